@@ -1,0 +1,3 @@
+//! tmp
+#[allow(dead_code, unused_imports, missing_docs)]
+mod lock;

@@ -1,0 +1,308 @@
+//! Locks and changes to locks as bytes. One encoding for RDB, AOF and replication.
+//!
+//! ```text
+//! change    = version departure* holder*
+//! version   = 0x01
+//! departure = 0x01 owner          its lease had ended
+//!           | 0x02 owner          it gave the lock up
+//! holder    = 0x03 owner limit fence lease-ms held-ms unnamed names name*
+//! owner     = length byte*        name = length byte*
+//! ```
+//!
+//! Numbers are unsigned LEB128 in their shortest form. Limit 0 = none. `lease-ms` is what remains of the
+//! lease, rounded up, and counts from the moment at which it is read; `held-ms` is for how long the owner
+//! has held the lock. A whole lock is the change that makes it from nothing.
+
+use std::fmt;
+
+use super::effects::Event;
+use super::fence::{Fence, MAX_FENCE};
+use super::limit::Limit;
+use super::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
+use super::state::{Holder, Lock, MAX_NAMED_HOLDS};
+use super::step::Moment;
+use super::time::Instant;
+
+const VERSION: u8 = 1;
+const EXPIRED: u8 = 1;
+const RELEASED: u8 = 2;
+const HOLDER: u8 = 3;
+
+/// Leases and ages are at most this, far beyond what any clock here counts.
+const MAX_MS: u64 = 1 << 52;
+
+/// Bytes that are no change of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a change of a lock in an encoding that this version of the module knows")
+    }
+}
+
+/// A change as it is read.
+#[derive(Debug, Default)]
+pub(super) struct Change<'a> {
+    pub(super) departures: Vec<Departure<'a>>,
+    pub(super) holders: Vec<Holder>,
+}
+
+/// An owner that is no holder any more.
+#[derive(Debug)]
+pub(super) struct Departure<'a> {
+    pub(super) owner: &'a [u8],
+    pub(super) event: Event,
+}
+
+/// The bytes of `lock`, `None` when it is free.
+pub fn encode_lock(lock: &Lock, moment: &Moment) -> Option<Vec<u8>> {
+    if lock.is_free() {
+        return None;
+    }
+    let mut writer = Writer::default();
+    for holder in lock.holders() {
+        writer.holder(holder, moment);
+    }
+    Some(writer.bytes)
+}
+
+/// The lock that `bytes` tell of, with leases that count from `now`.
+pub fn decode_lock(bytes: &[u8], now: Instant) -> Result<Lock, Malformed> {
+    let change = decode_change(bytes, now)?;
+    if !change.departures.is_empty() || change.holders.is_empty() {
+        return Err(Malformed);
+    }
+    let mut lock = Lock::default();
+    for holder in change.holders {
+        lock.push(holder);
+    }
+    if lock.is_sound() { Ok(lock) } else { Err(Malformed) }
+}
+
+/// The change that `bytes` tell of, with leases that count from `now`.
+pub(super) fn decode_change(bytes: &[u8], now: Instant) -> Result<Change<'_>, Malformed> {
+    let (&VERSION, rest) = bytes.split_first().ok_or(Malformed)? else { return Err(Malformed) };
+    let mut reader = Reader { rest };
+    let mut change = Change::default();
+    while !reader.rest.is_empty() {
+        match reader.byte()? {
+            HOLDER => change.holders.push(reader.holder(now)?),
+            _ if !change.holders.is_empty() => return Err(Malformed),
+            EXPIRED => change.departures.push(reader.departure(Event::Expired)?),
+            RELEASED => change.departures.push(reader.departure(Event::Released)?),
+            _ => return Err(Malformed),
+        }
+    }
+    Ok(change)
+}
+
+/// Writes a change. The version byte comes with the first record.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn expired(&mut self, owner: &[u8]) {
+        self.tag(EXPIRED);
+        self.string(owner);
+    }
+
+    pub(super) fn released(&mut self, owner: &[u8]) {
+        self.tag(RELEASED);
+        self.string(owner);
+    }
+
+    pub(super) fn holder(&mut self, holder: &Holder, moment: &Moment) {
+        self.tag(HOLDER);
+        self.string(holder.owner());
+        self.number(u64::from(holder.limit().get().unwrap_or(0)));
+        self.number(holder.fence());
+        self.number(moment.now.ms_until_rounded_up(moment.lease_end(holder)).min(MAX_MS));
+        self.number(holder.since().ms_until(moment.now).min(MAX_MS));
+        self.number(u64::from(holder.unnamed()));
+        self.number(holder.names().len() as u64);
+        for name in holder.names() {
+            self.string(name);
+        }
+    }
+
+    fn tag(&mut self, tag: u8) {
+        if self.bytes.is_empty() {
+            self.bytes.push(VERSION);
+        }
+        self.bytes.push(tag);
+    }
+
+    fn string(&mut self, string: &[u8]) {
+        self.number(string.len() as u64);
+        self.bytes.extend_from_slice(string);
+    }
+
+    fn number(&mut self, mut number: u64) {
+        while number > 0x7f {
+            self.bytes.push(0x80 | (number & 0x7f) as u8);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn departure(&mut self, event: Event) -> Result<Departure<'a>, Malformed> {
+        Ok(Departure { owner: self.string(MAX_OWNER_BYTES)?, event })
+    }
+
+    fn holder(&mut self, now: Instant) -> Result<Holder, Malformed> {
+        let owner = self.string(MAX_OWNER_BYTES)?;
+        let limit = match self.number(u64::from(Limit::MAX))? {
+            0 => Limit::SHARED,
+            n => u32::try_from(n).ok().and_then(Limit::new).ok_or(Malformed)?,
+        };
+        let fence: Fence = self.number(MAX_FENCE)?;
+        let lease_ms = self.number(MAX_MS)?;
+        let held_ms = self.number(MAX_MS)?;
+        let unnamed = u32::try_from(self.number(u64::from(u32::MAX))?).map_err(|_| Malformed)?;
+        let names = self.number(MAX_NAMED_HOLDS as u64)?;
+        let mut holder = Holder::new(owner, limit, fence, now.before_ms(held_ms), now.after_ms(lease_ms));
+        holder.add_unnamed(unnamed).map_err(|_| Malformed)?;
+        for _ in 0..names {
+            let name = self.string(MAX_REQUEST_ID_BYTES)?;
+            if holder.has_name(name) {
+                return Err(Malformed);
+            }
+            holder.add_named(name).map_err(|_| Malformed)?;
+        }
+        if fence == 0 || holder.holds() == 0 { Err(Malformed) } else { Ok(holder) }
+    }
+
+    /// 1 to `max` bytes.
+    fn string(&mut self, max: usize) -> Result<&'a [u8], Malformed> {
+        let length = usize::try_from(self.number(max as u64)?).map_err(|_| Malformed)?;
+        let (string, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+        self.rest = rest;
+        if string.is_empty() { Err(Malformed) } else { Ok(string) }
+    }
+
+    /// 0 to `max`, in the one shortest form.
+    fn number(&mut self, max: u64) -> Result<u64, Malformed> {
+        let mut number = 0_u64;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            let shifted = bits << shift;
+            if shifted >> shift != bits {
+                return Err(Malformed);
+            }
+            number |= shifted;
+            if byte & 0x80 == 0 {
+                let shortest = byte != 0 || shift == 0;
+                return if shortest && number <= max { Ok(number) } else { Err(Malformed) };
+            }
+        }
+        Err(Malformed)
+    }
+
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        let (&byte, rest) = self.rest.split_first().ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(byte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(micros: i64) -> Moment {
+        Moment::at(Instant::from_micros(micros))
+    }
+
+    fn lock() -> Lock {
+        let mut lock = Lock::default();
+        let at = |ms: u64| Instant::default().after_ms(ms);
+        let mut alice = Holder::new(b"alice", Limit::SHARED, 7, at(1), at(900));
+        alice.add_unnamed(300).unwrap();
+        alice.add_named(b"r1").unwrap();
+        alice.add_named(b"r2").unwrap();
+        let mut bob = Holder::new(&[0xff; MAX_OWNER_BYTES], Limit::new(2).unwrap(), MAX_FENCE, at(2), at(901));
+        bob.add_unnamed(1).unwrap();
+        lock.push(alice);
+        lock.push(bob);
+        lock
+    }
+
+    #[test]
+    fn a_lock_comes_back_as_it_was_with_leases_that_count_from_the_reading() {
+        let written = moment(10_000);
+        let bytes = encode_lock(&lock(), &written).unwrap();
+        assert_eq!(decode_lock(&bytes, written.now), Ok(lock()));
+        let later = decode_lock(&bytes, Instant::from_micros(60_000)).unwrap();
+        assert_eq!(later.holders()[0].lease_end, Instant::from_micros(60_000).after_ms(890));
+        assert_eq!(later.holders()[0].since, Instant::from_micros(60_000).before_ms(9));
+    }
+
+    #[test]
+    fn a_lease_is_written_rounded_up() {
+        let bytes = encode_lock(&lock(), &moment(10_001)).unwrap();
+        let read = decode_lock(&bytes, Instant::from_micros(10_001)).unwrap();
+        assert!(read.holders()[0].lease_end >= lock().holders()[0].lease_end);
+    }
+
+    #[test]
+    fn every_proper_prefix_and_every_longer_form_is_refused() {
+        let bytes = encode_lock(&lock(), &moment(0)).unwrap();
+        let after_alice = bytes.iter().rposition(|byte| *byte == HOLDER).unwrap();
+        for cut in (0..bytes.len()).filter(|cut| *cut != after_alice) {
+            assert_eq!(decode_lock(&bytes[..cut], Instant::default()), Err(Malformed), "cut at {cut}");
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert_eq!(decode_lock(&longer, Instant::default()), Err(Malformed));
+    }
+
+    #[test]
+    fn what_no_step_could_have_written_is_refused() {
+        let holder = |owner: &[u8], limit: u8, fence: u8, unnamed: u8| {
+            let mut bytes = vec![HOLDER, owner.len() as u8];
+            bytes.extend_from_slice(owner);
+            bytes.extend_from_slice(&[limit, fence, 10, 0, unnamed, 0]);
+            bytes
+        };
+        let whole = |records: &[Vec<u8>]| [vec![VERSION], records.concat()].concat();
+        let good = whole(&[holder(b"a", 0, 1, 1), holder(b"b", 2, 2, 1)]);
+        assert!(decode_lock(&good, Instant::default()).is_ok());
+        let bad = [
+            ("no version", vec![]),
+            ("another version", vec![2]),
+            ("no holder", vec![VERSION]),
+            ("an unknown record", vec![VERSION, 9]),
+            ("a departure", vec![VERSION, RELEASED, 1, b'a']),
+            ("an empty owner", whole(&[holder(b"", 1, 1, 1)])),
+            ("fence 0", whole(&[holder(b"a", 1, 0, 1)])),
+            ("no holds", whole(&[holder(b"a", 1, 1, 0)])),
+            ("an owner twice", whole(&[holder(b"a", 0, 1, 1), holder(b"a", 0, 2, 1)])),
+            ("falling fences", whole(&[holder(b"a", 0, 2, 1), holder(b"b", 0, 1, 1)])),
+            ("equal fences", whole(&[holder(b"a", 0, 1, 1), holder(b"b", 0, 1, 1)])),
+            ("more holders than the limit", whole(&[holder(b"a", 0, 1, 1), holder(b"b", 1, 2, 1)])),
+            ("a number in a longer form", vec![VERSION, HOLDER, 0x81, 0x00, b'a', 1, 1, 10, 0, 1, 0]),
+            ("a number beyond 64 bits", [vec![VERSION, HOLDER, 1, b'a', 1], vec![0xff; 9], vec![0x02, 10, 0, 1, 0]].concat()),
+        ];
+        for (what, bytes) in bad {
+            assert_eq!(decode_lock(&bytes, Instant::default()), Err(Malformed), "{what}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Fencing tokens: one counter a server, larger for every later grant.
+//!
+//! The counter starts at a clock (milliseconds since 2024 times 2048) and rises by one a grant, so it
+//! falls behind that clock, and a server that lost its memory starts above what it gave before. After a
+//! promotion it also leaps over what an isolated old primary may still be giving.
+
+/// A fencing token: 1 to [`MAX_FENCE`].
+pub type Fence = u64;
+
+/// 2^53 - 1, the largest integer that every client language can hold.
+pub const MAX_FENCE: Fence = (1 << 53) - 1;
+
+/// How far a promotion leaps: an old primary that goes on must give so many fences to catch up.
+const LEAP: Fence = 1 << 26;
+/// A leap gets so many random bits: two servers promoted from one primary differ.
+const RANDOM_BITS: u32 = 21;
+/// Fences a millisecond: nobody grants two million locks a second for ever.
+const FENCES_A_MS: u64 = 2048;
+/// 2024-01-01T00:00:00Z in milliseconds since 1970.
+const EPOCH_MS: u64 = 1_704_067_200_000;
+/// 366 days.
+const YEAR_MS: u64 = 366 * 24 * 60 * 60 * 1000;
+
+/// The wall clock as a fence. Only ever used to start or raise the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WallClock(Fence);
+
+impl WallClock {
+    pub fn from_unix_ms(unix_ms: u64) -> Self {
+        Self(unix_ms.saturating_sub(EPOCH_MS).saturating_mul(FENCES_A_MS).min(MAX_FENCE))
+    }
+}
+
+/// Why the counter has to be raised before the next grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raise {
+    /// This server started as a primary: above all that it knows, and above all that it may have forgotten.
+    Start,
+    /// This server was promoted: also above what the old primary gave after the last word from it.
+    Promotion,
+    /// A cluster slot came here: the node it left may be ahead.
+    Slot,
+}
+
+/// The counter: the highest fence seen in grants, values and messages from a primary.
+#[derive(Debug)]
+pub struct Fences {
+    known: Fence,
+    raise: Option<Raise>,
+}
+
+impl Fences {
+    /// A server that starts: nothing is known, and the first grant raises the counter.
+    pub const fn starting() -> Self {
+        Self { known: 0, raise: Some(Raise::Start) }
+    }
+
+    /// The highest fence known.
+    pub fn known(&self) -> Fence {
+        self.known
+    }
+
+    /// Takes note of a fence that was given elsewhere or earlier.
+    pub fn learn(&mut self, fence: Fence) {
+        self.known = self.known.max(fence);
+    }
+
+    /// Has the counter raised before the next grant. The bigger reason wins.
+    pub fn demand(&mut self, raise: Raise) {
+        self.raise = match (self.raise, raise) {
+            (Some(Raise::Promotion), _) | (_, Raise::Promotion) => Some(Raise::Promotion),
+            (Some(Raise::Start), _) | (_, Raise::Start) => Some(Raise::Start),
+            (_, Raise::Slot) => Some(Raise::Slot),
+        };
+    }
+
+    /// Whether [`Fences::raise`] must be called before the next grant.
+    pub fn wants_raise(&self) -> bool {
+        self.raise.is_some()
+    }
+
+    /// Raises the counter as demanded. `random`: any number, its low bits are used.
+    pub fn raise(&mut self, clock: WallClock, random: u64) {
+        let leap = self.known.saturating_add(LEAP).saturating_add(random & ((1 << RANDOM_BITS) - 1));
+        self.known = match self.raise.take() {
+            None => self.known,
+            Some(Raise::Slot) => self.known.max(clock.0),
+            Some(Raise::Promotion) => leap.max(clock.0),
+            Some(Raise::Start) if clock.0 > self.known => clock.0,
+            // The clock was set back, or the counter ran ahead of it.
+            Some(Raise::Start) => leap,
+        };
+    }
+
+    /// The fence of a new grant, `None` when the numbers are used up.
+    pub fn next(&mut self) -> Option<Fence> {
+        let next = self.known.checked_add(1).filter(|next| *next <= MAX_FENCE)?;
+        self.known = next;
+        Some(next)
+    }
+
+    /// Whether a value from a client (RESTORE) may raise the counter so far: one forged payload must not
+    /// use the numbers up.
+    pub fn plausible(&self, fence: Fence, clock: WallClock) -> bool {
+        let year = YEAR_MS.saturating_mul(FENCES_A_MS);
+        fence <= self.known.max(clock.0).saturating_add(year)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = EPOCH_MS + 1_000_000;
+    const CLOCK: Fence = 1_000_000 * FENCES_A_MS;
+
+    fn raised(known: Fence, raise: Raise, unix_ms: u64, random: u64) -> Fence {
+        let mut fences = Fences { known, raise: Some(raise) };
+        fences.raise(WallClock::from_unix_ms(unix_ms), random);
+        assert!(!fences.wants_raise());
+        fences.next().unwrap()
+    }
+
+    #[test]
+    fn a_start_takes_the_clock_when_it_is_above_all_known() {
+        assert_eq!(raised(0, Raise::Start, MS, 9), CLOCK + 1);
+        assert_eq!(raised(CLOCK - 1, Raise::Start, MS, 9), CLOCK + 1);
+    }
+
+    #[test]
+    fn a_start_with_the_clock_behind_leaps_over_all_known() {
+        assert_eq!(raised(CLOCK, Raise::Start, MS, 9), CLOCK + LEAP + 9 + 1);
+        assert_eq!(raised(CLOCK, Raise::Start, 0, 1 << 21), CLOCK + LEAP + 1);
+    }
+
+    #[test]
+    fn a_promotion_takes_the_larger_of_clock_and_leap() {
+        assert_eq!(raised(5, Raise::Promotion, MS, 9), CLOCK + 1);
+        assert_eq!(raised(CLOCK - 7, Raise::Promotion, MS, 9), CLOCK - 7 + LEAP + 9 + 1);
+    }
+
+    #[test]
+    fn a_slot_takes_the_clock_if_larger() {
+        assert_eq!(raised(5, Raise::Slot, MS, 9), CLOCK + 1);
+        assert_eq!(raised(CLOCK + 5, Raise::Slot, MS, 9), CLOCK + 6);
+    }
+
+    #[test]
+    fn the_bigger_reason_to_raise_wins() {
+        let mut fences = Fences { known: 0, raise: None };
+        for (demand, expected) in [
+            (Raise::Slot, Raise::Slot),
+            (Raise::Start, Raise::Start),
+            (Raise::Slot, Raise::Start),
+            (Raise::Promotion, Raise::Promotion),
+            (Raise::Start, Raise::Promotion),
+        ] {
+            fences.demand(demand);
+            assert_eq!(fences.raise, Some(expected));
+        }
+    }
+
+    #[test]
+    fn the_numbers_end_at_two_to_the_53() {
+        let mut fences = Fences { known: MAX_FENCE - 1, raise: None };
+        assert_eq!(fences.next(), Some(MAX_FENCE));
+        assert_eq!(fences.next(), None);
+        assert_eq!(fences.known(), MAX_FENCE);
+        assert_eq!(WallClock::from_unix_ms(u64::MAX), WallClock(MAX_FENCE));
+    }
+
+    #[test]
+    fn a_fence_more_than_a_year_ahead_is_not_plausible() {
+        let fences = Fences { known: CLOCK, raise: None };
+        let year = YEAR_MS * FENCES_A_MS;
+        let past = WallClock::from_unix_ms(0);
+        assert!(fences.plausible(CLOCK + year, past));
+        assert!(!fences.plausible(CLOCK + year + 1, past));
+        assert!(fences.plausible(CLOCK + year + 1, WallClock::from_unix_ms(MS + 1)));
+    }
+}

@@ -1,0 +1,85 @@
+//! Why a request was refused. The first word is the contract; the rest says what to do.
+
+use std::fmt;
+
+use super::limit::Limit;
+
+/// A refused request. It changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// An option that this command does not take; the text is its syntax.
+    UnknownOption(&'static str),
+    /// An option that was given twice.
+    Repeated(&'static str),
+    /// An option without its value.
+    MissingValue(&'static str),
+    /// Two options that exclude each other.
+    Conflict(&'static str, &'static str),
+    /// Not a plain decimal, or out of range.
+    Number { what: &'static str, min: u64, max: u64 },
+    /// A string that is empty or too long.
+    Length { what: &'static str, max: usize },
+    /// A re-entry with a stricter limit than the one held.
+    Upgrade(Limit),
+    /// More named holds than an owner may have.
+    TooManyNames(usize),
+    /// The hold count has reached its end.
+    TooManyHolds,
+    /// The fence counter has reached its end.
+    FencesUsedUp,
+    /// Nobody holds the lock.
+    NotHeld,
+    /// Others hold the lock, this owner does not.
+    NotOwner,
+    /// This owner holds the lock under another fence: this one.
+    Stale(u64),
+    /// A grace is running for so many more milliseconds.
+    Quarantine(u64),
+    /// The server may evict locks.
+    Unsafe,
+}
+
+impl Refusal {
+    /// The stable first word.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotHeld => "NOTHELD",
+            Self::NotOwner => "NOTOWNER",
+            Self::Stale(_) => "STALE",
+            Self::Quarantine(_) => "QUARANTINE",
+            Self::Unsafe => "UNSAFE",
+            _ => "ERR",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.code())?;
+        match self {
+            Self::UnknownOption(syntax) => write!(f, "unknown option, the syntax is: {syntax}"),
+            Self::Repeated(option) => write!(f, "{option} is given twice, give it once"),
+            Self::MissingValue(option) => write!(f, "{option} needs a value after it"),
+            Self::Conflict(a, b) => write!(f, "{a} and {b} exclude each other, give one of them"),
+            Self::Number { what, min, max } => write!(f, "{what} must be a plain decimal from {min} to {max}"),
+            Self::Length { what, max } => write!(f, "{what} must have 1 to {max} bytes"),
+            Self::Upgrade(held) => match held.get() {
+                Some(n) => write!(f, "this owner holds the lock with limit {n}, a stricter one is no re-entry: release first"),
+                None => write!(f, "this owner holds the lock as SHARED, a limit is no re-entry: release first"),
+            },
+            Self::TooManyNames(max) => {
+                write!(f, "this owner has {max} holds with a REQID on this lock, release one or use no REQID")
+            }
+            Self::TooManyHolds => write!(f, "this owner has reached the largest hold count, release first"),
+            Self::FencesUsedUp => write!(f, "the fencing tokens of this server are used up, no lock can be granted"),
+            Self::NotHeld => write!(f, "nobody holds this lock: it was never acquired or the lease ended, acquire it again"),
+            Self::NotOwner => write!(f, "another owner holds this lock: this one's lease ended or it never acquired it"),
+            Self::Stale(fence) => write!(f, "this owner holds the lock under fence {fence}, the one given is from an earlier grant"),
+            Self::Quarantine(ms) => write!(f, "a grace after a start or a failover runs for {ms} ms more, try again then"),
+            Self::Unsafe => write!(
+                f,
+                "maxmemory-policy may evict a held lock: use noeviction or volatile-*, or set dlock.allow-eviction yes"
+            ),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What a client asks for: one struct a command, each with its `parse`.
+//!
+//! A parser gets the arguments that follow the key.
+
+use super::fence::MAX_FENCE;
+use super::limit::Limit;
+use super::refusal::Refusal;
+
+/// An owner is 1 to this many bytes.
+pub const MAX_OWNER_BYTES: usize = 512;
+/// A request id is 1 to this many bytes.
+pub const MAX_REQUEST_ID_BYTES: usize = 64;
+
+/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [REQID id]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acquire<'a> {
+    pub owner: &'a [u8],
+    pub lease_ms: u64,
+    pub limit: Limit,
+    /// The name of the hold that this request makes.
+    pub request_id: Option<&'a [u8]>,
+}
+
+/// `DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release<'a> {
+    pub owner: &'a [u8],
+    pub fence: Option<u64>,
+    pub share: Share<'a>,
+}
+
+/// Which of its holds an owner gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share<'a> {
+    /// An unnamed one, else the youngest named one.
+    One,
+    All,
+    Named(&'a [u8]),
+}
+
+/// `DLOCK.EXTEND key owner lease-ms [FENCE fence]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extend<'a> {
+    pub owner: &'a [u8],
+    pub lease_ms: u64,
+    pub fence: Option<u64>,
+}
+
+impl<'a> Acquire<'a> {
+    pub const SYNTAX: &'static str = "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [REQID id]";
+
+    /// `max_lease_ms`: the longest lease that the server allows.
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Refusal> {
+        let mut args = Args { args, syntax: Self::SYNTAX };
+        let owner = args.owner()?;
+        let lease_ms = args.number("lease-ms", 1, max_lease_ms)?;
+        let mut shared = None;
+        let mut limit = None;
+        let mut request_id = None;
+        while let Some(option) = args.next() {
+            if option.eq_ignore_ascii_case(b"SHARED") {
+                once("SHARED", &mut shared, ())?;
+            } else if option.eq_ignore_ascii_case(b"LIMIT") {
+                once("LIMIT", &mut limit, args.limit()?)?;
+            } else if option.eq_ignore_ascii_case(b"REQID") {
+                once("REQID", &mut request_id, args.request_id()?)?;
+            } else {
+                return Err(Refusal::UnknownOption(Self::SYNTAX));
+            }
+        }
+        let limit = match (shared, limit) {
+            (Some(()), Some(_)) => return Err(Refusal::Conflict("SHARED", "LIMIT")),
+            (Some(()), None) => Limit::SHARED,
+            (None, limit) => limit.unwrap_or(Limit::MUTEX),
+        };
+        Ok(Self { owner, lease_ms, limit, request_id })
+    }
+}
+
+impl<'a> Release<'a> {
+    pub const SYNTAX: &'static str = "DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]";
+
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
+        let mut args = Args { args, syntax: Self::SYNTAX };
+        let owner = args.owner()?;
+        let mut fence = None;
+        let mut all = None;
+        let mut request_id = None;
+        while let Some(option) = args.next() {
+            if option.eq_ignore_ascii_case(b"FENCE") {
+                once("FENCE", &mut fence, args.fence()?)?;
+            } else if option.eq_ignore_ascii_case(b"ALL") {
+                once("ALL", &mut all, ())?;
+            } else if option.eq_ignore_ascii_case(b"REQID") {
+                once("REQID", &mut request_id, args.request_id()?)?;
+            } else {
+                return Err(Refusal::UnknownOption(Self::SYNTAX));
+            }
+        }
+        let share = match (all, request_id) {
+            (Some(()), Some(_)) => return Err(Refusal::Conflict("ALL", "REQID")),
+            (Some(()), None) => Share::All,
+            (None, Some(id)) => Share::Named(id),
+            (None, None) => Share::One,
+        };
+        Ok(Self { owner, fence, share })
+    }
+}
+
+impl<'a> Extend<'a> {
+    pub const SYNTAX: &'static str = "DLOCK.EXTEND key owner lease-ms [FENCE fence]";
+
+    /// `max_lease_ms`: the longest lease that the server allows.
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Refusal> {
+        let mut args = Args { args, syntax: Self::SYNTAX };
+        let owner = args.owner()?;
+        let lease_ms = args.number("lease-ms", 1, max_lease_ms)?;
+        let mut fence = None;
+        while let Some(option) = args.next() {
+            if option.eq_ignore_ascii_case(b"FENCE") {
+                once("FENCE", &mut fence, args.fence()?)?;
+            } else {
+                return Err(Refusal::UnknownOption(Self::SYNTAX));
+            }
+        }
+        Ok(Self { owner, lease_ms, fence })
+    }
+}
+
+/// Keeps the value of an option that may be given once.
+fn once<T>(option: &'static str, place: &mut Option<T>, value: T) -> Result<(), Refusal> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Refusal::Repeated(option)),
+    }
+}
+
+/// A cursor over the arguments.
+struct Args<I> {
+    args: I,
+    syntax: &'static str,
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.args.next()
+    }
+
+    /// The server checks the number of arguments before it calls us, so a missing one is an error of syntax.
+    fn required(&mut self) -> Result<&'a [u8], Refusal> {
+        self.next().ok_or(Refusal::UnknownOption(self.syntax))
+    }
+
+    fn owner(&mut self) -> Result<&'a [u8], Refusal> {
+        bytes("owner", self.required()?, MAX_OWNER_BYTES)
+    }
+
+    fn number(&mut self, what: &'static str, min: u64, max: u64) -> Result<u64, Refusal> {
+        number(what, self.required()?, min, max)
+    }
+
+    fn limit(&mut self) -> Result<Limit, Refusal> {
+        let n = number("LIMIT", self.value("LIMIT")?, 1, u64::from(Limit::MAX))?;
+        let refusal = Refusal::Number { what: "LIMIT", min: 1, max: u64::from(Limit::MAX) };
+        u32::try_from(n).ok().and_then(Limit::new).ok_or(refusal)
+    }
+
+    fn fence(&mut self) -> Result<u64, Refusal> {
+        number("FENCE", self.value("FENCE")?, 1, MAX_FENCE)
+    }
+
+    fn request_id(&mut self) -> Result<&'a [u8], Refusal> {
+        bytes("REQID", self.value("REQID")?, MAX_REQUEST_ID_BYTES)
+    }
+
+    fn value(&mut self, option: &'static str) -> Result<&'a [u8], Refusal> {
+        self.next().ok_or(Refusal::MissingValue(option))
+    }
+}
+
+fn bytes<'a>(what: &'static str, value: &'a [u8], max: usize) -> Result<&'a [u8], Refusal> {
+    if (1..=max).contains(&value.len()) { Ok(value) } else { Err(Refusal::Length { what, max }) }
+}
+
+/// A plain decimal: no sign, no space, no leading zero, no exponent.
+fn number(what: &'static str, text: &[u8], min: u64, max: u64) -> Result<u64, Refusal> {
+    plain_decimal(text).filter(|n| (min..=max).contains(n)).ok_or(Refusal::Number { what, min, max })
+}
+
+fn plain_decimal(text: &[u8]) -> Option<u64> {
+    match text {
+        [] | [b'0', _, ..] => None,
+        digits => digits.iter().try_fold(0_u64, |n, &digit| {
+            let digit = digit.is_ascii_digit().then(|| digit & 0x0f)?;
+            n.checked_mul(10)?.checked_add(u64::from(digit))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acquire<'a>(args: &[&'a str]) -> Result<Acquire<'a>, Refusal> {
+        Acquire::parse(args.iter().map(|arg| arg.as_bytes()), 1_000)
+    }
+
+    fn release<'a>(args: &[&'a str]) -> Result<Release<'a>, Refusal> {
+        Release::parse(args.iter().map(|arg| arg.as_bytes()))
+    }
+
+    #[test]
+    fn options_come_in_any_order_and_case() {
+        let expected = Acquire {
+            owner: b"alice",
+            lease_ms: 10,
+            limit: Limit::new(3).unwrap(),
+            request_id: Some(b"r1"),
+        };
+        assert_eq!(acquire(&["alice", "10", "LIMIT", "3", "REQID", "r1"]), Ok(expected));
+        assert_eq!(acquire(&["alice", "10", "reqid", "r1", "Limit", "3"]), Ok(expected));
+        assert_eq!(acquire(&["alice", "10", "shared"]).map(|a| a.limit), Ok(Limit::SHARED));
+        assert_eq!(acquire(&["alice", "10"]).map(|a| a.limit), Ok(Limit::MUTEX));
+    }
+
+    #[test]
+    fn an_option_that_is_unknown_repeated_or_alone_is_refused() {
+        use Refusal::*;
+        let rows: &[(&[&str], Refusal)] = &[
+            (&["a", "1", "NX"], UnknownOption(Acquire::SYNTAX)),
+            (&["a", "1", ""], UnknownOption(Acquire::SYNTAX)),
+            (&["a", "1", "SHARED", "SHARED"], Repeated("SHARED")),
+            (&["a", "1", "LIMIT", "2", "LIMIT", "2"], Repeated("LIMIT")),
+            (&["a", "1", "REQID", "x", "REQID", "x"], Repeated("REQID")),
+            (&["a", "1", "SHARED", "LIMIT", "2"], Conflict("SHARED", "LIMIT")),
+            (&["a", "1", "LIMIT"], MissingValue("LIMIT")),
+            (&["a", "1", "REQID"], MissingValue("REQID")),
+            (&["a"], UnknownOption(Acquire::SYNTAX)),
+            (&[], UnknownOption(Acquire::SYNTAX)),
+        ];
+        for (args, refusal) in rows {
+            assert_eq!(acquire(args), Err(*refusal), "{args:?}");
+        }
+        assert_eq!(release(&["a", "ALL", "REQID", "x"]), Err(Conflict("ALL", "REQID")));
+        assert_eq!(release(&["a", "ALL", "ALL"]), Err(Repeated("ALL")));
+        assert_eq!(release(&["a", "SHARED"]), Err(UnknownOption(Release::SYNTAX)));
+    }
+
+    #[test]
+    fn numbers_are_plain_decimals_within_their_range() {
+        for text in ["", "0", "01", "+1", "-1", " 1", "1 ", "1e3", "0x1", "1.0", "1001", "18446744073709551616", "¹"] {
+            let refusal = Refusal::Number { what: "lease-ms", min: 1, max: 1_000 };
+            assert_eq!(acquire(&["a", text]), Err(refusal), "{text:?}");
+        }
+        assert_eq!(acquire(&["a", "1000"]).map(|a| a.lease_ms), Ok(1_000));
+        for text in ["0", "2147483648", "-1"] {
+            assert!(acquire(&["a", "1", "LIMIT", text]).is_err(), "{text:?}");
+        }
+        assert!(acquire(&["a", "1", "LIMIT", "2147483647"]).is_ok());
+        assert!(release(&["a", "FENCE", "9007199254740991"]).is_ok());
+        for text in ["0", "9007199254740992", ""] {
+            assert!(release(&["a", "FENCE", text]).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn owners_and_request_ids_have_a_length() {
+        let (longest, too_long) = ("o".repeat(512), "o".repeat(513));
+        assert!(acquire(&[&longest, "1"]).is_ok());
+        for owner in ["", &too_long] {
+            assert_eq!(acquire(&[owner, "1"]), Err(Refusal::Length { what: "owner", max: 512 }));
+        }
+        let (longest, too_long) = ("r".repeat(64), "r".repeat(65));
+        assert!(acquire(&["a", "1", "REQID", &longest]).is_ok());
+        for id in ["", &too_long] {
+            assert_eq!(acquire(&["a", "1", "REQID", id]), Err(Refusal::Length { what: "REQID", max: 64 }));
+        }
+    }
+
+    #[test]
+    fn release_tells_one_all_and_named_apart() {
+        assert_eq!(release(&["a"]).map(|r| r.share), Ok(Share::One));
+        assert_eq!(release(&["a", "all"]).map(|r| r.share), Ok(Share::All));
+        assert_eq!(release(&["a", "REQID", "x", "FENCE", "7"]).map(|r| (r.share, r.fence)), Ok((Share::Named(b"x"), Some(7))));
+    }
+}

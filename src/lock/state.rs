@@ -1,0 +1,270 @@
+//! The state of a lock: its holders, and what always holds of them.
+//!
+//! Invariants, kept by the functions here and checked by [`Lock::is_sound`] where a lock is read:
+//! - no owner stands twice; every holder has at least one hold; fences rise in the order of the holders;
+//! - there are never more holders than the smallest limit among them allows.
+
+use super::fence::Fence;
+use super::limit::Limit;
+use super::refusal::Refusal;
+use super::time::Instant;
+
+/// An owner has at most so many named holds on a lock.
+pub const MAX_NAMED_HOLDS: usize = 64;
+
+/// A lock, free when it has no holders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    holders: Holders,
+}
+
+/// One owner's part in a lock: 56 bytes and the owner's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    owner: Box<[u8]>,
+    names: Names,
+    pub(super) fence: Fence,
+    pub(super) lease_end: Instant,
+    pub(super) since: Instant,
+    pub(super) limit: Limit,
+    unnamed: u32,
+}
+
+/// Nearly every lock has one holder, which then needs no allocation of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Holders {
+    One(Holder),
+    Many(Vec<Holder>),
+}
+
+/// The names of a holder's named holds, oldest first.
+///
+/// Most holders have none: a thin pointer instead of the 24 bytes of a vector.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::box_collection, reason = "8 bytes in every holder instead of 24")]
+struct Names(Option<Box<Vec<Box<[u8]>>>>);
+
+impl Lock {
+    /// All holders, those too whose lease has ended unswept, longest-standing first.
+    pub fn holders(&self) -> &[Holder] {
+        self.holders.as_slice()
+    }
+
+    pub fn is_free(&self) -> bool {
+        self.holders().is_empty()
+    }
+
+    pub(super) fn get(&self, owner: &[u8]) -> Option<&Holder> {
+        self.holders().iter().find(|holder| *holder.owner == *owner)
+    }
+
+    pub(super) fn get_mut(&mut self, owner: &[u8]) -> Option<&mut Holder> {
+        self.holders.as_mut_slice().iter_mut().find(|holder| *holder.owner == *owner)
+    }
+
+    /// Adds the youngest holder.
+    pub(super) fn push(&mut self, holder: Holder) {
+        self.holders.push(holder);
+    }
+
+    /// Removes the holders that `leaves` says yes to, and hands each to `left`.
+    pub(super) fn remove_if(&mut self, leaves: impl Fn(&Holder) -> bool, mut left: impl FnMut(&Holder)) {
+        let stays = |holder: &Holder| {
+            let leaves = leaves(holder);
+            if leaves {
+                left(holder);
+            }
+            !leaves
+        };
+        self.holders.retain(stays);
+    }
+
+    pub(super) fn remove(&mut self, owner: &[u8]) {
+        self.holders.retain(|holder| *holder.owner != *owner);
+    }
+
+    /// The invariants at the top of this file.
+    pub(super) fn is_sound(&self) -> bool {
+        let holders = self.holders();
+        let limit = holders.iter().map(|holder| holder.limit).min();
+        let within_limit = limit.is_none_or(|limit| limit.allows(holders.len()));
+        let rising = holders.is_sorted_by(|a, b| a.fence < b.fence);
+        let mut owners: Vec<&[u8]> = holders.iter().map(Holder::owner).collect();
+        owners.sort_unstable();
+        within_limit && rising && owners.is_sorted_by(|a, b| a < b)
+    }
+}
+
+impl Holder {
+    /// A holder without holds: the caller adds the first.
+    pub(super) fn new(owner: &[u8], limit: Limit, fence: Fence, since: Instant, lease_end: Instant) -> Self {
+        Self { owner: owner.into(), names: Names::default(), fence, lease_end, since, limit, unnamed: 0 }
+    }
+
+    pub fn owner(&self) -> &[u8] {
+        &self.owner
+    }
+
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    pub fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    /// When this holder was granted the lock.
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// The hold count.
+    pub fn holds(&self) -> u64 {
+        u64::from(self.unnamed).saturating_add(self.names.as_slice().len() as u64)
+    }
+
+    pub(super) fn unnamed(&self) -> u32 {
+        self.unnamed
+    }
+
+    pub(super) fn names(&self) -> &[Box<[u8]>] {
+        self.names.as_slice()
+    }
+
+    pub(super) fn has_name(&self, name: &[u8]) -> bool {
+        self.names().iter().any(|own| **own == *name)
+    }
+
+    /// Adds `count` unnamed holds.
+    pub(super) fn add_unnamed(&mut self, count: u32) -> Result<(), Refusal> {
+        self.unnamed = self.unnamed.checked_add(count).ok_or(Refusal::TooManyHolds)?;
+        Ok(())
+    }
+
+    /// Adds a hold of that name, which must be new.
+    pub(super) fn add_named(&mut self, name: &[u8]) -> Result<(), Refusal> {
+        if self.names().len() >= MAX_NAMED_HOLDS {
+            return Err(Refusal::TooManyNames(MAX_NAMED_HOLDS));
+        }
+        self.names.push(name);
+        Ok(())
+    }
+
+    /// Gives back an unnamed hold, else the youngest named one.
+    pub(super) fn give_back_one(&mut self) {
+        match self.unnamed.checked_sub(1) {
+            Some(fewer) => self.unnamed = fewer,
+            None => self.names.pop(),
+        }
+    }
+
+    pub(super) fn give_back_all(&mut self) {
+        self.unnamed = 0;
+        self.names = Names::default();
+    }
+
+    /// Gives back the hold of that name; whether there was one.
+    pub(super) fn give_back_named(&mut self, name: &[u8]) -> bool {
+        self.names.remove(name)
+    }
+}
+
+impl Holders {
+    fn as_slice(&self) -> &[Holder] {
+        match self {
+            Self::One(holder) => std::slice::from_ref(holder),
+            Self::Many(holders) => holders,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [Holder] {
+        match self {
+            Self::One(holder) => std::slice::from_mut(holder),
+            Self::Many(holders) => holders,
+        }
+    }
+
+    fn push(&mut self, holder: Holder) {
+        *self = match std::mem::take(self) {
+            Self::One(first) => Self::Many(vec![first, holder]),
+            Self::Many(holders) if holders.is_empty() => Self::One(holder),
+            Self::Many(mut holders) => {
+                holders.push(holder);
+                Self::Many(holders)
+            }
+        };
+    }
+
+    fn retain(&mut self, mut stays: impl FnMut(&Holder) -> bool) {
+        match self {
+            Self::One(holder) if stays(holder) => {}
+            Self::One(_) => *self = Self::default(),
+            Self::Many(holders) => holders.retain(stays),
+        }
+    }
+}
+
+impl Default for Holders {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl Names {
+    fn as_slice(&self) -> &[Box<[u8]>] {
+        self.0.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    fn push(&mut self, name: &[u8]) {
+        self.0.get_or_insert_default().push(name.into());
+    }
+
+    fn pop(&mut self) {
+        if let Some(names) = &mut self.0 {
+            names.pop();
+        }
+        self.shrink();
+    }
+
+    fn remove(&mut self, name: &[u8]) -> bool {
+        let Some(names) = &mut self.0 else { return false };
+        let before = names.len();
+        names.retain(|own| **own != *name);
+        let removed = names.len() < before;
+        self.shrink();
+        removed
+    }
+
+    fn shrink(&mut self) {
+        if self.as_slice().is_empty() {
+            self.0 = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_with_one_holder_is_one_small_allocation() {
+        assert_eq!(size_of::<Holder>(), 56);
+        assert_eq!(size_of::<Lock>(), 56);
+    }
+
+    #[test]
+    fn the_youngest_named_hold_goes_after_the_unnamed_ones() {
+        let now = Instant::default();
+        let mut holder = Holder::new(b"alice", Limit::MUTEX, 1, now, now);
+        holder.add_named(b"first").unwrap();
+        holder.add_unnamed(1).unwrap();
+        holder.add_named(b"second").unwrap();
+        holder.give_back_one();
+        assert_eq!((holder.unnamed(), holder.names().len()), (0, 2));
+        holder.give_back_one();
+        assert!(holder.has_name(b"first") && !holder.has_name(b"second"));
+        assert!(!holder.give_back_named(b"second"));
+        assert!(holder.give_back_named(b"first"));
+        assert_eq!(holder.holds(), 0);
+    }
+}

@@ -1,0 +1,86 @@
+//! Every transition of a lock, one file a request.
+//!
+//! A step looks at everything before it changes anything: a request that is refused, or not granted,
+//! leaves no trace. A step that changes a lock first removes the holders whose lease has ended, and
+//! tells of it, so that a replica never has more holders than the primary.
+
+mod acquire;
+mod apply;
+mod expire;
+mod extend;
+mod release;
+
+pub use acquire::{Granted, acquire};
+pub use apply::apply;
+pub use expire::expire;
+pub use extend::extend;
+pub use release::{release, release_as_told};
+
+use super::effects::Effects;
+use super::refusal::Refusal;
+use super::state::{Holder, Lock};
+use super::time::Instant;
+
+/// The moment at which a step happens: the clock, read once, and how things stand with the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub now: Instant,
+    /// The end of the last grace. Leases that were known when it began run at least until then.
+    pub grace_end: Instant,
+    /// The server may evict locks, and that is not allowed: no new owners.
+    pub evictable: bool,
+}
+
+impl Moment {
+    /// A moment without a grace on a server that keeps its locks.
+    pub fn at(now: Instant) -> Self {
+        Self { now, grace_end: Instant::DISTANT_PAST, evictable: false }
+    }
+
+    /// When this lease ends. Every holder granted after a grace ends after it, so that the larger of the
+    /// two is right for all, for ever.
+    pub fn lease_end(&self, holder: &Holder) -> Instant {
+        holder.lease_end.max(self.grace_end)
+    }
+
+    /// What remains of a lease, in milliseconds, rounded down.
+    pub fn lease_ms(&self, holder: &Holder) -> u64 {
+        self.now.ms_until(self.lease_end(holder))
+    }
+
+    pub fn is_live(&self, holder: &Holder) -> bool {
+        self.lease_end(holder) > self.now
+    }
+
+    pub(super) fn grace_left_ms(&self) -> Option<u64> {
+        (self.grace_end > self.now).then(|| self.now.ms_until_rounded_up(self.grace_end))
+    }
+
+    /// The longer of what remains of a lease and a new one.
+    fn prolonged(&self, holder: &Holder, lease_ms: u64) -> Instant {
+        self.lease_end(holder).max(self.now.after_ms(lease_ms))
+    }
+}
+
+/// The live holder that asks, if its fence is the one it gives.
+fn holder_mut<'a>(
+    lock: &'a mut Lock,
+    owner: &[u8],
+    fence: Option<u64>,
+    counts: impl Fn(&Holder) -> bool,
+) -> Result<&'a mut Holder, Refusal> {
+    match lock.get(owner).filter(|holder| counts(holder)) {
+        None if lock.holders().iter().any(counts) => return Err(Refusal::NotOwner),
+        None => return Err(Refusal::NotHeld),
+        Some(holder) if fence.is_some_and(|fence| fence != holder.fence) => {
+            return Err(Refusal::Stale(holder.fence));
+        }
+        Some(_) => {}
+    }
+    lock.get_mut(owner).ok_or(Refusal::NotHeld)
+}
+
+/// Removes the holders whose lease has ended.
+fn drop_ended(lock: &mut Lock, moment: &Moment, effects: &mut Effects) {
+    lock.remove_if(|holder| !moment.is_live(holder), |holder| effects.expired(holder.owner()));
+}

@@ -1,0 +1,74 @@
+use super::{Moment, drop_ended, holder_mut};
+use crate::lock::effects::{Effects, Replication};
+use crate::lock::refusal::Refusal;
+use crate::lock::request::{Release, Share};
+use crate::lock::state::{Holder, Lock};
+
+/// Gives back holds; answers how many are left, 0 = this owner has given the lock up.
+pub fn release(
+    lock: &mut Lock,
+    request: &Release<'_>,
+    moment: &Moment,
+    effects: &mut Effects,
+) -> Result<u64, Refusal> {
+    let left = match give_back(lock, request, |holder| moment.is_live(holder))? {
+        GaveBack::Nothing(holds) => return Ok(holds),
+        GaveBack::Some(left) => left,
+    };
+    drop_ended(lock, moment, effects);
+    let alone = effects.replication == Replication::Nothing;
+    match lock.get(request.owner).filter(|_| left > 0) {
+        Some(holder) => effects.updated(holder, moment),
+        None => {
+            lock.remove(request.owner);
+            effects.released(request.owner);
+        }
+    }
+    if alone {
+        // Nobody's lease had ended: a replica that does what the request says ends with the same state.
+        effects.replication = Replication::Verbatim;
+    }
+    Ok(left)
+}
+
+/// A release that the primary or the log tells of: it happened, whatever the clock says here.
+pub fn release_as_told(lock: &mut Lock, request: &Release<'_>, effects: &mut Effects) -> Result<u64, Refusal> {
+    let left = match give_back(lock, request, |_| true)? {
+        GaveBack::Nothing(holds) => return Ok(holds),
+        GaveBack::Some(left) => left,
+    };
+    if left == 0 {
+        lock.remove(request.owner);
+        effects.released(request.owner);
+    }
+    effects.replication = Replication::Verbatim;
+    Ok(left)
+}
+
+enum GaveBack {
+    /// There was no such hold: the holds as they are.
+    Nothing(u64),
+    /// The holds that are left. A holder with none must be removed.
+    Some(u64),
+}
+
+fn give_back(
+    lock: &mut Lock,
+    request: &Release<'_>,
+    counts: impl Fn(&Holder) -> bool,
+) -> Result<GaveBack, Refusal> {
+    let holder = match holder_mut(lock, request.owner, request.fence, counts) {
+        // To take back a hold that is not there is no error, so that it can be asked for again.
+        Err(Refusal::NotHeld | Refusal::NotOwner) if matches!(request.share, Share::Named(_)) => {
+            return Ok(GaveBack::Nothing(0));
+        }
+        holder => holder?,
+    };
+    match request.share {
+        Share::One => holder.give_back_one(),
+        Share::All => holder.give_back_all(),
+        Share::Named(name) if holder.give_back_named(name) => {}
+        Share::Named(_) => return Ok(GaveBack::Nothing(holder.holds())),
+    }
+    Ok(GaveBack::Some(holder.holds()))
+}

@@ -1,0 +1,72 @@
+//! Time as the core sees it: a point on a monotonic clock that somebody else reads.
+
+/// A point in time, in microseconds on the monotonic clock of this process.
+///
+/// Signed, because a hold that came from another machine may have begun before this clock did.
+/// Arithmetic saturates: a lease so long that it leaves the range never ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant(i64);
+
+const MICROS_A_MS: i64 = 1_000;
+
+impl Instant {
+    /// Before every instant that a clock can show.
+    pub const DISTANT_PAST: Self = Self(i64::MIN);
+
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    pub fn after_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(micros(ms)))
+    }
+
+    pub fn before_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_sub(micros(ms)))
+    }
+
+    /// Whole milliseconds from here to `later`, rounded down; 0 when `later` is not later.
+    pub fn ms_until(self, later: Self) -> u64 {
+        self.micros_until(later).wrapping_div(MICROS_A_MS as u64)
+    }
+
+    /// As [`Instant::ms_until`], rounded up: what is sent to others, so that a lease never ends early there.
+    pub fn ms_until_rounded_up(self, later: Self) -> u64 {
+        self.micros_until(later).div_ceil(MICROS_A_MS as u64)
+    }
+
+    fn micros_until(self, later: Self) -> u64 {
+        later.0.saturating_sub(self.0).max(0).unsigned_abs()
+    }
+}
+
+fn micros(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(MICROS_A_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Instant;
+
+    #[test]
+    fn remaining_time_rounds_down_for_clients_and_up_for_replicas() {
+        let now = Instant::from_micros(0);
+        let later = Instant::from_micros(1_001);
+        assert_eq!(now.ms_until(later), 1);
+        assert_eq!(now.ms_until_rounded_up(later), 2);
+        assert_eq!(later.ms_until(now), 0);
+        assert_eq!(later.ms_until_rounded_up(now), 0);
+    }
+
+    #[test]
+    fn the_longest_time_saturates_instead_of_wrapping() {
+        let late = Instant::from_micros(i64::MAX - 1).after_ms(u64::MAX);
+        assert_eq!(late, Instant::from_micros(i64::MAX));
+        assert!(Instant::DISTANT_PAST.before_ms(1) <= Instant::DISTANT_PAST);
+        assert!(Instant::DISTANT_PAST.ms_until(late) > 0);
+    }
+}
