@@ -1,3 +1,67 @@
-//! tmp
-#[allow(dead_code, unused_imports, missing_docs)]
+//! DLOCK: distributed locks as native commands of Redis.
+//!
+//! # Layout
+//!
+//! - [`lock`]: the core. Pure Rust: what a lock is, and every way in which it changes.
+//! - [`server`]: the shell. Everything that calls Redis, or is called by it.
+//!
+//! A request goes one way:
+//!
+//! ```text
+//! arguments -> lock::request -> [server::change opens the key and reads the clock, once]
+//!           -> lock::step -> effects -> replicate, reply, announce
+//! ```
+//!
+//! Timers, the cron and other events of the server come in as steps of the same kind.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
 mod lock;
+// Calls Redis, which is not there in unit tests: only the registry is pure enough for them.
+mod server;
+
+/// The index of the module. Unit tests go without: they run where the server's allocator is not.
+#[cfg(not(test))]
+mod module {
+    use redis_module::alloc::RedisAlloc;
+    use redis_module::{Context, RedisString, Status, redis_module};
+
+    use crate::server::commands::{Acquire, Apply, Extend, Info, Owner, Release, Sync};
+    use crate::server::datatype::LOCK_TYPE;
+    use crate::server::load::{Register, command, load};
+
+    /// 0.1.0 as the server wants it.
+    const VERSION: i32 = 100;
+
+    const COMMANDS: &[Register] = &[
+        command::<Acquire>, // DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [REQID id]
+        command::<Release>, // DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
+        command::<Extend>,  // DLOCK.EXTEND key owner lease-ms [FENCE fence]
+        command::<Owner>,   // DLOCK.OWNER key
+        command::<Info>,    // DLOCK.INFO key
+        command::<Apply>,   // DLOCK.APPLY key change: replication and the log only
+        command::<Sync>,    // DLOCK.SYNC fence grace-left-ms: replication and the log only
+    ];
+
+    fn init(context: &Context, args: &[RedisString]) -> Status {
+        load(context, args, COMMANDS)
+    }
+
+    redis_module! {
+        name: "dlock",
+        version: VERSION,
+        allocator: (RedisAlloc, RedisAlloc),
+        data_types: [LOCK_TYPE],
+        init: init,
+    }
+}

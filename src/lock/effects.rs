@@ -38,6 +38,10 @@ pub struct Effects {
 }
 
 impl Effects {
+    pub const fn new() -> Self {
+        Self { replication: Replication::Nothing, events: Vec::new(), change: Writer::new() }
+    }
+
     pub fn clear(&mut self) {
         self.replication = Replication::Nothing;
         self.events.clear();

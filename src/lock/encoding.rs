@@ -55,16 +55,13 @@ pub(super) struct Departure<'a> {
     pub(super) event: Event,
 }
 
-/// The bytes of `lock`, `None` when it is free.
-pub fn encode_lock(lock: &Lock, moment: &Moment) -> Option<Vec<u8>> {
-    if lock.is_free() {
-        return None;
-    }
-    let mut writer = Writer::default();
+/// The bytes of a lock that is held.
+pub fn encode_lock(lock: &Lock, moment: &Moment) -> Vec<u8> {
+    let mut writer = Writer::new();
     for holder in lock.holders() {
         writer.holder(holder, moment);
     }
-    Some(writer.bytes)
+    writer.bytes
 }
 
 /// The lock that `bytes` tell of, with leases that count from `now`.
@@ -104,6 +101,10 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    pub(super) const fn new() -> Self {
+        Self { bytes: Vec::new() }
+    }
+
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn a_lock_comes_back_as_it_was_with_leases_that_count_from_the_reading() {
         let written = moment(10_000);
-        let bytes = encode_lock(&lock(), &written).unwrap();
+        let bytes = encode_lock(&lock(), &written);
         assert_eq!(decode_lock(&bytes, written.now), Ok(lock()));
         let later = decode_lock(&bytes, Instant::from_micros(60_000)).unwrap();
         assert_eq!(later.holders()[0].lease_end, Instant::from_micros(60_000).after_ms(890));
@@ -257,14 +258,14 @@ mod tests {
 
     #[test]
     fn a_lease_is_written_rounded_up() {
-        let bytes = encode_lock(&lock(), &moment(10_001)).unwrap();
+        let bytes = encode_lock(&lock(), &moment(10_001));
         let read = decode_lock(&bytes, Instant::from_micros(10_001)).unwrap();
         assert!(read.holders()[0].lease_end >= lock().holders()[0].lease_end);
     }
 
     #[test]
     fn every_proper_prefix_and_every_longer_form_is_refused() {
-        let bytes = encode_lock(&lock(), &moment(0)).unwrap();
+        let bytes = encode_lock(&lock(), &moment(0));
         let after_alice = bytes.iter().rposition(|byte| *byte == HOLDER).unwrap();
         for cut in (0..bytes.len()).filter(|cut| *cut != after_alice) {
             assert_eq!(decode_lock(&bytes[..cut], Instant::default()), Err(Malformed), "cut at {cut}");

@@ -19,10 +19,10 @@ mod time;
 
 pub use effects::{Effects, Event, Replication};
 pub use encoding::{Malformed, decode_lock, encode_lock};
-pub use fence::{Fence, Fences, MAX_FENCE, Raise, WallClock};
+pub use fence::{Fences, MAX_FENCE, Raise, WallClock};
 pub use limit::Limit;
 pub use refusal::Refusal;
-pub use request::{Acquire, Extend, MAX_OWNER_BYTES, Release, Share};
+pub use request::{Acquire, Extend, Release, number};
 pub use state::{Holder, Lock};
 pub use step::{Granted, Moment, acquire, apply, expire, extend, release, release_as_told};
 pub use time::Instant;

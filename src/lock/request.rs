@@ -182,8 +182,8 @@ fn bytes<'a>(what: &'static str, value: &'a [u8], max: usize) -> Result<&'a [u8]
     if (1..=max).contains(&value.len()) { Ok(value) } else { Err(Refusal::Length { what, max }) }
 }
 
-/// A plain decimal: no sign, no space, no leading zero, no exponent.
-fn number(what: &'static str, text: &[u8], min: u64, max: u64) -> Result<u64, Refusal> {
+/// A plain decimal from `min` to `max`: no sign, no space, no leading zero, no exponent.
+pub fn number(what: &'static str, text: &[u8], min: u64, max: u64) -> Result<u64, Refusal> {
     plain_decimal(text).filter(|n| (min..=max).contains(n)).ok_or(Refusal::Number { what, min, max })
 }
 

@@ -54,6 +54,19 @@ impl Lock {
         self.holders().is_empty()
     }
 
+    /// The bytes that the lock takes beside its own size.
+    pub fn heap_bytes(&self) -> usize {
+        let table = match &self.holders {
+            Holders::One(_) => 0,
+            Holders::Many(holders) => holders.capacity().saturating_mul(size_of::<Holder>()),
+        };
+        let names = |holder: &Holder| -> usize {
+            holder.names().iter().map(|name| size_of::<Box<[u8]>>().saturating_add(name.len())).sum()
+        };
+        let holders = self.holders().iter().map(|holder| holder.owner.len().saturating_add(names(holder)));
+        table.saturating_add(holders.sum())
+    }
+
     pub(super) fn get(&self, owner: &[u8]) -> Option<&Holder> {
         self.holders().iter().find(|holder| *holder.owner == *owner)
     }

@@ -48,6 +48,11 @@ impl Moment {
         self.now.ms_until(self.lease_end(holder))
     }
 
+    /// The first moment at which the lock changes by itself.
+    pub fn first_lease_end(&self, lock: &Lock) -> Option<Instant> {
+        lock.holders().iter().map(|holder| self.lease_end(holder)).min()
+    }
+
     pub fn is_live(&self, holder: &Holder) -> bool {
         self.lease_end(holder) > self.now
     }

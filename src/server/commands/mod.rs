@@ -1,0 +1,17 @@
+//! The commands, one file each. `crate` (lib.rs) lists them.
+
+mod acquire;
+mod apply;
+mod extend;
+mod info;
+mod owner;
+mod release;
+mod sync;
+
+pub use acquire::Acquire;
+pub use apply::Apply;
+pub use extend::Extend;
+pub use info::Info;
+pub use owner::Owner;
+pub use release::Release;
+pub use sync::Sync;

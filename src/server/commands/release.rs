@@ -1,0 +1,42 @@
+use crate::lock::{release, release_as_told};
+use crate::server::change::Change;
+use crate::server::command::{Call, Command, Failure};
+use crate::server::metadata::{Argument, KeyUse, Metadata, CATEGORY};
+
+/// DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
+///
+/// Replies how many holds the owner has left; 0 = it has given the lock up.
+pub struct Release;
+
+impl Command for Release {
+    const METADATA: Metadata = Metadata {
+        name: c"dlock.release",
+        flags: c"write fast",
+        arity: -3,
+        summary: c"Gives back one hold of a lock, or all, or the one that a request made.",
+        complexity: c"O(N) where N is the number of holders: 1 for a mutex.",
+        key: Some(KeyUse::Update),
+        arguments: &[
+            Argument::key(c"key"),
+            Argument::string(c"owner"),
+            Argument::integer(c"fence").after(c"FENCE").optional(),
+            Argument::optional_one_of(
+                c"which",
+                &[Argument::flag(c"all", c"ALL"), Argument::string(c"id").after(c"REQID")],
+            ),
+        ],
+        category: Some(CATEGORY),
+    };
+
+    fn run(call: &Call<'_>) -> Result<(), Failure> {
+        let request = crate::lock::Release::parse(call.options())?;
+        let (key, flags) = (call.key()?, call.ctx.flags());
+        let reply = |left, _: &_| call.ctx.reply_integer(left);
+        if flags.is_told() {
+            let change = Change::told(call.ctx, key, flags)?;
+            return change.run(|stored, effects| release_as_told(&mut stored.lock, &request, effects), reply);
+        }
+        let change = Change::asked(call.ctx, key, flags)?;
+        change.run(|stored, effects| release(&mut stored.lock, &request, change.moment(), effects), reply)
+    }
+}

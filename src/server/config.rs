@@ -1,0 +1,57 @@
+//! The settings: `CONFIG GET/SET dlock.*`, `redis.conf`, MODULE LOADEX.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use redis_module::configuration::{ConfigurationFlags, register_bool_configuration, register_i64_configuration};
+use redis_module::{Context, raw};
+
+use super::api::required;
+
+/// Ten years. Together with the range of the clock it keeps every sum of times far from overflow.
+pub const LONGEST_MS: i64 = 10 * 366 * 24 * 60 * 60 * 1000;
+
+pub static MAX_LEASE_MS: AtomicI64 = AtomicI64::new(0);
+pub static MAX_WAITERS_PER_LOCK: AtomicI64 = AtomicI64::new(0);
+pub static DEADLOCK_DETECTION: AtomicBool = AtomicBool::new(false);
+pub static STARTUP_GRACE_MS: AtomicI64 = AtomicI64::new(0);
+pub static FAILOVER_GRACE_MS: AtomicI64 = AtomicI64::new(0);
+pub static ALLOW_EVICTION: AtomicBool = AtomicBool::new(false);
+
+/// Name, default, smallest and largest value.
+type Numeric = (&'static str, &'static AtomicI64, i64, i64, i64);
+
+const NUMBERS: [Numeric; 4] = [
+    ("max-lease-ms", &MAX_LEASE_MS, 86_400_000, 1, LONGEST_MS),
+    ("max-waiters-per-lock", &MAX_WAITERS_PER_LOCK, 10_000, 0, u32::MAX as i64),
+    ("startup-grace-ms", &STARTUP_GRACE_MS, 0, -1, LONGEST_MS),
+    ("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, LONGEST_MS),
+];
+
+const SWITCHES: [(&str, &AtomicBool, bool); 2] =
+    [("deadlock-detection", &DEADLOCK_DETECTION, true), ("allow-eviction", &ALLOW_EVICTION, false)];
+
+/// Registers the settings and takes over what the configuration file says; false when that is wrong.
+pub fn register(context: &Context) -> bool {
+    let flags = || ConfigurationFlags::DEFAULT;
+    for (name, variable, default, min, max) in NUMBERS {
+        register_i64_configuration(context, name, variable, default, min, max, flags(), None);
+    }
+    for (name, variable, default) in SWITCHES {
+        register_bool_configuration(context, name, variable, default, flags(), None);
+    }
+    // SAFETY: the context is valid during the call.
+    unsafe { required(raw::RedisModule_LoadConfigs)(context.ctx) == raw::REDISMODULE_OK as i32 }
+}
+
+pub fn max_lease_ms() -> u64 {
+    u64::try_from(MAX_LEASE_MS.load(Ordering::Relaxed)).unwrap_or(1)
+}
+
+pub fn allow_eviction() -> bool {
+    ALLOW_EVICTION.load(Ordering::Relaxed)
+}
+
+/// For how long a grace runs. -1 stands for the larger of `dlock.max-lease-ms` and the longest lease known.
+pub fn grace_ms(setting: &AtomicI64, longest_lease_ms: u64) -> u64 {
+    u64::try_from(setting.load(Ordering::Relaxed)).unwrap_or_else(|_| max_lease_ms().max(longest_lease_ms))
+}

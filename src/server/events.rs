@@ -1,0 +1,81 @@
+//! What the server tells us beside commands. The handlers only mark; what follows from it is done by the
+//! next command or tick.
+
+use std::ffi::{c_int, c_void};
+
+use redis_module::raw;
+
+use super::api::required;
+use super::ctx::{self, Ctx};
+use super::{eviction, state, sweep};
+use crate::lock::Raise;
+
+/// Subscribes to all; false when the server refuses one.
+pub fn subscribe(ctx: Ctx<'_>) -> bool {
+    let handlers: [(u64, raw::RedisModuleEventCallback); 7] = [
+        (raw::REDISMODULE_EVENT_CRON_LOOP, Some(cron)),
+        (raw::REDISMODULE_EVENT_LOADING, Some(loading)),
+        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(role_changed)),
+        (raw::REDISMODULE_EVENT_PERSISTENCE, Some(persistence)),
+        (raw::REDISMODULE_EVENT_FLUSHDB, Some(flush)),
+        (raw::REDISMODULE_EVENT_SWAPDB, Some(swap)),
+        (raw::REDISMODULE_EVENT_CONFIG, Some(config_changed)),
+    ];
+    handlers.into_iter().all(|(id, handler)| {
+        let event = raw::RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: the context is valid, the handlers have the signature that the server calls.
+        unsafe { required(raw::RedisModule_SubscribeToServerEvent)(ctx.raw(), event, handler) == OK }
+    })
+}
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+unsafe extern "C" fn cron(raw: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    // SAFETY: the server passes a context that is valid during the call.
+    sweep::tick(unsafe { Ctx::new(raw) });
+}
+
+unsafe extern "C" fn loading(raw: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+    if sub == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
+        // SAFETY: the server passes a context that is valid during the call.
+        let (flags, now) = (unsafe { Ctx::new(raw) }.flags(), ctx::now());
+        state::with(|state| state.settle_grace(flags, now));
+    }
+}
+
+unsafe extern "C" fn role_changed(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+    state::with(|state| {
+        if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
+            state.fences.demand(Raise::Promotion);
+            state.grace.promoted();
+        } else {
+            state.grace.demoted();
+        }
+    });
+}
+
+/// A snapshot or a rewritten log is there: on servers without `aux_save2` it lacks what is no lock.
+unsafe extern "C" fn persistence(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+    if sub == raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED {
+        state::with(|state| state.schedule.sync_due = true);
+    }
+}
+
+unsafe extern "C" fn flush(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
+    if sub == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
+        // SAFETY: the server passes this struct with this event.
+        let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
+        state::with(|state| state.registry.flush(db));
+    }
+}
+
+unsafe extern "C" fn swap(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _: u64, data: *mut c_void) {
+    // SAFETY: the server passes this struct with this event.
+    let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
+    state::with(|state| state.registry.swap(info.dbnum_first, info.dbnum_second));
+}
+
+unsafe extern "C" fn config_changed(raw: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    // SAFETY: the server passes a context that is valid during the call.
+    eviction::look(unsafe { Ctx::new(raw) });
+}

@@ -1,0 +1,37 @@
+//! Whether the server may evict locks. A lock has no TTL, so only the `allkeys-*` policies can.
+
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
+
+use super::api::required;
+use super::ctx::Ctx;
+use super::{config, state};
+
+/// Looks at `maxmemory` and `maxmemory-policy`. At load, and whenever a setting changes.
+pub fn look(ctx: Ctx<'_>) {
+    let evictable = is_evictable(ctx);
+    let news = state::with(|state| evictable && !std::mem::replace(&mut state.evictable, evictable));
+    state::with(|state| state.evictable = evictable);
+    if news && !config::allow_eviction() {
+        ctx.log_warning(
+            "maxmemory-policy allkeys-* may evict a held lock, so that no new owner gets one (UNSAFE): \
+             use noeviction or volatile-*, or set dlock.allow-eviction yes",
+        );
+    }
+}
+
+fn is_evictable(ctx: Ctx<'_>) -> bool {
+    // SAFETY: the context is valid, the strings are C strings; the answer is freed below, and nothing of
+    // it is kept.
+    unsafe {
+        let info = required(raw::RedisModule_GetServerInfo)(ctx.raw(), c"memory".as_ptr());
+        let mut error: c_int = 0;
+        let maxmemory =
+            required(raw::RedisModule_ServerInfoGetFieldUnsigned)(info, c"maxmemory".as_ptr(), &mut error);
+        let policy = required(raw::RedisModule_ServerInfoGetFieldC)(info, c"maxmemory_policy".as_ptr());
+        let any_key = !policy.is_null() && CStr::from_ptr(policy).to_bytes().starts_with(b"allkeys");
+        required(raw::RedisModule_FreeServerInfo)(ctx.raw(), info);
+        maxmemory > 0 && any_key
+    }
+}

@@ -1,0 +1,54 @@
+//! `INFO dlock`.
+
+use std::ffi::{CString, c_int};
+
+use redis_module::raw;
+
+use super::api::required;
+use super::registry::strays;
+use super::state::{self, State};
+use super::{config, ctx};
+use crate::lock::Instant;
+
+pub unsafe extern "C" fn write(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+    let now = ctx::now();
+    let fields = state::with(|state| fields(state, now));
+    // SAFETY: the server passes a context that is valid during the call; strings are C strings.
+    unsafe {
+        // Without a name the section is that of the module itself.
+        if required(raw::RedisModule_InfoAddSection)(info, std::ptr::null()) != raw::REDISMODULE_OK as c_int {
+            // INFO was asked for another section.
+            return;
+        }
+        for (name, value) in fields {
+            let name = CString::new(name).unwrap_or_default();
+            required(raw::RedisModule_InfoAddFieldULongLong)(info, name.as_ptr(), value);
+        }
+    }
+}
+
+/// The fields, each shown as `dlock_<name>`.
+fn fields(state: &State, now: Instant) -> Vec<(&'static str, u64)> {
+    let counters = &state.counters;
+    let errors = &counters.errors;
+    vec![
+        ("locks", state.registry.len()),
+        ("stray_locks", u64::from(strays::any())),
+        ("acquired", counters.acquired),
+        ("reentered", counters.reentered),
+        ("not_granted", counters.not_granted),
+        ("released", counters.released),
+        ("extended", counters.extended),
+        ("expired", counters.expired),
+        ("errors_err", errors.err),
+        ("errors_wrongtype", errors.wrongtype),
+        ("errors_notheld", errors.notheld),
+        ("errors_notowner", errors.notowner),
+        ("errors_stale", errors.stale),
+        ("errors_quarantine", errors.quarantine),
+        ("errors_unsafe", errors.unsafe_eviction),
+        ("fence_known", state.fences.known()),
+        ("grace_left_ms", state.grace.left_ms(now)),
+        ("eviction_unsafe", u64::from(state.evictable && !config::allow_eviction())),
+    ]
+}

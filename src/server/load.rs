@@ -1,0 +1,50 @@
+//! What happens when the module is loaded, after `redis_module!` has registered data type and settings.
+
+use redis_module::{Context, RedisString, Status, raw};
+
+use super::api::required;
+use super::command::Command;
+use super::ctx::Ctx;
+use super::{config, eviction, events, info_section, metadata};
+
+/// Makes one command known to the server.
+pub type Register = fn(Ctx<'_>) -> bool;
+
+/// See [`Register`].
+pub fn command<C: Command>(ctx: Ctx<'_>) -> bool {
+    metadata::register::<C>(ctx)
+}
+
+/// Registers commands, events and INFO; [`Status::Err`] keeps the module from being loaded.
+pub fn load(context: &Context, args: &[RedisString], commands: &[Register]) -> Status {
+    // SAFETY: the server passes a context that is valid during the call.
+    let ctx = unsafe { Ctx::new(context.ctx) };
+    if !args.is_empty() {
+        ctx.log_warning(
+            "dlock takes no module arguments: give settings as 'dlock.<name> <value>' in redis.conf, \
+             or by MODULE LOADEX ... CONFIG dlock.<name> <value>",
+        );
+        return Status::Err;
+    }
+    set_options(ctx);
+    let registered = config::register(context)
+        && metadata::add_category(ctx)
+        && commands.iter().all(|register| register(ctx))
+        && events::subscribe(ctx)
+        && raw::register_info_function(ctx.raw(), Some(info_section::write)) == Status::Ok;
+    if !registered {
+        ctx.log_warning("dlock could not register its commands or events: is another module of that name loaded?");
+        return Status::Err;
+    }
+    eviction::look(ctx);
+    Status::Ok
+}
+
+fn set_options(ctx: Ctx<'_>) {
+    // IO errors: without it a truncated RESTORE kills the server. Implicit signals: with them a refused
+    // request would break WATCH and invalidate client caches.
+    let options =
+        raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+    // SAFETY: the context is valid.
+    unsafe { required(raw::RedisModule_SetModuleOptions)(ctx.raw(), options.cast_signed()) };
+}

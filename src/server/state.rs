@@ -1,0 +1,57 @@
+//! The module's own state: one for the process, touched only while the server calls us.
+
+use std::cell::RefCell;
+
+use super::counters::Counters;
+use super::ctx::Flags;
+use super::grace::Grace;
+use super::registry::Registry;
+use super::sweep::Schedule;
+use crate::lock::{Effects, Fences, Instant};
+
+/// What the module knows beside the locks themselves.
+pub struct State {
+    pub fences: Fences,
+    pub grace: Grace,
+    pub registry: Registry,
+    pub counters: Counters,
+    /// `maxmemory` is set and `maxmemory-policy` may evict locks.
+    pub evictable: bool,
+    pub schedule: Schedule,
+    /// Empty effects, kept for their memory.
+    pub spare: Effects,
+}
+
+impl State {
+    /// Begins a grace, if one is pending, and has it told to replicas and the log.
+    pub fn settle_grace(&mut self, flags: Flags, now: Instant) {
+        if self.grace.settle(flags, now) {
+            self.schedule.sync_due = true;
+        }
+    }
+}
+
+/// Access to the state.
+///
+/// The closure must not call the server: the server may call us back (deleting a key calls `unlink`),
+/// and would find the state in use.
+pub fn with<R>(access: impl FnOnce(&mut State) -> R) -> R {
+    access(&mut STATE.0.borrow_mut())
+}
+
+struct ServerThread(RefCell<State>);
+
+// SAFETY: the server calls commands, events, timers and callbacks of a data type one at a time: on its
+// main thread, or on another one that has its lock. The only callback that can run beside them is `free`,
+// and it does not come here.
+unsafe impl Sync for ServerThread {}
+
+static STATE: ServerThread = ServerThread(RefCell::new(State {
+    fences: Fences::starting(),
+    grace: Grace::starting(),
+    registry: Registry::new(),
+    counters: Counters::new(),
+    evictable: false,
+    schedule: Schedule::new(),
+    spare: Effects::new(),
+}));

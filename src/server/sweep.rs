@@ -1,0 +1,151 @@
+//! What the module does by itself: removes locks whose leases have ended, finds strays, and passes on
+//! what is no lock. The cron starts it; a timer goes on while there is work, a slice at a time.
+
+use std::ffi::c_void;
+
+use redis_module::raw;
+
+use super::api::required;
+use super::change::Change;
+use super::command::Failure;
+use super::ctx::{self, Ctx, Flags, Text};
+use super::registry::{Due, strays};
+use super::state;
+use super::walk::Walk;
+use crate::lock::{Instant, expire};
+
+/// The work of one slice: a client waits for no more.
+const SLICE_MS: u64 = 1;
+/// The pause between slices, in which clients are served.
+const PAUSE_MS: i64 = 1;
+/// Reading the clock costs as much as removing a small lock: not after each.
+const LOCKS_A_LOOK: usize = 8;
+/// The pause between two reports during a grace.
+const SYNC_EVERY_MS: u64 = 1_000;
+/// The pause after a walk through the keyspace that found nothing: the strays are being freed.
+const REST_MS: u64 = 10_000;
+
+/// What is planned.
+pub struct Schedule {
+    /// Replicas and the log are to be told how things stand.
+    pub sync_due: bool,
+    next_sync: Instant,
+    walk: Option<Walk>,
+    rest_until: Instant,
+    timer_is_set: bool,
+}
+
+impl Schedule {
+    pub const fn new() -> Self {
+        Self {
+            sync_due: false,
+            next_sync: Instant::DISTANT_PAST,
+            walk: None,
+            rest_until: Instant::DISTANT_PAST,
+            timer_is_set: false,
+        }
+    }
+}
+
+/// One slice of everything. From the cron and from the timer.
+pub fn tick(ctx: Ctx<'_>) {
+    let flags = ctx.flags();
+    if flags.is_loading() {
+        return;
+    }
+    let now = ctx::now();
+    state::with(|state| state.settle_grace(flags, now));
+    let mut more = find_strays(ctx, now);
+    if flags.is_primary() && !ctx.is_paused() {
+        sync(ctx, now);
+        more |= remove_ended(ctx, flags, now);
+    }
+    if more {
+        go_on(ctx);
+    }
+}
+
+/// Removes holders whose lease has ended. Whether there are more.
+fn remove_ended(ctx: Ctx<'_>, flags: Flags, now: Instant) -> bool {
+    let slice_end = now.after_ms(SLICE_MS);
+    loop {
+        for _ in 0..LOCKS_A_LOOK {
+            let Some(due) = state::with(|state| state.registry.take_due(now)) else { return false };
+            if ctx.select_db(due.db) {
+                ctx.with_text(due.name.as_bytes(), |name| remove_ended_from(ctx, name, flags, &due));
+            }
+        }
+        if ctx::now() >= slice_end {
+            return state::with(|state| state.registry.is_due(now));
+        }
+    }
+}
+
+/// A name that is wrong by now changes nothing.
+fn remove_ended_from(ctx: Ctx<'_>, name: Text<'_>, flags: Flags, due: &Due) {
+    let step = |change: &Change<'_>| {
+        change.run(
+            |stored, effects| {
+                if stored.place() == due.place {
+                    stored.has_no_place();
+                }
+                expire(&mut stored.lock, change.moment(), effects);
+                Ok::<_, Failure>(())
+            },
+            |(), _| {},
+        )
+    };
+    // A key of another type is none of our business any more.
+    let _ = Change::asked(ctx, name, flags).and_then(|change| step(&change));
+}
+
+/// During a grace once a second, and after each snapshot, tells replicas and the log how things stand: on
+/// servers without `aux_save2` they have no other way to know.
+fn sync(ctx: Ctx<'_>, now: Instant) {
+    let due = state::with(|state| {
+        let grace_left_ms = state.grace.left_ms(now);
+        let schedule = &mut state.schedule;
+        let due = schedule.sync_due || (grace_left_ms > 0 && schedule.next_sync <= now);
+        if due {
+            schedule.sync_due = false;
+            schedule.next_sync = now.after_ms(SYNC_EVERY_MS);
+        }
+        let fence = state.fences.known();
+        (due && (fence > 0 || grace_left_ms > 0)).then_some((fence, grace_left_ms))
+    });
+    if let Some((fence, grace_left_ms)) = due {
+        ctx.replicate_numbers(c"DLOCK.SYNC", fence, grace_left_ms);
+    }
+}
+
+/// Walks the keyspace as long as there are strays. Whether there is more to walk now.
+fn find_strays(ctx: Ctx<'_>, now: Instant) -> bool {
+    if !strays::any() || state::with(|state| state.schedule.rest_until > now) {
+        return false;
+    }
+    let slice_end = now.after_ms(SLICE_MS);
+    let mut walk = state::with(|state| state.schedule.walk.take()).unwrap_or_else(Walk::begin);
+    while ctx::now() < slice_end {
+        let at_the_end = !walk.step(ctx);
+        if at_the_end || !strays::any() {
+            state::with(|state| state.schedule.rest_until = now.after_ms(if at_the_end { REST_MS } else { 0 }));
+            return false;
+        }
+    }
+    state::with(|state| state.schedule.walk = Some(walk));
+    true
+}
+
+/// Has the timer call for the next slice, unless it is on its way.
+fn go_on(ctx: Ctx<'_>) {
+    if !state::with(|state| std::mem::replace(&mut state.schedule.timer_is_set, true)) {
+        // SAFETY: the context is valid; the timer carries no data.
+        unsafe { required(raw::RedisModule_CreateTimer)(ctx.raw(), PAUSE_MS, Some(timer), std::ptr::null_mut()) };
+    }
+}
+
+unsafe extern "C" fn timer(raw: *mut raw::RedisModuleCtx, _: *mut c_void) {
+    state::with(|state| state.schedule.timer_is_set = false);
+    // SAFETY: the server passes a context that is valid during the call.
+    tick(unsafe { Ctx::new(raw) });
+}
