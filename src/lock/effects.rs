@@ -39,7 +39,11 @@ pub struct Effects {
 
 impl Effects {
     pub const fn new() -> Self {
-        Self { replication: Replication::Nothing, events: Vec::new(), change: Writer::new() }
+        Self {
+            replication: Replication::Nothing,
+            events: Vec::new(),
+            change: Writer::new(),
+        }
     }
 
     pub fn clear(&mut self) {

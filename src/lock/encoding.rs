@@ -79,7 +79,9 @@ pub fn decode_lock(bytes: &[u8], now: Instant) -> Result<Lock, Malformed> {
 
 /// The change that `bytes` tell of, with leases that count from `now`.
 pub(super) fn decode_change(bytes: &[u8], now: Instant) -> Result<Change<'_>, Malformed> {
-    let (&VERSION, rest) = bytes.split_first().ok_or(Malformed)? else { return Err(Malformed) };
+    let (&VERSION, rest) = bytes.split_first().ok_or(Malformed)? else {
+        return Err(Malformed);
+    };
     let mut reader = Reader { rest };
     let mut change = Change::default();
     while !reader.rest.is_empty() {
@@ -128,7 +130,12 @@ impl Writer {
         self.string(holder.owner());
         self.number(u64::from(holder.limit().get().unwrap_or(0)));
         self.number(holder.fence());
-        self.number(moment.now.ms_until_rounded_up(moment.lease_end(holder)).min(MAX_MS));
+        self.number(
+            moment
+                .now
+                .ms_until_rounded_up(moment.lease_end(holder))
+                .min(MAX_MS),
+        );
         self.number(holder.since().ms_until(moment.now).min(MAX_MS));
         self.number(u64::from(holder.unnamed()));
         self.number(holder.names().len() as u64);
@@ -164,7 +171,10 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn departure(&mut self, event: Event) -> Result<Departure<'a>, Malformed> {
-        Ok(Departure { owner: self.string(MAX_OWNER_BYTES)?, event })
+        Ok(Departure {
+            owner: self.string(MAX_OWNER_BYTES)?,
+            event,
+        })
     }
 
     fn holder(&mut self, now: Instant) -> Result<Holder, Malformed> {
@@ -178,7 +188,13 @@ impl<'a> Reader<'a> {
         let held_ms = self.number(MAX_MS)?;
         let unnamed = u32::try_from(self.number(u64::from(u32::MAX))?).map_err(|_| Malformed)?;
         let names = self.number(MAX_NAMED_HOLDS as u64)?;
-        let mut holder = Holder::new(owner, limit, fence, now.before_ms(held_ms), now.after_ms(lease_ms));
+        let mut holder = Holder::new(
+            owner,
+            limit,
+            fence,
+            now.before_ms(held_ms),
+            now.after_ms(lease_ms),
+        );
         holder.add_unnamed(unnamed).map_err(|_| Malformed)?;
         for _ in 0..names {
             let name = self.string(MAX_REQUEST_ID_BYTES)?;
@@ -187,7 +203,11 @@ impl<'a> Reader<'a> {
             }
             holder.add_named(name).map_err(|_| Malformed)?;
         }
-        if fence == 0 || holder.holds() == 0 { Err(Malformed) } else { Ok(holder) }
+        if fence == 0 || holder.holds() == 0 {
+            Err(Malformed)
+        } else {
+            Ok(holder)
+        }
     }
 
     /// 1 to `max` bytes.
@@ -195,7 +215,11 @@ impl<'a> Reader<'a> {
         let length = usize::try_from(self.number(max as u64)?).map_err(|_| Malformed)?;
         let (string, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
         self.rest = rest;
-        if string.is_empty() { Err(Malformed) } else { Ok(string) }
+        if string.is_empty() {
+            Err(Malformed)
+        } else {
+            Ok(string)
+        }
     }
 
     /// 0 to `max`, in the one shortest form.
@@ -211,7 +235,11 @@ impl<'a> Reader<'a> {
             number |= shifted;
             if byte & 0x80 == 0 {
                 let shortest = byte != 0 || shift == 0;
-                return if shortest && number <= max { Ok(number) } else { Err(Malformed) };
+                return if shortest && number <= max {
+                    Ok(number)
+                } else {
+                    Err(Malformed)
+                };
             }
         }
         Err(Malformed)
@@ -239,7 +267,13 @@ mod tests {
         alice.add_unnamed(300).unwrap();
         alice.add_named(b"r1").unwrap();
         alice.add_named(b"r2").unwrap();
-        let mut bob = Holder::new(&[0xff; MAX_OWNER_BYTES], Limit::new(2).unwrap(), MAX_FENCE, at(2), at(901));
+        let mut bob = Holder::new(
+            &[0xff; MAX_OWNER_BYTES],
+            Limit::new(2).unwrap(),
+            MAX_FENCE,
+            at(2),
+            at(901),
+        );
         bob.add_unnamed(1).unwrap();
         lock.push(alice);
         lock.push(bob);
@@ -252,8 +286,14 @@ mod tests {
         let bytes = encode_lock(&lock(), &written);
         assert_eq!(decode_lock(&bytes, written.now), Ok(lock()));
         let later = decode_lock(&bytes, Instant::from_micros(60_000)).unwrap();
-        assert_eq!(later.holders()[0].lease_end, Instant::from_micros(60_000).after_ms(890));
-        assert_eq!(later.holders()[0].since, Instant::from_micros(60_000).before_ms(9));
+        assert_eq!(
+            later.holders()[0].lease_end,
+            Instant::from_micros(60_000).after_ms(890)
+        );
+        assert_eq!(
+            later.holders()[0].since,
+            Instant::from_micros(60_000).before_ms(9)
+        );
     }
 
     #[test]
@@ -268,7 +308,11 @@ mod tests {
         let bytes = encode_lock(&lock(), &moment(0));
         let after_alice = bytes.iter().rposition(|byte| *byte == HOLDER).unwrap();
         for cut in (0..bytes.len()).filter(|cut| *cut != after_alice) {
-            assert_eq!(decode_lock(&bytes[..cut], Instant::default()), Err(Malformed), "cut at {cut}");
+            assert_eq!(
+                decode_lock(&bytes[..cut], Instant::default()),
+                Err(Malformed),
+                "cut at {cut}"
+            );
         }
         let mut longer = bytes.clone();
         longer.push(0);
@@ -295,12 +339,35 @@ mod tests {
             ("an empty owner", whole(&[holder(b"", 1, 1, 1)])),
             ("fence 0", whole(&[holder(b"a", 1, 0, 1)])),
             ("no holds", whole(&[holder(b"a", 1, 1, 0)])),
-            ("an owner twice", whole(&[holder(b"a", 0, 1, 1), holder(b"a", 0, 2, 1)])),
-            ("falling fences", whole(&[holder(b"a", 0, 2, 1), holder(b"b", 0, 1, 1)])),
-            ("equal fences", whole(&[holder(b"a", 0, 1, 1), holder(b"b", 0, 1, 1)])),
-            ("more holders than the limit", whole(&[holder(b"a", 0, 1, 1), holder(b"b", 1, 2, 1)])),
-            ("a number in a longer form", vec![VERSION, HOLDER, 0x81, 0x00, b'a', 1, 1, 10, 0, 1, 0]),
-            ("a number beyond 64 bits", [vec![VERSION, HOLDER, 1, b'a', 1], vec![0xff; 9], vec![0x02, 10, 0, 1, 0]].concat()),
+            (
+                "an owner twice",
+                whole(&[holder(b"a", 0, 1, 1), holder(b"a", 0, 2, 1)]),
+            ),
+            (
+                "falling fences",
+                whole(&[holder(b"a", 0, 2, 1), holder(b"b", 0, 1, 1)]),
+            ),
+            (
+                "equal fences",
+                whole(&[holder(b"a", 0, 1, 1), holder(b"b", 0, 1, 1)]),
+            ),
+            (
+                "more holders than the limit",
+                whole(&[holder(b"a", 0, 1, 1), holder(b"b", 1, 2, 1)]),
+            ),
+            (
+                "a number in a longer form",
+                vec![VERSION, HOLDER, 0x81, 0x00, b'a', 1, 1, 10, 0, 1, 0],
+            ),
+            (
+                "a number beyond 64 bits",
+                [
+                    vec![VERSION, HOLDER, 1, b'a', 1],
+                    vec![0xff; 9],
+                    vec![0x02, 10, 0, 1, 0],
+                ]
+                .concat(),
+            ),
         ];
         for (what, bytes) in bad {
             assert_eq!(decode_lock(&bytes, Instant::default()), Err(Malformed), "{what}");

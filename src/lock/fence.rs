@@ -27,7 +27,12 @@ pub struct WallClock(Fence);
 
 impl WallClock {
     pub fn from_unix_ms(unix_ms: u64) -> Self {
-        Self(unix_ms.saturating_sub(EPOCH_MS).saturating_mul(FENCES_A_MS).min(MAX_FENCE))
+        Self(
+            unix_ms
+                .saturating_sub(EPOCH_MS)
+                .saturating_mul(FENCES_A_MS)
+                .min(MAX_FENCE),
+        )
     }
 }
 
@@ -52,7 +57,10 @@ pub struct Fences {
 impl Fences {
     /// A server that starts: nothing is known, and the first grant raises the counter.
     pub const fn starting() -> Self {
-        Self { known: 0, raise: Some(Raise::Start) }
+        Self {
+            known: 0,
+            raise: Some(Raise::Start),
+        }
     }
 
     /// The highest fence known.
@@ -81,7 +89,10 @@ impl Fences {
 
     /// Raises the counter as demanded. `random`: any number, its low bits are used.
     pub fn raise(&mut self, clock: WallClock, random: u64) {
-        let leap = self.known.saturating_add(LEAP).saturating_add(random & ((1 << RANDOM_BITS) - 1));
+        let leap = self
+            .known
+            .saturating_add(LEAP)
+            .saturating_add(random & ((1 << RANDOM_BITS) - 1));
         self.known = match self.raise.take() {
             None => self.known,
             Some(Raise::Slot) => self.known.max(clock.0),
@@ -115,7 +126,10 @@ mod tests {
     const CLOCK: Fence = 1_000_000 * FENCES_A_MS;
 
     fn raised(known: Fence, raise: Raise, unix_ms: u64, random: u64) -> Fence {
-        let mut fences = Fences { known, raise: Some(raise) };
+        let mut fences = Fences {
+            known,
+            raise: Some(raise),
+        };
         fences.raise(WallClock::from_unix_ms(unix_ms), random);
         assert!(!fences.wants_raise());
         fences.next().unwrap()
@@ -136,7 +150,10 @@ mod tests {
     #[test]
     fn a_promotion_takes_the_larger_of_clock_and_leap() {
         assert_eq!(raised(5, Raise::Promotion, MS, 9), CLOCK + 1);
-        assert_eq!(raised(CLOCK - 7, Raise::Promotion, MS, 9), CLOCK - 7 + LEAP + 9 + 1);
+        assert_eq!(
+            raised(CLOCK - 7, Raise::Promotion, MS, 9),
+            CLOCK - 7 + LEAP + 9 + 1
+        );
     }
 
     #[test]
@@ -147,7 +164,10 @@ mod tests {
 
     #[test]
     fn the_bigger_reason_to_raise_wins() {
-        let mut fences = Fences { known: 0, raise: None };
+        let mut fences = Fences {
+            known: 0,
+            raise: None,
+        };
         for (demand, expected) in [
             (Raise::Slot, Raise::Slot),
             (Raise::Start, Raise::Start),
@@ -162,7 +182,10 @@ mod tests {
 
     #[test]
     fn the_numbers_end_at_two_to_the_53() {
-        let mut fences = Fences { known: MAX_FENCE - 1, raise: None };
+        let mut fences = Fences {
+            known: MAX_FENCE - 1,
+            raise: None,
+        };
         assert_eq!(fences.next(), Some(MAX_FENCE));
         assert_eq!(fences.next(), None);
         assert_eq!(fences.known(), MAX_FENCE);
@@ -171,7 +194,10 @@ mod tests {
 
     #[test]
     fn a_fence_more_than_a_year_ahead_is_not_plausible() {
-        let fences = Fences { known: CLOCK, raise: None };
+        let fences = Fences {
+            known: CLOCK,
+            raise: None,
+        };
         let year = YEAR_MS * FENCES_A_MS;
         let past = WallClock::from_unix_ms(0);
         assert!(fences.plausible(CLOCK + year, past));

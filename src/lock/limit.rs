@@ -22,6 +22,7 @@ impl Limit {
 
     /// Whether so many holders are within the limit.
     pub fn allows(self, holders: usize) -> bool {
-        self.get().is_none_or(|n| u32::try_from(holders).is_ok_and(|holders| holders <= n))
+        self.get()
+            .is_none_or(|n| u32::try_from(holders).is_ok_and(|holders| holders <= n))
     }
 }

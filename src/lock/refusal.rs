@@ -61,21 +61,47 @@ impl fmt::Display for Refusal {
             Self::Repeated(option) => write!(f, "{option} is given twice, give it once"),
             Self::MissingValue(option) => write!(f, "{option} needs a value after it"),
             Self::Conflict(a, b) => write!(f, "{a} and {b} exclude each other, give one of them"),
-            Self::Number { what, min, max } => write!(f, "{what} must be a plain decimal from {min} to {max}"),
+            Self::Number { what, min, max } => {
+                write!(f, "{what} must be a plain decimal from {min} to {max}")
+            }
             Self::Length { what, max } => write!(f, "{what} must have 1 to {max} bytes"),
             Self::Upgrade(held) => match held.get() {
-                Some(n) => write!(f, "this owner holds the lock with limit {n}, a stricter one is no re-entry: release first"),
-                None => write!(f, "this owner holds the lock as SHARED, a limit is no re-entry: release first"),
+                Some(n) => write!(
+                    f,
+                    "this owner holds the lock with limit {n}, a stricter one is no re-entry: release first"
+                ),
+                None => write!(
+                    f,
+                    "this owner holds the lock as SHARED, a limit is no re-entry: release first"
+                ),
             },
             Self::TooManyNames(max) => {
-                write!(f, "this owner has {max} holds with a REQID on this lock, release one or use no REQID")
+                write!(
+                    f,
+                    "this owner has {max} holds with a REQID on this lock, release one or use no REQID"
+                )
             }
             Self::TooManyHolds => write!(f, "this owner has reached the largest hold count, release first"),
-            Self::FencesUsedUp => write!(f, "the fencing tokens of this server are used up, no lock can be granted"),
-            Self::NotHeld => write!(f, "nobody holds this lock: it was never acquired or the lease ended, acquire it again"),
-            Self::NotOwner => write!(f, "another owner holds this lock: this one's lease ended or it never acquired it"),
-            Self::Stale(fence) => write!(f, "this owner holds the lock under fence {fence}, the one given is from an earlier grant"),
-            Self::Quarantine(ms) => write!(f, "a grace after a start or a failover runs for {ms} ms more, try again then"),
+            Self::FencesUsedUp => write!(
+                f,
+                "the fencing tokens of this server are used up, no lock can be granted"
+            ),
+            Self::NotHeld => write!(
+                f,
+                "nobody holds this lock: it was never acquired or the lease ended, acquire it again"
+            ),
+            Self::NotOwner => write!(
+                f,
+                "another owner holds this lock: this one's lease ended or it never acquired it"
+            ),
+            Self::Stale(fence) => write!(
+                f,
+                "this owner holds the lock under fence {fence}, the one given is from an earlier grant"
+            ),
+            Self::Quarantine(ms) => write!(
+                f,
+                "a grace after a start or a failover runs for {ms} ms more, try again then"
+            ),
             Self::Unsafe => write!(
                 f,
                 "maxmemory-policy may evict a held lock: use noeviction or volatile-*, or set dlock.allow-eviction yes"

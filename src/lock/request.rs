@@ -51,7 +51,10 @@ impl<'a> Acquire<'a> {
 
     /// `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Refusal> {
-        let mut args = Args { args, syntax: Self::SYNTAX };
+        let mut args = Args {
+            args,
+            syntax: Self::SYNTAX,
+        };
         let owner = args.owner()?;
         let lease_ms = args.number("lease-ms", 1, max_lease_ms)?;
         let mut shared = None;
@@ -73,7 +76,12 @@ impl<'a> Acquire<'a> {
             (Some(()), None) => Limit::SHARED,
             (None, limit) => limit.unwrap_or(Limit::MUTEX),
         };
-        Ok(Self { owner, lease_ms, limit, request_id })
+        Ok(Self {
+            owner,
+            lease_ms,
+            limit,
+            request_id,
+        })
     }
 }
 
@@ -81,7 +89,10 @@ impl<'a> Release<'a> {
     pub const SYNTAX: &'static str = "DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]";
 
     pub fn parse(args: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
-        let mut args = Args { args, syntax: Self::SYNTAX };
+        let mut args = Args {
+            args,
+            syntax: Self::SYNTAX,
+        };
         let owner = args.owner()?;
         let mut fence = None;
         let mut all = None;
@@ -112,7 +123,10 @@ impl<'a> Extend<'a> {
 
     /// `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Refusal> {
-        let mut args = Args { args, syntax: Self::SYNTAX };
+        let mut args = Args {
+            args,
+            syntax: Self::SYNTAX,
+        };
         let owner = args.owner()?;
         let lease_ms = args.number("lease-ms", 1, max_lease_ms)?;
         let mut fence = None;
@@ -123,7 +137,11 @@ impl<'a> Extend<'a> {
                 return Err(Refusal::UnknownOption(Self::SYNTAX));
             }
         }
-        Ok(Self { owner, lease_ms, fence })
+        Ok(Self {
+            owner,
+            lease_ms,
+            fence,
+        })
     }
 }
 
@@ -161,7 +179,11 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
 
     fn limit(&mut self) -> Result<Limit, Refusal> {
         let n = number("LIMIT", self.value("LIMIT")?, 1, u64::from(Limit::MAX))?;
-        let refusal = Refusal::Number { what: "LIMIT", min: 1, max: u64::from(Limit::MAX) };
+        let refusal = Refusal::Number {
+            what: "LIMIT",
+            min: 1,
+            max: u64::from(Limit::MAX),
+        };
         u32::try_from(n).ok().and_then(Limit::new).ok_or(refusal)
     }
 
@@ -179,19 +201,25 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
 }
 
 fn bytes<'a>(what: &'static str, value: &'a [u8], max: usize) -> Result<&'a [u8], Refusal> {
-    if (1..=max).contains(&value.len()) { Ok(value) } else { Err(Refusal::Length { what, max }) }
+    if (1..=max).contains(&value.len()) {
+        Ok(value)
+    } else {
+        Err(Refusal::Length { what, max })
+    }
 }
 
 /// A plain decimal from `min` to `max`: no sign, no space, no leading zero, no exponent.
 pub fn number(what: &'static str, text: &[u8], min: u64, max: u64) -> Result<u64, Refusal> {
-    plain_decimal(text).filter(|n| (min..=max).contains(n)).ok_or(Refusal::Number { what, min, max })
+    plain_decimal(text)
+        .filter(|n| (min..=max).contains(n))
+        .ok_or(Refusal::Number { what, min, max })
 }
 
 fn plain_decimal(text: &[u8]) -> Option<u64> {
     match text {
         [] | [b'0', _, ..] => None,
         digits => digits.iter().try_fold(0_u64, |n, &digit| {
-            let digit = digit.is_ascii_digit().then(|| digit & 0x0f)?;
+            let digit = digit.is_ascii_digit().then_some(digit & 0x0f)?;
             n.checked_mul(10)?.checked_add(u64::from(digit))
         }),
     }
@@ -217,9 +245,18 @@ mod tests {
             limit: Limit::new(3).unwrap(),
             request_id: Some(b"r1"),
         };
-        assert_eq!(acquire(&["alice", "10", "LIMIT", "3", "REQID", "r1"]), Ok(expected));
-        assert_eq!(acquire(&["alice", "10", "reqid", "r1", "Limit", "3"]), Ok(expected));
-        assert_eq!(acquire(&["alice", "10", "shared"]).map(|a| a.limit), Ok(Limit::SHARED));
+        assert_eq!(
+            acquire(&["alice", "10", "LIMIT", "3", "REQID", "r1"]),
+            Ok(expected)
+        );
+        assert_eq!(
+            acquire(&["alice", "10", "reqid", "r1", "Limit", "3"]),
+            Ok(expected)
+        );
+        assert_eq!(
+            acquire(&["alice", "10", "shared"]).map(|a| a.limit),
+            Ok(Limit::SHARED)
+        );
         assert_eq!(acquire(&["alice", "10"]).map(|a| a.limit), Ok(Limit::MUTEX));
     }
 
@@ -241,15 +278,36 @@ mod tests {
         for (args, refusal) in rows {
             assert_eq!(acquire(args), Err(*refusal), "{args:?}");
         }
-        assert_eq!(release(&["a", "ALL", "REQID", "x"]), Err(Conflict("ALL", "REQID")));
+        assert_eq!(
+            release(&["a", "ALL", "REQID", "x"]),
+            Err(Conflict("ALL", "REQID"))
+        );
         assert_eq!(release(&["a", "ALL", "ALL"]), Err(Repeated("ALL")));
         assert_eq!(release(&["a", "SHARED"]), Err(UnknownOption(Release::SYNTAX)));
     }
 
     #[test]
     fn numbers_are_plain_decimals_within_their_range() {
-        for text in ["", "0", "01", "+1", "-1", " 1", "1 ", "1e3", "0x1", "1.0", "1001", "18446744073709551616", "¹"] {
-            let refusal = Refusal::Number { what: "lease-ms", min: 1, max: 1_000 };
+        for text in [
+            "",
+            "0",
+            "01",
+            "+1",
+            "-1",
+            " 1",
+            "1 ",
+            "1e3",
+            "0x1",
+            "1.0",
+            "1001",
+            "18446744073709551616",
+            "¹",
+        ] {
+            let refusal = Refusal::Number {
+                what: "lease-ms",
+                min: 1,
+                max: 1_000,
+            };
             assert_eq!(acquire(&["a", text]), Err(refusal), "{text:?}");
         }
         assert_eq!(acquire(&["a", "1000"]).map(|a| a.lease_ms), Ok(1_000));
@@ -268,12 +326,24 @@ mod tests {
         let (longest, too_long) = ("o".repeat(512), "o".repeat(513));
         assert!(acquire(&[&longest, "1"]).is_ok());
         for owner in ["", &too_long] {
-            assert_eq!(acquire(&[owner, "1"]), Err(Refusal::Length { what: "owner", max: 512 }));
+            assert_eq!(
+                acquire(&[owner, "1"]),
+                Err(Refusal::Length {
+                    what: "owner",
+                    max: 512
+                })
+            );
         }
         let (longest, too_long) = ("r".repeat(64), "r".repeat(65));
         assert!(acquire(&["a", "1", "REQID", &longest]).is_ok());
         for id in ["", &too_long] {
-            assert_eq!(acquire(&["a", "1", "REQID", id]), Err(Refusal::Length { what: "REQID", max: 64 }));
+            assert_eq!(
+                acquire(&["a", "1", "REQID", id]),
+                Err(Refusal::Length {
+                    what: "REQID",
+                    max: 64
+                })
+            );
         }
     }
 
@@ -281,6 +351,9 @@ mod tests {
     fn release_tells_one_all_and_named_apart() {
         assert_eq!(release(&["a"]).map(|r| r.share), Ok(Share::One));
         assert_eq!(release(&["a", "all"]).map(|r| r.share), Ok(Share::All));
-        assert_eq!(release(&["a", "REQID", "x", "FENCE", "7"]).map(|r| (r.share, r.fence)), Ok((Share::Named(b"x"), Some(7))));
+        assert_eq!(
+            release(&["a", "REQID", "x", "FENCE", "7"]).map(|r| (r.share, r.fence)),
+            Ok((Share::Named(b"x"), Some(7)))
+        );
     }
 }

@@ -61,9 +61,16 @@ impl Lock {
             Holders::Many(holders) => holders.capacity().saturating_mul(size_of::<Holder>()),
         };
         let names = |holder: &Holder| -> usize {
-            holder.names().iter().map(|name| size_of::<Box<[u8]>>().saturating_add(name.len())).sum()
+            holder
+                .names()
+                .iter()
+                .map(|name| size_of::<Box<[u8]>>().saturating_add(name.len()))
+                .sum()
         };
-        let holders = self.holders().iter().map(|holder| holder.owner.len().saturating_add(names(holder)));
+        let holders = self
+            .holders()
+            .iter()
+            .map(|holder| holder.owner.len().saturating_add(names(holder)));
         table.saturating_add(holders.sum())
     }
 
@@ -72,7 +79,10 @@ impl Lock {
     }
 
     pub(super) fn get_mut(&mut self, owner: &[u8]) -> Option<&mut Holder> {
-        self.holders.as_mut_slice().iter_mut().find(|holder| *holder.owner == *owner)
+        self.holders
+            .as_mut_slice()
+            .iter_mut()
+            .find(|holder| *holder.owner == *owner)
     }
 
     /// Adds the youngest holder.
@@ -111,7 +121,15 @@ impl Lock {
 impl Holder {
     /// A holder without holds: the caller adds the first.
     pub(super) fn new(owner: &[u8], limit: Limit, fence: Fence, since: Instant, lease_end: Instant) -> Self {
-        Self { owner: owner.into(), names: Names::default(), fence, lease_end, since, limit, unnamed: 0 }
+        Self {
+            owner: owner.into(),
+            names: Names::default(),
+            fence,
+            lease_end,
+            since,
+            limit,
+            unnamed: 0,
+        }
     }
 
     pub fn owner(&self) -> &[u8] {

@@ -31,7 +31,7 @@ impl Instant {
 
     /// Whole milliseconds from here to `later`, rounded down; 0 when `later` is not later.
     pub fn ms_until(self, later: Self) -> u64 {
-        self.micros_until(later).wrapping_div(MICROS_A_MS as u64)
+        self.micros_until(later).div_euclid(MICROS_A_MS as u64)
     }
 
     /// As [`Instant::ms_until`], rounded up: what is sent to others, so that a lease never ends early there.

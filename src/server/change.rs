@@ -26,7 +26,12 @@ impl<'a> Change<'a> {
         if !flags.decides() {
             return Err(Failure::ReadOnly);
         }
-        Ok(Self { ctx, name, moment: moment(flags), decides: true })
+        Ok(Self {
+            ctx,
+            name,
+            moment: moment(flags),
+            decides: true,
+        })
     }
 
     /// A change that the primary or the log tells of.
@@ -34,7 +39,12 @@ impl<'a> Change<'a> {
         if !flags.is_told() {
             return Err(Failure::Internal);
         }
-        Ok(Self { ctx, name, moment: moment(flags), decides: false })
+        Ok(Self {
+            ctx,
+            name,
+            moment: moment(flags),
+            decides: false,
+        })
     }
 
     pub fn moment(&self) -> &Moment {
@@ -110,7 +120,12 @@ impl<'a> Change<'a> {
 
     fn announce(&self, effects: &Effects) {
         if self.decides {
-            state::with(|state| effects.events.iter().for_each(|event| state.counters.event(*event)));
+            state::with(|state| {
+                effects
+                    .events
+                    .iter()
+                    .for_each(|event| state.counters.event(*event))
+            });
         }
         for event in &effects.events {
             let event = match event {
@@ -130,12 +145,19 @@ pub fn moment(flags: Flags) -> Moment {
     let allow_eviction = config::allow_eviction();
     state::with(|state| {
         state.settle_grace(flags, now);
-        Moment { now, grace_end: state.grace.end(), evictable: state.evictable && !allow_eviction }
+        Moment {
+            now,
+            grace_end: state.grace.end(),
+            evictable: state.evictable && !allow_eviction,
+        }
     })
 }
 
 /// The moment as far as leases go: where nobody asks for a lock.
 pub fn lease_moment() -> Moment {
     let grace_end = state::with(|state| state.grace.end());
-    Moment { grace_end, ..Moment::at(ctx::now()) }
+    Moment {
+        grace_end,
+        ..Moment::at(ctx::now())
+    }
 }

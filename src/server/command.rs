@@ -41,7 +41,10 @@ pub enum Failure {
 impl<'a> Call<'a> {
     /// The argument at this position, 0 = the command's name. The server has checked the arity.
     pub fn text(&self, position: usize) -> Result<Text<'a>, Failure> {
-        let raw = self.argv.get(position).ok_or(Failure::Refused(Refusal::UnknownOption("")))?;
+        let raw = self
+            .argv
+            .get(position)
+            .ok_or(Failure::Refused(Refusal::UnknownOption("")))?;
         // SAFETY: the server passes strings that live as long as the call.
         Ok(unsafe { Text::new(*raw) })
     }
@@ -67,7 +70,12 @@ pub unsafe extern "C" fn entry<C: Command>(
 ) -> c_int {
     let argc = usize::try_from(argc).unwrap_or(0);
     // SAFETY: the server passes a context and as many arguments as it says, valid during the call.
-    let call = unsafe { Call { ctx: Ctx::new(ctx), argv: slice::from_raw_parts(argv, argc) } };
+    let call = unsafe {
+        Call {
+            ctx: Ctx::new(ctx),
+            argv: slice::from_raw_parts(argv, argc),
+        }
+    };
     if let Err(failure) = C::run(&call) {
         failure.count();
         call.ctx.reply_error(&failure.to_string());
@@ -101,9 +109,15 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
-            Self::WrongType => f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value"),
-            Self::ReadOnly => f.write_str("READONLY locks are granted and released by the primary, ask there"),
-            Self::Internal => f.write_str("ERR this command is for replication and the append-only file only"),
+            Self::WrongType => {
+                f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")
+            }
+            Self::ReadOnly => {
+                f.write_str("READONLY locks are granted and released by the primary, ask there")
+            }
+            Self::Internal => {
+                f.write_str("ERR this command is for replication and the append-only file only")
+            }
             Self::Malformed(malformed) => write!(f, "ERR {malformed}"),
         }
     }

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use redis_module::configuration::{ConfigurationFlags, register_bool_configuration, register_i64_configuration};
+use redis_module::configuration::{
+    ConfigurationFlags, register_bool_configuration, register_i64_configuration,
+};
 use redis_module::{Context, raw};
 
 use super::api::required;
@@ -22,13 +24,21 @@ type Numeric = (&'static str, &'static AtomicI64, i64, i64, i64);
 
 const NUMBERS: [Numeric; 4] = [
     ("max-lease-ms", &MAX_LEASE_MS, 86_400_000, 1, LONGEST_MS),
-    ("max-waiters-per-lock", &MAX_WAITERS_PER_LOCK, 10_000, 0, u32::MAX as i64),
+    (
+        "max-waiters-per-lock",
+        &MAX_WAITERS_PER_LOCK,
+        10_000,
+        0,
+        u32::MAX as i64,
+    ),
     ("startup-grace-ms", &STARTUP_GRACE_MS, 0, -1, LONGEST_MS),
     ("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, LONGEST_MS),
 ];
 
-const SWITCHES: [(&str, &AtomicBool, bool); 2] =
-    [("deadlock-detection", &DEADLOCK_DETECTION, true), ("allow-eviction", &ALLOW_EVICTION, false)];
+const SWITCHES: [(&str, &AtomicBool, bool); 2] = [
+    ("deadlock-detection", &DEADLOCK_DETECTION, true),
+    ("allow-eviction", &ALLOW_EVICTION, false),
+];
 
 /// Registers the settings and takes over what the configuration file says; false when that is wrong.
 pub fn register(context: &Context) -> bool {

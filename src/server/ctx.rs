@@ -35,7 +35,10 @@ impl<'a> Ctx<'a> {
     /// `raw` is a context that the server gave us, and stays valid for `'a`, during which the server
     /// waits for us.
     pub unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
-        Self { raw, call: PhantomData }
+        Self {
+            raw,
+            call: PhantomData,
+        }
     }
 
     pub fn raw(self) -> *mut raw::RedisModuleCtx {
@@ -68,8 +71,12 @@ impl<'a> Ctx<'a> {
     /// Makes `f` a string of the server for the time of the call.
     pub fn with_text<R>(self, bytes: &[u8], f: impl FnOnce(Text<'_>) -> R) -> R {
         // SAFETY: the bytes are valid for their length and are copied.
-        let raw = unsafe { required(raw::RedisModule_CreateString)(self.raw, bytes.as_ptr().cast(), bytes.len()) };
-        let result = f(Text { raw, call: PhantomData });
+        let raw =
+            unsafe { required(raw::RedisModule_CreateString)(self.raw, bytes.as_ptr().cast(), bytes.len()) };
+        let result = f(Text {
+            raw,
+            call: PhantomData,
+        });
         // SAFETY: made above, and `f` could not keep it.
         unsafe { required(raw::RedisModule_FreeString)(self.raw, raw) };
         result
@@ -86,7 +93,14 @@ impl<'a> Ctx<'a> {
         // SAFETY: the arguments are what the format says: a string of the server, bytes and their length.
         unsafe {
             let replicate = required(raw::RedisModule_Replicate);
-            replicate(self.raw, command.as_ptr(), c"sb".as_ptr(), key.raw, bytes.as_ptr(), bytes.len());
+            replicate(
+                self.raw,
+                command.as_ptr(),
+                c"sb".as_ptr(),
+                key.raw,
+                bytes.as_ptr(),
+                bytes.len(),
+            );
         }
     }
 
@@ -95,7 +109,13 @@ impl<'a> Ctx<'a> {
         // SAFETY: the arguments are what the format says: two long longs.
         unsafe {
             let replicate = required(raw::RedisModule_Replicate);
-            replicate(self.raw, command.as_ptr(), c"ll".as_ptr(), a.cast_signed(), b.cast_signed());
+            replicate(
+                self.raw,
+                command.as_ptr(),
+                c"ll".as_ptr(),
+                a.cast_signed(),
+                b.cast_signed(),
+            );
         }
     }
 
@@ -119,14 +139,16 @@ impl<'a> Ctx<'a> {
             required(raw::RedisModule_Log)(self.raw, c"warning".as_ptr(), c"%s".as_ptr(), message.as_ptr());
         }
     }
-
 }
 
 impl<'a> Text<'a> {
     /// # Safety
     /// `raw` is a string of the server that stays valid for `'a`.
     pub unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
-        Self { raw, call: PhantomData }
+        Self {
+            raw,
+            call: PhantomData,
+        }
     }
 
     pub fn raw(self) -> *mut raw::RedisModuleString {

@@ -26,7 +26,10 @@ pub struct Stored {
 
 impl Stored {
     pub fn new(lock: Lock) -> Self {
-        Self { lock, place: Cell::new(Place::NOWHERE) }
+        Self {
+            lock,
+            place: Cell::new(Place::NOWHERE),
+        }
     }
 
     pub fn place(&self) -> Place {
@@ -44,7 +47,9 @@ impl Stored {
 
     /// Has the lock looked at when its first lease has ended. One that is looked at earlier stays there.
     pub fn keep_place(&self, db: c_int, name: &[u8], moment: &Moment) {
-        let Some(at) = moment.first_lease_end(&self.lock) else { return };
+        let Some(at) = moment.first_lease_end(&self.lock) else {
+            return;
+        };
         let place = self.place();
         if place.is_in_wheel() && place.is_in_time_for(at) {
             return;
@@ -107,11 +112,16 @@ pub static LOCK_TYPE: RedisType = RedisType::new(
 
 unsafe extern "C" fn rdb_load(rdb: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
     if encoding != ENCODING_VERSION {
-        io::log(rdb, "a lock in an encoding that this version of the module does not know, update the module");
+        io::log(
+            rdb,
+            "a lock in an encoding that this version of the module does not know, update the module",
+        );
         return std::ptr::null_mut();
     }
     let stored = io::load_bytes(rdb).and_then(|bytes| load(rdb, &bytes));
-    stored.map_or(std::ptr::null_mut(), |stored| Box::into_raw(Box::new(stored)).cast())
+    stored.map_or(std::ptr::null_mut(), |stored| {
+        Box::into_raw(Box::new(stored)).cast()
+    })
 }
 
 fn load(rdb: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Stored> {
@@ -124,7 +134,10 @@ fn load(rdb: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Stored> {
         }
     };
     if !learn(&lock, &moment) {
-        io::log(rdb, "a lock with a fencing token more than a year ahead of this server's, refused");
+        io::log(
+            rdb,
+            "a lock with a fencing token more than a year ahead of this server's, refused",
+        );
         return None;
     }
     let stored = Stored::new(lock);
@@ -137,8 +150,18 @@ fn load(rdb: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Stored> {
 /// Takes note of fences and leases that were given elsewhere. False when a client (RESTORE) brings a fence
 /// that cannot be true.
 fn learn(lock: &Lock, moment: &Moment) -> bool {
-    let highest = lock.holders().iter().map(|holder| holder.fence()).max().unwrap_or(0);
-    let longest = lock.holders().iter().map(|holder| moment.lease_ms(holder)).max().unwrap_or(0);
+    let highest = lock
+        .holders()
+        .iter()
+        .map(|holder| holder.fence())
+        .max()
+        .unwrap_or(0);
+    let longest = lock
+        .holders()
+        .iter()
+        .map(|holder| moment.lease_ms(holder))
+        .max()
+        .unwrap_or(0);
     let from_client = ctx::flags_without_client().decides();
     let clock = ctx::wall_clock();
     state::with(|state| {
@@ -195,7 +218,9 @@ unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_v
         let numbers = format!("{}:{}:{:?}", holder.fence(), holder.holds(), holder.limit().get());
         for part in [holder.owner(), numbers.as_bytes()] {
             // SAFETY: the digest is valid during the call, the bytes are valid for their length.
-            unsafe { required(raw::RedisModule_DigestAddStringBuffer)(digest, part.as_ptr().cast(), part.len()) };
+            unsafe {
+                required(raw::RedisModule_DigestAddStringBuffer)(digest, part.as_ptr().cast(), part.len())
+            };
         }
     }
     // SAFETY: the digest is valid during the call.

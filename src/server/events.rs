@@ -15,7 +15,10 @@ pub fn subscribe(ctx: Ctx<'_>) -> bool {
     let handlers: [(u64, raw::RedisModuleEventCallback); 7] = [
         (raw::REDISMODULE_EVENT_CRON_LOOP, Some(cron)),
         (raw::REDISMODULE_EVENT_LOADING, Some(loading)),
-        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(role_changed)),
+        (
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+            Some(role_changed),
+        ),
         (raw::REDISMODULE_EVENT_PERSISTENCE, Some(persistence)),
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(flush)),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(swap)),
@@ -35,7 +38,12 @@ unsafe extern "C" fn cron(raw: *mut raw::RedisModuleCtx, _: raw::RedisModuleEven
     sweep::tick(unsafe { Ctx::new(raw) });
 }
 
-unsafe extern "C" fn loading(raw: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+unsafe extern "C" fn loading(
+    raw: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    _: *mut c_void,
+) {
     if sub == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
         // SAFETY: the server passes a context that is valid during the call.
         let (flags, now) = (unsafe { Ctx::new(raw) }.flags(), ctx::now());
@@ -43,7 +51,12 @@ unsafe extern "C" fn loading(raw: *mut raw::RedisModuleCtx, _: raw::RedisModuleE
     }
 }
 
-unsafe extern "C" fn role_changed(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+unsafe extern "C" fn role_changed(
+    _: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    _: *mut c_void,
+) {
     state::with(|state| {
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             state.fences.demand(Raise::Promotion);
@@ -55,13 +68,23 @@ unsafe extern "C" fn role_changed(_: *mut raw::RedisModuleCtx, _: raw::RedisModu
 }
 
 /// A snapshot or a rewritten log is there: on servers without `aux_save2` it lacks what is no lock.
-unsafe extern "C" fn persistence(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+unsafe extern "C" fn persistence(
+    _: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    _: *mut c_void,
+) {
     if sub == raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED {
         state::with(|state| state.schedule.sync_due = true);
     }
 }
 
-unsafe extern "C" fn flush(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
+unsafe extern "C" fn flush(
+    _: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    data: *mut c_void,
+) {
     if sub == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
         // SAFETY: the server passes this struct with this event.
         let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
@@ -75,7 +98,12 @@ unsafe extern "C" fn swap(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent,
     state::with(|state| state.registry.swap(info.dbnum_first, info.dbnum_second));
 }
 
-unsafe extern "C" fn config_changed(raw: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+unsafe extern "C" fn config_changed(
+    raw: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    _: *mut c_void,
+) {
     // SAFETY: the server passes a context that is valid during the call.
     eviction::look(unsafe { Ctx::new(raw) });
 }

@@ -22,7 +22,11 @@ enum Beginning {
 
 impl Grace {
     pub const fn starting() -> Self {
-        Self { end: Instant::DISTANT_PAST, pending: Some(Beginning::Start), longest_lease_ms: 0 }
+        Self {
+            end: Instant::DISTANT_PAST,
+            pending: Some(Beginning::Start),
+            longest_lease_ms: 0,
+        }
     }
 
     pub fn end(&self) -> Instant {

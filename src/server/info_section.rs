@@ -49,6 +49,9 @@ fn fields(state: &State, now: Instant) -> Vec<(&'static str, u64)> {
         ("errors_unsafe", errors.unsafe_eviction),
         ("fence_known", state.fences.known()),
         ("grace_left_ms", state.grace.left_ms(now)),
-        ("eviction_unsafe", u64::from(state.evictable && !config::allow_eviction())),
+        (
+            "eviction_unsafe",
+            u64::from(state.evictable && !config::allow_eviction()),
+        ),
     ]
 }

@@ -39,7 +39,14 @@ pub fn emit_change(aof: *mut raw::RedisModuleIO, key: Text<'_>, change: &[u8]) {
     // SAFETY: `aof` is valid during the callback, the arguments are what the format says.
     unsafe {
         let emit = required(raw::RedisModule_EmitAOF);
-        emit(aof, c"DLOCK.APPLY".as_ptr(), c"sb".as_ptr(), key.raw(), change.as_ptr(), change.len());
+        emit(
+            aof,
+            c"DLOCK.APPLY".as_ptr(),
+            c"sb".as_ptr(),
+            key.raw(),
+            change.as_ptr(),
+            change.len(),
+        );
     }
 }
 
@@ -82,7 +89,10 @@ pub unsafe extern "C" fn aux_load(rdb: *mut raw::RedisModuleIO, encoding: c_int,
     // SAFETY: `rdb` is valid during the callback.
     let failed = unsafe { required(raw::RedisModule_IsIOError)(rdb) != 0 };
     if failed || version != AUX_VERSION || fence > MAX_FENCE {
-        log(rdb, &format!("module data of encoding {encoding} version {version} cannot be read"));
+        log(
+            rdb,
+            &format!("module data of encoding {encoding} version {version} cannot be read"),
+        );
         return raw::REDISMODULE_ERR as c_int;
     }
     let now = ctx::now();

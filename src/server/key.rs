@@ -35,7 +35,10 @@ impl<'a> Key<'a> {
     fn open(ctx: Ctx<'a>, name: Text<'a>, mode: u32) -> Self {
         // SAFETY: context and name are valid for `'a`, and the key is closed before that ends.
         let raw = unsafe { required(raw::RedisModule_OpenKey)(ctx.raw(), name.raw(), mode.cast_signed()) };
-        Self { raw, call: std::marker::PhantomData }
+        Self {
+            raw,
+            call: std::marker::PhantomData,
+        }
     }
 
     pub fn value(&mut self) -> Value<'_> {
@@ -48,8 +51,9 @@ impl<'a> Key<'a> {
         let value = Box::into_raw(stored);
         // SAFETY: the key is open for writing, the value is of our type; the server now owns it and gives
         // it back to `free`.
-        let status =
-            unsafe { required(raw::RedisModule_ModuleTypeSetValue)(self.raw, datatype::raw_type(), value.cast()) };
+        let status = unsafe {
+            required(raw::RedisModule_ModuleTypeSetValue)(self.raw, datatype::raw_type(), value.cast())
+        };
         if status != raw::REDISMODULE_OK as c_int {
             // SAFETY: the server did not take it, so that it is still ours.
             drop(unsafe { Box::from_raw(value) });
@@ -93,6 +97,10 @@ pub unsafe fn value_of<'k>(key: *mut raw::RedisModuleKey) -> Value<'k> {
     }
     // SAFETY: a value of our type is a `Stored` that `Key::set` or `rdb_load` made; the caller vouches that
     // nobody else has it.
-    let stored = unsafe { required(raw::RedisModule_ModuleTypeGetValue)(key).cast::<Stored>().as_mut() };
+    let stored = unsafe {
+        required(raw::RedisModule_ModuleTypeGetValue)(key)
+            .cast::<Stored>()
+            .as_mut()
+    };
     stored.map_or(Value::OtherType, Value::Lock)
 }

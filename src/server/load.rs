@@ -5,7 +5,7 @@ use redis_module::{Context, RedisString, Status, raw};
 use super::api::required;
 use super::command::Command;
 use super::ctx::Ctx;
-use super::{config, eviction, events, info_section, metadata};
+use super::{config, events, eviction, info_section, metadata};
 
 /// Makes one command known to the server.
 pub type Register = fn(Ctx<'_>) -> bool;
@@ -33,7 +33,9 @@ pub fn load(context: &Context, args: &[RedisString], commands: &[Register]) -> S
         && events::subscribe(ctx)
         && raw::register_info_function(ctx.raw(), Some(info_section::write)) == Status::Ok;
     if !registered {
-        ctx.log_warning("dlock could not register its commands or events: is another module of that name loaded?");
+        ctx.log_warning(
+            "dlock could not register its commands or events: is another module of that name loaded?",
+        );
         return Status::Err;
     }
     eviction::look(ctx);

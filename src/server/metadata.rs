@@ -75,27 +75,51 @@ impl Argument {
 
     /// The word that stands before the argument.
     pub const fn after(self, token: &'static CStr) -> Self {
-        Self { token: Some(token), ..self }
+        Self {
+            token: Some(token),
+            ..self
+        }
     }
 
     pub const fn optional(self) -> Self {
-        Self { optional: true, ..self }
+        Self {
+            optional: true,
+            ..self
+        }
     }
 
     const fn new(name: &'static CStr, kind: Kind) -> Self {
-        Self { name, kind, token: None, optional: false }
+        Self {
+            name,
+            kind,
+            token: None,
+            optional: false,
+        }
     }
 }
 
 /// Makes the command known to the server; false when it refuses.
 pub fn register<C: Command>(ctx: Ctx<'_>) -> bool {
     let metadata = &C::METADATA;
-    let (first_key, last_key, step) = if metadata.key.is_some() { (1, 1, 1) } else { (0, 0, 0) };
+    let (first_key, last_key, step) = if metadata.key.is_some() {
+        (1, 1, 1)
+    } else {
+        (0, 0, 0)
+    };
     // SAFETY: the context is valid, the strings are C strings, the server copies them.
     let command = unsafe {
         let (name, flags) = (metadata.name.as_ptr(), metadata.flags.as_ptr());
         let create = required(raw::RedisModule_CreateCommand);
-        if create(ctx.raw(), name, Some(entry::<C>), flags, first_key, last_key, step) != OK {
+        if create(
+            ctx.raw(),
+            name,
+            Some(entry::<C>),
+            flags,
+            first_key,
+            last_key,
+            step,
+        ) != OK
+        {
             return false;
         }
         required(raw::RedisModule_GetCommand)(ctx.raw(), name)
@@ -115,7 +139,10 @@ fn categorize(command: *mut raw::RedisModuleCommand, category: Option<&CStr>) ->
     let Some(category) = category else { return true };
     // SAFETY: the pointers are set once, at load; the command is one that was just made.
     unsafe {
-        match (raw::RedisModule_AddACLCategory, raw::RedisModule_SetCommandACLCategories) {
+        match (
+            raw::RedisModule_AddACLCategory,
+            raw::RedisModule_SetCommandACLCategories,
+        ) {
             (Some(_), Some(set)) => set(command, category.as_ptr()) == OK,
             _ => true,
         }
@@ -152,9 +179,9 @@ fn key_specs(key: Option<&KeyUse>) -> Vec<raw::RedisModuleCommandKeySpec> {
     let flags = match key {
         None => None,
         Some(KeyUse::Read) => Some(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS),
-        Some(KeyUse::Update) => {
-            Some(raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE)
-        }
+        Some(KeyUse::Update) => Some(
+            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE,
+        ),
     };
     let mut specs = Vec::new();
     if let Some(flags) = flags {
@@ -175,7 +202,10 @@ fn arguments(
     arguments: &[Argument],
     arena: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
 ) -> Vec<raw::RedisModuleCommandArg> {
-    let mut list: Vec<_> = arguments.iter().map(|argument| raw_argument(argument, arena)).collect();
+    let mut list: Vec<_> = arguments
+        .iter()
+        .map(|argument| raw_argument(argument, arena))
+        .collect();
     // SAFETY: plain data, for which zero is "nothing".
     list.push(unsafe { std::mem::zeroed() });
     list
@@ -189,7 +219,11 @@ fn raw_argument(
     let mut raw: raw::RedisModuleCommandArg = unsafe { std::mem::zeroed() };
     raw.name = argument.name.as_ptr();
     raw.token = argument.token.map_or(ptr::null(), CStr::as_ptr);
-    raw.flags = if argument.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL.cast_signed() } else { 0 };
+    raw.flags = if argument.optional {
+        raw::REDISMODULE_CMD_ARG_OPTIONAL.cast_signed()
+    } else {
+        0
+    };
     raw.key_spec_index = -1;
     raw.type_ = match argument.kind {
         Kind::Key => {

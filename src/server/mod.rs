@@ -23,6 +23,7 @@ mod key;
 mod metadata;
 mod registry;
 mod reply;
+mod slots;
 mod state;
 mod sweep;
 mod walk;

@@ -19,7 +19,9 @@ impl Ctx<'_> {
 
     pub fn reply_bytes(self, bytes: &[u8]) {
         // SAFETY: the context is valid, the bytes are valid for their length and are copied.
-        unsafe { required(raw::RedisModule_ReplyWithStringBuffer)(self.raw(), bytes.as_ptr().cast(), bytes.len()) };
+        unsafe {
+            required(raw::RedisModule_ReplyWithStringBuffer)(self.raw(), bytes.as_ptr().cast(), bytes.len())
+        };
     }
 
     pub fn reply_null(self) {

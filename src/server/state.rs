@@ -6,6 +6,7 @@ use super::counters::Counters;
 use super::ctx::Flags;
 use super::grace::Grace;
 use super::registry::Registry;
+use super::slots::RaisedSlots;
 use super::sweep::Schedule;
 use crate::lock::{Effects, Fences, Instant};
 
@@ -14,6 +15,7 @@ pub struct State {
     pub fences: Fences,
     pub grace: Grace,
     pub registry: Registry,
+    pub slots: RaisedSlots,
     pub counters: Counters,
     /// `maxmemory` is set and `maxmemory-policy` may evict locks.
     pub evictable: bool,
@@ -50,6 +52,7 @@ static STATE: ServerThread = ServerThread(RefCell::new(State {
     fences: Fences::starting(),
     grace: Grace::starting(),
     registry: Registry::new(),
+    slots: RaisedSlots::none(),
     counters: Counters::new(),
     evictable: false,
     schedule: Schedule::new(),

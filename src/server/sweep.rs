@@ -10,8 +10,8 @@ use super::change::Change;
 use super::command::Failure;
 use super::ctx::{self, Ctx, Flags, Text};
 use super::registry::{Due, strays};
-use super::state;
 use super::walk::Walk;
+use super::{slots, state};
 use crate::lock::{Instant, expire};
 
 /// The work of one slice: a client waits for no more.
@@ -22,6 +22,8 @@ const PAUSE_MS: i64 = 1;
 const LOCKS_A_LOOK: usize = 8;
 /// The pause between two reports during a grace.
 const SYNC_EVERY_MS: u64 = 1_000;
+/// The pause between two looks at the slots.
+const LOOK_EVERY_MS: u64 = 1_000;
 /// The pause after a walk through the keyspace that found nothing: the strays are being freed.
 const REST_MS: u64 = 10_000;
 
@@ -30,6 +32,7 @@ pub struct Schedule {
     /// Replicas and the log are to be told how things stand.
     pub sync_due: bool,
     next_sync: Instant,
+    next_look: Instant,
     walk: Option<Walk>,
     rest_until: Instant,
     timer_is_set: bool,
@@ -40,6 +43,7 @@ impl Schedule {
         Self {
             sync_due: false,
             next_sync: Instant::DISTANT_PAST,
+            next_look: Instant::DISTANT_PAST,
             walk: None,
             rest_until: Instant::DISTANT_PAST,
             timer_is_set: false,
@@ -55,6 +59,7 @@ pub fn tick(ctx: Ctx<'_>) {
     }
     let now = ctx::now();
     state::with(|state| state.settle_grace(flags, now));
+    look_at_slots(ctx, flags, now);
     let mut more = find_strays(ctx, now);
     if flags.is_primary() && !ctx.is_paused() {
         sync(ctx, now);
@@ -65,14 +70,26 @@ pub fn tick(ctx: Ctx<'_>) {
     }
 }
 
+/// Once a second, which slots of the cluster are still here.
+fn look_at_slots(ctx: Ctx<'_>, flags: Flags, now: Instant) {
+    if flags.is_cluster() && state::with(|state| state.schedule.next_look <= now) {
+        state::with(|state| state.schedule.next_look = now.after_ms(LOOK_EVERY_MS));
+        slots::look(ctx);
+    }
+}
+
 /// Removes holders whose lease has ended. Whether there are more.
 fn remove_ended(ctx: Ctx<'_>, flags: Flags, now: Instant) -> bool {
     let slice_end = now.after_ms(SLICE_MS);
     loop {
         for _ in 0..LOCKS_A_LOOK {
-            let Some(due) = state::with(|state| state.registry.take_due(now)) else { return false };
+            let Some(due) = state::with(|state| state.registry.take_due(now)) else {
+                return false;
+            };
             if ctx.select_db(due.db) {
-                ctx.with_text(due.name.as_bytes(), |name| remove_ended_from(ctx, name, flags, &due));
+                ctx.with_text(due.name.as_bytes(), |name| {
+                    remove_ended_from(ctx, name, flags, &due)
+                });
             }
         }
         if ctx::now() >= slice_end {
@@ -128,7 +145,9 @@ fn find_strays(ctx: Ctx<'_>, now: Instant) -> bool {
     while ctx::now() < slice_end {
         let at_the_end = !walk.step(ctx);
         if at_the_end || !strays::any() {
-            state::with(|state| state.schedule.rest_until = now.after_ms(if at_the_end { REST_MS } else { 0 }));
+            state::with(|state| {
+                state.schedule.rest_until = now.after_ms(if at_the_end { REST_MS } else { 0 })
+            });
             return false;
         }
     }
@@ -140,7 +159,9 @@ fn find_strays(ctx: Ctx<'_>, now: Instant) -> bool {
 fn go_on(ctx: Ctx<'_>) {
     if !state::with(|state| std::mem::replace(&mut state.schedule.timer_is_set, true)) {
         // SAFETY: the context is valid; the timer carries no data.
-        unsafe { required(raw::RedisModule_CreateTimer)(ctx.raw(), PAUSE_MS, Some(timer), std::ptr::null_mut()) };
+        unsafe {
+            required(raw::RedisModule_CreateTimer)(ctx.raw(), PAUSE_MS, Some(timer), std::ptr::null_mut())
+        };
     }
 }
 

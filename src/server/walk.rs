@@ -21,7 +21,10 @@ unsafe impl Send for Cursor {}
 
 impl Walk {
     pub fn begin() -> Self {
-        Self { db: 0, cursor: Cursor::new() }
+        Self {
+            db: 0,
+            cursor: Cursor::new(),
+        }
     }
 
     /// Looks at a few keys, and gives the strays among them their place; false at the end of all databases.
@@ -37,7 +40,10 @@ impl Walk {
             required(raw::RedisModule_Scan)(ctx.raw(), self.cursor.0, Some(look), data) != 0
         };
         if !more {
-            *self = Self { db: self.db.saturating_add(1), cursor: Cursor::new() };
+            *self = Self {
+                db: self.db.saturating_add(1),
+                cursor: Cursor::new(),
+            };
         }
         true
     }
@@ -51,10 +57,10 @@ unsafe extern "C" fn look(
 ) {
     // SAFETY: the server passes a name and an open key that are valid during the call, and our number.
     let (name, value, db) = unsafe { (Text::new(name), value_of(key), *db.cast::<c_int>()) };
-    if let Value::Lock(stored) = value {
-        if stored.is_stray() {
-            stored.keep_place(db, name.bytes(), &lease_moment());
-        }
+    if let Value::Lock(stored) = value
+        && stored.is_stray()
+    {
+        stored.keep_place(db, name.bytes(), &lease_moment());
     }
 }
 

@@ -96,9 +96,15 @@ fn add_hold(holder: &mut Holder, request: &Acquire<'_>) -> Result<(), Refusal> {
 }
 
 fn refuse_in_grace(moment: &Moment) -> Result<(), Refusal> {
-    moment.grace_left_ms().map_or(Ok(()), |ms| Err(Refusal::Quarantine(ms)))
+    moment
+        .grace_left_ms()
+        .map_or(Ok(()), |ms| Err(Refusal::Quarantine(ms)))
 }
 
 fn granted(holder: &Holder, moment: &Moment) -> Granted {
-    Granted { fence: holder.fence, holds: holder.holds(), lease_ms: moment.lease_ms(holder) }
+    Granted {
+        fence: holder.fence,
+        holds: holder.holds(),
+        lease_ms: moment.lease_ms(holder),
+    }
 }

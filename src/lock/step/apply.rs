@@ -47,7 +47,11 @@ fn is_sound(lock: &Lock, change: &Change<'_>) -> bool {
         last_fence = holder.fence();
     }
     for (index, holder) in change.holders.iter().enumerate() {
-        let told_before = change.holders.iter().take(index).any(|other| other.owner() == holder.owner());
+        let told_before = change
+            .holders
+            .iter()
+            .take(index)
+            .any(|other| other.owner() == holder.owner());
         match staying(holder.owner()) {
             _ if told_before => return false,
             Some(known) if known.fence() == holder.fence() && known.limit() == holder.limit() => {}

@@ -17,7 +17,9 @@ pub fn extend(
     if let (None, Some(left_ms)) = (request.fence, moment.grace_left_ms()) {
         return Err(Refusal::Quarantine(left_ms));
     }
-    let holder = holder_mut(lock, request.owner, request.fence, |holder| moment.is_live(holder))?;
+    let holder = holder_mut(lock, request.owner, request.fence, |holder| {
+        moment.is_live(holder)
+    })?;
     let lease_end = moment.prolonged(holder, request.lease_ms);
     let longer = lease_end > moment.lease_end(holder);
     holder.lease_end = lease_end;

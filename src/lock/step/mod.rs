@@ -34,7 +34,11 @@ pub struct Moment {
 impl Moment {
     /// A moment without a grace on a server that keeps its locks.
     pub fn at(now: Instant) -> Self {
-        Self { now, grace_end: Instant::DISTANT_PAST, evictable: false }
+        Self {
+            now,
+            grace_end: Instant::DISTANT_PAST,
+            evictable: false,
+        }
     }
 
     /// When this lease ends. Every holder granted after a grace ends after it, so that the larger of the
@@ -87,5 +91,8 @@ fn holder_mut<'a>(
 
 /// Removes the holders whose lease has ended.
 fn drop_ended(lock: &mut Lock, moment: &Moment, effects: &mut Effects) {
-    lock.remove_if(|holder| !moment.is_live(holder), |holder| effects.expired(holder.owner()));
+    lock.remove_if(
+        |holder| !moment.is_live(holder),
+        |holder| effects.expired(holder.owner()),
+    );
 }

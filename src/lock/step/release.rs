@@ -32,7 +32,11 @@ pub fn release(
 }
 
 /// A release that the primary or the log tells of: it happened, whatever the clock says here.
-pub fn release_as_told(lock: &mut Lock, request: &Release<'_>, effects: &mut Effects) -> Result<u64, Refusal> {
+pub fn release_as_told(
+    lock: &mut Lock,
+    request: &Release<'_>,
+    effects: &mut Effects,
+) -> Result<u64, Refusal> {
     let left = match give_back(lock, request, |_| true)? {
         GaveBack::Nothing(holds) => return Ok(holds),
         GaveBack::Some(left) => left,

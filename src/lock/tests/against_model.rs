@@ -18,8 +18,15 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let subject = Subject::new(0);
-        let model = Model { last_fence: subject.fences.known(), ..Model::default() };
-        Self { subject, model, memory: Memory::default() }
+        let model = Model {
+            last_fence: subject.fences.known(),
+            ..Model::default()
+        };
+        Self {
+            subject,
+            model,
+            memory: Memory::default(),
+        }
     }
 
     fn step(&mut self, step: Step) {
@@ -57,14 +64,18 @@ impl Pair {
     fn restart(&mut self, origin: Micros) {
         let Subject { now, evictable, .. } = self.subject;
         let saved = self.subject.save();
-        self.subject = Subject { evictable, ..Subject::load(&saved, now, origin) };
+        self.subject = Subject {
+            evictable,
+            ..Subject::load(&saved, now, origin)
+        };
         self.model.restart();
     }
 
     fn take_over(&mut self, raise: Raise, grace_ms: u64) {
         let known: Vec<_> = self.subject.lock.holders().iter().map(Holder::fence).collect();
         self.subject.take_over(raise, grace_ms);
-        self.model.take_over(self.subject.fences.known(), grace_ms, &known);
+        self.model
+            .take_over(self.subject.fences.known(), grace_ms, &known);
     }
 }
 

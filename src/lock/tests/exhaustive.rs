@@ -1,4 +1,4 @@
-//! Every reachable state of small locks: three owners, at most two holds each, leases of one or two ticks.
+//! Every reachable state of small locks: three owners, at most two holds each, leases of up to three ticks.
 //!
 //! Each step from each state is checked against the promises and the model, and what it replicates is
 //! applied to a replica. The search ends by itself: times are relative and owners are named by their place
@@ -14,6 +14,8 @@ use crate::lock::state::Holder;
 
 const OWNERS: u8 = 3;
 const MAX_HOLDS: usize = 2;
+const LEASES_MS: [u64; 3] = [1, 2, 3];
+/// A millisecond, so that leases are whole ticks.
 const TICK: Micros = 1_000;
 /// A fence that nobody has in any state.
 const WRONG_FENCE: u64 = 99;
@@ -44,7 +46,7 @@ struct Alphabet {
     graces: &'static [u8],
 }
 
-fn search(alphabet: &Alphabet) -> usize {
+fn search(alphabet: &Alphabet) -> HashSet<State> {
     let mut seen = HashSet::from([State::default()]);
     let mut next = VecDeque::from([State::default()]);
     while let Some(state) = next.pop_front() {
@@ -54,13 +56,17 @@ fn search(alphabet: &Alphabet) -> usize {
             }
         }
     }
-    seen.len()
+    seen
 }
 
 fn successors(state: &State, alphabet: &Alphabet) -> Vec<State> {
     let mut reached = vec![state.a_tick_later(), after_sweep(state)];
     reached.extend(alphabet.graces.iter().map(|ticks| state.with_grace(*ticks)));
-    reached.extend(requests(state, alphabet).iter().map(|request| after(state, request)));
+    reached.extend(
+        requests(state, alphabet)
+            .iter()
+            .map(|request| after(state, request)),
+    );
     reached
 }
 
@@ -97,22 +103,32 @@ fn check_replica(state: &State, primary: &Subject, request: Option<&Request>) {
 fn requests(state: &State, alphabet: &Alphabet) -> Vec<Request> {
     let mut requests = Vec::new();
     for owner in 0..OWNERS {
-        let lock_names = || alphabet.names.iter().copied();
-        let right_fence = (usize::from(owner) < state.holders.len()).then(|| fence_of(owner));
-        let fences = [Some(None), Some(Some(WRONG_FENCE)), right_fence.map(Some)];
-        let mut releases = vec![Action::ReleaseOne, Action::ReleaseAll];
-        releases.extend(lock_names().map(Action::ReleaseNamed));
-        for lease_ms in [1, 2] {
+        let names = || alphabet.names.iter().copied();
+        let mut fences = vec![None, Some(WRONG_FENCE)];
+        if usize::from(owner) < state.holders.len() {
+            fences.push(Some(fence_of(owner)));
+        }
+        let mut fenced = vec![Action::ReleaseOne, Action::ReleaseAll];
+        fenced.extend(names().map(Action::ReleaseNamed));
+        for lease_ms in LEASES_MS {
             for &limit in alphabet.limits {
-                for name in lock_names().map(Some).chain([None]) {
-                    let action = Action::Acquire { lease_ms, limit, name };
-                    requests.push(Request { owner, action, fence: None });
+                for name in names().map(Some).chain([None]) {
+                    let action = Action::Acquire {
+                        lease_ms,
+                        limit,
+                        name,
+                    };
+                    requests.push(Request {
+                        owner,
+                        action,
+                        fence: None,
+                    });
                 }
             }
-            releases.push(Action::Extend { lease_ms });
+            fenced.push(Action::Extend { lease_ms });
         }
-        for fence in fences.into_iter().flatten() {
-            requests.extend(releases.iter().map(|&action| Request { owner, action, fence }));
+        for fence in fences {
+            requests.extend(fenced.iter().map(|&action| Request { owner, action, fence }));
         }
     }
     requests
@@ -120,7 +136,13 @@ fn requests(state: &State, alphabet: &Alphabet) -> Vec<Request> {
 
 impl State {
     fn is_small(&self) -> bool {
-        self.holders.iter().all(|part| part.unnamed as usize + part.names.len() <= MAX_HOLDS)
+        self.holders
+            .iter()
+            .all(|part| part.unnamed as usize + part.names.len() <= MAX_HOLDS)
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Part> {
+        self.holders.iter().filter(|part| part.ticks > 0)
     }
 
     fn a_tick_later(&self) -> Self {
@@ -144,7 +166,10 @@ impl State {
 
     /// A server in this state, its clock at `origin`, with leases that end so many ticks later.
     fn subject(&self, origin: Micros, later: u8) -> Subject {
-        let mut subject = Subject { fences: Fences::starting(), ..Subject::new(origin) };
+        let mut subject = Subject {
+            fences: Fences::starting(),
+            ..Subject::new(origin)
+        };
         subject.grace_end = (self.grace_ticks > 0).then(|| Micros::from(self.grace_ticks) * TICK);
         let now = subject.moment().now;
         for (owner, part) in (0..).zip(&self.holders) {
@@ -168,11 +193,19 @@ impl State {
             limit: part.limit,
             since: 0,
             lease_end: Micros::from(part.ticks) * TICK,
-            holds: (0..part.unnamed).map(|_| None).chain(part.names.iter().copied().map(Some)).collect(),
+            holds: (0..part.unnamed)
+                .map(|_| None)
+                .chain(part.names.iter().copied().map(Some))
+                .collect(),
         };
         let grace_end = (self.grace_ticks > 0).then(|| Micros::from(self.grace_ticks) * TICK);
         let holders: Vec<_> = (0..).zip(&self.holders).map(holder).collect();
-        Model { grace_end, last_fence: holders.len() as u64, holders, ..Model::default() }
+        Model {
+            grace_end,
+            last_fence: holders.len() as u64,
+            holders,
+            ..Model::default()
+        }
     }
 
     fn of(subject: &Subject) -> Self {
@@ -180,11 +213,18 @@ impl State {
         let part = |holder: &Holder| Part {
             limit: holder.limit().get(),
             unnamed: holder.unnamed(),
-            names: holder.names().iter().filter_map(|name| name.last().copied()).collect(),
+            names: holder
+                .names()
+                .iter()
+                .filter_map(|name| name.last().copied())
+                .collect(),
             ticks: moment.lease_ms(holder) as u8,
         };
         let grace_ticks = subject.grace_end.map_or(0, |end| end / TICK) as u8;
-        Self { holders: subject.lock.holders().iter().map(part).collect(), grace_ticks }
+        Self {
+            holders: subject.lock.holders().iter().map(part).collect(),
+            grace_ticks,
+        }
     }
 }
 
@@ -192,11 +232,55 @@ fn fence_of(owner: u8) -> u64 {
     u64::from(owner) + 1
 }
 
+/// The largest number of live holders in any of these states.
+fn most_holders(states: &HashSet<State>) -> Option<usize> {
+    states.iter().map(|state| state.live().count()).max()
+}
+
 #[test]
-fn t() {
-    for (l, n, g) in [(&[Some(1)][..], &[0u8, 1][..], &[2u8][..]), (&[Some(2)], &[0,1], &[2]), (&[None], &[0], &[2]), (&[Some(1), Some(2), None], &[0], &[1, 2]),(&[Some(1), Some(2), None], &[0, 1], &[])] {
-        let s = std::time::Instant::now();
-        let c = search(&Alphabet { limits: l, names: n, graces: g });
-        eprintln!("{l:?} {n:?} {g:?}: {c} {:?}", s.elapsed());
-    }
+fn no_mutex_that_can_be_reached_has_two_holders() {
+    let states = search(&Alphabet {
+        limits: &[Some(1)],
+        names: &[0, 1],
+        graces: &[1, 2],
+    });
+    assert_eq!(most_holders(&states), Some(1));
+}
+
+#[test]
+fn no_semaphore_of_two_that_can_be_reached_has_three_holders() {
+    let states = search(&Alphabet {
+        limits: &[Some(2)],
+        names: &[0, 1],
+        graces: &[2],
+    });
+    assert_eq!(most_holders(&states), Some(2));
+}
+
+#[test]
+fn a_shared_lock_can_be_held_by_all() {
+    let states = search(&Alphabet {
+        limits: &[None],
+        names: &[0],
+        graces: &[],
+    });
+    assert_eq!(most_holders(&states), Some(3));
+}
+
+#[test]
+fn no_mix_of_limits_that_can_be_reached_has_more_holders_than_the_smallest_allows() {
+    let states = search(&Alphabet {
+        limits: &[Some(1), Some(2), None],
+        names: &[0],
+        graces: &[2],
+    });
+    let within = |state: &State| {
+        let holders = state.live().count();
+        state
+            .live()
+            .filter_map(|part| part.limit)
+            .all(|limit| holders as u32 <= limit)
+    };
+    assert!(states.iter().all(within));
+    assert_eq!(most_holders(&states), Some(3));
 }

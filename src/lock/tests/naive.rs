@@ -29,7 +29,11 @@ pub struct Holder {
 impl Model {
     pub fn ask(&mut self, request: &Request) -> Answer {
         match request.action {
-            Action::Acquire { lease_ms, limit, name } => self.acquire(request.owner, lease_ms, limit, name),
+            Action::Acquire {
+                lease_ms,
+                limit,
+                name,
+            } => self.acquire(request.owner, lease_ms, limit, name),
             Action::ReleaseOne | Action::ReleaseAll | Action::ReleaseNamed(_) => self.release(request),
             Action::Extend { lease_ms } => self.extend(request, lease_ms),
         }
@@ -69,14 +73,23 @@ impl Model {
         }
         self.last_fence += 1;
         let holds = vec![name];
-        self.holders.push(Holder { owner, fence: self.last_fence, limit, since: self.now, lease_end, holds });
+        self.holders.push(Holder {
+            owner,
+            fence: self.last_fence,
+            limit,
+            since: self.now,
+            lease_end,
+            holds,
+        });
         self.granted(self.holders.len() - 1)
     }
 
     fn release(&mut self, request: &Request) -> Answer {
         let place = match self.place_for(request) {
             Ok(place) => place,
-            Err(Answer::Error("NOTHELD" | "NOTOWNER", _)) if matches!(request.action, Action::ReleaseNamed(_)) => {
+            Err(Answer::Error("NOTHELD" | "NOTOWNER", _))
+                if matches!(request.action, Action::ReleaseNamed(_)) =>
+            {
                 return Answer::Holds(0);
             }
             Err(error) => return error,
@@ -135,8 +148,14 @@ impl Model {
         if grace_ms > 0 {
             self.grace_end = self.grace_end.max(Some(self.now + micros(grace_ms)));
         }
-        let Some(end) = self.grace_end.filter(|end| *end > self.now) else { return };
-        for holder in self.holders.iter_mut().filter(|holder| known.contains(&holder.fence)) {
+        let Some(end) = self.grace_end.filter(|end| *end > self.now) else {
+            return;
+        };
+        for holder in self
+            .holders
+            .iter_mut()
+            .filter(|holder| known.contains(&holder.fence))
+        {
             holder.lease_end = holder.lease_end.max(end);
         }
     }
@@ -160,7 +179,9 @@ impl Model {
     }
 
     fn place_of(&self, owner: u8) -> Option<usize> {
-        self.holders.iter().position(|holder| holder.owner == owner && holder.lease_end > self.now)
+        self.holders
+            .iter()
+            .position(|holder| holder.owner == owner && holder.lease_end > self.now)
     }
 
     /// The live holder that asks, under the fence that it gives.

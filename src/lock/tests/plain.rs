@@ -16,11 +16,17 @@ pub struct Request {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    Acquire { lease_ms: u64, limit: Limit, name: Option<u8> },
+    Acquire {
+        lease_ms: u64,
+        limit: Limit,
+        name: Option<u8>,
+    },
     ReleaseOne,
     ReleaseAll,
     ReleaseNamed(u8),
-    Extend { lease_ms: u64 },
+    Extend {
+        lease_ms: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,30 +59,65 @@ pub struct View {
 
 impl Request {
     pub fn acquire(owner: u8, lease_ms: u64, limit: Limit) -> Self {
-        Self { owner, action: Action::Acquire { lease_ms, limit, name: None }, fence: None }
+        Self {
+            owner,
+            action: Action::Acquire {
+                lease_ms,
+                limit,
+                name: None,
+            },
+            fence: None,
+        }
     }
 
     pub fn named(owner: u8, lease_ms: u64, limit: Limit, name: u8) -> Self {
-        Self { owner, action: Action::Acquire { lease_ms, limit, name: Some(name) }, fence: None }
+        Self {
+            owner,
+            action: Action::Acquire {
+                lease_ms,
+                limit,
+                name: Some(name),
+            },
+            fence: None,
+        }
     }
 
     pub fn release(owner: u8) -> Self {
-        Self { owner, action: Action::ReleaseOne, fence: None }
+        Self {
+            owner,
+            action: Action::ReleaseOne,
+            fence: None,
+        }
     }
 
     pub fn release_all(owner: u8) -> Self {
-        Self { owner, action: Action::ReleaseAll, fence: None }
+        Self {
+            owner,
+            action: Action::ReleaseAll,
+            fence: None,
+        }
     }
 
     pub fn release_named(owner: u8, name: u8) -> Self {
-        Self { owner, action: Action::ReleaseNamed(name), fence: None }
+        Self {
+            owner,
+            action: Action::ReleaseNamed(name),
+            fence: None,
+        }
     }
 
     pub fn extend(owner: u8, lease_ms: u64) -> Self {
-        Self { owner, action: Action::Extend { lease_ms }, fence: None }
+        Self {
+            owner,
+            action: Action::Extend { lease_ms },
+            fence: None,
+        }
     }
 
     pub fn with_fence(self, fence: u64) -> Self {
-        Self { fence: Some(fence), ..self }
+        Self {
+            fence: Some(fence),
+            ..self
+        }
     }
 }

@@ -25,19 +25,34 @@ pub struct Transition<'a> {
 type Promise = fn(&Transition) -> bool;
 
 const PROMISES: [(&str, Promise); 13] = [
-    ("mutual exclusion: never more live holders than the smallest limit among them", mutual_exclusion),
+    (
+        "mutual exclusion: never more live holders than the smallest limit among them",
+        mutual_exclusion,
+    ),
     ("a lock is sound, the ended holders included", sound),
     ("a new grant gets a fence above all that were given", fences_rise),
-    ("a holder keeps fence, limit and the time since when it holds", holders_stay_who_they_are),
+    (
+        "a holder keeps fence, limit and the time since when it holds",
+        holders_stay_who_they_are,
+    ),
     ("no lease gets shorter", leases_never_shrink),
     ("an ended lease is never revived", never_revived),
-    ("what is refused or not granted leaves no trace", refused_without_trace),
-    ("what is repeated with its request id changes nothing", repeated_without_trace),
+    (
+        "what is refused or not granted leaves no trace",
+        refused_without_trace,
+    ),
+    (
+        "what is repeated with its request id changes nothing",
+        repeated_without_trace,
+    ),
     ("nobody changes but the owner who asks", others_stay),
     ("during a grace nobody gets a hold", no_grants_in_a_grace),
     ("a change leaves no ended holder behind", changes_sweep),
     ("the events tell what happened, in order, once", events_tell),
-    ("what changed is replicated, and nothing else", changes_are_replicated),
+    (
+        "what changed is replicated, and nothing else",
+        changes_are_replicated,
+    ),
 ];
 
 pub fn check(step: &Transition) {
@@ -48,7 +63,9 @@ pub fn check(step: &Transition) {
 
 fn mutual_exclusion(step: &Transition) -> bool {
     let live: Vec<&Holder> = step.live(step.after).collect();
-    live.iter().filter_map(|holder| holder.limit().get()).all(|limit| live.len() as u64 <= u64::from(limit))
+    live.iter()
+        .filter_map(|holder| holder.limit().get())
+        .all(|limit| live.len() as u64 <= u64::from(limit))
 }
 
 fn sound(step: &Transition) -> bool {
@@ -64,18 +81,27 @@ fn fences_rise(step: &Transition) -> bool {
 }
 
 fn holders_stay_who_they_are(step: &Transition) -> bool {
-    let who = |holder: &Holder| (holder.owner().to_vec(), holder.fence(), holder.limit(), holder.since());
+    let who = |holder: &Holder| {
+        (
+            holder.owner().to_vec(),
+            holder.fence(),
+            holder.limit(),
+            holder.since(),
+        )
+    };
     step.live(step.before)
         .filter_map(|old| Some((old, find_owner(step.after, old.owner())?)))
         .all(|(old, new)| who(old) == who(new))
 }
 
 fn leases_never_shrink(step: &Transition) -> bool {
-    step.stayed().all(|(old, new)| step.moment.lease_end(new) >= step.moment.lease_end(old))
+    step.stayed()
+        .all(|(old, new)| step.moment.lease_end(new) >= step.moment.lease_end(old))
 }
 
 fn never_revived(step: &Transition) -> bool {
-    step.stayed().all(|(old, new)| step.moment.is_live(old) || !step.moment.is_live(new))
+    step.stayed()
+        .all(|(old, new)| step.moment.is_live(old) || !step.moment.is_live(new))
 }
 
 fn refused_without_trace(step: &Transition) -> bool {
@@ -86,7 +112,9 @@ fn refused_without_trace(step: &Transition) -> bool {
 }
 
 fn repeated_without_trace(step: &Transition) -> bool {
-    let Some((request, owner)) = step.request else { return true };
+    let Some((request, owner)) = step.request else {
+        return true;
+    };
     let own = step.live(step.before).find(|holder| holder.owner() == owner);
     let named = |name| own.is_some_and(|holder| holder.has_name(&super::subject::name_bytes(name)));
     match request.action {
@@ -149,17 +177,26 @@ impl<'a> Transition<'a> {
 
     /// Those who were holders before and are no more.
     fn gone(&self) -> impl Iterator<Item = &'a Holder> {
-        self.before.holders().iter().filter(|old| find_fence(self.after, old.fence()).is_none())
+        self.before
+            .holders()
+            .iter()
+            .filter(|old| find_fence(self.after, old.fence()).is_none())
     }
 
     /// Those who became holders.
     fn came(&self) -> impl Iterator<Item = &'a Holder> {
-        self.after.holders().iter().filter(|new| find_fence(self.before, new.fence()).is_none())
+        self.after
+            .holders()
+            .iter()
+            .filter(|new| find_fence(self.before, new.fence()).is_none())
     }
 
     /// Those who are holders by the same grant as before: as they were, as they are.
     fn stayed(&self) -> impl Iterator<Item = (&'a Holder, &'a Holder)> {
-        self.before.holders().iter().filter_map(|old| Some((old, find_fence(self.after, old.fence())?)))
+        self.before
+            .holders()
+            .iter()
+            .filter_map(|old| Some((old, find_fence(self.after, old.fence())?)))
     }
 
     /// Whether anything changed that matters. How long a lease would run without the grace that prolongs
@@ -167,9 +204,20 @@ impl<'a> Transition<'a> {
     fn changed(&self) -> bool {
         let seen = |holder: &'a Holder| -> (&[u8], Fence, u32, &[Box<[u8]>], Instant) {
             let lease_end = self.moment.lease_end(holder);
-            (holder.owner(), holder.fence(), holder.unnamed(), holder.names(), lease_end)
+            (
+                holder.owner(),
+                holder.fence(),
+                holder.unnamed(),
+                holder.names(),
+                lease_end,
+            )
         };
-        !self.before.holders().iter().map(seen).eq(self.after.holders().iter().map(seen))
+        !self
+            .before
+            .holders()
+            .iter()
+            .map(seen)
+            .eq(self.after.holders().iter().map(seen))
     }
 
     fn left_no_trace(&self) -> bool {

@@ -36,7 +36,12 @@ impl Cluster {
         let primary = Subject::new(0);
         let replicas = vec![Subject::new(-77_000_000), Subject::new(5_000_000_123)];
         let log = Log::starting(&primary);
-        Self { primary, replicas, log, memory: Memory::default() }
+        Self {
+            primary,
+            replicas,
+            log,
+            memory: Memory::default(),
+        }
     }
 
     fn step(&mut self, step: Step, deliveries: [Delivery; 2]) {
@@ -77,7 +82,11 @@ impl Cluster {
         self.primary.take_over(raise, grace_ms);
         self.log = Log::starting(&self.primary);
         for (replica, delivery) in self.replicas.iter_mut().zip(deliveries) {
-            let late = if let Delivery::Late(late) = delivery { late } else { 0 };
+            let late = if let Delivery::Late(late) = delivery {
+                late
+            } else {
+                0
+            };
             full_sync(replica, &self.primary, late);
         }
     }
@@ -102,7 +111,10 @@ impl Cluster {
 
 impl Log {
     fn starting(primary: &Subject) -> Self {
-        Self { base: primary.save(), records: Vec::new() }
+        Self {
+            base: primary.save(),
+            records: Vec::new(),
+        }
     }
 
     /// A server reads it all at one moment, and has been through the same states.
@@ -127,14 +139,23 @@ fn assert_follows(primary: &[(Stored, Micros)], replica: &Subject) {
     let (theirs, their_ends): (Vec<_>, Vec<_>) = replica.stored().into_iter().unzip();
     let (ours, our_ends): (Vec<_>, Vec<_>) = primary.iter().cloned().unzip();
     assert_eq!(theirs, ours, "owners, fences, limits and holds");
-    let earlier = their_ends.iter().zip(&our_ends).any(|(theirs, ours)| theirs < ours);
+    let earlier = their_ends
+        .iter()
+        .zip(&our_ends)
+        .any(|(theirs, ours)| theirs < ours);
     assert!(!earlier, "leases end at {their_ends:?} instead of {our_ends:?}");
 }
 
 /// The replica announces what the primary announced. EXTEND alone may say so there without effect.
 fn assert_same_news(primary: &Subject, replica: &Subject) {
     let but_extended = |server: &Subject| -> Vec<Event> {
-        server.effects.events.iter().copied().filter(|event| *event != Event::Extended).collect()
+        server
+            .effects
+            .events
+            .iter()
+            .copied()
+            .filter(|event| *event != Event::Extended)
+            .collect()
     };
     assert_eq!(but_extended(replica), but_extended(primary));
     let extended = |server: &Subject| server.effects.events.contains(&Event::Extended);
@@ -192,7 +213,12 @@ fn ask(cluster: &mut Cluster, request: &Request) -> Answer {
 }
 
 fn owners(server: &Subject) -> Vec<&[u8]> {
-    server.lock.holders().iter().map(|holder| holder.owner()).collect()
+    server
+        .lock
+        .holders()
+        .iter()
+        .map(|holder| holder.owner())
+        .collect()
 }
 
 #[test]

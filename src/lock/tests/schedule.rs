@@ -97,12 +97,22 @@ impl Memory {
     pub fn request(&self, owner: u8, action: Action, told: Told) -> Request {
         let newest_first = || self.grants.iter().rev();
         let fence = match told {
-            Told::None => return Request { owner, action, fence: None },
+            Told::None => {
+                return Request {
+                    owner,
+                    action,
+                    fence: None,
+                };
+            }
             Told::Latest => newest_first().find(|grant| grant.0 == owner),
             Told::Earlier => newest_first().filter(|grant| grant.0 == owner).nth(1),
             Told::Foreign => newest_first().find(|grant| grant.0 != owner),
         };
-        Request { owner, action, fence: Some(fence.map_or(1, |grant| grant.1)) }
+        Request {
+            owner,
+            action,
+            fence: Some(fence.map_or(1, |grant| grant.1)),
+        }
     }
 }
 

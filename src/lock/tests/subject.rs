@@ -86,7 +86,10 @@ impl Subject {
 
     /// A server that reads what was stored, at `now`.
     pub fn load(saved: &Saved, now: Micros, origin: Micros) -> Self {
-        let mut server = Self { now, ..Self::new(origin) };
+        let mut server = Self {
+            now,
+            ..Self::new(origin)
+        };
         if let Some(bytes) = &saved.lock {
             server.lock = decode_lock(bytes, server.moment().now).expect("what was written can be read");
         }
@@ -128,21 +131,47 @@ impl Subject {
 
     fn perform(&mut self, request: &Request) -> Answer {
         let moment = self.moment();
-        let Self { lock, fences, effects, .. } = self;
+        let Self {
+            lock,
+            fences,
+            effects,
+            ..
+        } = self;
         let owner = owner_bytes(request.owner);
         match request.action {
-            Action::Acquire { lease_ms, limit, name } => {
+            Action::Acquire {
+                lease_ms,
+                limit,
+                name,
+            } => {
                 let name = name.map(name_bytes);
                 let request_id = name.as_ref().map(|name| &name[..]);
-                let request = Acquire { owner, lease_ms, limit: core_limit(limit), request_id };
+                let request = Acquire {
+                    owner,
+                    lease_ms,
+                    limit: core_limit(limit),
+                    request_id,
+                };
                 match acquire(lock, &request, &moment, fences, effects) {
-                    Ok(Some(Granted { fence, holds, lease_ms })) => Answer::Granted { fence, holds, lease_ms },
+                    Ok(Some(Granted {
+                        fence,
+                        holds,
+                        lease_ms,
+                    })) => Answer::Granted {
+                        fence,
+                        holds,
+                        lease_ms,
+                    },
                     Ok(None) => Answer::NotGranted,
                     Err(refusal) => error(refusal),
                 }
             }
             Action::Extend { lease_ms } => {
-                let request = Extend { owner, lease_ms, fence: request.fence };
+                let request = Extend {
+                    owner,
+                    lease_ms,
+                    fence: request.fence,
+                };
                 extend(lock, &request, &moment, effects).map_or_else(error, Answer::Lease)
             }
             _ => with_release(request, |request| release(lock, request, &moment, effects))
@@ -164,7 +193,12 @@ impl Subject {
     pub fn receive(&mut self, record: &Record) {
         self.effects.clear();
         let now = self.moment().now;
-        let Self { lock, fences, effects, .. } = self;
+        let Self {
+            lock,
+            fences,
+            effects,
+            ..
+        } = self;
         match record {
             Record::Nothing => return,
             Record::Verbatim(request) => {
@@ -176,9 +210,17 @@ impl Subject {
                 assert_eq!(admitted, effects.events.contains(&Event::Acquired));
             }
         }
-        assert_eq!(effects.replication, Replication::Verbatim, "a replica passes on what it was told");
+        assert_eq!(
+            effects.replication,
+            Replication::Verbatim,
+            "a replica passes on what it was told"
+        );
         assert!(lock.is_sound(), "{lock:?}");
-        assert!(lock.holders().iter().all(|holder| holder.fence() <= fences.known()));
+        assert!(
+            lock.holders()
+                .iter()
+                .all(|holder| holder.fence() <= fences.known())
+        );
     }
 
     /// Becomes a primary: raises the counter of fences, and a grace begins.
@@ -210,7 +252,10 @@ impl Subject {
     pub fn view(&self) -> Vec<View> {
         let moment = self.moment();
         let view = |holder: &Holder| View {
-            owner: OWNERS.iter().position(|owner| *owner == holder.owner()).expect("a known owner") as u8,
+            owner: OWNERS
+                .iter()
+                .position(|owner| *owner == holder.owner())
+                .expect("a known owner") as u8,
             fence: holder.fence(),
             limit: holder.limit().get(),
             unnamed: u64::from(holder.unnamed()),
@@ -223,7 +268,10 @@ impl Subject {
 
     pub fn live(&self) -> impl Iterator<Item = &Holder> {
         let moment = self.moment();
-        self.lock.holders().iter().filter(move |holder| moment.is_live(holder))
+        self.lock
+            .holders()
+            .iter()
+            .filter(move |holder| moment.is_live(holder))
     }
 
     /// When the leases of the live holders end.
@@ -245,7 +293,11 @@ impl Subject {
             unnamed: holder.unnamed(),
             names: holder.names().to_vec(),
         };
-        self.lock.holders().iter().map(|holder| (stored(holder), self.lease_end(holder))).collect()
+        self.lock
+            .holders()
+            .iter()
+            .map(|holder| (stored(holder), self.lease_end(holder)))
+            .collect()
     }
 }
 
@@ -276,7 +328,11 @@ fn with_release<T>(request: &Request, step: impl FnOnce(&Release<'_>) -> T) -> T
         }
         Action::Acquire { .. } | Action::Extend { .. } => panic!("no release: {request:?}"),
     };
-    step(&Release { owner: owner_bytes(request.owner), fence: request.fence, share })
+    step(&Release {
+        owner: owner_bytes(request.owner),
+        fence: request.fence,
+        share,
+    })
 }
 
 fn error(refusal: Refusal) -> Answer {

@@ -1,9 +1,10 @@
-use crate::lock::{Granted, Replication, acquire};
+use crate::lock::{Effects, Event, Granted, Replication, acquire};
 use crate::server::change::Change;
 use crate::server::command::{Call, Command, Failure};
 use crate::server::counters::add;
-use crate::server::metadata::{Argument, KeyUse, Metadata, CATEGORY};
-use crate::server::{config, ctx, state};
+use crate::server::ctx::{Flags, Text};
+use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
+use crate::server::{config, ctx, slots, state};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [REQID id]
 ///
@@ -24,7 +25,10 @@ impl Command for Acquire {
             Argument::integer(c"lease-ms"),
             Argument::optional_one_of(
                 c"limit",
-                &[Argument::flag(c"shared", c"SHARED"), Argument::integer(c"n").after(c"LIMIT")],
+                &[
+                    Argument::flag(c"shared", c"SHARED"),
+                    Argument::integer(c"n").after(c"LIMIT"),
+                ],
             ),
             Argument::string(c"id").after(c"REQID").optional(),
         ],
@@ -33,8 +37,9 @@ impl Command for Acquire {
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {
         let request = crate::lock::Acquire::parse(call.options(), config::max_lease_ms())?;
-        let change = Change::asked(call.ctx, call.key()?, call.ctx.flags())?;
-        raise_fences();
+        let (key, flags) = (call.key()?, call.ctx.flags());
+        let change = Change::asked(call.ctx, key, flags)?;
+        raise_fences(flags, key);
         change.run(
             |stored, effects| {
                 state::with(|state| {
@@ -55,17 +60,20 @@ impl Command for Acquire {
     }
 }
 
-/// After a start or a promotion the counter is raised before the first grant, which then carries it to
-/// replicas and the log.
-fn raise_fences() {
+/// After a start or a promotion, and when a cluster slot came here, the counter is raised before the first
+/// grant, which then carries it to replicas and the log.
+fn raise_fences(flags: Flags, key: Text<'_>) {
+    if flags.is_cluster() {
+        slots::demand_raise(key.bytes());
+    }
     if state::with(|state| state.fences.wants_raise()) {
         let (clock, random) = (ctx::wall_clock(), rand::random());
         state::with(|state| state.fences.raise(clock, random));
     }
 }
 
-fn count(granted: Option<Granted>, effects: &crate::lock::Effects) {
-    let first = effects.events.contains(&crate::lock::Event::Acquired);
+fn count(granted: Option<Granted>, effects: &Effects) {
+    let first = effects.events.contains(&Event::Acquired);
     let repeated = effects.replication == Replication::Nothing;
     state::with(|state| match granted {
         None => add(&mut state.counters.not_granted),

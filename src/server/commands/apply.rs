@@ -29,7 +29,12 @@ impl Command for Apply {
             |stored, effects| {
                 state::with(|state| {
                     apply(&mut stored.lock, bytes, now, &mut state.fences, effects)?;
-                    let longest = stored.lock.holders().iter().map(|holder| change.moment().lease_ms(holder)).max();
+                    let longest = stored
+                        .lock
+                        .holders()
+                        .iter()
+                        .map(|holder| change.moment().lease_ms(holder))
+                        .max();
                     state.grace.learn_lease(longest.unwrap_or(0));
                     Ok::<_, Failure>(())
                 })

@@ -1,7 +1,7 @@
 use crate::lock::extend;
 use crate::server::change::Change;
 use crate::server::command::{Call, Command, Failure};
-use crate::server::metadata::{Argument, KeyUse, Metadata, CATEGORY};
+use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
 use crate::server::{config, state};
 
 /// DLOCK.EXTEND key owner lease-ms [FENCE fence]

@@ -3,7 +3,7 @@ use crate::server::change::moment;
 use crate::server::command::{Call, Command, Failure};
 use crate::server::ctx::Ctx;
 use crate::server::key::{Key, Value};
-use crate::server::metadata::{Argument, KeyUse, Metadata, CATEGORY};
+use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
 
 /// DLOCK.INFO key
 ///
@@ -28,7 +28,12 @@ impl Command for Info {
         let holders: Vec<&Holder> = match key.value() {
             Value::OtherType => return Err(Failure::WrongType),
             Value::Nothing => Vec::new(),
-            Value::Lock(stored) => stored.lock.holders().iter().filter(|holder| moment.is_live(holder)).collect(),
+            Value::Lock(stored) => stored
+                .lock
+                .holders()
+                .iter()
+                .filter(|holder| moment.is_live(holder))
+                .collect(),
         };
         match holders.iter().map(|holder| holder.limit()).min() {
             None => call.ctx.reply_null(),

@@ -1,7 +1,7 @@
 use crate::server::change::moment;
 use crate::server::command::{Call, Command, Failure};
 use crate::server::key::{Key, Value};
-use crate::server::metadata::{Argument, KeyUse, Metadata, CATEGORY};
+use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
 
 /// DLOCK.OWNER key
 ///

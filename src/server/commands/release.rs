@@ -1,7 +1,7 @@
 use crate::lock::{release, release_as_told};
 use crate::server::change::Change;
 use crate::server::command::{Call, Command, Failure};
-use crate::server::metadata::{Argument, KeyUse, Metadata, CATEGORY};
+use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
 
 /// DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
 ///
@@ -22,7 +22,10 @@ impl Command for Release {
             Argument::integer(c"fence").after(c"FENCE").optional(),
             Argument::optional_one_of(
                 c"which",
-                &[Argument::flag(c"all", c"ALL"), Argument::string(c"id").after(c"REQID")],
+                &[
+                    Argument::flag(c"all", c"ALL"),
+                    Argument::string(c"id").after(c"REQID"),
+                ],
             ),
         ],
         category: Some(CATEGORY),
@@ -34,9 +37,15 @@ impl Command for Release {
         let reply = |left, _: &_| call.ctx.reply_integer(left);
         if flags.is_told() {
             let change = Change::told(call.ctx, key, flags)?;
-            return change.run(|stored, effects| release_as_told(&mut stored.lock, &request, effects), reply);
+            return change.run(
+                |stored, effects| release_as_told(&mut stored.lock, &request, effects),
+                reply,
+            );
         }
         let change = Change::asked(call.ctx, key, flags)?;
-        change.run(|stored, effects| release(&mut stored.lock, &request, change.moment(), effects), reply)
+        change.run(
+            |stored, effects| release(&mut stored.lock, &request, change.moment(), effects),
+            reply,
+        )
     }
 }

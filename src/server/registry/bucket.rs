@@ -29,7 +29,9 @@ impl Slots {
         let index = match self.free {
             Some(index) => {
                 let slot = self.slot_mut(index)?;
-                let Slot::Free { next } = std::mem::replace(slot, Slot::Taken(name)) else { return None };
+                let Slot::Free { next } = std::mem::replace(slot, Slot::Taken(name)) else {
+                    return None;
+                };
                 self.free = next;
                 index
             }
@@ -61,7 +63,9 @@ impl Slots {
                     let within = chunk.len();
                     self.taken = self.taken.saturating_sub(1);
                     let before = self.chunks.len().saturating_sub(1).saturating_mul(CHUNK);
-                    return u32::try_from(before.saturating_add(within)).ok().map(|index| (index, name));
+                    return u32::try_from(before.saturating_add(within))
+                        .ok()
+                        .map(|index| (index, name));
                 }
             }
             self.chunks.pop();
@@ -83,7 +87,9 @@ impl Slots {
 
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot> {
         let index = usize::try_from(index).ok()?;
-        self.chunks.get_mut(index.div_euclid(CHUNK))?.get_mut(index.rem_euclid(CHUNK))
+        self.chunks
+            .get_mut(index.div_euclid(CHUNK))?
+            .get_mut(index.rem_euclid(CHUNK))
     }
 }
 
@@ -98,7 +104,9 @@ mod tests {
     #[test]
     fn freed_slots_are_used_again_before_new_ones() {
         let mut slots = Slots::default();
-        let places: Vec<u32> = (0..600).map(|i| slots.insert(Name::new(&name(i))).unwrap()).collect();
+        let places: Vec<u32> = (0..600)
+            .map(|i| slots.insert(Name::new(&name(i))).unwrap())
+            .collect();
         assert_eq!(places, (0..600).collect::<Vec<u32>>());
         slots.remove(3, &name(3));
         slots.remove(500, &name(500));
@@ -133,7 +141,10 @@ mod tests {
             .inspect(|(slot, popped)| assert_eq!(popped.as_bytes(), name(*slot)))
             .map(|(slot, _)| slot)
             .collect();
-        assert_eq!(popped, (0..600).rev().filter(|i| i % 3 != 0).collect::<Vec<u32>>());
+        assert_eq!(
+            popped,
+            (0..600).rev().filter(|i| i % 3 != 0).collect::<Vec<u32>>()
+        );
         assert_eq!(slots.len(), 0);
     }
 }

@@ -16,8 +16,8 @@ pub mod strays;
 
 use std::ffi::c_int;
 
-pub use place::Place;
 pub use name::Name;
+pub use place::Place;
 use wheel::Wheel;
 
 use crate::lock::Instant;
@@ -50,7 +50,9 @@ impl Registry {
         if index >= self.wheels.len() {
             self.wheels.resize_with(index.saturating_add(1), Wheel::default);
         }
-        self.wheels.get_mut(index).map_or(Place::NOWHERE, |wheel| wheel.insert(name, at))
+        self.wheels
+            .get_mut(index)
+            .map_or(Place::NOWHERE, |wheel| wheel.insert(name, at))
     }
 
     /// Forgets the lock, if it does stand there.
@@ -62,9 +64,10 @@ impl Registry {
 
     /// Takes out a lock whose time has come.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
-        self.wheels.iter_mut().zip(0..).find_map(|(wheel, db)| {
-            wheel.take_due(now).map(|(name, place)| Due { db, name, place })
-        })
+        self.wheels
+            .iter_mut()
+            .zip(0..)
+            .find_map(|(wheel, db)| wheel.take_due(now).map(|(name, place)| Due { db, name, place }))
     }
 
     /// Whether [`Registry::take_due`] has something.
@@ -82,7 +85,9 @@ impl Registry {
     }
 
     pub fn swap(&mut self, first: c_int, second: c_int) {
-        let (Ok(first), Ok(second)) = (usize::try_from(first), usize::try_from(second)) else { return };
+        let (Ok(first), Ok(second)) = (usize::try_from(first), usize::try_from(second)) else {
+            return;
+        };
         let needed = first.max(second).saturating_add(1);
         if self.wheels.len() < needed {
             self.wheels.resize_with(needed, Wheel::default);

@@ -17,9 +17,15 @@ const BUCKET_MICROS: i64 = 250_000;
 
 impl Place {
     /// In no wheel.
-    pub const NOWHERE: Self = Self { bucket: Bucket(u32::MAX), slot: u32::MAX };
+    pub const NOWHERE: Self = Self {
+        bucket: Bucket(u32::MAX),
+        slot: u32::MAX,
+    };
     /// In no wheel, because the value has left its name.
-    pub const STRAY: Self = Self { bucket: Bucket(u32::MAX), slot: 0 };
+    pub const STRAY: Self = Self {
+        bucket: Bucket(u32::MAX),
+        slot: 0,
+    };
 
     pub fn is_in_wheel(self) -> bool {
         self.bucket != Self::NOWHERE.bucket
@@ -35,7 +41,11 @@ impl Bucket {
     /// The bucket that an instant falls into. What lies too far ahead is looked at earlier, and put on.
     pub(super) fn of(at: Instant) -> Self {
         let bucket = at.as_micros().max(0).div_euclid(BUCKET_MICROS);
-        Self(u32::try_from(bucket).unwrap_or(u32::MAX).min(u32::MAX.wrapping_sub(1)))
+        Self(
+            u32::try_from(bucket)
+                .unwrap_or(u32::MAX)
+                .min(u32::MAX.wrapping_sub(1)),
+        )
     }
 
     /// Whether all of it has passed.

@@ -10,6 +10,8 @@ use crate::lock::Instant;
 #[derive(Default)]
 pub struct Wheel {
     buckets: BTreeMap<Bucket, Slots>,
+    /// The bucket that was last inserted into. It may be empty: leases of one length come and go in it.
+    latest: Option<Bucket>,
     len: u64,
 }
 
@@ -20,6 +22,9 @@ impl Wheel {
 
     pub fn insert(&mut self, name: &[u8], at: Instant) -> Place {
         let bucket = Bucket::of(at);
+        if let Some(former) = self.latest.replace(bucket).filter(|former| *former != bucket) {
+            self.forget_if_empty(former);
+        }
         match self.buckets.entry(bucket).or_default().insert(Name::new(name)) {
             Some(slot) => {
                 self.len = self.len.saturating_add(1);
@@ -30,30 +35,46 @@ impl Wheel {
     }
 
     pub fn remove(&mut self, name: &[u8], place: Place) {
-        let Some(slots) = self.buckets.get_mut(&place.bucket) else { return };
+        let Some(slots) = self.buckets.get_mut(&place.bucket) else {
+            return;
+        };
         let before = slots.len();
         slots.remove(place.slot, name);
         let removed = before.saturating_sub(slots.len());
-        if slots.len() == 0 {
+        if slots.len() == 0 && self.latest != Some(place.bucket) {
             self.buckets.remove(&place.bucket);
         }
         self.len = self.len.saturating_sub(u64::from(removed));
     }
 
+    fn forget_if_empty(&mut self, bucket: Bucket) {
+        if self.buckets.get(&bucket).is_some_and(|slots| slots.len() == 0) {
+            self.buckets.remove(&bucket);
+        }
+    }
+
     pub fn is_due(&self, now: Instant) -> bool {
-        self.buckets.first_key_value().is_some_and(|(bucket, _)| bucket.has_passed(now))
+        self.buckets
+            .first_key_value()
+            .is_some_and(|(bucket, _)| bucket.has_passed(now))
     }
 
     pub fn take_due(&mut self, now: Instant) -> Option<(Name, Place)> {
-        let mut first = self.buckets.first_entry().filter(|first| first.key().has_passed(now))?;
-        let bucket = *first.key();
-        let popped = first.get_mut().pop();
-        if first.get().len() == 0 {
-            first.remove();
+        loop {
+            let mut first = self
+                .buckets
+                .first_entry()
+                .filter(|first| first.key().has_passed(now))?;
+            let bucket = *first.key();
+            let popped = first.get_mut().pop();
+            if first.get().len() == 0 {
+                first.remove();
+            }
+            if let Some((slot, name)) = popped {
+                self.len = self.len.saturating_sub(1);
+                return Some((name, Place { bucket, slot }));
+            }
         }
-        let (slot, name) = popped?;
-        self.len = self.len.saturating_sub(1);
-        Some((name, Place { bucket, slot }))
     }
 }
 
@@ -82,9 +103,22 @@ mod tests {
         wheel.insert(b"late", at(900));
         wheel.insert(b"earlier", at(100));
         wheel.remove(b"early", early);
-        let due: Vec<Vec<u8>> =
-            std::iter::from_fn(|| wheel.take_due(at(2_000))).map(|(name, _)| name.as_bytes().to_vec()).collect();
+        let due: Vec<Vec<u8>> = std::iter::from_fn(|| wheel.take_due(at(2_000)))
+            .map(|(name, _)| name.as_bytes().to_vec())
+            .collect();
         assert_eq!(due, [b"earlier".to_vec(), b"late".to_vec()]);
+    }
+
+    #[test]
+    fn no_bucket_stays_behind_but_the_one_in_use() {
+        let mut wheel = Wheel::default();
+        for ms in (0..10_000).step_by(250) {
+            let place = wheel.insert(b"a", at(ms));
+            wheel.remove(b"a", place);
+        }
+        assert_eq!((wheel.buckets.len(), wheel.len()), (1, 0));
+        assert!(wheel.take_due(at(60_000)).is_none());
+        assert!(wheel.buckets.is_empty());
     }
 
     #[test]
