@@ -85,6 +85,10 @@ impl Lock {
             .find(|holder| *holder.owner == *owner)
     }
 
+    pub(super) fn holders_mut(&mut self) -> &mut [Holder] {
+        self.holders.as_mut_slice()
+    }
+
     /// Adds the youngest holder.
     pub(super) fn push(&mut self, holder: Holder) {
         self.holders.push(holder);

@@ -11,8 +11,8 @@ use super::change::lease_moment;
 use super::ctx::{self, Text};
 use super::io;
 use super::registry::{Place, strays};
-use super::state;
-use crate::lock::{Lock, Moment, decode_lock, encode_lock};
+use super::{state, waits};
+use crate::lock::{Instant, Lock, Moment, decode_lock, encode_lock};
 
 /// The encoding of values in RDB files and DUMP payloads.
 const ENCODING_VERSION: c_int = 1;
@@ -68,8 +68,18 @@ impl Stored {
     fn unlink(&self, db: c_int, name: &[u8]) {
         if !self.is_stray() {
             let place = self.place.replace(Place::STRAY);
-            state::with(|state| state.registry.remove(db, name, place));
             strays::lost();
+            let waited_for = state::with(|state| {
+                state.registry.remove(db, name, place);
+                let waited_for = state.waiting.name(db, name);
+                if let Some(name) = &waited_for {
+                    state.waiting.alarm_at(name, Instant::DISTANT_PAST);
+                }
+                waited_for.is_some()
+            });
+            if waited_for {
+                waits::arm();
+            }
         }
     }
 }
