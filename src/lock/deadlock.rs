@@ -61,7 +61,11 @@ impl<'a> World<'a> {
     fn of(waiting: &'a Waiting) -> Self {
         let mut world = Self::default();
         for (lock, (name, entry)) in waiting.entries.iter().enumerate() {
-            let mut site = Site { name, holders: Vec::new(), queue: VecDeque::new() };
+            let mut site = Site {
+                name,
+                holders: Vec::new(),
+                queue: VecDeque::new(),
+            };
             for member in &entry.holders {
                 let owner = world.number(&member.owner);
                 site.holders.push((owner, member.limit));
@@ -73,7 +77,11 @@ impl<'a> World<'a> {
                 let owner = world.number(waiter.owner());
                 site.queue.push_back((owner, waiter.limit()));
                 // A holder that waits re-enters: it does not wait for anybody.
-                if let Some(player) = world.owners.get_mut(owner).filter(|player| !player.holds.contains(&lock)) {
+                if let Some(player) = world
+                    .owners
+                    .get_mut(owner)
+                    .filter(|player| !player.holds.contains(&lock))
+                {
                     player.waits.push(lock);
                 }
             }
@@ -84,18 +92,28 @@ impl<'a> World<'a> {
 
     fn number(&mut self, name: &'a [u8]) -> usize {
         *self.numbers.entry(name).or_insert_with(|| {
-            self.owners.push(Player { name, holds: Vec::new(), waits: Vec::new() });
+            self.owners.push(Player {
+                name,
+                holds: Vec::new(),
+                waits: Vec::new(),
+            });
             self.owners.len().saturating_sub(1)
         })
     }
 
     fn waits_for(&self, owner: usize, lock: usize) -> bool {
-        self.owners.get(owner).is_some_and(|player| player.waits.contains(&lock))
+        self.owners
+            .get(owner)
+            .is_some_and(|player| player.waits.contains(&lock))
     }
 
     /// Has everybody give up all who waits for nothing, until nobody is left who could.
     fn reduce(&mut self) {
-        let waits_for_nothing = |owner: &usize| self.owners.get(*owner).is_some_and(|player| player.waits.is_empty());
+        let waits_for_nothing = |owner: &usize| {
+            self.owners
+                .get(*owner)
+                .is_some_and(|player| player.waits.is_empty())
+        };
         let mut idle: Vec<usize> = (0..self.owners.len()).filter(waits_for_nothing).collect();
         while let Some(owner) = idle.pop() {
             for lock in self.give_up_all(owner) {
@@ -107,12 +125,18 @@ impl<'a> World<'a> {
     }
 
     fn is_idle(&self, owner: usize) -> bool {
-        self.owners.get(owner).is_some_and(|player| player.waits.is_empty())
+        self.owners
+            .get(owner)
+            .is_some_and(|player| player.waits.is_empty())
     }
 
     /// The locks that the owner held.
     fn give_up_all(&mut self, owner: usize) -> Vec<usize> {
-        let held = self.owners.get_mut(owner).map(|player| std::mem::take(&mut player.holds)).unwrap_or_default();
+        let held = self
+            .owners
+            .get_mut(owner)
+            .map(|player| std::mem::take(&mut player.holds))
+            .unwrap_or_default();
         for lock in &held {
             if let Some(site) = self.locks.get_mut(*lock) {
                 site.holders.retain(|(holder, _)| *holder != owner);
@@ -131,7 +155,11 @@ impl<'a> World<'a> {
             self.locks.get_mut(lock)?.queue.pop_front();
         };
         let site = self.locks.get_mut(lock)?;
-        let strictest = site.holders.iter().map(|(_, limit)| *limit).fold(limit, Limit::min);
+        let strictest = site
+            .holders
+            .iter()
+            .map(|(_, limit)| *limit)
+            .fold(limit, Limit::min);
         if !strictest.allows(site.holders.len().saturating_add(1)) {
             return None;
         }
@@ -166,14 +194,21 @@ impl<'a> World<'a> {
     }
 
     fn describe(&self, circle: &[(usize, usize)]) -> Circle {
-        let holds = circle.iter().map(|(_, lock)| *lock).cycle().skip(circle.len().saturating_sub(1));
-        let links = circle.iter().zip(holds).filter_map(|((owner, waits_for), holds)| {
-            Some(Link {
-                owner: self.owners.get(*owner)?.name.into(),
-                holds: self.locks.get(holds)?.name.key[..].into(),
-                waits_for: self.locks.get(*waits_for)?.name.key[..].into(),
-            })
-        });
+        let holds = circle
+            .iter()
+            .map(|(_, lock)| *lock)
+            .cycle()
+            .skip(circle.len().saturating_sub(1));
+        let links = circle
+            .iter()
+            .zip(holds)
+            .filter_map(|((owner, waits_for), holds)| {
+                Some(Link {
+                    owner: self.owners.get(*owner)?.name.into(),
+                    holds: self.locks.get(holds)?.name.key[..].into(),
+                    waits_for: self.locks.get(*waits_for)?.name.key[..].into(),
+                })
+            });
         Circle(links.collect())
     }
 }
@@ -186,7 +221,11 @@ impl fmt::Display for Circle {
         for (index, link) in self.0.iter().take(SHOWN).enumerate() {
             let separator = if index == 0 { "" } else { "; " };
             let (owner, holds) = (link.owner.escape_ascii(), link.holds.escape_ascii());
-            write!(f, "{separator}{owner} holds {holds}, waits for {}", link.waits_for.escape_ascii())?;
+            write!(
+                f,
+                "{separator}{owner} holds {holds}, waits for {}",
+                link.waits_for.escape_ascii()
+            )?;
         }
         match self.0.len().checked_sub(SHOWN) {
             None | Some(0) => Ok(()),

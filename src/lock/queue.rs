@@ -98,7 +98,10 @@ impl Queue {
 
     /// The first waiter whose time is up.
     pub(super) fn overdue(&self, now: Instant) -> Option<Ticket> {
-        self.deadlines.first().filter(|(deadline, _)| *deadline <= now).map(|(_, ticket)| *ticket)
+        self.deadlines
+            .first()
+            .filter(|(deadline, _)| *deadline <= now)
+            .map(|(_, ticket)| *ticket)
     }
 
     /// The requests of this owner.
@@ -119,7 +122,10 @@ impl Queue {
         if let Some(deadline) = waiter.deadline() {
             self.deadlines.insert((deadline, ticket));
         }
-        self.by_owner.entry(Rc::clone(&waiter.owner)).or_default().push(ticket);
+        self.by_owner
+            .entry(Rc::clone(&waiter.owner))
+            .or_default()
+            .push(ticket);
         self.waiters.insert(ticket, waiter);
     }
 

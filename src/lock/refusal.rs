@@ -114,7 +114,10 @@ impl fmt::Display for Refusal {
                 f,
                 "a grace after a start or a failover runs for {ms} ms more, try again then"
             ),
-            Self::OtherLimit => write!(f, "a request with this REQID waits with another limit, use a new REQID"),
+            Self::OtherLimit => write!(
+                f,
+                "a request with this REQID waits with another limit, use a new REQID"
+            ),
             Self::QueueFull(max) => write!(f, "{max} requests wait for this lock already, try again later"),
             Self::Deadlock(circle) => write!(f, "{circle}: release what this owner holds, then try again"),
             Self::Replaced => write!(f, "replaced by a request with the same REQID"),

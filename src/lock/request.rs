@@ -58,7 +58,8 @@ pub struct Extend<'a> {
 }
 
 impl<'a> Acquire<'a> {
-    pub const SYNTAX: &'static str = "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]";
+    pub const SYNTAX: &'static str =
+        "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]";
 
     /// `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Refusal> {
@@ -90,7 +91,13 @@ impl<'a> Acquire<'a> {
             (Some(()), None) => Limit::SHARED,
             (None, limit) => limit.unwrap_or(Limit::MUTEX),
         };
-        Ok(Self { owner, lease_ms, limit, block, request_id })
+        Ok(Self {
+            owner,
+            lease_ms,
+            limit,
+            block,
+            request_id,
+        })
     }
 }
 

@@ -251,7 +251,10 @@ impl Names {
     }
 
     fn push(&mut self, name: &[u8]) {
-        self.0.get_or_insert_default().push(name.into());
+        // Most holders that have names have one.
+        self.0
+            .get_or_insert_with(|| Box::new(Vec::with_capacity(1)))
+            .push(name.into());
     }
 
     fn pop(&mut self) {

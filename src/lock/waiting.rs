@@ -75,7 +75,11 @@ impl Waiting {
 
     /// Since when the longest waiter of all has been waiting.
     pub fn longest_since(&self) -> Option<Instant> {
-        self.entries.values().flat_map(|entry| entry.queue.iter()).map(|(_, waiter)| waiter.since()).min()
+        self.entries
+            .values()
+            .flat_map(|entry| entry.queue.iter())
+            .map(|(_, waiter)| waiter.since())
+            .min()
     }
 
     pub fn queue(&self, name: &LockName) -> Option<&Queue> {
@@ -93,7 +97,9 @@ impl Waiting {
 
     /// Takes a queue out for a step. It must be put back.
     pub fn take(&mut self, name: &LockName) -> Queue {
-        self.entries.get_mut(name).map_or_else(Queue::default, |entry| std::mem::take(&mut entry.queue))
+        self.entries
+            .get_mut(name)
+            .map_or_else(Queue::default, |entry| std::mem::take(&mut entry.queue))
     }
 
     /// Puts a queue back after a step that left `lock` as it is.
@@ -135,7 +141,10 @@ impl Waiting {
                 queue.remove(ticket);
                 queue.insert(ticket, waiter);
                 self.owners.waits(request.owner);
-                Ok(Enqueued { ticket, replaced: true })
+                Ok(Enqueued {
+                    ticket,
+                    replaced: true,
+                })
             }
             None if queue.len() >= rules.max_waiters => Err(Refusal::QueueFull(rules.max_waiters)),
             None => {
@@ -143,7 +152,10 @@ impl Waiting {
                 let ticket = Ticket(self.last_ticket);
                 queue.insert(ticket, waiter);
                 self.owners.waits(request.owner);
-                Ok(Enqueued { ticket, replaced: false })
+                Ok(Enqueued {
+                    ticket,
+                    replaced: false,
+                })
             }
         };
         self.put_back(name, queue, lock, moment);
@@ -161,7 +173,9 @@ impl Waiting {
 
     /// A waiter has left, and those behind it have to be looked at.
     pub fn leave(&mut self, name: &LockName, ticket: Ticket) {
-        let Some(entry) = self.entries.get_mut(name) else { return };
+        let Some(entry) = self.entries.get_mut(name) else {
+            return;
+        };
         entry.queue.remove(ticket);
         for owner in entry.queue.left.drain(..) {
             self.owners.waits_no_more(&owner);
@@ -175,7 +189,9 @@ impl Waiting {
 
     /// All waiters of a lock that nobody can be granted here any more.
     pub fn dismiss(&mut self, name: &LockName) -> Vec<Ticket> {
-        let Some(entry) = self.entries.get_mut(name) else { return Vec::new() };
+        let Some(entry) = self.entries.get_mut(name) else {
+            return Vec::new();
+        };
         let queue = std::mem::take(&mut entry.queue);
         for (_, waiter) in queue.iter() {
             self.owners.waits_no_more(&waiter.owner);
@@ -187,13 +203,18 @@ impl Waiting {
     fn forget(&mut self, name: &LockName) {
         if let Some(entry) = self.entries.remove(name) {
             self.alarms.change(name, entry.alarm, None);
-            entry.holders.iter().for_each(|member| self.owners.holds_no_more(&member.owner));
+            entry
+                .holders
+                .iter()
+                .for_each(|member| self.owners.holds_no_more(&member.owner));
         }
     }
 
     /// Waiters give up at their time, also while nobody can be let in.
     pub fn give_up_waiting(&mut self, name: &LockName, moment: &Moment, effects: &mut Effects) {
-        let Some(entry) = self.entries.get_mut(name) else { return };
+        let Some(entry) = self.entries.get_mut(name) else {
+            return;
+        };
         give_up_waiting(&mut entry.queue, moment, effects);
         for owner in entry.queue.left.drain(..) {
             self.owners.waits_no_more(&owner);
@@ -211,7 +232,11 @@ impl Waiting {
     /// A queue that has to be looked at now. It is named again and again until it is put back with a later
     /// alarm, or snoozed.
     pub fn due(&self, now: Instant) -> Option<LockName> {
-        self.alarms.0.first().filter(|(at, _)| *at <= now).map(|(_, name)| name.clone())
+        self.alarms
+            .0
+            .first()
+            .filter(|(at, _)| *at <= now)
+            .map(|(_, name)| name.clone())
     }
 
     /// Has a queue looked at then.
@@ -224,8 +249,12 @@ impl Waiting {
 
     /// Has every queue of a database looked at; `None` = of all.
     pub fn alarm_db(&mut self, db: Option<i32>, at: Instant) {
-        let names: Vec<LockName> =
-            self.entries.keys().filter(|name| db.is_none_or(|db| db == name.db)).cloned().collect();
+        let names: Vec<LockName> = self
+            .entries
+            .keys()
+            .filter(|name| db.is_none_or(|db| db == name.db))
+            .cloned()
+            .collect();
         for name in names {
             self.alarm_at(&name, at);
         }
@@ -263,7 +292,9 @@ struct Involvement {
 impl Owners {
     /// An owner that neither holds what others wait for, nor waits elsewhere, cannot close a circle.
     fn may_be_in_the_way(&self, owner: &[u8]) -> bool {
-        self.0.get(owner).is_some_and(|involvement| involvement.holds > 0 || involvement.waits > 1)
+        self.0
+            .get(owner)
+            .is_some_and(|involvement| involvement.holds > 0 || involvement.waits > 1)
     }
 
     fn waits(&mut self, owner: &[u8]) {
@@ -277,11 +308,15 @@ impl Owners {
     }
 
     fn waits_no_more(&mut self, owner: &Owner) {
-        self.lessen(owner, |involvement| involvement.waits = involvement.waits.saturating_sub(1));
+        self.lessen(owner, |involvement| {
+            involvement.waits = involvement.waits.saturating_sub(1)
+        });
     }
 
     fn holds_no_more(&mut self, owner: &Owner) {
-        self.lessen(owner, |involvement| involvement.holds = involvement.holds.saturating_sub(1));
+        self.lessen(owner, |involvement| {
+            involvement.holds = involvement.holds.saturating_sub(1)
+        });
     }
 
     fn lessen(&mut self, owner: &Owner, change: impl FnOnce(&mut Involvement)) {
@@ -298,7 +333,9 @@ impl Owners {
 fn mirror(mirror: &mut Vec<Member>, lock: &Lock, owners: &mut Owners) {
     let mut present = lock.holders().iter().peekable();
     mirror.retain(|member| {
-        let stays = present.next_if(|holder| holder.owner() == &*member.owner).is_some();
+        let stays = present
+            .next_if(|holder| holder.owner() == &*member.owner)
+            .is_some();
         if !stays {
             owners.holds_no_more(&member.owner);
         }
@@ -307,12 +344,18 @@ fn mirror(mirror: &mut Vec<Member>, lock: &Lock, owners: &mut Owners) {
     for holder in present {
         let owner: Owner = holder.owner().into();
         owners.holds(&owner);
-        mirror.push(Member { owner, limit: holder.limit() });
+        mirror.push(Member {
+            owner,
+            limit: holder.limit(),
+        });
     }
 }
 
 /// When a queue changes by itself: a waiter gives up, a lease ends, or a grace does.
 fn next_alarm(queue: &Queue, lock: &Lock, moment: &Moment) -> Option<Instant> {
     let grace_end = Some(moment.grace_end).filter(|end| *end > moment.now);
-    [queue.first_deadline(), moment.first_lease_end(lock), grace_end].into_iter().flatten().min()
+    [queue.first_deadline(), moment.first_lease_end(lock), grace_end]
+        .into_iter()
+        .flatten()
+        .min()
 }

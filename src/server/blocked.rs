@@ -84,7 +84,13 @@ pub fn block(call: &Call<'_>, ticket: Ticket, name: LockName, request: &Acquire<
     // SAFETY: the context is that of a command of a client that can block; all callbacks are there. No
     // timeout: the module keeps the time itself, and a timeout of the server would race with a grant.
     let handle = unsafe {
-        required(raw::RedisModule_BlockClient)(call.ctx.raw(), Some(reply), Some(unblocked_by_hand), Some(free), 0)
+        required(raw::RedisModule_BlockClient)(
+            call.ctx.raw(),
+            Some(reply),
+            Some(unblocked_by_hand),
+            Some(free),
+            0,
+        )
     };
     // SAFETY: the handle was just made.
     unsafe { required(raw::RedisModule_SetDisconnectCallback)(handle, Some(disconnected)) };
@@ -99,7 +105,9 @@ pub fn block(call: &Call<'_>, ticket: Ticket, name: LockName, request: &Acquire<
 
 /// Gives the client of a ticket its answer.
 pub fn answer(ticket: Ticket, told: Told) {
-    let Some(client) = state::with(|state| state.clients.take(ticket)) else { return };
+    let Some(client) = state::with(|state| state.clients.take(ticket)) else {
+        return;
+    };
     let handle = client.handle;
     let delivery = Box::into_raw(Box::new(Delivery { told, client }));
     // SAFETY: a handle in the map has not been unblocked, and has left the map. The server gives the
@@ -122,7 +130,11 @@ fn leave(handle: Handle) {
 }
 
 /// The server writes the answer to a client that is still there.
-unsafe extern "C" fn reply(raw: *mut raw::RedisModuleCtx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+unsafe extern "C" fn reply(
+    raw: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
     // SAFETY: the context is valid during the call, and what travels with it is a delivery of ours, if any.
     let (ctx, delivery) = unsafe {
         let data = required(raw::RedisModule_GetBlockedClientPrivateData)(raw);
@@ -144,7 +156,12 @@ unsafe extern "C" fn unblocked_by_hand(
     _: c_int,
 ) -> c_int {
     // SAFETY: the context is valid during the call.
-    let (ctx, handle) = unsafe { (Ctx::new(raw), required(raw::RedisModule_GetBlockedClientHandle)(raw)) };
+    let (ctx, handle) = unsafe {
+        (
+            Ctx::new(raw),
+            required(raw::RedisModule_GetBlockedClientHandle)(raw),
+        )
+    };
     ctx.reply_null_array();
     leave(Handle(handle));
     raw::REDISMODULE_OK as c_int
@@ -163,8 +180,20 @@ unsafe extern "C" fn free(raw: *mut raw::RedisModuleCtx, delivery: *mut c_void) 
     // SAFETY: the context is valid during the call.
     let is_gone = unsafe { required(raw::RedisModule_BlockedClientDisconnected)(raw) != 0 };
     if let (true, Told::Answer(Answer::Granted(Granted { fence, .. }))) = (is_gone, delivery.told) {
-        let Client { name, owner, request_id, .. } = delivery.client;
-        state::with(|state| state.undeliverable.push(Hold { name, owner, request_id, fence }));
+        let Client {
+            name,
+            owner,
+            request_id,
+            ..
+        } = delivery.client;
+        state::with(|state| {
+            state.undeliverable.push(Hold {
+                name,
+                owner,
+                request_id,
+                fence,
+            })
+        });
         waits::arm();
     }
 }

@@ -46,14 +46,24 @@ impl<'a> Change<'a> {
         if !flags.is_told() {
             return Err(Failure::Internal);
         }
-        Ok(Self { ctx, name, moment: moment(flags), cause: Cause::Told })
+        Ok(Self {
+            ctx,
+            name,
+            moment: moment(flags),
+            cause: Cause::Told,
+        })
     }
 
     fn decided(ctx: Ctx<'a>, name: Text<'a>, flags: Flags, cause: Cause) -> Result<Self, Failure> {
         if !flags.decides() {
             return Err(Failure::ReadOnly);
         }
-        Ok(Self { ctx, name, moment: moment(flags), cause })
+        Ok(Self {
+            ctx,
+            name,
+            moment: moment(flags),
+            cause,
+        })
     }
 
     pub fn moment(&self) -> &Moment {
@@ -123,10 +133,13 @@ impl<'a> Change<'a> {
             }
             Value::Lock(stored) => {
                 let answer = step(stored, effects);
-                if !stored.lock.is_free() {
+                let is_free = stored.lock.is_free();
+                if is_free {
+                    stored.give_up_place(self.ctx.db(), self.name.bytes());
+                } else {
                     self.keep_place(stored);
                 }
-                (answer, stored.lock.is_free())
+                (answer, is_free)
             }
         };
         if is_free {
@@ -145,7 +158,9 @@ impl<'a> Change<'a> {
         match effects.replication {
             Replication::Nothing => return,
             Replication::Verbatim if self.cause != Cause::Module => self.ctx.replicate_verbatim(),
-            Replication::Verbatim | Replication::Change => self.ctx.replicate(APPLY, self.name, effects.change()),
+            Replication::Verbatim | Replication::Change => {
+                self.ctx.replicate(APPLY, self.name, effects.change())
+            }
         }
         self.ctx.signal_modified(self.name);
     }

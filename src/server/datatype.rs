@@ -64,9 +64,16 @@ impl Stored {
         self.place.set(new);
     }
 
+    /// Nobody holds the lock any more: it is about to be deleted by ourselves.
+    pub fn give_up_place(&self, db: c_int, name: &[u8]) {
+        let place = self.place.replace(Place::NOWHERE);
+        state::with(|state| state.registry.remove(db, name, place));
+    }
+
     /// The value leaves its name.
     fn unlink(&self, db: c_int, name: &[u8]) {
-        if !self.is_stray() {
+        // A free lock is one that we delete ourselves.
+        if !self.is_stray() && !self.lock.is_free() {
             let place = self.place.replace(Place::STRAY);
             strays::lost();
             let waited_for = state::with(|state| {

@@ -90,7 +90,9 @@ unsafe extern "C" fn flush(
         let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
         state::with(|state| {
             state.registry.flush(db);
-            state.waiting.alarm_db(Some(db).filter(|db| *db >= 0), Instant::DISTANT_PAST);
+            state
+                .waiting
+                .alarm_db(Some(db).filter(|db| *db >= 0), Instant::DISTANT_PAST);
         });
         waits::arm();
     }

@@ -42,7 +42,13 @@ fn fields(state: &State, now: Instant) -> Vec<(&'static str, u64)> {
         ("expired", counters.expired),
         ("waiting_now", state.waiting.waiters() as u64),
         ("waited_for_locks", state.waiting.locks() as u64),
-        ("longest_waiting_ms", state.waiting.longest_since().map_or(0, |since| since.ms_until(now))),
+        (
+            "longest_waiting_ms",
+            state
+                .waiting
+                .longest_since()
+                .map_or(0, |since| since.ms_until(now)),
+        ),
         ("handed_over", counters.handed_over),
         ("waited_ms", counters.waited_ms),
         ("wait_timeouts", counters.wait_timeouts),

@@ -5,7 +5,7 @@ use redis_module::{Context, RedisString, Status, raw};
 use super::api::required;
 use super::command::Command;
 use super::ctx::Ctx;
-use super::{config, eviction, events, info_section, metadata, waits};
+use super::{config, events, eviction, info_section, metadata, waits};
 
 /// Makes one command known to the server.
 pub type Register = fn(Ctx<'_>) -> bool;

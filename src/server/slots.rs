@@ -58,7 +58,11 @@ pub fn demand_raise(key: &[u8]) {
 pub fn look(ctx: Ctx<'_>) {
     if let (Some(id), Some(ranges)) = (my_id(), ranges(ctx)) {
         let mut here = RaisedSlots::none();
-        for slot in ranges.iter().filter(|range| range.id == id).flat_map(|range| range.slots.clone()) {
+        for slot in ranges
+            .iter()
+            .filter(|range| range.id == id)
+            .flat_map(|range| range.slots.clone())
+        {
             here.insert(slot);
         }
         state::with(|state| state.slots.keep_only(&here));
@@ -74,10 +78,19 @@ pub enum Location {
 
 pub fn locate(ctx: Ctx<'_>, key: &[u8]) -> Location {
     let slot = slot_of(key);
-    let range = ranges(ctx).into_iter().flatten().find(|range| range.slots.contains(&slot));
+    let range = ranges(ctx)
+        .into_iter()
+        .flatten()
+        .find(|range| range.slots.contains(&slot));
     match (range, my_id()) {
         (Some(range), Some(id)) if range.id == id => Location::Here,
-        (Some(Range { address: Some(address), .. }), Some(_)) => Location::Elsewhere { slot, address },
+        (
+            Some(Range {
+                address: Some(address),
+                ..
+            }),
+            Some(_),
+        ) => Location::Elsewhere { slot, address },
         _ => Location::Unknown,
     }
 }
@@ -121,13 +134,24 @@ fn ranges(ctx: Ctx<'_>) -> Option<Vec<Range>> {
 }
 
 fn range(value: &RedisValue) -> Option<Range> {
-    let RedisValue::Array(parts) = value else { return None };
-    let [RedisValue::Integer(first), RedisValue::Integer(last), RedisValue::Array(primary), ..] = parts.as_slice()
+    let RedisValue::Array(parts) = value else {
+        return None;
+    };
+    let [
+        RedisValue::Integer(first),
+        RedisValue::Integer(last),
+        RedisValue::Array(primary),
+        ..,
+    ] = parts.as_slice()
     else {
         return None;
     };
-    let [ip, RedisValue::Integer(port), id, ..] = primary.as_slice() else { return None };
-    let ip = text(ip).and_then(|ip| String::from_utf8(ip).ok()).filter(|ip| !ip.is_empty());
+    let [ip, RedisValue::Integer(port), id, ..] = primary.as_slice() else {
+        return None;
+    };
+    let ip = text(ip)
+        .and_then(|ip| String::from_utf8(ip).ok())
+        .filter(|ip| !ip.is_empty());
     Some(Range {
         slots: usize::try_from(*first).ok()?..=usize::try_from(*last).ok()?,
         id: text(id)?,

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::ffi::c_int;
 use std::sync::LazyLock;
 
+use super::blocked::{Clients, Hold};
 use super::counters::Counters;
 use super::ctx::Flags;
 use super::grace::Grace;
 use super::registry::Registry;
 use super::slots::RaisedSlots;
-use super::blocked::{Clients, Hold};
 use super::sweep::Schedule;
 use super::waits::Alarm;
 use crate::lock::{Effects, Fences, Instant, Lock, Moment, Queue, Waiting};
@@ -80,17 +80,19 @@ unsafe impl Sync for ServerThread {}
 // SAFETY: as above; it is made on the thread that loads the module, and never moves.
 unsafe impl Send for ServerThread {}
 
-static STATE: LazyLock<ServerThread> = LazyLock::new(|| ServerThread(RefCell::new(State {
-    fences: Fences::starting(),
-    grace: Grace::starting(),
-    registry: Registry::new(),
-    slots: RaisedSlots::none(),
-    counters: Counters::new(),
-    waiting: Waiting::default(),
-    clients: Clients::default(),
-    undeliverable: Vec::new(),
-    alarm: Alarm::default(),
-    evictable: false,
-    schedule: Schedule::new(),
-    spare: Effects::default(),
-})));
+static STATE: LazyLock<ServerThread> = LazyLock::new(|| {
+    ServerThread(RefCell::new(State {
+        fences: Fences::starting(),
+        grace: Grace::starting(),
+        registry: Registry::new(),
+        slots: RaisedSlots::none(),
+        counters: Counters::new(),
+        waiting: Waiting::default(),
+        clients: Clients::default(),
+        undeliverable: Vec::new(),
+        alarm: Alarm::default(),
+        evictable: false,
+        schedule: Schedule::new(),
+        spare: Effects::default(),
+    }))
+});

@@ -101,7 +101,9 @@ fn remove_ended(ctx: Ctx<'_>, flags: Flags, now: Instant) -> bool {
 
 /// A name that is wrong by now changes nothing.
 fn remove_ended_from(ctx: Ctx<'_>, name: Text<'_>, flags: Flags, due: &Due) {
-    let Ok(change) = Change::of_our_own(ctx, name, flags) else { return };
+    let Ok(change) = Change::of_our_own(ctx, name, flags) else {
+        return;
+    };
     // A key of another type is none of our business any more.
     let _ = change.perform(|stored, effects| {
         if stored.place() == due.place {

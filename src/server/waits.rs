@@ -50,7 +50,11 @@ pub fn arm() {
         let at = undo.or_else(|| state.waiting.next_alarm())?.max(now);
         let old = state.alarm.set.filter(|(_, set)| *set > at);
         let in_time = state.alarm.set.is_some() && old.is_none();
-        if in_time { None } else { Some((state.alarm.detached.as_ref()?.0, old, at)) }
+        if in_time {
+            None
+        } else {
+            Some((state.alarm.detached.as_ref()?.0, old, at))
+        }
     }) else {
         return;
     };
@@ -138,16 +142,33 @@ fn verdict(ctx: Ctx<'_>, text: Text<'_>, flags: Flags) -> Verdict {
 
 /// The server's own errors that have nothing to do with where the key is.
 fn is_temporary(error: &str) -> bool {
-    ["NOREPLICAS", "MISCONF", "READONLY", "MASTERDOWN", "OOM", "LOADING"].iter().any(|code| error.contains(code))
+    [
+        "NOREPLICAS",
+        "MISCONF",
+        "READONLY",
+        "MASTERDOWN",
+        "OOM",
+        "LOADING",
+    ]
+    .iter()
+    .any(|code| error.contains(code))
 }
 
 fn tend_to(ctx: Ctx<'_>, name: &LockName, text: Text<'_>, flags: Flags) {
-    let Ok(change) = Change::of_our_own(ctx, text, flags) else { return };
+    let Ok(change) = Change::of_our_own(ctx, text, flags) else {
+        return;
+    };
     let step = |stored: &mut super::datatype::Stored, effects: &mut Effects| {
         state::with(|state| {
-            state.step(name.db, &name.key, &mut stored.lock, change.moment(), |lock, queue, fences| {
-                tend(lock, queue, change.moment(), fences, effects);
-            });
+            state.step(
+                name.db,
+                &name.key,
+                &mut stored.lock,
+                change.moment(),
+                |lock, queue, fences| {
+                    tend(lock, queue, change.moment(), fences, effects);
+                },
+            );
         });
         Ok(())
     };
@@ -208,14 +229,24 @@ pub fn keep(db: c_int, key: &[u8], owner: &[u8], request_id: &[u8]) {
 }
 
 fn undo(ctx: Ctx<'_>, text: Text<'_>, flags: Flags, hold: &Hold) {
-    let Ok(change) = Change::of_our_own(ctx, text, flags) else { return };
+    let Ok(change) = Change::of_our_own(ctx, text, flags) else {
+        return;
+    };
     let share = hold.request_id.as_deref().map_or(Share::One, Share::Named);
-    let request = Release { owner: &hold.owner, fence: Some(hold.fence), share };
+    let request = Release {
+        owner: &hold.owner,
+        fence: Some(hold.fence),
+        share,
+    };
     let outcome = change.perform(|stored, effects| {
         state::with(|state| {
-            state.step(hold.name.db, &hold.name.key, &mut stored.lock, change.moment(), |lock, queue, fences| {
-                Ok(release(lock, queue, &request, change.moment(), fences, effects)?)
-            })
+            state.step(
+                hold.name.db,
+                &hold.name.key,
+                &mut stored.lock,
+                change.moment(),
+                |lock, queue, fences| Ok(release(lock, queue, &request, change.moment(), fences, effects)?),
+            )
         })
     });
     if outcome.is_ok() {

@@ -36,7 +36,11 @@ pub fn acquire(
         return Ok(Some(granted(holder, moment, 0)));
     }
     if let Some(left_ms) = moment.grace_left_ms() {
-        return if request.block.is_some() { Ok(None) } else { Err(Refusal::Quarantine(left_ms)) };
+        return if request.block.is_some() {
+            Ok(None)
+        } else {
+            Err(Refusal::Quarantine(left_ms))
+        };
     }
     match holder {
         Some(_) => reenter(lock, request, moment, effects).map(Some),
@@ -97,5 +101,10 @@ pub(super) fn add_hold(holder: &mut Holder, request_id: Option<&[u8]>) -> Result
 }
 
 pub(super) fn granted(holder: &Holder, moment: &Moment, waited_ms: u64) -> Granted {
-    Granted { fence: holder.fence, holds: holder.holds(), lease_ms: moment.lease_ms(holder), waited_ms }
+    Granted {
+        fence: holder.fence,
+        holds: holder.holds(),
+        lease_ms: moment.lease_ms(holder),
+        waited_ms,
+    }
 }

@@ -47,7 +47,11 @@ fn is_sound(lock: &Lock, change: &Change<'_>) -> bool {
         last_fence = holder.fence();
     }
     for (index, holder) in change.holders.iter().enumerate() {
-        let told_before = change.holders.iter().take(index).find(|other| other.owner() == holder.owner());
+        let told_before = change
+            .holders
+            .iter()
+            .take(index)
+            .find(|other| other.owner() == holder.owner());
         match told_before.or_else(|| staying(holder.owner())) {
             Some(known) if known.fence() == holder.fence() && known.limit() == holder.limit() => {}
             Some(_) => return false,

@@ -79,7 +79,9 @@ fn reenter_holders(lock: &mut Lock, queue: &mut Queue, moment: &Moment, effects:
 fn grant_all(queue: &mut Queue, holder: &mut Holder, moment: &Moment, effects: &mut Effects) {
     let tickets: Vec<Ticket> = queue.tickets_of(holder.owner()).to_vec();
     for ticket in tickets {
-        let Some(waiter) = queue.remove(ticket) else { continue };
+        let Some(waiter) = queue.remove(ticket) else {
+            continue;
+        };
         match grant_one(&waiter, holder, moment) {
             Ok(()) => {
                 let waited_ms = waiter.since.ms_until(moment.now);

@@ -46,21 +46,30 @@ impl Command for Acquire {
         settle_others(call, key, &request);
         let change = Change::asked(call.ctx, key, flags)?;
         raise_fences(flags, key);
-        let name = LockName { db: call.ctx.db(), key: key.bytes().into() };
+        let db = call.ctx.db();
+        let name = || LockName {
+            db,
+            key: key.bytes().into(),
+        };
         change.run(
             |stored, effects| {
                 state::with(|state| {
                     let (lock, moment) = (&mut stored.lock, change.moment());
                     state.grace.learn_lease(request.lease_ms);
-                    let granted = state.step(name.db, &name.key, lock, moment, |lock, queue, fences| {
+                    let granted = state.step(db, key.bytes(), lock, moment, |lock, queue, fences| {
                         acquire(lock, queue, &request, moment, fences, effects)
                     })?;
                     Ok(match (granted, request.block) {
                         (Some(granted), _) => Outcome::Granted(granted),
                         (None, None) => Outcome::NotGranted,
-                        (None, Some(timeout)) => {
-                            Outcome::Waits(state.waiting.enqueue(&name, lock, &request, timeout, moment, rules())?)
-                        }
+                        (None, Some(timeout)) => Outcome::Waits(state.waiting.enqueue(
+                            &name(),
+                            lock,
+                            &request,
+                            timeout,
+                            moment,
+                            rules(),
+                        )?),
                     })
                 })
             },
@@ -73,7 +82,7 @@ impl Command for Acquire {
                         if replaced {
                             blocked::replace(ticket);
                         }
-                        blocked::block(call, ticket, name.clone(), &request);
+                        blocked::block(call, ticket, name(), &request);
                     }
                 }
             },
@@ -101,7 +110,10 @@ enum Outcome {
 }
 
 fn rules() -> Rules {
-    Rules { max_waiters: config::max_waiters_per_lock(), detect_deadlocks: config::deadlock_detection() }
+    Rules {
+        max_waiters: config::max_waiters_per_lock(),
+        detect_deadlocks: config::deadlock_detection(),
+    }
 }
 
 /// After a start or a promotion, and when a cluster slot came here, the counter is raised before the first

@@ -36,9 +36,13 @@ impl Command for Extend {
                 state::with(|state| {
                     let moment = change.moment();
                     state.grace.learn_lease(request.lease_ms);
-                    state.step(db, key.bytes(), &mut stored.lock, moment, |lock, queue, fences| {
-                        Ok(extend(lock, queue, &request, moment, fences, effects)?)
-                    })
+                    state.step(
+                        db,
+                        key.bytes(),
+                        &mut stored.lock,
+                        moment,
+                        |lock, queue, fences| Ok(extend(lock, queue, &request, moment, fences, effects)?),
+                    )
                 })
             },
             |lease_ms, _| call.ctx.reply_integer(lease_ms),

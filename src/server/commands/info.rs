@@ -5,8 +5,8 @@ use crate::server::change::moment;
 use crate::server::command::{Call, Command, Failure};
 use crate::server::ctx::Ctx;
 use crate::server::key::{Key, Value};
-use crate::server::state;
 use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
+use crate::server::state;
 
 /// DLOCK.INFO key
 ///
@@ -18,7 +18,8 @@ impl Command for Info {
         name: c"dlock.info",
         flags: c"readonly fast",
         arity: 2,
-        summary: c"Returns all about a lock: its limit, its holders with fences, holds and leases, and its queue.",
+        summary:
+            c"Returns all about a lock: its limit, its holders with fences, holds and leases, and its queue.",
         complexity: c"O(N) where N is the number of holders and of waiters shown.",
         key: Some(KeyUse::Read),
         arguments: &[Argument::key(c"key")],
@@ -32,7 +33,12 @@ impl Command for Info {
         let holders: Vec<&Holder> = match key.value() {
             Value::OtherType => return Err(Failure::WrongType),
             Value::Nothing => Vec::new(),
-            Value::Lock(stored) => stored.lock.holders().iter().filter(|holder| moment.is_live(holder)).collect(),
+            Value::Lock(stored) => stored
+                .lock
+                .holders()
+                .iter()
+                .filter(|holder| moment.is_live(holder))
+                .collect(),
         };
         let (waiting, waiters) = waiters(call.ctx.db(), name.bytes());
         if holders.is_empty() && waiting == 0 {
@@ -41,15 +47,26 @@ impl Command for Info {
         }
         call.ctx.reply_map(4);
         call.ctx.reply_bytes(b"limit");
-        reply_limit(call.ctx, holders.iter().map(|holder| holder.limit()).min().unwrap_or(Limit::SHARED));
+        reply_limit(
+            call.ctx,
+            holders
+                .iter()
+                .map(|holder| holder.limit())
+                .min()
+                .unwrap_or(Limit::SHARED),
+        );
         call.ctx.reply_bytes(b"holders");
         call.ctx.reply_array(holders.len());
-        holders.iter().for_each(|holder| reply_holder(call.ctx, holder, &moment));
+        holders
+            .iter()
+            .for_each(|holder| reply_holder(call.ctx, holder, &moment));
         call.ctx.reply_bytes(b"waiting");
         call.ctx.reply_integer(waiting as u64);
         call.ctx.reply_bytes(b"waiters");
         call.ctx.reply_array(waiters.len());
-        waiters.iter().for_each(|waiter| reply_waiter(call.ctx, waiter, &moment));
+        waiters
+            .iter()
+            .for_each(|waiter| reply_waiter(call.ctx, waiter, &moment));
         Ok(())
     }
 }
@@ -61,9 +78,17 @@ const SHOWN: usize = 128;
 fn waiters(db: c_int, key: &[u8]) -> (usize, Vec<Waiter>) {
     state::with(|state| {
         let name = state.waiting.name(db, key);
-        name.and_then(|name| state.waiting.queue(&name)).map_or((0, Vec::new()), |queue| {
-            (queue.len(), queue.iter().take(SHOWN).map(|(_, waiter)| waiter.clone()).collect())
-        })
+        name.and_then(|name| state.waiting.queue(&name))
+            .map_or((0, Vec::new()), |queue| {
+                (
+                    queue.len(),
+                    queue
+                        .iter()
+                        .take(SHOWN)
+                        .map(|(_, waiter)| waiter.clone())
+                        .collect(),
+                )
+            })
     })
 }
 
