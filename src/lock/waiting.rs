@@ -160,13 +160,16 @@ impl Waiting {
         };
         self.put_back(name, queue, lock, moment);
         let enqueued = outcome?;
-        if rules.detect_deadlocks && !enqueued.replaced && self.owners.may_be_in_the_way(request.owner) {
-            if let Some(circle) = deadlock::search(self, name, request.owner) {
-                let mut queue = self.take(name);
-                queue.remove(enqueued.ticket);
-                self.put_back(name, queue, lock, moment);
-                return Err(Refusal::Deadlock(circle));
-            }
+        let search =
+            rules.detect_deadlocks && !enqueued.replaced && self.owners.may_be_in_the_way(request.owner);
+        if let Some(circle) = search
+            .then(|| deadlock::search(self, name, request.owner))
+            .flatten()
+        {
+            let mut queue = self.take(name);
+            queue.remove(enqueued.ticket);
+            self.put_back(name, queue, lock, moment);
+            return Err(Refusal::Deadlock(circle));
         }
         Ok(enqueued)
     }
