@@ -30,8 +30,10 @@ pub fn acquire(
 ) -> Result<Option<Granted>, Refusal> {
     serve(lock, queue, moment, fences, effects);
     let holder = lock.get(request.owner).filter(|holder| moment.is_live(holder));
+    // A stricter limit makes it another request, not the same one again.
     if let Some(holder) = holder
         && request.request_id.is_some_and(|id| holder.has_name(id))
+        && request.limit >= holder.limit
     {
         return Ok(Some(granted(holder, moment, 0)));
     }

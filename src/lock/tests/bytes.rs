@@ -7,10 +7,12 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
+use super::schedule::config;
 use crate::lock::effects::{Effects, Replication};
 use crate::lock::encoding::{decode_lock, encode_lock};
-use crate::lock::fence::{Fence, Fences};
+use crate::lock::fence::Fences;
 use crate::lock::limit::Limit;
+use crate::lock::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
 use crate::lock::state::{Holder, Lock};
 use crate::lock::step::{Moment, apply};
 use crate::lock::time::Instant;
@@ -30,7 +32,10 @@ struct Part {
 fn part() -> impl Strategy<Value = Part> {
     let owner = prop_oneof![vec(any::<u8>(), 1..12), vec(any::<u8>(), 500..=512)];
     let micros = || prop_oneof![0_i64..100_000, 0_i64..1 << 52];
-    let names = prop_oneof![4 => btree_set(vec(any::<u8>(), 1..=64), 0..3), 1 => btree_set(vec(any::<u8>(), 1..3), 60..=64)];
+    let names = prop_oneof![
+        4 => btree_set(vec(any::<u8>(), 1..=64), 0..3),
+        1 => btree_set(vec(any::<u8>(), 1..3), 60..=64),
+    ];
     let unnamed = prop_oneof![1_u32..3, any::<u32>()];
     let fence = prop_oneof![0_u64..3, 0_u64..1 << 50];
     (
@@ -139,12 +144,12 @@ fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(any::<u8>(), 0..200),
-        vec(select(&[0, 1, 2, 3, 7, b'a', b'b', 0x7f, 0x80, 0xff][..]), 0..40).prop_map(|bytes| [
-            vec![1],
-            bytes
-        ]
-        .concat()),
+        vec(select(&[0, 1, 2, 3, 7, b'a', b'b', 0x7f, 0x80, 0xff][..]), 0..40).prop_map(with_version),
     ]
+}
+
+fn with_version(bytes: Vec<u8>) -> Vec<u8> {
+    [vec![1], bytes].concat()
 }
 
 /// Whatever is read as a lock is one, and is written as it was read.
@@ -192,32 +197,40 @@ fn is_possible(lock: &Lock) -> bool {
 struct Told {
     departures: Vec<(u8, Vec<u8>)>,
     holders: Vec<ToldHolder>,
+    /// The wrong order, where there are both.
+    holders_first: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct ToldHolder {
     owner: Vec<u8>,
-    limit: u32,
-    fence: Fence,
+    limit: u8,
+    fence: u8,
     unnamed: u8,
+    names: Vec<Vec<u8>>,
 }
 
 impl Told {
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![1];
-        for (kind, owner) in &self.departures {
-            bytes.extend([*kind, owner.len() as u8]);
-            bytes.extend(owner);
+    fn one(holder: ToldHolder) -> Self {
+        Self {
+            departures: vec![],
+            holders: vec![holder],
+            holders_first: false,
         }
-        for holder in &self.holders {
-            bytes.extend([3, holder.owner.len() as u8]);
-            bytes.extend(&holder.owner);
-            bytes.extend([holder.limit as u8, holder.fence as u8, 10, 0, holder.unnamed, 0]);
-        }
-        bytes
     }
 
-    /// Owners, limits (0 = none) and fences after this change, if it can be one of this lock.
+    fn bytes(&self) -> Vec<u8> {
+        let departure = |(kind, owner): &(u8, Vec<u8>)| [vec![*kind], with_length(owner)].concat();
+        let departures: Vec<u8> = self.departures.iter().flat_map(departure).collect();
+        let holders: Vec<u8> = self.holders.iter().flat_map(ToldHolder::bytes).collect();
+        with_version(if self.holders_first {
+            [holders, departures].concat()
+        } else {
+            [departures, holders].concat()
+        })
+    }
+
+    /// The holders after this change, if it can be one of this lock.
     fn outcome(&self, lock: &[ToldHolder]) -> Option<Vec<ToldHolder>> {
         let departs = |owner: &[u8]| self.departures.iter().any(|(_, departed)| departed == owner);
         let mut holders: Vec<_> = lock
@@ -225,68 +238,146 @@ impl Told {
             .filter(|holder| !departs(&holder.owner))
             .cloned()
             .collect();
-        let mut told = BTreeSet::new();
         for holder in &self.holders {
-            if !told.insert(&holder.owner) {
+            if !holder.is_possible() {
                 return None;
             }
             match holders.iter_mut().find(|known| known.owner == holder.owner) {
                 Some(known) if (known.fence, known.limit) != (holder.fence, holder.limit) => return None,
-                Some(known) => known.unnamed = holder.unnamed,
+                Some(known) => known.clone_from(holder),
                 None => holders.push(holder.clone()),
             }
         }
+        let ordered = !self.holders_first || self.departures.is_empty() || self.holders.is_empty();
         let rising = holders.windows(2).all(|pair| pair[0].fence < pair[1].fence);
         let fits = holders
             .iter()
-            .all(|holder| holder.limit == 0 || holders.len() <= holder.limit as usize);
-        (rising && fits).then_some(holders)
+            .all(|holder| holder.limit == 0 || holders.len() <= usize::from(holder.limit));
+        (ordered && rising && fits).then_some(holders)
     }
+}
+
+impl ToldHolder {
+    fn mutex(owner: Vec<u8>) -> Self {
+        Self {
+            owner,
+            limit: 1,
+            fence: 1,
+            unnamed: 1,
+            names: vec![],
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let numbers = vec![
+            self.limit,
+            self.fence,
+            10,
+            0,
+            self.unnamed,
+            self.names.len() as u8,
+        ];
+        let names: Vec<u8> = self.names.iter().flat_map(|name| with_length(name)).collect();
+        [vec![3], with_length(&self.owner), numbers, names].concat()
+    }
+
+    fn is_possible(&self) -> bool {
+        let names: BTreeSet<_> = self.names.iter().collect();
+        names.len() == self.names.len() && (self.unnamed > 0 || !names.is_empty())
+    }
+
+    fn of(holder: &Holder) -> Self {
+        Self {
+            owner: holder.owner().to_vec(),
+            limit: holder.limit().get().unwrap_or(0) as u8,
+            fence: holder.fence() as u8,
+            unnamed: holder.unnamed() as u8,
+            names: holder.names().iter().map(|name| name.to_vec()).collect(),
+        }
+    }
+}
+
+fn with_length(string: &[u8]) -> Vec<u8> {
+    let length = string.len();
+    let length = if length < 128 {
+        vec![length as u8]
+    } else {
+        vec![length as u8 | 0x80, (length >> 7) as u8]
+    };
+    [length, string.to_vec()].concat()
 }
 
 /// Owners and numbers from so small a range that a change often meets a holder.
 fn told_holder() -> impl Strategy<Value = ToldHolder> {
-    (b'a'..b'e', select(&[0, 0, 0, 1, 2, 3][..]), 1_u64..7, 1_u8..3).prop_map(
-        |(owner, limit, fence, unnamed)| ToldHolder {
+    let names = vec((b'x'..=b'z').prop_map(|name| vec![name]), 0..3);
+    (
+        b'a'..b'e',
+        select(&[0, 0, 0, 1, 2, 3][..]),
+        1_u8..7,
+        0_u8..4,
+        names,
+    )
+        .prop_map(|(owner, limit, fence, unnamed, names)| ToldHolder {
             owner: vec![owner],
             limit,
             fence,
             unnamed,
-        },
-    )
+            names,
+        })
 }
 
 fn told() -> impl Strategy<Value = Told> {
     let departure = (1_u8..=2, (b'a'..b'e').prop_map(|owner| vec![owner]));
-    (vec(departure, 0..3), vec(told_holder(), 0..3))
-        .prop_filter("a change changes something", |(departures, holders)| {
-            departures.len() + holders.len() > 0
+    (
+        vec(departure, 0..3),
+        vec(told_holder(), 0..3),
+        prop::bool::weighted(0.1),
+    )
+        .prop_filter("a change changes something", |(departures, holders, _)| {
+            !departures.is_empty() || !holders.is_empty()
         })
-        .prop_map(|(departures, holders)| Told { departures, holders })
+        .prop_map(|(departures, holders, holders_first)| Told {
+            departures,
+            holders,
+            holders_first,
+        })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(1_500))]
 
     #[test]
-    fn a_lock_that_was_written_is_read_as_it_was(parts in vec(part(), 1..7), now in now(), then in now()) {
+    fn a_lock_that_was_written_is_read_as_it_was(
+        parts in vec(part(), 1..7),
+        grace_micros in prop_oneof![Just(0), 0_i64..200_000],
+        now in now(),
+        then in now(),
+    ) {
         let written = lock(now, parts);
-        let read = decode_lock(&encode_lock(&written, &Moment::at(now)), then).expect("a sound lock");
-        assert!(read.is_sound());
+        let grace_end = Instant::from_micros(now.as_micros() + grace_micros);
+        let moment = Moment { grace_end, ..Moment::at(now) };
+        let read = decode_lock(&encode_lock(&written, &moment), then).expect("a sound lock");
+        assert!(is_possible(&read));
         assert_eq!(read.holders().len(), written.holders().len());
         for (read, written) in read.holders().iter().zip(written.holders()) {
-            assert_eq!((read.owner(), read.fence(), read.limit()), (written.owner(), written.fence(), written.limit()));
+            let who = |holder: &Holder| (holder.owner().to_vec(), holder.fence(), holder.limit());
+            assert_eq!(who(read), who(written));
             assert_eq!((read.unnamed(), read.names()), (written.unnamed(), written.names()));
-            let left = |holder: &Holder, now: Instant| holder.lease_end.as_micros() - now.as_micros();
-            let held = |holder: &Holder, now: Instant| now.as_micros() - holder.since().as_micros();
-            // Whole milliseconds: a lease ends never earlier, less than one later.
-            assert!((0..1_000).contains(&(left(read, then) - left(written, now))));
-            assert!((0..1_000).contains(&(held(written, now) - held(read, then))));
+            let micros = |from: Instant, to: Instant| to.as_micros() - from.as_micros();
+            // In whole milliseconds: a lease ends never earlier, and less than one later. It takes along
+            // what a grace gives it, as the reader may know of none.
+            let lease_left = micros(now, written.lease_end).max(grace_micros);
+            assert!((0..1_000).contains(&(micros(then, read.lease_end) - lease_left)));
+            assert!((0..1_000).contains(&(micros(written.since(), now) - micros(read.since(), then))));
         }
     }
 
     #[test]
-    fn random_bytes_are_refused_or_make_a_possible_lock(bytes in any_bytes(), parts in vec(part(), 0..4), now in now()) {
+    fn random_bytes_are_refused_or_make_a_possible_lock(
+        bytes in any_bytes(),
+        parts in vec(part(), 0..4),
+        now in now(),
+    ) {
         check_decode(&bytes, now);
         check_apply(&mut lock(now, parts), &bytes, now);
     }
@@ -312,14 +403,58 @@ proptest! {
         let now = Instant::default();
         let mut lock = Lock::default();
         let mut expected: Vec<ToldHolder> = Vec::new();
-        let start = holders.into_iter().map(|holder| Told { departures: vec![], holders: vec![holder] });
-        for change in start.chain(changes) {
+        for change in holders.into_iter().map(Told::one).chain(changes) {
             let outcome = change.outcome(&expected);
-            assert_eq!(check_apply(&mut lock, &change.bytes(), now), outcome.is_some(), "{change:?} on {lock:?}");
+            let applied = check_apply(&mut lock, &change.bytes(), now);
+            assert_eq!(applied, outcome.is_some(), "{change:?} on {expected:?}");
             expected = outcome.unwrap_or(expected);
-            let seen = lock.holders().iter().map(|holder| (holder.owner(), holder.fence(), holder.unnamed()));
-            let wanted = expected.iter().map(|holder| (&holder.owner[..], holder.fence, u32::from(holder.unnamed)));
-            assert!(seen.eq(wanted), "{lock:?} instead of {expected:?}");
+            let seen: Vec<_> = lock.holders().iter().map(ToldHolder::of).collect();
+            assert_eq!(seen, expected, "after {change:?}");
         }
+    }
+}
+
+#[test]
+fn owners_and_names_have_their_longest_length_and_no_more() {
+    let is_read = |told: ToldHolder| decode_lock(&Told::one(told).bytes(), Instant::default()).is_ok();
+    let with_name = |length| ToldHolder {
+        names: vec![vec![b'n'; length]],
+        ..ToldHolder::mutex(vec![b'a'])
+    };
+    for (length, expected) in [
+        (0, false),
+        (1, true),
+        (MAX_OWNER_BYTES, true),
+        (MAX_OWNER_BYTES + 1, false),
+    ] {
+        assert_eq!(
+            is_read(ToldHolder::mutex(vec![b'o'; length])),
+            expected,
+            "an owner of {length} bytes"
+        );
+    }
+    for (length, expected) in [
+        (0, false),
+        (1, true),
+        (MAX_REQUEST_ID_BYTES, true),
+        (MAX_REQUEST_ID_BYTES + 1, false),
+    ] {
+        assert_eq!(is_read(with_name(length)), expected, "a name of {length} bytes");
+    }
+}
+
+#[test]
+fn the_65th_name_of_a_holder_is_not_read() {
+    for (count, expected) in [(64, true), (65, false)] {
+        let names = (0..count).map(|name| vec![name]).collect();
+        let told = Told::one(ToldHolder {
+            names,
+            ..ToldHolder::mutex(vec![b'a'])
+        });
+        assert_eq!(
+            decode_lock(&told.bytes(), Instant::default()).is_ok(),
+            expected,
+            "{count} names"
+        );
     }
 }

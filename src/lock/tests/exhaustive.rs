@@ -261,8 +261,8 @@ fn no_semaphore_of_two_that_can_be_reached_has_three_holders() {
 fn a_shared_lock_can_be_held_by_all() {
     let states = search(&Alphabet {
         limits: &[None],
-        names: &[0],
-        graces: &[],
+        names: &[],
+        graces: &[1, 2],
     });
     assert_eq!(most_holders(&states), Some(3));
 }

@@ -1,11 +1,11 @@
 //! What must be true of every step, whatever was asked and whatever the lock was like before.
 
 use super::plain::{Action, Answer, Request};
+use super::subject::core_limit;
 use crate::lock::effects::{Effects, Event, Replication};
 use crate::lock::fence::Fence;
 use crate::lock::state::{Holder, Lock};
 use crate::lock::step::Moment;
-use crate::lock::time::Instant;
 
 /// One step: a request, or a sweep.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Transition<'a> {
 
 type Promise = fn(&Transition) -> bool;
 
-const PROMISES: [(&str, Promise); 13] = [
+const PROMISES: [(&str, Promise); 14] = [
     (
         "mutual exclusion: never more live holders than the smallest limit among them",
         mutual_exclusion,
@@ -48,6 +48,10 @@ const PROMISES: [(&str, Promise); 13] = [
     ("nobody changes but the owner who asks", others_stay),
     ("during a grace nobody gets a hold", no_grants_in_a_grace),
     ("a change leaves no ended holder behind", changes_sweep),
+    (
+        "a sweep is of use exactly when the first lease has ended",
+        first_lease_end_is_known,
+    ),
     ("the events tell what happened, in order, once", events_tell),
     (
         "what changed is replicated, and nothing else",
@@ -118,8 +122,14 @@ fn repeated_without_trace(step: &Transition) -> bool {
     let own = step.live(step.before).find(|holder| holder.owner() == owner);
     let named = |name| own.is_some_and(|holder| holder.has_name(&super::subject::name_bytes(name)));
     match request.action {
-        Action::Acquire { name: Some(name), .. } if named(name) => {
-            matches!(step.answer, Answer::Granted { .. }) && step.left_no_trace()
+        Action::Acquire {
+            name: Some(name),
+            limit,
+            ..
+        } if named(name) => {
+            // With a stricter limit it is not the same request again.
+            let same = own.is_some_and(|holder| core_limit(limit) >= holder.limit());
+            step.left_no_trace() && same == matches!(step.answer, Answer::Granted { .. })
         }
         Action::ReleaseNamed(name) if !named(name) => step.left_no_trace(),
         _ => true,
@@ -141,6 +151,14 @@ fn no_grants_in_a_grace(step: &Transition) -> bool {
 
 fn changes_sweep(step: &Transition) -> bool {
     !step.changed() || step.live(step.after).count() == step.after.holders().len()
+}
+
+fn first_lease_end_is_known(step: &Transition) -> bool {
+    let due = step
+        .moment
+        .first_lease_end(step.before)
+        .is_some_and(|end| end <= step.moment.now);
+    step.request.is_some() || step.changed() == due
 }
 
 /// The events, told from the difference between before and after: the expired ones first, then what the
@@ -202,22 +220,13 @@ impl<'a> Transition<'a> {
     /// Whether anything changed that matters. How long a lease would run without the grace that prolongs
     /// it does not.
     fn changed(&self) -> bool {
-        let seen = |holder: &'a Holder| -> (&[u8], Fence, u32, &[Box<[u8]>], Instant) {
-            let lease_end = self.moment.lease_end(holder);
-            (
-                holder.owner(),
-                holder.fence(),
-                holder.unnamed(),
-                holder.names(),
-                lease_end,
-            )
+        let is_same = |old: &Holder, new: &Holder| {
+            (old.owner(), old.fence(), old.unnamed()) == (new.owner(), new.fence(), new.unnamed())
+                && old.names() == new.names()
+                && self.moment.lease_end(old) == self.moment.lease_end(new)
         };
-        !self
-            .before
-            .holders()
-            .iter()
-            .map(seen)
-            .eq(self.after.holders().iter().map(seen))
+        let (before, after) = (self.before.holders(), self.after.holders());
+        before.len() != after.len() || before.iter().zip(after).any(|(old, new)| !is_same(old, new))
     }
 
     fn left_no_trace(&self) -> bool {

@@ -24,9 +24,10 @@ pub enum Step {
         grace_ms: u64,
         origin: Micros,
     },
-    /// A replica takes over.
+    /// A replica takes over, which never got the last so many records.
     Promotion {
         grace_ms: u64,
+        lost: usize,
     },
     /// The server may, or may not any more, evict locks.
     Evictable(bool),
@@ -116,6 +117,15 @@ impl Memory {
     }
 }
 
+/// So many random cases, and no file about those that fail: what is printed is enough to write a test.
+pub fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 /// Schedules in which all ask for the same kind of lock, and mixed ones: in a mix alone the limits would
 /// rarely let a lock fill up.
 pub fn schedule() -> impl Strategy<Value = Vec<Step>> {
@@ -141,7 +151,8 @@ fn step(limits: &'static [Limit]) -> impl Strategy<Value = Step> {
         4 => Just(Step::Sweep),
         2 => (grace_ms(), -1_000_000_000_i64..1_000_000_000)
             .prop_map(|(grace_ms, origin)| Step::Restart { grace_ms, origin }),
-        2 => grace_ms().prop_map(|grace_ms| Step::Promotion { grace_ms }),
+        2 => (grace_ms(), prop_oneof![2 => Just(0), 1 => 1_usize..6])
+            .prop_map(|(grace_ms, lost)| Step::Promotion { grace_ms, lost }),
         1 => any::<bool>().prop_map(Step::Evictable),
     ]
 }
