@@ -27,7 +27,8 @@
 )]
 
 mod lock;
-// Calls Redis, which is not there in unit tests: only the registry is pure enough for them.
+// Unit tests run where no server is, and without the index below: they reach only what is pure in here.
+#[cfg_attr(test, allow(dead_code, unused_imports))]
 mod server;
 
 /// The index of the module. Unit tests go without: they run where the server's allocator is not.
@@ -36,7 +37,7 @@ mod module {
     use redis_module::alloc::RedisAlloc;
     use redis_module::{Context, RedisString, Status, redis_module};
 
-    use crate::server::commands::{Acquire, Apply, Extend, Info, Owner, Release, Sync};
+    use crate::server::commands::{Acquire, Apply, Extend, Info, Owner, Probe, Release, Sync};
     use crate::server::datatype::LOCK_TYPE;
     use crate::server::load::{Register, command, load};
 
@@ -44,12 +45,13 @@ mod module {
     const VERSION: i32 = 100;
 
     const COMMANDS: &[Register] = &[
-        command::<Acquire>, // DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [REQID id]
+        command::<Acquire>, // DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
         command::<Release>, // DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
         command::<Extend>,  // DLOCK.EXTEND key owner lease-ms [FENCE fence]
         command::<Owner>,   // DLOCK.OWNER key
         command::<Info>,    // DLOCK.INFO key
         command::<Apply>,   // DLOCK.APPLY key change: replication and the log only
+        command::<Probe>,   // DLOCK.PROBE key: the module itself only
         command::<Sync>,    // DLOCK.SYNC fence grace-left-ms: replication and the log only
     ];
 

@@ -1,8 +1,10 @@
-//! What a step wants done, as plain data. The shell does it, in this order: replicate, reply, announce.
+//! What a step wants done, as plain data. The shell does it, in this order: replicate, reply, wake, announce.
 
 use super::encoding::Writer;
+use super::queue::Ticket;
+use super::refusal::Refusal;
 use super::state::Holder;
-use super::step::Moment;
+use super::step::{Granted, Moment};
 
 /// How a step reaches replicas and the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,27 +31,40 @@ pub enum Event {
     Expired,
 }
 
+/// A waiter that has its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wake {
+    pub ticket: Ticket,
+    pub answer: Answer,
+}
+
+/// The one answer that a waiter gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Granted(Granted),
+    TimedOut,
+    /// Its own client took the request back.
+    Withdrawn,
+    Refused(Refusal),
+}
+
 /// The effects of one step. Reused from step to step, so that a step allocates nothing for them.
 #[derive(Debug, Default)]
 pub struct Effects {
     pub replication: Replication,
     pub events: Vec<Event>,
+    pub wakes: Vec<Wake>,
     change: Writer,
+    records: usize,
 }
 
 impl Effects {
-    pub const fn new() -> Self {
-        Self {
-            replication: Replication::Nothing,
-            events: Vec::new(),
-            change: Writer::new(),
-        }
-    }
-
     pub fn clear(&mut self) {
         self.replication = Replication::Nothing;
         self.events.clear();
+        self.wakes.clear();
         self.change.clear();
+        self.records = 0;
     }
 
     /// The change in the encoding that `apply` reads.
@@ -68,19 +83,49 @@ impl Effects {
 
     /// The holder is now as it stands here: another hold, fewer holds, or a longer lease.
     pub(super) fn updated(&mut self, holder: &Holder, moment: &Moment) {
-        self.replication = Replication::Change;
+        self.record();
         self.change.holder(holder, moment);
     }
 
     pub(super) fn released(&mut self, owner: &[u8]) {
         self.events.push(Event::Released);
-        self.replication = Replication::Change;
+        self.record();
         self.change.released(owner);
     }
 
     pub(super) fn expired(&mut self, owner: &[u8]) {
         self.events.push(Event::Expired);
-        self.replication = Replication::Change;
+        self.record();
         self.change.expired(owner);
+    }
+
+    /// Of how many parts the change consists.
+    pub(super) fn records(&self) -> usize {
+        self.records
+    }
+
+    fn record(&mut self) {
+        self.replication = Replication::Change;
+        self.records = self.records.saturating_add(1);
+    }
+
+    pub(super) fn granted(&mut self, ticket: Ticket, granted: Granted) {
+        self.wake(ticket, Answer::Granted(granted));
+    }
+
+    pub(super) fn refused(&mut self, ticket: Ticket, refusal: Refusal) {
+        self.wake(ticket, Answer::Refused(refusal));
+    }
+
+    pub(super) fn timed_out(&mut self, ticket: Ticket) {
+        self.wake(ticket, Answer::TimedOut);
+    }
+
+    pub(super) fn withdrawn(&mut self, ticket: Ticket) {
+        self.wake(ticket, Answer::Withdrawn);
+    }
+
+    fn wake(&mut self, ticket: Ticket, answer: Answer) {
+        self.wakes.push(Wake { ticket, answer });
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct Departure<'a> {
 
 /// The bytes of a lock that is held.
 pub fn encode_lock(lock: &Lock, moment: &Moment) -> Vec<u8> {
-    let mut writer = Writer::new();
+    let mut writer = Writer::default();
     for holder in lock.holders() {
         writer.holder(holder, moment);
     }
@@ -103,10 +103,6 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) const fn new() -> Self {
-        Self { bytes: Vec::new() }
-    }
-
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
     }

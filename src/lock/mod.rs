@@ -7,25 +7,30 @@
 //! A step decides everything: who holds the lock, which fence they get, what is replicated and which
 //! events are announced. The shell (`crate::server`) only carries it out.
 
+mod deadlock;
 mod effects;
 mod encoding;
 mod fence;
 mod limit;
+mod queue;
 mod refusal;
 mod request;
 mod state;
 mod step;
 mod time;
+mod waiting;
 
-pub use effects::{Effects, Event, Replication};
+pub use effects::{Answer, Effects, Event, Replication};
 pub use encoding::{Malformed, decode_lock, encode_lock};
 pub use fence::{Fences, MAX_FENCE, Raise, WallClock};
 pub use limit::Limit;
+pub use queue::{Queue, Ticket, Waiter};
 pub use refusal::Refusal;
-pub use request::{Acquire, Extend, Release, number};
+pub use request::{Acquire, Extend, Release, Share, Timeout, number};
 pub use state::{Holder, Lock};
-pub use step::{Granted, Moment, acquire, apply, expire, extend, release, release_as_told};
+pub use step::{Granted, Moment, acquire, apply, drop_ended, extend, release, release_as_told, tend};
 pub use time::Instant;
+pub use waiting::{Enqueued, LockName, Rules, Waiting};
 
 #[cfg(test)]
 mod tests;

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use super::deadlock::Circle;
 use super::limit::Limit;
 
 /// A refused request. It changed nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// An option that this command does not take; the text is its syntax.
     UnknownOption(&'static str),
@@ -37,6 +38,14 @@ pub enum Refusal {
     Quarantine(u64),
     /// The server may evict locks.
     Unsafe,
+    /// A request with this id waits with another limit.
+    OtherLimit,
+    /// So many waiters are there already.
+    QueueFull(usize),
+    /// No release could ever let this request in.
+    Deadlock(Circle),
+    /// A request with the same id has taken this one's place.
+    Replaced,
 }
 
 impl Refusal {
@@ -48,6 +57,9 @@ impl Refusal {
             Self::Stale(_) => "STALE",
             Self::Quarantine(_) => "QUARANTINE",
             Self::Unsafe => "UNSAFE",
+            Self::QueueFull(_) => "QUEUEFULL",
+            Self::Deadlock(_) => "DEADLOCK",
+            Self::Replaced => "UNBLOCKED",
             _ => "ERR",
         }
     }
@@ -102,6 +114,13 @@ impl fmt::Display for Refusal {
                 f,
                 "a grace after a start or a failover runs for {ms} ms more, try again then"
             ),
+            Self::OtherLimit => write!(
+                f,
+                "a request with this REQID waits with another limit, use a new REQID"
+            ),
+            Self::QueueFull(max) => write!(f, "{max} requests wait for this lock already, try again later"),
+            Self::Deadlock(circle) => write!(f, "{circle}: release what this owner holds, then try again"),
+            Self::Replaced => write!(f, "replaced by a request with the same REQID"),
             Self::Unsafe => write!(
                 f,
                 "maxmemory-policy may evict a held lock: use noeviction or volatile-*, or set dlock.allow-eviction yes"

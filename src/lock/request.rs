@@ -8,17 +8,28 @@ use super::refusal::Refusal;
 
 /// An owner is 1 to this many bytes.
 pub const MAX_OWNER_BYTES: usize = 512;
+/// A request waits for at most so long, or without limit.
+const MAX_TIMEOUT_MS: u64 = 1 << 52;
 /// A request id is 1 to this many bytes.
 pub const MAX_REQUEST_ID_BYTES: usize = 64;
 
-/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [REQID id]`
+/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquire<'a> {
     pub owner: &'a [u8],
     pub lease_ms: u64,
     pub limit: Limit,
+    /// Whether the request waits when it cannot be granted, and for how long.
+    pub block: Option<Timeout>,
     /// The name of the hold that this request makes.
     pub request_id: Option<&'a [u8]>,
+}
+
+/// How long a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    Never,
+    Ms(u64),
 }
 
 /// `DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]`
@@ -47,7 +58,8 @@ pub struct Extend<'a> {
 }
 
 impl<'a> Acquire<'a> {
-    pub const SYNTAX: &'static str = "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [REQID id]";
+    pub const SYNTAX: &'static str =
+        "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]";
 
     /// `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Refusal> {
@@ -59,12 +71,15 @@ impl<'a> Acquire<'a> {
         let lease_ms = args.number("lease-ms", 1, max_lease_ms)?;
         let mut shared = None;
         let mut limit = None;
+        let mut block = None;
         let mut request_id = None;
         while let Some(option) = args.next() {
             if option.eq_ignore_ascii_case(b"SHARED") {
                 once("SHARED", &mut shared, ())?;
             } else if option.eq_ignore_ascii_case(b"LIMIT") {
                 once("LIMIT", &mut limit, args.limit()?)?;
+            } else if option.eq_ignore_ascii_case(b"BLOCK") {
+                once("BLOCK", &mut block, args.timeout()?)?;
             } else if option.eq_ignore_ascii_case(b"REQID") {
                 once("REQID", &mut request_id, args.request_id()?)?;
             } else {
@@ -80,6 +95,7 @@ impl<'a> Acquire<'a> {
             owner,
             lease_ms,
             limit,
+            block,
             request_id,
         })
     }
@@ -187,6 +203,12 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
         u32::try_from(n).ok().and_then(Limit::new).ok_or(refusal)
     }
 
+    /// 0 = without limit.
+    fn timeout(&mut self) -> Result<Timeout, Refusal> {
+        let ms = number("BLOCK", self.value("BLOCK")?, 0, MAX_TIMEOUT_MS)?;
+        Ok(if ms == 0 { Timeout::Never } else { Timeout::Ms(ms) })
+    }
+
     fn fence(&mut self) -> Result<u64, Refusal> {
         number("FENCE", self.value("FENCE")?, 1, MAX_FENCE)
     }
@@ -243,6 +265,7 @@ mod tests {
             owner: b"alice",
             lease_ms: 10,
             limit: Limit::new(3).unwrap(),
+            block: None,
             request_id: Some(b"r1"),
         };
         assert_eq!(
@@ -276,7 +299,7 @@ mod tests {
             (&[], UnknownOption(Acquire::SYNTAX)),
         ];
         for (args, refusal) in rows {
-            assert_eq!(acquire(args), Err(*refusal), "{args:?}");
+            assert_eq!(acquire(args), Err(refusal.clone()), "{args:?}");
         }
         assert_eq!(
             release(&["a", "ALL", "REQID", "x"]),

@@ -13,7 +13,7 @@ use super::time::Instant;
 pub const MAX_NAMED_HOLDS: usize = 64;
 
 /// A lock, free when it has no holders.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Lock {
     holders: Holders,
 }
@@ -31,7 +31,7 @@ pub struct Holder {
 }
 
 /// Nearly every lock has one holder, which then needs no allocation of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Holders {
     One(Holder),
     Many(Vec<Holder>),
@@ -85,6 +85,10 @@ impl Lock {
             .find(|holder| *holder.owner == *owner)
     }
 
+    pub(super) fn holders_mut(&mut self) -> &mut [Holder] {
+        self.holders.as_mut_slice()
+    }
+
     /// Adds the youngest holder.
     pub(super) fn push(&mut self, holder: Holder) {
         self.holders.push(holder);
@@ -115,6 +119,13 @@ impl Lock {
         let mut owners: Vec<&[u8]> = holders.iter().map(Holder::owner).collect();
         owners.sort_unstable();
         within_limit && rising && owners.is_sorted_by(|a, b| a < b)
+    }
+}
+
+/// Two locks are equal when their holders are, however these came to be there.
+impl PartialEq for Lock {
+    fn eq(&self, other: &Self) -> bool {
+        self.holders() == other.holders()
     }
 }
 
@@ -247,7 +258,10 @@ impl Names {
     }
 
     fn push(&mut self, name: &[u8]) {
-        self.0.get_or_insert_default().push(name.into());
+        // Most holders that have names have one.
+        self.0
+            .get_or_insert_with(|| Box::new(Vec::with_capacity(1)))
+            .push(name.into());
     }
 
     fn pop(&mut self) {

@@ -5,7 +5,7 @@ use super::config;
 use super::ctx::{self, Ctx, Flags, Text};
 use super::datatype::Stored;
 use super::key::{Key, Value};
-use super::state;
+use super::{state, waits};
 use crate::lock::{Effects, Event, Lock, Moment, Replication};
 
 /// The command that carries a change to replicas and the log.
@@ -16,22 +16,29 @@ pub struct Change<'a> {
     ctx: Ctx<'a>,
     name: Text<'a>,
     moment: Moment,
-    /// This server decides; else it does what the primary or the log says.
-    decides: bool,
+    cause: Cause,
+}
+
+/// Why a lock changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// A client asks for it.
+    Client,
+    /// The module does it by itself.
+    Module,
+    /// The primary or the log tells of it.
+    Told,
 }
 
 impl<'a> Change<'a> {
     /// A change that a client asks for. Refused where this server does not decide about locks.
     pub fn asked(ctx: Ctx<'a>, name: Text<'a>, flags: Flags) -> Result<Self, Failure> {
-        if !flags.decides() {
-            return Err(Failure::ReadOnly);
-        }
-        Ok(Self {
-            ctx,
-            name,
-            moment: moment(flags),
-            decides: true,
-        })
+        Self::decided(ctx, name, flags, Cause::Client)
+    }
+
+    /// A change that the module makes by itself, from a timer or the cron.
+    pub fn of_our_own(ctx: Ctx<'a>, name: Text<'a>, flags: Flags) -> Result<Self, Failure> {
+        Self::decided(ctx, name, flags, Cause::Module)
     }
 
     /// A change that the primary or the log tells of.
@@ -43,7 +50,19 @@ impl<'a> Change<'a> {
             ctx,
             name,
             moment: moment(flags),
-            decides: false,
+            cause: Cause::Told,
+        })
+    }
+
+    fn decided(ctx: Ctx<'a>, name: Text<'a>, flags: Flags, cause: Cause) -> Result<Self, Failure> {
+        if !flags.decides() {
+            return Err(Failure::ReadOnly);
+        }
+        Ok(Self {
+            ctx,
+            name,
+            moment: moment(flags),
+            cause,
         })
     }
 
@@ -51,50 +70,76 @@ impl<'a> Change<'a> {
         &self.moment
     }
 
-    /// Runs `step` on the lock, stores what became of it, replicates, lets `reply` answer, and announces.
-    pub fn run<R, E: Into<Failure>>(
+    /// Runs `step` on the lock, stores what became of it, and carries out the effects; `reply` answers.
+    pub fn run<R>(
         &self,
-        step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, E>,
+        step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
         reply: impl FnOnce(R, &Effects),
-    ) -> Result<(), Failure> {
+    ) {
+        self.perform_and(step, |outcome, effects| match outcome {
+            Ok(answer) => reply(answer, effects),
+            Err(failure) => failure.reply(self.ctx),
+        });
+    }
+
+    /// As [`Change::run`], when nobody waits for a reply.
+    pub fn perform<R>(
+        &self,
+        step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.perform_and(step, |outcome, _| outcome)
+    }
+
+    /// The effects, in their order: replicate, reply, wake, announce. Also after a refusal, which may come
+    /// after others were served.
+    fn perform_and<R, A>(
+        &self,
+        step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
+        reply: impl FnOnce(Result<R, Failure>, &Effects) -> A,
+    ) -> A {
         let mut effects = state::with(|state| std::mem::take(&mut state.spare));
         effects.clear();
         let outcome = self.store(&mut effects, step);
-        if let Ok(answer) = outcome {
-            self.replicate(&effects);
-            reply(answer, &effects);
-            self.announce(&effects);
-            state::with(|state| state.spare = effects);
-            return Ok(());
+        self.replicate(&effects);
+        let answer = reply(outcome, &effects);
+        waits::wake(&mut effects);
+        self.announce(&effects);
+        if state::with(|state| {
+            state.spare = effects;
+            !state.waiting.is_empty()
+        }) {
+            waits::arm();
         }
-        state::with(|state| state.spare = effects);
-        outcome.map(drop)
+        answer
     }
 
-    fn store<R, E: Into<Failure>>(
+    fn store<R>(
         &self,
         effects: &mut Effects,
-        step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, E>,
+        step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let mut key = Key::write(self.ctx, self.name);
         let (answer, is_free) = match key.value() {
             Value::OtherType => return Err(Failure::WrongType),
             Value::Nothing => {
                 let mut stored = Stored::new(Lock::default());
-                let answer = step(&mut stored, effects).map_err(Into::into)?;
+                let answer = step(&mut stored, effects);
                 if !stored.lock.is_free() {
                     let stored = Box::new(stored);
                     self.keep_place(&stored);
                     key.set(stored);
                 }
-                return Ok(answer);
+                return answer;
             }
             Value::Lock(stored) => {
-                let answer = step(stored, effects).map_err(Into::into)?;
-                if !stored.lock.is_free() {
+                let answer = step(stored, effects);
+                let is_free = stored.lock.is_free();
+                if is_free {
+                    stored.give_up_place(self.ctx.db(), self.name.bytes());
+                } else {
                     self.keep_place(stored);
                 }
-                (answer, stored.lock.is_free())
+                (answer, is_free)
             }
         };
         if is_free {
@@ -102,7 +147,7 @@ impl<'a> Change<'a> {
         } else if effects.events.contains(&Event::Acquired) {
             key.persist();
         }
-        Ok(answer)
+        answer
     }
 
     fn keep_place(&self, stored: &Stored) {
@@ -112,14 +157,16 @@ impl<'a> Change<'a> {
     fn replicate(&self, effects: &Effects) {
         match effects.replication {
             Replication::Nothing => return,
-            Replication::Verbatim => self.ctx.replicate_verbatim(),
-            Replication::Change => self.ctx.replicate(APPLY, self.name, effects.change()),
+            Replication::Verbatim if self.cause != Cause::Module => self.ctx.replicate_verbatim(),
+            Replication::Verbatim | Replication::Change => {
+                self.ctx.replicate(APPLY, self.name, effects.change())
+            }
         }
         self.ctx.signal_modified(self.name);
     }
 
     fn announce(&self, effects: &Effects) {
-        if self.decides {
+        if self.cause != Cause::Told {
             state::with(|state| {
                 effects
                     .events

@@ -77,13 +77,17 @@ pub unsafe extern "C" fn entry<C: Command>(
         }
     };
     if let Err(failure) = C::run(&call) {
-        failure.count();
-        call.ctx.reply_error(&failure.to_string());
+        failure.reply(call.ctx);
     }
     raw::REDISMODULE_OK as c_int
 }
 
 impl Failure {
+    pub fn reply(&self, ctx: Ctx<'_>) {
+        self.count();
+        ctx.reply_error(&self.to_string());
+    }
+
     fn count(&self) {
         state::with(|state| match self {
             Self::Refused(refusal) => state.counters.refused(refusal),

@@ -57,6 +57,14 @@ pub fn max_lease_ms() -> u64 {
     u64::try_from(MAX_LEASE_MS.load(Ordering::Relaxed)).unwrap_or(1)
 }
 
+pub fn max_waiters_per_lock() -> usize {
+    usize::try_from(MAX_WAITERS_PER_LOCK.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+pub fn deadlock_detection() -> bool {
+    DEADLOCK_DETECTION.load(Ordering::Relaxed)
+}
+
 pub fn allow_eviction() -> bool {
     ALLOW_EVICTION.load(Ordering::Relaxed)
 }

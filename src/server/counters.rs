@@ -1,6 +1,6 @@
 //! What `INFO dlock` counts.
 
-use crate::lock::{Event, Refusal};
+use crate::lock::{Answer, Event, Refusal};
 
 /// Counters since the start of the server, as a primary.
 pub struct Counters {
@@ -16,6 +16,14 @@ pub struct Counters {
     pub extended: u64,
     /// Holders that were removed because their lease had ended.
     pub expired: u64,
+    /// Waiters that were granted.
+    pub handed_over: u64,
+    /// Waiters whose time was up.
+    pub wait_timeouts: u64,
+    /// Milliseconds that granted waiters have waited, together.
+    pub waited_ms: u64,
+    /// Grants to clients that had gone, given back.
+    pub grants_undone: u64,
     /// Refused requests by their first word.
     pub errors: Errors,
 }
@@ -28,6 +36,8 @@ pub struct Errors {
     pub stale: u64,
     pub quarantine: u64,
     pub unsafe_eviction: u64,
+    pub deadlock: u64,
+    pub queuefull: u64,
 }
 
 impl Counters {
@@ -39,6 +49,10 @@ impl Counters {
             released: 0,
             extended: 0,
             expired: 0,
+            handed_over: 0,
+            wait_timeouts: 0,
+            waited_ms: 0,
+            grants_undone: 0,
             errors: Errors {
                 err: 0,
                 wrongtype: 0,
@@ -47,6 +61,8 @@ impl Counters {
                 stale: 0,
                 quarantine: 0,
                 unsafe_eviction: 0,
+                deadlock: 0,
+                queuefull: 0,
             },
         }
     }
@@ -60,6 +76,18 @@ impl Counters {
         });
     }
 
+    /// A waiter has its answer. Refusals are counted when they are told.
+    pub fn answered(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Granted(granted) => {
+                add(&mut self.handed_over);
+                self.waited_ms = self.waited_ms.wrapping_add(granted.waited_ms);
+            }
+            Answer::TimedOut => add(&mut self.wait_timeouts),
+            Answer::Withdrawn | Answer::Refused(_) => {}
+        }
+    }
+
     pub fn refused(&mut self, refusal: &Refusal) {
         add(match refusal {
             Refusal::NotHeld => &mut self.errors.notheld,
@@ -67,6 +95,8 @@ impl Counters {
             Refusal::Stale(_) => &mut self.errors.stale,
             Refusal::Quarantine(_) => &mut self.errors.quarantine,
             Refusal::Unsafe => &mut self.errors.unsafe_eviction,
+            Refusal::Deadlock(_) => &mut self.errors.deadlock,
+            Refusal::QueueFull(_) => &mut self.errors.queuefull,
             _ => &mut self.errors.err,
         });
     }

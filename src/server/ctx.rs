@@ -119,6 +119,32 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// Whether a client could write to this key now; if not, the server's error.
+    pub fn probe(self, key: Text<'_>) -> Result<(), String> {
+        // SAFETY: the arguments are what the format says: as in a script, errors as replies, a string of
+        // the server. The reply is freed here, and nothing of it is kept.
+        unsafe {
+            let call = required(raw::RedisModule_Call);
+            let reply = call(self.raw, c"DLOCK.PROBE".as_ptr(), c"SEs".as_ptr(), key.raw);
+            if reply.is_null() {
+                return Err(String::new());
+            }
+            let mut len = 0;
+            let text = required(raw::RedisModule_CallReplyStringPtr)(reply, &mut len);
+            let is_error =
+                required(raw::RedisModule_CallReplyType)(reply) == raw::REDISMODULE_REPLY_ERROR as c_int;
+            let outcome = if !is_error {
+                Ok(())
+            } else if text.is_null() {
+                Err(String::new())
+            } else {
+                Err(String::from_utf8_lossy(slice::from_raw_parts(text.cast(), len)).into_owned())
+            };
+            required(raw::RedisModule_FreeCallReply)(reply);
+            outcome
+        }
+    }
+
     /// Tells clients that watch or track the key.
     pub fn signal_modified(self, key: Text<'_>) {
         // SAFETY: context and string are valid.
@@ -182,6 +208,15 @@ impl Flags {
 
     pub fn is_loading(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
+    }
+
+    /// In MULTI, scripts and functions nothing can block.
+    pub fn can_block(self) -> bool {
+        !self.has(
+            raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
+                | raw::REDISMODULE_CTX_FLAGS_MULTI
+                | raw::REDISMODULE_CTX_FLAGS_LUA,
+        )
     }
 
     pub fn is_cluster(self) -> bool {

@@ -11,8 +11,8 @@ use super::change::lease_moment;
 use super::ctx::{self, Text};
 use super::io;
 use super::registry::{Place, strays};
-use super::state;
-use crate::lock::{Lock, Moment, decode_lock, encode_lock};
+use super::{state, waits};
+use crate::lock::{Instant, Lock, Moment, decode_lock, encode_lock};
 
 /// The encoding of values in RDB files and DUMP payloads.
 const ENCODING_VERSION: c_int = 1;
@@ -64,12 +64,29 @@ impl Stored {
         self.place.set(new);
     }
 
+    /// Nobody holds the lock any more: it is about to be deleted by ourselves.
+    pub fn give_up_place(&self, db: c_int, name: &[u8]) {
+        let place = self.place.replace(Place::NOWHERE);
+        state::with(|state| state.registry.remove(db, name, place));
+    }
+
     /// The value leaves its name.
     fn unlink(&self, db: c_int, name: &[u8]) {
-        if !self.is_stray() {
+        // A free lock is one that we delete ourselves.
+        if !self.is_stray() && !self.lock.is_free() {
             let place = self.place.replace(Place::STRAY);
-            state::with(|state| state.registry.remove(db, name, place));
             strays::lost();
+            let waited_for = state::with(|state| {
+                state.registry.remove(db, name, place);
+                let waited_for = state.waiting.name(db, name);
+                if let Some(name) = &waited_for {
+                    state.waiting.alarm_at(name, Instant::DISTANT_PAST);
+                }
+                waited_for.is_some()
+            });
+            if waited_for {
+                waits::arm();
+            }
         }
     }
 }

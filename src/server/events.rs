@@ -7,8 +7,8 @@ use redis_module::raw;
 
 use super::api::required;
 use super::ctx::{self, Ctx};
-use super::{eviction, state, sweep};
-use crate::lock::Raise;
+use super::{eviction, state, sweep, waits};
+use crate::lock::{Instant, Raise};
 
 /// Subscribes to all; false when the server refuses one.
 pub fn subscribe(ctx: Ctx<'_>) -> bool {
@@ -88,14 +88,26 @@ unsafe extern "C" fn flush(
     if sub == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
         // SAFETY: the server passes this struct with this event.
         let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
-        state::with(|state| state.registry.flush(db));
+        state::with(|state| {
+            state.registry.flush(db);
+            state
+                .waiting
+                .alarm_db(Some(db).filter(|db| *db >= 0), Instant::DISTANT_PAST);
+        });
+        waits::arm();
     }
 }
 
 unsafe extern "C" fn swap(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _: u64, data: *mut c_void) {
     // SAFETY: the server passes this struct with this event.
     let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
-    state::with(|state| state.registry.swap(info.dbnum_first, info.dbnum_second));
+    state::with(|state| {
+        state.registry.swap(info.dbnum_first, info.dbnum_second);
+        for db in [info.dbnum_first, info.dbnum_second] {
+            state.waiting.alarm_db(Some(db), Instant::DISTANT_PAST);
+        }
+    });
+    waits::arm();
 }
 
 unsafe extern "C" fn config_changed(

@@ -40,6 +40,19 @@ fn fields(state: &State, now: Instant) -> Vec<(&'static str, u64)> {
         ("released", counters.released),
         ("extended", counters.extended),
         ("expired", counters.expired),
+        ("waiting_now", state.waiting.waiters() as u64),
+        ("waited_for_locks", state.waiting.locks() as u64),
+        (
+            "longest_waiting_ms",
+            state
+                .waiting
+                .longest_since()
+                .map_or(0, |since| since.ms_until(now)),
+        ),
+        ("handed_over", counters.handed_over),
+        ("waited_ms", counters.waited_ms),
+        ("wait_timeouts", counters.wait_timeouts),
+        ("grants_undone", counters.grants_undone),
         ("errors_err", errors.err),
         ("errors_wrongtype", errors.wrongtype),
         ("errors_notheld", errors.notheld),
@@ -47,6 +60,8 @@ fn fields(state: &State, now: Instant) -> Vec<(&'static str, u64)> {
         ("errors_stale", errors.stale),
         ("errors_quarantine", errors.quarantine),
         ("errors_unsafe", errors.unsafe_eviction),
+        ("errors_deadlock", errors.deadlock),
+        ("errors_queuefull", errors.queuefull),
         ("fence_known", state.fences.known()),
         ("grace_left_ms", state.grace.left_ms(now)),
         (

@@ -5,7 +5,7 @@ use redis_module::{Context, RedisString, Status, raw};
 use super::api::required;
 use super::command::Command;
 use super::ctx::Ctx;
-use super::{config, events, eviction, info_section, metadata};
+use super::{config, events, eviction, info_section, metadata, waits};
 
 /// Makes one command known to the server.
 pub type Register = fn(Ctx<'_>) -> bool;
@@ -38,6 +38,7 @@ pub fn load(context: &Context, args: &[RedisString], commands: &[Register]) -> S
         );
         return Status::Err;
     }
+    waits::prepare(ctx);
     eviction::look(ctx);
     Status::Ok
 }

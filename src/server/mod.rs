@@ -10,6 +10,7 @@ pub mod datatype;
 pub mod load;
 
 mod api;
+mod blocked;
 mod change;
 mod command;
 mod counters;
@@ -26,4 +27,5 @@ mod reply;
 mod slots;
 mod state;
 mod sweep;
+mod waits;
 mod walk;

@@ -1,9 +1,11 @@
 //! Cluster slots and fences. A free lock has no key that could migrate and bring its last fence along, so
 //! that the first grant in a slot which came here raises the counter to the clock.
 
+use std::ops::RangeInclusive;
+
 use crc::{CRC_16_XMODEM, Crc};
 use redis_module::raw;
-use redis_module::{Context, RedisResult, RedisValue};
+use redis_module::{Context, RedisValue};
 
 use super::api::required;
 use super::ctx::Ctx;
@@ -54,9 +56,42 @@ pub fn demand_raise(key: &[u8]) {
 
 /// Looks which slots are here, and forgets those that have left. From the cron.
 pub fn look(ctx: Ctx<'_>) {
-    let context = Context::new(ctx.raw());
-    if let Some(here) = my_id().and_then(|id| slots_of(&id, context.call("CLUSTER", &["SLOTS"]))) {
+    if let (Some(id), Some(ranges)) = (my_id(), ranges(ctx)) {
+        let mut here = RaisedSlots::none();
+        for slot in ranges
+            .iter()
+            .filter(|range| range.id == id)
+            .flat_map(|range| range.slots.clone())
+        {
+            here.insert(slot);
+        }
         state::with(|state| state.slots.keep_only(&here));
+    }
+}
+
+/// Which node serves a key.
+pub enum Location {
+    Here,
+    Elsewhere { slot: usize, address: String },
+    Unknown,
+}
+
+pub fn locate(ctx: Ctx<'_>, key: &[u8]) -> Location {
+    let slot = slot_of(key);
+    let range = ranges(ctx)
+        .into_iter()
+        .flatten()
+        .find(|range| range.slots.contains(&slot));
+    match (range, my_id()) {
+        (Some(range), Some(id)) if range.id == id => Location::Here,
+        (
+            Some(Range {
+                address: Some(address),
+                ..
+            }),
+            Some(_),
+        ) => Location::Elsewhere { slot, address },
+        _ => Location::Unknown,
     }
 }
 
@@ -82,41 +117,54 @@ fn my_id() -> Option<Vec<u8>> {
     }
 }
 
-/// The slots of a node, from the reply to CLUSTER SLOTS: `[first, last, [ip, port, id, ...], replica ...]` each.
-fn slots_of(id: &[u8], reply: RedisResult) -> Option<RaisedSlots> {
-    let Ok(RedisValue::Array(ranges)) = reply else {
-        return None;
-    };
-    let mut slots = RaisedSlots::none();
-    for range in ranges {
-        let RedisValue::Array(range) = range else {
-            return None;
-        };
-        let [
-            RedisValue::Integer(first),
-            RedisValue::Integer(last),
-            RedisValue::Array(primary),
-            ..,
-        ] = range.as_slice()
-        else {
-            return None;
-        };
-        if primary.get(2).is_some_and(|primary_id| is_text(primary_id, id)) {
-            let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
-            for slot in first..=last {
-                slots.insert(slot);
-            }
-        }
-    }
-    Some(slots)
+/// Slots and the primary that serves them.
+struct Range {
+    slots: RangeInclusive<usize>,
+    id: Vec<u8>,
+    /// `None` while the cluster does not know it.
+    address: Option<String>,
 }
 
-fn is_text(value: &RedisValue, text: &[u8]) -> bool {
+/// All slots that are served, from CLUSTER SLOTS: `[first, last, [ip, port, id, ...], replica ...]` each.
+fn ranges(ctx: Ctx<'_>) -> Option<Vec<Range>> {
+    match Context::new(ctx.raw()).call("CLUSTER", &["SLOTS"]) {
+        Ok(RedisValue::Array(ranges)) => ranges.iter().map(range).collect(),
+        _ => None,
+    }
+}
+
+fn range(value: &RedisValue) -> Option<Range> {
+    let RedisValue::Array(parts) = value else {
+        return None;
+    };
+    let [
+        RedisValue::Integer(first),
+        RedisValue::Integer(last),
+        RedisValue::Array(primary),
+        ..,
+    ] = parts.as_slice()
+    else {
+        return None;
+    };
+    let [ip, RedisValue::Integer(port), id, ..] = primary.as_slice() else {
+        return None;
+    };
+    let ip = text(ip)
+        .and_then(|ip| String::from_utf8(ip).ok())
+        .filter(|ip| !ip.is_empty());
+    Some(Range {
+        slots: usize::try_from(*first).ok()?..=usize::try_from(*last).ok()?,
+        id: text(id)?,
+        address: ip.map(|ip| format!("{ip}:{port}")),
+    })
+}
+
+fn text(value: &RedisValue) -> Option<Vec<u8>> {
     match value {
-        RedisValue::SimpleString(own) | RedisValue::BulkString(own) => own.as_bytes() == text,
-        RedisValue::StringBuffer(own) => own == text,
-        RedisValue::BulkRedisString(own) => own.as_slice() == text,
-        _ => false,
+        RedisValue::SimpleString(text) | RedisValue::BulkString(text) => Some(text.clone().into_bytes()),
+        RedisValue::StringBuffer(text) => Some(text.clone()),
+        RedisValue::BulkRedisString(text) => Some(text.as_slice().to_vec()),
+        _ => None,
     }
 }
 

@@ -1,14 +1,18 @@
 //! The module's own state: one for the process, touched only while the server calls us.
 
 use std::cell::RefCell;
+use std::ffi::c_int;
+use std::sync::LazyLock;
 
+use super::blocked::{Clients, Hold};
 use super::counters::Counters;
 use super::ctx::Flags;
 use super::grace::Grace;
 use super::registry::Registry;
 use super::slots::RaisedSlots;
 use super::sweep::Schedule;
-use crate::lock::{Effects, Fences, Instant};
+use super::waits::Alarm;
+use crate::lock::{Effects, Fences, Instant, Lock, Moment, Queue, Waiting};
 
 /// What the module knows beside the locks themselves.
 pub struct State {
@@ -17,6 +21,13 @@ pub struct State {
     pub registry: Registry,
     pub slots: RaisedSlots,
     pub counters: Counters,
+    /// The queues.
+    pub waiting: Waiting,
+    /// The clients that stand in them.
+    pub clients: Clients,
+    /// Grants that nobody was there to receive.
+    pub undeliverable: Vec<Hold>,
+    pub alarm: Alarm,
     /// `maxmemory` is set and `maxmemory-policy` may evict locks.
     pub evictable: bool,
     pub schedule: Schedule,
@@ -25,6 +36,24 @@ pub struct State {
 }
 
 impl State {
+    /// Runs a step on a lock with its queue.
+    pub fn step<R>(
+        &mut self,
+        db: c_int,
+        key: &[u8],
+        lock: &mut Lock,
+        moment: &Moment,
+        step: impl FnOnce(&mut Lock, &mut Queue, &mut Fences) -> R,
+    ) -> R {
+        let Some(name) = self.waiting.name(db, key) else {
+            return step(lock, &mut Queue::default(), &mut self.fences);
+        };
+        let mut queue = self.waiting.take(&name);
+        let result = step(lock, &mut queue, &mut self.fences);
+        self.waiting.put_back(&name, queue, lock, moment);
+        result
+    }
+
     /// Begins a grace, if one is pending, and has it told to replicas and the log.
     pub fn settle_grace(&mut self, flags: Flags, now: Instant) {
         if self.grace.settle(flags, now) {
@@ -48,13 +77,22 @@ struct ServerThread(RefCell<State>);
 // and it does not come here.
 unsafe impl Sync for ServerThread {}
 
-static STATE: ServerThread = ServerThread(RefCell::new(State {
-    fences: Fences::starting(),
-    grace: Grace::starting(),
-    registry: Registry::new(),
-    slots: RaisedSlots::none(),
-    counters: Counters::new(),
-    evictable: false,
-    schedule: Schedule::new(),
-    spare: Effects::new(),
-}));
+// SAFETY: as above; it is made on the thread that loads the module, and never moves.
+unsafe impl Send for ServerThread {}
+
+static STATE: LazyLock<ServerThread> = LazyLock::new(|| {
+    ServerThread(RefCell::new(State {
+        fences: Fences::starting(),
+        grace: Grace::starting(),
+        registry: Registry::new(),
+        slots: RaisedSlots::none(),
+        counters: Counters::new(),
+        waiting: Waiting::default(),
+        clients: Clients::default(),
+        undeliverable: Vec::new(),
+        alarm: Alarm::default(),
+        evictable: false,
+        schedule: Schedule::new(),
+        spare: Effects::default(),
+    }))
+});

@@ -7,12 +7,11 @@ use redis_module::raw;
 
 use super::api::required;
 use super::change::Change;
-use super::command::Failure;
 use super::ctx::{self, Ctx, Flags, Text};
 use super::registry::{Due, strays};
 use super::walk::Walk;
-use super::{slots, state};
-use crate::lock::{Instant, expire};
+use super::{slots, state, waits};
+use crate::lock::{Instant, drop_ended};
 
 /// The work of one slice: a client waits for no more.
 const SLICE_MS: u64 = 1;
@@ -61,6 +60,7 @@ pub fn tick(ctx: Ctx<'_>) {
     state::with(|state| state.settle_grace(flags, now));
     look_at_slots(ctx, flags, now);
     let mut more = find_strays(ctx, now);
+    waits::ring(ctx);
     if flags.is_primary() && !ctx.is_paused() {
         sync(ctx, now);
         more |= remove_ended(ctx, flags, now);
@@ -75,6 +75,7 @@ fn look_at_slots(ctx: Ctx<'_>, flags: Flags, now: Instant) {
     if flags.is_cluster() && state::with(|state| state.schedule.next_look <= now) {
         state::with(|state| state.schedule.next_look = now.after_ms(LOOK_EVERY_MS));
         slots::look(ctx);
+        state::with(|state| state.waiting.alarm_db(None, Instant::DISTANT_PAST));
     }
 }
 
@@ -100,20 +101,17 @@ fn remove_ended(ctx: Ctx<'_>, flags: Flags, now: Instant) -> bool {
 
 /// A name that is wrong by now changes nothing.
 fn remove_ended_from(ctx: Ctx<'_>, name: Text<'_>, flags: Flags, due: &Due) {
-    let step = |change: &Change<'_>| {
-        change.run(
-            |stored, effects| {
-                if stored.place() == due.place {
-                    stored.has_no_place();
-                }
-                expire(&mut stored.lock, change.moment(), effects);
-                Ok::<_, Failure>(())
-            },
-            |(), _| {},
-        )
+    let Ok(change) = Change::of_our_own(ctx, name, flags) else {
+        return;
     };
     // A key of another type is none of our business any more.
-    let _ = Change::asked(ctx, name, flags).and_then(|change| step(&change));
+    let _ = change.perform(|stored, effects| {
+        if stored.place() == due.place {
+            stored.has_no_place();
+        }
+        drop_ended(&mut stored.lock, change.moment(), effects);
+        Ok(())
+    });
 }
 
 /// During a grace once a second, and after each snapshot, tells replicas and the log how things stand: on

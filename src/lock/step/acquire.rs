@@ -1,6 +1,8 @@
-use super::{Moment, drop_ended};
+use super::serve::serve;
+use super::{Moment, drop_ended, fits};
 use crate::lock::effects::Effects;
 use crate::lock::fence::{Fence, Fences};
+use crate::lock::queue::Queue;
 use crate::lock::refusal::Refusal;
 use crate::lock::request::Acquire;
 use crate::lock::state::{Holder, Lock};
@@ -12,23 +14,39 @@ pub struct Granted {
     pub holds: u64,
     /// What remains of the lease, rounded down.
     pub lease_ms: u64,
+    /// For how long the request was in the queue, rounded down.
+    pub waited_ms: u64,
 }
 
-/// Grants a hold: to a holder always (re-entry), to a new owner when the limits allow one more holder.
-/// `None`: not granted.
+/// Grants a hold: to a holder always (re-entry), to a new owner when nobody waits before it and the limits
+/// allow one more holder. `None`: not granted, a request that blocks must wait.
 pub fn acquire(
     lock: &mut Lock,
+    queue: &mut Queue,
     request: &Acquire<'_>,
     moment: &Moment,
     fences: &mut Fences,
     effects: &mut Effects,
 ) -> Result<Option<Granted>, Refusal> {
-    match lock.get(request.owner).filter(|holder| moment.is_live(holder)) {
-        Some(holder) if request.request_id.is_some_and(|id| holder.has_name(id)) => {
-            Ok(Some(granted(holder, moment)))
-        }
+    serve(lock, queue, moment, fences, effects);
+    let holder = lock.get(request.owner).filter(|holder| moment.is_live(holder));
+    // A stricter limit makes it another request, not the same one again.
+    if let Some(holder) = holder
+        && request.request_id.is_some_and(|id| holder.has_name(id))
+        && request.limit >= holder.limit
+    {
+        return Ok(Some(granted(holder, moment, 0)));
+    }
+    if let Some(left_ms) = moment.grace_left_ms() {
+        return if request.block.is_some() {
+            Ok(None)
+        } else {
+            Err(Refusal::Quarantine(left_ms))
+        };
+    }
+    match holder {
         Some(_) => reenter(lock, request, moment, effects).map(Some),
-        None => admit(lock, request, moment, fences, effects),
+        None => admit(lock, queue, request, moment, fences, effects),
     }
 }
 
@@ -39,72 +57,56 @@ fn reenter(
     moment: &Moment,
     effects: &mut Effects,
 ) -> Result<Granted, Refusal> {
-    refuse_in_grace(moment)?;
     let holder = lock.get_mut(request.owner).ok_or(Refusal::NotHeld)?;
     if request.limit < holder.limit {
         return Err(Refusal::Upgrade(holder.limit));
     }
-    add_hold(holder, request)?;
+    add_hold(holder, request.request_id)?;
     holder.lease_end = moment.prolonged(holder, request.lease_ms);
     drop_ended(lock, moment, effects);
     let holder = lock.get(request.owner).ok_or(Refusal::NotHeld)?;
     effects.updated(holder, moment);
-    Ok(granted(holder, moment))
+    Ok(granted(holder, moment, 0))
 }
 
 /// A new holder, when it fits.
 fn admit(
     lock: &mut Lock,
+    queue: &Queue,
     request: &Acquire<'_>,
     moment: &Moment,
     fences: &mut Fences,
     effects: &mut Effects,
 ) -> Result<Option<Granted>, Refusal> {
-    refuse_in_grace(moment)?;
     if moment.evictable {
         return Err(Refusal::Unsafe);
     }
-    if !fits(lock, request, moment) {
+    if !queue.is_empty() || !fits(lock, request.limit, moment) {
         return Ok(None);
     }
     let fence = fences.next().ok_or(Refusal::FencesUsedUp)?;
     let lease_end = moment.now.after_ms(request.lease_ms);
     let mut holder = Holder::new(request.owner, request.limit, fence, moment.now, lease_end);
-    add_hold(&mut holder, request)?;
+    add_hold(&mut holder, request.request_id)?;
     drop_ended(lock, moment, effects);
     effects.acquired(&holder, moment);
-    let answer = granted(&holder, moment);
+    let answer = granted(&holder, moment, 0);
     lock.push(holder);
     Ok(Some(answer))
 }
 
-/// The grant rule: so many holders as there will be must be within the smallest limit among the request
-/// and all present holders.
-fn fits(lock: &Lock, request: &Acquire<'_>, moment: &Moment) -> bool {
-    let live = lock.holders().iter().filter(|holder| moment.is_live(holder));
-    let (holders, limit) = live.fold((1_usize, request.limit), |(holders, limit), holder| {
-        (holders.saturating_add(1), limit.min(holder.limit))
-    });
-    limit.allows(holders)
-}
-
-fn add_hold(holder: &mut Holder, request: &Acquire<'_>) -> Result<(), Refusal> {
-    match request.request_id {
+pub(super) fn add_hold(holder: &mut Holder, request_id: Option<&[u8]>) -> Result<(), Refusal> {
+    match request_id {
         Some(name) => holder.add_named(name),
         None => holder.add_unnamed(1),
     }
 }
 
-fn refuse_in_grace(moment: &Moment) -> Result<(), Refusal> {
-    moment
-        .grace_left_ms()
-        .map_or(Ok(()), |ms| Err(Refusal::Quarantine(ms)))
-}
-
-fn granted(holder: &Holder, moment: &Moment) -> Granted {
+pub(super) fn granted(holder: &Holder, moment: &Moment, waited_ms: u64) -> Granted {
     Granted {
         fence: holder.fence,
         holds: holder.holds(),
         lease_ms: moment.lease_ms(holder),
+        waited_ms,
     }
 }

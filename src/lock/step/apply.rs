@@ -6,7 +6,8 @@ use crate::lock::state::{Holder, Lock};
 use crate::lock::time::Instant;
 
 /// Makes a change that the primary or the log tells of. No clock decides anything here; leases count
-/// from `now`. A change that no step could have written is refused and changes nothing.
+/// from `now`. A change after which the lock would not be sound is refused and changes nothing; that a
+/// stranger departs is nothing new.
 ///
 /// Answers whether the change admitted a new owner.
 pub fn apply(
@@ -17,7 +18,8 @@ pub fn apply(
     effects: &mut Effects,
 ) -> Result<bool, Malformed> {
     let change = decode_change(change, now)?;
-    if !is_sound(lock, &change) {
+    let is_empty = change.departures.is_empty() && change.holders.is_empty();
+    if is_empty || !is_sound(lock, &change) {
         return Err(Malformed);
     }
     for departure in change.departures {
@@ -51,9 +53,8 @@ fn is_sound(lock: &Lock, change: &Change<'_>) -> bool {
             .holders
             .iter()
             .take(index)
-            .any(|other| other.owner() == holder.owner());
-        match staying(holder.owner()) {
-            _ if told_before => return false,
+            .find(|other| other.owner() == holder.owner());
+        match told_before.or_else(|| staying(holder.owner())) {
             Some(known) if known.fence() == holder.fence() && known.limit() == holder.limit() => {}
             Some(_) => return false,
             None if holder.fence() <= last_fence => return false,

@@ -1,5 +1,8 @@
+use super::serve::serve;
 use super::{Moment, drop_ended, holder_mut};
 use crate::lock::effects::Effects;
+use crate::lock::fence::Fences;
+use crate::lock::queue::Queue;
 use crate::lock::refusal::Refusal;
 use crate::lock::request::Extend;
 use crate::lock::state::Lock;
@@ -10,8 +13,10 @@ use crate::lock::state::Lock;
 /// fence tells whether it still means this hold.
 pub fn extend(
     lock: &mut Lock,
+    queue: &mut Queue,
     request: &Extend<'_>,
     moment: &Moment,
+    fences: &mut Fences,
     effects: &mut Effects,
 ) -> Result<u64, Refusal> {
     if let (None, Some(left_ms)) = (request.fence, moment.grace_left_ms()) {
@@ -29,5 +34,7 @@ pub fn extend(
         effects.updated(holder, moment);
     }
     effects.extended();
-    Ok(moment.lease_ms(holder))
+    let lease_ms = moment.lease_ms(holder);
+    serve(lock, queue, moment, fences, effects);
+    Ok(lease_ms)
 }

@@ -1,22 +1,23 @@
 //! Every transition of a lock, one file a request.
 //!
 //! A step looks at everything before it changes anything: a request that is refused, or not granted,
-//! leaves no trace. A step that changes a lock first removes the holders whose lease has ended, and
+//! leaves no trace. A step that frees something serves the queue at once: nobody can come between. A step that changes a lock first removes the holders whose lease has ended, and
 //! tells of it, so that a replica never has more holders than the primary.
 
 mod acquire;
 mod apply;
-mod expire;
 mod extend;
 mod release;
+mod serve;
 
 pub use acquire::{Granted, acquire};
 pub use apply::apply;
-pub use expire::expire;
 pub use extend::extend;
 pub use release::{release, release_as_told};
+pub use serve::{give_up_waiting, tend};
 
 use super::effects::Effects;
+use super::limit::Limit;
 use super::refusal::Refusal;
 use super::state::{Holder, Lock};
 use super::time::Instant;
@@ -61,7 +62,7 @@ impl Moment {
         self.lease_end(holder) > self.now
     }
 
-    pub(super) fn grace_left_ms(&self) -> Option<u64> {
+    fn grace_left_ms(&self) -> Option<u64> {
         (self.grace_end > self.now).then(|| self.now.ms_until_rounded_up(self.grace_end))
     }
 
@@ -90,9 +91,19 @@ fn holder_mut<'a>(
 }
 
 /// Removes the holders whose lease has ended.
-fn drop_ended(lock: &mut Lock, moment: &Moment, effects: &mut Effects) {
+pub fn drop_ended(lock: &mut Lock, moment: &Moment, effects: &mut Effects) {
     lock.remove_if(
         |holder| !moment.is_live(holder),
         |holder| effects.expired(holder.owner()),
     );
+}
+
+/// The grant rule: so many holders as there will be must be within the smallest limit among the request
+/// and all present holders.
+fn fits(lock: &Lock, limit: Limit, moment: &Moment) -> bool {
+    let live = lock.holders().iter().filter(|holder| moment.is_live(holder));
+    let (holders, limit) = live.fold((1_usize, limit), |(holders, limit), holder| {
+        (holders.saturating_add(1), limit.min(holder.limit))
+    });
+    limit.allows(holders)
 }

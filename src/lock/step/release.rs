@@ -1,22 +1,30 @@
+use super::serve::serve;
 use super::{Moment, drop_ended, holder_mut};
 use crate::lock::effects::{Effects, Replication};
+use crate::lock::fence::Fences;
+use crate::lock::queue::Queue;
 use crate::lock::refusal::Refusal;
 use crate::lock::request::{Release, Share};
 use crate::lock::state::{Holder, Lock};
 
-/// Gives back holds; answers how many are left, 0 = this owner has given the lock up.
+/// Gives back holds, and lets in who can be; answers how many are left, 0 = this owner has given the lock up.
 pub fn release(
     lock: &mut Lock,
+    queue: &mut Queue,
     request: &Release<'_>,
     moment: &Moment,
+    fences: &mut Fences,
     effects: &mut Effects,
 ) -> Result<u64, Refusal> {
     let left = match give_back(lock, request, |holder| moment.is_live(holder))? {
-        GaveBack::Nothing(holds) => return Ok(holds),
+        GaveBack::Nothing(holds) => {
+            withdraw(queue, request, effects);
+            serve(lock, queue, moment, fences, effects);
+            return Ok(holds);
+        }
         GaveBack::Some(left) => left,
     };
     drop_ended(lock, moment, effects);
-    let alone = effects.replication == Replication::Nothing;
     match lock.get(request.owner).filter(|_| left > 0) {
         Some(holder) => effects.updated(holder, moment),
         None => {
@@ -24,11 +32,23 @@ pub fn release(
             effects.released(request.owner);
         }
     }
-    if alone {
-        // Nobody's lease had ended: a replica that does what the request says ends with the same state.
+    serve(lock, queue, moment, fences, effects);
+    if effects.records() == 1 {
+        // Nobody's lease had ended, nobody was let in: a replica that does what the request says ends with
+        // the same state.
         effects.replication = Replication::Verbatim;
     }
     Ok(left)
+}
+
+/// Takes back a request that still waits.
+fn withdraw(queue: &mut Queue, request: &Release<'_>, effects: &mut Effects) {
+    if let Share::Named(id) = request.share
+        && let Some((ticket, _)) = queue.find(request.owner, id)
+    {
+        queue.remove(ticket);
+        effects.withdrawn(ticket);
+    }
 }
 
 /// A release that the primary or the log tells of: it happened, whatever the clock says here.

@@ -238,9 +238,8 @@ impl Told {
             .filter(|holder| !departs(&holder.owner))
             .cloned()
             .collect();
-        let mut told = BTreeSet::new();
         for holder in &self.holders {
-            if !told.insert(&holder.owner) || !holder.is_possible() {
+            if !holder.is_possible() {
                 return None;
             }
             match holders.iter_mut().find(|known| known.owner == holder.owner) {

@@ -42,7 +42,8 @@ impl Model {
     fn acquire(&mut self, owner: u8, lease_ms: u64, limit: Limit, name: Option<u8>) -> Answer {
         let lease_end = self.now + micros(lease_ms);
         if let Some(place) = self.place_of(owner) {
-            if name.is_some() && self.holders[place].holds.contains(&name) {
+            let stricter = as_number(limit) < as_number(self.holders[place].limit);
+            if name.is_some() && self.holders[place].holds.contains(&name) && !stricter {
                 return self.granted(place);
             }
             if let Some(quarantine) = self.quarantine() {

@@ -1,6 +1,7 @@
 //! What must be true of every step, whatever was asked and whatever the lock was like before.
 
 use super::plain::{Action, Answer, Request};
+use super::subject::core_limit;
 use crate::lock::effects::{Effects, Event, Replication};
 use crate::lock::fence::Fence;
 use crate::lock::state::{Holder, Lock};
@@ -121,8 +122,14 @@ fn repeated_without_trace(step: &Transition) -> bool {
     let own = step.live(step.before).find(|holder| holder.owner() == owner);
     let named = |name| own.is_some_and(|holder| holder.has_name(&super::subject::name_bytes(name)));
     match request.action {
-        Action::Acquire { name: Some(name), .. } if named(name) => {
-            matches!(step.answer, Answer::Granted { .. }) && step.left_no_trace()
+        Action::Acquire {
+            name: Some(name),
+            limit,
+            ..
+        } if named(name) => {
+            // With a stricter limit it is not the same request again.
+            let same = own.is_some_and(|holder| core_limit(limit) >= holder.limit());
+            step.left_no_trace() && same == matches!(step.answer, Answer::Granted { .. })
         }
         Action::ReleaseNamed(name) if !named(name) => step.left_no_trace(),
         _ => true,

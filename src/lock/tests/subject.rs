@@ -8,10 +8,11 @@ use crate::lock::effects::{Effects, Event, Replication};
 use crate::lock::encoding::{decode_lock, encode_lock};
 use crate::lock::fence::{Fence, Fences, Raise, WallClock};
 use crate::lock::limit::Limit;
+use crate::lock::queue::Queue;
 use crate::lock::refusal::Refusal;
 use crate::lock::request::{Acquire, Extend, Release, Share};
 use crate::lock::state::{Holder, Lock};
-use crate::lock::step::{Granted, Moment, acquire, apply, expire, extend, release, release_as_told};
+use crate::lock::step::{Granted, Moment, acquire, apply, drop_ended, extend, release, release_as_told};
 use crate::lock::time::Instant;
 
 /// Owners are of different lengths: none may be taken for the beginning of another.
@@ -107,7 +108,7 @@ impl Subject {
     pub fn sweep(&mut self) {
         self.step(None, |server| {
             let moment = server.moment();
-            expire(&mut server.lock, &moment, &mut server.effects);
+            drop_ended(&mut server.lock, &moment, &mut server.effects);
             Answer::NotGranted
         });
     }
@@ -137,6 +138,7 @@ impl Subject {
             effects,
             ..
         } = self;
+        let queue = &mut Queue::default();
         let owner = owner_bytes(request.owner);
         match request.action {
             Action::Acquire {
@@ -150,18 +152,21 @@ impl Subject {
                     owner,
                     lease_ms,
                     limit: core_limit(limit),
+                    block: None,
                     request_id,
                 };
-                match acquire(lock, &request, &moment, fences, effects) {
+                match acquire(lock, queue, &request, &moment, fences, effects) {
                     Ok(Some(Granted {
                         fence,
                         holds,
                         lease_ms,
+                        waited_ms: 0,
                     })) => Answer::Granted {
                         fence,
                         holds,
                         lease_ms,
                     },
+                    Ok(Some(granted)) => panic!("nobody waited: {granted:?}"),
                     Ok(None) => Answer::NotGranted,
                     Err(refusal) => error(refusal),
                 }
@@ -172,10 +177,12 @@ impl Subject {
                     lease_ms,
                     fence: request.fence,
                 };
-                extend(lock, &request, &moment, effects).map_or_else(error, Answer::Lease)
+                extend(lock, queue, &request, &moment, fences, effects).map_or_else(error, Answer::Lease)
             }
-            _ => with_release(request, |request| release(lock, request, &moment, effects))
-                .map_or_else(error, Answer::Holds),
+            _ => with_release(request, |request| {
+                release(lock, queue, request, &moment, fences, effects)
+            })
+            .map_or_else(error, Answer::Holds),
         }
     }
 

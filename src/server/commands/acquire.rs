@@ -1,20 +1,21 @@
-use crate::lock::{Effects, Event, Granted, Replication, acquire};
+use crate::lock::{self, Effects, Enqueued, Event, Granted, LockName, Replication, Rules, acquire};
 use crate::server::change::Change;
 use crate::server::command::{Call, Command, Failure};
 use crate::server::counters::add;
-use crate::server::ctx::{Flags, Text};
+use crate::server::ctx::{Ctx, Flags, Text};
 use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
-use crate::server::{config, ctx, slots, state};
+use crate::server::{blocked, config, ctx, slots, state, waits};
 
-/// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [REQID id]
+/// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
 ///
-/// Replies `[fence, holds, lease-ms, waited-ms]`, or a null array when it was not granted.
+/// Replies `[fence, holds, lease-ms, waited-ms]`, or a null array when it was not granted. With BLOCK the
+/// client waits in the queue of the lock until it is granted, or until the timeout; 0 = without limit.
 pub struct Acquire;
 
 impl Command for Acquire {
     const METADATA: Metadata = Metadata {
         name: c"dlock.acquire",
-        flags: c"write deny-oom fast",
+        flags: c"write deny-oom fast blocking",
         arity: -4,
         summary: c"Acquires a lock for an owner, or one more hold for an owner that holds it already.",
         complexity: c"O(N) where N is the number of holders: 1 for a mutex.",
@@ -30,33 +31,88 @@ impl Command for Acquire {
                     Argument::integer(c"n").after(c"LIMIT"),
                 ],
             ),
+            Argument::integer(c"timeout-ms").after(c"BLOCK").optional(),
             Argument::string(c"id").after(c"REQID").optional(),
         ],
         category: Some(CATEGORY),
     };
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {
-        let request = crate::lock::Acquire::parse(call.options(), config::max_lease_ms())?;
+        let mut request = lock::Acquire::parse(call.options(), config::max_lease_ms())?;
         let (key, flags) = (call.key()?, call.ctx.flags());
+        if !flags.can_block() {
+            request.block = None;
+        }
+        settle_others(call, key, &request);
         let change = Change::asked(call.ctx, key, flags)?;
         raise_fences(flags, key);
+        let db = call.ctx.db();
+        let name = || LockName {
+            db,
+            key: key.bytes().into(),
+        };
         change.run(
             |stored, effects| {
                 state::with(|state| {
-                    let lock = &mut stored.lock;
-                    let granted = acquire(lock, &request, change.moment(), &mut state.fences, effects)?;
+                    let (lock, moment) = (&mut stored.lock, change.moment());
                     state.grace.learn_lease(request.lease_ms);
-                    Ok::<_, Failure>(granted)
+                    let granted = state.step(db, key.bytes(), lock, moment, |lock, queue, fences| {
+                        acquire(lock, queue, &request, moment, fences, effects)
+                    })?;
+                    Ok(match (granted, request.block) {
+                        (Some(granted), _) => Outcome::Granted(granted),
+                        (None, None) => Outcome::NotGranted,
+                        (None, Some(timeout)) => Outcome::Waits(state.waiting.enqueue(
+                            &name(),
+                            lock,
+                            &request,
+                            timeout,
+                            moment,
+                            rules(),
+                        )?),
+                    })
                 })
             },
-            |granted, effects| {
-                count(granted, effects);
-                match granted {
-                    Some(granted) => reply(call, granted),
-                    None => call.ctx.reply_null_array(),
+            |outcome, effects| {
+                count(&outcome, effects);
+                match outcome {
+                    Outcome::Granted(granted) => reply_granted(call.ctx, &granted),
+                    Outcome::NotGranted => call.ctx.reply_null_array(),
+                    Outcome::Waits(Enqueued { ticket, replaced }) => {
+                        if replaced {
+                            blocked::replace(ticket);
+                        }
+                        blocked::block(call, ticket, name(), &request);
+                    }
                 }
             },
-        )
+        );
+        Ok(())
+    }
+}
+
+/// What is due elsewhere comes first. An ended lease could look like part of a deadlock; and a grant that
+/// waits to be undone may not be found again by the request that it was for.
+fn settle_others(call: &Call<'_>, key: Text<'_>, request: &lock::Acquire<'_>) {
+    let undeliverable = state::with(|state| !state.undeliverable.is_empty());
+    if request.block.is_some() || undeliverable {
+        waits::ring(call.ctx);
+    }
+    if let (true, Some(id)) = (undeliverable, request.request_id) {
+        waits::keep(call.ctx.db(), key.bytes(), request.owner, id);
+    }
+}
+
+enum Outcome {
+    Granted(Granted),
+    NotGranted,
+    Waits(Enqueued),
+}
+
+fn rules() -> Rules {
+    Rules {
+        max_waiters: config::max_waiters_per_lock(),
+        detect_deadlocks: config::deadlock_detection(),
     }
 }
 
@@ -72,20 +128,20 @@ fn raise_fences(flags: Flags, key: Text<'_>) {
     }
 }
 
-fn count(granted: Option<Granted>, effects: &Effects) {
+fn count(outcome: &Outcome, effects: &Effects) {
     let first = effects.events.contains(&Event::Acquired);
     let repeated = effects.replication == Replication::Nothing;
-    state::with(|state| match granted {
-        None => add(&mut state.counters.not_granted),
-        Some(_) if !first && !repeated => add(&mut state.counters.reentered),
-        Some(_) => {}
+    state::with(|state| match outcome {
+        Outcome::NotGranted => add(&mut state.counters.not_granted),
+        Outcome::Granted(_) if !first && !repeated => add(&mut state.counters.reentered),
+        Outcome::Granted(_) | Outcome::Waits(_) => {}
     });
 }
 
-fn reply(call: &Call<'_>, granted: Granted) {
-    const WAITED_MS: u64 = 0;
-    call.ctx.reply_array(4);
-    for number in [granted.fence, granted.holds, granted.lease_ms, WAITED_MS] {
-        call.ctx.reply_integer(number);
+/// `[fence, holds, lease-ms, waited-ms]`
+pub fn reply_granted(ctx: Ctx<'_>, granted: &Granted) {
+    ctx.reply_array(4);
+    for number in [granted.fence, granted.holds, granted.lease_ms, granted.waited_ms] {
+        ctx.reply_integer(number);
     }
 }

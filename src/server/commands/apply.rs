@@ -40,6 +40,7 @@ impl Command for Apply {
                 })
             },
             |(), _| call.ctx.reply_ok(),
-        )
+        );
+        Ok(())
     }
 }

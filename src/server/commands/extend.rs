@@ -28,13 +28,25 @@ impl Command for Extend {
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {
         let request = crate::lock::Extend::parse(call.options(), config::max_lease_ms())?;
-        let change = Change::asked(call.ctx, call.key()?, call.ctx.flags())?;
+        let key = call.key()?;
+        let change = Change::asked(call.ctx, key, call.ctx.flags())?;
+        let db = call.ctx.db();
         change.run(
-            |stored, effects| extend(&mut stored.lock, &request, change.moment(), effects),
-            |lease_ms, _| {
-                state::with(|state| state.grace.learn_lease(request.lease_ms));
-                call.ctx.reply_integer(lease_ms);
+            |stored, effects| {
+                state::with(|state| {
+                    let moment = change.moment();
+                    state.grace.learn_lease(request.lease_ms);
+                    state.step(
+                        db,
+                        key.bytes(),
+                        &mut stored.lock,
+                        moment,
+                        |lock, queue, fences| Ok(extend(lock, queue, &request, moment, fences, effects)?),
+                    )
+                })
             },
-        )
+            |lease_ms, _| call.ctx.reply_integer(lease_ms),
+        );
+        Ok(())
     }
 }

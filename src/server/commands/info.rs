@@ -1,13 +1,16 @@
-use crate::lock::{Holder, Limit, Moment};
+use std::ffi::c_int;
+
+use crate::lock::{Holder, Limit, Moment, Timeout, Waiter};
 use crate::server::change::moment;
 use crate::server::command::{Call, Command, Failure};
 use crate::server::ctx::Ctx;
 use crate::server::key::{Key, Value};
 use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
+use crate::server::state;
 
 /// DLOCK.INFO key
 ///
-/// Replies a map of limit, holders, waiting and waiters, null when the lock is free.
+/// Replies a map of limit, holders, waiting and waiters, null when the lock is free and nobody waits.
 pub struct Info;
 
 impl Command for Info {
@@ -15,8 +18,9 @@ impl Command for Info {
         name: c"dlock.info",
         flags: c"readonly fast",
         arity: 2,
-        summary: c"Returns all about a lock: its limit and its holders with fences, holds and leases.",
-        complexity: c"O(N) where N is the number of holders: 1 for a mutex.",
+        summary:
+            c"Returns all about a lock: its limit, its holders with fences, holds and leases, and its queue.",
+        complexity: c"O(N) where N is the number of holders and of waiters shown.",
         key: Some(KeyUse::Read),
         arguments: &[Argument::key(c"key")],
         category: Some(CATEGORY),
@@ -24,7 +28,8 @@ impl Command for Info {
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {
         let moment = moment(call.ctx.flags());
-        let mut key = Key::read(call.ctx, call.key()?);
+        let name = call.key()?;
+        let mut key = Key::read(call.ctx, name);
         let holders: Vec<&Holder> = match key.value() {
             Value::OtherType => return Err(Failure::WrongType),
             Value::Nothing => Vec::new(),
@@ -35,30 +40,78 @@ impl Command for Info {
                 .filter(|holder| moment.is_live(holder))
                 .collect(),
         };
-        match holders.iter().map(|holder| holder.limit()).min() {
-            None => call.ctx.reply_null(),
-            Some(limit) => reply(call.ctx, limit, &holders, &moment),
+        let (waiting, waiters) = waiters(call.ctx.db(), name.bytes());
+        if holders.is_empty() && waiting == 0 {
+            call.ctx.reply_null();
+            return Ok(());
         }
+        call.ctx.reply_map(4);
+        call.ctx.reply_bytes(b"limit");
+        reply_limit(
+            call.ctx,
+            holders
+                .iter()
+                .map(|holder| holder.limit())
+                .min()
+                .unwrap_or(Limit::SHARED),
+        );
+        call.ctx.reply_bytes(b"holders");
+        call.ctx.reply_array(holders.len());
+        holders
+            .iter()
+            .for_each(|holder| reply_holder(call.ctx, holder, &moment));
+        call.ctx.reply_bytes(b"waiting");
+        call.ctx.reply_integer(waiting as u64);
+        call.ctx.reply_bytes(b"waiters");
+        call.ctx.reply_array(waiters.len());
+        waiters
+            .iter()
+            .for_each(|waiter| reply_waiter(call.ctx, waiter, &moment));
         Ok(())
     }
 }
 
-fn reply(ctx: Ctx<'_>, limit: Limit, holders: &[&Holder], moment: &Moment) {
-    ctx.reply_map(4);
-    ctx.reply_bytes(b"limit");
+/// So many waiters are shown.
+const SHOWN: usize = 128;
+
+/// How many wait, and the first of them.
+fn waiters(db: c_int, key: &[u8]) -> (usize, Vec<Waiter>) {
+    state::with(|state| {
+        let name = state.waiting.name(db, key);
+        name.and_then(|name| state.waiting.queue(&name))
+            .map_or((0, Vec::new()), |queue| {
+                (
+                    queue.len(),
+                    queue
+                        .iter()
+                        .take(SHOWN)
+                        .map(|(_, waiter)| waiter.clone())
+                        .collect(),
+                )
+            })
+    })
+}
+
+fn reply_limit(ctx: Ctx<'_>, limit: Limit) {
     match limit.get() {
         Some(n) => ctx.reply_integer(u64::from(n)),
         None => ctx.reply_signed(-1),
     }
-    ctx.reply_bytes(b"holders");
-    ctx.reply_array(holders.len());
-    for holder in holders {
-        reply_holder(ctx, holder, moment);
+}
+
+fn reply_waiter(ctx: Ctx<'_>, waiter: &Waiter, moment: &Moment) {
+    ctx.reply_map(4);
+    ctx.reply_bytes(b"owner");
+    ctx.reply_bytes(waiter.owner());
+    ctx.reply_bytes(b"limit");
+    reply_limit(ctx, waiter.limit());
+    ctx.reply_bytes(b"waited-ms");
+    ctx.reply_integer(waiter.since().ms_until(moment.now));
+    ctx.reply_bytes(b"timeout-ms");
+    match waiter.timeout() {
+        Timeout::Never => ctx.reply_signed(-1),
+        Timeout::Ms(ms) => ctx.reply_integer(ms),
     }
-    ctx.reply_bytes(b"waiting");
-    ctx.reply_integer(0);
-    ctx.reply_bytes(b"waiters");
-    ctx.reply_array(0);
 }
 
 fn reply_holder(ctx: Ctx<'_>, holder: &Holder, moment: &Moment) {

@@ -2,6 +2,7 @@ use crate::lock::{release, release_as_told};
 use crate::server::change::Change;
 use crate::server::command::{Call, Command, Failure};
 use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
+use crate::server::state;
 
 /// DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
 ///
@@ -37,15 +38,29 @@ impl Command for Release {
         let reply = |left, _: &_| call.ctx.reply_integer(left);
         if flags.is_told() {
             let change = Change::told(call.ctx, key, flags)?;
-            return change.run(
-                |stored, effects| release_as_told(&mut stored.lock, &request, effects),
+            change.run(
+                |stored, effects| Ok(release_as_told(&mut stored.lock, &request, effects)?),
                 reply,
             );
+            return Ok(());
         }
         let change = Change::asked(call.ctx, key, flags)?;
+        let db = call.ctx.db();
         change.run(
-            |stored, effects| release(&mut stored.lock, &request, change.moment(), effects),
+            |stored, effects| {
+                state::with(|state| {
+                    let moment = change.moment();
+                    state.step(
+                        db,
+                        key.bytes(),
+                        &mut stored.lock,
+                        moment,
+                        |lock, queue, fences| Ok(release(lock, queue, &request, moment, fences, effects)?),
+                    )
+                })
+            },
             reply,
-        )
+        );
+        Ok(())
     }
 }

@@ -76,7 +76,9 @@ impl Slots {
     fn push(&mut self, name: Name) -> Option<u32> {
         let full = self.chunks.last().is_none_or(|chunk| chunk.len() >= CHUNK);
         if full {
-            self.chunks.push(Vec::new());
+            // The first chunk grows with the bucket: most buckets are small.
+            let capacity = if self.chunks.is_empty() { 0 } else { CHUNK };
+            self.chunks.push(Vec::with_capacity(capacity));
         }
         let before = self.chunks.len().saturating_sub(1).saturating_mul(CHUNK);
         let chunk = self.chunks.last_mut()?;

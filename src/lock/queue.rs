@@ -1,0 +1,147 @@
+//! The waiters of one lock, in order of arrival. Only ids: whose client waits is the shell's business.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use super::limit::Limit;
+use super::request::{Acquire, Timeout};
+use super::time::Instant;
+
+/// A place in a queue: larger = later. Unique in the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub(super) u64);
+
+/// The name of an owner, shared by all that refer to it.
+pub(super) type Owner = Rc<[u8]>;
+
+/// A blocked ACQUIRE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    pub(super) owner: Owner,
+    pub(super) limit: Limit,
+    pub(super) lease_ms: u64,
+    pub(super) request_id: Option<Box<[u8]>>,
+    /// When the request arrived.
+    pub(super) since: Instant,
+    pub(super) timeout: Timeout,
+}
+
+/// The queue of one lock.
+#[derive(Debug, Default)]
+pub struct Queue {
+    waiters: BTreeMap<Ticket, Waiter>,
+    /// An owner may wait several times, and leaves with all when it becomes a holder.
+    by_owner: BTreeMap<Owner, Vec<Ticket>>,
+    deadlines: BTreeSet<(Instant, Ticket)>,
+    /// The owners of waiters that left since the queue was taken out of [`super::Waiting`].
+    pub(super) left: Vec<Owner>,
+}
+
+impl Waiter {
+    pub(super) fn new(request: &Acquire<'_>, timeout: Timeout, now: Instant) -> Self {
+        Self {
+            owner: request.owner.into(),
+            limit: request.limit,
+            lease_ms: request.lease_ms,
+            request_id: request.request_id.map(Into::into),
+            since: now,
+            timeout,
+        }
+    }
+
+    pub fn owner(&self) -> &[u8] {
+        &self.owner
+    }
+
+    pub fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
+    pub fn timeout(&self) -> Timeout {
+        self.timeout
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.timeout {
+            Timeout::Never => None,
+            Timeout::Ms(ms) => Some(self.since.after_ms(ms)),
+        }
+    }
+}
+
+impl Queue {
+    pub fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// The waiters in order of arrival.
+    pub fn iter(&self) -> impl Iterator<Item = (Ticket, &Waiter)> {
+        self.waiters.iter().map(|(ticket, waiter)| (*ticket, waiter))
+    }
+
+    pub(super) fn first(&self) -> Option<(Ticket, &Waiter)> {
+        self.iter().next()
+    }
+
+    /// The first moment at which a waiter gives up.
+    pub(super) fn first_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The first waiter whose time is up.
+    pub(super) fn overdue(&self, now: Instant) -> Option<Ticket> {
+        self.deadlines
+            .first()
+            .filter(|(deadline, _)| *deadline <= now)
+            .map(|(_, ticket)| *ticket)
+    }
+
+    /// The requests of this owner.
+    pub(super) fn tickets_of(&self, owner: &[u8]) -> &[Ticket] {
+        self.by_owner.get(owner).map_or(&[], Vec::as_slice)
+    }
+
+    /// The request of that owner and name.
+    pub(super) fn find(&self, owner: &[u8], request_id: &[u8]) -> Option<(Ticket, &Waiter)> {
+        self.tickets_of(owner).iter().find_map(|ticket| {
+            let waiter = self.waiters.get(ticket)?;
+            (waiter.request_id.as_deref() == Some(request_id)).then_some((*ticket, waiter))
+        })
+    }
+
+    /// Puts a waiter into a place that is the last, or was its own before.
+    pub(super) fn insert(&mut self, ticket: Ticket, waiter: Waiter) {
+        if let Some(deadline) = waiter.deadline() {
+            self.deadlines.insert((deadline, ticket));
+        }
+        self.by_owner
+            .entry(Rc::clone(&waiter.owner))
+            .or_default()
+            .push(ticket);
+        self.waiters.insert(ticket, waiter);
+    }
+
+    /// Takes a waiter out, for whatever reason.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&ticket)?;
+        if let Some(deadline) = waiter.deadline() {
+            self.deadlines.remove(&(deadline, ticket));
+        }
+        if let Some(tickets) = self.by_owner.get_mut(&waiter.owner) {
+            tickets.retain(|own| *own != ticket);
+            if tickets.is_empty() {
+                self.by_owner.remove(&waiter.owner);
+            }
+        }
+        self.left.push(Rc::clone(&waiter.owner));
+        Some(waiter)
+    }
+}

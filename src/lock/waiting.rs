@@ -1,0 +1,364 @@
+//! All queues: who waits where, who holds what is waited for, and when somebody has to look.
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use super::deadlock;
+use super::effects::Effects;
+use super::limit::Limit;
+use super::queue::{Owner, Queue, Ticket, Waiter};
+use super::refusal::Refusal;
+use super::request::{Acquire, Timeout};
+use super::state::Lock;
+use super::step::{Moment, give_up_waiting};
+use super::time::Instant;
+
+/// The name of a lock: database and key. A queue belongs to a name, whatever is under it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockName {
+    pub db: i32,
+    pub key: Rc<[u8]>,
+}
+
+/// A queue at rest: with its lock's holders as they were after the last step.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    pub(super) queue: Queue,
+    pub(super) holders: Vec<Member>,
+    alarm: Option<Instant>,
+}
+
+/// A holder, as far as deadlocks are concerned.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) owner: Owner,
+    pub(super) limit: Limit,
+}
+
+/// What a new waiter must respect.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub max_waiters: usize,
+    pub detect_deadlocks: bool,
+}
+
+/// A request that waits now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    pub ticket: Ticket,
+    /// It took the place of a request with the same id, whose client must be told.
+    pub replaced: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Waiting {
+    pub(super) entries: HashMap<LockName, Entry>,
+    alarms: Alarms,
+    owners: Owners,
+    last_ticket: u64,
+}
+
+impl Waiting {
+    /// Nobody waits anywhere.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The number of locks that are waited for.
+    pub fn locks(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn waiters(&self) -> usize {
+        self.entries.values().map(|entry| entry.queue.len()).sum()
+    }
+
+    /// Since when the longest waiter of all has been waiting.
+    pub fn longest_since(&self) -> Option<Instant> {
+        self.entries
+            .values()
+            .flat_map(|entry| entry.queue.iter())
+            .map(|(_, waiter)| waiter.since())
+            .min()
+    }
+
+    pub fn queue(&self, name: &LockName) -> Option<&Queue> {
+        self.entries.get(name).map(|entry| &entry.queue)
+    }
+
+    /// The name as it is kept, if somebody waits there.
+    pub fn name(&self, db: i32, key: &[u8]) -> Option<LockName> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let name = LockName { db, key: key.into() };
+        self.entries.contains_key(&name).then_some(name)
+    }
+
+    /// Takes a queue out for a step. It must be put back.
+    pub fn take(&mut self, name: &LockName) -> Queue {
+        self.entries
+            .get_mut(name)
+            .map_or_else(Queue::default, |entry| std::mem::take(&mut entry.queue))
+    }
+
+    /// Puts a queue back after a step that left `lock` as it is.
+    pub fn put_back(&mut self, name: &LockName, mut queue: Queue, lock: &Lock, moment: &Moment) {
+        for owner in queue.left.drain(..) {
+            self.owners.waits_no_more(&owner);
+        }
+        if queue.is_empty() {
+            self.forget(name);
+            return;
+        }
+        let alarm = next_alarm(&queue, lock, moment);
+        let entry = match self.entries.get_mut(name) {
+            Some(entry) => entry,
+            None => self.entries.entry(name.clone()).or_default(),
+        };
+        entry.queue = queue;
+        mirror(&mut entry.holders, lock, &mut self.owners);
+        self.alarms.change(name, entry.alarm, alarm);
+        entry.alarm = alarm;
+    }
+
+    /// Lets a request wait, that could not be granted. Refused, nothing has changed.
+    pub fn enqueue(
+        &mut self,
+        name: &LockName,
+        lock: &Lock,
+        request: &Acquire<'_>,
+        timeout: Timeout,
+        moment: &Moment,
+        rules: Rules,
+    ) -> Result<Enqueued, Refusal> {
+        let mut queue = self.take(name);
+        let waiter = Waiter::new(request, timeout, moment.now);
+        let same = request.request_id.and_then(|id| queue.find(request.owner, id));
+        let outcome = match same.map(|(ticket, same)| (ticket, same.limit == waiter.limit)) {
+            Some((_, false)) => Err(Refusal::OtherLimit),
+            Some((ticket, true)) => {
+                queue.remove(ticket);
+                queue.insert(ticket, waiter);
+                self.owners.waits(request.owner);
+                Ok(Enqueued {
+                    ticket,
+                    replaced: true,
+                })
+            }
+            None if queue.len() >= rules.max_waiters => Err(Refusal::QueueFull(rules.max_waiters)),
+            None => {
+                self.last_ticket = self.last_ticket.saturating_add(1);
+                let ticket = Ticket(self.last_ticket);
+                queue.insert(ticket, waiter);
+                self.owners.waits(request.owner);
+                Ok(Enqueued {
+                    ticket,
+                    replaced: false,
+                })
+            }
+        };
+        self.put_back(name, queue, lock, moment);
+        let enqueued = outcome?;
+        let search =
+            rules.detect_deadlocks && !enqueued.replaced && self.owners.may_be_in_the_way(request.owner);
+        if let Some(circle) = search
+            .then(|| deadlock::search(self, name, request.owner))
+            .flatten()
+        {
+            let mut queue = self.take(name);
+            queue.remove(enqueued.ticket);
+            self.put_back(name, queue, lock, moment);
+            return Err(Refusal::Deadlock(circle));
+        }
+        Ok(enqueued)
+    }
+
+    /// A waiter has left, and those behind it have to be looked at.
+    pub fn leave(&mut self, name: &LockName, ticket: Ticket) {
+        let Some(entry) = self.entries.get_mut(name) else {
+            return;
+        };
+        entry.queue.remove(ticket);
+        for owner in entry.queue.left.drain(..) {
+            self.owners.waits_no_more(&owner);
+        }
+        if entry.queue.is_empty() {
+            self.forget(name);
+        } else {
+            self.alarm_at(name, Instant::DISTANT_PAST);
+        }
+    }
+
+    /// All waiters of a lock that nobody can be granted here any more.
+    pub fn dismiss(&mut self, name: &LockName) -> Vec<Ticket> {
+        let Some(entry) = self.entries.get_mut(name) else {
+            return Vec::new();
+        };
+        let queue = std::mem::take(&mut entry.queue);
+        for (_, waiter) in queue.iter() {
+            self.owners.waits_no_more(&waiter.owner);
+        }
+        self.forget(name);
+        queue.iter().map(|(ticket, _)| ticket).collect()
+    }
+
+    fn forget(&mut self, name: &LockName) {
+        if let Some(entry) = self.entries.remove(name) {
+            self.alarms.change(name, entry.alarm, None);
+            entry
+                .holders
+                .iter()
+                .for_each(|member| self.owners.holds_no_more(&member.owner));
+        }
+    }
+
+    /// Waiters give up at their time, also while nobody can be let in.
+    pub fn give_up_waiting(&mut self, name: &LockName, moment: &Moment, effects: &mut Effects) {
+        let Some(entry) = self.entries.get_mut(name) else {
+            return;
+        };
+        give_up_waiting(&mut entry.queue, moment, effects);
+        for owner in entry.queue.left.drain(..) {
+            self.owners.waits_no_more(&owner);
+        }
+        if entry.queue.is_empty() {
+            self.forget(name);
+        }
+    }
+
+    /// When somebody has to look at a queue next.
+    pub fn next_alarm(&self) -> Option<Instant> {
+        self.alarms.0.first().map(|(at, _)| *at)
+    }
+
+    /// A queue that has to be looked at now. It is named again and again until it is put back with a later
+    /// alarm, or snoozed.
+    pub fn due(&self, now: Instant) -> Option<LockName> {
+        self.alarms
+            .0
+            .first()
+            .filter(|(at, _)| *at <= now)
+            .map(|(_, name)| name.clone())
+    }
+
+    /// Has a queue looked at then.
+    pub fn alarm_at(&mut self, name: &LockName, at: Instant) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            self.alarms.change(name, entry.alarm, Some(at));
+            entry.alarm = Some(at);
+        }
+    }
+
+    /// Has every queue of a database looked at; `None` = of all.
+    pub fn alarm_db(&mut self, db: Option<i32>, at: Instant) {
+        let names: Vec<LockName> = self
+            .entries
+            .keys()
+            .filter(|name| db.is_none_or(|db| db == name.db))
+            .cloned()
+            .collect();
+        for name in names {
+            self.alarm_at(&name, at);
+        }
+    }
+}
+
+/// When to look where.
+#[derive(Debug, Default)]
+struct Alarms(BTreeSet<(Instant, LockName)>);
+
+impl Alarms {
+    fn change(&mut self, name: &LockName, from: Option<Instant>, to: Option<Instant>) {
+        if from == to {
+            return;
+        }
+        if let Some(at) = from {
+            self.0.remove(&(at, name.clone()));
+        }
+        if let Some(at) = to {
+            self.0.insert((at, name.clone()));
+        }
+    }
+}
+
+/// In how many queues each owner stands, and how many locks it holds that others wait for.
+#[derive(Debug, Default)]
+struct Owners(HashMap<Owner, Involvement>);
+
+#[derive(Debug, Default)]
+struct Involvement {
+    waits: usize,
+    holds: usize,
+}
+
+impl Owners {
+    /// An owner that neither holds what others wait for, nor waits elsewhere, cannot close a circle.
+    fn may_be_in_the_way(&self, owner: &[u8]) -> bool {
+        self.0
+            .get(owner)
+            .is_some_and(|involvement| involvement.holds > 0 || involvement.waits > 1)
+    }
+
+    fn waits(&mut self, owner: &[u8]) {
+        let involvement = self.0.entry(owner.into()).or_default();
+        involvement.waits = involvement.waits.saturating_add(1);
+    }
+
+    fn holds(&mut self, owner: &Owner) {
+        let involvement = self.0.entry(Rc::clone(owner)).or_default();
+        involvement.holds = involvement.holds.saturating_add(1);
+    }
+
+    fn waits_no_more(&mut self, owner: &Owner) {
+        self.lessen(owner, |involvement| {
+            involvement.waits = involvement.waits.saturating_sub(1)
+        });
+    }
+
+    fn holds_no_more(&mut self, owner: &Owner) {
+        self.lessen(owner, |involvement| {
+            involvement.holds = involvement.holds.saturating_sub(1)
+        });
+    }
+
+    fn lessen(&mut self, owner: &Owner, change: impl FnOnce(&mut Involvement)) {
+        if let Some(involvement) = self.0.get_mut(owner) {
+            change(involvement);
+            if involvement.waits == 0 && involvement.holds == 0 {
+                self.0.remove(owner);
+            }
+        }
+    }
+}
+
+/// Makes `mirror` the holders of `lock`. Holders leave from anywhere, new ones come last.
+fn mirror(mirror: &mut Vec<Member>, lock: &Lock, owners: &mut Owners) {
+    let mut present = lock.holders().iter().peekable();
+    mirror.retain(|member| {
+        let stays = present
+            .next_if(|holder| holder.owner() == &*member.owner)
+            .is_some();
+        if !stays {
+            owners.holds_no_more(&member.owner);
+        }
+        stays
+    });
+    for holder in present {
+        let owner: Owner = holder.owner().into();
+        owners.holds(&owner);
+        mirror.push(Member {
+            owner,
+            limit: holder.limit(),
+        });
+    }
+}
+
+/// When a queue changes by itself: a waiter gives up, a lease ends, or a grace does.
+fn next_alarm(queue: &Queue, lock: &Lock, moment: &Moment) -> Option<Instant> {
+    let grace_end = Some(moment.grace_end).filter(|end| *end > moment.now);
+    [queue.first_deadline(), moment.first_lease_end(lock), grace_end]
+        .into_iter()
+        .flatten()
+        .min()
+}

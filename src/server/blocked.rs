@@ -1,0 +1,204 @@
+//! Blocked clients. All that touches the server's handles of them is here.
+//!
+//! A client is in one state at a time, and the first to end it wins:
+//!
+//! ```text
+//! waiting -> answered   its ticket got an answer: the server calls `reply`, then `free`
+//!         -> gone       closed, killed, unblocked by hand, or the server changed its role
+//! ```
+//!
+//! In both cases the handle is unblocked exactly once. An answered client may vanish before `reply`: then
+//! only `free` is called, and a grant has to be undone.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+
+use redis_module::raw;
+
+use super::api::required;
+use super::command::{Call, Failure};
+use super::commands::reply_granted;
+use super::ctx::Ctx;
+use super::{state, waits};
+use crate::lock::{Acquire, Answer, Granted, LockName, Refusal, Ticket};
+
+/// The clients that wait.
+#[derive(Default)]
+pub struct Clients {
+    by_ticket: HashMap<Ticket, Client>,
+    by_handle: HashMap<Handle, Ticket>,
+}
+
+/// The server's handle of a blocked client.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Handle(*mut raw::RedisModuleBlockedClient);
+
+struct Client {
+    handle: Handle,
+    name: LockName,
+    owner: Box<[u8]>,
+    request_id: Option<Box<[u8]>>,
+}
+
+/// What a client is told.
+pub enum Told {
+    Answer(Answer),
+    /// An error of the server's own kind, MOVED for instance.
+    Error(String),
+}
+
+/// What travels with an answer, until the client has got it.
+struct Delivery {
+    told: Told,
+    client: Client,
+}
+
+/// A hold that was granted.
+pub struct Hold {
+    pub name: LockName,
+    pub owner: Box<[u8]>,
+    pub request_id: Option<Box<[u8]>>,
+    pub fence: u64,
+}
+
+impl Clients {
+    fn insert(&mut self, ticket: Ticket, client: Client) {
+        self.by_handle.insert(client.handle, ticket);
+        self.by_ticket.insert(ticket, client);
+    }
+
+    fn take(&mut self, ticket: Ticket) -> Option<Client> {
+        let client = self.by_ticket.remove(&ticket)?;
+        self.by_handle.remove(&client.handle);
+        Some(client)
+    }
+
+    fn take_by_handle(&mut self, handle: Handle) -> Option<(Ticket, Client)> {
+        let ticket = self.by_handle.get(&handle).copied()?;
+        self.take(ticket).map(|client| (ticket, client))
+    }
+}
+
+/// Blocks the calling client until its ticket has an answer.
+pub fn block(call: &Call<'_>, ticket: Ticket, name: LockName, request: &Acquire<'_>) {
+    // SAFETY: the context is that of a command of a client that can block; all callbacks are there. No
+    // timeout: the module keeps the time itself, and a timeout of the server would race with a grant.
+    let handle = unsafe {
+        required(raw::RedisModule_BlockClient)(
+            call.ctx.raw(),
+            Some(reply),
+            Some(unblocked_by_hand),
+            Some(free),
+            0,
+        )
+    };
+    // SAFETY: the handle was just made.
+    unsafe { required(raw::RedisModule_SetDisconnectCallback)(handle, Some(disconnected)) };
+    let client = Client {
+        handle: Handle(handle),
+        name,
+        owner: request.owner.into(),
+        request_id: request.request_id.map(Into::into),
+    };
+    state::with(|state| state.clients.insert(ticket, client));
+}
+
+/// Gives the client of a ticket its answer.
+pub fn answer(ticket: Ticket, told: Told) {
+    let Some(client) = state::with(|state| state.clients.take(ticket)) else {
+        return;
+    };
+    let handle = client.handle;
+    let delivery = Box::into_raw(Box::new(Delivery { told, client }));
+    // SAFETY: a handle in the map has not been unblocked, and has left the map. The server gives the
+    // delivery back to `free`.
+    unsafe { required(raw::RedisModule_UnblockClient)(handle.0, delivery.cast()) };
+}
+
+/// A client stops waiting without an answer of ours.
+fn leave(handle: Handle) {
+    let left = state::with(|state| {
+        let (ticket, client) = state.clients.take_by_handle(handle)?;
+        state.waiting.leave(&client.name, ticket);
+        Some(())
+    });
+    if left.is_some() {
+        // SAFETY: the handle was in the map, so that it has not been unblocked, and has left the map.
+        unsafe { required(raw::RedisModule_UnblockClient)(handle.0, std::ptr::null_mut()) };
+        waits::arm();
+    }
+}
+
+/// The server writes the answer to a client that is still there.
+unsafe extern "C" fn reply(
+    raw: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    // SAFETY: the context is valid during the call, and what travels with it is a delivery of ours, if any.
+    let (ctx, delivery) = unsafe {
+        let data = required(raw::RedisModule_GetBlockedClientPrivateData)(raw);
+        (Ctx::new(raw), data.cast::<Delivery>().as_ref())
+    };
+    match delivery.map(|delivery| &delivery.told) {
+        Some(Told::Answer(Answer::Granted(granted))) => reply_granted(ctx, granted),
+        Some(Told::Answer(Answer::Refused(refusal))) => Failure::from(refusal.clone()).reply(ctx),
+        Some(Told::Error(error)) => ctx.reply_error(error),
+        Some(Told::Answer(Answer::TimedOut | Answer::Withdrawn)) | None => ctx.reply_null_array(),
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// CLIENT UNBLOCK TIMEOUT: the server has no timeout of its own here.
+unsafe extern "C" fn unblocked_by_hand(
+    raw: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    // SAFETY: the context is valid during the call.
+    let (ctx, handle) = unsafe {
+        (
+            Ctx::new(raw),
+            required(raw::RedisModule_GetBlockedClientHandle)(raw),
+        )
+    };
+    ctx.reply_null_array();
+    leave(Handle(handle));
+    raw::REDISMODULE_OK as c_int
+}
+
+/// Closed, killed, CLIENT UNBLOCK ERROR, or a change of role. Also called for a client that was answered in
+/// the same pass of the server's loop; that one is left to `free`.
+unsafe extern "C" fn disconnected(_: *mut raw::RedisModuleCtx, handle: *mut raw::RedisModuleBlockedClient) {
+    leave(Handle(handle));
+}
+
+/// The server is done with an answer. Nothing may be written here: there may be no client any more.
+unsafe extern "C" fn free(raw: *mut raw::RedisModuleCtx, delivery: *mut c_void) {
+    // SAFETY: a delivery that `answer` made, given back once.
+    let delivery = unsafe { Box::from_raw(delivery.cast::<Delivery>()) };
+    // SAFETY: the context is valid during the call.
+    let is_gone = unsafe { required(raw::RedisModule_BlockedClientDisconnected)(raw) != 0 };
+    if let (true, Told::Answer(Answer::Granted(Granted { fence, .. }))) = (is_gone, delivery.told) {
+        let Client {
+            name,
+            owner,
+            request_id,
+            ..
+        } = delivery.client;
+        state::with(|state| {
+            state.undeliverable.push(Hold {
+                name,
+                owner,
+                request_id,
+                fence,
+            })
+        });
+        waits::arm();
+    }
+}
+
+/// The answer to a client whose place another one with the same request id has taken.
+pub fn replace(ticket: Ticket) {
+    answer(ticket, Told::Answer(Answer::Refused(Refusal::Replaced)));
+}
