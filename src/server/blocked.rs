@@ -115,8 +115,8 @@ pub fn answer(ticket: Ticket, told: Told) {
     unsafe { required(raw::RedisModule_UnblockClient)(handle.0, delivery.cast()) };
 }
 
-/// A client stops waiting without an answer of ours.
-fn leave(handle: Handle) {
+/// A client stops waiting without an answer of ours; whether it still waited.
+fn leave(handle: Handle) -> bool {
     let left = state::with(|state| {
         let (ticket, client) = state.clients.take_by_handle(handle)?;
         state.waiting.leave(&client.name, ticket);
@@ -127,6 +127,7 @@ fn leave(handle: Handle) {
         unsafe { required(raw::RedisModule_UnblockClient)(handle.0, std::ptr::null_mut()) };
         waits::arm();
     }
+    left.is_some()
 }
 
 /// The server writes the answer to a client that is still there.
@@ -169,8 +170,13 @@ unsafe extern "C" fn unblocked_by_hand(
 
 /// Closed, killed, CLIENT UNBLOCK ERROR, or a change of role. Also called for a client that was answered in
 /// the same pass of the server's loop; that one is left to `free`.
-unsafe extern "C" fn disconnected(_: *mut raw::RedisModuleCtx, handle: *mut raw::RedisModuleBlockedClient) {
-    leave(Handle(handle));
+unsafe extern "C" fn disconnected(raw: *mut raw::RedisModuleCtx, handle: *mut raw::RedisModuleBlockedClient) {
+    if !leave(Handle(handle)) && waits::unblocks_without_answer() {
+        // SAFETY: the context is valid during the call.
+        let id = unsafe { required(raw::RedisModule_GetClientId)(raw) };
+        state::with(|state| state.unanswered.push(id));
+        waits::arm();
+    }
 }
 
 /// The server is done with an answer. Nothing may be written here: there may be no client any more.

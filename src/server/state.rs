@@ -27,6 +27,8 @@ pub struct State {
     pub clients: Clients,
     /// Grants that nobody was there to receive.
     pub undeliverable: Vec<Hold>,
+    /// Clients, by id, that the server has unblocked without an answer.
+    pub unanswered: Vec<u64>,
     pub alarm: Alarm,
     /// `maxmemory` is set and `maxmemory-policy` may evict locks.
     pub evictable: bool,
@@ -36,6 +38,11 @@ pub struct State {
 }
 
 impl State {
+    /// Nobody waits, and nobody who did is owed anything.
+    pub fn has_no_waiters(&self) -> bool {
+        self.waiting.is_empty() && self.undeliverable.is_empty() && self.unanswered.is_empty()
+    }
+
     /// Runs a step on a lock with its queue.
     pub fn step<R>(
         &mut self,
@@ -90,6 +97,7 @@ static STATE: LazyLock<ServerThread> = LazyLock::new(|| {
         waiting: Waiting::default(),
         clients: Clients::default(),
         undeliverable: Vec::new(),
+            unanswered: Vec::new(),
         alarm: Alarm::default(),
         evictable: false,
         schedule: Schedule::new(),

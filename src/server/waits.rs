@@ -6,7 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use redis_module::raw;
+use redis_module::{Context, raw};
 
 use super::api::required;
 use super::blocked::{self, Hold, Told};
@@ -46,8 +46,8 @@ pub fn prepare(ctx: Ctx<'_>) {
 pub fn arm() {
     let now = ctx::now();
     let Some((detached, old, at)) = state::with(|state| {
-        let undo = (!state.undeliverable.is_empty()).then_some(Instant::DISTANT_PAST);
-        let at = undo.or_else(|| state.waiting.next_alarm())?.max(now);
+        let now_or_never = !state.undeliverable.is_empty() || !state.unanswered.is_empty();
+        let at = now_or_never.then_some(Instant::DISTANT_PAST).or_else(|| state.waiting.next_alarm())?.max(now);
         let old = state.alarm.set.filter(|(_, set)| *set > at);
         let in_time = state.alarm.set.is_some() && old.is_none();
         if in_time {
@@ -80,13 +80,14 @@ unsafe extern "C" fn timer(raw: *mut raw::RedisModuleCtx, _: *mut c_void) {
 
 /// Looks after everything that is due.
 pub fn ring(ctx: Ctx<'_>) {
-    if state::with(|state| state.waiting.is_empty() && state.undeliverable.is_empty()) {
+    if state::with(|state| state.has_no_waiters()) {
         return;
     }
     let flags = ctx.flags();
     let home = ctx.db();
     let now = ctx::now();
     let slice_end = now.after_ms(SLICE_MS);
+    close_unanswered(ctx);
     undo_all(ctx, flags);
     while let Some(name) = state::with(|state| state.waiting.due(now)) {
         if ctx.select_db(name.db) {
@@ -195,6 +196,22 @@ pub fn wake(effects: &mut Effects) {
     for wake in effects.wakes.drain(..) {
         state::with(|state| state.counters.answered(&wake.answer));
         blocked::answer(wake.ticket, Told::Answer(wake.answer));
+    }
+}
+
+/// Before Redis 7.2, CLIENT UNBLOCK TIMEOUT for a client that was answered a moment before leaves it without
+/// any reply.
+pub fn unblocks_without_answer() -> bool {
+    const REDIS_7_2: i32 = 0x0007_0200;
+    // SAFETY: takes nothing.
+    unsafe { required(raw::RedisModule_GetServerVersion)() < REDIS_7_2 }
+}
+
+/// Closes the connections of clients that would wait for ever for a reply. Most have closed by themselves.
+fn close_unanswered(ctx: Ctx<'_>) {
+    for id in state::with(|state| std::mem::take(&mut state.unanswered)) {
+        // An error says that there is no such client any more.
+        let _ = Context::new(ctx.raw()).call("CLIENT", &["KILL", "ID", &id.to_string()]);
     }
 }
 
