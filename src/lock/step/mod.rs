@@ -1,8 +1,9 @@
 //! Every transition of a lock, one file a request.
 //!
 //! A step looks at everything before it changes anything: a request that is refused, or not granted,
-//! leaves no trace. A step that frees something serves the queue at once: nobody can come between. A step that changes a lock first removes the holders whose lease has ended, and
-//! tells of it, so that a replica never has more holders than the primary.
+//! leaves no trace. A step that changes a lock first removes the holders whose lease has ended, and tells
+//! of it, so that a replica never has more holders than the primary. A step that frees something serves
+//! the queue at once: nobody can come between.
 
 mod acquire;
 mod apply;
