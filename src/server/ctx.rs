@@ -145,6 +145,18 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// A number from the server's INFO, 0 when there is no such field.
+    pub fn info_number(self, section: &CStr, field: &CStr) -> u64 {
+        let mut error: c_int = 0;
+        // SAFETY: the context is valid, the strings are C strings; the answer is freed at once.
+        unsafe {
+            let info = required(raw::RedisModule_GetServerInfo)(self.raw, section.as_ptr());
+            let number = required(raw::RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
+            required(raw::RedisModule_FreeServerInfo)(self.raw, info);
+            number
+        }
+    }
+
     /// Tells clients that watch or track the key.
     pub fn signal_modified(self, key: Text<'_>) {
         // SAFETY: context and string are valid.

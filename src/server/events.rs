@@ -12,14 +12,15 @@ use crate::lock::{Instant, Raise};
 
 /// Subscribes to all; false when the server refuses one.
 pub fn subscribe(ctx: Ctx<'_>) -> bool {
-    let handlers: [(u64, raw::RedisModuleEventCallback); 7] = [
+    let handlers: [(u64, raw::RedisModuleEventCallback); 8] = [
         (raw::REDISMODULE_EVENT_CRON_LOOP, Some(cron)),
         (raw::REDISMODULE_EVENT_LOADING, Some(loading)),
         (
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
             Some(role_changed),
         ),
-        (raw::REDISMODULE_EVENT_PERSISTENCE, Some(persistence)),
+        (raw::REDISMODULE_EVENT_FORK_CHILD, Some(forked)),
+        (raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(replica_changed)),
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(flush)),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(swap)),
         (raw::REDISMODULE_EVENT_CONFIG, Some(config_changed)),
@@ -67,15 +68,27 @@ unsafe extern "C" fn role_changed(
     });
 }
 
-/// A snapshot or a rewritten log is there: on servers without `aux_save2` it lacks what is no lock.
-unsafe extern "C" fn persistence(
-    _: *mut raw::RedisModuleCtx,
+/// The log is being rewritten: what goes into it from now on comes after the snapshot, which on servers
+/// without `aux_save2` lacks what is no lock.
+unsafe extern "C" fn forked(raw: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+    // SAFETY: the server passes a context that is valid during the call.
+    let ctx = unsafe { Ctx::new(raw) };
+    let born = sub == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN;
+    if born && ctx.info_number(c"persistence", c"aof_rewrite_in_progress") > 0 {
+        sweep::sync_soon(ctx);
+    }
+}
+
+/// A replica has loaded its snapshot, with the same gap.
+unsafe extern "C" fn replica_changed(
+    raw: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     sub: u64,
     _: *mut c_void,
 ) {
-    if sub == raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED {
-        state::with(|state| state.schedule.sync_due = true);
+    if sub == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE {
+        // SAFETY: the server passes a context that is valid during the call.
+        sweep::sync_soon(unsafe { Ctx::new(raw) });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether the server may evict locks. A lock has no TTL, so only the `allkeys-*` policies can.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 
 use redis_module::raw;
 
@@ -22,16 +22,16 @@ pub fn look(ctx: Ctx<'_>) {
 }
 
 fn is_evictable(ctx: Ctx<'_>) -> bool {
+    if ctx.info_number(c"memory", c"maxmemory") == 0 {
+        return false;
+    }
     // SAFETY: the context is valid, the strings are C strings; the answer is freed below, and nothing of
     // it is kept.
     unsafe {
         let info = required(raw::RedisModule_GetServerInfo)(ctx.raw(), c"memory".as_ptr());
-        let mut error: c_int = 0;
-        let maxmemory =
-            required(raw::RedisModule_ServerInfoGetFieldUnsigned)(info, c"maxmemory".as_ptr(), &mut error);
         let policy = required(raw::RedisModule_ServerInfoGetFieldC)(info, c"maxmemory_policy".as_ptr());
         let any_key = !policy.is_null() && CStr::from_ptr(policy).to_bytes().starts_with(b"allkeys");
         required(raw::RedisModule_FreeServerInfo)(ctx.raw(), info);
-        maxmemory > 0 && any_key
+        any_key
     }
 }

@@ -79,6 +79,12 @@ fn look_at_slots(ctx: Ctx<'_>, flags: Flags, now: Instant) {
     }
 }
 
+/// Has replicas and the log told how things stand, in the next pass of the server's loop.
+pub fn sync_soon(ctx: Ctx<'_>) {
+    state::with(|state| state.schedule.sync_due = true);
+    go_on(ctx);
+}
+
 /// Removes holders whose lease has ended. Whether there are more.
 fn remove_ended(ctx: Ctx<'_>, flags: Flags, now: Instant) -> bool {
     let slice_end = now.after_ms(SLICE_MS);
@@ -114,7 +120,7 @@ fn remove_ended_from(ctx: Ctx<'_>, name: Text<'_>, flags: Flags, due: &Due) {
     });
 }
 
-/// During a grace once a second, and after each snapshot, tells replicas and the log how things stand: on
+/// During a grace once a second, and after a snapshot, tells replicas and the log how things stand: on
 /// servers without `aux_save2` they have no other way to know.
 fn sync(ctx: Ctx<'_>, now: Instant) {
     let due = state::with(|state| {
