@@ -11,9 +11,8 @@ use super::{config, state};
 /// Looks at `maxmemory` and `maxmemory-policy`. At load, and whenever a setting changes.
 pub fn look(ctx: Ctx<'_>) {
     let evictable = is_evictable(ctx);
-    let news = state::with(|state| evictable && !std::mem::replace(&mut state.evictable, evictable));
-    state::with(|state| state.evictable = evictable);
-    if news && !config::allow_eviction() {
+    let before = state::with(|state| std::mem::replace(&mut state.evictable, evictable));
+    if evictable && !before && !config::allow_eviction() {
         ctx.log_warning(
             "maxmemory-policy allkeys-* may evict a held lock, so that no new owner gets one (UNSAFE): \
              use noeviction or volatile-*, or set dlock.allow-eviction yes",

@@ -1,0 +1,302 @@
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use redis::{Cmd, Connection, ConnectionLike as _, FromRedisValue, RedisError, RedisResult, Value};
+
+use super::info::LockInfo;
+use super::wait::wait_for;
+
+/// No command of the tests takes longer.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+const SYNC_TIMEOUT_MS: u64 = 20_000;
+
+/// A connection that takes commands as one would type them.
+pub struct Client {
+    connection: Connection,
+}
+
+/// The answer to an ACQUIRE that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub fence: u64,
+    pub holds: u64,
+    pub lease_ms: u64,
+    pub waited_ms: u64,
+}
+
+impl Grant {
+    /// `None` for the null answer.
+    #[track_caller]
+    pub fn parse(answer: Value) -> Option<Self> {
+        let answer: Option<(u64, u64, u64, u64)> =
+            redis::from_redis_value(answer).expect("four integers or null");
+        answer.map(|(fence, holds, lease_ms, waited_ms)| Self {
+            fence,
+            holds,
+            lease_ms,
+            waited_ms,
+        })
+    }
+}
+
+impl Client {
+    pub fn connect(url: &str) -> Self {
+        let client = redis::Client::open(url).expect("the address is well formed");
+        let connection = client.get_connection().expect("the server accepts connections");
+        connection
+            .set_read_timeout(Some(REPLY_TIMEOUT))
+            .expect("a connection takes a timeout");
+        Self { connection }
+    }
+
+    /// Sends a command whose words are separated by spaces.
+    pub fn call(&mut self, command: &str) -> RedisResult<Value> {
+        self.call_args(&command.split_whitespace().map(str::as_bytes).collect::<Vec<_>>())
+    }
+
+    /// Sends a command whose words are any bytes.
+    pub fn call_args(&mut self, words: &[&[u8]]) -> RedisResult<Value> {
+        let mut cmd = Cmd::new();
+        for word in words {
+            cmd.arg(*word);
+        }
+        cmd.query(&mut self.connection)
+    }
+
+    /// The answer to a command that must not be refused.
+    #[track_caller]
+    pub fn ask<T: FromRedisValue>(&mut self, command: &str) -> T {
+        answer(command, self.call(command))
+    }
+
+    #[track_caller]
+    pub fn ask_args<T: FromRedisValue>(&mut self, words: &[&[u8]]) -> T {
+        answer(
+            &String::from_utf8_lossy(&words.join(&b' ')),
+            self.call_args(words),
+        )
+    }
+
+    /// For a command with the answer OK.
+    #[track_caller]
+    pub fn ok(&mut self, command: &str) {
+        assert_eq!(self.ask::<Value>(command), Value::Okay, "{command}");
+    }
+
+    /// The first word of the error that the command must get.
+    #[track_caller]
+    pub fn refusal(&mut self, command: &str) -> String {
+        first_word(&refused(command, self.call(command)))
+    }
+
+    #[track_caller]
+    pub fn refusal_args(&mut self, words: &[&[u8]]) -> String {
+        first_word(&refused(
+            &String::from_utf8_lossy(&words.join(&b' ')),
+            self.call_args(words),
+        ))
+    }
+
+    /// The whole error that the command must get.
+    #[track_caller]
+    pub fn refusal_text(&mut self, command: &str) -> String {
+        error_text(&refused(command, self.call(command)))
+    }
+
+    /// `DLOCK.ACQUIRE` that must be granted.
+    #[track_caller]
+    pub fn acquire(&mut self, args: &str) -> Grant {
+        self.try_acquire(args)
+            .unwrap_or_else(|| panic!("DLOCK.ACQUIRE {args} was not granted"))
+    }
+
+    /// `DLOCK.ACQUIRE`, `None` for the null answer.
+    #[track_caller]
+    pub fn try_acquire(&mut self, args: &str) -> Option<Grant> {
+        Grant::parse(self.ask(&format!("DLOCK.ACQUIRE {args}")))
+    }
+
+    /// `DLOCK.RELEASE` that must not be refused: the holds that are left.
+    #[track_caller]
+    pub fn release(&mut self, args: &str) -> i64 {
+        self.ask(&format!("DLOCK.RELEASE {args}"))
+    }
+
+    /// `DLOCK.EXTEND` that must not be refused: the lease that remains.
+    #[track_caller]
+    pub fn extend(&mut self, args: &str) -> u64 {
+        self.ask(&format!("DLOCK.EXTEND {args}"))
+    }
+
+    #[track_caller]
+    pub fn owner(&mut self, key: &str) -> Option<String> {
+        self.ask(&format!("DLOCK.OWNER {key}"))
+    }
+
+    /// `DLOCK.INFO` of a lock that somebody holds.
+    #[track_caller]
+    pub fn lock(&mut self, key: &str) -> LockInfo {
+        self.find_lock(key)
+            .unwrap_or_else(|| panic!("nobody holds {key}"))
+    }
+
+    /// `DLOCK.INFO`, `None` for the null answer.
+    #[track_caller]
+    pub fn find_lock(&mut self, key: &str) -> Option<LockInfo> {
+        LockInfo::parse(&self.ask(&format!("DLOCK.INFO {key}")))
+    }
+
+    pub fn exists(&mut self, key: &str) -> bool {
+        self.ask(&format!("EXISTS {key}"))
+    }
+
+    /// Waits until one replica has all that this connection wrote.
+    #[track_caller]
+    pub fn sync(&mut self) {
+        let replicas: i64 = self.ask(&format!("WAIT 1 {SYNC_TIMEOUT_MS}"));
+        assert!(replicas >= 1, "no replica confirmed within {SYNC_TIMEOUT_MS} ms");
+    }
+
+    /// Waits until no rewrite of the append-only file runs or is due, and the last one was good.
+    #[track_caller]
+    pub fn wait_for_log_rewrite(&mut self) {
+        wait_for("the end of the rewrite of the log", || {
+            let info = self.info_section("persistence");
+            info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0"
+        });
+        assert_eq!(self.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
+    }
+
+    /// A field of INFO, empty when it is not there.
+    pub fn server_info(&mut self, section: &str, field: &str) -> String {
+        self.info_section(section).remove(field).unwrap_or_default()
+    }
+
+    pub fn info_section(&mut self, section: &str) -> BTreeMap<String, String> {
+        let text: String = self.ask(&format!("INFO {section}"));
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        fields
+            .map(|(name, value)| (name.to_owned(), value.trim_end().to_owned()))
+            .collect()
+    }
+
+    /// A number of our own section of INFO.
+    #[track_caller]
+    pub fn stat(&mut self, field: &str) -> i64 {
+        let value = self.server_info("dlock", field);
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("INFO dlock: {field} is {value:?}"))
+    }
+
+    /// The digest of a key's value, the same as long as the value is the same.
+    pub fn digest(&mut self, key: &str) -> String {
+        self.ask::<Vec<String>>(&format!("DEBUG DIGEST-VALUE {key}"))
+            .concat()
+    }
+
+    #[track_caller]
+    pub fn config_set(&mut self, name: &str, value: &str) {
+        self.ok(&format!("CONFIG SET {name} {value}"));
+    }
+
+    /// A setting, empty when there is none of that name.
+    pub fn config(&mut self, name: &str) -> String {
+        self.ask::<Vec<String>>(&format!("CONFIG GET {name}"))
+            .pop()
+            .unwrap_or_default()
+    }
+
+    /// Sends many commands at once and reads all the answers. Errors stand among them.
+    #[track_caller]
+    pub fn pipeline<'a>(&mut self, commands: impl IntoIterator<Item = Vec<&'a [u8]>>) -> Vec<Value> {
+        let mut packed = Vec::new();
+        let mut count = 0;
+        for words in commands {
+            let mut cmd = Cmd::new();
+            for word in words {
+                cmd.arg(word);
+            }
+            packed.extend(cmd.get_packed_command());
+            count += 1;
+        }
+        self.connection
+            .req_packed_commands(&packed, 0, count)
+            .expect("the server answers")
+    }
+
+    /// Runs commands, and stops all writing in the same go: until then the server does not sweep.
+    #[track_caller]
+    pub fn stop_writing_after(&mut self, commands: &[&str]) {
+        self.in_one_go(&[commands, &["CLIENT PAUSE 600000 WRITE"]].concat());
+    }
+
+    /// Waits until the lease has ended. Where writing is stopped, the holder is then still in the lock.
+    #[track_caller]
+    pub fn wait_for_lease_end(&mut self, key: &str, owner: &str) {
+        wait_for("the end of a lease", || {
+            self.find_lock(key)
+                .is_none_or(|lock| !lock.owners().iter().any(|holder| holder == owner))
+        });
+    }
+
+    /// Lets writing go on and runs commands in the same go, before the server can sweep.
+    #[track_caller]
+    pub fn resume_writing_with(&mut self, commands: &[&str]) -> Vec<Value> {
+        self.in_one_go(&[&["CLIENT UNPAUSE"], commands].concat())
+            .split_off(1)
+    }
+
+    /// Sends commands as one packet, which the server runs without anything in between.
+    #[track_caller]
+    pub fn in_one_go(&mut self, commands: &[&str]) -> Vec<Value> {
+        self.pipeline(
+            commands
+                .iter()
+                .map(|command| command.split_whitespace().map(str::as_bytes).collect()),
+        )
+    }
+
+    /// Sends a command whose answer nobody waits for.
+    pub fn send(&mut self, command: &str) {
+        let mut words = command.split_whitespace();
+        let mut cmd = redis::cmd(words.next().unwrap_or_default());
+        words.for_each(|word| _ = cmd.arg(word));
+        self.connection
+            .send_packed_command(&cmd.get_packed_command())
+            .expect("the server reads");
+    }
+
+    /// The connection itself, for what applications do with the client library.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+}
+
+#[track_caller]
+fn answer<T: FromRedisValue>(command: &str, reply: RedisResult<Value>) -> T {
+    let value = reply.unwrap_or_else(|error| panic!("{command}: {error}"));
+    let shown = format!("{value:?}");
+    redis::from_redis_value(value).unwrap_or_else(|error| panic!("{command} answered {shown}: {error}"))
+}
+
+#[track_caller]
+fn refused(command: &str, reply: RedisResult<Value>) -> RedisError {
+    reply.expect_err(&format!("{command} must be refused"))
+}
+
+fn first_word(error: &RedisError) -> String {
+    error
+        .code()
+        .unwrap_or_else(|| panic!("not an error of the server: {error}"))
+        .to_owned()
+}
+
+fn error_text(error: &RedisError) -> String {
+    let mut text = first_word(error);
+    if let Some(detail) = error.detail() {
+        let _ = write!(text, " {detail}");
+    }
+    text
+}

@@ -1,0 +1,94 @@
+use std::collections::BTreeMap;
+
+use redis::{FromRedisValue, Value, from_redis_value_ref};
+
+/// The answer to DLOCK.INFO.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockInfo {
+    pub limit: i64,
+    pub holders: Vec<HolderInfo>,
+    pub waiting: i64,
+    pub waiters: Vec<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderInfo {
+    pub owner: Vec<u8>,
+    pub fence: u64,
+    pub holds: u64,
+    pub lease_ms: u64,
+    pub held_ms: u64,
+}
+
+impl LockInfo {
+    /// `None` for a null. The fields must be exactly those of SPEC, as a map or as a flat array.
+    #[track_caller]
+    pub fn parse(value: &Value) -> Option<Self> {
+        if *value == Value::Nil {
+            return None;
+        }
+        let fields = fields(value, &["holders", "limit", "waiters", "waiting"]);
+        let holders: Vec<Value> = get(&fields, "holders");
+        Some(Self {
+            limit: get(&fields, "limit"),
+            holders: holders.iter().map(HolderInfo::parse).collect(),
+            waiting: get(&fields, "waiting"),
+            waiters: get(&fields, "waiters"),
+        })
+    }
+
+    /// The owners, longest-standing first.
+    pub fn owners(&self) -> Vec<String> {
+        self.holders
+            .iter()
+            .map(|holder| String::from_utf8_lossy(&holder.owner).into_owned())
+            .collect()
+    }
+
+    #[track_caller]
+    pub fn holder(&self, owner: &str) -> &HolderInfo {
+        let found = self
+            .holders
+            .iter()
+            .find(|holder| holder.owner == owner.as_bytes());
+        found.unwrap_or_else(|| panic!("{owner} is no holder of {self:?}"))
+    }
+
+    /// Owner, fence and hold count of each holder: what a replica or a restart must not change.
+    pub fn standing(&self) -> Vec<(String, u64, u64)> {
+        let owners = self.owners().into_iter();
+        owners
+            .zip(&self.holders)
+            .map(|(owner, holder)| (owner, holder.fence, holder.holds))
+            .collect()
+    }
+}
+
+impl HolderInfo {
+    #[track_caller]
+    fn parse(value: &Value) -> Self {
+        let fields = fields(value, &["fence", "held-ms", "holds", "lease-ms", "owner"]);
+        Self {
+            owner: get(&fields, "owner"),
+            fence: get(&fields, "fence"),
+            holds: get(&fields, "holds"),
+            lease_ms: get(&fields, "lease-ms"),
+            held_ms: get(&fields, "held-ms"),
+        }
+    }
+}
+
+#[track_caller]
+fn fields(value: &Value, expected: &[&str]) -> BTreeMap<String, Value> {
+    let pairs: Vec<(String, Value)> = from_redis_value_ref(value).expect("names and values");
+    let fields: BTreeMap<String, Value> = pairs.iter().cloned().collect();
+    let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    assert_eq!(names, expected, "the fields, sorted, of {value:?}");
+    assert_eq!(pairs.len(), fields.len(), "no field stands twice");
+    fields
+}
+
+#[track_caller]
+fn get<T: FromRedisValue>(fields: &BTreeMap<String, Value>, name: &str) -> T {
+    from_redis_value_ref(&fields[name]).unwrap_or_else(|error| panic!("{name}: {error}"))
+}

@@ -1,0 +1,28 @@
+//! What the tests over the wire share: real servers, clients of them, and ways to wait.
+//!
+//! `DLOCK_SERVER` names the server program (default `redis-server`), `DLOCK_MODULE` the module (default
+//! the one that cargo built beside the test). Nothing here asks for the server's name or version: a test
+//! asks for the feature that it needs.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test file compiles its own copy and uses a part of it"
+)]
+
+mod client;
+mod events;
+mod info;
+pub mod payload;
+mod process;
+mod raw;
+mod replication;
+mod server;
+mod wait;
+
+pub use client::{Client, Grant};
+pub use events::Events;
+pub use info::{HolderInfo, LockInfo};
+pub use raw::reply_bytes;
+pub use replication::ReplicationStream;
+pub use server::{Server, module_path};
+pub use wait::{SLOW_MACHINE, pause, took_at_most, wait_for};

@@ -1,0 +1,93 @@
+//! Serialized values as DUMP gives them: taken apart, forged, and closed with the right checksum.
+//!
+//! ```text
+//! dump   = type value footer            type   = 7 for a value of a module
+//! value  = module-id opcode* 0          opcode = 5 string, for ours
+//! footer = version (2 bytes) CRC64 (8 bytes), both with the low byte first
+//! ```
+
+const MODULE_TYPE: u8 = 7;
+const LENGTH_64_BIT: u8 = 0x81;
+const OPCODE_STRING: u8 = 5;
+const OPCODE_END: u8 = 0;
+const MODULE_ID_BYTES: usize = 9;
+const VERSION_BYTES: usize = 2;
+const CHECKSUM_BYTES: usize = 8;
+
+/// Where the part that the module reads begins.
+pub const VALUE_START: usize = 1 + MODULE_ID_BYTES;
+
+/// Without the checksum, with the version.
+pub fn body(dump: &[u8]) -> &[u8] {
+    &dump[..dump.len() - CHECKSUM_BYTES]
+}
+
+/// Puts the right checksum after a body.
+pub fn sealed(body: &[u8]) -> Vec<u8> {
+    let mut dump = body.to_vec();
+    dump.extend(crc64(body).to_le_bytes());
+    dump
+}
+
+/// `dump` cut to its first `length` bytes, with a footer that is right for what is left.
+pub fn cut(dump: &[u8], length: usize) -> Vec<u8> {
+    let version = &body(dump)[body(dump).len() - VERSION_BYTES..];
+    sealed(&[&dump[..length], version].concat())
+}
+
+/// The bytes between the header and the footer.
+pub fn value_end(dump: &[u8]) -> usize {
+    dump.len() - CHECKSUM_BYTES - VERSION_BYTES
+}
+
+/// The string that the module wrote.
+#[track_caller]
+pub fn text(dump: &[u8]) -> Vec<u8> {
+    assert_eq!(
+        (dump[0], dump[1]),
+        (MODULE_TYPE, LENGTH_64_BIT),
+        "a value of a module"
+    );
+    assert_eq!(dump[VALUE_START], OPCODE_STRING, "the value is one string");
+    let (length, start) = length(&dump[VALUE_START + 1..]);
+    let start = VALUE_START + 1 + start;
+    assert_eq!(dump[start + length], OPCODE_END, "nothing follows the string");
+    dump[start..start + length].to_vec()
+}
+
+/// `dump` with another string in it.
+pub fn with_text(dump: &[u8], text: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(text.len()).expect("a short text").to_be_bytes();
+    let header = &dump[..VALUE_START];
+    let version = &body(dump)[value_end(dump)..];
+    sealed(
+        &[
+            header,
+            &[OPCODE_STRING, 0x80],
+            &length,
+            text,
+            &[OPCODE_END],
+            version,
+        ]
+        .concat(),
+    )
+}
+
+/// A length of the RDB format, and how many bytes it takes.
+fn length(bytes: &[u8]) -> (usize, usize) {
+    match bytes[0] >> 6 {
+        0 => (usize::from(bytes[0]), 1),
+        1 => (usize::from(bytes[0] & 0x3f) << 8 | usize::from(bytes[1]), 2),
+        _ => panic!("a compressed or very long string: has the server rdbcompression no?"),
+    }
+}
+
+/// The CRC64 of the server: Jones polynomial, reflected, starting at 0.
+pub fn crc64(bytes: &[u8]) -> u64 {
+    const REFLECTED_POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ u64::from(*byte), |crc, _| {
+            (crc >> 1) ^ (REFLECTED_POLYNOMIAL & (crc & 1).wrapping_neg())
+        })
+    })
+}

@@ -1,0 +1,118 @@
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A server on a slow machine that loads a log is ready within this.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
+
+/// A running server program. Dropped, it is killed: exactly this child, by its handle.
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+/// Why a server did not start.
+pub enum StartFailure {
+    /// Somebody took the port first: try another.
+    AddressInUse,
+    /// It ended by itself, which is its log.
+    Exited(String),
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the system has a free port");
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .port()
+}
+
+impl Process {
+    /// Starts the server in `folder` with `config`, and returns when `is_ready` says so.
+    pub fn start(folder: &Path, config: &str, is_ready: impl Fn() -> bool) -> Result<Self, StartFailure> {
+        let config_file = folder.join("server.conf");
+        fs::write(&config_file, config).expect("the folder of the server is writable");
+        let log = folder.join("server.log");
+        let log_start = fs::read(&log).map_or(0, |text| text.len());
+        let program = env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into());
+        let child = Command::new(&program)
+            .arg(&config_file)
+            .stdin(Stdio::null())
+            .stdout(open_log(&log))
+            .stderr(open_log(&log))
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot run {program}: {error}"));
+        let mut process = Self { child, log };
+        let start = Instant::now();
+        while !is_ready() {
+            if process.has_exited() {
+                let log = process.log().split_off(log_start);
+                return Err(if log.contains("Address already in use") {
+                    StartFailure::AddressInUse
+                } else {
+                    StartFailure::Exited(log)
+                });
+            }
+            assert!(
+                start.elapsed() < START_TIMEOUT,
+                "the server was not ready within {START_TIMEOUT:?}"
+            );
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(process)
+    }
+
+    pub fn has_exited(&mut self) -> bool {
+        self.child
+            .try_wait()
+            .expect("the state of a child can be read")
+            .is_some()
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        // An error means that it has exited already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn wait_for_exit(&mut self) {
+        let start = Instant::now();
+        while !self.has_exited() {
+            assert!(
+                start.elapsed() < EXIT_TIMEOUT,
+                "the server did not exit within {EXIT_TIMEOUT:?}"
+            );
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        if thread::panicking() {
+            eprintln!("--- {} ---\n{}---", self.log.display(), self.log());
+        }
+    }
+}
+
+fn open_log(path: &Path) -> File {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .expect("the log is writable")
+}

@@ -1,0 +1,202 @@
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::client::Client;
+use super::process::{Process, StartFailure, free_port};
+use super::wait::wait_for;
+
+const PORT_ATTEMPTS: usize = 10;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A server with the module, in a folder of its own that goes with it.
+pub struct Server {
+    // Before the folder: the process ends first.
+    process: Process,
+    folder: TempDir,
+    port: u16,
+    config: String,
+}
+
+/// Where the module is.
+pub fn module_path() -> PathBuf {
+    env::var_os("DLOCK_MODULE").map_or_else(
+        || {
+            let test = env::current_exe().expect("a test knows its own path");
+            test.with_file_name("libdlock.so")
+        },
+        PathBuf::from,
+    )
+}
+
+impl Server {
+    /// A server that keeps nothing on disk.
+    pub fn start() -> Self {
+        Self::with("")
+    }
+
+    /// A server with more lines in its configuration file, those of the module too.
+    pub fn with(lines: &str) -> Self {
+        Self::try_with(lines).unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+    }
+
+    /// As [`Server::with`], for lines that the server may refuse: then the error is its log.
+    pub fn try_with(lines: &str) -> Result<Self, String> {
+        Self::launch(format!("loadmodule {}\n{lines}\n", module_path().display()))
+    }
+
+    pub fn without_module(lines: &str) -> Self {
+        Self::launch(format!("{lines}\n")).unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+    }
+
+    /// A server without the module, on a copy of a data file of another one.
+    pub fn without_module_on_copy_of(other: &Self, file: &str) -> Self {
+        let folder = new_folder();
+        std::fs::copy(other.folder.path().join(file), folder.path().join(file)).expect("the file is there");
+        Self::launch_in(folder, "\n".into()).unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+    }
+
+    /// A cluster of this one node, without slots.
+    pub fn cluster_node() -> Self {
+        // The short timeout also shortens the time after which a node begins to serve.
+        let bus = free_port();
+        Self::with(&format!(
+            "cluster-enabled yes\ncluster-port {bus}\ncluster-node-timeout 2000"
+        ))
+    }
+
+    fn launch(config: String) -> Result<Self, String> {
+        Self::launch_in(new_folder(), config)
+    }
+
+    fn launch_in(folder: TempDir, config: String) -> Result<Self, String> {
+        let (process, port) = launch(folder.path(), &config, free_port())?;
+        Ok(Self {
+            process,
+            folder,
+            port,
+            config,
+        })
+    }
+
+    /// A replica, in step with this server.
+    pub fn replica(&self) -> Self {
+        self.replica_with("")
+    }
+
+    pub fn replica_with(&self, lines: &str) -> Self {
+        let replica = Self::with(&format!("replicaof 127.0.0.1 {}\n{lines}", self.port));
+        replica.wait_until_linked();
+        replica
+    }
+
+    /// Waits until this replica has what its primary had, and follows.
+    pub fn wait_until_linked(&self) {
+        let mut client = self.client();
+        wait_for("a link to the primary", || {
+            client.server_info("replication", "master_link_status") == "up"
+        });
+    }
+
+    /// `kill -9`, and a start on the same data.
+    pub fn crash_and_restart(&mut self) {
+        self.kill();
+        self.start_again();
+    }
+
+    /// SHUTDOWN, and a start on the same data.
+    pub fn restart(&mut self) {
+        self.client().send("SHUTDOWN");
+        self.process.wait_for_exit();
+        self.start_again();
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts a server that was killed, on the same data and if possible on the same port.
+    pub fn start_again(&mut self) {
+        self.process.wait_for_exit();
+        (self.process, self.port) = launch(self.folder.path(), &self.config, self.port)
+            .unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
+    }
+
+    /// More lines for the next start. Later lines win.
+    pub fn add_config(&mut self, lines: &str) {
+        self.config.push_str(lines);
+        self.config.push('\n');
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(&format!("redis://127.0.0.1:{}/", self.port))
+    }
+
+    pub fn client_resp3(&self) -> Client {
+        Client::connect(&format!("redis://127.0.0.1:{}/?protocol=resp3", self.port))
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Fails when the server has died.
+    #[track_caller]
+    pub fn assert_alive(&mut self) {
+        assert!(!self.process.has_exited(), "the server has died");
+    }
+}
+
+fn new_folder() -> TempDir {
+    TempDir::with_prefix("dlock-test-").expect("a temporary folder can be made")
+}
+
+/// Starts a server on `port`, or on another one when that is taken.
+fn launch(folder: &Path, config: &str, port: u16) -> Result<(Process, u16), String> {
+    let mut port = port;
+    for _ in 0..PORT_ATTEMPTS {
+        let config = format!("{}{config}", own_config(folder, port));
+        match Process::start(folder, &config, || is_ready(folder, port)) {
+            Ok(process) => return Ok((process, port)),
+            Err(StartFailure::AddressInUse) => port = free_port(),
+            Err(StartFailure::Exited(log)) => return Err(log),
+        }
+    }
+    panic!("no free port in {PORT_ATTEMPTS} attempts");
+}
+
+/// What every server of the tests has. Later lines win.
+fn own_config(folder: &Path, port: u16) -> String {
+    format!(
+        "bind 127.0.0.1\nport {port}\ndir {}\nsave \"\"\nenable-debug-command yes\nenable-module-command yes\n\
+         repl-diskless-sync-delay 0\nrepl-timeout 600\n",
+        folder.display()
+    )
+}
+
+/// Whether the server in `folder` answers. Another test's server may have got the port: it has another folder.
+fn is_ready(folder: &Path, port: u16) -> bool {
+    let ready = || -> redis::RedisResult<bool> {
+        let client = redis::Client::open(("127.0.0.1", port))?;
+        let mut connection = client.get_connection_with_timeout(CONNECT_TIMEOUT)?;
+        connection.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+        let (_, dir): (String, PathBuf) = redis::cmd("CONFIG")
+            .arg("GET")
+            .arg("dir")
+            .query(&mut connection)
+            .map(|(k, v): (String, String)| (k, v.into()))?;
+        let _: String = redis::cmd("PING").query(&mut connection)?;
+        Ok(dir.canonicalize().ok() == folder.canonicalize().ok())
+    };
+    ready().unwrap_or(false)
+}
