@@ -151,7 +151,8 @@ impl<'a> Ctx<'a> {
         // SAFETY: the context is valid, the strings are C strings; the answer is freed at once.
         unsafe {
             let info = required(raw::RedisModule_GetServerInfo)(self.raw, section.as_ptr());
-            let number = required(raw::RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
+            let number =
+                required(raw::RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
             required(raw::RedisModule_FreeServerInfo)(self.raw, info);
             number
         }

@@ -70,7 +70,12 @@ unsafe extern "C" fn role_changed(
 
 /// The log is being rewritten: what goes into it from now on comes after the snapshot, which on servers
 /// without `aux_save2` lacks what is no lock.
-unsafe extern "C" fn forked(raw: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+unsafe extern "C" fn forked(
+    raw: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    _: *mut c_void,
+) {
     // SAFETY: the server passes a context that is valid during the call.
     let ctx = unsafe { Ctx::new(raw) };
     let born = sub == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN;

@@ -1,7 +1,7 @@
 //! What the server is told of a command, so that COMMAND INFO and DOCS, ACLs, cluster clients and the
 //! hints of redis-cli are right.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::ptr;
 
 use redis_module::raw;
@@ -21,12 +21,14 @@ pub struct Metadata {
     /// What it does with its one key, which is the first argument.
     pub key: Option<KeyUse>,
     pub arguments: &'static [Argument],
-    /// An ACL category of our own, where the server has them.
-    pub category: Option<&'static CStr>,
+    /// The server's own ACL categories, which it does not derive from the flags of a module's command.
+    pub categories: &'static str,
+    /// In the module's ACL category too.
+    pub is_public: bool,
 }
 
 /// The module's ACL category.
-pub const CATEGORY: &CStr = c"dlock";
+const CATEGORY: &str = "dlock";
 
 const SINCE: &CStr = c"0.1.0";
 
@@ -124,29 +126,35 @@ pub fn register<C: Command>(ctx: Ctx<'_>) -> bool {
         }
         required(raw::RedisModule_GetCommand)(ctx.raw(), name)
     };
-    !command.is_null() && describe(command, metadata) && categorize(command, metadata.category)
+    !command.is_null() && describe(command, metadata) && categorize(command, metadata)
 }
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
-/// Redis 7.4, Valkey 9 and later have ACL categories of modules; others go without.
+/// Redis 8 and Valkey 8 have ACL categories of modules; others go without.
 pub fn add_category(ctx: Ctx<'_>) -> bool {
+    let name = CString::new(CATEGORY).unwrap_or_default();
     // SAFETY: the pointer is set once, at load; the context is valid, the string is a C string.
-    unsafe { raw::RedisModule_AddACLCategory.is_none_or(|add| add(ctx.raw(), CATEGORY.as_ptr()) == OK) }
+    unsafe { raw::RedisModule_AddACLCategory.is_none_or(|add| add(ctx.raw(), name.as_ptr()) == OK) }
 }
 
-fn categorize(command: *mut raw::RedisModuleCommand, category: Option<&CStr>) -> bool {
-    let Some(category) = category else { return true };
-    // SAFETY: the pointers are set once, at load; the command is one that was just made.
-    unsafe {
-        match (
+/// Redis 7.2 and later; before, a module's command is in no category.
+fn categorize(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
+    // SAFETY: the pointers are set once, at load.
+    let (add, set) = unsafe {
+        (
             raw::RedisModule_AddACLCategory,
             raw::RedisModule_SetCommandACLCategories,
-        ) {
-            (Some(_), Some(set)) => set(command, category.as_ptr()) == OK,
-            _ => true,
-        }
-    }
+        )
+    };
+    let own = if add.is_some() && metadata.is_public {
+        CATEGORY
+    } else {
+        ""
+    };
+    let categories = CString::new(format!("{} {own}", metadata.categories).trim_end()).unwrap_or_default();
+    // SAFETY: the command is one that was just made, the string is a C string.
+    set.is_none_or(|set| unsafe { set(command, categories.as_ptr()) == OK })
 }
 
 fn describe(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {

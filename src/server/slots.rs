@@ -4,10 +4,8 @@
 use std::ops::RangeInclusive;
 
 use crc::{CRC_16_XMODEM, Crc};
-use redis_module::raw;
 use redis_module::{Context, RedisValue};
 
-use super::api::required;
 use super::ctx::Ctx;
 use super::state;
 use crate::lock::Raise;
@@ -56,12 +54,12 @@ pub fn demand_raise(key: &[u8]) {
 
 /// Looks which slots are here, and forgets those that have left. From the cron.
 pub fn look(ctx: Ctx<'_>) {
-    if let (Some(id), Some(ranges)) = (my_id(), ranges(ctx)) {
+    if let Some(ranges) = ranges(ctx) {
         let mut here = RaisedSlots::none();
         for slot in ranges
-            .iter()
-            .filter(|range| range.id == id)
-            .flat_map(|range| range.slots.clone())
+            .into_iter()
+            .filter(|range| range.is_here)
+            .flat_map(|range| range.slots)
         {
             here.insert(slot);
         }
@@ -78,19 +76,16 @@ pub enum Location {
 
 pub fn locate(ctx: Ctx<'_>, key: &[u8]) -> Location {
     let slot = slot_of(key);
-    let range = ranges(ctx)
+    match ranges(ctx)
         .into_iter()
         .flatten()
-        .find(|range| range.slots.contains(&slot));
-    match (range, my_id()) {
-        (Some(range), Some(id)) if range.id == id => Location::Here,
-        (
-            Some(Range {
-                address: Some(address),
-                ..
-            }),
-            Some(_),
-        ) => Location::Elsewhere { slot, address },
+        .find(|range| range.slots.contains(&slot))
+    {
+        Some(Range { is_here: true, .. }) => Location::Here,
+        Some(Range {
+            address: Some(address),
+            ..
+        }) => Location::Elsewhere { slot, address },
         _ => Location::Unknown,
     }
 }
@@ -108,64 +103,50 @@ fn slot_of(key: &[u8]) -> usize {
     usize::from(CRC.checksum(tag.unwrap_or(key))).rem_euclid(SLOTS)
 }
 
-fn my_id() -> Option<Vec<u8>> {
-    // SAFETY: takes nothing; answers null outside of a cluster, else an id of the said length.
-    unsafe {
-        let id = required(raw::RedisModule_GetMyClusterID)();
-        let length = raw::REDISMODULE_NODE_ID_LEN as usize;
-        (!id.is_null()).then(|| std::slice::from_raw_parts(id.cast::<u8>(), length).to_vec())
-    }
-}
-
-/// Slots and the primary that serves them.
+/// Slots and the node that serves them.
+#[derive(Debug, PartialEq, Eq)]
 struct Range {
     slots: RangeInclusive<usize>,
-    id: Vec<u8>,
+    is_here: bool,
     /// `None` while the cluster does not know it.
     address: Option<String>,
 }
 
-/// All slots that are served, from CLUSTER SLOTS: `[first, last, [ip, port, id, ...], replica ...]` each.
+/// All slots that are served. CLUSTER NODES, because CLUSTER SLOTS from a timer crashes Valkey 8.0 and 8.1.
 fn ranges(ctx: Ctx<'_>) -> Option<Vec<Range>> {
-    match Context::new(ctx.raw()).call("CLUSTER", &["SLOTS"]) {
-        Ok(RedisValue::Array(ranges)) => ranges.iter().map(range).collect(),
-        _ => None,
-    }
+    let nodes = match Context::new(ctx.raw()).call("CLUSTER", &["NODES"]).ok()? {
+        RedisValue::SimpleString(nodes) | RedisValue::BulkString(nodes) => nodes,
+        RedisValue::StringBuffer(nodes) => String::from_utf8(nodes).ok()?,
+        RedisValue::BulkRedisString(nodes) => nodes.to_string(),
+        // RESP3: a verbatim string.
+        RedisValue::VerbatimString((_, nodes)) => String::from_utf8(nodes).ok()?,
+        _ => return None,
+    };
+    Some(nodes.lines().flat_map(ranges_of).collect())
 }
 
-fn range(value: &RedisValue) -> Option<Range> {
-    let RedisValue::Array(parts) = value else {
-        return None;
+/// One line: `id ip:port@bus-port flags primary ping pong epoch link range...`, where a range is `5`, `5-9`,
+/// or something in brackets about a slot that is on the move.
+fn ranges_of(node: &str) -> Vec<Range> {
+    let fields: Vec<&str> = node.split(' ').collect();
+    let [_, endpoint, flags, _, _, _, _, _, ranges @ ..] = fields.as_slice() else {
+        return Vec::new();
     };
-    let [
-        RedisValue::Integer(first),
-        RedisValue::Integer(last),
-        RedisValue::Array(primary),
-        ..,
-    ] = parts.as_slice()
-    else {
-        return None;
+    let is_here = flags.split(',').any(|flag| flag == "myself");
+    let address = endpoint
+        .split('@')
+        .next()
+        .filter(|address| !address.starts_with(':'));
+    let range = |range: &&str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let slots = first.parse().ok()?..=last.parse().ok()?;
+        Some(Range {
+            slots,
+            is_here,
+            address: address.map(str::to_owned),
+        })
     };
-    let [ip, RedisValue::Integer(port), id, ..] = primary.as_slice() else {
-        return None;
-    };
-    let ip = text(ip)
-        .and_then(|ip| String::from_utf8(ip).ok())
-        .filter(|ip| !ip.is_empty());
-    Some(Range {
-        slots: usize::try_from(*first).ok()?..=usize::try_from(*last).ok()?,
-        id: text(id)?,
-        address: ip.map(|ip| format!("{ip}:{port}")),
-    })
-}
-
-fn text(value: &RedisValue) -> Option<Vec<u8>> {
-    match value {
-        RedisValue::SimpleString(text) | RedisValue::BulkString(text) => Some(text.clone().into_bytes()),
-        RedisValue::StringBuffer(text) => Some(text.clone()),
-        RedisValue::BulkRedisString(text) => Some(text.as_slice().to_vec()),
-        _ => None,
-    }
+    ranges.iter().filter_map(range).collect()
 }
 
 #[cfg(test)]
@@ -183,6 +164,29 @@ mod tests {
         assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
         assert_eq!(slot_of(b"foo{bar}{zap}"), slot_of(b"bar"));
         assert_eq!(slot_of(b"open{"), usize::from(CRC.checksum(b"open{")) % SLOTS);
+    }
+
+    #[test]
+    fn the_ranges_of_a_node_are_read_and_slots_on_the_move_passed_over() {
+        let line =
+            "e7d1 127.0.0.1:30001@31001,host myself,master - 0 14260 1 connected 0-5460 7000 [93-<-07c3]";
+        let range = |slots, is_here, address: Option<&str>| Range {
+            slots,
+            is_here,
+            address: address.map(Into::into),
+        };
+        let address = Some("127.0.0.1:30001");
+        assert_eq!(
+            ranges_of(line),
+            [range(0..=5460, true, address), range(7000..=7000, true, address)]
+        );
+        let unknown = "07c3 :0@0 master,noaddr - 0 0 2 disconnected 5461-5462";
+        assert_eq!(ranges_of(unknown), [range(5461..=5462, false, None)]);
+        assert_eq!(
+            ranges_of("e7d1 127.0.0.1:30004@31004 slave e7d1 0 1 4 connected"),
+            []
+        );
+        assert_eq!(ranges_of("nonsense"), []);
     }
 
     #[test]

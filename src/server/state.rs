@@ -97,7 +97,7 @@ static STATE: LazyLock<ServerThread> = LazyLock::new(|| {
         waiting: Waiting::default(),
         clients: Clients::default(),
         undeliverable: Vec::new(),
-            unanswered: Vec::new(),
+        unanswered: Vec::new(),
         alarm: Alarm::default(),
         evictable: false,
         schedule: Schedule::new(),

@@ -47,7 +47,10 @@ pub fn arm() {
     let now = ctx::now();
     let Some((detached, old, at)) = state::with(|state| {
         let now_or_never = !state.undeliverable.is_empty() || !state.unanswered.is_empty();
-        let at = now_or_never.then_some(Instant::DISTANT_PAST).or_else(|| state.waiting.next_alarm())?.max(now);
+        let at = now_or_never
+            .then_some(Instant::DISTANT_PAST)
+            .or_else(|| state.waiting.next_alarm())?
+            .max(now);
         let old = state.alarm.set.filter(|(_, set)| *set > at);
         let in_time = state.alarm.set.is_some() && old.is_none();
         if in_time {

@@ -3,7 +3,7 @@ use crate::server::change::Change;
 use crate::server::command::{Call, Command, Failure};
 use crate::server::counters::add;
 use crate::server::ctx::{Ctx, Flags, Text};
-use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
+use crate::server::metadata::{Argument, KeyUse, Metadata};
 use crate::server::{blocked, config, ctx, slots, state, waits};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
@@ -34,7 +34,8 @@ impl Command for Acquire {
             Argument::integer(c"timeout-ms").after(c"BLOCK").optional(),
             Argument::string(c"id").after(c"REQID").optional(),
         ],
-        category: Some(CATEGORY),
+        categories: "write fast blocking",
+        is_public: true,
     };
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {

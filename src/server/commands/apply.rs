@@ -18,7 +18,8 @@ impl Command for Apply {
         complexity: c"O(N) where N is the number of holders: 1 for a mutex.",
         key: Some(KeyUse::Update),
         arguments: &[Argument::key(c"key"), Argument::string(c"change")],
-        category: None,
+        categories: "write slow admin dangerous",
+        is_public: false,
     };
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {

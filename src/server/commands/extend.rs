@@ -1,7 +1,7 @@
 use crate::lock::extend;
 use crate::server::change::Change;
 use crate::server::command::{Call, Command, Failure};
-use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
+use crate::server::metadata::{Argument, KeyUse, Metadata};
 use crate::server::{config, state};
 
 /// DLOCK.EXTEND key owner lease-ms [FENCE fence]
@@ -23,7 +23,8 @@ impl Command for Extend {
             Argument::integer(c"lease-ms"),
             Argument::integer(c"fence").after(c"FENCE").optional(),
         ],
-        category: Some(CATEGORY),
+        categories: "write fast",
+        is_public: true,
     };
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {

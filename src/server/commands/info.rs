@@ -5,7 +5,7 @@ use crate::server::change::moment;
 use crate::server::command::{Call, Command, Failure};
 use crate::server::ctx::Ctx;
 use crate::server::key::{Key, Value};
-use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
+use crate::server::metadata::{Argument, KeyUse, Metadata};
 use crate::server::state;
 
 /// DLOCK.INFO key
@@ -23,7 +23,8 @@ impl Command for Info {
         complexity: c"O(N) where N is the number of holders and of waiters shown.",
         key: Some(KeyUse::Read),
         arguments: &[Argument::key(c"key")],
-        category: Some(CATEGORY),
+        categories: "read fast",
+        is_public: true,
     };
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {

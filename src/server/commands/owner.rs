@@ -1,7 +1,7 @@
 use crate::server::change::moment;
 use crate::server::command::{Call, Command, Failure};
 use crate::server::key::{Key, Value};
-use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
+use crate::server::metadata::{Argument, KeyUse, Metadata};
 
 /// DLOCK.OWNER key
 ///
@@ -17,7 +17,8 @@ impl Command for Owner {
         complexity: c"O(N) where N is the number of holders: 1 for a mutex.",
         key: Some(KeyUse::Read),
         arguments: &[Argument::key(c"key")],
-        category: Some(CATEGORY),
+        categories: "read fast",
+        is_public: true,
     };
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {

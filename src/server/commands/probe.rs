@@ -16,7 +16,8 @@ impl Command for Probe {
         complexity: c"O(1)",
         key: Some(KeyUse::Update),
         arguments: &[Argument::key(c"key")],
-        category: None,
+        categories: "write fast",
+        is_public: false,
     };
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 use crate::lock::{release, release_as_told};
 use crate::server::change::Change;
 use crate::server::command::{Call, Command, Failure};
-use crate::server::metadata::{Argument, CATEGORY, KeyUse, Metadata};
+use crate::server::metadata::{Argument, KeyUse, Metadata};
 use crate::server::state;
 
 /// DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
@@ -29,7 +29,8 @@ impl Command for Release {
                 ],
             ),
         ],
-        category: Some(CATEGORY),
+        categories: "write fast",
+        is_public: true,
     };
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {

@@ -17,7 +17,8 @@ impl Command for Sync {
         complexity: c"O(1)",
         key: None,
         arguments: &[Argument::integer(c"fence"), Argument::integer(c"grace-left-ms")],
-        category: None,
+        categories: "write slow admin dangerous",
+        is_public: false,
     };
 
     fn run(call: &Call<'_>) -> Result<(), Failure> {
