@@ -29,6 +29,8 @@ const SLICE_MS: u64 = 2;
 #[derive(Default)]
 pub struct Alarm {
     set: Option<(raw::RedisModuleTimerID, Instant)>,
+    /// Grants could not be given back: when to try again.
+    not_before: Instant,
     /// A context to set timers with, where the server gives none.
     detached: Option<Detached>,
 }
@@ -46,11 +48,9 @@ pub fn prepare(ctx: Ctx<'_>) {
 pub fn arm() {
     let now = ctx::now();
     let Some((detached, old, at)) = state::with(|state| {
-        let now_or_never = !state.undeliverable.is_empty() || !state.unanswered.is_empty();
-        let at = now_or_never
-            .then_some(Instant::DISTANT_PAST)
-            .or_else(|| state.waiting.next_alarm())?
-            .max(now);
+        let owing = !state.undeliverable.is_empty() || !state.unanswered.is_empty();
+        let owed = owing.then_some(state.alarm.not_before);
+        let at = owed.into_iter().chain(state.waiting.next_alarm()).min()?.max(now);
         let old = state.alarm.set.filter(|(_, set)| *set > at);
         let in_time = state.alarm.set.is_some() && old.is_none();
         if in_time {
@@ -78,7 +78,6 @@ unsafe extern "C" fn timer(raw: *mut raw::RedisModuleCtx, _: *mut c_void) {
     state::with(|state| state.alarm.set = None);
     // SAFETY: the server passes a context that is valid during the call.
     ring(unsafe { Ctx::new(raw) });
-    arm();
 }
 
 /// Looks after everything that is due.
@@ -103,6 +102,7 @@ pub fn ring(ctx: Ctx<'_>) {
         }
     }
     ctx.select_db(home);
+    arm();
 }
 
 /// What a look at a key says about grants.
@@ -233,7 +233,10 @@ fn undo_all(ctx: Ctx<'_>, flags: Flags) {
             Verdict::Elsewhere(_) => false,
         });
         if kept {
-            state::with(|state| state.undeliverable.push(hold));
+            state::with(|state| {
+                state.undeliverable.push(hold);
+                state.alarm.not_before = ctx::now().after_ms(RETRY_MS);
+            });
         }
     }
 }
