@@ -1,0 +1,41 @@
+# make help   lists what there is to do.
+
+# Where `make test-matrix` keeps the servers that it fetches.
+SERVERS ?= $(TARGET)/servers
+# The folder that cargo builds into; follows CARGO_TARGET_DIR and cargo's own settings.
+TARGET = $(shell cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+
+# The server that `make run` and `make test` start: a name in PATH, or a path.
+export DLOCK_SERVER ?= redis-server
+
+# The module has no users that build it: its documentation shows what is private, and may link to it.
+DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-matrix bench check install-deps
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: install-deps ## Build the module and start a server with it on port 7379 (another one: PORT=7380)
+	@scripts/run-server "$(PORT)"
+
+test: install-deps ## Run all tests against the installed server (another one: DLOCK_SERVER=valkey-server)
+	cargo test --workspace --locked --no-fail-fast
+
+test-matrix: install-deps ## Run the tests against every supported server, fetched from Debian (kept in SERVERS)
+	tests/matrix/run "$(SERVERS)"
+
+bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (options: ARGS="...")
+	cargo build --release --locked
+	cargo run --release --locked -p dlock-bench -- $(ARGS)
+
+check: install-deps ## Check format, lints and documentation, and licences if cargo-deny is there
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="$(DOC_LINTS)" cargo doc --workspace --no-deps --document-private-items --locked
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check bans licenses sources; \
+	else echo "check: cargo-deny is not installed, licences and sources are not checked"; fi
+
+install-deps:
+	@scripts/install-deps

@@ -1,0 +1,24 @@
+//! What the figures were measured on.
+
+use std::{fs, thread};
+
+/// The load too: what else runs here costs both sides cache and time, but not both alike.
+pub fn describe() -> String {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let cpu = cpu_model().unwrap_or_else(|| std::env::consts::ARCH.into());
+    let load = load().map_or(String::new(), |load| format!(", load {load} before the start"));
+    format!("{cores} cores, {cpu}{load}")
+}
+
+/// Linux tells it; elsewhere the architecture has to do.
+fn cpu_model() -> Option<String> {
+    let cpus = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = cpus.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, model)| model.trim().to_owned())
+}
+
+/// How many programs wanted to run during the last minute, on average.
+fn load() -> Option<String> {
+    let averages = fs::read_to_string("/proc/loadavg").ok()?;
+    averages.split(' ').next().map(str::to_owned)
+}

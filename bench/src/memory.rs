@@ -1,0 +1,94 @@
+//! What a held lock takes in the server's memory, the module's own registry included.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::Result;
+use crate::contender::{Contender, Names, Requests, short_names};
+use crate::resp::Connection;
+use crate::server::Server;
+use crate::spread::Spread;
+use crate::table::{Figure, Summary};
+
+const LOCKS: usize = 200_000;
+
+/// The keyspace grows step by step, in the background too: memory counts once it stands still.
+const STILL_FOR: u32 = 4;
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 100;
+/// What the server itself takes and gives back meanwhile.
+const NOISE_BYTES: f64 = 16_384.0;
+
+/// Which names, and how they are made.
+type Shape = (&'static str, fn(usize) -> Names);
+
+const SHAPES: [Shape; 4] = [
+    ("lock:000123, owner-000123", short_names),
+    ("names of 40 bytes", |number| Names {
+        key: long_key(number),
+        ..short_names(number)
+    }),
+    ("owners like a UUID, 36 bytes", |number| Names {
+        owner: uuid(number),
+        ..short_names(number)
+    }),
+    ("both", |number| Names {
+        key: long_key(number),
+        owner: uuid(number),
+    }),
+];
+
+pub fn measure(module: &Path, summary: &mut Summary) -> Result<()> {
+    println!(
+        "\n2. Memory of a held lock: growth of used_memory over {LOCKS} locks, each time on a fresh server"
+    );
+    let (dlock, set) = (Contender::dlock(), Contender::set_and_del());
+    for (index, (what, names)) in SHAPES.into_iter().enumerate() {
+        let ours = bytes_a_lock(module, &dlock, names)?;
+        let theirs = bytes_a_lock(module, &set, names)?;
+        let ratio = ours / theirs;
+        println!("     {what:<30}{ratio:.2}   dlock {ours:.0} bytes, SET PX {theirs:.0} bytes");
+        if index == 0 {
+            summary.add(Figure::new("memory, dlock / SET PX", Spread::of([ratio])).at_most(1.50));
+        }
+    }
+    Ok(())
+}
+
+fn long_key(number: usize) -> String {
+    format!("lock:{number:035}")
+}
+
+fn uuid(number: usize) -> String {
+    format!("{number:08x}-0000-4000-8000-{number:012x}")
+}
+
+fn bytes_a_lock(module: &Path, contender: &Contender, names: fn(usize) -> Names) -> Result<f64> {
+    let server = Server::start(module)?;
+    let connection = &mut server.connect()?;
+    let acquires = Requests::of((0..LOCKS).map(|number| (&contender.acquire, names(number))));
+    let before = used_memory(connection)?;
+    acquires.run(connection)?;
+    let after = used_memory(connection)?;
+    Ok((after - before) / LOCKS as f64)
+}
+
+fn used_memory(connection: &mut Connection) -> Result<f64> {
+    let mut memory = connection.info_number("memory", "used_memory")?;
+    let mut still = 0;
+    for _ in 0..LOOKS {
+        thread::sleep(LOOK_EVERY);
+        let now = connection.info_number("memory", "used_memory")?;
+        still = if (now - memory).abs() < NOISE_BYTES {
+            still + 1
+        } else {
+            0
+        };
+        memory = now;
+        if still == STILL_FOR {
+            return Ok(memory);
+        }
+    }
+    Err("used_memory does not stand still".into())
+}

@@ -1,0 +1,148 @@
+//! Just enough of the protocol: no client library, so that nothing stands between the bytes and the server.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::{Result, interrupt};
+
+/// No server of ours is silent for so long.
+const TIMEOUT: Duration = Duration::from_secs(20);
+const READ_BUFFER: usize = 1 << 16;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply {
+    Simple(String),
+    Error(String),
+    Integer(i64),
+    Bulk(Vec<u8>),
+    Array(Vec<Reply>),
+    Null,
+}
+
+/// Appends a command in the form in which every client library sends it.
+pub fn encode<'a>(command: impl ExactSizeIterator<Item = &'a str>, bytes: &mut Vec<u8>) {
+    bytes.extend(format!("*{}\r\n", command.len()).bytes());
+    for part in command {
+        bytes.extend(format!("${}\r\n{part}\r\n", part.len()).bytes());
+    }
+}
+
+pub struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+impl Connection {
+    pub fn open(port: u16) -> io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        Ok(Self {
+            stream: BufReader::with_capacity(READ_BUFFER, stream),
+        })
+    }
+
+    /// One command; an error reply is an error.
+    pub fn call(&mut self, command: &[&str]) -> Result<Reply> {
+        let mut bytes = Vec::new();
+        encode(command.iter().copied(), &mut bytes);
+        self.send(&bytes)?;
+        match self.receive()? {
+            Reply::Error(error) => Err(format!("{}: {error}", command.join(" ")).into()),
+            reply => Ok(reply),
+        }
+    }
+
+    /// A field of INFO.
+    pub fn info(&mut self, section: &str, field: &str) -> Result<Option<String>> {
+        let Reply::Bulk(text) = self.call(&["INFO", section])? else {
+            return Err("INFO did not answer with text".into());
+        };
+        let text = String::from_utf8_lossy(&text);
+        let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+        Ok(fields
+            .find(|(name, _)| *name == field)
+            .map(|(_, value)| value.to_owned()))
+    }
+
+    /// A field of INFO that every server has.
+    pub fn info_number(&mut self, section: &str, field: &str) -> Result<f64> {
+        let value = self
+            .info(section, field)?
+            .ok_or_else(|| format!("INFO {section} without {field}"))?;
+        Ok(value.parse()?)
+    }
+
+    /// Writes commands that are bytes already.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        interrupt::check()?;
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    pub fn receive(&mut self) -> Result<Reply> {
+        let line = self.line()?;
+        let Some((kind, rest)) = line.split_at_checked(1) else {
+            return Err("an empty line".into());
+        };
+        Ok(match kind {
+            "+" => Reply::Simple(rest.into()),
+            "-" => Reply::Error(rest.into()),
+            ":" => Reply::Integer(rest.parse()?),
+            "$" | "*" if rest == "-1" => Reply::Null,
+            "$" => Reply::Bulk(self.bulk(rest.parse()?)?),
+            "*" => Reply::Array(
+                (0..rest.parse()?)
+                    .map(|_| self.receive())
+                    .collect::<Result<_>>()?,
+            ),
+            _ => return Err(format!("not a reply: {line}").into()),
+        })
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        match line.strip_suffix("\r\n") {
+            Some(line) => Ok(line.to_owned()),
+            None => Err("the server closed the connection".into()),
+        }
+    }
+
+    fn bulk(&mut self, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len + "\r\n".len()];
+        self.stream.read_exact(&mut bytes)?;
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn replies_of_every_kind_are_read_and_errors_are_seen() -> Result<()> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let connection = &mut Connection::open(listener.local_addr()?.port())?;
+        let (mut server, _) = listener.accept()?;
+        server.write_all(
+            b"+OK\r\n*-1\r\n$-1\r\n$4\r\na\r\nb\r\n*2\r\n:-7\r\n*0\r\n-ERR no\r\n-ERR no\r\n?\r\n",
+        )?;
+        drop(server);
+        let array = Reply::Array(vec![Reply::Integer(-7), Reply::Array(vec![])]);
+        let bulk = Reply::Bulk(b"a\r\nb".to_vec());
+        for expected in [Reply::Simple("OK".into()), Reply::Null, Reply::Null, bulk, array] {
+            assert_eq!(connection.receive()?, expected);
+        }
+        assert_eq!(connection.receive()?, Reply::Error("ERR no".into()));
+        assert_eq!(
+            connection.call(&["GET", "a"]).map_err(|error| error.to_string()),
+            Err("GET a: ERR no".into())
+        );
+        assert!(connection.receive().is_err(), "no such kind of reply");
+        assert!(connection.receive().is_err(), "the connection is closed");
+        Ok(())
+    }
+}
