@@ -19,6 +19,10 @@ pub fn command<C: Command>(ctx: Ctx<'_>) -> bool {
 pub fn load(context: &Context, args: &[RedisString], commands: &[Register]) -> Status {
     // SAFETY: the server passes a context that is valid during the call.
     let ctx = unsafe { Ctx::new(context.ctx) };
+    if is_older_than_redis_7() {
+        ctx.log_warning("dlock needs Redis 7.0, Valkey 7.2 or later: update the server");
+        return Status::Err;
+    }
     if !args.is_empty() {
         ctx.log_warning(
             "dlock takes no module arguments: give settings as 'dlock.<name> <value>' in redis.conf, \
@@ -41,6 +45,19 @@ pub fn load(context: &Context, args: &[RedisString], commands: &[Register]) -> S
     waits::prepare(ctx);
     eviction::look(ctx);
     Status::Ok
+}
+
+/// A server without the newest functions that we cannot do without.
+fn is_older_than_redis_7() -> bool {
+    // SAFETY: the pointers are set once, before this module is called.
+    let (describe, configure, clock) = unsafe {
+        (
+            raw::RedisModule_SetCommandInfo,
+            raw::RedisModule_RegisterNumericConfig,
+            raw::RedisModule_MonotonicMicroseconds,
+        )
+    };
+    describe.is_none() || configure.is_none() || clock.is_none()
 }
 
 fn set_options(ctx: Ctx<'_>) {
