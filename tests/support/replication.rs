@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::server::Server;
+use super::wait::wait_for;
 
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const MARK_CHANNEL: &str = "end-of-stream";
@@ -26,17 +27,23 @@ impl ReplicationStream {
             stream: BufReader::new(socket),
             marker: server.client(),
         };
+        // A server that has granted something, or has a grace, tells a new replica so, in its own time.
+        if stream.marker.stat("dlock_grace_left_ms") == 0 {
+            stream.marker.acquire("settled replica 60000");
+            stream.marker.release("settled replica");
+        }
         // Without the capability `eof` the snapshot comes with its length in front.
         stream.handshake("REPLCONF listening-port 1", "+OK");
         stream.handshake("REPLCONF capa psync2", "+OK");
         stream.handshake("PSYNC ? -1", "+FULLRESYNC");
         stream.skip_snapshot();
-        stream.take_raw();
+        let is_sync = |command: &Vec<Vec<u8>>| command[0].eq_ignore_ascii_case(b"DLOCK.SYNC");
+        wait_for("the fences are told", || stream.take_raw().iter().any(is_sync));
         stream
     }
 
     /// The commands since the last call as one would type them; the bytes of a change are shown as
-    /// `<change>`. Without `DLOCK.SYNC`, which the server may send at any time.
+    /// `<change>`. Without `DLOCK.SYNC`, which the server sends of its own accord.
     pub fn take(&mut self) -> Vec<String> {
         let mut commands = self.take_all();
         commands.retain(|command| !command.starts_with("DLOCK.SYNC "));
