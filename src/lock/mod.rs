@@ -20,6 +20,7 @@ mod step;
 mod time;
 mod waiting;
 
+pub use deadlock::Circle;
 pub use effects::{Answer, Effects, Event, Replication};
 pub use encoding::{Malformed, decode_lock, encode_lock};
 pub use fence::{Fences, MAX_FENCE, Raise, WallClock};
@@ -30,7 +31,7 @@ pub use request::{Acquire, Extend, Release, Share, Timeout, number};
 pub use state::{Holder, Lock};
 pub use step::{Granted, Moment, acquire, apply, drop_ended, extend, release, release_as_told, tend};
 pub use time::Instant;
-pub use waiting::{Enqueued, LockName, Rules, Waiting};
+pub use waiting::{Enqueued, LockName, NotQueued, Rules, Waiting};
 
 #[cfg(test)]
 mod tests;

@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use super::deadlock::Circle;
 use super::limit::Limit;
 
 /// A refused request. It changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// An option that this command does not take; the text is its syntax.
     UnknownOption(&'static str),
@@ -42,8 +41,6 @@ pub enum Refusal {
     OtherLimit,
     /// So many waiters are there already.
     QueueFull(usize),
-    /// No release could ever let this request in.
-    Deadlock(Circle),
     /// A request with the same id has taken this one's place.
     Replaced,
 }
@@ -58,7 +55,6 @@ impl Refusal {
             Self::Quarantine(_) => "QUARANTINE",
             Self::Unsafe => "UNSAFE",
             Self::QueueFull(_) => "QUEUEFULL",
-            Self::Deadlock(_) => "DEADLOCK",
             Self::Replaced => "UNBLOCKED",
             _ => "ERR",
         }
@@ -119,7 +115,6 @@ impl fmt::Display for Refusal {
                 "a request with this REQID waits with another limit, use a new REQID"
             ),
             Self::QueueFull(max) => write!(f, "{max} requests wait for this lock already, try again later"),
-            Self::Deadlock(circle) => write!(f, "{circle}: release what this owner holds, then try again"),
             Self::Replaced => write!(f, "replaced by a request with the same REQID"),
             Self::Unsafe => write!(
                 f,

@@ -299,7 +299,7 @@ mod tests {
             (&[], UnknownOption(Acquire::SYNTAX)),
         ];
         for (args, refusal) in rows {
-            assert_eq!(acquire(args), Err(refusal.clone()), "{args:?}");
+            assert_eq!(acquire(args), Err(*refusal), "{args:?}");
         }
         assert_eq!(
             release(&["a", "ALL", "REQID", "x"]),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use super::deadlock;
+use super::deadlock::{self, Circle};
 use super::effects::Effects;
 use super::limit::Limit;
 use super::queue::{Owner, Queue, Ticket, Waiter};
@@ -48,6 +48,20 @@ pub struct Enqueued {
     pub ticket: Ticket,
     /// It took the place of a request with the same id, whose client must be told.
     pub replaced: bool,
+}
+
+/// Why a request does not wait. Apart from [`Refusal`], which the fast path copies around.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotQueued {
+    Refused(Refusal),
+    /// No release could ever let this request in.
+    Deadlock(Circle),
+}
+
+impl From<Refusal> for NotQueued {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -131,7 +145,7 @@ impl Waiting {
         timeout: Timeout,
         moment: &Moment,
         rules: Rules,
-    ) -> Result<Enqueued, Refusal> {
+    ) -> Result<Enqueued, NotQueued> {
         let mut queue = self.take(name);
         let waiter = Waiter::new(request, timeout, moment.now);
         let same = request.request_id.and_then(|id| queue.find(request.owner, id));
@@ -169,7 +183,7 @@ impl Waiting {
             let mut queue = self.take(name);
             queue.remove(enqueued.ticket);
             self.put_back(name, queue, lock, moment);
-            return Err(Refusal::Deadlock(circle));
+            return Err(NotQueued::Deadlock(circle));
         }
         Ok(enqueued)
     }

@@ -143,7 +143,7 @@ unsafe extern "C" fn reply(
     };
     match delivery.map(|delivery| &delivery.told) {
         Some(Told::Answer(Answer::Granted(granted))) => reply_granted(ctx, granted),
-        Some(Told::Answer(Answer::Refused(refusal))) => Failure::from(refusal.clone()).reply(ctx),
+        Some(Told::Answer(Answer::Refused(refusal))) => Failure::from(*refusal).reply(ctx),
         Some(Told::Error(error)) => ctx.reply_error(error),
         Some(Told::Answer(Answer::TimedOut | Answer::Withdrawn)) | None => ctx.reply_null_array(),
     }

@@ -97,7 +97,7 @@ impl<'a> Change<'a> {
         step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
         reply: impl FnOnce(Result<R, Failure>, &Effects) -> A,
     ) -> A {
-        let mut effects = state::with(|state| std::mem::take(&mut state.spare));
+        let mut effects = state::with(|state| state.spare.take()).unwrap_or_default();
         effects.clear();
         let outcome = self.store(&mut effects, step);
         self.replicate(&effects);
@@ -105,7 +105,7 @@ impl<'a> Change<'a> {
         waits::wake(&mut effects);
         self.announce(&effects);
         if state::with(|state| {
-            state.spare = effects;
+            state.spare = Some(effects);
             !state.waiting.is_empty()
         }) {
             waits::arm();

@@ -10,7 +10,7 @@ use super::counters::add;
 use super::ctx::{Ctx, Text};
 use super::metadata::Metadata;
 use super::state;
-use crate::lock::{Malformed, Refusal};
+use crate::lock::{Circle, Malformed, NotQueued, Refusal};
 
 /// A command: what the server is told of it, and what it does.
 pub trait Command {
@@ -30,6 +30,8 @@ pub struct Call<'a> {
 pub enum Failure {
     Refused(Refusal),
     WrongType,
+    /// A request that would wait for ever.
+    Deadlock(Circle),
     /// A client writes to a replica that allows it.
     ReadOnly,
     /// A command that only primaries and logs may send.
@@ -92,6 +94,7 @@ impl Failure {
         state::with(|state| match self {
             Self::Refused(refusal) => state.counters.refused(refusal),
             Self::WrongType => add(&mut state.counters.errors.wrongtype),
+            Self::Deadlock(_) => add(&mut state.counters.errors.deadlock),
             Self::ReadOnly | Self::Internal | Self::Malformed(_) => add(&mut state.counters.errors.err),
         });
     }
@@ -100,6 +103,15 @@ impl Failure {
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
+    }
+}
+
+impl From<NotQueued> for Failure {
+    fn from(reason: NotQueued) -> Self {
+        match reason {
+            NotQueued::Refused(refusal) => Self::Refused(refusal),
+            NotQueued::Deadlock(circle) => Self::Deadlock(circle),
+        }
     }
 }
 
@@ -115,6 +127,12 @@ impl fmt::Display for Failure {
             Self::Refused(refusal) => refusal.fmt(f),
             Self::WrongType => {
                 f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")
+            }
+            Self::Deadlock(circle) => {
+                write!(
+                    f,
+                    "DEADLOCK {circle}: release what this owner holds, then try again"
+                )
             }
             Self::ReadOnly => {
                 f.write_str("READONLY locks are granted and released by the primary, ask there")

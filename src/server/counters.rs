@@ -95,7 +95,6 @@ impl Counters {
             Refusal::Stale(_) => &mut self.errors.stale,
             Refusal::Quarantine(_) => &mut self.errors.quarantine,
             Refusal::Unsafe => &mut self.errors.unsafe_eviction,
-            Refusal::Deadlock(_) => &mut self.errors.deadlock,
             Refusal::QueueFull(_) => &mut self.errors.queuefull,
             _ => &mut self.errors.err,
         });

@@ -58,7 +58,9 @@ impl Stored {
             strays::settled();
         }
         let new = state::with(|state| {
-            state.registry.remove(db, name, place);
+            if place.is_in_wheel() {
+                state.registry.remove(db, name, place);
+            }
             state.registry.insert(db, name, at)
         });
         self.place.set(new);

@@ -34,7 +34,9 @@ pub struct State {
     pub evictable: bool,
     pub schedule: Schedule,
     /// Empty effects, kept for their memory.
-    pub spare: Effects,
+    pub spare: Option<Box<Effects>>,
+    /// The queue of a lock that nobody waits for. Always empty.
+    no_queue: Queue,
 }
 
 impl State {
@@ -53,7 +55,7 @@ impl State {
         step: impl FnOnce(&mut Lock, &mut Queue, &mut Fences) -> R,
     ) -> R {
         let Some(name) = self.waiting.name(db, key) else {
-            return step(lock, &mut Queue::default(), &mut self.fences);
+            return step(lock, &mut self.no_queue, &mut self.fences);
         };
         let mut queue = self.waiting.take(&name);
         let result = step(lock, &mut queue, &mut self.fences);
@@ -101,6 +103,7 @@ static STATE: LazyLock<ServerThread> = LazyLock::new(|| {
         alarm: Alarm::default(),
         evictable: false,
         schedule: Schedule::new(),
-        spare: Effects::default(),
+        spare: None,
+        no_queue: Queue::default(),
     }))
 });
