@@ -14,6 +14,7 @@ mod server;
 mod spread;
 mod sweep;
 mod table;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -48,6 +49,7 @@ fn run() -> Result<ExitCode> {
     cpu::measure(&module, options.cpu_rounds, &mut summary)?;
     memory::measure(&module, &mut summary)?;
     sweep::measure(&module, options.sweep_rounds, &mut summary)?;
+    waiting::measure(&module, options.waiting_rounds, &mut summary)?;
     println!("\n{summary}");
 
     let failed = options.check && summary.missed();

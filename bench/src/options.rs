@@ -15,6 +15,7 @@ environment
 pub struct Options {
     pub cpu_rounds: usize,
     pub sweep_rounds: usize,
+    pub waiting_rounds: usize,
     pub check: bool,
 }
 
@@ -24,11 +25,14 @@ impl Options {
         let mut options = Self {
             cpu_rounds: 7,
             sweep_rounds: 5,
+            waiting_rounds: 5,
             check: false,
         };
         for arg in std::env::args().skip(1) {
             match arg.as_str() {
-                "--quick" => (options.cpu_rounds, options.sweep_rounds) = (3, 1),
+                "--quick" => {
+                    (options.cpu_rounds, options.sweep_rounds, options.waiting_rounds) = (3, 1, 1);
+                }
                 "--check" => options.check = true,
                 "--help" | "-h" => return Ok(None),
                 _ => return Err(format!("unknown option {arg}\n{USAGE}").into()),

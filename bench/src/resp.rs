@@ -9,6 +9,7 @@ use crate::{Result, interrupt};
 /// No server of ours is silent for so long.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const READ_BUFFER: usize = 1 << 16;
+const SMALL_READ_BUFFER: usize = 1 << 8;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -34,12 +35,21 @@ pub struct Connection {
 
 impl Connection {
     pub fn open(port: u16) -> io::Result<Self> {
+        Self::with_buffer(port, READ_BUFFER)
+    }
+
+    /// For one of very many connections.
+    pub fn open_small(port: u16) -> io::Result<Self> {
+        Self::with_buffer(port, SMALL_READ_BUFFER)
+    }
+
+    fn with_buffer(port: u16, size: usize) -> io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(Self {
-            stream: BufReader::with_capacity(READ_BUFFER, stream),
+            stream: BufReader::with_capacity(size, stream),
         })
     }
 

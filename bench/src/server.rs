@@ -67,8 +67,13 @@ pub fn version() -> Result<String> {
 impl Server {
     /// Keeps nothing on disk: neither a snapshot nor a log may take part in a measurement.
     pub fn start(module: &Path) -> Result<Self> {
+        Self::start_with(module, &[])
+    }
+
+    /// The same with settings of its own, as they stand on a command line.
+    pub fn start_with(module: &Path, settings: &[&str]) -> Result<Self> {
         for _ in 0..PORT_ATTEMPTS {
-            if let Some(server) = Self::try_start(module)? {
+            if let Some(server) = Self::try_start(module, settings)? {
                 return Ok(server);
             }
         }
@@ -76,12 +81,13 @@ impl Server {
     }
 
     /// `None`: the port was taken.
-    fn try_start(module: &Path) -> Result<Option<Self>> {
+    fn try_start(module: &Path, settings: &[&str]) -> Result<Option<Self>> {
         let folder = TempDir::with_prefix("dlock-bench-")?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let child = Command::new(program())
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no"])
+            .args(settings)
             .arg("--dir")
             .arg(folder.path())
             .arg("--loadmodule")
@@ -114,6 +120,10 @@ impl Server {
 
     pub fn connect(&self) -> Result<Connection> {
         Ok(Connection::open(self.port)?)
+    }
+
+    pub fn connect_small(&self) -> Result<Connection> {
+        Ok(Connection::open_small(self.port)?)
     }
 
     /// Somebody else's server may have got the port: it has another process id.

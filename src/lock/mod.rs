@@ -29,7 +29,7 @@ pub use queue::{Queue, Ticket, Waiter};
 pub use refusal::Refusal;
 pub use request::{Acquire, Extend, Release, Share, Timeout, number};
 pub use state::{Holder, Lock};
-pub use step::{Granted, Moment, acquire, apply, drop_ended, extend, release, release_as_told, tend};
+pub use step::{Granted, Moment, acquire, apply, drop_ended, extend, release, release_as_told, tend, undo};
 pub use time::Instant;
 pub use waiting::{Enqueued, LockName, NotQueued, Rules, Waiting};
 

@@ -31,9 +31,9 @@ pub struct Waiter {
 pub struct Queue {
     waiters: BTreeMap<Ticket, Waiter>,
     /// An owner may wait several times, and leaves with all when it becomes a holder.
-    by_owner: BTreeMap<Owner, Vec<Ticket>>,
+    by_owner: BTreeMap<Owner, BTreeSet<Ticket>>,
     deadlines: BTreeSet<(Instant, Ticket)>,
-    /// The owners of waiters that left since the queue was taken out of [`super::Waiting`].
+    /// Owners that have stopped waiting here since the queue was taken out of [`super::Waiting`].
     pub(super) left: Vec<Owner>,
 }
 
@@ -104,9 +104,15 @@ impl Queue {
             .map(|(_, ticket)| *ticket)
     }
 
-    /// The requests of this owner.
-    pub(super) fn tickets_of(&self, owner: &[u8]) -> &[Ticket] {
-        self.by_owner.get(owner).map_or(&[], Vec::as_slice)
+    /// All who wait here.
+    pub(super) fn owners(&self) -> impl Iterator<Item = &Owner> {
+        self.by_owner.keys()
+    }
+
+    /// The requests of this owner, in order of arrival.
+    pub(super) fn tickets_of(&self, owner: &[u8]) -> &BTreeSet<Ticket> {
+        static NONE: BTreeSet<Ticket> = BTreeSet::new();
+        self.by_owner.get(owner).unwrap_or(&NONE)
     }
 
     /// The request of that owner and name.
@@ -125,7 +131,7 @@ impl Queue {
         self.by_owner
             .entry(Rc::clone(&waiter.owner))
             .or_default()
-            .push(ticket);
+            .insert(ticket);
         self.waiters.insert(ticket, waiter);
     }
 
@@ -136,12 +142,12 @@ impl Queue {
             self.deadlines.remove(&(deadline, ticket));
         }
         if let Some(tickets) = self.by_owner.get_mut(&waiter.owner) {
-            tickets.retain(|own| *own != ticket);
+            tickets.remove(&ticket);
             if tickets.is_empty() {
                 self.by_owner.remove(&waiter.owner);
+                self.left.push(Rc::clone(&waiter.owner));
             }
         }
-        self.left.push(Rc::clone(&waiter.owner));
         Some(waiter)
     }
 }

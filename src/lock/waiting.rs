@@ -153,8 +153,6 @@ impl Waiting {
             Some((_, false)) => Err(Refusal::OtherLimit),
             Some((ticket, true)) => {
                 queue.remove(ticket);
-                queue.insert(ticket, waiter);
-                self.owners.waits(request.owner);
                 Ok(Enqueued {
                     ticket,
                     replaced: true,
@@ -163,15 +161,18 @@ impl Waiting {
             None if queue.len() >= rules.max_waiters => Err(Refusal::QueueFull(rules.max_waiters)),
             None => {
                 self.last_ticket = self.last_ticket.saturating_add(1);
-                let ticket = Ticket(self.last_ticket);
-                queue.insert(ticket, waiter);
-                self.owners.waits(request.owner);
                 Ok(Enqueued {
-                    ticket,
+                    ticket: Ticket(self.last_ticket),
                     replaced: false,
                 })
             }
         };
+        if let Ok(Enqueued { ticket, .. }) = outcome {
+            if queue.tickets_of(request.owner).is_empty() {
+                self.owners.waits(request.owner);
+            }
+            queue.insert(ticket, waiter);
+        }
         self.put_back(name, queue, lock, moment);
         let enqueued = outcome?;
         let search =
@@ -210,8 +211,8 @@ impl Waiting {
             return Vec::new();
         };
         let queue = std::mem::take(&mut entry.queue);
-        for (_, waiter) in queue.iter() {
-            self.owners.waits_no_more(&waiter.owner);
+        for owner in queue.owners() {
+            self.owners.waits_no_more(owner);
         }
         self.forget(name);
         queue.iter().map(|(ticket, _)| ticket).collect()
@@ -349,14 +350,14 @@ impl Owners {
 /// Makes `mirror` the holders of `lock`. Holders leave from anywhere, new ones come last.
 fn mirror(mirror: &mut Vec<Member>, lock: &Lock, owners: &mut Owners) {
     let mut present = lock.holders().iter().peekable();
-    mirror.retain(|member| {
-        let stays = present
-            .next_if(|holder| holder.owner() == &*member.owner)
-            .is_some();
-        if !stays {
+    mirror.retain_mut(|member| {
+        let Some(holder) = present.next_if(|holder| holder.owner() == &*member.owner) else {
             owners.holds_no_more(&member.owner);
-        }
-        stays
+            return false;
+        };
+        // It may have left, and come back with another limit.
+        member.limit = holder.limit();
+        true
     });
     for holder in present {
         let owner: Owner = holder.owner().into();

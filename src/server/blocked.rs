@@ -27,6 +27,15 @@ use crate::lock::{Acquire, Answer, Granted, LockName, Refusal, Ticket};
 pub struct Clients {
     by_ticket: HashMap<Ticket, Client>,
     by_handle: HashMap<Handle, Ticket>,
+    /// Named grants on their way to clients.
+    in_flight: HashMap<Ticket, Wanted>,
+}
+
+/// A request that was granted, by which its owner may ask for the hold again.
+struct Wanted {
+    name: LockName,
+    owner: Box<[u8]>,
+    request_id: Box<[u8]>,
 }
 
 /// The server's handle of a blocked client.
@@ -49,6 +58,7 @@ pub enum Told {
 
 /// What travels with an answer, until the client has got it.
 struct Delivery {
+    ticket: Ticket,
     told: Told,
     client: Client,
 }
@@ -71,6 +81,18 @@ impl Clients {
         let client = self.by_ticket.remove(&ticket)?;
         self.by_handle.remove(&client.handle);
         Some(client)
+    }
+
+    /// A client asks again for a hold on whose way to it nobody knows whether it arrives.
+    pub fn receive_elsewhere(&mut self, db: c_int, key: &[u8], owner: &[u8], request_id: &[u8]) {
+        self.in_flight.retain(|_, wanted| {
+            let same_lock = wanted.name.db == db && *wanted.name.key == *key;
+            !(same_lock && *wanted.owner == *owner && *wanted.request_id == *request_id)
+        });
+    }
+
+    pub fn any_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
     }
 
     fn take_by_handle(&mut self, handle: Handle) -> Option<(Ticket, Client)> {
@@ -109,7 +131,15 @@ pub fn answer(ticket: Ticket, told: Told) {
         return;
     };
     let handle = client.handle;
-    let delivery = Box::into_raw(Box::new(Delivery { told, client }));
+    if let (Told::Answer(Answer::Granted(_)), Some(id)) = (&told, &client.request_id) {
+        let wanted = Wanted {
+            name: client.name.clone(),
+            owner: client.owner.clone(),
+            request_id: id.clone(),
+        };
+        state::with(|state| state.clients.in_flight.insert(ticket, wanted));
+    }
+    let delivery = Box::into_raw(Box::new(Delivery { ticket, told, client }));
     // SAFETY: a handle in the map has not been unblocked, and has left the map. The server gives the
     // delivery back to `free`.
     unsafe { required(raw::RedisModule_UnblockClient)(handle.0, delivery.cast()) };
@@ -185,13 +215,18 @@ unsafe extern "C" fn free(raw: *mut raw::RedisModuleCtx, delivery: *mut c_void) 
     let delivery = unsafe { Box::from_raw(delivery.cast::<Delivery>()) };
     // SAFETY: the context is valid during the call.
     let is_gone = unsafe { required(raw::RedisModule_BlockedClientDisconnected)(raw) != 0 };
-    if let (true, Told::Answer(Answer::Granted(Granted { fence, .. }))) = (is_gone, delivery.told) {
-        let Client {
-            name,
-            owner,
-            request_id,
-            ..
-        } = delivery.client;
+    let Client {
+        name,
+        owner,
+        request_id,
+        ..
+    } = delivery.client;
+    // A named hold that was asked for again, on another connection, has been received there.
+    let in_flight = state::with(|state| state.clients.in_flight.remove(&delivery.ticket).is_some());
+    let is_wanted = request_id.is_some() && !in_flight;
+    if let (true, false, Told::Answer(Answer::Granted(Granted { fence, .. }))) =
+        (is_gone, is_wanted, delivery.told)
+    {
         state::with(|state| {
             state.undeliverable.push(Hold {
                 name,

@@ -90,6 +90,8 @@ impl Counters {
 
     pub fn refused(&mut self, refusal: &Refusal) {
         add(match refusal {
+            // No error of anybody.
+            Refusal::Replaced => return,
             Refusal::NotHeld => &mut self.errors.notheld,
             Refusal::NotOwner => &mut self.errors.notowner,
             Refusal::Stale(_) => &mut self.errors.stale,

@@ -16,7 +16,7 @@ use super::counters::add;
 use super::ctx::{self, Ctx, Flags, Text};
 use super::slots::{self, Location};
 use super::state;
-use crate::lock::{Effects, Instant, LockName, Release, Share, release, tend};
+use crate::lock::{Effects, Instant, LockName, Release, Share, tend, undo};
 
 /// A server that cannot grant now is asked again so much later.
 const RETRY_MS: u64 = 50;
@@ -226,7 +226,7 @@ fn undo_all(ctx: Ctx<'_>, flags: Flags) {
         }
         let kept = ctx.with_text(&hold.name.key, |text| match verdict(ctx, text, flags) {
             Verdict::Grant => {
-                undo(ctx, text, flags, &hold);
+                give_back(ctx, text, flags, &hold);
                 false
             }
             Verdict::NotNow => true,
@@ -244,6 +244,7 @@ fn undo_all(ctx: Ctx<'_>, flags: Flags) {
 /// A client asks again for a hold that could not be given back yet: now it is wanted.
 pub fn keep(db: c_int, key: &[u8], owner: &[u8], request_id: &[u8]) {
     state::with(|state| {
+        state.clients.receive_elsewhere(db, key, owner, request_id);
         state.undeliverable.retain(|hold| {
             let same_lock = hold.name.db == db && *hold.name.key == *key;
             !(same_lock && *hold.owner == *owner && hold.request_id.as_deref() == Some(request_id))
@@ -251,7 +252,7 @@ pub fn keep(db: c_int, key: &[u8], owner: &[u8], request_id: &[u8]) {
     });
 }
 
-fn undo(ctx: Ctx<'_>, text: Text<'_>, flags: Flags, hold: &Hold) {
+fn give_back(ctx: Ctx<'_>, text: Text<'_>, flags: Flags, hold: &Hold) {
     let Ok(change) = Change::of_our_own(ctx, text, flags) else {
         return;
     };
@@ -268,11 +269,11 @@ fn undo(ctx: Ctx<'_>, text: Text<'_>, flags: Flags, hold: &Hold) {
                 &hold.name.key,
                 &mut stored.lock,
                 change.moment(),
-                |lock, queue, fences| Ok(release(lock, queue, &request, change.moment(), fences, effects)?),
+                |lock, queue, fences| Ok(undo(lock, queue, &request, change.moment(), fences, effects)),
             )
         })
     });
-    if outcome.is_ok() {
+    if let Ok(true) = outcome {
         state::with(|state| add(&mut state.counters.grants_undone));
     }
 }

@@ -79,7 +79,7 @@ impl HolderInfo {
 }
 
 #[track_caller]
-fn fields(value: &Value, expected: &[&str]) -> BTreeMap<String, Value> {
+pub(super) fn fields(value: &Value, expected: &[&str]) -> BTreeMap<String, Value> {
     let pairs: Vec<(String, Value)> = from_redis_value_ref(value).expect("names and values");
     let fields: BTreeMap<String, Value> = pairs.iter().cloned().collect();
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();

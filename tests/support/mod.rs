@@ -10,6 +10,7 @@
 )]
 
 mod client;
+mod cluster;
 mod events;
 mod info;
 pub mod payload;
@@ -18,11 +19,14 @@ mod raw;
 mod replication;
 mod server;
 mod wait;
+mod waiter;
 
 pub use client::{Client, Grant};
+pub use cluster::{Cluster, Move};
 pub use events::Events;
 pub use info::{HolderInfo, LockInfo};
 pub use raw::reply_bytes;
 pub use replication::ReplicationStream;
 pub use server::{Server, module_path};
 pub use wait::{SLOW_MACHINE, pause, took_at_most, wait_for};
+pub use waiter::{Answer, Waiter, WaiterInfo};

@@ -19,6 +19,17 @@ pub fn extend(
     fences: &mut Fences,
     effects: &mut Effects,
 ) -> Result<u64, Refusal> {
+    let lease_ms = prolong(lock, request, moment, effects);
+    serve(lock, queue, moment, fences, effects);
+    lease_ms
+}
+
+fn prolong(
+    lock: &mut Lock,
+    request: &Extend<'_>,
+    moment: &Moment,
+    effects: &mut Effects,
+) -> Result<u64, Refusal> {
     if let (None, Some(left_ms)) = (request.fence, moment.grace_left_ms()) {
         return Err(Refusal::Quarantine(left_ms));
     }
@@ -34,7 +45,5 @@ pub fn extend(
         effects.updated(holder, moment);
     }
     effects.extended();
-    let lease_ms = moment.lease_ms(holder);
-    serve(lock, queue, moment, fences, effects);
-    Ok(lease_ms)
+    Ok(moment.lease_ms(holder))
 }

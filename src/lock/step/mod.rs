@@ -14,7 +14,7 @@ mod serve;
 pub use acquire::{Granted, acquire};
 pub use apply::apply;
 pub use extend::extend;
-pub use release::{release, release_as_told};
+pub use release::{release, release_as_told, undo};
 pub use serve::{give_up_waiting, tend};
 
 use super::effects::Effects;

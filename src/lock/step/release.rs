@@ -16,11 +16,45 @@ pub fn release(
     fences: &mut Fences,
     effects: &mut Effects,
 ) -> Result<u64, Refusal> {
+    let left = give_up(lock, queue, request, moment, effects);
+    serve(lock, queue, moment, fences, effects);
+    if left.is_ok_and(|(_, changed)| changed) && effects.records() == 1 {
+        // Nobody's lease had ended, nobody was let in: a replica that does what the request says ends with
+        // the same state.
+        effects.replication = Replication::Verbatim;
+    }
+    left.map(|(left, _)| left)
+}
+
+/// Gives back a hold that was granted to a client which has gone; whether it was still there.
+pub fn undo(
+    lock: &mut Lock,
+    queue: &mut Queue,
+    request: &Release<'_>,
+    moment: &Moment,
+    fences: &mut Fences,
+    effects: &mut Effects,
+) -> bool {
+    let holder = lock.get(request.owner).filter(|holder| moment.is_live(holder));
+    let is_there = holder.is_some_and(|holder| match request.share {
+        Share::Named(name) => holder.has_name(name),
+        Share::One | Share::All => holder.unnamed() > 0,
+    });
+    is_there && release(lock, queue, request, moment, fences, effects).is_ok()
+}
+
+/// The release itself: the holds that are left, and whether anything changed.
+fn give_up(
+    lock: &mut Lock,
+    queue: &mut Queue,
+    request: &Release<'_>,
+    moment: &Moment,
+    effects: &mut Effects,
+) -> Result<(u64, bool), Refusal> {
     let left = match give_back(lock, request, |holder| moment.is_live(holder))? {
         GaveBack::Nothing(holds) => {
             withdraw(queue, request, effects);
-            serve(lock, queue, moment, fences, effects);
-            return Ok(holds);
+            return Ok((holds, false));
         }
         GaveBack::Some(left) => left,
     };
@@ -32,13 +66,7 @@ pub fn release(
             effects.released(request.owner);
         }
     }
-    serve(lock, queue, moment, fences, effects);
-    if effects.records() == 1 {
-        // Nobody's lease had ended, nobody was let in: a replica that does what the request says ends with
-        // the same state.
-        effects.replication = Replication::Verbatim;
-    }
-    Ok(left)
+    Ok((left, true))
 }
 
 /// Takes back a request that still waits.

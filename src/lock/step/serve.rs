@@ -77,8 +77,7 @@ fn reenter_holders(lock: &mut Lock, queue: &mut Queue, moment: &Moment, effects:
 
 /// Gives a holder a hold for each of its waiting requests. Those that want a stricter limit are refused.
 fn grant_all(queue: &mut Queue, holder: &mut Holder, moment: &Moment, effects: &mut Effects) {
-    let mut tickets: Vec<Ticket> = queue.tickets_of(holder.owner()).to_vec();
-    tickets.sort_unstable();
+    let tickets: Vec<Ticket> = queue.tickets_of(holder.owner()).iter().copied().collect();
     for ticket in tickets {
         let Some(waiter) = queue.remove(ticket) else {
             continue;

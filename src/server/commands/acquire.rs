@@ -99,7 +99,8 @@ fn settle_others(call: &Call<'_>, key: Text<'_>, request: &lock::Acquire<'_>) {
     if request.block.is_some() || undeliverable {
         waits::ring(call.ctx);
     }
-    if let (true, Some(id)) = (undeliverable, request.request_id) {
+    let unsettled = state::with(|state| !state.undeliverable.is_empty() || state.clients.any_in_flight());
+    if let (true, Some(id)) = (unsettled, request.request_id) {
         waits::keep(call.ctx.db(), key.bytes(), request.owner, id);
     }
 }

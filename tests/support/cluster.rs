@@ -1,0 +1,95 @@
+use super::client::Client;
+use super::server::Server;
+use super::wait::wait_for;
+
+const SLOTS: u16 = 16_384;
+
+/// Primaries that share all slots evenly.
+pub struct Cluster {
+    pub nodes: Vec<Server>,
+}
+
+/// A slot on its way from one node to another.
+#[derive(Clone, Copy)]
+pub struct Move {
+    pub slot: u16,
+    pub from: usize,
+    pub to: usize,
+}
+
+impl Cluster {
+    pub fn start(count: u16) -> Self {
+        let nodes: Vec<Server> = (0..count).map(|_| Server::cluster_node()).collect();
+        for (n, node) in (0..count).zip(&nodes) {
+            let bound = |n: u16| u32::from(SLOTS) * u32::from(n) / u32::from(count);
+            let (first, last) = (bound(n), bound(n + 1) - 1);
+            let mut client = node.client();
+            client.ok(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
+            // Or the nodes would have to agree on one first.
+            client.ok(&format!("CLUSTER SET-CONFIG-EPOCH {}", n + 1));
+        }
+        let cluster = Self { nodes };
+        for n in 1..cluster.nodes.len() {
+            cluster.introduce(n);
+        }
+        for node in &cluster.nodes {
+            wait_until_served(&mut node.client(), count.into());
+        }
+        cluster
+    }
+
+    /// Makes a node known to the first one, and so to all.
+    pub fn introduce(&self, n: usize) {
+        let first = &self.nodes[0];
+        let bus = first.client().config("cluster-port");
+        self.client(n)
+            .ok(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", first.port()));
+    }
+
+    pub fn client(&self, n: usize) -> Client {
+        self.nodes[n].client()
+    }
+
+    pub fn id(&self, n: usize) -> String {
+        self.client(n).ask("CLUSTER MYID")
+    }
+
+    /// A name that begins so, in a slot of that node.
+    pub fn key_on(&self, n: usize, prefix: &str) -> String {
+        let mut client = self.client(n);
+        let mut keys = (0..1000).map(|n| format!("{prefix}{n}"));
+        keys.find(|key| client.call(&format!("EXISTS {key}")).is_ok())
+            .expect("each node has slots")
+    }
+
+    /// Tells both nodes that a slot is about to move.
+    pub fn begin_move(&self, key: &str, from: usize, to: usize) -> Move {
+        let slot = self.client(from).ask(&format!("CLUSTER KEYSLOT {key}"));
+        self.client(to)
+            .ok(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.id(from)));
+        self.client(from)
+            .ok(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", self.id(to)));
+        Move { slot, from, to }
+    }
+
+    /// The command that takes a key along.
+    pub fn migrate(&self, slot: Move, key: &str) -> String {
+        format!("MIGRATE 127.0.0.1 {} {key} 0 10000", self.nodes[slot.to].port())
+    }
+
+    /// The command that ends the move, for each node.
+    pub fn assign(&self, slot: Move) -> String {
+        format!("CLUSTER SETSLOT {} NODE {}", slot.slot, self.id(slot.to))
+    }
+}
+
+/// Waits until a node sees so many others, and all slots served.
+#[track_caller]
+fn wait_until_served(client: &mut Client, nodes: usize) {
+    wait_for("a cluster that is served", || {
+        let info: String = client.ask("CLUSTER INFO");
+        let links: String = client.ask("CLUSTER NODES");
+        let connected = links.lines().filter(|line| line.contains(" connected "));
+        info.contains("cluster_state:ok") && connected.count() == nodes && !links.contains("handshake")
+    });
+}

@@ -1,0 +1,158 @@
+//! Waiters belong to a name in a database: what SWAPDB, MOVE and FLUSH do around them.
+
+mod support;
+
+use redis::Value;
+use support::{Client, Server, Waiter};
+
+const HERE: u32 = 9;
+const THERE: u32 = 11;
+
+struct Scene {
+    server: Server,
+    here: Client,
+    there: Client,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let server = Server::start();
+        let (mut here, mut there) = (server.client(), server.client());
+        here.ok(&format!("SELECT {HERE}"));
+        there.ok(&format!("SELECT {THERE}"));
+        Self { server, here, there }
+    }
+
+    fn waiter(&self, db: u32, args: &str) -> Waiter {
+        self.server.waiter_in(db, args)
+    }
+
+    fn swap(&mut self) {
+        self.here.ok(&format!("SWAPDB {HERE} {THERE}"));
+    }
+}
+
+#[test]
+fn the_same_name_in_two_databases_is_two_locks() {
+    let mut scene = Scene::new();
+    scene.here.acquire("door alice 60000");
+    scene.there.acquire("door alice 60000");
+    let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
+    let mut carol = scene.waiter(THERE, "door carol 60000 BLOCK 0");
+    scene.there.release("door alice");
+    carol.granted();
+    bob.has_no_answer();
+    scene.here.release("door alice");
+    bob.granted();
+    assert_eq!(scene.here.owner("door").as_deref(), Some("bob"));
+    assert_eq!(scene.there.owner("door").as_deref(), Some("carol"));
+}
+
+#[test]
+fn a_swap_that_takes_the_lock_away_serves_the_waiter_either_way_round() {
+    for swap in [format!("SWAPDB {HERE} {THERE}"), format!("SWAPDB {THERE} {HERE}")] {
+        let mut scene = Scene::new();
+        let fence = scene.here.acquire("door alice 60000").fence;
+        let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
+        scene.here.ok(&swap);
+        assert!(bob.granted().fence > fence, "{swap}");
+        assert_eq!(scene.here.owner("door").as_deref(), Some("bob"));
+        assert_eq!(
+            scene.there.lock("door").standing(),
+            [("alice".into(), fence, 1)],
+            "the old lock is there now"
+        );
+    }
+}
+
+#[test]
+fn a_swap_that_brings_another_lock_waits_for_its_holder() {
+    let mut scene = Scene::new();
+    scene.here.acquire("door alice 60000");
+    scene.there.acquire("door carol 60000");
+    let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
+    scene.swap();
+    assert_eq!(scene.here.try_acquire("door dave 60000"), None);
+    bob.has_no_answer();
+    scene.there.release("door alice");
+    bob.has_no_answer();
+    scene.here.release("door carol");
+    bob.granted();
+}
+
+#[test]
+fn a_swap_that_brings_another_type_is_the_wrong_type() {
+    let mut scene = Scene::new();
+    scene.here.acquire("door alice 60000");
+    scene.there.ok("SET door text");
+    let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
+    scene.swap();
+    let error = bob.refusal();
+    assert!(error.starts_with("WRONGTYPE "), "{error}");
+}
+
+#[test]
+fn a_swap_there_and_back_again_changes_nothing() {
+    let mut scene = Scene::new();
+    scene.here.acquire("door alice 60000");
+    let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
+    let swap = format!("SWAPDB {HERE} {THERE}");
+    scene.here.in_one_go(&[&swap, &swap]);
+    assert_eq!(scene.here.try_acquire("door dave 60000"), None);
+    bob.has_no_answer();
+    scene.here.release("door alice");
+    bob.granted();
+}
+
+#[test]
+fn a_swap_serves_the_waiters_of_both_databases() {
+    let mut scene = Scene::new();
+    scene.here.acquire("door alice 60000");
+    scene.there.acquire("gate alice 60000");
+    let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
+    let mut carol = scene.waiter(THERE, "gate carol 60000 BLOCK 0");
+    scene.swap();
+    bob.granted();
+    carol.granted();
+    assert_eq!(scene.here.owner("door").as_deref(), Some("bob"));
+    assert_eq!(scene.there.owner("gate").as_deref(), Some("carol"));
+    assert_eq!(scene.here.owner("gate").as_deref(), Some("alice"));
+}
+
+#[test]
+fn the_lease_of_a_lock_that_was_swapped_in_wakes_the_queue() {
+    let mut scene = Scene::new();
+    scene.here.acquire("door alice 60000");
+    scene.there.acquire("door carol 400");
+    let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
+    scene.swap();
+    bob.granted();
+}
+
+#[test]
+fn a_lock_that_moves_to_another_database_is_waited_for_there_no_more_than_before() {
+    let mut scene = Scene::new();
+    scene.here.acquire("door alice 60000");
+    let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
+    assert_eq!(scene.here.ask::<i64>(&format!("MOVE door {THERE}")), 1);
+    bob.granted();
+    let mut carol = scene.waiter(THERE, "door carol 60000 BLOCK 0");
+    scene.there.release("door alice");
+    carol.granted();
+}
+
+#[test]
+fn a_flush_of_another_database_changes_nothing() {
+    let mut scene = Scene::new();
+    scene.here.acquire("door alice 60000");
+    scene.there.acquire("door alice 60000");
+    let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
+    let mut carol = scene.waiter(THERE, "door carol 60000 BLOCK 0");
+    scene.there.ask::<Value>("FLUSHDB");
+    carol.granted();
+    assert_eq!(scene.here.try_acquire("door dave 60000"), None);
+    bob.has_no_answer();
+    scene.here.ask::<Value>("FLUSHALL");
+    bob.granted();
+    assert_eq!(scene.there.owner("door"), None, "flushed, and nobody waited");
+}
