@@ -155,7 +155,7 @@ fn a_lock_that_a_waiter_fits_into_admits_it() {
     let mut client = server.client();
     client.acquire("door alice 60000");
     let mut reader = server.waiter("door reader 60000 SHARED BLOCK 0");
-    let mut writer = server.waiter("door writer 60000 BLOCK 0");
+    let writer = server.waiter("door writer 60000 BLOCK 0");
     client.acquire("gate dave 60000 SHARED");
     client.ok("RENAME gate door");
     reader.granted();

@@ -52,7 +52,7 @@ fn a_release_takes_back_a_grant_whose_answer_is_on_its_way() {
 fn a_repeated_request_takes_the_place_of_the_one_that_waits() {
     let (server, mut client) = held_by_alice();
     let mut lost = server.waiter("door bob 60000 BLOCK 0 REQID r1");
-    let mut carol = server.waiter("door carol 60000 BLOCK 0");
+    let carol = server.waiter("door carol 60000 BLOCK 0");
     let mut bob = server.asker("door bob 20000 BLOCK 3600000 REQID r1");
     assert_eq!(
         lost.refusal(),

@@ -62,7 +62,7 @@ fn an_owner_that_comes_to_hold_the_lock_by_a_rename_reenters() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("door alice 60000");
-    let mut carol = server.waiter("door carol 60000 BLOCK 0");
+    let carol = server.waiter("door carol 60000 BLOCK 0");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let fence = client.acquire("gate bob 60000").fence;
     client.ok("RENAME gate door");

@@ -49,7 +49,7 @@ impl Scene {
 fn the_grant_is_undone_and_the_next_waiter_served() {
     let mut scene = Scene::new("door bob 60000 BLOCK 0");
     let mut carol = scene.server.waiter("door carol 60000 BLOCK 0");
-    let mut dave = scene.server.waiter("door dave 60000 BLOCK 0");
+    let dave = scene.server.waiter("door dave 60000 BLOCK 0");
     scene.client.in_one_go(&[
         "MULTI",
         "DLOCK.RELEASE door alice",
