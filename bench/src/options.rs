@@ -5,7 +5,7 @@ use crate::Result;
 pub const USAGE: &str = "\
 dlock-bench [--quick] [--check]
 
-  --quick   fewer rounds: a first look in half a minute
+  --quick   fewer rounds: a first look in about a minute
   --check   exit code 1 when a target is missed
 
 environment
