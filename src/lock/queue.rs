@@ -74,6 +74,15 @@ impl Waiter {
 }
 
 impl Queue {
+    pub const fn new() -> Self {
+        Self {
+            waiters: BTreeMap::new(),
+            by_owner: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            left: Vec::new(),
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }

@@ -1,6 +1,6 @@
 //! All queues: who waits where, who holds what is waited for, and when somebody has to look.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::deadlock::{self, Circle};
@@ -64,15 +64,24 @@ impl From<Refusal> for NotQueued {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Waiting {
-    pub(super) entries: HashMap<LockName, Entry>,
+    pub(super) entries: BTreeMap<LockName, Entry>,
     alarms: Alarms,
     owners: Owners,
     last_ticket: u64,
 }
 
 impl Waiting {
+    pub const fn new() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            alarms: Alarms(BTreeSet::new()),
+            owners: Owners(BTreeMap::new()),
+            last_ticket: 0,
+        }
+    }
+
     /// Nobody waits anywhere.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -280,7 +289,7 @@ impl Waiting {
 }
 
 /// When to look where.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Alarms(BTreeSet<(Instant, LockName)>);
 
 impl Alarms {
@@ -298,8 +307,8 @@ impl Alarms {
 }
 
 /// In how many queues each owner stands, and how many locks it holds that others wait for.
-#[derive(Debug, Default)]
-struct Owners(HashMap<Owner, Involvement>);
+#[derive(Debug)]
+struct Owners(BTreeMap<Owner, Involvement>);
 
 #[derive(Debug, Default)]
 struct Involvement {

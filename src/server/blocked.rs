@@ -10,7 +10,7 @@
 //! In both cases the handle is unblocked exactly once. An answered client may vanish before `reply`: then
 //! only `free` is called, and a grant has to be undone.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
@@ -23,12 +23,11 @@ use super::{state, waits};
 use crate::lock::{Acquire, Answer, Granted, LockName, Refusal, Ticket};
 
 /// The clients that wait.
-#[derive(Default)]
 pub struct Clients {
-    by_ticket: HashMap<Ticket, Client>,
-    by_handle: HashMap<Handle, Ticket>,
+    by_ticket: BTreeMap<Ticket, Client>,
+    by_handle: BTreeMap<Handle, Ticket>,
     /// Named grants on their way to clients.
-    in_flight: HashMap<Ticket, Wanted>,
+    in_flight: BTreeMap<Ticket, Wanted>,
 }
 
 /// A request that was granted, by which its owner may ask for the hold again.
@@ -39,7 +38,7 @@ struct Wanted {
 }
 
 /// The server's handle of a blocked client.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Handle(*mut raw::RedisModuleBlockedClient);
 
 struct Client {
@@ -72,6 +71,14 @@ pub struct Hold {
 }
 
 impl Clients {
+    pub const fn none() -> Self {
+        Self {
+            by_ticket: BTreeMap::new(),
+            by_handle: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+        }
+    }
+
     fn insert(&mut self, ticket: Ticket, client: Client) {
         self.by_handle.insert(client.handle, ticket);
         self.by_ticket.insert(ticket, client);

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::ffi::c_int;
-use std::sync::LazyLock;
 
 use super::blocked::{Clients, Hold};
 use super::counters::Counters;
@@ -86,24 +85,19 @@ struct ServerThread(RefCell<State>);
 // and it does not come here.
 unsafe impl Sync for ServerThread {}
 
-// SAFETY: as above; it is made on the thread that loads the module, and never moves.
-unsafe impl Send for ServerThread {}
-
-static STATE: LazyLock<ServerThread> = LazyLock::new(|| {
-    ServerThread(RefCell::new(State {
-        fences: Fences::starting(),
-        grace: Grace::starting(),
-        registry: Registry::new(),
-        slots: RaisedSlots::none(),
-        counters: Counters::new(),
-        waiting: Waiting::default(),
-        clients: Clients::default(),
-        undeliverable: Vec::new(),
-        unanswered: Vec::new(),
-        alarm: Alarm::default(),
-        evictable: false,
-        schedule: Schedule::new(),
-        spare: None,
-        no_queue: Queue::default(),
-    }))
-});
+static STATE: ServerThread = ServerThread(RefCell::new(State {
+    fences: Fences::starting(),
+    grace: Grace::starting(),
+    registry: Registry::new(),
+    slots: RaisedSlots::none(),
+    counters: Counters::new(),
+    waiting: Waiting::new(),
+    clients: Clients::none(),
+    undeliverable: Vec::new(),
+    unanswered: Vec::new(),
+    alarm: Alarm::unset(),
+    evictable: false,
+    schedule: Schedule::new(),
+    spare: None,
+    no_queue: Queue::new(),
+}));

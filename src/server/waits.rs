@@ -26,13 +26,22 @@ const FARTHEST_MS: u64 = 60_000;
 const SLICE_MS: u64 = 2;
 
 /// The timer for the next alarm.
-#[derive(Default)]
 pub struct Alarm {
     set: Option<(raw::RedisModuleTimerID, Instant)>,
     /// Grants could not be given back: when to try again.
     not_before: Instant,
     /// A context to set timers with, where the server gives none.
     detached: Option<Detached>,
+}
+
+impl Alarm {
+    pub const fn unset() -> Self {
+        Self {
+            set: None,
+            not_before: Instant::DISTANT_PAST,
+            detached: None,
+        }
+    }
 }
 
 struct Detached(*mut raw::RedisModuleCtx);
