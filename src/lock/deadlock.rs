@@ -109,12 +109,11 @@ impl<'a> World<'a> {
 
     /// Has everybody give up all who waits for nothing, until nobody is left who could.
     fn reduce(&mut self) {
-        let waits_for_nothing = |owner: &usize| {
-            self.owners
-                .get(*owner)
-                .is_some_and(|player| player.waits.is_empty())
-        };
-        let mut idle: Vec<usize> = (0..self.owners.len()).filter(waits_for_nothing).collect();
+        // Who fits already is only held back: by a grace, or for a moment.
+        (0..self.locks.len()).for_each(|lock| while self.admit(lock).is_some() {});
+        let mut idle: Vec<usize> = (0..self.owners.len())
+            .filter(|owner| self.is_idle(*owner))
+            .collect();
         while let Some(owner) = idle.pop() {
             for lock in self.give_up_all(owner) {
                 while let Some(admitted) = self.admit(lock) {
