@@ -251,6 +251,11 @@ impl Waiting {
         }
     }
 
+    /// Whether this owner waits anywhere, or holds what others wait for.
+    pub fn involves(&self, owner: &[u8]) -> bool {
+        self.owners.0.contains_key(owner)
+    }
+
     /// When somebody has to look at a queue next.
     pub fn next_alarm(&self) -> Option<Instant> {
         self.alarms.0.first().map(|(at, _)| *at)

@@ -64,8 +64,10 @@ unsafe extern "C" fn role_changed(
             state.grace.promoted();
         } else {
             state.grace.demoted();
+            state.waiting.alarm_db(None, Instant::DISTANT_PAST);
         }
     });
+    waits::arm();
 }
 
 /// The log is being rewritten: what goes into it from now on comes after the snapshot, which on servers

@@ -24,6 +24,8 @@ const RETRY_MS: u64 = 50;
 const FARTHEST_MS: u64 = 60_000;
 /// The work of one slice: clients wait for no more.
 const SLICE_MS: u64 = 2;
+/// And for no more than this when exactness needs it: thousands of queues, emptied by a FLUSHALL a moment ago.
+const PATIENCE_MS: u64 = 1_000;
 
 /// The timer for the next alarm.
 pub struct Alarm {
@@ -89,15 +91,24 @@ unsafe extern "C" fn timer(raw: *mut raw::RedisModuleCtx, _: *mut c_void) {
     ring(unsafe { Ctx::new(raw) });
 }
 
-/// Looks after everything that is due.
+/// Looks after what is due, a slice of it.
 pub fn ring(ctx: Ctx<'_>) {
+    ring_for(ctx, SLICE_MS);
+}
+
+/// Looks after all that is due: before a search for deadlocks, which must see things as they are.
+pub fn ring_all(ctx: Ctx<'_>) {
+    ring_for(ctx, PATIENCE_MS);
+}
+
+fn ring_for(ctx: Ctx<'_>, slice_ms: u64) {
     if state::with(|state| state.has_no_waiters()) {
         return;
     }
     let flags = ctx.flags();
     let home = ctx.db();
     let now = ctx::now();
-    let slice_end = now.after_ms(SLICE_MS);
+    let slice_end = now.after_ms(slice_ms);
     close_unanswered(ctx);
     undo_all(ctx, flags);
     while let Some(name) = state::with(|state| state.waiting.due(now)) {
@@ -135,6 +146,10 @@ fn look(ctx: Ctx<'_>, name: &LockName, text: Text<'_>, flags: Flags) {
 }
 
 fn verdict(ctx: Ctx<'_>, text: Text<'_>, flags: Flags) -> Verdict {
+    if !flags.is_primary() {
+        // Redis has done so itself. Valkey 9 keeps a module's clients when a cluster node becomes a replica.
+        return Verdict::Elsewhere("UNBLOCKED this server is a replica now, ask the primary".to_owned());
+    }
     if !flags.decides() || ctx.is_paused() {
         return Verdict::NotNow;
     }
