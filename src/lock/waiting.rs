@@ -9,7 +9,7 @@ use super::limit::Limit;
 use super::queue::{Owner, Queue, Ticket, Waiter};
 use super::refusal::Refusal;
 use super::request::{Acquire, Timeout};
-use super::state::Lock;
+use super::state::{Holder, Lock};
 use super::step::{Moment, give_up_waiting};
 use super::time::Instant;
 
@@ -140,7 +140,7 @@ impl Waiting {
             None => self.entries.entry(name.clone()).or_default(),
         };
         entry.queue = queue;
-        mirror(&mut entry.holders, lock, &mut self.owners);
+        mirror(&mut entry.holders, lock, moment, &mut self.owners);
         self.alarms.change(name, entry.alarm, alarm);
         entry.alarm = alarm;
     }
@@ -279,6 +279,12 @@ impl Waiting {
         }
     }
 
+    /// Has a queue that cannot be served now looked at then, or when a waiter gives up before.
+    pub fn snooze(&mut self, name: &LockName, until: Instant) {
+        let deadline = self.queue(name).and_then(Queue::first_deadline);
+        self.alarm_at(name, deadline.map_or(until, |deadline| deadline.min(until)));
+    }
+
     /// Has every queue of a database looked at; `None` = of all.
     pub fn alarm_db(&mut self, db: Option<i32>, at: Instant) {
         let names: Vec<LockName> = self
@@ -362,8 +368,9 @@ impl Owners {
 }
 
 /// Makes `mirror` the holders of `lock`. Holders leave from anywhere, new ones come last.
-fn mirror(mirror: &mut Vec<Member>, lock: &Lock, owners: &mut Owners) {
-    let mut present = lock.holders().iter().peekable();
+fn mirror(mirror: &mut Vec<Member>, lock: &Lock, moment: &Moment, owners: &mut Owners) {
+    let live = |holder: &&Holder| moment.is_live(holder);
+    let mut present = lock.holders().iter().filter(live).peekable();
     mirror.retain_mut(|member| {
         let Some(holder) = present.next_if(|holder| holder.owner() == &*member.owner) else {
             owners.holds_no_more(&member.owner);

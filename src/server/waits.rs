@@ -139,7 +139,7 @@ fn look(ctx: Ctx<'_>, name: &LockName, text: Text<'_>, flags: Flags) {
         Verdict::Grant => tend_to(ctx, name, text, flags),
         Verdict::NotNow => {
             give_up_waiting(name);
-            state::with(|state| state.waiting.alarm_at(name, ctx::now().after_ms(RETRY_MS)));
+            state::with(|state| state.waiting.snooze(name, ctx::now().after_ms(RETRY_MS)));
         }
         Verdict::Elsewhere(error) => dismiss(name, &error),
     }

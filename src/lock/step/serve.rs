@@ -10,9 +10,6 @@ use crate::lock::step::acquire::{add_hold, granted};
 pub fn tend(lock: &mut Lock, queue: &mut Queue, moment: &Moment, fences: &mut Fences, effects: &mut Effects) {
     give_up_waiting(queue, moment, effects);
     drop_ended(lock, moment, effects);
-    if moment.grace_left_ms().is_none() {
-        reenter_holders(lock, queue, moment, effects);
-    }
     serve(lock, queue, moment, fences, effects);
 }
 
@@ -36,6 +33,7 @@ pub(super) fn serve(
         return;
     }
     give_up_waiting(queue, moment, effects);
+    reenter_holders(lock, queue, moment, effects);
     while let Some((ticket, waiter)) = queue.first() {
         if moment.evictable {
             queue.remove(ticket);
@@ -61,9 +59,12 @@ pub(super) fn serve(
 
 /// An owner that came to hold the lock by other ways than this queue (RENAME, RESTORE) re-enters.
 fn reenter_holders(lock: &mut Lock, queue: &mut Queue, moment: &Moment, effects: &mut Effects) {
-    if queue.is_empty() {
+    let waits = |holder: &Holder| moment.is_live(holder) && !queue.tickets_of(holder.owner()).is_empty();
+    if !lock.holders().iter().any(waits) {
         return;
     }
+    // Departures stand before holders in a change.
+    drop_ended(lock, moment, effects);
     for holder in lock.holders_mut() {
         if !queue.tickets_of(holder.owner()).is_empty() {
             let holds = holder.holds();
@@ -95,6 +96,9 @@ fn grant_all(queue: &mut Queue, holder: &mut Holder, moment: &Moment, effects: &
 fn grant_one(waiter: &Waiter, holder: &mut Holder, moment: &Moment) -> Result<(), Refusal> {
     if waiter.limit < holder.limit {
         return Err(Refusal::Upgrade(holder.limit));
+    }
+    if waiter.request_id.as_deref().is_some_and(|id| holder.has_name(id)) {
+        return Ok(());
     }
     add_hold(holder, waiter.request_id.as_deref())?;
     holder.lease_end = moment.prolonged(holder, waiter.lease_ms);

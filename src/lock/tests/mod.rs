@@ -21,6 +21,7 @@ mod exhaustive;
 mod naive;
 mod plain;
 mod promises;
+mod queues;
 mod replay;
 mod rules;
 mod schedule;

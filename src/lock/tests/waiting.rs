@@ -226,6 +226,7 @@ impl World {
             holders: self.locks[lock]
                 .holders()
                 .iter()
+                .filter(|holder| Moment::at(self.now).is_live(holder))
                 .map(|holder| (holder.owner().to_vec(), holder.limit()))
                 .collect(),
             queue: queue
