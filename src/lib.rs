@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! arguments -> lock::request -> [server::change opens the key and reads the clock, once]
-//!           -> lock::step -> effects -> replicate, reply, announce
+//!           -> lock::step -> effects -> replicate, reply, wake, announce
 //! ```
 //!
 //! Timers, the cron and other events of the server come in as steps of the same kind.
