@@ -1,8 +1,6 @@
 //! Who may use which command on which key.
 
-mod support;
-
-use support::{Client, Server};
+use dlock_testkit::{Client, Server};
 
 const WRITES: [&str; 3] = [
     "DLOCK.ACQUIRE door alice 10000",

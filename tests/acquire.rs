@@ -1,8 +1,6 @@
 //! DLOCK.ACQUIRE: who gets in, under which fence, and with how many holds.
 
-mod support;
-
-use support::{Client, Server};
+use dlock_testkit::{Client, Server};
 
 const MAX_FENCE: u64 = (1 << 53) - 1;
 

@@ -1,9 +1,7 @@
 //! What other commands do to a lock, and that what is there afterwards behaves.
 
-mod support;
-
+use dlock_testkit::{Events, Server, pause, wait_for};
 use redis::Value;
-use support::{Events, Server, pause, wait_for};
 
 #[test]
 fn a_lock_that_was_broken_is_free_and_its_next_fence_is_larger() {

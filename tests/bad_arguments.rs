@@ -1,10 +1,8 @@
 //! Requests that are refused: the right first word, and no trace.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::{Client, Events, LockInfo, ReplicationStream, Server};
+use dlock_testkit::{Client, Events, LockInfo, ReplicationStream, Server};
 
 /// What follows key and owner. Each row is one mistake.
 const BAD_ACQUIRES: &[&[&str]] = &[

@@ -1,9 +1,7 @@
 //! Broken RESTORE payloads: the server lives on, and no lock comes of them that could not exist.
 
-mod support;
-
+use dlock_testkit::{Client, Server, payload};
 use redis::Value;
-use support::{Client, Server, payload};
 
 /// A server with a lock, and the dump of it.
 struct Scene {

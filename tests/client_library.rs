@@ -1,11 +1,9 @@
 //! What an application does with an ordinary client library: typed answers, pipelines, transactions.
 
-mod support;
-
 use std::collections::HashMap;
 
+use dlock_testkit::Server;
 use redis::{RedisResult, Script, Value, cmd, pipe};
-use support::Server;
 
 type Granted = (u64, u64, u64, u64);
 

@@ -1,8 +1,6 @@
 //! Locks in a cluster: slots that are elsewhere, and slots that move.
 
-mod support;
-
-use support::{Client, Server, pause, wait_for};
+use dlock_testkit::{Client, Server, pause, wait_for};
 
 const LAST_SLOT: u16 = 16_383;
 

@@ -1,10 +1,8 @@
 //! Waiters in a cluster: when their slot moves they are told, and are never served by the old node.
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Answer, Client, Cluster, Move, Server, Waiter, pause, wait_for};
+use dlock_testkit::{Answer, Client, Cluster, Move, Server, Waiter, pause, wait_for};
 
 /// Three primaries; alice holds a lock on the first, bob and carol wait for it.
 struct Scene {

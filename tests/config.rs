@@ -1,8 +1,6 @@
 //! The settings `dlock.*`.
 
-mod support;
-
-use support::{Server, wait_for};
+use dlock_testkit::{Server, wait_for};
 
 /// Name, default, what is taken, what is refused.
 const SETTINGS: [(&str, &str, &[&str], &[&str]); 6] = [

@@ -1,8 +1,6 @@
 //! Requests that no release could ever let in are refused, and no others.
 
-mod support;
-
-use support::{Client, ReplicationStream, Server, Waiter, pause};
+use dlock_testkit::{Client, ReplicationStream, Server, Waiter, pause};
 
 fn server() -> (Server, Client) {
     let server = Server::start();
@@ -217,7 +215,7 @@ fn a_lock_that_was_renamed_onto_the_name_counts_with_its_own_holders() {
     // One packet: the queue of door has not been looked at yet.
     let mut alice = Waiter::connect(&server);
     alice.send("RENAME other door\r\nDLOCK.ACQUIRE gate alice 60000 BLOCK 0");
-    assert_eq!(alice.next(), redis::Value::Okay);
+    assert_eq!(alice.next_answer(), redis::Value::Okay);
     client.wait_for_queue("gate", 1);
     alice.has_no_answer();
     client.release("door carol");
@@ -298,8 +296,8 @@ fn locks_that_were_flushed_a_moment_ago_are_in_nobodys_way() {
     // One packet: the server has had no time to look at so many queues.
     let mut alice = Waiter::connect(&server);
     alice.send("FLUSHALL\r\nDLOCK.ACQUIRE gate bob 60000\r\nDLOCK.ACQUIRE gate alice 60000 BLOCK 0");
-    alice.next();
-    alice.next();
+    alice.next_answer();
+    alice.next_answer();
     assert_eq!(client.queue("gate"), ["alice"], "bob is served, and then alice");
     bob.granted();
     others.iter_mut().for_each(|other| _ = other.granted());

@@ -1,9 +1,7 @@
 //! DUMP, RESTORE, MIGRATE and COPY: a lock as a value that travels.
 
-mod support;
-
+use dlock_testkit::{Client, LockInfo, Server, payload, wait_for};
 use redis::Value;
-use support::{Client, LockInfo, Server, payload, wait_for};
 
 /// A lock with all that a lock can have.
 fn make_lock(client: &mut Client) -> LockInfo {

@@ -1,8 +1,6 @@
 //! Keyspace events of class `d`, and where there are none.
 
-mod support;
-
-use support::{Events, Server, wait_for};
+use dlock_testkit::{Events, Server, wait_for};
 
 const NONE: [&str; 0] = [];
 

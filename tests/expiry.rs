@@ -1,11 +1,9 @@
 //! Leases that end: at once for every command, and within two seconds for the keyspace.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use dlock_testkit::{Events, Grant, Server, pause, took_at_most, wait_for};
 use redis::Value;
-use support::{Events, Grant, Server, pause, took_at_most, wait_for};
 
 /// SPEC: an abandoned lock has left the keyspace so long after its lease, at `hz 10`.
 const GONE_WITHIN: Duration = Duration::from_secs(2);

@@ -1,8 +1,6 @@
 //! DLOCK.EXTEND: a lease grows and never shrinks.
 
-mod support;
-
-use support::Server;
+use dlock_testkit::Server;
 
 #[test]
 fn a_longer_lease_is_taken_and_answered() {

@@ -1,8 +1,6 @@
 //! Fences rise for ever: over restarts with and without data, after a forged clock of another server.
 
-mod support;
-
-use support::{Client, Server};
+use dlock_testkit::{Client, Server};
 
 /// A lock that is acquired again and again, and the largest fence so far.
 fn next_fence(client: &mut Client, last: u64) -> u64 {

@@ -1,10 +1,8 @@
 //! The grace after a start or a promotion: nobody gets a lock, known holders keep theirs.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::{Client, ReplicationStream, Server, wait_for};
+use dlock_testkit::{Client, ReplicationStream, Server, wait_for};
 
 const LOGGED: &str = "appendonly yes\nappendfsync always";
 

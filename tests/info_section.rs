@@ -1,8 +1,6 @@
 //! The module's section of INFO.
 
-mod support;
-
-use support::{Client, Server, wait_for};
+use dlock_testkit::{Client, Server, wait_for};
 
 /// Those that tell how things stand now. The others only ever grow.
 const GAUGES: [&str; 8] = [

@@ -1,9 +1,7 @@
 //! The commands that only primaries and logs may send.
 
-mod support;
-
+use dlock_testkit::{Client, ReplicationStream, Server};
 use redis::Value;
-use support::{Client, ReplicationStream, Server};
 
 /// A server with a lock, and a change that would admit another owner to a free one.
 fn scene() -> (Server, Client, Vec<u8>) {

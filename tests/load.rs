@@ -1,11 +1,9 @@
 //! Loading the module, in each way that a server has.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use dlock_testkit::{Server, module_path};
 use redis::Value;
-use support::{Server, module_path};
 
 #[test]
 fn a_server_starts_with_the_module_in_its_configuration() {

@@ -1,8 +1,6 @@
 //! A server that has run out of memory, and one that may evict locks.
 
-mod support;
-
-use support::{Server, wait_for};
+use dlock_testkit::{Server, wait_for};
 
 #[test]
 fn out_of_memory_only_acquire_is_refused() {

@@ -1,11 +1,9 @@
 //! COMMAND INFO, COMMAND DOCS and the like: what clients, proxies and redis-cli ask the server about us.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use dlock_testkit::{Client, Server};
 use redis::Value;
-use support::{Client, Server};
 
 type Map = BTreeMap<String, Value>;
 

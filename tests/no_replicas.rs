@@ -1,8 +1,6 @@
 //! A primary that has fewer replicas than `min-replicas-to-write`.
 
-mod support;
-
-use support::{Server, wait_for};
+use dlock_testkit::{Server, wait_for};
 
 #[test]
 fn without_replicas_what_writes_is_refused_and_the_lease_ends_the_hold() {

@@ -1,8 +1,6 @@
 //! DLOCK.OWNER and DLOCK.INFO: what they show, and that they only read.
 
-mod support;
-
-use support::{Server, pause};
+use dlock_testkit::{Server, pause};
 
 #[test]
 fn a_free_lock_has_no_owner_and_no_info() {

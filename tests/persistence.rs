@@ -1,12 +1,10 @@
 //! What a restart brings back: from an RDB file, from the append-only file, after a clean end and a crash.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use dlock_testkit::{Client, LockInfo, Server, wait_for};
 use redis::Value;
-use support::{Client, LockInfo, Server, wait_for};
 
 const LOGGED: &str = "appendonly yes\nappendfsync always\n";
 const KEYS: [&str; 6] = ["mutex", "semaphore", "shared", "named", "given-up", "never"];

@@ -1,8 +1,6 @@
 //! A replica that becomes the primary.
 
-mod support;
-
-use support::{Client, Server, pause, wait_for};
+use dlock_testkit::{Client, Server, pause, wait_for};
 
 /// DESIGN: a promotion leaps so far over all fences known.
 const LEAP: u64 = 1 << 26;

@@ -1,11 +1,9 @@
 //! `docs/commands.md` and what the server tells of the commands: the same words.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use dlock_testkit::{Client, Server};
 use redis::Value;
-use support::{Client, Server};
 
 type Map = BTreeMap<String, Value>;
 

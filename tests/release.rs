@@ -1,8 +1,6 @@
 //! DLOCK.RELEASE: which hold is given back, and what is refused.
 
-mod support;
-
-use support::Server;
+use dlock_testkit::Server;
 
 #[test]
 fn a_release_gives_back_one_hold_and_answers_how_many_are_left() {

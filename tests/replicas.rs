@@ -1,9 +1,7 @@
 //! A replica has what its primary has, and decides nothing.
 
-mod support;
-
+use dlock_testkit::{Client, Server, pause, wait_for};
 use redis::Value;
-use support::{Client, Server, pause, wait_for};
 
 /// A primary with all kinds of holders.
 fn primary_with_locks() -> (Server, Client) {

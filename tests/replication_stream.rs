@@ -1,8 +1,6 @@
 //! The exact commands that replicas and the log get: effects, never requests that depend on time.
 
-mod support;
-
-use support::{Client, ReplicationStream, Server, wait_for};
+use dlock_testkit::{Client, ReplicationStream, Server, wait_for};
 
 const NOTHING: [&str; 0] = [];
 const APPLY_DOOR: &str = "DLOCK.APPLY door <change>";

@@ -1,8 +1,6 @@
 //! The exact form of each reply in RESP2 and RESP3. Numbers are shown as `:n`.
 
-mod support;
-
-use support::{Server, reply_bytes};
+use dlock_testkit::{Server, reply_bytes};
 
 #[test]
 fn a_grant_is_an_array_of_four_integers() {

@@ -1,9 +1,7 @@
 //! Transactions, Lua scripts and functions.
 
-mod support;
-
+use dlock_testkit::{ReplicationStream, Server, wait_for};
 use redis::Value;
-use support::{ReplicationStream, Server, wait_for};
 
 #[test]
 fn a_transaction_runs_all_commands() {
@@ -203,7 +201,7 @@ fn a_function_can_use_all_commands() {
 }
 
 /// Whether a transaction of the client that watches is refused.
-fn is_broken(watcher: &mut support::Client) -> bool {
+fn is_broken(watcher: &mut dlock_testkit::Client) -> bool {
     watcher.ok("MULTI");
     watcher.ask::<String>("PING");
     watcher.ask::<Option<Vec<String>>>("EXEC").is_none()

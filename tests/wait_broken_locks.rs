@@ -1,9 +1,7 @@
 //! What other commands do to a lock that is waited for: the queue looks at what is there afterwards.
 
-mod support;
-
+use dlock_testkit::{Answer, Client, Server, Waiter, wait_for};
 use redis::Value;
-use support::{Answer, Client, Server, Waiter, wait_for};
 
 /// alice holds `door`, bob and carol wait.
 fn scene() -> (Server, Client, u64, Waiter, Waiter) {

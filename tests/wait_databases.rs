@@ -1,9 +1,7 @@
 //! Waiters belong to a name in a database: what SWAPDB, MOVE and FLUSH do around them.
 
-mod support;
-
+use dlock_testkit::{Client, Server, Waiter};
 use redis::Value;
-use support::{Client, Server, Waiter};
 
 const HERE: u32 = 9;
 const THERE: u32 = 11;

@@ -1,11 +1,9 @@
 //! Times in which a server may not grant: nobody is let in, nothing crashes, and afterwards it goes on.
 
-mod support;
-
 use std::fs;
 use std::time::{Duration, Instant};
 
-use support::{Answer, Client, Server, Waiter, pause, wait_for};
+use dlock_testkit::{Answer, Client, Server, Waiter, pause, wait_for};
 
 const LOGGED: &str = "appendonly yes\nappendfsync always";
 

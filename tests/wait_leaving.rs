@@ -1,8 +1,6 @@
 //! Waiters that are made to leave: each gets exactly one answer, or its connection closes.
 
-mod support;
-
-use support::{Answer, Client, Server, Waiter, wait_for};
+use dlock_testkit::{Answer, Client, Server, Waiter, wait_for};
 
 const WAITERS: usize = 3;
 

@@ -1,9 +1,7 @@
 //! What replicas and the log get of a hand-over: owner and fence of the one who was served, in the right order.
 
-mod support;
-
+use dlock_testkit::{Client, ReplicationStream, Server, Waiter, wait_for};
 use redis::Value;
-use support::{Client, ReplicationStream, Server, Waiter, wait_for};
 
 const LOGGED: &str = "appendonly yes\nappendfsync always";
 const APPLY_DOOR: &str = "DLOCK.APPLY door <change>";

@@ -1,10 +1,8 @@
 //! Many waiters: all are served in their turn, and those that vanish leave nothing behind.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::{Answer, Client, Server, Waiter, took_at_most, wait_for};
+use dlock_testkit::{Answer, Client, Server, Waiter, took_at_most, wait_for};
 
 /// Clients that wait for `key`, one for each number.
 fn crowd(server: &Server, key: &str, numbers: std::ops::Range<usize>, options: &str) -> Vec<Waiter> {

@@ -1,9 +1,7 @@
 //! Transactions, scripts and functions cannot wait: there BLOCK behaves as if it were absent.
 
-mod support;
-
+use dlock_testkit::{Client, Grant, Server, Waiter};
 use redis::Value;
-use support::{Client, Grant, Server, Waiter};
 
 const CALL: &[u8] = b"return redis.call('DLOCK.ACQUIRE', KEYS[1], unpack(ARGV))";
 const LIBRARY: &[u8] = b"#!lua name=locks\n\
@@ -183,7 +181,7 @@ fn the_connection_can_wait_afterwards() {
     let mut waiter = Waiter::connect(&server);
     waiter.send("MULTI\r\nDLOCK.ACQUIRE door bob 60000 BLOCK 0\r\nEXEC");
     for _ in 0..3 {
-        waiter.next();
+        waiter.next_answer();
     }
     waiter.acquire("door bob 60000 BLOCK 0");
     client.wait_for_queue("door", 1);

@@ -1,9 +1,7 @@
 //! Who is served next: in order of arrival, as many as the limits allow, and nobody comes between.
 
-mod support;
-
+use dlock_testkit::{Client, Grant, Server, Waiter};
 use redis::Value;
-use support::{Client, Grant, Server, Waiter};
 
 /// A server where alice holds `door` alone, and waiters for it in this order.
 fn scene(waiters: &[&str]) -> (Server, Client, Vec<Waiter>) {

@@ -1,12 +1,10 @@
 //! Timeouts, releases, leases and departures in the same moment: everyone gets exactly one answer.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Answer, Client, Server, Waiter, pause, wait_for};
+use dlock_testkit::{Answer, Client, Server, Waiter, pause, wait_for};
 
 /// Granted, and timed out. Anything else is wrong; after each answer the connection must be as good as before.
 #[track_caller]
@@ -109,7 +107,7 @@ fn a_timeout_and_the_end_of_a_lease_in_one_pass_of_the_server_give_one_answer() 
         waiter.send(&format!(
             "DLOCK.ACQUIRE lock{n} alice 500\r\nDLOCK.ACQUIRE lock{n} bob 60000 BLOCK 500"
         ));
-        waiter.next();
+        waiter.next_answer();
     }
     for (n, waiter) in waiters.iter_mut().enumerate() {
         let holder = match waiter.answer() {

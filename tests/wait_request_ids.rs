@@ -1,8 +1,6 @@
 //! Waiting requests with a name: withdrawn by it, and replaced by a repetition.
 
-mod support;
-
-use support::{Client, Server, Waiter, wait_for};
+use dlock_testkit::{Client, Server, Waiter, wait_for};
 
 fn held_by_alice() -> (Server, Client) {
     let server = Server::start();

@@ -1,8 +1,6 @@
 //! An owner that waits for a lock with several requests, and holds it once for each in the end.
 
-mod support;
-
-use support::{Answer, Server};
+use dlock_testkit::{Answer, Server};
 
 #[test]
 fn all_requests_of_an_owner_are_granted_when_it_becomes_a_holder() {

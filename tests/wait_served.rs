@@ -1,11 +1,9 @@
 //! A blocked ACQUIRE and the three ways in which it ends by itself: a release, the end of a lease, its
 //! timeout.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::{Server, pause, reply_bytes, took_at_most, wait_for};
+use dlock_testkit::{Server, pause, reply_bytes, took_at_most, wait_for};
 
 /// SPEC: waiters are woken so long after the end of a lease, at `hz 10`.
 const WOKEN_WITHIN: Duration = Duration::from_millis(100);

@@ -1,11 +1,9 @@
 //! How many may wait, and what DLOCK.INFO and INFO tell about those who do.
 
-mod support;
-
 use std::time::Instant;
 
+use dlock_testkit::{Client, Server, Waiter, pause, wait_for};
 use redis::Value;
-use support::{Client, Server, Waiter, pause, wait_for};
 
 /// alice holds `door`, where so many may wait.
 fn room_for(waiters: u32) -> (Server, Client) {

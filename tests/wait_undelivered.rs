@@ -1,9 +1,7 @@
 //! A waiter that goes between its grant and its answer: the grant is undone, the next one is served.
 
-mod support;
-
+use dlock_testkit::{Answer, Client, Grant, ReplicationStream, Server, Waiter, pause, wait_for};
 use redis::Value;
-use support::{Answer, Client, Grant, ReplicationStream, Server, Waiter, pause, wait_for};
 
 const APPLY_DOOR: &str = "DLOCK.APPLY door <change>";
 
@@ -186,7 +184,7 @@ fn the_undoing_does_not_withdraw_a_later_request_of_the_same_name() {
          DLOCK.ACQUIRE door bob 60000 BLOCK 0 REQID r1"
     ));
     for _ in 0..4 {
-        second.next();
+        second.next_answer();
     }
     // A timeout of later shows that the undoing had its turn.
     scene.server.waiter("door dave 60000 BLOCK 50").gets_null();

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::client::Client;
-use super::process::{Process, StartFailure, free_port};
-use super::wait::wait_for;
+use crate::client::Client;
+use crate::process::{Process, StartFailure, free_port};
+use crate::wait::wait_for;
 
 const PORT_ATTEMPTS: usize = 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -20,15 +20,18 @@ pub struct Server {
     config: String,
 }
 
-/// Where the module is.
+/// Where the module is: what `DLOCK_MODULE` names, else what cargo built for the tests of the workspace.
 pub fn module_path() -> PathBuf {
-    env::var_os("DLOCK_MODULE").map_or_else(
-        || {
-            let test = env::current_exe().expect("a test knows its own path");
-            test.with_file_name("libdlock.so")
-        },
-        PathBuf::from,
-    )
+    if let Some(path) = env::var_os("DLOCK_MODULE") {
+        return path.into();
+    }
+    // Tests are in target/<profile>/deps/, programs and examples beside that folder or in another one there.
+    let program = env::current_exe().expect("a program knows its own path");
+    let places = program.ancestors().skip(1).take(2);
+    places
+        .flat_map(|place| [place.join("libdlock.so"), place.join("deps/libdlock.so")])
+        .find(|path| path.exists())
+        .expect("cargo builds the module with the tests of the workspace: `cargo test --workspace`, or set DLOCK_MODULE")
 }
 
 impl Server {

@@ -3,11 +3,6 @@
 //! `DLOCK_SERVER` names the server program (default `redis-server`), `DLOCK_MODULE` the module (default
 //! the one that cargo built beside the test). Nothing here asks for the server's name or version: a test
 //! asks for the feature that it needs.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "each test file compiles its own copy and uses a part of it"
-)]
 
 mod client;
 mod cluster;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Connection, ConnectionLike as _, FromRedisValue, RedisError, RedisResult, Value};
 
-use super::info::LockInfo;
-use super::wait::wait_for;
+use crate::info::LockInfo;
+use crate::wait::wait_for;
 
 /// No command of the tests takes longer.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-use super::client::Client;
-use super::server::Server;
+use crate::client::Client;
+use crate::server::Server;
 use redis::Msg;
 
 const MARK_CHANNEL: &str = "end-of-events";

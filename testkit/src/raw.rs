@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::server::Server;
+use crate::server::Server;
 
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const END: &str = "+PONG\r\n";

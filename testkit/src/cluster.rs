@@ -1,6 +1,6 @@
-use super::client::Client;
-use super::server::Server;
-use super::wait::wait_for;
+use crate::client::Client;
+use crate::server::Server;
+use crate::wait::wait_for;
 
 const SLOTS: u16 = 16_384;
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use redis::{Parser, Value};
 
-use super::client::{Client, Grant};
-use super::info::fields;
-use super::server::Server;
-use super::wait::wait_for;
+use crate::client::{Client, Grant};
+use crate::info::fields;
+use crate::server::Server;
+use crate::wait::wait_for;
 
 /// No answer that must come takes longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -154,12 +154,12 @@ impl Waiter {
     #[track_caller]
     pub fn ask(&mut self, command: &str) -> Value {
         self.send(command);
-        self.next()
+        self.next_answer()
     }
 
     /// What the server sends next.
     #[track_caller]
-    pub fn next(&mut self) -> Value {
+    pub fn next_answer(&mut self) -> Value {
         self.read().expect("the connection is open")
     }
 

@@ -2,9 +2,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::client::Client;
-use super::server::Server;
-use super::wait::wait_for;
+use crate::client::Client;
+use crate::server::Server;
+use crate::wait::wait_for;
 
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const MARK_CHANNEL: &str = "end-of-stream";
