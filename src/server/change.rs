@@ -15,6 +15,7 @@ pub const APPLY: &std::ffi::CStr = c"DLOCK.APPLY";
 pub struct Change<'a> {
     ctx: Ctx<'a>,
     name: Text<'a>,
+    flags: Flags,
     moment: Moment,
     cause: Cause,
 }
@@ -49,6 +50,7 @@ impl<'a> Change<'a> {
         Ok(Self {
             ctx,
             name,
+            flags,
             moment: moment(flags),
             cause: Cause::Told,
         })
@@ -61,6 +63,7 @@ impl<'a> Change<'a> {
         Ok(Self {
             ctx,
             name,
+            flags,
             moment: moment(flags),
             cause,
         })
@@ -158,11 +161,17 @@ impl<'a> Change<'a> {
         match effects.replication {
             Replication::Nothing => return,
             Replication::Verbatim if self.cause != Cause::Module => self.ctx.replicate_verbatim(),
+            // The server counts the change for its next snapshot, and sends it to nobody.
+            Replication::Change if self.is_unheard() => self.ctx.replicate_verbatim(),
             Replication::Verbatim | Replication::Change => {
                 self.ctx.replicate(APPLY, self.name, effects.change())
             }
         }
         self.ctx.signal_modified(self.name);
+    }
+
+    fn is_unheard(&self) -> bool {
+        self.cause == Cause::Client && !state::with(|state| state.audience.listens(self.flags))
     }
 
     fn announce(&self, effects: &Effects) {

@@ -10,6 +10,7 @@ pub mod datatype;
 pub mod load;
 
 mod api;
+mod audience;
 mod blocked;
 mod change;
 mod command;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::c_int;
 
+use super::audience::Audience;
 use super::blocked::{Clients, Hold};
 use super::counters::Counters;
 use super::ctx::Flags;
@@ -17,6 +18,7 @@ use crate::lock::{Effects, Fences, Instant, Lock, Moment, Queue, Waiting};
 pub struct State {
     pub fences: Fences,
     pub grace: Grace,
+    pub audience: Audience,
     pub registry: Registry,
     pub slots: RaisedSlots,
     pub counters: Counters,
@@ -88,6 +90,7 @@ unsafe impl Sync for ServerThread {}
 static STATE: ServerThread = ServerThread(RefCell::new(State {
     fences: Fences::starting(),
     grace: Grace::starting(),
+    audience: Audience::unknown(),
     registry: Registry::new(),
     slots: RaisedSlots::none(),
     counters: Counters::new(),
