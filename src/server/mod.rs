@@ -18,7 +18,6 @@ mod counters;
 mod ctx;
 mod events;
 mod eviction;
-mod grace;
 mod info_section;
 mod io;
 mod key;
