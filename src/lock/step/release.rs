@@ -40,7 +40,12 @@ pub fn undo(
         Share::Named(name) => holder.has_name(name),
         Share::One | Share::All => holder.unnamed() > 0,
     });
-    is_there && release(lock, queue, request, moment, fences, effects).is_ok()
+    if is_there {
+        return release(lock, queue, request, moment, fences, effects).is_ok();
+    }
+    // Something else has freed the lock meanwhile: a step that sees the queue leaves nobody in it who fits.
+    serve(lock, queue, moment, fences, effects);
+    false
 }
 
 /// The release itself: the holds that are left, and whether anything changed.
