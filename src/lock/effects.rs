@@ -54,6 +54,8 @@ pub struct Effects {
     pub replication: Replication,
     pub events: Vec<Event>,
     pub wakes: Vec<Wake>,
+    /// For how many milliseconds each owner that is no holder any more had the lock.
+    pub held_ms: Vec<u64>,
     /// Nobody hears of the change: it is not spelled out.
     unheard: bool,
     change: Writer,
@@ -66,6 +68,7 @@ impl Effects {
         self.replication = Replication::Nothing;
         self.events.clear();
         self.wakes.clear();
+        self.held_ms.clear();
         self.change.clear();
         self.records = 0;
     }
@@ -102,6 +105,11 @@ impl Effects {
     pub(super) fn expired(&mut self, owner: &[u8]) {
         self.events.push(Event::Expired);
         self.record(|change| change.expired(owner));
+    }
+
+    /// Whether the holder gave up or its lease ended.
+    pub(super) fn held(&mut self, holder: &Holder, moment: &Moment) {
+        self.held_ms.push(holder.since().ms_until(moment.now));
     }
 
     /// Of how many parts the change consists.

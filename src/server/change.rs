@@ -109,6 +109,9 @@ impl<'a> Change<'a> {
         }
         let outcome = self.store(&mut effects, step);
         self.replicate(&effects, heard);
+        if self.cause != Cause::Told {
+            state::with(|state| state.counters.step(&effects));
+        }
         let answer = reply(outcome, &effects);
         waits::wake(&mut effects);
         self.announce(&effects);
@@ -181,14 +184,6 @@ impl<'a> Change<'a> {
     }
 
     fn announce(&self, effects: &Effects) {
-        if self.cause != Cause::Told {
-            state::with(|state| {
-                effects
-                    .events
-                    .iter()
-                    .for_each(|event| state.counters.event(*event))
-            });
-        }
         for event in &effects.events {
             let event = match event {
                 Event::Acquired => c"dlock.acquired",

@@ -16,6 +16,7 @@ mod change;
 mod command;
 mod counters;
 mod ctx;
+mod durations;
 mod events;
 mod eviction;
 mod info_section;

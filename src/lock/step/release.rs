@@ -64,12 +64,14 @@ fn give_up(
         GaveBack::Some(left) => left,
     };
     drop_ended(lock, moment, effects);
-    match lock.get(request.owner).filter(|_| left > 0) {
-        Some(holder) => effects.updated(holder, moment),
-        None => {
-            lock.remove(request.owner);
+    match lock.get(request.owner) {
+        Some(holder) if left == 0 => {
             effects.released(request.owner);
+            effects.held(holder, moment);
+            lock.remove(request.owner);
         }
+        Some(holder) => effects.updated(holder, moment),
+        None => {}
     }
     Ok((left, true))
 }
