@@ -1,0 +1,100 @@
+//! A primary that is killed, and a replica that takes over without its last words.
+
+use std::thread;
+
+use fastrand::Rng;
+
+use super::Job;
+use super::group::Group;
+use crate::clients::{Crew, Habits};
+use crate::history::History;
+
+/// Groups of servers that fail over side by side.
+const GROUPS: u32 = 3;
+const SERVERS: usize = 3;
+const WORKERS: usize = 6;
+const LEASE_MS: u64 = 500;
+/// For so long, at most, a replica lacks what its primary does before that is killed.
+const MAX_LAG_MS: u64 = 150;
+
+/// With a grace of the longest lease.
+pub fn with_grace(job: &mut Job) -> Vec<History> {
+    in_parallel(job, &format!("dlock.failover-grace-ms {LEASE_MS}"))
+}
+
+/// Without any.
+pub fn without_grace(job: &mut Job) -> Vec<History> {
+    in_parallel(job, "")
+}
+
+fn in_parallel(job: &mut Job, config: &str) -> Vec<History> {
+    let shares: Vec<u32> = (0..GROUPS).map(|n| (job.count + n) / GROUPS).collect();
+    let shares = shares.into_iter().filter(|count| *count > 0);
+    let groups: Vec<_> = shares
+        .map(|count| {
+            let (mut job, config) = (job.part(count), config.to_owned());
+            thread::spawn(move || failovers(&mut job, &config))
+        })
+        .collect();
+    let histories = groups
+        .into_iter()
+        .map(|group| group.join().expect("its panic has been printed"));
+    histories.collect()
+}
+
+/// Counts promotions, those of a second replica in the grace of the first included.
+fn failovers(job: &mut Job, config: &str) -> History {
+    let mut group = Group::start(SERVERS, config);
+    let habits = Habits {
+        keeps_name: true,
+        ..Habits::mixed(LEASE_MS)
+    };
+    let crew = Crew::hire(WORKERS, "w", &group.route, &group.journal, &habits, &mut job.rng);
+    let mut done = 0;
+    while done < job.count {
+        job.pause(LEASE_MS..=LEASE_MS * 2);
+        let dead = fail_over(job, &mut group);
+        done += 1;
+        if done < job.count && job.rng.u8(..4) == 0 {
+            let died_in_its_grace = fail_over_again(job, &mut group, dead);
+            done += 1;
+            group.revive(died_in_its_grace);
+        }
+        group.revive(dead);
+        group.reunite();
+    }
+    crew.dismiss();
+    group.settle()
+}
+
+/// Both replicas stop hearing, not at the same moment; the primary goes on for a while and dies; one of
+/// them takes over.
+fn fail_over(job: &mut Job, group: &mut Group) -> usize {
+    let mut replicas = group.replicas();
+    job.rng.shuffle(&mut replicas);
+    for n in &replicas {
+        group.cut_off(*n);
+        job.pause(0..=MAX_LAG_MS / 2);
+    }
+    group.kill_primary();
+    job.pause(0..=20);
+    group.promote(choose(&mut job.rng, &replicas))
+}
+
+/// The new primary dies too, as soon as the other replica follows it.
+fn fail_over_again(job: &mut Job, group: &mut Group, dead: usize) -> usize {
+    let last = group
+        .replicas()
+        .into_iter()
+        .find(|n| *n != dead)
+        .expect("three servers");
+    group.follow(last);
+    group.server(last).wait_until_linked();
+    job.pause(0..=LEASE_MS / 2);
+    group.kill_primary();
+    group.promote(last)
+}
+
+fn choose(rng: &mut Rng, of: &[usize]) -> usize {
+    of[rng.usize(..of.len())]
+}
