@@ -14,7 +14,7 @@ const EXCERPT_LINES: usize = 30;
 pub fn head() -> String {
     format!(
         "{:<22} {:>20} {:>7} {:>8} {:>8} {:>8} {:>9}  {}",
-        "scenario", "seed", "count", "requests", "grants", "faults", "overlaps", "verdict"
+        "scenario", "seed", "count", "requests", "grants", "faults", "expected", "verdict"
     )
 }
 
@@ -28,18 +28,18 @@ pub fn row(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> Str
         verdict.ops,
         verdict.grants,
         verdict.faults,
-        verdict.overlaps,
+        verdict.expected,
         summary(verdict)
     )
 }
 
 fn summary(verdict: &Verdict) -> String {
     if verdict.is_blind {
-        return "BLIND: overlaps were expected and none was seen".into();
+        return "BLIND: what is known to break was not seen to".into();
     }
     if verdict.broken.is_empty() {
-        return if verdict.overlaps > 0 {
-            "ok: overlaps seen, as expected"
+        return if verdict.expected > 0 {
+            "ok: seen, as expected"
         } else {
             "ok"
         }

@@ -1,35 +1,26 @@
 //! What the checkers say about a scenario.
 
 use crate::checkers::{
-    Silence, Violation, broken_leases, lost_elements, overlaps, overtaken, unclean_ends, without_one_answer,
-    wrong_fences,
+    Rule, Silence, Violation, broken_leases, lost_elements, overlaps, overtaken, unclean_ends,
+    without_one_answer, wrong_fences,
 };
 use crate::history::{Answer, History};
 
-/// What must hold in a scenario, beside fences, order, answers and a clean end, which always must.
+/// What must hold in a scenario, beside what always must.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Whether a lock may have too many holders.
-    pub overlaps: Overlaps,
+    /// What is known to break here, and must be seen to: it shows that the harness looks.
+    pub expected: Option<Rule>,
     /// Whether nothing that was answered may be lost.
     pub lossless: bool,
     /// Whether the network may swallow answers.
     pub silence: Silence,
 }
 
-/// See [`Rules`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overlaps {
-    /// None may be seen.
-    Forbidden,
-    /// Some must be seen: the scenario is known to be unsafe, and shows that the harness looks.
-    Expected,
-}
-
 impl Rules {
     /// One live server, and nothing but time and clients.
     pub const STRICT: Self = Self {
-        overlaps: Overlaps::Forbidden,
+        expected: None,
         lossless: true,
         silence: Silence::Forbidden,
     };
@@ -44,11 +35,11 @@ pub struct Verdict {
     pub grants: usize,
     /// Things done to servers, clients and the network.
     pub faults: usize,
-    /// Overlaps, those included that were expected.
-    pub overlaps: usize,
+    /// How often was seen what is known to break.
+    pub expected: usize,
     /// What broke a rule, with the history that shows it.
     pub broken: Vec<(Violation, usize)>,
-    /// Overlaps were expected and none was seen.
+    /// What is known to break was not seen to.
     pub is_blind: bool,
     /// The histories.
     pub histories: Vec<History>,
@@ -57,29 +48,22 @@ pub struct Verdict {
 impl Verdict {
     /// Lets all checkers read the histories.
     pub fn of(histories: Vec<History>, rules: Rules) -> Self {
-        let mut broken = Vec::new();
-        let mut seen = 0;
-        for (n, history) in histories.iter().enumerate() {
-            let overlaps = overlaps(history);
-            seen += overlaps.len();
-            if rules.overlaps == Overlaps::Forbidden {
-                broken.extend(overlaps.into_iter().map(|violation| (violation, n)));
-            }
-            broken.extend(
-                all_but_overlaps(history, rules)
-                    .into_iter()
-                    .map(|violation| (violation, n)),
-            );
-        }
+        let found = histories.iter().enumerate().flat_map(|(n, history)| {
+            check(history, rules)
+                .into_iter()
+                .map(move |violation| (violation, n))
+        });
+        let (expected, broken): (Vec<_>, Vec<_>) =
+            found.partition(|(violation, _)| Some(violation.rule) == rules.expected);
         let ops = || histories.iter().flat_map(|history| &history.ops);
         let is_grant = |answer: &Answer| matches!(answer, Answer::Granted { .. });
         Self {
             ops: ops().count(),
             grants: ops().filter(|op| is_grant(&op.answer)).count(),
             faults: histories.iter().map(|history| history.events.len()).sum(),
-            overlaps: seen,
+            expected: expected.len(),
             broken,
-            is_blind: rules.overlaps == Overlaps::Expected && seen == 0,
+            is_blind: rules.expected.is_some() && expected.is_empty(),
             histories,
         }
     }
@@ -90,8 +74,9 @@ impl Verdict {
     }
 }
 
-fn all_but_overlaps(history: &History, rules: Rules) -> Vec<Violation> {
-    let mut found = wrong_fences(history);
+fn check(history: &History, rules: Rules) -> Vec<Violation> {
+    let mut found = overlaps(history);
+    found.extend(wrong_fences(history));
     if rules.lossless {
         found.extend(broken_leases(history));
     }

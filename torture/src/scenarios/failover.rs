@@ -1,6 +1,5 @@
 //! A primary that is killed, and a replica that takes over without its last words.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -20,27 +19,13 @@ const MAX_LAG_MS: u64 = 150;
 
 /// With a grace of the longest lease.
 pub fn with_grace(job: &mut Job) -> Vec<History> {
-    in_parallel(job, &format!("dlock.failover-grace-ms {LEASE_MS}"))
+    let config = format!("dlock.failover-grace-ms {LEASE_MS}");
+    job.side_by_side(GROUPS, move |job| failovers(job, &config))
 }
 
 /// Without any.
 pub fn without_grace(job: &mut Job) -> Vec<History> {
-    in_parallel(job, "")
-}
-
-fn in_parallel(job: &mut Job, config: &str) -> Vec<History> {
-    let shares: Vec<u32> = (0..GROUPS).map(|n| (job.count + n) / GROUPS).collect();
-    let shares = shares.into_iter().filter(|count| *count > 0);
-    let groups: Vec<_> = shares
-        .map(|count| {
-            let (mut job, config) = (job.part(count), config.to_owned());
-            thread::spawn(move || failovers(&mut job, &config))
-        })
-        .collect();
-    let histories = groups
-        .into_iter()
-        .map(|group| group.join().expect("its panic has been printed"));
-    histories.collect()
+    job.side_by_side(GROUPS, |job| failovers(job, ""))
 }
 
 /// Counts promotions, those of a second replica in the grace of the first included.

@@ -7,7 +7,7 @@ use crate::history::{History, Journal};
 use crate::servers;
 
 /// A port on which nobody ever listens: a replica of it is cut off, and keeps what it has.
-const NOBODY: u16 = 1;
+pub const NOBODY: u16 = 1;
 const STREAM_TIMEOUT_MS: u64 = 20_000;
 
 /// Servers of which one is the primary.
@@ -25,7 +25,12 @@ pub struct Group {
 impl Group {
     /// So many servers, all with these lines in their configuration, in step.
     pub fn start(count: usize, config: &str) -> Self {
-        let servers: Vec<Server> = (0..count).map(|_| Server::with(config)).collect();
+        let mut servers: Vec<Server> = (0..count).map(|_| Server::with(config)).collect();
+        // A primary that comes back must not be one for a moment: a client may still be on its way to it.
+        let as_replica = format!("replicaof 127.0.0.1 {NOBODY}");
+        servers
+            .iter_mut()
+            .for_each(|server| server.add_config(&as_replica));
         let group = Self {
             route: Route::to(servers[0].port(), 0),
             servers,
@@ -76,10 +81,23 @@ impl Group {
     pub fn promote(&mut self, n: usize) -> usize {
         let server = &self.servers[n];
         server.client().ok("REPLICAOF NO ONE");
+        self.send_clients_to(n)
+    }
+
+    /// Sends the clients to a server that has become the primary. Returns the number of the old one.
+    pub fn send_clients_to(&mut self, n: usize) -> usize {
+        let server = &self.servers[n];
         self.term += 1;
         self.journal.event(format!("port {} is promoted", server.port()));
         self.route.set(server.port(), self.term);
         std::mem::replace(&mut self.primary, n)
+    }
+
+    /// The number of another server that says it is a primary.
+    pub fn new_primary(&self) -> Option<usize> {
+        let replicas = self.replicas().into_iter();
+        let mut primaries = replicas.filter(|n| is_primary(&self.servers[*n]));
+        primaries.next()
     }
 
     /// Starts a server that was killed. It follows nobody yet, and nobody asks it.
@@ -115,4 +133,8 @@ impl Group {
         servers::settle(&mut self.servers[self.primary], &self.journal);
         self.journal.history()
     }
+}
+
+fn is_primary(server: &Server) -> bool {
+    server.client().server_info("replication", "role") == "master"
 }

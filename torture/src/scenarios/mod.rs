@@ -3,15 +3,19 @@
 mod failover;
 mod group;
 mod one_server;
+mod partition;
+mod planned;
 mod restart;
+mod sentinel;
 
 use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
 
+use crate::checkers::Rule;
 use crate::history::History;
-use crate::verdict::{Overlaps, Rules, Verdict};
+use crate::verdict::{Rules, Verdict};
 
 /// Servers, clients, and what is done to them.
 pub struct Scenario {
@@ -38,12 +42,27 @@ pub struct Job {
 }
 
 impl Job {
-    /// A part of the job, for a thread of its own.
-    fn part(&mut self, count: u32) -> Self {
-        Self {
-            count,
-            rng: self.rng.fork(),
+    /// Divides the job among threads, each with servers of its own.
+    fn side_by_side(
+        &mut self,
+        threads: u32,
+        play: impl Fn(&mut Self) -> History + Clone + Send + 'static,
+    ) -> Vec<History> {
+        let mut running = Vec::new();
+        for n in 0..threads {
+            let mut part = Self {
+                count: (self.count + n) / threads,
+                rng: self.rng.fork(),
+            };
+            let play = play.clone();
+            if part.count > 0 {
+                running.push(thread::spawn(move || play(&mut part)));
+            }
         }
+        let histories = running.into_iter().map(thread::JoinHandle::join);
+        histories
+            .map(|history| history.expect("the thread has printed why it panicked"))
+            .collect()
     }
 
     /// Lets some time pass, in milliseconds.
@@ -61,7 +80,7 @@ const LOSSY: Rules = Rules {
 
 /// Known to be unsafe: overlaps must be seen, or the harness would not see them elsewhere either.
 const UNSAFE: Rules = Rules {
-    overlaps: Overlaps::Expected,
+    expected: Some(Rule::Overlap),
     ..LOSSY
 };
 
@@ -122,6 +141,38 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 6,
         rules: UNSAFE,
         run: failover::without_grace,
+    },
+    Scenario {
+        name: "failover-planned",
+        about: "FAILOVER: the primary hands over, nothing is lost",
+        count: 40,
+        short: 2,
+        rules: Rules::STRICT,
+        run: planned::failovers,
+    },
+    Scenario {
+        name: "failover-sentinel",
+        about: "the primary is killed, a Sentinel promotes a replica, with a grace",
+        count: 12,
+        short: 1,
+        rules: LOSSY,
+        run: sentinel::failovers,
+    },
+    Scenario {
+        name: "partition",
+        about: "an old primary that goes on serving, with a grace: overlaps are expected",
+        count: 30,
+        short: 1,
+        rules: UNSAFE,
+        run: partition::goes_on,
+    },
+    Scenario {
+        name: "partition-min-replicas",
+        about: "the same with min-replicas-to-write and a lag limit below the failover time",
+        count: 24,
+        short: 1,
+        rules: LOSSY,
+        run: partition::min_replicas,
     },
 ];
 
