@@ -4,12 +4,17 @@ use std::process::ExitCode;
 use std::time::Instant;
 use std::{env, fs};
 
+use dlock_torture::clients::holder::{self, Post};
 use dlock_torture::options::Options;
 use dlock_torture::scenarios::Scenario;
 use dlock_torture::{report, scenarios};
 
 fn main() -> ExitCode {
-    match Options::parse(env::args().skip(1)) {
+    let words: Vec<String> = env::args().skip(1).collect();
+    if let Some((post, seed)) = Post::from_words(&words) {
+        return holder::run_as_process(post, seed);
+    }
+    match Options::parse(words.into_iter()) {
         Err(error) => {
             eprintln!("dlock-torture: {error}");
             ExitCode::from(2)
@@ -45,7 +50,8 @@ fn run(options: &Options) -> ExitCode {
 fn run_one(scenario: &Scenario, options: &Options) -> Result<bool, String> {
     let count = options.count_of(scenario);
     let start = Instant::now();
-    let verdict = scenarios::play(scenario, options.seed, count)?;
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    let verdict = scenarios::play(scenario, options.seed, count, &program)?;
     let took = start.elapsed().as_secs();
     println!(
         "{}  ({took} s)",

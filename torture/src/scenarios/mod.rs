@@ -1,5 +1,6 @@
 //! The scenarios, one file a kind.
 
+mod effect;
 mod failover;
 mod group;
 mod one_server;
@@ -8,6 +9,7 @@ mod planned;
 mod restart;
 mod sentinel;
 
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -39,6 +41,8 @@ pub struct Job {
     pub count: u32,
     /// Chooses the faults and their moments.
     pub rng: Rng,
+    /// This program, for clients that are processes of their own.
+    pub program: PathBuf,
 }
 
 impl Job {
@@ -53,6 +57,7 @@ impl Job {
             let mut part = Self {
                 count: (self.count + n) / threads,
                 rng: self.rng.fork(),
+                program: self.program.clone(),
             };
             let play = play.clone();
             if part.count > 0 {
@@ -84,6 +89,12 @@ const UNSAFE: Rules = Rules {
     ..LOSSY
 };
 
+/// As [`UNSAFE`], for what is written and lost.
+const UNGUARDED: Rules = Rules {
+    expected: Some(Rule::Effect),
+    ..LOSSY
+};
+
 /// All of them, the quick ones first.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -93,6 +104,30 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 20,
         rules: Rules::STRICT,
         run: one_server::clients,
+    },
+    Scenario {
+        name: "effect",
+        about: "an unguarded set under a mutex, holders keep to their deadlines: nothing is lost",
+        count: 200,
+        short: 10,
+        rules: Rules::STRICT,
+        run: effect::mutex_alone,
+    },
+    Scenario {
+        name: "effect-fences",
+        about: "holders are stopped past their lease, the store refuses smaller fences: nothing is lost",
+        count: 200,
+        short: 10,
+        rules: LOSSY,
+        run: effect::fences,
+    },
+    Scenario {
+        name: "effect-no-fences",
+        about: "the same without fences: lost elements are expected",
+        count: 100,
+        short: 30,
+        rules: UNGUARDED,
+        run: effect::stopped_without_fences,
     },
     Scenario {
         name: "restart-always",
@@ -177,10 +212,11 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 /// Plays a scenario and lets the checkers read what happened. The error: the harness itself failed.
-pub fn play(scenario: &Scenario, seed: u64, count: u32) -> Result<Verdict, String> {
+pub fn play(scenario: &Scenario, seed: u64, count: u32, program: &Path) -> Result<Verdict, String> {
     let mut job = Job {
         count,
         rng: Rng::with_seed(seed),
+        program: program.to_owned(),
     };
     let run = scenario.run;
     let histories = thread::spawn(move || run(&mut job)).join();
