@@ -4,6 +4,7 @@
 //!
 //! - [`scenarios`]: servers, clients, and what is done to them, one file a kind.
 //! - [`clients`]: what clients do, and write down.
+//! - [`faults`]: what is done to servers beyond signals and commands.
 //! - [`history`]: every request and answer, with its times.
 //! - [`checkers`]: read a history and say which rules it breaks.
 //! - [`verdict`], [`report`]: what comes of it, for people.
@@ -13,6 +14,7 @@
 
 pub mod checkers;
 pub mod clients;
+pub mod faults;
 pub mod history;
 pub mod options;
 pub mod report;

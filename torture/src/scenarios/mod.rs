@@ -1,5 +1,6 @@
 //! The scenarios, one file a kind.
 
+mod clock;
 mod effect;
 mod failover;
 mod group;
@@ -128,6 +129,14 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 30,
         rules: UNGUARDED,
         run: effect::stopped_without_fences,
+    },
+    Scenario {
+        name: "clock",
+        about: "the wall clock of the server jumps by hours, forward and back, also across restarts",
+        count: 200,
+        short: 10,
+        rules: Rules::STRICT,
+        run: clock::jumps,
     },
     Scenario {
         name: "restart-always",
