@@ -2,8 +2,10 @@
 
 mod clock;
 mod effect;
+mod eviction;
 mod failover;
 mod group;
+mod network;
 mod one_server;
 mod partition;
 mod planned;
@@ -16,7 +18,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::checkers::Rule;
+use crate::checkers::{Rule, Silence};
 use crate::history::History;
 use crate::verdict::{Rules, Verdict};
 
@@ -96,6 +98,12 @@ const UNGUARDED: Rules = Rules {
     ..LOSSY
 };
 
+/// A network that may swallow answers.
+const BAD_NETWORK: Rules = Rules {
+    silence: Silence::Allowed,
+    ..Rules::STRICT
+};
+
 /// All of them, the quick ones first.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -129,6 +137,22 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 30,
         rules: UNGUARDED,
         run: effect::stopped_without_fences,
+    },
+    Scenario {
+        name: "network",
+        about: "a proxy delays, freezes one way or both, cuts inside of requests and answers",
+        count: 250,
+        short: 12,
+        rules: BAD_NETWORK,
+        run: network::bad,
+    },
+    Scenario {
+        name: "eviction",
+        about: "memory is full of keys with a TTL, under each volatile-* policy",
+        count: 200,
+        short: 8,
+        rules: Rules::STRICT,
+        run: eviction::pressure,
     },
     Scenario {
         name: "clock",
