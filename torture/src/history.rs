@@ -28,6 +28,8 @@ pub struct History {
     pub writes: Vec<Write>,
     /// What the store has at the end. Nothing where no store was used.
     pub stored: Option<BTreeSet<u64>>,
+    /// What servers had after a start on their data.
+    pub restored: Vec<Restored>,
     /// What the servers have at the end.
     pub ends: Vec<End>,
 }
@@ -155,6 +157,17 @@ pub struct Write {
     pub at: Micros,
     /// Whether the holder believes that the element is in.
     pub acknowledged: bool,
+}
+
+/// The state of a server after a start on its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// On what it started.
+    pub after: String,
+    /// The state that it had when it wrote that.
+    pub expected: String,
+    /// The state that it has.
+    pub found: String,
 }
 
 /// What a server has, some time after the last request and the last lease.

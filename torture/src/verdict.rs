@@ -2,7 +2,7 @@
 
 use crate::checkers::{
     Rule, Silence, Violation, broken_leases, lost_elements, overlaps, overtaken, unclean_ends,
-    without_one_answer, wrong_fences,
+    without_one_answer, wrong_fences, wrongly_restored,
 };
 use crate::history::{Answer, History};
 
@@ -83,6 +83,7 @@ fn check(history: &History, rules: Rules) -> Vec<Violation> {
     found.extend(lost_elements(history));
     found.extend(overtaken(history));
     found.extend(without_one_answer(history, rules.silence));
+    found.extend(wrongly_restored(history));
     found.extend(unclean_ends(history));
     found
 }

@@ -13,6 +13,7 @@ mod overlap;
 #[cfg(test)]
 mod planted;
 mod queue;
+mod restored;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +26,7 @@ pub use fences::wrong_fences;
 pub use leases::broken_leases;
 pub use overlap::overlaps;
 pub use queue::{Silence, overtaken, without_one_answer};
+pub use restored::wrongly_restored;
 
 /// A rule that was broken, and the requests that prove it.
 #[derive(Clone, Debug)]
@@ -52,6 +54,8 @@ pub enum Rule {
     Order,
     /// Each request gets one answer, and not two.
     Answers,
+    /// A server that starts on its data has a state that it had before.
+    Restored,
     /// In the end nothing is left, and no server has crashed.
     Ends,
 }
@@ -65,6 +69,7 @@ impl fmt::Display for Rule {
             Self::Effect => "effect",
             Self::Order => "order",
             Self::Answers => "answers",
+            Self::Restored => "restored",
             Self::Ends => "ends",
         })
     }

@@ -1,7 +1,7 @@
 //! Each checker against histories with one planted fault, and against the same without it.
 
 use super::*;
-use crate::history::{Acquire, Answer, End, Limit, Place, Request, Write};
+use crate::history::{Acquire, Answer, End, Limit, Place, Request, Restored, Write};
 
 const MUTEX: Limit = Limit::Of(1);
 
@@ -403,4 +403,22 @@ fn what_is_left_and_a_crash_are_seen() {
         }),
         1
     );
+}
+
+#[test]
+fn a_state_that_never_was_is_seen_after_a_start() {
+    let found = |found: &str| {
+        let restored = Restored {
+            after: "a cut log".into(),
+            expected: "alice holds door".into(),
+            found: found.into(),
+        };
+        wrongly_restored(&History {
+            restored: vec![restored],
+            ..History::default()
+        })
+        .len()
+    };
+    assert_eq!(found("alice holds door"), 0);
+    assert_eq!(found("nobody holds door"), 1);
 }

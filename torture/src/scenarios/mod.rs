@@ -5,6 +5,7 @@ mod effect;
 mod eviction;
 mod failover;
 mod group;
+mod log_cut;
 mod network;
 mod one_server;
 mod partition;
@@ -161,6 +162,14 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 10,
         rules: Rules::STRICT,
         run: clock::jumps,
+    },
+    Scenario {
+        name: "log-cut",
+        about: "the append-only file ends at every byte of its last records",
+        count: 2000,
+        short: 8,
+        rules: LOSSY,
+        run: log_cut::every_byte,
     },
     Scenario {
         name: "restart-always",
