@@ -10,6 +10,7 @@ use crate::history::{End, Journal};
 
 /// The last lease ends, and the sweep comes: 2 s at `hz 10`, and a slow machine on top.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+const STREAM_TIMEOUT_MS: u64 = 20_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What the log of a server says only when it has crashed, or is about to.
@@ -29,6 +30,19 @@ pub fn stop(server: &Server) {
 /// SIGCONT.
 pub fn go_on(server: &Server) {
     signal(server.pid(), Signal::CONT);
+}
+
+/// Waits until so many replicas have all that their primary has done so far. A link that is up may not stream
+/// yet for a second.
+pub fn wait_for_stream(primary: &Server, replicas: usize) {
+    let mut client = primary.client();
+    // WAIT is about what had happened when the connection ran its last command.
+    client.ask::<String>("PING");
+    let reached: usize = client.ask(&format!("WAIT {replicas} {STREAM_TIMEOUT_MS}"));
+    assert!(
+        reached >= replicas,
+        "only {reached} of {replicas} replicas are in step"
+    );
 }
 
 /// Sends a signal to a process that we started.

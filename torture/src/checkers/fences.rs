@@ -62,9 +62,13 @@ fn fresh_grants(history: &History) -> BTreeSet<usize> {
         let mut used = BTreeSet::new();
         for (n, op) in ops {
             let Some(acquire) = op.acquire() else { continue };
-            let is_repeated = acquire.reqid.as_ref().is_some_and(|id| !used.insert(id));
+            let is_repeated = acquire.reqid.as_ref().is_some_and(|id| used.contains(id));
             if !is_repeated && matches!(op.answer, Answer::Granted { holds: 1, .. }) {
                 fresh.insert(*n);
+            }
+            // A request that was refused made no hold: a node may have sent it elsewhere.
+            if !matches!(op.answer, Answer::Refused(_)) {
+                used.extend(&acquire.reqid);
             }
         }
     }

@@ -259,6 +259,9 @@ fn a_repeated_request_is_a_re_entry_and_one_without_an_answer_excuses_it() {
     assert_eq!(repeated(grant(7), 7), 0);
     assert_eq!(repeated(grant(7), 8), 1);
     assert_eq!(repeated(Answer::Lost, 8), 0);
+    let moved = refused("MOVED 1 127.0.0.1:2");
+    assert_eq!(repeated(moved.clone(), 8), 0, "the first one made no hold");
+    assert_eq!(repeated(moved, 5), 1);
 }
 
 #[test]

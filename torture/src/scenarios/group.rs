@@ -8,7 +8,6 @@ use crate::servers;
 
 /// A port on which nobody ever listens: a replica of it is cut off, and keeps what it has.
 pub const NOBODY: u16 = 1;
-const STREAM_TIMEOUT_MS: u64 = 20_000;
 
 /// Servers of which one is the primary.
 pub struct Group {
@@ -113,16 +112,9 @@ impl Group {
         self.wait_for_stream(replicas.len());
     }
 
-    /// Waits until so many replicas have all that the primary has done so far. A link that is up may not
-    /// stream yet for a second.
+    /// Waits until so many replicas have all that the primary has done so far.
     pub fn wait_for_stream(&self, replicas: usize) {
-        let mut client = self.servers[self.primary].client();
-        client.ask::<String>("PING");
-        let reached: usize = client.ask(&format!("WAIT {replicas} {STREAM_TIMEOUT_MS}"));
-        assert!(
-            reached >= replicas,
-            "only {reached} of {replicas} replicas are in step"
-        );
+        servers::wait_for_stream(&self.servers[self.primary], replicas);
     }
 
     /// Ends the run: looks at what is left.

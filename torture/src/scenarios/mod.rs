@@ -1,6 +1,7 @@
 //! The scenarios, one file a kind.
 
 mod clock;
+mod cluster;
 mod effect;
 mod eviction;
 mod failover;
@@ -234,6 +235,22 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 1,
         rules: LOSSY,
         run: sentinel::failovers,
+    },
+    Scenario {
+        name: "cluster-resharding",
+        about: "slots of a cluster move with their locks, to and fro",
+        count: 80,
+        short: 4,
+        rules: Rules::STRICT,
+        run: cluster::resharding,
+    },
+    Scenario {
+        name: "cluster-failover",
+        about: "a primary of a cluster is killed, its replica takes over, with a grace",
+        count: 8,
+        short: 1,
+        rules: LOSSY,
+        run: cluster::failovers,
     },
     Scenario {
         name: "partition",
