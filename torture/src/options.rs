@@ -68,6 +68,8 @@ impl Options {
         if options.scenarios.is_empty() {
             options.scenarios = SCENARIOS.iter().collect();
         }
+        let short = options.short;
+        options.scenarios.retain(|scenario| !short || scenario.short > 0);
         Ok(options)
     }
 

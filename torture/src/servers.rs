@@ -32,12 +32,12 @@ pub fn go_on(server: &Server) {
     signal(server.pid(), Signal::CONT);
 }
 
-/// Waits until so many replicas have all that their primary has done so far. A link that is up may not stream
-/// yet for a second.
+/// Waits until so many replicas get what their primary does. A link that is up may not stream yet for a
+/// second, and WAIT alone does not tell: a replica has confirmed its snapshot before.
 pub fn wait_for_stream(primary: &Server, replicas: usize) {
     let mut client = primary.client();
-    // WAIT is about what had happened when the connection ran its last command.
-    client.ask::<String>("PING");
+    // A write that concerns no key.
+    client.ok("FUNCTION FLUSH");
     let reached: usize = client.ask(&format!("WAIT {replicas} {STREAM_TIMEOUT_MS}"));
     assert!(
         reached >= replicas,

@@ -118,14 +118,24 @@ pub fn failovers(job: &mut Job) -> Vec<History> {
     vec![journal.history()]
 }
 
-/// The others must know it as a replica, or they would not vote for it.
+/// All must know each other, and the replica as what it is: or they would not vote for it, and it would not
+/// believe them that its primary has failed.
 fn wait_until_known_as_replica(cluster: &Cluster, replica: usize) {
     let id = cluster.id(replica);
+    let count = cluster.nodes.len();
     wait_for("a cluster that knows the replica", || {
-        let nodes: String = cluster.client(1).ask("CLUSTER NODES");
-        let line = nodes.lines().find(|line| line.starts_with(&id));
-        line.is_some_and(|line| line.contains("slave") && !line.contains("fail"))
+        (0..count).all(|n| knows_all(&mut cluster.client(n), count, &id))
     });
+}
+
+fn knows_all(client: &mut Client, count: usize, replica: &str) -> bool {
+    let nodes: String = client.ask("CLUSTER NODES");
+    let mut lines = nodes.lines();
+    lines.clone().count() == count
+        && lines
+            .clone()
+            .all(|line| line.contains(" connected") && !line.contains("fail"))
+        && lines.any(|line| line.starts_with(replica) && line.contains("slave"))
 }
 
 fn first_reign(server: &Server) -> Place {

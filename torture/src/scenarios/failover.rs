@@ -28,6 +28,32 @@ pub fn without_grace(job: &mut Job) -> Vec<History> {
     job.side_by_side(GROUPS, |job| failovers(job, ""))
 }
 
+/// With a grace, and each time the second replica takes over from the first one without having heard of it.
+pub fn unheard(job: &mut Job) -> Vec<History> {
+    let config = format!("dlock.failover-grace-ms {LEASE_MS}");
+    job.side_by_side(GROUPS, move |job| failovers_unheard(job, &config))
+}
+
+fn failovers_unheard(job: &mut Job, config: &str) -> History {
+    let mut group = Group::start(SERVERS, config);
+    let habits = Habits::mixed(LEASE_MS);
+    let crew = Crew::hire(WORKERS, "w", &group.route, &group.journal, &habits, &mut job.rng);
+    for _ in 0..job.count {
+        job.pause(LEASE_MS..=LEASE_MS * 2);
+        let first = fail_over(job, &mut group);
+        // The new primary grants something after its grace.
+        job.pause(LEASE_MS * 2..=LEASE_MS * 3);
+        group.kill_primary();
+        let last = other_than(&group, first);
+        let second = group.promote(last);
+        group.revive(first);
+        group.revive(second);
+        group.reunite();
+    }
+    crew.dismiss();
+    group.settle()
+}
+
 /// Counts promotions, those of a second replica in the grace of the first included.
 fn failovers(job: &mut Job, config: &str) -> History {
     let has_grace = !config.is_empty();
@@ -85,6 +111,12 @@ fn fail_over_again(job: &mut Job, group: &mut Group, dead: usize) -> usize {
     }
     group.kill_primary();
     group.promote(last)
+}
+
+/// The replica that is not `dead`.
+fn other_than(group: &Group, dead: usize) -> usize {
+    let mut replicas = group.replicas().into_iter();
+    replicas.find(|n| *n != dead).expect("a group has three servers")
 }
 
 fn choose(rng: &mut Rng, of: &[usize]) -> usize {

@@ -32,7 +32,7 @@ pub struct Scenario {
     pub about: &'static str,
     /// How many faults, or rounds of them.
     pub count: u32,
-    /// As many for a first look.
+    /// As many for a first look; 0: it takes more to see anything.
     pub short: u32,
     /// What must hold.
     pub rules: Rules,
@@ -97,6 +97,13 @@ const UNSAFE: Rules = Rules {
 /// As [`UNSAFE`], for what is written and lost.
 const UNGUARDED: Rules = Rules {
     expected: Some(Rule::Effect),
+    ..LOSSY
+};
+
+/// A server that never heard of the fences of the one before it, with a clock behind them. Each promotion
+/// leaps by 32 s of clock and a random part, so that the smaller leap of two may be the later one.
+const UNHEARD: Rules = Rules {
+    expected: Some(Rule::Fences),
     ..LOSSY
 };
 
@@ -219,6 +226,14 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 6,
         rules: UNSAFE,
         run: failover::without_grace,
+    },
+    Scenario {
+        name: "failover-unheard",
+        about: "the second replica takes over without having heard of the first: fences may fall",
+        count: 12,
+        short: 0,
+        rules: UNHEARD,
+        run: failover::unheard,
     },
     Scenario {
         name: "failover-planned",
