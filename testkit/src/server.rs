@@ -144,13 +144,8 @@ impl Server {
     /// Starts a server that was killed, on the same data and if possible on the same port.
     pub fn start_again(&mut self) {
         self.process.wait_for_exit();
-        (self.process, self.port) = launch(
-            self.folder.path(),
-            &self.config,
-            &self.environment,
-            self.port,
-        )
-        .unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
+        (self.process, self.port) = launch(self.folder.path(), &self.config, &self.environment, self.port)
+            .unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
     }
 
     /// More lines for the next start. Later lines win.
