@@ -1,6 +1,6 @@
 //! The module's section of INFO.
 
-use dlock_testkit::{Client, Server, wait_for};
+use dlock_testkit::{Client, Server, pause, wait_for};
 
 /// Those that tell how things stand now. The others only ever grow.
 const GAUGES: [&str; 8] = [
@@ -13,6 +13,19 @@ const GAUGES: [&str; 8] = [
     "dlock_waited_for_locks",
     "dlock_waiting_now",
 ];
+
+/// Those that tell how long things took.
+const PERCENTILES: [&str; 6] = [
+    "dlock_held_ms_max",
+    "dlock_held_ms_p50",
+    "dlock_held_ms_p99",
+    "dlock_waited_ms_max",
+    "dlock_waited_ms_p50",
+    "dlock_waited_ms_p99",
+];
+
+/// Counted beside another one, which tells the same from another side.
+const SIDE_COUNTERS: [&str; 2] = ["dlock_expired_awaited", "dlock_late_releases"];
 
 const COUNTERS: [&str; 19] = [
     "dlock_acquired",
@@ -41,7 +54,7 @@ fn the_section_has_its_fields() {
     let server = Server::start();
     let mut client = server.client();
     let section = client.info_section("dlock");
-    let mut fields = [&GAUGES[..], &COUNTERS].concat();
+    let mut fields = [&GAUGES[..], &COUNTERS, &SIDE_COUNTERS, &PERCENTILES].concat();
     fields.sort_unstable();
     assert_eq!(section.keys().map(String::as_str).collect::<Vec<_>>(), fields);
     let text: String = client.ask("INFO dlock");
@@ -118,6 +131,64 @@ fn what_only_reads_gives_back_a_part_or_repeats_counts_nothing() {
         client.ask::<redis::Value>(command);
         assert_eq!(counters(&mut client), before, "{command}");
     }
+}
+
+#[test]
+fn releases_that_come_too_late_are_counted_whatever_they_are_told() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door bob 60000").fence;
+    for refused in [
+        "DLOCK.RELEASE free alice",
+        "DLOCK.RELEASE door alice",
+        &format!("DLOCK.RELEASE door bob FENCE {}", fence - 1),
+    ] {
+        client.refusal(refused);
+    }
+    // Neither is a release that came too late.
+    client.refusal("DLOCK.EXTEND door alice 60000");
+    client.release("door alice REQID unknown");
+    client.release("door bob");
+    assert_eq!(client.stat("dlock_late_releases"), 3);
+}
+
+#[test]
+fn leases_whose_end_lets_a_waiter_in_are_counted() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("lonely alice 10");
+    wait_for("the sweep", || client.stat("dlock_expired") == 1);
+    assert_eq!(client.stat("dlock_expired_awaited"), 0);
+    client.acquire("door alice 50");
+    server.waiter("door bob 60000 BLOCK 0").granted();
+    assert_eq!(client.stat("dlock_expired_awaited"), 1);
+    server.waiter("door carol 60000 BLOCK 1").gets_null();
+    assert_eq!(client.stat("dlock_expired_awaited"), 1);
+}
+
+#[test]
+fn percentiles_tell_how_long_locks_are_held_and_waited_for() {
+    let server = Server::start();
+    let mut client = server.client();
+    for n in 0..60 {
+        client.acquire(&format!("short{n} alice 60000"));
+        client.release(&format!("short{n} alice"));
+    }
+    assert!(client.stat("dlock_held_ms_p50") <= client.stat("dlock_held_ms_p99"));
+    client.acquire("door alice 60000");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    pause(300);
+    client.release("door alice");
+    bob.granted();
+    client.release("door bob");
+    assert!(client.stat("dlock_held_ms_max") >= 297, "two digits of 300");
+    assert!(client.stat("dlock_waited_ms_p50") >= 290);
+    assert_eq!(
+        client.stat("dlock_waited_ms_p50"),
+        client.stat("dlock_waited_ms_max"),
+        "one has waited"
+    );
+    assert!(client.stat("dlock_held_ms_p50") < 100, "most are short");
 }
 
 #[test]

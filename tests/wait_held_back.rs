@@ -246,6 +246,17 @@ fn a_holder_that_waits_for_the_end_of_a_grace_reenters() {
 }
 
 #[test]
+fn a_holder_that_wants_a_stricter_limit_does_not_wait_for_the_end_of_a_grace() {
+    let mut server = Server::with(LOGGED);
+    server.client().acquire("door alice 60000 SHARED");
+    server.add_config("dlock.startup-grace-ms 600000");
+    server.crash_and_restart();
+    let mut client = server.client();
+    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 60000 BLOCK 0"), "ERR");
+    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 60000"), "ERR");
+}
+
+#[test]
 fn out_of_memory_waiters_are_served() {
     let server = Server::start();
     let mut client = server.client();

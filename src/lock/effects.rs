@@ -54,20 +54,31 @@ pub struct Effects {
     pub replication: Replication,
     pub events: Vec<Event>,
     pub wakes: Vec<Wake>,
+    /// For how many milliseconds each owner that is no holder any more had the lock.
+    pub held_ms: Vec<u64>,
+    /// Nobody hears of the change: it is not spelled out.
+    unheard: bool,
     change: Writer,
     records: usize,
 }
 
 impl Effects {
     pub fn clear(&mut self) {
+        self.unheard = false;
         self.replication = Replication::Nothing;
         self.events.clear();
         self.wakes.clear();
+        self.held_ms.clear();
         self.change.clear();
         self.records = 0;
     }
 
-    /// The change in the encoding that `apply` reads.
+    /// Nobody will hear of the change of this step: it need not be spelled out.
+    pub fn nobody_hears(&mut self) {
+        self.unheard = true;
+    }
+
+    /// The change in the encoding that `apply` reads, when somebody hears of it.
     pub fn change(&self) -> &[u8] {
         self.change.as_bytes()
     }
@@ -83,20 +94,22 @@ impl Effects {
 
     /// The holder is now as it stands here: another hold, fewer holds, or a longer lease.
     pub(super) fn updated(&mut self, holder: &Holder, moment: &Moment) {
-        self.record();
-        self.change.holder(holder, moment);
+        self.record(|change| change.holder(holder, moment));
     }
 
     pub(super) fn released(&mut self, owner: &[u8]) {
         self.events.push(Event::Released);
-        self.record();
-        self.change.released(owner);
+        self.record(|change| change.released(owner));
     }
 
     pub(super) fn expired(&mut self, owner: &[u8]) {
         self.events.push(Event::Expired);
-        self.record();
-        self.change.expired(owner);
+        self.record(|change| change.expired(owner));
+    }
+
+    /// Whether the holder gave up or its lease ended.
+    pub(super) fn held(&mut self, holder: &Holder, moment: &Moment) {
+        self.held_ms.push(holder.since().ms_until(moment.now));
     }
 
     /// Of how many parts the change consists.
@@ -104,9 +117,12 @@ impl Effects {
         self.records
     }
 
-    fn record(&mut self) {
+    fn record(&mut self, spell_out: impl FnOnce(&mut Writer)) {
         self.replication = Replication::Change;
         self.records = self.records.saturating_add(1);
+        if !self.unheard {
+            spell_out(&mut self.change);
+        }
     }
 
     pub(super) fn granted(&mut self, ticket: Ticket, granted: Granted) {

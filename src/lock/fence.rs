@@ -37,7 +37,7 @@ impl WallClock {
 }
 
 /// Why the counter has to be raised before the next grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Raise {
     /// This server started as a primary: above all that it knows, and above all that it may have forgotten.
     Start,
@@ -48,7 +48,7 @@ pub enum Raise {
 }
 
 /// The counter: the highest fence seen in grants, values and messages from a primary.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fences {
     known: Fence,
     raise: Option<Raise>,

@@ -31,10 +31,17 @@ pub struct Waiter {
 pub struct Queue {
     waiters: BTreeMap<Ticket, Waiter>,
     /// An owner may wait several times, and leaves with all when it becomes a holder.
-    by_owner: BTreeMap<Owner, BTreeSet<Ticket>>,
+    by_owner: BTreeMap<Owner, Tickets>,
     deadlines: BTreeSet<(Instant, Ticket)>,
     /// Owners that have stopped waiting here since the queue was taken out of [`super::Waiting`].
     pub(super) left: Vec<Owner>,
+}
+
+/// The requests of one owner, in order of arrival: at least one, and nearly always no more.
+#[derive(Debug)]
+enum Tickets {
+    One(Ticket),
+    Many(BTreeSet<Ticket>),
 }
 
 impl Waiter {
@@ -118,17 +125,21 @@ impl Queue {
         self.by_owner.keys()
     }
 
-    /// The requests of this owner, in order of arrival.
-    pub(super) fn tickets_of(&self, owner: &[u8]) -> &BTreeSet<Ticket> {
-        static NONE: BTreeSet<Ticket> = BTreeSet::new();
-        self.by_owner.get(owner).unwrap_or(&NONE)
+    /// Whether this owner waits here.
+    pub(super) fn has(&self, owner: &[u8]) -> bool {
+        self.by_owner.contains_key(owner)
+    }
+
+    /// The first request of this owner.
+    pub(super) fn first_of(&self, owner: &[u8]) -> Option<Ticket> {
+        self.by_owner.get(owner)?.iter().next()
     }
 
     /// The request of that owner and name.
     pub(super) fn find(&self, owner: &[u8], request_id: &[u8]) -> Option<(Ticket, &Waiter)> {
-        self.tickets_of(owner).iter().find_map(|ticket| {
-            let waiter = self.waiters.get(ticket)?;
-            (waiter.request_id.as_deref() == Some(request_id)).then_some((*ticket, waiter))
+        self.by_owner.get(owner)?.iter().find_map(|ticket| {
+            let waiter = self.waiters.get(&ticket)?;
+            (waiter.request_id.as_deref() == Some(request_id)).then_some((ticket, waiter))
         })
     }
 
@@ -139,8 +150,8 @@ impl Queue {
         }
         self.by_owner
             .entry(Rc::clone(&waiter.owner))
-            .or_default()
-            .insert(ticket);
+            .and_modify(|tickets| tickets.insert(ticket))
+            .or_insert(Tickets::One(ticket));
         self.waiters.insert(ticket, waiter);
     }
 
@@ -150,13 +161,36 @@ impl Queue {
         if let Some(deadline) = waiter.deadline() {
             self.deadlines.remove(&(deadline, ticket));
         }
-        if let Some(tickets) = self.by_owner.get_mut(&waiter.owner) {
-            tickets.remove(&ticket);
-            if tickets.is_empty() {
-                self.by_owner.remove(&waiter.owner);
-                self.left.push(Rc::clone(&waiter.owner));
+        let others_wait = match self.by_owner.get_mut(&waiter.owner) {
+            Some(Tickets::Many(tickets)) => {
+                tickets.remove(&ticket);
+                !tickets.is_empty()
             }
+            Some(Tickets::One(_)) | None => false,
+        };
+        if !others_wait {
+            self.by_owner.remove(&waiter.owner);
+            self.left.push(Rc::clone(&waiter.owner));
         }
         Some(waiter)
+    }
+}
+
+impl Tickets {
+    fn insert(&mut self, ticket: Ticket) {
+        match self {
+            Self::One(first) => *self = Self::Many(BTreeSet::from([*first, ticket])),
+            Self::Many(tickets) => {
+                tickets.insert(ticket);
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Ticket> {
+        let (one, many) = match self {
+            Self::One(ticket) => (Some(*ticket), None),
+            Self::Many(tickets) => (None, Some(tickets)),
+        };
+        one.into_iter().chain(many.into_iter().flatten().copied())
     }
 }

@@ -4,7 +4,7 @@
 ///
 /// Signed, because a hold that came from another machine may have begun before this clock did.
 /// Arithmetic saturates: a lease so long that it leaves the range never ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(i64);
 
 const MICROS_A_MS: i64 = 1_000;

@@ -1,5 +1,7 @@
 //! All queues: who waits where, who holds what is waited for, and when somebody has to look.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -19,6 +21,50 @@ pub struct LockName {
     pub db: i32,
     pub key: Rc<[u8]>,
 }
+
+/// What a name is looked up by, without making one.
+trait Name {
+    fn parts(&self) -> (i32, &[u8]);
+}
+
+impl Name for LockName {
+    fn parts(&self) -> (i32, &[u8]) {
+        (self.db, &self.key)
+    }
+}
+
+impl Name for (i32, &[u8]) {
+    fn parts(&self) -> (i32, &[u8]) {
+        *self
+    }
+}
+
+impl<'a> Borrow<dyn Name + 'a> for LockName {
+    fn borrow(&self) -> &(dyn Name + 'a) {
+        self
+    }
+}
+
+// As `LockName` is ordered: by its parts.
+impl Ord for dyn Name + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for dyn Name + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for dyn Name + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for dyn Name + '_ {}
 
 /// A queue at rest: with its lock's holders as they were after the last step.
 #[derive(Debug, Default)]
@@ -70,6 +116,8 @@ pub struct Waiting {
     alarms: Alarms,
     owners: Owners,
     last_ticket: u64,
+    /// Empty, kept for its memory.
+    spare: Vec<Owner>,
 }
 
 impl Waiting {
@@ -79,6 +127,7 @@ impl Waiting {
             alarms: Alarms(BTreeSet::new()),
             owners: Owners(BTreeMap::new()),
             last_ticket: 0,
+            spare: Vec::new(),
         }
     }
 
@@ -114,22 +163,27 @@ impl Waiting {
         if self.entries.is_empty() {
             return None;
         }
-        let name = LockName { db, key: key.into() };
-        self.entries.contains_key(&name).then_some(name)
+        let name: &dyn Name = &(db, key);
+        self.entries.get_key_value(name).map(|(name, _)| name.clone())
     }
 
     /// Takes a queue out for a step. It must be put back.
     pub fn take(&mut self, name: &LockName) -> Queue {
-        self.entries
+        let mut queue = self
+            .entries
             .get_mut(name)
-            .map_or_else(Queue::default, |entry| std::mem::take(&mut entry.queue))
+            .map_or_else(Queue::default, |entry| std::mem::take(&mut entry.queue));
+        queue.left = std::mem::take(&mut self.spare);
+        queue
     }
 
     /// Puts a queue back after a step that left `lock` as it is.
     pub fn put_back(&mut self, name: &LockName, mut queue: Queue, lock: &Lock, moment: &Moment) {
-        for owner in queue.left.drain(..) {
+        let mut left = std::mem::take(&mut queue.left);
+        for owner in left.drain(..) {
             self.owners.waits_no_more(&owner);
         }
+        self.spare = left;
         if queue.is_empty() {
             self.forget(name);
             return;
@@ -177,7 +231,7 @@ impl Waiting {
             }
         };
         if let Ok(Enqueued { ticket, .. }) = outcome {
-            if queue.tickets_of(request.owner).is_empty() {
+            if !queue.has(request.owner) {
                 self.owners.waits(request.owner);
             }
             queue.insert(ticket, waiter);

@@ -24,7 +24,7 @@ use crate::lock::{Acquire, Answer, Granted, LockName, Refusal, Ticket};
 
 /// The clients that wait.
 pub struct Clients {
-    by_ticket: BTreeMap<Ticket, Client>,
+    by_ticket: BTreeMap<Ticket, Box<Client>>,
     by_handle: BTreeMap<Handle, Ticket>,
     /// Named grants on their way to clients.
     in_flight: BTreeMap<Ticket, Wanted>,
@@ -41,11 +41,15 @@ struct Wanted {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Handle(*mut raw::RedisModuleBlockedClient);
 
+/// A client in its box, which travels with the answer and comes back to `free`.
 struct Client {
+    ticket: Ticket,
     handle: Handle,
     name: LockName,
     owner: Box<[u8]>,
     request_id: Option<Box<[u8]>>,
+    /// The answer, when there is one.
+    told: Option<Told>,
 }
 
 /// What a client is told.
@@ -53,13 +57,6 @@ pub enum Told {
     Answer(Answer),
     /// An error of the server's own kind, MOVED for instance.
     Error(String),
-}
-
-/// What travels with an answer, until the client has got it.
-struct Delivery {
-    ticket: Ticket,
-    told: Told,
-    client: Client,
 }
 
 /// A hold that was granted.
@@ -79,12 +76,12 @@ impl Clients {
         }
     }
 
-    fn insert(&mut self, ticket: Ticket, client: Client) {
-        self.by_handle.insert(client.handle, ticket);
-        self.by_ticket.insert(ticket, client);
+    fn insert(&mut self, client: Box<Client>) {
+        self.by_handle.insert(client.handle, client.ticket);
+        self.by_ticket.insert(client.ticket, client);
     }
 
-    fn take(&mut self, ticket: Ticket) -> Option<Client> {
+    fn take(&mut self, ticket: Ticket) -> Option<Box<Client>> {
         let client = self.by_ticket.remove(&ticket)?;
         self.by_handle.remove(&client.handle);
         Some(client)
@@ -102,9 +99,9 @@ impl Clients {
         !self.in_flight.is_empty()
     }
 
-    fn take_by_handle(&mut self, handle: Handle) -> Option<(Ticket, Client)> {
+    fn take_by_handle(&mut self, handle: Handle) -> Option<Box<Client>> {
         let ticket = self.by_handle.get(&handle).copied()?;
-        self.take(ticket).map(|client| (ticket, client))
+        self.take(ticket)
     }
 }
 
@@ -123,18 +120,20 @@ pub fn block(call: &Call<'_>, ticket: Ticket, name: LockName, request: &Acquire<
     };
     // SAFETY: the handle was just made.
     unsafe { required(raw::RedisModule_SetDisconnectCallback)(handle, Some(disconnected)) };
-    let client = Client {
+    let client = Box::new(Client {
+        ticket,
         handle: Handle(handle),
         name,
         owner: request.owner.into(),
         request_id: request.request_id.map(Into::into),
-    };
-    state::with(|state| state.clients.insert(ticket, client));
+        told: None,
+    });
+    state::with(|state| state.clients.insert(client));
 }
 
 /// Gives the client of a ticket its answer.
 pub fn answer(ticket: Ticket, told: Told) {
-    let Some(client) = state::with(|state| state.clients.take(ticket)) else {
+    let Some(mut client) = state::with(|state| state.clients.take(ticket)) else {
         return;
     };
     let handle = client.handle;
@@ -146,17 +145,17 @@ pub fn answer(ticket: Ticket, told: Told) {
         };
         state::with(|state| state.clients.in_flight.insert(ticket, wanted));
     }
-    let delivery = Box::into_raw(Box::new(Delivery { ticket, told, client }));
+    client.told = Some(told);
     // SAFETY: a handle in the map has not been unblocked, and has left the map. The server gives the
-    // delivery back to `free`.
-    unsafe { required(raw::RedisModule_UnblockClient)(handle.0, delivery.cast()) };
+    // client's box back to `free`.
+    unsafe { required(raw::RedisModule_UnblockClient)(handle.0, Box::into_raw(client).cast()) };
 }
 
 /// A client stops waiting without an answer of ours; whether it still waited.
 fn leave(handle: Handle) -> bool {
     let left = state::with(|state| {
-        let (ticket, client) = state.clients.take_by_handle(handle)?;
-        state.waiting.leave(&client.name, ticket);
+        let client = state.clients.take_by_handle(handle)?;
+        state.waiting.leave(&client.name, client.ticket);
         Some(())
     });
     if left.is_some() {
@@ -173,12 +172,12 @@ unsafe extern "C" fn reply(
     _: *mut *mut raw::RedisModuleString,
     _: c_int,
 ) -> c_int {
-    // SAFETY: the context is valid during the call, and what travels with it is a delivery of ours, if any.
-    let (ctx, delivery) = unsafe {
+    // SAFETY: the context is valid during the call, and what travels with it is a client of ours, if any.
+    let (ctx, client) = unsafe {
         let data = required(raw::RedisModule_GetBlockedClientPrivateData)(raw);
-        (Ctx::new(raw), data.cast::<Delivery>().as_ref())
+        (Ctx::new(raw), data.cast::<Client>().as_ref())
     };
-    match delivery.map(|delivery| &delivery.told) {
+    match client.and_then(|client| client.told.as_ref()) {
         Some(Told::Answer(Answer::Granted(granted))) => reply_granted(ctx, granted),
         Some(Told::Answer(Answer::Refused(refusal))) => Failure::from(*refusal).reply(ctx),
         Some(Told::Error(error)) => ctx.reply_error(error),
@@ -217,22 +216,24 @@ unsafe extern "C" fn disconnected(raw: *mut raw::RedisModuleCtx, handle: *mut ra
 }
 
 /// The server is done with an answer. Nothing may be written here: there may be no client any more.
-unsafe extern "C" fn free(raw: *mut raw::RedisModuleCtx, delivery: *mut c_void) {
-    // SAFETY: a delivery that `answer` made, given back once.
-    let delivery = unsafe { Box::from_raw(delivery.cast::<Delivery>()) };
+unsafe extern "C" fn free(raw: *mut raw::RedisModuleCtx, client: *mut c_void) {
+    // SAFETY: the box that `answer` sent, given back once.
+    let client = unsafe { Box::from_raw(client.cast::<Client>()) };
     // SAFETY: the context is valid during the call.
     let is_gone = unsafe { required(raw::RedisModule_BlockedClientDisconnected)(raw) != 0 };
     let Client {
+        ticket,
         name,
         owner,
         request_id,
+        told,
         ..
-    } = delivery.client;
+    } = *client;
     // A named hold that was asked for again, on another connection, has been received there.
-    let in_flight = state::with(|state| state.clients.in_flight.remove(&delivery.ticket).is_some());
+    let in_flight = state::with(|state| state.clients.in_flight.remove(&ticket).is_some());
     let is_wanted = request_id.is_some() && !in_flight;
-    if let (true, false, Told::Answer(Answer::Granted(Granted { fence, .. }))) =
-        (is_gone, is_wanted, delivery.told)
+    if let (true, false, Some(Told::Answer(Answer::Granted(Granted { fence, .. })))) =
+        (is_gone, is_wanted, told)
     {
         state::with(|state| {
             state.undeliverable.push(Hold {

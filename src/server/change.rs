@@ -5,7 +5,8 @@ use super::config;
 use super::ctx::{self, Ctx, Flags, Text};
 use super::datatype::Stored;
 use super::key::{Key, Value};
-use super::{state, waits};
+use super::state::{self, State};
+use super::waits;
 use crate::lock::{Effects, Event, Lock, Moment, Replication};
 
 /// The command that carries a change to replicas and the log.
@@ -15,6 +16,7 @@ pub const APPLY: &std::ffi::CStr = c"DLOCK.APPLY";
 pub struct Change<'a> {
     ctx: Ctx<'a>,
     name: Text<'a>,
+    flags: Flags,
     moment: Moment,
     cause: Cause,
 }
@@ -49,6 +51,7 @@ impl<'a> Change<'a> {
         Ok(Self {
             ctx,
             name,
+            flags,
             moment: moment(flags),
             cause: Cause::Told,
         })
@@ -61,6 +64,7 @@ impl<'a> Change<'a> {
         Ok(Self {
             ctx,
             name,
+            flags,
             moment: moment(flags),
             cause,
         })
@@ -97,10 +101,17 @@ impl<'a> Change<'a> {
         step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
         reply: impl FnOnce(Result<R, Failure>, &Effects) -> A,
     ) -> A {
-        let mut effects = state::with(|state| state.spare.take()).unwrap_or_default();
+        let (spare, heard) = state::with(|state| (state.spare.take(), self.is_heard(state)));
+        let mut effects = spare.unwrap_or_default();
         effects.clear();
+        if !heard {
+            effects.nobody_hears();
+        }
         let outcome = self.store(&mut effects, step);
-        self.replicate(&effects);
+        self.replicate(&effects, heard);
+        if self.cause != Cause::Told {
+            state::with(|state| state.counters.step(&effects));
+        }
         let answer = reply(outcome, &effects);
         waits::wake(&mut effects);
         self.announce(&effects);
@@ -154,10 +165,17 @@ impl<'a> Change<'a> {
         stored.keep_place(self.ctx.db(), self.name.bytes(), &self.moment);
     }
 
-    fn replicate(&self, effects: &Effects) {
+    /// Whether words are needed. What the module does by itself is no command that could stand for them.
+    fn is_heard(&self, state: &State) -> bool {
+        self.cause != Cause::Client || state.audience.listens(self.flags)
+    }
+
+    fn replicate(&self, effects: &Effects, heard: bool) {
         match effects.replication {
             Replication::Nothing => return,
             Replication::Verbatim if self.cause != Cause::Module => self.ctx.replicate_verbatim(),
+            // The server counts the change for its next snapshot, and sends it to nobody.
+            Replication::Change if !heard => self.ctx.replicate_verbatim(),
             Replication::Verbatim | Replication::Change => {
                 self.ctx.replicate(APPLY, self.name, effects.change())
             }
@@ -166,14 +184,6 @@ impl<'a> Change<'a> {
     }
 
     fn announce(&self, effects: &Effects) {
-        if self.cause != Cause::Told {
-            state::with(|state| {
-                effects
-                    .events
-                    .iter()
-                    .for_each(|event| state.counters.event(*event))
-            });
-        }
         for event in &effects.events {
             let event = match event {
                 Event::Acquired => c"dlock.acquired",

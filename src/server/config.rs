@@ -8,6 +8,7 @@ use redis_module::configuration::{
 use redis_module::{Context, raw};
 
 use super::api::required;
+use crate::lock::{GraceLength, GraceSettings};
 
 /// Ten years. Together with the range of the clock it keeps every sum of times far from overflow.
 pub const LONGEST_MS: i64 = 10 * 366 * 24 * 60 * 60 * 1000;
@@ -69,7 +70,16 @@ pub fn allow_eviction() -> bool {
     ALLOW_EVICTION.load(Ordering::Relaxed)
 }
 
-/// For how long a grace runs. -1 stands for the larger of `dlock.max-lease-ms` and the longest lease known.
-pub fn grace_ms(setting: &AtomicI64, longest_lease_ms: u64) -> u64 {
-    u64::try_from(setting.load(Ordering::Relaxed)).unwrap_or_else(|_| max_lease_ms().max(longest_lease_ms))
+/// The graces that are set, -1 = as long as the longest lease.
+pub fn graces() -> GraceSettings {
+    let length = |setting: &AtomicI64| {
+        let longest = GraceLength::LongestLease {
+            max_lease_ms: max_lease_ms(),
+        };
+        u64::try_from(setting.load(Ordering::Relaxed)).map_or(longest, GraceLength::Ms)
+    };
+    GraceSettings {
+        startup: length(&STARTUP_GRACE_MS),
+        failover: length(&FAILOVER_GRACE_MS),
+    }
 }

@@ -1,6 +1,7 @@
 //! What `INFO dlock` counts.
 
-use crate::lock::{Answer, Event, Refusal};
+use super::durations::Durations;
+use crate::lock::{Answer, Effects, Event, Refusal, Wake};
 
 /// Counters since the start of the server, as a primary.
 pub struct Counters {
@@ -12,16 +13,24 @@ pub struct Counters {
     pub not_granted: u64,
     /// Holders that gave up their last hold.
     pub released: u64,
+    /// RELEASEs by owners that had lost the lock before, or never had it.
+    pub late_releases: u64,
     /// EXTENDs that were answered.
     pub extended: u64,
     /// Holders that were removed because their lease had ended.
     pub expired: u64,
+    /// Those of them for whose end somebody waited.
+    pub expired_awaited: u64,
     /// Waiters that were granted.
     pub handed_over: u64,
     /// Waiters whose time was up.
     pub wait_timeouts: u64,
     /// Milliseconds that granted waiters have waited, together.
     pub waited_ms: u64,
+    /// For how long each of them waited.
+    pub waits: Durations,
+    /// For how long each owner that is no holder any more had the lock.
+    pub holds: Durations,
     /// Grants to clients that had gone, given back.
     pub grants_undone: u64,
     /// Refused requests by their first word.
@@ -47,11 +56,15 @@ impl Counters {
             reentered: 0,
             not_granted: 0,
             released: 0,
+            late_releases: 0,
             extended: 0,
             expired: 0,
+            expired_awaited: 0,
             handed_over: 0,
             wait_timeouts: 0,
             waited_ms: 0,
+            waits: Durations::none(),
+            holds: Durations::none(),
             grants_undone: 0,
             errors: Errors {
                 err: 0,
@@ -67,13 +80,29 @@ impl Counters {
         }
     }
 
-    pub fn event(&mut self, event: Event) {
-        add(match event {
-            Event::Acquired => &mut self.acquired,
-            Event::Released => &mut self.released,
-            Event::Extended => &mut self.extended,
-            Event::Expired => &mut self.expired,
-        });
+    /// What a step did.
+    pub fn step(&mut self, effects: &Effects) {
+        let is_grant = |wake: &Wake| matches!(wake.answer, Answer::Granted(_));
+        let handed_over = effects.wakes.iter().any(is_grant);
+        for event in &effects.events {
+            add(match event {
+                Event::Acquired => &mut self.acquired,
+                Event::Released => &mut self.released,
+                Event::Extended => &mut self.extended,
+                Event::Expired => &mut self.expired,
+            });
+            if handed_over && *event == Event::Expired {
+                add(&mut self.expired_awaited);
+            }
+        }
+        effects.held_ms.iter().for_each(|ms| self.holds.add(*ms));
+    }
+
+    /// A RELEASE was refused.
+    pub fn release_refused(&mut self, refusal: &Refusal) {
+        if let Refusal::NotHeld | Refusal::NotOwner | Refusal::Stale(_) = refusal {
+            add(&mut self.late_releases);
+        }
     }
 
     /// A waiter has its answer. Refusals are counted when they are told.
@@ -82,6 +111,7 @@ impl Counters {
             Answer::Granted(granted) => {
                 add(&mut self.handed_over);
                 self.waited_ms = self.waited_ms.wrapping_add(granted.waited_ms);
+                self.waits.add(granted.waited_ms);
             }
             Answer::TimedOut => add(&mut self.wait_timeouts),
             Answer::Withdrawn | Answer::Refused(_) => {}

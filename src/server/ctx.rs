@@ -82,7 +82,8 @@ impl<'a> Ctx<'a> {
         result
     }
 
-    /// Sends the command that is being carried out to replicas and the log.
+    /// Sends the command that is being carried out to replicas and the log, and counts a change since the
+    /// last snapshot.
     pub fn replicate_verbatim(self) {
         // SAFETY: the context is one of a command.
         unsafe { required(raw::RedisModule_ReplicateVerbatim)(self.raw) };
@@ -145,8 +146,8 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// A number from the server's INFO, 0 when there is no such field.
-    pub fn info_number(self, section: &CStr, field: &CStr) -> u64 {
+    /// A number from the server's INFO, if there is such a field.
+    pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
         let mut error: c_int = 0;
         // SAFETY: the context is valid, the strings are C strings; the answer is freed at once.
         unsafe {
@@ -154,7 +155,7 @@ impl<'a> Ctx<'a> {
             let number =
                 required(raw::RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
             required(raw::RedisModule_FreeServerInfo)(self.raw, info);
-            number
+            (error == raw::REDISMODULE_OK as c_int).then_some(number)
         }
     }
 
@@ -230,6 +231,11 @@ impl Flags {
                 | raw::REDISMODULE_CTX_FLAGS_MULTI
                 | raw::REDISMODULE_CTX_FLAGS_LUA,
         )
+    }
+
+    /// What is replicated goes into an append-only file.
+    pub fn has_log(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_AOF)
     }
 
     pub fn is_cluster(self) -> bool {

@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::required;
 use super::ctx::{self, Ctx};
-use super::{eviction, state, sweep, waits};
+use super::{audience, eviction, state, sweep, waits};
 use crate::lock::{Instant, Raise};
 
 /// Subscribes to all; false when the server refuses one.
@@ -59,6 +59,7 @@ unsafe extern "C" fn role_changed(
     _: *mut c_void,
 ) {
     state::with(|state| {
+        state.audience.may_have_changed();
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             state.fences.demand(Raise::Promotion);
             state.grace.promoted();
@@ -70,8 +71,8 @@ unsafe extern "C" fn role_changed(
     waits::arm();
 }
 
-/// The log is being rewritten: what goes into it from now on comes after the snapshot, which on servers
-/// without `aux_save2` lacks what is no lock.
+/// The server makes a snapshot: whoever gets it hears what comes from now on. When it is to begin a log, what
+/// goes into that comes after the snapshot, which on servers without `aux_save2` lacks what is no lock.
 unsafe extern "C" fn forked(
     raw: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
@@ -80,8 +81,11 @@ unsafe extern "C" fn forked(
 ) {
     // SAFETY: the server passes a context that is valid during the call.
     let ctx = unsafe { Ctx::new(raw) };
-    let born = sub == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN;
-    if born && ctx.info_number(c"persistence", c"aof_rewrite_in_progress") > 0 {
+    if sub != raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN {
+        return;
+    }
+    audience::look(ctx);
+    if ctx.info_number(c"persistence", c"aof_rewrite_in_progress") > Some(0) {
         sweep::sync_soon(ctx);
     }
 }

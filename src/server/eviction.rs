@@ -21,7 +21,7 @@ pub fn look(ctx: Ctx<'_>) {
 }
 
 fn is_evictable(ctx: Ctx<'_>) -> bool {
-    if ctx.info_number(c"memory", c"maxmemory") == 0 {
+    if ctx.info_number(c"memory", c"maxmemory") == Some(0) {
         return false;
     }
     // SAFETY: the context is valid, the strings are C strings; the answer is freed below, and nothing of

@@ -10,14 +10,15 @@ pub mod datatype;
 pub mod load;
 
 mod api;
+mod audience;
 mod blocked;
 mod change;
 mod command;
 mod counters;
 mod ctx;
+mod durations;
 mod events;
 mod eviction;
-mod grace;
 mod info_section;
 mod io;
 mod key;

@@ -3,20 +3,22 @@
 use std::cell::RefCell;
 use std::ffi::c_int;
 
+use super::audience::Audience;
 use super::blocked::{Clients, Hold};
+use super::config;
 use super::counters::Counters;
 use super::ctx::Flags;
-use super::grace::Grace;
 use super::registry::Registry;
 use super::slots::RaisedSlots;
 use super::sweep::Schedule;
 use super::waits::Alarm;
-use crate::lock::{Effects, Fences, Instant, Lock, Moment, Queue, Waiting};
+use crate::lock::{Effects, Fences, Grace, Instant, Lock, Moment, Queue, Waiting};
 
 /// What the module knows beside the locks themselves.
 pub struct State {
     pub fences: Fences,
     pub grace: Grace,
+    pub audience: Audience,
     pub registry: Registry,
     pub slots: RaisedSlots,
     pub counters: Counters,
@@ -64,7 +66,11 @@ impl State {
 
     /// Begins a grace, if one is pending, and has it told to replicas and the log.
     pub fn settle_grace(&mut self, flags: Flags, now: Instant) {
-        if self.grace.settle(flags, now) {
+        // Asked before every command: the settings are read only when they matter.
+        if self.grace.is_pending()
+            && !flags.is_loading()
+            && self.grace.settle(flags.is_primary(), &config::graces(), now)
+        {
             self.schedule.sync_due = true;
         }
     }
@@ -88,6 +94,7 @@ unsafe impl Sync for ServerThread {}
 static STATE: ServerThread = ServerThread(RefCell::new(State {
     fences: Fences::starting(),
     grace: Grace::starting(),
+    audience: Audience::unknown(),
     registry: Registry::new(),
     slots: RaisedSlots::none(),
     counters: Counters::new(),

@@ -10,7 +10,7 @@ use super::change::Change;
 use super::ctx::{self, Ctx, Flags, Text};
 use super::registry::{Due, strays};
 use super::walk::Walk;
-use super::{slots, state, waits};
+use super::{audience, slots, state, waits};
 use crate::lock::{Instant, drop_ended};
 
 /// The work of one slice: a client waits for no more.
@@ -21,7 +21,7 @@ const PAUSE_MS: i64 = 1;
 const LOCKS_A_LOOK: usize = 8;
 /// The pause between two reports during a grace.
 const SYNC_EVERY_MS: u64 = 1_000;
-/// The pause between two looks at the slots.
+/// The pause between two looks around.
 const LOOK_EVERY_MS: u64 = 1_000;
 /// The pause after a walk through the keyspace that found nothing: the strays are being freed.
 const REST_MS: u64 = 10_000;
@@ -58,7 +58,7 @@ pub fn tick(ctx: Ctx<'_>) {
     }
     let now = ctx::now();
     state::with(|state| state.settle_grace(flags, now));
-    look_at_slots(ctx, flags, now);
+    look_around(ctx, flags, now);
     let mut more = find_strays(ctx, now);
     waits::ring(ctx);
     if flags.is_primary() && !ctx.is_paused() {
@@ -70,10 +70,14 @@ pub fn tick(ctx: Ctx<'_>) {
     }
 }
 
-/// Once a second, which slots of the cluster are still here.
-fn look_at_slots(ctx: Ctx<'_>, flags: Flags, now: Instant) {
-    if flags.is_cluster() && state::with(|state| state.schedule.next_look <= now) {
-        state::with(|state| state.schedule.next_look = now.after_ms(LOOK_EVERY_MS));
+/// Once a second, who listens, and which slots of the cluster are still here.
+fn look_around(ctx: Ctx<'_>, flags: Flags, now: Instant) {
+    if state::with(|state| state.schedule.next_look > now) {
+        return;
+    }
+    state::with(|state| state.schedule.next_look = now.after_ms(LOOK_EVERY_MS));
+    audience::look(ctx);
+    if flags.is_cluster() {
         slots::look(ctx);
         state::with(|state| state.waiting.alarm_db(None, Instant::DISTANT_PAST));
     }

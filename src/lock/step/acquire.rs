@@ -30,12 +30,14 @@ pub fn acquire(
 ) -> Result<Option<Granted>, Refusal> {
     serve(lock, queue, moment, fences, effects);
     let holder = lock.get(request.owner).filter(|holder| moment.is_live(holder));
-    // A stricter limit makes it another request, not the same one again.
-    if let Some(holder) = holder
-        && request.request_id.is_some_and(|id| holder.has_name(id))
-        && request.limit >= holder.limit
-    {
-        return Ok(Some(granted(holder, moment, 0)));
+    if let Some(holder) = holder {
+        // At once, also where it could wait: waiting changes nothing about it.
+        if request.limit < holder.limit {
+            return Err(Refusal::Upgrade(holder.limit));
+        }
+        if request.request_id.is_some_and(|id| holder.has_name(id)) {
+            return Ok(Some(granted(holder, moment, 0)));
+        }
     }
     if let Some(left_ms) = moment.grace_left_ms() {
         return if request.block.is_some() {
@@ -58,9 +60,6 @@ fn reenter(
     effects: &mut Effects,
 ) -> Result<Granted, Refusal> {
     let holder = lock.get_mut(request.owner).ok_or(Refusal::NotHeld)?;
-    if request.limit < holder.limit {
-        return Err(Refusal::Upgrade(holder.limit));
-    }
     add_hold(holder, request.request_id)?;
     holder.lease_end = moment.prolonged(holder, request.lease_ms);
     drop_ended(lock, moment, effects);

@@ -95,7 +95,10 @@ fn holder_mut<'a>(
 pub fn drop_ended(lock: &mut Lock, moment: &Moment, effects: &mut Effects) {
     lock.remove_if(
         |holder| !moment.is_live(holder),
-        |holder| effects.expired(holder.owner()),
+        |holder| {
+            effects.expired(holder.owner());
+            effects.held(holder, moment);
+        },
     );
 }
 

@@ -40,7 +40,12 @@ pub fn undo(
         Share::Named(name) => holder.has_name(name),
         Share::One | Share::All => holder.unnamed() > 0,
     });
-    is_there && release(lock, queue, request, moment, fences, effects).is_ok()
+    if is_there {
+        return release(lock, queue, request, moment, fences, effects).is_ok();
+    }
+    // Something else has freed the lock meanwhile: a step that sees the queue leaves nobody in it who fits.
+    serve(lock, queue, moment, fences, effects);
+    false
 }
 
 /// The release itself: the holds that are left, and whether anything changed.
@@ -59,12 +64,14 @@ fn give_up(
         GaveBack::Some(left) => left,
     };
     drop_ended(lock, moment, effects);
-    match lock.get(request.owner).filter(|_| left > 0) {
-        Some(holder) => effects.updated(holder, moment),
-        None => {
-            lock.remove(request.owner);
+    match lock.get(request.owner) {
+        Some(holder) if left == 0 => {
             effects.released(request.owner);
+            effects.held(holder, moment);
+            lock.remove(request.owner);
         }
+        Some(holder) => effects.updated(holder, moment),
+        None => {}
     }
     Ok((left, true))
 }

@@ -1,7 +1,7 @@
 use super::{Moment, drop_ended, fits};
 use crate::lock::effects::Effects;
 use crate::lock::fence::Fences;
-use crate::lock::queue::{Queue, Ticket, Waiter};
+use crate::lock::queue::{Queue, Waiter};
 use crate::lock::refusal::Refusal;
 use crate::lock::state::{Holder, Lock};
 use crate::lock::step::acquire::{add_hold, granted};
@@ -59,14 +59,14 @@ pub(super) fn serve(
 
 /// An owner that came to hold the lock by other ways than this queue (RENAME, RESTORE) re-enters.
 fn reenter_holders(lock: &mut Lock, queue: &mut Queue, moment: &Moment, effects: &mut Effects) {
-    let waits = |holder: &Holder| moment.is_live(holder) && !queue.tickets_of(holder.owner()).is_empty();
+    let waits = |holder: &Holder| moment.is_live(holder) && queue.has(holder.owner());
     if !lock.holders().iter().any(waits) {
         return;
     }
     // Departures stand before holders in a change.
     drop_ended(lock, moment, effects);
     for holder in lock.holders_mut() {
-        if !queue.tickets_of(holder.owner()).is_empty() {
+        if queue.has(holder.owner()) {
             let holds = holder.holds();
             grant_all(queue, holder, moment, effects);
             if holder.holds() > holds {
@@ -78,11 +78,9 @@ fn reenter_holders(lock: &mut Lock, queue: &mut Queue, moment: &Moment, effects:
 
 /// Gives a holder a hold for each of its waiting requests. Those that want a stricter limit are refused.
 fn grant_all(queue: &mut Queue, holder: &mut Holder, moment: &Moment, effects: &mut Effects) {
-    let tickets: Vec<Ticket> = queue.tickets_of(holder.owner()).iter().copied().collect();
-    for ticket in tickets {
-        let Some(waiter) = queue.remove(ticket) else {
-            continue;
-        };
+    while let Some(ticket) = queue.first_of(holder.owner())
+        && let Some(waiter) = queue.remove(ticket)
+    {
         match grant_one(&waiter, holder, moment) {
             Ok(()) => {
                 let waited_ms = waiter.since.ms_until(moment.now);

@@ -42,17 +42,17 @@ impl Model {
     fn acquire(&mut self, owner: u8, lease_ms: u64, limit: Limit, name: Option<u8>) -> Answer {
         let lease_end = self.now + micros(lease_ms);
         if let Some(place) = self.place_of(owner) {
-            let stricter = as_number(limit) < as_number(self.holders[place].limit);
-            if name.is_some() && self.holders[place].holds.contains(&name) && !stricter {
+            let own_limit = self.holders[place].limit;
+            if as_number(limit) < as_number(own_limit) {
+                return Answer::Error("ERR", u64::from(own_limit.unwrap_or(0)));
+            }
+            if name.is_some() && self.holders[place].holds.contains(&name) {
                 return self.granted(place);
             }
             if let Some(quarantine) = self.quarantine() {
                 return quarantine;
             }
             let holder = &mut self.holders[place];
-            if as_number(limit) < as_number(holder.limit) {
-                return Answer::Error("ERR", u64::from(holder.limit.unwrap_or(0)));
-            }
             let named = holder.holds.iter().filter(|hold| hold.is_some()).count();
             if name.is_some() && named == 64 {
                 return Answer::Error("ERR", 64);

@@ -89,7 +89,7 @@ impl World {
         // An owner that waits twice for one lock, and whose first request leaves, falls behind others: that
         // can end in a deadlock which no request has made. It is the one exception, and left out here.
         let queue = self.waiting.queue(&name(lock));
-        if queue.is_some_and(|queue| !queue.tickets_of(OWNERS[owner]).is_empty()) {
+        if queue.is_some_and(|queue| queue.has(OWNERS[owner])) {
             return;
         }
         let request = Acquire {

@@ -51,13 +51,14 @@ impl Command for Release {
             |stored, effects| {
                 state::with(|state| {
                     let moment = change.moment();
-                    state.step(
-                        db,
-                        key.bytes(),
-                        &mut stored.lock,
-                        moment,
-                        |lock, queue, fences| Ok(release(lock, queue, &request, moment, fences, effects)?),
-                    )
+                    let lock = &mut stored.lock;
+                    let outcome = state.step(db, key.bytes(), lock, moment, |lock, queue, fences| {
+                        release(lock, queue, &request, moment, fences, effects)
+                    });
+                    if let Err(refusal) = &outcome {
+                        state.counters.release_refused(refusal);
+                    }
+                    Ok(outcome?)
                 })
             },
             reply,

@@ -131,6 +131,22 @@ fn a_refused_release_after_a_del_does_not_keep_the_queue_waiting() {
     );
 }
 
+/// The one who was let in is gone, and so is the key before its hold could be given back.
+#[test]
+fn an_undo_that_comes_after_a_del_does_not_keep_the_queue_waiting() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", AN_HOUR));
+    let bob = waits(&mut server, "a", &wait("bob", AN_HOUR));
+    server.replace("a", Default::default());
+    assert!(!server.undo("a", "alice"));
+    server.ring();
+    assert!(
+        has_been_granted(&server, bob),
+        "{:?}",
+        server.waiting.next_alarm()
+    );
+}
+
 #[test]
 fn a_refused_extend_after_a_waiter_left_does_not_keep_the_others_waiting() {
     let mut server = Server::with(&["a"]);

@@ -7,7 +7,7 @@ use crate::lock::queue::{Queue, Ticket};
 use crate::lock::refusal::Refusal;
 use crate::lock::request::{Acquire, Extend, Release, Share, Timeout};
 use crate::lock::state::Lock;
-use crate::lock::step::{Granted, Moment, acquire, extend, release, tend};
+use crate::lock::step::{Granted, Moment, acquire, extend, release, tend, undo};
 use crate::lock::time::Instant;
 use crate::lock::waiting::{LockName, NotQueued, Rules, Waiting};
 
@@ -130,6 +130,19 @@ impl Server {
         };
         self.step(key, |lock, queue, fences, effects| {
             extend(lock, queue, &request, &moment, fences, effects)
+        })
+    }
+
+    /// Gives back a hold whose client has gone; whether it was still there.
+    pub fn undo(&mut self, key: &str, owner: &str) -> bool {
+        let moment = self.moment;
+        let request = Release {
+            owner: owner.as_bytes(),
+            fence: None,
+            share: Share::One,
+        };
+        self.step(key, |lock, queue, fences, effects| {
+            undo(lock, queue, &request, &moment, fences, effects)
         })
     }
 

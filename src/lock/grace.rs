@@ -1,0 +1,164 @@
+//! The grace after a start or a promotion: a time in which nobody gets a lock, so that a hold which was
+//! lost on the way here has ended before anyone else is admitted.
+
+use super::time::Instant;
+
+/// How long a grace is, as it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GraceLength {
+    /// 0 = none.
+    Ms(u64),
+    /// As long as the longest lease known, and at least as the longest that may be asked for.
+    LongestLease { max_lease_ms: u64 },
+}
+
+/// The graces that are set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraceSettings {
+    pub startup: GraceLength,
+    pub failover: GraceLength,
+}
+
+/// The grace of a server: the one that runs, and the one that may begin.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Grace {
+    /// The end of the last grace.
+    end: Instant,
+    /// What may begin a grace, not yet dealt with.
+    pending: Option<Beginning>,
+    /// The longest lease seen since the start, here or from elsewhere.
+    longest_lease_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Beginning {
+    Start,
+    Promotion,
+}
+
+impl Grace {
+    pub const fn starting() -> Self {
+        Self {
+            end: Instant::DISTANT_PAST,
+            pending: Some(Beginning::Start),
+            longest_lease_ms: 0,
+        }
+    }
+
+    pub fn end(&self) -> Instant {
+        self.end
+    }
+
+    /// What is left, in milliseconds, rounded up.
+    pub fn left_ms(&self, now: Instant) -> u64 {
+        now.ms_until_rounded_up(self.end)
+    }
+
+    /// What another server, or this one before a restart, had left of its grace.
+    pub fn learn(&mut self, left_ms: u64, now: Instant) {
+        if left_ms > 0 {
+            self.end = self.end.max(now.after_ms(left_ms));
+        }
+    }
+
+    pub fn learn_lease(&mut self, lease_ms: u64) {
+        self.longest_lease_ms = self.longest_lease_ms.max(lease_ms);
+    }
+
+    pub fn promoted(&mut self) {
+        self.pending = Some(Beginning::Promotion);
+    }
+
+    pub fn demoted(&mut self) {
+        self.pending = None;
+    }
+
+    /// Whether [`Grace::settle`] must be called before the next decision.
+    pub fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Begins what is pending. Not to be called while loading: the time of a grace counts from its end.
+    /// Whether a grace began.
+    pub fn settle(&mut self, is_primary: bool, settings: &GraceSettings, now: Instant) -> bool {
+        let length = match self.pending.take().filter(|_| is_primary) {
+            None => return false,
+            Some(Beginning::Start) => settings.startup,
+            Some(Beginning::Promotion) => settings.failover,
+        };
+        let grace_ms = match length {
+            GraceLength::Ms(ms) => ms,
+            GraceLength::LongestLease { max_lease_ms } => max_lease_ms.max(self.longest_lease_ms),
+        };
+        self.learn(grace_ms, now);
+        grace_ms > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_micros(5_000);
+    const SETTINGS: GraceSettings = GraceSettings {
+        startup: GraceLength::Ms(10),
+        failover: GraceLength::LongestLease { max_lease_ms: 20 },
+    };
+
+    #[test]
+    fn a_start_as_a_primary_and_a_promotion_begin_what_is_set_for_them() {
+        let mut grace = Grace::starting();
+        assert!(grace.settle(true, &SETTINGS, NOW));
+        assert_eq!(grace.left_ms(NOW), 10);
+        assert!(
+            !grace.settle(true, &SETTINGS, NOW.after_ms(5)),
+            "one start begins one grace"
+        );
+        assert_eq!(grace.end(), NOW.after_ms(10));
+        grace.promoted();
+        assert!(grace.settle(true, &SETTINGS, NOW.after_ms(5)));
+        assert_eq!(grace.end(), NOW.after_ms(25));
+    }
+
+    #[test]
+    fn a_replica_begins_none_whether_it_starts_or_was_demoted_at_once() {
+        let mut grace = Grace::starting();
+        assert!(!grace.settle(false, &SETTINGS, NOW));
+        grace.promoted();
+        grace.demoted();
+        assert!(!grace.is_pending() && !grace.settle(true, &SETTINGS, NOW));
+        assert_eq!(grace.left_ms(NOW), 0);
+    }
+
+    #[test]
+    fn a_grace_is_never_cut_short() {
+        let mut grace = Grace::starting();
+        grace.learn(30, NOW);
+        assert!(grace.settle(true, &SETTINGS, NOW));
+        grace.learn(0, NOW.after_ms(1));
+        assert_eq!(grace.end(), NOW.after_ms(30));
+    }
+
+    #[test]
+    fn a_lease_longer_than_may_be_asked_for_now_makes_the_longest_grace_longer() {
+        for (longest_known, expected) in [(19, 20), (21, 21)] {
+            let mut grace = Grace::starting();
+            grace.learn_lease(longest_known);
+            grace.learn_lease(1);
+            grace.promoted();
+            assert!(grace.settle(true, &SETTINGS, NOW));
+            assert_eq!(grace.left_ms(NOW), expected);
+        }
+    }
+
+    #[test]
+    fn a_grace_of_0_is_none() {
+        let none = GraceSettings {
+            startup: GraceLength::Ms(0),
+            ..SETTINGS
+        };
+        let mut grace = Grace::starting();
+        assert!(!grace.settle(true, &none, NOW));
+        assert_eq!(grace.end(), Instant::DISTANT_PAST);
+    }
+}
