@@ -12,7 +12,7 @@ export DLOCK_SERVER ?= redis-server
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-matrix bench check install-deps
+.PHONY: help run test test-matrix bench torture check install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ test-matrix: install-deps ## Run the tests against every supported server, fetch
 bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (options: ARGS="...")
 	cargo build --release --locked
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
+
+torture: install-deps ## Attack what is promised with real faults, for about 20 minutes (options: ARGS="...")
+	cargo build --release --locked
+	cargo run --release --locked -p dlock-torture -- $(ARGS)
 
 check: install-deps ## Check format, lints and documentation, and licences if cargo-deny is there
 	cargo fmt --all --check

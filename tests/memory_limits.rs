@@ -47,6 +47,73 @@ fn no_policy_for_keys_with_a_time_to_live_evicts_a_lock() {
 }
 
 #[test]
+fn under_pressure_keys_with_a_time_to_live_are_evicted_and_locks_stay() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door alice 60000").fence;
+    let filling = "x".repeat(10_000);
+    for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
+        let used: u64 = client
+            .server_info("memory", "used_memory")
+            .parse()
+            .expect("a number");
+        client.config_set("maxmemory-policy", policy);
+        client.config_set("maxmemory", &(used + 500_000).to_string());
+        client.ok("CONFIG RESETSTAT");
+        let mut keys = 0..;
+        wait_for("evictions", || {
+            let key = keys.next().expect("it never ends");
+            let _ = client.call(&format!("SET filling{key} {filling} EX 1000"));
+            client.server_info("stats", "evicted_keys") != "0"
+        });
+        assert_eq!(
+            client.lock("door").standing(),
+            [("alice".into(), fence, 1)],
+            "{policy}"
+        );
+        assert_eq!(client.stat("dlock_eviction_unsafe"), 0, "{policy}");
+        client.config_set("maxmemory", "0");
+    }
+}
+
+/// How often the log has warned that locks may be evicted.
+fn warnings(server: &Server) -> usize {
+    let log = server.log();
+    let lines = log.lines().filter(|line| line.contains("(UNSAFE)"));
+    lines
+        .filter(|line| line.contains("dlock.allow-eviction yes"))
+        .count()
+}
+
+#[test]
+fn the_log_warns_when_a_server_starts_on_which_locks_may_be_evicted() {
+    let unsafe_lines = "maxmemory 1gb\nmaxmemory-policy allkeys-lru";
+    assert_eq!(warnings(&Server::with(unsafe_lines)), 1);
+    for lines in [
+        "maxmemory-policy allkeys-lru",
+        "maxmemory 1gb\nmaxmemory-policy volatile-lru",
+        "maxmemory 1gb\nmaxmemory-policy allkeys-lru\ndlock.allow-eviction yes",
+    ] {
+        assert_eq!(warnings(&Server::with(lines)), 0, "{lines}");
+    }
+}
+
+#[test]
+fn the_log_warns_whenever_a_setting_makes_the_server_one_on_which_locks_may_be_evicted() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.config_set("maxmemory-policy", "allkeys-lru");
+    assert_eq!(warnings(&server), 0, "without a limit nothing is evicted");
+    client.config_set("maxmemory", "1gb");
+    assert_eq!(warnings(&server), 1);
+    client.config_set("maxmemory-policy", "allkeys-lfu");
+    assert_eq!(warnings(&server), 1, "it was so before");
+    client.config_set("maxmemory-policy", "noeviction");
+    client.config_set("maxmemory-policy", "allkeys-random");
+    assert_eq!(warnings(&server), 2);
+}
+
+#[test]
 fn where_locks_may_be_evicted_only_new_owners_are_refused() {
     let server = Server::start();
     let mut client = server.client();

@@ -1,4 +1,5 @@
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,12 @@ pub fn free_port() -> u16 {
 
 impl Process {
     /// Starts the server in `folder` with `config`, and returns when `is_ready` says so.
-    pub fn start(folder: &Path, config: &str, is_ready: impl Fn() -> bool) -> Result<Self, StartFailure> {
+    pub fn start(
+        folder: &Path,
+        config: &str,
+        environment: &[(String, OsString)],
+        is_ready: impl Fn() -> bool,
+    ) -> Result<Self, StartFailure> {
         let config_file = folder.join("server.conf");
         fs::write(&config_file, config).expect("the folder of the server is writable");
         let log = folder.join("server.log");
@@ -44,6 +50,7 @@ impl Process {
         let program = env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into());
         let child = Command::new(&program)
             .arg(&config_file)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(open_log(&log))
             .stderr(open_log(&log))
@@ -67,6 +74,10 @@ impl Process {
             thread::sleep(POLL_INTERVAL);
         }
         Ok(process)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn has_exited(&mut self) -> bool {

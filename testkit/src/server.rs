@@ -1,4 +1,5 @@
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ pub struct Server {
     folder: TempDir,
     port: u16,
     config: String,
+    environment: Vec<(String, OsString)>,
 }
 
 /// Where the module is: what `DLOCK_MODULE` names, else what cargo built for the tests of the workspace.
@@ -47,7 +49,20 @@ impl Server {
 
     /// As [`Server::with`], for lines that the server may refuse: then the error is its log.
     pub fn try_with(lines: &str) -> Result<Self, String> {
-        Self::launch(format!("loadmodule {}\n{lines}\n", module_path().display()))
+        Self::launch(with_module(lines))
+    }
+
+    /// A server whose process has more variables in its environment, after every start.
+    pub fn with_environment(lines: &str, environment: Vec<(String, OsString)>) -> Self {
+        Self::launch_in(new_folder(), with_module(lines), environment)
+            .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+    }
+
+    /// A server on a copy of the files in a folder, or its log if it refuses them.
+    pub fn on_copy_of(folder: &Path, lines: &str) -> Result<Self, String> {
+        let own = new_folder();
+        copy_folder(folder, own.path());
+        Self::launch_in(own, with_module(lines), Vec::new())
     }
 
     pub fn without_module(lines: &str) -> Self {
@@ -58,7 +73,8 @@ impl Server {
     pub fn without_module_on_copy_of(other: &Self, file: &str) -> Self {
         let folder = new_folder();
         std::fs::copy(other.folder.path().join(file), folder.path().join(file)).expect("the file is there");
-        Self::launch_in(folder, "\n".into()).unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+        Self::launch_in(folder, "\n".into(), Vec::new())
+            .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
     /// A cluster of this one node, without slots.
@@ -71,16 +87,21 @@ impl Server {
     }
 
     fn launch(config: String) -> Result<Self, String> {
-        Self::launch_in(new_folder(), config)
+        Self::launch_in(new_folder(), config, Vec::new())
     }
 
-    fn launch_in(folder: TempDir, config: String) -> Result<Self, String> {
-        let (process, port) = launch(folder.path(), &config, free_port())?;
+    fn launch_in(
+        folder: TempDir,
+        config: String,
+        environment: Vec<(String, OsString)>,
+    ) -> Result<Self, String> {
+        let (process, port) = launch(folder.path(), &config, &environment, free_port())?;
         Ok(Self {
             process,
             folder,
             port,
             config,
+            environment,
         })
     }
 
@@ -123,7 +144,7 @@ impl Server {
     /// Starts a server that was killed, on the same data and if possible on the same port.
     pub fn start_again(&mut self) {
         self.process.wait_for_exit();
-        (self.process, self.port) = launch(self.folder.path(), &self.config, self.port)
+        (self.process, self.port) = launch(self.folder.path(), &self.config, &self.environment, self.port)
             .unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
     }
 
@@ -153,6 +174,16 @@ impl Server {
         self.process.log()
     }
 
+    /// The number of the process, for signals. Another one after each start.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether the process has ended, by whatever cause.
+    pub fn has_exited(&mut self) -> bool {
+        self.process.has_exited()
+    }
+
     /// Fails when the server has died.
     #[track_caller]
     pub fn assert_alive(&mut self) {
@@ -164,12 +195,33 @@ fn new_folder() -> TempDir {
     TempDir::with_prefix("dlock-test-").expect("a temporary folder can be made")
 }
 
+fn with_module(lines: &str) -> String {
+    format!("loadmodule {}\n{lines}\n", module_path().display())
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a temporary folder is writable");
+    for entry in std::fs::read_dir(from).expect("the folder is there").flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("a file can be copied");
+        }
+    }
+}
+
 /// Starts a server on `port`, or on another one when that is taken.
-fn launch(folder: &Path, config: &str, port: u16) -> Result<(Process, u16), String> {
+fn launch(
+    folder: &Path,
+    config: &str,
+    environment: &[(String, OsString)],
+    port: u16,
+) -> Result<(Process, u16), String> {
     let mut port = port;
     for _ in 0..PORT_ATTEMPTS {
         let config = format!("{}{config}", own_config(folder, port));
-        match Process::start(folder, &config, || is_ready(folder, port)) {
+        match Process::start(folder, &config, environment, || is_ready(folder, port)) {
             Ok(process) => return Ok((process, port)),
             Err(StartFailure::AddressInUse) => port = free_port(),
             Err(StartFailure::Exited(log)) => return Err(log),

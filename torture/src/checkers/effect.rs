@@ -1,0 +1,30 @@
+//! No acknowledged write is lost.
+
+use super::{Rule, Violation};
+use crate::history::History;
+
+/// Elements that a holder believes to be stored, and that are not.
+pub fn lost_elements(history: &History) -> Vec<Violation> {
+    let Some(stored) = &history.stored else {
+        return Vec::new();
+    };
+    let acknowledged = history.writes.iter().filter(|write| write.acknowledged);
+    let lost = acknowledged.filter(|write| !stored.contains(&write.element));
+    lost.map(|write| Violation {
+        rule: Rule::Effect,
+        what: format!(
+            "element {} was acknowledged at {} under fence {} and is not stored",
+            write.element, write.at, write.fence
+        ),
+        ops: grants_with(history, write.fence),
+    })
+    .collect()
+}
+
+fn grants_with(history: &History, fence: u64) -> Vec<usize> {
+    use crate::history::Answer;
+    let ops = history.ops.iter().enumerate();
+    ops.filter(|(_, op)| matches!(op.answer, Answer::Granted { fence: f, .. } if f == fence))
+        .map(|(n, _)| n)
+        .collect()
+}

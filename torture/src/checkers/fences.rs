@@ -1,0 +1,189 @@
+//! Fences rise with every new holder, and are equal under re-entry.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Rule, Violation, by_key, by_key_and_owner};
+use crate::history::{Answer, History, Micros, Op};
+
+/// Grants whose fence is not what SPEC says, in a run without RENAME, RESTORE and the like.
+pub fn wrong_fences(history: &History) -> Vec<Violation> {
+    let fresh = fresh_grants(history);
+    let mut found = Vec::new();
+    for ops in by_key(history).values() {
+        let grants: Vec<Grant> = ops
+            .iter()
+            .filter_map(|(n, op)| Grant::of(*n, op, &fresh))
+            .collect();
+        found.extend(falling(&grants));
+        found.extend(given_twice(&grants));
+    }
+    for ops in by_key_and_owner(history).values() {
+        found.extend(changed_by_re_entry(ops, &fresh));
+    }
+    found
+}
+
+/// A grant, and when it happened on the server.
+#[derive(Clone, Copy)]
+struct Grant<'a> {
+    n: usize,
+    owner: &'a str,
+    fence: u64,
+    term: u32,
+    /// Not before this: the request was sent, and waited.
+    after: Micros,
+    /// Not later than this: the answer was there.
+    before: Micros,
+    /// The owner was no holder until then.
+    is_fresh: bool,
+}
+
+impl<'a> Grant<'a> {
+    fn of(n: usize, op: &'a Op, fresh: &BTreeSet<usize>) -> Option<Self> {
+        let Answer::Granted { fence, waited_ms, .. } = op.answer else {
+            return None;
+        };
+        Some(Self {
+            n,
+            owner: &op.owner,
+            fence,
+            term: op.place.term,
+            after: op.sent + waited_ms * 1_000,
+            before: op.answered,
+            is_fresh: fresh.contains(&n),
+        })
+    }
+}
+
+/// The grants that made their owner a holder: the first hold, and not an answer to a repeated request.
+fn fresh_grants(history: &History) -> BTreeSet<usize> {
+    let mut fresh = BTreeSet::new();
+    for ops in by_key_and_owner(history).values() {
+        let mut used = BTreeSet::new();
+        for (n, op) in ops {
+            let Some(acquire) = op.acquire() else { continue };
+            let is_repeated = acquire.reqid.as_ref().is_some_and(|id| used.contains(id));
+            if !is_repeated && matches!(op.answer, Answer::Granted { holds: 1, .. }) {
+                fresh.insert(*n);
+            }
+            // A request that was refused made no hold: a node may have sent it elsewhere.
+            if !matches!(op.answer, Answer::Refused(_)) {
+                used.extend(&acquire.reqid);
+            }
+        }
+    }
+    fresh
+}
+
+/// New holders whose fence is not above all that were given before, or by an earlier reign at any time.
+fn falling(grants: &[Grant<'_>]) -> Vec<Violation> {
+    let mut terms: BTreeMap<u32, Vec<Grant<'_>>> = BTreeMap::new();
+    for grant in grants {
+        terms.entry(grant.term).or_default().push(*grant);
+    }
+    let mut found = Vec::new();
+    let mut highest_of_earlier_terms: Option<Grant<'_>> = None;
+    for mut earlier in terms.into_values() {
+        let mut later: Vec<Grant<'_>> = earlier.iter().copied().filter(|grant| grant.is_fresh).collect();
+        later.sort_by_key(|grant| grant.after);
+        earlier.sort_by_key(|grant| grant.before);
+        let mut earlier = earlier.into_iter().peekable();
+        let mut highest = highest_of_earlier_terms;
+        for grant in later {
+            while let Some(known) = earlier.next_if(|known| known.before < grant.after) {
+                highest = higher(highest, known);
+            }
+            found.extend(highest.filter(|known| known.fence >= grant.fence).map(|known| {
+                let what = format!(
+                    "{} got fence {}, after {} had got {}",
+                    grant.owner, grant.fence, known.owner, known.fence
+                );
+                violation(what, vec![known.n, grant.n])
+            }));
+        }
+        highest_of_earlier_terms = earlier.fold(highest, |highest, known| higher(highest, known));
+    }
+    found
+}
+
+fn higher<'a>(highest: Option<Grant<'a>>, other: Grant<'a>) -> Option<Grant<'a>> {
+    match highest {
+        Some(grant) if grant.fence >= other.fence => Some(grant),
+        _ => Some(other),
+    }
+}
+
+/// Fences that two owners of one lock got.
+fn given_twice(grants: &[Grant<'_>]) -> Vec<Violation> {
+    let mut owners: BTreeMap<u64, Grant<'_>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for grant in grants {
+        let first = *owners.entry(grant.fence).or_insert(*grant);
+        if first.owner != grant.owner {
+            let what = format!(
+                "{} and {} both got fence {}",
+                first.owner, grant.owner, grant.fence
+            );
+            found.push(violation(what, vec![first.n, grant.n]));
+        }
+    }
+    found
+}
+
+/// Re-entries with another fence than that of the hold.
+fn changed_by_re_entry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Violation> {
+    let mut told: Vec<Told> = Vec::new();
+    let mut is_unsure = false;
+    let mut found = Vec::new();
+    for (n, op) in ops.iter().filter(|(_, op)| op.acquire().is_some()) {
+        let Answer::Granted { fence, .. } = op.answer else {
+            is_unsure |= op.answer.is_unknown();
+            continue;
+        };
+        let this = Told {
+            n: *n,
+            fence,
+            term: op.place.term,
+        };
+        if fresh.contains(n) {
+            is_unsure = false;
+        } else if !is_unsure
+            && let Some(last) = told.last()
+            && !this.may_follow(&told)
+        {
+            let what = format!(
+                "{} entered again with fence {fence} after {}",
+                op.owner, last.fence
+            );
+            found.push(violation(what, vec![last.n, *n]));
+        }
+        told.push(this);
+    }
+    found
+}
+
+/// A fence that an owner was told.
+struct Told {
+    n: usize,
+    fence: u64,
+    term: u32,
+}
+
+impl Told {
+    /// In one reign a hold keeps its fence. The next reign may know an earlier hold of this owner, when
+    /// later changes were lost on the way to it.
+    fn may_follow(&self, told: &[Self]) -> bool {
+        match told.last() {
+            Some(last) if last.term == self.term => last.fence == self.fence,
+            _ => told.iter().any(|earlier| earlier.fence == self.fence),
+        }
+    }
+}
+
+fn violation(what: String, ops: Vec<usize>) -> Violation {
+    Violation {
+        rule: Rule::Fences,
+        what,
+        ops,
+    }
+}

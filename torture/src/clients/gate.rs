@@ -1,0 +1,32 @@
+//! Where a client that is a thread can be stopped, as a process is by SIGSTOP.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// A gate that one client passes before each step.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    /// The client stops at its next step.
+    pub fn close(&self) {
+        self.set(true);
+    }
+
+    /// The client goes on.
+    pub fn open(&self) {
+        self.set(false);
+    }
+
+    fn set(&self, is_closed: bool) {
+        let (state, changed) = &*self.0;
+        *state.lock().unwrap_or_else(PoisonError::into_inner) = is_closed;
+        changed.notify_all();
+    }
+
+    /// Returns as soon as the gate is open.
+    pub fn pass(&self) {
+        let (state, changed) = &*self.0;
+        let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(changed.wait_while(state, |is_closed| *is_closed));
+    }
+}

@@ -1,0 +1,62 @@
+//! A wall clock that jumps while a server runs.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+const SOURCE: &str = include_str!("wall_clock.c");
+
+/// The wall clock of the servers that are started with its environment.
+pub struct WallClock {
+    offset: File,
+    folder: TempDir,
+}
+
+impl WallClock {
+    /// A clock that is right. The library that moves it is built here, by the C compiler that links Rust
+    /// programs anyway.
+    pub fn new() -> Self {
+        let folder = TempDir::with_prefix("dlock-clock-").expect("a temporary folder can be made");
+        let source = folder.path().join("wall_clock.c");
+        std::fs::write(&source, SOURCE).expect("a temporary folder is writable");
+        let built = Command::new("cc")
+            .args(["-O1", "-shared", "-fPIC", "-o"])
+            .arg(folder.path().join("wall_clock.so"))
+            .arg(&source)
+            .status();
+        let built = built.unwrap_or_else(|error| panic!("cannot run cc: {error}"));
+        assert!(
+            built.success(),
+            "cc cannot build the library that moves the clock"
+        );
+        let offset = File::create(folder.path().join("offset")).expect("a temporary folder is writable");
+        let clock = Self { offset, folder };
+        clock.set(0);
+        clock
+    }
+
+    /// What a server needs in its environment to have this clock.
+    pub fn environment(&self) -> Vec<(String, OsString)> {
+        let path = |name: &str| self.folder.path().join(name).into_os_string();
+        vec![
+            ("LD_PRELOAD".into(), path("wall_clock.so")),
+            ("TORTURE_WALL_CLOCK".into(), path("offset")),
+        ]
+    }
+
+    /// From now on the clock is so many seconds ahead, or behind.
+    pub fn set(&self, seconds: i64) {
+        self.offset
+            .write_all_at(&seconds.to_ne_bytes(), 0)
+            .expect("a temporary file is writable");
+    }
+}
+
+impl Default for WallClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}

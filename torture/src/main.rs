@@ -1,0 +1,72 @@
+//! `make torture`: what DLOCK promises, attacked.
+
+use std::process::ExitCode;
+use std::time::Instant;
+use std::{env, fs};
+
+use dlock_torture::clients::holder::{self, Post};
+use dlock_torture::options::Options;
+use dlock_torture::scenarios::Scenario;
+use dlock_torture::{report, scenarios};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    if let Some((post, seed)) = Post::from_words(&words) {
+        return holder::run_as_process(post, seed);
+    }
+    match Options::parse(words.into_iter()) {
+        Err(error) => {
+            eprintln!("dlock-torture: {error}");
+            ExitCode::from(2)
+        }
+        Ok(Options { text: Some(text), .. }) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Ok(options) => run(&options),
+    }
+}
+
+fn run(options: &Options) -> ExitCode {
+    println!("module  {}", dlock_testkit::module_path().display());
+    println!("{}", report::head());
+    let mut all_held = true;
+    for scenario in &options.scenarios {
+        match run_one(scenario, options) {
+            Ok(held) => all_held &= held,
+            Err(error) => {
+                eprintln!("dlock-torture: {}: {error}", scenario.name);
+                return ExitCode::from(2);
+            }
+        }
+    }
+    if all_held {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn run_one(scenario: &Scenario, options: &Options) -> Result<bool, String> {
+    let count = options.count_of(scenario);
+    let start = Instant::now();
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    let verdict = scenarios::play(scenario, options.seed, count, &program)?;
+    let took = start.elapsed().as_secs();
+    println!(
+        "{}  ({took} s)",
+        report::row(scenario, options.seed, count, &verdict)
+    );
+    if !verdict.holds() {
+        println!("{}", report::proofs(scenario, options.seed, count, &verdict));
+    }
+    if let Some(folder) = &options.history {
+        fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+        for (n, history) in verdict.histories.iter().enumerate() {
+            let file = folder.join(format!("{}.{n}.txt", scenario.name));
+            fs::write(&file, report::whole(history))
+                .map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+    }
+    Ok(verdict.holds())
+}

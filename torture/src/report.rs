@@ -1,0 +1,126 @@
+//! What the harness prints.
+
+use std::fmt::Write as _;
+
+use crate::checkers::Violation;
+use crate::history::{History, Micros, Op};
+use crate::scenarios::Scenario;
+use crate::verdict::Verdict;
+
+/// The most lines of a history that a proof shows.
+const EXCERPT_LINES: usize = 30;
+
+/// The head of the table.
+pub fn head() -> String {
+    format!(
+        "{:<22} {:>20} {:>7} {:>8} {:>8} {:>8} {:>9}  {}",
+        "scenario", "seed", "count", "requests", "grants", "faults", "expected", "verdict"
+    )
+}
+
+/// One line of the table.
+pub fn row(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> String {
+    format!(
+        "{:<22} {:>20} {:>7} {:>8} {:>8} {:>8} {:>9}  {}",
+        scenario.name,
+        seed,
+        count,
+        verdict.ops,
+        verdict.grants,
+        verdict.faults,
+        verdict.expected,
+        summary(verdict)
+    )
+}
+
+fn summary(verdict: &Verdict) -> String {
+    if verdict.is_blind {
+        return "BLIND: what is known to break was not seen to".into();
+    }
+    if verdict.broken.is_empty() {
+        return if verdict.expected > 0 {
+            "ok: seen, as expected"
+        } else {
+            "ok"
+        }
+        .into();
+    }
+    let mut rules: Vec<_> = verdict
+        .broken
+        .iter()
+        .map(|(violation, _)| violation.rule)
+        .collect();
+    rules.sort_unstable();
+    let counts = rules.chunk_by(|a, b| a == b);
+    let counts: Vec<String> = counts.map(|rule| format!("{} {}", rule.len(), rule[0])).collect();
+    format!("BROKEN: {}", counts.join(", "))
+}
+
+/// The shortest proof of each broken rule, and how to see it again.
+pub fn proofs(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> String {
+    let mut text = String::new();
+    let mut broken: Vec<&(Violation, usize)> = verdict.broken.iter().collect();
+    broken.sort_by_key(|(violation, n)| (violation.rule, span(violation, &verdict.histories[*n])));
+    broken.dedup_by_key(|(violation, _)| violation.rule);
+    for (violation, n) in broken {
+        let _ = writeln!(text, "\n{}: {}", violation.rule, violation.what);
+        text += &excerpt(violation, &verdict.histories[*n]);
+    }
+    let _ = writeln!(
+        text,
+        "\nto repeat: dlock-torture --scenario {} --seed {seed} --count {count}",
+        scenario.name
+    );
+    text
+}
+
+fn span(violation: &Violation, history: &History) -> Micros {
+    let ops = || violation.ops.iter().map(|n| &history.ops[*n]);
+    let first = ops().map(|op| op.sent).min().unwrap_or(0);
+    ops().map(|op| op.answered).max().unwrap_or(0) - first
+}
+
+/// The requests that prove it, and what was done to the servers between them.
+fn excerpt(violation: &Violation, history: &History) -> String {
+    let ops: Vec<&Op> = violation.ops.iter().map(|n| &history.ops[*n]).collect();
+    let Some(start) = ops.iter().map(|op| op.sent).min() else {
+        return String::new();
+    };
+    let end = ops.iter().map(|op| op.answered).max().unwrap_or(start);
+    let events = history.events.iter();
+    let events = events.filter(|event| (start..=end).contains(&event.at));
+    let mut lines: Vec<(Micros, String)> = events
+        .map(|event| (event.at, format!("-- {}", event.what)))
+        .collect();
+    lines.extend(ops.iter().map(|op| (op.sent, line(op, start))));
+    lines.sort();
+    let shown = lines.iter().take(EXCERPT_LINES);
+    shown.fold(String::new(), |text, (at, line)| {
+        text + &format!("  {:>12} us  {line}\n", at - start)
+    })
+}
+
+fn line(op: &Op, start: Micros) -> String {
+    format!(
+        "port {} term {}  {} {} {}  -> at {} us: {}",
+        op.place.port,
+        op.place.term,
+        op.owner,
+        op.key,
+        op.request,
+        op.answered - start,
+        op.answer
+    )
+}
+
+/// The whole history, for a file.
+pub fn whole(history: &History) -> String {
+    let start = history.ops.iter().map(|op| op.sent).min().unwrap_or(0);
+    let mut lines: Vec<(Micros, String)> = history.ops.iter().map(|op| (op.sent, line(op, start))).collect();
+    let events = history.events.iter();
+    lines.extend(events.map(|event| (event.at, format!("-- {}", event.what))));
+    lines.sort();
+    lines.iter().fold(String::new(), |text, (at, line)| {
+        text + &format!("{:>12} us  {line}\n", at.saturating_sub(start))
+    })
+}

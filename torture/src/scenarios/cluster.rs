@@ -1,0 +1,150 @@
+//! A cluster whose slots move, and one whose primaries die.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Client, Cluster, Move, Server, wait_for};
+
+use super::Job;
+use crate::clients::{Crew, Habits, Route};
+use crate::history::{History, Journal, Place};
+use crate::servers;
+
+const WORKERS: usize = 8;
+const LEASE_MS: u64 = 400;
+const NODES: u16 = 3;
+/// A node looks once a second which slots it has. One that comes back sooner has not been away, for the node:
+/// its fences may then be smaller than those of the other node.
+const LOOK: Duration = Duration::from_millis(2_500);
+
+/// The slots of locks move from node to node and back, with their holders and while clients wait.
+pub fn resharding(job: &mut Job) -> Vec<History> {
+    let mut cluster = Cluster::start(2);
+    let journal = Journal::default();
+    let route = Route::to_cluster(cluster.nodes.iter().map(first_reign).collect());
+    let habits = Habits::mixed(LEASE_MS);
+    let crew = Crew::hire(WORKERS, "w", &route, &journal, &habits, &mut job.rng);
+    let mut moved = vec![Instant::now(); habits.locks.len()];
+    for _ in 0..job.count {
+        job.pause(5..=LEASE_MS);
+        let n = job.rng.usize(..moved.len());
+        thread::sleep(LOOK.saturating_sub(moved[n].elapsed()));
+        move_slot_of(job, &cluster, &habits.locks[n].0, &journal);
+        moved[n] = Instant::now();
+    }
+    crew.dismiss();
+    for node in &mut cluster.nodes {
+        servers::settle(node, &journal);
+    }
+    vec![journal.history()]
+}
+
+fn move_slot_of(job: &mut Job, cluster: &Cluster, key: &str, journal: &Journal) {
+    let from = usize::from(!is_here(&mut cluster.client(0), key));
+    let to = 1 - from;
+    let slot = cluster.begin_move(key, from, to);
+    journal.event(format!("slot {} of {key} begins to move to node {to}", slot.slot));
+    job.pause(0..=50);
+    migrate_all(cluster, slot, key);
+    job.pause(0..=20);
+    // The new owner first: for a moment both know it, never neither. What came back meanwhile goes along.
+    cluster.client(to).ok(&cluster.assign(slot));
+    cluster.client(from).ok(&cluster.assign(slot));
+    journal.event(format!("slot {} is on node {to}", slot.slot));
+}
+
+fn is_here(client: &mut Client, key: &str) -> bool {
+    client.call(&format!("EXISTS {key}")).is_ok()
+}
+
+/// A request between two migrations cannot make the key again: the old node answers ASK where it is not.
+fn migrate_all(cluster: &Cluster, slot: Move, key: &str) {
+    let mut client = cluster.client(slot.from);
+    client.ask::<redis::Value>(&cluster.migrate(slot, key));
+}
+
+/// Three primaries, one with a replica. That primary is killed, the cluster promotes the replica by itself.
+pub fn failovers(job: &mut Job) -> Vec<History> {
+    let mut cluster = Cluster::start(NODES);
+    let grace = format!("CONFIG SET dlock.failover-grace-ms {LEASE_MS}");
+    cluster.nodes.push(Server::cluster_node());
+    let (mut primary, mut replica) = (0, usize::from(NODES));
+    cluster.introduce(replica);
+    for n in [primary, replica] {
+        cluster.nodes[n].add_config(&format!("dlock.failover-grace-ms {LEASE_MS}"));
+        cluster.client(n).ok(&grace);
+    }
+    let id = cluster.id(primary);
+    wait_for("a node that knows the others", || {
+        cluster
+            .client(replica)
+            .call(&format!("CLUSTER REPLICATE {id}"))
+            .is_ok()
+    });
+    cluster.nodes[replica].wait_until_linked();
+
+    let journal = Journal::default();
+    let route = Route::to_cluster(cluster.nodes.iter().map(first_reign).collect());
+    let mut habits = Habits {
+        keeps_name: true,
+        ..Habits::mixed(LEASE_MS)
+    };
+    // All locks on the node that is killed.
+    for (key, _) in &mut habits.locks {
+        *key = cluster.key_on(primary, key);
+    }
+    let crew = Crew::hire(WORKERS, "w", &route, &journal, &habits, &mut job.rng);
+    for term in 1..=job.count {
+        job.pause(LEASE_MS..=LEASE_MS * 2);
+        wait_until_known_as_replica(&cluster, replica);
+        servers::wait_for_stream(&cluster.nodes[primary], 1);
+        route.set_term(cluster.nodes[replica].port(), term);
+        journal.event(format!("kill -9 of port {}", cluster.nodes[primary].port()));
+        cluster.nodes[primary].kill();
+        wait_for("the promotion by the cluster", || {
+            is_primary(&cluster.nodes[replica])
+        });
+        journal.event(format!("port {} is promoted", cluster.nodes[replica].port()));
+        cluster.nodes[primary].start_again();
+        std::mem::swap(&mut primary, &mut replica);
+        wait_for("the old primary as a replica", || {
+            !is_primary(&cluster.nodes[replica])
+        });
+        cluster.nodes[replica].wait_until_linked();
+    }
+    crew.dismiss();
+    servers::expect_no_crash(&mut cluster.nodes[replica], &journal);
+    servers::settle(&mut cluster.nodes[primary], &journal);
+    vec![journal.history()]
+}
+
+/// All must know each other, and the replica as what it is: or they would not vote for it, and it would not
+/// believe them that its primary has failed.
+fn wait_until_known_as_replica(cluster: &Cluster, replica: usize) {
+    let id = cluster.id(replica);
+    let count = cluster.nodes.len();
+    wait_for("a cluster that knows the replica", || {
+        (0..count).all(|n| knows_all(&mut cluster.client(n), count, &id))
+    });
+}
+
+fn knows_all(client: &mut Client, count: usize, replica: &str) -> bool {
+    let nodes: String = client.ask("CLUSTER NODES");
+    let mut lines = nodes.lines();
+    lines.clone().count() == count
+        && lines
+            .clone()
+            .all(|line| line.contains(" connected") && !line.contains("fail"))
+        && lines.any(|line| line.starts_with(replica) && line.contains("slave"))
+}
+
+fn first_reign(server: &Server) -> Place {
+    Place {
+        port: server.port(),
+        term: 0,
+    }
+}
+
+fn is_primary(server: &Server) -> bool {
+    server.client().server_info("replication", "role") == "master"
+}

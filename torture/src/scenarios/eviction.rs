@@ -1,0 +1,75 @@
+//! A server that is full and evicts what it may.
+
+use dlock_testkit::{Client, Server};
+
+use super::Job;
+use crate::clients::{Crew, Habits, Route};
+use crate::history::{History, Journal};
+use crate::servers;
+
+const WORKERS: usize = 6;
+const LEASE_MS: u64 = 400;
+const POLICIES: [&str; 4] = ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"];
+/// What the keys that fill the memory have as a value.
+const FILLING_BYTES: usize = 10_000;
+/// Beyond what the server uses when it is empty.
+const ROOM_BYTES: u64 = 2_000_000;
+const KEYS_A_ROUND: usize = 50;
+
+/// Keys with a TTL come faster than they fit, under each policy that evicts only those.
+pub fn pressure(job: &mut Job) -> Vec<History> {
+    let mut server = Server::start();
+    let mut admin = server.client();
+    let used: u64 = admin
+        .server_info("memory", "used_memory")
+        .parse()
+        .expect("a number");
+    admin.config_set("maxmemory-policy", POLICIES[0]);
+    admin.config_set("maxmemory", &(used + ROOM_BYTES).to_string());
+    let journal = Journal::default();
+    let route = Route::to(server.port(), 1);
+    let crew = Crew::hire(
+        WORKERS,
+        "w",
+        &route,
+        &journal,
+        &Habits::mixed(LEASE_MS),
+        &mut job.rng,
+    );
+    for round in 0..job.count {
+        let policy = POLICIES[round as usize % POLICIES.len()];
+        let evicted = press(job, &mut admin, policy);
+        journal.event(format!("{policy}: {evicted} keys evicted so far"));
+    }
+    crew.dismiss();
+    // What is left of the filling would look like a lock that is left.
+    admin.config_set("maxmemory", "0");
+    for key in admin.ask::<Vec<String>>("KEYS filling:*") {
+        admin.ask::<i64>(&format!("DEL {key}"));
+    }
+    servers::settle(&mut server, &journal);
+    vec![journal.history()]
+}
+
+/// Writes until more has been evicted.
+fn press(job: &mut Job, admin: &mut Client, policy: &str) -> u64 {
+    admin.config_set("maxmemory-policy", policy);
+    let value = "x".repeat(FILLING_BYTES);
+    let before = evicted(admin);
+    while evicted(admin) == before {
+        for _ in 0..KEYS_A_ROUND {
+            let key = format!("filling:{}", job.rng.u32(..));
+            // Refused for a moment, when nothing is left that may go.
+            let _ = admin.call(&format!("SET {key} {value} EX 1000"));
+        }
+        job.pause(1..=20);
+    }
+    evicted(admin)
+}
+
+fn evicted(admin: &mut Client) -> u64 {
+    admin
+        .server_info("stats", "evicted_keys")
+        .parse()
+        .expect("a number")
+}

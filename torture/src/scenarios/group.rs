@@ -1,0 +1,132 @@
+//! A primary with replicas, whose roles go round.
+
+use dlock_testkit::Server;
+
+use crate::clients::Route;
+use crate::history::{History, Journal};
+use crate::servers;
+
+/// A port on which nobody ever listens: a replica of it is cut off, and keeps what it has.
+pub const NOBODY: u16 = 1;
+
+/// Servers of which one is the primary.
+pub struct Group {
+    servers: Vec<Server>,
+    /// Which one decides.
+    pub primary: usize,
+    /// Where the clients find it.
+    pub route: Route,
+    /// What happened.
+    pub journal: Journal,
+    term: u32,
+}
+
+impl Group {
+    /// So many servers, all with these lines in their configuration, in step.
+    pub fn start(count: usize, config: &str) -> Self {
+        let mut servers: Vec<Server> = (0..count).map(|_| Server::with(config)).collect();
+        // A primary that comes back must not be one for a moment: a client may still be on its way to it.
+        let as_replica = format!("replicaof 127.0.0.1 {NOBODY}");
+        servers
+            .iter_mut()
+            .for_each(|server| server.add_config(&as_replica));
+        let group = Self {
+            route: Route::to(servers[0].port(), 0),
+            servers,
+            primary: 0,
+            journal: Journal::default(),
+            term: 0,
+        };
+        group.reunite();
+        group
+    }
+
+    /// The server of that number.
+    pub fn server(&self, n: usize) -> &Server {
+        &self.servers[n]
+    }
+
+    /// The numbers of all that are not the primary.
+    pub fn replicas(&self) -> Vec<usize> {
+        (0..self.servers.len()).filter(|n| *n != self.primary).collect()
+    }
+
+    /// Makes a server a replica of the primary.
+    pub fn follow(&self, n: usize) {
+        let port = self.servers[self.primary].port();
+        self.servers[n]
+            .client()
+            .ok(&format!("REPLICAOF 127.0.0.1 {port}"));
+    }
+
+    /// Cuts a replica's link to the primary. It stays a replica, and keeps what it has.
+    pub fn cut_off(&self, n: usize) {
+        self.journal
+            .event(format!("port {} hears no more", self.servers[n].port()));
+        self.servers[n]
+            .client()
+            .ok(&format!("REPLICAOF 127.0.0.1 {NOBODY}"));
+    }
+
+    /// `kill -9` of the primary.
+    pub fn kill_primary(&mut self) {
+        let primary = &mut self.servers[self.primary];
+        self.journal
+            .event(format!("kill -9 of the primary, port {}", primary.port()));
+        primary.kill();
+    }
+
+    /// Makes a replica the primary, and sends the clients there. Returns the number of the old one.
+    pub fn promote(&mut self, n: usize) -> usize {
+        let server = &self.servers[n];
+        server.client().ok("REPLICAOF NO ONE");
+        self.send_clients_to(n)
+    }
+
+    /// Sends the clients to a server that has become the primary. Returns the number of the old one.
+    pub fn send_clients_to(&mut self, n: usize) -> usize {
+        let server = &self.servers[n];
+        self.term += 1;
+        self.journal.event(format!("port {} is promoted", server.port()));
+        self.route.set(server.port(), self.term);
+        std::mem::replace(&mut self.primary, n)
+    }
+
+    /// The number of another server that says it is a primary.
+    pub fn new_primary(&self) -> Option<usize> {
+        let replicas = self.replicas().into_iter();
+        let mut primaries = replicas.filter(|n| is_primary(&self.servers[*n]));
+        primaries.next()
+    }
+
+    /// Starts a server that was killed. It follows nobody yet, and nobody asks it.
+    pub fn revive(&mut self, n: usize) {
+        self.servers[n].start_again();
+    }
+
+    /// All others follow the primary, and are in step when this returns.
+    pub fn reunite(&self) {
+        let replicas = self.replicas();
+        replicas.iter().for_each(|n| self.follow(*n));
+        replicas.iter().for_each(|n| self.servers[*n].wait_until_linked());
+        self.wait_for_stream(replicas.len());
+    }
+
+    /// Waits until so many replicas have all that the primary has done so far.
+    pub fn wait_for_stream(&self, replicas: usize) {
+        servers::wait_for_stream(&self.servers[self.primary], replicas);
+    }
+
+    /// Ends the run: looks at what is left.
+    pub fn settle(mut self) -> History {
+        for n in self.replicas() {
+            servers::expect_no_crash(&mut self.servers[n], &self.journal);
+        }
+        servers::settle(&mut self.servers[self.primary], &self.journal);
+        self.journal.history()
+    }
+}
+
+fn is_primary(server: &Server) -> bool {
+    server.client().server_info("replication", "role") == "master"
+}

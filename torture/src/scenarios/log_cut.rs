@@ -1,0 +1,181 @@
+//! An append-only file that ends anywhere in its last records, as after the death of a machine.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dlock_testkit::{Client, Server};
+
+use super::Job;
+use crate::clients::{Actor, Route};
+use crate::history::{Acquire, Answer, End, History, Journal, Limit, Op, Request, Restored};
+
+const LOG: &str = "appendonly yes\nappendfsync always";
+const KEYS: [&str; 3] = ["door", "gate", "pool"];
+const OWNERS: [&str; 3] = ["alice", "bob", "carol"];
+/// Longer than the scenario takes.
+const LEASE_MS: u64 = 3_600_000;
+const PATIENCE: Duration = Duration::from_secs(20);
+const STEPS: usize = 40;
+/// The steps whose records are cut.
+const LAST_STEPS: usize = 12;
+
+/// The log of some dozen steps, cut at every byte of the last ones if there are rounds enough for that.
+pub fn every_byte(job: &mut Job) -> Vec<History> {
+    let mut server = Server::with(LOG);
+    let written = write_log(job, &server);
+    server.kill();
+    let file = last_log_file(server.folder());
+    let cuts = written.cuts(job.count as usize);
+    // From the end on: the file only ever becomes shorter.
+    cuts.into_iter()
+        .rev()
+        .map(|length| {
+            truncate(&file, length);
+            start_on(server.folder(), &written, length)
+        })
+        .collect()
+}
+
+/// What the log holds.
+struct Written {
+    ops: Vec<Op>,
+    /// The state of all locks, by the length of the log from which it holds.
+    states: BTreeMap<u64, String>,
+}
+
+impl Written {
+    /// So many lengths, spread over the last steps.
+    fn cuts(&self, count: usize) -> Vec<u64> {
+        let lengths: Vec<u64> = self.states.keys().copied().collect();
+        let first = lengths[lengths.len().saturating_sub(LAST_STEPS)];
+        let last = lengths[lengths.len() - 1];
+        let stride = (last - first).div_ceil(count as u64).max(1);
+        (first..=last).step_by(stride as usize).collect()
+    }
+
+    fn state_at(&self, length: u64) -> String {
+        let states = self.states.range(..=length);
+        states.last().map(|(_, state)| state.clone()).unwrap_or_default()
+    }
+}
+
+/// Random acquisitions, extensions and releases, one after the other.
+fn write_log(job: &mut Job, server: &Server) -> Written {
+    let journal = Journal::default();
+    let mut actor = Actor::new(
+        "alice".into(),
+        Route::to(server.port(), 0),
+        journal.clone(),
+        PATIENCE,
+    );
+    let mut client = server.client();
+    let file = last_log_file(server.folder());
+    let mut states = BTreeMap::new();
+    for step in 0..STEPS {
+        let key = KEYS[job.rng.usize(..KEYS.len())];
+        OWNERS[job.rng.usize(..OWNERS.len())].clone_into(&mut actor.owner);
+        let op = match job.rng.u8(..6) {
+            0 => actor.release(key, None, job.rng.bool(), None),
+            1 => actor.extend(key, LEASE_MS, None),
+            _ => actor.acquire(key, request(key, job.rng.bool().then(|| format!("r{step}")))),
+        };
+        assert!(op.is_some(), "the server lives");
+        states.insert(length(&file), state(&mut client));
+    }
+    Written {
+        ops: journal.history().ops,
+        states,
+    }
+}
+
+fn request(key: &str, reqid: Option<String>) -> Acquire {
+    Acquire {
+        lease_ms: LEASE_MS,
+        limit: if key == "pool" { Limit::Of(2) } else { Limit::Of(1) },
+        block_ms: None,
+        reqid,
+    }
+}
+
+/// A server on a copy of the log as it is now: its state, and the fences that it gives.
+fn start_on(folder: &Path, written: &Written, length: u64) -> History {
+    let journal = Journal::default();
+    journal.event(format!(
+        "the log is cut to {length} bytes, and a server starts on it"
+    ));
+    match Server::on_copy_of(folder, LOG) {
+        Ok(server) => {
+            let mut client = server.client();
+            journal.open().restored.push(Restored {
+                after: format!("a log of {length} bytes"),
+                expected: written.state_at(length),
+                found: state(&mut client),
+            });
+            take_all(&server, &mut client, &journal);
+        }
+        Err(log) => journal.open().ends.push(End {
+            port: 0,
+            keys: 0,
+            waiting: 0,
+            crash: Some(format!("no start on a log of {length} bytes: {log}")),
+        }),
+    }
+    let mut history = journal.history();
+    // Their fences count. Their leases do not: what was cut off is lost.
+    history.ops.splice(0..0, written.ops.iter().map(without_lease));
+    history
+}
+
+/// A new owner for each lock.
+fn take_all(server: &Server, client: &mut Client, journal: &Journal) {
+    let route = Route::to(server.port(), 1);
+    let mut actor = Actor::new("dave".into(), route, journal.clone(), PATIENCE);
+    for key in KEYS {
+        client.ask::<i64>(&format!("DEL {key}"));
+        let op = actor.acquire(key, request(key, None));
+        let is_granted = op.is_some_and(|op| matches!(op.answer, Answer::Granted { .. }));
+        assert!(is_granted, "nobody holds {key} any more");
+    }
+}
+
+fn without_lease(op: &Op) -> Op {
+    let mut op = op.clone();
+    if let Answer::Granted { lease_ms, .. } | Answer::Lease(lease_ms) = &mut op.answer {
+        *lease_ms = 0;
+    }
+    if let Request::Extend { lease_ms, .. } = &mut op.request {
+        *lease_ms = 0;
+    }
+    op
+}
+
+/// Owners, fences and holds of all locks.
+fn state(client: &mut Client) -> String {
+    let locks = KEYS.map(|key| {
+        let holders = client.find_lock(key).map(|lock| lock.standing());
+        format!("{key} {:?}", holders.unwrap_or_default())
+    });
+    locks.join(", ")
+}
+
+/// The file that the server appends to.
+fn last_log_file(folder: &Path) -> PathBuf {
+    let files = fs::read_dir(folder.join("appendonlydir")).expect("the server logs");
+    let files = files.flatten().map(|entry| entry.path());
+    let mut files = files.filter(|path| path.to_string_lossy().ends_with(".incr.aof"));
+    files.next().expect("the server appends to a file")
+}
+
+fn length(file: &Path) -> u64 {
+    fs::metadata(file).expect("the log is there").len()
+}
+
+fn truncate(file: &Path, length: u64) {
+    let file = OpenOptions::new()
+        .write(true)
+        .open(file)
+        .expect("the log is there");
+    file.set_len(length).expect("a file can be cut");
+}

@@ -1,0 +1,137 @@
+//! Each scenario once, with few faults: `make torture` plays them at length.
+
+use std::path::Path;
+
+use dlock_torture::report;
+use dlock_torture::scenarios::{SCENARIOS, Scenario, play};
+
+/// Any will do: the one that a failure was seen with is printed.
+const SEED: u64 = 1;
+
+#[track_caller]
+fn holds(name: &str) {
+    let scenario = find(name);
+    let program = Path::new(env!("CARGO_BIN_EXE_dlock-torture"));
+    let verdict = play(scenario, SEED, scenario.short, program).expect("the harness works");
+    assert!(verdict.grants > 0, "nobody got a lock");
+    assert!(verdict.faults > 0, "nothing was done to anybody");
+    assert!(
+        verdict.holds(),
+        "{}\n{}",
+        report::row(scenario, SEED, scenario.short, &verdict),
+        report::proofs(scenario, SEED, scenario.short, &verdict)
+    );
+}
+
+fn find(name: &str) -> &'static Scenario {
+    let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
+    found.unwrap_or_else(|| panic!("there is no scenario {name}"))
+}
+
+#[test]
+fn clients() {
+    holds("clients");
+}
+
+#[test]
+fn effect() {
+    holds("effect");
+}
+
+#[test]
+fn effect_fences() {
+    holds("effect-fences");
+}
+
+#[test]
+fn effect_no_fences() {
+    holds("effect-no-fences");
+}
+
+#[test]
+fn network() {
+    holds("network");
+}
+
+#[test]
+fn eviction() {
+    holds("eviction");
+}
+
+#[test]
+fn clock() {
+    holds("clock");
+}
+
+#[test]
+fn log_cut() {
+    holds("log-cut");
+}
+
+#[test]
+fn restart_always() {
+    holds("restart-always");
+}
+
+#[test]
+fn restart_grace() {
+    holds("restart-grace");
+}
+
+#[test]
+fn restart_nothing_grace() {
+    holds("restart-nothing-grace");
+}
+
+#[test]
+fn restart_nothing() {
+    holds("restart-nothing");
+}
+
+#[test]
+fn failover_grace() {
+    holds("failover-grace");
+}
+
+#[test]
+fn failover() {
+    holds("failover");
+}
+
+#[test]
+fn failover_planned() {
+    holds("failover-planned");
+}
+
+#[test]
+fn failover_sentinel() {
+    holds("failover-sentinel");
+}
+
+#[test]
+fn cluster_resharding() {
+    holds("cluster-resharding");
+}
+
+#[test]
+fn cluster_failover() {
+    holds("cluster-failover");
+}
+
+#[test]
+fn partition() {
+    holds("partition");
+}
+
+#[test]
+fn partition_min_replicas() {
+    holds("partition-min-replicas");
+}
+
+#[test]
+fn every_scenario_that_shows_something_soon_has_a_test() {
+    for scenario in SCENARIOS.iter().filter(|scenario| scenario.short > 0) {
+        let call = format!("holds(\"{}\");", scenario.name);
+        assert!(include_str!("short.rs").contains(&call), "{}", scenario.name);
+    }
+}
