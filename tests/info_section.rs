@@ -25,7 +25,7 @@ const PERCENTILES: [&str; 6] = [
 ];
 
 /// Counted beside another one, which tells the same from another side.
-const SIDE_COUNTERS: [&str; 2] = ["dlock_expired_awaited", "dlock_late_releases"];
+const SIDE_COUNTERS: [&str; 2] = ["dlock_errors_late_releases", "dlock_expired_awaited"];
 
 const COUNTERS: [&str; 19] = [
     "dlock_acquired",
@@ -149,7 +149,7 @@ fn releases_that_come_too_late_are_counted_whatever_they_are_told() {
     client.refusal("DLOCK.EXTEND door alice 60000");
     client.release("door alice REQID unknown");
     client.release("door bob");
-    assert_eq!(client.stat("dlock_late_releases"), 3);
+    assert_eq!(client.stat("dlock_errors_late_releases"), 3);
 }
 
 #[test]

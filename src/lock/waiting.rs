@@ -116,8 +116,10 @@ pub struct Waiting {
     alarms: Alarms,
     owners: Owners,
     last_ticket: u64,
-    /// Empty, kept for its memory.
-    spare: Vec<Owner>,
+    /// Owners that stopped waiting somewhere, and queues that became empty: both are cleared away later. The
+    /// one who was let in should not have to wait for that.
+    left: Vec<Owner>,
+    emptied: Vec<LockName>,
 }
 
 impl Waiting {
@@ -127,18 +129,20 @@ impl Waiting {
             alarms: Alarms(BTreeSet::new()),
             owners: Owners(BTreeMap::new()),
             last_ticket: 0,
-            spare: Vec::new(),
+            left: Vec::new(),
+            emptied: Vec::new(),
         }
     }
 
-    /// Nobody waits anywhere.
+    /// Nobody waits anywhere, and nothing is to be cleared away.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// The number of locks that are waited for.
     pub fn locks(&self) -> usize {
-        self.entries.len()
+        let is_waited_for = |entry: &&Entry| !entry.queue.is_empty();
+        self.entries.values().filter(is_waited_for).count()
     }
 
     pub fn waiters(&self) -> usize {
@@ -164,7 +168,8 @@ impl Waiting {
             return None;
         }
         let name: &dyn Name = &(db, key);
-        self.entries.get_key_value(name).map(|(name, _)| name.clone())
+        let (name, entry) = self.entries.get_key_value(name)?;
+        (!entry.queue.is_empty()).then(|| name.clone())
     }
 
     /// Takes a queue out for a step. It must be put back.
@@ -173,19 +178,15 @@ impl Waiting {
             .entries
             .get_mut(name)
             .map_or_else(Queue::default, |entry| std::mem::take(&mut entry.queue));
-        queue.left = std::mem::take(&mut self.spare);
+        queue.left = std::mem::take(&mut self.left);
         queue
     }
 
     /// Puts a queue back after a step that left `lock` as it is.
     pub fn put_back(&mut self, name: &LockName, mut queue: Queue, lock: &Lock, moment: &Moment) {
-        let mut left = std::mem::take(&mut queue.left);
-        for owner in left.drain(..) {
-            self.owners.waits_no_more(&owner);
-        }
-        self.spare = left;
+        self.left = std::mem::take(&mut queue.left);
         if queue.is_empty() {
-            self.forget(name);
+            self.emptied.push(name.clone());
             return;
         }
         let alarm = next_alarm(&queue, lock, moment);
@@ -199,6 +200,18 @@ impl Waiting {
         entry.alarm = alarm;
     }
 
+    /// Clears away what is left of those who wait no more.
+    fn tidy(&mut self) {
+        for owner in self.left.drain(..) {
+            self.owners.waits_no_more(&owner);
+        }
+        while let Some(name) = self.emptied.pop() {
+            if self.queue(&name).is_some_and(Queue::is_empty) {
+                self.forget(&name);
+            }
+        }
+    }
+
     /// Lets a request wait, that could not be granted. Refused, nothing has changed.
     pub fn enqueue(
         &mut self,
@@ -209,6 +222,7 @@ impl Waiting {
         moment: &Moment,
         rules: Rules,
     ) -> Result<Enqueued, NotQueued> {
+        self.tidy();
         let mut queue = self.take(name);
         let waiter = Waiter::new(request, timeout, moment.now);
         let same = request.request_id.and_then(|id| queue.find(request.owner, id));
@@ -306,7 +320,8 @@ impl Waiting {
     }
 
     /// Whether this owner waits anywhere, or holds what others wait for.
-    pub fn involves(&self, owner: &[u8]) -> bool {
+    pub fn involves(&mut self, owner: &[u8]) -> bool {
+        self.tidy();
         self.owners.0.contains_key(owner)
     }
 
@@ -317,7 +332,8 @@ impl Waiting {
 
     /// A queue that has to be looked at now. It is named again and again until it is put back with a later
     /// alarm, or snoozed.
-    pub fn due(&self, now: Instant) -> Option<LockName> {
+    pub fn due(&mut self, now: Instant) -> Option<LockName> {
+        self.tidy();
         self.alarms
             .0
             .first()
