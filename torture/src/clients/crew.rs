@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use fastrand::Rng;
 
@@ -10,6 +11,9 @@ use super::actor::{Actor, Line, Route};
 use super::gate::Gate;
 use super::worker::{Habits, Worker};
 use crate::history::Journal;
+
+/// Longer than clients wait.
+const QUIET_TIME: Duration = Duration::from_millis(1_500);
 
 /// Workers that ask the server of one route.
 pub struct Crew {
@@ -63,8 +67,10 @@ impl Crew {
         &self.members[rng.usize(..self.members.len())]
     }
 
-    /// Ends the work, and waits until all have finished what they were at.
+    /// Ends the work, and waits until all have finished what they were at. Before that they work for a while
+    /// without faults: a waiter that was forgotten shows when nobody kills its client.
     pub fn dismiss(mut self) {
+        thread::sleep(QUIET_TIME);
         self.send_home();
         for member in self.members.drain(..) {
             member.thread.join().expect("a worker has no reason to panic");

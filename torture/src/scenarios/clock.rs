@@ -34,7 +34,9 @@ pub fn jumps(job: &mut Job) -> Vec<History> {
         clock.set(hours * HOUR_S);
         if job.rng.u8(..5) == 0 {
             journal.event("kill -9 of the server, and a start");
-            server.crash_and_restart();
+            server.kill();
+            route.set(server.port(), term);
+            server.start_again();
             route.set(server.port(), term);
         }
     }

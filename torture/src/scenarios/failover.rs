@@ -83,6 +83,7 @@ fn failovers(job: &mut Job, config: &str) -> History {
 /// Both replicas stop hearing, not at the same moment; the primary goes on for a while and dies; one of
 /// them takes over.
 fn fail_over(job: &mut Job, group: &mut Group) -> usize {
+    group.wait_for_a_grant_that_all_know();
     let mut replicas = group.replicas();
     job.rng.shuffle(&mut replicas);
     for n in &replicas {

@@ -1,9 +1,9 @@
 //! A primary with replicas, whose roles go round.
 
-use dlock_testkit::Server;
+use dlock_testkit::{Server, wait_for};
 
 use crate::clients::Route;
-use crate::history::{History, Journal};
+use crate::history::{Answer, History, Journal};
 use crate::servers;
 
 /// A port on which nobody ever listens: a replica of it is cut off, and keeps what it has.
@@ -115,6 +115,17 @@ impl Group {
     /// Waits until so many replicas have all that the primary has done so far.
     pub fn wait_for_stream(&self, replicas: usize) {
         servers::wait_for_stream(&self.servers[self.primary], replicas);
+    }
+
+    /// Waits until the primary has granted something, which raises its fences, and all replicas have heard.
+    pub fn wait_for_a_grant_that_all_know(&self) {
+        wait_for("a grant of the new primary", || {
+            let history = self.journal.open();
+            let last = history.ops.iter().rev();
+            let mut latest = last.take_while(|op| op.place.term == self.term);
+            latest.any(|op| matches!(op.answer, Answer::Granted { .. }))
+        });
+        self.wait_for_stream(self.servers.len() - 1);
     }
 
     /// Ends the run: looks at what is left.
