@@ -1,0 +1,258 @@
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+const BUFFER_BYTES: usize = 16 * 1024;
+
+/// A bad network in front of a server: delays, freezes and cuts what passes. Dropped, it cuts everything.
+pub struct Proxy {
+    port: u16,
+    network: Arc<Network>,
+}
+
+/// The way that bytes take through the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    ToServer,
+    ToClient,
+}
+
+impl Proxy {
+    /// A proxy to a port of this machine, through which everything passes at first.
+    pub fn to(server_port: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the system has a free port");
+        let port = listener
+            .local_addr()
+            .expect("a bound socket has an address")
+            .port();
+        let network = Arc::new(Network::default());
+        thread::spawn({
+            let network = Arc::clone(&network);
+            move || accept(&listener, server_port, &network)
+        });
+        Self { port, network }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Each piece of data arrives so much later.
+    pub fn delay(&self, way: Way, delay: Duration) {
+        self.network.change(|rules| rules.way(way).delay = delay);
+    }
+
+    /// Nothing arrives until [`Proxy::thaw`]; then everything does, unless it was cut.
+    pub fn freeze(&self, way: Way) {
+        self.network.change(|rules| rules.way(way).frozen = true);
+    }
+
+    pub fn thaw(&self) {
+        self.network.change(|rules| {
+            rules.to_server.frozen = false;
+            rules.to_client.frozen = false;
+        });
+    }
+
+    /// Cuts the connection over which so many more bytes have gone that way, all connections counted
+    /// together. The bytes before arrive. It happens once.
+    pub fn cut_after(&self, way: Way, bytes: usize) {
+        self.network
+            .change(|rules| rules.way(way).until_cut = Some(bytes));
+    }
+
+    /// Whether the cut that [`Proxy::cut_after`] ordered is yet to come.
+    pub fn will_cut(&self) -> bool {
+        let rules = self.network.rules();
+        rules.to_server.until_cut.is_some() || rules.to_client.until_cut.is_some()
+    }
+
+    /// Cuts all connections. What is frozen or delayed is lost.
+    pub fn cut(&self) {
+        self.network.cut();
+    }
+
+    /// Whether new connections are closed at once, before they reach the server.
+    pub fn refuse(&self, refuse: bool) {
+        self.network.change(|rules| rules.refuse = refuse);
+    }
+
+    /// How many connections go through now.
+    pub fn connections(&self) -> usize {
+        self.network.rules().open.len()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.network.change(|rules| {
+            rules.ended = true;
+            rules.refuse = true;
+        });
+        self.network.cut();
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+/// The rules and those whom they concern.
+#[derive(Default)]
+struct Network {
+    rules: Mutex<Rules>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Rules {
+    to_server: WayRules,
+    to_client: WayRules,
+    refuse: bool,
+    ended: bool,
+    open: Vec<Arc<Link>>,
+}
+
+#[derive(Default)]
+struct WayRules {
+    delay: Duration,
+    frozen: bool,
+    until_cut: Option<usize>,
+}
+
+/// What may go on of some data.
+struct Passing {
+    bytes: usize,
+    then_cut: bool,
+}
+
+/// The two sockets of one connection.
+struct Link {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+impl Rules {
+    fn way(&mut self, way: Way) -> &mut WayRules {
+        match way {
+            Way::ToServer => &mut self.to_server,
+            Way::ToClient => &mut self.to_client,
+        }
+    }
+
+    fn has(&self, link: &Arc<Link>) -> bool {
+        self.open.iter().any(|open| Arc::ptr_eq(open, link))
+    }
+}
+
+impl Network {
+    fn rules(&self) -> MutexGuard<'_, Rules> {
+        self.rules.lock().expect("nobody panics with the rules in hand")
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Rules)) {
+        change(&mut self.rules());
+        self.changed.notify_all();
+    }
+
+    fn cut(&self) {
+        let links = std::mem::take(&mut self.rules().open);
+        self.changed.notify_all();
+        links.iter().for_each(|link| link.close());
+    }
+
+    /// Waits until data may go on; `None` when its connection was cut meanwhile.
+    fn admit(&self, link: &Arc<Link>, way: Way, bytes: usize) -> Option<Passing> {
+        let delay = self.rules().way(way).delay;
+        thread::sleep(delay);
+        let mut rules = self.rules();
+        while rules.way(way).frozen && rules.has(link) {
+            rules = self
+                .changed
+                .wait(rules)
+                .expect("nobody panics with the rules in hand");
+        }
+        if !rules.has(link) {
+            return None;
+        }
+        let until_cut = &mut rules.way(way).until_cut;
+        match *until_cut {
+            Some(left) if left <= bytes => {
+                *until_cut = None;
+                Some(Passing {
+                    bytes: left,
+                    then_cut: true,
+                })
+            }
+            left => {
+                *until_cut = left.map(|left| left - bytes);
+                Some(Passing {
+                    bytes,
+                    then_cut: false,
+                })
+            }
+        }
+    }
+
+    fn forget(&self, link: &Arc<Link>) {
+        self.change(|rules| rules.open.retain(|open| !Arc::ptr_eq(open, link)));
+        link.close();
+    }
+}
+
+impl Link {
+    fn close(&self) {
+        // An error means that the other side has closed it already.
+        let _ = self.client.shutdown(Shutdown::Both);
+        let _ = self.server.shutdown(Shutdown::Both);
+    }
+}
+
+fn accept(listener: &TcpListener, server_port: u16, network: &Arc<Network>) {
+    for client in listener.incoming().flatten() {
+        {
+            let rules = network.rules();
+            if rules.ended {
+                return;
+            }
+            if rules.refuse {
+                continue;
+            }
+        }
+        let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)) else {
+            continue;
+        };
+        // Small messages go on at once.
+        let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        let link = Arc::new(Link { client, server });
+        network.change(|rules| rules.open.push(Arc::clone(&link)));
+        for way in [Way::ToServer, Way::ToClient] {
+            let (link, network) = (Arc::clone(&link), Arc::clone(network));
+            thread::spawn(move || {
+                pump(&link, way, &network);
+                network.forget(&link);
+            });
+        }
+    }
+}
+
+/// Carries data one way until either side ends or the connection is cut.
+fn pump(link: &Arc<Link>, way: Way, network: &Network) {
+    let (mut from, mut to) = match way {
+        Way::ToServer => (&link.client, &link.server),
+        Way::ToClient => (&link.server, &link.client),
+    };
+    let mut buffer = [0; BUFFER_BYTES];
+    while let Ok(bytes @ 1..) = from.read(&mut buffer) {
+        let Some(passing) = network.admit(link, way, bytes) else {
+            return;
+        };
+        if to.write_all(&buffer[..passing.bytes]).is_err() || passing.then_cut {
+            return;
+        }
+    }
+}
