@@ -3,6 +3,9 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+#[cfg(feature = "tokio")]
+use crate::hold::Loss;
+
 /// What went wrong, and what to do.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -22,6 +25,9 @@ pub enum Error {
     NotOwner,
     /// The owner holds the lock, but by a later acquisition: the lease of this one ended.
     Stale,
+    /// The lock is lost. See [`Loss`].
+    #[cfg(feature = "tokio")]
+    Lost(Loss),
     /// Waiting could never end: each of the owners that are named waits for the next one. Nothing was queued.
     Deadlock(String),
     /// So many wait for the lock that the server takes no more.
@@ -135,6 +141,8 @@ impl fmt::Display for Error {
             Self::NotHeld => f.write_str("the lease had ended, nobody holds the lock: acquire it again"),
             Self::NotOwner => f.write_str("the lease had ended, others hold the lock: acquire it again"),
             Self::Stale => f.write_str("the lease had ended, the owner has acquired the lock again since"),
+            #[cfg(feature = "tokio")]
+            Self::Lost(loss) => write!(f, "the lock is lost: {loss}"),
             Self::Deadlock(detail) => write!(
                 f,
                 "waiting would be a deadlock, release something first: {detail}"

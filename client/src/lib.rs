@@ -1,20 +1,48 @@
 //! Distributed locks with DLOCK.
 
+#[cfg(feature = "tokio")]
+mod acquire;
+#[cfg(feature = "tokio")]
+mod backoff;
+#[cfg(feature = "tokio")]
+mod client;
 pub mod clock;
 #[cfg(feature = "tokio")]
 mod connect;
 mod error;
+#[cfg(feature = "tokio")]
+mod events;
+#[cfg(feature = "tokio")]
+mod guard;
+#[cfg(feature = "tokio")]
+mod hold;
+#[cfg(feature = "tokio")]
+mod keeper;
+#[cfg(feature = "tokio")]
+mod locks;
 mod owner;
 mod raw;
 #[cfg(feature = "tokio")]
-mod sync;
-
+mod release;
 #[cfg(feature = "tokio")]
-pub use connect::Address;
+mod sync;
+#[cfg(feature = "tokio")]
+mod ticket;
+#[cfg(feature = "tokio")]
+mod withdraw;
+
 pub use error::Error;
 pub use owner::Owner;
-#[cfg(feature = "tokio")]
-pub use raw::AsyncLockCommands;
 pub use raw::{
     Acquire, Extend, Grant, HolderInfo, LockCommands, LockInfo, LockPipeline, Release, WaiterInfo,
+};
+#[cfg(feature = "tokio")]
+pub use {
+    client::Settings,
+    connect::Address,
+    events::{Event, What},
+    guard::Guard,
+    hold::Loss,
+    locks::{Lock, Locks},
+    raw::AsyncLockCommands,
 };

@@ -77,17 +77,17 @@ impl Address {
         }
     }
 
-    /// Learns from an error that a key is served elsewhere. Whether there is anything to learn.
-    pub(crate) fn learn(&self, error: &RedisError) -> bool {
-        match &*self.0 {
-            #[cfg(feature = "cluster")]
-            Kind::Cluster(cluster) => cluster.slots.learn(error),
-            _ => {
-                let _ = error;
-                false
-            }
+    /// Learns from an error that a key is served elsewhere.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn learn(&self, error: &RedisError) {
+        if let Kind::Cluster(cluster) = &*self.0 {
+            cluster.slots.learn(error);
         }
     }
+
+    /// Only a cluster tells where else to ask.
+    #[cfg(not(feature = "cluster"))]
+    pub(crate) fn learn(&self, _: &RedisError) {}
 }
 
 impl FromStr for Address {
@@ -235,7 +235,12 @@ fn sentinel(scheme: &str, rest: &str) -> Result<Address, Error> {
         node = node.set_tls_mode(TlsMode::Secure);
     }
     let sentinels = sentinels.iter().map(String::as_str).collect();
-    let client = SentinelClient::build(sentinels, name.to_owned(), Some(node), SentinelServerType::Master);
+    let client = SentinelClient::build(
+        sentinels,
+        String::from(name),
+        Some(node),
+        SentinelServerType::Master,
+    );
     client.map_err(invalid)?.try_into()
 }
 

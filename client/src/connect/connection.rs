@@ -35,6 +35,13 @@ pub(crate) enum Connection {
     Cluster(ClusterConnection),
 }
 
+impl Connection {
+    /// Whether a request may be sent on to another server.
+    pub fn has_detours(&self) -> bool {
+        !matches!(self, Self::Node(_))
+    }
+}
+
 impl ConnectionLike for Connection {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         match self {

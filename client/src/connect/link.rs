@@ -55,6 +55,11 @@ impl Link {
         })
     }
 
+    /// The connection of now, for a single request.
+    pub async fn connection(self: &Arc<Self>) -> Result<Connection, Error> {
+        Ok(self.route().await?.current.connection.clone())
+    }
+
     fn current(&self) -> Option<Arc<Current>> {
         lock(&self.current).clone()
     }
@@ -90,6 +95,11 @@ impl Link {
 }
 
 impl Route {
+    /// Whether a request may be sent on to another server, behind the back of the ones that follow it.
+    pub fn has_detours(&self) -> bool {
+        self.current.connection.has_detours()
+    }
+
     /// Sends a request once.
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
         let mut connection = self.current.connection.clone();

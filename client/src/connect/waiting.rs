@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue, RedisResult};
+use redis::{Cmd, FromRedisValue, RedisError, RedisResult};
 
 use super::address::Address;
 use super::connection::Timeouts;
@@ -61,30 +61,28 @@ impl WaitingRoom {
         Some(idle.remove(place))
     }
 
-    /// For the next waiter: nothing is under way on this connection any more.
-    pub fn put_back(&self, mut seat: Seat) {
-        seat.is_new = false;
-        let mut idle = lock(&self.idle);
-        if idle.len() < MAX_IDLE {
-            idle.push(seat);
+    /// The request on a seat has been answered, by this error if any. For the next one, unless the
+    /// connection is lost.
+    pub fn leave(&self, mut seat: Seat, error: Option<&RedisError>) {
+        if let Some(error) = error {
+            self.address.learn(error);
         }
-    }
-
-    /// Learns from an error on a seat, which is given up if the error is one of its connection.
-    pub fn learn(&self, seat: Seat, error: &redis::RedisError) {
-        self.address.learn(error);
-        if !is_useless_now(error) {
-            self.put_back(seat);
+        let mut idle = lock(&self.idle);
+        if !error.is_some_and(is_useless_now) {
+            seat.is_new = false;
+            if idle.len() < MAX_IDLE {
+                idle.push(seat);
+            }
         } else if !seat.is_new {
             // It had been idle: the others may have died with it.
-            lock(&self.idle).retain(|other| other.node != seat.node);
+            idle.retain(|other| other.node != seat.node);
         }
     }
 }
 
 impl Seat {
     /// Sends a request, and waits for its answer as long as it takes.
-    pub async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
-        command.query_async(&mut self.connection).await
+    pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        command.query_async(&mut self.connection.clone()).await
     }
 }

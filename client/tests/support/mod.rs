@@ -1,0 +1,79 @@
+//! What the tests of locks and guards share.
+
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Client, Server};
+use redis_dlock_client::{Event, Locks, Settings};
+
+/// So long a test waits for what must happen, the other way round than `wait_for`: by a future.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub fn url(server: &Server) -> String {
+    format!("redis://127.0.0.1:{}/", server.port())
+}
+
+pub fn locks(server: &Server) -> Locks {
+    Locks::open(url(server)).expect("the address is well formed")
+}
+
+/// The outcome of what must come to an end.
+#[track_caller]
+pub fn soon<T>(what: &str, future: impl Future<Output = T>) -> impl Future<Output = T> {
+    async move {
+        match tokio::time::timeout(PATIENCE, future).await {
+            Ok(outcome) => outcome,
+            Err(_) => panic!("waited {PATIENCE:?} in vain for: {what}"),
+        }
+    }
+}
+
+/// Polls until `condition` holds, and lets other tasks run meanwhile.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "waited {PATIENCE:?} in vain for: {what}"
+        );
+        tokio::time::sleep(ms(2)).await;
+    }
+}
+
+/// Waits until nobody holds a lock, and nobody waits for it.
+pub async fn until_free(client: &mut Client, key: &str) {
+    until(&format!("{key} to be free"), || client.find_lock(key).is_none()).await;
+}
+
+/// The names of the events that a client reports.
+#[derive(Clone, Default)]
+pub struct Journal(Arc<Mutex<Vec<String>>>);
+
+impl Journal {
+    pub fn settings(&self) -> Settings {
+        let journal = self.clone();
+        Settings::default().on_event(move |event| journal.note(event))
+    }
+
+    fn note(&self, event: &Event<'_>) {
+        let what = format!("{:?}", event.what);
+        let name = what.split([' ', '{', '(']).next().unwrap_or_default().to_owned();
+        self.0.lock().unwrap().push(name);
+    }
+
+    pub fn count(&self, name: &str) -> usize {
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|noted| *noted == name)
+            .count()
+    }
+}
