@@ -1,6 +1,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::connect::{Address, Link, Timeouts, WaitingRoom};
 use crate::error::Error;
 use crate::events::{Event, Reporter, What};
@@ -121,7 +122,7 @@ impl Client {
 
     /// Gives a hold up, and leaves its release to the background. Never blocks.
     pub fn let_go(self: &Arc<Self>, held: Arc<Held>) {
-        let release = held.with(|hold| hold.give_up());
+        let release = held.with(|hold| hold.give_up(Moment::now()));
         let Ok(keeper) = self.keeper() else {
             return;
         };

@@ -57,8 +57,12 @@ impl Error {
         }
     }
 
-    /// Whether the server says that the holder does not hold the lock any more.
+    /// Whether the lock is not held any more: the server says so, or the lease may have ended.
     pub fn is_lost(&self) -> bool {
+        #[cfg(feature = "tokio")]
+        if let Self::Lost(_) = self {
+            return true;
+        }
         matches!(self, Self::NotHeld | Self::NotOwner | Self::Stale)
     }
 

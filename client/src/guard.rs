@@ -123,21 +123,20 @@ impl Guard {
 
     /// Gives the lock back: the holds that the owner has left, 0 when the lock is given up.
     ///
-    /// `Ok` also means that the lock was held without a break until now. When the connection is lost, the
+    /// `Ok` also means that the lease lasted until now. When the connection is lost, the
     /// same is sent again, until the lease ends or the client's patience does; in the latter case it goes on
     /// in the background. Dropped before it is done, it goes on there too.
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`], [`Error::NotOwner`] or [`Error::Stale`]: the lease had ended, the lock was not
-    /// held to the end. [`Error::Unconfirmed`]: the outcome is not known.
+    /// [`Error::Lost`]: the lock was, or may have been, lost before it was given back.
+    /// [`Error::Unconfirmed`]: the outcome is not known, for no answer came.
     pub async fn release(mut self) -> Result<u64, Error> {
-        let to_do = self.held.with(|hold| hold.give_up());
-        let keeper = self.client.keeper()?;
-        keeper.unwatch(&self.held);
-        if let Some(refusal) = to_do.refusal() {
+        let to_do = self.held.with(|hold| hold.give_up(Moment::now()));
+        self.client.keeper()?.unwatch(&self.held);
+        if let Some(loss) = to_do.loss().filter(|_| !to_do.is_needed()) {
             self.is_settled = true;
-            return Err(refusal);
+            return Err(Error::Lost(loss));
         }
         let until = to_do.deadline().min(Moment::now() + self.client.patience());
         let link = self.client.link();

@@ -175,7 +175,7 @@ impl Lock {
             return Err(Error::Lost(loss));
         }
         match guard.release().await {
-            Err(error) if error.is_lost() => Err(error),
+            Err(error @ Error::Lost(_)) => Err(error),
             // The work was done while the lock was held. That it may not be free yet is another matter.
             _ => Ok(done),
         }

@@ -177,24 +177,18 @@ impl Hold {
                 self.deadline = self.deadline.max(safe_deadline(sent, Duration::ZERO, *lease));
                 None
             }
-            Err(Error::NotHeld) => Some(self.lose(Loss::NotHeld)),
-            Err(Error::NotOwner) => Some(self.lose(Loss::NotOwner)),
-            Err(Error::Stale) => Some(self.lose(Loss::Stale)),
-            Err(_) => None,
+            Err(error) => Loss::told_by(error).map(|loss| self.lose(loss)),
         }
     }
 
-    /// The holder gives the lock up: nothing is renewed from now on. The release that is to be sent, if any.
-    pub fn give_up(&mut self) -> Release {
-        let loss = match self.state {
-            State::Lost(loss) => Some(loss),
-            State::Held | State::GivenUp => None,
-        };
+    /// The holder gives the lock up: nothing is renewed from now on. What is to be sent.
+    pub fn give_up(&mut self, now: Moment) -> Release {
+        let release = Release::new(self.loss(now), self.deadline);
         if self.state == State::Held {
             self.state = State::GivenUp;
         }
         self.renewal = Renewal::Never;
-        Release::new(loss, self.deadline)
+        release
     }
 
     fn renew(&mut self, now: Moment) -> Action {
@@ -234,6 +228,18 @@ impl Hold {
         self.state = State::Lost(loss);
         self.renewal = Renewal::Never;
         Action::TellLost(loss)
+    }
+}
+
+impl Loss {
+    /// What an error of the server says of the holder; `None` when it says nothing.
+    pub(crate) fn told_by(error: &Error) -> Option<Self> {
+        match error {
+            Error::NotHeld => Some(Self::NotHeld),
+            Error::NotOwner => Some(Self::NotOwner),
+            Error::Stale => Some(Self::Stale),
+            _ => None,
+        }
     }
 }
 

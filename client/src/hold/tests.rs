@@ -114,7 +114,7 @@ fn what_the_server_says_about_the_holder_is_final() {
         assert_eq!(hold.wakes_at(), None);
         assert_eq!(hold.on_extended(at(1002), &Ok(ms(3000)), at(1003)), None);
         assert_eq!(hold.loss(at(1003)), Some(loss), "lost is for ever");
-        assert!(!hold.give_up().is_needed());
+        assert!(!hold.give_up(at(1003)).is_needed());
     }
 }
 
@@ -185,7 +185,7 @@ fn no_renewal_goes_beyond_the_longest_time() {
 #[test]
 fn nothing_is_renewed_once_the_lock_is_given_up() {
     let mut hold = renewed();
-    assert!(hold.give_up().is_needed());
+    assert!(hold.give_up(at(1)).is_needed());
     assert_eq!(hold.wakes_at(), None);
     assert_eq!(hold.on_time(at(1000)), None);
     assert_eq!(hold.on_time(at(10_000)), None, "what is given up is not lost");
@@ -197,51 +197,60 @@ fn nothing_is_renewed_once_the_lock_is_given_up() {
 fn a_lock_that_was_lost_by_time_alone_is_still_released() {
     let mut hold = renewed();
     hold.on_time(at(LASTS_MS));
-    assert!(hold.give_up().is_needed());
+    assert!(hold.give_up(at(LASTS_MS)).is_needed());
 }
 
 #[test]
 fn a_release_tells_its_outcome_and_says_so_when_that_is_unknown() {
-    let before = at(2000);
-    let after = at(4000);
-    let release = |hold: &mut Hold| hold.give_up();
-
-    let mut first = release(&mut renewed());
-    assert!(matches!(first.on_answer(Ok(1), before), ReleaseStep::Done(Ok(1))));
-
-    // The server knows nothing of it, and no attempt has gone before: it is lost.
-    let mut lost = release(&mut renewed());
-    assert!(matches!(
-        lost.on_answer(Err(Error::NotOwner), before),
-        ReleaseStep::Done(Err(Error::NotOwner))
-    ));
+    let release = || renewed().give_up(at(1));
+    let (before, after) = (at(2000), at(LASTS_MS));
+    let outcome = |step| match step {
+        ReleaseStep::Done(outcome) => outcome,
+        ReleaseStep::Again(error) => panic!("again, after {error}"),
+    };
+    assert!(matches!(outcome(release().on_answer(Ok(1), before)), Ok(1)));
+    // With a request id the server says the same of a hold that has ended by itself.
+    let late = outcome(release().on_answer(Ok(0), after));
+    assert!(matches!(late, Err(Error::Lost(Loss::LeaseEnded))), "{late:?}");
+    let lost = outcome(release().on_answer(Err(Error::Stale), before));
+    assert!(matches!(lost, Err(Error::Lost(Loss::Stale))), "{lost:?}");
 
     // An attempt before may have been carried out: before the deadline it was that attempt.
-    let mut repeated = release(&mut renewed());
+    let mut repeated = release();
     assert!(matches!(
         repeated.on_answer(Err(cut()), before),
         ReleaseStep::Again(_)
     ));
     assert!(matches!(
-        repeated.on_answer(Err(Error::NotHeld), before),
-        ReleaseStep::Done(Ok(0))
+        outcome(repeated.on_answer(Err(Error::NotHeld), before)),
+        Ok(0)
     ));
-    // After the deadline it may have been the end of the lease.
-    let unknown = repeated.on_answer(Err(Error::NotHeld), after);
-    assert!(matches!(unknown, ReleaseStep::Done(Err(Error::Unconfirmed(_)))));
-    let unknown = repeated.on_answer(Err(cut()), after);
-    assert!(matches!(unknown, ReleaseStep::Done(Err(Error::Unconfirmed(_)))));
+    let late = outcome(repeated.on_answer(Err(Error::NotHeld), after));
+    assert!(matches!(late, Err(Error::Lost(Loss::NotHeld))), "{late:?}");
+    let unknown = outcome(repeated.on_answer(Err(cut()), after));
+    assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
 
     // A refusal of the server is no attempt that may have been carried out.
-    let mut refused = release(&mut renewed());
+    let mut refused = release();
     assert!(matches!(
         refused.on_answer(Err(no_replicas()), before),
         ReleaseStep::Again(_)
     ));
-    assert!(matches!(
-        refused.on_answer(Err(Error::NotHeld), before),
-        ReleaseStep::Done(Err(Error::NotHeld))
-    ));
+    let refusal = outcome(refused.on_answer(Err(no_replicas()), after));
+    assert!(matches!(refusal, Err(Error::Redis(_))), "{refusal:?}");
+}
+
+#[test]
+fn a_lock_that_was_lost_stays_so_whatever_its_release_says() {
+    let mut hold = renewed();
+    hold.on_time(at(LASTS_MS));
+    for answer in [Ok(0), Err(cut()), Err(Error::Stale)] {
+        let step = hold.give_up(at(LASTS_MS)).on_answer(answer, at(LASTS_MS));
+        let ReleaseStep::Done(Err(Error::Lost(loss))) = step else {
+            panic!("{step:?}");
+        };
+        assert_eq!(loss, Loss::LeaseEnded);
+    }
 }
 
 /// A server with one lease, as SPEC has it, in steps of whole leases' tenths; and the truth about it.
@@ -312,7 +321,7 @@ impl World {
         }
         if !self.released {
             next.push(self.after(|world| {
-                world.hold.give_up();
+                world.hold.give_up(world.now);
                 world.released = true;
             }));
         }

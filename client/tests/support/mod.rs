@@ -77,3 +77,22 @@ impl Journal {
             .count()
     }
 }
+
+/// How often the server was asked for a command.
+pub fn calls(client: &mut Client, command: &str) -> u64 {
+    let stats = client.info_section("commandstats");
+    let Some(stat) = stats.get(&format!("cmdstat_{command}")) else {
+        return 0;
+    };
+    let calls = stat.split(',').find_map(|field| field.strip_prefix("calls="));
+    calls
+        .and_then(|calls| calls.parse().ok())
+        .expect("commandstats tell the calls")
+}
+
+/// The server does nothing for so long.
+pub fn stall(server: &Server, time: Duration) {
+    server
+        .client()
+        .send(&format!("DEBUG SLEEP {}", time.as_secs_f64()));
+}
