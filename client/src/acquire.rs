@@ -39,12 +39,18 @@ struct Attempt {
     sent: Sent,
 }
 
+/// What came of a request: when it was sent, when it was answered, and how.
+struct Answered {
+    at: Moment,
+    outcome: Result<Option<Guard>, Error>,
+}
+
 /// Asks once. Only a lost connection is a reason to ask again, with the same request id.
 pub(crate) async fn try_acquire(client: &Arc<Client>, wish: Wish) -> Result<Guard, Error> {
     let begun = Moment::now();
     let mut attempt = Attempt::new(client, wish)?;
-    let outcome = attempt.ask_until(begun + client.patience()).await;
-    attempt.report(begun, &outcome);
+    let (at, outcome) = attempt.ask_until(begun, begun + client.patience()).await;
+    attempt.report(at.since(begun), &outcome);
     outcome
 }
 
@@ -56,29 +62,19 @@ pub(crate) async fn acquire(
 ) -> Result<Guard, Error> {
     let begun = Moment::now();
     let mut attempt = Attempt::new(client, wish)?;
-    let mut last = None;
-    let outcome = match wait {
-        None => attempt.ask_and_wait(None, &mut last).await,
-        Some(wait) => {
-            let asking = attempt.ask_and_wait(Some(begun + wait), &mut last);
-            match timeout(wait + SERVER_GRACE, asking).await {
-                Ok(outcome) => outcome,
-                // The server is silent: what it may know of the request is taken back.
-                Err(_) => Err(Error::Timeout {
-                    waited: wait,
-                    last: None,
-                }),
-            }
-        }
+    // The timeout of a connection is not exact, but saves a timer where it is the shorter one by far.
+    let first = match wait {
+        Some(wait) if wait < client.longest_request() => None,
+        _ => Some(attempt.ask(begun).await),
     };
-    let outcome = outcome.map_err(|error| match error {
-        Error::Timeout { waited, .. } => Error::Timeout {
-            waited,
-            last: last.map(Box::new),
-        },
-        error => error,
-    });
-    attempt.report(begun, &outcome);
+    let (at, outcome) = match first {
+        Some(Answered {
+            at,
+            outcome: Ok(Some(guard)),
+        }) => (at, Ok(guard)),
+        first => attempt.wait_until(begun, wait, first).await,
+    };
+    attempt.report(at.since(begun), &outcome);
     outcome
 }
 
@@ -93,23 +89,56 @@ impl Attempt {
         })
     }
 
-    async fn ask_until(&mut self, until: Moment) -> Result<Guard, Error> {
+    async fn ask_until(&mut self, begun: Moment, until: Moment) -> (Moment, Result<Guard, Error>) {
         let mut backoff = Backoff::new();
+        let mut now = begun;
         loop {
-            let error = match self.ask().await {
-                Ok(answer) => return answer.ok_or(Error::Busy),
+            let Answered { at, outcome } = self.ask(now).await;
+            let error = match outcome {
+                Ok(answer) => return (at, answer.ok_or(Error::Busy)),
                 Err(error) => error,
             };
-            let now = Moment::now();
-            if !error.is_ambiguous() || now >= until {
-                return Err(error);
+            if !error.is_ambiguous() || at >= until {
+                return (at, Err(error));
             }
-            sleep(backoff.pause(until.since(now))).await;
+            sleep(backoff.pause(until.since(at))).await;
+            now = Moment::now();
         }
+    }
+
+    /// Goes on after a first answer, if there has been one.
+    async fn wait_until(
+        &mut self,
+        begun: Moment,
+        wait: Option<Duration>,
+        first: Option<Answered>,
+    ) -> (Moment, Result<Guard, Error>) {
+        let mut last = None;
+        let outcome = match wait {
+            None => self.ask_and_wait(first, None, &mut last).await,
+            Some(wait) => {
+                let left = wait.saturating_sub(Moment::now().since(begun)) + SERVER_GRACE;
+                let asking = self.ask_and_wait(first, Some(begun + wait), &mut last);
+                // When the server is silent, what it may know of the request is taken back.
+                timeout(left, asking).await.unwrap_or(Err(Error::Timeout {
+                    waited: wait,
+                    last: None,
+                }))
+            }
+        };
+        let outcome = outcome.map_err(|error| match error {
+            Error::Timeout { waited, .. } => Error::Timeout {
+                waited,
+                last: last.map(Box::new),
+            },
+            error => error,
+        });
+        (Moment::now(), outcome)
     }
 
     async fn ask_and_wait(
         &mut self,
+        mut first: Option<Answered>,
         until: Option<Moment>,
         last: &mut Option<Error>,
     ) -> Result<Guard, Error> {
@@ -117,16 +146,17 @@ impl Attempt {
         let mut backoff = Backoff::new();
         let mut waits = false;
         loop {
-            let answer = if waits {
-                self.wait(until).await
-            } else {
-                self.ask().await
+            let answered = match first.take() {
+                Some(first) => first,
+                None if waits => self.wait(until).await,
+                None => self.ask(Moment::now()).await,
             };
-            let error = match answer {
+            let error = match answered.outcome {
                 Ok(Some(guard)) => return Ok(guard),
                 Ok(None) => None,
                 Err(error @ Error::Quarantine(_)) => Some(error),
                 Err(error) if error.is_transient() || matches!(error, Error::Lost(_)) => {
+                    *last = Some(error.clone());
                     sleep(backoff.pause(Duration::MAX)).await;
                     Some(error)
                 }
@@ -146,21 +176,36 @@ impl Attempt {
     }
 
     /// Asks over the shared connection, without waiting.
-    async fn ask(&mut self) -> Result<Option<Guard>, Error> {
+    async fn ask(&mut self, now: Moment) -> Answered {
         let command = self
             .wish
             .ticket
             .acquire(self.wish.lease, self.wish.limit, Block::No);
-        let route = self.client.link().route().await?;
+        let route = match self.client.link().route().await {
+            Ok(route) => route,
+            Err(error) => {
+                return Answered {
+                    at: Moment::now(),
+                    outcome: Err(error),
+                };
+            }
+        };
         self.sent = Sent::Over(route.clone());
-        let sent_at = Moment::now();
         let answer = route.query(&command).await;
-        self.settle(sent_at, answer)
+        self.settle(now, answer)
     }
 
     /// Asks over a connection of its own, and waits there.
-    async fn wait(&mut self, until: Option<Moment>) -> Result<Option<Guard>, Error> {
-        let seat = self.client.room().seat(&self.wish.ticket.key).await?;
+    async fn wait(&mut self, until: Option<Moment>) -> Answered {
+        let seat = match self.client.room().seat(&self.wish.ticket.key).await {
+            Ok(seat) => seat,
+            Err(error) => {
+                return Answered {
+                    at: Moment::now(),
+                    outcome: Err(error),
+                };
+            }
+        };
         let sent_at = Moment::now();
         let block = until.map_or(Block::Endless, |until| Block::AtMost(until.since(sent_at)));
         let command = self.wish.ticket.acquire(self.wish.lease, self.wish.limit, block);
@@ -172,44 +217,46 @@ impl Attempt {
     }
 
     /// What an answer means.
-    fn settle(
-        &mut self,
-        sent_at: Moment,
-        answer: Result<Option<Grant>, Error>,
-    ) -> Result<Option<Guard>, Error> {
+    fn settle(&mut self, sent_at: Moment, answer: Result<Option<Grant>, Error>) -> Answered {
+        let at = Moment::now();
         self.sent = match &answer {
             Err(error) if error.is_ambiguous() => Sent::Lost,
             _ => Sent::Nowhere,
         };
-        let Some(grant) = answer? else {
-            return Ok(None);
+        let outcome = match answer {
+            Ok(Some(grant)) => self.take(grant, sent_at, at).map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
         };
+        Answered { at, outcome }
+    }
+
+    /// Puts a guard before what was granted.
+    fn take(&mut self, grant: Grant, sent_at: Moment, now: Moment) -> Result<Guard, Error> {
         let Wish {
             lease,
             renews,
             max_hold,
             ..
         } = self.wish;
-        let over_at = max_hold.map(|max_hold| Moment::now() + max_hold);
         let plan = Plan {
             lease,
             renews,
-            over_at,
+            over_at: max_hold.map(|max_hold| now + max_hold),
         };
         let hold = Hold::granted(plan, sent_at, grant.waited, grant.lease);
-        let is_held = hold.is_held(Moment::now());
+        let is_held = hold.is_held(now);
         let held = Held::new(self.wish.ticket.clone(), grant.fence, grant.holds, hold);
         let guard = Guard::new(Arc::clone(&self.client), held);
         if is_held {
-            return Ok(Some(guard));
+            return Ok(guard);
         }
         // It came too late. Dropped, it is released; a further request is another acquisition.
         self.wish.ticket = self.wish.ticket.again();
         Err(Error::Lost(Loss::LeaseEnded))
     }
 
-    fn report(&self, begun: Moment, outcome: &Result<Guard, Error>) {
-        let took = Moment::now().since(begun);
+    fn report(&self, took: Duration, outcome: &Result<Guard, Error>) {
         let what = match outcome {
             Ok(guard) => What::Acquired {
                 fence: guard.fence(),

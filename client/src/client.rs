@@ -116,6 +116,11 @@ impl Client {
         self.settings.patience
     }
 
+    /// For how long a request that does not wait may be under way, connecting included.
+    pub fn longest_request(&self) -> Duration {
+        self.settings.timeouts.connect + self.settings.timeouts.response
+    }
+
     pub fn report(&self, ticket: &Ticket, what: What<'_>) {
         self.settings.reporter.report(&ticket.key, &ticket.owner, what);
     }

@@ -82,13 +82,13 @@ impl Guard {
 
     /// Resolves when the lock is lost, at the local deadline at the latest, even when the server is silent.
     pub async fn lost(&self) -> Loss {
-        self.held.lost().cancelled().await;
+        self.held.token().cancelled().await;
         self.loss().unwrap_or(Loss::LeaseEnded)
     }
 
     /// Cancelled when the lock is lost. Not when it is released.
     pub fn token(&self) -> CancellationToken {
-        self.held.lost().clone()
+        self.held.token().clone()
     }
 
     /// Prolongs the lease to at least `lease` from now, never shortens it, and tells what then remains.
@@ -132,13 +132,14 @@ impl Guard {
     /// [`Error::Lost`]: the lock was, or may have been, lost before it was given back.
     /// [`Error::Unconfirmed`]: the outcome is not known, for no answer came.
     pub async fn release(mut self) -> Result<u64, Error> {
-        let to_do = self.held.with(|hold| hold.give_up(Moment::now()));
+        let now = Moment::now();
+        let to_do = self.held.with(|hold| hold.give_up(now));
         self.client.keeper()?.unwatch(&self.held);
         if let Some(loss) = to_do.loss().filter(|_| !to_do.is_needed()) {
             self.is_settled = true;
             return Err(Error::Lost(loss));
         }
-        let until = to_do.deadline().min(Moment::now() + self.client.patience());
+        let until = to_do.deadline().min(now + self.client.patience());
         let link = self.client.link();
         let outcome = release(&self.client, link, &self.held, to_do, until).await;
         // Otherwise the background goes on, when this guard is dropped.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ pub(crate) struct Held {
     hold: Mutex<Hold>,
     /// When the keeper looks after it next. Changed only with the agenda in hand.
     due: Mutex<Option<Moment>>,
-    lost: CancellationToken,
+    /// Made when somebody asks for it.
+    token: OnceLock<CancellationToken>,
 }
 
 impl Held {
@@ -52,7 +53,7 @@ impl Held {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             hold: Mutex::new(hold),
             due: Mutex::default(),
-            lost: CancellationToken::new(),
+            token: OnceLock::new(),
         })
     }
 
@@ -60,8 +61,21 @@ impl Held {
         look(&mut lock(&self.hold))
     }
 
-    pub fn lost(&self) -> &CancellationToken {
-        &self.lost
+    /// What is cancelled when the hold is lost.
+    pub fn token(&self) -> &CancellationToken {
+        let token = self.token.get_or_init(CancellationToken::new);
+        // Lost before there was a token: whoever found that out found none to cancel.
+        if self.with(|hold| hold.is_lost()) {
+            token.cancel();
+        }
+        token
+    }
+
+    /// The hold is lost: tells everybody who has the token.
+    fn cancel(&self) {
+        if let Some(token) = self.token.get() {
+            token.cancel();
+        }
     }
 }
 
@@ -247,7 +261,7 @@ impl Shared {
     }
 
     fn tell_lost(&self, held: &Held, loss: Loss) {
-        held.lost.cancel();
+        held.cancel();
         self.reporter
             .report(&held.ticket.key, &held.ticket.owner, What::Lost { loss });
     }

@@ -64,6 +64,7 @@ impl Address {
     }
 
     /// What connects to the one server that serves a key, as far as is known.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
     pub(crate) async fn client_for(&self, key: &[u8]) -> RedisResult<Client> {
         match &*self.0 {
             Kind::Node(client) => Ok(client.clone()),

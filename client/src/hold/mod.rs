@@ -119,6 +119,11 @@ impl Hold {
         }
     }
 
+    /// Whether the holder has been told that the lock is lost.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.state, State::Lost(_))
+    }
+
     /// When there is something to do next, answers aside.
     pub fn wakes_at(&self) -> Option<Moment> {
         match (self.state, self.renewal) {
