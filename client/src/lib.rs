@@ -5,6 +5,8 @@ mod acquire;
 #[cfg(feature = "tokio")]
 mod backoff;
 #[cfg(feature = "tokio")]
+pub mod blocking;
+#[cfg(feature = "tokio")]
 mod client;
 pub mod clock;
 #[cfg(feature = "tokio")]

@@ -2,11 +2,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::acquire::{self, Wish};
 use crate::client::{Client, Settings};
 use crate::connect::Address;
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::keeper::Keeper;
 use crate::owner::Owner;
 use crate::raw::{AsyncLockCommands, LockInfo};
 use crate::ticket::{Limit, Ticket};
@@ -199,6 +202,11 @@ impl Lock {
             .await?
             .dlock_info(&*self.key)
             .await
+    }
+
+    /// The runtime of the thread in the background.
+    pub(crate) fn runtime(&self) -> Result<&Handle, Error> {
+        self.client.keeper().map(Keeper::runtime)
     }
 
     fn wish(&self) -> Wish {
