@@ -48,6 +48,8 @@ struct Cluster {
 impl Address {
     /// A connection that is to be shared.
     pub(crate) async fn connect(&self, timeouts: Timeouts) -> RedisResult<Connection> {
+        #[cfg(feature = "tls-rustls")]
+        provide_cryptography();
         #[cfg(feature = "cluster")]
         if let Kind::Cluster(cluster) = &*self.0 {
             let config = redis::cluster::ClusterConfig::new()
@@ -149,6 +151,15 @@ impl fmt::Debug for Address {
             #[cfg(feature = "cluster")]
             Kind::Cluster(cluster) => write!(f, "Address(cluster of {})", cluster.any.addr()),
         }
+    }
+}
+
+/// TLS needs a provider of cryptography: the one that the application has installed, else this one.
+#[cfg(feature = "tls-rustls")]
+fn provide_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread was faster.
+        let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
 
