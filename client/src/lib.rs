@@ -1,4 +1,13 @@
-//! Distributed locks with DLOCK.
+#![doc = include_str!("../README.md")]
+//!
+//! # Layout
+//!
+//! - `raw`: the five commands, their requests and answers.
+//! - `hold`: what a client knows of a hold and does about it. Pure: no I/O, no clock.
+//! - `connect`: where the server is, the connection that requests share, those on which they wait.
+//! - `acquire`, `withdraw`, `release`: the way of a lock, there and back.
+//! - `keeper`: the thread that renews, tells of losses, and finishes what others left.
+//! - `locks`, `guard`, `blocking`: what applications see.
 
 #[cfg(feature = "tokio")]
 mod acquire;

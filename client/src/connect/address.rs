@@ -1,8 +1,10 @@
 use std::fmt;
+use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionInfo, RedisError, RedisResult};
@@ -29,6 +31,10 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Address(Arc<Kind>);
 
+/// To connect takes long enough for an allocation, and it keeps the futures of an application small: what
+/// the client library does here is nested deeper than the compiler likes.
+type Connecting<'a, C> = Pin<Box<dyn Future<Output = RedisResult<C>> + Send + 'a>>;
+
 enum Kind {
     Node(Client),
     #[cfg(feature = "sentinel")]
@@ -47,37 +53,53 @@ struct Cluster {
 
 impl Address {
     /// A connection that is to be shared.
-    pub(crate) async fn connect(&self, timeouts: Timeouts) -> RedisResult<Connection> {
-        #[cfg(feature = "tls-rustls")]
-        provide_cryptography();
-        #[cfg(feature = "cluster")]
-        if let Kind::Cluster(cluster) = &*self.0 {
-            let config = redis::cluster::ClusterConfig::new()
-                .set_connection_timeout(timeouts.connect)
-                .set_response_timeout(timeouts.response);
-            let connection = cluster.client.get_async_connection_with_config(config).await?;
-            return Ok(Connection::Cluster(connection));
-        }
-        let client = self.client_for(&[]).await?;
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&timeouts.config())
-            .await?;
-        Ok(Connection::Node(connection))
+    pub(crate) fn connect(&self, timeouts: Timeouts) -> Connecting<'_, Connection> {
+        Box::pin(async move {
+            #[cfg(feature = "tls-rustls")]
+            provide_cryptography();
+            #[cfg(feature = "cluster")]
+            if let Kind::Cluster(cluster) = &*self.0 {
+                let config = redis::cluster::ClusterConfig::new()
+                    .set_connection_timeout(timeouts.connect)
+                    .set_response_timeout(timeouts.response);
+                let connection = cluster.client.get_async_connection_with_config(config).await?;
+                return Ok(Connection::Cluster(connection));
+            }
+            let client = self.client_for(&[]).await?;
+            let config = timeouts.config();
+            let connection = client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await?;
+            Ok(Connection::Node(connection))
+        })
+    }
+
+    /// A connection to wait on, to this server alone.
+    pub(crate) fn connect_to_wait(
+        client: Client,
+        timeouts: Timeouts,
+    ) -> Connecting<'static, MultiplexedConnection> {
+        Box::pin(async move {
+            let config = timeouts.config_to_wait();
+            client.get_multiplexed_async_connection_with_config(&config).await
+        })
     }
 
     /// What connects to the one server that serves a key, as far as is known.
     #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
-    pub(crate) async fn client_for(&self, key: &[u8]) -> RedisResult<Client> {
-        match &*self.0 {
-            Kind::Node(client) => Ok(client.clone()),
-            #[cfg(feature = "sentinel")]
-            Kind::Sentinel(sentinel) => {
-                let client = sentinel.lock().await.async_get_client().await?;
-                Client::open(tuned(client.get_connection_info().clone()))
+    pub(crate) fn client_for<'a>(&'a self, key: &'a [u8]) -> Connecting<'a, Client> {
+        Box::pin(async move {
+            match &*self.0 {
+                Kind::Node(client) => Ok(client.clone()),
+                #[cfg(feature = "sentinel")]
+                Kind::Sentinel(sentinel) => {
+                    let client = sentinel.lock().await.async_get_client().await?;
+                    Client::open(tuned(client.get_connection_info().clone()))
+                }
+                #[cfg(feature = "cluster")]
+                Kind::Cluster(cluster) => Client::open(cluster.slots.place(cluster.any.clone(), key)),
             }
-            #[cfg(feature = "cluster")]
-            Kind::Cluster(cluster) => Client::open(cluster.slots.place(cluster.any.clone(), key)),
-        }
+        })
     }
 
     /// Learns from an error that a key is served elsewhere.

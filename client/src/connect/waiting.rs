@@ -43,10 +43,7 @@ impl WaitingRoom {
         if let Some(seat) = self.take_idle(&node) {
             return Ok(seat);
         }
-        let config = self.timeouts.config_to_wait();
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        let connection = Address::connect_to_wait(client, self.timeouts).await?;
         Ok(Seat {
             connection,
             node,
