@@ -5,7 +5,8 @@ use crate::clock::Moment;
 use crate::connect::{Address, Link, Timeouts, WaitingRoom};
 use crate::error::Error;
 use crate::events::{Event, Reporter, What};
-use crate::keeper::{Held, Keeper};
+use crate::held::Held;
+use crate::keeper::Keeper;
 use crate::release::release_in_background;
 use crate::ticket::Ticket;
 

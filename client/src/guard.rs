@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::held::Held;
 use crate::hold::{Action, Loss};
-use crate::keeper::Held;
 use crate::owner::Owner;
 use crate::release::release;
 
@@ -88,7 +88,7 @@ impl Guard {
 
     /// Cancelled when the lock is lost. Not when it is released.
     pub fn token(&self) -> CancellationToken {
-        self.held.token().clone()
+        self.held.token()
     }
 
     /// Prolongs the lease to at least `lease` from now, never shortens it, and tells what then remains.

@@ -2,10 +2,8 @@
 //! dropped futures leave behind. So nothing of that depends on the runtime of the application, and one
 //! stuck task of it costs nobody else a lock.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -13,71 +11,15 @@ use redis::RedisError;
 use tokio::runtime::{self, Handle};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Moment;
 use crate::connect::Link;
 use crate::error::Error;
 use crate::events::{Reporter, What};
-use crate::hold::{Action, Hold, Loss};
-use crate::sync::lock;
+use crate::held::{Agenda, Held};
+use crate::hold::{Action, Loss};
 use crate::ticket::Ticket;
-
-/// Timers do not count suspend: after it, what is overdue is noticed within this.
-const LONGEST_NAP: Duration = Duration::from_secs(1);
-/// With nothing to look after.
-const REST: Duration = Duration::from_secs(3600);
-
-/// A hold that a guard stands for.
-pub(crate) struct Held {
-    pub ticket: Ticket,
-    pub fence: u64,
-    pub holds: u64,
-    /// Tells apart holds that are due at the same time.
-    number: u64,
-    hold: Mutex<Hold>,
-    /// When the keeper looks after it next. Changed only with the agenda in hand.
-    due: Mutex<Option<Moment>>,
-    /// Made when somebody asks for it.
-    token: OnceLock<CancellationToken>,
-}
-
-impl Held {
-    pub fn new(ticket: Ticket, fence: u64, holds: u64, hold: Hold) -> Arc<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        Arc::new(Self {
-            ticket,
-            fence,
-            holds,
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            hold: Mutex::new(hold),
-            due: Mutex::default(),
-            token: OnceLock::new(),
-        })
-    }
-
-    pub fn with<T>(&self, look: impl FnOnce(&mut Hold) -> T) -> T {
-        look(&mut lock(&self.hold))
-    }
-
-    /// What is cancelled when the hold is lost.
-    pub fn token(&self) -> &CancellationToken {
-        let token = self.token.get_or_init(CancellationToken::new);
-        // Lost before there was a token: whoever found that out found none to cancel.
-        if self.with(|hold| hold.is_lost()) {
-            token.cancel();
-        }
-        token
-    }
-
-    /// The hold is lost: tells everybody who has the token.
-    fn cancel(&self) {
-        if let Some(token) = self.token.get() {
-            token.cancel();
-        }
-    }
-}
 
 /// The handle to the thread. Dropped, the thread ends as soon as nothing is left to do.
 pub(crate) struct Keeper {
@@ -88,16 +30,9 @@ pub(crate) struct Keeper {
 struct Shared {
     link: Arc<Link>,
     reporter: Reporter,
-    agenda: Mutex<Agenda>,
+    agenda: Agenda,
     wake: Notify,
     tasks: TaskTracker,
-}
-
-struct Agenda {
-    due: BTreeMap<(Moment, u64), Arc<Held>>,
-    /// The thread looks at the agenda then, if nobody wakes it.
-    next_look: Moment,
-    ended: bool,
 }
 
 impl Keeper {
@@ -108,15 +43,10 @@ impl Keeper {
             .build()
             .map_err(cannot)?;
         let handle = runtime.handle().clone();
-        let agenda = Agenda {
-            due: BTreeMap::new(),
-            next_look: Moment::now(),
-            ended: false,
-        };
         let shared = Arc::new(Shared {
             link,
             reporter,
-            agenda: Mutex::new(agenda),
+            agenda: Agenda::new(Moment::now()),
             wake: Notify::new(),
             tasks: TaskTracker::new(),
         });
@@ -136,12 +66,9 @@ impl Keeper {
         self.shared.schedule(held);
     }
 
-    /// Does not look after a hold any more.
-    pub fn unwatch(&self, held: &Arc<Held>) {
-        let mut agenda = lock(&self.shared.agenda);
-        if let Some(due) = lock(&held.due).take() {
-            agenda.due.remove(&(due, held.number));
-        }
+    /// Does not look after a hold any more. To be called after it was given up.
+    pub fn unwatch(&self, held: &Held) {
+        self.shared.agenda.remove(held);
     }
 
     /// Has something done that nobody waits for. Never blocks, works on any thread.
@@ -167,7 +94,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        lock(&self.shared.agenda).ended = true;
+        self.shared.agenda.end();
         self.shared.wake.notify_one();
     }
 }
@@ -184,29 +111,13 @@ async fn keep(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Does what is due. When to look again; `None` when it is over.
+    /// Does what is due. For how long there is nothing to do then; `None` when it is over.
     fn look(self: &Arc<Self>) -> Option<Duration> {
         let now = Moment::now();
-        while let Some(held) = self.take_due(now) {
+        while let Some(held) = self.agenda.take_due(now) {
             self.attend(&held, now);
         }
-        let mut agenda = lock(&self.agenda);
-        if agenda.ended {
-            return None;
-        }
-        let now = Moment::now();
-        let first = agenda.due.keys().next();
-        let nap = first.map_or(REST, |&(due, _)| due.since(now).min(LONGEST_NAP));
-        agenda.next_look = now + nap;
-        Some(nap)
-    }
-
-    fn take_due(&self, now: Moment) -> Option<Arc<Held>> {
-        let mut agenda = lock(&self.agenda);
-        let first = agenda.due.first_entry().filter(|first| first.key().0 <= now)?;
-        let held = first.remove();
-        *lock(&held.due) = None;
-        Some(held)
+        self.agenda.nap(Moment::now())
     }
 
     fn attend(self: &Arc<Self>, held: &Arc<Held>, now: Moment) {
@@ -221,21 +132,9 @@ impl Shared {
         self.schedule(held);
     }
 
-    /// Puts a hold on the agenda, at its time of now.
     fn schedule(&self, held: &Arc<Held>) {
-        let mut agenda = lock(&self.agenda);
-        let mut due = lock(&held.due);
-        if let Some(due) = due.take() {
-            agenda.due.remove(&(due, held.number));
-        }
-        // Looked up with the agenda in hand: whoever gives the hold up afterwards takes it off again.
-        *due = held.with(|hold| hold.wakes_at());
-        if let Some(due) = *due {
-            agenda.due.insert((due, held.number), Arc::clone(held));
-            if due < agenda.next_look {
-                agenda.next_look = due;
-                self.wake.notify_one();
-            }
+        if self.agenda.schedule(held) {
+            self.wake.notify_one();
         }
     }
 

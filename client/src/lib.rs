@@ -6,6 +6,7 @@
 //! - `hold`: what a client knows of a hold and does about it. Pure: no I/O, no clock.
 //! - `connect`: where the server is, the connection that requests share, those on which they wait.
 //! - `acquire`, `withdraw`, `release`: the way of a lock, there and back.
+//! - `held`: what guards share with the keeper. All their races are there.
 //! - `keeper`: the thread that renews, tells of losses, and finishes what others left.
 //! - `locks`, `guard`, `blocking`: what applications see.
 
@@ -25,6 +26,8 @@ mod error;
 mod events;
 #[cfg(feature = "tokio")]
 mod guard;
+#[cfg(feature = "tokio")]
+mod held;
 #[cfg(feature = "tokio")]
 mod hold;
 #[cfg(feature = "tokio")]

@@ -10,8 +10,8 @@ use crate::clock::Moment;
 use crate::connect::Link;
 use crate::error::Error;
 use crate::events::What;
+use crate::held::Held;
 use crate::hold::{Release, ReleaseStep};
-use crate::keeper::Held;
 
 /// Gives a hold back, and tries again until `until`: the holds that the owner has left.
 pub(crate) async fn release(
