@@ -175,14 +175,14 @@ mod tests {
 
     /// A guard that is given up, the keeper that renews and finds losses, and a task that waits for a loss, in
     /// whatever order their steps come.
-    fn race(answer: fn() -> Result<Duration, Error>) {
+    fn race(looks_ms: &'static [u64], answer: fn() -> Result<Duration, Error>) {
         let agenda = Arc::new(Agenda::new(at(0)));
         let held = held();
         let is_given_up = Arc::new(AtomicBool::new(false));
         agenda.schedule(&held);
         let keeper = thread::spawn({
             let (agenda, is_given_up) = (Arc::clone(&agenda), Arc::clone(&is_given_up));
-            move || keep(&agenda, &is_given_up, answer)
+            move || keep(&agenda, looks_ms, &is_given_up, answer)
         });
         let observer = thread::spawn({
             let held = Arc::clone(&held);
@@ -212,7 +212,12 @@ mod tests {
     }
 
     /// What the thread in the background does; how often it told of a loss.
-    fn keep(agenda: &Agenda, is_given_up: &AtomicBool, answer: fn() -> Result<Duration, Error>) -> u32 {
+    fn keep(
+        agenda: &Agenda,
+        looks_ms: &[u64],
+        is_given_up: &AtomicBool,
+        answer: fn() -> Result<Duration, Error>,
+    ) -> u32 {
         let mut told = 0;
         let mut tell = |held: &Held, action| match action {
             Some(Action::TellLost(_)) => {
@@ -221,7 +226,7 @@ mod tests {
             }
             _ => {}
         };
-        for now in [500, 1000, 1500, 2000, 5000].map(at) {
+        for now in looks_ms.iter().copied().map(at) {
             while let Some(held) = agenda.take_due(now) {
                 let action = held.with(|hold| {
                     let action = hold.on_time(now);
@@ -248,9 +253,12 @@ mod tests {
             || Err(Error::NotOwner),
             || Err(Error::Quarantine(String::new())),
         ];
-        for answer in answers {
-            shuttle::check_random(move || race(answer), 1_500);
-            shuttle::check_pct(move || race(answer), 1_500, 3);
+        // Until the lease is renewed, and until it has ended.
+        for looks_ms in [&[1000][..], &[500, 1000, 2000, 5000]] {
+            for answer in answers {
+                shuttle::check_random(move || race(looks_ms, answer), 1_000);
+                shuttle::check_pct(move || race(looks_ms, answer), 1_000, 3);
+            }
         }
     }
 
