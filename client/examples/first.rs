@@ -9,6 +9,7 @@ async fn main() -> Result<(), Error> {
     ship("redis://127.0.0.1:7379/").await
 }
 
+/// Ships an order that nobody else ships meanwhile.
 pub async fn ship(address: &str) -> Result<(), Error> {
     // One for the whole application.
     let locks = Locks::open(address)?;

@@ -67,6 +67,7 @@ impl Error {
     }
 
     /// Whether the request may or may not have been carried out: it was sent, and no answer came.
+    #[cfg(feature = "tokio")]
     pub(crate) fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Parse)
     }

@@ -219,12 +219,11 @@ mod tests {
         answer: fn() -> Result<Duration, Error>,
     ) -> u32 {
         let mut told = 0;
-        let mut tell = |held: &Held, action| match action {
-            Some(Action::TellLost(_)) => {
+        let mut tell = |held: &Held, action| {
+            if let Some(Action::TellLost(_)) = action {
                 held.cancel();
                 told += 1;
             }
-            _ => {}
         };
         for now in looks_ms.iter().copied().map(at) {
             while let Some(held) = agenda.take_due(now) {

@@ -50,6 +50,9 @@ impl Keeper {
             wake: Notify::new(),
             tasks: TaskTracker::new(),
         });
+        // So that the first renewal of a short lease does not have to wait for a connection.
+        let warming = Arc::clone(&shared.link);
+        handle.spawn(async move { warming.route().await.is_ok() });
         let keeping = keep(Arc::clone(&shared));
         thread::Builder::new()
             .name("dlock-keeper".into())

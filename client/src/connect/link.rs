@@ -1,3 +1,4 @@
+use std::io;
 use std::sync::{Arc, Mutex};
 
 use redis::{Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind};
@@ -47,7 +48,11 @@ impl Link {
     pub async fn route(self: &Arc<Self>) -> Result<Route, Error> {
         let current = match self.current() {
             Some(current) => current,
-            None => self.connect().await?,
+            // A task of its own: the one that gives up waiting for it does not undo what it has done so far.
+            None => match tokio::spawn(Arc::clone(self).connect()).await {
+                Ok(connected) => connected?,
+                Err(_) => return Err(RedisError::from(io::Error::from(io::ErrorKind::NotConnected)).into()),
+            },
         };
         Ok(Route {
             link: Arc::clone(self),
@@ -65,7 +70,7 @@ impl Link {
     }
 
     /// One task connects. The others that came meanwhile share what comes of it.
-    async fn connect(&self) -> RedisResult<Arc<Current>> {
+    async fn connect(self: Arc<Self>) -> RedisResult<Arc<Current>> {
         let (mut failure, shares) = match self.connecting.try_lock() {
             Ok(failure) => (failure, false),
             Err(_) => (self.connecting.lock().await, true),

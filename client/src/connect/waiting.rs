@@ -67,9 +67,10 @@ impl WaitingRoom {
         let mut idle = lock(&self.idle);
         if !error.is_some_and(is_useless_now) {
             seat.is_new = false;
-            if idle.len() < MAX_IDLE {
-                idle.push(seat);
+            if idle.len() == MAX_IDLE {
+                idle.remove(0);
             }
+            idle.push(seat);
         } else if !seat.is_new {
             // It had been idle: the others may have died with it.
             idle.retain(|other| other.node != seat.node);

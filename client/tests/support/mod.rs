@@ -25,13 +25,10 @@ pub fn locks(server: &Server) -> Locks {
 }
 
 /// The outcome of what must come to an end.
-#[track_caller]
-pub fn soon<T>(what: &str, future: impl Future<Output = T>) -> impl Future<Output = T> {
-    async move {
-        match tokio::time::timeout(PATIENCE, future).await {
-            Ok(outcome) => outcome,
-            Err(_) => panic!("waited {PATIENCE:?} in vain for: {what}"),
-        }
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(outcome) => outcome,
+        Err(_) => panic!("waited {PATIENCE:?} in vain for: {what}"),
     }
 }
 
