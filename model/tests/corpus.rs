@@ -7,7 +7,9 @@ use dlock_model::fuzz;
 
 /// Feeds it all files of a target's corpus.
 fn replay(target: &str, feed: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fuzz/corpus")
+        .join(target);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut fed = 0;
     for entry in entries {

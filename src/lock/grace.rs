@@ -22,7 +22,8 @@ pub struct GraceSettings {
 /// The grace of a server: the one that runs, and the one that may begin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grace {
-    /// The end of the last grace.
+    /// Begin and end of the last grace.
+    begin: Instant,
     end: Instant,
     /// What may begin a grace, not yet dealt with.
     pending: Option<Beginning>,
@@ -39,10 +40,15 @@ enum Beginning {
 impl Grace {
     pub const fn starting() -> Self {
         Self {
+            begin: Instant::DISTANT_PAST,
             end: Instant::DISTANT_PAST,
             pending: Some(Beginning::Start),
             longest_lease_ms: 0,
         }
+    }
+
+    pub fn begin(&self) -> Instant {
+        self.begin
     }
 
     pub fn end(&self) -> Instant {
@@ -57,6 +63,10 @@ impl Grace {
     /// What another server, or this one before a restart, had left of its grace.
     pub fn learn(&mut self, left_ms: u64, now: Instant) {
         if left_ms > 0 {
+            // One that runs becomes longer: whoever was a holder when it began is one still.
+            if self.end <= now {
+                self.begin = now;
+            }
             self.end = self.end.max(now.after_ms(left_ms));
         }
     }
@@ -137,6 +147,16 @@ mod tests {
         assert!(grace.settle(true, &SETTINGS, NOW));
         grace.learn(0, NOW.after_ms(1));
         assert_eq!(grace.end(), NOW.after_ms(30));
+    }
+
+    #[test]
+    fn a_grace_that_becomes_longer_began_when_it_began() {
+        let mut grace = Grace::starting();
+        grace.learn(10, NOW);
+        grace.learn(10, NOW.after_ms(9));
+        assert_eq!((grace.begin(), grace.end()), (NOW, NOW.after_ms(19)));
+        grace.learn(10, NOW.after_ms(19));
+        assert_eq!((grace.begin(), grace.end()), (NOW.after_ms(19), NOW.after_ms(29)));
     }
 
     #[test]

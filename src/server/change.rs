@@ -204,6 +204,7 @@ pub fn moment(flags: Flags) -> Moment {
         state.settle_grace(flags, now);
         Moment {
             now,
+            grace_begin: state.grace.begin(),
             grace_end: state.grace.end(),
             evictable: state.evictable && !allow_eviction,
         }
@@ -212,9 +213,9 @@ pub fn moment(flags: Flags) -> Moment {
 
 /// The moment as far as leases go: where nobody asks for a lock.
 pub fn lease_moment() -> Moment {
-    let grace_end = state::with(|state| state.grace.end());
-    Moment {
-        grace_end,
+    state::with(|state| Moment {
+        grace_begin: state.grace.begin(),
+        grace_end: state.grace.end(),
         ..Moment::at(ctx::now())
-    }
+    })
 }

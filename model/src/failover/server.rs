@@ -20,7 +20,7 @@ pub struct Server {
     pub sync_due: bool,
     /// What its random numbers are.
     pub dice: u64,
-    /// The fences of the holders that were there when its grace began.
+    /// The fences of the holders whose lease ran when its grace began.
     pub kept: Vec<u64>,
 }
 
@@ -95,19 +95,26 @@ impl Server {
     /// The moment of a decision: what is pending begins.
     fn moment(&mut self, now: Instant, setting: &Setting) -> Moment {
         self.settle(now, setting);
-        self.lease_moment(now)
+        let mut moment = self.lease_moment(now);
+        if setting.breach == Some(Breach::EndedProlonged) {
+            moment.grace_begin = Instant::DISTANT_PAST;
+        }
+        moment
     }
 
     /// A grace begins, if one is pending.
     pub fn settle(&mut self, now: Instant, setting: &Setting) {
+        let before = self.lease_moment(now);
         if self.grace.is_pending() && self.grace.settle(true, &setting.graces(), now) {
             self.sync_due = true;
-            self.kept = self.lock.holders().iter().map(Holder::fence).collect();
+            let live = self.lock.holders().iter().filter(|holder| before.is_live(holder));
+            self.kept = live.map(Holder::fence).collect();
         }
     }
 
     fn lease_moment(&self, now: Instant) -> Moment {
         Moment {
+            grace_begin: self.grace.begin(),
             grace_end: self.grace.end(),
             ..Moment::at(now)
         }

@@ -89,6 +89,8 @@ pub enum Breach {
     GraceForgotten,
     /// The leases of known holders do not run to the end of a grace.
     NotProlonged,
+    /// A grace prolongs leases too that had ended before it began.
+    EndedProlonged,
     /// A known holder may acquire again in a grace.
     ReentryInGrace,
     /// EXTEND needs no FENCE in a grace.

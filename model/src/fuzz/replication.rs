@@ -112,6 +112,7 @@ impl Replica {
             return;
         }
         let moment = Moment {
+            grace_begin: self.grace.begin(),
             grace_end: self.grace.end(),
             ..Moment::at(self.now)
         };

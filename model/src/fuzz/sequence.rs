@@ -114,7 +114,7 @@ fn befall(server: &mut Server, choices: &mut Choices<'_>) {
         0 => server.take_over(false),
         1 => server.take_over(true),
         2 => server.moment.evictable ^= true,
-        3 => server.moment.grace_end = server.moment.grace_end.max(server.moment.now.after_ms(4)),
+        3 => server.begin_grace(),
         4 => server.dismiss(place(choices)),
         _ => server.tend(place(choices)),
     }

@@ -187,6 +187,15 @@ impl Server {
         assert!(self.waiting.is_empty() && self.waiting.next_alarm().is_none() && self.open.is_empty());
     }
 
+    /// A grace begins, or the one that runs becomes longer.
+    pub fn begin_grace(&mut self) {
+        let moment = &mut self.moment;
+        if moment.grace_end <= moment.now {
+            moment.grace_begin = moment.now;
+        }
+        moment.grace_end = moment.now.after_ms(4);
+    }
+
     fn step<R>(
         &mut self,
         place: usize,

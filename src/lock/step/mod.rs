@@ -27,7 +27,8 @@ use super::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub now: Instant,
-    /// The end of the last grace. Leases that were known when it began run at least until then.
+    /// Begin and end of the last grace. Leases that ran when it began run at least to its end.
+    pub grace_begin: Instant,
     pub grace_end: Instant,
     /// The server may evict locks, and that is not allowed: no new owners.
     pub evictable: bool,
@@ -38,15 +39,20 @@ impl Moment {
     pub fn at(now: Instant) -> Self {
         Self {
             now,
+            grace_begin: Instant::DISTANT_PAST,
             grace_end: Instant::DISTANT_PAST,
             evictable: false,
         }
     }
 
     /// When this lease ends. Every holder granted after a grace ends after it, so that the larger of the
-    /// two is right for all, for ever.
+    /// two is right for all, for ever; but for a lease that had ended before the grace began.
     pub fn lease_end(&self, holder: &Holder) -> Instant {
-        holder.lease_end.max(self.grace_end)
+        if holder.lease_end > self.grace_begin {
+            holder.lease_end.max(self.grace_end)
+        } else {
+            holder.lease_end
+        }
     }
 
     /// What remains of a lease, in milliseconds, rounded down.

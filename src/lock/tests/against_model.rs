@@ -7,7 +7,6 @@ use super::plain::{Action, Micros};
 use super::schedule::{Memory, Pass, Step, Told, config, schedule};
 use super::subject::Subject;
 use crate::lock::fence::Raise;
-use crate::lock::state::Holder;
 
 struct Pair {
     subject: Subject,
@@ -73,10 +72,8 @@ impl Pair {
     }
 
     fn take_over(&mut self, raise: Raise, grace_ms: u64) {
-        let known: Vec<_> = self.subject.lock.holders().iter().map(Holder::fence).collect();
         self.subject.take_over(raise, grace_ms);
-        self.model
-            .take_over(self.subject.fences.known(), grace_ms, &known);
+        self.model.take_over(self.subject.fences.known(), grace_ms);
     }
 }
 

@@ -154,11 +154,11 @@ impl State {
         later
     }
 
-    /// The leases of all known holders, those too that had ended, run at least to the end of a grace.
+    /// The leases of all live holders run at least to the end of a grace.
     fn with_grace(&self, ticks: u8) -> Self {
         let mut state = self.clone();
         state.grace_ticks = state.grace_ticks.max(ticks);
-        for part in &mut state.holders {
+        for part in state.holders.iter_mut().filter(|part| part.ticks > 0) {
             part.ticks = part.ticks.max(state.grace_ticks);
         }
         state
@@ -170,6 +170,8 @@ impl State {
             fences: Fences::starting(),
             ..Subject::new(origin)
         };
+        // Whoever has ended by now had ended when it began.
+        subject.grace_begin = (self.grace_ticks > 0).then_some(0);
         subject.grace_end = (self.grace_ticks > 0).then(|| Micros::from(self.grace_ticks) * TICK);
         let now = subject.moment().now;
         for (owner, part) in (0..).zip(&self.holders) {

@@ -141,9 +141,8 @@ impl Model {
     }
 
     /// The server becomes a primary: the counter of fences was raised, and a grace begins, or the one that
-    /// runs becomes longer. `known`: the fences of the holders that the server knows; whether it still
-    /// knows those whose lease has ended depends on whether anybody swept.
-    pub fn take_over(&mut self, last_fence: u64, grace_ms: u64, known: &[u64]) {
+    /// runs becomes longer.
+    pub fn take_over(&mut self, last_fence: u64, grace_ms: u64) {
         assert!(last_fence > self.last_fence, "a raise raises");
         self.last_fence = last_fence;
         if grace_ms > 0 {
@@ -152,11 +151,8 @@ impl Model {
         let Some(end) = self.grace_end.filter(|end| *end > self.now) else {
             return;
         };
-        for holder in self
-            .holders
-            .iter_mut()
-            .filter(|holder| known.contains(&holder.fence))
-        {
+        let now = self.now;
+        for holder in self.holders.iter_mut().filter(|holder| holder.lease_end > now) {
             holder.lease_end = holder.lease_end.max(end);
         }
     }

@@ -27,6 +27,7 @@ pub struct Subject {
     pub fences: Fences,
     pub effects: Effects,
     pub now: Micros,
+    pub grace_begin: Option<Micros>,
     pub grace_end: Option<Micros>,
     pub evictable: bool,
     /// What the clock of this server shows at 0.
@@ -70,6 +71,7 @@ impl Subject {
             fences,
             effects: Effects::default(),
             now: 0,
+            grace_begin: None,
             grace_end: None,
             evictable: false,
             origin,
@@ -242,6 +244,9 @@ impl Subject {
     /// A grace begins, or the one that runs becomes longer.
     fn begin_grace(&mut self, grace_ms: u64) {
         if grace_ms > 0 {
+            if self.grace_end.is_none_or(|end| end <= self.now) {
+                self.grace_begin = Some(self.now);
+            }
             self.grace_end = self.grace_end.max(Some(self.now + grace_ms as Micros * 1000));
         }
     }
@@ -249,6 +254,7 @@ impl Subject {
     pub fn moment(&self) -> Moment {
         let here = |time: Micros| Instant::from_micros(time + self.origin);
         Moment {
+            grace_begin: self.grace_begin.map_or(Instant::DISTANT_PAST, here),
             grace_end: self.grace_end.map_or(Instant::DISTANT_PAST, here),
             evictable: self.evictable,
             ..Moment::at(here(self.now))

@@ -70,6 +70,21 @@ fn a_grace_that_ends_lets_a_holder_re_enter_whoever_comes_first() {
     assert!(has_been_granted(&server, again));
 }
 
+/// On the server before, somebody else may have been let in since: that is what may be forgotten here.
+#[test]
+fn a_lease_that_had_ended_before_a_grace_stays_ended() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", 10));
+    server.pass_ms(10);
+    server.grace(30);
+    assert_eq!(server.extend("a", "alice", 10), Err(Refusal::Quarantine(30)));
+    let fence = server.lock("a").holders()[0].fence();
+    assert_eq!(
+        server.extend_fenced("a", "alice", 10, fence),
+        Err(Refusal::NotHeld)
+    );
+}
+
 #[test]
 fn what_a_grace_that_ends_replicates_is_understood() {
     let mut server = Server::with(&["a"]);

@@ -62,6 +62,7 @@ impl Server {
 
     /// A grace begins now.
     pub fn grace(&mut self, ms: u64) {
+        self.moment.grace_begin = self.moment.now;
         self.moment.grace_end = self.moment.now.after_ms(ms);
     }
 
@@ -122,11 +123,31 @@ impl Server {
     }
 
     pub fn extend(&mut self, key: &str, owner: &str, lease_ms: u64) -> Result<u64, Refusal> {
+        self.extend_as(key, owner, lease_ms, None)
+    }
+
+    pub fn extend_fenced(
+        &mut self,
+        key: &str,
+        owner: &str,
+        lease_ms: u64,
+        fence: u64,
+    ) -> Result<u64, Refusal> {
+        self.extend_as(key, owner, lease_ms, Some(fence))
+    }
+
+    fn extend_as(
+        &mut self,
+        key: &str,
+        owner: &str,
+        lease_ms: u64,
+        fence: Option<u64>,
+    ) -> Result<u64, Refusal> {
         let moment = self.moment;
         let request = Extend {
             owner: owner.as_bytes(),
             lease_ms,
-            fence: None,
+            fence,
         };
         self.step(key, |lock, queue, fences, effects| {
             extend(lock, queue, &request, &moment, fences, effects)
