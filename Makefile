@@ -12,7 +12,7 @@ export DLOCK_SERVER ?= redis-server
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-matrix bench torture check install-deps
+.PHONY: help run test test-matrix model fuzz bench torture check install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,12 @@ test: install-deps ## Run all tests against the installed server (another one: D
 
 test-matrix: install-deps ## Run the tests against every supported server, fetched from Debian (kept in SERVERS)
 	tests/matrix/run "$(SERVERS)"
+
+model: install-deps ## Search failovers, starts and graces in larger worlds than `make test` does
+	cargo test --release --locked -p dlock-model --test failover -- --include-ignored --nocapture
+
+fuzz: install-deps ## Run each fuzz target for a while (default: SECONDS=20); needs nightly Rust and cargo-fuzz
+	scripts/fuzz "$(SECONDS)"
 
 bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (options: ARGS="...")
 	cargo build --release --locked
