@@ -5,6 +5,8 @@
 //! # Layout
 //!
 //! - [`lock`]: the core, the same files that the module is built from.
+//! - [`failover`]: failovers, starts and graces; [`slots`]: a cluster slot that moves. Worlds for a search.
+//! - [`search`]: tries every way through a world, shortest ways first.
 //! - [`fuzz`]: one function a fuzz target. `fuzz/` runs them with a fuzzer, the tests with its corpus.
 
 #[path = "../../src/lock/mod.rs"]
@@ -19,3 +21,4 @@ pub mod lock;
 pub mod failover;
 pub mod fuzz;
 pub mod search;
+pub mod slots;
