@@ -13,7 +13,7 @@ use super::worker::{Habits, Worker};
 use crate::history::Journal;
 
 /// Longer than clients wait.
-const QUIET_TIME: Duration = Duration::from_millis(1_500);
+const QUIET_TIME: Duration = Duration::from_millis(1_000);
 
 /// Workers that ask the server of one route.
 pub struct Crew {
