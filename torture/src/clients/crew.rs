@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::actor::{Actor, Line, Route};
+use super::actor::{Actor, Line};
 use super::gate::Gate;
+use super::route::Route;
 use super::worker::{Habits, Worker};
 use crate::history::Journal;
 
