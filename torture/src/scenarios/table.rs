@@ -44,7 +44,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "clients",
         about: "clients die, stop, are killed, unblocked and paused; the server stops for a while",
-        count: 400,
+        count: 700,
         short: 12,
         rules: Rules::STRICT,
         run: one_server::clients,
@@ -52,7 +52,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "effect",
         about: "an unguarded set under a mutex, holders keep to their deadlines: nothing is lost",
-        count: 200,
+        count: 500,
         short: 10,
         rules: Rules::STRICT,
         run: effect::mutex_alone,
@@ -60,7 +60,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "effect-fences",
         about: "holders are stopped past their lease, the store refuses smaller fences: nothing is lost",
-        count: 200,
+        count: 300,
         short: 10,
         rules: LOSSY,
         run: effect::fences,
@@ -76,7 +76,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "network",
         about: "a proxy delays, freezes one way or both, cuts inside of requests and answers",
-        count: 250,
+        count: 500,
         short: 8,
         rules: BAD_NETWORK,
         run: network::bad,
@@ -84,7 +84,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "eviction",
         about: "memory is full of keys with a TTL, under each volatile-* policy",
-        count: 200,
+        count: 600,
         short: 8,
         rules: Rules::STRICT,
         run: eviction::pressure,
@@ -92,7 +92,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "clock",
         about: "the wall clock of the server jumps by hours, forward and back, also across restarts",
-        count: 200,
+        count: 400,
         short: 8,
         rules: Rules::STRICT,
         run: clock::jumps,
@@ -108,7 +108,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "restart-always",
         about: "kill -9 and restart with appendfsync always: nothing is lost",
-        count: 60,
+        count: 150,
         short: 3,
         rules: Rules::STRICT,
         run: restart::logged_always,
@@ -180,7 +180,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "cluster-resharding",
         about: "slots of a cluster move with their locks, to and fro",
-        count: 80,
+        count: 100,
         short: 3,
         rules: Rules::STRICT,
         run: cluster::resharding,
@@ -204,9 +204,17 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "partition-min-replicas",
         about: "the same with min-replicas-to-write and a lag limit below the failover time",
-        count: 24,
+        count: 36,
         short: 1,
         rules: LOSSY,
         run: partition::min_replicas,
+    },
+    Scenario {
+        name: "partition-asleep",
+        about: "the same, but the old primary sleeps and wakes: it grants until it looks at its replicas",
+        count: 12,
+        short: 0,
+        rules: UNSAFE,
+        run: partition::wakes,
     },
 ];
