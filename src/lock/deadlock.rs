@@ -5,230 +5,179 @@
 //! on. Whoever still waits in the end waits for ever. Circles among owners would be right for mutexes only:
 //! a semaphore is free as soon as any one of its holders leaves.
 //!
-//! Each owner gives up once, and each request is admitted once.
+//! Only what the request depends on is looked at: the holders of its lock and those who wait before it, the
+//! locks that these wait for, and so on. Each lock, owner and request is visited once; each owner gives up
+//! once, and each request is admitted once.
 
-use std::collections::{HashMap, VecDeque};
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::circle::{self, Circle};
 use super::limit::Limit;
-use super::waiting::{LockName, Waiting};
+use super::queue::{Queue, Ticket};
+use super::time::Instant;
+use super::waiting::{Entry, LockName, Waiting};
 
-/// A circle of owners, each of which holds what the one before it waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Circle(pub(super) Vec<Link>);
-
-/// `owner` holds `holds` and waits for `waits_for`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    pub owner: Box<[u8]>,
-    pub holds: Box<[u8]>,
-    pub waits_for: Box<[u8]>,
-}
-
-/// The circle that keeps this owner waiting for that lock for ever, `None` when it will be served.
-pub(super) fn search(waiting: &Waiting, name: &LockName, owner: &[u8]) -> Option<Circle> {
-    let mut world = World::of(waiting);
+/// What keeps this owner waiting for that lock for ever, `None` when it will be served.
+pub(super) fn search(waiting: &Waiting, name: &LockName, owner: &[u8], now: Instant) -> Option<Circle> {
+    let mut world = World::reached_by(waiting, owner, now);
     world.reduce();
-    let lock = world.locks.iter().position(|site| site.name == name)?;
-    let owner = *world.numbers.get(owner)?;
-    world.waits_for(owner, lock).then(|| world.circle_from(owner))
+    let is_stuck = world.owners.get(owner)?.waits.contains_key(name);
+    is_stuck.then(|| circle::through(&world, owner, name))
 }
 
-/// A copy of all queues and holders, in which the reduction is played through. Owners and locks are numbers.
+/// All that an owner which waits depends on, in which the reduction is played through.
 #[derive(Default)]
-struct World<'a> {
-    owners: Vec<Player<'a>>,
-    locks: Vec<Site<'a>>,
-    numbers: HashMap<&'a [u8], usize>,
+pub(super) struct World<'a> {
+    pub(super) owners: BTreeMap<&'a [u8], Player<'a>>,
+    pub(super) locks: BTreeMap<&'a LockName, Site<'a>>,
 }
 
-struct Player<'a> {
-    name: &'a [u8],
-    /// The locks it holds: for real, or because the reduction admitted it.
-    holds: Vec<usize>,
-    /// The locks it waits for, one entry a request.
-    waits: Vec<usize>,
+/// An owner, as far as locks are concerned that somebody waits for.
+#[derive(Default)]
+pub(super) struct Player<'a> {
+    pub(super) holds: BTreeMap<&'a LockName, Hold>,
+    /// The locks it waits for, and its place in [`Site::queue`].
+    pub(super) waits: BTreeMap<&'a LockName, usize>,
 }
 
-struct Site<'a> {
-    name: &'a LockName,
-    holders: Vec<(usize, Limit)>,
-    /// The requests in order. One whose owner does not wait for the lock any more is void.
-    queue: VecDeque<(usize, Limit)>,
+pub(super) struct Hold {
+    limit: Limit,
+    /// Not because the reduction has admitted it.
+    pub(super) is_real: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Site<'a> {
+    /// The holders, for real or by reduction: the strictest limit comes first.
+    pub(super) holders: BTreeSet<(Limit, &'a [u8])>,
+    /// Who waits, in order: one request an owner, since its others are granted with the first.
+    pub(super) queue: Vec<(&'a [u8], Limit)>,
+    /// How many of them the reduction has admitted.
+    pub(super) admitted: usize,
+    /// How far into the queue of the lock `queue` goes: nobody behind it matters.
+    reached: Option<Ticket>,
 }
 
 impl<'a> World<'a> {
-    fn of(waiting: &'a Waiting) -> Self {
-        let mut world = Self::default();
-        for (lock, (name, entry)) in waiting.entries.iter().enumerate() {
-            let mut site = Site {
-                name,
-                holders: Vec::new(),
-                queue: VecDeque::new(),
-            };
-            for member in &entry.holders {
-                let owner = world.number(&member.owner);
-                site.holders.push((owner, member.limit));
-                if let Some(player) = world.owners.get_mut(owner) {
-                    player.holds.push(lock);
-                }
+    pub(super) fn reached_by(waiting: &'a Waiting, owner: &'a [u8], now: Instant) -> Self {
+        let mut visitor = Visitor {
+            now,
+            world: Self::default(),
+            unvisited: Vec::new(),
+        };
+        visitor.meet(owner);
+        while let Some(owner) = visitor.unvisited.pop() {
+            for (name, entry) in waiting.waited_for_by(owner) {
+                visitor.visit_holders(name, entry);
+                visitor.visit_waiters_before(owner, name, &entry.queue);
             }
-            for (_, waiter) in entry.queue.iter() {
-                let owner = world.number(waiter.owner());
-                site.queue.push_back((owner, waiter.limit()));
-                // A holder that waits re-enters: it does not wait for anybody.
-                if let Some(player) = world
-                    .owners
-                    .get_mut(owner)
-                    .filter(|player| !player.holds.contains(&lock))
-                {
-                    player.waits.push(lock);
-                }
-            }
-            world.locks.push(site);
         }
-        world
-    }
-
-    fn number(&mut self, name: &'a [u8]) -> usize {
-        *self.numbers.entry(name).or_insert_with(|| {
-            self.owners.push(Player {
-                name,
-                holds: Vec::new(),
-                waits: Vec::new(),
-            });
-            self.owners.len().saturating_sub(1)
-        })
-    }
-
-    fn waits_for(&self, owner: usize, lock: usize) -> bool {
-        self.owners
-            .get(owner)
-            .is_some_and(|player| player.waits.contains(&lock))
+        visitor.world
     }
 
     /// Has everybody give up all who waits for nothing, until nobody is left who could.
     fn reduce(&mut self) {
         // Who fits already is only held back: by a grace, or for a moment.
-        (0..self.locks.len()).for_each(|lock| while self.admit(lock).is_some() {});
-        let mut idle: Vec<usize> = (0..self.owners.len())
-            .filter(|owner| self.is_idle(*owner))
-            .collect();
+        let locks: Vec<&LockName> = self.locks.keys().copied().collect();
+        locks.iter().for_each(|name| while self.admit(name).is_some() {});
+        let mut idle: Vec<&[u8]> = self.owners.keys().copied().collect();
+        idle.retain(|owner| self.is_idle(owner));
         while let Some(owner) = idle.pop() {
-            for lock in self.give_up_all(owner) {
-                while let Some(admitted) = self.admit(lock) {
-                    idle.extend(Some(admitted).filter(|owner| self.is_idle(*owner)));
+            for name in self.give_up_all(owner) {
+                while let Some(admitted) = self.admit(name) {
+                    idle.extend(Some(admitted).filter(|owner| self.is_idle(owner)));
                 }
             }
         }
     }
 
-    fn is_idle(&self, owner: usize) -> bool {
+    fn is_idle(&self, owner: &[u8]) -> bool {
         self.owners
             .get(owner)
             .is_some_and(|player| player.waits.is_empty())
     }
 
     /// The locks that the owner held.
-    fn give_up_all(&mut self, owner: usize) -> Vec<usize> {
-        let held = self
+    fn give_up_all(&mut self, owner: &'a [u8]) -> impl Iterator<Item = &'a LockName> + use<'a> {
+        let holds = self
             .owners
             .get_mut(owner)
             .map(|player| std::mem::take(&mut player.holds))
             .unwrap_or_default();
-        for lock in &held {
-            if let Some(site) = self.locks.get_mut(*lock) {
-                site.holders.retain(|(holder, _)| *holder != owner);
+        for (name, hold) in &holds {
+            if let Some(site) = self.locks.get_mut(name) {
+                site.holders.remove(&(hold.limit, owner));
             }
         }
-        held
+        holds.into_keys()
     }
 
     /// Admits the first waiter, if the grant rule does.
-    fn admit(&mut self, lock: usize) -> Option<usize> {
-        let (owner, limit) = loop {
-            let (owner, limit) = *self.locks.get(lock)?.queue.front()?;
-            if self.waits_for(owner, lock) {
-                break (owner, limit);
-            }
-            self.locks.get_mut(lock)?.queue.pop_front();
-        };
-        let site = self.locks.get_mut(lock)?;
-        let strictest = site
-            .holders
-            .iter()
-            .map(|(_, limit)| *limit)
-            .fold(limit, Limit::min);
+    fn admit(&mut self, name: &'a LockName) -> Option<&'a [u8]> {
+        let site = self.locks.get_mut(name)?;
+        let (owner, limit) = *site.queue.get(site.admitted)?;
+        let strictest = site.holders.first().map_or(limit, |(held, _)| limit.min(*held));
         if !strictest.allows(site.holders.len().saturating_add(1)) {
             return None;
         }
-        site.queue.pop_front();
-        site.holders.push((owner, limit));
+        site.admitted = site.admitted.saturating_add(1);
+        site.holders.insert((limit, owner));
         let player = self.owners.get_mut(owner)?;
-        player.holds.push(lock);
-        // Its other requests here are re-entries now.
-        player.waits.retain(|waits_for| *waits_for != lock);
+        player.waits.remove(name);
+        let is_real = false;
+        player.holds.insert(name, Hold { limit, is_real });
         Some(owner)
-    }
-
-    /// From a waiter for ever to one that holds what it waits for, and on, until one comes again.
-    fn circle_from(&self, owner: usize) -> Circle {
-        let mut path: Vec<(usize, usize)> = Vec::new();
-        let mut owner = owner;
-        while let Some((lock, holder)) = self.blocked_by(owner) {
-            path.push((owner, lock));
-            if let Some(start) = path.iter().position(|(before, _)| *before == holder) {
-                return self.describe(path.get(start..).unwrap_or_default());
-            }
-            owner = holder;
-        }
-        self.describe(&path)
-    }
-
-    /// What this owner waits for, and somebody who holds it and waits for ever too.
-    fn blocked_by(&self, owner: usize) -> Option<(usize, usize)> {
-        let lock = *self.owners.get(owner)?.waits.first()?;
-        let (holder, _) = *self.locks.get(lock)?.holders.first()?;
-        Some((lock, holder))
-    }
-
-    fn describe(&self, circle: &[(usize, usize)]) -> Circle {
-        let holds = circle
-            .iter()
-            .map(|(_, lock)| *lock)
-            .cycle()
-            .skip(circle.len().saturating_sub(1));
-        let links = circle
-            .iter()
-            .zip(holds)
-            .filter_map(|((owner, waits_for), holds)| {
-                Some(Link {
-                    owner: self.owners.get(*owner)?.name.into(),
-                    holds: self.locks.get(holds)?.name.key[..].into(),
-                    waits_for: self.locks.get(*waits_for)?.name.key[..].into(),
-                })
-            });
-        Circle(links.collect())
     }
 }
 
-/// `alice holds a, waits for b; bob holds b, waits for a`
-impl fmt::Display for Circle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// A longer circle is cut.
-        const SHOWN: usize = 8;
-        for (index, link) in self.0.iter().take(SHOWN).enumerate() {
-            let separator = if index == 0 { "" } else { "; " };
-            let (owner, holds) = (link.owner.escape_ascii(), link.holds.escape_ascii());
-            write!(
-                f,
-                "{separator}{owner} holds {holds}, waits for {}",
-                link.waits_for.escape_ascii()
-            )?;
+/// Finds what the world consists of.
+struct Visitor<'a> {
+    now: Instant,
+    world: World<'a>,
+    /// Owners that have been met, but not yet the locks that they wait for.
+    unvisited: Vec<&'a [u8]>,
+}
+
+impl<'a> Visitor<'a> {
+    fn meet(&mut self, owner: &'a [u8]) -> &mut Player<'a> {
+        self.world.owners.entry(owner).or_insert_with(|| {
+            self.unvisited.push(owner);
+            Player::default()
+        })
+    }
+
+    fn visit_holders(&mut self, name: &'a LockName, entry: &'a Entry) {
+        if self.world.locks.contains_key(name) {
+            return;
         }
-        match self.0.len().checked_sub(SHOWN) {
-            None | Some(0) => Ok(()),
-            Some(more) => write!(f, "; and {more} more"),
+        let mut site = Site::default();
+        let now = self.now;
+        for member in entry.holders.iter().filter(|member| member.lease_end > now) {
+            let (owner, limit) = (&*member.owner, member.limit);
+            let hold = Hold { limit, is_real: true };
+            self.meet(owner).holds.insert(name, hold);
+            site.holders.insert((limit, owner));
         }
+        self.world.locks.insert(name, site);
+    }
+
+    /// Visits whoever stands before `owner`, and `owner` itself, but for those who have been visited.
+    fn visit_waiters_before(&mut self, owner: &[u8], name: &'a LockName, queue: &'a Queue) {
+        let Some(mut site) = self.world.locks.remove(name) else {
+            return;
+        };
+        let place = queue.first_of(owner).filter(|place| site.reached < Some(*place));
+        let unvisited = place.map(|place| queue.between(site.reached, place));
+        for (ticket, waiter) in unvisited.into_iter().flatten() {
+            let owner = waiter.owner();
+            let player = self.meet(owner);
+            // A holder that waits re-enters: it does not wait for anybody.
+            if queue.first_of(owner) == Some(ticket) && !player.holds.contains_key(name) {
+                player.waits.insert(name, site.queue.len());
+                site.queue.push((owner, waiter.limit()));
+            }
+        }
+        site.reached = site.reached.max(place);
+        self.world.locks.insert(name, site);
     }
 }

@@ -7,6 +7,7 @@
 //! A step decides everything: who holds the lock, which fence they get, what is replicated and which
 //! events are announced. The shell (`crate::server`) only carries it out.
 
+mod circle;
 mod deadlock;
 mod effects;
 mod encoding;
@@ -21,7 +22,7 @@ mod step;
 mod time;
 mod waiting;
 
-pub use deadlock::Circle;
+pub use circle::Circle;
 pub use effects::{Answer, Effects, Event, Replication, Wake};
 pub use encoding::{Malformed, decode_lock, encode_lock};
 pub use fence::{Fences, MAX_FENCE, Raise, WallClock};

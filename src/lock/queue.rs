@@ -1,6 +1,7 @@
 //! The waiters of one lock, in order of arrival. Only ids: whose client waits is the shell's business.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use super::limit::Limit;
@@ -72,7 +73,8 @@ impl Waiter {
         self.timeout
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    /// When it gives up.
+    pub(super) fn deadline(&self) -> Option<Instant> {
         match self.timeout {
             Timeout::Never => None,
             Timeout::Ms(ms) => Some(self.since.after_ms(ms)),
@@ -133,6 +135,18 @@ impl Queue {
     /// The first request of this owner.
     pub(super) fn first_of(&self, owner: &[u8]) -> Option<Ticket> {
         self.by_owner.get(owner)?.iter().next()
+    }
+
+    /// Who waits behind the first place, or from the start, up to the second, which must be the later one.
+    pub(super) fn between(
+        &self,
+        after: Option<Ticket>,
+        up_to: Ticket,
+    ) -> impl Iterator<Item = (Ticket, &Waiter)> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.waiters
+            .range((after, Bound::Included(up_to)))
+            .map(|(ticket, waiter)| (*ticket, waiter))
     }
 
     /// The request of that owner and name.

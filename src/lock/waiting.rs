@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::deadlock::{self, Circle};
+use super::circle::Circle;
+use super::deadlock;
 use super::effects::Effects;
 use super::limit::Limit;
 use super::queue::{Owner, Queue, Ticket, Waiter};
@@ -79,6 +80,7 @@ pub(super) struct Entry {
 pub(super) struct Member {
     pub(super) owner: Owner,
     pub(super) limit: Limit,
+    pub(super) lease_end: Instant,
 }
 
 /// What a new waiter must respect.
@@ -118,8 +120,10 @@ pub struct Waiting {
     last_ticket: u64,
     /// Owners that stopped waiting somewhere, and queues that became empty: both are cleared away later. The
     /// one who was let in should not have to wait for that.
-    left: Vec<Owner>,
+    left: Vec<(Owner, LockName)>,
     emptied: Vec<LockName>,
+    /// Empty, kept for its memory.
+    spare: Vec<Owner>,
 }
 
 impl Waiting {
@@ -131,6 +135,7 @@ impl Waiting {
             last_ticket: 0,
             left: Vec::new(),
             emptied: Vec::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -178,13 +183,16 @@ impl Waiting {
             .entries
             .get_mut(name)
             .map_or_else(Queue::default, |entry| std::mem::take(&mut entry.queue));
-        queue.left = std::mem::take(&mut self.left);
+        queue.left = std::mem::take(&mut self.spare);
         queue
     }
 
     /// Puts a queue back after a step that left `lock` as it is.
     pub fn put_back(&mut self, name: &LockName, mut queue: Queue, lock: &Lock, moment: &Moment) {
-        self.left = std::mem::take(&mut queue.left);
+        let mut left = std::mem::take(&mut queue.left);
+        self.left
+            .extend(left.drain(..).map(|owner| (owner, name.clone())));
+        self.spare = left;
         if queue.is_empty() {
             self.emptied.push(name.clone());
             return;
@@ -202,8 +210,8 @@ impl Waiting {
 
     /// Clears away what is left of those who wait no more.
     fn tidy(&mut self) {
-        for owner in self.left.drain(..) {
-            self.owners.waits_no_more(&owner);
+        for (owner, name) in self.left.drain(..) {
+            self.owners.waits_no_more(&owner, &name);
         }
         while let Some(name) = self.emptied.pop() {
             if self.queue(&name).is_some_and(Queue::is_empty) {
@@ -245,17 +253,19 @@ impl Waiting {
             }
         };
         if let Ok(Enqueued { ticket, .. }) = outcome {
-            if !queue.has(request.owner) {
-                self.owners.waits(request.owner);
-            }
             queue.insert(ticket, waiter);
         }
         self.put_back(name, queue, lock, moment);
         let enqueued = outcome?;
+        // A request that took the place of another left with it, and is back.
+        self.tidy();
+        if let Some((name, _)) = self.entries.get_key_value(name) {
+            self.owners.waits(request.owner, name);
+        }
         let search =
             rules.detect_deadlocks && !enqueued.replaced && self.owners.may_be_in_the_way(request.owner);
         if let Some(circle) = search
-            .then(|| deadlock::search(self, name, request.owner))
+            .then(|| deadlock::search(self, name, request.owner, moment.now))
             .flatten()
         {
             let mut queue = self.take(name);
@@ -272,9 +282,7 @@ impl Waiting {
             return;
         };
         entry.queue.remove(ticket);
-        for owner in entry.queue.left.drain(..) {
-            self.owners.waits_no_more(&owner);
-        }
+        self.owners.note_departures(name, &mut entry.queue);
         if entry.queue.is_empty() {
             self.forget(name);
         } else {
@@ -289,7 +297,7 @@ impl Waiting {
         };
         let queue = std::mem::take(&mut entry.queue);
         for owner in queue.owners() {
-            self.owners.waits_no_more(owner);
+            self.owners.waits_no_more(owner, name);
         }
         self.forget(name);
         queue.iter().map(|(ticket, _)| ticket).collect()
@@ -311,12 +319,23 @@ impl Waiting {
             return;
         };
         give_up_waiting(&mut entry.queue, moment, effects);
-        for owner in entry.queue.left.drain(..) {
-            self.owners.waits_no_more(&owner);
-        }
+        self.owners.note_departures(name, &mut entry.queue);
         if entry.queue.is_empty() {
             self.forget(name);
         }
+    }
+
+    /// The queues in which this owner stands.
+    pub(super) fn waited_for_by(&self, owner: &[u8]) -> impl Iterator<Item = (&LockName, &Entry)> {
+        let names = self
+            .owners
+            .0
+            .get(owner)
+            .map(|involvement| involvement.waits.iter());
+        names
+            .into_iter()
+            .flatten()
+            .filter_map(|name| self.entries.get_key_value(name))
     }
 
     /// Whether this owner waits anywhere, or holds what others wait for.
@@ -387,13 +406,13 @@ impl Alarms {
     }
 }
 
-/// In how many queues each owner stands, and how many locks it holds that others wait for.
+/// In which queues each owner stands, and how many locks it holds that others wait for.
 #[derive(Debug)]
 struct Owners(BTreeMap<Owner, Involvement>);
 
 #[derive(Debug, Default)]
 struct Involvement {
-    waits: usize,
+    waits: BTreeSet<LockName>,
     holds: usize,
 }
 
@@ -402,12 +421,12 @@ impl Owners {
     fn may_be_in_the_way(&self, owner: &[u8]) -> bool {
         self.0
             .get(owner)
-            .is_some_and(|involvement| involvement.holds > 0 || involvement.waits > 1)
+            .is_some_and(|involvement| involvement.holds > 0 || involvement.waits.len() > 1)
     }
 
-    fn waits(&mut self, owner: &[u8]) {
+    fn waits(&mut self, owner: &[u8], name: &LockName) {
         let involvement = self.0.entry(owner.into()).or_default();
-        involvement.waits = involvement.waits.saturating_add(1);
+        involvement.waits.insert(name.clone());
     }
 
     fn holds(&mut self, owner: &Owner) {
@@ -415,10 +434,17 @@ impl Owners {
         involvement.holds = involvement.holds.saturating_add(1);
     }
 
-    fn waits_no_more(&mut self, owner: &Owner) {
-        self.lessen(owner, |involvement| {
-            involvement.waits = involvement.waits.saturating_sub(1)
-        });
+    /// Takes note of those who stand in a queue no more.
+    fn note_departures(&mut self, name: &LockName, queue: &mut Queue) {
+        for owner in std::mem::take(&mut queue.left) {
+            if queue.first_of(&owner).is_none() {
+                self.waits_no_more(&owner, name);
+            }
+        }
+    }
+
+    fn waits_no_more(&mut self, owner: &Owner, name: &LockName) {
+        self.lessen(owner, |involvement| _ = involvement.waits.remove(name));
     }
 
     fn holds_no_more(&mut self, owner: &Owner) {
@@ -430,7 +456,7 @@ impl Owners {
     fn lessen(&mut self, owner: &Owner, change: impl FnOnce(&mut Involvement)) {
         if let Some(involvement) = self.0.get_mut(owner) {
             change(involvement);
-            if involvement.waits == 0 && involvement.holds == 0 {
+            if involvement.waits.is_empty() && involvement.holds == 0 {
                 self.0.remove(owner);
             }
         }
@@ -448,6 +474,7 @@ fn mirror(mirror: &mut Vec<Member>, lock: &Lock, moment: &Moment, owners: &mut O
         };
         // It may have left, and come back with another limit.
         member.limit = holder.limit();
+        member.lease_end = moment.lease_end(holder);
         true
     });
     for holder in present {
@@ -456,6 +483,7 @@ fn mirror(mirror: &mut Vec<Member>, lock: &Lock, moment: &Moment, owners: &mut O
         mirror.push(Member {
             owner,
             limit: holder.limit(),
+            lease_end: moment.lease_end(holder),
         });
     }
 }

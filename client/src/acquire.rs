@@ -1,0 +1,282 @@
+//! Getting a lock: asked for over the shared connection, waited for over a connection of its own, and taken
+//! back when nobody wants it any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::backoff::Backoff;
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::events::What;
+use crate::guard::Guard;
+use crate::held::Held;
+use crate::hold::{Hold, Loss, Plan};
+use crate::raw::Grant;
+use crate::ticket::{Block, Limit, Ticket};
+use crate::withdraw::{Sent, withdraw};
+
+/// A server that answers that the time is up may take so much longer than the client's own clock.
+const SERVER_GRACE: Duration = Duration::from_millis(3);
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub ticket: Ticket,
+    pub limit: Limit,
+    pub lease: Duration,
+    pub renews: bool,
+    pub max_hold: Option<Duration>,
+}
+
+/// One acquisition, from its first request on. Dropped before it is settled, it is taken back.
+struct Attempt {
+    client: Arc<Client>,
+    wish: Wish,
+    /// Where a request may still be, or where one was last sent without being answered.
+    sent: Sent,
+}
+
+/// What came of a request: when it was sent, when it was answered, and how.
+struct Answered {
+    at: Moment,
+    outcome: Result<Option<Guard>, Error>,
+}
+
+/// Asks once. Only a lost connection is a reason to ask again, with the same request id.
+pub(crate) async fn try_acquire(client: &Arc<Client>, wish: Wish) -> Result<Guard, Error> {
+    let begun = Moment::now();
+    let mut attempt = Attempt::new(client, wish)?;
+    let (at, outcome) = attempt.ask_until(begun, begun + client.patience()).await;
+    attempt.report(at.since(begun), &outcome);
+    outcome
+}
+
+/// Asks, and waits in the server's queue for at most `wait`, without limit if it is `None`.
+pub(crate) async fn acquire(
+    client: &Arc<Client>,
+    wish: Wish,
+    wait: Option<Duration>,
+) -> Result<Guard, Error> {
+    let begun = Moment::now();
+    let mut attempt = Attempt::new(client, wish)?;
+    // The timeout of a connection is not exact, but saves a timer where it is the shorter one by far.
+    let first = match wait {
+        Some(wait) if wait < client.longest_request() => None,
+        _ => Some(attempt.ask(begun).await),
+    };
+    let (at, outcome) = match first {
+        Some(Answered {
+            at,
+            outcome: Ok(Some(guard)),
+        }) => (at, Ok(guard)),
+        first => attempt.wait_until(begun, wait, first).await,
+    };
+    attempt.report(at.since(begun), &outcome);
+    outcome
+}
+
+impl Attempt {
+    fn new(client: &Arc<Client>, wish: Wish) -> Result<Self, Error> {
+        // So that what is acquired can be looked after.
+        client.keeper()?;
+        Ok(Self {
+            client: Arc::clone(client),
+            wish,
+            sent: Sent::Nowhere,
+        })
+    }
+
+    async fn ask_until(&mut self, begun: Moment, until: Moment) -> (Moment, Result<Guard, Error>) {
+        let mut backoff = Backoff::new();
+        let mut now = begun;
+        loop {
+            let Answered { at, outcome } = self.ask(now).await;
+            let error = match outcome {
+                Ok(answer) => return (at, answer.ok_or(Error::Busy)),
+                Err(error) => error,
+            };
+            if !error.is_ambiguous() || at >= until {
+                return (at, Err(error));
+            }
+            sleep(backoff.pause(until.since(at))).await;
+            now = Moment::now();
+        }
+    }
+
+    /// Goes on after a first answer, if there has been one.
+    async fn wait_until(
+        &mut self,
+        begun: Moment,
+        wait: Option<Duration>,
+        first: Option<Answered>,
+    ) -> (Moment, Result<Guard, Error>) {
+        let mut last = None;
+        let outcome = match wait {
+            None => self.ask_and_wait(first, None, &mut last).await,
+            Some(wait) => {
+                let left = wait.saturating_sub(Moment::now().since(begun)) + SERVER_GRACE;
+                let asking = self.ask_and_wait(first, Some(begun + wait), &mut last);
+                // When the server is silent, what it may know of the request is taken back.
+                timeout(left, asking).await.unwrap_or(Err(Error::Timeout {
+                    waited: wait,
+                    last: None,
+                }))
+            }
+        };
+        let outcome = outcome.map_err(|error| match error {
+            Error::Timeout { waited, .. } => Error::Timeout {
+                waited,
+                last: last.map(Box::new),
+            },
+            error => error,
+        });
+        (Moment::now(), outcome)
+    }
+
+    async fn ask_and_wait(
+        &mut self,
+        mut first: Option<Answered>,
+        until: Option<Moment>,
+        last: &mut Option<Error>,
+    ) -> Result<Guard, Error> {
+        let begun = Moment::now();
+        let mut backoff = Backoff::new();
+        let mut waits = false;
+        loop {
+            let answered = match first.take() {
+                Some(first) => first,
+                None if waits => self.wait(until).await,
+                None => self.ask(Moment::now()).await,
+            };
+            let error = match answered.outcome {
+                Ok(Some(guard)) => return Ok(guard),
+                Ok(None) => None,
+                Err(error @ Error::Quarantine(_)) => Some(error),
+                Err(error) if error.is_transient() || matches!(error, Error::Lost(_)) => {
+                    *last = Some(error.clone());
+                    sleep(backoff.pause(Duration::MAX)).await;
+                    Some(error)
+                }
+                Err(error) => return Err(error),
+            };
+            // What waits is taken also while the server grants nothing.
+            waits |= matches!(error, None | Some(Error::Quarantine(_)));
+            *last = error;
+            let now = Moment::now();
+            if until.is_some_and(|until| now >= until) {
+                return Err(Error::Timeout {
+                    waited: now.since(begun),
+                    last: None,
+                });
+            }
+        }
+    }
+
+    /// Asks over the shared connection, without waiting.
+    async fn ask(&mut self, now: Moment) -> Answered {
+        let command = self
+            .wish
+            .ticket
+            .acquire(self.wish.lease, self.wish.limit, Block::No);
+        let route = match self.client.link().route().await {
+            Ok(route) => route,
+            Err(error) => {
+                return Answered {
+                    at: Moment::now(),
+                    outcome: Err(error),
+                };
+            }
+        };
+        self.sent = Sent::Over(route.clone());
+        let answer = route.query(&command).await;
+        self.settle(now, answer)
+    }
+
+    /// Asks over a connection of its own, and waits there.
+    async fn wait(&mut self, until: Option<Moment>) -> Answered {
+        let seat = match self.client.room().seat(&self.wish.ticket.key).await {
+            Ok(seat) => seat,
+            Err(error) => {
+                return Answered {
+                    at: Moment::now(),
+                    outcome: Err(error),
+                };
+            }
+        };
+        let sent_at = Moment::now();
+        let block = until.map_or(Block::Endless, |until| Block::AtMost(until.since(sent_at)));
+        let command = self.wish.ticket.acquire(self.wish.lease, self.wish.limit, block);
+        let answer = self.sent.insert(seat).query(&command).await;
+        if let Some(seat) = self.sent.take_seat() {
+            self.client.room().leave(seat, answer.as_ref().err());
+        }
+        self.settle(sent_at, answer.map_err(Error::from))
+    }
+
+    /// What an answer means.
+    fn settle(&mut self, sent_at: Moment, answer: Result<Option<Grant>, Error>) -> Answered {
+        let at = Moment::now();
+        self.sent = match &answer {
+            Err(error) if error.is_ambiguous() => Sent::Lost,
+            _ => Sent::Nowhere,
+        };
+        let outcome = match answer {
+            Ok(Some(grant)) => self.take(grant, sent_at, at).map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        Answered { at, outcome }
+    }
+
+    /// Puts a guard before what was granted.
+    fn take(&mut self, grant: Grant, sent_at: Moment, now: Moment) -> Result<Guard, Error> {
+        let Wish {
+            lease,
+            renews,
+            max_hold,
+            ..
+        } = self.wish;
+        let plan = Plan {
+            lease,
+            renews,
+            over_at: max_hold.map(|max_hold| now + max_hold),
+        };
+        let hold = Hold::granted(plan, sent_at, grant.waited, grant.lease);
+        let is_held = hold.is_held(now);
+        let held = Held::new(self.wish.ticket.clone(), grant.fence, grant.holds, hold);
+        let guard = Guard::new(Arc::clone(&self.client), held);
+        if is_held {
+            return Ok(guard);
+        }
+        // It came too late. Dropped, it is released; a further request is another acquisition.
+        self.wish.ticket = self.wish.ticket.again();
+        Err(Error::Lost(Loss::LeaseEnded))
+    }
+
+    fn report(&self, took: Duration, outcome: &Result<Guard, Error>) {
+        let what = match outcome {
+            Ok(guard) => What::Acquired {
+                fence: guard.fence(),
+                took,
+            },
+            Err(error) => What::NotAcquired { error, took },
+        };
+        self.client.report(&self.wish.ticket, what);
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let sent = std::mem::take(&mut self.sent);
+        if matches!(sent, Sent::Nowhere) {
+            return;
+        }
+        if let Ok(keeper) = self.client.keeper() {
+            let ticket = self.wish.ticket.clone();
+            keeper.hand_over(withdraw(Arc::clone(&self.client), ticket, self.wish.lease, sent));
+        }
+    }
+}

@@ -1,0 +1,321 @@
+use std::fmt;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{Client, ConnectionInfo, RedisError, RedisResult};
+
+use super::connection::{Connection, Timeouts};
+#[cfg(feature = "cluster")]
+use super::slots::Slots;
+use crate::error::Error;
+
+/// A peer that the network lost without a word is noticed after about this long.
+const DEAD_PEER: Duration = Duration::from_secs(10);
+
+/// Where the server is.
+///
+/// | text | what |
+/// |---|---|
+/// | `redis://[user:password@]host[:port][/db]` | one server; `rediss://` for TLS (feature `tls-rustls`) |
+/// | `unix:///path/to/socket[?db=1]` | one server, by its socket |
+/// | `redis-sentinel://[user:password@]host[:port],host[:port]/name[/db]` | the primary that these Sentinels know by that name (feature `sentinel`). User and password are those of the primary. `rediss-sentinel://` for TLS everywhere |
+/// | `redis-cluster://[user:password@]host[:port],host[:port]` | the cluster that these nodes belong to (feature `cluster`); `rediss-cluster://` for TLS |
+///
+/// What does not fit in a text, certificates for instance, comes in a [`redis::Client`] or a
+/// `redis::sentinel::SentinelClient`.
+#[derive(Clone)]
+pub struct Address(Arc<Kind>);
+
+/// To connect takes long enough for an allocation, and it keeps the futures of an application small: what
+/// the client library does here is nested deeper than the compiler likes.
+type Connecting<'a, C> = Pin<Box<dyn Future<Output = RedisResult<C>> + Send + 'a>>;
+
+enum Kind {
+    Node(Client),
+    #[cfg(feature = "sentinel")]
+    Sentinel(tokio::sync::Mutex<redis::sentinel::SentinelClient>),
+    #[cfg(feature = "cluster")]
+    Cluster(Box<Cluster>),
+}
+
+#[cfg(feature = "cluster")]
+struct Cluster {
+    client: redis::cluster::ClusterClient,
+    /// A node to ask when it is not known which one serves a slot.
+    any: ConnectionInfo,
+    slots: Slots,
+}
+
+impl Address {
+    /// A connection that is to be shared.
+    pub(crate) fn connect(&self, timeouts: Timeouts) -> Connecting<'_, Connection> {
+        Box::pin(async move {
+            #[cfg(feature = "tls-rustls")]
+            provide_cryptography();
+            #[cfg(feature = "cluster")]
+            if let Kind::Cluster(cluster) = &*self.0 {
+                let config = redis::cluster::ClusterConfig::new()
+                    .set_connection_timeout(timeouts.connect)
+                    .set_response_timeout(timeouts.response);
+                let connection = cluster.client.get_async_connection_with_config(config).await?;
+                return Ok(Connection::Cluster(connection));
+            }
+            let client = self.client_for(&[]).await?;
+            let config = timeouts.config();
+            let connection = client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await?;
+            Ok(Connection::Node(connection))
+        })
+    }
+
+    /// A connection to wait on, to this server alone.
+    pub(crate) fn connect_to_wait(
+        client: Client,
+        timeouts: Timeouts,
+    ) -> Connecting<'static, MultiplexedConnection> {
+        Box::pin(async move {
+            let config = timeouts.config_to_wait();
+            client.get_multiplexed_async_connection_with_config(&config).await
+        })
+    }
+
+    /// What connects to the one server that serves a key, as far as is known.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
+    pub(crate) fn client_for<'a>(&'a self, key: &'a [u8]) -> Connecting<'a, Client> {
+        Box::pin(async move {
+            match &*self.0 {
+                Kind::Node(client) => Ok(client.clone()),
+                #[cfg(feature = "sentinel")]
+                Kind::Sentinel(sentinel) => {
+                    let client = sentinel.lock().await.async_get_client().await?;
+                    Client::open(tuned(client.get_connection_info().clone()))
+                }
+                #[cfg(feature = "cluster")]
+                Kind::Cluster(cluster) => Client::open(cluster.slots.place(cluster.any.clone(), key)),
+            }
+        })
+    }
+
+    /// Learns from an error that a key is served elsewhere.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn learn(&self, error: &RedisError) {
+        if let Kind::Cluster(cluster) = &*self.0 {
+            cluster.slots.learn(error);
+        }
+    }
+
+    /// Only a cluster tells where else to ask.
+    #[cfg(not(feature = "cluster"))]
+    pub(crate) fn learn(&self, _: &RedisError) {}
+}
+
+impl FromStr for Address {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text.split_once("://") {
+            Some(("redis-cluster", rest)) => cluster("redis", rest),
+            Some(("rediss-cluster", rest)) => cluster("rediss", rest),
+            Some(("redis-sentinel", rest)) => sentinel("redis", rest),
+            Some(("rediss-sentinel", rest)) => sentinel("rediss", rest),
+            _ => Client::open(text).map_err(invalid)?.try_into(),
+        }
+    }
+}
+
+impl TryFrom<&str> for Address {
+    type Error = Error;
+
+    fn try_from(text: &str) -> Result<Self, Error> {
+        text.parse()
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
+    }
+}
+
+impl TryFrom<Client> for Address {
+    type Error = Error;
+
+    fn try_from(client: Client) -> Result<Self, Error> {
+        let client = Client::open(tuned(client.get_connection_info().clone())).map_err(invalid)?;
+        Ok(Self(Arc::new(Kind::Node(client))))
+    }
+}
+
+#[cfg(feature = "sentinel")]
+impl TryFrom<redis::sentinel::SentinelClient> for Address {
+    type Error = Error;
+
+    fn try_from(client: redis::sentinel::SentinelClient) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Kind::Sentinel(tokio::sync::Mutex::new(client)))))
+    }
+}
+
+impl fmt::Debug for Address {
+    /// Tells no password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::Node(client) => write!(f, "Address({})", client.get_connection_info().addr()),
+            #[cfg(feature = "sentinel")]
+            Kind::Sentinel(_) => f.write_str("Address(by Sentinel)"),
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(cluster) => write!(f, "Address(cluster of {})", cluster.any.addr()),
+        }
+    }
+}
+
+/// TLS needs a provider of cryptography: the one that the application has installed, else this one.
+#[cfg(feature = "tls-rustls")]
+fn provide_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread was faster.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+/// Small messages leave at once, and a dead peer is noticed.
+fn tuned(info: ConnectionInfo) -> ConnectionInfo {
+    info.set_tcp_settings(tcp_settings())
+}
+
+fn tcp_settings() -> TcpSettings {
+    let keepalive = TcpKeepalive::new()
+        .with_time(DEAD_PEER / 2)
+        .with_interval(DEAD_PEER / 4)
+        .with_retries(2);
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    let settings = settings.set_user_timeout(DEAD_PEER);
+    settings
+}
+
+fn invalid(error: RedisError) -> Error {
+    Error::Invalid(format!("the address cannot be used: {error}"))
+}
+
+/// `user:password@` or nothing, and the rest.
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+fn split_credentials(rest: &str) -> (&str, &str) {
+    match rest.rfind('@') {
+        Some(at) => rest.split_at(at + 1),
+        None => ("", rest),
+    }
+}
+
+#[cfg(feature = "cluster")]
+fn cluster(scheme: &str, rest: &str) -> Result<Address, Error> {
+    let (credentials, hosts) = split_credentials(rest);
+    let hosts = hosts.trim_end_matches('/');
+    let nodes: Vec<String> = hosts
+        .split(',')
+        .map(|host| format!("{scheme}://{credentials}{host}"))
+        .collect();
+    let client = redis::cluster::ClusterClient::builder(nodes.iter().map(String::as_str))
+        .tcp_settings(tcp_settings())
+        .build()
+        .map_err(invalid)?;
+    let any = tuned(nodes[0].parse().map_err(invalid)?);
+    Ok(Address(Arc::new(Kind::Cluster(Box::new(Cluster {
+        client,
+        any,
+        slots: Slots::default(),
+    })))))
+}
+
+#[cfg(not(feature = "cluster"))]
+fn cluster(_: &str, _: &str) -> Result<Address, Error> {
+    Err(Error::Invalid(
+        "the address of a cluster needs the feature `cluster` of redis-dlock-client".into(),
+    ))
+}
+
+#[cfg(feature = "sentinel")]
+fn sentinel(scheme: &str, rest: &str) -> Result<Address, Error> {
+    use redis::TlsMode;
+    use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+
+    let (credentials, rest) = split_credentials(rest);
+    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (name, db) = path.split_once('/').unwrap_or((path, ""));
+    if name.is_empty() {
+        return Err(Error::Invalid(
+            "the address of Sentinels needs the name of the primary: redis-sentinel://host:26379/name".into(),
+        ));
+    }
+    let sentinels: Vec<String> = hosts
+        .split(',')
+        .map(|host| format!("{scheme}://{host}"))
+        .collect();
+    // Only for the user, the password and the database in it.
+    let primary: ConnectionInfo = format!("redis://{credentials}primary/{db}")
+        .parse()
+        .map_err(invalid)?;
+    let mut node = SentinelNodeConnectionInfo::default()
+        .set_redis_connection_info(primary.redis_settings().clone())
+        .set_tcp_settings(tcp_settings());
+    if scheme == "rediss" {
+        node = node.set_tls_mode(TlsMode::Secure);
+    }
+    let sentinels = sentinels.iter().map(String::as_str).collect();
+    let client = SentinelClient::build(
+        sentinels,
+        String::from(name),
+        Some(node),
+        SentinelServerType::Master,
+    );
+    client.map_err(invalid)?.try_into()
+}
+
+#[cfg(not(feature = "sentinel"))]
+fn sentinel(_: &str, _: &str) -> Result<Address, Error> {
+    Err(Error::Invalid(
+        "the address of Sentinels needs the feature `sentinel` of redis-dlock-client".into(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_and_shown_without_its_password() {
+        let address: Address = "redis://alice:secret@example.com:7000/2".parse().unwrap();
+        assert_eq!(format!("{address:?}"), "Address(example.com:7000)");
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_is_refused_with_a_reason() {
+        for text in ["", "nonsense", "http://example.com", "redis://"] {
+            let error = Address::try_from(text).unwrap_err();
+            assert!(matches!(error, Error::Invalid(_)), "{text}: {error:?}");
+        }
+        let error = Address::try_from("redis-sentinel://one:26379,two").unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error:?}");
+    }
+
+    #[cfg(feature = "cluster")]
+    #[test]
+    fn an_address_of_a_cluster_names_several_nodes() {
+        let address: Address = "redis-cluster://:secret@one:7000,two:7001/".parse().unwrap();
+        assert_eq!(format!("{address:?}"), "Address(cluster of one:7000)");
+    }
+
+    #[cfg(feature = "sentinel")]
+    #[test]
+    fn an_address_of_sentinels_names_the_primary() {
+        assert!(Address::try_from("redis-sentinel://:secret@one:26379,two/main/3").is_ok());
+        assert!(Address::try_from("redis-sentinel://one/main/nonsense").is_err());
+    }
+}

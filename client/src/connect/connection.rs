@@ -1,0 +1,74 @@
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+#[cfg(feature = "cluster")]
+use redis::cluster_async::ClusterConnection;
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisFuture, Value};
+
+/// How long a server may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// To accept a connection.
+    pub connect: Duration,
+    /// To answer a request that does not wait.
+    pub response: Duration,
+}
+
+impl Timeouts {
+    pub fn config(self) -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect))
+            .set_response_timeout(Some(self.response))
+    }
+
+    /// For a connection on which requests wait as long as they want to.
+    pub fn config_to_wait(self) -> AsyncConnectionConfig {
+        self.config().set_response_timeout(None)
+    }
+}
+
+/// A connection that many tasks can use at once.
+#[derive(Clone)]
+pub(crate) enum Connection {
+    Node(MultiplexedConnection),
+    #[cfg(feature = "cluster")]
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    /// Whether a request may be sent on to another server.
+    pub fn has_detours(&self) -> bool {
+        !matches!(self, Self::Node(_))
+    }
+}
+
+impl ConnectionLike for Connection {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        match self {
+            Self::Node(connection) => connection.req_packed_command(command),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(connection) => connection.req_packed_command(command),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match self {
+            Self::Node(connection) => connection.req_packed_commands(pipeline, offset, count),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(connection) => connection.req_packed_commands(pipeline, offset, count),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match self {
+            Self::Node(connection) => connection.get_db(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(connection) => connection.get_db(),
+        }
+    }
+}

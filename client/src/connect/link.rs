@@ -1,0 +1,130 @@
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use redis::{Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind};
+
+use super::address::Address;
+use super::connection::{Connection, Timeouts};
+use crate::error::Error;
+use crate::sync::lock;
+
+/// A connection that all requests share, made when it is needed and again when it is lost. Never for
+/// requests that wait.
+pub(crate) struct Link {
+    address: Address,
+    timeouts: Timeouts,
+    current: Mutex<Option<Arc<Current>>>,
+    /// Held by the task that connects: how it went the last time.
+    connecting: tokio::sync::Mutex<Option<RedisError>>,
+}
+
+struct Current {
+    connection: Connection,
+}
+
+/// The connection that a request takes: a later request over the same route cannot overtake it.
+#[derive(Clone)]
+pub(crate) struct Route {
+    link: Arc<Link>,
+    current: Arc<Current>,
+}
+
+impl Link {
+    pub fn new(address: Address, timeouts: Timeouts) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            timeouts,
+            current: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Sends a request once.
+    pub async fn query<T: FromRedisValue>(self: &Arc<Self>, command: &Cmd) -> Result<T, Error> {
+        self.route().await?.query(command).await
+    }
+
+    /// The connection of now; makes one if there is none.
+    pub async fn route(self: &Arc<Self>) -> Result<Route, Error> {
+        let current = match self.current() {
+            Some(current) => current,
+            // A task of its own: the one that gives up waiting for it does not undo what it has done so far.
+            None => match tokio::spawn(Arc::clone(self).connect()).await {
+                Ok(connected) => connected?,
+                Err(_) => return Err(RedisError::from(io::Error::from(io::ErrorKind::NotConnected)).into()),
+            },
+        };
+        Ok(Route {
+            link: Arc::clone(self),
+            current,
+        })
+    }
+
+    /// The connection of now, for a single request.
+    pub async fn connection(self: &Arc<Self>) -> Result<Connection, Error> {
+        Ok(self.route().await?.current.connection.clone())
+    }
+
+    fn current(&self) -> Option<Arc<Current>> {
+        lock(&self.current).clone()
+    }
+
+    /// One task connects. The others that came meanwhile share what comes of it.
+    async fn connect(self: Arc<Self>) -> RedisResult<Arc<Current>> {
+        let (mut failure, shares) = match self.connecting.try_lock() {
+            Ok(failure) => (failure, false),
+            Err(_) => (self.connecting.lock().await, true),
+        };
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        if let (true, Some(error)) = (shares, &*failure) {
+            return Err(error.clone());
+        }
+        let connected = self.address.connect(self.timeouts).await;
+        *failure = connected.as_ref().err().cloned();
+        let current = Arc::new(Current {
+            connection: connected?,
+        });
+        *lock(&self.current) = Some(Arc::clone(&current));
+        Ok(current)
+    }
+
+    /// The next request takes another connection.
+    fn give_up(&self, lost: &Arc<Current>) {
+        let mut current = lock(&self.current);
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, lost)) {
+            *current = None;
+        }
+    }
+}
+
+impl Route {
+    /// Whether a request may be sent on to another server, behind the back of the ones that follow it.
+    pub fn has_detours(&self) -> bool {
+        self.current.connection.has_detours()
+    }
+
+    /// Sends a request once.
+    pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
+        let mut connection = self.current.connection.clone();
+        let answer: RedisResult<T> = command.query_async(&mut connection).await;
+        answer.map_err(|error| {
+            if is_useless_now(&error) {
+                self.link.give_up(&self.current);
+            }
+            error.into()
+        })
+    }
+}
+
+/// Whether a connection that gave this error is better replaced: it is lost, or silent, or leads to a
+/// server that is no primary any more.
+pub(super) fn is_useless_now(error: &RedisError) -> bool {
+    error.is_unrecoverable_error()
+        || error.is_io_error()
+        || matches!(
+            error.kind(),
+            redis::ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
+        )
+}

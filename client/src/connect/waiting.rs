@@ -1,0 +1,86 @@
+use std::sync::Mutex;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue, RedisError, RedisResult};
+
+use super::address::Address;
+use super::connection::Timeouts;
+use super::link::is_useless_now;
+use crate::error::Error;
+use crate::sync::lock;
+
+/// So many connections are kept for waiters to come.
+const MAX_IDLE: usize = 16;
+
+/// Connections on which requests wait, one at a time on each.
+pub(crate) struct WaitingRoom {
+    address: Address,
+    timeouts: Timeouts,
+    idle: Mutex<Vec<Seat>>,
+}
+
+/// A connection for one request that waits. Dropped, it is closed, and the server forgets the request.
+pub(crate) struct Seat {
+    connection: MultiplexedConnection,
+    /// The address of the node, as far as it is one of several.
+    node: String,
+    is_new: bool,
+}
+
+impl WaitingRoom {
+    pub fn new(address: Address, timeouts: Timeouts) -> Self {
+        Self {
+            address,
+            timeouts,
+            idle: Mutex::default(),
+        }
+    }
+
+    /// A connection to the server that serves the key, as far as is known.
+    pub async fn seat(&self, key: &[u8]) -> Result<Seat, Error> {
+        let client = self.address.client_for(key).await?;
+        let node = client.get_connection_info().addr().to_string();
+        if let Some(seat) = self.take_idle(&node) {
+            return Ok(seat);
+        }
+        let connection = Address::connect_to_wait(client, self.timeouts).await?;
+        Ok(Seat {
+            connection,
+            node,
+            is_new: true,
+        })
+    }
+
+    fn take_idle(&self, node: &str) -> Option<Seat> {
+        let mut idle = lock(&self.idle);
+        // The one that was used last is the least likely to be dead.
+        let place = idle.iter().rposition(|seat| seat.node == node)?;
+        Some(idle.remove(place))
+    }
+
+    /// The request on a seat has been answered, by this error if any. For the next one, unless the
+    /// connection is lost.
+    pub fn leave(&self, mut seat: Seat, error: Option<&RedisError>) {
+        if let Some(error) = error {
+            self.address.learn(error);
+        }
+        let mut idle = lock(&self.idle);
+        if !error.is_some_and(is_useless_now) {
+            seat.is_new = false;
+            if idle.len() == MAX_IDLE {
+                idle.remove(0);
+            }
+            idle.push(seat);
+        } else if !seat.is_new {
+            // It had been idle: the others may have died with it.
+            idle.retain(|other| other.node != seat.node);
+        }
+    }
+}
+
+impl Seat {
+    /// Sends a request, and waits for its answer as long as it takes.
+    pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        command.query_async(&mut self.connection.clone()).await
+    }
+}

@@ -1,0 +1,224 @@
+use std::fmt;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+#[cfg(feature = "tokio")]
+use crate::hold::Loss;
+
+/// What went wrong, and what to do.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Others hold the lock, or stand in its queue. Try again later, or wait.
+    Busy,
+    /// The lock was not granted in time.
+    Timeout {
+        /// For how long it was waited.
+        waited: Duration,
+        /// What went wrong on the last attempt; `None` when others simply held the lock.
+        last: Option<Box<Self>>,
+    },
+    /// Nobody holds the lock: the lease ended. What was done meanwhile was not protected to its end.
+    NotHeld,
+    /// Others hold the lock: the lease ended, and somebody else was granted it.
+    NotOwner,
+    /// The owner holds the lock, but by a later acquisition: the lease of this one ended.
+    Stale,
+    /// The lock is lost. See [`Loss`].
+    #[cfg(feature = "tokio")]
+    Lost(Loss),
+    /// Waiting could never end: each of the owners that are named waits for the next one. Nothing was queued.
+    Deadlock(String),
+    /// So many wait for the lock that the server takes no more.
+    QueueFull(String),
+    /// The server has been started or promoted, and grants nothing for a while; it says for how long.
+    Quarantine(String),
+    /// The server could evict locks, so it grants none; it says what to change.
+    Unsafe(String),
+    /// The server does not have the module.
+    ModuleMissing,
+    /// The release was sent, and its answer never came. The lock is free when its lease ends, if not before.
+    Unconfirmed(Box<Self>),
+    /// An address or an option that cannot be: what is wrong with it.
+    Invalid(String),
+    /// Anything else: the connection, or another error of the server.
+    Redis(RedisError),
+}
+
+impl Error {
+    /// Whether the same request may succeed a little later: the connection was lost, or the server is not
+    /// ready to serve it just now.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Quarantine(_) => true,
+            Self::Redis(error) => is_transient(error),
+            _ => false,
+        }
+    }
+
+    /// Whether the lock is not held any more: the server says so, or the lease may have ended.
+    pub fn is_lost(&self) -> bool {
+        #[cfg(feature = "tokio")]
+        if let Self::Lost(_) = self {
+            return true;
+        }
+        matches!(self, Self::NotHeld | Self::NotOwner | Self::Stale)
+    }
+
+    /// Whether the request may or may not have been carried out: it was sent, and no answer came.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Parse)
+    }
+}
+
+fn is_transient(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::Io
+        | ErrorKind::Parse
+        | ErrorKind::ClusterConnectionNotFound
+        | ErrorKind::MasterNameNotFoundBySentinel
+        | ErrorKind::NoValidReplicasFoundBySentinel => true,
+        ErrorKind::Server(kind) => matches!(
+            kind,
+            ServerErrorKind::BusyLoading
+                | ServerErrorKind::ReadOnly
+                | ServerErrorKind::Moved
+                | ServerErrorKind::Ask
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown
+        ),
+        ErrorKind::Extension => {
+            matches!(
+                error.code(),
+                Some("NOREPLICAS" | "OOM" | "MISCONF" | "UNBLOCKED" | "BUSY")
+            )
+        }
+        _ => false,
+    }
+}
+
+impl From<RedisError> for Error {
+    fn from(error: RedisError) -> Self {
+        let detail = || error.detail().unwrap_or_default().to_owned();
+        match error.code() {
+            Some("NOTHELD") => Self::NotHeld,
+            Some("NOTOWNER") => Self::NotOwner,
+            Some("STALE") => Self::Stale,
+            Some("DEADLOCK") => Self::Deadlock(detail()),
+            Some("QUEUEFULL") => Self::QueueFull(detail()),
+            Some("QUARANTINE") => Self::Quarantine(detail()),
+            Some("UNSAFE") => Self::Unsafe(detail()),
+            Some("ERR") if is_unknown_command(&error) => Self::ModuleMissing,
+            _ => Self::Redis(error),
+        }
+    }
+}
+
+/// `unknown command 'DLOCK.ACQUIRE', with args beginning with: ...`; older servers quote it with backticks.
+fn is_unknown_command(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
+    let command = detail.strip_prefix("unknown command ");
+    command.is_some_and(|command| command.trim_start_matches(['\'', '`', '"']).starts_with("dlock."))
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => f.write_str("others hold the lock or wait for it: try again later, or wait"),
+            Self::Timeout { waited, last: None } => {
+                write!(
+                    f,
+                    "others held the lock for all of the {waited:?} that were to be waited"
+                )
+            }
+            Self::Timeout {
+                waited,
+                last: Some(last),
+            } => {
+                write!(
+                    f,
+                    "no lock within {waited:?}, and the last attempt failed: {last}"
+                )
+            }
+            Self::NotHeld => f.write_str("the lease had ended, nobody holds the lock: acquire it again"),
+            Self::NotOwner => f.write_str("the lease had ended, others hold the lock: acquire it again"),
+            Self::Stale => f.write_str("the lease had ended, the owner has acquired the lock again since"),
+            #[cfg(feature = "tokio")]
+            Self::Lost(loss) => write!(f, "the lock is lost: {loss}"),
+            Self::Deadlock(detail) => write!(
+                f,
+                "waiting would be a deadlock, release something first: {detail}"
+            ),
+            Self::QueueFull(detail) => write!(f, "too many wait for the lock: {detail}"),
+            Self::Quarantine(detail) => write!(f, "the server grants nothing yet: {detail}"),
+            Self::Unsafe(detail) => write!(f, "the server could evict locks: {detail}"),
+            Self::ModuleMissing => f.write_str(
+                "the server does not have the DLOCK module: add `loadmodule /path/to/libdlock.so` to its \
+                 configuration and restart it, or send it `MODULE LOAD /path/to/libdlock.so`",
+            ),
+            Self::Unconfirmed(last) => write!(
+                f,
+                "it is not known whether the lock was released, it is free when its lease ends: {last}"
+            ),
+            Self::Invalid(what) => f.write_str(what),
+            Self::Redis(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Timeout {
+                last: Some(error), ..
+            }
+            | Self::Unconfirmed(error) => Some(&**error),
+            Self::Redis(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(code: &str, detail: &str) -> Error {
+        redis::make_extension_error(code.to_owned(), Some(detail.to_owned())).into()
+    }
+
+    #[test]
+    fn a_server_without_the_module_is_told_apart_and_the_error_says_how_to_load_it() {
+        for quote in ['\'', '`'] {
+            let error = answered(
+                "ERR",
+                &format!("unknown command {quote}DLOCK.ACQUIRE{quote}, with args"),
+            );
+            assert!(matches!(error, Error::ModuleMissing), "{error:?}");
+            assert!(error.to_string().contains("loadmodule"));
+        }
+        assert!(matches!(
+            answered("ERR", "unknown command 'NONSENSE'"),
+            Error::Redis(_)
+        ));
+    }
+
+    #[test]
+    fn an_error_is_either_a_lost_lock_or_worth_another_try_or_final() {
+        for code in ["NOTHELD", "NOTOWNER", "STALE"] {
+            let error = answered(code, "");
+            assert!(error.is_lost() && !error.is_transient(), "{code}");
+        }
+        for code in ["NOREPLICAS", "QUARANTINE", "OOM", "MISCONF", "UNBLOCKED"] {
+            let error = answered(code, "");
+            assert!(error.is_transient() && !error.is_lost(), "{code}");
+        }
+        for code in ["ERR", "WRONGTYPE", "DEADLOCK", "QUEUEFULL", "UNSAFE", "NOAUTH"] {
+            let error = answered(code, "");
+            assert!(!error.is_transient() && !error.is_lost(), "{code}");
+        }
+    }
+}

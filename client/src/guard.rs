@@ -1,0 +1,168 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::held::Held;
+use crate::hold::{Action, Loss};
+use crate::owner::Owner;
+use crate::release::release;
+
+/// A lock that is held. Give it back with [`Guard::release`].
+///
+/// Dropped, it gives the lock back in the background: at once, without blocking, in any thread, with or
+/// without a runtime, also during a panic. Nobody hears of the outcome then, and a process that ends first
+/// leaves the lock to its lease.
+///
+/// A guard is lost when its lease may have ended: then [`Guard::lost`] resolves and [`Guard::token`] is
+/// cancelled. What is done under the lock has to end then, for others may get the lock. A process that was
+/// stopped for a while learns it late; only a resource that refuses a smaller [`Guard::fence`] than it has
+/// seen is safe against that.
+#[must_use = "a guard that is dropped at once gives the lock back at once"]
+pub struct Guard {
+    client: Arc<Client>,
+    held: Arc<Held>,
+    is_settled: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(client: Arc<Client>, held: Arc<Held>) -> Self {
+        if let Ok(keeper) = client.keeper() {
+            keeper.watch(&held);
+        }
+        Self {
+            client,
+            held,
+            is_settled: false,
+        }
+    }
+
+    /// The name of the lock.
+    pub fn key(&self) -> &[u8] {
+        &self.held.ticket.key
+    }
+
+    /// Who holds it.
+    pub fn owner(&self) -> &Owner {
+        &self.held.ticket.owner
+    }
+
+    /// The fencing token, 1 to 2^53 - 1: larger for every later grant of this lock. Send it along with what
+    /// is written under the lock.
+    pub fn fence(&self) -> u64 {
+        self.held.fence
+    }
+
+    /// How often the owner held the lock when this guard was granted, this one included.
+    pub fn holds(&self) -> u64 {
+        self.held.holds
+    }
+
+    /// For how long the lock is certainly held, if nothing is renewed. Zero when it is lost.
+    pub fn remaining(&self) -> Duration {
+        let now = Moment::now();
+        self.held.with(|hold| hold.remaining(now))
+    }
+
+    /// Whether the lock is certainly held. A look at the clock, nothing is sent.
+    pub fn is_held(&self) -> bool {
+        let now = Moment::now();
+        self.held.with(|hold| hold.is_held(now))
+    }
+
+    /// Why the lock is lost; `None` as long as it is held.
+    pub fn loss(&self) -> Option<Loss> {
+        let now = Moment::now();
+        self.held.with(|hold| hold.loss(now))
+    }
+
+    /// Resolves when the lock is lost, at the local deadline at the latest, even when the server is silent.
+    pub async fn lost(&self) -> Loss {
+        self.held.token().cancelled().await;
+        self.loss().unwrap_or(Loss::LeaseEnded)
+    }
+
+    /// Cancelled when the lock is lost. Not when it is released.
+    pub fn token(&self) -> CancellationToken {
+        self.held.token()
+    }
+
+    /// Prolongs the lease to at least `lease` from now, never shortens it, and tells what then remains.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] when the lock is lost; any other error leaves it as it is.
+    pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
+        if let Some(loss) = self.loss() {
+            return Err(Error::Lost(loss));
+        }
+        let command = self.held.ticket.extend(lease, self.held.fence);
+        let sent_at = Moment::now();
+        let answer = self
+            .client
+            .link()
+            .query::<u64>(&command)
+            .await
+            .map(Duration::from_millis);
+        let now = Moment::now();
+        let action = self.held.with(|hold| hold.on_extended(sent_at, &answer, now));
+        let keeper = self.client.keeper()?;
+        if let Some(Action::TellLost(loss)) = action {
+            keeper.tell_lost(&self.held, loss);
+        }
+        keeper.watch(&self.held);
+        if let Some(loss) = self.loss() {
+            return Err(Error::Lost(loss));
+        }
+        answer.map(|_| self.remaining())
+    }
+
+    /// Gives the lock back: the holds that the owner has left, 0 when the lock is given up.
+    ///
+    /// `Ok` also means that the lease lasted until now. When the connection is lost, the
+    /// same is sent again, until the lease ends or the client's patience does; in the latter case it goes on
+    /// in the background. Dropped before it is done, it goes on there too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`]: the lock was, or may have been, lost before it was given back.
+    /// [`Error::Unconfirmed`]: the outcome is not known, for no answer came.
+    pub async fn release(mut self) -> Result<u64, Error> {
+        let now = Moment::now();
+        let to_do = self.held.with(|hold| hold.give_up(now));
+        self.client.keeper()?.unwatch(&self.held);
+        if let Some(loss) = to_do.loss().filter(|_| !to_do.is_needed()) {
+            self.is_settled = true;
+            return Err(Error::Lost(loss));
+        }
+        let until = to_do.deadline().min(now + self.client.patience());
+        let link = self.client.link();
+        let outcome = release(&self.client, link, &self.held, to_do, until).await;
+        // Otherwise the background goes on, when this guard is dropped.
+        self.is_settled = !matches!(&outcome, Err(Error::Unconfirmed(_) | Error::Redis(_)));
+        outcome
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.client.let_go(Arc::clone(&self.held));
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("key", &String::from_utf8_lossy(self.key()))
+            .field("owner", self.owner())
+            .field("fence", &self.fence())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}

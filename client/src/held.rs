@@ -1,0 +1,281 @@
+//! Holds that a guard and the keeper share, and when the keeper has to look after which of them. All races
+//! between a guard that is given up, a renewal and a loss are races here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Moment;
+use crate::hold::Hold;
+use crate::sync::raced::{Mutex, lock};
+use crate::ticket::Ticket;
+
+/// Timers do not count suspend: after it, what is overdue is noticed within this.
+const LONGEST_NAP: Duration = Duration::from_secs(1);
+/// With nothing to look after.
+const REST: Duration = Duration::from_secs(3600);
+
+/// A hold that a guard stands for.
+pub(crate) struct Held {
+    pub ticket: Ticket,
+    pub fence: u64,
+    pub holds: u64,
+    /// Tells apart holds that are due at the same time.
+    number: u64,
+    hold: Mutex<Hold>,
+    /// When it is due, as the agenda has it. Changed only with the agenda in hand.
+    due: Mutex<Option<Moment>>,
+    /// Made when somebody asks for it.
+    token: Mutex<Option<CancellationToken>>,
+}
+
+impl Held {
+    pub fn new(ticket: Ticket, fence: u64, holds: u64, hold: Hold) -> Arc<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Self {
+            ticket,
+            fence,
+            holds,
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            hold: Mutex::new(hold),
+            due: Mutex::new(None),
+            token: Mutex::new(None),
+        })
+    }
+
+    pub fn with<T>(&self, look: impl FnOnce(&mut Hold) -> T) -> T {
+        look(&mut lock(&self.hold))
+    }
+
+    /// What is cancelled when the hold is lost.
+    pub fn token(&self) -> CancellationToken {
+        let token = lock(&self.token).get_or_insert_default().clone();
+        // Lost before there was a token: whoever found that out found none to cancel.
+        if self.with(|hold| hold.is_lost()) {
+            token.cancel();
+        }
+        token
+    }
+
+    /// The hold is lost: tells everybody who has the token.
+    pub fn cancel(&self) {
+        if let Some(token) = &*lock(&self.token) {
+            token.cancel();
+        }
+    }
+}
+
+/// When which hold is due.
+pub(crate) struct Agenda {
+    entries: Mutex<Entries>,
+}
+
+struct Entries {
+    due: BTreeMap<(Moment, u64), Arc<Held>>,
+    /// The keeper looks at the agenda then, if nobody wakes it.
+    next_look: Moment,
+    is_over: bool,
+}
+
+impl Agenda {
+    pub fn new(now: Moment) -> Self {
+        let entries = Entries {
+            due: BTreeMap::new(),
+            next_look: now,
+            is_over: false,
+        };
+        Self {
+            entries: Mutex::new(entries),
+        }
+    }
+
+    /// Puts a hold down for its time of now, if it has one. Whether the keeper has to be woken.
+    pub fn schedule(&self, held: &Arc<Held>) -> bool {
+        let mut entries = lock(&self.entries);
+        entries.remove(held);
+        // Asked with the agenda in hand: whoever gives the hold up later takes it off again.
+        let Some(due) = held.with(|hold| hold.wakes_at()) else {
+            return false;
+        };
+        *lock(&held.due) = Some(due);
+        entries.due.insert((due, held.number), Arc::clone(held));
+        let is_earlier = due < entries.next_look;
+        if is_earlier {
+            entries.next_look = due;
+        }
+        is_earlier
+    }
+
+    /// Takes a hold off.
+    pub fn remove(&self, held: &Held) {
+        lock(&self.entries).remove(held);
+    }
+
+    /// Takes off a hold that is due.
+    pub fn take_due(&self, now: Moment) -> Option<Arc<Held>> {
+        let mut entries = lock(&self.entries);
+        let first = entries.due.first_entry().filter(|first| first.key().0 <= now)?;
+        let held = first.remove();
+        *lock(&held.due) = None;
+        Some(held)
+    }
+
+    /// For how long there is nothing to do; `None` when it is over.
+    pub fn nap(&self, now: Moment) -> Option<Duration> {
+        let mut entries = lock(&self.entries);
+        let first = entries.due.keys().next();
+        let nap = first.map_or(REST, |&(due, _)| due.since(now).min(LONGEST_NAP));
+        entries.next_look = now + nap;
+        (!entries.is_over).then_some(nap)
+    }
+
+    /// Nobody will put anything down any more.
+    pub fn end(&self) {
+        lock(&self.entries).is_over = true;
+    }
+}
+
+impl Entries {
+    fn remove(&mut self, held: &Held) {
+        if let Some(due) = lock(&held.due).take() {
+            self.due.remove(&(due, held.number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use shuttle::thread;
+
+    use super::*;
+    use crate::error::Error;
+    use crate::hold::{Action, Plan};
+    use crate::owner::Owner;
+
+    const LEASE: Duration = Duration::from_secs(3);
+
+    fn at(ms: u64) -> Moment {
+        Moment::after_boot(Duration::from_millis(ms))
+    }
+
+    fn held() -> Arc<Held> {
+        let ticket = Ticket::new(b"door"[..].into(), Owner::from("alice"));
+        let plan = Plan {
+            lease: LEASE,
+            renews: true,
+            over_at: None,
+        };
+        Held::new(ticket, 1, 1, Hold::granted(plan, at(0), Duration::ZERO, LEASE))
+    }
+
+    /// A guard that is given up, the keeper that renews and finds losses, and a task that waits for a loss, in
+    /// whatever order their steps come.
+    fn race(looks_ms: &'static [u64], answer: fn() -> Result<Duration, Error>) {
+        let agenda = Arc::new(Agenda::new(at(0)));
+        let held = held();
+        let is_given_up = Arc::new(AtomicBool::new(false));
+        agenda.schedule(&held);
+        let keeper = thread::spawn({
+            let (agenda, is_given_up) = (Arc::clone(&agenda), Arc::clone(&is_given_up));
+            move || keep(&agenda, looks_ms, &is_given_up, answer)
+        });
+        let observer = thread::spawn({
+            let held = Arc::clone(&held);
+            move || held.token()
+        });
+        let guard = thread::spawn({
+            let (agenda, held) = (Arc::clone(&agenda), Arc::clone(&held));
+            move || {
+                held.with(|hold| {
+                    hold.give_up(at(2));
+                    is_given_up.store(true, Ordering::SeqCst);
+                });
+                agenda.remove(&held);
+            }
+        });
+        let told = keeper.join().unwrap();
+        let token = observer.join().unwrap();
+        guard.join().unwrap();
+        assert!(
+            agenda.take_due(at(1_000_000)).is_none(),
+            "something looks after a hold that was given up"
+        );
+        assert!(told <= 1, "told {told} times");
+        assert_eq!(token.is_cancelled(), told == 1, "the token and the loss");
+        assert_eq!(held.with(|hold| hold.is_lost()), told == 1);
+        assert!(!held.with(|hold| hold.is_held(at(2))));
+    }
+
+    /// What the thread in the background does; how often it told of a loss.
+    fn keep(
+        agenda: &Agenda,
+        looks_ms: &[u64],
+        is_given_up: &AtomicBool,
+        answer: fn() -> Result<Duration, Error>,
+    ) -> u32 {
+        let mut told = 0;
+        let mut tell = |held: &Held, action| {
+            if let Some(Action::TellLost(_)) = action {
+                held.cancel();
+                told += 1;
+            }
+        };
+        for now in looks_ms.iter().copied().map(at) {
+            while let Some(held) = agenda.take_due(now) {
+                let action = held.with(|hold| {
+                    let action = hold.on_time(now);
+                    let given_up = is_given_up.load(Ordering::SeqCst);
+                    assert!(action.is_none() || !given_up, "{action:?} of what was given up");
+                    action
+                });
+                if let Some(Action::Extend { .. }) = action {
+                    agenda.schedule(&held);
+                    let answer = answer();
+                    tell(&held, held.with(|hold| hold.on_renewed(now, &answer, now)));
+                }
+                tell(&held, action);
+                agenda.schedule(&held);
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn giving_up_renewing_and_losing_do_not_race() {
+        let answers: [fn() -> Result<Duration, Error>; 3] = [
+            || Ok(LEASE),
+            || Err(Error::NotOwner),
+            || Err(Error::Quarantine(String::new())),
+        ];
+        // Until the lease is renewed, and until it has ended.
+        for looks_ms in [&[1000][..], &[500, 1000, 2000, 5000]] {
+            for answer in answers {
+                shuttle::check_random(move || race(looks_ms, answer), 1_000);
+                shuttle::check_pct(move || race(looks_ms, answer), 1_000, 3);
+            }
+        }
+    }
+
+    #[test]
+    fn the_keeper_is_woken_for_what_is_due_before_it_looks_and_only_then() {
+        shuttle::check_dfs(
+            || {
+                let agenda = Agenda::new(at(0));
+                assert_eq!(agenda.nap(at(0)), Some(REST));
+                let first = held();
+                assert!(agenda.schedule(&first), "the keeper rests");
+                assert_eq!(agenda.nap(at(900)), Some(Duration::from_millis(100)));
+                assert!(!agenda.schedule(&held()), "due at the same time");
+                assert_eq!(agenda.nap(at(2000)), Some(Duration::ZERO), "overdue");
+                agenda.end();
+                assert_eq!(agenda.nap(at(2000)), None);
+            },
+            None,
+        );
+    }
+}

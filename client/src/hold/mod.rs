@@ -1,0 +1,270 @@
+//! What a client knows of a hold, and what it does about it. Pure: time and answers come in, actions come
+//! out; nothing here waits, sends, or looks at a clock.
+//!
+//! The rules:
+//! - A hold is lost when its safe deadline has passed, or when the server says so. Lost is for ever.
+//! - A lease is renewed a third of its length after the last confirmed request, and again and again if that
+//!   fails, for whatever reason, until the deadline. Then nothing is sent any more.
+//! - Nothing is renewed beyond the total time that a hold may take, and not once it is given up.
+
+mod release;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::clock::{Moment, safe_deadline};
+use crate::error::Error;
+
+pub(crate) use release::{Release, ReleaseStep};
+
+/// A failed renewal is repeated after a 20th of the lease, but not sooner or later than this.
+const SOONEST_RETRY: Duration = Duration::from_millis(5);
+const LATEST_RETRY: Duration = Duration::from_secs(1);
+
+/// What the holder wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// The length of a lease.
+    pub lease: Duration,
+    /// Whether the lease is renewed without being asked.
+    pub renews: bool,
+    /// When the hold is over, renewed or not.
+    pub over_at: Option<Moment>,
+}
+
+/// Why a lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The lease was not renewed in time, as far as is known: the server may have been out of reach.
+    LeaseEnded,
+    /// The hold has taken the longest time that was allowed.
+    HeldTooLong,
+    /// The server says that nobody holds the lock.
+    NotHeld,
+    /// The server says that others hold the lock.
+    NotOwner,
+    /// The server says that the owner holds the lock by a later acquisition.
+    Stale,
+}
+
+/// A hold as the client knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    plan: Plan,
+    /// Until then the lease certainly lasts.
+    deadline: Moment,
+    renewal: Renewal,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Held,
+    GivenUp,
+    Lost(Loss),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewal {
+    Never,
+    DueAt(Moment),
+    UnderWay,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Send EXTEND with this lease, and take a failure for granted after `patience`.
+    Extend { lease: Duration, patience: Duration },
+    /// Tell the holder.
+    TellLost(Loss),
+}
+
+impl Hold {
+    /// A hold that was just granted, by the answer to a request that was sent at `sent`.
+    pub fn granted(plan: Plan, sent: Moment, waited: Duration, lease: Duration) -> Self {
+        let mut hold = Self {
+            plan,
+            deadline: safe_deadline(sent, waited, lease),
+            renewal: Renewal::Never,
+            state: State::Held,
+        };
+        // The lease began when the waiting ended.
+        hold.renewal = hold.next_renewal(sent + waited + plan.lease / 3);
+        hold
+    }
+
+    /// Whether the lock is certainly held.
+    pub fn is_held(&self, now: Moment) -> bool {
+        self.state == State::Held && now < self.end()
+    }
+
+    /// For how long the lock is certainly held, if nothing is renewed.
+    pub fn remaining(&self, now: Moment) -> Duration {
+        match self.state {
+            State::Held => self.end().since(now),
+            State::GivenUp | State::Lost(_) => Duration::ZERO,
+        }
+    }
+
+    /// Why the lock is lost, if it is.
+    pub fn loss(&self, now: Moment) -> Option<Loss> {
+        match self.state {
+            State::Lost(loss) => Some(loss),
+            State::Held if now >= self.end() => Some(self.overdue()),
+            State::Held | State::GivenUp => None,
+        }
+    }
+
+    /// Whether the holder has been told that the lock is lost.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.state, State::Lost(_))
+    }
+
+    /// When there is something to do next, answers aside.
+    pub fn wakes_at(&self) -> Option<Moment> {
+        match (self.state, self.renewal) {
+            (State::Held, Renewal::DueAt(due)) => Some(due.min(self.end())),
+            (State::Held, Renewal::Never | Renewal::UnderWay) => Some(self.end()),
+            (State::GivenUp | State::Lost(_), _) => None,
+        }
+    }
+
+    /// Time has passed.
+    pub fn on_time(&mut self, now: Moment) -> Option<Action> {
+        if self.state != State::Held {
+            return None;
+        }
+        if now >= self.end() {
+            return Some(self.lose(self.overdue()));
+        }
+        match self.renewal {
+            Renewal::DueAt(due) if due <= now => Some(self.renew(now)),
+            _ => None,
+        }
+    }
+
+    /// An EXTEND that was sent at `sent` for a renewal was answered, or not.
+    pub fn on_renewed(
+        &mut self,
+        sent: Moment,
+        answer: &Result<Duration, Error>,
+        now: Moment,
+    ) -> Option<Action> {
+        let action = self.on_extended(sent, answer, now);
+        if self.renewal == Renewal::UnderWay {
+            self.renewal = match answer {
+                Ok(_) => self.next_renewal(sent + self.plan.lease / 3),
+                Err(_) => self.next_renewal(now + retry_pause(self.plan.lease)),
+            };
+        }
+        action
+    }
+
+    /// An EXTEND that was sent at `sent` was answered, or not.
+    pub fn on_extended(
+        &mut self,
+        sent: Moment,
+        answer: &Result<Duration, Error>,
+        now: Moment,
+    ) -> Option<Action> {
+        if self.state != State::Held {
+            return None;
+        }
+        if now >= self.end() {
+            return Some(self.lose(self.overdue()));
+        }
+        match answer {
+            Ok(lease) => {
+                self.deadline = self.deadline.max(safe_deadline(sent, Duration::ZERO, *lease));
+                None
+            }
+            Err(error) => Loss::told_by(error).map(|loss| self.lose(loss)),
+        }
+    }
+
+    /// The holder gives the lock up: nothing is renewed from now on. What is to be sent.
+    pub fn give_up(&mut self, now: Moment) -> Release {
+        let release = Release::new(self.loss(now), self.deadline);
+        if self.state == State::Held {
+            self.state = State::GivenUp;
+        }
+        self.renewal = Renewal::Never;
+        release
+    }
+
+    fn renew(&mut self, now: Moment) -> Action {
+        self.renewal = Renewal::UnderWay;
+        let to_the_end = self.plan.over_at.map(|over_at| enough_for(over_at.since(now)));
+        Action::Extend {
+            lease: to_the_end.map_or(self.plan.lease, |lease| lease.min(self.plan.lease)),
+            patience: self.deadline.since(now) / 2,
+        }
+    }
+
+    /// The time of a renewal, if one is of use.
+    fn next_renewal(&self, at: Moment) -> Renewal {
+        let lasts_to_the_end = self.plan.over_at.is_some_and(|over_at| self.deadline >= over_at);
+        if self.plan.renews && !lasts_to_the_end {
+            Renewal::DueAt(at)
+        } else {
+            Renewal::Never
+        }
+    }
+
+    fn end(&self) -> Moment {
+        self.plan
+            .over_at
+            .map_or(self.deadline, |over_at| over_at.min(self.deadline))
+    }
+
+    /// Why a hold whose end has come is lost.
+    fn overdue(&self) -> Loss {
+        match self.plan.over_at {
+            Some(over_at) if over_at <= self.deadline => Loss::HeldTooLong,
+            _ => Loss::LeaseEnded,
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) -> Action {
+        self.state = State::Lost(loss);
+        self.renewal = Renewal::Never;
+        Action::TellLost(loss)
+    }
+}
+
+impl Loss {
+    /// What an error of the server says of the holder; `None` when it says nothing.
+    pub(crate) fn told_by(error: &Error) -> Option<Self> {
+        match error {
+            Error::NotHeld => Some(Self::NotHeld),
+            Error::NotOwner => Some(Self::NotOwner),
+            Error::Stale => Some(Self::Stale),
+            _ => None,
+        }
+    }
+}
+
+/// A lease whose safe deadline is at least so far away.
+fn enough_for(time: Duration) -> Duration {
+    time + time / 500 + Duration::from_millis(4)
+}
+
+fn retry_pause(lease: Duration) -> Duration {
+    (lease / 20).clamp(SOONEST_RETRY, LATEST_RETRY)
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LeaseEnded => "the lease was not renewed in time",
+            Self::HeldTooLong => "the lock was held for the longest time that was allowed",
+            Self::NotHeld => "the server says that nobody holds the lock",
+            Self::NotOwner => "the server says that others hold the lock",
+            Self::Stale => "the server says that the owner has acquired the lock again since",
+        })
+    }
+}

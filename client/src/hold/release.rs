@@ -1,0 +1,86 @@
+use super::Loss;
+use crate::clock::Moment;
+use crate::error::Error;
+
+/// A release, which may take several attempts.
+///
+/// A RELEASE with a request id may be repeated: when there is no such hold, the server says that all is well.
+/// So it does not tell whether the lock was held until then. The deadline does.
+#[derive(Clone, Debug)]
+pub(crate) struct Release {
+    loss: Option<Loss>,
+    deadline: Moment,
+    /// Whether an earlier attempt may have been carried out, though its answer is unknown.
+    may_be_done: bool,
+}
+
+/// What an answer to a release means.
+#[derive(Clone, Debug)]
+pub(crate) enum ReleaseStep {
+    /// It is over: the holds that the owner has left, or why the lock was not held to the end.
+    Done(Result<u64, Error>),
+    /// Send it again.
+    Again(Error),
+}
+
+impl Release {
+    pub(super) fn new(loss: Option<Loss>, deadline: Moment) -> Self {
+        Self {
+            loss,
+            deadline,
+            may_be_done: false,
+        }
+    }
+
+    /// Whether there may be something to release: the server has not said that there is not.
+    pub fn is_needed(&self) -> bool {
+        !matches!(self.loss, Some(Loss::NotHeld | Loss::NotOwner | Loss::Stale))
+    }
+
+    /// Why the lock was lost before it was given up.
+    pub fn loss(&self) -> Option<Loss> {
+        self.loss
+    }
+
+    /// From then on the lease may have ended by itself, and no repetition is of use.
+    pub fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// A release was answered, or not.
+    pub fn on_answer(&mut self, answer: Result<u64, Error>, now: Moment) -> ReleaseStep {
+        let was_held = self.loss.is_none() && now < self.deadline;
+        match answer {
+            Ok(left) if was_held => ReleaseStep::Done(Ok(left)),
+            Ok(_) => ReleaseStep::Done(Err(self.lost(Loss::LeaseEnded))),
+            Err(error) => match Loss::told_by(&error) {
+                // It was the attempt whose answer is unknown: the lease cannot have ended by itself.
+                Some(_) if self.may_be_done && was_held => ReleaseStep::Done(Ok(0)),
+                Some(loss) => ReleaseStep::Done(Err(self.lost(loss))),
+                None => self.on_failure(error, now),
+            },
+        }
+    }
+
+    fn on_failure(&mut self, error: Error, now: Moment) -> ReleaseStep {
+        self.may_be_done |= error.is_ambiguous();
+        if error.is_transient() && now < self.deadline {
+            ReleaseStep::Again(error)
+        } else {
+            ReleaseStep::Done(Err(self.end(error)))
+        }
+    }
+
+    /// What to say when nobody waits for the answer any longer.
+    pub fn end(&self, last: Error) -> Error {
+        match self.loss {
+            Some(loss) => Error::Lost(loss),
+            None if self.may_be_done => Error::Unconfirmed(Box::new(last)),
+            None => last,
+        }
+    }
+
+    fn lost(&self, loss: Loss) -> Error {
+        Error::Lost(self.loss.unwrap_or(loss))
+    }
+}

@@ -1,0 +1,186 @@
+//! The thread behind the guards: it renews leases, tells what is lost, and carries out what guards and
+//! dropped futures leave behind. So nothing of that depends on the runtime of the application, and one
+//! stuck task of it costs nobody else a lock.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use redis::RedisError;
+use tokio::runtime::{self, Handle};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Moment;
+use crate::connect::Link;
+use crate::error::Error;
+use crate::events::{Reporter, What};
+use crate::held::{Agenda, Held};
+use crate::hold::{Action, Loss};
+use crate::ticket::Ticket;
+
+/// The handle to the thread. Dropped, the thread ends as soon as nothing is left to do.
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    runtime: Handle,
+}
+
+struct Shared {
+    link: Arc<Link>,
+    reporter: Reporter,
+    agenda: Agenda,
+    wake: Notify,
+    tasks: TaskTracker,
+}
+
+impl Keeper {
+    pub fn start(link: Arc<Link>, reporter: Reporter) -> Result<Self, Error> {
+        let cannot = |error: io::Error| Error::Redis(error.into());
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(cannot)?;
+        let handle = runtime.handle().clone();
+        let shared = Arc::new(Shared {
+            link,
+            reporter,
+            agenda: Agenda::new(Moment::now()),
+            wake: Notify::new(),
+            tasks: TaskTracker::new(),
+        });
+        // So that the first renewal of a short lease does not have to wait for a connection.
+        let warming = Arc::clone(&shared.link);
+        handle.spawn(async move { warming.route().await.is_ok() });
+        let keeping = keep(Arc::clone(&shared));
+        thread::Builder::new()
+            .name("dlock-keeper".into())
+            .spawn(move || runtime.block_on(keeping))
+            .map_err(cannot)?;
+        Ok(Self {
+            shared,
+            runtime: handle,
+        })
+    }
+
+    /// Looks after a hold from now on.
+    pub fn watch(&self, held: &Arc<Held>) {
+        self.shared.schedule(held);
+    }
+
+    /// Does not look after a hold any more. To be called after it was given up.
+    pub fn unwatch(&self, held: &Held) {
+        self.shared.agenda.remove(held);
+    }
+
+    /// Has something done that nobody waits for. Never blocks, works on any thread.
+    pub fn hand_over(&self, errand: impl Future<Output = ()> + Send + 'static) {
+        self.shared.tasks.spawn_on(errand, &self.runtime);
+    }
+
+    /// Tells the holder that its lock is lost.
+    pub fn tell_lost(&self, held: &Held, loss: Loss) {
+        self.shared.tell_lost(held, loss);
+    }
+
+    /// The runtime of the thread.
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// The connection of the thread.
+    pub fn link(&self) -> &Arc<Link> {
+        &self.shared.link
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.agenda.end();
+        self.shared.wake.notify_one();
+    }
+}
+
+async fn keep(shared: Arc<Shared>) {
+    while let Some(nap) = shared.look() {
+        tokio::select! {
+            () = shared.wake.notified() => {}
+            () = sleep(nap) => {}
+        }
+    }
+    shared.tasks.close();
+    shared.tasks.wait().await;
+}
+
+impl Shared {
+    /// Does what is due. For how long there is nothing to do then; `None` when it is over.
+    fn look(self: &Arc<Self>) -> Option<Duration> {
+        let now = Moment::now();
+        while let Some(held) = self.agenda.take_due(now) {
+            self.attend(&held, now);
+        }
+        self.agenda.nap(Moment::now())
+    }
+
+    fn attend(self: &Arc<Self>, held: &Arc<Held>, now: Moment) {
+        match held.with(|hold| hold.on_time(now)) {
+            Some(Action::Extend { lease, patience }) => {
+                let renewal = Arc::clone(self).renew(Arc::clone(held), lease, patience);
+                tokio::spawn(renewal);
+            }
+            Some(Action::TellLost(loss)) => self.tell_lost(held, loss),
+            None => {}
+        }
+        self.schedule(held);
+    }
+
+    fn schedule(&self, held: &Arc<Held>) {
+        if self.agenda.schedule(held) {
+            self.wake.notify_one();
+        }
+    }
+
+    async fn renew(self: Arc<Self>, held: Arc<Held>, lease: Duration, patience: Duration) {
+        let sent = Moment::now();
+        let answer = extend(&self.link, &held, lease, patience).await;
+        let now = Moment::now();
+        let Ticket { key, owner, .. } = &held.ticket;
+        match &answer {
+            Ok(_) => self.reporter.report(
+                key,
+                owner,
+                What::Renewed {
+                    took: now.since(sent),
+                },
+            ),
+            Err(error) => self.reporter.report(key, owner, What::NotRenewed { error }),
+        }
+        if let Some(Action::TellLost(loss)) = held.with(|hold| hold.on_renewed(sent, &answer, now)) {
+            self.tell_lost(&held, loss);
+        }
+        self.schedule(&held);
+    }
+
+    fn tell_lost(&self, held: &Held, loss: Loss) {
+        held.cancel();
+        self.reporter
+            .report(&held.ticket.key, &held.ticket.owner, What::Lost { loss });
+    }
+}
+
+/// Sends an EXTEND: the lease that remains.
+async fn extend(
+    link: &Arc<Link>,
+    held: &Held,
+    lease: Duration,
+    patience: Duration,
+) -> Result<Duration, Error> {
+    let command = held.ticket.extend(lease, held.fence);
+    match timeout(patience, link.query::<u64>(&command)).await {
+        Ok(answer) => answer.map(Duration::from_millis),
+        Err(_) => Err(Error::Redis(RedisError::from(io::Error::from(
+            io::ErrorKind::TimedOut,
+        )))),
+    }
+}

@@ -1,0 +1,62 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Layout
+//!
+//! - `raw`: the five commands, their requests and answers.
+//! - `hold`: what a client knows of a hold and does about it. Pure: no I/O, no clock.
+//! - `connect`: where the server is, the connection that requests share, those on which they wait.
+//! - `acquire`, `withdraw`, `release`: the way of a lock, there and back.
+//! - `held`: what guards share with the keeper. All their races are there.
+//! - `keeper`: the thread that renews, tells of losses, and finishes what others left.
+//! - `locks`, `guard`, `blocking`: what applications see.
+
+#[cfg(feature = "tokio")]
+mod acquire;
+#[cfg(feature = "tokio")]
+mod backoff;
+#[cfg(feature = "tokio")]
+pub mod blocking;
+#[cfg(feature = "tokio")]
+mod client;
+pub mod clock;
+#[cfg(feature = "tokio")]
+mod connect;
+mod error;
+#[cfg(feature = "tokio")]
+mod events;
+#[cfg(feature = "tokio")]
+mod guard;
+#[cfg(feature = "tokio")]
+mod held;
+#[cfg(feature = "tokio")]
+mod hold;
+#[cfg(feature = "tokio")]
+mod keeper;
+#[cfg(feature = "tokio")]
+mod locks;
+mod owner;
+mod raw;
+#[cfg(feature = "tokio")]
+mod release;
+#[cfg(feature = "tokio")]
+mod sync;
+#[cfg(feature = "tokio")]
+mod ticket;
+#[cfg(feature = "tokio")]
+mod withdraw;
+
+pub use error::Error;
+pub use owner::Owner;
+pub use raw::{
+    Acquire, Extend, Grant, HolderInfo, LockCommands, LockInfo, LockPipeline, Release, WaiterInfo,
+};
+#[cfg(feature = "tokio")]
+pub use {
+    client::Settings,
+    connect::Address,
+    events::{Event, What},
+    guard::Guard,
+    hold::Loss,
+    locks::{Lock, Locks},
+    raw::AsyncLockCommands,
+};

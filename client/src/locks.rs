@@ -1,0 +1,236 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::acquire::{self, Wish};
+use crate::client::{Client, Settings};
+use crate::connect::Address;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::keeper::Keeper;
+use crate::owner::Owner;
+use crate::raw::{AsyncLockCommands, LockInfo};
+use crate::ticket::{Limit, Ticket};
+
+const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+const DEFAULT_WAIT: Duration = Duration::from_secs(30);
+
+/// All locks of a server. Cheap to clone; one for the whole application is enough.
+#[derive(Clone)]
+pub struct Locks {
+    client: Arc<Client>,
+}
+
+/// One lock, and how it is to be acquired.
+///
+/// Without an explicit owner each acquisition has a new one. For re-entry and for the detection of
+/// deadlocks, name [an owner](Lock::owned_by), and let one task at a time use it.
+#[derive(Clone)]
+pub struct Lock {
+    client: Arc<Client>,
+    key: Arc<[u8]>,
+    owner: Option<Owner>,
+    limit: Limit,
+    lease: Duration,
+    wait: Duration,
+    renews: bool,
+    max_hold: Option<Duration>,
+}
+
+impl Locks {
+    /// The locks of the server at an address, a text or a [`redis::Client`]. Nothing is sent yet: a server
+    /// that is not there is noticed by the first request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]: the address cannot be used.
+    pub fn open<A: TryInto<Address>>(address: A) -> Result<Self, Error>
+    where
+        Error: From<A::Error>,
+    {
+        Self::with(address, Settings::default())
+    }
+
+    /// As [`Locks::open`], with other settings than the default ones.
+    pub fn with<A: TryInto<Address>>(address: A, settings: Settings) -> Result<Self, Error>
+    where
+        Error: From<A::Error>,
+    {
+        let client = Arc::new(Client::new(address.try_into()?, settings));
+        Ok(Self { client })
+    }
+
+    /// One of the locks.
+    pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
+        Lock {
+            client: Arc::clone(&self.client),
+            key: key.as_ref().into(),
+            owner: None,
+            limit: Limit::Mutex,
+            lease: DEFAULT_LEASE,
+            wait: DEFAULT_WAIT,
+            renews: true,
+            max_hold: None,
+        }
+    }
+
+    /// Acquires a lock, with the default options. See [`Lock::acquire`].
+    pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
+        self.lock(key).acquire().await
+    }
+
+    /// Acquires a lock if it is free, with the default options. See [`Lock::try_acquire`].
+    pub async fn try_acquire(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
+        self.lock(key).try_acquire().await
+    }
+}
+
+impl Lock {
+    /// For how long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the server. Default:
+    /// 30 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// For how long [`Lock::acquire`] waits; [`Duration::MAX`] is without limit. Default: 30 s.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Any number of owners may share the lock, as readers do.
+    pub fn shared(mut self) -> Self {
+        self.limit = Limit::Shared;
+        self
+    }
+
+    /// At most `limit` owners may hold the lock at once, 1 to 2147483647: a semaphore.
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = Limit::AtMost(limit);
+        self
+    }
+
+    /// Whether the lease is renewed, at a third of it, as long as the guard lives. Default: yes.
+    pub fn auto_renew(mut self, renew: bool) -> Self {
+        self.renews = renew;
+        self
+    }
+
+    /// The guard is lost after this time, renewed or not: a stuck holder does not keep the lock for ever.
+    /// Default: no limit.
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = Some(time);
+        self
+    }
+
+    /// Who asks. Whoever has the same owner shares its locks: a lock that it holds is granted again at once,
+    /// and counted. One task at a time should use an owner. Default: a new one for each acquisition.
+    pub fn owned_by(mut self, owner: impl Into<Owner>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// Acquires the lock if it is free and nobody waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`]: it is not. A lost connection is a reason to ask again, for as long as the client has
+    /// [patience](Settings::patience); the same acquisition never counts twice.
+    pub async fn try_acquire(&self) -> Result<Guard, Error> {
+        acquire::try_acquire(&self.client, self.wish()).await
+    }
+
+    /// Acquires the lock; waits for it in the server's queue, which is served in order of arrival.
+    ///
+    /// Cancel-safe: a future that is dropped is taken back, whether it was granted meanwhile or not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`]: it was not granted in time. [`Error::Deadlock`], [`Error::QueueFull`],
+    /// [`Error::Unsafe`]: there is no use in waiting. What may pass, a server out of reach for instance, is
+    /// waited for.
+    pub async fn acquire(&self) -> Result<Guard, Error> {
+        if self.wait.is_zero() {
+            return self.try_acquire().await;
+        }
+        // Longer than any server's clock runs is without limit.
+        let wait = Some(self.wait).filter(|&wait| wait < Duration::from_secs(1 << 40));
+        acquire::acquire(&self.client, self.wish(), wait).await
+    }
+
+    /// Runs `work` under the lock, and releases it. When the lock is lost, the work is cancelled: its future
+    /// is dropped at its next `await`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::acquire`]; [`Error::Lost`]: the lock was lost before the work was done.
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
+        let guard = self.acquire().await?;
+        let done = tokio::select! {
+            biased;
+            loss = guard.lost() => return Err(Error::Lost(loss)),
+            done = work(&guard) => done,
+        };
+        if let Some(loss) = guard.loss() {
+            return Err(Error::Lost(loss));
+        }
+        match guard.release().await {
+            Err(error @ Error::Lost(_)) => Err(error),
+            // The work was done while the lock was held. That it may not be free yet is another matter.
+            _ => Ok(done),
+        }
+    }
+
+    /// The owner that has held the lock the longest; `None`: it is free.
+    pub async fn owner(&self) -> Result<Option<Owner>, Error> {
+        self.client
+            .link()
+            .connection()
+            .await?
+            .dlock_owner(&*self.key)
+            .await
+    }
+
+    /// All about the lock; `None`: it is free, and nobody waits.
+    pub async fn inspect(&self) -> Result<Option<LockInfo>, Error> {
+        self.client
+            .link()
+            .connection()
+            .await?
+            .dlock_info(&*self.key)
+            .await
+    }
+
+    /// The runtime of the thread in the background.
+    pub(crate) fn runtime(&self) -> Result<&Handle, Error> {
+        self.client.keeper().map(Keeper::runtime)
+    }
+
+    fn wish(&self) -> Wish {
+        let owner = self.owner.clone().unwrap_or_else(Owner::unique);
+        Wish {
+            ticket: Ticket::new(Arc::clone(&self.key), owner),
+            limit: self.limit,
+            lease: self.lease,
+            renews: self.renews,
+            max_hold: self.max_hold,
+        }
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Locks").field(self.client.address()).finish()
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lock")
+            .field(&String::from_utf8_lossy(&self.key))
+            .finish()
+    }
+}

@@ -1,0 +1,110 @@
+use std::fmt;
+use std::process;
+use std::sync::{Arc, LazyLock};
+
+use redis::{FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value};
+
+/// Who asks for a lock: any string of 1 to 512 bytes.
+///
+/// An owner is neither a thread nor a connection. Whoever uses the same owner shares its locks: a second
+/// acquisition by the same owner is granted at once and counted. One owner does one thing at a time; tasks
+/// that run at once need owners of their own.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner(Arc<[u8]>);
+
+impl Owner {
+    /// A new owner that nobody else has: `host:pid:random`.
+    pub fn unique() -> Self {
+        let prefix: &[u8] = &PREFIX;
+        let random = random_name();
+        Self([prefix, &random].concat().into())
+    }
+
+    /// The bytes of the name.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// `host:pid:`, the same for the life of the process.
+static PREFIX: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let host = rustix::system::uname();
+    // Short enough that the whole name keeps to 512 bytes.
+    let host = host.nodename().to_bytes();
+    let host = &host[..host.len().min(255)];
+    [host, format!(":{}:", process::id()).as_bytes()].concat()
+});
+
+/// 128 random bits, written as 32 hexadecimal digits.
+pub(crate) fn random_name() -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let bits: u128 = rand::random();
+    std::array::from_fn(|n| DIGITS[(bits >> (4 * n)) as usize & 15])
+}
+
+impl From<&str> for Owner {
+    fn from(name: &str) -> Self {
+        Self(name.as_bytes().into())
+    }
+}
+
+impl From<String> for Owner {
+    fn from(name: String) -> Self {
+        Self(name.into_bytes().into())
+    }
+}
+
+impl From<&[u8]> for Owner {
+    fn from(name: &[u8]) -> Self {
+        Self(name.into())
+    }
+}
+
+impl From<&Self> for Owner {
+    fn from(owner: &Self) -> Self {
+        owner.clone()
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        String::from_utf8_lossy(&self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({:?})", String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl ToRedisArgs for Owner {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg(&self.0);
+    }
+}
+
+impl ToSingleRedisArg for Owner {}
+
+impl FromRedisValue for Owner {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        Vec::<u8>::from_redis_value(value).map(|name| Self(name.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_that_nobody_else_has_tells_host_and_process() {
+        let (one, other) = (Owner::unique(), Owner::unique());
+        assert_ne!(one, other);
+        let name = one.to_string();
+        let parts: Vec<&str> = name.rsplitn(3, ':').collect();
+        assert_eq!(parts[0].len(), 32);
+        assert_eq!(parts[1], process::id().to_string());
+        assert!(!parts[2].is_empty());
+        assert!(one.as_bytes().len() <= 512);
+    }
+}

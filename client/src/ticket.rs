@@ -1,0 +1,81 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Cmd;
+
+use crate::owner::{Owner, random_name};
+use crate::raw::{Acquire, Extend, Release};
+
+/// How many owners may hold a lock at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    Mutex,
+    AtMost(u32),
+    Shared,
+}
+
+/// For how long a request waits in the server's queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Block {
+    No,
+    AtMost(Duration),
+    Endless,
+}
+
+/// What one acquisition is known by: the lock, the owner, and the name of the hold. All its requests carry
+/// it, however often they are sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Ticket {
+    pub key: Arc<[u8]>,
+    pub owner: Owner,
+    id: [u8; 32],
+}
+
+impl Ticket {
+    pub fn new(key: Arc<[u8]>, owner: Owner) -> Self {
+        Self {
+            key,
+            owner,
+            id: random_name(),
+        }
+    }
+
+    /// Another acquisition of the same lock by the same owner.
+    pub fn again(&self) -> Self {
+        Self::new(Arc::clone(&self.key), self.owner.clone())
+    }
+
+    pub fn acquire(&self, lease: Duration, limit: Limit, block: Block) -> Cmd {
+        let mut request = Acquire::new(&*self.key, &self.owner, lease).request_id(&self.id[..]);
+        request = match limit {
+            Limit::Mutex => request,
+            Limit::AtMost(limit) => request.limit(limit),
+            Limit::Shared => request.shared(),
+        };
+        request = match block {
+            Block::No => request,
+            Block::AtMost(timeout) => request.block(timeout),
+            Block::Endless => request.block_without_limit(),
+        };
+        request.into()
+    }
+
+    /// Gives back the hold, of which the fence is known.
+    pub fn release(&self, fence: u64) -> Cmd {
+        Release::new(&*self.key, &self.owner)
+            .fence(fence)
+            .request_id(&self.id[..])
+            .into()
+    }
+
+    /// Takes the request back, whether it waits, was granted, or never arrived.
+    pub fn withdraw(&self) -> Cmd {
+        Release::new(&*self.key, &self.owner)
+            .request_id(&self.id[..])
+            .into()
+    }
+
+    pub fn extend(&self, lease: Duration, fence: u64) -> Cmd {
+        Extend::new(&*self.key, &self.owner, lease).fence(fence).into()
+    }
+}

@@ -1,0 +1,126 @@
+//! Taking back a request whose answer nobody waits for.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::RedisResult;
+use tokio::time::{sleep, timeout};
+
+use crate::backoff::Backoff;
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::connect::{Route, Seat};
+use crate::events::What;
+use crate::keeper::Keeper;
+use crate::ticket::Ticket;
+
+/// A connection whose request is not answered for so long, though it was taken back, is closed.
+const SILENCE: Duration = Duration::from_secs(5);
+/// What a lost connection still had under way has arrived by then.
+const STRAGGLERS: Duration = Duration::from_millis(500);
+
+/// Where a request is that has not been answered.
+#[derive(Default)]
+pub(crate) enum Sent {
+    #[default]
+    Nowhere,
+    /// On the shared connection.
+    Over(Route),
+    /// On a connection of its own.
+    Waiting(Seat),
+    /// On a connection that is lost.
+    Lost,
+}
+
+impl Sent {
+    pub fn insert(&mut self, seat: Seat) -> &Seat {
+        *self = Self::Waiting(seat);
+        match self {
+            Self::Waiting(seat) => seat,
+            _ => unreachable!("it was put there"),
+        }
+    }
+
+    pub fn take_seat(&mut self) -> Option<Seat> {
+        match mem::take(self) {
+            Self::Waiting(seat) => Some(seat),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
+/// Takes a request back, wherever it is: it waits no more, and what it was granted is given back.
+pub(crate) async fn withdraw(client: Arc<Client>, ticket: Ticket, lease: Duration, sent: Sent) {
+    let Ok(keeper) = client.keeper() else { return };
+    let is_settled = match sent {
+        Sent::Nowhere => true,
+        // Nothing overtakes the request there; but in a cluster it may have gone elsewhere.
+        Sent::Over(route) => route.query::<u64>(&ticket.withdraw()).await.is_ok() && !route.has_detours(),
+        Sent::Waiting(seat) => withdraw_waiting(&client, keeper, &ticket, seat).await,
+        Sent::Lost => false,
+    };
+    if !is_settled {
+        withdraw_blindly(keeper, &ticket, Moment::now() + lease).await;
+    }
+    client.report(&ticket, What::Withdrawn);
+}
+
+/// The request cannot be taken back on its own connection, which reads nothing until it is answered; nor on
+/// another one alone, where the release may come before the request. So on both: once the second has been
+/// answered on the waiting connection, so has the request. Whether that was so.
+async fn withdraw_waiting(client: &Client, keeper: &Keeper, ticket: &Ticket, seat: Seat) -> bool {
+    let command = ticket.withdraw();
+    let answered = {
+        let on_its_own = seat.query::<u64>(&command);
+        tokio::pin!(on_its_own);
+        let mut backoff = Backoff::new();
+        let pressing = async {
+            loop {
+                let _: Result<u64, _> = keeper.link().query(&command).await;
+                let pause = backoff.pause(Duration::MAX);
+                if let Ok(answer) = timeout(pause, &mut on_its_own).await {
+                    return answer;
+                }
+            }
+        };
+        timeout(SILENCE, pressing).await
+    };
+    let Ok(answer) = answered else {
+        // Closed: the server forgets the request, and takes back what it could not deliver.
+        return false;
+    };
+    let is_answered = was_answered(&answer);
+    client.room().leave(seat, answer.err().as_ref());
+    is_answered
+}
+
+/// Whether the server has spoken, be it to say that there is nothing to release.
+fn was_answered(answer: &RedisResult<u64>) -> bool {
+    answer
+        .as_ref()
+        .err()
+        .is_none_or(|error| !error.is_io_error() && !error.is_unrecoverable_error())
+}
+
+/// The request may arrive yet, by a connection that is lost. A hold that comes of it ends with its lease in
+/// any case.
+async fn withdraw_blindly(keeper: &Keeper, ticket: &Ticket, until: Moment) {
+    let command = ticket.withdraw();
+    let mut backoff = Backoff::new();
+    let mut is_second = false;
+    loop {
+        let answer = keeper.link().query::<u64>(&command).await;
+        let is_again = answer.is_err_and(|error| error.is_transient());
+        let left = until.since(Moment::now());
+        if left.is_zero() || (is_second && !is_again) {
+            return;
+        }
+        is_second |= !is_again;
+        let pause = if is_again { backoff.pause(left) } else { STRAGGLERS };
+        sleep(pause).await;
+    }
+}

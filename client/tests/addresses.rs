@@ -1,0 +1,166 @@
+//! Where servers can be: a port, a socket, behind TLS, behind Sentinels, in a cluster.
+
+mod support;
+
+use dlock_testkit::Server;
+use redis_dlock_client::{Error, Locks};
+use support::{ms, soon, until, until_free, url};
+
+/// A lock is acquired, waited for, renewed, cancelled and given back, whatever the address.
+async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str) {
+    let guard = locks.lock(key).lease(ms(500)).acquire().await.unwrap();
+    assert_eq!(client.lock(key).holders[0].fence, guard.fence());
+    let waiting = tokio::spawn({
+        let lock = locks.lock(key);
+        async move { lock.acquire().await }
+    });
+    until("a place in the queue", || client.waiting(key) == 1).await;
+    tokio::select! {
+        outcome = locks.acquire(key) => panic!("{outcome:?}"),
+        () = until("another place", || client.waiting(key) == 2) => {}
+    }
+    until("the withdrawal", || client.waiting(key) == 1).await;
+    // Longer than a lease.
+    tokio::time::sleep(ms(700)).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), 0);
+    let next = soon("the lock", waiting).await.unwrap().unwrap();
+    assert_eq!(next.release().await.unwrap(), 0);
+    drop(locks.acquire(key).await.unwrap());
+    until_free(client, key).await;
+}
+
+#[tokio::test]
+async fn a_database_of_a_server_with_a_password() {
+    let server = Server::with("user alice on >secret ~* &* +@all");
+    let locks = Locks::open(format!("redis://alice:secret@127.0.0.1:{}/3", server.port())).unwrap();
+    let mut client = server.client();
+    client.ok("SELECT 3");
+    check(&locks, &mut client, "door").await;
+    let wrong = Locks::open(format!("redis://alice:wrong@127.0.0.1:{}/3", server.port())).unwrap();
+    let refused = wrong.acquire("door").await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Redis(error) if !refused.is_transient() && error.code().is_none()),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_of_redis_rs_made_by_hand() {
+    let server = Server::start();
+    let client = redis::Client::open(url(&server)).unwrap();
+    check(&Locks::open(client).unwrap(), &mut server.client(), "door").await;
+}
+
+#[tokio::test]
+async fn a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("redis.sock");
+    let server = Server::with(&format!("unixsocket {}", socket.display()));
+    let locks = Locks::open(format!("unix://{}", socket.display())).unwrap();
+    check(&locks, &mut server.client(), "door").await;
+}
+
+#[cfg(feature = "cluster")]
+#[tokio::test]
+async fn a_cluster_and_a_slot_that_moves() {
+    use dlock_testkit::Cluster;
+
+    let cluster = Cluster::start(3);
+    let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();
+    for node in 0..3 {
+        let key = cluster.key_on(node, "door");
+        check(&locks, &mut cluster.client(node), &key).await;
+    }
+    let key = cluster.key_on(1, "moving");
+    let guard = locks.lock(&key).lease(ms(2000)).acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = locks.lock(&key);
+        async move { lock.acquire().await }
+    });
+    until("a place in the queue", || cluster.client(1).waiting(&key) == 1).await;
+    let slot = cluster.begin_move(&key, 1, 2);
+    cluster.client(1).ok(&cluster.migrate(slot, &key));
+    for node in [2, 1, 0] {
+        cluster.client(node).ok(&cluster.assign(slot));
+    }
+    until("a place in the queue of the new node", || {
+        cluster.client(2).waiting(&key) == 1
+    })
+    .await;
+    tokio::time::sleep(ms(2500)).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), 0);
+    soon("the lock", waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    until_free(&mut cluster.client(2), &key).await;
+}
+
+#[cfg(feature = "sentinel")]
+#[tokio::test]
+async fn the_primary_that_a_sentinel_knows_before_and_after_a_failover() {
+    let mut primary = Server::start();
+    let replica = primary.replica();
+    let sentinel = dlock_testkit::Sentinel::of(&primary, 1);
+    let locks = Locks::open(format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port())).unwrap();
+    check(&locks, &mut primary.client(), "door").await;
+    let guard = locks.lock("door").lease(ms(10_000)).acquire().await.unwrap();
+    primary.client().sync();
+    primary.kill();
+    until("the failover", || is_primary(&replica)).await;
+    // Renewed and released on the new primary, under the old fence.
+    assert_eq!(soon("a confirmed release", guard.release()).await.unwrap(), 0);
+    check(&locks, &mut replica.client(), "gate").await;
+}
+
+/// A server that has just been promoted sends its clients away.
+#[cfg(feature = "sentinel")]
+fn is_primary(server: &Server) -> bool {
+    let client = redis::Client::open(url(server)).unwrap();
+    let role = client
+        .get_connection()
+        .and_then(|mut connection| redis::cmd("ROLE").query(&mut connection));
+    role.is_ok_and(|role: Vec<redis::Value>| role[0] == redis::Value::BulkString(b"master".to_vec()))
+}
+
+#[cfg(feature = "tls-rustls")]
+#[tokio::test]
+async fn a_server_behind_tls_with_a_certificate_of_its_own() {
+    use redis::{Client, TlsCertificates};
+
+    let folder = tempfile::tempdir().unwrap();
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    std::fs::write(&certificate, own.cert.pem()).unwrap();
+    std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let server = Server::with(&format!(
+        "tls-port {port}\ntls-cert-file {0}\ntls-key-file {1}\ntls-ca-cert-file {0}\ntls-auth-clients no",
+        certificate.display(),
+        key.display()
+    ));
+    let address = format!("rediss://localhost:{port}/");
+    let trusted = TlsCertificates {
+        client_tls: None,
+        root_cert: Some(own.cert.pem().into_bytes()),
+    };
+    let client = Client::build_with_tls(address.as_str(), trusted).unwrap();
+    check(&Locks::open(client).unwrap(), &mut server.client(), "door").await;
+    // A certificate that nobody vouches for is refused.
+    let refused = Locks::open(address)
+        .unwrap()
+        .try_acquire("door")
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, Error::Redis(_)), "{refused:?}");
+}

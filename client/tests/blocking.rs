@@ -1,0 +1,146 @@
+//! The same for threads that block.
+
+mod support;
+
+use std::thread;
+use std::time::Instant;
+
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, wait_for};
+use redis_dlock_client::blocking::Locks;
+use redis_dlock_client::{Error, Loss, Owner};
+use support::{ms, url};
+
+fn locks(server: &Server) -> Locks {
+    Locks::open(url(server)).unwrap()
+}
+
+#[test]
+fn a_lock_is_acquired_inspected_extended_and_given_back() {
+    let server = Server::start();
+    let mut client = server.client();
+    let lock = locks(&server).lock("door").lease(ms(10_000)).auto_renew(false);
+    assert_eq!(lock.owner().unwrap(), None);
+    let guard = lock.acquire().unwrap();
+    assert_eq!((guard.key(), guard.holds()), (&b"door"[..], 1));
+    assert_eq!(
+        client.lock("door").standing(),
+        [(guard.owner().to_string(), guard.fence(), 1)]
+    );
+    assert_eq!(lock.owner().unwrap().as_ref(), Some(guard.owner()));
+    assert_eq!(lock.inspect().unwrap().unwrap().holders[0].fence, guard.fence());
+    assert!(guard.extend(ms(60_000)).unwrap() > ms(50_000));
+    assert!(guard.is_held() && guard.loss().is_none() && guard.remaining() > ms(50_000));
+    assert!(matches!(lock.try_acquire(), Err(Error::Busy)));
+    assert_eq!(guard.release().unwrap(), 0);
+    assert!(client.find_lock("door").is_none());
+}
+
+#[test]
+fn threads_wait_in_order_and_a_wait_ends_in_time() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let locks = locks(&server);
+    let start = Instant::now();
+    let refused = locks.lock("door").wait(ms(200)).acquire().unwrap_err();
+    assert!(matches!(refused, Error::Timeout { .. }), "{refused:?}");
+    assert!(start.elapsed() >= ms(200) && start.elapsed() < ms(200) + SLOW_MACHINE);
+    let mut threads = Vec::new();
+    for n in 0..4 {
+        let lock = locks.lock("door").owned_by(format!("thread{n}"));
+        threads.push(thread::spawn(move || {
+            let guard = lock.acquire().unwrap();
+            let fence = guard.fence();
+            guard.release().unwrap();
+            fence
+        }));
+        wait_for("a place in the queue", || client.waiting("door") == n + 1);
+    }
+    client.release("door alice");
+    let fences: Vec<u64> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert!(fences.is_sorted(), "{fences:?}");
+}
+
+#[test]
+fn options_are_those_of_the_async_locks() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let readers = [
+        locks.lock("book").shared().acquire().unwrap(),
+        locks.lock("book").shared().acquire().unwrap(),
+    ];
+    let _pool = [
+        locks.lock("pool").limit(2).acquire().unwrap(),
+        locks.lock("pool").limit(2).acquire().unwrap(),
+    ];
+    assert!(matches!(
+        locks.lock("pool").limit(2).try_acquire(),
+        Err(Error::Busy)
+    ));
+    drop(readers);
+    let owner = Owner::unique();
+    let first = locks.lock("door").owned_by(&owner).acquire().unwrap();
+    let second = locks.lock("door").owned_by(&owner).acquire().unwrap();
+    assert_eq!((first.release().unwrap(), second.release().unwrap()), (1, 0));
+    let short = locks
+        .lock("door")
+        .lease(ms(200))
+        .max_hold(ms(500))
+        .acquire()
+        .unwrap();
+    assert_eq!(short.lost(), Loss::HeldTooLong);
+    assert!(short.token().is_cancelled());
+    assert!(matches!(short.release(), Err(Error::Lost(Loss::HeldTooLong))));
+}
+
+#[test]
+fn a_lease_is_renewed_while_the_thread_does_something_else() {
+    let server = Server::start();
+    let guard = locks(&server).lock("door").lease(ms(300)).acquire().unwrap();
+    thread::sleep(ms(1000));
+    assert!(guard.is_held());
+    assert_eq!(guard.release().unwrap(), 0);
+}
+
+#[test]
+fn work_runs_under_the_lock_and_hears_of_its_loss() {
+    let server = Server::start();
+    let locks = locks(&server);
+    assert!(locks.lock("door").run(|guard| guard.is_held()).unwrap());
+    let lock = locks.lock("door").lease(ms(100)).auto_renew(false);
+    let outcome = lock.run(|guard| wait_for("the loss", || !guard.is_held()));
+    assert!(
+        matches!(outcome, Err(Error::Lost(Loss::LeaseEnded))),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_guard_that_is_dropped_gives_its_lock_back_also_within_a_runtime() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    drop(locks.acquire("door").unwrap());
+    wait_for("the lock to be free", || client.find_lock("door").is_none());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        // No good habit, but no panic.
+        drop(locks.acquire("door").unwrap());
+    });
+    wait_for("the lock to be free", || client.find_lock("door").is_none());
+}
+
+#[test]
+fn a_lost_connection_is_replaced() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let locks = Locks::open(proxy.url()).unwrap();
+    let guard = locks.acquire("door").unwrap();
+    proxy.cut();
+    assert_eq!(guard.release().unwrap(), 0);
+    proxy.cut();
+    assert_eq!(locks.acquire("door").unwrap().holds(), 1);
+}

@@ -1,0 +1,186 @@
+//! What other lock clients got wrong, as far as no other file of these tests is about it.
+//!
+//! Elsewhere: replies that count twice (`faults`), renewals that outlive the release, stop silently, or give
+//! the lock up at their first failure, and holders that nobody tells (`lost`), cancelled futures and dropped
+//! guards that leak (`dropped`), leases that wrap around (`lost`, and `hold` in the crate).
+
+mod support;
+
+use std::time::Duration;
+
+use dlock_testkit::{SLOW_MACHINE, Server};
+use redis_dlock_client::{Error, Locks, Owner};
+use support::{calls, locks, ms, until_free};
+
+fn connections(server: &Server) -> u64 {
+    server
+        .client()
+        .server_info("stats", "total_connections_received")
+        .parse()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_is_not_made_for_every_operation() {
+    let server = Server::start();
+    let locks = locks(&server);
+    locks.acquire("warm-up").await.unwrap().release().await.unwrap();
+    let before = connections(&server);
+    for n in 0..50 {
+        let guard = locks.lock(format!("door{n}")).acquire().await.unwrap();
+        guard.extend(ms(60_000)).await.unwrap();
+        if n % 2 == 0 {
+            drop(guard)
+        } else {
+            drop(guard.release().await)
+        }
+    }
+    // That of the background, and the one that asks.
+    assert!(connections(&server) - before <= 2);
+}
+
+#[tokio::test]
+async fn an_extension_by_nothing_does_not_delete_the_lock() {
+    let server = Server::start();
+    let guard = locks(&server).acquire("door").await.unwrap();
+    let refused = guard.extend(Duration::ZERO).await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Redis(error) if error.code() == Some("ERR")),
+        "{refused:?}"
+    );
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_shortest_leases_neither_underflow_nor_pretend() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    for lease_ms in [1, 2, 3, 10, 100, 510] {
+        let lock = locks.lock("door").lease(ms(lease_ms)).auto_renew(false);
+        match lock.try_acquire().await {
+            Ok(guard) => assert!(guard.remaining() < ms(lease_ms), "{guard:?}"),
+            Err(error) => assert!(error.is_lost() && lease_ms < 10, "{lease_ms}: {error:?}"),
+        }
+        until_free(&mut client, "door").await;
+    }
+}
+
+#[tokio::test]
+async fn a_guard_is_released_by_any_thread_and_only_once_by_its_owner() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let guard = locks.acquire("door").await.unwrap();
+    assert!(
+        matches!(locks.try_acquire("door").await, Err(Error::Busy)),
+        "the same task is another owner"
+    );
+    let elsewhere = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(guard.release())
+    });
+    tokio::task::spawn_blocking(|| elsewhere.join().unwrap().unwrap())
+        .await
+        .unwrap();
+    assert!(client.find_lock("door").is_none());
+}
+
+#[tokio::test]
+async fn re_entry_neither_adds_up_leases_nor_changes_the_fence() {
+    let server = Server::start();
+    let mut client = server.client();
+    let lock = locks(&server)
+        .lock("door")
+        .owned_by(Owner::unique())
+        .auto_renew(false);
+    let outer = lock.clone().lease(ms(20_000)).acquire().await.unwrap();
+    let inner = lock.clone().lease(ms(30_000)).acquire().await.unwrap();
+    assert_eq!(inner.fence(), outer.fence());
+    assert!(client.lock("door").holders[0].lease_ms <= 30_000);
+    let shorter = lock.lease(ms(1_000)).acquire().await.unwrap();
+    assert!(client.lock("door").holders[0].lease_ms > 25_000, "not shortened");
+    assert_eq!(shorter.release().await.unwrap(), 2);
+    assert!(
+        client.lock("door").holders[0].lease_ms > 25_000,
+        "not by the release either"
+    );
+    assert_eq!(
+        (outer.release().await.unwrap(), inner.release().await.unwrap()),
+        (1, 0)
+    );
+}
+
+#[tokio::test]
+async fn the_fence_of_a_guard_is_its_own_and_not_the_newest_one() {
+    let server = Server::start();
+    let mut client = server.client();
+    let guard = locks(&server)
+        .lock("door")
+        .lease(ms(300))
+        .auto_renew(false)
+        .acquire()
+        .await
+        .unwrap();
+    let fence = guard.fence();
+    guard.lost().await;
+    until_free(&mut client, "door").await;
+    assert!(client.acquire("door bob 60000").fence > fence);
+    assert_eq!(guard.fence(), fence);
+}
+
+#[tokio::test]
+async fn a_refused_request_is_not_followed_by_releases() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let locks = locks(&server);
+    for _ in 0..20 {
+        assert!(matches!(locks.try_acquire("door").await, Err(Error::Busy)));
+    }
+    let waited = locks.lock("door").wait(ms(100)).acquire().await;
+    assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
+    // Busy or not, the time is up when the server says so: nothing is left to take back.
+    tokio::time::sleep(ms(50)).await;
+    assert!(
+        calls(&mut client, "dlock.release") <= 2,
+        "{}",
+        calls(&mut client, "dlock.release")
+    );
+    // One question each, and one that waited.
+    assert_eq!(calls(&mut client, "dlock.acquire"), 1 + 20 + 2);
+}
+
+#[tokio::test]
+async fn waiting_asks_nothing_of_the_server() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 800");
+    let guard = locks(&server).acquire("door").await.unwrap();
+    assert_eq!(
+        calls(&mut client, "dlock.acquire"),
+        3,
+        "one of alice, one refused, one that waited"
+    );
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_error_names_its_cause_and_not_a_missing_lock() {
+    let locks = Locks::open("redis://127.0.0.1:1/").unwrap();
+    let start = std::time::Instant::now();
+    let error = locks.lock("door").wait(ms(200)).acquire().await.unwrap_err();
+    assert!(start.elapsed() < ms(200) + SLOW_MACHINE, "{:?}", start.elapsed());
+    assert!(error.to_string().contains("refused"), "{error}");
+}
+
+#[tokio::test]
+async fn a_script_engine_is_not_needed() {
+    let server = Server::with("user default on nopass ~* &* +@all -@scripting");
+    let guard = locks(&server).acquire("door").await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), 0);
+}

@@ -1,0 +1,280 @@
+//! Futures and guards that are dropped: whatever the moment, nothing is left behind.
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, wait_for};
+use redis_dlock_client::{Error, Guard, Locks, Owner};
+use support::{Journal, locks, ms, soon, until, until_free, url};
+use tokio::runtime::{Builder, Runtime};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A guard of `door`, from a runtime that is still there.
+fn guard(server: &Server, runtime: &Runtime) -> Guard {
+    runtime.block_on(locks(server).acquire("door")).unwrap()
+}
+
+#[track_caller]
+fn wait_until_free(server: &Server, key: &str) {
+    let mut client = server.client();
+    wait_for("the lock to be free", || client.find_lock(key).is_none());
+}
+
+#[test]
+fn a_guard_that_is_dropped_gives_its_lock_back_inside_and_outside_of_a_runtime() {
+    let server = Server::start();
+    let runtime = runtime();
+    runtime.block_on(async { drop(locks(&server).acquire("door").await.unwrap()) });
+    wait_until_free(&server, "door");
+    drop(guard(&server, &runtime));
+    wait_until_free(&server, "door");
+    let elsewhere = guard(&server, &runtime);
+    thread::spawn(|| drop(elsewhere)).join().unwrap();
+    wait_until_free(&server, "door");
+}
+
+#[test]
+fn a_guard_that_outlives_its_runtime_is_still_renewed_and_given_back() {
+    let server = Server::start();
+    let mut client = server.client();
+    let runtime = runtime();
+    let guard = runtime
+        .block_on(locks(&server).lock("door").lease(ms(300)).acquire())
+        .unwrap();
+    drop(runtime);
+    let start = Instant::now();
+    while start.elapsed() < ms(700) {
+        assert!(guard.is_held());
+        thread::sleep(ms(10));
+    }
+    assert_eq!(client.lock("door").holders[0].fence, guard.fence());
+    drop(guard);
+    wait_until_free(&server, "door");
+}
+
+#[test]
+fn a_guard_in_a_task_that_a_runtime_drops_at_its_shutdown_is_given_back() {
+    let server = Server::start();
+    let mut client = server.client();
+    let runtime = runtime();
+    let locks = locks(&server);
+    runtime.spawn(async move {
+        let _guard = locks.acquire("door").await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    runtime.block_on(until("the lock", || client.find_lock("door").is_some()));
+    runtime.shutdown_background();
+    wait_until_free(&server, "door");
+}
+
+#[test]
+fn a_guard_is_given_back_by_a_panic() {
+    let server = Server::start();
+    let runtime = runtime();
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        let _guard = guard(&server, &runtime);
+        panic!("this is part of the test");
+    }));
+    assert!(caught.is_err());
+    wait_until_free(&server, "door");
+    // Inside of a task, too.
+    let locks = locks(&server);
+    let outcome = runtime.block_on(runtime.spawn(async move {
+        let _guard = locks.acquire("door").await.unwrap();
+        panic!("this is part of the test");
+    }));
+    assert!(outcome.unwrap_err().is_panic());
+    wait_until_free(&server, "door");
+}
+
+#[test]
+fn dropping_a_guard_never_waits_for_a_server_that_is_silent() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let runtime = runtime();
+    let locks = Locks::open(proxy.url()).unwrap();
+    let guards: Vec<Guard> = (0..50)
+        .map(|n| runtime.block_on(locks.acquire(format!("door{n}"))).unwrap())
+        .collect();
+    proxy.freeze(Way::ToServer);
+    let start = Instant::now();
+    drop(guards);
+    assert!(start.elapsed() < SLOW_MACHINE / 3, "{:?}", start.elapsed());
+    proxy.thaw();
+    for n in 0..50 {
+        wait_until_free(&server, &format!("door{n}"));
+    }
+}
+
+#[test]
+fn a_client_serves_one_runtime_after_the_other() {
+    let server = Server::start();
+    let locks = locks(&server);
+    for n in 0..3 {
+        runtime().block_on(async {
+            let guard = locks.acquire("door").await.unwrap();
+            guard.release().await.unwrap();
+            let waiter = server
+                .client()
+                .try_acquire("door alice 300")
+                .map(|_| locks.acquire("door"));
+            soon("the lock", waiter.unwrap())
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap_or_else(|error| panic!("{n}: {error}"));
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_is_dropped_goes_on_in_the_background() {
+    let server = Server::start();
+    let mut client = server.client();
+    let proxy = Proxy::to(server.port());
+    let locks = Locks::open(proxy.url()).unwrap();
+    let guard = locks.acquire("door").await.unwrap();
+    proxy.freeze(Way::ToServer);
+    assert!(tokio::time::timeout(ms(50), guard.release()).await.is_err());
+    proxy.cut();
+    proxy.thaw();
+    until_free(&mut client, "door").await;
+}
+
+#[tokio::test]
+async fn a_waiting_future_that_is_dropped_leaves_the_queue_and_keeps_its_connection_usable() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let journal = Journal::default();
+    let locks = Locks::with(url(&server), journal.settings()).unwrap();
+    for round in 1..=5 {
+        let waiting = locks.acquire("door");
+        let left = tokio::select! {
+            outcome = waiting => panic!("{outcome:?}"),
+            () = until("a place in the queue", || client.waiting("door") == 1) => Instant::now(),
+        };
+        until("the queue to be empty", || client.waiting("door") == 0).await;
+        assert!(left.elapsed() < SLOW_MACHINE);
+        until("the withdrawal", || journal.count("Withdrawn") == round).await;
+    }
+    // The shared one, that of the background, one to wait on, and the test's own.
+    let connections: i64 = client
+        .server_info("clients", "connected_clients")
+        .parse()
+        .unwrap();
+    assert!(connections <= 4, "{connections}");
+    client.release("door alice");
+    assert!(client.try_acquire("door bob 1000").is_some());
+}
+
+/// Polls a future for so long, all the time, and drops it.
+async fn drop_after<T>(patience: Duration, future: impl Future<Output = T>) {
+    tokio::pin!(future);
+    let start = Instant::now();
+    while start.elapsed() < patience {
+        tokio::select! {
+            biased;
+            _ = &mut future => return,
+            () = tokio::task::yield_now() => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_future_that_is_dropped_at_any_moment_leaves_no_lock_behind() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let lock = locks.lock("door").lease(ms(60_000));
+    // From before the request is sent to after it was answered, waited for or not.
+    for holder in [false, true] {
+        for patience_us in (0..600).step_by(15) {
+            if holder {
+                client.acquire("door alice 60000");
+            }
+            let patience = Duration::from_micros(patience_us);
+            drop_after(patience, lock.acquire()).await;
+            if holder {
+                client.release("door alice");
+            }
+            until_free(&mut client, "door").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_that_gives_up_while_it_is_granted_takes_nothing_with_it() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    for _ in 0..30 {
+        client.acquire("door alice 60000");
+        let waiting = tokio::spawn({
+            let lock = locks.lock("door").lease(ms(60_000));
+            async move { lock.acquire().await }
+        });
+        until("a place in the queue", || client.waiting("door") == 1).await;
+        client.send("DLOCK.RELEASE door alice");
+        waiting.abort();
+        let _ = waiting.await;
+        let _: i64 = client.connection().recv_response().map(|_| 0).unwrap();
+        until_free(&mut client, "door").await;
+    }
+}
+
+#[tokio::test]
+async fn an_explicit_owner_keeps_what_it_holds_when_another_request_of_it_is_dropped() {
+    let server = Server::start();
+    let mut client = server.client();
+    let owner = Owner::unique();
+    let locks = locks(&server);
+    client.acquire("door alice 60000");
+    let mine = locks.lock("window").owned_by(&owner).acquire().await.unwrap();
+    let waiting = locks.lock("door").owned_by(&owner);
+    tokio::select! {
+        outcome = waiting.acquire() => panic!("{outcome:?}"),
+        () = until("a place in the queue", || client.waiting("door") == 1) => {}
+    }
+    until("the queue to be empty", || client.waiting("door") == 0).await;
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+    assert!(mine.is_held());
+    assert_eq!(mine.release().await.unwrap(), 0);
+}
+
+#[test]
+fn all_connections_are_closed_after_the_last_guard_is_gone_and_its_lock_given_back() {
+    let server = Server::start();
+    let runtime = runtime();
+    drop(guard(&server, &runtime));
+    wait_until_free(&server, "door");
+    drop(runtime);
+    let mut client = server.client();
+    wait_for("only the connection of the test", || {
+        client.server_info("clients", "connected_clients") == "1"
+    });
+}
+
+#[tokio::test]
+async fn a_timeout_is_exact_and_takes_the_request_back_though_the_server_is_silent() {
+    let server = Server::start();
+    let mut client = server.client();
+    let proxy = Proxy::to(server.port());
+    let locks = Locks::open(proxy.url()).unwrap();
+    locks.acquire("warm-up").await.unwrap().release().await.unwrap();
+    proxy.freeze(Way::ToClient);
+    let start = Instant::now();
+    let refused = locks.lock("door").wait(ms(300)).acquire().await.unwrap_err();
+    let took = start.elapsed();
+    assert!(matches!(refused, Error::Timeout { .. }), "{refused:?}");
+    assert!(took >= ms(300) && took < ms(300) + SLOW_MACHINE / 3, "{took:?}");
+    proxy.thaw();
+    until_free(&mut client, "door").await;
+}

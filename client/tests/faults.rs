@@ -1,0 +1,283 @@
+//! A bad network: whatever is lost, nothing counts twice, and nothing is left behind for longer than its lease.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Proxy, Server, Way};
+use redis_dlock_client::{Error, Locks, Owner, Settings};
+use support::{Journal, calls, ms, soon, until, until_free};
+
+/// A server behind a bad network, and a client that knows it only through that.
+struct Scene {
+    server: Server,
+    proxy: Proxy,
+    locks: Locks,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    fn with(settings: Settings) -> Self {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let locks = Locks::with(proxy.url(), settings).unwrap();
+        Self { server, proxy, locks }
+    }
+
+    /// Connections are there, so that the next bytes are those of requests.
+    async fn warm_up(&self) {
+        let guard = self.locks.lock("warm-up").lease(ms(60)).acquire().await.unwrap();
+        // A renewal: the connection of the background.
+        tokio::time::sleep(ms(80)).await;
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_acquisition_whose_answer_is_cut_at_any_byte_counts_once() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    let owner = Owner::unique();
+    let lock = scene.locks.lock("door").owned_by(&owner).auto_renew(false);
+    // "*4\r\n:<16 digits>\r\n:1\r\n:30000\r\n:0\r\n"
+    for bytes in 0..=40 {
+        scene.warm_up().await;
+        scene.proxy.cut_after(Way::ToClient, bytes);
+        let guard = lock.acquire().await.unwrap();
+        assert_eq!(guard.holds(), 1, "cut after {bytes}");
+        assert_eq!(
+            client.lock("door").standing(),
+            [(owner.to_string(), guard.fence(), 1)]
+        );
+        let left = guard.release().await;
+        assert!(matches!(left, Ok(0)), "cut after {bytes}: {left:?}");
+        assert!(client.find_lock("door").is_none(), "cut after {bytes}");
+        assert!(!scene.proxy.will_cut());
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_cut_at_any_byte_is_sent_again() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    for bytes in (0..220).step_by(7) {
+        scene.warm_up().await;
+        scene.proxy.cut_after(Way::ToServer, bytes);
+        let guard = scene
+            .locks
+            .lock("door")
+            .auto_renew(false)
+            .acquire()
+            .await
+            .unwrap();
+        assert_eq!(client.lock("door").holders[0].holds, 1, "cut after {bytes}");
+        let left = guard.release().await;
+        assert!(matches!(left, Ok(0)), "cut after {bytes}: {left:?}");
+        until_free(&mut client, "door").await;
+        assert!(!scene.proxy.will_cut());
+    }
+}
+
+#[tokio::test]
+async fn a_release_whose_answer_is_lost_is_repeated_and_confirmed() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    let guard = scene
+        .locks
+        .lock("door")
+        .auto_renew(false)
+        .acquire()
+        .await
+        .unwrap();
+    scene.proxy.cut_after(Way::ToClient, 0);
+    let before = calls(&mut client, "dlock.release");
+    assert_eq!(guard.release().await.unwrap(), 0);
+    assert_eq!(calls(&mut client, "dlock.release") - before, 2);
+}
+
+#[tokio::test]
+async fn a_release_whose_outcome_cannot_be_known_says_so_and_goes_on_behind_the_scenes() {
+    let scene = Scene::with(Settings::default().patience(ms(300)).response_timeout(ms(100)));
+    let mut client = scene.server.client();
+    let guard = scene
+        .locks
+        .lock("door")
+        .auto_renew(false)
+        .acquire()
+        .await
+        .unwrap();
+    scene.proxy.freeze(Way::ToServer);
+    let outcome = soon("an outcome", guard.release()).await.unwrap_err();
+    assert!(matches!(outcome, Error::Unconfirmed(_)), "{outcome:?}");
+    scene.proxy.thaw();
+    until_free(&mut client, "door").await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_given_up_after_the_wait_and_named() {
+    let scene = Scene::with(Settings::default().patience(ms(200)));
+    scene.proxy.refuse(true);
+    let start = Instant::now();
+    let error = scene
+        .locks
+        .lock("door")
+        .wait(ms(300))
+        .acquire()
+        .await
+        .unwrap_err();
+    assert!(start.elapsed() >= ms(300));
+    assert!(
+        matches!(&error, Error::Timeout { last: Some(last), .. } if last.is_transient()),
+        "{error:?}"
+    );
+    let error = scene.locks.try_acquire("door").await.unwrap_err();
+    assert!(matches!(error, Error::Redis(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_in_time_is_good_enough() {
+    let mut scene = Scene::new();
+    scene.server.kill();
+    let waiting = tokio::spawn({
+        let lock = scene.locks.lock("door");
+        async move { lock.acquire().await }
+    });
+    tokio::time::sleep(ms(100)).await;
+    scene.server.start_again();
+    let guard = soon("the lock", waiting).await.unwrap().unwrap();
+    assert!(guard.is_held());
+}
+
+#[tokio::test]
+async fn a_waiter_whose_connection_is_cut_waits_on_with_another_one() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    client.acquire("door alice 60000");
+    let waiting = tokio::spawn({
+        let lock = scene.locks.lock("door").owned_by("bob");
+        async move { lock.acquire().await }
+    });
+    for _ in 0..3 {
+        until("a place in the queue", || client.queue("door") == ["bob"]).await;
+        let before = calls(&mut client, "dlock.acquire");
+        scene.proxy.cut();
+        until("another request", || calls(&mut client, "dlock.acquire") > before).await;
+    }
+    until("a place in the queue", || client.queue("door") == ["bob"]).await;
+    client.release("door alice");
+    let guard = soon("the lock", waiting).await.unwrap().unwrap();
+    assert_eq!(guard.holds(), 1);
+    assert_eq!(guard.release().await.unwrap(), 0);
+    until_free(&mut client, "door").await;
+}
+
+#[tokio::test]
+async fn a_waiter_whose_grant_was_lost_on_its_way_gets_the_lock_once() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    for _ in 0..10 {
+        client.acquire("door alice 60000");
+        let waiting = tokio::spawn({
+            let lock = scene
+                .locks
+                .lock("door")
+                .owned_by("bob")
+                .lease(ms(5_000))
+                .auto_renew(false);
+            async move { lock.acquire().await }
+        });
+        until("a place in the queue", || client.queue("door") == ["bob"]).await;
+        scene.proxy.freeze(Way::ToClient);
+        client.release("door alice");
+        until("the grant", || client.owner("door").as_deref() == Some("bob")).await;
+        scene.proxy.cut();
+        scene.proxy.thaw();
+        let guard = soon("the lock", waiting).await.unwrap().unwrap();
+        assert_eq!(guard.holds(), 1);
+        // The server may have undone the grant when it saw the connection go: not once it was confirmed.
+        tokio::time::sleep(ms(60)).await;
+        assert!(guard.is_held());
+        assert_eq!(client.lock("door").standing(), [("bob".into(), guard.fence(), 1)]);
+        assert_eq!(guard.release().await.unwrap(), 0);
+        until_free(&mut client, "door").await;
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_that_is_dropped_while_the_network_is_gone_gets_no_lock_later() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    client.acquire("door alice 60000");
+    tokio::select! {
+        outcome = scene.locks.acquire("door") => panic!("{outcome:?}"),
+        () = until("a place in the queue", || client.waiting("door") == 1) => {}
+    }
+    scene.proxy.freeze(Way::ToServer);
+    client.release("door alice");
+    until("the grant", || client.owner("door").is_some()).await;
+    scene.proxy.thaw();
+    until_free(&mut client, "door").await;
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_replaced_once_for_all_who_use_it() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    scene.warm_up().await;
+    scene.proxy.cut();
+    let before: i64 = client
+        .server_info("stats", "total_connections_received")
+        .parse()
+        .unwrap();
+    let mut tasks = Vec::new();
+    for n in 0..100 {
+        let lock = scene.locks.lock(format!("door{n}")).auto_renew(false);
+        tasks.push(tokio::spawn(async move {
+            lock.acquire().await.unwrap().release().await.unwrap()
+        }));
+    }
+    for task in tasks {
+        assert_eq!(soon("a lock", task).await.unwrap(), 0);
+    }
+    let after: i64 = client
+        .server_info("stats", "total_connections_received")
+        .parse()
+        .unwrap();
+    assert!(after - before <= 2, "{}", after - before);
+}
+
+#[tokio::test]
+async fn hundreds_of_requests_share_one_failure_to_connect() {
+    let scene = Scene::with(
+        Settings::default()
+            .patience(Duration::ZERO)
+            .connect_timeout(ms(300)),
+    );
+    // Accepted by the system, but nobody answers.
+    scene.proxy.freeze(Way::ToClient);
+    let start = Instant::now();
+    let mut tasks = Vec::new();
+    for n in 0..300 {
+        let lock = scene.locks.lock(format!("door{n}"));
+        tasks.push(tokio::spawn(async move { lock.try_acquire().await.map(|_| ()) }));
+    }
+    for task in tasks {
+        assert!(soon("an error", task).await.unwrap().is_err());
+    }
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_slow_network_is_no_loss() {
+    let journal = Journal::default();
+    let scene = Scene::with(journal.settings());
+    scene.proxy.delay(Way::ToServer, ms(40));
+    scene.proxy.delay(Way::ToClient, ms(40));
+    let guard = scene.locks.lock("door").lease(ms(1500)).acquire().await.unwrap();
+    until("renewals", || journal.count("Renewed") >= 2).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), 0);
+}

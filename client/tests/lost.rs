@@ -1,0 +1,289 @@
+//! Leases that are renewed, and locks that are lost: noticed in time, told, and never believed in for longer.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
+use redis_dlock_client::{Error, Locks, Loss};
+use support::{Journal, calls, locks, ms, soon, stall, until, until_free, url};
+
+#[tokio::test]
+async fn a_lease_is_renewed_as_long_as_the_guard_lives() {
+    let server = Server::start();
+    let mut client = server.client();
+    let guard = locks(&server)
+        .lock("door")
+        .lease(ms(300))
+        .acquire()
+        .await
+        .unwrap();
+    let fence = guard.fence();
+    let start = Instant::now();
+    while start.elapsed() < ms(1500) {
+        assert!(guard.is_held(), "{guard:?}");
+        assert_eq!(client.lock("door").holders[0].fence, fence);
+        tokio::time::sleep(ms(20)).await;
+    }
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_although_the_application_hogs_its_runtime() {
+    let server = Server::start();
+    let guard = locks(&server)
+        .lock("door")
+        .lease(ms(300))
+        .acquire()
+        .await
+        .unwrap();
+    // The one thread of this test's runtime.
+    std::thread::sleep(ms(1000));
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn no_renewal_survives_the_release() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    client.ok("CONFIG RESETSTAT");
+    for n in 0..20 {
+        let guard = locks.lock("door").lease(ms(60)).acquire().await.unwrap();
+        // Around the time of a renewal.
+        tokio::time::sleep(ms(15 + n % 10)).await;
+        if n % 2 == 0 {
+            drop(guard)
+        } else {
+            drop(guard.release().await)
+        }
+        until_free(&mut client, "door").await;
+    }
+    // What was on its way has arrived.
+    tokio::time::sleep(ms(50)).await;
+    let before = calls(&mut client, "dlock.extend");
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(calls(&mut client, "dlock.extend"), before);
+}
+
+#[tokio::test]
+async fn a_lease_that_is_not_renewed_ends_on_the_clock_of_the_holder_before_that_of_the_server() {
+    let server = Server::start();
+    let mut client = server.client();
+    let guard = locks(&server)
+        .lock("door")
+        .lease(ms(500))
+        .auto_renew(false)
+        .acquire()
+        .await
+        .unwrap();
+    let start = Instant::now();
+    assert_eq!(guard.lost().await, Loss::LeaseEnded);
+    assert!(start.elapsed() < ms(500) + SLOW_MACHINE);
+    assert!(!guard.is_held() && guard.remaining().is_zero());
+    assert_eq!(guard.loss(), Some(Loss::LeaseEnded));
+    assert!(guard.token().is_cancelled());
+    // An ended lease is not revived.
+    let refused = guard.extend(ms(1000)).await.unwrap_err();
+    assert!(matches!(refused, Error::Lost(Loss::LeaseEnded)), "{refused:?}");
+    until_free(&mut client, "door").await;
+    assert!(matches!(
+        guard.release().await,
+        Err(Error::Lost(Loss::LeaseEnded))
+    ));
+}
+
+#[tokio::test]
+async fn a_silent_server_does_not_keep_the_holder_from_learning_that_its_lease_is_over() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let locks = Locks::open(proxy.url()).unwrap();
+    let guard = locks.lock("door").lease(ms(600)).acquire().await.unwrap();
+    proxy.freeze(Way::ToServer);
+    let start = Instant::now();
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::LeaseEnded);
+    assert!(start.elapsed() < ms(600) + SLOW_MACHINE, "{:?}", start.elapsed());
+    assert!(!guard.is_held());
+}
+
+#[tokio::test]
+async fn a_lock_that_an_administrator_removed_is_lost_at_the_next_renewal() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let lock = locks.lock("door").lease(ms(600));
+    let guard = lock.acquire().await.unwrap();
+    client.call("DEL door").unwrap();
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::NotHeld);
+    assert!(matches!(guard.release().await, Err(Error::Lost(Loss::NotHeld))));
+
+    let guard = lock.acquire().await.unwrap();
+    client.call("DEL door").unwrap();
+    client.acquire("door bob 60000");
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::NotOwner);
+    assert!(matches!(guard.release().await, Err(Error::Lost(Loss::NotOwner))));
+    assert_eq!(client.owner("door").as_deref(), Some("bob"));
+
+    client.release("door bob");
+    let guard = lock.clone().owned_by("alice").acquire().await.unwrap();
+    client.call("DEL door").unwrap();
+    client.acquire("door alice 60000");
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::Stale);
+    assert!(matches!(guard.release().await, Err(Error::Lost(Loss::Stale))));
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+}
+
+#[tokio::test]
+async fn a_release_takes_nothing_from_those_who_got_the_lock_meanwhile() {
+    let server = Server::start();
+    let mut client = server.client();
+    let lock = locks(&server).lock("door").owned_by("alice");
+    let guard = lock.acquire().await.unwrap();
+    client.call("DEL door").unwrap();
+    client.acquire("door alice 60000");
+    assert!(guard.is_held(), "nobody has told yet");
+    assert!(matches!(guard.release().await, Err(Error::Lost(Loss::Stale))));
+    assert_eq!(client.lock("door").holder("alice").holds, 1);
+}
+
+#[tokio::test]
+async fn one_failed_renewal_costs_nothing() {
+    let server = Server::start();
+    let mut client = server.client();
+    let proxy = Proxy::to(server.port());
+    let journal = Journal::default();
+    let locks = Locks::with(proxy.url(), journal.settings()).unwrap();
+    let guard = locks.lock("door").lease(ms(1500)).acquire().await.unwrap();
+    proxy.refuse(true);
+    proxy.cut();
+    until("a failed renewal", || journal.count("NotRenewed") > 0).await;
+    proxy.refuse(false);
+    let renewed = journal.count("Renewed");
+    until("a renewal", || journal.count("Renewed") > renewed).await;
+    assert!(guard.is_held());
+    assert_eq!(client.lock("door").holders[0].fence, guard.fence());
+    assert_eq!(journal.count("Lost"), 0);
+}
+
+#[tokio::test]
+async fn a_refused_renewal_is_repeated_and_does_not_release_the_lock() {
+    let server = Server::start();
+    let mut client = server.client();
+    let journal = Journal::default();
+    let locks = Locks::with(url(&server), journal.settings()).unwrap();
+    let guard = locks.lock("door").lease(ms(1500)).acquire().await.unwrap();
+    client.ok("CONFIG SET min-replicas-to-write 1");
+    until("some refused renewals", || journal.count("NotRenewed") > 2).await;
+    assert!(guard.is_held());
+    assert_eq!(client.lock("door").holders[0].fence, guard.fence());
+    client.ok("CONFIG SET min-replicas-to-write 0");
+    until("a renewal", || journal.count("Renewed") > 0).await;
+    assert!(guard.is_held());
+}
+
+#[tokio::test]
+async fn a_stopped_server_that_goes_on_too_late_finds_the_guard_lost() {
+    let server = Server::start();
+    let guard = locks(&server)
+        .lock("door")
+        .lease(ms(500))
+        .acquire()
+        .await
+        .unwrap();
+    stall(&server, ms(1500));
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::LeaseEnded);
+    let refused = soon("an answer", guard.release()).await;
+    assert!(
+        matches!(refused, Err(Error::Lost(Loss::LeaseEnded))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_longest_time_ends_a_guard_that_renews_itself() {
+    let server = Server::start();
+    let mut client = server.client();
+    let lock = locks(&server).lock("door").lease(ms(300)).max_hold(ms(1000));
+    let guard = lock.acquire().await.unwrap();
+    let start = Instant::now();
+    assert_eq!(guard.lost().await, Loss::HeldTooLong);
+    let took = start.elapsed();
+    assert!(took > ms(900) && took < ms(1000) + SLOW_MACHINE, "{took:?}");
+    until_free(&mut client, "door").await;
+    drop(guard);
+}
+
+#[tokio::test]
+async fn work_is_cancelled_when_its_lock_is_lost() {
+    static CANCELLED: AtomicBool = AtomicBool::new(false);
+    struct Work;
+    impl Drop for Work {
+        fn drop(&mut self) {
+            CANCELLED.store(true, Ordering::SeqCst);
+        }
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    let lock = locks(&server).lock("door").lease(ms(600));
+    let running = tokio::spawn(async move {
+        lock.run(async |_| {
+            let _work = Work;
+            std::future::pending::<()>().await;
+        })
+        .await
+    });
+    until("the work", || client.find_lock("door").is_some()).await;
+    client.call("DEL door").unwrap();
+    let outcome = soon("the end of the work", running).await.unwrap();
+    assert!(matches!(outcome, Err(Error::Lost(Loss::NotHeld))), "{outcome:?}");
+    assert!(CANCELLED.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn work_that_ends_after_its_lock_was_lost_is_told_so() {
+    let server = Server::start();
+    let lock = locks(&server).lock("door").lease(ms(100)).auto_renew(false);
+    // It never awaits, so it cannot be cancelled.
+    let outcome = lock.run(async |_| std::thread::sleep(ms(200))).await;
+    assert!(
+        matches!(outcome, Err(Error::Lost(Loss::LeaseEnded))),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_grant_whose_answer_comes_after_its_lease_is_no_lock() {
+    let server = Server::start();
+    let mut client = server.client();
+    let proxy = Proxy::to(server.port());
+    let locks = Locks::open(proxy.url()).unwrap();
+    locks.acquire("warm-up").await.unwrap().release().await.unwrap();
+    proxy.delay(Way::ToClient, ms(200));
+    let late = locks.lock("door").lease(ms(100)).try_acquire().await.unwrap_err();
+    assert!(matches!(late, Error::Lost(Loss::LeaseEnded)), "{late:?}");
+    until_free(&mut client, "door").await;
+}
+
+#[tokio::test]
+async fn hundreds_of_guards_are_renewed_by_one_thread() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let mut guards = Vec::new();
+    for n in 0..500 {
+        guards.push(
+            locks
+                .lock(format!("door{n}"))
+                .lease(ms(2000))
+                .acquire()
+                .await
+                .unwrap(),
+        );
+    }
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(guards.iter().all(|guard| guard.is_held()));
+    drop(guards);
+    until("all to be free", || client.ask::<i64>("DBSIZE") == 0).await;
+}

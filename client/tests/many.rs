@@ -1,0 +1,134 @@
+//! A thousand tasks, on one lock and on a thousand.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dlock_testkit::Server;
+use support::{locks, soon, until};
+
+const TASKS: u64 = 1000;
+
+/// A counter that nothing protects but the lock.
+#[derive(Default)]
+struct Counter {
+    value: AtomicU64,
+    inside: AtomicU64,
+    last_fence: AtomicU64,
+}
+
+impl Counter {
+    async fn count(&self, fence: u64) {
+        assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+        assert!(
+            self.last_fence.swap(fence, Ordering::SeqCst) < fence,
+            "fences rise"
+        );
+        let value = self.value.load(Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        self.value.store(value + 1, Ordering::SeqCst);
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_tasks_pass_through_one_lock_one_at_a_time() {
+    let server = Server::start();
+    let mut client = server.client();
+    let lock = locks(&server).lock("door").wait(Duration::from_secs(120));
+    let counter = Arc::new(Counter::default());
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let (lock, counter) = (lock.clone(), Arc::clone(&counter));
+            tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                counter.count(guard.fence()).await;
+                guard.release().await.unwrap()
+            })
+        })
+        .collect();
+    for task in tasks {
+        assert_eq!(
+            tokio::time::timeout(Duration::from_secs(120), task)
+                .await
+                .unwrap()
+                .unwrap(),
+            0
+        );
+    }
+    assert_eq!(counter.value.load(Ordering::SeqCst), TASKS);
+    assert!(client.find_lock("door").is_none());
+    // The connections of the waiters are closed, but for a few.
+    until("fewer connections", || {
+        client
+            .server_info("clients", "connected_clients")
+            .parse::<u64>()
+            .unwrap()
+            < 30
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_tasks_hold_a_thousand_locks_at_once() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|n| {
+            let lock = locks.lock(format!("door{n}"));
+            tokio::spawn(async move { lock.acquire().await.unwrap() })
+        })
+        .collect();
+    let mut guards = Vec::new();
+    for task in tasks {
+        guards.push(soon("a lock", task).await.unwrap());
+    }
+    assert_eq!(client.ask::<u64>("DBSIZE"), TASKS);
+    assert!(guards.iter().all(redis_dlock_client::Guard::is_held));
+    drop(guards);
+    until("all to be free", || client.ask::<u64>("DBSIZE") == 0).await;
+    // None of them waited, so one connection for all of them was enough.
+    assert!(
+        client
+            .server_info("stats", "total_connections_received")
+            .parse::<u64>()
+            .unwrap()
+            < 10
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_and_writers_keep_out_of_each_others_way() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let (readers, writers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let tasks: Vec<_> = (0..200)
+        .map(|n| {
+            let (readers, writers) = (Arc::clone(&readers), Arc::clone(&writers));
+            let lock = locks.lock("book");
+            tokio::spawn(async move {
+                let (lock, mine) = if n % 5 == 0 {
+                    (lock, &writers)
+                } else {
+                    (lock.shared(), &readers)
+                };
+                let guard = lock.acquire().await.unwrap();
+                mine.fetch_add(1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                let (reading, writing) = (readers.load(Ordering::SeqCst), writers.load(Ordering::SeqCst));
+                assert!(
+                    writing == 0 || (writing == 1 && reading == 0),
+                    "{reading} read, {writing} write"
+                );
+                mine.fetch_sub(1, Ordering::SeqCst);
+                guard.release().await.unwrap();
+            })
+        })
+        .collect();
+    for task in tasks {
+        soon("a turn", task).await.unwrap();
+    }
+}

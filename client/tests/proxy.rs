@@ -1,0 +1,108 @@
+//! The bad network of the tests does what it says: other tests rely on it.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Proxy, Way, wait_for};
+
+/// Both ends of a connection through the proxy.
+struct Ends {
+    proxy: Proxy,
+    listener: TcpListener,
+    client: TcpStream,
+    server: TcpStream,
+}
+
+impl Ends {
+    fn new() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let proxy = Proxy::to(listener.local_addr().unwrap().port());
+        let client = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
+        let server = listener.accept().unwrap().0;
+        for stream in [&client, &server] {
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        }
+        Self {
+            proxy,
+            listener,
+            client,
+            server,
+        }
+    }
+}
+
+fn read(stream: &mut TcpStream, bytes: usize) -> Vec<u8> {
+    let mut buffer = vec![0; bytes];
+    stream.read_exact(&mut buffer).unwrap();
+    buffer
+}
+
+fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut buffer = Vec::new();
+    let _ = stream.read_to_end(&mut buffer);
+    buffer
+}
+
+#[test]
+fn bytes_pass_both_ways() {
+    let mut ends = Ends::new();
+    ends.client.write_all(b"question").unwrap();
+    assert_eq!(read(&mut ends.server, 8), b"question");
+    ends.server.write_all(b"answer").unwrap();
+    assert_eq!(read(&mut ends.client, 6), b"answer");
+    assert_eq!(ends.proxy.connections(), 1);
+}
+
+#[test]
+fn a_connection_is_cut_after_exactly_so_many_bytes_of_one_way() {
+    for bytes in [0, 1, 5, 6] {
+        let mut ends = Ends::new();
+        ends.proxy.cut_after(Way::ToClient, bytes);
+        ends.client.write_all(b"question").unwrap();
+        assert_eq!(read(&mut ends.server, 8), b"question");
+        ends.server.write_all(b"answer").unwrap();
+        assert_eq!(rest(&mut ends.client), &b"answer"[..bytes]);
+        assert!(!ends.proxy.will_cut());
+        assert_eq!(rest(&mut ends.server), b"");
+        wait_for("no connection", || ends.proxy.connections() == 0);
+        // The next one passes.
+        let mut client = TcpStream::connect(("127.0.0.1", ends.proxy.port())).unwrap();
+        let mut server = ends.listener.accept().unwrap().0;
+        server.write_all(b"again").unwrap();
+        assert_eq!(read(&mut client, 5), b"again");
+    }
+}
+
+#[test]
+fn what_is_frozen_arrives_after_the_thaw_or_never() {
+    let mut ends = Ends::new();
+    ends.proxy.freeze(Way::ToServer);
+    ends.client.write_all(b"question").unwrap();
+    ends.server.write_all(b"news").unwrap();
+    assert_eq!(read(&mut ends.client, 4), b"news");
+    ends.server.set_nonblocking(true).unwrap();
+    assert!(ends.server.read(&mut [0]).is_err());
+    ends.server.set_nonblocking(false).unwrap();
+    ends.proxy.thaw();
+    assert_eq!(read(&mut ends.server, 8), b"question");
+    ends.proxy.freeze(Way::ToServer);
+    ends.client.write_all(b"question").unwrap();
+    ends.proxy.cut();
+    ends.proxy.thaw();
+    assert_eq!(rest(&mut ends.server), b"");
+}
+
+#[test]
+fn a_delay_is_waited_and_a_refusal_closes_at_once() {
+    let mut ends = Ends::new();
+    ends.proxy.delay(Way::ToServer, Duration::from_millis(100));
+    let start = Instant::now();
+    ends.client.write_all(b"question").unwrap();
+    assert_eq!(read(&mut ends.server, 8), b"question");
+    assert!(start.elapsed() >= Duration::from_millis(100));
+    ends.proxy.refuse(true);
+    let mut refused = TcpStream::connect(("127.0.0.1", ends.proxy.port())).unwrap();
+    assert_eq!(rest(&mut refused), b"");
+    assert_eq!(ends.proxy.connections(), 1);
+}

@@ -1,0 +1,214 @@
+//! The five commands on the connections of redis-rs, with typed answers and errors.
+
+mod support;
+
+#[cfg(feature = "cluster")]
+use dlock_testkit::Cluster;
+use dlock_testkit::Server;
+use redis_dlock_client::{
+    Acquire, AsyncLockCommands, Error, Extend, Grant, LockCommands, LockInfo, LockPipeline, Owner, Release,
+};
+use support::{ms, url};
+
+fn check_sync(connection: &mut impl LockCommands, key: &str) {
+    let lease = ms(60_000);
+    let grant = connection
+        .dlock_acquire(Acquire::new(key, "alice", lease).request_id("r1"))
+        .unwrap()
+        .unwrap();
+    assert_eq!((grant.holds, grant.lease, grant.waited), (1, lease, ms(0)));
+    assert!(grant.fence > 0);
+    assert_eq!(
+        connection.dlock_acquire(Acquire::new(key, "bob", lease)).unwrap(),
+        None
+    );
+    assert_eq!(
+        connection
+            .dlock_acquire(Acquire::new(key, "bob", lease).block(ms(1)))
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        connection
+            .dlock_extend(Extend::new(key, "alice", 2 * lease).fence(grant.fence))
+            .unwrap(),
+        2 * lease
+    );
+    assert_eq!(connection.dlock_owner(key).unwrap(), Some(Owner::from("alice")));
+    let info = connection.dlock_info(key).unwrap().unwrap();
+    assert_eq!(
+        (info.limit, info.holders[0].fence, info.waiting),
+        (Some(1), grant.fence, 0)
+    );
+    let stale = connection.dlock_release(Release::new(key, "alice").fence(grant.fence + 1));
+    assert!(matches!(stale, Err(Error::Stale)), "{stale:?}");
+    let not_owner = connection.dlock_release(Release::new(key, "bob"));
+    assert!(matches!(not_owner, Err(Error::NotOwner)), "{not_owner:?}");
+    assert_eq!(
+        connection
+            .dlock_release(Release::new(key, "alice").request_id("r1"))
+            .unwrap(),
+        0
+    );
+    let not_held = connection.dlock_extend(Extend::new(key, "alice", lease));
+    assert!(matches!(not_held, Err(Error::NotHeld)), "{not_held:?}");
+    assert_eq!(connection.dlock_owner(key).unwrap(), None);
+    assert_eq!(connection.dlock_info(key).unwrap(), None);
+    for _ in 0..3 {
+        connection
+            .dlock_acquire(Acquire::new(key, "alice", lease).shared())
+            .unwrap()
+            .unwrap();
+    }
+    connection
+        .dlock_acquire(Acquire::new(key, "bob", lease).limit(5))
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        connection
+            .dlock_release(Release::new(key, "alice").all())
+            .unwrap(),
+        0
+    );
+    assert_eq!(connection.dlock_release(Release::new(key, "bob")).unwrap(), 0);
+}
+
+async fn check_async(connection: &mut impl AsyncLockCommands, key: &str) {
+    let lease = ms(60_000);
+    let grant = connection
+        .dlock_acquire(Acquire::new(key, "alice", lease))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((grant.holds, grant.lease), (1, lease));
+    assert_eq!(
+        connection
+            .dlock_acquire(Acquire::new(key, "bob", lease))
+            .await
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        connection
+            .dlock_extend(Extend::new(key, "alice", 2 * lease))
+            .await
+            .unwrap(),
+        2 * lease
+    );
+    assert_eq!(
+        connection.dlock_owner(key).await.unwrap(),
+        Some(Owner::from("alice"))
+    );
+    assert_eq!(
+        connection.dlock_info(key).await.unwrap().unwrap().holders[0].fence,
+        grant.fence
+    );
+    assert_eq!(
+        connection
+            .dlock_release(Release::new(key, "alice").fence(grant.fence))
+            .await
+            .unwrap(),
+        0
+    );
+    let not_held = connection.dlock_release(Release::new(key, "alice")).await;
+    assert!(matches!(not_held, Err(Error::NotHeld)), "{not_held:?}");
+}
+
+#[test]
+fn on_a_blocking_connection_of_either_protocol() {
+    let server = Server::start();
+    for mut client in [server.client(), server.client_resp3()] {
+        check_sync(client.connection(), "door");
+    }
+}
+
+#[tokio::test]
+async fn on_an_async_connection_of_either_protocol() {
+    let server = Server::start();
+    for protocol in ["resp2", "resp3"] {
+        let client = redis::Client::open(format!("{}?protocol={protocol}", url(&server))).unwrap();
+        check_async(
+            &mut client.get_multiplexed_async_connection().await.unwrap(),
+            "door",
+        )
+        .await;
+    }
+}
+
+#[cfg(feature = "cluster")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_connections_to_a_cluster() {
+    let cluster = Cluster::start(2);
+    let client = redis::cluster::ClusterClient::new([url(&cluster.nodes[0])]).unwrap();
+    for node in 0..2 {
+        let key = cluster.key_on(node, "door");
+        tokio::task::block_in_place(|| check_sync(&mut client.get_connection().unwrap(), &key));
+        check_async(&mut client.get_async_connection().await.unwrap(), &key).await;
+        let mut pipeline = redis::cluster::cluster_pipe();
+        pipeline
+            .dlock_acquire(Acquire::new(&key, "alice", ms(60_000)))
+            .dlock_release(Release::new(&key, "alice"));
+        let (granted, left): (Option<Grant>, u64) =
+            tokio::task::block_in_place(|| pipeline.query(&mut client.get_connection().unwrap()).unwrap());
+        assert!(granted.is_some() && left == 0);
+    }
+}
+
+#[test]
+fn in_pipelines_and_transactions() {
+    let server = Server::start();
+    let mut client = server.client();
+    for atomic in [false, true] {
+        let mut pipeline = redis::pipe();
+        if atomic {
+            pipeline.atomic();
+        }
+        let lease = ms(60_000);
+        pipeline
+            .dlock_acquire(Acquire::new("door", "alice", lease))
+            .dlock_acquire(Acquire::new("door", "bob", lease))
+            .dlock_extend(Extend::new("door", "alice", 2 * lease))
+            .dlock_owner("door")
+            .dlock_info("door")
+            .dlock_release(Release::new("door", "alice"));
+        type Answers = (Option<Grant>, Option<Grant>, u64, Owner, Option<LockInfo>, u64);
+        let (alice, bob, lease_ms, owner, info, left): Answers = pipeline.query(client.connection()).unwrap();
+        assert!(alice.is_some() && bob.is_none());
+        assert_eq!((lease_ms, owner, left), (120_000, "alice".into(), 0));
+        assert_eq!(info.unwrap().holders.len(), 1);
+    }
+}
+
+#[test]
+fn an_error_in_a_pipeline_has_the_same_type() {
+    let server = Server::start();
+    let refused = redis::pipe()
+        .dlock_release(Release::new("door", "alice"))
+        .query::<(u64,)>(server.client().connection())
+        .unwrap_err();
+    let server_errors = refused.into_server_errors().unwrap();
+    assert_eq!(server_errors[0].1.code(), "NOTHELD");
+}
+
+#[test]
+fn all_about_a_lock_with_a_queue() {
+    let server = Server::start();
+    for (book, mut client) in [("red", server.client()), ("blue", server.client_resp3())] {
+        client.acquire(&format!("{book} reader 60000 SHARED"));
+        let _limited = server.waiter(&format!("{book} writer 60000 BLOCK 0"));
+        let _shared = server.waiter(&format!("{book} other 60000 SHARED BLOCK 50000"));
+        let info = client.connection().dlock_info(book).unwrap().unwrap();
+        assert_eq!((info.limit, info.waiting), (None, 2));
+        assert_eq!(info.holders[0].owner, Owner::from("reader"));
+        let waiters: Vec<_> = info
+            .waiters
+            .iter()
+            .map(|w| (w.owner.to_string(), w.limit, w.timeout))
+            .collect();
+        let expected = [
+            ("writer".to_owned(), Some(1), None),
+            ("other".to_owned(), None, Some(ms(50_000))),
+        ];
+        assert_eq!(waiters, expected);
+    }
+}

@@ -1,0 +1,33 @@
+//! The example of README.md is compiled with its documentation, and run here.
+
+mod support;
+
+#[path = "../examples/first.rs"]
+#[allow(dead_code)]
+mod first;
+
+use dlock_testkit::Server;
+use support::{calls, url};
+
+#[test]
+fn readme_shows_the_example_word_by_word() {
+    let readme = include_str!("../README.md");
+    let example = include_str!("../examples/first.rs");
+    let (_, code) = example.split_once("\n\n").unwrap();
+    assert!(readme.contains(&format!("```rust,no_run\n{code}```")));
+}
+
+#[tokio::test]
+async fn the_example_runs() {
+    let server = Server::start();
+    let mut client = server.client();
+    first::ship(&url(&server)).await.unwrap();
+    assert_eq!(
+        (
+            calls(&mut client, "dlock.acquire"),
+            calls(&mut client, "dlock.release")
+        ),
+        (2, 2)
+    );
+    assert!(client.find_lock("orders:42").is_none());
+}

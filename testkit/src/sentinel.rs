@@ -1,0 +1,75 @@
+use std::env;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::process::free_port;
+use crate::server::Server;
+use crate::wait::wait_for;
+
+/// A Sentinel that decides alone, about one primary, which it knows as `main`. Dropped, it is killed: exactly
+/// this child, by its handle.
+pub struct Sentinel {
+    process: Child,
+    port: u16,
+    // After the process: the folder goes last.
+    _folder: TempDir,
+}
+
+impl Sentinel {
+    /// A Sentinel that knows a primary and so many replicas of it.
+    pub fn of(primary: &Server, replicas: usize) -> Self {
+        let folder = TempDir::with_prefix("dlock-sentinel-").expect("a temporary folder can be made");
+        let port = free_port();
+        let config = folder.path().join("sentinel.conf");
+        let lines = format!(
+            "bind 127.0.0.1\nport {port}\ndir {}\nsentinel monitor main 127.0.0.1 {} 1\n\
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n",
+            folder.path().display(),
+            primary.port()
+        );
+        fs::write(&config, lines).expect("a temporary folder is writable");
+        let program = env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into());
+        let process = Command::new(&program)
+            .arg(&config)
+            .arg("--sentinel")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot run {program}: {error}"));
+        let sentinel = Self {
+            process,
+            port,
+            _folder: folder,
+        };
+        wait_for("the Sentinel", || {
+            let client = redis::Client::open(sentinel.url()).expect("the address is well formed");
+            client.get_connection().is_ok()
+        });
+        let mut client = Client::connect(&sentinel.url());
+        wait_for("a Sentinel that knows the replicas", || {
+            let info = client.server_info("sentinel", "master0");
+            info.contains("status=ok") && info.contains(&format!("slaves={replicas}"))
+        });
+        sentinel
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
