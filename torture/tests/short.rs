@@ -1,6 +1,7 @@
 //! Each scenario once, with few faults: `make torture` plays them at length.
 
 use std::path::Path;
+use std::thread;
 
 use dlock_torture::report;
 use dlock_torture::scenarios::{SCENARIOS, Scenario, play};
@@ -104,34 +105,25 @@ fn failover_planned() {
 }
 
 #[test]
-fn failover_sentinel() {
-    holds("failover-sentinel");
-}
-
-#[test]
-fn cluster_resharding() {
-    holds("cluster-resharding");
-}
-
-#[test]
-fn cluster_failover() {
-    holds("cluster-failover");
-}
-
-#[test]
 fn partition() {
     holds("partition");
 }
 
+/// These mostly wait, for the timeouts of servers: together they take no longer than the longest.
 #[test]
-fn partition_min_replicas() {
-    holds("partition-min-replicas");
+fn clusters_a_sentinel_and_a_lag_limit() {
+    thread::scope(|scope| {
+        scope.spawn(|| holds("cluster-resharding"));
+        scope.spawn(|| holds("cluster-failover"));
+        scope.spawn(|| holds("failover-sentinel"));
+        scope.spawn(|| holds("partition-min-replicas"));
+    });
 }
 
 #[test]
 fn every_scenario_that_shows_something_soon_has_a_test() {
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.short > 0) {
-        let call = format!("holds(\"{}\");", scenario.name);
+        let call = format!("holds(\"{}\")", scenario.name);
         assert!(include_str!("short.rs").contains(&call), "{}", scenario.name);
     }
 }

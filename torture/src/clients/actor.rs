@@ -1,119 +1,16 @@
 //! Somebody who asks for locks and writes down what comes back.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
 
 use super::connection::{Connection, Failure, Scissors};
-use crate::history::{Acquire, Answer, Journal, Op, Place, Request, now};
+use super::route::{Route, Target};
+use crate::history::{Acquire, Answer, Journal, Op, Request, now};
 
 /// A slot on its way may send a request to and fro.
 const MOST_REDIRECTIONS: u32 = 5;
-
-/// Where clients find the server that decides, and the reign that it is in. Changed by a failover, and in a
-/// cluster by what servers say.
-#[derive(Clone, Default)]
-pub struct Route(Arc<Mutex<Map>>);
-
-#[derive(Default)]
-struct Map {
-    /// For all keys that are not in `moved`.
-    home: Target,
-    /// Where else a key is, in a cluster.
-    moved: HashMap<String, u16>,
-    /// All nodes of a cluster, and their reigns.
-    nodes: Vec<Place>,
-}
-
-/// See [`Route`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Target {
-    /// Of the server, or of a proxy before it.
-    pub port: u16,
-    /// The server itself.
-    pub place: Place,
-}
-
-impl Target {
-    fn without_proxy(place: Place) -> Self {
-        Self {
-            port: place.port,
-            place,
-        }
-    }
-}
-
-impl Route {
-    /// To a server without a proxy.
-    pub fn to(port: u16, term: u32) -> Self {
-        let route = Self::default();
-        route.set(port, term);
-        route
-    }
-
-    /// To a cluster, each node with its reign. Clients begin at the first one.
-    pub fn to_cluster(nodes: Vec<Place>) -> Self {
-        let home = Target::without_proxy(nodes[0]);
-        let map = Map {
-            home,
-            nodes,
-            ..Map::default()
-        };
-        Self(Arc::new(Mutex::new(map)))
-    }
-
-    /// All clients go there from now on.
-    pub fn set(&self, port: u16, term: u32) {
-        self.set_by_way_of(port, port, term);
-    }
-
-    /// As [`Route::set`], through a proxy.
-    pub fn set_by_way_of(&self, proxy: u16, port: u16, term: u32) {
-        lock(&self.0).home = Target {
-            port: proxy,
-            place: Place { port, term },
-        };
-    }
-
-    /// From now on a node of a cluster is in this reign.
-    pub fn set_term(&self, port: u16, term: u32) {
-        let mut map = lock(&self.0);
-        let nodes = map.nodes.iter_mut();
-        nodes
-            .filter(|node| node.port == port)
-            .for_each(|node| node.term = term);
-    }
-
-    /// Where to ask for a key.
-    fn target(&self, key: &str) -> Target {
-        let map = lock(&self.0);
-        map.moved.get(key).map_or(map.home, |port| map.node(*port))
-    }
-
-    /// Takes note of where a node says that a key is.
-    fn learn(&self, key: &str, port: u16) {
-        lock(&self.0).moved.insert(key.to_owned(), port);
-    }
-
-    /// The node of a key does not answer: the next request asks another one.
-    fn try_elsewhere(&self, key: &str, port: u16) {
-        let mut map = lock(&self.0);
-        let dead = map.nodes.iter().position(|node| node.port == port);
-        if let Some(dead) = dead {
-            let next = map.nodes[(dead + 1) % map.nodes.len()].port;
-            map.moved.insert(key.to_owned(), next);
-        }
-    }
-}
-
-impl Map {
-    fn node(&self, port: u16) -> Target {
-        let known = self.nodes.iter().find(|node| node.port == port);
-        Target::without_proxy(known.copied().unwrap_or(Place { port, term: 0 }))
-    }
-}
 
 /// The connection of an actor, for those who want to cut it.
 #[derive(Clone, Default)]
@@ -184,7 +81,7 @@ impl Actor {
                 self.route.learn(key, port);
                 target = self.route.target(key);
             } else {
-                target = lock(&self.route.0).node(port);
+                target = self.route.node(port);
             }
             op = self.ask_at(target, key, &request, !is_for_good)?;
         }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::actor::{Actor, Line, Route};
+use super::actor::{Actor, Line};
 use super::gate::Gate;
+use super::route::Route;
 use super::worker::{Habits, Worker};
 use crate::history::Journal;
 
 /// Longer than clients wait.
-const QUIET_TIME: Duration = Duration::from_millis(1_500);
+const QUIET_TIME: Duration = Duration::from_millis(1_000);
 
 /// Workers that ask the server of one route.
 pub struct Crew {

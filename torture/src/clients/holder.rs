@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::actor::{Actor, Route};
+use super::actor::Actor;
 use super::gate::Gate;
+use super::route::Route;
 use super::store::{Guard, Store};
 use crate::history::{Acquire, Answer, Journal, Limit, Write, now};
 

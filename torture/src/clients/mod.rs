@@ -5,12 +5,14 @@ mod connection;
 mod crew;
 mod gate;
 pub mod holder;
+mod route;
 mod store;
 mod worker;
 
-pub use actor::{Actor, Line, Route, Target};
+pub use actor::{Actor, Line};
 pub use connection::{Connection, Failure};
 pub use crew::{Crew, Member};
 pub use gate::Gate;
+pub use route::{Route, Target};
 pub use store::{Guard, Store};
 pub use worker::Habits;

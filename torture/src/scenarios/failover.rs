@@ -8,6 +8,7 @@ use super::Job;
 use super::group::Group;
 use crate::clients::{Crew, Habits};
 use crate::history::History;
+use crate::servers;
 
 /// Groups of servers that fail over side by side.
 const GROUPS: u32 = 3;
@@ -66,6 +67,9 @@ fn failovers(job: &mut Job, config: &str) -> History {
     let mut done = 0;
     while done < job.count {
         job.pause(LEASE_MS..=LEASE_MS * 2);
+        if job.rng.u8(..4) == 0 {
+            disturb_a_replica(job, &mut group);
+        }
         let dead = fail_over(job, &mut group);
         done += 1;
         if has_grace && done < job.count && job.rng.u8(..4) == 0 {
@@ -78,6 +82,29 @@ fn failovers(job: &mut Job, config: &str) -> History {
     }
     crew.dismiss();
     group.settle()
+}
+
+/// A replica is stopped, dies, or loses its link, and catches up.
+fn disturb_a_replica(job: &mut Job, group: &mut Group) {
+    let n = choose(&mut job.rng, &group.replicas());
+    match job.rng.u8(..3) {
+        0 => {
+            group.journal.event("a replica is stopped");
+            servers::stop(group.server(n));
+            job.pause(0..=LEASE_MS);
+            servers::go_on(group.server(n));
+        }
+        1 => {
+            group.kill(n);
+            group.revive(n);
+            group.reunite();
+        }
+        _ => {
+            group.journal.event("the links to the replicas are cut");
+            let mut client = group.server(group.primary).client();
+            client.ask::<i64>("CLIENT KILL TYPE replica");
+        }
+    }
 }
 
 /// Both replicas stop hearing, not at the same moment; the primary goes on for a while and dies; one of

@@ -51,12 +51,12 @@ impl Group {
         (0..self.servers.len()).filter(|n| *n != self.primary).collect()
     }
 
-    /// Makes a server a replica of the primary.
+    /// Makes a server a replica of the primary, if it is not.
     pub fn follow(&self, n: usize) {
         let port = self.servers[self.primary].port();
-        self.servers[n]
-            .client()
-            .ok(&format!("REPLICAOF 127.0.0.1 {port}"));
+        let mut client = self.servers[n].client();
+        // OK, or that it is already.
+        client.ask::<String>(&format!("REPLICAOF 127.0.0.1 {port}"));
     }
 
     /// Cuts a replica's link to the primary. It stays a replica, and keeps what it has.
@@ -70,10 +70,16 @@ impl Group {
 
     /// `kill -9` of the primary.
     pub fn kill_primary(&mut self) {
-        let primary = &mut self.servers[self.primary];
+        self.kill(self.primary);
+    }
+
+    /// `kill -9` of one of them.
+    pub fn kill(&mut self, n: usize) {
+        let role = if n == self.primary { "primary" } else { "replica" };
+        let server = &mut self.servers[n];
         self.journal
-            .event(format!("kill -9 of the primary, port {}", primary.port()));
-        primary.kill();
+            .event(format!("kill -9 of the {role}, port {}", server.port()));
+        server.kill();
     }
 
     /// Makes a replica the primary, and sends the clients there. Returns the number of the old one.

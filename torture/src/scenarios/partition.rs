@@ -22,16 +22,39 @@ const FAILOVER_MS: u64 = 4_000;
 
 /// The old primary goes on.
 pub fn goes_on(job: &mut Job) -> Vec<History> {
-    job.side_by_side(PAIRS, |job| partitions(job, 0))
+    job.side_by_side(PAIRS, |job| partitions(job, OldPrimary::GoesOn))
 }
 
 /// The old primary stops, because no replica confirms.
 pub fn min_replicas(job: &mut Job) -> Vec<History> {
-    job.side_by_side(PAIRS, |job| partitions(job, 1))
+    job.side_by_side(PAIRS, |job| partitions(job, OldPrimary::NeedsReplica))
 }
 
-fn partitions(job: &mut Job, min_replicas: u32) -> History {
-    let mut pair = Pair::start(min_replicas);
+/// The same, but the old primary's process sleeps meanwhile, and wakes when the new one serves.
+pub fn wakes(job: &mut Job) -> Vec<History> {
+    job.side_by_side(PAIRS, |job| partitions(job, OldPrimary::SleepsAndWakes))
+}
+
+/// What the old primary does while the network is parted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OldPrimary {
+    GoesOn,
+    NeedsReplica,
+    SleepsAndWakes,
+}
+
+impl OldPrimary {
+    fn min_replicas(self) -> u32 {
+        u32::from(self != Self::GoesOn)
+    }
+
+    fn failover_ms(self) -> u64 {
+        if self == Self::GoesOn { 0 } else { FAILOVER_MS }
+    }
+}
+
+fn partitions(job: &mut Job, old: OldPrimary) -> History {
+    let mut pair = Pair::start(old.min_replicas());
     let habits = Habits::mixed(LEASE_MS);
     let mut hire = |name, route| {
         Crew::hire(
@@ -47,14 +70,17 @@ fn partitions(job: &mut Job, min_replicas: u32) -> History {
     for _ in 0..job.count {
         job.pause(LEASE_MS / 2..=LEASE_MS * 2);
         pair.part();
-        thread::sleep(Duration::from_millis(if min_replicas > 0 {
-            FAILOVER_MS
-        } else {
-            0
-        }));
+        if old == OldPrimary::SleepsAndWakes {
+            pair.send_to_sleep();
+        }
+        thread::sleep(Duration::from_millis(old.failover_ms()));
         pair.promote();
         // As long as its grace, and as long again.
         job.pause(LEASE_MS..=LEASE_MS * 2);
+        if old == OldPrimary::SleepsAndWakes {
+            pair.wake();
+            job.pause(LEASE_MS..=LEASE_MS * 2);
+        }
         pair.kill_old_primary_and_unite();
     }
     crews.into_iter().for_each(Crew::dismiss);
@@ -113,6 +139,16 @@ impl Pair {
         self.journal.event("the network parts");
         self.network.freeze(Way::ToServer);
         self.network.freeze(Way::ToClient);
+    }
+
+    fn send_to_sleep(&self) {
+        self.journal.event("SIGSTOP of the old primary");
+        servers::stop(&self.primary);
+    }
+
+    fn wake(&self) {
+        self.journal.event("SIGCONT of the old primary");
+        servers::go_on(&self.primary);
     }
 
     fn promote(&mut self) {
