@@ -39,7 +39,7 @@ struct Attempt {
     sent: Sent,
 }
 
-/// What came of a request: when it was sent, when it was answered, and how.
+/// What came of a request, and when.
 struct Answered {
     at: Moment,
     outcome: Result<Option<Guard>, Error>,
