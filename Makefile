@@ -21,7 +21,7 @@ run: install-deps ## Build the module and start a server with it on port 7379 (a
 	@scripts/run-server "$(PORT)"
 
 test: install-deps ## Run all tests against the installed server (another one: DLOCK_SERVER=valkey-server)
-	cargo test --workspace --locked --no-fail-fast
+	cargo test --workspace --all-features --locked --no-fail-fast
 
 test-matrix: install-deps ## Run the tests against every supported server, fetched from Debian (kept in SERVERS)
 	tests/matrix/run "$(SERVERS)"
@@ -42,8 +42,8 @@ torture: install-deps ## Attack what is promised with real faults, for about 20 
 
 check: install-deps ## Check format, lints and documentation, and licences if cargo-deny is there
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="$(DOC_LINTS)" cargo doc --workspace --no-deps --document-private-items --locked
+	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	RUSTDOCFLAGS="$(DOC_LINTS)" cargo doc --workspace --all-features --no-deps --document-private-items --locked
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check bans licenses sources; \
 	else echo "check: cargo-deny is not installed, licences and sources are not checked"; fi
 

@@ -39,7 +39,7 @@ struct Attempt {
     sent: Sent,
 }
 
-/// What came of a request: when it was sent, when it was answered, and how.
+/// What came of a request, and when.
 struct Answered {
     at: Moment,
     outcome: Result<Option<Guard>, Error>,
@@ -72,7 +72,8 @@ pub(crate) async fn acquire(
             at,
             outcome: Ok(Some(guard)),
         }) => (at, Ok(guard)),
-        first => attempt.wait_until(begun, wait, first).await,
+        // Apart, so that the future of a lock that is free stays small.
+        first => Box::pin(attempt.wait_until(begun, wait, first)).await,
     };
     attempt.report(at.since(begun), &outcome);
     outcome
@@ -85,7 +86,7 @@ impl Attempt {
         Ok(Self {
             client: Arc::clone(client),
             wish,
-            sent: Sent::Nowhere,
+            sent: Sent::default(),
         })
     }
 
@@ -190,8 +191,7 @@ impl Attempt {
                 };
             }
         };
-        self.sent = Sent::Over(route.clone());
-        let answer = route.query(&command).await;
+        let answer = self.sent.route.insert(route).query(&command).await;
         self.settle(now, answer)
     }
 
@@ -209,19 +209,19 @@ impl Attempt {
         let sent_at = Moment::now();
         let block = until.map_or(Block::Endless, |until| Block::AtMost(until.since(sent_at)));
         let command = self.wish.ticket.acquire(self.wish.lease, self.wish.limit, block);
-        let answer = self.sent.insert(seat).query(&command).await;
-        if let Some(seat) = self.sent.take_seat() {
+        let answer = self.sent.seat.insert(seat).query(&command).await;
+        if let Some(seat) = self.sent.seat.take() {
             self.client.room().leave(seat, answer.as_ref().err());
         }
-        self.settle(sent_at, answer.map_err(Error::from))
+        self.settle(sent_at, answer)
     }
 
     /// What an answer means.
     fn settle(&mut self, sent_at: Moment, answer: Result<Option<Grant>, Error>) -> Answered {
         let at = Moment::now();
-        self.sent = match &answer {
-            Err(error) if error.is_ambiguous() => Sent::Lost,
-            _ => Sent::Nowhere,
+        self.sent = Sent {
+            is_lost: answer.as_ref().is_err_and(Error::is_ambiguous),
+            ..Sent::default()
         };
         let outcome = match answer {
             Ok(Some(grant)) => self.take(grant, sent_at, at).map(Some),
@@ -271,7 +271,7 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         let sent = std::mem::take(&mut self.sent);
-        if matches!(sent, Sent::Nowhere) {
+        if sent.is_nowhere() {
             return;
         }
         if let Ok(keeper) = self.client.keeper() {

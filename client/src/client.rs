@@ -1,7 +1,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::clock::Moment;
 use crate::connect::{Address, Link, Timeouts, WaitingRoom};
 use crate::error::Error;
 use crate::events::{Event, Reporter, What};
@@ -128,7 +127,7 @@ impl Client {
 
     /// Gives a hold up, and leaves its release to the background. Never blocks.
     pub fn let_go(self: &Arc<Self>, held: Arc<Held>) {
-        let release = held.with(|hold| hold.give_up(Moment::now()));
+        let release = held.with(|hold| hold.give_up());
         let Ok(keeper) = self.keeper() else {
             return;
         };

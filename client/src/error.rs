@@ -66,6 +66,15 @@ impl Error {
         matches!(self, Self::NotHeld | Self::NotOwner | Self::Stale)
     }
 
+    /// The error of redis-rs, where it has no name of its own here.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn as_redis(&self) -> Option<&RedisError> {
+        match self {
+            Self::Redis(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether the request may or may not have been carried out: it was sent, and no answer came.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_ambiguous(&self) -> bool {

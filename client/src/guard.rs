@@ -132,16 +132,14 @@ impl Guard {
     /// [`Error::Lost`]: the lock was, or may have been, lost before it was given back.
     /// [`Error::Unconfirmed`]: the outcome is not known, for no answer came.
     pub async fn release(mut self) -> Result<u64, Error> {
-        let now = Moment::now();
-        let to_do = self.held.with(|hold| hold.give_up(now));
+        let to_do = self.held.with(|hold| hold.give_up());
         self.client.keeper()?.unwatch(&self.held);
         if let Some(loss) = to_do.loss().filter(|_| !to_do.is_needed()) {
             self.is_settled = true;
             return Err(Error::Lost(loss));
         }
-        let until = to_do.deadline().min(now + self.client.patience());
         let link = self.client.link();
-        let outcome = release(&self.client, link, &self.held, to_do, until).await;
+        let outcome = release(&self.client, link, &self.held, to_do, self.client.patience()).await;
         // Otherwise the background goes on, when this guard is dropped.
         self.is_settled = !matches!(&outcome, Err(Error::Unconfirmed(_) | Error::Redis(_)));
         outcome

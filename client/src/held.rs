@@ -192,7 +192,7 @@ mod tests {
             let (agenda, held) = (Arc::clone(&agenda), Arc::clone(&held));
             move || {
                 held.with(|hold| {
-                    hold.give_up(at(2));
+                    hold.give_up();
                     is_given_up.store(true, Ordering::SeqCst);
                 });
                 agenda.remove(&held);

@@ -1,6 +1,7 @@
 //! Giving a hold back: while somebody waits for the outcome, and behind everybody's back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::sleep;
 
@@ -13,19 +14,22 @@ use crate::events::What;
 use crate::held::Held;
 use crate::hold::{Release, ReleaseStep};
 
-/// Gives a hold back, and tries again until `until`: the holds that the owner has left.
+/// Gives a hold back, and tries again until the lease ends, or for as long as there is patience: the holds
+/// that the owner has left.
 pub(crate) async fn release(
     client: &Client,
     link: &Arc<Link>,
     held: &Held,
     mut release: Release,
-    until: Moment,
+    patience: Duration,
 ) -> Result<u64, Error> {
     let command = held.ticket.release(held.fence);
     let mut backoff = Backoff::new();
+    let mut until = None;
     let outcome = loop {
         let answer = link.query(&command).await;
         let now = Moment::now();
+        let until = *until.get_or_insert(now + patience);
         match release.on_answer(answer, now) {
             ReleaseStep::Done(outcome) => break outcome,
             ReleaseStep::Again(error) if now >= until => break Err(release.end(error)),
@@ -46,9 +50,8 @@ pub(crate) async fn release(
 
 /// As [`release`], for a guard that is gone. It is tried until the lease ends.
 pub(crate) async fn release_in_background(client: Arc<Client>, held: Arc<Held>, to_do: Release) {
-    let until = to_do.deadline();
     if let Ok(keeper) = client.keeper() {
         // The outcome has been reported.
-        let _ = release(&client, keeper.link(), &held, to_do, until).await;
+        let _ = release(&client, keeper.link(), &held, to_do, Duration::MAX).await;
     }
 }

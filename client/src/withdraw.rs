@@ -1,16 +1,15 @@
 //! Taking back a request whose answer nobody waits for.
 
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::RedisResult;
 use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::connect::{Route, Seat};
+use crate::error::Error;
 use crate::events::What;
 use crate::keeper::Keeper;
 use crate::ticket::Ticket;
@@ -20,49 +19,34 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// What a lost connection still had under way has arrived by then.
 const STRAGGLERS: Duration = Duration::from_millis(500);
 
-/// Where a request is that has not been answered.
+/// Where a request may be that has not been answered; by default nowhere.
 #[derive(Default)]
-pub(crate) enum Sent {
-    #[default]
-    Nowhere,
+pub(crate) struct Sent {
     /// On the shared connection.
-    Over(Route),
+    pub route: Option<Route>,
     /// On a connection of its own.
-    Waiting(Seat),
-    /// On a connection that is lost.
-    Lost,
+    pub seat: Option<Seat>,
+    /// It was on a connection that is lost.
+    pub is_lost: bool,
 }
 
 impl Sent {
-    pub fn insert(&mut self, seat: Seat) -> &Seat {
-        *self = Self::Waiting(seat);
-        match self {
-            Self::Waiting(seat) => seat,
-            _ => unreachable!("it was put there"),
-        }
-    }
-
-    pub fn take_seat(&mut self) -> Option<Seat> {
-        match mem::take(self) {
-            Self::Waiting(seat) => Some(seat),
-            other => {
-                *self = other;
-                None
-            }
-        }
+    pub fn is_nowhere(&self) -> bool {
+        self.route.is_none() && self.seat.is_none() && !self.is_lost
     }
 }
 
 /// Takes a request back, wherever it is: it waits no more, and what it was granted is given back.
 pub(crate) async fn withdraw(client: Arc<Client>, ticket: Ticket, lease: Duration, sent: Sent) {
     let Ok(keeper) = client.keeper() else { return };
-    let is_settled = match sent {
-        Sent::Nowhere => true,
+    let mut is_settled = !sent.is_lost;
+    if let Some(route) = sent.route {
         // Nothing overtakes the request there; but in a cluster it may have gone elsewhere.
-        Sent::Over(route) => route.query::<u64>(&ticket.withdraw()).await.is_ok() && !route.has_detours(),
-        Sent::Waiting(seat) => withdraw_waiting(&client, keeper, &ticket, seat).await,
-        Sent::Lost => false,
-    };
+        is_settled &= was_answered(&route.query(&ticket.withdraw()).await) && !route.has_detours();
+    }
+    if let Some(seat) = sent.seat {
+        is_settled &= withdraw_waiting(&client, keeper, &ticket, seat).await;
+    }
     if !is_settled {
         withdraw_blindly(keeper, &ticket, Moment::now() + lease).await;
     }
@@ -99,11 +83,8 @@ async fn withdraw_waiting(client: &Client, keeper: &Keeper, ticket: &Ticket, sea
 }
 
 /// Whether the server has spoken, be it to say that there is nothing to release.
-fn was_answered(answer: &RedisResult<u64>) -> bool {
-    answer
-        .as_ref()
-        .err()
-        .is_none_or(|error| !error.is_io_error() && !error.is_unrecoverable_error())
+fn was_answered(answer: &Result<u64, Error>) -> bool {
+    answer.as_ref().err().is_none_or(|error| !error.is_transient())
 }
 
 /// The request may arrive yet, by a connection that is lost. A hold that comes of it ends with its lease in

@@ -29,10 +29,9 @@ impl Scene {
 
     /// Connections are there, so that the next bytes are those of requests.
     async fn warm_up(&self) {
-        let guard = self.locks.lock("warm-up").lease(ms(60)).acquire().await.unwrap();
-        // A renewal: the connection of the background.
-        tokio::time::sleep(ms(80)).await;
-        guard.release().await.unwrap();
+        // Given back in the background, over its own connection.
+        drop(self.locks.acquire("warm-up").await.unwrap());
+        until_free(&mut self.server.client(), "warm-up").await;
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue, RedisError, RedisResult};
+use redis::{Cmd, FromRedisValue};
 
 use super::address::Address;
 use super::connection::Timeouts;
@@ -60,7 +60,8 @@ impl WaitingRoom {
 
     /// The request on a seat has been answered, by this error if any. For the next one, unless the
     /// connection is lost.
-    pub fn leave(&self, mut seat: Seat, error: Option<&RedisError>) {
+    pub fn leave(&self, mut seat: Seat, error: Option<&Error>) {
+        let error = error.and_then(Error::as_redis);
         if let Some(error) = error {
             self.address.learn(error);
         }
@@ -80,7 +81,8 @@ impl WaitingRoom {
 
 impl Seat {
     /// Sends a request, and waits for its answer as long as it takes.
-    pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
-        command.query_async(&mut self.connection.clone()).await
+    pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
+        let answer = command.query_async(&mut self.connection.clone()).await;
+        answer.map_err(Error::from)
     }
 }

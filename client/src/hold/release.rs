@@ -1,4 +1,4 @@
-use super::Loss;
+use super::{Hold, Loss, State};
 use crate::clock::Moment;
 use crate::error::Error;
 
@@ -8,7 +8,12 @@ use crate::error::Error;
 /// So it does not tell whether the lock was held until then. The deadline does.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
+    /// Why the lock was lost before, if it was.
     loss: Option<Loss>,
+    /// From then on the lock counts as lost, for this reason.
+    end: Moment,
+    overdue: Loss,
+    /// From then on the lease may have ended by itself.
     deadline: Moment,
     /// Whether an earlier attempt may have been carried out, though its answer is unknown.
     may_be_done: bool,
@@ -24,10 +29,16 @@ pub(crate) enum ReleaseStep {
 }
 
 impl Release {
-    pub(super) fn new(loss: Option<Loss>, deadline: Moment) -> Self {
+    pub(super) fn new(hold: &Hold) -> Self {
+        let loss = match hold.state {
+            State::Lost(loss) => Some(loss),
+            State::Held | State::GivenUp => None,
+        };
         Self {
             loss,
-            deadline,
+            end: hold.end(),
+            overdue: hold.overdue(),
+            deadline: hold.deadline,
             may_be_done: false,
         }
     }
@@ -42,17 +53,12 @@ impl Release {
         self.loss
     }
 
-    /// From then on the lease may have ended by itself, and no repetition is of use.
-    pub fn deadline(&self) -> Moment {
-        self.deadline
-    }
-
     /// A release was answered, or not.
     pub fn on_answer(&mut self, answer: Result<u64, Error>, now: Moment) -> ReleaseStep {
-        let was_held = self.loss.is_none() && now < self.deadline;
+        let was_held = self.loss.is_none() && now < self.end;
         match answer {
             Ok(left) if was_held => ReleaseStep::Done(Ok(left)),
-            Ok(_) => ReleaseStep::Done(Err(self.lost(Loss::LeaseEnded))),
+            Ok(_) => ReleaseStep::Done(Err(self.lost(self.overdue))),
             Err(error) => match Loss::told_by(&error) {
                 // It was the attempt whose answer is unknown: the lease cannot have ended by itself.
                 Some(_) if self.may_be_done && was_held => ReleaseStep::Done(Ok(0)),
