@@ -84,6 +84,7 @@ async fn a_request_that_is_cut_at_any_byte_is_sent_again() {
 async fn a_release_whose_answer_is_lost_is_repeated_and_confirmed() {
     let scene = Scene::new();
     let mut client = scene.server.client();
+    scene.warm_up().await;
     let guard = scene
         .locks
         .lock("door")
