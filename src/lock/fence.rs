@@ -47,18 +47,22 @@ pub enum Raise {
     Slot,
 }
 
-/// The counter: the highest fence seen in grants, values and messages from a primary.
+/// The counter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fences {
+    /// The highest fence seen in grants, values and messages from a primary.
     known: Fence,
+    /// To what the counter was raised: the next grant is above it.
+    floor: Fence,
     raise: Option<Raise>,
 }
 
 impl Fences {
-    /// A server that starts: nothing is known, and the first grant raises the counter.
+    /// A server that starts: nothing is known, and the counter is to be raised.
     pub const fn starting() -> Self {
         Self {
             known: 0,
+            floor: 0,
             raise: Some(Raise::Start),
         }
     }
@@ -88,16 +92,19 @@ impl Fences {
     }
 
     /// Raises the counter as demanded. `random`: any number, its low bits are used.
+    ///
+    /// The sooner after the demand the better: a primary that goes on alone must not be raised by a later
+    /// clock than the server that is promoted in its place.
     pub fn raise(&mut self, clock: WallClock, random: u64) {
-        let leap = self
-            .known
+        let last = self.last();
+        let leap = last
             .saturating_add(LEAP)
             .saturating_add(random & ((1 << RANDOM_BITS) - 1));
-        self.known = match self.raise.take() {
-            None => self.known,
-            Some(Raise::Slot) => self.known.max(clock.0),
+        self.floor = match self.raise.take() {
+            None => last,
+            Some(Raise::Slot) => last.max(clock.0),
             Some(Raise::Promotion) => leap.max(clock.0),
-            Some(Raise::Start) if clock.0 > self.known => clock.0,
+            Some(Raise::Start) if clock.0 > last => clock.0,
             // The clock was set back, or the counter ran ahead of it.
             Some(Raise::Start) => leap,
         };
@@ -105,9 +112,14 @@ impl Fences {
 
     /// The fence of a new grant, `None` when the numbers are used up.
     pub fn next(&mut self) -> Option<Fence> {
-        let next = self.known.checked_add(1).filter(|next| *next <= MAX_FENCE)?;
+        let next = self.last().checked_add(1).filter(|next| *next <= MAX_FENCE)?;
         self.known = next;
         Some(next)
+    }
+
+    /// Where the counter stands.
+    fn last(&self) -> Fence {
+        self.known.max(self.floor)
     }
 
     /// Whether a value from a client (RESTORE) may raise the counter so far: one forged payload must not
@@ -128,6 +140,7 @@ mod tests {
     fn raised(known: Fence, raise: Raise, unix_ms: u64, random: u64) -> Fence {
         let mut fences = Fences {
             known,
+            floor: 0,
             raise: Some(raise),
         };
         fences.raise(WallClock::from_unix_ms(unix_ms), random);
@@ -163,9 +176,21 @@ mod tests {
     }
 
     #[test]
+    fn a_raise_is_not_known_before_a_grant() {
+        let mut fences = Fences::starting();
+        fences.raise(WallClock::from_unix_ms(MS), 9);
+        assert_eq!(fences.known(), 0);
+        fences.demand(Raise::Promotion);
+        fences.raise(WallClock::from_unix_ms(0), 9);
+        assert_eq!(fences.next(), Some(CLOCK + LEAP + 9 + 1));
+        assert_eq!(fences.known(), CLOCK + LEAP + 9 + 1);
+    }
+
+    #[test]
     fn the_bigger_reason_to_raise_wins() {
         let mut fences = Fences {
             known: 0,
+            floor: 0,
             raise: None,
         };
         for (demand, expected) in [
@@ -184,6 +209,7 @@ mod tests {
     fn the_numbers_end_at_two_to_the_53() {
         let mut fences = Fences {
             known: MAX_FENCE - 1,
+            floor: 0,
             raise: None,
         };
         assert_eq!(fences.next(), Some(MAX_FENCE));
@@ -196,6 +222,7 @@ mod tests {
     fn a_fence_more_than_a_year_ahead_is_not_plausible() {
         let fences = Fences {
             known: CLOCK,
+            floor: 0,
             raise: None,
         };
         let year = YEAR_MS * FENCES_A_MS;

@@ -163,8 +163,10 @@ impl Waiting {
             .min()
     }
 
+    /// The queue of a lock, if somebody waits there.
     pub fn queue(&self, name: &LockName) -> Option<&Queue> {
-        self.entries.get(name).map(|entry| &entry.queue)
+        let queue = self.entries.get(name).map(|entry| &entry.queue);
+        queue.filter(|queue| !queue.is_empty())
     }
 
     /// The name as it is kept, if somebody waits there.
@@ -214,7 +216,7 @@ impl Waiting {
             self.owners.waits_no_more(&owner, &name);
         }
         while let Some(name) = self.emptied.pop() {
-            if self.queue(&name).is_some_and(Queue::is_empty) {
+            if self.queue(&name).is_none() {
                 self.forget(&name);
             }
         }

@@ -19,6 +19,7 @@ mod ctx;
 mod durations;
 mod events;
 mod eviction;
+mod fences;
 mod info_section;
 mod io;
 mod key;

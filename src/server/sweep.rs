@@ -10,7 +10,7 @@ use super::change::Change;
 use super::ctx::{self, Ctx, Flags, Text};
 use super::registry::{Due, strays};
 use super::walk::Walk;
-use super::{audience, slots, state, waits};
+use super::{audience, fences, slots, state, waits};
 use crate::lock::{Instant, drop_ended};
 
 /// The work of one slice: a client waits for no more.
@@ -58,6 +58,9 @@ pub fn tick(ctx: Ctx<'_>) {
     }
     let now = ctx::now();
     state::with(|state| state.settle_grace(flags, now));
+    if flags.is_primary() {
+        fences::raise();
+    }
     look_around(ctx, flags, now);
     let mut more = find_strays(ctx, now);
     waits::ring(ctx);

@@ -124,7 +124,7 @@ impl Server {
         self.grace.end() > now
     }
 
-    /// Before a grant, if it is demanded.
+    /// If it is demanded.
     pub fn raise_fences(&mut self, clock: WallClock) {
         if self.fences.wants_raise() {
             self.fences.raise(clock, self.dice);

@@ -151,10 +151,13 @@ impl<'a> Failover<'a> {
         // The first start has forgotten nothing.
         let (calm, now) = (Setting::default(), world.now());
         world.nodes[0].server.settle(now, &calm);
+        world.raise_fences(0);
         if !setting.fresh {
-            let clock = world.wall_clock(0);
-            world.nodes[0].server.raise_fences(clock);
-            let fence = world.nodes[0].server.fences.known();
+            let fence = world.nodes[0]
+                .server
+                .fences
+                .next()
+                .expect("there are numbers left");
             world.tell(
                 0,
                 &Told::Sync {
@@ -446,6 +449,13 @@ impl<'a> Failover<'a> {
         node.line = line;
         node.server.promote(self.setting, dice);
         node.began_ms = self.raises;
+        self.raise_fences(replica);
+    }
+
+    /// As the module does it: at the first tick, long before anything else happens.
+    fn raise_fences(&mut self, server: usize) {
+        let clock = self.wall_clock(server);
+        self.nodes[server].server.raise_fences(clock);
     }
 
     fn kill(&mut self, server: usize) {
@@ -470,6 +480,7 @@ impl<'a> Failover<'a> {
         node.role = Role::Primary { lost_at: None };
         node.began_ms = self.raises;
         node.server.settle(now, self.setting);
+        self.raise_fences(server);
     }
 
     fn attach(&mut self, server: usize, primary: usize) {

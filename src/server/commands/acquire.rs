@@ -4,7 +4,7 @@ use crate::server::command::{Call, Command, Failure};
 use crate::server::counters::add;
 use crate::server::ctx::{Ctx, Flags, Text};
 use crate::server::metadata::{Argument, KeyUse, Metadata};
-use crate::server::{blocked, config, ctx, slots, state, waits};
+use crate::server::{blocked, config, fences, slots, state, waits};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
 ///
@@ -120,16 +120,12 @@ fn rules() -> Rules {
     }
 }
 
-/// After a start or a promotion, and when a cluster slot came here, the counter is raised before the first
-/// grant, which then carries it to replicas and the log.
+/// A cluster slot may have come here, or nothing may have ticked since a start or a promotion.
 fn raise_fences(flags: Flags, key: Text<'_>) {
     if flags.is_cluster() {
         slots::demand_raise(key.bytes());
     }
-    if state::with(|state| state.fences.wants_raise()) {
-        let (clock, random) = (ctx::wall_clock(), rand::random());
-        state::with(|state| state.fences.raise(clock, random));
-    }
+    fences::raise();
 }
 
 fn count(outcome: &Outcome, effects: &Effects) {
