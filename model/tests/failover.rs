@@ -497,6 +497,7 @@ mod risks_that_are_left {
         };
         let way = [
             "1 is promoted (dice 9)",
+            "cron of 1",
             "alice to 1: ACQUIRE 1",
             "1 is killed",
             "1 starts",

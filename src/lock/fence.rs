@@ -52,7 +52,8 @@ pub enum Raise {
 pub struct Fences {
     /// The highest fence seen in grants, values and messages from a primary.
     known: Fence,
-    /// To what the counter was raised: the next grant is above it.
+    /// Where the counter began on a server that knows of no fence. It keeps that to itself: what it stores can
+    /// be read without the module as long as no lock was ever granted.
     floor: Fence,
     raise: Option<Raise>,
 }
@@ -100,14 +101,15 @@ impl Fences {
         let leap = last
             .saturating_add(LEAP)
             .saturating_add(random & ((1 << RANDOM_BITS) - 1));
-        self.floor = match self.raise.take() {
-            None => last,
-            Some(Raise::Slot) => last.max(clock.0),
-            Some(Raise::Promotion) => leap.max(clock.0),
-            Some(Raise::Start) if clock.0 > last => clock.0,
+        match self.raise.take() {
+            None => {}
+            Some(Raise::Slot) => self.known = last.max(clock.0),
+            Some(Raise::Promotion) => self.known = leap.max(clock.0),
+            Some(Raise::Start) if self.known == 0 => self.floor = clock.0,
+            Some(Raise::Start) if clock.0 > self.known => self.known = clock.0,
             // The clock was set back, or the counter ran ahead of it.
-            Some(Raise::Start) => leap,
-        };
+            Some(Raise::Start) => self.known = leap,
+        }
     }
 
     /// The fence of a new grant, `None` when the numbers are used up.
@@ -118,7 +120,7 @@ impl Fences {
     }
 
     /// Where the counter stands.
-    fn last(&self) -> Fence {
+    pub(super) fn last(&self) -> Fence {
         self.known.max(self.floor)
     }
 
@@ -176,14 +178,21 @@ mod tests {
     }
 
     #[test]
-    fn a_raise_is_not_known_before_a_grant() {
+    fn a_server_that_knows_of_no_fence_keeps_its_start_to_itself_until_it_grants() {
         let mut fences = Fences::starting();
         fences.raise(WallClock::from_unix_ms(MS), 9);
         assert_eq!(fences.known(), 0);
+        assert_eq!(fences.next(), Some(CLOCK + 1));
+        assert_eq!(fences.known(), CLOCK + 1);
+    }
+
+    #[test]
+    fn a_promotion_leaps_over_a_start_that_granted_nothing() {
+        let mut fences = Fences::starting();
+        fences.raise(WallClock::from_unix_ms(MS), 9);
         fences.demand(Raise::Promotion);
         fences.raise(WallClock::from_unix_ms(0), 9);
-        assert_eq!(fences.next(), Some(CLOCK + LEAP + 9 + 1));
-        assert_eq!(fences.known(), CLOCK + LEAP + 9 + 1);
+        assert_eq!(fences.known(), CLOCK + LEAP + 9);
     }
 
     #[test]

@@ -60,12 +60,22 @@ impl Grace {
         now.ms_until_rounded_up(self.end)
     }
 
-    /// What another server, or this one before a restart, had left of its grace.
+    /// What the primary, or the log, says is left of its grace.
     pub fn learn(&mut self, left_ms: u64, now: Instant) {
+        // Who was a holder when it began, they say too: here the same leases may seem to have ended.
+        self.run(left_ms, Instant::DISTANT_PAST, now);
+    }
+
+    /// What was left of a grace when the locks were stored that are loaded with it: their leases count from now.
+    pub fn load(&mut self, left_ms: u64, now: Instant) {
+        self.run(left_ms, now, now);
+    }
+
+    /// A grace begins, or the one that runs becomes longer: whoever was a holder when that began is one still.
+    fn run(&mut self, left_ms: u64, begin: Instant, now: Instant) {
         if left_ms > 0 {
-            // One that runs becomes longer: whoever was a holder when it began is one still.
             if self.end <= now {
-                self.begin = now;
+                self.begin = begin;
             }
             self.end = self.end.max(now.after_ms(left_ms));
         }
@@ -100,7 +110,7 @@ impl Grace {
             GraceLength::Ms(ms) => ms,
             GraceLength::LongestLease { max_lease_ms } => max_lease_ms.max(self.longest_lease_ms),
         };
-        self.learn(grace_ms, now);
+        self.run(grace_ms, now, now);
         grace_ms > 0
     }
 }
@@ -152,11 +162,21 @@ mod tests {
     #[test]
     fn a_grace_that_becomes_longer_began_when_it_began() {
         let mut grace = Grace::starting();
-        grace.learn(10, NOW);
-        grace.learn(10, NOW.after_ms(9));
+        grace.load(10, NOW);
+        grace.load(10, NOW.after_ms(9));
         assert_eq!((grace.begin(), grace.end()), (NOW, NOW.after_ms(19)));
-        grace.learn(10, NOW.after_ms(19));
+        grace.load(10, NOW.after_ms(19));
         assert_eq!((grace.begin(), grace.end()), (NOW.after_ms(19), NOW.after_ms(29)));
+    }
+
+    #[test]
+    fn a_grace_that_the_primary_tells_of_keeps_all_whom_it_has_not_removed() {
+        let mut grace = Grace::starting();
+        grace.learn(10, NOW);
+        assert_eq!(
+            (grace.begin(), grace.end()),
+            (Instant::DISTANT_PAST, NOW.after_ms(10))
+        );
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Eq for dyn Name + '_ {}
 pub(super) struct Entry {
     pub(super) queue: Queue,
     pub(super) holders: Vec<Member>,
-    alarm: Option<Instant>,
+    pub(super) alarm: Option<Instant>,
 }
 
 /// A holder, as far as deadlocks are concerned.

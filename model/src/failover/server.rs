@@ -60,7 +60,7 @@ impl Server {
         server.learn_from_lock(now);
         server.fences.learn(saved.fence);
         if setting.breach != Some(Breach::GraceForgotten) {
-            server.grace.learn(saved.grace_left_ms, now);
+            server.grace.load(saved.grace_left_ms, now);
         }
         server
     }
@@ -128,6 +128,7 @@ impl Server {
     pub fn raise_fences(&mut self, clock: WallClock) {
         if self.fences.wants_raise() {
             self.fences.raise(clock, self.dice);
+            self.sync_due |= self.fences.known() > 0;
         }
     }
 

@@ -11,8 +11,8 @@
 //! against_model  random schedules, core and model side by side
 //! replay         what is replicated gives the same state, on lagging replicas, from a log, after a promotion
 //! exhaustive     every reachable state of small locks
-//! waiting        several locks with queues, against a reference for deadlocks
 //! bytes          the encoding: nothing lost, nothing believed that cannot be
+//! queues         the same for several locks and those who wait for them
 //! ```
 
 mod against_model;
@@ -26,4 +26,3 @@ mod replay;
 mod rules;
 mod schedule;
 mod subject;
-mod waiting;

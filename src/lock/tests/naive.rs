@@ -143,7 +143,7 @@ impl Model {
     /// The server becomes a primary: the counter of fences was raised, and a grace begins, or the one that
     /// runs becomes longer.
     pub fn take_over(&mut self, last_fence: u64, grace_ms: u64) {
-        assert!(last_fence > self.last_fence, "a raise raises");
+        assert!(last_fence >= self.last_fence, "a raise does not lower");
         self.last_fence = last_fence;
         if grace_ms > 0 {
             self.grace_end = self.grace_end.max(Some(self.now + micros(grace_ms)));

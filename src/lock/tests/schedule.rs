@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::RngAlgorithm;
 
 use super::plain::{Action, Answer, Limit, Micros, Request};
 
@@ -122,6 +123,8 @@ pub fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
         failure_persistence: None,
+        // The default one takes most of the time where nothing is optimized.
+        rng_algorithm: RngAlgorithm::XorShift,
         ..ProptestConfig::default()
     }
 }

@@ -234,18 +234,27 @@ impl Subject {
 
     /// Becomes a primary: raises the counter of fences, and a grace begins.
     pub fn take_over(&mut self, raise: Raise, grace_ms: u64) {
-        let known = self.fences.known();
+        let last = self.fences.last();
         self.fences.demand(raise);
-        self.fences.raise(WallClock::from_unix_ms(UNIX_MS), known);
-        assert!(self.fences.known() > known);
+        self.fences.raise(WallClock::from_unix_ms(UNIX_MS), last);
+        assert!(self.fences.last() >= last);
         self.begin_grace(grace_ms);
     }
 
     /// A grace begins, or the one that runs becomes longer.
     fn begin_grace(&mut self, grace_ms: u64) {
+        self.run_grace(grace_ms, Some(self.now));
+    }
+
+    /// The primary, or the log, says what is left of a grace.
+    pub fn told_of_grace(&mut self, left_ms: u64) {
+        self.run_grace(left_ms, None);
+    }
+
+    fn run_grace(&mut self, grace_ms: u64, begin: Option<Micros>) {
         if grace_ms > 0 {
             if self.grace_end.is_none_or(|end| end <= self.now) {
-                self.grace_begin = Some(self.now);
+                self.grace_begin = begin;
             }
             self.grace_end = self.grace_end.max(Some(self.now + grace_ms as Micros * 1000));
         }
@@ -264,19 +273,7 @@ impl Subject {
     /// The live holders, as clients see them.
     pub fn view(&self) -> Vec<View> {
         let moment = self.moment();
-        let view = |holder: &Holder| View {
-            owner: OWNERS
-                .iter()
-                .position(|owner| *owner == holder.owner())
-                .expect("a known owner") as u8,
-            fence: holder.fence(),
-            limit: holder.limit().get(),
-            unnamed: u64::from(holder.unnamed()),
-            names: holder.names().iter().map(|name| name_number(name)).collect(),
-            lease_ms: moment.lease_ms(holder),
-            held_ms: holder.since().ms_until(moment.now),
-        };
-        self.live().map(view).collect()
+        self.live().map(|holder| view_of(holder, &moment)).collect()
     }
 
     pub fn live(&self) -> impl Iterator<Item = &Holder> {
@@ -299,23 +296,48 @@ impl Subject {
 
     /// All holders as they are stored, with the ends of their leases.
     pub fn stored(&self) -> Vec<(Stored, Micros)> {
-        let stored = |holder: &Holder| Stored {
+        self.lock
+            .holders()
+            .iter()
+            .map(|holder| (Stored::from(holder), self.lease_end(holder)))
+            .collect()
+    }
+}
+
+impl From<&Holder> for Stored {
+    fn from(holder: &Holder) -> Self {
+        Self {
             owner: holder.owner().to_vec(),
             fence: holder.fence(),
             limit: holder.limit(),
             unnamed: holder.unnamed(),
             names: holder.names().to_vec(),
-        };
-        self.lock
-            .holders()
-            .iter()
-            .map(|holder| (stored(holder), self.lease_end(holder)))
-            .collect()
+        }
+    }
+}
+
+/// A holder, as clients see it.
+pub fn view_of(holder: &Holder, moment: &Moment) -> View {
+    View {
+        owner: owner_number(holder.owner()),
+        fence: holder.fence(),
+        limit: holder.limit().get(),
+        unnamed: u64::from(holder.unnamed()),
+        names: holder.names().iter().map(|name| name_number(name)).collect(),
+        lease_ms: moment.lease_ms(holder),
+        held_ms: holder.since().ms_until(moment.now),
     }
 }
 
 pub fn owner_bytes(owner: u8) -> &'static [u8] {
     OWNERS[usize::from(owner)]
+}
+
+pub fn owner_number(owner: &[u8]) -> u8 {
+    OWNERS
+        .iter()
+        .position(|known| *known == owner)
+        .expect("a known owner") as u8
 }
 
 pub fn name_bytes(name: u8) -> [u8; 2] {
@@ -326,11 +348,12 @@ pub fn core_limit(limit: PlainLimit) -> Limit {
     limit.map_or(Limit::SHARED, |n| Limit::new(n).expect("a limit"))
 }
 
-fn name_number(name: &[u8]) -> u8 {
+pub fn name_number(name: &[u8]) -> u8 {
     *name.last().expect("a name")
 }
 
-fn with_release<T>(request: &Request, step: impl FnOnce(&Release<'_>) -> T) -> T {
+/// The RELEASE that these plain words mean.
+pub fn with_release<T>(request: &Request, step: impl FnOnce(&Release<'_>) -> T) -> T {
     let name;
     let share = match request.action {
         Action::ReleaseOne => Share::One,
@@ -348,12 +371,12 @@ fn with_release<T>(request: &Request, step: impl FnOnce(&Release<'_>) -> T) -> T
     })
 }
 
-fn error(refusal: Refusal) -> Answer {
+pub fn error(refusal: Refusal) -> Answer {
     let number = match refusal {
         Refusal::Stale(fence) => fence,
         Refusal::Quarantine(ms) => ms,
         Refusal::Upgrade(limit) => u64::from(limit.get().unwrap_or(0)),
-        Refusal::TooManyNames(max) => max as u64,
+        Refusal::TooManyNames(max) | Refusal::QueueFull(max) => max as u64,
         _ => 0,
     };
     Answer::Error(refusal.code(), number)

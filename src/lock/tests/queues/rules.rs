@@ -1,47 +1,13 @@
 //! The contract by example.
 
-use super::subject::{Outcome, Server, ask, wait};
+use super::subject::{Outcome, Server};
+use super::words::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
 use crate::lock::effects::{Answer, Effects};
 use crate::lock::limit::Limit;
 use crate::lock::queue::Ticket;
 use crate::lock::refusal::Refusal;
-use crate::lock::request::{Acquire, Share};
+use crate::lock::request::Share;
 use crate::lock::step::apply;
-
-const AN_HOUR: u64 = 3_600_000;
-
-fn shared(request: Acquire<'_>) -> Acquire<'_> {
-    Acquire {
-        limit: Limit::SHARED,
-        ..request
-    }
-}
-
-fn limited(n: u32, request: Acquire<'_>) -> Acquire<'_> {
-    Acquire {
-        limit: Limit::new(n).expect("a limit"),
-        ..request
-    }
-}
-
-fn named<'a>(id: &'a str, request: Acquire<'a>) -> Acquire<'a> {
-    Acquire {
-        request_id: Some(id.as_bytes()),
-        ..request
-    }
-}
-
-fn granted(server: &mut Server, key: &str, request: &Acquire<'_>) {
-    let outcome = server.acquire(key, request);
-    assert!(matches!(outcome, Ok(Outcome::Granted(_))), "{outcome:?}");
-}
-
-fn waits(server: &mut Server, key: &str, request: &Acquire<'_>) -> Ticket {
-    match server.acquire(key, request) {
-        Ok(Outcome::Waits(ticket)) => ticket,
-        outcome => panic!("{outcome:?} to {request:?}"),
-    }
-}
 
 fn has_been_granted(server: &Server, ticket: Ticket) -> bool {
     let is_grant = |(to, answer): &(Ticket, Answer)| *to == ticket && matches!(answer, Answer::Granted(_));
@@ -77,10 +43,13 @@ fn a_lease_that_had_ended_before_a_grace_stays_ended() {
     granted(&mut server, "a", &ask("alice", 10));
     server.pass_ms(10);
     server.grace(30);
-    assert_eq!(server.extend("a", "alice", 10), Err(Refusal::Quarantine(30)));
+    assert_eq!(
+        server.extend("a", "alice", 10, None),
+        Err(Refusal::Quarantine(30))
+    );
     let fence = server.lock("a").holders()[0].fence();
     assert_eq!(
-        server.extend_fenced("a", "alice", 10, fence),
+        server.extend("a", "alice", 10, Some(fence)),
         Err(Refusal::NotHeld)
     );
 }
@@ -127,7 +96,9 @@ fn an_owner_that_a_restored_lock_names_as_holder_re_enters_whoever_comes_first()
     waits(&mut server, "a", &shared(wait("alice", AN_HOUR)));
     let of_alice = server.lock("b").clone();
     server.replace("a", of_alice);
-    server.extend("a", "alice", AN_HOUR).expect("alice holds it now");
+    server
+        .extend("a", "alice", AN_HOUR, None)
+        .expect("alice holds it now");
     assert_eq!(holders(&server, "a"), ["alice"]);
 }
 
@@ -146,22 +117,6 @@ fn a_refused_release_after_a_del_does_not_keep_the_queue_waiting() {
     );
 }
 
-/// The one who was let in is gone, and so is the key before its hold could be given back.
-#[test]
-fn an_undo_that_comes_after_a_del_does_not_keep_the_queue_waiting() {
-    let mut server = Server::with(&["a"]);
-    granted(&mut server, "a", &ask("alice", AN_HOUR));
-    let bob = waits(&mut server, "a", &wait("bob", AN_HOUR));
-    server.replace("a", Default::default());
-    assert!(!server.undo("a", "alice"));
-    server.ring();
-    assert!(
-        has_been_granted(&server, bob),
-        "{:?}",
-        server.waiting.next_alarm()
-    );
-}
-
 #[test]
 fn a_refused_extend_after_a_waiter_left_does_not_keep_the_others_waiting() {
     let mut server = Server::with(&["a"]);
@@ -169,7 +124,7 @@ fn a_refused_extend_after_a_waiter_left_does_not_keep_the_others_waiting() {
     let writer = waits(&mut server, "a", &wait("bob", AN_HOUR));
     let reader = waits(&mut server, "a", &shared(wait("carol", AN_HOUR)));
     server.leave("a", writer);
-    assert_eq!(server.extend("a", "dave", 5), Err(Refusal::NotOwner));
+    assert_eq!(server.extend("a", "dave", 5, None), Err(Refusal::NotOwner));
     server.ring();
     assert!(
         has_been_granted(&server, reader),
@@ -244,4 +199,33 @@ fn the_mirror_knows_with_which_limit_an_owner_came_back() {
     server.ring();
     let mirror = &server.waiting.entries[&server.name("a")].holders;
     assert_eq!(mirror[0].limit, Limit::SHARED);
+}
+
+#[test]
+fn the_lease_of_a_waiter_begins_at_the_grant_and_its_own_wait_is_told() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", 100));
+    server.pass_ms(1);
+    waits(&mut server, "a", &wait("bob", 30));
+    server.pass_ms(60);
+    server.release("a", "alice", Share::One).expect("alice holds it");
+    let [(_, Answer::Granted(bob))] = server.answers.as_slice() else {
+        panic!("{:?}", server.answers)
+    };
+    assert_eq!((bob.lease_ms, bob.waited_ms, bob.holds), (30, 60, 1));
+}
+
+/// A client that was granted the lock was gone before it was told. Then the key is deleted.
+#[test]
+fn an_undone_grant_that_is_no_more_does_not_keep_the_queue_waiting() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", AN_HOUR));
+    waits(&mut server, "a", &wait("bob", AN_HOUR));
+    let carol = waits(&mut server, "a", &wait("carol", AN_HOUR));
+    server.release("a", "alice", Share::One).expect("alice holds it");
+    let fence = server.lock("a").holders()[0].fence();
+    server.replace("a", Default::default());
+    server.give_back("a", "bob", fence);
+    server.ring();
+    assert!(has_been_granted(&server, carol));
 }
