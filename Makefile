@@ -38,7 +38,7 @@ bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (o
 
 torture: install-deps ## Attack what is promised with real faults, for about 20 minutes (options: ARGS="...")
 	cargo build --release --locked
-	cargo run --release --locked -p dlock-torture -- $(ARGS)
+	DLOCK_MODULE=$(TARGET)/release/libdlock.so cargo run --locked -p dlock-torture -- $(ARGS)
 
 check: install-deps ## Check format, lints and documentation, and licences if cargo-deny is there
 	cargo fmt --all --check

@@ -71,7 +71,9 @@ impl Job {
                 running.push(thread::spawn(move || play(&mut part)));
             }
         }
-        let histories = running.into_iter().map(thread::JoinHandle::join);
+        // All of them first: a thread that goes on after a panic of another one would leave its servers behind.
+        let histories: Vec<_> = running.into_iter().map(thread::JoinHandle::join).collect();
+        let histories = histories.into_iter();
         histories
             .map(|history| history.expect("the thread has printed why it panicked"))
             .collect()

@@ -1,6 +1,9 @@
 //! A Sentinel that promotes a replica when the primary has died.
 
-use dlock_testkit::{Sentinel, wait_for};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dlock_testkit::Sentinel;
 
 use super::Job;
 use super::group::Group;
@@ -10,6 +13,9 @@ use crate::history::History;
 const SERVERS: usize = 3;
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 500;
+/// A Sentinel that found no good replica tries again after 10 s, twice the timeout that it is given.
+const PROMOTION_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The primary is killed, a Sentinel promotes a replica, with a grace.
 pub fn failovers(job: &mut Job) -> Vec<History> {
@@ -24,8 +30,7 @@ pub fn failovers(job: &mut Job) -> Vec<History> {
         let sentinel = Sentinel::of(group.server(group.primary), SERVERS - 1);
         job.pause(LEASE_MS..=LEASE_MS * 2);
         group.kill_primary();
-        wait_for("the promotion by the Sentinel", || group.new_primary().is_some());
-        let new = group.new_primary().expect("it was there a moment ago");
+        let new = wait_for_promotion(&group);
         let dead = group.send_clients_to(new);
         drop(sentinel);
         group.revive(dead);
@@ -33,4 +38,15 @@ pub fn failovers(job: &mut Job) -> Vec<History> {
     }
     crew.dismiss();
     vec![group.settle()]
+}
+
+fn wait_for_promotion(group: &Group) -> usize {
+    let start = Instant::now();
+    while start.elapsed() < PROMOTION_TIMEOUT {
+        if let Some(new) = group.new_primary() {
+            return new;
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    panic!("the Sentinel promoted nobody within {PROMOTION_TIMEOUT:?}");
 }
