@@ -256,3 +256,17 @@ fn fences_do_not_fall_when_a_slot_moves_to_a_node_whose_counter_is_behind() {
     new.release(&format!("{key} bob"));
     assert!(carol.granted().fence > last + 1);
 }
+
+#[test]
+fn a_look_at_other_queues_from_within_a_command_sees_their_locks() {
+    let cluster = Cluster::start(1);
+    let mut client = cluster.client(0);
+    client.acquire("gate alice 60000");
+    let mut bob = cluster.nodes[0].waiter("gate bob 60000 BLOCK 300");
+    let dave = cluster.nodes[0].waiter("gate dave 60000 BLOCK 60000");
+    // When carol's request for another slot comes, bob's time is up, and no timer has seen it yet.
+    client.in_one_go(&["DEBUG SLEEP 0.6", "DLOCK.ACQUIRE door carol 1000 BLOCK 100"]);
+    bob.gets_null();
+    dave.has_no_answer();
+    assert_eq!(client.ask::<i64>("DBSIZE"), 2, "gate once, and door");
+}

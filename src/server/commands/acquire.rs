@@ -96,7 +96,10 @@ impl Command for Acquire {
 /// waits to be undone may not be found again by the request that it was for.
 fn settle_others(call: &Call<'_>, key: Text<'_>, request: &lock::Acquire<'_>) {
     let undeliverable = state::with(|state| !state.undeliverable.is_empty());
-    if request.block.is_some() && state::with(|state| state.waiting.involves(request.owner)) {
+    if call.ctx.flags().is_cluster() {
+        // Newer servers open every key in the slot of the running command: a timer looks instead.
+        waits::arm();
+    } else if request.block.is_some() && state::with(|state| state.waiting.involves(request.owner)) {
         waits::ring_all(call.ctx);
     } else if request.block.is_some() || undeliverable {
         waits::ring(call.ctx);
