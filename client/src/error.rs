@@ -4,7 +4,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 #[cfg(feature = "tokio")]
-use crate::hold::Loss;
+use crate::{hold::Loss, redlock::NoQuorum};
 
 /// What went wrong, and what to do.
 #[derive(Clone, Debug)]
@@ -36,6 +36,9 @@ pub enum Error {
     Quarantine(String),
     /// The server could evict locks, so it grants none; it says what to change.
     Unsafe(String),
+    /// Too few of several servers agreed; it names them.
+    #[cfg(feature = "tokio")]
+    NoQuorum(NoQuorum),
     /// The server does not have the module.
     ModuleMissing,
     /// The release was sent, and its answer never came. The lock is free when its lease ends, if not before.
@@ -164,6 +167,8 @@ impl fmt::Display for Error {
             Self::QueueFull(detail) => write!(f, "too many wait for the lock: {detail}"),
             Self::Quarantine(detail) => write!(f, "the server grants nothing yet: {detail}"),
             Self::Unsafe(detail) => write!(f, "the server could evict locks: {detail}"),
+            #[cfg(feature = "tokio")]
+            Self::NoQuorum(failure) => failure.fmt(f),
             Self::ModuleMissing => f.write_str(
                 "the server does not have the DLOCK module: add `loadmodule /path/to/libdlock.so` to its \
                  configuration and restart it, or send it `MODULE LOAD /path/to/libdlock.so`",

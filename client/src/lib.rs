@@ -37,6 +37,8 @@ mod locks;
 mod owner;
 mod raw;
 #[cfg(feature = "tokio")]
+pub mod redlock;
+#[cfg(feature = "tokio")]
 mod release;
 #[cfg(feature = "tokio")]
 mod sync;
