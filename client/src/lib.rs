@@ -9,6 +9,7 @@
 //! - `held`: what guards share with the keeper. All their races are there.
 //! - `keeper`: the thread that renews, tells of losses, and finishes what others left.
 //! - `locks`, `guard`, `blocking`: what applications see.
+//! - `redlock`: the same on a majority of servers, made of guards on the single ones.
 
 #[cfg(feature = "tokio")]
 mod acquire;
@@ -59,6 +60,6 @@ pub use {
     events::{Event, What},
     guard::Guard,
     hold::Loss,
-    locks::{Lock, Locks},
+    locks::{Guards, Lock, Locks, acquire_all},
     raw::AsyncLockCommands,
 };

@@ -1,3 +1,5 @@
+mod all;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +15,8 @@ use crate::keeper::Keeper;
 use crate::owner::Owner;
 use crate::raw::{AsyncLockCommands, LockInfo};
 use crate::ticket::{Limit, Ticket};
+
+pub use all::{Guards, acquire_all};
 
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
