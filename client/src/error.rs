@@ -41,6 +41,13 @@ pub enum Error {
     NoQuorum(NoQuorum),
     /// The server does not have the module.
     ModuleMissing,
+    /// Too few replicas had the lock in time. It was given back.
+    Unreplicated {
+        /// So many replicas had to acknowledge it.
+        needed: u32,
+        /// So many did.
+        acknowledged: u32,
+    },
     /// The release was sent, and its answer never came. The lock is free when its lease ends, if not before.
     Unconfirmed(Box<Self>),
     /// An address or an option that cannot be: what is wrong with it.
@@ -76,6 +83,13 @@ impl Error {
             Self::Redis(error) => Some(error),
             _ => None,
         }
+    }
+
+    /// The server did not answer in time.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn silence() -> Self {
+        let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        Self::Redis(error.into())
     }
 
     /// Whether the request may or may not have been carried out: it was sent, and no answer came.
@@ -169,6 +183,10 @@ impl fmt::Display for Error {
             Self::Unsafe(detail) => write!(f, "the server could evict locks: {detail}"),
             #[cfg(feature = "tokio")]
             Self::NoQuorum(failure) => failure.fmt(f),
+            Self::Unreplicated { needed, acknowledged } => write!(
+                f,
+                "only {acknowledged} of {needed} replicas acknowledged the lock in time, so it was given back"
+            ),
             Self::ModuleMissing => f.write_str(
                 "the server does not have the DLOCK module: add `loadmodule /path/to/libdlock.so` to its \
                  configuration and restart it, or send it `MODULE LOAD /path/to/libdlock.so`",

@@ -5,7 +5,7 @@
 //! - `raw`: the five commands, their requests and answers.
 //! - `hold`: what a client knows of a hold and does about it. Pure: no I/O, no clock.
 //! - `connect`: where the server is, the connection that requests share, those on which they wait.
-//! - `acquire`, `withdraw`, `release`: the way of a lock, there and back.
+//! - `acquire`, `replicas`, `withdraw`, `release`: the way of a lock, there and back.
 //! - `held`: what guards share with the keeper. All their races are there.
 //! - `keeper`: the thread that renews, tells of losses, and finishes what others left.
 //! - `locks`, `guard`, `blocking`: what applications see.
@@ -41,6 +41,8 @@ mod raw;
 pub mod redlock;
 #[cfg(feature = "tokio")]
 mod release;
+#[cfg(feature = "tokio")]
+mod replicas;
 #[cfg(feature = "tokio")]
 mod sync;
 #[cfg(feature = "tokio")]

@@ -141,6 +141,7 @@ impl Wish {
             lease: self.lease,
             renews: self.renews,
             max_hold: self.max_hold,
+            replicas: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::NodeFailure;
 use super::held::{Held, Node};
 use super::quorum::Quorum;
-use super::round::{by_majority, by_one, silence};
+use super::round::{by_majority, by_one};
 use crate::client::Client;
 use crate::error::Error;
 use crate::hold::Loss;
@@ -141,7 +141,7 @@ impl Guard {
         let patience = self.node_timeout;
         let release = async move {
             // An extension may still be under way on a slow server: it is released when that has been dropped.
-            let guard = Arc::into_inner(guard).ok_or_else(silence)?;
+            let guard = Arc::into_inner(guard).ok_or_else(Error::silence)?;
             guard.release().await.map(drop)
         };
         by_one(address, patience, release)

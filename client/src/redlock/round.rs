@@ -1,10 +1,8 @@
 //! The same request to several servers at once, until it is certain what comes of it.
 
-use std::io;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::RedisError;
 use tokio::time::timeout;
 
 use super::error::{NoQuorum, NodeFailure};
@@ -97,13 +95,8 @@ pub(super) async fn by_one<T>(
     request: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, NodeFailure> {
     let outcome = timeout(patience, request).await;
-    let outcome = outcome.unwrap_or_else(|_| Err(silence()));
+    let outcome = outcome.unwrap_or_else(|_| Err(Error::silence()));
     outcome.map_err(|error| NodeFailure { node, error })
-}
-
-/// No answer in time.
-pub(super) fn silence() -> Error {
-    Error::Redis(RedisError::from(io::Error::from(io::ErrorKind::TimedOut)))
 }
 
 fn vote<T>(outcome: &Result<T, NodeFailure>) -> Vote {
