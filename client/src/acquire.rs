@@ -15,6 +15,7 @@ use crate::guard::Guard;
 use crate::held::Held;
 use crate::hold::{Hold, Loss, Plan};
 use crate::raw::Grant;
+use crate::replicas::Replicas;
 use crate::ticket::{Block, Limit, Ticket};
 use crate::withdraw::{Sent, withdraw};
 
@@ -29,6 +30,7 @@ pub(crate) struct Wish {
     pub lease: Duration,
     pub renews: bool,
     pub max_hold: Option<Duration>,
+    pub replicas: Option<Replicas>,
 }
 
 /// One acquisition, from its first request on. Dropped before it is settled, it is taken back.
@@ -64,7 +66,7 @@ pub(crate) async fn acquire(
     let mut attempt = Attempt::new(client, wish)?;
     // The timeout of a connection is not exact, but saves a timer where it is the shorter one by far.
     let first = match wait {
-        Some(wait) if wait < client.longest_request() => None,
+        Some(wait) if wait < attempt.longest_request() => None,
         _ => Some(attempt.ask(begun).await),
     };
     let (at, outcome) = match first {
@@ -88,6 +90,15 @@ impl Attempt {
             wish,
             sent: Sent::default(),
         })
+    }
+
+    /// For how long a request that does not wait for the lock may be under way.
+    fn longest_request(&self) -> Duration {
+        let replicas = self
+            .wish
+            .replicas
+            .map_or(Duration::ZERO, |replicas| replicas.timeout);
+        self.client.longest_request().saturating_add(replicas)
     }
 
     async fn ask_until(&mut self, begun: Moment, until: Moment) -> (Moment, Result<Guard, Error>) {
@@ -176,8 +187,14 @@ impl Attempt {
         }
     }
 
-    /// Asks over the shared connection, without waiting.
+    /// Asks without waiting, over the shared connection unless the replicas are to be asked too.
     async fn ask(&mut self, now: Moment) -> Answered {
+        if self.wish.replicas.is_some() {
+            return match timeout(self.longest_request(), self.ask_alone(Block::No)).await {
+                Ok(answered) => answered,
+                Err(_) => self.settle(now, Err(Error::silence())),
+            };
+        }
         let command = self
             .wish
             .ticket
@@ -197,6 +214,13 @@ impl Attempt {
 
     /// Asks over a connection of its own, and waits there.
     async fn wait(&mut self, until: Option<Moment>) -> Answered {
+        let now = Moment::now();
+        let block = until.map_or(Block::Endless, |until| Block::AtMost(until.since(now)));
+        self.ask_alone(block).await
+    }
+
+    /// Asks over a connection that nobody else has.
+    async fn ask_alone(&mut self, block: Block) -> Answered {
         let seat = match self.client.room().seat(&self.wish.ticket.key).await {
             Ok(seat) => seat,
             Err(error) => {
@@ -207,13 +231,24 @@ impl Attempt {
             }
         };
         let sent_at = Moment::now();
-        let block = until.map_or(Block::Endless, |until| Block::AtMost(until.since(sent_at)));
         let command = self.wish.ticket.acquire(self.wish.lease, self.wish.limit, block);
-        let answer = self.sent.seat.insert(seat).query(&command).await;
-        if let Some(seat) = self.sent.seat.take() {
-            self.client.room().leave(seat, answer.as_ref().err());
+        let seat = self.sent.seat.insert(seat);
+        let answer = seat.query(&command).await;
+        let mut acknowledged = Ok(());
+        if let (Ok(Some(_)), Some(replicas)) = (&answer, self.wish.replicas) {
+            acknowledged = replicas.acknowledge(seat).await;
         }
-        self.settle(sent_at, answer)
+        let failure = answer.as_ref().err().or(acknowledged.as_ref().err());
+        if let Some(seat) = self.sent.seat.take() {
+            self.client.room().leave(seat, failure);
+        }
+        let mut answered = self.settle(sent_at, answer);
+        if let (Ok(_), Err(error)) = (&answered.outcome, acknowledged) {
+            // The guard goes, and the lock is given back with it.
+            self.wish.ticket = self.wish.ticket.again();
+            answered.outcome = Err(error);
+        }
+        answered
     }
 
     /// What an answer means.

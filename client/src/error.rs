@@ -4,7 +4,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 #[cfg(feature = "tokio")]
-use crate::hold::Loss;
+use crate::{hold::Loss, redlock::NoQuorum};
 
 /// What went wrong, and what to do.
 #[derive(Clone, Debug)]
@@ -36,8 +36,18 @@ pub enum Error {
     Quarantine(String),
     /// The server could evict locks, so it grants none; it says what to change.
     Unsafe(String),
+    /// Too few of several servers agreed; it names them.
+    #[cfg(feature = "tokio")]
+    NoQuorum(NoQuorum),
     /// The server does not have the module.
     ModuleMissing,
+    /// Too few replicas had the lock in time. It was given back.
+    Unreplicated {
+        /// So many replicas had to acknowledge it.
+        needed: u32,
+        /// So many did.
+        acknowledged: u32,
+    },
     /// The release was sent, and its answer never came. The lock is free when its lease ends, if not before.
     Unconfirmed(Box<Self>),
     /// An address or an option that cannot be: what is wrong with it.
@@ -73,6 +83,13 @@ impl Error {
             Self::Redis(error) => Some(error),
             _ => None,
         }
+    }
+
+    /// The server did not answer in time.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn silence() -> Self {
+        let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        Self::Redis(error.into())
     }
 
     /// Whether the request may or may not have been carried out: it was sent, and no answer came.
@@ -164,6 +181,12 @@ impl fmt::Display for Error {
             Self::QueueFull(detail) => write!(f, "too many wait for the lock: {detail}"),
             Self::Quarantine(detail) => write!(f, "the server grants nothing yet: {detail}"),
             Self::Unsafe(detail) => write!(f, "the server could evict locks: {detail}"),
+            #[cfg(feature = "tokio")]
+            Self::NoQuorum(failure) => failure.fmt(f),
+            Self::Unreplicated { needed, acknowledged } => write!(
+                f,
+                "only {acknowledged} of {needed} replicas acknowledged the lock in time, so it was given back"
+            ),
             Self::ModuleMissing => f.write_str(
                 "the server does not have the DLOCK module: add `loadmodule /path/to/libdlock.so` to its \
                  configuration and restart it, or send it `MODULE LOAD /path/to/libdlock.so`",

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use redis::RedisError;
 use tokio::runtime::{self, Handle};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -179,8 +178,6 @@ async fn extend(
     let command = held.ticket.extend(lease, held.fence);
     match timeout(patience, link.query::<u64>(&command)).await {
         Ok(answer) => answer.map(Duration::from_millis),
-        Err(_) => Err(Error::Redis(RedisError::from(io::Error::from(
-            io::ErrorKind::TimedOut,
-        )))),
+        Err(_) => Err(Error::silence()),
     }
 }

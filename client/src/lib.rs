@@ -5,10 +5,11 @@
 //! - `raw`: the five commands, their requests and answers.
 //! - `hold`: what a client knows of a hold and does about it. Pure: no I/O, no clock.
 //! - `connect`: where the server is, the connection that requests share, those on which they wait.
-//! - `acquire`, `withdraw`, `release`: the way of a lock, there and back.
+//! - `acquire`, `replicas`, `withdraw`, `release`: the way of a lock, there and back.
 //! - `held`: what guards share with the keeper. All their races are there.
 //! - `keeper`: the thread that renews, tells of losses, and finishes what others left.
 //! - `locks`, `guard`, `blocking`: what applications see.
+//! - `redlock`: the same on a majority of servers, made of guards on the single ones.
 
 #[cfg(feature = "tokio")]
 mod acquire;
@@ -37,7 +38,11 @@ mod locks;
 mod owner;
 mod raw;
 #[cfg(feature = "tokio")]
+pub mod redlock;
+#[cfg(feature = "tokio")]
 mod release;
+#[cfg(feature = "tokio")]
+mod replicas;
 #[cfg(feature = "tokio")]
 mod sync;
 #[cfg(feature = "tokio")]
@@ -57,6 +62,6 @@ pub use {
     events::{Event, What},
     guard::Guard,
     hold::Loss,
-    locks::{Lock, Locks},
+    locks::{Guards, Lock, Locks, acquire_all},
     raw::AsyncLockCommands,
 };

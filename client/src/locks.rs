@@ -1,3 +1,5 @@
+mod all;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,10 @@ use crate::guard::Guard;
 use crate::keeper::Keeper;
 use crate::owner::Owner;
 use crate::raw::{AsyncLockCommands, LockInfo};
+use crate::replicas::Replicas;
 use crate::ticket::{Limit, Ticket};
+
+pub use all::{Guards, acquire_all};
 
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
@@ -37,6 +42,7 @@ pub struct Lock {
     wait: Duration,
     renews: bool,
     max_hold: Option<Duration>,
+    replicas: Option<Replicas>,
 }
 
 impl Locks {
@@ -73,6 +79,7 @@ impl Locks {
             wait: DEFAULT_WAIT,
             renews: true,
             max_hold: None,
+            replicas: None,
         }
     }
 
@@ -126,6 +133,17 @@ impl Lock {
         self
     }
 
+    /// The lock counts as acquired when so many replicas have it, and is given back when they have not within
+    /// `timeout` after the grant: then a failover to one of them keeps it. It takes a connection of its own, and a
+    /// round trip to the replicas, during which the lease runs. Renewals and releases are not waited for. Default: none.
+    pub fn replicas(mut self, replicas: u32, timeout: Duration) -> Self {
+        self.replicas = Some(Replicas {
+            needed: replicas,
+            timeout,
+        });
+        self
+    }
+
     /// Who asks. Whoever has the same owner shares its locks: a lock that it holds is granted again at once,
     /// and counted. One task at a time should use an owner. Default: a new one for each acquisition.
     pub fn owned_by(mut self, owner: impl Into<Owner>) -> Self {
@@ -150,7 +168,7 @@ impl Lock {
     /// # Errors
     ///
     /// [`Error::Timeout`]: it was not granted in time. [`Error::Deadlock`], [`Error::QueueFull`],
-    /// [`Error::Unsafe`]: there is no use in waiting. What may pass, a server out of reach for instance, is
+    /// [`Error::Unsafe`], [`Error::Unreplicated`]: there is no use in waiting. What may pass, a server out of reach for instance, is
     /// waited for.
     pub async fn acquire(&self) -> Result<Guard, Error> {
         if self.wait.is_zero() {
@@ -217,6 +235,7 @@ impl Lock {
             lease: self.lease,
             renews: self.renews,
             max_hold: self.max_hold,
+            replicas: self.replicas,
         }
     }
 }

@@ -94,6 +94,15 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// `kill -STOP` and `kill -CONT`: a stopped process does nothing, but its sockets stay open.
+    pub fn signal(&self, signal: &str) {
+        let status = Command::new("kill")
+            .args([signal, &self.child.id().to_string()])
+            .status()
+            .expect("there is a kill");
+        assert!(status.success(), "kill {signal}: {status}");
+    }
+
     /// Waits until it has ended by itself.
     pub fn wait_for_exit(&mut self) {
         let start = Instant::now();

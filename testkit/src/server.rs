@@ -141,6 +141,15 @@ impl Server {
         self.process.kill();
     }
 
+    /// Stops the process, until [`Server::go_on`]: connections stay open, and nothing is answered.
+    pub fn stop(&self) {
+        self.process.signal("-STOP");
+    }
+
+    pub fn go_on(&self) {
+        self.process.signal("-CONT");
+    }
+
     /// Starts a server that was killed, on the same data and if possible on the same port.
     pub fn start_again(&mut self) {
         self.process.wait_for_exit();

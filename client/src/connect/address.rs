@@ -102,6 +102,18 @@ impl Address {
         })
     }
 
+    /// Whether both certainly lead to the same server, whatever the database.
+    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
+        match (&*self.0, &*other.0) {
+            (Kind::Node(one), Kind::Node(other)) => {
+                let (one, other) = (one.get_connection_info(), other.get_connection_info());
+                one.addr().to_string() == other.addr().to_string()
+            }
+            #[cfg(any(feature = "cluster", feature = "sentinel"))]
+            _ => false,
+        }
+    }
+
     /// Learns from an error that a key is served elsewhere.
     #[cfg(feature = "cluster")]
     pub(crate) fn learn(&self, error: &RedisError) {
@@ -164,24 +176,21 @@ impl TryFrom<redis::sentinel::SentinelClient> for Address {
 }
 
 impl fmt::Debug for Address {
-    /// Tells no password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            Kind::Node(client) => write!(f, "Address({})", client.get_connection_info().addr()),
-            #[cfg(feature = "sentinel")]
-            Kind::Sentinel(_) => f.write_str("Address(by Sentinel)"),
-            #[cfg(feature = "cluster")]
-            Kind::Cluster(cluster) => write!(f, "Address(cluster of {})", cluster.any.addr()),
-        }
+        write!(f, "Address({self})")
     }
 }
 
-/// TLS needs a provider of cryptography: the one that the application has installed, else this one.
-#[cfg(feature = "tls-rustls")]
-fn provide_cryptography() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error means that another thread was faster.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+impl fmt::Display for Address {
+    /// Tells no password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::Node(client) => client.get_connection_info().addr().fmt(f),
+            #[cfg(feature = "sentinel")]
+            Kind::Sentinel(_) => f.write_str("by Sentinel"),
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(cluster) => write!(f, "cluster of {}", cluster.any.addr()),
+        }
     }
 }
 

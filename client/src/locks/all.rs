@@ -1,0 +1,138 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::Lock;
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::hold::Loss;
+use crate::owner::Owner;
+
+/// Several locks that are held together. See [`acquire_all`].
+#[must_use = "guards that are dropped at once give the locks back at once"]
+pub struct Guards {
+    guards: Vec<Guard>,
+}
+
+/// Acquires several locks of one [`Locks`](crate::Locks), all or none.
+///
+/// They are acquired one after the other, sorted by their names: callers that do so cannot wait for each
+/// other in a circle, in whatever order they name the locks. Each is acquired with its own options; the
+/// longest [wait](Lock::wait) of them is the time for all. What has been acquired is renewed meanwhile, and
+/// given back when another one is not granted, or when the future is dropped.
+///
+/// Those without an explicit owner get a new one, the same for all: so the server notices a deadlock with
+/// others who do not keep to the order.
+///
+/// ```no_run
+/// # async fn transfer() -> Result<(), redis_dlock_client::Error> {
+/// use redis_dlock_client::{Locks, acquire_all};
+///
+/// let locks = Locks::open("redis://127.0.0.1/")?;
+/// let guards = acquire_all([locks.lock("account:2"), locks.lock("account:1")]).await?;
+/// // ... as long as guards.is_held()
+/// guards.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// Those of [`Lock::acquire`], for the first lock that was not granted. [`Error::Lost`]: one was lost before
+/// the last one was granted. [`Error::Invalid`]: a lock stands there twice, or they are of several servers.
+pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards, Error> {
+    let locks = sorted(locks.into_iter().collect())?;
+    let begun = Moment::now();
+    let wait = locks.iter().map(|lock| lock.wait).max().unwrap_or_default();
+    let owner = Owner::unique();
+    let mut guards = Vec::with_capacity(locks.len());
+    for mut lock in locks {
+        lock.owner.get_or_insert_with(|| owner.clone());
+        lock.wait = wait.saturating_sub(Moment::now().since(begun));
+        if wait == Duration::MAX {
+            lock.wait = wait;
+        }
+        guards.push(lock.acquire().await?);
+    }
+    let guards = Guards { guards };
+    match guards.loss() {
+        None => Ok(guards),
+        Some(loss) => Err(Error::Lost(loss)),
+    }
+}
+
+/// In the one order that all callers keep to.
+fn sorted(mut locks: Vec<Lock>) -> Result<Vec<Lock>, Error> {
+    locks.sort_by(|one, other| one.key.cmp(&other.key));
+    for pair in locks.windows(2) {
+        if !Arc::ptr_eq(&pair[0].client, &pair[1].client) {
+            return Err(Error::Invalid(
+                "only locks of one `Locks` can be acquired together: there is no order between servers"
+                    .into(),
+            ));
+        }
+        if pair[0].key == pair[1].key {
+            let key = String::from_utf8_lossy(&pair[0].key);
+            return Err(Error::Invalid(format!(
+                "{key} stands twice among the locks to acquire: name it once"
+            )));
+        }
+    }
+    Ok(locks)
+}
+
+impl Guards {
+    /// The single guards, sorted by the names of their locks.
+    pub fn guards(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// For how long all locks are certainly held, if nothing is renewed. Zero when one is lost.
+    pub fn remaining(&self) -> Duration {
+        let each = self.guards.iter().map(Guard::remaining);
+        each.min().unwrap_or(Duration::MAX)
+    }
+
+    /// Whether all locks are certainly held.
+    pub fn is_held(&self) -> bool {
+        self.guards.iter().all(Guard::is_held)
+    }
+
+    /// Why one of the locks is lost; `None` as long as all are held.
+    pub fn loss(&self) -> Option<Loss> {
+        self.guards.iter().find_map(Guard::loss)
+    }
+
+    /// Resolves when one of the locks is lost.
+    pub async fn lost(&self) -> Loss {
+        let mut each: FuturesUnordered<_> = self.guards.iter().map(Guard::lost).collect();
+        match each.next().await {
+            Some(loss) => loss,
+            // There is none to lose.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Gives all locks back, the last one first.
+    ///
+    /// # Errors
+    ///
+    /// The first of those of [`Guard::release`]. The other locks are given back all the same.
+    pub async fn release(self) -> Result<(), Error> {
+        let releases = self.guards.into_iter().rev().map(Guard::release);
+        let mut releases: FuturesUnordered<_> = releases.collect();
+        let mut outcome = Ok(());
+        while let Some(released) = releases.next().await {
+            outcome = outcome.and(released.map(drop));
+        }
+        outcome
+    }
+}
+
+impl fmt::Debug for Guards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.guards).finish()
+    }
+}

@@ -1,0 +1,166 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::error::NodeFailure;
+use super::held::{Held, Node};
+use super::quorum::Quorum;
+use super::round::{by_majority, by_one};
+use crate::client::Client;
+use crate::error::Error;
+use crate::hold::Loss;
+use crate::owner::Owner;
+
+/// A lock that is held on a majority of servers. Give it back with [`Guard::release`].
+///
+/// Dropped, it gives the lock back in the background: at once, without blocking, in any thread, with or
+/// without a runtime, also during a panic. It has no fencing token: see [the module](crate::redlock) for
+/// the reason.
+#[must_use = "a guard that is dropped at once gives the lock back at once"]
+pub struct Guard {
+    held: Arc<Held>,
+    quorum: Quorum,
+    node_timeout: Duration,
+}
+
+impl Guard {
+    /// Puts a guard before a hold, which the background of `keeper` watches.
+    pub(super) fn new(
+        keeper: &Client,
+        quorum: Quorum,
+        held: Arc<Held>,
+        node_timeout: Duration,
+    ) -> Result<Self, Error> {
+        keeper.keeper()?.hand_over(Arc::clone(&held).watch());
+        Ok(Self {
+            held,
+            quorum,
+            node_timeout,
+        })
+    }
+
+    pub(super) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
+    /// The name of the lock.
+    pub fn key(&self) -> &[u8] {
+        &self.held.key
+    }
+
+    /// Who holds it.
+    pub fn owner(&self) -> &Owner {
+        &self.held.owner
+    }
+
+    /// For how long the lock is certainly held, if nothing is renewed. Zero when it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.held.remaining()
+    }
+
+    /// Whether the lock is certainly held. A look at the clock, nothing is sent.
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Why the lock is lost; `None` as long as it is held. [`Loss::NotHeld`]: too many of the servers say so.
+    pub fn loss(&self) -> Option<Loss> {
+        self.held.loss()
+    }
+
+    /// Resolves when the lock is lost, at the local deadline at the latest, even when the servers are silent.
+    pub async fn lost(&self) -> Loss {
+        self.held.token().cancelled().await;
+        self.loss().unwrap_or(Loss::LeaseEnded)
+    }
+
+    /// Cancelled when the lock is lost. Not when it is released.
+    pub fn token(&self) -> CancellationToken {
+        self.held.token().clone()
+    }
+
+    /// Prolongs the lease on all servers to at least `lease` from now, never shortens it, and tells what then
+    /// remains. It is done when a majority has done so; the others go on in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] when the lock is lost. [`Error::NoQuorum`]: too few servers agreed; the lock is held
+    /// as long as it was.
+    pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
+        if let Some(loss) = self.loss() {
+            return Err(Error::Lost(loss));
+        }
+        let requests = self
+            .held
+            .nodes()
+            .into_iter()
+            .map(|node| self.extend_on(node, lease));
+        let outcome = by_majority(self.quorum, requests).await;
+        match self.loss() {
+            Some(loss) => Err(Error::Lost(loss)),
+            None => outcome.map(|()| self.remaining()),
+        }
+    }
+
+    /// Gives the lock back on all servers. It is done when a majority has answered; the others go on in the
+    /// background.
+    ///
+    /// `Ok` also means that the lock was held until now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`]: the lock was lost before it was given back. [`Error::NoQuorum`]: too few servers
+    /// answered; the others are tried again in the background, until their leases end.
+    pub async fn release(self) -> Result<(), Error> {
+        let (loss, nodes) = self.held.give_up();
+        if let Some(loss) = loss {
+            // Dropped, what there may be left is released.
+            return Err(Error::Lost(loss));
+        }
+        let requests = nodes.into_iter().map(|node| self.release_on(node));
+        by_majority(self.quorum, requests).await
+    }
+
+    fn extend_on(
+        &self,
+        node: Node,
+        lease: Duration,
+    ) -> impl Future<Output = Result<(), NodeFailure>> + use<> {
+        let (held, patience) = (Arc::clone(&self.held), self.node_timeout);
+        async move {
+            by_one(node.address.clone(), patience, node.guard.extend(lease)).await?;
+            held.note_lease(&node, lease);
+            Ok(())
+        }
+    }
+
+    fn release_on(&self, node: Node) -> impl Future<Output = Result<(), NodeFailure>> + use<> {
+        let Node { guard, address, .. } = node;
+        let patience = self.node_timeout;
+        let release = async move {
+            // An extension may still be under way on a slow server: it is released when that has been dropped.
+            let guard = Arc::into_inner(guard).ok_or_else(Error::silence)?;
+            guard.release().await.map(drop)
+        };
+        by_one(address, patience, release)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // What is dropped there is released in the background.
+        drop(self.held.give_up());
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("key", &String::from_utf8_lossy(self.key()))
+            .field("owner", self.owner())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}

@@ -1,0 +1,180 @@
+//! What a guard and those that work for it share: the guards on the single servers.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::hold::{Hold, Share};
+use crate::clock::Moment;
+use crate::connect::Address;
+use crate::guard::Guard as NodeGuard;
+use crate::hold::Loss;
+use crate::owner::Owner;
+use crate::sync::lock;
+
+/// Timers do not count suspend: after it, what is overdue is noticed within this.
+const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+/// A hold on a majority of servers.
+pub(super) struct Held {
+    pub key: Arc<[u8]>,
+    pub owner: Owner,
+    state: Mutex<State>,
+    /// Tells who watches.
+    changed: Notify,
+    lost: CancellationToken,
+}
+
+struct State {
+    hold: Hold,
+    nodes: Vec<Node>,
+}
+
+/// The hold on one of the servers.
+#[derive(Clone)]
+pub(super) struct Node {
+    pub guard: Arc<NodeGuard>,
+    pub address: Address,
+    /// The longest lease that it was given.
+    lease: Duration,
+}
+
+/// What there is to watch.
+struct Outlook {
+    /// So long nothing happens by itself.
+    calm: Duration,
+    /// These tell that a server's hold is lost.
+    tokens: Vec<CancellationToken>,
+}
+
+impl Node {
+    pub fn new(guard: NodeGuard, address: Address, lease: Duration) -> Self {
+        Self {
+            guard: Arc::new(guard),
+            address,
+            lease,
+        }
+    }
+
+    fn share(&self) -> Share {
+        let loss = self.guard.loss();
+        Share {
+            remaining: self.guard.remaining(),
+            lease: self.lease,
+            is_denied: matches!(loss, Some(Loss::NotHeld | Loss::NotOwner | Loss::Stale)),
+        }
+    }
+}
+
+impl Held {
+    pub fn new(key: &Arc<[u8]>, owner: &Owner, hold: Hold, nodes: Vec<Node>) -> Arc<Self> {
+        Arc::new(Self {
+            key: Arc::clone(key),
+            owner: owner.clone(),
+            state: Mutex::new(State { hold, nodes }),
+            changed: Notify::new(),
+            lost: CancellationToken::new(),
+        })
+    }
+
+    pub fn remaining(&self) -> Duration {
+        lock(&self.state).with(|hold, now, shares| hold.remaining(now, shares))
+    }
+
+    pub fn loss(&self) -> Option<Loss> {
+        lock(&self.state).with(|hold, now, shares| hold.loss(now, shares))
+    }
+
+    /// Cancelled when the lock is lost.
+    pub fn token(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    /// The servers that hold the lock, or did.
+    pub fn nodes(&self) -> Vec<Node> {
+        lock(&self.state).nodes.clone()
+    }
+
+    /// A server has granted late. When it is too late, that is given back.
+    pub fn join(&self, node: Node) {
+        let mut state = lock(&self.state);
+        if state.hold.is_open() {
+            state.nodes.push(node);
+            self.changed.notify_one();
+        }
+    }
+
+    /// A server has prolonged its lease.
+    pub fn note_lease(&self, node: &Node, lease: Duration) {
+        let mut state = lock(&self.state);
+        let known = state
+            .nodes
+            .iter_mut()
+            .find(|known| Arc::ptr_eq(&known.guard, &node.guard));
+        if let Some(known) = known {
+            known.lease = known.lease.max(lease);
+        }
+    }
+
+    /// The holder gives the lock up: whether it was lost by then, and what there is to release. Once more,
+    /// and there is nothing.
+    pub fn give_up(&self) -> (Option<Loss>, Vec<Node>) {
+        let mut state = lock(&self.state);
+        let loss = state.with(|hold, now, shares| hold.give_up(now, shares));
+        self.changed.notify_one();
+        (loss, std::mem::take(&mut state.nodes))
+    }
+
+    /// Tells the holder when the lock is lost, and gives back what is left of it then: too few servers keep
+    /// others out in vain. Ends when there is nothing to watch any more.
+    pub async fn watch(self: Arc<Self>) {
+        while let Some(Outlook { calm, tokens }) = self.look() {
+            let mut losses: FuturesUnordered<_> = tokens
+                .into_iter()
+                .map(CancellationToken::cancelled_owned)
+                .collect();
+            tokio::select! {
+                () = self.changed.notified() => {}
+                Some(()) = losses.next() => {}
+                () = sleep(calm.min(LONGEST_NAP)) => {}
+            }
+        }
+    }
+
+    fn look(&self) -> Option<Outlook> {
+        let mut state = lock(&self.state);
+        let Some(loss) = state.with(|hold, now, shares| hold.on_time(now, shares)) else {
+            return state.outlook();
+        };
+        let useless = std::mem::take(&mut state.nodes);
+        drop(state);
+        let key = String::from_utf8_lossy(&self.key);
+        tracing::error!(%key, owner = %self.owner, %loss, "lock on a majority of servers lost");
+        self.lost.cancel();
+        drop(useless);
+        None
+    }
+}
+
+impl State {
+    fn with<T>(&mut self, look: impl FnOnce(&mut Hold, Moment, &[Share]) -> T) -> T {
+        let shares: Vec<Share> = self.nodes.iter().map(Node::share).collect();
+        look(&mut self.hold, Moment::now(), &shares)
+    }
+
+    fn outlook(&mut self) -> Option<Outlook> {
+        if !self.hold.is_open() {
+            return None;
+        }
+        let calm = self.with(|hold, now, shares| hold.remaining(now, shares));
+        let tokens = self.nodes.iter().map(|node| node.guard.token());
+        Some(Outlook {
+            calm,
+            tokens: tokens.filter(|token| !token.is_cancelled()).collect(),
+        })
+    }
+}

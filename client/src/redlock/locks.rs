@@ -1,0 +1,217 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acquire::{self, Wish};
+use super::guard::Guard;
+use crate::client::{Client, Settings};
+use crate::connect::Address;
+use crate::error::Error;
+use crate::ticket::Limit;
+
+const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+const DEFAULT_WAIT: Duration = Duration::from_secs(30);
+/// A server may take this part of the lease to answer, but not less than so long.
+const NODE_TIMEOUT_PART: u32 = 20;
+const SHORTEST_NODE_TIMEOUT: Duration = Duration::from_millis(50);
+/// A connection that turns out to be lost is made anew once. More is left to the other servers.
+const NODE_PATIENCE: Duration = Duration::from_millis(10);
+
+/// All locks of several independent servers. Cheap to clone; one for the whole application is enough.
+#[derive(Clone)]
+pub struct Locks {
+    nodes: Arc<[Arc<Client>]>,
+}
+
+/// One lock, and how it is to be acquired. Each acquisition has an owner of its own.
+#[derive(Clone)]
+pub struct Lock {
+    nodes: Arc<[Arc<Client>]>,
+    key: Arc<[u8]>,
+    limit: Limit,
+    lease: Duration,
+    wait: Duration,
+    renews: bool,
+    max_hold: Option<Duration>,
+    node_timeout: Option<Duration>,
+}
+
+impl Locks {
+    /// The locks of the servers at these addresses, which must be the same everywhere. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]: an address cannot be used, or two lead to the same server, or there is none.
+    pub fn open<A: TryInto<Address>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error>
+    where
+        Error: From<A::Error>,
+    {
+        Self::with(addresses, Settings::default())
+    }
+
+    /// As [`Locks::open`], with other settings than the default ones. [`Settings::patience`] does not matter:
+    /// each server is asked once, and [`Lock::wait`] says for how long all are asked again.
+    pub fn with<A: TryInto<Address>>(
+        addresses: impl IntoIterator<Item = A>,
+        settings: Settings,
+    ) -> Result<Self, Error>
+    where
+        Error: From<A::Error>,
+    {
+        let settings = settings.patience(NODE_PATIENCE);
+        let mut nodes: Vec<Arc<Client>> = Vec::new();
+        for address in addresses {
+            let address = address.try_into()?;
+            if nodes.iter().any(|node| node.address().is_same_server(&address)) {
+                return Err(Error::Invalid(format!(
+                    "{address} stands twice among the servers: each has one vote"
+                )));
+            }
+            nodes.push(Arc::new(Client::new(address, settings.clone())));
+        }
+        if nodes.is_empty() {
+            return Err(Error::Invalid("a majority needs at least one server".into()));
+        }
+        Ok(Self { nodes: nodes.into() })
+    }
+
+    /// One of the locks.
+    pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
+        Lock {
+            nodes: Arc::clone(&self.nodes),
+            key: key.as_ref().into(),
+            limit: Limit::Mutex,
+            lease: DEFAULT_LEASE,
+            wait: DEFAULT_WAIT,
+            renews: true,
+            max_hold: None,
+            node_timeout: None,
+        }
+    }
+
+    /// Acquires a lock, with the default options. See [`Lock::acquire`].
+    pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
+        self.lock(key).acquire().await
+    }
+
+    /// Acquires a lock if it is free, with the default options. See [`Lock::try_acquire`].
+    pub async fn try_acquire(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
+        self.lock(key).try_acquire().await
+    }
+}
+
+impl Lock {
+    /// For how long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the servers. Default:
+    /// 30 s. A lease that is not much longer than the servers take to answer is over before it is held.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// For how long [`Lock::acquire`] tries; [`Duration::MAX`] is without limit. Default: 30 s.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Any number of owners may share the lock, as readers do.
+    pub fn shared(mut self) -> Self {
+        self.limit = Limit::Shared;
+        self
+    }
+
+    /// Whether the leases are renewed, at a third of them, as long as the guard lives. Default: yes.
+    pub fn auto_renew(mut self, renew: bool) -> Self {
+        self.renews = renew;
+        self
+    }
+
+    /// The guard is lost after this time, renewed or not: a stuck holder does not keep the lock for ever.
+    /// Default: no limit.
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = Some(time);
+        self
+    }
+
+    /// How long each server may take to answer, connecting included. Default: a twentieth of the lease, but
+    /// at least 50 ms.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = Some(timeout);
+        self
+    }
+
+    /// Acquires the lock if most of the servers grant it at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`]: others hold it on so many servers that there is no majority. [`Error::NoQuorum`]:
+    /// there is none for this and other reasons; it names the servers. [`Error::Lost`]: it took longer than
+    /// the lease.
+    pub async fn try_acquire(&self) -> Result<Guard, Error> {
+        acquire::try_acquire(&self.nodes, &self.wish()).await
+    }
+
+    /// Acquires the lock; tries again and again, after pauses of random length, until most servers grant it.
+    ///
+    /// Cancel-safe: a future that is dropped is taken back, whatever was granted meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`]: it was not granted in time; with the last [`Error::NoQuorum`], if it was not only
+    /// that others held the lock. [`Error::NoQuorum`] itself: so many servers refuse for good that there is
+    /// no use in trying.
+    pub async fn acquire(&self) -> Result<Guard, Error> {
+        if self.wait.is_zero() {
+            return self.try_acquire().await;
+        }
+        let wait = Some(self.wait).filter(|&wait| wait < Duration::MAX);
+        acquire::acquire(&self.nodes, self.wish(), wait).await
+    }
+
+    /// Runs `work` under the lock, and releases it. When the lock is lost, the work is cancelled: its future
+    /// is dropped at its next `await`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::acquire`]; [`Error::Lost`]: the lock was lost before the work was done.
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
+        let guard = self.acquire().await?;
+        let done = tokio::select! {
+            biased;
+            loss = guard.lost() => return Err(Error::Lost(loss)),
+            done = work(&guard) => done,
+        };
+        match guard.release().await {
+            Err(error @ Error::Lost(_)) => Err(error),
+            // The work was done while the lock was held. That it may not be free yet is another matter.
+            _ => Ok(done),
+        }
+    }
+
+    fn wish(&self) -> Wish {
+        let default = || (self.lease / NODE_TIMEOUT_PART).max(SHORTEST_NODE_TIMEOUT);
+        Wish {
+            key: Arc::clone(&self.key),
+            limit: self.limit,
+            lease: self.lease,
+            renews: self.renews,
+            max_hold: self.max_hold,
+            node_timeout: self.node_timeout.unwrap_or_else(default),
+        }
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses = self.nodes.iter().map(|node| node.address());
+        f.debug_list().entries(addresses).finish()
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lock")
+            .field(&String::from_utf8_lossy(&self.key))
+            .finish()
+    }
+}

@@ -1,0 +1,460 @@
+//! Locks on a majority of servers, of which some fail.
+
+mod support;
+
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
+use redis_dlock_client::redlock::{Locks, NoQuorum};
+use redis_dlock_client::{Error, Loss};
+use support::{ms, soon, until, url};
+
+/// Some servers, each behind a network of its own.
+struct Nodes {
+    servers: Vec<Server>,
+    proxies: Vec<Proxy>,
+}
+
+impl Nodes {
+    fn start(count: usize) -> Self {
+        let servers: Vec<Server> = (0..count).map(|_| Server::start()).collect();
+        let proxies = servers.iter().map(|server| Proxy::to(server.port())).collect();
+        Self { servers, proxies }
+    }
+
+    /// A client that has a connection to each of them, as far as they answer.
+    async fn locks(&self) -> Locks {
+        let locks = Locks::open(self.proxies.iter().map(Proxy::url)).unwrap();
+        if let Ok(guard) = locks.lock("warm-up").acquire().await {
+            guard.release().await.unwrap();
+            until("all to be connected", || self.holders("warm-up").is_empty()).await;
+        }
+        locks
+    }
+
+    /// Who holds the lock on each server that is there.
+    fn holders(&self, key: &str) -> Vec<String> {
+        let running = self.servers.iter().filter(|server| accepts(server));
+        running.filter_map(|server| server.client().owner(key)).collect()
+    }
+
+    async fn until_free(&self, key: &str) {
+        until(&format!("{key} to be free everywhere"), || {
+            self.holders(key).is_empty()
+        })
+        .await;
+    }
+
+    async fn until_held_by(&self, key: &str, count: usize) {
+        until(&format!("{count} servers to hold {key}"), || {
+            self.holders(key).len() == count
+        })
+        .await;
+    }
+
+    fn occupy(&self, nodes: impl IntoIterator<Item = usize>, key: &str) {
+        for node in nodes {
+            self.servers[node]
+                .client()
+                .acquire(&format!("{key} somebody 60000"));
+        }
+    }
+}
+
+/// Whether the server has not been killed.
+fn accepts(server: &Server) -> bool {
+    TcpStream::connect(("127.0.0.1", server.port())).is_ok()
+}
+
+fn no_quorum(error: Error) -> NoQuorum {
+    match error {
+        Error::NoQuorum(failure) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_acquired_on_all_servers_and_given_back_on_all() {
+    let nodes = Nodes::start(5);
+    let guard = nodes.locks().await.acquire("door").await.unwrap();
+    nodes.until_held_by("door", 5).await;
+    assert_eq!(nodes.holders("door"), vec![guard.owner().to_string(); 5]);
+    assert!(guard.is_held() && guard.loss().is_none());
+    // A hundredth of the lease is taken off.
+    assert!(guard.remaining() < ms(29_700) && guard.remaining() > ms(29_700) - SLOW_MACHINE);
+    guard.release().await.unwrap();
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn a_dropped_guard_is_given_back_everywhere() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks().await;
+    drop(locks.acquire("door").await.unwrap());
+    nodes.until_free("door").await;
+    // Also outside of any runtime.
+    let guard = locks.acquire("door").await.unwrap();
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn two_of_five_servers_may_be_dead_and_three_may_not() {
+    let mut nodes = Nodes::start(5);
+    let locks = nodes.locks().await;
+    for node in [0, 1] {
+        nodes.servers[node].kill();
+    }
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    nodes.servers[2].kill();
+    let start = Instant::now();
+    let failure = no_quorum(locks.lock("door").try_acquire().await.unwrap_err());
+    assert!(start.elapsed() < SLOW_MACHINE, "{:?}", start.elapsed());
+    assert_eq!((failure.needed, failure.failures.len()), (3, 3), "{failure}");
+    for node in 0..3 {
+        let address = format!("127.0.0.1:{}", nodes.proxies[node].port());
+        assert!(failure.to_string().contains(&address), "{failure}");
+    }
+    nodes.until_free("door").await;
+    // With the reason, when the time is over.
+    let refused = locks.lock("door").wait(ms(300)).acquire().await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Timeout { last: Some(last), .. } if matches!(**last, Error::NoQuorum(_))),
+        "{refused:?}"
+    );
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn a_slow_server_is_not_waited_for_and_joins_the_lock_late() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks().await;
+    nodes.proxies[0].delay(Way::ToClient, ms(1000));
+    let start = Instant::now();
+    let guard = locks.acquire("door").await.unwrap();
+    assert!(start.elapsed() < ms(900), "{:?}", start.elapsed());
+    nodes.until_held_by("door", 3).await;
+    // The late one counts: one of the others may go.
+    let mut nodes = nodes;
+    tokio::time::sleep(ms(1500)).await;
+    nodes.proxies[0].delay(Way::ToClient, ms(0));
+    nodes.servers[1].kill();
+    assert!(guard.extend(ms(60_000)).await.unwrap() > ms(50_000));
+    guard.release().await.unwrap();
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn late_grants_of_a_failed_attempt_are_given_back() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks().await;
+    nodes.occupy([0, 1], "door");
+    nodes.proxies[2].delay(Way::ToClient, ms(600));
+    let start = Instant::now();
+    let refused = locks.lock("door").try_acquire().await.unwrap_err();
+    assert!(matches!(refused, Error::Busy), "{refused:?}");
+    assert!(start.elapsed() < ms(500), "{:?}", start.elapsed());
+    until("the late grant to be given back", || {
+        nodes.holders("door").len() == 2
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_lost_answer_granted_is_given_back() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks().await;
+    nodes.occupy([0, 1], "door");
+    // The third server grants, and its answer is lost with the connection.
+    nodes.proxies[2].cut_after(Way::ToClient, 0);
+    let refused = locks.lock("door").try_acquire().await.unwrap_err();
+    assert!(matches!(refused, Error::Busy | Error::NoQuorum(_)), "{refused:?}");
+    until("the lost grant to be given back", || {
+        nodes.holders("door").len() == 2
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_silent_server_costs_no_more_than_its_timeout() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks().await;
+    for node in [0, 1] {
+        nodes.proxies[node].freeze(Way::ToServer);
+    }
+    let lock = locks.lock("door").node_timeout(ms(200));
+    let start = Instant::now();
+    let failure = no_quorum(lock.try_acquire().await.unwrap_err());
+    let took = start.elapsed();
+    assert!(took >= ms(200) && took < ms(200) + SLOW_MACHINE, "{took:?}");
+    assert_eq!((failure.agreed, failure.failures.len()), (1, 2), "{failure}");
+    nodes.until_free("door").await;
+    nodes.proxies.iter().for_each(Proxy::thaw);
+    lock.acquire().await.unwrap().release().await.unwrap();
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn stopped_and_paused_servers_are_as_good_as_dead_ones_until_they_go_on() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.locks().await;
+    nodes.servers[0].stop();
+    nodes.servers[1].client().ok("CLIENT PAUSE 4000 ALL");
+    let lock = locks.lock("door").node_timeout(ms(500));
+    let guard = lock.acquire().await.unwrap();
+    soon("the release", guard.release()).await.unwrap();
+    nodes.servers[2].stop();
+    let failure = no_quorum(lock.try_acquire().await.unwrap_err());
+    assert_eq!((failure.needed, failure.agreed), (3, 2), "{failure}");
+    nodes.servers[0].go_on();
+    nodes.servers[2].go_on();
+    let guard = soon("a majority", lock.acquire()).await.unwrap();
+    guard.release().await.unwrap();
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn of_an_even_number_more_than_half_are_needed_and_a_split_is_decided() {
+    let nodes = Nodes::start(4);
+    let locks = nodes.locks().await;
+    nodes.occupy([0, 1], "door");
+    let start = Instant::now();
+    assert!(matches!(locks.try_acquire("door").await, Err(Error::Busy)));
+    assert!(start.elapsed() < SLOW_MACHINE);
+    until("the minority to be given back", || {
+        nodes.holders("door").len() == 2
+    })
+    .await;
+    nodes.servers[1].client().release("door somebody");
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn two_callers_contend_for_a_majority_and_one_at_a_time_gets_it() {
+    static INSIDE: AtomicU32 = AtomicU32::new(0);
+    let nodes = Nodes::start(5);
+    let mut callers = Vec::new();
+    for _ in 0..2 {
+        let lock = nodes.locks().await.lock("door");
+        callers.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                let guard = lock.acquire().await.unwrap();
+                assert_eq!(INSIDE.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                tokio::time::sleep(ms(5)).await;
+                assert!(guard.is_held());
+                assert_eq!(INSIDE.fetch_sub(1, Ordering::SeqCst), 1);
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for caller in callers {
+        soon("all turns", caller).await.unwrap();
+    }
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn readers_share_a_majority_and_keep_a_writer_out() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks().await;
+    let reading = locks.lock("book").shared();
+    let readers = [reading.acquire().await.unwrap(), reading.acquire().await.unwrap()];
+    assert!(matches!(locks.try_acquire("book").await, Err(Error::Busy)));
+    drop(readers);
+    nodes.until_free("book").await;
+    locks.try_acquire("book").await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn leases_are_renewed_while_two_of_five_servers_are_down() {
+    let mut nodes = Nodes::start(5);
+    let guard = nodes
+        .locks()
+        .await
+        .lock("door")
+        .lease(ms(1500))
+        .acquire()
+        .await
+        .unwrap();
+    nodes.until_held_by("door", 5).await;
+    nodes.servers[0].kill();
+    nodes.servers[1].kill();
+    let start = Instant::now();
+    while start.elapsed() < ms(4500) {
+        assert!(guard.is_held(), "{guard:?} after {:?}", start.elapsed());
+        tokio::time::sleep(ms(20)).await;
+    }
+    assert_eq!(nodes.holders("door").len(), 3);
+    guard.release().await.unwrap();
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn the_loss_of_the_majority_is_told_and_what_is_left_is_given_back() {
+    let mut nodes = Nodes::start(3);
+    let guard = nodes
+        .locks()
+        .await
+        .lock("door")
+        .lease(ms(1000))
+        .acquire()
+        .await
+        .unwrap();
+    nodes.until_held_by("door", 3).await;
+    let start = Instant::now();
+    nodes.servers[0].kill();
+    nodes.servers[1].kill();
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::LeaseEnded);
+    assert!(start.elapsed() < ms(1000) + SLOW_MACHINE);
+    assert!(!guard.is_held() && guard.remaining().is_zero() && guard.token().is_cancelled());
+    nodes.until_free("door").await;
+    assert!(matches!(guard.extend(ms(1000)).await, Err(Error::Lost(_))));
+    assert!(matches!(
+        guard.release().await,
+        Err(Error::Lost(Loss::LeaseEnded))
+    ));
+}
+
+#[tokio::test]
+async fn servers_that_come_back_empty_are_noticed_at_the_next_renewal() {
+    let mut nodes = Nodes::start(3);
+    let guard = nodes
+        .locks()
+        .await
+        .lock("door")
+        .lease(ms(3000))
+        .acquire()
+        .await
+        .unwrap();
+    nodes.until_held_by("door", 3).await;
+    for node in [0, 1] {
+        nodes.servers[node].crash_and_restart();
+    }
+    let start = Instant::now();
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::NotHeld);
+    assert!(
+        start.elapsed() < ms(2900),
+        "before the leases end: {:?}",
+        start.elapsed()
+    );
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn one_server_that_comes_back_empty_costs_nothing() {
+    let mut nodes = Nodes::start(3);
+    let guard = nodes
+        .locks()
+        .await
+        .lock("door")
+        .lease(ms(900))
+        .acquire()
+        .await
+        .unwrap();
+    nodes.until_held_by("door", 3).await;
+    nodes.servers[0].crash_and_restart();
+    tokio::time::sleep(ms(2000)).await;
+    assert!(guard.is_held());
+    assert!(guard.extend(ms(5000)).await.unwrap() > ms(4900) - SLOW_MACHINE);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_extension_needs_a_majority_and_a_failed_one_costs_nothing() {
+    let nodes = Nodes::start(3);
+    let lock = nodes
+        .locks()
+        .await
+        .lock("door")
+        .lease(ms(20_000))
+        .auto_renew(false);
+    let guard = lock.node_timeout(ms(300)).acquire().await.unwrap();
+    nodes.until_held_by("door", 3).await;
+    tokio::time::sleep(ms(100)).await;
+    assert!(guard.extend(ms(60_000)).await.unwrap() > ms(50_000));
+    for node in [0, 1] {
+        nodes.proxies[node].freeze(Way::ToServer);
+    }
+    let failure = no_quorum(guard.extend(ms(80_000)).await.unwrap_err());
+    assert_eq!((failure.needed, failure.failures.len()), (2, 2), "{failure}");
+    assert!(guard.is_held() && guard.remaining() < ms(60_000));
+    nodes.proxies.iter().for_each(Proxy::thaw);
+    soon("an answer", guard.release()).await.unwrap();
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn a_lease_that_ends_before_a_majority_has_answered_is_no_lock() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks().await;
+    for proxy in &nodes.proxies {
+        proxy.delay(Way::ToClient, ms(300));
+    }
+    let late = locks
+        .lock("door")
+        .lease(ms(200))
+        .node_timeout(Duration::from_secs(5))
+        .try_acquire()
+        .await;
+    let failure = no_quorum(late.unwrap_err());
+    assert!(
+        failure
+            .failures
+            .iter()
+            .all(|node| matches!(node.error, Error::Lost(Loss::LeaseEnded)))
+    );
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn a_refusal_for_good_by_most_servers_comes_at_once() {
+    let nodes = Nodes::start(3);
+    for node in [0, 1] {
+        nodes.servers[node].client().ok("SET text value");
+    }
+    let start = Instant::now();
+    let failure = no_quorum(nodes.locks().await.acquire("text").await.unwrap_err());
+    assert!(start.elapsed() < SLOW_MACHINE * 2, "{:?}", start.elapsed());
+    assert!(failure.to_string().contains("WRONGTYPE"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_dropped_acquisition_leaves_nothing_behind() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks().await;
+    for proxy in &nodes.proxies {
+        proxy.delay(Way::ToClient, ms(200));
+    }
+    let asking = tokio::time::timeout(ms(100), locks.acquire("door")).await;
+    assert!(asking.is_err());
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn work_is_cancelled_when_the_majority_is_lost() {
+    let nodes = Nodes::start(3);
+    let lock = nodes.locks().await.lock("door").lease(ms(900));
+    assert!(lock.run(async |guard| guard.is_held()).await.unwrap());
+    nodes.until_free("door").await;
+    let running = tokio::spawn(async move { lock.run(async |_| std::future::pending::<()>().await).await });
+    nodes.until_held_by("door", 3).await;
+    for server in &nodes.servers {
+        server.client().call("DEL door").unwrap();
+    }
+    let outcome = soon("the end of the work", running).await.unwrap();
+    assert!(matches!(outcome, Err(Error::Lost(Loss::NotHeld))), "{outcome:?}");
+}
+
+#[test]
+fn a_server_has_one_vote_and_there_is_at_least_one() {
+    let server = Server::start();
+    let twice = Locks::open([url(&server), format!("{}1", url(&server))]).unwrap_err();
+    assert!(
+        matches!(&twice, Error::Invalid(text) if text.contains("twice")),
+        "{twice:?}"
+    );
+    let none = Locks::open(Vec::<String>::new()).unwrap_err();
+    assert!(matches!(none, Error::Invalid(_)), "{none:?}");
+}

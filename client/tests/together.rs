@@ -1,0 +1,147 @@
+//! Several locks at once: all or none, in whatever order they are named.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use dlock_testkit::{SLOW_MACHINE, Server};
+use redis_dlock_client::{Error, Locks, Loss, acquire_all};
+use support::{locks, ms, soon, until, until_free, url};
+
+#[tokio::test]
+async fn all_locks_are_held_by_one_owner_and_given_back() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let guards = acquire_all([locks.lock("b"), locks.lock("a")]).await.unwrap();
+    let keys: Vec<&[u8]> = guards.guards().iter().map(|guard| guard.key()).collect();
+    assert_eq!(keys, [b"a", b"b"]);
+    assert!(guards.is_held() && guards.loss().is_none() && !guards.remaining().is_zero());
+    assert!(client.owner("a").is_some());
+    assert_eq!(client.owner("a"), client.owner("b"));
+    guards.release().await.unwrap();
+    assert!(client.find_lock("a").is_none() && client.find_lock("b").is_none());
+}
+
+#[tokio::test]
+async fn each_lock_has_its_own_options() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let wanted = || [locks.lock("book").shared(), locks.lock("pool").limit(2)];
+    let _one = acquire_all(wanted()).await.unwrap();
+    let _other = acquire_all(wanted()).await.unwrap();
+    let third = acquire_all(wanted().map(|lock| lock.wait(ms(0)))).await;
+    assert!(matches!(third, Err(Error::Busy)), "{third:?}");
+}
+
+#[tokio::test]
+async fn when_one_is_not_granted_in_time_none_is_kept() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("c alice 60000");
+    let locks = locks(&server);
+    let start = Instant::now();
+    let wanted = ["c", "b", "a"].map(|key| locks.lock(key).wait(ms(300)));
+    let refused = acquire_all(wanted).await.unwrap_err();
+    assert!(matches!(refused, Error::Timeout { .. }), "{refused:?}");
+    let took = start.elapsed();
+    assert!(took >= ms(300) && took < ms(300) + SLOW_MACHINE, "{took:?}");
+    for key in ["a", "b"] {
+        until_free(&mut client, key).await;
+    }
+    assert_eq!(client.waiting("c"), 0);
+}
+
+#[tokio::test]
+async fn a_dropped_acquisition_gives_everything_back() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("b alice 60000");
+    let locks = locks(&server);
+    let task = tokio::spawn(acquire_all([locks.lock("a"), locks.lock("b")]));
+    until("a place in the queue", || client.waiting("b") == 1).await;
+    task.abort();
+    until_free(&mut client, "a").await;
+    until("nobody to wait", || client.waiting("b") == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_callers_with_opposite_orders_do_not_wait_for_each_other() {
+    const CALLERS: usize = 40;
+    let server = Server::start();
+    let locks = locks(&server);
+    let inside = Arc::new([const { AtomicU32::new(0) }; 4]);
+    let mut callers = Vec::new();
+    for n in 0..CALLERS {
+        let (locks, inside) = (locks.clone(), Arc::clone(&inside));
+        callers.push(tokio::spawn(async move {
+            for turn in 0..10 {
+                // Any two or three of the four, in any direction.
+                let first = (n + turn) % 4;
+                let mut chosen: Vec<usize> = (0..2 + turn % 2).map(|step| (first + step) % 4).collect();
+                if n % 2 == 0 {
+                    chosen.reverse();
+                }
+                let wanted = chosen.iter().map(|key| locks.lock(format!("door{key}")));
+                let guards = acquire_all(wanted.collect::<Vec<_>>()).await.unwrap();
+                for &key in &chosen {
+                    assert_eq!(inside[key].fetch_add(1, Ordering::SeqCst), 0, "two in door{key}");
+                }
+                tokio::task::yield_now().await;
+                chosen
+                    .iter()
+                    .for_each(|&key| _ = inside[key].fetch_sub(1, Ordering::SeqCst));
+                guards.release().await.unwrap();
+            }
+        }));
+    }
+    for caller in callers {
+        soon("all turns of a caller", caller).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_loss_of_one_is_the_loss_of_all() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let guards = acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600))))
+        .await
+        .unwrap();
+    server.client().call("DEL b").unwrap();
+    assert_eq!(soon("the loss", guards.lost()).await, Loss::NotHeld);
+    assert!(!guards.is_held() && guards.remaining().is_zero());
+    assert!(guards.release().await.is_err());
+    until_free(&mut server.client(), "a").await;
+}
+
+#[tokio::test]
+async fn what_is_acquired_first_is_renewed_while_the_others_are_waited_for() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("b alice 1500");
+    let locks = locks(&server);
+    let wanted = ["a", "b"].map(|key| locks.lock(key).lease(ms(500)));
+    let guards = acquire_all(wanted).await.unwrap();
+    assert!(guards.is_held());
+    // Without renewal the first one is lost by then.
+    client.acquire("c alice 1500");
+    let wanted = ["a2", "c"].map(|key| locks.lock(key).lease(ms(500)).auto_renew(false));
+    let lost = acquire_all(wanted).await.unwrap_err();
+    assert!(matches!(lost, Error::Lost(Loss::LeaseEnded)), "{lost:?}");
+}
+
+#[tokio::test]
+async fn locks_that_cannot_be_ordered_are_refused() {
+    let server = Server::start();
+    let (one, other) = (locks(&server), Locks::open(url(&server)).unwrap());
+    let twice = acquire_all([one.lock("a"), one.lock("a")]).await.unwrap_err();
+    assert!(
+        matches!(&twice, Error::Invalid(text) if text.contains("a stands twice")),
+        "{twice:?}"
+    );
+    let apart = acquire_all([one.lock("a"), other.lock("b")]).await.unwrap_err();
+    assert!(matches!(apart, Error::Invalid(_)), "{apart:?}");
+    assert!(acquire_all([]).await.unwrap().is_held());
+}
