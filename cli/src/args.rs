@@ -113,9 +113,13 @@ pub enum Action {
     /// Print the completions for a shell
     ///
     /// For bash: dlock completions bash > ~/.local/share/bash-completion/completions/dlock
-    Completions { shell: Shell },
+    Completions {
+        shell: Shell,
+    },
     /// Write the manual pages into a folder
-    Man { folder: PathBuf },
+    Man {
+        folder: PathBuf,
+    },
 }
 
 /// Run a command under a lock

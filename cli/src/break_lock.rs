@@ -28,7 +28,11 @@ pub fn break_lock(args: &BreakArgs, target: &Target) -> Result<ExitCode, Failure
         return Ok(Code::Nothing.into());
     }
     delete(&mut node, &lock)?;
-    let next = if lock.waiting() == 0 { "" } else { ", the next in the queue gets it" };
+    let next = if lock.waiting() == 0 {
+        ""
+    } else {
+        ", the next in the queue gets it"
+    };
     writeln!(
         io::stdout(),
         "Broken{next}. The former holders are not stopped: see that they end, or that fences are checked"
@@ -41,7 +45,10 @@ fn is_confirmed() -> Result<bool, Failure> {
         return Err(Failure::usage("nobody can be asked here: add --yes"));
     }
     let mut out = io::stdout().lock();
-    write!(out, "\nTake the lock away from all its holders, while they may still work? [y/N] ")?;
+    write!(
+        out,
+        "\nTake the lock away from all its holders, while they may still work? [y/N] "
+    )?;
     out.flush()?;
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
@@ -56,7 +63,10 @@ fn delete(node: &mut Node, shown_before: &Named) -> Result<(), Failure> {
         node.query::<()>(cmd("WATCH").arg(name))?;
         let now = Named::read(node, name)?;
         if fences(&now) != fences(shown_before) {
-            let message = format!("{}: other holders have it by now, nothing was broken", shown(name));
+            let message = format!(
+                "{}: other holders have it by now, nothing was broken",
+                shown(name)
+            );
             return Err(Failure::new(Code::Nothing, message));
         }
         let deletion: Value = pipe().atomic().del(name).query(&mut node.connection)?;
@@ -64,7 +74,10 @@ fn delete(node: &mut Node, shown_before: &Named) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    let message = format!("{}: it changes all the time, nothing was broken: try again", shown(name));
+    let message = format!(
+        "{}: it changes all the time, nothing was broken: try again",
+        shown(name)
+    );
     Err(Failure::new(Code::Nothing, message))
 }
 

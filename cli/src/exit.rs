@@ -80,9 +80,8 @@ impl From<RedisError> for Failure {
 
 fn server_error(error: &RedisError) -> Failure {
     if error.kind() == ErrorKind::AuthenticationFailed {
-        let message = format!(
-            "the server refuses the user or the password: {error}: see --user, -a and REDISCLI_AUTH"
-        );
+        let message =
+            format!("the server refuses the user or the password: {error}: see --user, -a and REDISCLI_AUTH");
         return Failure::new(Code::NotPermitted, message);
     }
     if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {

@@ -22,9 +22,9 @@ pub fn info_command(name: &[u8]) -> Cmd {
 
 impl Named {
     pub fn read(node: &mut Node, name: &[u8]) -> Result<Self, Failure> {
-        let info = node.query(&info_command(name)).map_err(|failure| {
-            Failure::new(failure.code, format!("{}: {}", shown(name), failure.message))
-        })?;
+        let info = node
+            .query(&info_command(name))
+            .map_err(|failure| Failure::new(failure.code, format!("{}: {}", shown(name), failure.message)))?;
         Ok(Self {
             name: name.to_vec(),
             info,
@@ -52,7 +52,11 @@ impl Named {
     }
 
     pub fn json(&self) -> Value {
-        let limit = self.info.as_ref().filter(|info| !info.holders.is_empty()).map(|info| info.limit);
+        let limit = self
+            .info
+            .as_ref()
+            .filter(|info| !info.holders.is_empty())
+            .map(|info| info.limit);
         let mut lock = json!({ "name": text(&self.name) });
         if std::str::from_utf8(&self.name).is_err() {
             lock["name_hex"] = hex(&self.name).into();

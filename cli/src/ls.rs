@@ -30,13 +30,25 @@ pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
 }
 
 fn table(locks: &[Named]) -> Table {
-    let mut table = Table::new(&["LOCK", "KIND", "HELD BY", ">FENCE", ">HELD FOR", ">LEASE", ">WAITING"]);
+    let mut table = Table::new(&[
+        "LOCK",
+        "KIND",
+        "HELD BY",
+        ">FENCE",
+        ">HELD FOR",
+        ">LEASE",
+        ">WAITING",
+    ]);
     for lock in locks {
         let mut cells = vec![shown(&lock.name), lock.kind()];
         match lock.holders() {
             [] => cells.extend(["-", "", "", ""].map(str::to_owned)),
             [first, others @ ..] => {
-                let more = if others.is_empty() { String::new() } else { format!(" +{}", others.len()) };
+                let more = if others.is_empty() {
+                    String::new()
+                } else {
+                    format!(" +{}", others.len())
+                };
                 cells.push(shown(first.owner.as_bytes()) + &more);
                 cells.push(first.fence.to_string());
                 cells.push(span::show(first.held));

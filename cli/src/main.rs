@@ -2,6 +2,7 @@
 
 mod args;
 mod break_lock;
+mod doctor;
 mod exit;
 mod lock;
 mod ls;
@@ -11,6 +12,7 @@ mod scan;
 mod server;
 mod show;
 mod span;
+mod stats;
 mod table;
 mod text;
 
@@ -44,6 +46,8 @@ fn act(cli: &Cli) -> Result<ExitCode, Failure> {
         Action::Ls(args) => ls::ls(args, &target()?),
         Action::Show(args) => show::show(args, &target()?),
         Action::Break(args) => break_lock::break_lock(args, &target()?),
+        Action::Doctor(args) => doctor::doctor(args, &target()?),
+        Action::Stats(args) => stats::stats(args, &target()?),
         Action::Completions { shell } => pages::completions(*shell),
         Action::Man { folder } => pages::man(folder),
         _ => todo!(),

@@ -21,6 +21,11 @@ pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {
 pub fn man(folder: &Path) -> Result<ExitCode, Failure> {
     let written = fs::create_dir_all(folder)
         .and_then(|()| clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), folder));
-    written.map_err(|error| Failure::new(Code::Output, format!("cannot write to {}: {error}", folder.display())))?;
+    written.map_err(|error| {
+        Failure::new(
+            Code::Output,
+            format!("cannot write to {}: {error}", folder.display()),
+        )
+    })?;
     Ok(ExitCode::SUCCESS)
 }

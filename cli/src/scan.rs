@@ -33,7 +33,12 @@ impl Walk {
     /// The locks among the next keys; the walk may be over then.
     pub fn step(&mut self, node: &mut Node) -> Result<Vec<Vec<u8>>, Failure> {
         let mut command = cmd("SCAN");
-        command.arg(self.cursor).arg("TYPE").arg("dist-lock").arg("COUNT").arg(STEP);
+        command
+            .arg(self.cursor)
+            .arg("TYPE")
+            .arg("dist-lock")
+            .arg("COUNT")
+            .arg(STEP);
         if let Some(pattern) = &self.pattern {
             command.arg("MATCH").arg(pattern);
         }
@@ -103,7 +108,9 @@ struct Progress {
 impl Progress {
     fn new(nodes: &mut [Node]) -> Self {
         // A user who may not ask for it gets a bar that stays full.
-        let keys = nodes.iter_mut().map(|node| node.query::<u64>(&cmd("DBSIZE")).unwrap_or_default());
+        let keys = nodes
+            .iter_mut()
+            .map(|node| node.query::<u64>(&cmd("DBSIZE")).unwrap_or_default());
         let bar = ProgressBar::with_draw_target(Some(keys.sum()), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} keys, {msg} locks, {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 /// `1.5h`, `30s`, `500ms`; a number without a unit is seconds.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit_ms = match unit {
         "ms" => 1.0,
@@ -67,7 +69,17 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_refused() {
-        for text in ["", "s", "-1", "1w", "1.2.3", "1 s", "inf", "nan", "99999999999999999999999d"] {
+        for text in [
+            "",
+            "s",
+            "-1",
+            "1w",
+            "1.2.3",
+            "1 s",
+            "inf",
+            "nan",
+            "99999999999999999999999d",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(parse_lease("0").is_err());

@@ -33,8 +33,14 @@ impl Table {
             }
         }
         let headline: Vec<String> = self.headline.iter().map(|&head| head.to_owned()).collect();
-        writeln!(out, "{}", paint.paint(Colour::Bold, &self.line(&headline, &widths)))?;
-        self.rows.iter().try_for_each(|row| writeln!(out, "{}", self.line(row, &widths)))
+        writeln!(
+            out,
+            "{}",
+            paint.paint(Colour::Bold, &self.line(&headline, &widths))
+        )?;
+        self.rows
+            .iter()
+            .try_for_each(|row| writeln!(out, "{}", self.line(row, &widths)))
     }
 
     fn line(&self, cells: &[String], widths: &[usize]) -> String {

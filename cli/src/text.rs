@@ -11,7 +11,9 @@ pub fn shown(name: &[u8]) -> String {
         for c in chunk.valid().chars() {
             match c {
                 '\\' => text.push_str("\\\\"),
-                c if c.is_control() || is_invisible(c) => escape(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c if c.is_control() || is_invisible(c) => {
+                    escape(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes())
+                }
                 c => text.push(c),
             }
         }

@@ -35,7 +35,9 @@ pub enum Change {
 impl Job {
     /// Starts a command that knows its lock.
     pub fn start(words: &[OsString], guard: &Guard) -> Result<Self, Failure> {
-        let (program, args) = words.split_first().ok_or_else(|| Failure::usage("there is no command"))?;
+        let (program, args) = words
+            .split_first()
+            .ok_or_else(|| Failure::usage("there is no command"))?;
         let owner = OsString::from(guard.owner().to_string());
         let child = Command::new(program)
             .args(args)
@@ -147,5 +149,8 @@ fn cannot_run(program: &OsString, error: &io::Error) -> Failure {
         _ => Code::CannotRun,
     };
     let program = program.to_string_lossy();
-    Failure::new(code, format!("cannot run {program}: {error}: nothing was done under the lock"))
+    Failure::new(
+        code,
+        format!("cannot run {program}: {error}: nothing was done under the lock"),
+    )
 }

@@ -62,7 +62,11 @@ fn lock(args: &RunArgs, locks: &Locks, owner: &Owner) -> Lock {
         .lock(args.name.as_bytes())
         .lease(args.lease)
         .owned_by(owner)
-        .wait(if args.at_once { Duration::ZERO } else { args.wait.unwrap_or(Duration::MAX) });
+        .wait(if args.at_once {
+            Duration::ZERO
+        } else {
+            args.wait.unwrap_or(Duration::MAX)
+        });
     if args.shared {
         lock = lock.shared();
     }
@@ -127,7 +131,10 @@ impl<'a> Watch<'a> {
             OnLost::Term => "the command is asked to end",
             OnLost::Ignore => "the command goes on without it",
         };
-        say(&format!("the lock {} is lost: {loss}: {what}", shown(self.args.name.as_bytes())));
+        say(&format!(
+            "the lock {} is lost: {loss}: {what}",
+            shown(self.args.name.as_bytes())
+        ));
         match self.args.on_lost {
             OnLost::Kill => self.job.signal(Signal::SIGKILL),
             OnLost::Term => {
@@ -152,7 +159,12 @@ impl<'a> Watch<'a> {
 }
 
 /// Gives the lock back, and tells how it all ended.
-async fn give_back(args: &RunArgs, guard: Guard, loss: Option<Loss>, exit: ExitCode) -> Result<ExitCode, Failure> {
+async fn give_back(
+    args: &RunArgs,
+    guard: Guard,
+    loss: Option<Loss>,
+    exit: ExitCode,
+) -> Result<ExitCode, Failure> {
     let name = shown(args.name.as_bytes());
     let lost = match (loss, guard.release().await) {
         (Some(_), _) => String::new(),
@@ -161,7 +173,9 @@ async fn give_back(args: &RunArgs, guard: Guard, loss: Option<Loss>, exit: ExitC
             format!("the lock {name} was lost before the command ended: {loss}")
         }
         (None, Err(error)) => {
-            say(&format!("the command has ended, the lock {name} may be held until its lease ends: {error}"));
+            say(&format!(
+                "the command has ended, the lock {name} may be held until its lease ends: {error}"
+            ));
             return Ok(exit);
         }
     };
@@ -195,9 +209,13 @@ async fn withdraw(lock: &Lock, owner: &Owner) {
 fn tell_renewals() -> impl Fn(&Event<'_>) + Send + Sync + 'static {
     let in_trouble = AtomicBool::new(false);
     move |event| match event.what {
-        What::NotRenewed { error } => {
+        // That a lock is lost is told by whoever acts on it.
+        What::NotRenewed { error } if !error.is_lost() => {
             if !in_trouble.swap(true, Ordering::Relaxed) {
-                say(&format!("the lease of {} is not renewed, trying again: {error}", shown(event.key)));
+                say(&format!(
+                    "the lease of {} is not renewed, trying again: {error}",
+                    shown(event.key)
+                ));
             }
         }
         What::Renewed { .. } => {

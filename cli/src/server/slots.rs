@@ -29,7 +29,11 @@ impl FromRedisValue for Range {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
         let parts: Vec<Value> = FromRedisValue::from_redis_value(value)?;
         let mut parts = parts.into_iter();
-        let mut part = || parts.next().ok_or_else(|| ParsingError::from("CLUSTER SLOTS told too little"));
+        let mut part = || {
+            parts
+                .next()
+                .ok_or_else(|| ParsingError::from("CLUSTER SLOTS told too little"))
+        };
         let first = u16::from_redis_value(part()?)?;
         let last = u16::from_redis_value(part()?)?;
         let primary: Vec<Value> = FromRedisValue::from_redis_value(part()?)?;

@@ -24,8 +24,15 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq)]
 enum Place {
     Node(ConnectionAddr),
-    Cluster { tls: bool, hosts: Vec<String> },
-    Sentinels { tls: bool, hosts: Vec<String>, primary: String },
+    Cluster {
+        tls: bool,
+        hosts: Vec<String>,
+    },
+    Sentinels {
+        tls: bool,
+        hosts: Vec<String>,
+        primary: String,
+    },
 }
 
 impl Target {
@@ -104,7 +111,10 @@ impl Target {
                 primaries.push(address);
             }
         }
-        primaries.into_iter().map(|address| self.connect(address)).collect()
+        primaries
+            .into_iter()
+            .map(|address| self.connect(address))
+            .collect()
     }
 
     /// The server that has a lock.
@@ -118,7 +128,9 @@ impl Target {
         let range = ranges.iter().find(|range| range.contains(slot)).ok_or_else(|| {
             Failure::new(
                 Code::Unavailable,
-                format!("no node of the cluster serves slot {slot}, where this lock belongs: see dlock doctor"),
+                format!(
+                    "no node of the cluster serves slot {slot}, where this lock belongs: see dlock doctor"
+                ),
             )
         })?;
         self.connect(self.like(&first, range))
@@ -129,10 +141,17 @@ impl Target {
     pub fn address(&self) -> Result<Address, Failure> {
         let mut first = self.first()?;
         let is_cluster = self.is_cluster(&mut first);
-        if !is_cluster && first.info("replication").is_ok_and(|info| info.get("role") == "slave") {
+        if !is_cluster
+            && first
+                .info("replication")
+                .is_ok_and(|info| info.get("role") == "slave")
+        {
             return Err(Failure::new(
                 Code::Unavailable,
-                format!("{} is a replica, it grants no locks: name the primary, or the Sentinels", first.name),
+                format!(
+                    "{} is a replica, it grants no locks: name the primary, or the Sentinels",
+                    first.name
+                ),
             ));
         }
         let address = match &self.place {
@@ -162,13 +181,18 @@ impl Target {
             let user = self.login.username().unwrap_or_default();
             credentials = format!("{}:{}@", percent_encoded(user), percent_encoded(password));
         }
-        Ok(format!("{scheme}-{kind}://{credentials}{}{path}", hosts.join(",")))
+        Ok(format!(
+            "{scheme}-{kind}://{credentials}{}{path}",
+            hosts.join(",")
+        ))
     }
 
     /// A user who may not ask is taken to know that this is no cluster.
     fn is_cluster(&self, node: &mut Node) -> bool {
         matches!(self.place, Place::Cluster { .. })
-            || node.info("cluster").is_ok_and(|info| info.get("cluster_enabled") == "1")
+            || node
+                .info("cluster")
+                .is_ok_and(|info| info.get("cluster_enabled") == "1")
     }
 
     /// A node of the cluster that another one told of.
@@ -179,12 +203,18 @@ impl Target {
             _ => ("127.0.0.1", false),
         };
         // A node that does not know its own address leaves it out.
-        let host = if range.host.is_empty() { own_host } else { &range.host };
+        let host = if range.host.is_empty() {
+            own_host
+        } else {
+            &range.host
+        };
         tcp_address(host.to_owned(), range.port, tls)
     }
 
     fn client(&self, address: ConnectionAddr) -> Result<Client, Failure> {
-        let info = address.into_connection_info()?.set_redis_settings(self.login.clone());
+        let info = address
+            .into_connection_info()?
+            .set_redis_settings(self.login.clone());
         let client = match &self.certificates {
             Some(certificates) => Client::build_with_tls(info, certificates.clone()),
             None => Client::open(info),
@@ -192,7 +222,7 @@ impl Target {
         client.map_err(|error| Failure::usage(format!("the address cannot be used: {error}")))
     }
 
-    fn connect(&self, address: ConnectionAddr) -> Result<Node, Failure> {
+    pub fn connect(&self, address: ConnectionAddr) -> Result<Node, Failure> {
         Node::connect(&self.client(address.clone())?, address)
     }
 }
@@ -236,7 +266,9 @@ fn parse(url: &str) -> Result<(Place, RedisConnectionInfo), Failure> {
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
     let hosts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
     if hosts.iter().any(String::is_empty) || !matches!(transport, "redis" | "rediss") {
-        return Err(invalid("it is like redis-cluster://host:port,host:port".to_owned()));
+        return Err(invalid(
+            "it is like redis-cluster://host:port,host:port".to_owned(),
+        ));
     }
     let (primary, database) = path.split_once('/').unwrap_or((path, ""));
     // Only for the user, the password and the database in it.
@@ -245,7 +277,11 @@ fn parse(url: &str) -> Result<(Place, RedisConnectionInfo), Failure> {
         .map_err(|error| invalid(format!("{error}")))?;
     let place = match (kind, primary) {
         ("cluster", _) => Place::Cluster { tls, hosts },
-        (_, "") => return Err(invalid("the name of the primary is missing: redis-sentinel://host:26379/name".into())),
+        (_, "") => {
+            return Err(invalid(
+                "the name of the primary is missing: redis-sentinel://host:26379/name".into(),
+            ));
+        }
         (_, primary) => Place::Sentinels {
             tls,
             hosts,
@@ -259,7 +295,9 @@ fn parse(url: &str) -> Result<(Place, RedisConnectionInfo), Failure> {
 fn tcp(host: &str, default_port: u16, tls: bool) -> Result<ConnectionAddr, Failure> {
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => {
-            let port = port.parse().map_err(|_| Failure::usage(format!("{host}: {port} is no port")))?;
+            let port = port
+                .parse()
+                .map_err(|_| Failure::usage(format!("{host}: {port} is no port")))?;
             (name, port)
         }
         _ => (host, default_port),
@@ -284,7 +322,9 @@ fn host_of(address: &ConnectionAddr) -> Result<(String, bool), Failure> {
     match address {
         ConnectionAddr::Tcp(host, port) => Ok((format!("{host}:{port}"), false)),
         ConnectionAddr::TcpTls { host, port, .. } => Ok((format!("{host}:{port}"), true)),
-        _ => Err(Failure::usage("a cluster is reached by host and port, not by a socket")),
+        _ => Err(Failure::usage(
+            "a cluster is reached by host and port, not by a socket",
+        )),
     }
 }
 
@@ -429,7 +469,14 @@ mod tests {
 
     #[test]
     fn a_url_that_cannot_be_is_refused() {
-        for url in ["nonsense", "http://one", "redis-sentinel://one", "redis-cluster://", "x-cluster://one", "redis://one/x"] {
+        for url in [
+            "nonsense",
+            "http://one",
+            "redis-sentinel://one",
+            "redis-cluster://",
+            "x-cluster://one",
+            "redis://one/x",
+        ] {
             let refused = target("", Some(url), None).err().map(|failure| failure.code);
             assert_eq!(refused, Some(Code::Usage), "{url}");
         }
