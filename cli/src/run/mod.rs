@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redis_dlock_client::{Event, Guard, Lock, Locks, Loss, Owner, Settings, What};
+use redis_dlock_client::{Error, Event, Guard, Lock, Locks, Loss, Owner, Settings, What};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::job::{Change, Job};
@@ -162,30 +162,44 @@ impl<'a> Watch<'a> {
 async fn give_back(
     args: &RunArgs,
     guard: Guard,
-    loss: Option<Loss>,
+    told: Option<Loss>,
     exit: ExitCode,
 ) -> Result<ExitCode, Failure> {
     let name = shown(args.name.as_bytes());
-    let lost = match (loss, guard.release().await) {
-        (Some(_), _) => String::new(),
-        (None, Ok(_)) => return Ok(exit),
-        (None, Err(redis_dlock_client::Error::Lost(loss))) => {
-            format!("the lock {name} was lost before the command ended: {loss}")
-        }
+    let noticed = match told {
+        Some(loss) => Some(loss),
+        None => last_look(&guard).await,
+    };
+    let loss = match (noticed, guard.release().await) {
+        (Some(loss), _) | (None, Err(Error::Lost(loss))) => Some(loss),
+        (None, Ok(_)) => None,
         (None, Err(error)) => {
             say(&format!(
                 "the command has ended, the lock {name} may be held until its lease ends: {error}"
             ));
-            return Ok(exit);
+            None
         }
     };
-    if args.on_lost == OnLost::Ignore {
-        if !lost.is_empty() {
-            say(&lost);
-        }
+    let Some(loss) = loss else {
         return Ok(exit);
+    };
+    if told.is_none() {
+        say(&format!(
+            "the lock {name} was lost before the command ended: {loss}"
+        ));
     }
-    Err(Failure::new(Code::Lost, lost))
+    Ok(match args.on_lost {
+        OnLost::Ignore => exit,
+        OnLost::Kill | OnLost::Term => Code::Lost.into(),
+    })
+}
+
+/// Whether the lock was held to the end: a release does not tell, since it may be repeated.
+async fn last_look(guard: &Guard) -> Option<Loss> {
+    match guard.extend(Duration::from_millis(1)).await {
+        Err(Error::Lost(loss)) => Some(loss),
+        _ => None,
+    }
 }
 
 /// Waits until the server does not know of the request any more: a grant that nobody hears of would keep
