@@ -12,7 +12,7 @@ export DLOCK_SERVER ?= redis-server
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-matrix bench check install-deps
+.PHONY: help run test test-matrix bench install check install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ test-matrix: install-deps ## Run the tests against every supported server, fetch
 bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (options: ARGS="...")
 	cargo build --release --locked
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
+
+install: install-deps ## Install tool, module, completions and manual (PREFIX=/usr/local, MODULEDIR, DESTDIR)
+	cargo build --release --locked -p redis-dlock -p dlock-cli
+	PREFIX="$(PREFIX)" MODULEDIR="$(MODULEDIR)" DESTDIR="$(DESTDIR)" scripts/install "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so"
 
 check: install-deps ## Check format, lints and documentation, and licences if cargo-deny is there
 	cargo fmt --all --check

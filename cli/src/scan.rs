@@ -79,6 +79,7 @@ pub fn all(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<Vec<Named>, Fai
     let progress = Progress::new(nodes);
     let mut found = BTreeMap::new();
     for node in nodes {
+        node.require_module()?;
         let mut walk = Walk::new(pattern);
         loop {
             let names = walk.step(node)?;

@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{Client, Cmd, Connection, ConnectionAddr, FromRedisValue, cmd};
+use redis::{Client, Cmd, Connection, ConnectionAddr, FromRedisValue, RedisResult, Value, cmd};
+use redis_dlock_client::Error;
 
 use crate::exit::{Code, Failure};
 
@@ -35,15 +36,34 @@ impl Node {
         })?;
         connection.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         connection.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok(Self {
+        let mut node = Self {
             name,
             address,
             connection,
-        })
+        };
+        let answer: RedisResult<Value> = cmd("PING").query(&mut node.connection);
+        match answer {
+            // A user may be allowed a few commands only. A missing password is another matter.
+            Err(error) if error.code() != Some("NOPERM") => Err(error.into()),
+            _ => Ok(node),
+        }
     }
 
     pub fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
         Ok(command.query(&mut self.connection)?)
+    }
+
+    /// Fails when the server does not have the module.
+    pub fn require_module(&mut self) -> Result<(), Failure> {
+        // Any other answer comes from the module, or from a server that keeps the user out.
+        let answer: RedisResult<Value> = cmd("DLOCK.INFO").arg("").query(&mut self.connection);
+        match answer.map_err(Error::from) {
+            Err(missing @ Error::ModuleMissing) => Err(Failure::new(
+                Code::Unavailable,
+                format!("{}: {missing}", self.name),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// A section of INFO.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use serde_json::{Map, Value};
 
 use crate::args::StatsArgs;
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::server::{Fields, Node, Target};
 
 /// What one server counts.
@@ -37,11 +37,8 @@ pub fn stats(args: &StatsArgs, target: &Target) -> Result<ExitCode, Failure> {
 
 /// Asks a server for INFO dlock.
 pub fn counted(node: &mut Node) -> Result<Counted, Failure> {
+    node.require_module()?;
     let fields = numbers(&node.info("dlock")?);
-    if fields.is_empty() {
-        let message = format!("{}: {}", node.name, redis_dlock_client::Error::ModuleMissing);
-        return Err(Failure::new(Code::Unavailable, message));
-    }
     Ok(Counted {
         server: node.name.clone(),
         fields,
