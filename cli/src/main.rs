@@ -15,6 +15,7 @@ mod span;
 mod stats;
 mod table;
 mod text;
+mod top;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -50,7 +51,7 @@ fn act(cli: &Cli) -> Result<ExitCode, Failure> {
         Action::Stats(args) => stats::stats(args, &target()?),
         Action::Completions { shell } => pages::completions(*shell),
         Action::Man { folder } => pages::man(folder),
-        _ => todo!(),
+        Action::Top(args) => top::top(args, &target()?),
     }
 }
 

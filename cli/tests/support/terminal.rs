@@ -3,7 +3,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use dlock_testkit::wait_for;
 use nix::pty::{Winsize, openpty};
@@ -14,6 +14,7 @@ pub struct Terminal {
     child: Child,
     keyboard: File,
     screen: Arc<Mutex<Parser>>,
+    reader: JoinHandle<()>,
 }
 
 impl Terminal {
@@ -30,7 +31,7 @@ impl Terminal {
         drop(pty.slave);
         let screen = Arc::new(Mutex::new(Parser::new(rows, columns, 0)));
         let output = File::from(pty.master.try_clone().expect("a handle can be cloned"));
-        thread::spawn({
+        let reader = thread::spawn({
             let screen = Arc::clone(&screen);
             move || show(output, &screen)
         });
@@ -38,6 +39,7 @@ impl Terminal {
             child,
             keyboard: pty.master.into(),
             screen,
+            reader,
         }
     }
 
@@ -76,13 +78,9 @@ impl Terminal {
             self.child.try_wait().expect("a child").is_some()
         });
         let status = self.child.wait().expect("it has ended");
-        // What it wrote last is read by another thread.
-        let mut before = String::new();
-        wait_for("a screen at rest", || {
-            let now = self.text();
-            std::mem::replace(&mut before, now.clone()) == now
-        });
-        (status.code().expect("setsid tells a code"), before)
+        // Once nobody has the terminal any more, what was written last has been read.
+        wait_for("the end of the output", || self.reader.is_finished());
+        (status.code().expect("setsid tells a code"), self.text())
     }
 }
 
