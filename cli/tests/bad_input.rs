@@ -5,7 +5,8 @@ mod support;
 use std::process::Stdio;
 
 use dlock_testkit::Server;
-use support::{Terminal, dlock, dlock_at, dlock_on, outcome};
+use support::terminal::Terminal;
+use support::{dlock, dlock_at, dlock_on, outcome};
 
 /// Each way to use a server. `run` would leave a trace.
 const ALL: [&[&str]; 7] = [

@@ -139,7 +139,11 @@ fn a_cluster_is_checked_node_by_node() {
     let told = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
     assert_eq!(told.code, 2, "{told:?}");
     assert!(told.out.contains("16383 of 16384"), "{told:?}");
-    cluster.nodes.clear();
+    cluster.nodes[1].kill();
+    let told = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
+    assert_eq!(told.code, 2, "{told:?}");
+    let lost = format!("cannot reach the server at 127.0.0.1:{}", cluster.nodes[1].port());
+    assert!(told.out.contains(&lost), "{told:?}");
 }
 
 #[test]

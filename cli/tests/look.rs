@@ -2,24 +2,9 @@
 
 mod support;
 
-use dlock_testkit::{Cluster, Server};
+use dlock_testkit::Server;
 use serde_json::Value;
-use support::{dlock, dlock_at, dlock_on, outcome};
-
-/// What is printed for programs.
-#[track_caller]
-fn json(server: &Server, args: &[&str]) -> Value {
-    let told = outcome(&mut dlock_at(server, &[args, &["--json"]].concat()));
-    serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"))
-}
-
-fn names(locks: &Value) -> Vec<&str> {
-    let locks = locks.as_array().expect("an array");
-    locks
-        .iter()
-        .map(|lock| lock["name"].as_str().expect("a name"))
-        .collect()
-}
+use support::{dlock, dlock_at, json, names, outcome};
 
 #[test]
 fn all_locks_are_listed_by_name_and_nothing_else() {
@@ -171,50 +156,4 @@ fn without_a_terminal_nothing_is_broken_unasked() {
     assert_eq!(refused.code, 64);
     assert!(refused.err.contains("--yes"), "{refused:?}");
     assert_eq!(client.owner("job").as_deref(), Some("alice"));
-}
-
-#[test]
-fn a_node_of_a_cluster_stands_for_the_whole_cluster() {
-    let cluster = Cluster::start(3);
-    let mut expected: Vec<String> = (0..3).map(|n| cluster.key_on(n, "job")).collect();
-    for (n, name) in expected.iter().enumerate() {
-        cluster.client(n).acquire(&format!("{name} owner{n} 600000"));
-    }
-    let elsewhere = expected[2].clone();
-    let any = &cluster.nodes[0];
-    expected.sort();
-    assert_eq!(names(&json(any, &["ls"])), expected);
-    assert_eq!(json(any, &["show", &elsewhere])["holders"][0]["owner"], "owner2");
-    let url = format!("redis-cluster://127.0.0.1:1,127.0.0.1:{}", any.port());
-    assert_eq!(outcome(&mut dlock(&["-u", &url, "show", &elsewhere])).code, 0);
-    assert_eq!(
-        outcome(&mut dlock_at(any, &["break", "--yes", &elsewhere])).code,
-        0
-    );
-    let run = ["run", "--try", elsewhere.as_str(), "--", "sh", "-c", "exit 4"];
-    assert_eq!(outcome(&mut dlock_at(any, &run)).code, 4);
-    assert_eq!(
-        outcome(&mut dlock_on(any.port(), &["stats"]))
-            .out
-            .matches("waiting_now")
-            .count(),
-        3
-    );
-}
-
-#[test]
-fn a_unix_socket_is_as_good_as_a_port() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let socket = folder.path().join("redis.sock");
-    let socket = socket.to_str().expect("text");
-    let server = Server::with(&format!("unixsocket {socket}"));
-    server.client().acquire("by-socket alice 60000");
-    for args in [["-s", socket], ["-u", &format!("unix://{socket}")]] {
-        let listed = outcome(&mut dlock(&[&args[..], &["ls"]].concat()));
-        assert!(listed.out.contains("by-socket"), "{listed:?}");
-        let run = outcome(&mut dlock(
-            &[&args[..], &["run", "job", "--", "sh", "-c", "exit 3"]].concat(),
-        ));
-        assert_eq!(run.code, 3, "{run:?}");
-    }
 }

@@ -179,6 +179,16 @@ fn what_is_ignored_stays_ignored() {
     assert_eq!(job.end().code, 0);
 }
 
+#[test]
+fn the_exit_code_is_known_where_the_end_of_children_is_ignored() {
+    let server = Server::start();
+    let tool = script(
+        "trap '' CHLD; exec \"$0\" run job -- sh -c 'sleep 0.2; exit 7'",
+        &server,
+    );
+    assert_eq!(Running::start(&mut { tool }).end().code, 7);
+}
+
 /// A shell script that finds the tool in `$0`.
 fn script(script: &str, server: &Server) -> Command {
     let tool = dlock_at(server, &[]);

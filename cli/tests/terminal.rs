@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use dlock_testkit::{Proxy, Server, Way};
-use support::{Terminal, dlock, dlock_at, dlock_on, wait_until_free};
+use support::terminal::Terminal;
+use support::{dlock, dlock_at, dlock_on, wait_until_free};
 
 fn run(server: &Server, script: &str) -> Command {
     dlock_at(server, &["run", "job", "--", "sh", "-c", script])

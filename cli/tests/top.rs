@@ -3,7 +3,8 @@
 mod support;
 
 use dlock_testkit::Server;
-use support::{Terminal, dlock_at, dlock_on, outcome};
+use support::terminal::Terminal;
+use support::{dlock_at, dlock_on, outcome};
 
 const FAST: [&str; 3] = ["top", "--every", "50ms"];
 

@@ -41,6 +41,15 @@ const CHECKS: &[Check] = &[
 
 /// All findings about one server of a deployment.
 pub fn check(facts: &Facts, deployment: &[Facts]) -> Vec<Finding> {
+    if let Some(why) = &facts.out_of_reach {
+        return vec![Finding::bad(
+            Problem,
+            "reach",
+            why,
+            "nothing is known of it: a primary that has gone serves no locks, a replica cannot take over",
+            "see whether it runs, and whether it can be reached from here by that address",
+        )];
+    }
     if facts.info.0.is_empty() {
         return vec![Finding::bad(
             Warning,

@@ -228,11 +228,17 @@ fn an_older_module_among_newer_ones_is_noticed() {
 }
 
 #[test]
-fn without_the_module_nothing_else_matters() {
+fn without_server_or_module_nothing_else_matters() {
     let facts = server("dlock_locks:", "appendonly:no", |_| ());
     let findings = check(&facts, &[]);
     assert_eq!(findings.len(), 1);
     assert_eq!((findings[0].check, findings[0].level), ("module", Problem));
+    let away = server("", "", |facts| {
+        facts.out_of_reach = Some("cannot reach it".to_owned())
+    });
+    let findings = check(&away, &[]);
+    assert_eq!(findings.len(), 1);
+    assert_eq!((findings[0].check, findings[0].level), ("reach", Problem));
     let blind = check(&Facts::default(), &[]);
     assert_eq!((blind[0].check, blind[0].level), ("info", Warning));
 }

@@ -7,6 +7,8 @@ use crate::server::Fields;
 pub struct Facts {
     /// `host:port`
     pub server: String,
+    /// Why nothing else is known.
+    pub out_of_reach: Option<String>,
     /// INFO everything
     pub info: Fields,
     /// CONFIG GET *

@@ -2,28 +2,45 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redis::{Cmd, ConnectionAddr, FromRedisValue, RedisError, Value, cmd};
+use redis::{Cmd, FromRedisValue, RedisError, Value, cmd};
 use redis_dlock_client::Owner;
 
 use super::facts::Facts;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::scan;
 use crate::server::{Fields, Node, Target};
 
-/// All primaries, each followed by its replicas as far as they can be reached.
+/// All primaries, each followed by its replicas.
 pub fn all(target: &Target) -> Result<Vec<Facts>, Failure> {
     let mut all = Vec::new();
-    for mut primary in target.primaries()? {
+    for found in target.each_primary()? {
+        let mut primary = match found.node {
+            Ok(primary) => primary,
+            Err(failure) => {
+                all.push(unreachable(found.name, failure));
+                continue;
+            }
+        };
         let facts = facts(&mut primary)?;
         let replicas = replicas(&facts.info);
         all.push(facts);
         for (host, port) in replicas {
-            if let Ok(mut replica) = target.connect_beside(&primary, host, port) {
-                all.push(self::facts(&mut replica)?);
-            }
+            let found = target.beside(&primary, host, port);
+            all.push(match found.node {
+                Ok(mut replica) => self::facts(&mut replica)?,
+                Err(failure) => unreachable(found.name, failure),
+            });
         }
     }
     Ok(all)
+}
+
+fn unreachable(server: String, failure: Failure) -> Facts {
+    Facts {
+        server,
+        out_of_reach: Some(failure.message),
+        ..Facts::default()
+    }
 }
 
 fn facts(node: &mut Node) -> Result<Facts, Failure> {
@@ -50,7 +67,7 @@ fn facts(node: &mut Node) -> Result<Facts, Failure> {
 fn permitted<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(failure) if failure.code == crate::exit::Code::Unavailable => Err(failure),
+        Err(failure) if failure.code == Code::Unavailable => Err(failure),
         Err(_) => Ok(None),
     }
 }
@@ -136,20 +153,4 @@ fn replicas(info: &Fields) -> Vec<(String, u16)> {
             Some((field("ip=")?.to_owned(), field("port=")?.parse().ok()?))
         })
         .collect()
-}
-
-/// Whether TLS is used is as for the other one.
-impl Target {
-    fn connect_beside(&self, other: &Node, host: String, port: u16) -> Result<Node, Failure> {
-        let address = match &other.address {
-            ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure: false,
-                tls_params: None,
-            },
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        self.connect(address)
-    }
 }

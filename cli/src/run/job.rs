@@ -65,8 +65,9 @@ impl Job {
     }
 
     pub async fn next_change(&mut self) -> Change {
-        // The thread that tells ends after the end of the command only.
-        self.changes.recv().await.unwrap_or(Change::Ended(0))
+        // The thread that tells ends after the command only, unless the system does not tell it.
+        let unknown = Change::Ended(Code::System as u8);
+        self.changes.recv().await.unwrap_or(unknown)
     }
 
     /// Sends a signal to the command and all that it started.

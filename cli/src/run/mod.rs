@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use self::job::{Change, Job};
 use self::signals::Signals;
 use crate::args::{OnLost, RunArgs};
+use crate::complain;
 use crate::exit::{Code, Failure};
 use crate::server::Target;
 use crate::text::shown;
@@ -131,7 +132,7 @@ impl<'a> Watch<'a> {
             OnLost::Term => "the command is asked to end",
             OnLost::Ignore => "the command goes on without it",
         };
-        say(&format!(
+        complain(&format!(
             "the lock {} is lost: {loss}: {what}",
             shown(self.args.name.as_bytes())
         ));
@@ -174,7 +175,7 @@ async fn give_back(
         (Some(loss), _) | (None, Err(Error::Lost(loss))) => Some(loss),
         (None, Ok(_)) => None,
         (None, Err(error)) => {
-            say(&format!(
+            complain(&format!(
                 "the command has ended, the lock {name} may be held until its lease ends: {error}"
             ));
             None
@@ -184,7 +185,7 @@ async fn give_back(
         return Ok(exit);
     };
     if told.is_none() {
-        say(&format!(
+        complain(&format!(
             "the lock {name} was lost before the command ended: {loss}"
         ));
     }
@@ -222,22 +223,20 @@ async fn withdraw(lock: &Lock, owner: &Owner) {
 /// Tells the user of trouble with renewals, once each time it begins.
 fn tell_renewals() -> impl Fn(&Event<'_>) + Send + Sync + 'static {
     let in_trouble = AtomicBool::new(false);
-    move |event| match event.what {
-        // That a lock is lost is told by whoever acts on it.
-        What::NotRenewed { error } if !error.is_lost() => {
-            if !in_trouble.swap(true, Ordering::Relaxed) {
-                say(&format!(
-                    "the lease of {} is not renewed, trying again: {error}",
-                    shown(event.key)
+    move |event| {
+        let name = shown(event.key);
+        match event.what {
+            // That a lock is lost is told by whoever acts on it.
+            What::NotRenewed { error } if !error.is_lost() && !in_trouble.swap(true, Ordering::Relaxed) => {
+                complain(&format!(
+                    "the lease of {name} is not renewed, trying again: {error}"
                 ));
             }
-        }
-        What::Renewed { .. } => {
-            if in_trouble.swap(false, Ordering::Relaxed) {
-                say(&format!("the lease of {} is renewed again", shown(event.key)));
+            What::Renewed { .. } if in_trouble.swap(false, Ordering::Relaxed) => {
+                complain(&format!("the lease of {name} is renewed again"));
             }
+            _ => {}
         }
-        _ => {}
     }
 }
 
@@ -252,8 +251,4 @@ fn cannot(what: &str, error: &std::io::Error) -> Failure {
 
 fn ended_by(signal: Signal) -> ExitCode {
     ExitCode::from(128_u8.saturating_add(u8::try_from(signal as i32).unwrap_or_default()))
-}
-
-fn say(what: &str) {
-    crate::complain(what);
 }

@@ -28,6 +28,8 @@ impl Signals {
                 listen_to(which, sender.clone())?;
             }
         }
+        // Where this one is ignored, nobody is told how a command ended.
+        drop(signal(SignalKind::child())?);
         Ok(Self(receiver))
     }
 

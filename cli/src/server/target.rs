@@ -9,7 +9,7 @@ use redis::{
 use redis_dlock_client::Address;
 
 use super::node::Node;
-use super::slots::{self, Range};
+use super::slots;
 use crate::args::ServerArgs;
 use crate::exit::{Code, Failure};
 
@@ -19,6 +19,12 @@ pub struct Target {
     place: Place,
     login: RedisConnectionInfo,
     certificates: Option<TlsCertificates>,
+}
+
+/// A server that is known by name, and may be out of reach.
+pub struct Found {
+    pub name: String,
+    pub node: Result<Node, Failure>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -100,21 +106,34 @@ impl Target {
 
     /// All servers that grant locks: one, or the primaries of a cluster.
     pub fn primaries(&self) -> Result<Vec<Node>, Failure> {
+        self.each_primary()?.into_iter().map(|found| found.node).collect()
+    }
+
+    /// As [`Target::primaries`], with those of a cluster that are out of reach.
+    pub fn each_primary(&self) -> Result<Vec<Found>, Failure> {
         let mut first = self.first()?;
         if !self.is_cluster(&mut first) {
-            return Ok(vec![first]);
+            return Ok(vec![Found {
+                name: first.name.clone(),
+                node: Ok(first),
+            }]);
         }
         let mut primaries: Vec<ConnectionAddr> = Vec::new();
         for range in slots::of(&mut first)? {
-            let address = self.like(&first, &range);
+            let address = self.like(&first, range.host, range.port);
             if !primaries.contains(&address) {
                 primaries.push(address);
             }
         }
-        primaries
+        Ok(primaries
             .into_iter()
-            .map(|address| self.connect(address))
-            .collect()
+            .map(|address| self.look_for(address))
+            .collect())
+    }
+
+    /// A server that another one told of: a node of its cluster, or a replica.
+    pub fn beside(&self, other: &Node, host: String, port: u16) -> Found {
+        self.look_for(self.like(other, host, port))
     }
 
     /// The server that has a lock.
@@ -133,7 +152,7 @@ impl Target {
                 ),
             )
         })?;
-        self.connect(self.like(&first, range))
+        self.connect(self.like(&first, range.host.clone(), range.port))
     }
 
     /// For the client library, after a first contact that tells at once what is wrong: a server out of reach,
@@ -195,20 +214,19 @@ impl Target {
                 .is_ok_and(|info| info.get("cluster_enabled") == "1")
     }
 
-    /// A node of the cluster that another one told of.
-    fn like(&self, first: &Node, range: &Range) -> ConnectionAddr {
-        let (own_host, tls) = match &first.address {
+    fn like(&self, other: &Node, host: String, port: u16) -> ConnectionAddr {
+        let (own_host, tls) = match &other.address {
             ConnectionAddr::TcpTls { host, .. } => (host.as_str(), true),
             ConnectionAddr::Tcp(host, _) => (host.as_str(), false),
             _ => ("127.0.0.1", false),
         };
         // A node that does not know its own address leaves it out.
-        let host = if range.host.is_empty() {
-            own_host
+        let host = if host.is_empty() {
+            own_host.to_owned()
         } else {
-            &range.host
+            host
         };
-        tcp_address(host.to_owned(), range.port, tls)
+        tcp_address(host, port, tls)
     }
 
     fn client(&self, address: ConnectionAddr) -> Result<Client, Failure> {
@@ -222,7 +240,14 @@ impl Target {
         client.map_err(|error| Failure::usage(format!("the address cannot be used: {error}")))
     }
 
-    pub fn connect(&self, address: ConnectionAddr) -> Result<Node, Failure> {
+    fn look_for(&self, address: ConnectionAddr) -> Found {
+        Found {
+            name: address.to_string(),
+            node: self.connect(address),
+        }
+    }
+
+    fn connect(&self, address: ConnectionAddr) -> Result<Node, Failure> {
         Node::connect(&self.client(address.clone())?, address)
     }
 }

@@ -3,7 +3,7 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
-mod terminal;
+pub mod terminal;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -12,8 +12,7 @@ use std::thread::{self, JoinHandle};
 use dlock_testkit::{Client, Server, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-pub use terminal::Terminal;
+use serde_json::Value;
 
 /// The tool, told nothing by the environment.
 pub fn dlock(args: &[&str]) -> Command {
@@ -56,6 +55,21 @@ pub fn outcome(command: &mut Command) -> Outcome {
     };
     assert!(!outcome.err.contains("panicked"), "{outcome:?}");
     outcome
+}
+
+/// What is printed for programs.
+#[track_caller]
+pub fn json(server: &Server, args: &[&str]) -> Value {
+    let told = outcome(&mut dlock_at(server, &[args, &["--json"]].concat()));
+    serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"))
+}
+
+pub fn names(locks: &Value) -> Vec<&str> {
+    let locks = locks.as_array().expect("an array");
+    locks
+        .iter()
+        .map(|lock| lock["name"].as_str().expect("a name"))
+        .collect()
 }
 
 /// The tool at work. Dropped, it is killed.

@@ -1,5 +1,6 @@
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
@@ -29,7 +30,7 @@ impl Terminal {
         let pty = openpty(&size, None).expect("the system has terminals");
         let child = spawn(command, &pty.slave);
         drop(pty.slave);
-        let screen = Arc::new(Mutex::new(Parser::new(rows, columns, 0)));
+        let screen = Arc::new(Mutex::new(Parser::new(length(rows), length(columns), 0)));
         let output = File::from(pty.master.try_clone().expect("a handle can be cloned"));
         let reader = thread::spawn({
             let screen = Arc::clone(&screen);
@@ -90,6 +91,10 @@ impl Drop for Terminal {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn length(cells: u16) -> NonZero<u16> {
+    NonZero::new(cells).expect("a screen has room")
 }
 
 /// `setsid` makes the terminal the one of the program, which takes code that this crate forbids.
