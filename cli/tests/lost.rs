@@ -15,7 +15,7 @@ fn a_command_whose_lock_is_broken_is_killed_with_all_that_it_started() {
     let mut job = Running::script(
         &server,
         &LEASE,
-        "trap '' TERM; sleep 1000 & echo $!; wait; echo never",
+        "trap '' TERM; sleep 1000 >&- 2>&- & echo $!; wait; echo never",
     );
     let grandchild = job.line();
     server.client().call("DEL job").unwrap();

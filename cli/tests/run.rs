@@ -3,11 +3,11 @@
 mod support;
 
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use dlock_testkit::{SLOW_MACHINE, Server, pause, wait_for};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, pause, wait_for};
 use nix::sys::signal::Signal;
-use support::{Running, dlock_at, is_running, outcome, wait_until_free};
+use support::{Running, dlock_at, is_running, outcome, script_at, wait_until_free};
 
 /// Says that it runs, and ends when its input does.
 const READY: &str = "echo ready; cat";
@@ -144,7 +144,7 @@ fn signals_are_passed_on() {
 #[test]
 fn a_signal_reaches_all_that_the_command_started() {
     let server = Server::start();
-    let mut job = Running::script(&server, &[], "sleep 1000 & echo $!; wait");
+    let mut job = Running::script(&server, &[], "sleep 1000 >&- 2>&- & echo $!; wait");
     let grandchild = job.line();
     assert!(is_running(&grandchild));
     job.signal(Signal::SIGTERM);
@@ -182,11 +182,32 @@ fn what_is_ignored_stays_ignored() {
 #[test]
 fn the_exit_code_is_known_where_the_end_of_children_is_ignored() {
     let server = Server::start();
-    let tool = script(
-        "trap '' CHLD; exec \"$0\" run job -- sh -c 'sleep 0.2; exit 7'",
-        &server,
-    );
-    assert_eq!(Running::start(&mut { tool }).end().code, 7);
+    let script = "sleep 0.2; exit 7";
+    let tool = script_at(server.port(), &[], script);
+    let mut command = Command::new("env");
+    command
+        .arg("--ignore-signal=CHLD")
+        .arg(tool.get_program())
+        .args(tool.get_args());
+    command.env("DLOCK_URL", format!("redis://127.0.0.1:{}", server.port()));
+    assert_eq!(Running::start(&mut command).end().code, 7);
+}
+
+#[test]
+fn a_grant_that_is_on_its_way_when_a_signal_comes_is_given_back() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let mut client = server.client();
+    client.acquire("job somebody 60000");
+    let job = Running::start(&mut script_at(proxy.port(), &[], "echo ran"));
+    client.wait_for_queue("job", 1);
+    proxy.delay(Way::ToClient, Duration::from_millis(300));
+    proxy.delay(Way::ToServer, Duration::from_millis(300));
+    client.release("job somebody");
+    assert!(client.find_lock("job").is_some());
+    job.signal(Signal::SIGTERM);
+    assert_eq!(job.end().code, 143);
+    assert!(client.find_lock("job").is_none());
 }
 
 /// A shell script that finds the tool in `$0`.
