@@ -12,7 +12,7 @@ export DLOCK_SERVER ?= redis-server
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-matrix model fuzz bench torture check install-deps
+.PHONY: help run test test-matrix model fuzz bench torture install check install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (o
 torture: install-deps ## Attack what is promised with real faults, for about 20 minutes (options: ARGS="...")
 	cargo build --release --locked
 	DLOCK_MODULE=$(TARGET)/release/libdlock.so cargo run --locked -p dlock-torture -- $(ARGS)
+
+install: install-deps ## Install tool, module, completions and manual (PREFIX=/usr/local, MODULEDIR, DESTDIR)
+	cargo build --release --locked -p redis-dlock -p dlock-cli
+	PREFIX="$(PREFIX)" MODULEDIR="$(MODULEDIR)" DESTDIR="$(DESTDIR)" scripts/install "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so"
 
 check: install-deps ## Check format, lints and documentation, and licences if cargo-deny is there
 	cargo fmt --all --check

@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
@@ -123,6 +124,13 @@ fn is_transient(error: &RedisError) -> bool {
             )
         }
         _ => false,
+    }
+}
+
+/// An [`Address`](crate::Address) is one already.
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 

@@ -1,0 +1,107 @@
+//! What a server tells of locks, and how it is shown.
+
+use redis::{Cmd, cmd};
+use redis_dlock_client::{HolderInfo, LockInfo, WaiterInfo};
+use serde_json::{Value, json};
+
+use crate::exit::Failure;
+use crate::server::Node;
+use crate::text::shown;
+
+/// A lock and its name.
+#[derive(Clone, Debug)]
+pub struct Named {
+    pub name: Vec<u8>,
+    /// `None`: it is free, and nobody waits.
+    pub info: Option<LockInfo>,
+}
+
+pub fn info_command(name: &[u8]) -> Cmd {
+    cmd("DLOCK.INFO").arg(name).take()
+}
+
+impl Named {
+    pub fn read(node: &mut Node, name: &[u8]) -> Result<Self, Failure> {
+        let info = node
+            .query(&info_command(name))
+            .map_err(|failure| Failure::new(failure.code, format!("{}: {}", shown(name), failure.message)))?;
+        Ok(Self {
+            name: name.to_vec(),
+            info,
+        })
+    }
+
+    pub fn holders(&self) -> &[HolderInfo] {
+        self.info.as_ref().map_or(&[], |info| &info.holders)
+    }
+
+    pub fn waiters(&self) -> &[WaiterInfo] {
+        self.info.as_ref().map_or(&[], |info| &info.waiters)
+    }
+
+    pub fn waiting(&self) -> u64 {
+        self.info.as_ref().map_or(0, |info| info.waiting)
+    }
+
+    /// `mutex`, `shared`, or `limit 3`; empty when nobody holds it.
+    pub fn kind(&self) -> String {
+        match &self.info {
+            Some(info) if !info.holders.is_empty() => kind(info.limit),
+            _ => String::new(),
+        }
+    }
+
+    pub fn json(&self) -> Value {
+        let limit = self
+            .info
+            .as_ref()
+            .filter(|info| !info.holders.is_empty())
+            .map(|info| info.limit);
+        let mut lock = json!({ "name": text(&self.name) });
+        if std::str::from_utf8(&self.name).is_err() {
+            lock["name_hex"] = hex(&self.name).into();
+        }
+        lock["limit"] = limit.flatten().into();
+        lock["shared"] = limit.is_some_and(|limit| limit.is_none()).into();
+        lock["holders"] = self.holders().iter().map(holder).collect();
+        lock["waiting"] = self.waiting().into();
+        lock["waiters"] = self.waiters().iter().map(waiter).collect();
+        lock
+    }
+}
+
+pub fn kind(limit: Option<u32>) -> String {
+    match limit {
+        None => "shared".to_owned(),
+        Some(1) => "mutex".to_owned(),
+        Some(limit) => format!("limit {limit}"),
+    }
+}
+
+fn holder(holder: &HolderInfo) -> Value {
+    json!({
+        "owner": text(holder.owner.as_bytes()),
+        "fence": holder.fence,
+        "holds": holder.holds,
+        "lease_ms": holder.lease.as_millis() as u64,
+        "held_ms": holder.held.as_millis() as u64,
+    })
+}
+
+fn waiter(waiter: &WaiterInfo) -> Value {
+    json!({
+        "owner": text(waiter.owner.as_bytes()),
+        "limit": waiter.limit,
+        "shared": waiter.limit.is_none(),
+        "waited_ms": waiter.waited.as_millis() as u64,
+        "timeout_ms": waiter.timeout.map(|timeout| timeout.as_millis() as u64),
+    })
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,254 @@
+//! `dlock run`: a command under a lock.
+
+mod job;
+mod signals;
+mod terminal;
+
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use redis_dlock_client::{Error, Event, Guard, Lock, Locks, Loss, Owner, Settings, What};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use self::job::{Change, Job};
+use self::signals::Signals;
+use crate::args::{OnLost, RunArgs};
+use crate::complain;
+use crate::exit::{Code, Failure};
+use crate::server::Target;
+use crate::text::shown;
+
+/// So long a request that nobody wants any more may take to be taken back.
+const WITHDRAWAL: Duration = Duration::from_secs(2);
+
+pub fn run(args: &RunArgs, target: &Target) -> Result<ExitCode, Failure> {
+    let locks = Locks::with(target.address()?, Settings::default().on_event(tell_renewals()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| cannot("start", &error))?;
+    let exit = runtime.block_on(under_lock(args, &locks));
+    runtime.shutdown_background();
+    exit
+}
+
+async fn under_lock(args: &RunArgs, locks: &Locks) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen().map_err(|error| cannot("listen to signals", &error))?;
+    let owner = Owner::unique();
+    let lock = lock(args, locks, &owner);
+    let guard = tokio::select! {
+        guard = lock.acquire() => guard.map_err(|error| not_got(args, error.into()))?,
+        signal = signals.passed_on() => {
+            withdraw(&lock, &owner).await;
+            return Ok(ended_by(signal));
+        }
+    };
+    let job = match Job::start(&args.command, &guard) {
+        Ok(job) => job,
+        Err(failure) => {
+            // The failure is worth telling, not that the lock ends with its lease.
+            let _ = guard.release().await;
+            return Err(failure);
+        }
+    };
+    let mut watch = Watch::new(args, &guard, job);
+    let exit = watch.until_end(&mut signals).await;
+    let loss = watch.loss;
+    give_back(args, guard, loss, exit).await
+}
+
+fn lock(args: &RunArgs, locks: &Locks, owner: &Owner) -> Lock {
+    let mut lock = locks
+        .lock(args.name.as_bytes())
+        .lease(args.lease)
+        .owned_by(owner)
+        .wait(if args.at_once {
+            Duration::ZERO
+        } else {
+            args.wait.unwrap_or(Duration::MAX)
+        });
+    if args.shared {
+        lock = lock.shared();
+    }
+    if let Some(limit) = args.limit {
+        lock = lock.limit(limit);
+    }
+    if let Some(time) = args.max_hold {
+        lock = lock.max_hold(time);
+    }
+    lock
+}
+
+/// A running command, and the lock that it needs.
+struct Watch<'a> {
+    args: &'a RunArgs,
+    guard: &'a Guard,
+    job: Job,
+    loss: Option<Loss>,
+    /// When what has not ended is killed.
+    kill_at: Option<Instant>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(args: &'a RunArgs, guard: &'a Guard, job: Job) -> Self {
+        Self {
+            args,
+            guard,
+            job,
+            loss: None,
+            kill_at: None,
+        }
+    }
+
+    /// The exit code of the command.
+    async fn until_end(&mut self, signals: &mut Signals) -> ExitCode {
+        loop {
+            let kill_at = self.kill_at.unwrap_or_else(Instant::now);
+            tokio::select! {
+                biased;
+                loss = self.guard.lost(), if self.loss.is_none() => self.lost(loss),
+                () = sleep_until(kill_at), if self.kill_at.is_some() => {
+                    self.kill_at = None;
+                    self.job.signal(Signal::SIGKILL);
+                }
+                change = self.job.next_change() => match change {
+                    Change::Ended(code) => return ExitCode::from(code),
+                    Change::Killed(signal) => return ended_by(signal),
+                    Change::Stopped(signal) => self.stopped(signal),
+                },
+                signal = signals.next() => match signal {
+                    Signal::SIGCONT => self.job.go_on(),
+                    signal => self.job.signal(signal),
+                },
+            }
+        }
+    }
+
+    fn lost(&mut self, loss: Loss) {
+        self.loss = Some(loss);
+        let what = match self.args.on_lost {
+            OnLost::Kill => "the command is killed",
+            OnLost::Term => "the command is asked to end",
+            OnLost::Ignore => "the command goes on without it",
+        };
+        complain(&format!(
+            "the lock {} is lost: {loss}: {what}",
+            shown(self.args.name.as_bytes())
+        ));
+        match self.args.on_lost {
+            OnLost::Kill => self.job.signal(Signal::SIGKILL),
+            OnLost::Term => {
+                self.job.signal(Signal::SIGTERM);
+                // A command that is stopped would not hear of it.
+                self.job.signal(Signal::SIGCONT);
+                self.kill_at = Some(Instant::now() + self.args.kill_after);
+            }
+            OnLost::Ignore => {}
+        }
+    }
+
+    /// As the user stopped the command, so stops the whole, and the shell gets its terminal back. The lease
+    /// goes on, and may end meanwhile.
+    fn stopped(&self, by: Signal) {
+        if self.job.only_wants_terminal(by) {
+            self.job.go_on();
+        } else {
+            self.job.stop_along();
+        }
+    }
+}
+
+/// Gives the lock back, and tells how it all ended.
+async fn give_back(
+    args: &RunArgs,
+    guard: Guard,
+    told: Option<Loss>,
+    exit: ExitCode,
+) -> Result<ExitCode, Failure> {
+    let name = shown(args.name.as_bytes());
+    let noticed = match told {
+        Some(loss) => Some(loss),
+        None => last_look(&guard).await,
+    };
+    let loss = match (noticed, guard.release().await) {
+        (Some(loss), _) | (None, Err(Error::Lost(loss))) => Some(loss),
+        (None, Ok(_)) => None,
+        (None, Err(error)) => {
+            complain(&format!(
+                "the command has ended, the lock {name} may be held until its lease ends: {error}"
+            ));
+            None
+        }
+    };
+    let Some(loss) = loss else {
+        return Ok(exit);
+    };
+    if told.is_none() {
+        complain(&format!(
+            "the lock {name} was lost before the command ended: {loss}"
+        ));
+    }
+    Ok(match args.on_lost {
+        OnLost::Ignore => exit,
+        OnLost::Kill | OnLost::Term => Code::Lost.into(),
+    })
+}
+
+/// Whether the lock was held to the end: a release does not tell, since it may be repeated.
+async fn last_look(guard: &Guard) -> Option<Loss> {
+    match guard.extend(Duration::from_millis(1)).await {
+        Err(Error::Lost(loss)) => Some(loss),
+        _ => None,
+    }
+}
+
+/// Waits until the server does not know of the request any more: a grant that nobody hears of would keep
+/// others out until its lease ends.
+async fn withdraw(lock: &Lock, owner: &Owner) {
+    let gone = async {
+        while let Ok(Some(info)) = lock.inspect().await {
+            let holds = info.holders.iter().any(|holder| holder.owner == *owner);
+            let waits = info.waiters.iter().any(|waiter| waiter.owner == *owner);
+            if !holds && !waits {
+                break;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    // In vain: the end of the connection, or the lease, does the same.
+    let _ = timeout(WITHDRAWAL, gone).await;
+}
+
+/// Tells the user of trouble with renewals, once each time it begins.
+fn tell_renewals() -> impl Fn(&Event<'_>) + Send + Sync + 'static {
+    let in_trouble = AtomicBool::new(false);
+    move |event| {
+        let name = shown(event.key);
+        match event.what {
+            // That a lock is lost is told by whoever acts on it.
+            What::NotRenewed { error } if !error.is_lost() && !in_trouble.swap(true, Ordering::Relaxed) => {
+                complain(&format!(
+                    "the lease of {name} is not renewed, trying again: {error}"
+                ));
+            }
+            What::Renewed { .. } if in_trouble.swap(false, Ordering::Relaxed) => {
+                complain(&format!("the lease of {name} is renewed again"));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn not_got(args: &RunArgs, failure: Failure) -> Failure {
+    let name = shown(args.name.as_bytes());
+    Failure::new(failure.code, format!("{name}: {}", failure.message))
+}
+
+fn cannot(what: &str, error: &std::io::Error) -> Failure {
+    Failure::new(Code::System, format!("cannot {what}: {error}"))
+}
+
+fn ended_by(signal: Signal) -> ExitCode {
+    ExitCode::from(128_u8.saturating_add(u8::try_from(signal as i32).unwrap_or_default()))
+}

@@ -1,0 +1,8 @@
+//! The servers, as the command line names them.
+
+mod node;
+mod slots;
+mod target;
+
+pub use node::{Fields, Node};
+pub use target::Target;

@@ -1,0 +1,516 @@
+use std::env;
+use std::fs;
+use std::path::Path;
+
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
+    TlsCertificates, cmd,
+};
+use redis_dlock_client::Address;
+
+use super::node::Node;
+use super::slots;
+use crate::args::ServerArgs;
+use crate::exit::{Code, Failure};
+
+/// Where the servers are, and how to get in.
+#[derive(Clone)]
+pub struct Target {
+    place: Place,
+    login: RedisConnectionInfo,
+    certificates: Option<TlsCertificates>,
+}
+
+/// A server that is known by name, and may be out of reach.
+pub struct Found {
+    pub name: String,
+    pub node: Result<Node, Failure>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    Node(ConnectionAddr),
+    Cluster {
+        tls: bool,
+        hosts: Vec<String>,
+    },
+    Sentinels {
+        tls: bool,
+        hosts: Vec<String>,
+        primary: String,
+    },
+}
+
+impl Target {
+    /// What the command line says, and what the environment says where it is silent.
+    pub fn new(args: &ServerArgs) -> Result<Self, Failure> {
+        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        Self::of(args, variable("DLOCK_URL"), variable("REDISCLI_AUTH"))
+    }
+
+    fn of(args: &ServerArgs, url: Option<String>, password: Option<String>) -> Result<Self, Failure> {
+        let is_named = args.host.is_some() || args.port.is_some() || args.socket.is_some();
+        let url = args.url.clone().or(url.filter(|_| !is_named));
+        let (mut place, mut login) = match url {
+            Some(url) => parse(&url)?,
+            None => (Place::Node(address(args)), RedisConnectionInfo::default()),
+        };
+        if args.tls {
+            place = place.with_tls();
+        }
+        if let Some(user) = &args.user {
+            login = login.set_username(user);
+        }
+        let unless_told = password.filter(|_| login.password().is_none());
+        if let Some(password) = args.password.clone().or(unless_told) {
+            login = login.set_password(password);
+        }
+        if login.username().is_some() && login.password().is_none() {
+            return Err(Failure::usage(
+                "a user needs a password: set REDISCLI_AUTH, or name one with -a or in the URL",
+            ));
+        }
+        if let Some(database) = args.database {
+            login = login.set_db(database.into());
+        }
+        let certificates = certificates(args)?;
+        Ok(Self {
+            place,
+            login,
+            certificates,
+        })
+    }
+
+    /// The server to begin with: the primary as far as it is known, any node of a cluster.
+    pub fn first(&self) -> Result<Node, Failure> {
+        match &self.place {
+            Place::Node(address) => self.connect(address.clone()),
+            Place::Cluster { tls, hosts } => {
+                let mut nodes = hosts.iter().map(|host| self.connect(tcp(host, 6379, *tls)?));
+                first_good(&mut nodes)
+            }
+            Place::Sentinels { tls, hosts, primary } => {
+                let mut answers = hosts.iter().map(|host| {
+                    let sentinel = Self {
+                        login: RedisConnectionInfo::default(),
+                        ..self.clone()
+                    };
+                    let sentinel = sentinel.connect(tcp(host, 26379, *tls)?)?;
+                    primary_known_to(sentinel, primary)
+                });
+                let (host, port) = first_good(&mut answers)?;
+                self.connect(tcp_address(host, port, *tls))
+            }
+        }
+    }
+
+    /// All servers that grant locks: one, or the primaries of a cluster.
+    pub fn primaries(&self) -> Result<Vec<Node>, Failure> {
+        self.each_primary()?.into_iter().map(|found| found.node).collect()
+    }
+
+    /// As [`Target::primaries`], with those of a cluster that are out of reach.
+    pub fn each_primary(&self) -> Result<Vec<Found>, Failure> {
+        let mut first = self.first()?;
+        if !self.is_cluster(&mut first) {
+            return Ok(vec![Found {
+                name: first.name.clone(),
+                node: Ok(first),
+            }]);
+        }
+        let mut primaries: Vec<ConnectionAddr> = Vec::new();
+        for range in slots::of(&mut first)? {
+            let address = self.like(&first, range.host, range.port);
+            if !primaries.contains(&address) {
+                primaries.push(address);
+            }
+        }
+        Ok(primaries
+            .into_iter()
+            .map(|address| self.look_for(address))
+            .collect())
+    }
+
+    /// A server that another one told of: a node of its cluster, or a replica.
+    pub fn beside(&self, other: &Node, host: String, port: u16) -> Found {
+        self.look_for(self.like(other, host, port))
+    }
+
+    /// The server that has a lock.
+    pub fn node_of(&self, name: &[u8]) -> Result<Node, Failure> {
+        let mut first = self.first()?;
+        if !self.is_cluster(&mut first) {
+            return Ok(first);
+        }
+        let slot = first.query(cmd("CLUSTER").arg("KEYSLOT").arg(name))?;
+        let ranges = slots::of(&mut first)?;
+        let range = ranges.iter().find(|range| range.contains(slot)).ok_or_else(|| {
+            Failure::new(
+                Code::Unavailable,
+                format!(
+                    "no node of the cluster serves slot {slot}, where this lock belongs: see dlock doctor"
+                ),
+            )
+        })?;
+        self.connect(self.like(&first, range.host.clone(), range.port))
+    }
+
+    /// For the client library, after a first contact that tells at once what is wrong: a server out of reach,
+    /// a wrong password, a replica.
+    pub fn address(&self) -> Result<Address, Failure> {
+        let mut first = self.first()?;
+        let is_cluster = self.is_cluster(&mut first);
+        if !is_cluster
+            && first
+                .info("replication")
+                .is_ok_and(|info| info.get("role") == "slave")
+        {
+            return Err(Failure::new(
+                Code::Unavailable,
+                format!(
+                    "{} is a replica, it grants no locks: name the primary, or the Sentinels",
+                    first.name
+                ),
+            ));
+        }
+        let address = match &self.place {
+            Place::Node(_) if !is_cluster => self.client(first.address)?.try_into(),
+            Place::Sentinels { tls, hosts, primary } => {
+                let path = format!("/{primary}/{}", self.login.db());
+                self.url("sentinel", *tls, hosts, &path)?.parse()
+            }
+            Place::Node(address) => {
+                let (host, tls) = host_of(address)?;
+                self.url("cluster", tls, &[host], "")?.parse()
+            }
+            Place::Cluster { tls, hosts } => self.url("cluster", *tls, hosts, "")?.parse(),
+        };
+        Ok(address?)
+    }
+
+    fn url(&self, kind: &str, tls: bool, hosts: &[String], path: &str) -> Result<String, Failure> {
+        if self.certificates.is_some() {
+            return Err(Failure::usage(
+                "--cacert and --cert do not work with Sentinels or a cluster here: add the authority to those of the system",
+            ));
+        }
+        let scheme = if tls { "rediss" } else { "redis" };
+        let mut credentials = String::new();
+        if let Some(password) = self.login.password() {
+            let user = self.login.username().unwrap_or_default();
+            credentials = format!("{}:{}@", percent_encoded(user), percent_encoded(password));
+        }
+        Ok(format!(
+            "{scheme}-{kind}://{credentials}{}{path}",
+            hosts.join(",")
+        ))
+    }
+
+    /// A user who may not ask is taken to know that this is no cluster.
+    fn is_cluster(&self, node: &mut Node) -> bool {
+        matches!(self.place, Place::Cluster { .. })
+            || node
+                .info("cluster")
+                .is_ok_and(|info| info.get("cluster_enabled") == "1")
+    }
+
+    fn like(&self, other: &Node, host: String, port: u16) -> ConnectionAddr {
+        let (own_host, tls) = match &other.address {
+            ConnectionAddr::TcpTls { host, .. } => (host.as_str(), true),
+            ConnectionAddr::Tcp(host, _) => (host.as_str(), false),
+            _ => ("127.0.0.1", false),
+        };
+        // A node that does not know its own address leaves it out.
+        let host = if host.is_empty() {
+            own_host.to_owned()
+        } else {
+            host
+        };
+        tcp_address(host, port, tls)
+    }
+
+    fn client(&self, address: ConnectionAddr) -> Result<Client, Failure> {
+        let info = address
+            .into_connection_info()?
+            .set_redis_settings(self.login.clone());
+        let client = match &self.certificates {
+            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+            None => Client::open(info),
+        };
+        client.map_err(|error| Failure::usage(format!("the address cannot be used: {error}")))
+    }
+
+    fn look_for(&self, address: ConnectionAddr) -> Found {
+        Found {
+            name: address.to_string(),
+            node: self.connect(address),
+        }
+    }
+
+    fn connect(&self, address: ConnectionAddr) -> Result<Node, Failure> {
+        Node::connect(&self.client(address.clone())?, address)
+    }
+}
+
+impl Place {
+    fn with_tls(self) -> Self {
+        match self {
+            Self::Node(ConnectionAddr::Tcp(host, port)) => Self::Node(tcp_address(host, port, true)),
+            Self::Cluster { hosts, .. } => Self::Cluster { tls: true, hosts },
+            Self::Sentinels { hosts, primary, .. } => Self::Sentinels {
+                tls: true,
+                hosts,
+                primary,
+            },
+            other => other,
+        }
+    }
+}
+
+fn address(args: &ServerArgs) -> ConnectionAddr {
+    match &args.socket {
+        Some(path) => ConnectionAddr::Unix(path.clone()),
+        None => {
+            let host = args.host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
+            ConnectionAddr::Tcp(host, args.port.unwrap_or(6379))
+        }
+    }
+}
+
+/// A URL, as redis-cli and the client library take it.
+fn parse(url: &str) -> Result<(Place, RedisConnectionInfo), Failure> {
+    let invalid = |why: String| Failure::usage(format!("the URL of the server cannot be used: {why}"));
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let (transport, kind) = scheme.split_once('-').unwrap_or((scheme, ""));
+    let tls = transport == "rediss";
+    if !matches!(kind, "cluster" | "sentinel") {
+        let info: ConnectionInfo = url.parse().map_err(|error| invalid(format!("{error}")))?;
+        return Ok((Place::Node(info.addr().clone()), info.redis_settings().clone()));
+    }
+    let (credentials, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
+    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let hosts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
+    if hosts.iter().any(String::is_empty) || !matches!(transport, "redis" | "rediss") {
+        return Err(invalid(
+            "it is like redis-cluster://host:port,host:port".to_owned(),
+        ));
+    }
+    let (primary, database) = path.split_once('/').unwrap_or((path, ""));
+    // Only for the user, the password and the database in it.
+    let login: ConnectionInfo = format!("redis://{credentials}@primary/{database}")
+        .parse()
+        .map_err(|error| invalid(format!("{error}")))?;
+    let place = match (kind, primary) {
+        ("cluster", _) => Place::Cluster { tls, hosts },
+        (_, "") => {
+            return Err(invalid(
+                "the name of the primary is missing: redis-sentinel://host:26379/name".into(),
+            ));
+        }
+        (_, primary) => Place::Sentinels {
+            tls,
+            hosts,
+            primary: primary.to_owned(),
+        },
+    };
+    Ok((place, login.redis_settings().clone()))
+}
+
+/// `host`, `host:port`, `[address]:port`
+fn tcp(host: &str, default_port: u16, tls: bool) -> Result<ConnectionAddr, Failure> {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => {
+            let port = port
+                .parse()
+                .map_err(|_| Failure::usage(format!("{host}: {port} is no port")))?;
+            (name, port)
+        }
+        _ => (host, default_port),
+    };
+    Ok(tcp_address(name.trim_matches(['[', ']']).to_owned(), port, tls))
+}
+
+fn tcp_address(host: String, port: u16, tls: bool) -> ConnectionAddr {
+    if tls {
+        ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure: false,
+            tls_params: None,
+        }
+    } else {
+        ConnectionAddr::Tcp(host, port)
+    }
+}
+
+fn host_of(address: &ConnectionAddr) -> Result<(String, bool), Failure> {
+    match address {
+        ConnectionAddr::Tcp(host, port) => Ok((format!("{host}:{port}"), false)),
+        ConnectionAddr::TcpTls { host, port, .. } => Ok((format!("{host}:{port}"), true)),
+        _ => Err(Failure::usage(
+            "a cluster is reached by host and port, not by a socket",
+        )),
+    }
+}
+
+fn primary_known_to(mut sentinel: Node, primary: &str) -> Result<(String, u16), Failure> {
+    let command = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(primary).take();
+    let known: Option<(String, u16)> = sentinel.query(&command)?;
+    known.ok_or_else(|| {
+        let message = format!("the Sentinel {} knows no primary {primary}", sentinel.name);
+        Failure::new(Code::Unavailable, message)
+    })
+}
+
+/// The first that succeeds, else the last failure.
+fn first_good<T>(attempts: &mut dyn Iterator<Item = Result<T, Failure>>) -> Result<T, Failure> {
+    let mut failure = Failure::usage("the URL names no host");
+    for attempt in attempts {
+        match attempt {
+            Ok(good) => return Ok(good),
+            Err(bad) => failure = bad,
+        }
+    }
+    Err(failure)
+}
+
+fn certificates(args: &ServerArgs) -> Result<Option<TlsCertificates>, Failure> {
+    let read = |path: &Path| {
+        fs::read(path).map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+    };
+    let root_cert = args.cacert.as_deref().map(read).transpose()?;
+    let client_tls = match (&args.cert, &args.key) {
+        (Some(cert), Some(key)) => Some(ClientTlsConfig {
+            client_cert: read(cert)?,
+            client_key: read(key)?,
+        }),
+        _ => None,
+    };
+    let any = root_cert.is_some() || client_tls.is_some();
+    Ok(any.then_some(TlsCertificates {
+        client_tls,
+        root_cert,
+    }))
+}
+
+/// Safe anywhere in a URL.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn target(line: &str, url: Option<&str>, password: Option<&str>) -> Result<Target, Failure> {
+        let words = ["dlock"].into_iter().chain(line.split_whitespace());
+        let cli = Cli::try_parse_from(words.chain(["ls"])).expect("a command line that parses");
+        Target::of(&cli.server, url.map(str::to_owned), password.map(str::to_owned))
+    }
+
+    fn node(line: &str, url: Option<&str>) -> (String, i64) {
+        let target = target(line, url, None).unwrap();
+        match target.place {
+            Place::Node(address) => (address.to_string(), target.login.db()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_server_is_named_as_for_redis_cli() {
+        let cases = [
+            ("", None, "127.0.0.1:6379", 0),
+            ("-p 7000", None, "127.0.0.1:7000", 0),
+            ("-h one -p 7000 -n 3", None, "one:7000", 3),
+            ("-u redis://one:7000/2", None, "one:7000", 2),
+            ("-u redis://one:7000/2 -n 3", None, "one:7000", 3),
+            ("-s /run/redis.sock", None, "/run/redis.sock", 0),
+            ("-u unix:///run/redis.sock?db=4", None, "/run/redis.sock", 4),
+            ("", Some("redis://two"), "two:6379", 0),
+            ("-h one", Some("redis://two"), "one:6379", 0),
+            ("-u redis://one", Some("redis://two"), "one:6379", 0),
+        ];
+        for (line, url, address, database) in cases {
+            assert_eq!(node(line, url), (address.to_owned(), database), "{line} {url:?}");
+        }
+        assert!(matches!(
+            target("--tls", None, None).unwrap().place,
+            Place::Node(ConnectionAddr::TcpTls { .. })
+        ));
+    }
+
+    #[test]
+    fn the_nearest_password_wins() {
+        let cases = [
+            ("", None, Some("env"), Some("env")),
+            ("-a line", None, Some("env"), Some("line")),
+            ("-u redis://:url@one", None, Some("env"), Some("url")),
+            ("-a line -u redis://:url@one", None, None, Some("line")),
+            ("", Some("redis-cluster://:s%40@one,two"), None, Some("s@")),
+            ("", None, None, None),
+        ];
+        for (line, url, variable, password) in cases {
+            let target = target(line, url, variable).unwrap();
+            assert_eq!(target.login.password(), password, "{line} {url:?}");
+        }
+        assert!(target("--user alice", None, None).is_err());
+    }
+
+    #[test]
+    fn clusters_and_sentinels_have_several_hosts() {
+        let cluster = target("-u rediss-cluster://one:1,two", None, None).unwrap();
+        let hosts = vec!["one:1".to_owned(), "two".to_owned()];
+        assert_eq!(
+            cluster.place,
+            Place::Cluster {
+                tls: true,
+                hosts: hosts.clone()
+            }
+        );
+        let sentinels = target("-u redis-sentinel://a:b@one:1,two/main/2", None, None).unwrap();
+        let primary = "main".to_owned();
+        assert_eq!(
+            sentinels.place,
+            Place::Sentinels {
+                tls: false,
+                hosts,
+                primary
+            }
+        );
+        assert_eq!(sentinels.login.db(), 2);
+        assert_eq!(sentinels.login.username(), Some("a"));
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_is_refused() {
+        for url in [
+            "nonsense",
+            "http://one",
+            "redis-sentinel://one",
+            "redis-cluster://",
+            "x-cluster://one",
+            "redis://one/x",
+        ] {
+            let refused = target("", Some(url), None).err().map(|failure| failure.code);
+            assert_eq!(refused, Some(Code::Usage), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_password_survives_its_way_through_a_url() {
+        let target = target("-a p@s:s/% -u redis-cluster://one", None, None).unwrap();
+        let url = target.url("cluster", false, &["one".to_owned()], "").unwrap();
+        assert_eq!(url, "redis-cluster://:p%40s%3As%2F%25@one");
+    }
+}

@@ -1,0 +1,124 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::exit::Failure;
+use crate::lock::Named;
+use crate::scan::{self, Walk};
+use crate::server::{Node, Target};
+use crate::stats;
+
+/// So far a look goes through the keys of a server: a large keyspace is walked through by several looks.
+const STEPS: usize = 20;
+/// So many locks of a server are looked at.
+const MOST_LOCKS: usize = 2000;
+
+/// What was seen, or why nothing was.
+pub type Look = Result<Sample, Failure>;
+
+/// What all servers told, at about the same time.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    pub servers: usize,
+    /// The fields of INFO dlock, summed up; of times, the longest.
+    pub counted: BTreeMap<String, u64>,
+    pub locks: Vec<Named>,
+    /// Since the last sample.
+    pub elapsed: Duration,
+}
+
+/// Looks at the servers again and again.
+pub struct Sampler {
+    target: Target,
+    pattern: Option<Vec<u8>>,
+    watched: Vec<Watched>,
+    last: Instant,
+}
+
+/// A server, and the locks that are known there.
+struct Watched {
+    node: Node,
+    walk: Walk,
+    names: BTreeSet<Vec<u8>>,
+}
+
+impl Sampler {
+    pub fn connect(target: &Target, pattern: Option<&[u8]>) -> Result<Self, Failure> {
+        let mut sampler = Self {
+            target: target.clone(),
+            pattern: pattern.map(<[u8]>::to_vec),
+            watched: Vec::new(),
+            last: Instant::now(),
+        };
+        sampler.connect_again()?;
+        Ok(sampler)
+    }
+
+    fn connect_again(&mut self) -> Result<(), Failure> {
+        let nodes = self.target.primaries()?.into_iter();
+        self.watched = nodes
+            .map(|node| Watched {
+                node,
+                walk: Walk::new(self.pattern.as_deref()),
+                names: BTreeSet::new(),
+            })
+            .collect();
+        Ok(())
+    }
+
+    /// Looks until nobody wants to know any more.
+    pub fn run(mut self, every: Duration, looks: &Sender<Look>) {
+        let mut is_lost = false;
+        loop {
+            thread::sleep(every);
+            let connected = if is_lost { self.connect_again() } else { Ok(()) };
+            let look = connected.and_then(|()| self.sample());
+            is_lost = look.is_err();
+            if looks.send(look).is_err() {
+                return;
+            }
+        }
+    }
+
+    pub fn sample(&mut self) -> Look {
+        let mut sample = Sample {
+            servers: self.watched.len(),
+            ..Sample::default()
+        };
+        for watched in &mut self.watched {
+            for (field, value) in stats::counted(&mut watched.node)?.fields {
+                let is_gauge =
+                    ["longest_waiting_ms", "fence_known", "grace_left_ms"].contains(&field.as_str());
+                let known = sample.counted.entry(field).or_default();
+                *known = if is_gauge {
+                    value.max(*known)
+                } else {
+                    known.wrapping_add(value)
+                };
+            }
+            sample.locks.extend(watched.look()?);
+        }
+        sample.elapsed = self.last.elapsed();
+        self.last = Instant::now();
+        Ok(sample)
+    }
+}
+
+impl Watched {
+    fn look(&mut self) -> Result<Vec<Named>, Failure> {
+        for _ in 0..STEPS {
+            self.names.extend(self.walk.step(&mut self.node)?);
+            if self.walk.is_over() {
+                break;
+            }
+        }
+        while self.names.len() > MOST_LOCKS {
+            self.names.pop_last();
+        }
+        let locks = scan::infos(&mut self.node, self.names.iter().cloned().collect())?;
+        let locks: Vec<Named> = locks.into_iter().filter(|lock| lock.info.is_some()).collect();
+        self.names = locks.iter().map(|lock| lock.name.clone()).collect();
+        Ok(locks)
+    }
+}

@@ -1,0 +1,103 @@
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::super::state::tests::{lock, press, sample, state, three};
+use super::*;
+
+/// The lines of a screen of this size.
+fn screen(state: &State, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a screen");
+    terminal.draw(|frame| draw(frame, state)).expect("a drawing");
+    let buffer = terminal.backend().buffer().clone();
+    let line = |y| {
+        (0..width)
+            .map(|x| buffer[(x, y)].symbol().to_owned())
+            .collect::<String>()
+    };
+    (0..height).map(|y| line(y).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn a_wide_screen_shows_everything() {
+    let mut state = State::default();
+    for acquired in [0, 20, 60] {
+        let counted = [
+            ("acquired", acquired),
+            ("locks", 3),
+            ("waiting_now", 3),
+            ("longest_waiting_ms", 9_000),
+        ];
+        state.update(sample(three(), &counted));
+    }
+    let screen = screen(&state, 110, 20);
+    assert_eq!(screen[0], "dlock: 3 locks, 3 waiting, the longest for 9.0s");
+    assert!(screen[1].starts_with("acquired/s 20 "), "{}", screen[1]);
+    assert!(screen[4].contains('█'), "{screen:#?}");
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&screen[5])[..4], ["LOCK", "WAITING", "HELD", "FOR"]);
+    assert_eq!(
+        words(&screen[6]),
+        ["b", "2", "2.0s", "500ms", "0", "30s", "mutex", "owner-2"]
+    );
+    assert_eq!(
+        words(&screen[8]),
+        ["c", "0", "3.0s", "-", "0", "30s", "mutex", "owner-3"]
+    );
+    assert!(screen[19].contains("s sort: most waiting"), "{screen:#?}");
+}
+
+#[test]
+fn a_narrow_or_low_screen_shows_what_fits() {
+    let long = vec![lock(
+        "a-name-that-is-much-too-long-for-this-screen",
+        &[1],
+        1_000,
+        &[5, 4],
+    )];
+    let state = state(long);
+    let narrow = screen(&state, 26, 8);
+    assert!(
+        narrow[1].starts_with("LOCK") && narrow[1].ends_with("WAITING"),
+        "{narrow:#?}"
+    );
+    assert!(narrow[2].contains('…') && narrow[2].ends_with('2'), "{narrow:#?}");
+    for width in 1..40 {
+        for height in 1..20 {
+            screen(&state, width, height);
+        }
+    }
+}
+
+#[test]
+fn one_lock_is_shown_with_its_holders_and_its_queue() {
+    let mut state = state(three());
+    press(&mut state, "\n");
+    let shown = screen(&state, 100, 20).join("\n");
+    for words in [
+        "b  mutex",
+        "held by owner-2 for 2.0s, lease 30s, 1 holds, fence 2",
+        "2 waiting",
+        "waiter (mutex) for 400ms",
+        "Esc back",
+    ] {
+        assert!(shown.contains(words), "{words}:\n{shown}");
+    }
+    state.update(sample(vec![], &[]));
+    assert!(screen(&state, 100, 20).join("\n").contains("b: nobody holds it"));
+}
+
+#[test]
+fn the_foot_tells_of_filters_pauses_and_trouble() {
+    let mut state = state(three());
+    let foot = |state: &State| screen(state, 100, 20)[19].clone();
+    press(&mut state, "/xy");
+    assert!(foot(&state).starts_with("/xy_"));
+    press(&mut state, "\n ");
+    assert!(
+        foot(&state).starts_with("PAUSED  /xy  q quit"),
+        "{}",
+        foot(&state)
+    );
+    state.fail("cannot reach the server".to_owned());
+    assert_eq!(foot(&state), "cannot reach the server");
+}

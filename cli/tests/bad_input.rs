@@ -1,0 +1,196 @@
+//! What goes wrong is told clearly, with the exit code that the manual tells.
+
+mod support;
+
+use std::process::Stdio;
+
+use dlock_testkit::Server;
+use support::terminal::Terminal;
+use support::{dlock, dlock_at, dlock_on, outcome};
+
+/// Each way to use a server. `run` would leave a trace.
+const ALL: [&[&str]; 7] = [
+    &["run", "job", "--", "echo", "ran"],
+    &["ls"],
+    &["show", "job"],
+    &["break", "--yes", "job"],
+    &["doctor"],
+    &["stats"],
+    &["stats", "--prometheus"],
+];
+
+#[track_caller]
+fn fails(args: &[&str], outcome: &support::Outcome, code: i32, says: &str) {
+    assert_eq!(
+        (outcome.code, outcome.out.as_str()),
+        (code, ""),
+        "{args:?}: {outcome:?}"
+    );
+    assert!(
+        outcome.err.starts_with("dlock: ") && outcome.err.contains(says),
+        "{args:?}: {outcome:?}"
+    );
+    assert_eq!(outcome.err.lines().count(), 1, "{args:?}: {outcome:?}");
+}
+
+#[test]
+fn a_server_that_is_not_there() {
+    for args in ALL {
+        fails(
+            args,
+            &outcome(&mut dlock_on(1, args)),
+            69,
+            "cannot reach the server at 127.0.0.1:1",
+        );
+        let unknown = outcome(&mut dlock(&[&["-h", "does-not-exist.invalid"], args].concat()));
+        fails(args, &unknown, 69, "does-not-exist.invalid");
+    }
+}
+
+#[test]
+fn a_server_without_the_module() {
+    let server = Server::without_module("");
+    for args in ALL {
+        let ended = outcome(&mut dlock_at(&server, args));
+        match args[0] {
+            "doctor" => {
+                assert_eq!(ended.code, 2, "{ended:?}");
+                assert!(ended.out.contains("PROBLEM  module"), "{ended:?}");
+            }
+            _ => fails(args, &ended, 69, "loadmodule"),
+        }
+    }
+}
+
+#[test]
+fn a_password_that_is_missing_or_wrong() {
+    let server = Server::start();
+    server.client().config_set("requirepass", "secret");
+    for args in ALL {
+        fails(args, &outcome(&mut dlock_at(&server, args)), 77, "password");
+        let wrong = outcome(dlock_at(&server, args).env("REDISCLI_AUTH", "wrong"));
+        fails(args, &wrong, 77, "password");
+    }
+    let right = outcome(dlock_at(&server, &["ls"]).env("REDISCLI_AUTH", "secret"));
+    assert_eq!(right.code, 0, "{right:?}");
+    assert_eq!(outcome(&mut dlock_at(&server, &["-a", "secret", "ls"])).code, 0);
+}
+
+#[test]
+fn a_user_who_may_not_do_that() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.ok("ACL SETUSER app on >secret ~* -@all +dlock.acquire +dlock.release +dlock.extend");
+    let as_app = |args: &[&str]| {
+        outcome(&mut dlock_at(
+            &server,
+            &[&["--user", "app", "-a", "secret"], args].concat(),
+        ))
+    };
+    // What the reference names for applications is enough to run something.
+    let run = as_app(&["run", "job", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(run.code, 3, "{run:?}");
+    for args in [&["ls"][..], &["show", "job"], &["stats"]] {
+        fails(args, &as_app(args), 77, "may not");
+    }
+    let checked = as_app(&["doctor"]);
+    assert_eq!(checked.code, 1, "{checked:?}");
+    assert!(checked.out.contains("may not use INFO"), "{checked:?}");
+}
+
+#[test]
+fn a_key_that_is_no_lock() {
+    let server = Server::start();
+    server.client().ok("SET job text");
+    for args in [
+        &["run", "job", "--", "echo", "ran"][..],
+        &["show", "job"],
+        &["break", "--yes", "job"],
+    ] {
+        fails(args, &outcome(&mut dlock_at(&server, args)), 65, "not a lock");
+    }
+    assert!(server.client().exists("job"));
+}
+
+#[test]
+fn a_replica_grants_nothing_and_says_so() {
+    let server = Server::start();
+    let replica = server.replica();
+    let args = ["run", "job", "--", "echo", "ran"];
+    fails(&args, &outcome(&mut dlock_at(&replica, &args)), 69, "replica");
+}
+
+#[test]
+fn a_server_that_refuses_to_grant_is_told_apart_from_a_lock_that_is_taken() {
+    let server = Server::with("maxmemory 100mb\nmaxmemory-policy allkeys-lru");
+    let args = ["run", "job", "--", "echo", "ran"];
+    fails(&args, &outcome(&mut dlock_at(&server, &args)), 69, "evict");
+}
+
+#[test]
+fn a_command_line_that_cannot_be() {
+    let lines: [&[&str]; 10] = [
+        &[],
+        &["nonsense"],
+        &["run", "job"],
+        &["run", "job", "--"],
+        &["run", "--lease", "soon", "job", "--", "true"],
+        &["run", "--limit", "0", "job", "--", "true"],
+        &["run", "--shared", "--limit", "2", "job", "--", "true"],
+        &["run", "--try", "--wait", "1s", "job", "--", "true"],
+        &["-u", "http://localhost", "ls"],
+        &["--cacert", "/does/not/exist", "ls"],
+    ];
+    for line in lines {
+        let refused = outcome(&mut dlock(line));
+        assert_eq!(refused.code, 64, "{line:?}: {refused:?}");
+        assert!(!refused.err.is_empty(), "{line:?}");
+    }
+    for line in [["--help"], ["--version"]] {
+        assert_eq!(outcome(&mut dlock(&line)).code, 0);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_reason_to_panic() {
+    let server = Server::start();
+    for n in 0..2000 {
+        server.client().acquire(&format!("job:{n} alice 600000"));
+    }
+    for args in [
+        &["ls"][..],
+        &["ls", "--json"],
+        &["stats"],
+        &["doctor"],
+        &["completions", "bash"],
+    ] {
+        let mut command = dlock_at(&server, args);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the tool runs");
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().expect("it ends");
+        assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{args:?}");
+        assert_eq!(ended.status.code(), Some(74), "{args:?}");
+    }
+}
+
+#[test]
+fn a_narrow_terminal_gets_all_there_is_to_say() {
+    let server = Server::start();
+    server
+        .client()
+        .acquire("a-lock-with-quite-a-long-name alice 600000");
+    for args in [
+        &["ls"][..],
+        &["show", "a-lock-with-quite-a-long-name"],
+        &["stats"],
+        &["--help"],
+    ] {
+        let (code, screen) = Terminal::start(&dlock_at(&server, args), 60, 12).end();
+        assert_eq!(code, 0, "{args:?}:\n{screen}");
+        assert!(!screen.contains("panicked"), "{screen}");
+    }
+}

@@ -1,0 +1,194 @@
+//! `dlock doctor` on real deployments, good and bad, and `dlock stats`.
+
+mod support;
+
+use dlock_testkit::{Cluster, Server};
+use prometheus_parse::{Scrape, Value};
+use support::{dlock_at, outcome};
+
+/// The level of each check, of all servers.
+fn findings(server: &Server) -> (i32, Vec<(String, String)>) {
+    let told = outcome(&mut dlock_at(server, &["doctor", "--json"]));
+    let json: serde_json::Value =
+        serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+    let text = |finding: &serde_json::Value, field: &str| finding[field].as_str().expect("text").to_owned();
+    let findings = json.as_array().expect("an array").iter();
+    (
+        told.code,
+        findings
+            .map(|finding| (text(finding, "check"), text(finding, "level")))
+            .collect(),
+    )
+}
+
+/// The checks that find this level.
+fn at_level(server: &Server, level: &str) -> (i32, Vec<String>) {
+    let (code, findings) = findings(server);
+    (
+        code,
+        findings
+            .into_iter()
+            .filter(|finding| finding.1 == level)
+            .map(|finding| finding.0)
+            .collect(),
+    )
+}
+
+const DURABLE: &str = "appendonly yes\nappendfsync always";
+
+#[test]
+fn a_good_server_is_found_good() {
+    let server = Server::with(DURABLE);
+    let told = outcome(&mut dlock_at(&server, &["doctor"]));
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(told.out.contains("0 problems, 0 warnings"), "{told:?}");
+}
+
+#[test]
+fn checking_changes_nothing() {
+    let server = Server::with(DURABLE);
+    let mut client = server.client();
+    client.acquire("job alice 600000");
+    let digest: String = client.ask("DEBUG DIGEST");
+    findings(&server);
+    assert_eq!(client.ask::<String>("DEBUG DIGEST"), digest);
+    assert_eq!(
+        (client.stat("dlock_acquired"), client.stat("dlock_released")),
+        (1, 0)
+    );
+}
+
+#[test]
+fn a_server_without_persistence_is_a_problem_until_it_has_a_grace() {
+    let server = Server::start();
+    assert_eq!(at_level(&server, "problem"), (2, vec!["persistence".to_owned()]));
+    server.client().config_set("dlock.startup-grace-ms", "30000");
+    assert_eq!(at_level(&server, "problem"), (0, vec![]));
+    server.client().acquire("job alice 3600000");
+    assert_eq!(
+        at_level(&server, "warning"),
+        (1, vec!["startup grace".to_owned()])
+    );
+}
+
+#[test]
+fn eviction_timers_and_a_running_grace_are_noticed() {
+    let server = Server::with(&format!("{DURABLE}\nhz 5\ndlock.startup-grace-ms 600000"));
+    assert_eq!(
+        at_level(&server, "warning"),
+        (1, vec!["grace".to_owned(), "timers".to_owned()])
+    );
+    let mut client = server.client();
+    client.config_set("maxmemory", "100mb");
+    client.config_set("maxmemory-policy", "allkeys-random");
+    assert_eq!(at_level(&server, "problem"), (2, vec!["eviction".to_owned()]));
+}
+
+#[test]
+fn a_primary_and_its_replicas_are_checked_together() {
+    let server = Server::with(DURABLE);
+    let replica = server.replica_with(DURABLE);
+    let (code, warnings) = at_level(&server, "warning");
+    assert_eq!(
+        (code, warnings),
+        (
+            1,
+            ["isolated primary", "failover grace", "failover grace"]
+                .map(str::to_owned)
+                .into()
+        )
+    );
+    let mut client = server.client();
+    client.config_set("min-replicas-to-write", "1");
+    client.config_set("min-replicas-max-lag", "3");
+    client.config_set("dlock.failover-grace-ms", "30000");
+    // The replica goes by its own setting when it is promoted.
+    assert_eq!(
+        at_level(&server, "warning"),
+        (1, vec!["failover grace".to_owned()])
+    );
+    replica.client().config_set("dlock.failover-grace-ms", "30000");
+    assert_eq!(at_level(&server, "warning"), (0, vec![]));
+    drop(replica);
+    let gone = || at_level(&server, "problem") == (2, vec!["replicas".to_owned()]);
+    dlock_testkit::wait_for("the end of the replica to be noticed", gone);
+}
+
+#[test]
+fn a_user_without_rights_is_told_which_ones() {
+    let server = Server::with(DURABLE);
+    server
+        .client()
+        .ok("ACL SETUSER app on >secret ~* +@all -dlock.extend");
+    let told = outcome(&mut dlock_at(
+        &server,
+        &["--user", "app", "-a", "secret", "doctor"],
+    ));
+    assert_eq!(told.code, 2, "{told:?}");
+    assert!(told.out.contains("may not use DLOCK.EXTEND\n"), "{told:?}");
+}
+
+#[test]
+fn a_cluster_is_checked_node_by_node() {
+    let mut cluster = Cluster::start(2);
+    let (_, findings) = findings(&cluster.nodes[0]);
+    let good: Vec<_> = findings.iter().filter(|finding| finding.0 == "cluster").collect();
+    assert_eq!(good.len(), 2, "{findings:?}");
+    assert!(good.iter().all(|finding| finding.1 == "good"), "{findings:?}");
+    cluster.client(0).ask::<redis::Value>("CLUSTER DELSLOTS 1");
+    let told = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
+    assert_eq!(told.code, 2, "{told:?}");
+    assert!(told.out.contains("16383 of 16384"), "{told:?}");
+    cluster.nodes[1].kill();
+    let told = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
+    assert_eq!(told.code, 2, "{told:?}");
+    let lost = format!("cannot reach the server at 127.0.0.1:{}", cluster.nodes[1].port());
+    assert!(told.out.contains(&lost), "{told:?}");
+}
+
+#[test]
+fn counted_work_is_told_to_people_programs_and_prometheus() {
+    let server = Server::start();
+    let mut client = server.client();
+    for n in 0..5 {
+        client.acquire(&format!("job{n} alice 600000"));
+    }
+    client.release("job0 alice");
+    client.refusal("DLOCK.RELEASE job0 alice");
+    let _waiter = server.waiter("job1 bob 1000 BLOCK 0");
+    let people = outcome(&mut dlock_at(&server, &["stats"])).out;
+    let acquired = people
+        .lines()
+        .find(|line| line.starts_with("acquired "))
+        .expect("a line");
+    assert_eq!(acquired.split_whitespace().last(), Some("5"));
+    let programs = outcome(&mut dlock_at(&server, &["stats", "--json"])).out;
+    let programs: serde_json::Value = serde_json::from_str(&programs).expect("JSON");
+    let name = format!("127.0.0.1:{}", server.port());
+    assert_eq!(programs[&name]["acquired"], 5);
+    let text = outcome(&mut dlock_at(&server, &["stats", "--prometheus"])).out;
+    let scrape = Scrape::parse(text.lines().map(|line| Ok(line.to_owned()))).expect("text that parses");
+    let value = |metric: &str| {
+        let sample = scrape.samples.iter().find(|sample| sample.metric == metric);
+        sample.map(|sample| sample.value.clone())
+    };
+    assert_eq!(value("dlock_acquired_total"), Some(Value::Counter(5.0)));
+    assert_eq!(value("dlock_released_total"), Some(Value::Counter(1.0)));
+    assert_eq!(value("dlock_waiting_now"), Some(Value::Gauge(1.0)));
+    let untyped = scrape
+        .samples
+        .iter()
+        .filter(|sample| matches!(sample.value, Value::Untyped(_)));
+    assert_eq!(
+        untyped.map(|sample| &sample.metric).collect::<Vec<_>>(),
+        Vec::<&String>::new()
+    );
+    let errors = scrape
+        .samples
+        .iter()
+        .find(|sample| sample.labels.get("error") == Some("notheld"));
+    assert_eq!(
+        errors.map(|sample| sample.value.clone()),
+        Some(Value::Counter(1.0))
+    );
+}

@@ -1,0 +1,158 @@
+//! `dlock run` when the lock is lost, and when the server goes away.
+
+mod support;
+
+use dlock_testkit::{Proxy, Server, pause, wait_for};
+use nix::sys::signal::Signal;
+use support::{Running, is_running, script_at, wait_until_free};
+
+/// Short, so that a loss is noticed soon; long enough for a slow machine.
+const LEASE: [&str; 2] = ["--lease", "1500ms"];
+
+#[test]
+fn a_command_whose_lock_is_broken_is_killed_with_all_that_it_started() {
+    let server = Server::start();
+    let mut job = Running::script(
+        &server,
+        &LEASE,
+        "trap '' TERM; sleep 1000 >&- 2>&- & echo $!; wait; echo never",
+    );
+    let grandchild = job.line();
+    server.client().call("DEL job").unwrap();
+    let ended = job.end();
+    assert_eq!((ended.code, ended.out.as_str()), (79, ""), "{ended:?}");
+    assert!(
+        ended.err.contains("job is lost") && ended.err.contains("killed"),
+        "{ended:?}"
+    );
+    wait_for("the end of the grandchild", || !is_running(&grandchild));
+}
+
+#[test]
+fn a_command_can_be_asked_to_end_instead() {
+    let server = Server::start();
+    let script = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut job = Running::script(&server, &[&LEASE[..], &["--on-lost", "term"]].concat(), script);
+    job.expect("ready");
+    server.client().call("DEL job").unwrap();
+    job.expect("cleaned up");
+    assert_eq!(job.end().code, 79);
+}
+
+#[test]
+fn a_command_that_does_not_end_when_asked_is_killed_later() {
+    let server = Server::start();
+    let options = [&LEASE[..], &["--on-lost", "term", "--kill-after", "300ms"]].concat();
+    let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut job = Running::script(&server, &options, script);
+    job.expect("ready");
+    server.client().call("DEL job").unwrap();
+    job.expect("asked");
+    assert_eq!(job.end().code, 79);
+}
+
+#[test]
+fn a_loss_can_be_ignored() {
+    let server = Server::start();
+    let options = [&LEASE[..], &["--on-lost", "ignore"]].concat();
+    let mut job = Running::script(&server, &options, "echo $DLOCK_OWNER; cat; exit 5");
+    job.line();
+    let mut client = server.client();
+    client.call("DEL job").unwrap();
+    client.acquire("job somebody 60000");
+    // By then a renewal has been refused.
+    pause(2000);
+    assert!(!job.has_ended());
+    job.close_input();
+    let ended = job.end();
+    assert_eq!(ended.code, 5, "{ended:?}");
+    assert!(ended.err.contains("goes on"), "{ended:?}");
+    assert_eq!(client.owner("job").as_deref(), Some("somebody"));
+}
+
+#[test]
+fn a_lock_that_is_lost_just_before_the_end_is_told() {
+    let server = Server::start();
+    let mut job = Running::script(&server, &["--lease", "60s"], "echo ready; cat");
+    job.expect("ready");
+    server.client().call("DEL job").unwrap();
+    job.close_input();
+    let ended = job.end();
+    assert_eq!(ended.code, 79, "{ended:?}");
+    assert!(ended.err.contains("before the command ended"), "{ended:?}");
+}
+
+#[test]
+fn a_server_that_comes_back_in_time_costs_nothing() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let mut job = Running::start(&mut script_at(
+        proxy.port(),
+        &["--lease", "4s"],
+        "echo ready; cat",
+    ));
+    job.expect("ready");
+    proxy.refuse(true);
+    proxy.cut();
+    pause(2000);
+    proxy.refuse(false);
+    pause(3000);
+    assert_eq!(server.client().lock("job").holders.len(), 1);
+    job.close_input();
+    let ended = job.end();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(
+        ended.err.contains("not renewed") && ended.err.contains("renewed again"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn a_server_that_stays_away_ends_the_command_when_the_lease_may_have_ended() {
+    let mut server = Server::start();
+    let mut job = Running::script(&server, &LEASE, "echo ready; exec sleep 1000");
+    job.expect("ready");
+    server.kill();
+    let ended = job.end();
+    assert_eq!(ended.code, 79, "{ended:?}");
+}
+
+#[test]
+fn a_server_that_goes_away_while_it_waits_is_waited_for() {
+    let mut server = Server::with("appendonly yes\nappendfsync always");
+    server.client().acquire("job somebody 600000");
+    let mut job = Running::script(&server, &[], "echo ran");
+    server.client().wait_for_queue("job", 1);
+    server.crash_and_restart();
+    let mut client = server.client();
+    client.wait_for_queue("job", 1);
+    client.release("job somebody");
+    job.expect("ran");
+    assert_eq!(job.end().code, 0);
+}
+
+#[test]
+fn a_server_that_is_gone_at_the_end_does_not_hide_how_the_command_ended() {
+    let mut server = Server::start();
+    let mut job = Running::script(&server, &["--lease", "60s"], "echo ready; cat; exit 3");
+    job.expect("ready");
+    server.kill();
+    job.close_input();
+    let ended = job.end();
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.err.contains("until its lease ends"), "{ended:?}");
+}
+
+#[test]
+fn a_tool_that_was_stopped_past_its_lease_ends_the_command() {
+    let server = Server::start();
+    let mut job = Running::script(&server, &["--lease", "500ms"], "echo ready; exec sleep 1000");
+    job.expect("ready");
+    job.signal(Signal::SIGSTOP);
+    let mut client = server.client();
+    wait_until_free(&mut client, "job");
+    client.acquire("job somebody 60000");
+    job.signal(Signal::SIGCONT);
+    assert_eq!(job.end().code, 79);
+    assert_eq!(client.owner("job").as_deref(), Some("somebody"));
+}

@@ -1,0 +1,240 @@
+//! `dlock run`: the lock, the command, signals and exit codes.
+
+mod support;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, pause, wait_for};
+use nix::sys::signal::Signal;
+use support::{Running, dlock_at, is_running, outcome, script_at, wait_until_free};
+
+/// Says that it runs, and ends when its input does.
+const READY: &str = "echo ready; cat";
+
+#[test]
+fn the_command_holds_the_lock_and_knows_owner_and_fence() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut job = Running::script(&server, &[], "echo $DLOCK_OWNER; echo $DLOCK_FENCE; cat");
+    let (owner, fence) = (job.line(), job.line());
+    let lock = client.lock("job");
+    assert_eq!((lock.owners(), lock.limit), (vec![owner], 1));
+    assert_eq!(lock.holders[0].fence.to_string(), fence);
+    job.close_input();
+    assert_eq!(job.end().code, 0);
+    assert!(client.find_lock("job").is_none());
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_command() {
+    let server = Server::start();
+    for (script, code) in [
+        ("true", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("kill -9 $$", 137),
+        ("kill $$", 143),
+    ] {
+        assert_eq!(Running::script(&server, &[], script).end().code, code, "{script}");
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_run_gives_the_lock_back() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (command, code) in [
+        ("/does/not/exist", 127),
+        ("does-not-exist", 127),
+        ("/etc/passwd", 126),
+    ] {
+        let failed = outcome(&mut dlock_at(&server, &["run", "job", "--", command]));
+        assert_eq!(failed.code, code, "{failed:?}");
+        assert!(failed.err.contains(command), "{failed:?}");
+        assert!(client.find_lock("job").is_none());
+    }
+}
+
+#[test]
+fn a_lock_that_is_not_got_has_a_code_of_its_own_and_nothing_is_run() {
+    let server = Server::start();
+    server.client().acquire("job somebody 60000");
+    for how in [&["--try"][..], &["--wait", "0"], &["--wait", "200ms"]] {
+        let refused = Running::script(&server, how, "echo ran").end();
+        assert_eq!(
+            (refused.code, refused.out.as_str()),
+            (75, ""),
+            "{how:?}: {refused:?}"
+        );
+        assert!(refused.err.contains("job"), "{refused:?}");
+    }
+    assert_eq!(server.client().waiting("job"), 0);
+}
+
+#[test]
+fn it_waits_without_limit_unless_told_otherwise() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("job somebody 60000");
+    let mut job = Running::script(&server, &[], "echo ran");
+    client.wait_for_queue("job", 1);
+    client.release("job somebody");
+    job.expect("ran");
+    assert_eq!(job.end().code, 0);
+}
+
+#[test]
+fn shared_and_limited_locks_let_others_in() {
+    let server = Server::start();
+    for (options, count) in [(&["--shared", "--try"][..], 3), (&["--limit", "2", "--try"], 2)] {
+        let mut holders: Vec<Running> = Vec::new();
+        for _ in 0..count {
+            let mut job = Running::script(&server, options, READY);
+            job.expect("ready");
+            holders.push(job);
+        }
+        let exclusive = Running::script(&server, &["--try"], READY).end();
+        assert_eq!(exclusive.code, 75, "{options:?}");
+        if options[0] == "--limit" {
+            let one_more = Running::script(&server, options, READY).end();
+            assert_eq!(one_more.code, 75);
+        }
+        for mut holder in holders {
+            holder.close_input();
+            assert_eq!(holder.end().code, 0);
+        }
+    }
+}
+
+#[test]
+fn the_lease_is_renewed_as_long_as_the_command_runs() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut job = Running::script(&server, &["--lease", "400ms"], "echo $DLOCK_FENCE; cat");
+    let fence = job.line();
+    pause(1500);
+    assert_eq!(client.lock("job").holders[0].fence.to_string(), fence);
+    job.close_input();
+    assert_eq!(job.end().code, 0);
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let server = Server::start();
+    let signals = [
+        ("HUP", Signal::SIGHUP),
+        ("INT", Signal::SIGINT),
+        ("QUIT", Signal::SIGQUIT),
+        ("TERM", Signal::SIGTERM),
+        ("USR1", Signal::SIGUSR1),
+        ("USR2", Signal::SIGUSR2),
+    ];
+    for (name, signal) in signals {
+        let script =
+            format!("trap 'echo got {name}; exit 9' {name}; echo ready; while :; do sleep 0.01; done");
+        let mut job = Running::script(&server, &[], &script);
+        job.expect("ready");
+        job.signal(signal);
+        job.expect(&format!("got {name}"));
+        assert_eq!(job.end().code, 9, "{name}");
+    }
+}
+
+#[test]
+fn a_signal_reaches_all_that_the_command_started() {
+    let server = Server::start();
+    let mut job = Running::script(&server, &[], "sleep 1000 >&- 2>&- & echo $!; wait");
+    let grandchild = job.line();
+    assert!(is_running(&grandchild));
+    job.signal(Signal::SIGTERM);
+    assert_eq!(job.end().code, 143);
+    wait_for("the end of the grandchild", || !is_running(&grandchild));
+}
+
+#[test]
+fn a_signal_while_it_waits_takes_the_request_back() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("job somebody 60000");
+    let job = Running::script(&server, &[], "echo ran");
+    client.wait_for_queue("job", 1);
+    job.signal(Signal::SIGTERM);
+    let ended = job.end();
+    assert_eq!((ended.code, ended.out.as_str()), (143, ""));
+    assert_eq!(client.waiting("job"), 0);
+}
+
+#[test]
+fn what_is_ignored_stays_ignored() {
+    let server = Server::start();
+    let tool = script(
+        "trap '' HUP; exec \"$0\" run job -- sh -c 'echo ready; cat'",
+        &server,
+    );
+    let mut job = Running::start(&mut { tool });
+    job.expect("ready");
+    job.signal(Signal::SIGHUP);
+    job.close_input();
+    assert_eq!(job.end().code, 0);
+}
+
+#[test]
+fn the_exit_code_is_known_where_the_end_of_children_is_ignored() {
+    let server = Server::start();
+    let script = "sleep 0.2; exit 7";
+    let tool = script_at(server.port(), &[], script);
+    let mut command = Command::new("env");
+    command
+        .arg("--ignore-signal=CHLD")
+        .arg(tool.get_program())
+        .args(tool.get_args());
+    command.env("DLOCK_URL", format!("redis://127.0.0.1:{}", server.port()));
+    assert_eq!(Running::start(&mut command).end().code, 7);
+}
+
+#[test]
+fn a_grant_that_is_on_its_way_when_a_signal_comes_is_given_back() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let mut client = server.client();
+    client.acquire("job somebody 60000");
+    let job = Running::start(&mut script_at(proxy.port(), &[], "echo ran"));
+    client.wait_for_queue("job", 1);
+    proxy.delay(Way::ToClient, Duration::from_millis(300));
+    proxy.delay(Way::ToServer, Duration::from_millis(300));
+    client.release("job somebody");
+    assert!(client.find_lock("job").is_some());
+    job.signal(Signal::SIGTERM);
+    assert_eq!(job.end().code, 143);
+    assert!(client.find_lock("job").is_none());
+}
+
+/// A shell script that finds the tool in `$0`.
+fn script(script: &str, server: &Server) -> Command {
+    let tool = dlock_at(server, &[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(tool.get_program());
+    command.env("DLOCK_URL", format!("redis://127.0.0.1:{}", server.port()));
+    command
+}
+
+#[test]
+fn a_command_may_take_only_so_long() {
+    let server = Server::start();
+    let start = Instant::now();
+    let mut job = Running::script(&server, &["--max-hold", "500ms"], "echo ready; exec sleep 1000");
+    job.expect("ready");
+    let ended = job.end();
+    assert_eq!(ended.code, 79, "{ended:?}");
+    assert!(start.elapsed() < SLOW_MACHINE * 3);
+    wait_until_free(&mut server.client(), "job");
+}
+
+#[test]
+fn a_value_that_the_server_refuses_is_an_error_of_usage() {
+    let server = Server::start();
+    let refused = Running::script(&server, &["--lease", "10000d"], "echo ran").end();
+    assert_eq!((refused.code, refused.out.as_str()), (64, ""), "{refused:?}");
+    assert!(refused.err.contains("lease"), "{refused:?}");
+}
