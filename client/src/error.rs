@@ -43,6 +43,7 @@ pub enum Error {
     /// The server does not have the module.
     ModuleMissing,
     /// Too few replicas had the lock in time. It was given back.
+    #[cfg(feature = "tokio")]
     Unreplicated {
         /// So many replicas had to acknowledge it.
         needed: u32,
@@ -191,6 +192,7 @@ impl fmt::Display for Error {
             Self::Unsafe(detail) => write!(f, "the server could evict locks: {detail}"),
             #[cfg(feature = "tokio")]
             Self::NoQuorum(failure) => failure.fmt(f),
+            #[cfg(feature = "tokio")]
             Self::Unreplicated { needed, acknowledged } => write!(
                 f,
                 "only {acknowledged} of {needed} replicas acknowledged the lock in time, so it was given back"

@@ -194,6 +194,15 @@ impl fmt::Display for Address {
     }
 }
 
+/// TLS needs a provider of cryptography: the one that the application has installed, else this one.
+#[cfg(feature = "tls-rustls")]
+fn provide_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread was faster.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
 /// Small messages leave at once, and a dead peer is noticed.
 fn tuned(info: ConnectionInfo) -> ConnectionInfo {
     info.set_tcp_settings(tcp_settings())

@@ -1,0 +1,34 @@
+//! A job that every host starts at the same time, and that one of them does.
+//!
+//! `cargo run --example cron_job redis://127.0.0.1:7379/ 2026-01-01T00`
+
+use std::time::Duration;
+
+use redis_dlock_client::{Acquire, AsyncLockCommands, Error, Owner};
+
+/// Hosts may be so late, or their clocks so wrong.
+const LATENESS: Duration = Duration::from_secs(600);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let mut args = std::env::args().skip(1);
+    let address = args.next().expect("the address of the server");
+    let hour = args.next().expect("the hour whose job is due");
+    let is_mine = run(&address, &hour, async || println!("doing the job")).await?;
+    println!("{}", if is_mine { "done here" } else { "done elsewhere" });
+    Ok(())
+}
+
+/// Does the job of an hour, unless somebody else does it or has done it.
+pub async fn run(address: &str, hour: &str, job: impl AsyncFnOnce()) -> Result<bool, Error> {
+    let mut connection = redis::Client::open(address)?
+        .get_multiplexed_async_connection()
+        .await?;
+    // A lock that nobody gives back: no guard, but a lease, which keeps out those who come late.
+    let request = Acquire::new(format!("nightly:{hour}"), Owner::unique(), LATENESS);
+    let is_mine = connection.dlock_acquire(request).await?.is_some();
+    if is_mine {
+        job().await;
+    }
+    Ok(is_mine)
+}

@@ -1,0 +1,109 @@
+//! The examples do what they say. `readme.rs` runs the first one.
+
+mod support;
+
+// Their programs are not called here.
+#[allow(dead_code)]
+#[path = "../examples/blocking_lock.rs"]
+mod blocking_lock;
+#[allow(dead_code)]
+#[path = "../examples/cancellation.rs"]
+mod cancellation;
+#[allow(dead_code)]
+#[path = "../examples/cron_job.rs"]
+mod cron_job;
+#[allow(dead_code)]
+#[path = "../examples/leader_election.rs"]
+mod leader_election;
+#[allow(dead_code)]
+#[path = "../examples/redlock.rs"]
+mod redlock;
+
+use std::time::Duration;
+
+use dlock_testkit::Server;
+use redis_dlock_client::{Error, Loss};
+use support::{locks, ms, soon, until, until_free, url};
+
+#[test]
+fn blocking_lock() {
+    let server = Server::start();
+    let first = blocking_lock::run(&url(&server)).unwrap();
+    assert!(blocking_lock::run(&url(&server)).unwrap() > first);
+    assert!(server.client().find_lock("orders:42").is_none());
+}
+
+#[tokio::test]
+async fn redlock() {
+    let mut servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
+    let addresses: Vec<String> = servers.iter().map(url).collect();
+    servers[0].kill();
+    assert!(redlock::run(&addresses).await.unwrap() > Duration::from_secs(20));
+    servers[1].kill();
+    let refused = redlock::run(&addresses).await.unwrap_err();
+    assert!(
+        refused.to_string().contains(&servers[1].port().to_string()),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn cancellation() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let break_lock = async || {
+        let mut client = server.client();
+        until("the work", || client.find_lock("report").is_some()).await;
+        client.call("DEL report").unwrap();
+    };
+    let (outcome, ()) = soon("the end", async {
+        tokio::join!(cancellation::cancelled(&locks), break_lock())
+    })
+    .await;
+    assert!(matches!(outcome, Err(Error::Lost(Loss::NotHeld))), "{outcome:?}");
+    let (steps, ()) = soon("the end", async {
+        tokio::join!(cancellation::told(&locks), break_lock())
+    })
+    .await;
+    assert!(steps.unwrap() < 600);
+}
+
+#[tokio::test]
+async fn cron_job() {
+    let server = Server::start();
+    let mut done = 0;
+    for is_mine in [true, false, false] {
+        let ran = cron_job::run(&url(&server), "2026-01-01T00", async || done += 1).await;
+        assert_eq!(ran.unwrap(), is_mine);
+    }
+    assert_eq!(done, 1);
+    assert!(
+        cron_job::run(&url(&server), "2026-01-01T01", async || done += 1)
+            .await
+            .unwrap()
+    );
+    assert_eq!(done, 2);
+}
+
+#[tokio::test]
+async fn leader_election() {
+    let server = Server::start();
+    let mut client = server.client();
+    let lead = |name: &'static str| {
+        let address = url(&server);
+        tokio::spawn(async move {
+            leader_election::lead(&address, name, async |_| tokio::time::sleep(ms(3_600_000)).await).await
+        })
+    };
+    let alice = lead("alice");
+    until("alice to lead", || {
+        client.owner("leader").as_deref() == Some("alice")
+    })
+    .await;
+    let bob = lead("bob");
+    until("bob to wait", || client.waiting("leader") == 1).await;
+    alice.abort();
+    until("bob to lead", || client.owner("leader").as_deref() == Some("bob")).await;
+    bob.abort();
+    until_free(&mut client, "leader").await;
+}
