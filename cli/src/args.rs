@@ -1,4 +1,7 @@
-//! The command line.
+//! The command line. What stands here is what the help and the manual show.
+
+// The brackets in the help are no links.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -135,6 +138,7 @@ pub enum Action {
 ///
 /// Example, a job that must not run twice: dlock run --try nightly -- /usr/local/bin/report
 #[derive(Args, Debug)]
+#[command(after_long_help = EXIT_CODES)]
 pub struct RunArgs {
     /// The lock
     pub name: OsString,
