@@ -1,4 +1,7 @@
-//! The command line.
+//! The command line. What stands here is what the help and the manual show.
+
+// The brackets in the help are no links.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,6 +12,7 @@ use clap_complete::Shell;
 
 use crate::span;
 
+// Manual pages keep the lines that begin with a space.
 const EXIT_CODES: &str = "\
 Exit codes (those of sysexits.h where there is one):
     0  done, or good
@@ -24,8 +28,8 @@ Exit codes (those of sysexits.h where there is one):
    79  run: the lock was lost, and the command was stopped
   126  run: the command cannot be run
   127  run: the command is not there
-128+n  ended by signal n, as a shell tells it
-Otherwise `dlock run` ends with the exit code of its command.";
+  128+ ended by that signal, as a shell tells it
+       Otherwise `dlock run` ends with the exit code of its command.";
 
 const ENVIRONMENT: &str = "\
 Environment:
@@ -135,6 +139,7 @@ pub enum Action {
 ///
 /// Example, a job that must not run twice: dlock run --try nightly -- /usr/local/bin/report
 #[derive(Args, Debug)]
+#[command(after_long_help = EXIT_CODES)]
 pub struct RunArgs {
     /// The lock
     pub name: OsString,

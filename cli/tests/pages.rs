@@ -54,6 +54,7 @@ fn there_is_a_manual_page_for_the_tool_and_for_each_command() {
     for command in COMMANDS {
         assert!(page(&format!("dlock-{command}.1")).contains(".TH"), "{command}");
     }
+    assert!(page("dlock-run.1").contains("the lock was lost"));
     let main = page("dlock.1");
     for words in [
         "Exit codes",

@@ -1,6 +1,7 @@
 //! The servers, as the command line names them.
 
 mod node;
+mod place;
 mod slots;
 mod target;
 

@@ -3,12 +3,12 @@ use std::fs;
 use std::path::Path;
 
 use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
-    TlsCertificates, cmd,
+    Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates, cmd,
 };
 use redis_dlock_client::Address;
 
 use super::node::Node;
+use super::place::{Place, host_of, parse, percent_encoded, tcp, tcp_address};
 use super::slots;
 use crate::args::ServerArgs;
 use crate::exit::{Code, Failure};
@@ -25,20 +25,6 @@ pub struct Target {
 pub struct Found {
     pub name: String,
     pub node: Result<Node, Failure>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Place {
-    Node(ConnectionAddr),
-    Cluster {
-        tls: bool,
-        hosts: Vec<String>,
-    },
-    Sentinels {
-        tls: bool,
-        hosts: Vec<String>,
-        primary: String,
-    },
 }
 
 impl Target {
@@ -252,21 +238,6 @@ impl Target {
     }
 }
 
-impl Place {
-    fn with_tls(self) -> Self {
-        match self {
-            Self::Node(ConnectionAddr::Tcp(host, port)) => Self::Node(tcp_address(host, port, true)),
-            Self::Cluster { hosts, .. } => Self::Cluster { tls: true, hosts },
-            Self::Sentinels { hosts, primary, .. } => Self::Sentinels {
-                tls: true,
-                hosts,
-                primary,
-            },
-            other => other,
-        }
-    }
-}
-
 fn address(args: &ServerArgs) -> ConnectionAddr {
     match &args.socket {
         Some(path) => ConnectionAddr::Unix(path.clone()),
@@ -274,82 +245,6 @@ fn address(args: &ServerArgs) -> ConnectionAddr {
             let host = args.host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
             ConnectionAddr::Tcp(host, args.port.unwrap_or(6379))
         }
-    }
-}
-
-/// A URL, as redis-cli and the client library take it.
-fn parse(url: &str) -> Result<(Place, RedisConnectionInfo), Failure> {
-    let invalid = |why: String| Failure::usage(format!("the URL of the server cannot be used: {why}"));
-    let (scheme, rest) = url.split_once("://").unwrap_or_default();
-    let (transport, kind) = scheme.split_once('-').unwrap_or((scheme, ""));
-    let tls = transport == "rediss";
-    if !matches!(kind, "cluster" | "sentinel") {
-        let info: ConnectionInfo = url.parse().map_err(|error| invalid(format!("{error}")))?;
-        return Ok((Place::Node(info.addr().clone()), info.redis_settings().clone()));
-    }
-    let (credentials, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
-    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let hosts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
-    if hosts.iter().any(String::is_empty) || !matches!(transport, "redis" | "rediss") {
-        return Err(invalid(
-            "it is like redis-cluster://host:port,host:port".to_owned(),
-        ));
-    }
-    let (primary, database) = path.split_once('/').unwrap_or((path, ""));
-    // Only for the user, the password and the database in it.
-    let login: ConnectionInfo = format!("redis://{credentials}@primary/{database}")
-        .parse()
-        .map_err(|error| invalid(format!("{error}")))?;
-    let place = match (kind, primary) {
-        ("cluster", _) => Place::Cluster { tls, hosts },
-        (_, "") => {
-            return Err(invalid(
-                "the name of the primary is missing: redis-sentinel://host:26379/name".into(),
-            ));
-        }
-        (_, primary) => Place::Sentinels {
-            tls,
-            hosts,
-            primary: primary.to_owned(),
-        },
-    };
-    Ok((place, login.redis_settings().clone()))
-}
-
-/// `host`, `host:port`, `[address]:port`
-fn tcp(host: &str, default_port: u16, tls: bool) -> Result<ConnectionAddr, Failure> {
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => {
-            let port = port
-                .parse()
-                .map_err(|_| Failure::usage(format!("{host}: {port} is no port")))?;
-            (name, port)
-        }
-        _ => (host, default_port),
-    };
-    Ok(tcp_address(name.trim_matches(['[', ']']).to_owned(), port, tls))
-}
-
-fn tcp_address(host: String, port: u16, tls: bool) -> ConnectionAddr {
-    if tls {
-        ConnectionAddr::TcpTls {
-            host,
-            port,
-            insecure: false,
-            tls_params: None,
-        }
-    } else {
-        ConnectionAddr::Tcp(host, port)
-    }
-}
-
-fn host_of(address: &ConnectionAddr) -> Result<(String, bool), Failure> {
-    match address {
-        ConnectionAddr::Tcp(host, port) => Ok((format!("{host}:{port}"), false)),
-        ConnectionAddr::TcpTls { host, port, .. } => Ok((format!("{host}:{port}"), true)),
-        _ => Err(Failure::usage(
-            "a cluster is reached by host and port, not by a socket",
-        )),
     }
 }
 
@@ -393,124 +288,6 @@ fn certificates(args: &ServerArgs) -> Result<Option<TlsCertificates>, Failure> {
     }))
 }
 
-/// Safe anywhere in a URL.
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(byte.into());
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::args::Cli;
-
-    fn target(line: &str, url: Option<&str>, password: Option<&str>) -> Result<Target, Failure> {
-        let words = ["dlock"].into_iter().chain(line.split_whitespace());
-        let cli = Cli::try_parse_from(words.chain(["ls"])).expect("a command line that parses");
-        Target::of(&cli.server, url.map(str::to_owned), password.map(str::to_owned))
-    }
-
-    fn node(line: &str, url: Option<&str>) -> (String, i64) {
-        let target = target(line, url, None).unwrap();
-        match target.place {
-            Place::Node(address) => (address.to_string(), target.login.db()),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn the_server_is_named_as_for_redis_cli() {
-        let cases = [
-            ("", None, "127.0.0.1:6379", 0),
-            ("-p 7000", None, "127.0.0.1:7000", 0),
-            ("-h one -p 7000 -n 3", None, "one:7000", 3),
-            ("-u redis://one:7000/2", None, "one:7000", 2),
-            ("-u redis://one:7000/2 -n 3", None, "one:7000", 3),
-            ("-s /run/redis.sock", None, "/run/redis.sock", 0),
-            ("-u unix:///run/redis.sock?db=4", None, "/run/redis.sock", 4),
-            ("", Some("redis://two"), "two:6379", 0),
-            ("-h one", Some("redis://two"), "one:6379", 0),
-            ("-u redis://one", Some("redis://two"), "one:6379", 0),
-        ];
-        for (line, url, address, database) in cases {
-            assert_eq!(node(line, url), (address.to_owned(), database), "{line} {url:?}");
-        }
-        assert!(matches!(
-            target("--tls", None, None).unwrap().place,
-            Place::Node(ConnectionAddr::TcpTls { .. })
-        ));
-    }
-
-    #[test]
-    fn the_nearest_password_wins() {
-        let cases = [
-            ("", None, Some("env"), Some("env")),
-            ("-a line", None, Some("env"), Some("line")),
-            ("-u redis://:url@one", None, Some("env"), Some("url")),
-            ("-a line -u redis://:url@one", None, None, Some("line")),
-            ("", Some("redis-cluster://:s%40@one,two"), None, Some("s@")),
-            ("", None, None, None),
-        ];
-        for (line, url, variable, password) in cases {
-            let target = target(line, url, variable).unwrap();
-            assert_eq!(target.login.password(), password, "{line} {url:?}");
-        }
-        assert!(target("--user alice", None, None).is_err());
-    }
-
-    #[test]
-    fn clusters_and_sentinels_have_several_hosts() {
-        let cluster = target("-u rediss-cluster://one:1,two", None, None).unwrap();
-        let hosts = vec!["one:1".to_owned(), "two".to_owned()];
-        assert_eq!(
-            cluster.place,
-            Place::Cluster {
-                tls: true,
-                hosts: hosts.clone()
-            }
-        );
-        let sentinels = target("-u redis-sentinel://a:b@one:1,two/main/2", None, None).unwrap();
-        let primary = "main".to_owned();
-        assert_eq!(
-            sentinels.place,
-            Place::Sentinels {
-                tls: false,
-                hosts,
-                primary
-            }
-        );
-        assert_eq!(sentinels.login.db(), 2);
-        assert_eq!(sentinels.login.username(), Some("a"));
-    }
-
-    #[test]
-    fn a_url_that_cannot_be_is_refused() {
-        for url in [
-            "nonsense",
-            "http://one",
-            "redis-sentinel://one",
-            "redis-cluster://",
-            "x-cluster://one",
-            "redis://one/x",
-        ] {
-            let refused = target("", Some(url), None).err().map(|failure| failure.code);
-            assert_eq!(refused, Some(Code::Usage), "{url}");
-        }
-    }
-
-    #[test]
-    fn a_password_survives_its_way_through_a_url() {
-        let target = target("-a p@s:s/% -u redis-cluster://one", None, None).unwrap();
-        let url = target.url("cluster", false, &["one".to_owned()], "").unwrap();
-        assert_eq!(url, "redis-cluster://:p%40s%3As%2F%25@one");
-    }
-}
+#[path = "target_tests.rs"]
+mod tests;

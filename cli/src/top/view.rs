@@ -67,7 +67,9 @@ fn draw_graphs(frame: &mut Frame<'_>, state: &State, area: Rect) {
         ("expired/s", &state.expired.per_second),
         ("waiting", &state.waiting),
     ];
-    let areas: [Rect; 4] = Layout::horizontal([Constraint::Fill(1); 4]).areas(area);
+    let areas: [Rect; 4] = Layout::horizontal([Constraint::Fill(1); 4])
+        .spacing(1)
+        .areas(area);
     for ((title, history), area) in graphs.into_iter().zip(areas) {
         let block = Block::new()
             .borders(Borders::TOP)

@@ -61,8 +61,8 @@ fn a_narrow_or_low_screen_shows_what_fits() {
         "{narrow:#?}"
     );
     assert!(narrow[2].contains('…') && narrow[2].ends_with('2'), "{narrow:#?}");
-    for width in 1..40 {
-        for height in 1..20 {
+    for width in [1, 2, 7, 16, 23, 24, 25, 33, 60] {
+        for height in [1, 2, 3, 5, 13, 14, 15] {
             screen(&state, width, height);
         }
     }
