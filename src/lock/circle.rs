@@ -1,10 +1,9 @@
 //! Why somebody waits for ever, in words.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 
-use super::deadlock::World;
-use super::waiting::LockName;
+use super::deadlock::{Number, World};
 
 /// Owners that wait for each other in a circle: each has a claim on what the one before it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,19 +25,19 @@ pub(super) struct Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
     Holds,
-    /// Will hold it, or keep it from others, before this owner comes to its turn.
+    /// Will hold it before this owner has its turn.
     StandsBefore(Box<[u8]>),
 }
 
-/// An owner that waits for a lock for ever.
-type Step<'a> = (&'a [u8], &'a LockName);
+/// An owner, and a lock for which it waits for ever.
+type Step = (Number, Number);
 
-/// The shortest circle through the request of `owner` for `name`, after a reduction that left it waiting.
+/// The shortest circle through the request of `owner` for `lock`, after a reduction that left it waiting.
 ///
-/// A request that makes the deadlock closes a circle. One that only meets a deadlock (one that formed while
+/// A request that makes a deadlock closes a circle. One that only meets a deadlock (one that formed while
 /// nobody searched, or that a RENAME made) may stand outside: then a circle that it waits for.
-pub(super) fn through<'a>(world: &World<'a>, owner: &'a [u8], name: &'a LockName) -> Circle {
-    let closed = Paths::from(world, owner, name).back();
+pub(super) fn through(world: &World<'_>, owner: Number, lock: Number) -> Circle {
+    let closed = Paths::from(world, owner, lock).back();
     let closed_by_request = closed.is_some();
     let steps = closed.unwrap_or_else(|| ahead_of(world, owner));
     Circle {
@@ -47,74 +46,66 @@ pub(super) fn through<'a>(world: &World<'a>, owner: &'a [u8], name: &'a LockName
     }
 }
 
-/// A search in breadth over those who wait for ever: from a waiter to the holders of what it waits for, and
-/// to those who stand before it.
-struct Paths<'a, 'w> {
-    world: &'w World<'a>,
-    start: &'a [u8],
-    /// Who is reached, from whom, and by which lock.
-    reached: BTreeMap<&'a [u8], Step<'a>>,
-    next: VecDeque<Step<'a>>,
-    /// How many places of a queue have been looked at. A lock that is in here has had its holders looked at.
-    places: BTreeMap<&'a LockName, usize>,
+/// A search in breadth over those who wait for ever: from a waiter to the holders of what it waits for, who
+/// all wait for ever too, or they would have given it up.
+struct Paths<'w> {
+    world: &'w World<'w>,
+    start: Number,
+    /// From whom, and by which lock, each owner is reached.
+    reached: Vec<Option<Step>>,
+    /// The locks whose holders are reached.
+    looked_at: Vec<bool>,
+    next: VecDeque<Step>,
 }
 
-impl<'a, 'w> Paths<'a, 'w> {
-    fn from(world: &'w World<'a>, start: &'a [u8], name: &'a LockName) -> Self {
+impl<'w> Paths<'w> {
+    fn from(world: &'w World<'w>, start: Number, lock: Number) -> Self {
         Self {
             world,
             start,
-            reached: BTreeMap::new(),
-            next: VecDeque::from([(start, name)]),
-            places: BTreeMap::new(),
+            reached: vec![None; world.owners.len()],
+            looked_at: vec![false; world.locks.len()],
+            next: VecDeque::from([(start, lock)]),
         }
     }
 
     /// The shortest way that leads back to the start, if there is one.
-    fn back(mut self) -> Option<Vec<Step<'a>>> {
-        while let Some((owner, name)) = self.next.pop_front() {
-            self.look_at(owner, name);
-            if self.reached.contains_key(self.start) {
+    fn back(mut self) -> Option<Vec<Step>> {
+        while let Some(step) = self.next.pop_front() {
+            let (_, lock) = step;
+            if std::mem::replace(self.looked_at.get_mut(lock)?, true) {
+                continue;
+            }
+            for (_, holder) in &self.world.locks.get(lock)?.holders {
+                self.reach(*holder, step);
+            }
+            if self.step_to(self.start).is_some() {
                 return Some(self.steps_to_start());
             }
         }
         None
     }
 
-    /// Reaches all who are in the way of `owner` at that lock.
-    fn look_at(&mut self, owner: &'a [u8], name: &'a LockName) {
-        let world = self.world;
-        let Some(site) = world.locks.get(name) else { return };
-        let place = world.owners.get(owner).and_then(|player| player.waits.get(name));
-        let place = place.copied().unwrap_or_default();
-        let seen = self.places.get(name).copied();
-        if seen.is_none() {
-            for (_, holder) in &site.holders {
-                self.reach(holder, (owner, name));
-            }
-        }
-        let first = seen.unwrap_or(site.admitted);
-        for (before, _) in site.queue.get(first..place).unwrap_or_default() {
-            self.reach(before, (owner, name));
-        }
-        self.places.insert(name, first.max(place));
-    }
-
-    fn reach(&mut self, owner: &'a [u8], from: Step<'a>) {
-        if self.reached.contains_key(owner) {
+    fn reach(&mut self, owner: Number, from: Step) {
+        let (Some(reached), Some(player)) = (self.reached.get_mut(owner), self.world.owners.get(owner))
+        else {
             return;
+        };
+        if reached.is_none() {
+            *reached = Some(from);
+            self.next.extend(player.waits.iter().map(|lock| (owner, *lock)));
         }
-        self.reached.insert(owner, from);
-        let waits = self.world.owners.get(owner).map(|player| player.waits.keys());
-        self.next
-            .extend(waits.into_iter().flatten().map(|name| (owner, *name)));
     }
 
-    fn steps_to_start(&self) -> Vec<Step<'a>> {
+    fn step_to(&self, owner: Number) -> Option<Step> {
+        self.reached.get(owner).copied().flatten()
+    }
+
+    fn steps_to_start(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut owner = self.start;
-        while let Some(step) = self.reached.get(owner) {
-            steps.push(*step);
+        while let Some(step) = self.step_to(owner) {
+            steps.push(step);
             owner = step.0;
             if owner == self.start {
                 break;
@@ -126,44 +117,50 @@ impl<'a, 'w> Paths<'a, 'w> {
 }
 
 /// From a waiter to one who holds what it waits for, and on, until one comes again.
-fn ahead_of<'a>(world: &World<'a>, owner: &'a [u8]) -> Vec<Step<'a>> {
+fn ahead_of(world: &World<'_>, owner: Number) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    let mut places: BTreeMap<&[u8], usize> = BTreeMap::new();
+    let mut places = vec![None; world.owners.len()];
     let mut owner = owner;
-    while let Some((name, holder)) = blocked_by(world, owner) {
-        if let Some(place) = places.insert(owner, steps.len()) {
+    while let Some((lock, holder)) = blocked_by(world, owner) {
+        let place = places.get_mut(owner).and_then(|place| place.replace(steps.len()));
+        if let Some(place) = place {
             return steps.split_off(place);
         }
-        steps.push((owner, name));
+        steps.push((owner, lock));
         owner = holder;
     }
     steps
 }
 
-/// What this owner waits for, and somebody who holds it: who waits for ever too, or it would have given up.
-fn blocked_by<'a>(world: &World<'a>, owner: &[u8]) -> Option<(&'a LockName, &'a [u8])> {
-    let (name, _) = world.owners.get(owner)?.waits.first_key_value()?;
-    let (_, holder) = world.locks.get(name)?.holders.first()?;
-    Some((name, holder))
+/// What this owner waits for, and somebody who holds it.
+fn blocked_by(world: &World<'_>, owner: Number) -> Option<(Number, Number)> {
+    let lock = *world.owners.get(owner)?.waits.first()?;
+    let (_, holder) = *world.locks.get(lock)?.holders.first()?;
+    Some((lock, holder))
 }
 
-fn describe(world: &World<'_>, steps: &[Step<'_>]) -> Vec<Link> {
+fn describe(world: &World<'_>, steps: &[Step]) -> Vec<Link> {
     let before = steps.iter().cycle().skip(steps.len().saturating_sub(1));
-    let link = |((owner, waits_for), (other, name)): (&Step, &Step)| {
-        let hold = world.owners.get(owner).and_then(|player| player.holds.get(name));
-        let claim = if hold.is_some_and(|hold| hold.is_real) {
-            Claim::Holds
-        } else {
-            Claim::StandsBefore((*other).into())
-        };
-        Link {
-            owner: (*owner).into(),
-            claim,
-            claims: name.key[..].into(),
-            waits_for: waits_for.key[..].into(),
-        }
+    steps
+        .iter()
+        .zip(before)
+        .filter_map(|(step, before)| link(world, *step, *before))
+        .collect()
+}
+
+fn link(world: &World<'_>, (owner, waits_for): Step, (other, claims): Step) -> Option<Link> {
+    let player = world.owners.get(owner)?;
+    let claim = if player.holds.get(&claims)?.is_real {
+        Claim::Holds
+    } else {
+        Claim::StandsBefore(world.owners.get(other)?.name.into())
     };
-    steps.iter().zip(before).map(link).collect()
+    Some(Link {
+        owner: player.name.into(),
+        claim,
+        claims: world.locks.get(claims)?.name.key[..].into(),
+        waits_for: world.locks.get(waits_for)?.name.key[..].into(),
+    })
 }
 
 /// `alice holds a, waits for b; bob holds b, waits for a`

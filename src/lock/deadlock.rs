@@ -9,7 +9,7 @@
 //! locks that these wait for, and so on. Each lock, owner and request is visited once; each owner gives up
 //! once, and each request is admitted once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::circle::{self, Circle};
 use super::limit::Limit;
@@ -21,23 +21,26 @@ use super::waiting::{Entry, LockName, Waiting};
 pub(super) fn search(waiting: &Waiting, name: &LockName, owner: &[u8], now: Instant) -> Option<Circle> {
     let mut world = World::reached_by(waiting, owner, now);
     world.reduce();
-    let is_stuck = world.owners.get(owner)?.waits.contains_key(name);
-    is_stuck.then(|| circle::through(&world, owner, name))
+    let lock = world.locks.iter().position(|site| site.name == name)?;
+    let owner = World::FIRST;
+    let is_stuck = world.owners.get(owner)?.waits.contains(&lock);
+    is_stuck.then(|| circle::through(&world, owner, lock))
 }
+
+/// The number of an owner, or of a lock, in a [`World`].
+pub(super) type Number = usize;
 
 /// All that an owner which waits depends on, in which the reduction is played through.
 #[derive(Default)]
 pub(super) struct World<'a> {
-    pub(super) owners: BTreeMap<&'a [u8], Player<'a>>,
-    pub(super) locks: BTreeMap<&'a LockName, Site<'a>>,
+    pub(super) owners: Vec<Player<'a>>,
+    pub(super) locks: Vec<Site<'a>>,
 }
 
-/// An owner, as far as locks are concerned that somebody waits for.
-#[derive(Default)]
 pub(super) struct Player<'a> {
-    pub(super) holds: BTreeMap<&'a LockName, Hold>,
-    /// The locks it waits for, and its place in [`Site::queue`].
-    pub(super) waits: BTreeMap<&'a LockName, usize>,
+    pub(super) name: &'a [u8],
+    pub(super) holds: BTreeMap<Number, Hold>,
+    pub(super) waits: BTreeSet<Number>,
 }
 
 pub(super) struct Hold {
@@ -46,31 +49,33 @@ pub(super) struct Hold {
     pub(super) is_real: bool,
 }
 
-#[derive(Default)]
 pub(super) struct Site<'a> {
+    pub(super) name: &'a LockName,
     /// The holders, for real or by reduction: the strictest limit comes first.
-    pub(super) holders: BTreeSet<(Limit, &'a [u8])>,
+    pub(super) holders: BTreeSet<(Limit, Number)>,
     /// Who waits, in order: one request an owner, since its others are granted with the first.
-    pub(super) queue: Vec<(&'a [u8], Limit)>,
+    pub(super) queue: Vec<(Number, Limit)>,
     /// How many of them the reduction has admitted.
-    pub(super) admitted: usize,
+    admitted: usize,
     /// How far into the queue of the lock `queue` goes: nobody behind it matters.
     reached: Option<Ticket>,
 }
 
 impl<'a> World<'a> {
+    /// The owner from which all others are reached.
+    const FIRST: Number = 0;
+
     pub(super) fn reached_by(waiting: &'a Waiting, owner: &'a [u8], now: Instant) -> Self {
-        let mut visitor = Visitor {
-            now,
-            world: Self::default(),
-            unvisited: Vec::new(),
-        };
+        let mut visitor = Visitor::default();
         visitor.meet(owner);
-        while let Some(owner) = visitor.unvisited.pop() {
+        let mut visited = 0;
+        // Everybody who is met is put at the end.
+        while let Some(owner) = visitor.world.owners.get(visited).map(|player| player.name) {
             for (name, entry) in waiting.waited_for_by(owner) {
-                visitor.visit_holders(name, entry);
-                visitor.visit_waiters_before(owner, name, &entry.queue);
+                let lock = visitor.visit_holders(name, entry, now);
+                visitor.visit_waiters_up_to(owner, lock, &entry.queue);
             }
+            visited = visited.saturating_add(1);
         }
         visitor.world
     }
@@ -78,34 +83,34 @@ impl<'a> World<'a> {
     /// Has everybody give up all who waits for nothing, until nobody is left who could.
     fn reduce(&mut self) {
         // Who fits already is only held back: by a grace, or for a moment.
-        let locks: Vec<&LockName> = self.locks.keys().copied().collect();
-        locks.iter().for_each(|name| while self.admit(name).is_some() {});
-        let mut idle: Vec<&[u8]> = self.owners.keys().copied().collect();
-        idle.retain(|owner| self.is_idle(owner));
+        (0..self.locks.len()).for_each(|lock| while self.admit(lock).is_some() {});
+        let mut idle: Vec<Number> = (0..self.owners.len())
+            .filter(|owner| self.is_idle(*owner))
+            .collect();
         while let Some(owner) = idle.pop() {
-            for name in self.give_up_all(owner) {
-                while let Some(admitted) = self.admit(name) {
-                    idle.extend(Some(admitted).filter(|owner| self.is_idle(owner)));
+            for lock in self.give_up_all(owner) {
+                while let Some(admitted) = self.admit(lock) {
+                    idle.extend(Some(admitted).filter(|owner| self.is_idle(*owner)));
                 }
             }
         }
     }
 
-    fn is_idle(&self, owner: &[u8]) -> bool {
+    fn is_idle(&self, owner: Number) -> bool {
         self.owners
             .get(owner)
             .is_some_and(|player| player.waits.is_empty())
     }
 
     /// The locks that the owner held.
-    fn give_up_all(&mut self, owner: &'a [u8]) -> impl Iterator<Item = &'a LockName> + use<'a> {
+    fn give_up_all(&mut self, owner: Number) -> impl Iterator<Item = Number> + use<> {
         let holds = self
             .owners
             .get_mut(owner)
             .map(|player| std::mem::take(&mut player.holds))
             .unwrap_or_default();
-        for (name, hold) in &holds {
-            if let Some(site) = self.locks.get_mut(name) {
+        for (lock, hold) in &holds {
+            if let Some(site) = self.locks.get_mut(*lock) {
                 site.holders.remove(&(hold.limit, owner));
             }
         }
@@ -113,8 +118,8 @@ impl<'a> World<'a> {
     }
 
     /// Admits the first waiter, if the grant rule does.
-    fn admit(&mut self, name: &'a LockName) -> Option<&'a [u8]> {
-        let site = self.locks.get_mut(name)?;
+    fn admit(&mut self, lock: Number) -> Option<Number> {
+        let site = self.locks.get_mut(lock)?;
         let (owner, limit) = *site.queue.get(site.admitted)?;
         let strictest = site.holders.first().map_or(limit, |(held, _)| limit.min(*held));
         if !strictest.allows(site.holders.len().saturating_add(1)) {
@@ -123,61 +128,84 @@ impl<'a> World<'a> {
         site.admitted = site.admitted.saturating_add(1);
         site.holders.insert((limit, owner));
         let player = self.owners.get_mut(owner)?;
-        player.waits.remove(name);
+        player.waits.remove(&lock);
         let is_real = false;
-        player.holds.insert(name, Hold { limit, is_real });
+        player.holds.insert(lock, Hold { limit, is_real });
         Some(owner)
     }
 }
 
 /// Finds what the world consists of.
+#[derive(Default)]
 struct Visitor<'a> {
-    now: Instant,
     world: World<'a>,
-    /// Owners that have been met, but not yet the locks that they wait for.
-    unvisited: Vec<&'a [u8]>,
+    owners: HashMap<&'a [u8], Number>,
+    locks: HashMap<&'a LockName, Number>,
 }
 
 impl<'a> Visitor<'a> {
-    fn meet(&mut self, owner: &'a [u8]) -> &mut Player<'a> {
-        self.world.owners.entry(owner).or_insert_with(|| {
-            self.unvisited.push(owner);
-            Player::default()
+    fn meet(&mut self, name: &'a [u8]) -> Number {
+        *self.owners.entry(name).or_insert_with(|| {
+            self.world.owners.push(Player {
+                name,
+                holds: BTreeMap::new(),
+                waits: BTreeSet::new(),
+            });
+            self.world.owners.len().saturating_sub(1)
         })
     }
 
-    fn visit_holders(&mut self, name: &'a LockName, entry: &'a Entry) {
-        if self.world.locks.contains_key(name) {
-            return;
+    fn visit_holders(&mut self, name: &'a LockName, entry: &'a Entry, now: Instant) -> Number {
+        if let Some(lock) = self.locks.get(name) {
+            return *lock;
         }
-        let mut site = Site::default();
-        let now = self.now;
+        let lock = self.world.locks.len();
+        self.locks.insert(name, lock);
+        let mut holders = BTreeSet::new();
         for member in entry.holders.iter().filter(|member| member.lease_end > now) {
-            let (owner, limit) = (&*member.owner, member.limit);
-            let hold = Hold { limit, is_real: true };
-            self.meet(owner).holds.insert(name, hold);
-            site.holders.insert((limit, owner));
-        }
-        self.world.locks.insert(name, site);
-    }
-
-    /// Visits whoever stands before `owner`, and `owner` itself, but for those who have been visited.
-    fn visit_waiters_before(&mut self, owner: &[u8], name: &'a LockName, queue: &'a Queue) {
-        let Some(mut site) = self.world.locks.remove(name) else {
-            return;
-        };
-        let place = queue.first_of(owner).filter(|place| site.reached < Some(*place));
-        let unvisited = place.map(|place| queue.between(site.reached, place));
-        for (ticket, waiter) in unvisited.into_iter().flatten() {
-            let owner = waiter.owner();
-            let player = self.meet(owner);
-            // A holder that waits re-enters: it does not wait for anybody.
-            if queue.first_of(owner) == Some(ticket) && !player.holds.contains_key(name) {
-                player.waits.insert(name, site.queue.len());
-                site.queue.push((owner, waiter.limit()));
+            let (owner, limit) = (self.meet(&member.owner), member.limit);
+            holders.insert((limit, owner));
+            if let Some(player) = self.world.owners.get_mut(owner) {
+                player.holds.insert(lock, Hold { limit, is_real: true });
             }
         }
-        site.reached = site.reached.max(place);
-        self.world.locks.insert(name, site);
+        self.world.locks.push(Site {
+            name,
+            holders,
+            queue: Vec::new(),
+            admitted: 0,
+            reached: None,
+        });
+        lock
+    }
+
+    /// Visits `owner` and whoever stands before it, but for those who have been visited.
+    fn visit_waiters_up_to(&mut self, owner: &[u8], lock: Number, queue: &'a Queue) {
+        let reached = self.world.locks.get(lock).and_then(|site| site.reached);
+        let Some(place) = queue.first_of(owner).filter(|place| reached < Some(*place)) else {
+            return;
+        };
+        for (ticket, waiter) in queue.between(reached, place) {
+            // An owner's first request takes the others along.
+            if queue.first_of(waiter.owner()) == Some(ticket) {
+                let owner = self.meet(waiter.owner());
+                self.wait(owner, lock, waiter.limit());
+            }
+        }
+        if let Some(site) = self.world.locks.get_mut(lock) {
+            site.reached = Some(place);
+        }
+    }
+
+    fn wait(&mut self, owner: Number, lock: Number, limit: Limit) {
+        let World { owners, locks } = &mut self.world;
+        let (Some(player), Some(site)) = (owners.get_mut(owner), locks.get_mut(lock)) else {
+            return;
+        };
+        // A holder that waits re-enters: it does not wait for anybody.
+        if !player.holds.contains_key(&lock) {
+            player.waits.insert(lock);
+            site.queue.push((owner, limit));
+        }
     }
 }

@@ -438,10 +438,8 @@ impl Owners {
 
     /// Takes note of those who stand in a queue no more.
     fn note_departures(&mut self, name: &LockName, queue: &mut Queue) {
-        for owner in std::mem::take(&mut queue.left) {
-            if queue.first_of(&owner).is_none() {
-                self.waits_no_more(&owner, name);
-            }
+        for owner in queue.left.drain(..) {
+            self.waits_no_more(&owner, name);
         }
     }
 

@@ -151,7 +151,7 @@ fn a_lease_that_ended_while_nothing_could_be_granted_is_no_part_of_a_deadlock() 
 /// How many owners, locks and requests a search for this owner looks at.
 fn visited(server: &Server, owner: &str) -> (usize, usize, usize) {
     let world = World::reached_by(&server.waiting, owner.as_bytes(), server.moment.now);
-    let requests = world.locks.values().map(|site| site.queue.len()).sum();
+    let requests = world.locks.iter().map(|site| site.queue.len()).sum();
     (world.owners.len(), world.locks.len(), requests)
 }
 

@@ -325,10 +325,16 @@ impl Pair {
         })
     }
 
-    /// Somebody must look at a lock at the latest when it changes.
+    /// Somebody must look at a lock at the latest when it changes, or when somebody gives up waiting.
     fn check_alarm(&self, lock: usize) {
-        let change = self.model.next_change(lock);
-        if let Some(change) = change.filter(|_| !self.is_held_back && self.snoozed_until <= self.model.now) {
+        let is_snoozed = self.is_held_back || self.model.now < self.snoozed_until;
+        let change = if is_snoozed {
+            let queue = &self.model.locks[lock].queue;
+            queue.iter().filter_map(Waiter::deadline).min()
+        } else {
+            self.model.next_change(lock)
+        };
+        if let Some(change) = change {
             let alarm = self.server.next_alarm();
             assert!(
                 alarm.is_some_and(|alarm| alarm <= change),

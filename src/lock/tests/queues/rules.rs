@@ -225,7 +225,21 @@ fn an_undone_grant_that_is_no_more_does_not_keep_the_queue_waiting() {
     server.release("a", "alice", Share::One).expect("alice holds it");
     let fence = server.lock("a").holders()[0].fence();
     server.replace("a", Default::default());
-    server.give_back("a", "bob", fence);
+    server.give_back("a", "bob", fence, Share::One);
     server.ring();
     assert!(has_been_granted(&server, carol));
+}
+
+/// During a grace a holder waits to re-enter. The undone grant of the same name has been given back by hand.
+#[test]
+fn an_undone_grant_that_is_no_more_leaves_a_request_of_its_name_alone() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", AN_HOUR));
+    let fence = server.lock("a").holders()[0].fence();
+    server.grace(10);
+    let again = waits(&mut server, "a", &named("r1", wait("alice", AN_HOUR)));
+    assert!(!server.give_back("a", "alice", fence, Share::Named(b"r1")));
+    server.pass_ms(10);
+    server.ring();
+    assert!(has_been_granted(&server, again));
 }

@@ -205,13 +205,13 @@ impl Server {
     }
 
     /// A hold was granted to a client which had gone.
-    pub fn give_back(&mut self, key: &str, owner: &str, fence: Fence) -> bool {
+    pub fn give_back(&mut self, key: &str, owner: &str, fence: Fence, share: Share<'_>) -> bool {
         self.undo_now(
             key,
             &Release {
                 owner: owner.as_bytes(),
                 fence: Some(fence),
-                share: Share::One,
+                share,
             },
         )
     }
