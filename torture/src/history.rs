@@ -207,7 +207,7 @@ impl Op {
         }
     }
 
-    /// Until when an answer lets its owner believe in the hold: SPEC's safe local deadline.
+    /// Until when an answer lets its owner believe in the hold: its safe local deadline.
     pub fn safe_deadline(&self) -> Micros {
         let valid_ms = match self.answer {
             Answer::Granted {

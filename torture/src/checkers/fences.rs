@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Rule, Violation, by_key, by_key_and_owner};
 use crate::history::{Answer, History, Micros, Op};
 
-/// Grants whose fence is not what SPEC says, in a run without RENAME, RESTORE and the like.
+/// Grants whose fence is not what is promised, in a run without RENAME, RESTORE and the like.
 pub fn wrong_fences(history: &History) -> Vec<Violation> {
     let fresh = fresh_grants(history);
     let mut found = Vec::new();
