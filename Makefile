@@ -39,6 +39,7 @@ bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (o
 torture: install-deps ## Attack what is promised with real faults, for about 20 minutes (options: ARGS="...")
 	cargo build --release --locked
 	DLOCK_MODULE=$(TARGET)/release/libdlock.so cargo run --locked -p dlock-torture -- $(ARGS)
+	$(MAKE) fuzz
 
 install: install-deps ## Install tool, module, completions and manual (PREFIX=/usr/local, MODULEDIR, DESTDIR)
 	cargo build --release --locked -p redis-dlock -p dlock-cli
