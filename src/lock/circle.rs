@@ -163,22 +163,24 @@ fn link(world: &World<'_>, (owner, waits_for): Step, (other, claims): Step) -> O
     })
 }
 
-/// `alice holds a, waits for b; bob holds b, waits for a`
+/// `alice holds a, waits for b; bob holds b, waits for a: ` and what to do.
 impl fmt::Display for Circle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// A longer circle is cut.
         const SHOWN: usize = 8;
-        if !self.closed_by_request {
-            f.write_str("this request would wait for others that wait for each other; ")?;
-        }
         for (index, link) in self.links.iter().take(SHOWN).enumerate() {
             let separator = if index == 0 { "" } else { "; " };
             write!(f, "{separator}{link}")?;
         }
         match self.links.len().checked_sub(SHOWN) {
-            None | Some(0) => Ok(()),
-            Some(more) => write!(f, "; and {more} more"),
+            None | Some(0) => {}
+            Some(more) => write!(f, "; and {more} more")?,
         }
+        f.write_str(if self.closed_by_request {
+            ": release what this owner holds, then try again"
+        } else {
+            ": this request would wait for them, try again when a lease or a timeout has let one go"
+        })
     }
 }
 

@@ -128,12 +128,7 @@ impl fmt::Display for Failure {
             Self::WrongType => {
                 f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")
             }
-            Self::Deadlock(circle) => {
-                write!(
-                    f,
-                    "DEADLOCK {circle}: release what this owner holds, then try again"
-                )
-            }
+            Self::Deadlock(circle) => write!(f, "DEADLOCK {circle}"),
             Self::ReadOnly => {
                 f.write_str("READONLY locks are granted and released by the primary, ask there")
             }
