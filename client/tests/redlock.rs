@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
-use redis_dlock_client::redlock::{Locks, NoQuorum};
-use redis_dlock_client::{Error, Loss};
+use redis_dlock_client::redlock::{Guard, Locks, NoQuorum};
+use redis_dlock_client::{Error, Loss, Settings};
 use support::{ms, soon, until, url};
+
+/// Longer than any test goes on.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Some servers, each behind a network of its own.
 struct Nodes {
@@ -24,13 +27,28 @@ impl Nodes {
         Self { servers, proxies }
     }
 
-    /// A client that has a connection to each of them, as far as they answer.
+    /// A client that has a connection to each of them.
     async fn locks(&self) -> Locks {
-        let locks = Locks::open(self.proxies.iter().map(Proxy::url)).unwrap();
-        if let Ok(guard) = locks.lock("warm-up").acquire().await {
-            guard.release().await.unwrap();
-            until("all to be connected", || self.holders("warm-up").is_empty()).await;
-        }
+        self.locks_with(Settings::default()).await
+    }
+
+    /// A client whose requests only the timeout of the lock ends.
+    async fn patient_locks(&self) -> Locks {
+        self.locks_with(Settings::default().response_timeout(PATIENCE))
+            .await
+    }
+
+    async fn locks_with(&self, settings: Settings) -> Locks {
+        let locks = Locks::with(self.proxies.iter().map(Proxy::url), settings).unwrap();
+        let guard = locks
+            .lock("warm-up")
+            .node_timeout(PATIENCE)
+            .acquire()
+            .await
+            .unwrap();
+        self.until_held_by("warm-up", self.servers.len()).await;
+        guard.release().await.unwrap();
+        self.until_free("warm-up").await;
         locks
     }
 
@@ -66,6 +84,17 @@ impl Nodes {
 /// Whether the server has not been killed.
 fn accepts(server: &Server) -> bool {
     TcpStream::connect(("127.0.0.1", server.port())).is_ok()
+}
+
+/// Extends until a majority has joined the lock and agrees, or it is lost.
+async fn extended(guard: &Guard, lease: Duration) -> Result<Duration, Loss> {
+    loop {
+        match guard.extend(lease).await {
+            Ok(remaining) => return Ok(remaining),
+            Err(Error::Lost(loss)) => return Err(loss),
+            Err(_) => tokio::time::sleep(ms(2)).await,
+        }
+    }
 }
 
 fn no_quorum(error: Error) -> NoQuorum {
@@ -129,19 +158,19 @@ async fn two_of_five_servers_may_be_dead_and_three_may_not() {
 
 #[tokio::test]
 async fn a_slow_server_is_not_waited_for_and_joins_the_lock_late() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.locks().await;
-    nodes.proxies[0].delay(Way::ToClient, ms(1000));
+    let mut nodes = Nodes::start(3);
+    let locks = nodes.patient_locks().await;
+    nodes.proxies[0].delay(Way::ToClient, ms(4000));
     let start = Instant::now();
-    let guard = locks.acquire("door").await.unwrap();
-    assert!(start.elapsed() < ms(900), "{:?}", start.elapsed());
+    let lock = locks.lock("door").node_timeout(PATIENCE);
+    let guard = lock.acquire().await.unwrap();
+    assert!(start.elapsed() < SLOW_MACHINE, "{:?}", start.elapsed());
     nodes.until_held_by("door", 3).await;
-    // The late one counts: one of the others may go.
-    let mut nodes = nodes;
-    tokio::time::sleep(ms(1500)).await;
     nodes.proxies[0].delay(Way::ToClient, ms(0));
+    // The late one counts: one of the others may go.
     nodes.servers[1].kill();
-    assert!(guard.extend(ms(60_000)).await.unwrap() > ms(50_000));
+    let lease = soon("a majority", extended(&guard, ms(60_000))).await.unwrap();
+    assert!(lease > ms(60_000) - SLOW_MACHINE, "{lease:?}");
     guard.release().await.unwrap();
     nodes.until_free("door").await;
 }
@@ -163,6 +192,22 @@ async fn late_grants_of_a_failed_attempt_are_given_back() {
 }
 
 #[tokio::test]
+async fn what_a_minority_granted_is_given_back() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks().await;
+    nodes.occupy([0, 1], "door");
+    // The grant is there before the refusals are.
+    for node in [0, 1] {
+        nodes.proxies[node].delay(Way::ToClient, ms(300));
+    }
+    let asking = tokio::spawn(async move { locks.lock("door").try_acquire().await });
+    until("the grant", || nodes.holders("door").len() == 3).await;
+    let refused = asking.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Busy), "{refused:?}");
+    until("the grant to be given back", || nodes.holders("door").len() == 2).await;
+}
+
+#[tokio::test]
 async fn what_a_lost_answer_granted_is_given_back() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks().await;
@@ -180,7 +225,7 @@ async fn what_a_lost_answer_granted_is_given_back() {
 #[tokio::test]
 async fn a_silent_server_costs_no_more_than_its_timeout() {
     let nodes = Nodes::start(3);
-    let locks = nodes.locks().await;
+    let locks = nodes.patient_locks().await;
     for node in [0, 1] {
         nodes.proxies[node].freeze(Way::ToServer);
     }
@@ -343,6 +388,25 @@ async fn servers_that_come_back_empty_are_noticed_at_the_next_renewal() {
 }
 
 #[tokio::test]
+async fn what_the_servers_say_is_told_at_once() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks().await;
+    let start = Instant::now();
+    // Each time a second would pass until somebody looks by himself.
+    for _ in 0..6 {
+        let guard = locks.acquire("door").await.unwrap();
+        nodes.until_held_by("door", 3).await;
+        for server in &nodes.servers {
+            server.client().call("DEL door").unwrap();
+        }
+        let lost = soon("an answer", extended(&guard, ms(60_000))).await.unwrap_err();
+        assert_eq!(lost, Loss::NotHeld);
+        assert_eq!(soon("the loss", guard.lost()).await, Loss::NotHeld);
+    }
+    assert!(start.elapsed() < SLOW_MACHINE, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
 async fn one_server_that_comes_back_empty_costs_nothing() {
     let mut nodes = Nodes::start(3);
     let guard = nodes
@@ -357,7 +421,8 @@ async fn one_server_that_comes_back_empty_costs_nothing() {
     nodes.servers[0].crash_and_restart();
     tokio::time::sleep(ms(2000)).await;
     assert!(guard.is_held());
-    assert!(guard.extend(ms(5000)).await.unwrap() > ms(4900) - SLOW_MACHINE);
+    let remaining = soon("a majority", extended(&guard, ms(5000))).await.unwrap();
+    assert!(remaining > ms(4900) - SLOW_MACHINE, "{remaining:?}");
     guard.release().await.unwrap();
 }
 
@@ -372,8 +437,8 @@ async fn an_extension_needs_a_majority_and_a_failed_one_costs_nothing() {
         .auto_renew(false);
     let guard = lock.node_timeout(ms(300)).acquire().await.unwrap();
     nodes.until_held_by("door", 3).await;
-    tokio::time::sleep(ms(100)).await;
-    assert!(guard.extend(ms(60_000)).await.unwrap() > ms(50_000));
+    let lease = soon("a majority", extended(&guard, ms(60_000))).await.unwrap();
+    assert!(lease > ms(50_000), "{lease:?}");
     for node in [0, 1] {
         nodes.proxies[node].freeze(Way::ToServer);
     }
