@@ -42,12 +42,14 @@ impl Grant {
 
 impl Client {
     pub fn connect(url: &str) -> Self {
-        let client = redis::Client::open(url).expect("the address is well formed");
-        let connection = client.get_connection().expect("the server accepts connections");
-        connection
-            .set_read_timeout(Some(REPLY_TIMEOUT))
-            .expect("a connection takes a timeout");
-        Self { connection }
+        Self::try_connect(url).expect("the server accepts connections")
+    }
+
+    /// As [`Client::connect`], where the server may be on its way out, or close the connection.
+    pub fn try_connect(url: &str) -> RedisResult<Self> {
+        let connection = redis::Client::open(url)?.get_connection()?;
+        connection.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        Ok(Self { connection })
     }
 
     /// Sends a command whose words are separated by spaces.

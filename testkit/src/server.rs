@@ -3,6 +3,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use redis::Value;
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -165,6 +166,14 @@ impl Server {
 
     pub fn client(&self) -> Client {
         Client::connect(&format!("redis://127.0.0.1:{}/", self.port))
+    }
+
+    /// Whether the server says that it is a primary. A Sentinel closes the connections to one that it promotes:
+    /// then it says nothing.
+    pub fn says_it_is_primary(&self) -> bool {
+        let client = Client::try_connect(&format!("redis://127.0.0.1:{}/", self.port));
+        let role = client.and_then(|mut client| client.call("ROLE"));
+        matches!(role, Ok(Value::Array(fields)) if fields.first() == Some(&Value::BulkString(b"master".to_vec())))
     }
 
     pub fn client_resp3(&self) -> Client {

@@ -20,7 +20,18 @@ const COUNTERS: &[(&str, &str)] = &[
     ("waited_ms", "For how long granted waiters have waited, together."),
     ("wait_timeouts", "Waiters whose time was up."),
     ("grants_undone", "Grants to waiters that had gone, given back."),
+    (
+        "expired_awaited",
+        "Those of the holders whose lease had ended whose end let a waiter in.",
+    ),
+    (
+        LATE_RELEASES,
+        "RELEASEs by owners that had lost the lock before, or never had it.",
+    ),
 ];
+
+/// Counted among the errors too, by their first words.
+const LATE_RELEASES: &str = "errors_late_releases";
 
 /// Refused requests, each with the first word of the error in its name.
 const ERRORS: &str = "errors_";
@@ -46,6 +57,12 @@ const GAUGES: &[(&str, &str)] = &[
         "eviction_unsafe",
         "Whether new owners are refused because locks could be evicted.",
     ),
+    ("held_ms_p50", "Half of the holds took no longer."),
+    ("held_ms_p99", "99 of 100 holds took no longer."),
+    ("held_ms_max", "No hold took longer."),
+    ("waited_ms_p50", "Half of the granted waiters waited no longer."),
+    ("waited_ms_p99", "99 of 100 granted waiters waited no longer."),
+    ("waited_ms_max", "No granted waiter waited longer."),
 ];
 
 /// A metric with its values.
@@ -63,7 +80,7 @@ pub fn exposition(servers: &[Counted]) -> String {
         for (field, value) in fields {
             let (name, help, kind) = described(field);
             let mut labels = format!("server=\"{}\"", escaped(server));
-            if let Some(error) = field.strip_prefix(ERRORS) {
+            if let Some(error) = error_of(field) {
                 _ = write!(labels, ",error=\"{}\"", escaped(error));
             }
             let metric = metrics.entry(name).or_insert_with(|| Metric {
@@ -87,8 +104,8 @@ pub fn exposition(servers: &[Counted]) -> String {
 
 /// Name, help and type of a field's metric. A field that a newer module adds has no type.
 fn described(field: &str) -> (String, &'static str, &'static str) {
-    let base = match field.strip_suffix("_ms") {
-        Some(base) => format!("dlock_{base}_seconds"),
+    let base = match field.split_once("_ms") {
+        Some((base, which)) => format!("dlock_{base}_seconds{which}"),
         None => format!("dlock_{field}"),
     };
     let help = |fields: &[(&str, &'static str)]| {
@@ -97,7 +114,7 @@ fn described(field: &str) -> (String, &'static str, &'static str) {
             .find(|(name, _)| *name == field)
             .map(|(_, help)| *help)
     };
-    if field.starts_with(ERRORS) {
+    if error_of(field).is_some() {
         let help = "Refused requests by the first word of their error.";
         return ("dlock_errors_total".to_owned(), help, "counter");
     }
@@ -110,8 +127,13 @@ fn described(field: &str) -> (String, &'static str, &'static str) {
     }
 }
 
+/// The first word of the errors that a field counts.
+fn error_of(field: &str) -> Option<&str> {
+    field.strip_prefix(ERRORS).filter(|_| field != LATE_RELEASES)
+}
+
 fn in_base_unit(field: &str, value: u64) -> String {
-    if field.ends_with("_ms") {
+    if field.contains("_ms") {
         format!("{}.{:03}", value / 1000, value % 1000)
     } else {
         value.to_string()

@@ -101,7 +101,7 @@ impl Group {
     /// The number of another server that says it is a primary.
     pub fn new_primary(&self) -> Option<usize> {
         let replicas = self.replicas().into_iter();
-        let mut primaries = replicas.filter(|n| is_primary(&self.servers[*n]));
+        let mut primaries = replicas.filter(|n| self.servers[*n].says_it_is_primary());
         primaries.next()
     }
 
@@ -142,8 +142,4 @@ impl Group {
         servers::settle(&mut self.servers[self.primary], &self.journal);
         self.journal.history()
     }
-}
-
-fn is_primary(server: &Server) -> bool {
-    server.client().server_info("replication", "role") == "master"
 }
