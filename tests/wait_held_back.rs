@@ -76,7 +76,7 @@ fn many_leases_and_timeouts_that_end_in_a_pause_are_served_after_it() {
     let mut client = server.client();
     let mut waiters: Vec<Waiter> = Vec::new();
     for n in 0..40 {
-        client.acquire(&format!("lock{n} alice {}", 300 + n));
+        client.acquire(&format!("lock{n} alice {}", 3_000 + n));
         waiters.push(server.waiter(&format!("lock{n} bob 60000 BLOCK 0")));
     }
     client.stop_writing_after(&[]);

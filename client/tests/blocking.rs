@@ -45,6 +45,7 @@ fn threads_wait_in_order_and_a_wait_ends_in_time() {
     let refused = locks.lock("door").wait(ms(200)).acquire().unwrap_err();
     assert!(matches!(refused, Error::Timeout { .. }), "{refused:?}");
     assert!(start.elapsed() >= ms(200) && start.elapsed() < ms(200) + SLOW_MACHINE);
+    wait_for("an empty queue", || client.waiting("door") == 0);
     let mut threads = Vec::new();
     for n in 0..4 {
         let lock = locks.lock("door").owned_by(format!("thread{n}"));
