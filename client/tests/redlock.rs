@@ -438,7 +438,8 @@ async fn an_extension_needs_a_majority_and_a_failed_one_costs_nothing() {
     let guard = lock.node_timeout(ms(300)).acquire().await.unwrap();
     nodes.until_held_by("door", 3).await;
     let lease = soon("a majority", extended(&guard, ms(60_000))).await.unwrap();
-    assert!(lease > ms(50_000), "{lease:?}");
+    // The hundredth is one of the longer lease.
+    assert!(lease > ms(50_000) && lease <= ms(59_398), "{lease:?}");
     for node in [0, 1] {
         nodes.proxies[node].freeze(Way::ToServer);
     }
