@@ -159,7 +159,7 @@ fn leases_whose_end_lets_a_waiter_in_are_counted() {
     client.acquire("lonely alice 10");
     wait_for("the sweep", || client.stat("dlock_expired") == 1);
     assert_eq!(client.stat("dlock_expired_awaited"), 0);
-    client.acquire("door alice 50");
+    client.acquire("door alice 1000");
     server.waiter("door bob 60000 BLOCK 0").granted();
     assert_eq!(client.stat("dlock_expired_awaited"), 1);
     server.waiter("door carol 60000 BLOCK 1").gets_null();
