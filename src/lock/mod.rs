@@ -23,7 +23,7 @@ mod time;
 mod waiting;
 
 pub use circle::Circle;
-pub use effects::{Answer, Effects, Event, Replication, Wake};
+pub use effects::{Answer, Effects, Event, Replication};
 pub use encoding::{Malformed, decode_lock, encode_lock};
 pub use fence::{Fences, MAX_FENCE, Raise, WallClock};
 pub use grace::{Grace, GraceLength, GraceSettings};

@@ -101,7 +101,10 @@ impl<'a> Change<'a> {
         step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
         reply: impl FnOnce(Result<R, Failure>, &Effects) -> A,
     ) -> A {
-        let (spare, heard) = state::with(|state| (state.spare.take(), self.is_heard(state)));
+        let (spare, heard, awaited) = state::with(|state| {
+            let awaited = state.waiting.name(self.ctx.db(), self.name.bytes()).is_some();
+            (state.spare.take(), self.is_heard(state), awaited)
+        });
         let mut effects = spare.unwrap_or_default();
         effects.clear();
         if !heard {
@@ -110,7 +113,7 @@ impl<'a> Change<'a> {
         let outcome = self.store(&mut effects, step);
         self.replicate(&effects, heard);
         if self.cause != Cause::Told {
-            state::with(|state| state.counters.step(&effects));
+            state::with(|state| state.counters.step(&effects, awaited));
         }
         let answer = reply(outcome, &effects);
         waits::wake(&mut effects);

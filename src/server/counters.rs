@@ -1,7 +1,7 @@
 //! What `INFO dlock` counts.
 
 use super::durations::Durations;
-use crate::lock::{Answer, Effects, Event, Refusal, Wake};
+use crate::lock::{Answer, Effects, Event, Refusal};
 
 /// Counters since the start of the server, as a primary.
 pub struct Counters {
@@ -80,10 +80,8 @@ impl Counters {
         }
     }
 
-    /// What a step did.
-    pub fn step(&mut self, effects: &Effects) {
-        let is_grant = |wake: &Wake| matches!(wake.answer, Answer::Granted(_));
-        let handed_over = effects.wakes.iter().any(is_grant);
+    /// What a step did to a lock, for which somebody waited or nobody.
+    pub fn step(&mut self, effects: &Effects, awaited: bool) {
         for event in &effects.events {
             add(match event {
                 Event::Acquired => &mut self.acquired,
@@ -91,7 +89,7 @@ impl Counters {
                 Event::Extended => &mut self.extended,
                 Event::Expired => &mut self.expired,
             });
-            if handed_over && *event == Event::Expired {
+            if awaited && *event == Event::Expired {
                 add(&mut self.expired_awaited);
             }
         }

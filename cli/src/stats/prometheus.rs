@@ -22,7 +22,7 @@ const COUNTERS: &[(&str, &str)] = &[
     ("grants_undone", "Grants to waiters that had gone, given back."),
     (
         "expired_awaited",
-        "Those of the holders whose lease had ended whose end let a waiter in.",
+        "Holders that were removed because their lease had ended, while somebody waited.",
     ),
     (
         LATE_RELEASES,
