@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::super::naive::Holder;
 use super::super::plain::{Action, Answer, Micros};
 use super::super::schedule::{Memory, Told as Fence};
+use super::super::subject::{owner_bytes, owner_number};
 use super::naive::Model;
 use super::plain::{Ask, Block, Client, Told, Undelivered, Waiter};
 use super::schedule::{Break, Pass, Step};
@@ -376,6 +377,11 @@ impl Pair {
         assert!(everybody_is_done(self), "somebody never got an answer");
         assert!(self.server.waiting.is_empty() && self.server.waiting.next_alarm().is_none());
         assert_eq!(self.server.waiting.longest_since(), None);
+        let mut owners = self.asks.iter().map(|ask| owner_bytes(ask.request.owner));
+        assert!(
+            !owners.any(|owner| self.server.waiting.involves(owner)),
+            "somebody is still said to wait, or to hold what is waited for"
+        );
     }
 }
 
@@ -389,7 +395,6 @@ struct Link {
 
 impl Link {
     fn of(link: &crate::lock::circle::Link) -> Self {
-        use super::super::subject::owner_number;
         let lock = |key: &[u8]| KEYS.iter().position(|known| known.as_bytes() == key);
         Self {
             owner: owner_number(&link.owner),
