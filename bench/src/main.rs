@@ -3,6 +3,7 @@
 //! Every figure is a ratio, or stands beside a floor, measured in the same run: absolute times say more
 //! about the machine than about the module.
 
+mod bench;
 mod contender;
 mod cpu;
 mod interrupt;
@@ -18,8 +19,33 @@ mod waiting;
 
 use std::process::ExitCode;
 
+use bench::{Bench, Work};
 use options::Options;
 use table::Summary;
+
+/// In the order in which they run.
+const WORKS: &[Work] = &[
+    Work {
+        name: "cpu",
+        about: "the server's CPU for an uncontended pair, pipelined",
+        run: cpu::measure,
+    },
+    Work {
+        name: "memory",
+        about: "what a held lock takes in the server's memory",
+        run: memory::measure,
+    },
+    Work {
+        name: "sweep",
+        about: "what clients notice when very many leases end at once",
+        run: sweep::measure,
+    },
+    Work {
+        name: "waiting",
+        about: "hand-over, contention, a queue of 10 000",
+        run: waiting::measure,
+    },
+];
 
 /// Whatever ends a run early. It is only ever printed.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -35,21 +61,23 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode> {
-    let Some(options) = Options::from_args()? else {
-        println!("{}", options::USAGE);
+    let Some(options) = Options::parse(std::env::args().skip(1), WORKS)? else {
+        println!("{}", options::usage(WORKS));
         return Ok(ExitCode::SUCCESS);
     };
     interrupt::listen()?;
-    let module = server::module()?;
+    let bench = Bench {
+        module: server::module()?,
+        quick: options.quick,
+    };
     println!("server   {}", server::version()?);
-    println!("module   {}", module.display());
+    println!("module   {}", bench.module.display());
     println!("machine  {}", machine::describe());
 
     let mut summary = Summary::default();
-    cpu::measure(&module, options.cpu_rounds, &mut summary)?;
-    memory::measure(&module, &mut summary)?;
-    sweep::measure(&module, options.sweep_rounds, &mut summary)?;
-    waiting::measure(&module, options.waiting_rounds, &mut summary)?;
+    for work in WORKS.iter().filter(|work| options.wants(work)) {
+        (work.run)(&bench, &mut summary)?;
+    }
     println!("\n{summary}");
 
     let failed = options.check && summary.missed();
