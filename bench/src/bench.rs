@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::Result;
+use crate::progress::Progress;
 use crate::table::Summary;
 
 /// One thing that is measured: a row of the list in `main.rs`.
@@ -20,6 +21,7 @@ pub struct Bench {
     pub module: PathBuf,
     /// A first look: fewer rounds, and fewer cases where there are many.
     pub quick: bool,
+    pub progress: Progress,
 }
 
 impl Bench {

@@ -10,6 +10,10 @@ mod interrupt;
 mod machine;
 mod memory;
 mod options;
+mod plot;
+mod print;
+mod progress;
+mod report;
 mod resp;
 mod server;
 mod spread;
@@ -17,10 +21,14 @@ mod sweep;
 mod table;
 mod waiting;
 
+use std::env;
 use std::process::ExitCode;
 
 use bench::{Bench, Work};
+use machine::Origin;
 use options::Options;
+use print::{Verdicts, WorkTable};
+use progress::Progress;
 use table::Summary;
 
 /// In the order in which they run.
@@ -61,24 +69,48 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode> {
-    let Some(options) = Options::parse(std::env::args().skip(1), WORKS)? else {
+    let Some(options) = Options::parse(env::args().skip(1), WORKS)? else {
         println!("{}", options::usage(WORKS));
         return Ok(ExitCode::SUCCESS);
     };
     interrupt::listen()?;
+    let module = server::module()?;
+    let origin = Origin::here(
+        server::version()?,
+        machine::with_commit(server::module_version(&module)?),
+    );
+    let works: Vec<_> = WORKS.iter().filter(|work| options.wants(work)).collect();
     let bench = Bench {
-        module: server::module()?,
+        module,
         quick: options.quick,
+        progress: Progress::new(works.len()),
     };
-    println!("server   {}", server::version()?);
-    println!("module   {}", bench.module.display());
-    println!("machine  {}", machine::describe());
-
-    let mut summary = Summary::default();
-    for work in WORKS.iter().filter(|work| options.wants(work)) {
-        (work.run)(&bench, &mut summary)?;
+    for (name, what) in origin.lines() {
+        bench.progress.print(&format!("{name:<9}{what}"));
     }
-    println!("\n{summary}");
+    let mut summary = Summary::default();
+    for work in works {
+        summary.begin(work.name);
+        bench.progress.work(work.name);
+        (work.run)(&bench, &mut summary)?;
+        let table = WorkTable {
+            summary: &summary,
+            work: work.name,
+        };
+        bench
+            .progress
+            .print(&format!("\n{}: {}\n{table}", work.name, work.about));
+        bench.progress.work_done();
+    }
+    bench.progress.finish();
+    println!("\n{}", Verdicts(&summary));
+
+    let folder = match &options.out {
+        Some(folder) => folder.clone(),
+        None => server::target_folder()?.join("bench"),
+    };
+    report::write(&folder, &origin, &summary)?;
+    println!("\nresults and plots are in {}", folder.display());
 
     let failed = options.check && summary.missed();
     Ok(if failed {

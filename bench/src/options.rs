@@ -1,20 +1,23 @@
 //! The command line.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use crate::Result;
 use crate::bench::Work;
 
 const USAGE: &str = "\
-dlock-bench [--quick] [--check] [--only WORK]...
+dlock-bench [--quick] [--check] [--only WORK]... [--out DIR]
 
   --quick       a first look in less than two minutes: fewer rounds, fewer cases
   --check       exit code 1 when a target is missed
   --only WORK   only this one; may be given several times
+  --out DIR     where results.json, results.csv and the plots go, default target/bench
 
 environment
   DLOCK_SERVER   the server program, default redis-server
   DLOCK_MODULE   the module, default target/release/libdlock.so
+  DLOCK_ETCD     the etcd program, default etcd (Debian: etcd-server); without it, it takes no part
 
 works";
 
@@ -22,6 +25,8 @@ works";
 pub struct Options {
     pub quick: bool,
     pub check: bool,
+    /// None = below the target folder.
+    pub out: Option<PathBuf>,
     /// Names of works; empty = all.
     only: Vec<String>,
 }
@@ -51,6 +56,7 @@ impl Options {
                     }
                     options.only.push(name);
                 }
+                "--out" => options.out = Some(args.next().ok_or("--out needs a folder")?.into()),
                 "--help" | "-h" => return Ok(None),
                 _ => return Err(format!("unknown option {arg}\n{}", usage(works)).into()),
             }
@@ -104,7 +110,7 @@ mod tests {
         assert!(
             error.is_some_and(|text| text.contains("no work is called three") && text.contains("the second"))
         );
-        assert!(wanted(&["--only"]).is_err() && wanted(&["--fast"]).is_err());
+        assert!(wanted(&["--only"]).is_err() && wanted(&["--out"]).is_err() && wanted(&["--fast"]).is_err());
         assert_eq!(wanted(&["--help"]), Err("help".into()));
     }
 }
