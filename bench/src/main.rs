@@ -5,7 +5,11 @@
 
 mod bench;
 mod contender;
+mod contenders;
+mod contention;
 mod cpu;
+mod expiry;
+mod handover;
 mod interrupt;
 mod machine;
 mod memory;
@@ -13,13 +17,14 @@ mod options;
 mod plot;
 mod print;
 mod progress;
+mod queue;
 mod report;
 mod resp;
 mod server;
+mod shared;
 mod spread;
 mod sweep;
 mod table;
-mod waiting;
 
 use std::env;
 use std::process::ExitCode;
@@ -35,7 +40,7 @@ use table::Summary;
 const WORKS: &[Work] = &[
     Work {
         name: "cpu",
-        about: "the server's CPU for an uncontended pair, pipelined",
+        about: "what a lock costs that nobody else wants",
         run: cpu::measure,
     },
     Work {
@@ -49,9 +54,29 @@ const WORKS: &[Work] = &[
         run: sweep::measure,
     },
     Work {
-        name: "waiting",
-        about: "hand-over, contention, a queue of 10 000",
-        run: waiting::measure,
+        name: "hand-over",
+        about: "from a release until the next client has the lock",
+        run: handover::measure,
+    },
+    Work {
+        name: "contention",
+        about: "a lock that 2 to 256 clients want",
+        run: contention::measure,
+    },
+    Work {
+        name: "expiry",
+        about: "from the end of a vanished holder's lease to the next grant",
+        run: expiry::measure,
+    },
+    Work {
+        name: "shared",
+        about: "readers and writers, and semaphores",
+        run: shared::measure,
+    },
+    Work {
+        name: "queue",
+        about: "ten thousand clients that wait for one lock",
+        run: queue::measure,
     },
 ];
 

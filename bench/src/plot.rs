@@ -33,6 +33,7 @@ pub enum Shape {
     Lines {
         x: &'static str,
         y: &'static str,
+        unit: &'static str,
         series: Vec<Series>,
     },
 }
@@ -74,7 +75,7 @@ impl Plot {
         let inner = frame::draw(area, &self.title, &self.about, origin)?;
         match &self.shape {
             Shape::Bars { unit, bars } => bars::draw(&inner, unit, bars)?,
-            Shape::Lines { x, y, series } => lines::draw(&inner, x, y, series)?,
+            Shape::Lines { x, y, unit, series } => lines::draw(&inner, x, &format!("{y}, {unit}"), series)?,
         }
         area.present()?;
         Ok(())
@@ -136,7 +137,8 @@ mod tests {
         };
         let lines = Shape::Lines {
             x: "clients",
-            y: "ms",
+            y: "wait",
+            unit: "ms",
             series: vec![Series {
                 name: "dlock".into(),
                 points: vec![(2.0, spread), (256.0, Spread::of([90.0]))],

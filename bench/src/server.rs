@@ -146,6 +146,22 @@ impl Server {
         Err(format!("the server was not ready within {START_TIMEOUT:?}").into())
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How often it carried this command out, in scripts too.
+    pub fn calls(&self, command: &str) -> Result<f64> {
+        let stats = self
+            .connect()?
+            .info("commandstats", &format!("cmdstat_{command}"))?;
+        let Some(stats) = stats else { return Ok(0.0) };
+        let mut fields = stats.split(',').filter_map(|field| field.split_once('='));
+        let calls = fields.find(|(name, _)| *name == "calls");
+        let (_, calls) = calls.ok_or_else(|| format!("INFO commandstats without the calls of {command}"))?;
+        Ok(calls.parse()?)
+    }
+
     pub fn connect(&self) -> Result<Connection> {
         Ok(Connection::open(self.port)?)
     }
