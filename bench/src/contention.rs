@@ -48,9 +48,9 @@ const QUICK: [Case; 5] = [case(16, 0), case(2, 1), case(16, 1), case(64, 1), cas
 const CURVE_SECTION_MS: u64 = 1;
 
 const SHORTEST_SHIFT: Duration = Duration::from_millis(400);
-const LONGEST_SHIFT: Duration = Duration::from_millis(1_600);
+const LONGEST_SHIFT: Duration = Duration::from_millis(2_100);
 /// Each could have the lock so often: with fewer turns, who was last when the shift ended would make the index.
-const TURNS: u32 = 6;
+const TURNS: u32 = 8;
 
 impl Case {
     fn name(self) -> String {
@@ -112,8 +112,8 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     summary.plot(curve(
         &all,
         "contention-wait",
-        "How long a client waits for a contended lock",
-        WAIT,
+        "The longest wait for a contended lock",
+        WAIT_MAX,
     ));
     summary.plot(curve(
         &all,
@@ -131,6 +131,10 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
         "medians of {count} alternating rounds of {SHORTEST_SHIFT:?} to {LONGEST_SHIFT:?}; in brackets: dlock / that \
          one; who still waited at the end counts with its wait so far; fairness (Jain): 1 = all had as many"
     ));
+    summary.note(
+        "who polls often has the lock again at once, before anybody else looks: that makes a short p50 and many \
+         acquisitions, and the longest waits of the others",
+    );
     for missing in contenders::missing(&mut server.connect()?, etcd.is_some())? {
         summary.note(missing);
     }
@@ -193,10 +197,10 @@ const ACQUISITIONS: Metric = Metric {
     unit: "/s",
     of: |outcome| outcome.acquisitions,
 };
-const WAIT: Metric = Metric {
-    name: "wait p99",
+const WAIT_MAX: Metric = Metric {
+    name: "wait max",
     unit: "ms",
-    of: |outcome| outcome.wait_p99,
+    of: |outcome| outcome.wait_max,
 };
 const COMMANDS: Metric = Metric {
     name: "commands",
@@ -209,8 +213,8 @@ fn add(shown: &Shown, summary: &mut Summary) {
     let compared = [
         ACQUISITIONS,
         metric("wait p50", "ms", |outcome| outcome.wait_p50),
-        WAIT,
-        metric("wait max", "ms", |outcome| outcome.wait_max),
+        metric("wait p99", "ms", |outcome| outcome.wait_p99),
+        WAIT_MAX,
     ];
     let (_, ours) = &shown.contenders[0];
     for (index, (contender, rounds)) in shown.contenders.iter().enumerate() {
@@ -275,7 +279,7 @@ fn curve(all: &[Shown], file: &'static str, title: &str, metric: Metric) -> Plot
         file,
         title: title.into(),
         about: format!(
-            "one lock, {CURVE_SECTION_MS} ms of work inside; at the right the value of the last point"
+            "one lock, {CURVE_SECTION_MS} ms of work inside; rounds of 0.4 s (2 s for 256 clients), and no wait counts for longer"
         ),
         shape: Shape::Lines {
             x: "clients that want the lock",

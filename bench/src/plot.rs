@@ -13,8 +13,14 @@ use crate::Result;
 use crate::machine::Origin;
 use crate::spread::Spread;
 
-const SIZE: (u32, u32) = (1280, 800);
+/// Large enough that the letters of the PNG stay even when it is shown smaller.
+const SIZE: (u32, u32) = (1920, 1200);
 const FONT: &str = "sans-serif";
+
+/// Letters of so many pixels.
+fn font(size: i32, style: FontStyle) -> FontDesc<'static> {
+    FontDesc::new(FontFamily::Name(FONT), f64::from(size), style)
+}
 
 /// What a picture shows.
 pub struct Plot {
