@@ -28,6 +28,7 @@ mod table;
 
 use std::env;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use bench::{Bench, Work};
 use machine::Origin;
@@ -117,14 +118,18 @@ fn run() -> Result<ExitCode> {
     for work in works {
         summary.begin(work.name);
         bench.progress.work(work.name);
+        let start = Instant::now();
         (work.run)(&bench, &mut summary)?;
         let table = WorkTable {
             summary: &summary,
             work: work.name,
         };
-        bench
-            .progress
-            .print(&format!("\n{}: {}\n{table}", work.name, work.about));
+        bench.progress.print(&format!(
+            "\n{}: {} ({:.0?})\n{table}",
+            work.name,
+            work.about,
+            start.elapsed()
+        ));
         bench.progress.work_done();
     }
     bench.progress.finish();

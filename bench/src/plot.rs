@@ -14,7 +14,7 @@ use crate::machine::Origin;
 use crate::spread::Spread;
 
 /// Large enough that the letters of the PNG stay even when it is shown smaller.
-const SIZE: (u32, u32) = (1920, 1200);
+const WIDTH: u32 = 1920;
 const FONT: &str = "sans-serif";
 
 /// Letters of so many pixels.
@@ -65,9 +65,10 @@ impl Plot {
             register_font(FONT, style, font).map_err(|_| "the font of the plots cannot be read")?;
         }
         let png = folder.join(self.file).with_extension("png");
-        self.draw_on(&BitMapBackend::new(&png, SIZE).into_drawing_area(), origin)?;
+        let size = (WIDTH, frame::height(origin) + self.shape.height());
+        self.draw_on(&BitMapBackend::new(&png, size).into_drawing_area(), origin)?;
         let svg = folder.join(self.file).with_extension("svg");
-        self.draw_on(&SVGBackend::new(&svg, SIZE).into_drawing_area(), origin)
+        self.draw_on(&SVGBackend::new(&svg, size).into_drawing_area(), origin)
     }
 
     fn draw_on<B: DrawingBackend>(
@@ -85,6 +86,15 @@ impl Plot {
         }
         area.present()?;
         Ok(())
+    }
+}
+
+impl Shape {
+    fn height(&self) -> u32 {
+        match self {
+            Self::Bars { bars, .. } => bars::height(bars.len()),
+            Self::Lines { .. } => lines::HEIGHT,
+        }
     }
 }
 

@@ -12,7 +12,9 @@ use crate::table::DLOCK;
 const NAMES_WIDTH: i32 = 530;
 const VALUES_WIDTH: i32 = 260;
 const BAR_HEIGHT: i32 = 38;
-const LONGEST_STEP: i32 = 96;
+const STEP: i32 = 84;
+const ABOVE: i32 = 10;
+const BELOW: i32 = 60;
 /// From here on a bar is too short to be seen beside another.
 const WIDE: f64 = 40.0;
 
@@ -47,20 +49,24 @@ impl Scale {
     }
 }
 
+pub fn height(bars: usize) -> u32 {
+    (ABOVE + BELOW) as u32 + STEP as u32 * bars as u32
+}
+
 pub fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, unit: &str, bars: &[Bar]) -> Result<()>
 where
     B::ErrorType: 'static,
 {
-    let (width, height) = area.dim_in_pixel();
+    let (width, _) = area.dim_in_pixel();
     let scale = Scale::of(bars, f64::from(width as i32 - NAMES_WIDTH - VALUES_WIDTH));
-    let step = ((height as i32 - 100) / (bars.len() as i32).max(1)).min(LONGEST_STEP);
+
     for (index, bar) in bars.iter().enumerate() {
-        let middle = 30 + step * index as i32 + step / 2;
+        let middle = ABOVE + STEP * index as i32 + STEP / 2;
         draw_bar(area, &scale, unit, bar, middle)?;
     }
     if scale.low.is_some() {
         let style = font(21, FontStyle::Normal).color(&RGBColor(120, 120, 120));
-        let below = 40 + step * bars.len() as i32;
+        let below = ABOVE + STEP * bars.len() as i32 + 12;
         area.draw_text(
             "logarithmic: each equal step to the right is as many times more",
             &style,

@@ -15,6 +15,16 @@ const FOOTER_LINE: i32 = 30;
 /// Of the footer's size; a longer line is broken.
 const FOOTER_CHARS: usize = 150;
 
+/// What it takes above and below the figures.
+pub fn height(origin: &Origin) -> u32 {
+    TITLE_BOTTOM + footer_height(&footer(origin))
+}
+
+/// Lines, a little room below them, a rule and some more room above.
+fn footer_height(footer: &[String]) -> u32 {
+    49 + FOOTER_LINE as u32 * footer.len() as u32
+}
+
 /// Returns the part of the area that is left for the figures.
 pub fn draw<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
@@ -33,7 +43,8 @@ where
 
     let (width, height) = area.dim_in_pixel();
     let footer = footer(origin);
-    let footer_top = height as i32 - 22 - FOOTER_LINE * footer.len() as i32;
+    let figures_bottom = height - footer_height(&footer);
+    let footer_top = figures_bottom as i32 + 27;
     let rule = [
         (MARGIN, footer_top - 15),
         (width as i32 - MARGIN, footer_top - 15),
@@ -45,7 +56,7 @@ where
         area.draw_text(line, &style, (MARGIN, footer_top + FOOTER_LINE * index as i32))?;
     }
     let (_, below_title) = area.split_vertically(TITLE_BOTTOM);
-    let (inner, _) = below_title.split_vertically((footer_top - 27) as u32 - TITLE_BOTTOM);
+    let (inner, _) = below_title.split_vertically(figures_bottom - TITLE_BOTTOM);
     Ok(inner)
 }
 

@@ -8,6 +8,8 @@ use super::{Series, color, font, number};
 use crate::Result;
 use crate::table::DLOCK;
 
+pub const HEIGHT: u32 = 880;
+
 const LEGEND_WIDTH: i32 = 500;
 /// Between two names at the ends of lines.
 const LEGEND_STEP: i32 = 38;
@@ -44,7 +46,9 @@ where
         .axis_desc_style(font(26, FontStyle::Normal))
         .label_style(labels())
         .disable_x_mesh()
-        .x_labels(0)
+        // Where there are points: below.
+        .set_tick_mark_size(LabelAreaPosition::Bottom, 0)
+        .x_label_formatter(&|_| String::new())
         .y_label_formatter(&|y| plain(*y))
         .bold_line_style(RGBColor(222, 226, 230))
         .light_line_style(WHITE)
@@ -117,18 +121,25 @@ where
     Ok(())
 }
 
-/// Heights in rising order, at least a step between two and none above `top`: those that are too near go down,
-/// then all up by half of that.
+/// Heights in rising order, moved so that two are at least a step apart and none is above `top`. Those that are
+/// too near form a group around the middle of where they want to be.
 fn apart(heights: &[i32], top: i32) -> Vec<i32> {
-    let mut apart: Vec<i32> = Vec::new();
+    // Of each group: where it begins, and how many it has.
+    let mut groups: Vec<(i32, i32)> = Vec::new();
     for &height in heights {
-        let least = apart.last().map_or(height, |last| last + LEGEND_STEP);
-        apart.push(height.max(least));
+        let mut group = (height.max(top), 1);
+        while let Some(&(start, count)) = groups.last()
+            && start + count * LEGEND_STEP > group.0
+        {
+            groups.pop();
+            let all = count + group.1;
+            let middle = start * count + (group.0 - count * LEGEND_STEP) * group.1;
+            group = ((middle / all).max(top), all);
+        }
+        groups.push(group);
     }
-    let moved = apart.iter().zip(heights).map(|(new, old)| new - old).max();
-    let room = apart.first().map_or(0, |first| first - top);
-    let up = (moved.unwrap_or(0) / 2).min(room);
-    apart.iter().map(|height| height - up).collect()
+    let of_group = |(start, count): (i32, i32)| (0..count).map(move |place| start + place * LEGEND_STEP);
+    groups.into_iter().flat_map(of_group).collect()
 }
 
 /// `256`, `0.05`: no exponent, no zeros at the end.
