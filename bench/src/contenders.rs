@@ -171,3 +171,6 @@ fn load_script(connection: &mut Connection, script: &str) -> Result<String> {
         reply => Err(format!("SCRIPT LOAD answered {reply:?}").into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

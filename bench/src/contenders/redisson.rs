@@ -51,10 +51,15 @@ pub const LATCH_MS: &str = "20000";
 pub fn contender(connection: &mut Connection) -> Result<Contender> {
     let acquire = super::load_script(connection, TRY_LOCK)?;
     let release = super::load_script(connection, UNLOCK)?;
+    Ok(pair(&acquire, &release))
+}
+
+/// By the hashes of its scripts.
+pub fn pair(acquire: &str, release: &str) -> Contender {
     let (channel, latch) = (channel(KEY), format!("{}{OWNER}", latch(KEY)));
     let release = [
         "EVALSHA",
-        &release,
+        release,
         "3",
         KEY,
         &channel,
@@ -65,14 +70,14 @@ pub fn contender(connection: &mut Connection) -> Result<Contender> {
         "publish",
         LATCH_MS,
     ];
-    Ok(Contender {
-        acquire: Command::new(&["EVALSHA", &acquire, "1", KEY, LEASE_MS, OWNER], |reply| {
+    Contender {
+        acquire: Command::new(&["EVALSHA", acquire, "1", KEY, LEASE_MS, OWNER], |reply| {
             *reply == Reply::Null
         }),
         release: Command::new(&release, is_one),
         after_release: Some(Command::new(&["DEL", &latch], is_one)),
         reentry: Reentry::Counted,
-    })
+    }
 }
 
 fn channel(key: &str) -> String {

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::contender::{is_ok, is_one};
 use crate::resp::Reply;
 
-const DELETE: &str = r#"
+pub const DELETE: &str = r#"
 	local val = redis.call("GET", KEYS[1])
 	if val == ARGV[1] then
 		return redis.call("DEL", KEYS[1])
