@@ -14,6 +14,7 @@ mod interrupt;
 mod machine;
 mod memory;
 mod options;
+mod patient;
 mod plot;
 mod print;
 mod progress;
