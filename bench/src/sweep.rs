@@ -1,14 +1,14 @@
 //! How much clients notice when very many leases end at once, with nobody there to release.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Result;
+use crate::bench::Bench;
 use crate::contender::{BATCH, Requests, dlock_acquire, short_names};
 use crate::resp::{Connection, Reply};
 use crate::server::Server;
-use crate::spread::Spread;
+use crate::spread::{ms, spread};
 use crate::table::{Figure, Summary};
 
 const LOCKS: usize = 100_000;
@@ -35,35 +35,21 @@ struct Sample {
     gone: f64,
 }
 
-pub fn measure(module: &Path, rounds: usize, summary: &mut Summary) -> Result<()> {
-    println!("\n3. Sweep: {LOCKS} leases end at once, while a client sends PING every {PAUSE:?}");
-    println!("   medians of {rounds} rounds (lowest to highest), idle = the same client, nothing to sweep");
-    let server = Server::start(module)?;
-    let samples = (0..rounds).map(|_| sample(&server)).collect::<Result<Vec<_>>>()?;
+pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
+    let server = Server::start(&bench.module)?;
+    let samples = (0..bench.rounds(3, 1))
+        .map(|_| sample(&server))
+        .collect::<Result<Vec<_>>>()?;
 
-    let spread = |of: fn(&Sample) -> f64| Spread::of(samples.iter().map(of));
-    let (longest, idle_longest) = (
-        spread(|sample| sample.sweep.longest),
-        spread(|sample| sample.idle.longest),
-    );
-    let (p99_9, idle_p99_9) = (
-        spread(|sample| sample.sweep.p99_9),
-        spread(|sample| sample.idle.p99_9),
-    );
-    let gone = spread(|sample| sample.gone);
-    println!(
-        "     {:<16}{longest:.1} ms   idle {idle_longest:.1} ms",
-        "longest PING"
-    );
-    println!("     {:<16}{p99_9:.1} ms   idle {idle_p99_9:.1} ms", "p99.9 PING");
-    println!(
-        "     {:<16}{gone:.0} ms after the last lease ended",
-        "all keys gone"
-    );
-
-    summary.add(Figure::new("sweep, longest PING", longest).ms().at_most(5.0));
-    summary.add(Figure::new("  the same on the idle server", idle_longest).ms());
-    summary.add(Figure::new("sweep, all keys gone", gone).ms().at_most(2_000.0));
+    let figure = |name, of: fn(&Sample) -> f64| Figure::new(name, spread(&samples, of)).ms();
+    summary.add(figure("longest PING", |sample| sample.sweep.longest).at_most(5.0));
+    summary.add(figure("  on the idle server", |sample| sample.idle.longest));
+    summary.add(figure("p99.9 of PING", |sample| sample.sweep.p99_9));
+    summary.add(figure("  on the idle server", |sample| sample.idle.p99_9));
+    summary.add(figure("all keys gone after the last lease ended", |sample| sample.gone).at_most(2_000.0));
+    summary.note(format!(
+        "{LOCKS} leases end at once, while a client sends PING every {PAUSE:?}; idle: the same client, nothing to sweep"
+    ));
     Ok(())
 }
 
@@ -140,8 +126,4 @@ impl RoundTrips {
             p99_9: at(last - ms.len() / 1000)?,
         })
     }
-}
-
-fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }
