@@ -15,6 +15,7 @@ pub mod set_and_del;
 pub mod set_and_lua;
 mod wire;
 
+use std::path::Path;
 use std::time::Instant;
 
 use crate::Result;
@@ -38,6 +39,8 @@ pub trait Client: Send {
 /// Which lock a client wants, and as whom.
 pub struct Wanted<'a> {
     pub server: &'a Server,
+    /// Independent of that one, for who wants a majority of five.
+    pub others: &'a [Server],
     pub etcd: Option<&'a Etcd>,
     pub key: &'a str,
     /// Of the client, from zero on.
@@ -62,6 +65,11 @@ pub struct Shared {
     pub writer: Open,
 }
 
+/// Further ones for [`Wanted::others`].
+pub fn others(module: &Path) -> Result<Vec<Server>> {
+    (0..4).map(|_| Server::start(module)).collect()
+}
+
 /// Who can wait for a lock. `etcd`: whether it is there.
 pub fn waiting(server: &Server, etcd: bool) -> Result<Vec<Waiting>> {
     let mut waiting = vec![
@@ -74,8 +82,12 @@ pub fn waiting(server: &Server, etcd: bool) -> Result<Vec<Waiting>> {
             open: lua_pair::open,
         },
         Waiting {
-            name: "redsync's rules",
+            name: "redsync's rules, 1 server",
             open: redsync::open,
+        },
+        Waiting {
+            name: "redsync's rules, 5 servers",
+            open: redsync::open_quorum,
         },
         Waiting {
             name: "Redisson's RLock",

@@ -85,6 +85,7 @@ struct Shown {
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let etcd = Etcd::start()?;
     let server = Server::start(&bench.module)?;
+    let others = contenders::others(&bench.module)?;
     let contenders = contenders::waiting(&server, etcd.is_some())?;
     let cases = if bench.quick { &QUICK[..] } else { &FULL };
     let count = bench.rounds(3, 1);
@@ -102,31 +103,32 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
             let server = Server::start(&bench.module)?;
             for turn in 0..contenders.len() {
                 let index = (round + turn) % contenders.len();
-                let outcome = one_round(&server, etcd.as_ref(), contenders[index], case, round)?;
+                let outcome = one_round(&server, &others, etcd.as_ref(), contenders[index], case, round)?;
                 shown.contenders[index].1.push(outcome);
             }
         }
         add(&shown, summary);
         all.push(shown);
     }
-    summary.plot(curve(
-        &all,
-        "contention-wait",
-        "The longest wait for a contended lock",
-        WAIT_MAX,
-    ));
-    summary.plot(curve(
-        &all,
-        "contention-throughput",
-        "How often a contended lock is taken",
-        ACQUISITIONS,
-    ));
-    summary.plot(curve(
-        &all,
-        "contention-commands",
-        "What is sent for one acquisition",
-        COMMANDS,
-    ));
+    for (file, title, metric) in [
+        (
+            "contention-wait",
+            "The longest wait for a contended lock",
+            WAIT_MAX,
+        ),
+        (
+            "contention-throughput",
+            "How often a contended lock is taken",
+            ACQUISITIONS,
+        ),
+        (
+            "contention-commands",
+            "What is sent for one acquisition",
+            COMMANDS,
+        ),
+    ] {
+        summary.plot(curve(&all, file, title, metric));
+    }
     summary.note(format!(
         "medians of {count} alternating rounds of {SHORTEST_SHIFT:?} to {LONGEST_SHIFT:?}; in brackets: dlock / that \
          one; who still waited at the end counts with its wait so far; fairness (Jain): 1 = all had as many"
@@ -147,6 +149,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 
 fn one_round(
     server: &Server,
+    others: &[Server],
     etcd: Option<&Etcd>,
     contender: Waiting,
     case: Case,
@@ -160,6 +163,7 @@ fn one_round(
     let open = |number| {
         (contender.open)(&Wanted {
             server,
+            others,
             etcd,
             key: &key,
             number,
@@ -279,7 +283,7 @@ fn curve(all: &[Shown], file: &'static str, title: &str, metric: Metric) -> Plot
         file,
         title: title.into(),
         about: format!(
-            "one lock, {CURVE_SECTION_MS} ms of work inside; rounds of 0.4 s (2 s for 256 clients), and no wait counts for longer"
+            "one lock, {CURVE_SECTION_MS} ms of work inside; rounds of 0.4 s, 2 s for 256 clients: no wait can be longer"
         ),
         shape: Shape::Lines {
             x: "clients that want the lock",

@@ -17,6 +17,7 @@ const WAITERS_LEASE_MS: u64 = 30_000;
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let server = Server::start(&bench.module)?;
+    let others = contenders::others(&bench.module)?;
     let contenders = contenders::waiting(&server, false)?;
     let count = bench.rounds(15, 4);
     let mut times: Vec<Vec<f64>> = contenders.iter().map(|_| Vec::new()).collect();
@@ -26,7 +27,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
             .step("expiry", &format!("round {} of {count}", round + 1));
         for turn in 0..contenders.len() {
             let index = (round + turn) % contenders.len();
-            times[index].push(ms(one(&server, contenders[index], round)?));
+            times[index].push(ms(one(&server, &others, contenders[index], round)?));
         }
     }
     let spread = |index: usize| Spread::of(times[index].iter().copied());
@@ -55,11 +56,12 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     Ok(())
 }
 
-fn one(server: &Server, contender: Waiting, round: usize) -> Result<Duration> {
+fn one(server: &Server, others: &[Server], contender: Waiting, round: usize) -> Result<Duration> {
     let key = format!("expiry:{}:{round}", contender.name);
     let open = |number, lease_ms| {
         (contender.open)(&Wanted {
             server,
+            others,
             etcd: None,
             key: &key,
             number,

@@ -218,6 +218,7 @@ const OTHERS_CASE: &str = "by each contender's rule of waiting, two clients";
 fn beside_others(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let etcd = Etcd::start()?;
     let server = Server::start(&bench.module)?;
+    let others = contenders::others(&bench.module)?;
     let contenders = contenders::waiting(&server, etcd.is_some())?;
     let (count, hand_overs) = (bench.rounds(3, 1), bench.rounds(9, 5));
     let mut medians: Vec<Vec<f64>> = contenders.iter().map(|_| Vec::new()).collect();
@@ -225,7 +226,14 @@ fn beside_others(bench: &Bench, summary: &mut Summary) -> Result<()> {
         for turn in 0..contenders.len() {
             let index = (round + turn) % contenders.len();
             bench.progress.step("hand-over", contenders[index].name);
-            let times = hand_over_times(&server, etcd.as_ref(), contenders[index], round, hand_overs)?;
+            let times = hand_over_times(
+                &server,
+                &others,
+                etcd.as_ref(),
+                contenders[index],
+                round,
+                hand_overs,
+            )?;
             medians[index].push(Spread::of(times).median);
         }
     }
@@ -270,6 +278,7 @@ fn beside_others(bench: &Bench, summary: &mut Summary) -> Result<()> {
 /// In milliseconds.
 fn hand_over_times(
     server: &Server,
+    others: &[Server],
     etcd: Option<&Etcd>,
     contender: Waiting,
     round: usize,
@@ -279,6 +288,7 @@ fn hand_over_times(
     let open = |number| {
         (contender.open)(&Wanted {
             server,
+            others,
             etcd,
             key: &key,
             number,

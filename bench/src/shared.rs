@@ -107,6 +107,7 @@ fn clients(
     let client = |number| {
         let wanted = Wanted {
             server,
+            others: &[],
             etcd: None,
             key,
             number,

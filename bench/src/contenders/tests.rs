@@ -18,13 +18,35 @@ fn run(command: &Command, names: Names, connection: &mut Connection) -> Result<(
     Requests::of(std::iter::once((command, names))).run(connection)
 }
 
-fn wanted<'a>(server: &'a Server, etcd: Option<&'a Etcd>, key: &'a str, number: usize) -> Wanted<'a> {
-    Wanted {
-        server,
-        etcd,
-        key,
-        number,
-        lease_ms: LEASE_MS,
+/// All that a contender may need.
+struct World {
+    server: Server,
+    others: Vec<Server>,
+    etcd: Option<Etcd>,
+}
+
+impl World {
+    fn start() -> Result<Self> {
+        Ok(Self {
+            server: server()?,
+            others: others(&dlock_testkit::module_path())?,
+            etcd: Etcd::start()?,
+        })
+    }
+
+    fn waiting(&self) -> Result<Vec<Waiting>> {
+        waiting(&self.server, self.etcd.is_some())
+    }
+
+    fn wanted<'a>(&'a self, key: &'a str, number: usize) -> Wanted<'a> {
+        Wanted {
+            server: &self.server,
+            others: &self.others,
+            etcd: self.etcd.as_ref(),
+            key,
+            number,
+            lease_ms: LEASE_MS,
+        }
     }
 }
 
@@ -80,10 +102,10 @@ fn re_entry_is_what_is_said_of_each() -> Result<()> {
 
 #[test]
 fn who_waits_gets_the_lock_after_the_release_and_not_before() -> Result<()> {
-    let (server, etcd) = (server()?, Etcd::start()?);
-    for Waiting { name, open } in waiting(&server, etcd.is_some())? {
-        let mut holder = open(&wanted(&server, etcd.as_ref(), name, 0))?;
-        let mut waiter = open(&wanted(&server, etcd.as_ref(), name, 1))?;
+    let world = World::start()?;
+    for Waiting { name, open } in world.waiting()? {
+        let mut holder = open(&world.wanted(name, 0))?;
+        let mut waiter = open(&world.wanted(name, 1))?;
         assert!(holder.acquire(Instant::now() + PATIENCE)?, "{name}");
         let granted = thread::spawn(move || {
             let is_granted = waiter.acquire(Instant::now() + PATIENCE);
@@ -98,8 +120,9 @@ fn who_waits_gets_the_lock_after_the_release_and_not_before() -> Result<()> {
         let (is_granted, granted) = granted.join().map_err(|_| "the waiter panicked")??;
         assert!(is_granted && granted >= released, "{name}");
         if let Some(commands) = holder.commands() {
+            // Two; with Redisson one more behind the release; with a majority as often as there are servers.
             assert!(
-                (2..=3).contains(&commands),
+                [2, 3, 10].contains(&commands),
                 "{name}: {commands} for a lock that was free"
             );
         }
@@ -109,9 +132,9 @@ fn who_waits_gets_the_lock_after_the_release_and_not_before() -> Result<()> {
 
 #[test]
 fn workers_are_alone_inside_whatever_they_wait_by() -> Result<()> {
-    let (server, etcd) = (server()?, Etcd::start()?);
-    for Waiting { name, open } in waiting(&server, etcd.is_some())? {
-        let worker = |number| open(&wanted(&server, etcd.as_ref(), name, number)).map(Worker::alone);
+    let world = World::start()?;
+    for Waiting { name, open } in world.waiting()? {
+        let worker = |number| open(&world.wanted(name, number)).map(Worker::alone);
         let workers = (0..4).map(worker).collect::<Result<Vec<_>>>()?;
         let shift = Shift {
             section: Duration::from_millis(1),
@@ -125,7 +148,7 @@ fn workers_are_alone_inside_whatever_they_wait_by() -> Result<()> {
 
 #[test]
 fn readers_and_permits_share_and_writers_do_not() -> Result<()> {
-    let server = server()?;
+    let world = World::start()?;
     let shift = || Shift {
         section: Duration::from_millis(1),
         lasts: Duration::from_millis(200),
@@ -134,23 +157,20 @@ fn readers_and_permits_share_and_writers_do_not() -> Result<()> {
         let client = |number| {
             let open = if number < 3 { shared.reader } else { shared.writer };
             let takes = if number < 3 { 1 } else { 3 };
-            Ok(Worker::with(
-                open(&wanted(&server, None, shared.name, number))?,
-                takes,
-            ))
+            Ok(Worker::with(open(&world.wanted(shared.name, number))?, takes))
         };
         let workers = (0..4).map(client).collect::<Result<Vec<_>>>()?;
         let (readers, _) = work(workers, 3, shift())?.split(3);
         assert!(readers.acquisitions > 0.0, "{}", shared.name);
         // Two readers at once: the second is let in while the first still reads.
         let key = format!("both:{}", shared.name);
-        let mut first = (shared.reader)(&wanted(&server, None, &key, 0))?;
-        let mut second = (shared.reader)(&wanted(&server, None, &key, 1))?;
+        let mut first = (shared.reader)(&world.wanted(&key, 0))?;
+        let mut second = (shared.reader)(&world.wanted(&key, 1))?;
         assert!(first.acquire(Instant::now() + PATIENCE)? && second.acquire(Instant::now() + PATIENCE)?);
     }
     for Waiting { name, open } in SEMAPHORES {
         let key = format!("semaphore:{name}");
-        let client = |number| Ok(Worker::alone(open(&wanted(&server, None, &key, number))?));
+        let client = |number| Ok(Worker::alone(open(&world.wanted(&key, number))?));
         let workers = (0..2 * PERMITS).map(client).collect::<Result<Vec<_>>>()?;
         let group = work(workers, PERMITS, shift()).map_err(|error| format!("{name}: {error}"))?;
         assert!(group.outcome(group.commands).acquisitions > 0.0, "{name}");

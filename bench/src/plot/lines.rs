@@ -49,7 +49,7 @@ where
         // Where there are points: below.
         .set_tick_mark_size(LabelAreaPosition::Bottom, 0)
         .x_label_formatter(&|_| String::new())
-        .y_label_formatter(&|y| plain(*y))
+        .y_label_formatter(&|y| if is_round(*y) { plain(*y) } else { String::new() })
         .bold_line_style(RGBColor(222, 226, 230))
         .light_line_style(WHITE)
         .axis_style(RGBColor(120, 120, 120))
@@ -142,6 +142,14 @@ fn apart(heights: &[i32], top: i32) -> Vec<i32> {
     groups.into_iter().flat_map(of_group).collect()
 }
 
+/// 1, 2 or 5 times a power of ten: the others stand too near to each other on a logarithmic axis.
+fn is_round(value: f64) -> bool {
+    let digit = value / 10_f64.powf(value.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .iter()
+        .any(|round| (digit - round).abs() < 0.01)
+}
+
 /// `256`, `0.05`: no exponent, no zeros at the end.
 fn plain(value: f64) -> String {
     if value >= 1.0 {
@@ -167,5 +175,9 @@ mod tests {
     #[test]
     fn labels_have_no_exponent() {
         assert_eq!([256.0, 0.05, 1000.0].map(plain), ["256", "0.05", "1000"]);
+        assert_eq!(
+            [1000.0, 0.05, 900.0, 0.2].map(is_round),
+            [true, true, false, true]
+        );
     }
 }
