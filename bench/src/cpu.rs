@@ -323,7 +323,7 @@ fn cpu_of(
 }
 
 /// Of the thread that carries commands out, where the server tells; else of the whole process.
-fn cpu_seconds(connection: &mut Connection) -> Result<f64> {
+pub fn cpu_seconds(connection: &mut Connection) -> Result<f64> {
     let mut sum = 0.0;
     for field in ["used_cpu_user", "used_cpu_sys"] {
         let main_thread = connection.info("cpu", &format!("{field}_main_thread"))?;

@@ -3,7 +3,9 @@
 //! Every figure is a ratio, or stands beside a floor, measured in the same run: absolute times say more
 //! about the machine than about the module.
 
+mod aof;
 mod bench;
+mod cluster;
 mod contender;
 mod contenders;
 mod contention;
@@ -13,19 +15,25 @@ mod handover;
 mod interrupt;
 mod machine;
 mod memory;
+mod million;
 mod options;
+mod pairs;
 mod patient;
 mod plot;
 mod print;
 mod progress;
 mod queue;
+mod redlock;
+mod replica;
 mod report;
 mod resp;
 mod server;
+mod servers;
 mod shared;
 mod spread;
-mod sweep;
 mod table;
+#[cfg(test)]
+mod testing;
 
 use std::env;
 use std::process::ExitCode;
@@ -51,9 +59,34 @@ const WORKS: &[Work] = &[
         run: memory::measure,
     },
     Work {
-        name: "sweep",
-        about: "what clients notice when very many leases end at once",
-        run: sweep::measure,
+        name: "million",
+        about: "a million held locks: memory, snapshots, and what clients notice when all end at once",
+        run: million::measure,
+    },
+    Work {
+        name: "aof",
+        about: "an uncontended pair that the server logs, everysec and always",
+        run: aof::measure,
+    },
+    Work {
+        name: "replica",
+        about: "an uncontended pair on a server with a replica",
+        run: replica::measure,
+    },
+    Work {
+        name: "cluster",
+        about: "uncontended pairs on a cluster of 1, 2 and 3 primaries",
+        run: cluster::measure,
+    },
+    Work {
+        name: "redlock",
+        about: "a lock on five servers, one of them slow, dead or silent",
+        run: redlock::measure,
+    },
+    Work {
+        name: "servers",
+        about: "an uncontended pair and memory on each server of the test matrix",
+        run: servers::measure,
     },
     Work {
         name: "hand-over",
@@ -110,6 +143,7 @@ fn run() -> Result<ExitCode> {
     let bench = Bench {
         module,
         quick: options.quick,
+        servers: options.servers.clone(),
         progress: Progress::new(works.len()),
     };
     for (name, what) in origin.lines() {

@@ -69,7 +69,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     Ok(())
 }
 
-fn long_key(number: usize) -> String {
+pub fn long_key(number: usize) -> String {
     format!("lock:{number:035}")
 }
 
@@ -87,7 +87,7 @@ fn bytes_a_lock(module: &Path, contender: &Contender, names: fn(usize) -> Names)
     Ok((after - before) / LOCKS as f64)
 }
 
-fn used_memory(connection: &mut Connection) -> Result<f64> {
+pub fn used_memory(connection: &mut Connection) -> Result<f64> {
     let mut memory = connection.info_number("memory", "used_memory")?;
     let mut still = 0;
     for _ in 0..LOOKS {

@@ -56,12 +56,17 @@ impl Connection {
         }
     }
 
+    /// A command that is answered with text.
+    pub fn text(&mut self, command: &[&str]) -> Result<String> {
+        match self.call(command)? {
+            Reply::Bulk(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            reply => Err(format!("{}: {reply:?}", command.join(" ")).into()),
+        }
+    }
+
     /// A field of INFO.
     pub fn info(&mut self, section: &str, field: &str) -> Result<Option<String>> {
-        let Reply::Bulk(text) = self.call(&["INFO", section])? else {
-            return Err("INFO did not answer with text".into());
-        };
-        let text = String::from_utf8_lossy(&text);
+        let text = self.text(&["INFO", section])?;
         let mut fields = text.lines().filter_map(|line| line.split_once(':'));
         Ok(fields
             .find(|(name, _)| *name == field)

@@ -7,7 +7,6 @@
 use std::env;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +16,7 @@ use tempfile::TempDir;
 
 use super::{Client, Wanted};
 use crate::patient::Patient;
+use crate::server::free_port;
 use crate::{Result, interrupt};
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -94,10 +94,6 @@ impl Drop for Etcd {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 struct Session {
