@@ -32,7 +32,7 @@ model: install-deps ## Search failovers, starts and graces in larger worlds than
 fuzz: install-deps ## Run each fuzz target for a while (default: SECONDS=20); needs nightly Rust and cargo-fuzz
 	scripts/fuzz "$(SECONDS)"
 
-bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (options: ARGS="...")
+bench: install-deps ## Measure locks beside what they replace (ARGS="--quick", ARGS="--only cpu", ARGS="--out docs/bench")
 	cargo build --release --locked
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
 

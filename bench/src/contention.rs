@@ -3,6 +3,8 @@
 
 mod shift;
 
+#[cfg(test)]
+pub use shift::Group;
 pub use shift::{Outcome, Shift, Worker, work};
 
 use std::time::Duration;
