@@ -14,9 +14,10 @@ use crate::events::What;
 use crate::guard::Guard;
 use crate::held::Held;
 use crate::hold::{Hold, Loss, Plan};
+use crate::options::Options;
 use crate::raw::Grant;
 use crate::replicas::Replicas;
-use crate::ticket::{Block, Limit, Ticket};
+use crate::ticket::{Block, Ticket};
 use crate::withdraw::{Sent, withdraw};
 
 /// A server that answers that the time is up may take so much longer than the client's own clock.
@@ -26,10 +27,7 @@ const SERVER_GRACE: Duration = Duration::from_millis(3);
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub ticket: Ticket,
-    pub limit: Limit,
-    pub lease: Duration,
-    pub renews: bool,
-    pub max_hold: Option<Duration>,
+    pub options: Options,
     pub replicas: Option<Replicas>,
 }
 
@@ -50,20 +48,17 @@ struct Answered {
 /// Asks once. Only a lost connection is a reason to ask again, with the same request id.
 pub(crate) async fn try_acquire(client: &Arc<Client>, wish: Wish) -> Result<Guard, Error> {
     let begun = Moment::now();
-    let mut attempt = Attempt::new(client, wish)?;
+    let mut attempt = Attempt::new(client, wish);
     let (at, outcome) = attempt.ask_until(begun, begun + client.patience()).await;
     attempt.report(at.since(begun), &outcome);
     outcome
 }
 
-/// Asks, and waits in the server's queue for at most `wait`, without limit if it is `None`.
-pub(crate) async fn acquire(
-    client: &Arc<Client>,
-    wish: Wish,
-    wait: Option<Duration>,
-) -> Result<Guard, Error> {
+/// Asks, and waits in the server's queue for at most as long as is wished.
+pub(crate) async fn acquire(client: &Arc<Client>, wish: Wish) -> Result<Guard, Error> {
     let begun = Moment::now();
-    let mut attempt = Attempt::new(client, wish)?;
+    let wait = wish.options.wait_limit();
+    let mut attempt = Attempt::new(client, wish);
     // The timeout of a connection is not exact, but saves a timer where it is the shorter one by far.
     let first = match wait {
         Some(wait) if wait < attempt.longest_request() => None,
@@ -82,14 +77,13 @@ pub(crate) async fn acquire(
 }
 
 impl Attempt {
-    fn new(client: &Arc<Client>, wish: Wish) -> Result<Self, Error> {
-        // So that what is acquired can be looked after.
-        client.keeper()?;
-        Ok(Self {
+    fn new(client: &Arc<Client>, wish: Wish) -> Self {
+        client.warm_up();
+        Self {
             client: Arc::clone(client),
             wish,
             sent: Sent::default(),
-        })
+        }
     }
 
     /// For how long a request that does not wait for the lock may be under way.
@@ -198,7 +192,7 @@ impl Attempt {
         let command = self
             .wish
             .ticket
-            .acquire(self.wish.lease, self.wish.limit, Block::No);
+            .acquire(self.wish.options.lease, self.wish.options.limit, Block::No);
         let route = match self.client.link().route().await {
             Ok(route) => route,
             Err(error) => {
@@ -231,7 +225,10 @@ impl Attempt {
             }
         };
         let sent_at = Moment::now();
-        let command = self.wish.ticket.acquire(self.wish.lease, self.wish.limit, block);
+        let command = self
+            .wish
+            .ticket
+            .acquire(self.wish.options.lease, self.wish.options.limit, block);
         let seat = self.sent.seat.insert(seat);
         let answer = seat.query(&command).await;
         let mut acknowledged = Ok(());
@@ -268,12 +265,12 @@ impl Attempt {
 
     /// Puts a guard before what was granted.
     fn take(&mut self, grant: Grant, sent_at: Moment, now: Moment) -> Result<Guard, Error> {
-        let Wish {
+        let Options {
             lease,
             renews,
             max_hold,
             ..
-        } = self.wish;
+        } = self.wish.options;
         let plan = Plan {
             lease,
             renews,
@@ -281,7 +278,8 @@ impl Attempt {
         };
         let hold = Hold::granted(plan, sent_at, grant.waited, grant.lease);
         let is_held = hold.is_held(now);
-        let held = Held::new(self.wish.ticket.clone(), grant.fence, grant.holds, hold);
+        let upkeep = self.client.upkeep();
+        let held = Held::new(upkeep, self.wish.ticket.clone(), grant.fence, grant.holds, hold);
         let guard = Guard::new(Arc::clone(&self.client), held);
         if is_held {
             return Ok(guard);
@@ -309,9 +307,8 @@ impl Drop for Attempt {
         if sent.is_nowhere() {
             return;
         }
-        if let Ok(keeper) = self.client.keeper() {
-            let ticket = self.wish.ticket.clone();
-            keeper.hand_over(withdraw(Arc::clone(&self.client), ticket, self.wish.lease, sent));
-        }
+        let (client, ticket) = (Arc::clone(&self.client), self.wish.ticket.clone());
+        let errand = withdraw(client, ticket, self.wish.options.lease, sent);
+        self.client.keeper().hand_over(errand);
     }
 }

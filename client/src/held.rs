@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Moment;
+use crate::connect::Link;
+use crate::events::Reporter;
 use crate::hold::Hold;
 use crate::sync::raced::{Mutex, lock};
 use crate::ticket::Ticket;
@@ -18,8 +20,15 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 /// With nothing to look after.
 const REST: Duration = Duration::from_secs(3600);
 
+/// What the background does for holds, it does over this connection, and tells here.
+pub(crate) struct Upkeep {
+    pub link: Arc<Link>,
+    pub reporter: Reporter,
+}
+
 /// A hold that a guard stands for.
 pub(crate) struct Held {
+    pub upkeep: Arc<Upkeep>,
     pub ticket: Ticket,
     pub fence: u64,
     pub holds: u64,
@@ -33,9 +42,10 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub fn new(ticket: Ticket, fence: u64, holds: u64, hold: Hold) -> Arc<Self> {
+    pub fn new(upkeep: &Arc<Upkeep>, ticket: Ticket, fence: u64, holds: u64, hold: Hold) -> Arc<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
+            upkeep: Arc::clone(upkeep),
             ticket,
             fence,
             holds,
@@ -153,7 +163,9 @@ mod tests {
     use shuttle::thread;
 
     use super::*;
+    use crate::connect::{Address, Timeouts};
     use crate::error::Error;
+    use crate::events::Hook;
     use crate::hold::{Action, Plan};
     use crate::owner::Owner;
 
@@ -163,6 +175,19 @@ mod tests {
         Moment::after_boot(Duration::from_millis(ms))
     }
 
+    /// Nothing is sent over it.
+    fn upkeep() -> Arc<Upkeep> {
+        let address: Address = "redis://127.0.0.1/".parse().unwrap();
+        let timeouts = Timeouts {
+            connect: LEASE,
+            response: LEASE,
+        };
+        Arc::new(Upkeep {
+            link: Link::new(address.clone(), timeouts),
+            reporter: Reporter::new(address, Hook::default()),
+        })
+    }
+
     fn held() -> Arc<Held> {
         let ticket = Ticket::new(b"door"[..].into(), Owner::from("alice"));
         let plan = Plan {
@@ -170,7 +195,8 @@ mod tests {
             renews: true,
             over_at: None,
         };
-        Held::new(ticket, 1, 1, Hold::granted(plan, at(0), Duration::ZERO, LEASE))
+        let hold = Hold::granted(plan, at(0), Duration::ZERO, LEASE);
+        Held::new(&upkeep(), ticket, 1, 1, hold)
     }
 
     /// A guard that is given up, the keeper that renews and finds losses, and a task that waits for a loss, in

@@ -8,9 +8,9 @@ use super::error::NodeFailure;
 use super::held::{Held, Node};
 use super::quorum::Quorum;
 use super::round::{by_majority, by_one};
-use crate::client::Client;
 use crate::error::Error;
 use crate::hold::Loss;
+use crate::keeper::Keeper;
 use crate::owner::Owner;
 
 /// A lock that is held on a majority of servers. Give it back with [`Guard::release`].
@@ -27,18 +27,13 @@ pub struct Guard {
 
 impl Guard {
     /// Puts a guard before a hold, which the background of `keeper` watches.
-    pub(super) fn new(
-        keeper: &Client,
-        quorum: Quorum,
-        held: Arc<Held>,
-        node_timeout: Duration,
-    ) -> Result<Self, Error> {
-        keeper.keeper()?.hand_over(Arc::clone(&held).watch());
-        Ok(Self {
+    pub(super) fn new(keeper: &Keeper, quorum: Quorum, held: Arc<Held>, node_timeout: Duration) -> Self {
+        keeper.hand_over(Arc::clone(&held).watch());
+        Self {
             held,
             quorum,
             node_timeout,
-        })
+        }
     }
 
     pub(super) fn held(&self) -> &Arc<Held> {
