@@ -2,6 +2,7 @@
 //! between a guard that is given up, a renewal and a loss are races here.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -43,13 +44,12 @@ pub(crate) struct Held {
 
 impl Held {
     pub fn new(upkeep: &Arc<Upkeep>, ticket: Ticket, fence: u64, holds: u64, hold: Hold) -> Arc<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             upkeep: Arc::clone(upkeep),
             ticket,
             fence,
             holds,
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            number: next_number(),
             hold: Mutex::new(hold),
             due: Mutex::new(None),
             token: Mutex::new(None),
@@ -78,6 +78,14 @@ impl Held {
     }
 }
 
+fn next_number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Something to do that is no hold.
+pub(crate) type Errand = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// When which hold is due.
 pub(crate) struct Agenda {
     entries: Mutex<Entries>,
@@ -85,6 +93,7 @@ pub(crate) struct Agenda {
 
 struct Entries {
     due: BTreeMap<(Moment, u64), Arc<Held>>,
+    errands: BTreeMap<(Moment, u64), Errand>,
     /// The keeper looks at the agenda then, if nobody wakes it.
     next_look: Moment,
     is_over: bool,
@@ -94,6 +103,7 @@ impl Agenda {
     pub fn new(now: Moment) -> Self {
         let entries = Entries {
             due: BTreeMap::new(),
+            errands: BTreeMap::new(),
             next_look: now,
             is_over: false,
         };
@@ -112,11 +122,21 @@ impl Agenda {
         };
         *lock(&held.due) = Some(due);
         entries.due.insert((due, held.number), Arc::clone(held));
-        let is_earlier = due < entries.next_look;
-        if is_earlier {
-            entries.next_look = due;
-        }
-        is_earlier
+        entries.look_by(due)
+    }
+
+    /// Puts an errand down. Whether the keeper has to be woken.
+    pub fn put_off(&self, due: Moment, errand: Errand) -> bool {
+        let mut entries = lock(&self.entries);
+        entries.errands.insert((due, next_number()), errand);
+        entries.look_by(due)
+    }
+
+    /// Takes off an errand that is due.
+    pub fn take_errand(&self, now: Moment) -> Option<Errand> {
+        let mut entries = lock(&self.entries);
+        let first = entries.errands.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
     }
 
     /// Takes a hold off.
@@ -136,7 +156,8 @@ impl Agenda {
     /// For how long there is nothing to do; `None` when it is over.
     pub fn nap(&self, now: Moment) -> Option<Duration> {
         let mut entries = lock(&self.entries);
-        let first = entries.due.keys().next();
+        let first = entries.due.keys().next().into_iter();
+        let first = first.chain(entries.errands.keys().next()).min();
         let nap = first.map_or(REST, |&(due, _)| due.since(now).min(LONGEST_NAP));
         entries.next_look = now + nap;
         (!entries.is_over).then_some(nap)
@@ -149,6 +170,15 @@ impl Agenda {
 }
 
 impl Entries {
+    /// Whether the keeper has to be woken to look then.
+    fn look_by(&mut self, due: Moment) -> bool {
+        let is_earlier = due < self.next_look;
+        if is_earlier {
+            self.next_look = due;
+        }
+        is_earlier
+    }
+
     fn remove(&mut self, held: &Held) {
         if let Some(due) = lock(&held.due).take() {
             self.due.remove(&(due, held.number));
@@ -298,6 +328,12 @@ mod tests {
                 assert_eq!(agenda.nap(at(900)), Some(Duration::from_millis(100)));
                 assert!(!agenda.schedule(&held()), "due at the same time");
                 assert_eq!(agenda.nap(at(2000)), Some(Duration::ZERO), "overdue");
+                assert!(
+                    agenda.put_off(at(2000), Box::pin(async {})),
+                    "due before it looks"
+                );
+                assert!(agenda.take_errand(at(1998)).is_none());
+                assert!(agenda.take_errand(at(1999)).is_some() && agenda.take_errand(at(1999)).is_none());
                 agenda.end();
                 assert_eq!(agenda.nap(at(2000)), None);
             },

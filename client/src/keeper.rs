@@ -69,6 +69,13 @@ impl Keeper {
         self.shared.tasks.spawn_on(errand, &self.runtime);
     }
 
+    /// Has something done that is not urgent: at that time, or when the thread is awake anyway.
+    pub fn put_off(&self, due: Moment, errand: impl Future<Output = ()> + Send + 'static) {
+        if self.shared.agenda.put_off(due, Box::pin(errand)) {
+            self.shared.wake.notify_one();
+        }
+    }
+
     /// The runtime of the thread.
     pub fn runtime(&self) -> &Handle {
         &self.runtime
@@ -99,6 +106,9 @@ impl Shared {
         let now = Moment::now();
         while let Some(held) = self.agenda.take_due(now) {
             self.attend(&held, now);
+        }
+        while let Some(errand) = self.agenda.take_errand(now) {
+            self.tasks.spawn(errand);
         }
         self.agenda.nap(Moment::now())
     }

@@ -116,16 +116,20 @@ fn ask(
     }
 }
 
-/// The servers that grant late join the lock.
-async fn join<F>(held: Arc<Held>, mut late: FuturesUnordered<F>)
+/// The servers that grant late join the lock. When they are too late, that is given back: here, for the thread in
+/// the background would have to be woken for it.
+async fn join<F>(held: Arc<Held>, late: FuturesUnordered<F>)
 where
     F: Future<Output = Result<Node, NodeFailure>>,
 {
-    while let Some(outcome) = late.next().await {
-        if let Ok(node) = outcome {
-            held.join(node);
+    late.for_each_concurrent(None, async |outcome| {
+        let too_late = outcome.ok().and_then(|node| held.join(node));
+        if let Some(guard) = too_late.and_then(Node::into_guard) {
+            // Its own events tell the outcome.
+            drop(guard.release().await);
         }
-    }
+    })
+    .await;
 }
 
 impl Wish {
