@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::Result;
+use crate::bench::Bench;
 use crate::contender::{BATCH, Contender, Requests, short_names};
 use crate::resp::Connection;
 use crate::server::Server;
@@ -47,11 +48,12 @@ impl Held {
     }
 }
 
-pub fn measure(module: &Path, rounds: usize, summary: &mut Summary) -> Result<()> {
-    println!("\n1. Server CPU of ACQUIRE + RELEASE, uncontended, {KEYS} keys, pipelined by {BATCH}");
-    println!("   medians of {rounds} alternating rounds (lowest to highest), each on fresh servers");
+pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
+    let rounds = bench.rounds(7, 3);
+    println!("\nServer CPU of ACQUIRE + RELEASE, uncontended, {KEYS} keys, pipelined by {BATCH}");
+    println!("medians of {rounds} alternating rounds (lowest to highest), each on fresh servers");
     let rounds = (0..rounds)
-        .map(|first| round(module, first))
+        .map(|first| round(&bench.module, first))
         .collect::<Result<Vec<_>>>()?;
 
     println!("\n   held: all locks taken, then all given back, on a server that was empty");

@@ -3,12 +3,17 @@
 //! Every figure is a ratio, or stands beside a floor, measured in the same run: absolute times say more
 //! about the machine than about the module.
 
+mod bench;
 mod contender;
 mod cpu;
 mod interrupt;
 mod machine;
 mod memory;
 mod options;
+mod plot;
+mod print;
+mod progress;
+mod report;
 mod resp;
 mod server;
 mod spread;
@@ -16,10 +21,39 @@ mod sweep;
 mod table;
 mod waiting;
 
+use std::env;
 use std::process::ExitCode;
 
+use bench::{Bench, Work};
+use machine::Origin;
 use options::Options;
+use print::{Verdicts, WorkTable};
+use progress::Progress;
 use table::Summary;
+
+/// In the order in which they run.
+const WORKS: &[Work] = &[
+    Work {
+        name: "cpu",
+        about: "the server's CPU for an uncontended pair, pipelined",
+        run: cpu::measure,
+    },
+    Work {
+        name: "memory",
+        about: "what a held lock takes in the server's memory",
+        run: memory::measure,
+    },
+    Work {
+        name: "sweep",
+        about: "what clients notice when very many leases end at once",
+        run: sweep::measure,
+    },
+    Work {
+        name: "waiting",
+        about: "hand-over, contention, a queue of 10 000",
+        run: waiting::measure,
+    },
+];
 
 /// Whatever ends a run early. It is only ever printed.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -35,22 +69,48 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode> {
-    let Some(options) = Options::from_args()? else {
-        println!("{}", options::USAGE);
+    let Some(options) = Options::parse(env::args().skip(1), WORKS)? else {
+        println!("{}", options::usage(WORKS));
         return Ok(ExitCode::SUCCESS);
     };
     interrupt::listen()?;
     let module = server::module()?;
-    println!("server   {}", server::version()?);
-    println!("module   {}", module.display());
-    println!("machine  {}", machine::describe());
-
+    let origin = Origin::here(
+        server::version()?,
+        machine::with_commit(server::module_version(&module)?),
+    );
+    let works: Vec<_> = WORKS.iter().filter(|work| options.wants(work)).collect();
+    let bench = Bench {
+        module,
+        quick: options.quick,
+        progress: Progress::new(works.len()),
+    };
+    for (name, what) in origin.lines() {
+        bench.progress.print(&format!("{name:<9}{what}"));
+    }
     let mut summary = Summary::default();
-    cpu::measure(&module, options.cpu_rounds, &mut summary)?;
-    memory::measure(&module, &mut summary)?;
-    sweep::measure(&module, options.sweep_rounds, &mut summary)?;
-    waiting::measure(&module, options.waiting_rounds, &mut summary)?;
-    println!("\n{summary}");
+    for work in works {
+        summary.begin(work.name);
+        bench.progress.work(work.name);
+        (work.run)(&bench, &mut summary)?;
+        let table = WorkTable {
+            summary: &summary,
+            work: work.name,
+        };
+        bench
+            .progress
+            .print(&format!("\n{}: {}\n{table}", work.name, work.about));
+        bench.progress.work_done();
+    }
+    bench.progress.finish();
+    println!("\n{}", Verdicts(&summary));
+
+    let folder = match &options.out {
+        Some(folder) => folder.clone(),
+        None => server::target_folder()?.join("bench"),
+    };
+    report::write(&folder, &origin, &summary)?;
+    println!("\nresults and plots are in {}", folder.display());
 
     let failed = options.check && summary.missed();
     Ok(if failed {

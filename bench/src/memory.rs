@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Result;
+use crate::bench::Bench;
 use crate::contender::{Contender, Names, Requests, short_names};
 use crate::resp::Connection;
 use crate::server::Server;
@@ -39,14 +40,14 @@ const SHAPES: [Shape; 4] = [
     }),
 ];
 
-pub fn measure(module: &Path, summary: &mut Summary) -> Result<()> {
+pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     println!(
-        "\n2. Memory of a held lock: growth of used_memory over {LOCKS} locks, each time on a fresh server"
+        "\nMemory of a held lock: growth of used_memory over {LOCKS} locks, each time on a fresh server"
     );
     let (dlock, set) = (Contender::dlock(), Contender::set_and_del());
     for (index, (what, names)) in SHAPES.into_iter().enumerate() {
-        let ours = bytes_a_lock(module, &dlock, names)?;
-        let theirs = bytes_a_lock(module, &set, names)?;
+        let ours = bytes_a_lock(&bench.module, &dlock, names)?;
+        let theirs = bytes_a_lock(&bench.module, &set, names)?;
         let ratio = ours / theirs;
         println!("     {what:<30}{ratio:.2}   dlock {ours:.0} bytes, SET PX {theirs:.0} bytes");
         if index == 0 {

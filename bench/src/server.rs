@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::Result;
 use crate::interrupt;
-use crate::resp::Connection;
+use crate::resp::{Connection, Reply};
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -42,7 +42,7 @@ pub fn module() -> Result<PathBuf> {
 }
 
 /// This program is in `target/<profile>/`, wherever `target` is.
-fn target_folder() -> Result<PathBuf> {
+pub fn target_folder() -> Result<PathBuf> {
     let program = env::current_exe()?;
     Ok(program
         .ancestors()
@@ -53,6 +53,34 @@ fn target_folder() -> Result<PathBuf> {
 
 fn program() -> String {
     env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into())
+}
+
+/// What the module says of itself, once it is loaded.
+pub fn module_version(module: &Path) -> Result<String> {
+    let reply = Server::start(module)?.connect()?.call(&["MODULE", "LIST"])?;
+    let number = match reply {
+        Reply::Array(modules) => modules.iter().find_map(version_of_dlock),
+        _ => None,
+    };
+    let number = number.ok_or("the server does not list the module")?;
+    let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
+    Ok(format!("dlock {major}.{minor}.{patch}"))
+}
+
+/// From the names and values of one module.
+fn version_of_dlock(module: &Reply) -> Option<i64> {
+    let Reply::Array(fields) = module else { return None };
+    let value = |name: &str| {
+        let is_it = |field: &Reply| matches!(field, Reply::Bulk(text) if text == name.as_bytes());
+        fields
+            .chunks(2)
+            .find(|pair| is_it(&pair[0]))
+            .and_then(|pair| pair.get(1))
+    };
+    match (value("name"), value("ver")) {
+        (Some(Reply::Bulk(name)), Some(Reply::Integer(version))) if name == b"dlock" => Some(*version),
+        _ => None,
+    }
 }
 
 /// What the server says of itself, its allocator too, on which memory depends.

@@ -6,8 +6,8 @@ use std::fmt;
 #[derive(Clone, Copy)]
 pub struct Spread {
     pub median: f64,
-    low: f64,
-    high: f64,
+    pub low: f64,
+    pub high: f64,
 }
 
 impl Spread {

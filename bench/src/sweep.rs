@@ -1,10 +1,10 @@
 //! How much clients notice when very many leases end at once, with nobody there to release.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Result;
+use crate::bench::Bench;
 use crate::contender::{BATCH, Requests, dlock_acquire, short_names};
 use crate::resp::{Connection, Reply};
 use crate::server::Server;
@@ -35,10 +35,11 @@ struct Sample {
     gone: f64,
 }
 
-pub fn measure(module: &Path, rounds: usize, summary: &mut Summary) -> Result<()> {
-    println!("\n3. Sweep: {LOCKS} leases end at once, while a client sends PING every {PAUSE:?}");
-    println!("   medians of {rounds} rounds (lowest to highest), idle = the same client, nothing to sweep");
-    let server = Server::start(module)?;
+pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
+    let rounds = bench.rounds(5, 1);
+    println!("\nSweep: {LOCKS} leases end at once, while a client sends PING every {PAUSE:?}");
+    println!("medians of {rounds} rounds (lowest to highest), idle = the same client, nothing to sweep");
+    let server = Server::start(&bench.module)?;
     let samples = (0..rounds).map(|_| sample(&server)).collect::<Result<Vec<_>>>()?;
 
     let spread = |of: fn(&Sample) -> f64| Spread::of(samples.iter().map(of));

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::bench::Bench;
 use crate::resp::{Connection, Reply, encode};
 use crate::server::Server;
 use crate::spread::Spread;
@@ -30,8 +31,9 @@ const EDGE: usize = 1_000;
 /// Open files of a server or of this program beside the waiters' connections, generously.
 const OTHER_FILES: usize = 200;
 
-pub fn measure(module: &Path, rounds: usize, summary: &mut Summary) -> Result<()> {
-    println!("\n4. Waiting, medians of {rounds} rounds (lowest to highest), each on a fresh server");
+pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
+    let (module, rounds) = (&bench.module, bench.rounds(5, 1));
+    println!("\nWaiting, medians of {rounds} rounds (lowest to highest), each on a fresh server");
     let repeat = 0..rounds;
     hand_over(module, repeat.clone(), summary)?;
     contention(module, repeat.clone(), summary)?;
