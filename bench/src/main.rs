@@ -4,6 +4,7 @@
 //! about the machine than about the module.
 
 mod bench;
+mod client;
 mod contender;
 mod cpu;
 mod interrupt;
@@ -52,6 +53,11 @@ const WORKS: &[Work] = &[
         name: "waiting",
         about: "hand-over, contention, a queue of 10 000",
         run: waiting::measure,
+    },
+    Work {
+        name: "client",
+        about: "what the Rust client adds to its commands, beside rslock",
+        run: client::measure,
     },
 ];
 

@@ -146,6 +146,10 @@ impl Server {
         Err(format!("the server was not ready within {START_TIMEOUT:?}").into())
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn connect(&self) -> Result<Connection> {
         Ok(Connection::open(self.port)?)
     }

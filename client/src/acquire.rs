@@ -126,29 +126,22 @@ impl Attempt {
                 let left = wait.saturating_sub(Moment::now().since(begun)) + SERVER_GRACE;
                 let asking = self.ask_and_wait(first, Some(begun + wait), &mut last);
                 // When the server is silent, what it may know of the request is taken back.
-                timeout(left, asking).await.unwrap_or(Err(Error::Timeout {
-                    waited: wait,
-                    last: None,
-                }))
+                timeout(left, asking).await.unwrap_or(Ok(None))
             }
         };
-        let outcome = outcome.map_err(|error| match error {
-            Error::Timeout { waited, .. } => Error::Timeout {
-                waited,
-                last: last.map(Box::new),
-            },
-            error => error,
-        });
-        (Moment::now(), outcome)
+        let now = Moment::now();
+        let too_late = || Error::timeout(&self.wish.ticket.key, now.since(begun), last);
+        let outcome = outcome.and_then(|guard| guard.ok_or_else(too_late));
+        (now, outcome)
     }
 
+    /// `None`: the time is over.
     async fn ask_and_wait(
         &mut self,
         mut first: Option<Answered>,
         until: Option<Moment>,
         last: &mut Option<Error>,
-    ) -> Result<Guard, Error> {
-        let begun = Moment::now();
+    ) -> Result<Option<Guard>, Error> {
         let mut backoff = Backoff::new();
         let mut waits = false;
         loop {
@@ -158,7 +151,7 @@ impl Attempt {
                 None => self.ask(Moment::now()).await,
             };
             let error = match answered.outcome {
-                Ok(Some(guard)) => return Ok(guard),
+                Ok(Some(guard)) => return Ok(Some(guard)),
                 Ok(None) => None,
                 Err(error @ Error::Quarantine(_)) => Some(error),
                 Err(error) if error.is_transient() || matches!(error, Error::Lost(_)) => {
@@ -171,12 +164,8 @@ impl Attempt {
             // What waits is taken also while the server grants nothing.
             waits |= matches!(error, None | Some(Error::Quarantine(_)));
             *last = error;
-            let now = Moment::now();
-            if until.is_some_and(|until| now >= until) {
-                return Err(Error::Timeout {
-                    waited: now.since(begun),
-                    last: None,
-                });
+            if until.is_some_and(|until| Moment::now() >= until) {
+                return Ok(None);
             }
         }
     }

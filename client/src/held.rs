@@ -329,7 +329,7 @@ mod tests {
                 assert!(!agenda.schedule(&held()), "due at the same time");
                 assert_eq!(agenda.nap(at(2000)), Some(Duration::ZERO), "overdue");
                 assert!(
-                    agenda.put_off(at(2000), Box::pin(async {})),
+                    agenda.put_off(at(1999), Box::pin(async {})),
                     "due before it looks"
                 );
                 assert!(agenda.take_errand(at(1998)).is_none());

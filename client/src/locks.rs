@@ -132,6 +132,19 @@ impl Lock {
     pub fn replicas(mut self, replicas: u32, timeout: Duration) -> Self {
         self.replicas = Some(Replicas {
             needed: replicas,
+            on_disk: false,
+            timeout,
+        });
+        self
+    }
+
+    /// As [`Lock::replicas`], but the lock must be in the log on disk: of the server itself, and of so many replicas,
+    /// which may be none. Then a crash of the server keeps it. Needs `appendonly yes`, and a server that has WAITAOF:
+    /// Redis 7.2 and later, and Valkey. Default: as the server's `appendfsync` says.
+    pub fn on_disk(mut self, replicas: u32, timeout: Duration) -> Self {
+        self.replicas = Some(Replicas {
+            needed: replicas,
+            on_disk: true,
             timeout,
         });
         self

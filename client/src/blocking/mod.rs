@@ -122,6 +122,11 @@ impl Lock {
         self.with(|lock| lock.replicas(replicas, timeout))
     }
 
+    /// See [`crate::Lock::on_disk`].
+    pub fn on_disk(self, replicas: u32, timeout: Duration) -> Self {
+        self.with(|lock| lock.on_disk(replicas, timeout))
+    }
+
     /// See [`crate::Lock::owned_by`].
     pub fn owned_by(self, owner: impl Into<Owner>) -> Self {
         self.with(|lock| lock.owned_by(owner))

@@ -65,10 +65,7 @@ pub(super) async fn acquire(nodes: &[Arc<Client>], mut wish: Wish) -> Result<Gua
         sleep(backoff.pause(left())).await;
         if left().is_zero() {
             let failure = Some(refusal.error).filter(|error| !matches!(error, Error::Busy));
-            return Err(Error::Timeout {
-                waited: Moment::now().since(begun),
-                last: failure.map(Box::new),
-            });
+            return Err(Error::timeout(&wish.key, Moment::now().since(begun), failure));
         }
     }
 }
@@ -136,7 +133,11 @@ impl Wish {
     fn for_node(&self, owner: &Owner) -> NodeWish {
         NodeWish {
             ticket: Ticket::new(Arc::clone(&self.key), owner.clone()),
-            options: self.options,
+            options: Options {
+                // The guard on the majority sees to that. What the drift of clocks takes off counts for leases only.
+                max_hold: None,
+                ..self.options
+            },
             replicas: None,
         }
     }
