@@ -196,7 +196,7 @@ mod tests {
     use crate::connect::{Address, Timeouts};
     use crate::error::Error;
     use crate::events::Hook;
-    use crate::hold::{Action, Plan};
+    use crate::hold::{Action, Loss, Plan};
     use crate::owner::Owner;
 
     const LEASE: Duration = Duration::from_secs(3);
@@ -219,13 +219,16 @@ mod tests {
     }
 
     fn held() -> Arc<Held> {
-        let ticket = Ticket::new(b"door"[..].into(), Owner::from("alice"));
-        let plan = Plan {
+        held_by(Plan {
             lease: LEASE,
             renews: true,
             over_at: None,
-        };
-        let hold = Hold::granted(plan, at(0), Duration::ZERO, LEASE);
+        })
+    }
+
+    fn held_by(plan: Plan) -> Arc<Held> {
+        let ticket = Ticket::new(b"door"[..].into(), Owner::from("alice"));
+        let hold = Hold::granted(plan, at(0), Duration::ZERO, plan.lease);
         Held::new(&upkeep(), ticket, 1, 1, hold)
     }
 
@@ -315,6 +318,31 @@ mod tests {
                 shuttle::check_pct(move || race(looks_ms, answer), 1_000, 3);
             }
         }
+    }
+
+    #[test]
+    fn after_a_suspend_what_is_overdue_is_noticed_within_a_second() {
+        // Timers stand still meanwhile: none may be longer.
+        shuttle::check_dfs(
+            || {
+                let agenda = Agenda::new(at(0));
+                let plan = Plan {
+                    lease: Duration::from_secs(3600),
+                    renews: false,
+                    over_at: None,
+                };
+                let long = held_by(plan);
+                agenda.schedule(&long);
+                assert_eq!(agenda.nap(at(0)), Some(Duration::from_secs(1)));
+                let after = at(3_600_000);
+                let found = agenda.take_due(after).expect("it is overdue");
+                assert!(matches!(
+                    found.with(|hold| hold.on_time(after)),
+                    Some(Action::TellLost(Loss::LeaseEnded))
+                ));
+            },
+            None,
+        );
     }
 
     #[test]
