@@ -96,7 +96,7 @@ impl Client {
             }),
             keeper,
             patience,
-            longest_request: timeouts.connect + timeouts.response,
+            longest_request: timeouts.request(),
             warm_up: Once::new(),
         }
     }
