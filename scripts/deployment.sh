@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # tool and module are the arguments of the script that sources this
 # What run-cluster and run-sentinel share. Sourced, not run.
 #
 # Servers are started from copies of the files in deploy/, with other ports, folders and shorter leases. Each has a

@@ -161,5 +161,7 @@ fn what_a_killed_script_left_behind_can_be_ended() {
         .output()
         .expect("the script runs");
     assert!(ended.status.success(), "{ended:?}");
-    wait_for("the end of the servers", || !pids.iter().any(|pid| is_running(pid)));
+    wait_for("the end of the servers", || {
+        !pids.iter().any(|pid| is_running(pid))
+    });
 }

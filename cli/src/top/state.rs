@@ -194,6 +194,15 @@ impl State {
         self.sample.counted.get(field).copied().unwrap_or(0)
     }
 
+    /// Refused requests. The late releases are among them, under the words of their errors.
+    pub fn errors(&self) -> u64 {
+        let counted = self.sample.counted.iter();
+        counted
+            .filter(|(field, _)| field.starts_with("errors_") && *field != "errors_late_releases")
+            .map(|(_, value)| value)
+            .sum()
+    }
+
     pub fn servers(&self) -> usize {
         self.sample.servers
     }

@@ -53,6 +53,12 @@ impl Terminal {
         screen.screen().cell(row, column).is_some_and(vt100::Cell::bold)
     }
 
+    /// Whether a program has the whole screen, or has hidden the cursor.
+    pub fn is_full_screen(&self) -> bool {
+        let screen = self.screen.lock().expect("no panic");
+        screen.screen().alternate_screen() || screen.screen().hide_cursor()
+    }
+
     pub fn press(&mut self, keys: &str) {
         self.keyboard
             .write_all(keys.as_bytes())
