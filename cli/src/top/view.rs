@@ -74,7 +74,7 @@ fn counted(state: &State) -> Line<'static> {
         format!("{} (p99 {})", percentile("p50"), percentile("p99"))
     };
     Line::from(format!(
-        "held for {}, waited for {}; {} waits timed out, {} leases ended while awaited, {} errors, {} late releases",
+        "held {}, waited {}, {} timeouts, {} expired awaited, {} errors, {} late releases",
         percentiles("held"),
         percentiles("waited"),
         state.counted("wait_timeouts"),

@@ -38,12 +38,11 @@ fn a_wide_screen_shows_everything() {
         ];
         state.update(sample(three(), &counted));
     }
-    let screen = screen(&state, 140, 20);
+    let screen = screen(&state, 110, 20);
     assert_eq!(screen[0], "dlock: 3 locks, 3 waiting, the longest for 9.0s");
     assert_eq!(
         screen[1],
-        "held for 1.5s (p99 1m01s), waited for 20ms (p99 800ms); 4 waits timed out, 5 leases ended while awaited, \
-         3 errors, 3 late releases"
+        "held 1.5s (p99 1m01s), waited 20ms (p99 800ms), 4 timeouts, 5 expired awaited, 3 errors, 3 late releases"
     );
     assert!(screen[2].starts_with("acquired/s 20 "), "{}", screen[2]);
     assert!(screen[5].contains('█'), "{screen:#?}");

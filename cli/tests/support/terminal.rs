@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use dlock_testkit::wait_for;
 use nix::pty::{Winsize, openpty};
-use vt100::Parser;
+use vt100::{Parser, Screen};
 
 /// A terminal with a program on it, which is its session's first. Dropped, the terminal hangs up.
 pub struct Terminal {
@@ -46,6 +46,11 @@ impl Terminal {
 
     pub fn text(&self) -> String {
         self.screen.lock().expect("no panic").screen().contents()
+    }
+
+    /// What is shown now, with its colours.
+    pub fn screen(&self) -> Screen {
+        self.screen.lock().expect("no panic").screen().clone()
     }
 
     pub fn is_bold(&self, row: u16, column: u16) -> bool {
