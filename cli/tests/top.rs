@@ -38,6 +38,37 @@ fn locks_are_watched_chosen_and_looked_into() {
 }
 
 #[test]
+fn the_list_is_sorted_by_each_measure() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("first alice 600000");
+    client.acquire("second bob 600000");
+    let _waiter = server.waiter("second carol 1000 BLOCK 0");
+    let _others = ["dave", "erin"].map(|owner| server.waiter(&format!("first {owner} 1000 BLOCK 0")));
+    let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 110);
+    terminal.wait_for("second");
+    // Grants are seen only by some looks: the order by them is tried where looks are made up.
+    let sorted = [
+        ("most waiting", Some(("first", "second"))),
+        ("most grants seen", None),
+        ("longest held", Some(("first", "second"))),
+        ("longest waiting", Some(("second", "first"))),
+        ("name", Some(("first", "second"))),
+    ];
+    for (order, expected) in sorted {
+        terminal.wait_for(&format!("s sort: {order}"));
+        let text = terminal.text();
+        let at = |name: &str| text.lines().position(|line| line.starts_with(name));
+        if let Some((above, below)) = expected {
+            assert!(at(above) < at(below), "{order}:\n{text}");
+        }
+        terminal.press("s");
+    }
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
 fn a_server_that_goes_away_and_comes_back_is_told_and_found_again() {
     let mut server = Server::start();
     server.client().acquire("before alice 600000");
@@ -71,6 +102,10 @@ fn what_is_wrong_is_told_before_the_screen_is_taken() {
     let (code, screen) = Terminal::start(&dlock_on(1, &FAST), 24, 200).end();
     assert_eq!(code, 69, "{screen}");
     assert!(screen.contains("cannot reach the server"), "{screen}");
+    server.client().config_set("requirepass", "secret");
+    let (code, screen) = Terminal::start(&dlock_at(&server, &FAST), 24, 200).end();
+    assert_eq!(code, 77, "{screen}");
+    assert!(screen.contains("password"), "{screen}");
     let without = Server::without_module("");
     let (code, screen) = Terminal::start(&dlock_at(&without, &FAST), 24, 200).end();
     assert_eq!(code, 69, "{screen}");
