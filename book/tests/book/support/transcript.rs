@@ -211,8 +211,15 @@ fn output_of(mut child: Child) -> String {
         child.try_wait().is_ok_and(|status| status.is_some())
     });
     let output = child.wait_with_output().expect("it has ended");
-    // It has an empty line behind an error.
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    let text = String::from_utf8_lossy(&output.stdout);
+    // It has an empty line behind an error, and says how long it took when that was long: `(0.98s)`.
+    let lines: Vec<&str> = text.trim_end().lines().filter(|line| !is_duration(line)).collect();
+    lines.join("\n")
+}
+
+fn is_duration(line: &str) -> bool {
+    let seconds = line.strip_prefix('(').and_then(|line| line.strip_suffix("s)"));
+    seconds.is_some_and(|seconds| seconds.parse::<f64>().is_ok())
 }
 
 impl Drop for Session {

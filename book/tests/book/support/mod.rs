@@ -1,9 +1,9 @@
 //! What the tests of the book share.
 
-// Each test program uses a part.
-#![allow(dead_code)]
-
+pub mod clients;
 pub mod pattern;
+pub mod postgres;
+pub mod store;
 pub mod transcript;
 
 use std::path::{Path, PathBuf};
