@@ -3,7 +3,9 @@
 //! The tests of this package try every code block of the pages. Those in Rust are compiled as tests of the
 //! documentation of [`chapters`].
 
+pub mod outside;
 pub mod page;
+pub mod pictures;
 
 /// The pages with blocks in Rust.
 #[cfg(doctest)]

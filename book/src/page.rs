@@ -73,7 +73,10 @@ impl Page {
     /// The page in a file, whose path is relative to the root of the project.
     pub fn read(path: &Path) -> Self {
         let text = fs::read_to_string(root().join(path));
-        Self::parse(path, &text.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+        Self::parse(
+            path,
+            &text.unwrap_or_else(|error| panic!("{}: {error}", path.display())),
+        )
     }
 
     /// The page that a text is.

@@ -21,7 +21,12 @@ fn every_link_leads_somewhere() {
     for page in pages.values() {
         for link in &page.links {
             if let Err(why) = follow(&pages, page, link) {
-                dead.push(format!("{}:{}: {}: {why}", page.path.display(), link.line, link.target));
+                dead.push(format!(
+                    "{}:{}: {}: {why}",
+                    page.path.display(),
+                    link.line,
+                    link.target
+                ));
             }
         }
     }
@@ -31,7 +36,11 @@ fn every_link_leads_somewhere() {
 #[test]
 fn every_page_stands_in_the_summary() {
     let summary = Page::read(Path::new("docs/SUMMARY.md"));
-    let listed: Vec<PathBuf> = summary.links.iter().map(|link| Path::new("docs").join(&link.target)).collect();
+    let listed: Vec<PathBuf> = summary
+        .links
+        .iter()
+        .map(|link| Path::new("docs").join(&link.target))
+        .collect();
     for page in page::all() {
         let is_chapter = page.path.starts_with("docs") && page.path != summary.path;
         assert!(
@@ -45,7 +54,11 @@ fn every_page_stands_in_the_summary() {
 fn follow(pages: &BTreeMap<PathBuf, Page>, page: &Page, link: &Link) -> Result<(), String> {
     if link.target.starts_with("https://") {
         let is_plain = link.target.is_ascii() && !link.target.contains(' ');
-        return if is_plain { Ok(()) } else { Err("not an address".into()) };
+        return if is_plain {
+            Ok(())
+        } else {
+            Err("not an address".into())
+        };
     }
     let (path, anchor) = link.target.split_once('#').unwrap_or((&link.target, ""));
     let target = if path.is_empty() {

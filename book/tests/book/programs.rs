@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dlock_book::page::{Block, Page};
-use dlock_testkit::Server;
 use crate::support::pattern::Fences;
 use crate::support::postgres::Postgres;
 use crate::support::{SHOWN_PORT, clients, run, store};
+use dlock_book::page::{Block, Page};
+use dlock_testkit::Server;
 use tempfile::TempDir;
 
 /// The program of that file name on a page.
@@ -97,8 +97,14 @@ const SHOWN_STORE_PORT: &str = "9000";
 /// What the page says that a program prints.
 fn shown_output(page: &str, file: &str) -> String {
     let page = Page::read(Path::new(page));
-    let shown = page.blocks.iter().find(|block| block.note("printed by") == Some(file));
-    shown.unwrap_or_else(|| panic!("the page shows no output of {file}")).code.clone()
+    let shown = page
+        .blocks
+        .iter()
+        .find(|block| block.note("printed by") == Some(file));
+    shown
+        .unwrap_or_else(|| panic!("the page shows no output of {file}"))
+        .code
+        .clone()
 }
 
 #[test]

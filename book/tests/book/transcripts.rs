@@ -1,8 +1,8 @@
 //! What the pages show of redis-cli and of shells is what happens.
 
-use dlock_book::page;
 use crate::support::own_program;
 use crate::support::transcript::{Session, is_transcript, redis_cli};
+use dlock_book::page;
 
 #[test]
 fn whoever_types_what_the_pages_show_sees_what_they_show() {

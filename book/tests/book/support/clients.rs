@@ -25,7 +25,13 @@ fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> R
     let outcome = install(&unfinished).and_then(|()| {
         let renamed = fs::rename(&unfinished, &folder);
         // Another test may have been faster.
-        renamed.or_else(|error| if folder.exists() { Ok(()) } else { Err(error.to_string()) })
+        renamed.or_else(|error| {
+            if folder.exists() {
+                Ok(())
+            } else {
+                Err(error.to_string())
+            }
+        })
     });
     // Nothing is left of it when it was renamed.
     let _ = fs::remove_dir_all(&unfinished);
@@ -33,7 +39,11 @@ fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> R
 }
 
 fn need(program: &str) -> Result<(), String> {
-    if is_there(program) { Ok(()) } else { Err(format!("there is no {program}")) }
+    if is_there(program) {
+        Ok(())
+    } else {
+        Err(format!("there is no {program}"))
+    }
 }
 
 /// The last lines of an installer say what went wrong.
@@ -67,7 +77,15 @@ pub fn go() -> Result<PathBuf, String> {
 pub fn node() -> Result<PathBuf, String> {
     need("node").and(need("npm"))?;
     installed("ioredis-6.0.0", |folder| {
-        let install = ["install", "--silent", "--no-audit", "--no-fund", "--fetch-retries=0", "--prefix", "."];
+        let install = [
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--fetch-retries=0",
+            "--prefix",
+            ".",
+        ];
         done(run(Command::new("npm").args(install).arg(NODE_PACKAGE), folder))
     })
 }
@@ -82,7 +100,12 @@ pub fn java() -> Result<PathBuf, String> {
              </artifactId><version>{JEDIS_VERSION}</version></dependency></dependencies></project>"
         );
         fs::write(folder.join("pom.xml"), project).map_err(|error| error.to_string())?;
-        let copy = ["-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"];
+        let copy = [
+            "-q",
+            "-B",
+            "dependency:copy-dependencies",
+            "-DoutputDirectory=lib",
+        ];
         done(run(Command::new("mvn").args(copy), folder))
     })
 }

@@ -16,7 +16,9 @@ pub const SHOWN_PORT: &str = "7379";
 pub fn target() -> PathBuf {
     let program = std::env::current_exe().expect("a program knows its own path");
     let folder = program.ancestors().nth(3);
-    folder.expect("tests are in <target>/<profile>/deps/").to_path_buf()
+    folder
+        .expect("tests are in <target>/<profile>/deps/")
+        .to_path_buf()
 }
 
 /// A program of this workspace, if cargo has built it: `make test` does.

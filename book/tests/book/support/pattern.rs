@@ -40,18 +40,24 @@ impl Fences {
         }
     }
 
+    /// A line of the page that ends with `...` is the beginning of a longer one.
     fn is_same_line(&mut self, shown: &str, seen: &str) -> bool {
-        let (shown, seen) = (pieces(shown), pieces(seen));
+        let beginning = shown
+            .strip_suffix("...")
+            .filter(|beginning| !beginning.is_empty());
+        let (shown, mut seen) = (pieces(beginning.unwrap_or(shown)), pieces(seen));
+        if beginning.is_some() {
+            seen.truncate(shown.len());
+        }
         shown.len() == seen.len()
             && shown.iter().zip(&seen).all(|pair| match pair {
                 (Piece::Fence(shown), Piece::Fence(seen)) => self.learn(*shown, *seen),
                 (Piece::TimeMs(shown), Piece::TimeMs(seen)) => shown.abs_diff(*seen) <= SLOWNESS_MS,
                 (Piece::Text(shown), Piece::Text(seen)) => shown == seen,
                 // A time can be short this time, and a short number long.
-                (Piece::TimeMs(time), Piece::Text(text)) | (Piece::Text(text), Piece::TimeMs(time)) => {
-                    text.parse::<u64>()
-                        .is_ok_and(|number| time.abs_diff(number) <= SLOWNESS_MS)
-                }
+                (Piece::TimeMs(time), Piece::Text(text)) | (Piece::Text(text), Piece::TimeMs(time)) => text
+                    .parse::<u64>()
+                    .is_ok_and(|number| time.abs_diff(number) <= SLOWNESS_MS),
                 _ => false,
             })
     }
@@ -121,7 +127,10 @@ fn length_of(text: &str, belongs: impl Fn(char) -> bool) -> usize {
 fn times_may_differ_and_fences_keep_their_order() {
     let mut fences = Fences::default();
     assert_eq!(
-        fences.difference("1) (integer) 186715812864001\n2) 1 30000", "1) (integer) 5000000000001\n2) 1 29999"),
+        fences.difference(
+            "1) (integer) 186715812864001\n2) 1 30000",
+            "1) (integer) 5000000000001\n2) 1 29999"
+        ),
         None
     );
     assert_eq!(fences.difference("186715812864002", "5000000000002"), None);
@@ -136,6 +145,8 @@ fn other_words_other_counts_and_other_times_are_differences() {
     assert!(differs("60000", "30000"));
     assert!(differs("(nil)", "(error) ERR"));
     assert!(differs("a\nb", "a"));
+    assert!(differs("(error) NOPERM ...", "(error) NOAUTH x"));
+    assert!(!differs("(error) NOPERM ...", "(error) NOPERM x y"));
     assert!(differs("a", "a\nb"));
     assert!(!differs("alice  1  12ms  29s", "alice 1 500ms   30s"));
     assert!(differs("alice 1 12ms", "alice 1 40s"));

@@ -25,7 +25,17 @@ impl Postgres {
             run(Command::new("chown").arg(user).arg(folder.path()), folder.path())?;
         }
         let program = |name: &str| as_user(user.as_deref(), &programs.join(name));
-        let create = ["-D", "data", "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8"];
+        let create = [
+            "-D",
+            "data",
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+        ];
         run(program("initdb").args(create), folder.path())?;
         let process = program("postgres")
             .args(["-D", "data", "-h", "", "-c", "fsync=off", "-k"])
@@ -36,39 +46,56 @@ impl Postgres {
             .spawn()
             .map_err(|error| error.to_string())?;
         let server = Self { process, folder };
-        wait_for("PostgreSQL", || server.psql(&["-d", "postgres", "-c", "SELECT 1"]).is_ok());
+        wait_for("PostgreSQL", || {
+            server.psql(&["-d", "postgres", "-c", "SELECT 1"]).is_ok()
+        });
         server.psql(&["-d", "postgres", "-c", "CREATE DATABASE shop"])?;
         Ok(server)
     }
 
     /// Runs SQL from a file.
     pub fn load(&self, file: &Path) -> Result<String, String> {
-        self.psql(&["-d", "shop", "-v", "ON_ERROR_STOP=1", "-f", &file.display().to_string()])
+        self.psql(&[
+            "-d",
+            "shop",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-f",
+            &file.display().to_string(),
+        ])
     }
 
     fn psql(&self, arguments: &[&str]) -> Result<String, String> {
         let mut psql = Command::new("psql");
-        psql.args(["-X", "-q", "-U", "postgres", "-h"]).arg(self.folder.path());
+        psql.args(["-X", "-q", "-U", "postgres", "-h"])
+            .arg(self.folder.path());
         run(psql.args(arguments), Path::new("/"))
     }
 
     /// Has a program find this server, as the client library of PostgreSQL does.
     pub fn tell(&self, program: &mut Command) {
-        program.env("PGHOST", self.folder.path()).env("PGUSER", "postgres");
+        program
+            .env("PGHOST", self.folder.path())
+            .env("PGUSER", "postgres");
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
         // QUIT: at once, its own processes too.
-        let _ = Command::new("kill").args(["-QUIT", &self.process.id().to_string()]).status();
+        let _ = Command::new("kill")
+            .args(["-QUIT", &self.process.id().to_string()])
+            .status();
         let _ = self.process.wait();
     }
 }
 
 /// Where the programs are: Debian keeps them out of PATH.
 fn programs() -> Option<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
     let debian = versions.map(|version| version.path().join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = debian.chain(std::env::split_paths(&path)).collect();
@@ -94,6 +121,8 @@ fn as_user(user: Option<&str>, program: &Path) -> Command {
         return Command::new(program);
     };
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", user, "--regid", user, "--clear-groups"]).arg(program);
+    command
+        .args(["--reuid", user, "--regid", user, "--clear-groups"])
+        .arg(program);
     command
 }

@@ -24,7 +24,10 @@ struct Request {
 /// Starts a store that ends with the test program: its port.
 pub fn start() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the system has a free port");
-    let port = listener.local_addr().expect("a bound socket has an address").port();
+    let port = listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .port();
     thread::spawn(move || {
         let mut object = None;
         let mut version = 0;
@@ -57,7 +60,11 @@ fn serve(mut stream: &TcpStream, object: &mut Option<Object>, version: &mut u64)
         return write!(stream, "{head}Content-Length: 0\r\n\r\n");
     };
     let (tag, fence) = (&object.tag, &object.fence);
-    let body: &[u8] = if request.method == "GET" { &object.body } else { &[] };
+    let body: &[u8] = if request.method == "GET" {
+        &object.body
+    } else {
+        &[]
+    };
     let length = body.len();
     write!(
         stream,

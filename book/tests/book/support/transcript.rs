@@ -7,8 +7,10 @@
 //! - `meanwhile: command` is run while the first command of the block waits
 //! - `redis-cli: option` is an option for redis-cli
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use dlock_book::page::Block;
@@ -46,7 +48,20 @@ pub fn is_transcript(block: &Block) -> bool {
 
 /// The client that the server comes with.
 pub fn redis_cli() -> Option<&'static str> {
-    ["redis-cli", "valkey-cli"].into_iter().find(|name| is_there(name))
+    ["redis-cli", "valkey-cli"]
+        .into_iter()
+        .find(|name| is_there(name))
+}
+
+/// A redis-cli that shows the same in a pipe as on a terminal.
+fn make_redis_cli(folder: &Path) {
+    let program = folder.join("redis-cli");
+    let script = format!(
+        "#!/bin/sh\nPATH=${{PATH#*:}} exec {} --no-raw \"$@\"\n",
+        redis_cli().expect("the test has asked for it")
+    );
+    fs::write(&program, script).expect("a temporary folder is writable");
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its owner may do that");
 }
 
 fn steps(code: &str) -> Vec<Step> {
@@ -77,9 +92,11 @@ fn steps(code: &str) -> Vec<Step> {
 
 impl Session {
     pub fn start() -> Self {
+        let folder = TempDir::with_prefix("dlock-book-").expect("a temporary folder can be made");
+        make_redis_cli(folder.path());
         Self {
             server: Server::start(),
-            folder: TempDir::with_prefix("dlock-book-").expect("a temporary folder can be made"),
+            folder,
             fences: Fences::default(),
             waiting: Vec::new(),
         }
@@ -136,9 +153,8 @@ impl Session {
         let (key, owner) = (words[1], words[2]);
         let mut client = self.server.client();
         let replaced = client.queue(key).iter().filter(|waiter| *waiter == owner).count();
-        let handed_in = |client: &mut dlock_testkit::Client| {
-            client.server_info("commandstats", "cmdstat_dlock.acquire")
-        };
+        let handed_in =
+            |client: &mut dlock_testkit::Client| client.server_info("commandstats", "cmdstat_dlock.acquire");
         let before = handed_in(&mut client);
         let child = self.redis_cli(options, command);
         wait_for("a place in the queue", || {
@@ -194,8 +210,14 @@ impl Session {
         let tools = tools.parent().expect("a program is in a folder");
         let path = std::env::var("PATH").unwrap_or_default();
         let output = Command::new("bash")
-            .args(["-c", &format!("exec 2>&1\n{}", command.replace(SHOWN_PORT, &port))])
-            .env("PATH", format!("{}:{path}", tools.display()))
+            .args([
+                "-c",
+                &format!("exec 2>&1\n{}", command.replace(SHOWN_PORT, &port)),
+            ])
+            .env(
+                "PATH",
+                format!("{}:{}:{path}", self.folder.path().display(), tools.display()),
+            )
             .env("DLOCK_URL", format!("redis://127.0.0.1:{port}/"))
             .env("COLUMNS", "100")
             .current_dir(self.folder.path())
@@ -213,7 +235,11 @@ fn output_of(mut child: Child) -> String {
     let output = child.wait_with_output().expect("it has ended");
     let text = String::from_utf8_lossy(&output.stdout);
     // It has an empty line behind an error, and says how long it took when that was long: `(0.98s)`.
-    let lines: Vec<&str> = text.trim_end().lines().filter(|line| !is_duration(line)).collect();
+    let lines: Vec<&str> = text
+        .trim_end()
+        .lines()
+        .filter(|line| !is_duration(line))
+        .collect();
     lines.join("\n")
 }
 
