@@ -39,7 +39,8 @@ fn rows() -> Vec<Row> {
 
 /// What a lock of these lengths takes now.
 fn measure(client: &mut Client, row: &Row) -> usize {
-    client.ok("FLUSHALL");
+    // SYNC: some servers free in the background otherwise, during the measurement.
+    client.ok("FLUSHALL SYNC");
     let owner = "o".repeat(row.owner);
     let request = "r".repeat(row.request);
     let before = used(client);

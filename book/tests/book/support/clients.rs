@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use super::{is_there, run, target};
 
@@ -13,6 +14,9 @@ const GO_MODULES: [&str; 2] = ["github.com/redis/go-redis/v9@v9.23.0", "golang.o
 const NODE_PACKAGE: &str = "ioredis@6.0.0";
 const JEDIS_VERSION: &str = "8.0.2";
 
+/// Where a library is, or why it is not there. Tried once, however many tests ask.
+type Library = OnceLock<Result<PathBuf, String>>;
+
 /// Installs `name` into a folder of its own by `install`, unless it is there. The error says what is missing.
 fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
     let folder = target().join("book").join(name);
@@ -20,7 +24,7 @@ fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> R
         return Ok(folder);
     }
     // Made beside it and renamed: what is there is whole.
-    let unfinished = folder.with_extension(format!("unfinished-{}", std::process::id()));
+    let unfinished = folder.with_file_name(format!("{name}-unfinished-{}", std::process::id()));
     fs::create_dir_all(&unfinished).map_err(|error| format!("{}: {error}", unfinished.display()))?;
     let outcome = install(&unfinished).and_then(|()| {
         let renamed = fs::rename(&unfinished, &folder);
@@ -56,56 +60,72 @@ fn done(outcome: Result<String, String>) -> Result<(), String> {
 
 /// Where Python finds redis-py, and a client of PostgreSQL.
 pub fn python() -> Result<PathBuf, String> {
-    need("python3")?;
-    installed("python-redis-8.1.0", |folder| {
-        let mut pip = Command::new("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--retries", "1", "--target"]);
-        done(run(pip.arg(folder).args(PYTHON_PACKAGES), folder))
-    })
+    static PYTHON: Library = OnceLock::new();
+    let install = || {
+        need("python3")?;
+        installed("python-redis-8.1.0", |folder| {
+            let mut pip = Command::new("python3");
+            pip.args(["-m", "pip", "install", "--quiet", "--retries", "1", "--target"]);
+            done(run(pip.arg(folder).args(PYTHON_PACKAGES), folder))
+        })
+    };
+    PYTHON.get_or_init(install).clone()
 }
 
 /// A module of Go that has go-redis.
 pub fn go() -> Result<PathBuf, String> {
-    need("go")?;
-    installed("go-redis-9.23.0", |folder| {
-        done(run(Command::new("go").args(["mod", "init", "example"]), folder))?;
-        done(run(Command::new("go").arg("get").args(GO_MODULES), folder))
-    })
+    static GO: Library = OnceLock::new();
+    let install = || {
+        need("go")?;
+        installed("go-redis-9.23.0", |folder| {
+            done(run(Command::new("go").args(["mod", "init", "example"]), folder))?;
+            done(run(Command::new("go").arg("get").args(GO_MODULES), folder))
+        })
+    };
+    GO.get_or_init(install).clone()
 }
 
 /// A folder of Node.js that has ioredis.
 pub fn node() -> Result<PathBuf, String> {
-    need("node").and(need("npm"))?;
-    installed("ioredis-6.0.0", |folder| {
-        let install = [
-            "install",
-            "--silent",
-            "--no-audit",
-            "--no-fund",
-            "--fetch-retries=0",
-            "--prefix",
-            ".",
-        ];
-        done(run(Command::new("npm").args(install).arg(NODE_PACKAGE), folder))
-    })
+    static NODE: Library = OnceLock::new();
+    let install = || {
+        need("node").and(need("npm"))?;
+        installed("ioredis-6.0.0", |folder| {
+            let install = [
+                "install",
+                "--silent",
+                "--no-audit",
+                "--no-fund",
+                "--fetch-retries=0",
+                "--prefix",
+                ".",
+            ];
+            done(run(Command::new("npm").args(install).arg(NODE_PACKAGE), folder))
+        })
+    };
+    NODE.get_or_init(install).clone()
 }
 
 /// A folder with Jedis and what it needs.
 pub fn java() -> Result<PathBuf, String> {
-    need("java").and(need("mvn"))?;
-    installed("jedis-8.0.2", |folder| {
-        let project = format!(
-            "<project><modelVersion>4.0.0</modelVersion><groupId>book</groupId><artifactId>book</artifactId>\
-             <version>1</version><dependencies><dependency><groupId>redis.clients</groupId><artifactId>jedis\
-             </artifactId><version>{JEDIS_VERSION}</version></dependency></dependencies></project>"
-        );
-        fs::write(folder.join("pom.xml"), project).map_err(|error| error.to_string())?;
-        let copy = [
-            "-q",
-            "-B",
-            "dependency:copy-dependencies",
-            "-DoutputDirectory=lib",
-        ];
-        done(run(Command::new("mvn").args(copy), folder))
-    })
+    static JAVA: Library = OnceLock::new();
+    let install = || {
+        need("java").and(need("mvn"))?;
+        installed("jedis-8.0.2", |folder| {
+            let project = format!(
+                "<project><modelVersion>4.0.0</modelVersion><groupId>book</groupId><artifactId>book</artifactId>\
+                 <version>1</version><dependencies><dependency><groupId>redis.clients</groupId><artifactId>jedis\
+                 </artifactId><version>{JEDIS_VERSION}</version></dependency></dependencies></project>"
+            );
+            fs::write(folder.join("pom.xml"), project).map_err(|error| error.to_string())?;
+            let copy = [
+                "-q",
+                "-B",
+                "dependency:copy-dependencies",
+                "-DoutputDirectory=lib",
+            ];
+            done(run(Command::new("mvn").args(copy), folder))
+        })
+    };
+    JAVA.get_or_init(install).clone()
 }
