@@ -12,7 +12,7 @@ export DLOCK_SERVER ?= redis-server
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel down test test-matrix model fuzz bench torture top-picture install check install-deps
+.PHONY: help run cluster sentinel down test test-matrix model fuzz bench torture book pictures top-picture install check install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,12 @@ torture: install-deps ## Attack what is promised with real faults, for about 20 
 	cargo build --release --locked
 	DLOCK_MODULE=$(TARGET)/release/libdlock.so cargo run --locked -p dlock-torture -- $(ARGS)
 	$(MAKE) fuzz
+
+book: ## Build the book of docs/ (installs mdBook below cargo's target folder if it is missing)
+	scripts/book "$(TARGET)"
+
+pictures: ## Draw the pictures of the book again
+	cargo run --quiet --locked -p dlock-book --bin pictures
 
 top-picture: install-deps ## Make the picture of `dlock top` in the README anew, from a real one on a busy server
 	cargo build --locked -p redis-dlock -p dlock-cli
