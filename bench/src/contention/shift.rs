@@ -66,6 +66,8 @@ pub struct Outcome {
     pub commands: f64,
     /// Jain's index of the acquisitions of each worker.
     pub fairness: f64,
+    /// So often each had the lock, on average.
+    pub turns: f64,
 }
 
 /// Lets them work side by side. An error if there was ever more inside than there is room for.
@@ -164,6 +166,7 @@ impl Outcome {
             wait_max: percentile(&waits, 100.0),
             commands: commands / grants as f64,
             fairness: fairness(&acquired),
+            turns: acquired.iter().sum::<f64>() / acquired.len() as f64,
         }
     }
 }
