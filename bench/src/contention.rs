@@ -126,6 +126,11 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
             "What is sent for one acquisition",
             COMMANDS,
         ),
+        (
+            "contention-fairness",
+            "Whether all have a contended lock as often: 1 = they have",
+            FAIRNESS,
+        ),
     ] {
         summary.plot(curve(&all, file, title, metric));
     }
@@ -206,6 +211,11 @@ const WAIT_MAX: Metric = Metric {
     unit: "ms",
     of: |outcome| outcome.wait_max,
 };
+const FAIRNESS: Metric = Metric {
+    name: "fairness (Jain)",
+    unit: "",
+    of: |outcome| outcome.fairness,
+};
 const COMMANDS: Metric = Metric {
     name: "commands",
     unit: "an acquisition",
@@ -248,7 +258,7 @@ fn add(shown: &Shown, summary: &mut Summary) {
             });
         }
         if shows_fairness && rounds.iter().all(|outcome| outcome.fairness.is_finite()) {
-            let fairness = figure(metric("fairness", "", |outcome| outcome.fairness));
+            let fairness = figure(FAIRNESS);
             summary.add(if index == 0 {
                 fairness.at_least(0.99)
             } else {
