@@ -59,7 +59,7 @@ impl Held {
 }
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    let keys = bench.rounds(100_000, 30_000);
+    let keys = bench.rounds(60_000, 20_000);
     let count = bench.rounds(5, 3);
     let rounds = (0..count)
         .map(|first| {

@@ -18,6 +18,7 @@ mod memory;
 mod million;
 mod options;
 mod pairs;
+mod patient;
 mod plot;
 mod print;
 mod progress;

@@ -1,14 +1,11 @@
 //! Just enough of the protocol: no client library, so that nothing stands between the bytes and the server.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::patient::{Patient, is_timeout};
 use crate::{Result, interrupt};
 
-/// No server of ours is silent for so long.
-const TIMEOUT: Duration = Duration::from_secs(20);
-const SHORTEST_WAIT: Duration = Duration::from_micros(1);
 const READ_BUFFER: usize = 1 << 16;
 const SMALL_READ_BUFFER: usize = 1 << 8;
 
@@ -31,7 +28,7 @@ pub fn encode<'a>(command: impl ExactSizeIterator<Item = &'a str>, bytes: &mut V
 }
 
 pub struct Connection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Patient>,
 }
 
 impl Connection {
@@ -45,12 +42,8 @@ impl Connection {
     }
 
     fn with_buffer(port: u16, size: usize) -> io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(Self {
-            stream: BufReader::with_capacity(size, stream),
+            stream: BufReader::with_capacity(size, Patient::connect(port)?),
         })
     }
 
@@ -123,17 +116,13 @@ impl Connection {
 
     /// A reply of which something came until `end`; else None, and the connection is as before.
     pub fn receive_until(&mut self, end: Instant) -> Result<Option<Reply>> {
-        // No time at all would mean to wait for ever.
-        let left = end.saturating_duration_since(Instant::now()).max(SHORTEST_WAIT);
-        self.stream.get_mut().set_read_timeout(Some(left.min(TIMEOUT)))?;
+        self.stream.get_mut().wait_until(Some(end))?;
         let came = self.stream.fill_buf().map(|bytes| !bytes.is_empty());
-        self.stream.get_mut().set_read_timeout(Some(TIMEOUT))?;
+        self.stream.get_mut().wait_until(None)?;
         match came {
             Ok(true) => self.receive().map(Some),
             Ok(false) => Err("the server closed the connection".into()),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                Ok(None)
-            }
+            Err(error) if is_timeout(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -159,6 +148,7 @@ impl Connection {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+    use std::time::Duration;
 
     #[test]
     fn a_reply_that_is_late_can_be_read_later() -> Result<()> {
@@ -167,7 +157,7 @@ mod tests {
         let (mut server, _) = listener.accept()?;
         assert_eq!(connection.receive_until(Instant::now())?, None);
         server.write_all(b":7\r\n")?;
-        let patience = Instant::now() + TIMEOUT;
+        let patience = Instant::now() + Duration::from_secs(20);
         assert_eq!(connection.receive_until(patience)?, Some(Reply::Integer(7)));
         drop(server);
         assert!(

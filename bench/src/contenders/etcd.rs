@@ -7,7 +7,6 @@
 use std::env;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,11 +15,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Client, Wanted};
+use crate::patient::Patient;
+use crate::server::free_port;
 use crate::{Result, interrupt};
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One member on free ports, killed and its folder removed when dropped.
 pub struct Etcd {
@@ -96,10 +96,6 @@ impl Drop for Etcd {
     }
 }
 
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
 struct Session {
     http: Http,
     name: String,
@@ -152,15 +148,11 @@ impl Client for Session {
 }
 
 /// Just enough of HTTP for the gateway: one request at a time on a connection that stays open.
-struct Http(BufReader<TcpStream>);
+struct Http(BufReader<Patient>);
 
 impl Http {
     fn open(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        Ok(Self(BufReader::new(stream)))
+        Ok(Self(BufReader::new(Patient::connect(port)?)))
     }
 
     fn post(&mut self, path: &str, body: &Value) -> Result<Value> {
