@@ -21,6 +21,8 @@ pub struct Bench {
     pub module: PathBuf,
     /// A first look: fewer rounds, and fewer cases where there are many.
     pub quick: bool,
+    /// Where the servers of the test matrix are, each in a folder of its own.
+    pub servers: Option<PathBuf>,
     pub progress: Progress,
 }
 

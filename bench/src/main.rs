@@ -3,27 +3,41 @@
 //! Every figure is a ratio, or stands beside a floor, measured in the same run: absolute times say more
 //! about the machine than about the module.
 
+mod aof;
 mod bench;
 mod client;
+mod cluster;
 mod contender;
+mod contenders;
+mod contention;
 mod cpu;
+mod expiry;
+mod handover;
 mod interrupt;
 mod machine;
 mod memory;
+mod million;
 mod options;
+mod pairs;
 mod plot;
 mod print;
 mod progress;
+mod queue;
+mod redlock;
+mod replica;
 mod report;
 mod resp;
 mod server;
+mod servers;
+mod shared;
 mod spread;
-mod sweep;
 mod table;
-mod waiting;
+#[cfg(test)]
+mod testing;
 
 use std::env;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use bench::{Bench, Work};
 use machine::Origin;
@@ -36,7 +50,7 @@ use table::Summary;
 const WORKS: &[Work] = &[
     Work {
         name: "cpu",
-        about: "the server's CPU for an uncontended pair, pipelined",
+        about: "what a lock costs that nobody else wants",
         run: cpu::measure,
     },
     Work {
@@ -45,14 +59,59 @@ const WORKS: &[Work] = &[
         run: memory::measure,
     },
     Work {
-        name: "sweep",
-        about: "what clients notice when very many leases end at once",
-        run: sweep::measure,
+        name: "million",
+        about: "a million held locks: memory, snapshots, and what clients notice when all end at once",
+        run: million::measure,
     },
     Work {
-        name: "waiting",
-        about: "hand-over, contention, a queue of 10 000",
-        run: waiting::measure,
+        name: "aof",
+        about: "an uncontended pair that the server logs, everysec and always",
+        run: aof::measure,
+    },
+    Work {
+        name: "replica",
+        about: "an uncontended pair on a server with a replica",
+        run: replica::measure,
+    },
+    Work {
+        name: "cluster",
+        about: "uncontended pairs on a cluster of 1, 2 and 3 primaries",
+        run: cluster::measure,
+    },
+    Work {
+        name: "redlock",
+        about: "a lock on five servers, one of them slow, dead or silent",
+        run: redlock::measure,
+    },
+    Work {
+        name: "servers",
+        about: "an uncontended pair and memory on each server of the test matrix",
+        run: servers::measure,
+    },
+    Work {
+        name: "hand-over",
+        about: "from a release until the next client has the lock",
+        run: handover::measure,
+    },
+    Work {
+        name: "contention",
+        about: "a lock that 2 to 256 clients want",
+        run: contention::measure,
+    },
+    Work {
+        name: "expiry",
+        about: "from the end of a vanished holder's lease to the next grant",
+        run: expiry::measure,
+    },
+    Work {
+        name: "shared",
+        about: "readers and writers, and semaphores",
+        run: shared::measure,
+    },
+    Work {
+        name: "queue",
+        about: "ten thousand clients that wait for one lock",
+        run: queue::measure,
     },
     Work {
         name: "client",
@@ -89,6 +148,7 @@ fn run() -> Result<ExitCode> {
     let bench = Bench {
         module,
         quick: options.quick,
+        servers: options.servers.clone(),
         progress: Progress::new(works.len()),
     };
     for (name, what) in origin.lines() {
@@ -98,14 +158,18 @@ fn run() -> Result<ExitCode> {
     for work in works {
         summary.begin(work.name);
         bench.progress.work(work.name);
+        let start = Instant::now();
         (work.run)(&bench, &mut summary)?;
         let table = WorkTable {
             summary: &summary,
             work: work.name,
         };
-        bench
-            .progress
-            .print(&format!("\n{}: {}\n{table}", work.name, work.about));
+        bench.progress.print(&format!(
+            "\n{}: {} ({:.0?})\n{table}",
+            work.name,
+            work.about,
+            start.elapsed()
+        ));
         bench.progress.work_done();
     }
     bench.progress.finish();

@@ -7,11 +7,12 @@ use crate::Result;
 use crate::bench::Work;
 
 const USAGE: &str = "\
-dlock-bench [--quick] [--check] [--only WORK]... [--out DIR]
+dlock-bench [--quick] [--check] [--only WORK]... [--servers DIR] [--out DIR]
 
   --quick       a first look in less than two minutes: fewer rounds, fewer cases
   --check       exit code 1 when a target is missed
   --only WORK   only this one; may be given several times
+  --servers DIR the servers that `tests/matrix/fetch-servers DIR` has put there, for the work `servers`
   --out DIR     where results.json, results.csv and the plots go, default target/bench
 
 environment
@@ -25,6 +26,8 @@ works";
 pub struct Options {
     pub quick: bool,
     pub check: bool,
+    /// None = not measured.
+    pub servers: Option<PathBuf>,
     /// None = below the target folder.
     pub out: Option<PathBuf>,
     /// Names of works; empty = all.
@@ -55,6 +58,9 @@ impl Options {
                         return Err(format!("no work is called {name}\n{}", usage(works)).into());
                     }
                     options.only.push(name);
+                }
+                "--servers" => {
+                    options.servers = Some(args.next().ok_or("--servers needs a folder")?.into());
                 }
                 "--out" => options.out = Some(args.next().ok_or("--out needs a folder")?.into()),
                 "--help" | "-h" => return Ok(None),

@@ -13,8 +13,14 @@ use crate::Result;
 use crate::machine::Origin;
 use crate::spread::Spread;
 
-const SIZE: (u32, u32) = (1280, 800);
+/// Large enough that the letters of the PNG stay even when it is shown smaller.
+const WIDTH: u32 = 1920;
 const FONT: &str = "sans-serif";
+
+/// Letters of so many pixels.
+fn font(size: i32, style: FontStyle) -> FontDesc<'static> {
+    FontDesc::new(FontFamily::Name(FONT), f64::from(size), style)
+}
 
 /// What a picture shows.
 pub struct Plot {
@@ -33,6 +39,7 @@ pub enum Shape {
     Lines {
         x: &'static str,
         y: &'static str,
+        unit: &'static str,
         series: Vec<Series>,
     },
 }
@@ -58,9 +65,10 @@ impl Plot {
             register_font(FONT, style, font).map_err(|_| "the font of the plots cannot be read")?;
         }
         let png = folder.join(self.file).with_extension("png");
-        self.draw_on(&BitMapBackend::new(&png, SIZE).into_drawing_area(), origin)?;
+        let size = (WIDTH, frame::height(origin) + self.shape.height());
+        self.draw_on(&BitMapBackend::new(&png, size).into_drawing_area(), origin)?;
         let svg = folder.join(self.file).with_extension("svg");
-        self.draw_on(&SVGBackend::new(&svg, SIZE).into_drawing_area(), origin)
+        self.draw_on(&SVGBackend::new(&svg, size).into_drawing_area(), origin)
     }
 
     fn draw_on<B: DrawingBackend>(
@@ -74,10 +82,19 @@ impl Plot {
         let inner = frame::draw(area, &self.title, &self.about, origin)?;
         match &self.shape {
             Shape::Bars { unit, bars } => bars::draw(&inner, unit, bars)?,
-            Shape::Lines { x, y, series } => lines::draw(&inner, x, y, series)?,
+            Shape::Lines { x, y, unit, series } => lines::draw(&inner, x, &format!("{y}, {unit}"), series)?,
         }
         area.present()?;
         Ok(())
+    }
+}
+
+impl Shape {
+    fn height(&self) -> u32 {
+        match self {
+            Self::Bars { bars, .. } => bars::height(bars.len()),
+            Self::Lines { .. } => lines::HEIGHT,
+        }
     }
 }
 
@@ -136,7 +153,8 @@ mod tests {
         };
         let lines = Shape::Lines {
             x: "clients",
-            y: "ms",
+            y: "wait",
+            unit: "ms",
             series: vec![Series {
                 name: "dlock".into(),
                 points: vec![(2.0, spread), (256.0, Spread::of([90.0]))],

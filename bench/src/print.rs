@@ -39,7 +39,7 @@ impl fmt::Display for WorkTable<'_> {
 /// A line a figure.
 fn list(f: &mut fmt::Formatter<'_>, rows: &[&Row]) -> fmt::Result {
     for row in rows {
-        writeln!(f, "     {:<44}{}", row.metric, with_range(row))?;
+        writeln!(f, "     {:<52}{}", row.metric, with_range(row))?;
     }
     Ok(())
 }

@@ -51,6 +51,11 @@ pub fn target_folder() -> Result<PathBuf> {
         .to_owned())
 }
 
+/// Free a moment ago.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
 fn program() -> String {
     env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into())
 }
@@ -85,10 +90,15 @@ fn version_of_dlock(module: &Reply) -> Option<i64> {
 
 /// What the server says of itself, its allocator too, on which memory depends.
 pub fn version() -> Result<String> {
-    let output = Command::new(program())
+    version_of(&program())
+}
+
+/// The same of any server.
+pub fn version_of(program: &str) -> Result<String> {
+    let output = Command::new(program)
         .arg("--version")
         .output()
-        .map_err(cannot_run)?;
+        .map_err(|error| cannot_run(program, &error))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -100,8 +110,13 @@ impl Server {
 
     /// The same with settings of its own, as they stand on a command line.
     pub fn start_with(module: &Path, settings: &[&str]) -> Result<Self> {
+        Self::start_program(&program(), module, settings)
+    }
+
+    /// The same with another server than the one that is measured elsewhere.
+    pub fn start_program(program: &str, module: &Path, settings: &[&str]) -> Result<Self> {
         for _ in 0..PORT_ATTEMPTS {
-            if let Some(server) = Self::try_start(module, settings)? {
+            if let Some(server) = Self::try_start(program, module, settings)? {
                 return Ok(server);
             }
         }
@@ -109,10 +124,10 @@ impl Server {
     }
 
     /// `None`: the port was taken.
-    fn try_start(module: &Path, settings: &[&str]) -> Result<Option<Self>> {
+    fn try_start(program: &str, module: &Path, settings: &[&str]) -> Result<Option<Self>> {
         let folder = TempDir::with_prefix("dlock-bench-")?;
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let child = Command::new(program())
+        let port = free_port()?;
+        let child = Command::new(program)
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no"])
             .args(settings)
@@ -124,7 +139,7 @@ impl Server {
             .stdout(File::create(log(&folder))?)
             .stderr(File::create(folder.path().join("errors"))?)
             .spawn()
-            .map_err(cannot_run)?;
+            .map_err(|error| cannot_run(program, &error))?;
         let mut server = Self { child, folder, port };
         let start = Instant::now();
         while start.elapsed() < START_TIMEOUT {
@@ -148,6 +163,18 @@ impl Server {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// How often it carried this command out, in scripts too.
+    pub fn calls(&self, command: &str) -> Result<f64> {
+        let stats = self
+            .connect()?
+            .info("commandstats", &format!("cmdstat_{command}"))?;
+        let Some(stats) = stats else { return Ok(0.0) };
+        let mut fields = stats.split(',').filter_map(|field| field.split_once('='));
+        let calls = fields.find(|(name, _)| *name == "calls");
+        let (_, calls) = calls.ok_or_else(|| format!("INFO commandstats without the calls of {command}"))?;
+        Ok(calls.parse()?)
     }
 
     pub fn connect(&self) -> Result<Connection> {
@@ -177,9 +204,6 @@ fn log(folder: &TempDir) -> PathBuf {
     folder.path().join("log")
 }
 
-fn cannot_run(error: io::Error) -> String {
-    format!(
-        "cannot run {}: {error} (install Redis or Valkey, or set DLOCK_SERVER)",
-        program()
-    )
+fn cannot_run(program: &str, error: &io::Error) -> String {
+    format!("cannot run {program}: {error} (install Redis or Valkey, or set DLOCK_SERVER)")
 }

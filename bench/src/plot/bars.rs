@@ -5,13 +5,16 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Bar, FONT, color, number};
+use super::{Bar, color, font, number};
 use crate::Result;
 use crate::table::DLOCK;
 
-const NAMES_WIDTH: i32 = 330;
-const VALUES_WIDTH: i32 = 230;
-const BAR_HEIGHT: i32 = 26;
+const NAMES_WIDTH: i32 = 530;
+const VALUES_WIDTH: i32 = 260;
+const BAR_HEIGHT: i32 = 38;
+const STEP: i32 = 84;
+const ABOVE: i32 = 10;
+const BELOW: i32 = 60;
 /// From here on a bar is too short to be seen beside another.
 const WIDE: f64 = 40.0;
 
@@ -46,20 +49,24 @@ impl Scale {
     }
 }
 
+pub fn height(bars: usize) -> u32 {
+    (ABOVE + BELOW) as u32 + STEP as u32 * bars as u32
+}
+
 pub fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, unit: &str, bars: &[Bar]) -> Result<()>
 where
     B::ErrorType: 'static,
 {
-    let (width, height) = area.dim_in_pixel();
+    let (width, _) = area.dim_in_pixel();
     let scale = Scale::of(bars, f64::from(width as i32 - NAMES_WIDTH - VALUES_WIDTH));
-    let step = ((height as i32 - 40) / (bars.len() as i32).max(1)).min(64);
+
     for (index, bar) in bars.iter().enumerate() {
-        let middle = 20 + step * index as i32 + step / 2;
+        let middle = ABOVE + STEP * index as i32 + STEP / 2;
         draw_bar(area, &scale, unit, bar, middle)?;
     }
     if scale.low.is_some() {
-        let style = (FONT, 14).into_font().color(&RGBColor(120, 120, 120));
-        let below = 24 + step * bars.len() as i32;
+        let style = font(21, FontStyle::Normal).color(&RGBColor(120, 120, 120));
+        let below = ABOVE + STEP * bars.len() as i32 + 12;
         area.draw_text(
             "logarithmic: each equal step to the right is as many times more",
             &style,
@@ -82,17 +89,17 @@ where
     let ours = bar.name.starts_with(DLOCK);
     let color = if ours { color(0) } else { RGBColor(150, 160, 172) };
     let weight = if ours { FontStyle::Bold } else { FontStyle::Normal };
-    let font = || (FONT, 18).into_font().style(weight).color(&BLACK);
-    let name = font().pos(Pos::new(HPos::Right, VPos::Center));
-    area.draw_text(&bar.name, &name, (NAMES_WIDTH - 14, middle))?;
+    let text = || font(27, weight).color(&BLACK);
+    let name = text().pos(Pos::new(HPos::Right, VPos::Center));
+    area.draw_text(&bar.name, &name, (NAMES_WIDTH - 20, middle))?;
 
     let end = scale.x(bar.value.median);
     if scale.low.is_some() {
         area.draw(&PathElement::new(
             vec![(NAMES_WIDTH, middle), (end, middle)],
-            RGBColor(225, 228, 232).stroke_width(2),
+            RGBColor(225, 228, 232).stroke_width(3),
         ))?;
-        area.draw(&Circle::new((end, middle), 8, color.filled()))?;
+        area.draw(&Circle::new((end, middle), 12, color.filled()))?;
     } else {
         let corners = [
             (NAMES_WIDTH, middle - BAR_HEIGHT / 2),
@@ -105,17 +112,17 @@ where
         let dark = RGBColor(40, 40, 40);
         area.draw(&PathElement::new(
             vec![(low, middle), (high, middle)],
-            dark.stroke_width(2),
+            dark.stroke_width(3),
         ))?;
         for x in [low, high] {
             area.draw(&PathElement::new(
-                vec![(x, middle - 6), (x, middle + 6)],
-                dark.stroke_width(2),
+                vec![(x, middle - 9), (x, middle + 9)],
+                dark.stroke_width(3),
             ))?;
         }
     }
-    let value = font().pos(Pos::new(HPos::Left, VPos::Center));
-    let text = format!("{} {unit}", number(bar.value.median));
-    area.draw_text(text.trim(), &value, (high.max(end) + 16, middle))?;
+    let style = text().pos(Pos::new(HPos::Left, VPos::Center));
+    let value = format!("{} {unit}", number(bar.value.median));
+    area.draw_text(value.trim(), &style, (high.max(end) + 24, middle))?;
     Ok(())
 }

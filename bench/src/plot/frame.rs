@@ -4,16 +4,26 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::FONT;
+use super::font;
 use crate::Result;
 use crate::machine::Origin;
 
-const MARGIN: i32 = 36;
-const TITLE_BOTTOM: u32 = 100;
-const FOOTER_SIZE: i32 = 14;
-const FOOTER_LINE: i32 = 20;
+const MARGIN: i32 = 54;
+const TITLE_BOTTOM: u32 = 150;
+const FOOTER_SIZE: i32 = 21;
+const FOOTER_LINE: i32 = 30;
 /// Of the footer's size; a longer line is broken.
 const FOOTER_CHARS: usize = 150;
+
+/// What it takes above and below the figures.
+pub fn height(origin: &Origin) -> u32 {
+    TITLE_BOTTOM + footer_height(&footer(origin))
+}
+
+/// Lines, a little room below them, a rule and some more room above.
+fn footer_height(footer: &[String]) -> u32 {
+    49 + FOOTER_LINE as u32 * footer.len() as u32
+}
 
 /// Returns the part of the area that is left for the figures.
 pub fn draw<B: DrawingBackend>(
@@ -26,26 +36,27 @@ where
     B::ErrorType: 'static,
 {
     area.fill(&WHITE)?;
-    let bold = (FONT, 28).into_font().style(FontStyle::Bold).color(&BLACK);
-    area.draw_text(title, &bold, (MARGIN, 24))?;
+    let bold = font(42, FontStyle::Bold).color(&BLACK);
+    area.draw_text(title, &bold, (MARGIN, 36))?;
     let grey = RGBColor(90, 90, 90);
-    area.draw_text(about, &(FONT, 17).into_font().color(&grey), (MARGIN, 64))?;
+    area.draw_text(about, &font(26, FontStyle::Normal).color(&grey), (MARGIN, 98))?;
 
     let (width, height) = area.dim_in_pixel();
     let footer = footer(origin);
-    let footer_top = height as i32 - 14 - FOOTER_LINE * footer.len() as i32;
+    let figures_bottom = height - footer_height(&footer);
+    let footer_top = figures_bottom as i32 + 27;
     let rule = [
-        (MARGIN, footer_top - 10),
-        (width as i32 - MARGIN, footer_top - 10),
+        (MARGIN, footer_top - 15),
+        (width as i32 - MARGIN, footer_top - 15),
     ];
     area.draw(&PathElement::new(rule.to_vec(), RGBColor(210, 210, 210)))?;
     for (index, line) in footer.iter().enumerate() {
-        let style = (FONT, FOOTER_SIZE).into_font().color(&grey);
+        let style = font(FOOTER_SIZE, FontStyle::Normal).color(&grey);
         let style = style.pos(Pos::new(HPos::Left, VPos::Top));
         area.draw_text(line, &style, (MARGIN, footer_top + FOOTER_LINE * index as i32))?;
     }
     let (_, below_title) = area.split_vertically(TITLE_BOTTOM);
-    let (inner, _) = below_title.split_vertically((footer_top - 18) as u32 - TITLE_BOTTOM);
+    let (inner, _) = below_title.split_vertically(figures_bottom - TITLE_BOTTOM);
     Ok(inner)
 }
 
