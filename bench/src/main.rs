@@ -5,6 +5,7 @@
 
 mod aof;
 mod bench;
+mod client;
 mod cluster;
 mod contender;
 mod contenders;
@@ -112,6 +113,11 @@ const WORKS: &[Work] = &[
         name: "queue",
         about: "ten thousand clients that wait for one lock",
         run: queue::measure,
+    },
+    Work {
+        name: "client",
+        about: "what the Rust client adds to its commands, beside rslock",
+        run: client::measure,
     },
 ];
 

@@ -82,7 +82,14 @@ impl Plot {
         let inner = frame::draw(area, &self.title, &self.about, origin)?;
         match &self.shape {
             Shape::Bars { unit, bars } => bars::draw(&inner, unit, bars)?,
-            Shape::Lines { x, y, unit, series } => lines::draw(&inner, x, &format!("{y}, {unit}"), series)?,
+            Shape::Lines { x, y, unit, series } => {
+                let y = if unit.is_empty() {
+                    (*y).into()
+                } else {
+                    format!("{y}, {unit}")
+                };
+                lines::draw(&inner, x, &y, series)?;
+            }
         }
         area.present()?;
         Ok(())

@@ -98,7 +98,10 @@ fn compact(row: &Row) -> String {
     if row.max > row.min && row.median != 0.0 {
         let percent = (row.max - row.min) / 2.0 / row.median * 100.0;
         // Writing to a string cannot fail.
-        let _ = write!(text, " ±{percent:.0}%");
+        let _ = match percent {
+            ..100.0 => write!(text, " ±{percent:.0}%"),
+            _ => write!(text, " ±>99%"),
+        };
     }
     if let Some(ratio) = row.ratio {
         let _ = write!(text, " ({})", number(ratio));

