@@ -3,18 +3,20 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Result;
 use crate::bench::Bench;
 use crate::contender::{BATCH, Requests, dlock_acquire, short_names};
 use crate::resp::{Connection, Reply};
 use crate::server::Server;
 use crate::spread::{ms, spread};
 use crate::table::{Figure, Summary};
+use crate::{Result, interrupt};
 
 /// All leases end so long after the first lock was taken, and so much later for each lock. A slow machine must
 /// be able to take all by then.
 const LEASE: Duration = Duration::from_secs(2);
 const LEASE_A_LOCK: Duration = Duration::from_micros(10);
+/// Somebody may ask the run to end meanwhile.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_micros(200);
 /// Every so many probes are a DBSIZE in place of a PING: it costs the server the same.
 const DBSIZE_EVERY: usize = 10;
@@ -65,7 +67,14 @@ pub fn measure(bench: &Bench, locks: usize, summary: &mut Summary) -> Result<()>
 fn sample(server: &Server, locks: usize) -> Result<Sample> {
     let (first_end, last_end) = acquire_all(&mut server.connect()?, locks)?;
     let pings = &mut server.connect()?;
-    thread::sleep(first_end.saturating_duration_since(Instant::now()));
+    while Instant::now() < first_end {
+        interrupt::check()?;
+        thread::sleep(
+            first_end
+                .saturating_duration_since(Instant::now())
+                .min(LONGEST_SLEEP),
+        );
+    }
 
     let start = Instant::now();
     let sweep = probe(pings, |left| left == Some(0))?;
