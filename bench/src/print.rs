@@ -144,21 +144,30 @@ fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 impl fmt::Display for Verdicts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<64}{:<32}{:<12}verdict", "figure", "value", "target")?;
-        for row in self.0.rows() {
-            let (Some(target), Some(met)) = (row.target, row.met) else {
-                continue;
-            };
-            let name = match row.case.as_str() {
-                "" => format!("{}: {}", row.work, row.metric.trim_start()),
-                case => format!("{}: {}, {case}", row.work, row.metric.trim_start()),
-            };
-            let verdict = if met { "ok" } else { "MISSED" };
-            let target = String::from(target);
-            write!(f, "\n{name:<64}{:<32}{target:<12}{verdict}", with_range(row))?;
+        let rows: Vec<_> = self.0.rows().iter().filter_map(verdict).collect();
+        let width = rows
+            .iter()
+            .map(|(name, ..)| name.chars().count())
+            .fold(0, usize::max)
+            + 2;
+        write!(f, "{:<width$}{:<32}{:<12}verdict", "figure", "value", "target")?;
+        for (name, value, target, verdict) in rows {
+            write!(f, "\n{name:<width$}{value:<32}{target:<12}{verdict}")?;
         }
         Ok(())
     }
+}
+
+/// Name, value, target and whether it is met; nothing without a target.
+fn verdict(row: &Row) -> Option<(String, String, String, &'static str)> {
+    let (target, met) = (row.target?, row.met?);
+    let metric = row.metric.trim_start();
+    let name = match row.case.as_str() {
+        "" => format!("{}: {metric}", row.work),
+        case => format!("{}: {metric}, {case}", row.work),
+    };
+    let verdict = if met { "ok" } else { "MISSED" };
+    Some((name, with_range(row), target.into(), verdict))
 }
 
 #[cfg(test)]
