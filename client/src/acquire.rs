@@ -240,8 +240,11 @@ impl Attempt {
     /// What an answer means.
     fn settle(&mut self, sent_at: Moment, answer: Result<Option<Grant>, Error>) -> Answered {
         let at = Moment::now();
+        // Of several requests one may still be on its way when a later one is refused. A grant has both.
+        let is_granted = matches!(answer, Ok(Some(_)));
+        let is_lost = self.sent.is_lost || answer.as_ref().is_err_and(Error::is_ambiguous);
         self.sent = Sent {
-            is_lost: answer.as_ref().is_err_and(Error::is_ambiguous),
+            is_lost: is_lost && !is_granted,
             ..Sent::default()
         };
         let outcome = match answer {

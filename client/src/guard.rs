@@ -128,7 +128,8 @@ impl Guard {
     /// # Errors
     ///
     /// [`Error::Lost`]: the lock was, or may have been, lost before it was given back.
-    /// [`Error::Unconfirmed`]: the outcome is not known, for no answer came.
+    /// [`Error::Unconfirmed`]: the outcome is not known, for no answer came. [`Error::Redis`]: the server refused, for
+    /// too few replicas for instance; it is tried again in the background, until the lease ends.
     pub async fn release(mut self) -> Result<u64, Error> {
         let to_do = self.held.with(|hold| hold.give_up());
         self.client.keeper().unwatch(&self.held);
