@@ -25,7 +25,7 @@ struct Logged {
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let size = Size {
         pipelined: bench.rounds(100_000, 50_000),
-        one_by_one: bench.rounds(2_000, 500),
+        one_by_one: bench.rounds(500, 200),
     };
     run(bench, &size, bench.rounds(5, 3), summary)
 }
