@@ -44,7 +44,7 @@ impl Command for Acquire {
         if !flags.can_block() {
             request.block = None;
         }
-        settle_others(call, key, &request);
+        settle_others(call, key, flags, &request);
         let change = Change::asked(call.ctx, key, flags)?;
         raise_fences(flags, key);
         let db = call.ctx.db();
@@ -90,9 +90,9 @@ impl Command for Acquire {
 
 /// What is due elsewhere comes first. An ended lease could look like part of a deadlock; and a grant that
 /// waits to be undone may not be found again by the request that it was for.
-fn settle_others(call: &Call<'_>, key: Text<'_>, request: &lock::Acquire<'_>) {
+fn settle_others(call: &Call<'_>, key: Text<'_>, flags: Flags, request: &lock::Acquire<'_>) {
     let undeliverable = state::with(|state| !state.undeliverable.is_empty());
-    if call.ctx.flags().is_cluster() {
+    if flags.is_cluster() {
         // Newer servers open every key in the slot of the running command: a timer looks instead.
         waits::arm();
     } else if request.block.is_some() && state::with(|state| state.waiting.involves(request.owner)) {
