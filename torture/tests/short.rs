@@ -80,6 +80,11 @@ fn restart_grace() {
 }
 
 #[test]
+fn restart_tail() {
+    holds("restart-tail");
+}
+
+#[test]
 fn restart_nothing_grace() {
     holds("restart-nothing-grace");
 }

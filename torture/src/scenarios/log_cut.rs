@@ -1,14 +1,14 @@
 //! An append-only file that ends anywhere in its last records, as after the death of a machine.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use dlock_testkit::{Client, Server};
 
 use super::Job;
 use crate::clients::{Actor, Route};
+use crate::faults::LogFile;
 use crate::history::{Acquire, Answer, End, History, Journal, Limit, Op, Request, Restored};
 
 const LOG: &str = "appendonly yes\nappendfsync always";
@@ -26,13 +26,13 @@ pub fn every_byte(job: &mut Job) -> Vec<History> {
     let mut server = Server::with(LOG);
     let written = write_log(job, &server);
     server.kill();
-    let file = last_log_file(server.folder());
+    let log = LogFile::of(&server);
     let cuts = written.cuts(job.count as usize);
     // From the end on: the file only ever becomes shorter.
     cuts.into_iter()
         .rev()
         .map(|length| {
-            truncate(&file, length);
+            log.cut_to(length);
             start_on(server.folder(), &written, length)
         })
         .collect()
@@ -71,7 +71,7 @@ fn write_log(job: &mut Job, server: &Server) -> Written {
         PATIENCE,
     );
     let mut client = server.client();
-    let file = last_log_file(server.folder());
+    let log = LogFile::of(server);
     let mut states = BTreeMap::new();
     for step in 0..STEPS {
         let key = KEYS[job.rng.usize(..KEYS.len())];
@@ -82,7 +82,7 @@ fn write_log(job: &mut Job, server: &Server) -> Written {
             _ => actor.acquire(key, request(key, job.rng.bool().then(|| format!("r{step}")))),
         };
         assert!(op.is_some(), "the server lives");
-        states.insert(length(&file), state(&mut client));
+        states.insert(log.length(), state(&mut client));
     }
     Written {
         ops: journal.history().ops,
@@ -158,24 +158,4 @@ fn state(client: &mut Client) -> String {
         format!("{key} {:?}", holders.unwrap_or_default())
     });
     locks.join(", ")
-}
-
-/// The file that the server appends to.
-fn last_log_file(folder: &Path) -> PathBuf {
-    let files = fs::read_dir(folder.join("appendonlydir")).expect("the server logs");
-    let files = files.flatten().map(|entry| entry.path());
-    let mut files = files.filter(|path| path.to_string_lossy().ends_with(".incr.aof"));
-    files.next().expect("the server appends to a file")
-}
-
-fn length(file: &Path) -> u64 {
-    fs::metadata(file).expect("the log is there").len()
-}
-
-fn truncate(file: &Path, length: u64) {
-    let file = OpenOptions::new()
-        .write(true)
-        .open(file)
-        .expect("the log is there");
-    file.set_len(length).expect("a file can be cut");
 }

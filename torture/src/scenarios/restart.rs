@@ -4,38 +4,90 @@ use dlock_testkit::Server;
 
 use super::Job;
 use crate::clients::{Crew, Habits, Route};
+use crate::faults::LogFile;
 use crate::history::{History, Journal};
 use crate::servers;
 
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 400;
+/// A machine that dies takes with it what the server has written in the last second, about.
+const MAX_LOST_MS: u64 = 1_000;
+
+/// What a server of these scenarios survives on.
+#[derive(Clone, Copy)]
+struct Persistence {
+    /// Each start takes the next one for `appendfsync`. None: there is no log.
+    fsync: &'static [&'static str],
+    /// The machine dies, not the process alone: what was written last is not on disk.
+    loses_tail: bool,
+    grace_ms: u64,
+}
+
+const ALWAYS: Persistence = Persistence {
+    fsync: &["always"],
+    loses_tail: false,
+    grace_ms: 0,
+};
+const SOMETIMES: Persistence = Persistence {
+    fsync: &["everysec", "no"],
+    loses_tail: true,
+    grace_ms: 0,
+};
+const NONE: Persistence = Persistence {
+    fsync: &[],
+    loses_tail: false,
+    grace_ms: 0,
+};
 
 /// Each answer was on disk before: nothing may be lost.
 pub fn logged_always(job: &mut Job) -> Vec<History> {
-    restarts(job, "appendonly yes\nappendfsync always".into())
+    restarts(job, ALWAYS)
 }
 
-/// The log may lack its tail, so a grace covers it.
+/// The log lacks its tail, so a grace covers it.
 pub fn logged_sometimes_with_grace(job: &mut Job) -> Vec<History> {
-    let policy = if job.rng.bool() { "everysec" } else { "no" };
-    restarts(
-        job,
-        format!("appendonly yes\nappendfsync {policy}\ndlock.startup-grace-ms {LEASE_MS}"),
-    )
+    restarts(job, SOMETIMES.with_grace())
+}
+
+/// The log lacks its tail, and nothing covers it.
+pub fn logged_sometimes(job: &mut Job) -> Vec<History> {
+    restarts(job, SOMETIMES)
 }
 
 /// All is lost, so a grace covers it.
 pub fn unlogged_with_grace(job: &mut Job) -> Vec<History> {
-    restarts(job, format!("dlock.startup-grace-ms {LEASE_MS}"))
+    restarts(job, NONE.with_grace())
 }
 
 /// All is lost, and nothing covers it.
 pub fn unlogged(job: &mut Job) -> Vec<History> {
-    restarts(job, String::new())
+    restarts(job, NONE)
 }
 
-fn restarts(job: &mut Job, config: String) -> Vec<History> {
-    let mut server = Server::with(&config);
+impl Persistence {
+    /// Of the longest lease.
+    fn with_grace(self) -> Self {
+        Self {
+            grace_ms: LEASE_MS,
+            ..self
+        }
+    }
+
+    fn config(self) -> String {
+        let log = if self.fsync.is_empty() { "no" } else { "yes" };
+        format!("appendonly {log}\ndlock.startup-grace-ms {}", self.grace_ms)
+    }
+
+    /// For the start of that number.
+    fn fsync_at(self, start: u32) -> Option<String> {
+        let policy = self.fsync.iter().cycle().nth(start as usize)?;
+        Some(format!("appendfsync {policy}"))
+    }
+}
+
+fn restarts(job: &mut Job, persistence: Persistence) -> Vec<History> {
+    let policy = persistence.fsync_at(0).unwrap_or_default();
+    let mut server = Server::with(&format!("{}\n{policy}", persistence.config()));
     let journal = Journal::default();
     let route = Route::to(server.port(), 0);
     let habits = Habits {
@@ -45,8 +97,11 @@ fn restarts(job: &mut Job, config: String) -> Vec<History> {
     let crew = Crew::hire(WORKERS, "w", &route, &journal, &habits, &mut job.rng);
     for term in 1..=job.count {
         job.pause(20..=LEASE_MS * 2);
-        journal.event("kill -9 of the server, and a start");
-        server.kill();
+        kill(job, &mut server, persistence, &journal);
+        if let Some(policy) = persistence.fsync_at(term) {
+            journal.event(policy.clone());
+            server.add_config(&policy);
+        }
         // Before anybody can reach the new process. It nearly always gets the port of the old one.
         route.set(server.port(), term);
         server.start_again();
@@ -56,4 +111,20 @@ fn restarts(job: &mut Job, config: String) -> Vec<History> {
     crew.dismiss();
     servers::settle(&mut server, &journal);
     vec![journal.history()]
+}
+
+/// `kill -9`. If the machine dies with the process, so does what came into the log in the time before.
+fn kill(job: &mut Job, server: &mut Server, persistence: Persistence, journal: &Journal) {
+    if !persistence.loses_tail {
+        journal.event("kill -9 of the server, and a start");
+        return server.kill();
+    }
+    let log = LogFile::of(server);
+    let on_disk = log.length();
+    job.pause(0..=MAX_LOST_MS);
+    journal.event(format!(
+        "death of the server, and of its log after {on_disk} bytes"
+    ));
+    server.kill();
+    log.cut_to(on_disk);
 }

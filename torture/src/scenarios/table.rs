@@ -115,11 +115,19 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "restart-grace",
-        about: "kill -9 and restart with appendfsync everysec or no, and a grace",
-        count: 40,
+        about: "the machine dies with the tail of the log: appendfsync everysec and no in turn, with a grace",
+        count: 80,
         short: 2,
         rules: LOSSY,
         run: restart::logged_sometimes_with_grace,
+    },
+    Scenario {
+        name: "restart-tail",
+        about: "the same without a grace: overlaps are expected",
+        count: 40,
+        short: 6,
+        rules: UNSAFE,
+        run: restart::logged_sometimes,
     },
     Scenario {
         name: "restart-nothing-grace",
