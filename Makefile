@@ -12,7 +12,7 @@ export DLOCK_SERVER ?= redis-server
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-matrix model fuzz bench torture install check install-deps
+.PHONY: help run test test-matrix model fuzz bench bench-check torture install check install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ fuzz: install-deps ## Run each fuzz target for a while (default: SECONDS=20); ne
 bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (options: ARGS="...")
 	cargo build --release --locked
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
+
+bench-check: install-deps ## Count instructions, fail when they are 5 % more than the baseline (new one: ARGS=--update)
+	cargo build --release --locked -p redis-dlock -p dlock-bench-check
+	$(TARGET)/release/dlock-bench-check $(ARGS)
 
 torture: install-deps ## Attack what is promised with real faults, for about 20 minutes (options: ARGS="...")
 	cargo build --release --locked
