@@ -12,13 +12,24 @@ export DLOCK_SERVER ?= redis-server
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-matrix model fuzz bench bench-check torture install check install-deps
+.PHONY: help run cluster sentinel down test test-matrix model fuzz bench bench-check torture book pictures top-picture install check install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: install-deps ## Build the module and start a server with it on port 7379 (another one: PORT=7380)
 	@scripts/run-server "$(PORT)"
+
+cluster: install-deps ## Start a cluster of six servers, ports 7401 to 7406 (begin elsewhere: PORT=7501)
+	cargo build --release --locked -p redis-dlock -p dlock-cli
+	@scripts/run-cluster "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/cluster" "$(PORT)"
+
+sentinel: install-deps ## Start three servers and three Sentinels, ports 7411 to 7416, and show a failover (PORT=7511)
+	cargo build --release --locked -p redis-dlock -p dlock-cli
+	@scripts/run-sentinel "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/sentinel" "$(PORT)"
+
+down: ## End the servers that a killed `make cluster` or `make sentinel` left behind
+	@scripts/end-deployment "$(TARGET)/cluster" "$(TARGET)/sentinel"
 
 test: install-deps ## Run all tests against the installed server (another one: DLOCK_SERVER=valkey-server)
 	cargo test --workspace --all-features --locked --no-fail-fast
@@ -32,7 +43,7 @@ model: install-deps ## Search failovers, starts and graces in larger worlds than
 fuzz: install-deps ## Run each fuzz target for a while (default: SECONDS=20); needs nightly Rust and cargo-fuzz
 	scripts/fuzz "$(SECONDS)"
 
-bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (options: ARGS="...")
+bench: install-deps ## Measure locks beside what they replace (ARGS="--quick", ARGS="--only cpu", ARGS="--out docs/bench")
 	cargo build --release --locked
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
 
@@ -44,6 +55,16 @@ torture: install-deps ## Attack what is promised with real faults, for about 20 
 	cargo build --release --locked
 	DLOCK_MODULE=$(TARGET)/release/libdlock.so cargo run --locked -p dlock-torture -- $(ARGS)
 	$(MAKE) fuzz
+
+book: ## Build the book of docs/ (installs mdBook below cargo's target folder if it is missing)
+	scripts/book "$(TARGET)"
+
+pictures: ## Draw the pictures of the book again
+	cargo run --quiet --locked -p dlock-book --bin pictures
+
+top-picture: install-deps ## Make the picture of `dlock top` in the README anew, from a real one on a busy server
+	cargo build --locked -p redis-dlock -p dlock-cli
+	cargo run --locked -p dlock-cli --example top-picture -- docs/pictures/top.svg
 
 install: install-deps ## Install tool, module, completions and manual (PREFIX=/usr/local, MODULEDIR, DESTDIR)
 	cargo build --release --locked -p redis-dlock -p dlock-cli

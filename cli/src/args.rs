@@ -194,7 +194,8 @@ pub enum OnLost {
 
 /// List the locks
 ///
-/// A lock shows up while somebody holds it, and up to two seconds longer.
+/// A lock shows up while somebody holds it, and up to two seconds longer. One that is only waited for, as in a
+/// grace, has no key: servers tell how many of them there are, not their names. `dlock show NAME` finds it.
 #[derive(Args, Debug)]
 pub struct LsArgs {
     /// Only names like this: * is any text, ? any character, [ab] one of these
@@ -257,6 +258,9 @@ pub struct StatsArgs {
 ///
 /// Keys: q ends, up and down choose, Enter looks into a lock, Esc goes back, s changes the order, / filters,
 /// space stops and goes on.
+///
+/// Shown are locks that somebody holds, and queues whose lock was held since top was started: others are counted
+/// as waiting, but servers do not tell their names.
 #[derive(Args, Debug)]
 pub struct TopArgs {
     /// Only names like this, as for `dlock ls`

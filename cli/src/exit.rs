@@ -105,7 +105,10 @@ fn server_error(error: &RedisError) -> Failure {
             Code::NotALock,
             "the key of that name is not a lock: use another name, or delete the key",
         ),
-        Some("ERR") => Failure::new(Code::Usage, format!("the server refuses: {error}")),
+        Some("ERR") => {
+            let why = error.detail().unwrap_or("for no reason that it tells");
+            Failure::new(Code::Usage, format!("the server refuses: {why}"))
+        }
         _ if error.is_io_error() => Failure::new(
             Code::Unavailable,
             format!("the connection to the server is lost: {error}: is the server running?"),

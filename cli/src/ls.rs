@@ -7,26 +7,48 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use crate::args::LsArgs;
+use crate::complain;
 use crate::exit::Failure;
 use crate::lock::Named;
 use crate::scan;
-use crate::server::Target;
+use crate::server::{Node, Target};
 use crate::span;
 use crate::table::Table;
 use crate::text::{Paint, shown};
 
 pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
     let pattern = args.pattern.as_deref().map(OsStrExt::as_bytes);
-    let locks = scan::all(&mut target.primaries()?, pattern)?;
+    let mut nodes = target.primaries()?;
+    let locks = scan::all(&mut nodes, pattern)?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
         let locks: Value = locks.iter().map(Named::json).collect();
         writeln!(out, "{locks:#}")?;
     } else {
         table(&locks).write(&mut out, Paint::for_output())?;
+        out.flush()?;
+        if pattern.is_none() {
+            tell_of_the_unlisted(&mut nodes, &locks);
+        }
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A queue without a holder has no key that a scan could find: the servers only tell how many queues there are.
+fn tell_of_the_unlisted(nodes: &mut [Node], locks: &[Named]) {
+    let listed = locks.iter().filter(|lock| lock.waiting() > 0).count() as u64;
+    // A user who may not use INFO is told nothing.
+    let counted = nodes
+        .iter_mut()
+        .filter_map(|node| node.info("dlock").ok()?.number("dlock_waited_for_locks"));
+    let unlisted = counted.sum::<u64>().saturating_sub(listed);
+    if unlisted > 0 {
+        complain(&format!(
+            "{unlisted} more waited for: nobody holds them (a grace, too few replicas), or they are in another \
+             database. dlock show NAME shows one"
+        ));
+    }
 }
 
 fn table(locks: &[Named]) -> Table {

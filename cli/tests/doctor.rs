@@ -1,9 +1,8 @@
-//! `dlock doctor` on real deployments, good and bad, and `dlock stats`.
+//! `dlock doctor` on real deployments, good and bad.
 
 mod support;
 
 use dlock_testkit::{Cluster, Server};
-use prometheus_parse::{Scrape, Value};
 use support::{dlock_at, outcome};
 
 /// The level of each check, of all servers.
@@ -147,48 +146,37 @@ fn a_cluster_is_checked_node_by_node() {
 }
 
 #[test]
-fn counted_work_is_told_to_people_programs_and_prometheus() {
-    let server = Server::start();
-    let mut client = server.client();
-    for n in 0..5 {
-        client.acquire(&format!("job{n} alice 600000"));
-    }
-    client.release("job0 alice");
-    client.refusal("DLOCK.RELEASE job0 alice");
-    let _waiter = server.waiter("job1 bob 1000 BLOCK 0");
-    let people = outcome(&mut dlock_at(&server, &["stats"])).out;
-    let acquired = people
-        .lines()
-        .find(|line| line.starts_with("acquired "))
-        .expect("a line");
-    assert_eq!(acquired.split_whitespace().last(), Some("5"));
-    let programs = outcome(&mut dlock_at(&server, &["stats", "--json"])).out;
-    let programs: serde_json::Value = serde_json::from_str(&programs).expect("JSON");
-    let name = format!("127.0.0.1:{}", server.port());
-    assert_eq!(programs[&name]["acquired"], 5);
-    let text = outcome(&mut dlock_at(&server, &["stats", "--prometheus"])).out;
-    let scrape = Scrape::parse(text.lines().map(|line| Ok(line.to_owned()))).expect("text that parses");
-    let value = |metric: &str| {
-        let sample = scrape.samples.iter().find(|sample| sample.metric == metric);
-        sample.map(|sample| sample.value.clone())
-    };
-    assert_eq!(value("dlock_acquired_total"), Some(Value::Counter(5.0)));
-    assert_eq!(value("dlock_released_total"), Some(Value::Counter(1.0)));
-    assert_eq!(value("dlock_waiting_now"), Some(Value::Gauge(1.0)));
-    let untyped = scrape
-        .samples
-        .iter()
-        .filter(|sample| matches!(sample.value, Value::Untyped(_)));
+fn a_replica_without_the_module_is_a_problem() {
+    let server = Server::with(DURABLE);
+    let replica = Server::without_module(&format!("replicaof 127.0.0.1 {}\n{DURABLE}", server.port()));
+    replica.wait_until_linked();
+    assert_eq!(at_level(&server, "problem"), (2, vec!["module".to_owned()]));
+}
+
+#[test]
+fn snapshots_alone_and_a_log_that_lags_are_told_apart() {
+    let server = Server::with("save 3600 1");
+    assert_eq!(at_level(&server, "problem"), (2, vec!["persistence".to_owned()]));
+    let lagging = Server::with("appendonly yes\nappendfsync everysec");
+    assert_eq!(at_level(&lagging, "warning"), (1, vec!["persistence".to_owned()]));
+}
+
+#[test]
+fn a_grace_without_bound_is_noticed() {
+    let server = Server::with(&format!("{DURABLE}\ndlock.failover-grace-ms -1"));
     assert_eq!(
-        untyped.map(|sample| &sample.metric).collect::<Vec<_>>(),
-        Vec::<&String>::new()
+        at_level(&server, "warning"),
+        (1, vec!["longest lease".to_owned()])
     );
-    let errors = scrape
-        .samples
-        .iter()
-        .find(|sample| sample.labels.get("error") == Some("notheld"));
-    assert_eq!(
-        errors.map(|sample| sample.value.clone()),
-        Some(Value::Counter(1.0))
-    );
+    server.client().config_set("dlock.max-lease-ms", "30000");
+    assert_eq!(at_level(&server, "warning"), (0, vec![]));
+}
+
+#[test]
+fn a_replica_that_is_cut_off_is_noticed() {
+    let mut server = Server::with(DURABLE);
+    let replica = server.replica_with(DURABLE);
+    server.kill();
+    let noticed = || at_level(&replica, "warning").1.contains(&"role".to_owned());
+    dlock_testkit::wait_for("the end of the link to be noticed", noticed);
 }

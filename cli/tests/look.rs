@@ -157,3 +157,19 @@ fn without_a_terminal_nothing_is_broken_unasked() {
     assert!(refused.err.contains("--yes"), "{refused:?}");
     assert_eq!(client.owner("job").as_deref(), Some("alice"));
 }
+
+#[test]
+fn queues_that_nobody_holds_are_counted_because_they_cannot_be_listed() {
+    let server = Server::with("dlock.startup-grace-ms 600000");
+    let _bob = server.waiter("job bob 60000 BLOCK 0");
+    let listed = outcome(&mut dlock_at(&server, &["ls"]));
+    assert_eq!(listed.code, 0, "{listed:?}");
+    assert!(listed.err.starts_with("dlock: 1 more waited for"), "{listed:?}");
+    // What programs read is not disturbed.
+    assert!(names(&json(&server, &["ls"])).is_empty());
+    assert_eq!(json(&server, &["show", "job"])["waiting"], 1);
+    let quiet = Server::start();
+    quiet.client().acquire("job alice 600000");
+    let _bob = quiet.waiter("job bob 60000 BLOCK 0");
+    assert_eq!(outcome(&mut dlock_at(&quiet, &["ls"])).err, "");
+}

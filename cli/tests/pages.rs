@@ -2,11 +2,13 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use dlock_testkit::module_path;
+use dlock_testkit::{Server, module_path};
 use support::{dlock, outcome};
 
 const COMMANDS: [&str; 9] = [
@@ -73,34 +75,83 @@ fn a_folder_that_cannot_be_written_is_told() {
     assert_eq!(refused.code, 74, "{refused:?}");
 }
 
-#[test]
-fn the_install_script_puts_everything_into_its_place() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+fn install(places: &[(&str, &Path)]) {
     let project = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("the project");
-    let status = Command::new(project.join("scripts/install"))
+    let installed = Command::new(project.join("scripts/install"))
         .args([env!("CARGO_BIN_EXE_dlock").as_ref(), module_path().as_os_str()])
-        .env("DESTDIR", folder.path())
-        .env("PREFIX", "/opt/dlock")
-        .stdout(Stdio::null())
-        .status()
+        .env_remove("DESTDIR")
+        .env_remove("MODULEDIR")
+        .envs(places.iter().copied())
+        .output()
         .expect("the script runs");
-    assert!(status.success());
-    let files = [
-        ("bin/dlock", 0o755),
-        ("lib/redis/modules/libdlock.so", 0o644),
-        ("share/bash-completion/completions/dlock", 0o644),
-        ("share/zsh/site-functions/_dlock", 0o644),
-        ("share/fish/vendor_completions.d/dlock.fish", 0o644),
-        ("share/man/man1/dlock.1", 0o644),
-        ("share/man/man1/dlock-run.1", 0o644),
-    ];
-    for (file, mode) in files {
-        use std::os::unix::fs::PermissionsExt;
-        let path = folder.path().join("opt/dlock").join(file);
-        let metadata = fs::metadata(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert!(installed.status.success(), "{installed:?}");
+}
+
+/// All files below a folder, by name.
+fn files(folder: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).expect("it is below");
+                found.insert(name.to_str().expect("text").to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_install_script_puts_everything_into_its_place_and_nothing_elsewhere() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    install(&[("DESTDIR", root.path()), ("PREFIX", Path::new("/opt/dlock"))]);
+    let mut expected = BTreeSet::from(
+        [
+            "bin/dlock",
+            "lib/redis/modules/libdlock.so",
+            "share/bash-completion/completions/dlock",
+            "share/doc/dlock/dlock.conf",
+            "share/doc/dlock/redis-server.service.d/dlock.conf",
+            "share/fish/vendor_completions.d/dlock.fish",
+            "share/man/man1/dlock.1",
+            "share/zsh/site-functions/_dlock",
+        ]
+        .map(str::to_owned),
+    );
+    expected.extend(COMMANDS.map(|command| format!("share/man/man1/dlock-{command}.1")));
+    let expected: BTreeSet<String> = expected.iter().map(|file| format!("opt/dlock/{file}")).collect();
+    assert_eq!(files(root.path()), expected);
+    for file in expected {
+        let metadata = fs::metadata(root.path().join(&file)).expect("it is there");
+        // Redis loads no module that is not executable.
+        let is_code = file.ends_with("bin/dlock") || file.ends_with(".so");
+        let mode = if is_code { 0o755 } else { 0o644 };
         assert!(metadata.len() > 0, "{file}");
         assert_eq!(metadata.permissions().mode() & 0o777, mode, "{file}");
     }
+}
+
+#[test]
+fn the_examples_name_the_folder_of_the_module_and_a_server_takes_them() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let modules = root.path().join("modules");
+    install(&[("PREFIX", root.path()), ("MODULEDIR", &modules)]);
+    let modules = modules.to_str().expect("text");
+    let examples = root.path().join("share/doc/dlock");
+    let drop_in =
+        fs::read_to_string(examples.join("redis-server.service.d/dlock.conf")).expect("it is there");
+    assert!(drop_in.contains(&format!("\nExecPaths={modules}\n")), "{drop_in}");
+    let lines = fs::read_to_string(examples.join("dlock.conf")).expect("it is there");
+    assert!(
+        lines.contains(&format!("\nloadmodule {modules}/libdlock.so\n")),
+        "{lines}"
+    );
+    let server = Server::without_module(&format!("include {}", examples.join("dlock.conf").display()));
+    assert_eq!(server.client().config("dlock.max-lease-ms"), "60000");
 }

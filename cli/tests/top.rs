@@ -2,9 +2,14 @@
 
 mod support;
 
-use dlock_testkit::Server;
+use std::fs;
+use std::process::Command;
+
+use dlock_testkit::{Server, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use support::terminal::Terminal;
-use support::{dlock_at, dlock_on, outcome};
+use support::{dlock, dlock_at, dlock_on, outcome};
 
 const FAST: [&str; 3] = ["top", "--every", "50ms"];
 
@@ -28,6 +33,37 @@ fn locks_are_watched_chosen_and_looked_into() {
     assert!(terminal.text().contains("carol (mutex)"), "{}", terminal.text());
     client.release("busy alice");
     terminal.wait_for("held by carol");
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn the_list_is_sorted_by_each_measure() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("first alice 600000");
+    client.acquire("second bob 600000");
+    let _waiter = server.waiter("second carol 1000 BLOCK 0");
+    let _others = ["dave", "erin"].map(|owner| server.waiter(&format!("first {owner} 1000 BLOCK 0")));
+    let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 110);
+    terminal.wait_for("second");
+    // Grants are seen only by some looks: the order by them is tried where looks are made up.
+    let sorted = [
+        ("most waiting", Some(("first", "second"))),
+        ("most grants seen", None),
+        ("longest held", Some(("first", "second"))),
+        ("longest waiting", Some(("second", "first"))),
+        ("name", Some(("first", "second"))),
+    ];
+    for (order, expected) in sorted {
+        terminal.wait_for(&format!("s sort: {order}"));
+        let text = terminal.text();
+        let at = |name: &str| text.lines().position(|line| line.starts_with(name));
+        if let Some((above, below)) = expected {
+            assert!(at(above) < at(below), "{order}:\n{text}");
+        }
+        terminal.press("s");
+    }
     terminal.press("q");
     assert_eq!(terminal.end().0, 0);
 }
@@ -66,8 +102,55 @@ fn what_is_wrong_is_told_before_the_screen_is_taken() {
     let (code, screen) = Terminal::start(&dlock_on(1, &FAST), 24, 200).end();
     assert_eq!(code, 69, "{screen}");
     assert!(screen.contains("cannot reach the server"), "{screen}");
+    server.client().config_set("requirepass", "secret");
+    let (code, screen) = Terminal::start(&dlock_at(&server, &FAST), 24, 200).end();
+    assert_eq!(code, 77, "{screen}");
+    assert!(screen.contains("password"), "{screen}");
     let without = Server::without_module("");
     let (code, screen) = Terminal::start(&dlock_at(&without, &FAST), 24, 200).end();
     assert_eq!(code, 69, "{screen}");
     assert!(screen.contains("loadmodule"), "{screen}");
+}
+
+/// What `stty` told of the terminal, each time it was asked.
+fn modes(screen: &str) -> Vec<&str> {
+    screen
+        .lines()
+        .filter_map(|line| line.strip_prefix("modes "))
+        .collect()
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was() {
+    let server = Server::start();
+    server.client().acquire("busy alice 600000");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pid_file = folder.path().join("pid");
+    let script = "trap : HUP INT TERM; echo modes $(stty -g); sh -c 'echo $$ >$PID_FILE; exec \"$0\" top --every 50ms' \"$0\"; \
+                  echo ended $?; echo modes $(stty -g); read line";
+    for (signal, code) in [
+        (Signal::SIGTERM, 143),
+        (Signal::SIGHUP, 129),
+        (Signal::SIGINT, 130),
+    ] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).arg(dlock(&[]).get_program());
+        shell
+            .env("DLOCK_URL", format!("redis://127.0.0.1:{}", server.port()))
+            .env("PID_FILE", &pid_file);
+        let mut terminal = Terminal::start(&shell, 24, 120);
+        terminal.wait_for("busy");
+        assert!(terminal.is_full_screen());
+        let pid = fs::read_to_string(&pid_file).expect("the number of the process");
+        let pid = Pid::from_raw(pid.trim().parse().expect("a number"));
+        kill(pid, signal).expect("it runs");
+        terminal.wait_for(&format!("ended {code}"));
+        wait_for("the modes after it", || modes(&terminal.text()).len() == 2);
+        let screen = terminal.text();
+        let modes = modes(&screen);
+        assert_eq!(modes[0], modes[1], "{signal}: {screen}");
+        assert!(!terminal.is_full_screen(), "{signal}: {screen}");
+        terminal.press("\r");
+        terminal.end();
+    }
 }

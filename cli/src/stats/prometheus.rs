@@ -9,7 +9,7 @@ use super::Counted;
 const COUNTERS: &[(&str, &str)] = &[
     ("acquired", "Owners that became holders."),
     ("reentered", "Further holds given to holders."),
-    ("not_granted", "ACQUIREs that were answered with null."),
+    ("not_granted", "ACQUIREs that were answered with null at once."),
     ("released", "Holders that gave up their last hold."),
     ("extended", "EXTENDs that were answered with a lease."),
     (

@@ -1,6 +1,7 @@
 //! `dlock top`: a thread looks at the servers, this one draws what it found and listens to keys.
 
 mod sampler;
+mod signals;
 mod state;
 mod view;
 
@@ -11,6 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
@@ -35,23 +37,35 @@ pub fn top(args: &TopArgs, target: &Target) -> Result<ExitCode, Failure> {
     // What is wrong with the server is told before the screen is taken.
     let mut sampler = Sampler::connect(target, pattern)?;
     let first = sampler.sample()?;
+    let signals = signals::listen().map_err(|error| cannot("catch signals", &error.into()))?;
     let (sender, looks) = channel();
     let every = args.every.max(SHORTEST);
     thread::spawn(move || sampler.run(every, &sender));
     let mut state = State::default();
     state.update(first);
     let mut terminal = ratatui::try_init().map_err(|error| cannot("use the terminal", &error))?;
-    let outcome = watch(&mut terminal, &mut state, &looks);
+    let outcome = watch(&mut terminal, &mut state, &looks, &signals);
     let restored = ratatui::try_restore();
-    outcome
-        .and(restored)
-        .map_err(|error| cannot("use the terminal", &error))?;
-    Ok(ExitCode::SUCCESS)
+    match (outcome, restored) {
+        // A terminal that has hung up cannot be restored.
+        (Ok(Some(signal)), _) => Ok(ExitCode::from(128 + signal as u8)),
+        (Ok(None), Ok(())) => Ok(ExitCode::SUCCESS),
+        (Err(error), _) | (_, Err(error)) => Err(cannot("use the terminal", &error)),
+    }
 }
 
-fn watch(terminal: &mut DefaultTerminal, state: &mut State, looks: &Receiver<Look>) -> std::io::Result<()> {
+/// Draws until the user has seen enough, or a signal ends it.
+fn watch(
+    terminal: &mut DefaultTerminal,
+    state: &mut State,
+    looks: &Receiver<Look>,
+    signals: &Receiver<Signal>,
+) -> std::io::Result<Option<Signal>> {
     let mut is_stale = true;
     while !state.is_over() {
+        if let Ok(signal) = signals.try_recv() {
+            return Ok(Some(signal));
+        }
         if is_stale {
             terminal.draw(|frame| view::draw(frame, state))?;
             is_stale = false;
@@ -72,7 +86,7 @@ fn watch(terminal: &mut DefaultTerminal, state: &mut State, looks: &Receiver<Loo
             }
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn cannot(what: &str, error: &std::io::Error) -> Failure {

@@ -21,7 +21,7 @@ pub type Look = Result<Sample, Failure>;
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     pub servers: usize,
-    /// The fields of INFO dlock, summed up; of times, the longest.
+    /// The fields of INFO dlock, summed up; of some, the largest.
     pub counted: BTreeMap<String, u64>,
     pub locks: Vec<Named>,
     /// Since the last sample.
@@ -88,10 +88,9 @@ impl Sampler {
         };
         for watched in &mut self.watched {
             for (field, value) in stats::counted(&mut watched.node)?.fields {
-                let is_gauge =
-                    ["longest_waiting_ms", "fence_known", "grace_left_ms"].contains(&field.as_str());
+                let is_maximum = is_maximum(&field);
                 let known = sample.counted.entry(field).or_default();
-                *known = if is_gauge {
+                *known = if is_maximum {
                     value.max(*known)
                 } else {
                     known.wrapping_add(value)
@@ -103,6 +102,12 @@ impl Sampler {
         self.last = Instant::now();
         Ok(sample)
     }
+}
+
+/// Whether the largest value of all servers says more than the sum. Percentiles are those of the slowest server.
+fn is_maximum(field: &str) -> bool {
+    matches!(field, "longest_waiting_ms" | "fence_known" | "grace_left_ms")
+        || ["_p50", "_p99", "_max"].iter().any(|end| field.ends_with(end))
 }
 
 impl Watched {
@@ -120,5 +125,26 @@ impl Watched {
         let locks: Vec<Named> = locks.into_iter().filter(|lock| lock.info.is_some()).collect();
         self.names = locks.iter().map(|lock| lock.name.clone()).collect();
         Ok(locks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_maximum;
+
+    #[test]
+    fn counters_of_several_servers_are_summed_and_times_are_not() {
+        for field in ["acquired", "waiting_now", "locks", "waited_ms", "errors_stale"] {
+            assert!(!is_maximum(field), "{field}");
+        }
+        for field in [
+            "longest_waiting_ms",
+            "grace_left_ms",
+            "held_ms_p50",
+            "waited_ms_p99",
+            "held_ms_max",
+        ] {
+            assert!(is_maximum(field), "{field}");
+        }
     }
 }

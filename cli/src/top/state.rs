@@ -78,6 +78,8 @@ impl Order {
 struct Grants {
     fences: HashSet<u64>,
     seen: u64,
+    /// How many looks have not found the lock held since.
+    missed: usize,
 }
 
 /// The last values, the newest last.
@@ -168,18 +170,24 @@ impl State {
         self.keep_choice();
     }
 
-    /// Fences that are seen for the first time. Grants that come and go between two looks are missed.
+    /// Fences that are seen for the first time. Grants that come and go between two looks are missed. A lock that
+    /// is free for a moment is remembered, as long as it would be in the graphs.
     fn count_grants(&mut self, locks: &[Named]) {
-        let mut grants = HashMap::new();
+        for grants in self.grants.values_mut() {
+            grants.missed += 1;
+        }
         for lock in locks {
             let fences: HashSet<u64> = lock.holders().iter().map(|holder| holder.fence).collect();
-            let seen = match self.grants.remove(&lock.name) {
-                Some(before) => before.seen + fences.difference(&before.fences).count() as u64,
-                None => 0,
-            };
-            grants.insert(lock.name.clone(), Grants { fences, seen });
+            let known = self.grants.entry(lock.name.clone());
+            let grants = known.or_insert_with(|| Grants {
+                fences: fences.clone(),
+                ..Grants::default()
+            });
+            grants.seen += fences.difference(&grants.fences).count() as u64;
+            grants.fences = fences;
+            grants.missed = 0;
         }
-        self.grants = grants;
+        self.grants.retain(|_, grants| grants.missed < HISTORY);
     }
 
     pub fn fail(&mut self, why: String) {
@@ -192,6 +200,15 @@ impl State {
 
     pub fn counted(&self, field: &str) -> u64 {
         self.sample.counted.get(field).copied().unwrap_or(0)
+    }
+
+    /// Refused requests. The late releases are among them, under the words of their errors.
+    pub fn errors(&self) -> u64 {
+        let counted = self.sample.counted.iter();
+        counted
+            .filter(|(field, _)| field.starts_with("errors_") && *field != "errors_late_releases")
+            .map(|(_, value)| value)
+            .sum()
     }
 
     pub fn servers(&self) -> usize {

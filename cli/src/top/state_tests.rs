@@ -171,6 +171,21 @@ fn grants_are_counted_by_new_fences() {
 }
 
 #[test]
+fn a_lock_that_is_free_for_a_moment_keeps_its_count() {
+    let mut state = state(vec![lock("a", &[1], 0, &[])]);
+    let look = |state: &mut State, locks: Vec<Named>| state.update(sample(locks, &[]));
+    look(&mut state, vec![lock("a", &[2], 0, &[])]);
+    look(&mut state, vec![]);
+    look(&mut state, vec![lock("a", &[3], 0, &[])]);
+    assert_eq!(state.rows()[0].grants, 2);
+    for _ in 0..HISTORY {
+        look(&mut state, vec![]);
+    }
+    look(&mut state, vec![lock("a", &[4], 0, &[])]);
+    assert_eq!(state.rows()[0].grants, 0, "it was forgotten");
+}
+
+#[test]
 fn rates_are_per_second_and_survive_a_restart_of_the_server() {
     let mut state = State::default();
     for acquired in [100, 110, 110, 4] {

@@ -16,20 +16,26 @@ use crate::text::{cut, shown};
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 const GRAPHS: u16 = 4;
-/// A lower screen has no room for graphs.
+/// A lower screen has no room for counters and graphs.
 const LOW: u16 = 14;
 
 pub fn draw(frame: &mut Frame<'_>, state: &State) {
-    let graphs = if frame.area().height < LOW { 0 } else { GRAPHS };
+    let (counters, graphs) = if frame.area().height < LOW {
+        (0, 0)
+    } else {
+        (1, GRAPHS)
+    };
     let rows = [
         Constraint::Length(1),
+        Constraint::Length(counters),
         Constraint::Length(graphs),
         Constraint::Min(0),
         Constraint::Length(1),
     ];
-    let [head, middle, body, foot] = Layout::vertical(rows).areas(frame.area());
+    let [head, below, middle, body, foot] = Layout::vertical(rows).areas(frame.area());
     frame.render_widget(headline(state), head);
     if graphs > 0 {
+        frame.render_widget(counted(state), below);
         draw_graphs(frame, state, middle);
     }
     match state.mode {
@@ -58,6 +64,24 @@ fn headline(state: &State) -> Line<'static> {
         text += &format!(", GRACE for {}", span::show(Duration::from_millis(grace)));
     }
     Line::styled(text, BOLD)
+}
+
+/// What the servers have counted since they were started.
+fn counted(state: &State) -> Line<'static> {
+    let time = |field: &str| span::show(Duration::from_millis(state.counted(field)));
+    let percentiles = |what| {
+        let percentile = |which| time(&format!("{what}_ms_{which}"));
+        format!("{} (p99 {})", percentile("p50"), percentile("p99"))
+    };
+    Line::from(format!(
+        "held {}, waited {}, {} timeouts, {} expired awaited, {} errors, {} late releases",
+        percentiles("held"),
+        percentiles("waited"),
+        state.counted("wait_timeouts"),
+        state.counted("expired_awaited"),
+        state.errors(),
+        state.counted("errors_late_releases"),
+    ))
 }
 
 fn draw_graphs(frame: &mut Frame<'_>, state: &State, area: Rect) {

@@ -26,21 +26,34 @@ fn a_wide_screen_shows_everything() {
             ("locks", 3),
             ("waiting_now", 3),
             ("longest_waiting_ms", 9_000),
+            ("held_ms_p50", 1_500),
+            ("held_ms_p99", 61_000),
+            ("waited_ms_p50", 20),
+            ("waited_ms_p99", 800),
+            ("wait_timeouts", 4),
+            ("expired_awaited", 5),
+            ("errors_stale", 2),
+            ("errors_notheld", 1),
+            ("errors_late_releases", 3),
         ];
         state.update(sample(three(), &counted));
     }
     let screen = screen(&state, 110, 20);
     assert_eq!(screen[0], "dlock: 3 locks, 3 waiting, the longest for 9.0s");
-    assert!(screen[1].starts_with("acquired/s 20 "), "{}", screen[1]);
-    assert!(screen[4].contains('█'), "{screen:#?}");
-    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(words(&screen[5])[..4], ["LOCK", "WAITING", "HELD", "FOR"]);
     assert_eq!(
-        words(&screen[6]),
+        screen[1],
+        "held 1.5s (p99 1m01s), waited 20ms (p99 800ms), 4 timeouts, 5 expired awaited, 3 errors, 3 late releases"
+    );
+    assert!(screen[2].starts_with("acquired/s 20 "), "{}", screen[2]);
+    assert!(screen[5].contains('█'), "{screen:#?}");
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&screen[6])[..4], ["LOCK", "WAITING", "HELD", "FOR"]);
+    assert_eq!(
+        words(&screen[7]),
         ["b", "2", "2.0s", "500ms", "0", "30s", "mutex", "owner-2"]
     );
     assert_eq!(
-        words(&screen[8]),
+        words(&screen[9]),
         ["c", "0", "3.0s", "-", "0", "30s", "mutex", "owner-3"]
     );
     assert!(screen[19].contains("s sort: most waiting"), "{screen:#?}");
@@ -61,6 +74,12 @@ fn a_narrow_or_low_screen_shows_what_fits() {
         "{narrow:#?}"
     );
     assert!(narrow[2].contains('…') && narrow[2].ends_with('2'), "{narrow:#?}");
+    let usual = screen(&state, 40, 10);
+    assert!(
+        usual[1].starts_with("LOCK") && usual[1].ends_with("WAITED"),
+        "{usual:#?}"
+    );
+    assert!(usual[2].contains('…') && usual[2].ends_with("5ms"), "{usual:#?}");
     for width in [1, 2, 7, 16, 23, 24, 25, 33, 60] {
         for height in [1, 2, 3, 5, 13, 14, 15] {
             screen(&state, width, height);

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use dlock_testkit::wait_for;
 use nix::pty::{Winsize, openpty};
-use vt100::Parser;
+use vt100::{Parser, Screen};
 
 /// A terminal with a program on it, which is its session's first. Dropped, the terminal hangs up.
 pub struct Terminal {
@@ -48,9 +48,20 @@ impl Terminal {
         self.screen.lock().expect("no panic").screen().contents()
     }
 
+    /// What is shown now, with its colours.
+    pub fn screen(&self) -> Screen {
+        self.screen.lock().expect("no panic").screen().clone()
+    }
+
     pub fn is_bold(&self, row: u16, column: u16) -> bool {
         let screen = self.screen.lock().expect("no panic");
         screen.screen().cell(row, column).is_some_and(vt100::Cell::bold)
+    }
+
+    /// Whether a program has the whole screen, or has hidden the cursor.
+    pub fn is_full_screen(&self) -> bool {
+        let screen = self.screen.lock().expect("no panic");
+        screen.screen().alternate_screen() || screen.screen().hide_cursor()
     }
 
     pub fn press(&mut self, keys: &str) {
