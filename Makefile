@@ -11,6 +11,9 @@ export DLOCK_SERVER ?= redis-server
 # The module has no users that build it: its documentation shows what is private, and may link to it.
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
+# Tests send signals, and a shell has what it starts in the background ignore some of them.
+DEFAULT_SIGNALS = env --default-signal=HUP,INT,QUIT
+
 .DEFAULT_GOAL := help
 .PHONY: help run cluster sentinel down test test-matrix model fuzz bench bench-check torture book pictures top-picture install check install-deps
 
@@ -32,7 +35,7 @@ down: ## End the servers that a killed `make cluster` or `make sentinel` left be
 	@scripts/end-deployment "$(TARGET)/cluster" "$(TARGET)/sentinel"
 
 test: install-deps ## Run all tests against the installed server (another one: DLOCK_SERVER=valkey-server)
-	cargo test --workspace --all-features --locked --no-fail-fast
+	$(DEFAULT_SIGNALS) cargo test --workspace --all-features --locked --no-fail-fast
 
 test-matrix: install-deps ## Run the tests against every supported server, fetched from Debian (kept in SERVERS)
 	tests/matrix/run "$(SERVERS)"

@@ -1,7 +1,7 @@
 //! The book in `docs/`: what reads its pages, draws its pictures, and mends its links when it is built.
 //!
 //! The tests of this package try every code block of the pages. Those in Rust are compiled as tests of the
-//! documentation of [`chapters`].
+//! documentation of `chapters`.
 
 pub mod outside;
 pub mod page;

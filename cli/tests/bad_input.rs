@@ -121,6 +121,32 @@ fn a_replica_grants_nothing_and_says_so() {
 }
 
 #[test]
+fn a_node_of_a_cluster_that_is_not_made_yet() {
+    let node = Server::cluster_node();
+    let args = ["run", "job", "--", "echo", "ran"];
+    fails(
+        &args,
+        &outcome(&mut dlock_at(&node, &args)),
+        69,
+        "serves no slots",
+    );
+    let args = ["show", "job"];
+    fails(
+        &args,
+        &outcome(&mut dlock_at(&node, &args)),
+        69,
+        "no node of the cluster",
+    );
+    let checked = outcome(&mut dlock_at(&node, &["doctor"]));
+    assert_eq!(checked.code, 2, "{checked:?}");
+    assert!(
+        checked.out.contains("PROBLEM  cluster: state fail, 0 of 16384"),
+        "{checked:?}"
+    );
+    assert_eq!(outcome(&mut dlock_at(&node, &["ls"])).code, 0);
+}
+
+#[test]
 fn a_server_that_refuses_to_grant_is_told_apart_from_a_lock_that_is_taken() {
     let server = Server::with("maxmemory 100mb\nmaxmemory-policy allkeys-lru");
     let args = ["run", "job", "--", "echo", "ran"];

@@ -38,11 +38,7 @@ pub fn measure(
     summary: &mut Summary,
 ) -> Result<()> {
     bench.progress.step("client", &format!("{threads}, hand-over"));
-    let mut bare = Bare {
-        holder: (server.connect()?, "alice"),
-        waiter: (server.connect()?, "bob"),
-        observer: server.connect()?,
-    };
+    let mut bare = Bare::connect(server)?;
     let lock = Locks::open(url(server))?.lock("gate");
     let rounds = (0..bench.rounds(1001, 101))
         .map(|_| {
@@ -65,6 +61,14 @@ pub fn measure(
 }
 
 impl Bare {
+    fn connect(server: &Server) -> Result<Self> {
+        Ok(Self {
+            holder: (server.connect()?, "alice"),
+            waiter: (server.connect()?, "bob"),
+            observer: server.connect()?,
+        })
+    }
+
     /// One thread sends the release, and reads the reply of the one that waits.
     fn hand_over(&mut self) -> Result<f64> {
         let ((holder, mine), (waiter, its)) = (&mut self.holder, &mut self.waiter);
@@ -115,4 +119,23 @@ fn bytes(command: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     crate::resp::encode(command.iter().copied(), &mut bytes);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::runtime;
+    use crate::testing::bench;
+
+    #[test]
+    fn a_lock_is_handed_over_to_one_that_waits() {
+        let server = Server::start(&bench().module).unwrap();
+        let mut bare = Bare::connect(&server).unwrap();
+        assert!(bare.hand_over().unwrap() > 0.0);
+        let lock = Locks::open(url(&server)).unwrap().lock("gate");
+        assert!(runtime(1).unwrap().block_on(between_guards(&lock)).unwrap() > 0.0);
+        // Of each two grants, one was waited for.
+        let mut observer = server.connect().unwrap();
+        assert_eq!(observer.info_number("dlock", "dlock_handed_over").unwrap(), 2.0);
+    }
 }

@@ -190,3 +190,28 @@ where
 fn text(error: impl ToString) -> String {
     error.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::runtime;
+    use crate::resp::Reply;
+    use crate::testing::bench;
+
+    #[test]
+    fn each_contender_takes_and_gives_back_as_many_locks_as_are_counted() {
+        let server = Server::start(&bench().module).unwrap();
+        let runtime = runtime(2).unwrap();
+        let contenders = runtime.block_on(Contenders::connect(&url(&server))).unwrap();
+        let before = server.calls("dlock.release").unwrap();
+        let round = runtime.block_on(contenders.round(1, 4)).unwrap();
+        assert!(round.commands > 0.0 && round.guard > 0.0 && round.rslock > 0.0);
+        // By hand and by guards.
+        assert_eq!(
+            server.calls("dlock.release").unwrap() - before,
+            2.0 * PAIRS as f64
+        );
+        let keys = server.connect().unwrap().call(&["DBSIZE"]).unwrap();
+        assert_eq!(keys, Reply::Integer(0));
+    }
+}

@@ -70,19 +70,15 @@ fn write(findings: &[(&Facts, Vec<Finding>)], out: &mut dyn Write, paint: Paint)
             }
         }
     }
-    let count = |level| {
-        findings
-            .iter()
-            .flat_map(|(_, all)| all)
-            .filter(|finding| finding.level == level)
-            .count()
+    let count = |level, what| {
+        let all = findings.iter().flat_map(|(_, all)| all);
+        match all.filter(|finding| finding.level == level).count() {
+            1 => format!("1 {what}"),
+            n => format!("{n} {what}s"),
+        }
     };
-    writeln!(
-        out,
-        "{} problems, {} warnings",
-        count(Level::Problem),
-        count(Level::Warning)
-    )
+    let problems = count(Level::Problem, "problem");
+    writeln!(out, "{problems}, {}", count(Level::Warning, "warning"))
 }
 
 fn json(findings: &[(&Facts, Vec<Finding>)]) -> Value {

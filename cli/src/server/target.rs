@@ -111,6 +111,10 @@ impl Target {
                 primaries.push(address);
             }
         }
+        if primaries.is_empty() {
+            // Of a cluster that is still to be made. What it is asked it can answer, and the doctor tells what is wrong.
+            primaries.push(first.address.clone());
+        }
         Ok(primaries
             .into_iter()
             .map(|address| self.look_for(address))
@@ -155,6 +159,15 @@ impl Target {
                 Code::Unavailable,
                 format!(
                     "{} is a replica, it grants no locks: name the primary, or the Sentinels",
+                    first.name
+                ),
+            ));
+        }
+        if is_cluster && slots::of(&mut first)?.is_empty() {
+            return Err(Failure::new(
+                Code::Unavailable,
+                format!(
+                    "{} is a node of a cluster that serves no slots yet: make it with redis-cli --cluster create",
                     first.name
                 ),
             ));
