@@ -15,7 +15,7 @@ DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 DEFAULT_SIGNALS = env --default-signal=HUP,INT,QUIT
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel down test test-matrix model fuzz bench torture book pictures top-picture install check install-deps
+.PHONY: help run cluster sentinel down test test-matrix model fuzz bench bench-check torture book pictures top-picture install check install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ fuzz: install-deps ## Run each fuzz target for a while (default: SECONDS=20); ne
 bench: install-deps ## Measure locks beside what they replace (ARGS="--quick", ARGS="--only cpu", ARGS="--out docs/bench")
 	cargo build --release --locked
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
+
+bench-check: install-deps ## Count instructions, fail when they are 5 % more than the baseline (new one: ARGS=--update)
+	cargo build --release --locked -p redis-dlock -p dlock-bench-check
+	$(TARGET)/release/dlock-bench-check $(ARGS)
 
 torture: install-deps ## Attack what is promised with real faults, for about 20 minutes (options: ARGS="...")
 	cargo build --release --locked

@@ -65,6 +65,25 @@ fn a_client_can_be_unblocked_once() {
     waiters[1].0.granted();
 }
 
+/// The server may give what it knew an answered client by to the next one that waits.
+#[test]
+fn a_client_that_waits_after_another_was_answered_can_leave() {
+    let server = Server::start();
+    let mut client = server.client();
+    for _ in 0..10 {
+        client.acquire("door alice 60000");
+        let mut answered = server.waiter("door bob 60000 BLOCK 0");
+        client.wait_for_queue("door", 1);
+        client.release("door alice");
+        answered.granted();
+        let next = server.waiter("door carol 60000 BLOCK 0");
+        client.wait_for_queue("door", 1);
+        next.close();
+        client.wait_for_queue("door", 0);
+        client.release("door bob");
+    }
+}
+
 #[test]
 fn a_killed_client_is_closed_without_an_answer() {
     let (_server, mut client, mut waiters) = scene();

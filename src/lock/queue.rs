@@ -34,13 +34,13 @@ pub struct Queue {
     /// An owner may wait several times, and leaves with all when it becomes a holder.
     by_owner: BTreeMap<Owner, Tickets>,
     deadlines: BTreeSet<(Instant, Ticket)>,
-    /// Owners that have stopped waiting here since the queue was taken out of [`super::Waiting`].
+    /// Owners that have stopped waiting here, until [`super::Waiting`] takes note of it.
     pub(super) left: Vec<Owner>,
 }
 
 /// The requests of one owner, in order of arrival: at least one, and nearly always no more.
 #[derive(Debug)]
-enum Tickets {
+pub(super) enum Tickets {
     One(Ticket),
     Many(BTreeSet<Ticket>),
 }
@@ -89,6 +89,14 @@ impl Queue {
             by_owner: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             left: Vec::new(),
+        }
+    }
+
+    /// A queue that somebody is about to join, with memory for the first who leaves.
+    pub(super) fn with_waiters() -> Self {
+        Self {
+            left: Vec::with_capacity(1),
+            ..Self::new()
         }
     }
 
@@ -169,12 +177,25 @@ impl Queue {
         self.waiters.insert(ticket, waiter);
     }
 
-    /// Takes a waiter out, for whatever reason.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
+    /// The requests of an owner that waits no more: each of them has to be taken out of its place.
+    pub(super) fn remove_owner(&mut self, owner: &[u8]) -> Option<Tickets> {
+        let (owner, tickets) = self.by_owner.remove_entry(owner)?;
+        self.left.push(owner);
+        Some(tickets)
+    }
+
+    /// Takes a waiter out of its place; what is known of its owner stays.
+    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Waiter> {
         let waiter = self.waiters.remove(&ticket)?;
         if let Some(deadline) = waiter.deadline() {
             self.deadlines.remove(&(deadline, ticket));
         }
+        Some(waiter)
+    }
+
+    /// Takes a waiter out, for whatever reason.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.take(ticket)?;
         let others_wait = match self.by_owner.get_mut(&waiter.owner) {
             Some(Tickets::Many(tickets)) => {
                 tickets.remove(&ticket);
@@ -183,8 +204,7 @@ impl Queue {
             Some(Tickets::One(_)) | None => false,
         };
         if !others_wait {
-            self.by_owner.remove(&waiter.owner);
-            self.left.push(Rc::clone(&waiter.owner));
+            self.remove_owner(&waiter.owner);
         }
         Some(waiter)
     }
@@ -200,7 +220,7 @@ impl Tickets {
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = Ticket> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Ticket> {
         let (one, many) = match self {
             Self::One(ticket) => (Some(*ticket), None),
             Self::Many(tickets) => (None, Some(tickets)),

@@ -23,6 +23,12 @@ pub struct LockName {
     pub key: Rc<[u8]>,
 }
 
+impl LockName {
+    pub fn new(db: i32, key: &[u8]) -> Self {
+        Self { db, key: key.into() }
+    }
+}
+
 /// What a name is looked up by, without making one.
 trait Name {
     fn parts(&self) -> (i32, &[u8]);
@@ -67,9 +73,10 @@ impl PartialEq for dyn Name + '_ {
 
 impl Eq for dyn Name + '_ {}
 
-/// A queue at rest: with its lock's holders as they were after the last step.
-#[derive(Debug, Default)]
+/// A queue, with its lock's holders as they were after the last step.
+#[derive(Debug)]
 pub(super) struct Entry {
+    name: LockName,
     pub(super) queue: Queue,
     pub(super) holders: Vec<Member>,
     pub(super) alarm: Option<Instant>,
@@ -115,27 +122,35 @@ impl From<Refusal> for NotQueued {
 #[derive(Debug)]
 pub struct Waiting {
     pub(super) entries: BTreeMap<LockName, Entry>,
+    index: Index,
+    last_ticket: u64,
+    /// The queue of a lock that nobody waits for. Always empty.
+    nobody: Queue,
+}
+
+/// What is known across the queues.
+#[derive(Debug)]
+struct Index {
     alarms: Alarms,
     owners: Owners,
-    last_ticket: u64,
     /// Owners that stopped waiting somewhere, and queues that became empty: both are cleared away later. The
     /// one who was let in should not have to wait for that.
     left: Vec<(Owner, LockName)>,
     emptied: Vec<LockName>,
-    /// Empty, kept for its memory.
-    spare: Vec<Owner>,
 }
 
 impl Waiting {
     pub const fn new() -> Self {
         Self {
             entries: BTreeMap::new(),
-            alarms: Alarms(BTreeSet::new()),
-            owners: Owners(BTreeMap::new()),
+            index: Index {
+                alarms: Alarms(BTreeSet::new()),
+                owners: Owners(BTreeMap::new()),
+                left: Vec::new(),
+                emptied: Vec::new(),
+            },
             last_ticket: 0,
-            left: Vec::new(),
-            emptied: Vec::new(),
-            spare: Vec::new(),
+            nobody: Queue::new(),
         }
     }
 
@@ -179,43 +194,32 @@ impl Waiting {
         (!entry.queue.is_empty()).then(|| name.clone())
     }
 
-    /// Takes a queue out for a step. It must be put back.
-    pub fn take(&mut self, name: &LockName) -> Queue {
-        let mut queue = self
-            .entries
-            .get_mut(name)
-            .map_or_else(Queue::default, |entry| std::mem::take(&mut entry.queue));
-        queue.left = std::mem::take(&mut self.spare);
-        queue
-    }
-
-    /// Puts a queue back after a step that left `lock` as it is.
-    pub fn put_back(&mut self, name: &LockName, mut queue: Queue, lock: &Lock, moment: &Moment) {
-        let mut left = std::mem::take(&mut queue.left);
-        self.left
-            .extend(left.drain(..).map(|owner| (owner, name.clone())));
-        self.spare = left;
-        if queue.is_empty() {
-            self.emptied.push(name.clone());
-            return;
+    /// Runs a step on a lock with its queue, and takes note of what became of both.
+    pub fn step<R>(
+        &mut self,
+        db: i32,
+        key: &[u8],
+        lock: &mut Lock,
+        moment: &Moment,
+        step: impl FnOnce(&mut Lock, &mut Queue) -> R,
+    ) -> R {
+        let name: &dyn Name = &(db, key);
+        match self.entries.get_mut(name) {
+            Some(entry) if !entry.queue.is_empty() => {
+                let result = step(lock, &mut entry.queue);
+                self.index.update(entry, lock, moment);
+                result
+            }
+            _ => step(lock, &mut self.nobody),
         }
-        let alarm = next_alarm(&queue, lock, moment);
-        let entry = match self.entries.get_mut(name) {
-            Some(entry) => entry,
-            None => self.entries.entry(name.clone()).or_default(),
-        };
-        entry.queue = queue;
-        mirror(&mut entry.holders, lock, moment, &mut self.owners);
-        self.alarms.change(name, entry.alarm, alarm);
-        entry.alarm = alarm;
     }
 
     /// Clears away what is left of those who wait no more.
     fn tidy(&mut self) {
-        for (owner, name) in self.left.drain(..) {
-            self.owners.waits_no_more(&owner, &name);
+        for (owner, name) in self.index.left.drain(..) {
+            self.index.owners.waits_no_more(&owner, &name);
         }
-        while let Some(name) = self.emptied.pop() {
+        while let Some(name) = self.index.emptied.pop() {
             if self.queue(&name).is_none() {
                 self.forget(&name);
             }
@@ -233,46 +237,37 @@ impl Waiting {
         rules: Rules,
     ) -> Result<Enqueued, NotQueued> {
         self.tidy();
-        let mut queue = self.take(name);
-        let waiter = Waiter::new(request, timeout, moment.now);
-        let same = request.request_id.and_then(|id| queue.find(request.owner, id));
-        let outcome = match same.map(|(ticket, same)| (ticket, same.limit == waiter.limit)) {
-            Some((_, false)) => Err(Refusal::OtherLimit),
-            Some((ticket, true)) => {
-                queue.remove(ticket);
-                Ok(Enqueued {
-                    ticket,
-                    replaced: true,
-                })
-            }
-            None if queue.len() >= rules.max_waiters => Err(Refusal::QueueFull(rules.max_waiters)),
-            None => {
-                self.last_ticket = self.last_ticket.saturating_add(1);
-                Ok(Enqueued {
-                    ticket: Ticket(self.last_ticket),
-                    replaced: false,
-                })
-            }
-        };
-        if let Ok(Enqueued { ticket, .. }) = outcome {
-            queue.insert(ticket, waiter);
+        let next = Ticket(self.last_ticket.saturating_add(1));
+        let entry = self
+            .entries
+            .entry(name.clone())
+            .or_insert_with(|| Entry::new(name.clone()));
+        let place = entry.find_place(request, next, rules.max_waiters);
+        if let Ok(Enqueued { ticket, .. }) = place {
+            entry.queue.remove(ticket);
+            entry
+                .queue
+                .insert(ticket, Waiter::new(request, timeout, moment.now));
+            self.last_ticket = self.last_ticket.max(ticket.0);
         }
-        self.put_back(name, queue, lock, moment);
-        let enqueued = outcome?;
+        self.index.update(entry, lock, moment);
+        let enqueued = place?;
         // A request that took the place of another left with it, and is back.
         self.tidy();
-        if let Some((name, _)) = self.entries.get_key_value(name) {
-            self.owners.waits(request.owner, name);
+        if let Some(entry) = self.entries.get(name) {
+            self.index.owners.waits(request.owner, &entry.name);
         }
-        let search =
-            rules.detect_deadlocks && !enqueued.replaced && self.owners.may_be_in_the_way(request.owner);
+        let search = rules.detect_deadlocks
+            && !enqueued.replaced
+            && self.index.owners.may_be_in_the_way(request.owner);
         if let Some(circle) = search
             .then(|| deadlock::search(self, name, request.owner, moment.now))
             .flatten()
         {
-            let mut queue = self.take(name);
-            queue.remove(enqueued.ticket);
-            self.put_back(name, queue, lock, moment);
+            if let Some(entry) = self.entries.get_mut(name) {
+                entry.queue.remove(enqueued.ticket);
+                self.index.update(entry, lock, moment);
+            }
             return Err(NotQueued::Deadlock(circle));
         }
         Ok(enqueued)
@@ -284,7 +279,7 @@ impl Waiting {
             return;
         };
         entry.queue.remove(ticket);
-        self.owners.note_departures(name, &mut entry.queue);
+        self.index.owners.note_departures(name, &mut entry.queue);
         if entry.queue.is_empty() {
             self.forget(name);
         } else {
@@ -299,7 +294,7 @@ impl Waiting {
         };
         let queue = std::mem::take(&mut entry.queue);
         for owner in queue.owners() {
-            self.owners.waits_no_more(owner, name);
+            self.index.owners.waits_no_more(owner, name);
         }
         self.forget(name);
         queue.iter().map(|(ticket, _)| ticket).collect()
@@ -307,11 +302,11 @@ impl Waiting {
 
     fn forget(&mut self, name: &LockName) {
         if let Some(entry) = self.entries.remove(name) {
-            self.alarms.change(name, entry.alarm, None);
+            self.index.alarms.change(name, entry.alarm, None);
             entry
                 .holders
                 .iter()
-                .for_each(|member| self.owners.holds_no_more(&member.owner));
+                .for_each(|member| self.index.owners.holds_no_more(&member.owner));
         }
     }
 
@@ -321,7 +316,7 @@ impl Waiting {
             return;
         };
         give_up_waiting(&mut entry.queue, moment, effects);
-        self.owners.note_departures(name, &mut entry.queue);
+        self.index.owners.note_departures(name, &mut entry.queue);
         if entry.queue.is_empty() {
             self.forget(name);
         }
@@ -330,6 +325,7 @@ impl Waiting {
     /// The queues in which this owner stands.
     pub(super) fn waited_for_by(&self, owner: &[u8]) -> impl Iterator<Item = (&LockName, &Entry)> {
         let names = self
+            .index
             .owners
             .0
             .get(owner)
@@ -343,19 +339,20 @@ impl Waiting {
     /// Whether this owner waits anywhere, or holds what others wait for.
     pub fn involves(&mut self, owner: &[u8]) -> bool {
         self.tidy();
-        self.owners.0.contains_key(owner)
+        self.index.owners.0.contains_key(owner)
     }
 
     /// When somebody has to look at a queue next.
     pub fn next_alarm(&self) -> Option<Instant> {
-        self.alarms.0.first().map(|(at, _)| *at)
+        self.index.alarms.0.first().map(|(at, _)| *at)
     }
 
     /// A queue that has to be looked at now. It is named again and again until it is put back with a later
     /// alarm, or snoozed.
     pub fn due(&mut self, now: Instant) -> Option<LockName> {
         self.tidy();
-        self.alarms
+        self.index
+            .alarms
             .0
             .first()
             .filter(|(at, _)| *at <= now)
@@ -365,7 +362,7 @@ impl Waiting {
     /// Has a queue looked at then.
     pub fn alarm_at(&mut self, name: &LockName, at: Instant) {
         if let Some(entry) = self.entries.get_mut(name) {
-            self.alarms.change(name, entry.alarm, Some(at));
+            self.index.alarms.change(name, entry.alarm, Some(at));
             entry.alarm = Some(at);
         }
     }
@@ -387,6 +384,63 @@ impl Waiting {
         for name in names {
             self.alarm_at(&name, at);
         }
+    }
+}
+
+impl Entry {
+    fn new(name: LockName) -> Self {
+        Self {
+            name,
+            queue: Queue::with_waiters(),
+            holders: Vec::new(),
+            alarm: None,
+        }
+    }
+
+    /// Where a request waits: in the place of one with the same id, else at the end.
+    fn find_place(
+        &self,
+        request: &Acquire<'_>,
+        next: Ticket,
+        max_waiters: usize,
+    ) -> Result<Enqueued, Refusal> {
+        let same = request
+            .request_id
+            .and_then(|id| self.queue.find(request.owner, id));
+        match same {
+            Some((_, same)) if same.limit != request.limit => Err(Refusal::OtherLimit),
+            Some((ticket, _)) => Ok(Enqueued {
+                ticket,
+                replaced: true,
+            }),
+            None if self.queue.len() >= max_waiters => Err(Refusal::QueueFull(max_waiters)),
+            None => Ok(Enqueued {
+                ticket: next,
+                replaced: false,
+            }),
+        }
+    }
+}
+
+impl Index {
+    /// Takes note of what a step made of a queue and its lock.
+    fn update(&mut self, entry: &mut Entry, lock: &Lock, moment: &Moment) {
+        let Entry {
+            name,
+            queue,
+            holders,
+            alarm,
+        } = entry;
+        self.left
+            .extend(queue.left.drain(..).map(|owner| (owner, name.clone())));
+        if queue.is_empty() {
+            self.emptied.push(name.clone());
+            return;
+        }
+        mirror(holders, lock, moment, &mut self.owners);
+        let next = next_alarm(queue, lock, moment);
+        self.alarms.change(name, *alarm, next);
+        *alarm = next;
     }
 }
 

@@ -26,6 +26,9 @@ use crate::lock::{Acquire, Answer, Granted, LockName, Refusal, Ticket};
 pub struct Clients {
     by_ticket: BTreeMap<Ticket, Box<Client>>,
     by_handle: BTreeMap<Handle, Ticket>,
+    /// Handles of clients that wait no more. They are forgotten before the next client waits, whose handle may
+    /// be at the same address: who is let in should not have to wait for that.
+    left: Vec<Handle>,
     /// Named grants on their way to clients.
     in_flight: BTreeMap<Ticket, Wanted>,
 }
@@ -72,18 +75,22 @@ impl Clients {
         Self {
             by_ticket: BTreeMap::new(),
             by_handle: BTreeMap::new(),
+            left: Vec::new(),
             in_flight: BTreeMap::new(),
         }
     }
 
     fn insert(&mut self, client: Box<Client>) {
+        for handle in self.left.drain(..) {
+            self.by_handle.remove(&handle);
+        }
         self.by_handle.insert(client.handle, client.ticket);
         self.by_ticket.insert(client.ticket, client);
     }
 
     fn take(&mut self, ticket: Ticket) -> Option<Box<Client>> {
         let client = self.by_ticket.remove(&ticket)?;
-        self.by_handle.remove(&client.handle);
+        self.left.push(client.handle);
         Some(client)
     }
 

@@ -101,10 +101,7 @@ impl<'a> Change<'a> {
         step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
         reply: impl FnOnce(Result<R, Failure>, &Effects) -> A,
     ) -> A {
-        let (spare, heard, awaited) = state::with(|state| {
-            let awaited = state.waiting.name(self.ctx.db(), self.name.bytes()).is_some();
-            (state.spare.take(), self.is_heard(state), awaited)
-        });
+        let (spare, heard) = state::with(|state| (state.spare.take(), self.is_heard(state)));
         let mut effects = spare.unwrap_or_default();
         effects.clear();
         if !heard {
@@ -113,7 +110,7 @@ impl<'a> Change<'a> {
         let outcome = self.store(&mut effects, step);
         self.replicate(&effects, heard);
         if self.cause != Cause::Told {
-            state::with(|state| state.counters.step(&effects, awaited));
+            self.count(&effects);
         }
         let answer = reply(outcome, &effects);
         waits::wake(&mut effects);
@@ -162,6 +159,18 @@ impl<'a> Change<'a> {
             key.persist();
         }
         answer
+    }
+
+    fn count(&self, effects: &Effects) {
+        state::with(|state| {
+            // Who waited does so still, or has an answer.
+            let is_awaited = || {
+                let name = state.waiting.name(self.ctx.db(), self.name.bytes());
+                !effects.wakes.is_empty() || name.is_some()
+            };
+            let awaited = effects.events.contains(&Event::Expired) && is_awaited();
+            state.counters.step(effects, awaited);
+        });
     }
 
     fn keep_place(&self, stored: &Stored) {

@@ -68,8 +68,12 @@ impl<'a> Key<'a> {
     /// Takes away a Redis TTL that somebody set by hand.
     pub fn persist(&mut self) {
         let no_expire = i64::from(raw::REDISMODULE_NO_EXPIRE);
-        // SAFETY: the key is open for writing.
-        unsafe { required(raw::RedisModule_SetExpire)(self.raw, no_expire) };
+        // SAFETY: the key is open for writing. To ask is cheaper than to take away what is not there.
+        unsafe {
+            if required(raw::RedisModule_GetAbsExpire)(self.raw) != no_expire {
+                required(raw::RedisModule_SetExpire)(self.raw, no_expire);
+            }
+        }
     }
 }
 
@@ -85,15 +89,16 @@ impl Drop for Key<'_> {
 /// # Safety
 /// `key` is open for all of `'k`, or null, and nobody else has a reference to its value meanwhile.
 pub unsafe fn value_of<'k>(key: *mut raw::RedisModuleKey) -> Value<'k> {
-    // SAFETY: the key is open or null, which the server takes for "nothing there".
-    let kind = unsafe { required(raw::RedisModule_KeyType)(key) };
-    if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
-        return Value::Nothing;
-    }
-    // SAFETY: the key is open.
+    // SAFETY: the key is open or null, which has no type.
     let datatype = unsafe { required(raw::RedisModule_ModuleTypeGetType)(key) };
     if datatype != datatype::raw_type() {
-        return Value::OtherType;
+        // SAFETY: the key is open or null, which the server takes for "nothing there".
+        let kind = unsafe { required(raw::RedisModule_KeyType)(key) };
+        return if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+            Value::Nothing
+        } else {
+            Value::OtherType
+        };
     }
     // SAFETY: a value of our type is a `Stored` that `Key::set` or `rdb_load` made; the caller vouches that
     // nobody else has it.

@@ -36,8 +36,6 @@ pub struct State {
     pub schedule: Schedule,
     /// Empty effects, kept for their memory.
     pub spare: Option<Box<Effects>>,
-    /// The queue of a lock that nobody waits for. Always empty.
-    no_queue: Queue,
 }
 
 impl State {
@@ -55,13 +53,9 @@ impl State {
         moment: &Moment,
         step: impl FnOnce(&mut Lock, &mut Queue, &mut Fences) -> R,
     ) -> R {
-        let Some(name) = self.waiting.name(db, key) else {
-            return step(lock, &mut self.no_queue, &mut self.fences);
-        };
-        let mut queue = self.waiting.take(&name);
-        let result = step(lock, &mut queue, &mut self.fences);
-        self.waiting.put_back(&name, queue, lock, moment);
-        result
+        let fences = &mut self.fences;
+        self.waiting
+            .step(db, key, lock, moment, |lock, queue| step(lock, queue, fences))
     }
 
     /// Begins a grace, if one is pending, and has it told to replicas and the log.
@@ -106,5 +100,4 @@ static STATE: ServerThread = ServerThread(RefCell::new(State {
     evictable: false,
     schedule: Schedule::new(),
     spare: None,
-    no_queue: Queue::new(),
 }));

@@ -29,6 +29,7 @@ const PATIENCE_MS: u64 = 1_000;
 
 /// The timer for the next alarm.
 pub struct Alarm {
+    /// The timer, and what it is set for.
     set: Option<(raw::RedisModuleTimerID, Instant)>,
     /// Grants could not be given back: when to try again.
     not_before: Instant,
@@ -55,24 +56,19 @@ pub fn prepare(ctx: Ctx<'_>) {
     state::with(|state| state.alarm.detached = Some(Detached(detached)));
 }
 
-/// Sets the timer for what is due first, if it is not set for then or earlier.
+/// Sets the timer for what is due first, if it is not set for that or for something earlier.
 pub fn arm() {
-    let now = ctx::now();
     let Some((detached, old, at)) = state::with(|state| {
         let owing = !state.undeliverable.is_empty() || !state.unanswered.is_empty();
         let owed = owing.then_some(state.alarm.not_before);
-        let at = owed.into_iter().chain(state.waiting.next_alarm()).min()?.max(now);
-        let old = state.alarm.set.filter(|(_, set)| *set > at);
-        let in_time = state.alarm.set.is_some() && old.is_none();
-        if in_time {
-            None
-        } else {
-            Some((state.alarm.detached.as_ref()?.0, old, at))
-        }
+        let at = owed.into_iter().chain(state.waiting.next_alarm()).min()?;
+        let old = state.alarm.set;
+        let in_time = old.is_some_and(|(_, set)| set <= at);
+        (!in_time).then_some((state.alarm.detached.as_ref()?.0, old, at))
     }) else {
         return;
     };
-    let period_ms = now.ms_until_rounded_up(at).min(FARTHEST_MS);
+    let period_ms = ctx::now().ms_until_rounded_up(at).min(FARTHEST_MS);
     // SAFETY: the context lives as long as the module. The old timer is not the one that is firing: that
     // one is forgotten first of all.
     let id = unsafe {

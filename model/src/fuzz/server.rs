@@ -205,15 +205,12 @@ impl Server {
         let before = self.live(place);
         let mut effects = Effects::default();
         let (name, lock) = &mut self.locks[place];
-        let result = match self.waiting.name(name.db, &name.key) {
-            None => step(lock, &mut Queue::new(), &mut self.fences, &mut effects),
-            Some(name) => {
-                let mut queue = self.waiting.take(&name);
-                let result = step(lock, &mut queue, &mut self.fences, &mut effects);
-                self.waiting.put_back(&name, queue, lock, &self.moment);
-                result
-            }
-        };
+        let fences = &mut self.fences;
+        let result = self
+            .waiting
+            .step(name.db, &name.key, lock, &self.moment, |lock, queue| {
+                step(lock, queue, fences, &mut effects)
+            });
         self.deliver(place, &effects, &before);
         self.tell_replica(place, &effects, as_it_came);
         result

@@ -78,9 +78,13 @@ fn reenter_holders(lock: &mut Lock, queue: &mut Queue, moment: &Moment, effects:
 
 /// Gives a holder a hold for each of its waiting requests. Those that want a stricter limit are refused.
 fn grant_all(queue: &mut Queue, holder: &mut Holder, moment: &Moment, effects: &mut Effects) {
-    while let Some(ticket) = queue.first_of(holder.owner())
-        && let Some(waiter) = queue.remove(ticket)
-    {
+    let Some(requests) = queue.remove_owner(holder.owner()) else {
+        return;
+    };
+    for ticket in requests.iter() {
+        let Some(waiter) = queue.take(ticket) else {
+            continue;
+        };
         match grant_one(&waiter, holder, moment) {
             Ok(()) => {
                 let waited_ms = waiter.since.ms_until(moment.now);

@@ -44,14 +44,10 @@ impl Command for Acquire {
         if !flags.can_block() {
             request.block = None;
         }
-        settle_others(call, key, &request);
+        settle_others(call, key, flags, &request);
         let change = Change::asked(call.ctx, key, flags)?;
         raise_fences(flags, key);
         let db = call.ctx.db();
-        let name = || LockName {
-            db,
-            key: key.bytes().into(),
-        };
         change.run(
             |stored, effects| {
                 state::with(|state| {
@@ -63,14 +59,14 @@ impl Command for Acquire {
                     Ok(match (granted, request.block) {
                         (Some(granted), _) => Outcome::Granted(granted),
                         (None, None) => Outcome::NotGranted,
-                        (None, Some(timeout)) => Outcome::Waits(state.waiting.enqueue(
-                            &name(),
-                            lock,
-                            &request,
-                            timeout,
-                            moment,
-                            rules(),
-                        )?),
+                        (None, Some(timeout)) => {
+                            let name = state.waiting.name(db, key.bytes());
+                            let name = name.unwrap_or_else(|| LockName::new(db, key.bytes()));
+                            let waiting = &mut state.waiting;
+                            let enqueued =
+                                waiting.enqueue(&name, lock, &request, timeout, moment, rules())?;
+                            Outcome::Waits(enqueued, name)
+                        }
                     })
                 })
             },
@@ -79,11 +75,11 @@ impl Command for Acquire {
                 match outcome {
                     Outcome::Granted(granted) => reply_granted(call.ctx, &granted),
                     Outcome::NotGranted => call.ctx.reply_null_array(),
-                    Outcome::Waits(Enqueued { ticket, replaced }) => {
+                    Outcome::Waits(Enqueued { ticket, replaced }, name) => {
                         if replaced {
                             blocked::replace(ticket);
                         }
-                        blocked::block(call, ticket, name(), &request);
+                        blocked::block(call, ticket, name, &request);
                     }
                 }
             },
@@ -94,9 +90,9 @@ impl Command for Acquire {
 
 /// What is due elsewhere comes first. An ended lease could look like part of a deadlock; and a grant that
 /// waits to be undone may not be found again by the request that it was for.
-fn settle_others(call: &Call<'_>, key: Text<'_>, request: &lock::Acquire<'_>) {
+fn settle_others(call: &Call<'_>, key: Text<'_>, flags: Flags, request: &lock::Acquire<'_>) {
     let undeliverable = state::with(|state| !state.undeliverable.is_empty());
-    if call.ctx.flags().is_cluster() {
+    if flags.is_cluster() {
         // Newer servers open every key in the slot of the running command: a timer looks instead.
         waits::arm();
     } else if request.block.is_some() && state::with(|state| state.waiting.involves(request.owner)) {
@@ -113,7 +109,7 @@ fn settle_others(call: &Call<'_>, key: Text<'_>, request: &lock::Acquire<'_>) {
 enum Outcome {
     Granted(Granted),
     NotGranted,
-    Waits(Enqueued),
+    Waits(Enqueued, LockName),
 }
 
 fn rules() -> Rules {
@@ -137,7 +133,7 @@ fn count(outcome: &Outcome, effects: &Effects) {
     state::with(|state| match outcome {
         Outcome::NotGranted => add(&mut state.counters.not_granted),
         Outcome::Granted(_) if !first && !repeated => add(&mut state.counters.reentered),
-        Outcome::Granted(_) | Outcome::Waits(_) => {}
+        Outcome::Granted(_) | Outcome::Waits(..) => {}
     });
 }
 

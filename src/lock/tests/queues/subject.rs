@@ -261,15 +261,12 @@ impl Server {
         let known_before = self.fences.known();
         let (name, lock) = &mut self.locks[place];
         self.effects.clear();
-        let result = match self.waiting.name(name.db, &name.key) {
-            None => step(lock, &mut Queue::new(), &mut self.fences, &mut self.effects),
-            Some(name) => {
-                let mut queue = self.waiting.take(&name);
-                let result = step(lock, &mut queue, &mut self.fences, &mut self.effects);
-                self.waiting.put_back(&name, queue, lock, &self.moment);
-                result
-            }
-        };
+        let (fences, effects) = (&mut self.fences, &mut self.effects);
+        let result = self
+            .waiting
+            .step(name.db, &name.key, lock, &self.moment, |lock, queue| {
+                step(lock, queue, fences, effects)
+            });
         promises::check(&Transition {
             before: &before,
             known_before,
