@@ -11,8 +11,11 @@ export DLOCK_SERVER ?= redis-server
 # The module has no users that build it: its documentation shows what is private, and may link to it.
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
+# Tests send signals, and a shell has what it starts in the background ignore some of them.
+DEFAULT_SIGNALS = env --default-signal=HUP,INT,QUIT
+
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel down test test-matrix model fuzz bench torture top-picture install check install-deps
+.PHONY: help run cluster sentinel down test test-matrix model fuzz bench torture book pictures top-picture install check install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +35,7 @@ down: ## End the servers that a killed `make cluster` or `make sentinel` left be
 	@scripts/end-deployment "$(TARGET)/cluster" "$(TARGET)/sentinel"
 
 test: install-deps ## Run all tests against the installed server (another one: DLOCK_SERVER=valkey-server)
-	cargo test --workspace --all-features --locked --no-fail-fast
+	$(DEFAULT_SIGNALS) cargo test --workspace --all-features --locked --no-fail-fast
 
 test-matrix: install-deps ## Run the tests against every supported server, fetched from Debian (kept in SERVERS)
 	tests/matrix/run "$(SERVERS)"
@@ -43,7 +46,7 @@ model: install-deps ## Search failovers, starts and graces in larger worlds than
 fuzz: install-deps ## Run each fuzz target for a while (default: SECONDS=20); needs nightly Rust and cargo-fuzz
 	scripts/fuzz "$(SECONDS)"
 
-bench: install-deps ## Compare the cost of a lock with SET NX PX and with Lua (options: ARGS="...")
+bench: install-deps ## Measure locks beside what they replace (ARGS="--quick", ARGS="--only cpu", ARGS="--out docs/bench")
 	cargo build --release --locked
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
 
@@ -51,6 +54,12 @@ torture: install-deps ## Attack what is promised with real faults, for about 20 
 	cargo build --release --locked
 	DLOCK_MODULE=$(TARGET)/release/libdlock.so cargo run --locked -p dlock-torture -- $(ARGS)
 	$(MAKE) fuzz
+
+book: ## Build the book of docs/ (installs mdBook below cargo's target folder if it is missing)
+	scripts/book "$(TARGET)"
+
+pictures: ## Draw the pictures of the book again
+	cargo run --quiet --locked -p dlock-book --bin pictures
 
 top-picture: install-deps ## Make the picture of `dlock top` in the README anew, from a real one on a busy server
 	cargo build --locked -p redis-dlock -p dlock-cli

@@ -1,34 +1,36 @@
 //! What is compared: ways to hold a lock, each as the command that takes it and the one that gives it back.
 
 use crate::Result;
+pub use crate::contenders::dlock::acquire as dlock_acquire;
 use crate::resp::{Connection, Reply, encode};
 
 /// So many commands are sent before the first reply is read.
 pub const BATCH: usize = 500;
 
 /// Long enough to end in no measurement.
-const LEASE_MS: &str = "3600000";
+pub const LEASE_MS: &str = "3600000";
 
-/// The scripts that many articles recommend, with a lock that its owner may take again.
-const LUA_ACQUIRE: &str = r#"if redis.call("GET", KEYS[1]) == ARGV[1] then
-redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])
-return "OK"
-else
-return redis.call("SET", KEYS[1], ARGV[1], "NX", "PX", ARGV[2])
-end"#;
-const LUA_RELEASE: &str = r#"if redis.call("GET", KEYS[1]) == ARGV[1] then
-return redis.call("DEL", KEYS[1])
-else
-return 0
-end"#;
-
-/// In a command, these stand for the names.
-const KEY: &str = "{key}";
-const OWNER: &str = "{owner}";
+/// In a command, these stand for the names, alone or within a longer word.
+pub const KEY: &str = "{key}";
+pub const OWNER: &str = "{owner}";
 
 pub struct Contender {
     pub acquire: Command,
     pub release: Command,
+    /// What its client sends behind each release.
+    pub after_release: Option<Command>,
+    pub reentry: Reentry,
+}
+
+/// What a second acquisition by the same owner is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reentry {
+    /// Refused.
+    None,
+    /// A further hold: as many releases as acquisitions.
+    Counted,
+    /// Granted, but forgotten: the first release gives all up.
+    Forgotten,
 }
 
 /// A command with gaps for the names, and how a right reply looks.
@@ -52,52 +54,41 @@ pub fn short_names(number: usize) -> Names {
 }
 
 impl Contender {
-    pub fn dlock() -> Self {
+    /// One that refuses re-entry and sends nothing behind a release.
+    pub fn new(acquire: Command, release: Command) -> Self {
         Self {
-            acquire: dlock_acquire(LEASE_MS),
-            release: Command::new(&["DLOCK.RELEASE", KEY, OWNER], |reply| {
-                *reply == Reply::Integer(0)
-            }),
+            acquire,
+            release,
+            after_release: None,
+            reentry: Reentry::None,
         }
     }
 
-    /// The least that a lock can cost: no ownership check, no re-entry, no fence.
-    pub fn set_and_del() -> Self {
-        Self {
-            acquire: Command::new(&["SET", KEY, OWNER, "NX", "PX", LEASE_MS], is_ok),
-            release: Command::new(&["DEL", KEY], is_one),
-        }
+    /// The commands that give the lock back.
+    pub fn all_release(&self) -> impl Iterator<Item = &Command> {
+        std::iter::once(&self.release).chain(&self.after_release)
     }
-
-    /// As such articles send them: the server gets the text each time, and hashes it.
-    pub fn lua_by_eval() -> Self {
-        Self {
-            acquire: Command::new(&["EVAL", LUA_ACQUIRE, "1", KEY, OWNER, LEASE_MS], is_ok),
-            release: Command::new(&["EVAL", LUA_RELEASE, "1", KEY, OWNER], is_one),
-        }
-    }
-
-    /// The favourable way.
-    pub fn lua_by_evalsha(connection: &mut Connection) -> Result<Self> {
-        let acquire = load_script(connection, LUA_ACQUIRE)?;
-        let release = load_script(connection, LUA_RELEASE)?;
-        Ok(Self {
-            acquire: Command::new(&["EVALSHA", &acquire, "1", KEY, OWNER, LEASE_MS], is_ok),
-            release: Command::new(&["EVALSHA", &release, "1", KEY, OWNER], is_one),
-        })
-    }
-}
-
-pub fn dlock_acquire(lease_ms: &str) -> Command {
-    Command::new(&["DLOCK.ACQUIRE", KEY, OWNER, lease_ms], is_granted)
 }
 
 impl Command {
-    fn new(words: &[&str], is_right: fn(&Reply) -> bool) -> Self {
+    pub fn new(words: &[&str], is_right: fn(&Reply) -> bool) -> Self {
         Self {
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             is_right,
         }
+    }
+
+    /// The same, satisfied with any reply that is no error.
+    pub fn loosely(&self) -> Self {
+        Self {
+            words: self.words.clone(),
+            is_right: |reply| !matches!(reply, Reply::Error(_)),
+        }
+    }
+
+    pub fn words(&self, names: &Names) -> Vec<String> {
+        let fill = |word: &String| word.replace(KEY, &names.key).replace(OWNER, &names.owner);
+        self.words.iter().map(fill).collect()
     }
 }
 
@@ -118,12 +109,8 @@ impl Requests {
     }
 
     fn push(&mut self, command: &Command, names: &Names) {
-        let words = command.words.iter().map(|word| match word.as_str() {
-            KEY => names.key.as_str(),
-            OWNER => names.owner.as_str(),
-            word => word,
-        });
-        encode(words, &mut self.bytes);
+        let words = command.words(names);
+        encode(words.iter().map(String::as_str), &mut self.bytes);
         if self.is_right.len().is_multiple_of(BATCH) {
             self.ends.push(0);
         }
@@ -150,43 +137,18 @@ impl Requests {
     }
 }
 
-/// A fence, one hold, a lease, no waiting.
-fn is_granted(reply: &Reply) -> bool {
-    matches!(reply, Reply::Array(numbers) if matches!(
-        numbers[..],
-        [Reply::Integer(1..), Reply::Integer(1), Reply::Integer(1..), Reply::Integer(0)]
-    ))
-}
-
-fn is_ok(reply: &Reply) -> bool {
+pub fn is_ok(reply: &Reply) -> bool {
     matches!(reply, Reply::Simple(text) if text == "OK")
         || matches!(reply, Reply::Bulk(text) if text == b"OK")
 }
 
-fn is_one(reply: &Reply) -> bool {
+pub fn is_one(reply: &Reply) -> bool {
     *reply == Reply::Integer(1)
-}
-
-fn load_script(connection: &mut Connection, script: &str) -> Result<String> {
-    match connection.call(&["SCRIPT", "LOAD", script])? {
-        Reply::Bulk(sha) => Ok(String::from_utf8(sha)?),
-        reply => Err(format!("SCRIPT LOAD answered {reply:?}").into()),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_first_hold_without_waiting_is_a_grant() {
-        let reply = |numbers: [i64; 4]| Reply::Array(numbers.map(Reply::Integer).into());
-        assert!(is_granted(&reply([7, 1, 5, 0])));
-        for wrong in [[0, 1, 5, 0], [7, 2, 5, 0], [7, 1, 0, 0], [7, 1, 5, 1]] {
-            assert!(!is_granted(&reply(wrong)), "{wrong:?}");
-        }
-        assert!(!is_granted(&Reply::Null) && !is_granted(&Reply::Error("ERR".into())));
-    }
 
     #[test]
     fn commands_are_cut_into_batches() {

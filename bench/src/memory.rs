@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Result;
+use crate::bench::Bench;
 use crate::contender::{Contender, Names, Requests, short_names};
 use crate::resp::Connection;
 use crate::server::Server;
@@ -39,24 +40,36 @@ const SHAPES: [Shape; 4] = [
     }),
 ];
 
-pub fn measure(module: &Path, summary: &mut Summary) -> Result<()> {
-    println!(
-        "\n2. Memory of a held lock: growth of used_memory over {LOCKS} locks, each time on a fresh server"
-    );
+pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let (dlock, set) = (Contender::dlock(), Contender::set_and_del());
-    for (index, (what, names)) in SHAPES.into_iter().enumerate() {
-        let ours = bytes_a_lock(module, &dlock, names)?;
-        let theirs = bytes_a_lock(module, &set, names)?;
-        let ratio = ours / theirs;
-        println!("     {what:<30}{ratio:.2}   dlock {ours:.0} bytes, SET PX {theirs:.0} bytes");
-        if index == 0 {
-            summary.add(Figure::new("memory, dlock / SET PX", Spread::of([ratio])).at_most(1.50));
-        }
+    let shapes = if bench.quick { &SHAPES[..1] } else { &SHAPES };
+    for &(what, names) in shapes {
+        bench.progress.step("memory", what);
+        let ours = bytes_a_lock(&bench.module, &dlock, names)?;
+        let theirs = bytes_a_lock(&bench.module, &set, names)?;
+        let bytes = |bytes| {
+            Figure::new("memory of a held lock", Spread::of([bytes]))
+                .unit("bytes")
+                .case(what)
+        };
+        summary.add(bytes(ours));
+        summary.add(bytes(theirs).of("SET NX PX").ratio(Spread::of([ours / theirs])));
     }
+    let ratio = summary.rows_of("memory").iter().find_map(|row| row.ratio);
+    let ratio = ratio.ok_or("no memory was measured")?;
+    let name = "a held lock / SET NX PX, short names";
+    summary.add(
+        Figure::new(name, Spread::of([ratio]))
+            .case("as a ratio")
+            .at_most(1.40),
+    );
+    summary.note(format!(
+        "growth of used_memory over {LOCKS} locks, each time on a fresh server"
+    ));
     Ok(())
 }
 
-fn long_key(number: usize) -> String {
+pub fn long_key(number: usize) -> String {
     format!("lock:{number:035}")
 }
 
@@ -74,7 +87,7 @@ fn bytes_a_lock(module: &Path, contender: &Contender, names: fn(usize) -> Names)
     Ok((after - before) / LOCKS as f64)
 }
 
-fn used_memory(connection: &mut Connection) -> Result<f64> {
+pub fn used_memory(connection: &mut Connection) -> Result<f64> {
     let mut memory = connection.info_number("memory", "used_memory")?;
     let mut still = 0;
     for _ in 0..LOOKS {

@@ -1,13 +1,11 @@
 //! Just enough of the protocol: no client library, so that nothing stands between the bytes and the server.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::time::Instant;
 
+use crate::patient::{Patient, is_timeout};
 use crate::{Result, interrupt};
 
-/// No server of ours is silent for so long.
-const TIMEOUT: Duration = Duration::from_secs(20);
 const READ_BUFFER: usize = 1 << 16;
 const SMALL_READ_BUFFER: usize = 1 << 8;
 
@@ -30,7 +28,7 @@ pub fn encode<'a>(command: impl ExactSizeIterator<Item = &'a str>, bytes: &mut V
 }
 
 pub struct Connection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Patient>,
 }
 
 impl Connection {
@@ -44,32 +42,31 @@ impl Connection {
     }
 
     fn with_buffer(port: u16, size: usize) -> io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(Self {
-            stream: BufReader::with_capacity(size, stream),
+            stream: BufReader::with_capacity(size, Patient::connect(port)?),
         })
     }
 
     /// One command; an error reply is an error.
     pub fn call(&mut self, command: &[&str]) -> Result<Reply> {
-        let mut bytes = Vec::new();
-        encode(command.iter().copied(), &mut bytes);
-        self.send(&bytes)?;
+        self.send_words(command)?;
         match self.receive()? {
             Reply::Error(error) => Err(format!("{}: {error}", command.join(" ")).into()),
             reply => Ok(reply),
         }
     }
 
+    /// A command that is answered with text.
+    pub fn text(&mut self, command: &[&str]) -> Result<String> {
+        match self.call(command)? {
+            Reply::Bulk(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            reply => Err(format!("{}: {reply:?}", command.join(" ")).into()),
+        }
+    }
+
     /// A field of INFO.
     pub fn info(&mut self, section: &str, field: &str) -> Result<Option<String>> {
-        let Reply::Bulk(text) = self.call(&["INFO", section])? else {
-            return Err("INFO did not answer with text".into());
-        };
-        let text = String::from_utf8_lossy(&text);
+        let text = self.text(&["INFO", section])?;
         let mut fields = text.lines().filter_map(|line| line.split_once(':'));
         Ok(fields
             .find(|(name, _)| *name == field)
@@ -82,6 +79,13 @@ impl Connection {
             .info(section, field)?
             .ok_or_else(|| format!("INFO {section} without {field}"))?;
         Ok(value.parse()?)
+    }
+
+    /// Writes one command.
+    pub fn send_words(&mut self, command: &[&str]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        encode(command.iter().copied(), &mut bytes);
+        self.send(&bytes)
     }
 
     /// Writes commands that are bytes already.
@@ -110,6 +114,19 @@ impl Connection {
         })
     }
 
+    /// A reply of which something came until `end`; else None, and the connection is as before.
+    pub fn receive_until(&mut self, end: Instant) -> Result<Option<Reply>> {
+        self.stream.get_mut().wait_until(Some(end))?;
+        let came = self.stream.fill_buf().map(|bytes| !bytes.is_empty());
+        self.stream.get_mut().wait_until(None)?;
+        match came {
+            Ok(true) => self.receive().map(Some),
+            Ok(false) => Err("the server closed the connection".into()),
+            Err(error) if is_timeout(&error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
@@ -131,6 +148,24 @@ impl Connection {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+    use std::time::Duration;
+
+    #[test]
+    fn a_reply_that_is_late_can_be_read_later() -> Result<()> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let connection = &mut Connection::open(listener.local_addr()?.port())?;
+        let (mut server, _) = listener.accept()?;
+        assert_eq!(connection.receive_until(Instant::now())?, None);
+        server.write_all(b":7\r\n")?;
+        let patience = Instant::now() + Duration::from_secs(20);
+        assert_eq!(connection.receive_until(patience)?, Some(Reply::Integer(7)));
+        drop(server);
+        assert!(
+            connection.receive_until(patience).is_err(),
+            "the connection is closed"
+        );
+        Ok(())
+    }
 
     #[test]
     fn replies_of_every_kind_are_read_and_errors_are_seen() -> Result<()> {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::Result;
 use crate::interrupt;
-use crate::resp::Connection;
+use crate::resp::{Connection, Reply};
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -42,7 +42,7 @@ pub fn module() -> Result<PathBuf> {
 }
 
 /// This program is in `target/<profile>/`, wherever `target` is.
-fn target_folder() -> Result<PathBuf> {
+pub fn target_folder() -> Result<PathBuf> {
     let program = env::current_exe()?;
     Ok(program
         .ancestors()
@@ -51,16 +51,54 @@ fn target_folder() -> Result<PathBuf> {
         .to_owned())
 }
 
+/// Free a moment ago.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
 fn program() -> String {
     env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into())
 }
 
+/// What the module says of itself, once it is loaded.
+pub fn module_version(module: &Path) -> Result<String> {
+    let reply = Server::start(module)?.connect()?.call(&["MODULE", "LIST"])?;
+    let number = match reply {
+        Reply::Array(modules) => modules.iter().find_map(version_of_dlock),
+        _ => None,
+    };
+    let number = number.ok_or("the server does not list the module")?;
+    let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
+    Ok(format!("dlock {major}.{minor}.{patch}"))
+}
+
+/// From the names and values of one module.
+fn version_of_dlock(module: &Reply) -> Option<i64> {
+    let Reply::Array(fields) = module else { return None };
+    let value = |name: &str| {
+        let is_it = |field: &Reply| matches!(field, Reply::Bulk(text) if text == name.as_bytes());
+        fields
+            .chunks(2)
+            .find(|pair| is_it(&pair[0]))
+            .and_then(|pair| pair.get(1))
+    };
+    match (value("name"), value("ver")) {
+        (Some(Reply::Bulk(name)), Some(Reply::Integer(version))) if name == b"dlock" => Some(*version),
+        _ => None,
+    }
+}
+
 /// What the server says of itself, its allocator too, on which memory depends.
 pub fn version() -> Result<String> {
-    let output = Command::new(program())
+    version_of(&program())
+}
+
+/// The same of any server.
+pub fn version_of(program: &str) -> Result<String> {
+    let output = Command::new(program)
         .arg("--version")
         .output()
-        .map_err(cannot_run)?;
+        .map_err(|error| cannot_run(program, &error))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -72,8 +110,13 @@ impl Server {
 
     /// The same with settings of its own, as they stand on a command line.
     pub fn start_with(module: &Path, settings: &[&str]) -> Result<Self> {
+        Self::start_program(&program(), module, settings)
+    }
+
+    /// The same with another server than the one that is measured elsewhere.
+    pub fn start_program(program: &str, module: &Path, settings: &[&str]) -> Result<Self> {
         for _ in 0..PORT_ATTEMPTS {
-            if let Some(server) = Self::try_start(module, settings)? {
+            if let Some(server) = Self::try_start(program, module, settings)? {
                 return Ok(server);
             }
         }
@@ -81,10 +124,10 @@ impl Server {
     }
 
     /// `None`: the port was taken.
-    fn try_start(module: &Path, settings: &[&str]) -> Result<Option<Self>> {
+    fn try_start(program: &str, module: &Path, settings: &[&str]) -> Result<Option<Self>> {
         let folder = TempDir::with_prefix("dlock-bench-")?;
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let child = Command::new(program())
+        let port = free_port()?;
+        let child = Command::new(program)
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no"])
             .args(settings)
@@ -96,7 +139,7 @@ impl Server {
             .stdout(File::create(log(&folder))?)
             .stderr(File::create(folder.path().join("errors"))?)
             .spawn()
-            .map_err(cannot_run)?;
+            .map_err(|error| cannot_run(program, &error))?;
         let mut server = Self { child, folder, port };
         let start = Instant::now();
         while start.elapsed() < START_TIMEOUT {
@@ -116,6 +159,22 @@ impl Server {
             thread::sleep(POLL_INTERVAL);
         }
         Err(format!("the server was not ready within {START_TIMEOUT:?}").into())
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How often it carried this command out, in scripts too.
+    pub fn calls(&self, command: &str) -> Result<f64> {
+        let stats = self
+            .connect()?
+            .info("commandstats", &format!("cmdstat_{command}"))?;
+        let Some(stats) = stats else { return Ok(0.0) };
+        let mut fields = stats.split(',').filter_map(|field| field.split_once('='));
+        let calls = fields.find(|(name, _)| *name == "calls");
+        let (_, calls) = calls.ok_or_else(|| format!("INFO commandstats without the calls of {command}"))?;
+        Ok(calls.parse()?)
     }
 
     pub fn connect(&self) -> Result<Connection> {
@@ -145,9 +204,6 @@ fn log(folder: &TempDir) -> PathBuf {
     folder.path().join("log")
 }
 
-fn cannot_run(error: io::Error) -> String {
-    format!(
-        "cannot run {}: {error} (install Redis or Valkey, or set DLOCK_SERVER)",
-        program()
-    )
+fn cannot_run(program: &str, error: &io::Error) -> String {
+    format!("cannot run {program}: {error} (install Redis or Valkey, or set DLOCK_SERVER)")
 }

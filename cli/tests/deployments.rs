@@ -67,9 +67,9 @@ impl Deployment {
             .collect()
     }
 
-    /// As Ctrl-C does.
+    /// As Ctrl-C does, but by the signal that no shell has ignored for what it starts in the background.
     fn interrupt(&self) {
-        kill(Pid::from_raw(self.script.id() as i32), Signal::SIGINT).expect("it runs");
+        kill(Pid::from_raw(self.script.id() as i32), Signal::SIGTERM).expect("it runs");
     }
 
     fn has_ended(&mut self) -> bool {

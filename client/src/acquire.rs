@@ -14,9 +14,10 @@ use crate::events::What;
 use crate::guard::Guard;
 use crate::held::Held;
 use crate::hold::{Hold, Loss, Plan};
+use crate::options::Options;
 use crate::raw::Grant;
 use crate::replicas::Replicas;
-use crate::ticket::{Block, Limit, Ticket};
+use crate::ticket::{Block, Ticket};
 use crate::withdraw::{Sent, withdraw};
 
 /// A server that answers that the time is up may take so much longer than the client's own clock.
@@ -26,10 +27,7 @@ const SERVER_GRACE: Duration = Duration::from_millis(3);
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub ticket: Ticket,
-    pub limit: Limit,
-    pub lease: Duration,
-    pub renews: bool,
-    pub max_hold: Option<Duration>,
+    pub options: Options,
     pub replicas: Option<Replicas>,
 }
 
@@ -50,20 +48,17 @@ struct Answered {
 /// Asks once. Only a lost connection is a reason to ask again, with the same request id.
 pub(crate) async fn try_acquire(client: &Arc<Client>, wish: Wish) -> Result<Guard, Error> {
     let begun = Moment::now();
-    let mut attempt = Attempt::new(client, wish)?;
+    let mut attempt = Attempt::new(client, wish);
     let (at, outcome) = attempt.ask_until(begun, begun + client.patience()).await;
     attempt.report(at.since(begun), &outcome);
     outcome
 }
 
-/// Asks, and waits in the server's queue for at most `wait`, without limit if it is `None`.
-pub(crate) async fn acquire(
-    client: &Arc<Client>,
-    wish: Wish,
-    wait: Option<Duration>,
-) -> Result<Guard, Error> {
+/// Asks, and waits in the server's queue for at most as long as is wished.
+pub(crate) async fn acquire(client: &Arc<Client>, wish: Wish) -> Result<Guard, Error> {
     let begun = Moment::now();
-    let mut attempt = Attempt::new(client, wish)?;
+    let wait = wish.options.wait_limit();
+    let mut attempt = Attempt::new(client, wish);
     // The timeout of a connection is not exact, but saves a timer where it is the shorter one by far.
     let first = match wait {
         Some(wait) if wait < attempt.longest_request() => None,
@@ -82,14 +77,13 @@ pub(crate) async fn acquire(
 }
 
 impl Attempt {
-    fn new(client: &Arc<Client>, wish: Wish) -> Result<Self, Error> {
-        // So that what is acquired can be looked after.
-        client.keeper()?;
-        Ok(Self {
+    fn new(client: &Arc<Client>, wish: Wish) -> Self {
+        client.warm_up();
+        Self {
             client: Arc::clone(client),
             wish,
             sent: Sent::default(),
-        })
+        }
     }
 
     /// For how long a request that does not wait for the lock may be under way.
@@ -132,29 +126,22 @@ impl Attempt {
                 let left = wait.saturating_sub(Moment::now().since(begun)) + SERVER_GRACE;
                 let asking = self.ask_and_wait(first, Some(begun + wait), &mut last);
                 // When the server is silent, what it may know of the request is taken back.
-                timeout(left, asking).await.unwrap_or(Err(Error::Timeout {
-                    waited: wait,
-                    last: None,
-                }))
+                timeout(left, asking).await.unwrap_or(Ok(None))
             }
         };
-        let outcome = outcome.map_err(|error| match error {
-            Error::Timeout { waited, .. } => Error::Timeout {
-                waited,
-                last: last.map(Box::new),
-            },
-            error => error,
-        });
-        (Moment::now(), outcome)
+        let now = Moment::now();
+        let too_late = || Error::timeout(&self.wish.ticket.key, now.since(begun), last);
+        let outcome = outcome.and_then(|guard| guard.ok_or_else(too_late));
+        (now, outcome)
     }
 
+    /// `None`: the time is over.
     async fn ask_and_wait(
         &mut self,
         mut first: Option<Answered>,
         until: Option<Moment>,
         last: &mut Option<Error>,
-    ) -> Result<Guard, Error> {
-        let begun = Moment::now();
+    ) -> Result<Option<Guard>, Error> {
         let mut backoff = Backoff::new();
         let mut waits = false;
         loop {
@@ -164,7 +151,7 @@ impl Attempt {
                 None => self.ask(Moment::now()).await,
             };
             let error = match answered.outcome {
-                Ok(Some(guard)) => return Ok(guard),
+                Ok(Some(guard)) => return Ok(Some(guard)),
                 Ok(None) => None,
                 Err(error @ Error::Quarantine(_)) => Some(error),
                 Err(error) if error.is_transient() || matches!(error, Error::Lost(_)) => {
@@ -177,12 +164,8 @@ impl Attempt {
             // What waits is taken also while the server grants nothing.
             waits |= matches!(error, None | Some(Error::Quarantine(_)));
             *last = error;
-            let now = Moment::now();
-            if until.is_some_and(|until| now >= until) {
-                return Err(Error::Timeout {
-                    waited: now.since(begun),
-                    last: None,
-                });
+            if until.is_some_and(|until| Moment::now() >= until) {
+                return Ok(None);
             }
         }
     }
@@ -198,7 +181,7 @@ impl Attempt {
         let command = self
             .wish
             .ticket
-            .acquire(self.wish.lease, self.wish.limit, Block::No);
+            .acquire(self.wish.options.lease, self.wish.options.limit, Block::No);
         let route = match self.client.link().route().await {
             Ok(route) => route,
             Err(error) => {
@@ -231,7 +214,10 @@ impl Attempt {
             }
         };
         let sent_at = Moment::now();
-        let command = self.wish.ticket.acquire(self.wish.lease, self.wish.limit, block);
+        let command = self
+            .wish
+            .ticket
+            .acquire(self.wish.options.lease, self.wish.options.limit, block);
         let seat = self.sent.seat.insert(seat);
         let answer = seat.query(&command).await;
         let mut acknowledged = Ok(());
@@ -254,8 +240,11 @@ impl Attempt {
     /// What an answer means.
     fn settle(&mut self, sent_at: Moment, answer: Result<Option<Grant>, Error>) -> Answered {
         let at = Moment::now();
+        // Of several requests one may still be on its way when a later one is refused. A grant has both.
+        let is_granted = matches!(answer, Ok(Some(_)));
+        let is_lost = self.sent.is_lost || answer.as_ref().is_err_and(Error::is_ambiguous);
         self.sent = Sent {
-            is_lost: answer.as_ref().is_err_and(Error::is_ambiguous),
+            is_lost: is_lost && !is_granted,
             ..Sent::default()
         };
         let outcome = match answer {
@@ -268,12 +257,12 @@ impl Attempt {
 
     /// Puts a guard before what was granted.
     fn take(&mut self, grant: Grant, sent_at: Moment, now: Moment) -> Result<Guard, Error> {
-        let Wish {
+        let Options {
             lease,
             renews,
             max_hold,
             ..
-        } = self.wish;
+        } = self.wish.options;
         let plan = Plan {
             lease,
             renews,
@@ -281,7 +270,8 @@ impl Attempt {
         };
         let hold = Hold::granted(plan, sent_at, grant.waited, grant.lease);
         let is_held = hold.is_held(now);
-        let held = Held::new(self.wish.ticket.clone(), grant.fence, grant.holds, hold);
+        let upkeep = self.client.upkeep();
+        let held = Held::new(upkeep, self.wish.ticket.clone(), grant.fence, grant.holds, hold);
         let guard = Guard::new(Arc::clone(&self.client), held);
         if is_held {
             return Ok(guard);
@@ -309,9 +299,8 @@ impl Drop for Attempt {
         if sent.is_nowhere() {
             return;
         }
-        if let Ok(keeper) = self.client.keeper() {
-            let ticket = self.wish.ticket.clone();
-            keeper.hand_over(withdraw(Arc::clone(&self.client), ticket, self.wish.lease, sent));
-        }
+        let (client, ticket) = (Arc::clone(&self.client), self.wish.ticket.clone());
+        let errand = withdraw(client, ticket, self.wish.options.lease, sent);
+        self.client.keeper().hand_over(errand);
     }
 }

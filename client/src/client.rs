@@ -1,10 +1,9 @@
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use crate::connect::{Address, Link, Timeouts, WaitingRoom};
-use crate::error::Error;
-use crate::events::{Event, Reporter, What};
-use crate::held::Held;
+use crate::events::{Event, Hook, Reporter, What};
+use crate::held::{Held, Upkeep};
 use crate::keeper::Keeper;
 use crate::release::release_in_background;
 use crate::ticket::Ticket;
@@ -14,7 +13,7 @@ use crate::ticket::Ticket;
 pub struct Settings {
     timeouts: Timeouts,
     patience: Duration,
-    reporter: Reporter,
+    hook: Hook,
 }
 
 impl Default for Settings {
@@ -25,7 +24,7 @@ impl Default for Settings {
                 response: Duration::from_secs(1),
             },
             patience: Duration::from_secs(5),
-            reporter: Reporter::default(),
+            hook: Hook::default(),
         }
     }
 }
@@ -64,28 +63,41 @@ impl Settings {
     /// });
     /// ```
     pub fn on_event(mut self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
-        self.reporter = Reporter::new(hook);
+        self.hook = Hook::new(hook);
         self
     }
 }
 
 /// What all locks and guards of one address share.
 pub(crate) struct Client {
-    address: Address,
-    settings: Settings,
     link: Arc<Link>,
     room: WaitingRoom,
-    keeper: OnceLock<Result<Keeper, Error>>,
+    upkeep: Arc<Upkeep>,
+    keeper: Arc<Keeper>,
+    patience: Duration,
+    longest_request: Duration,
+    warm_up: Once,
 }
 
 impl Client {
-    pub fn new(address: Address, settings: Settings) -> Self {
+    /// Clients of several servers may have one keeper.
+    pub fn new(address: Address, settings: Settings, keeper: Arc<Keeper>) -> Self {
+        let Settings {
+            timeouts,
+            patience,
+            hook,
+        } = settings;
         Self {
-            link: Link::new(address.clone(), settings.timeouts),
-            room: WaitingRoom::new(address.clone(), settings.timeouts),
-            keeper: OnceLock::new(),
-            address,
-            settings,
+            link: Link::new(address.clone(), timeouts),
+            room: WaitingRoom::new(address.clone(), timeouts),
+            upkeep: Arc::new(Upkeep {
+                link: Link::new(address.clone(), timeouts),
+                reporter: Reporter::new(address, hook),
+            }),
+            keeper,
+            patience,
+            longest_request: timeouts.request(),
+            warm_up: Once::new(),
         }
     }
 
@@ -99,41 +111,49 @@ impl Client {
         &self.room
     }
 
-    /// The thread in the background; starts it at the first call.
-    pub fn keeper(&self) -> Result<&Keeper, Error> {
-        let start = || {
-            let link = Link::new(self.address.clone(), self.settings.timeouts);
-            Keeper::start(link, self.settings.reporter.clone())
-        };
-        self.keeper.get_or_init(start).as_ref().map_err(Clone::clone)
+    /// What the thread in the background needs for the holds of this client.
+    pub fn upkeep(&self) -> &Arc<Upkeep> {
+        &self.upkeep
+    }
+
+    /// The thread in the background.
+    pub fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
+    }
+
+    /// Connects the background before it is needed, so that the first renewal of a short lease does not have to
+    /// wait for that.
+    pub fn warm_up(&self) {
+        self.warm_up.call_once(|| {
+            let link = Arc::clone(&self.upkeep.link);
+            self.keeper.hand_over(async move { drop(link.route().await) });
+        });
     }
 
     pub fn address(&self) -> &Address {
-        &self.address
+        self.upkeep.reporter.server()
     }
 
     pub fn patience(&self) -> Duration {
-        self.settings.patience
+        self.patience
     }
 
     /// For how long a request that does not wait may be under way, connecting included.
     pub fn longest_request(&self) -> Duration {
-        self.settings.timeouts.connect + self.settings.timeouts.response
+        self.longest_request
     }
 
     pub fn report(&self, ticket: &Ticket, what: What<'_>) {
-        self.settings.reporter.report(&ticket.key, &ticket.owner, what);
+        self.upkeep.reporter.report(ticket, what);
     }
 
     /// Gives a hold up, and leaves its release to the background. Never blocks.
     pub fn let_go(self: &Arc<Self>, held: Arc<Held>) {
         let release = held.with(|hold| hold.give_up());
-        let Ok(keeper) = self.keeper() else {
-            return;
-        };
-        keeper.unwatch(&held);
+        self.keeper.unwatch(&held);
         if release.is_needed() {
-            keeper.hand_over(release_in_background(Arc::clone(self), held, release));
+            let errand = release_in_background(Arc::clone(self), held, release);
+            self.keeper.hand_over(errand);
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::ops::Add;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// A point of time on a clock that only goes forward, also while the machine is suspended, and that nobody
 /// sets. Only meaningful within one boot of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,24 +12,21 @@ pub struct Moment {
     since_boot_us: u64,
 }
 
+/// Counts suspend. The monotonic clock of Linux does not, that of macOS does (but not the one that the standard
+/// library takes there).
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
 impl Moment {
     /// Now.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     pub fn now() -> Self {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let now = clock_gettime(CLOCK);
         // Neither is negative: the clock counts from the boot.
         Self {
             since_boot_us: now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000,
         }
-    }
-
-    /// Now. The monotonic clock of systems other than Linux counts suspend.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    pub fn now() -> Self {
-        use std::sync::LazyLock;
-        use std::time::Instant;
-        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-        Self::after_boot(START.elapsed())
     }
 
     /// A moment as far from the beginning of the clock, for tests that bring their own time.

@@ -15,6 +15,8 @@ pub enum Error {
     Busy,
     /// The lock was not granted in time.
     Timeout {
+        /// Which lock, as text: of several, the one that was not granted.
+        key: String,
         /// For how long it was waited.
         waited: Duration,
         /// What went wrong on the last attempt; `None` when others simply held the lock.
@@ -42,10 +44,10 @@ pub enum Error {
     NoQuorum(NoQuorum),
     /// The server does not have the module.
     ModuleMissing,
-    /// Too few replicas had the lock in time. It was given back.
+    /// Too few servers had the lock in time. It was given back.
     #[cfg(feature = "tokio")]
     Unreplicated {
-        /// So many replicas had to acknowledge it.
+        /// So many replicas had to acknowledge it; where it is to be on disk, the primary counts, too.
         needed: u32,
         /// So many did.
         acknowledged: u32,
@@ -84,6 +86,23 @@ impl Error {
         match self {
             Self::Redis(error) => Some(error),
             _ => None,
+        }
+    }
+
+    /// Whether the server does not know a command whose name begins so, in small letters.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_unknown_command(&self, name: &str) -> bool {
+        self.as_redis()
+            .is_some_and(|error| is_unknown_command(error, name))
+    }
+
+    /// The lock was not granted in time.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn timeout(key: &[u8], waited: Duration, last: Option<Self>) -> Self {
+        Self::Timeout {
+            key: String::from_utf8_lossy(key).into_owned(),
+            waited,
+            last: last.map(Box::new),
         }
     }
 
@@ -146,38 +165,36 @@ impl From<RedisError> for Error {
             Some("QUEUEFULL") => Self::QueueFull(detail()),
             Some("QUARANTINE") => Self::Quarantine(detail()),
             Some("UNSAFE") => Self::Unsafe(detail()),
-            Some("ERR") if is_unknown_command(&error) => Self::ModuleMissing,
+            Some("ERR") if is_unknown_command(&error, "dlock.") => Self::ModuleMissing,
             _ => Self::Redis(error),
         }
     }
 }
 
 /// `unknown command 'DLOCK.ACQUIRE', with args beginning with: ...`; older servers quote it with backticks.
-fn is_unknown_command(error: &RedisError) -> bool {
+fn is_unknown_command(error: &RedisError, name: &str) -> bool {
     let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
     let command = detail.strip_prefix("unknown command ");
-    command.is_some_and(|command| command.trim_start_matches(['\'', '`', '"']).starts_with("dlock."))
+    command.is_some_and(|command| command.trim_start_matches(['\'', '`', '"']).starts_with(name))
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy => f.write_str("others hold the lock or wait for it: try again later, or wait"),
-            Self::Timeout { waited, last: None } => {
-                write!(
-                    f,
-                    "others held the lock for all of the {waited:?} that were to be waited"
-                )
-            }
             Self::Timeout {
+                key,
+                waited,
+                last: None,
+            } => write!(f, "others held {key} for all of {waited:?}"),
+            Self::Timeout {
+                key,
                 waited,
                 last: Some(last),
-            } => {
-                write!(
-                    f,
-                    "no lock within {waited:?}, and the last attempt failed: {last}"
-                )
-            }
+            } => write!(
+                f,
+                "no lock of {key} within {waited:?}, the last attempt failed: {last}"
+            ),
             Self::NotHeld => f.write_str("the lease had ended, nobody holds the lock: acquire it again"),
             Self::NotOwner => f.write_str("the lease had ended, others hold the lock: acquire it again"),
             Self::Stale => f.write_str("the lease had ended, the owner has acquired the lock again since"),
@@ -195,7 +212,7 @@ impl fmt::Display for Error {
             #[cfg(feature = "tokio")]
             Self::Unreplicated { needed, acknowledged } => write!(
                 f,
-                "only {acknowledged} of {needed} replicas acknowledged the lock in time, so it was given back"
+                "only {acknowledged} of {needed} servers acknowledged the lock in time, so it was given back"
             ),
             Self::ModuleMissing => f.write_str(
                 "the server does not have the DLOCK module: add `loadmodule /path/to/libdlock.so` to its \

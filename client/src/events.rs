@@ -3,14 +3,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::connect::Address;
 use crate::error::Error;
 use crate::hold::Loss;
 use crate::owner::Owner;
+use crate::ticket::Ticket;
 
 /// Something that happened to a lock, for metrics. The same goes to `tracing`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
+    /// Where: of several servers, each has its own events.
+    pub server: &'a Address,
     /// The lock.
     pub key: &'a [u8],
     /// Who asked for it.
@@ -66,54 +70,74 @@ pub enum What<'a> {
     },
 }
 
-type Hook = dyn Fn(&Event<'_>) + Send + Sync;
-
-/// Whom to tell.
+/// What an application wants to be told.
 #[derive(Clone, Default)]
+pub(crate) struct Hook(Option<Arc<Listener>>);
+
+type Listener = dyn Fn(&Event<'_>) + Send + Sync;
+
+impl Hook {
+    pub fn new(hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(hook)))
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Hook" } else { "no hook" })
+    }
+}
+
+/// Tells what happens to the locks of a server.
 pub(crate) struct Reporter {
-    hook: Option<Arc<Hook>>,
+    server: Address,
+    hook: Hook,
 }
 
 impl Reporter {
-    pub fn new(hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
-        Self {
-            hook: Some(Arc::new(hook)),
-        }
+    pub fn new(server: Address, hook: Hook) -> Self {
+        Self { server, hook }
+    }
+
+    pub fn server(&self) -> &Address {
+        &self.server
     }
 
     /// A hook that panics harms nobody but itself.
-    pub fn report(&self, key: &[u8], owner: &Owner, what: What<'_>) {
-        trace(key, owner, what);
-        if let Some(hook) = &self.hook {
-            let event = Event { key, owner, what };
+    pub fn report(&self, ticket: &Ticket, what: What<'_>) {
+        let event = Event {
+            server: &self.server,
+            key: &ticket.key,
+            owner: &ticket.owner,
+            what,
+        };
+        trace(&event);
+        if let Hook(Some(hook)) = &self.hook {
             // The panic's message has been printed by then.
             let _ = catch_unwind(AssertUnwindSafe(|| hook(&event)));
         }
     }
 }
 
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.hook.is_some() {
-            "Reporter(hook)"
-        } else {
-            "Reporter"
-        })
-    }
-}
-
-fn trace(key: &[u8], owner: &Owner, what: What<'_>) {
-    let key = String::from_utf8_lossy(key);
+fn trace(event: &Event<'_>) {
+    let Event {
+        server, owner, what, ..
+    } = *event;
+    let key = String::from_utf8_lossy(event.key);
     match what {
-        What::Acquired { fence, took } => tracing::debug!(%key, %owner, fence, ?took, "lock acquired"),
-        What::NotAcquired { error, took } => {
-            tracing::debug!(%key, %owner, %error, ?took, "lock not acquired")
+        What::Acquired { fence, took } => {
+            tracing::debug!(%server, %key, %owner, fence, ?took, "lock acquired")
         }
-        What::Withdrawn => tracing::debug!(%key, %owner, "request for a lock withdrawn"),
-        What::Renewed { took } => tracing::trace!(%key, %owner, ?took, "lease renewed"),
-        What::NotRenewed { error } => tracing::warn!(%key, %owner, %error, "lease not renewed, trying again"),
-        What::Lost { loss } => tracing::error!(%key, %owner, %loss, "lock lost"),
-        What::Released { holds_left } => tracing::debug!(%key, %owner, holds_left, "lock released"),
-        What::NotReleased { error } => tracing::warn!(%key, %owner, %error, "lock not released"),
+        What::NotAcquired { error, took } => {
+            tracing::debug!(%server, %key, %owner, %error, ?took, "lock not acquired")
+        }
+        What::Withdrawn => tracing::debug!(%server, %key, %owner, "request for a lock withdrawn"),
+        What::Renewed { took } => tracing::trace!(%server, %key, %owner, ?took, "lease renewed"),
+        What::NotRenewed { error } => {
+            tracing::warn!(%server, %key, %owner, %error, "lease not renewed, trying again")
+        }
+        What::Lost { loss } => tracing::error!(%server, %key, %owner, %loss, "lock lost"),
+        What::Released { holds_left } => tracing::debug!(%server, %key, %owner, holds_left, "lock released"),
+        What::NotReleased { error } => tracing::warn!(%server, %key, %owner, %error, "lock not released"),
     }
 }

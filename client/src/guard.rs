@@ -9,6 +9,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::held::Held;
 use crate::hold::{Action, Loss};
+use crate::keeper::tell_lost;
 use crate::owner::Owner;
 use crate::release::release;
 
@@ -31,9 +32,7 @@ pub struct Guard {
 
 impl Guard {
     pub(crate) fn new(client: Arc<Client>, held: Arc<Held>) -> Self {
-        if let Ok(keeper) = client.keeper() {
-            keeper.watch(&held);
-        }
+        client.keeper().watch(&held);
         Self {
             client,
             held,
@@ -110,11 +109,10 @@ impl Guard {
             .map(Duration::from_millis);
         let now = Moment::now();
         let action = self.held.with(|hold| hold.on_extended(sent_at, &answer, now));
-        let keeper = self.client.keeper()?;
         if let Some(Action::TellLost(loss)) = action {
-            keeper.tell_lost(&self.held, loss);
+            tell_lost(&self.held, loss);
         }
-        keeper.watch(&self.held);
+        self.client.keeper().watch(&self.held);
         if let Some(loss) = self.loss() {
             return Err(Error::Lost(loss));
         }
@@ -130,10 +128,11 @@ impl Guard {
     /// # Errors
     ///
     /// [`Error::Lost`]: the lock was, or may have been, lost before it was given back.
-    /// [`Error::Unconfirmed`]: the outcome is not known, for no answer came.
+    /// [`Error::Unconfirmed`]: the outcome is not known, for no answer came. [`Error::Redis`]: the server refused, for
+    /// too few replicas for instance; it is tried again in the background, until the lease ends.
     pub async fn release(mut self) -> Result<u64, Error> {
         let to_do = self.held.with(|hold| hold.give_up());
-        self.client.keeper()?.unwatch(&self.held);
+        self.client.keeper().unwatch(&self.held);
         if let Some(loss) = to_do.loss().filter(|_| !to_do.is_needed()) {
             self.is_settled = true;
             return Err(Error::Lost(loss));

@@ -2,6 +2,7 @@
 //! between a guard that is given up, a renewal and a loss are races here.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,6 +10,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Moment;
+use crate::connect::Link;
+use crate::events::Reporter;
 use crate::hold::Hold;
 use crate::sync::raced::{Mutex, lock};
 use crate::ticket::Ticket;
@@ -18,8 +21,15 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 /// With nothing to look after.
 const REST: Duration = Duration::from_secs(3600);
 
+/// What the background does for holds, it does over this connection, and tells here.
+pub(crate) struct Upkeep {
+    pub link: Arc<Link>,
+    pub reporter: Reporter,
+}
+
 /// A hold that a guard stands for.
 pub(crate) struct Held {
+    pub upkeep: Arc<Upkeep>,
     pub ticket: Ticket,
     pub fence: u64,
     pub holds: u64,
@@ -33,13 +43,13 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub fn new(ticket: Ticket, fence: u64, holds: u64, hold: Hold) -> Arc<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
+    pub fn new(upkeep: &Arc<Upkeep>, ticket: Ticket, fence: u64, holds: u64, hold: Hold) -> Arc<Self> {
         Arc::new(Self {
+            upkeep: Arc::clone(upkeep),
             ticket,
             fence,
             holds,
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            number: next_number(),
             hold: Mutex::new(hold),
             due: Mutex::new(None),
             token: Mutex::new(None),
@@ -68,6 +78,14 @@ impl Held {
     }
 }
 
+fn next_number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Something to do that is no hold.
+pub(crate) type Errand = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// When which hold is due.
 pub(crate) struct Agenda {
     entries: Mutex<Entries>,
@@ -75,6 +93,7 @@ pub(crate) struct Agenda {
 
 struct Entries {
     due: BTreeMap<(Moment, u64), Arc<Held>>,
+    errands: BTreeMap<(Moment, u64), Errand>,
     /// The keeper looks at the agenda then, if nobody wakes it.
     next_look: Moment,
     is_over: bool,
@@ -84,6 +103,7 @@ impl Agenda {
     pub fn new(now: Moment) -> Self {
         let entries = Entries {
             due: BTreeMap::new(),
+            errands: BTreeMap::new(),
             next_look: now,
             is_over: false,
         };
@@ -102,11 +122,21 @@ impl Agenda {
         };
         *lock(&held.due) = Some(due);
         entries.due.insert((due, held.number), Arc::clone(held));
-        let is_earlier = due < entries.next_look;
-        if is_earlier {
-            entries.next_look = due;
-        }
-        is_earlier
+        entries.look_by(due)
+    }
+
+    /// Puts an errand down. Whether the keeper has to be woken.
+    pub fn put_off(&self, due: Moment, errand: Errand) -> bool {
+        let mut entries = lock(&self.entries);
+        entries.errands.insert((due, next_number()), errand);
+        entries.look_by(due)
+    }
+
+    /// Takes off an errand that is due.
+    pub fn take_errand(&self, now: Moment) -> Option<Errand> {
+        let mut entries = lock(&self.entries);
+        let first = entries.errands.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
     }
 
     /// Takes a hold off.
@@ -126,7 +156,8 @@ impl Agenda {
     /// For how long there is nothing to do; `None` when it is over.
     pub fn nap(&self, now: Moment) -> Option<Duration> {
         let mut entries = lock(&self.entries);
-        let first = entries.due.keys().next();
+        let first = entries.due.keys().next().into_iter();
+        let first = first.chain(entries.errands.keys().next()).min();
         let nap = first.map_or(REST, |&(due, _)| due.since(now).min(LONGEST_NAP));
         entries.next_look = now + nap;
         (!entries.is_over).then_some(nap)
@@ -139,6 +170,15 @@ impl Agenda {
 }
 
 impl Entries {
+    /// Whether the keeper has to be woken to look then.
+    fn look_by(&mut self, due: Moment) -> bool {
+        let is_earlier = due < self.next_look;
+        if is_earlier {
+            self.next_look = due;
+        }
+        is_earlier
+    }
+
     fn remove(&mut self, held: &Held) {
         if let Some(due) = lock(&held.due).take() {
             self.due.remove(&(due, held.number));
@@ -153,8 +193,10 @@ mod tests {
     use shuttle::thread;
 
     use super::*;
+    use crate::connect::{Address, Timeouts};
     use crate::error::Error;
-    use crate::hold::{Action, Plan};
+    use crate::events::Hook;
+    use crate::hold::{Action, Loss, Plan};
     use crate::owner::Owner;
 
     const LEASE: Duration = Duration::from_secs(3);
@@ -163,14 +205,31 @@ mod tests {
         Moment::after_boot(Duration::from_millis(ms))
     }
 
+    /// Nothing is sent over it.
+    fn upkeep() -> Arc<Upkeep> {
+        let address: Address = "redis://127.0.0.1/".parse().unwrap();
+        let timeouts = Timeouts {
+            connect: LEASE,
+            response: LEASE,
+        };
+        Arc::new(Upkeep {
+            link: Link::new(address.clone(), timeouts),
+            reporter: Reporter::new(address, Hook::default()),
+        })
+    }
+
     fn held() -> Arc<Held> {
-        let ticket = Ticket::new(b"door"[..].into(), Owner::from("alice"));
-        let plan = Plan {
+        held_by(Plan {
             lease: LEASE,
             renews: true,
             over_at: None,
-        };
-        Held::new(ticket, 1, 1, Hold::granted(plan, at(0), Duration::ZERO, LEASE))
+        })
+    }
+
+    fn held_by(plan: Plan) -> Arc<Held> {
+        let ticket = Ticket::new(b"door"[..].into(), Owner::from("alice"));
+        let hold = Hold::granted(plan, at(0), Duration::ZERO, plan.lease);
+        Held::new(&upkeep(), ticket, 1, 1, hold)
     }
 
     /// A guard that is given up, the keeper that renews and finds losses, and a task that waits for a loss, in
@@ -262,6 +321,31 @@ mod tests {
     }
 
     #[test]
+    fn after_a_suspend_what_is_overdue_is_noticed_within_a_second() {
+        // Timers stand still meanwhile: none may be longer.
+        shuttle::check_dfs(
+            || {
+                let agenda = Agenda::new(at(0));
+                let plan = Plan {
+                    lease: Duration::from_secs(3600),
+                    renews: false,
+                    over_at: None,
+                };
+                let long = held_by(plan);
+                agenda.schedule(&long);
+                assert_eq!(agenda.nap(at(0)), Some(Duration::from_secs(1)));
+                let after = at(3_600_000);
+                let found = agenda.take_due(after).expect("it is overdue");
+                assert!(matches!(
+                    found.with(|hold| hold.on_time(after)),
+                    Some(Action::TellLost(Loss::LeaseEnded))
+                ));
+            },
+            None,
+        );
+    }
+
+    #[test]
     fn the_keeper_is_woken_for_what_is_due_before_it_looks_and_only_then() {
         shuttle::check_dfs(
             || {
@@ -272,6 +356,12 @@ mod tests {
                 assert_eq!(agenda.nap(at(900)), Some(Duration::from_millis(100)));
                 assert!(!agenda.schedule(&held()), "due at the same time");
                 assert_eq!(agenda.nap(at(2000)), Some(Duration::ZERO), "overdue");
+                assert!(
+                    agenda.put_off(at(1999), Box::pin(async {})),
+                    "due before it looks"
+                );
+                assert!(agenda.take_errand(at(1998)).is_none());
+                assert!(agenda.take_errand(at(1999)).is_some() && agenda.take_errand(at(1999)).is_none());
                 agenda.end();
                 assert_eq!(agenda.nap(at(2000)), None);
             },

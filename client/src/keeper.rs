@@ -13,12 +13,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Moment;
-use crate::connect::Link;
 use crate::error::Error;
-use crate::events::{Reporter, What};
+use crate::events::What;
 use crate::held::{Agenda, Held};
 use crate::hold::{Action, Loss};
-use crate::ticket::Ticket;
 
 /// The handle to the thread. Dropped, the thread ends as soon as nothing is left to do.
 pub(crate) struct Keeper {
@@ -27,15 +25,13 @@ pub(crate) struct Keeper {
 }
 
 struct Shared {
-    link: Arc<Link>,
-    reporter: Reporter,
     agenda: Agenda,
     wake: Notify,
     tasks: TaskTracker,
 }
 
 impl Keeper {
-    pub fn start(link: Arc<Link>, reporter: Reporter) -> Result<Self, Error> {
+    pub fn start() -> Result<Arc<Self>, Error> {
         let cannot = |error: io::Error| Error::Redis(error.into());
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
@@ -43,24 +39,19 @@ impl Keeper {
             .map_err(cannot)?;
         let handle = runtime.handle().clone();
         let shared = Arc::new(Shared {
-            link,
-            reporter,
             agenda: Agenda::new(Moment::now()),
             wake: Notify::new(),
             tasks: TaskTracker::new(),
         });
-        // So that the first renewal of a short lease does not have to wait for a connection.
-        let warming = Arc::clone(&shared.link);
-        handle.spawn(async move { warming.route().await.is_ok() });
         let keeping = keep(Arc::clone(&shared));
         thread::Builder::new()
             .name("dlock-keeper".into())
             .spawn(move || runtime.block_on(keeping))
             .map_err(cannot)?;
-        Ok(Self {
+        Ok(Arc::new(Self {
             shared,
             runtime: handle,
-        })
+        }))
     }
 
     /// Looks after a hold from now on.
@@ -78,19 +69,16 @@ impl Keeper {
         self.shared.tasks.spawn_on(errand, &self.runtime);
     }
 
-    /// Tells the holder that its lock is lost.
-    pub fn tell_lost(&self, held: &Held, loss: Loss) {
-        self.shared.tell_lost(held, loss);
+    /// Has something done that is not urgent: at that time, or when the thread is awake anyway.
+    pub fn put_off(&self, due: Moment, errand: impl Future<Output = ()> + Send + 'static) {
+        if self.shared.agenda.put_off(due, Box::pin(errand)) {
+            self.shared.wake.notify_one();
+        }
     }
 
     /// The runtime of the thread.
     pub fn runtime(&self) -> &Handle {
         &self.runtime
-    }
-
-    /// The connection of the thread.
-    pub fn link(&self) -> &Arc<Link> {
-        &self.shared.link
     }
 }
 
@@ -119,6 +107,9 @@ impl Shared {
         while let Some(held) = self.agenda.take_due(now) {
             self.attend(&held, now);
         }
+        while let Some(errand) = self.agenda.take_errand(now) {
+            self.tasks.spawn(errand);
+        }
         self.agenda.nap(Moment::now())
     }
 
@@ -128,7 +119,7 @@ impl Shared {
                 let renewal = Arc::clone(self).renew(Arc::clone(held), lease, patience);
                 tokio::spawn(renewal);
             }
-            Some(Action::TellLost(loss)) => self.tell_lost(held, loss),
+            Some(Action::TellLost(loss)) => tell_lost(held, loss),
             None => {}
         }
         self.schedule(held);
@@ -142,41 +133,32 @@ impl Shared {
 
     async fn renew(self: Arc<Self>, held: Arc<Held>, lease: Duration, patience: Duration) {
         let sent = Moment::now();
-        let answer = extend(&self.link, &held, lease, patience).await;
+        let answer = extend(&held, lease, patience).await;
         let now = Moment::now();
-        let Ticket { key, owner, .. } = &held.ticket;
-        match &answer {
-            Ok(_) => self.reporter.report(
-                key,
-                owner,
-                What::Renewed {
-                    took: now.since(sent),
-                },
-            ),
-            Err(error) => self.reporter.report(key, owner, What::NotRenewed { error }),
-        }
+        let what = match &answer {
+            Ok(_) => What::Renewed {
+                took: now.since(sent),
+            },
+            Err(error) => What::NotRenewed { error },
+        };
+        held.upkeep.reporter.report(&held.ticket, what);
         if let Some(Action::TellLost(loss)) = held.with(|hold| hold.on_renewed(sent, &answer, now)) {
-            self.tell_lost(&held, loss);
+            tell_lost(&held, loss);
         }
         self.schedule(&held);
     }
+}
 
-    fn tell_lost(&self, held: &Held, loss: Loss) {
-        held.cancel();
-        self.reporter
-            .report(&held.ticket.key, &held.ticket.owner, What::Lost { loss });
-    }
+/// Tells the holder that its lock is lost.
+pub(crate) fn tell_lost(held: &Held, loss: Loss) {
+    held.cancel();
+    held.upkeep.reporter.report(&held.ticket, What::Lost { loss });
 }
 
 /// Sends an EXTEND: the lease that remains.
-async fn extend(
-    link: &Arc<Link>,
-    held: &Held,
-    lease: Duration,
-    patience: Duration,
-) -> Result<Duration, Error> {
+async fn extend(held: &Held, lease: Duration, patience: Duration) -> Result<Duration, Error> {
     let command = held.ticket.extend(lease, held.fence);
-    match timeout(patience, link.query::<u64>(&command)).await {
+    match timeout(patience, held.upkeep.link.query::<u64>(&command)).await {
         Ok(answer) => answer.map(Duration::from_millis),
         Err(_) => Err(Error::silence()),
     }

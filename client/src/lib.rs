@@ -35,6 +35,8 @@ mod hold;
 mod keeper;
 #[cfg(feature = "tokio")]
 mod locks;
+#[cfg(feature = "tokio")]
+mod options;
 mod owner;
 mod raw;
 #[cfg(feature = "tokio")]

@@ -12,15 +12,14 @@ use crate::connect::Address;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::keeper::Keeper;
+use crate::options::Options;
 use crate::owner::Owner;
 use crate::raw::{AsyncLockCommands, LockInfo};
 use crate::replicas::Replicas;
 use crate::ticket::{Limit, Ticket};
 
 pub use all::{Guards, acquire_all};
-
-const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-const DEFAULT_WAIT: Duration = Duration::from_secs(30);
+pub(crate) use all::{first_loss, release_all};
 
 /// All locks of a server. Cheap to clone; one for the whole application is enough.
 #[derive(Clone)]
@@ -37,11 +36,7 @@ pub struct Lock {
     client: Arc<Client>,
     key: Arc<[u8]>,
     owner: Option<Owner>,
-    limit: Limit,
-    lease: Duration,
-    wait: Duration,
-    renews: bool,
-    max_hold: Option<Duration>,
+    options: Options,
     replicas: Option<Replicas>,
 }
 
@@ -51,7 +46,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`]: the address cannot be used.
+    /// [`Error::Invalid`]: the address cannot be used. [`Error::Redis`]: the system gives no thread.
     pub fn open<A: TryInto<Address>>(address: A) -> Result<Self, Error>
     where
         Error: From<A::Error>,
@@ -64,8 +59,10 @@ impl Locks {
     where
         Error: From<A::Error>,
     {
-        let client = Arc::new(Client::new(address.try_into()?, settings));
-        Ok(Self { client })
+        let client = Client::new(address.try_into()?, settings, Keeper::start()?);
+        Ok(Self {
+            client: Arc::new(client),
+        })
     }
 
     /// One of the locks.
@@ -74,11 +71,7 @@ impl Locks {
             client: Arc::clone(&self.client),
             key: key.as_ref().into(),
             owner: None,
-            limit: Limit::Mutex,
-            lease: DEFAULT_LEASE,
-            wait: DEFAULT_WAIT,
-            renews: true,
-            max_hold: None,
+            options: Options::default(),
             replicas: None,
         }
     }
@@ -98,38 +91,38 @@ impl Lock {
     /// For how long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the server. Default:
     /// 30 s.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.options.lease = lease;
         self
     }
 
     /// For how long [`Lock::acquire`] waits; [`Duration::MAX`] is without limit. Default: 30 s.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
+        self.options.wait = wait;
         self
     }
 
     /// Any number of owners may share the lock, as readers do.
     pub fn shared(mut self) -> Self {
-        self.limit = Limit::Shared;
+        self.options.limit = Limit::Shared;
         self
     }
 
     /// At most `limit` owners may hold the lock at once, 1 to 2147483647: a semaphore.
     pub fn limit(mut self, limit: u32) -> Self {
-        self.limit = Limit::AtMost(limit);
+        self.options.limit = Limit::AtMost(limit);
         self
     }
 
     /// Whether the lease is renewed, at a third of it, as long as the guard lives. Default: yes.
     pub fn auto_renew(mut self, renew: bool) -> Self {
-        self.renews = renew;
+        self.options.renews = renew;
         self
     }
 
     /// The guard is lost after this time, renewed or not: a stuck holder does not keep the lock for ever.
     /// Default: no limit.
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.max_hold = Some(time);
+        self.options.max_hold = Some(time);
         self
     }
 
@@ -139,6 +132,19 @@ impl Lock {
     pub fn replicas(mut self, replicas: u32, timeout: Duration) -> Self {
         self.replicas = Some(Replicas {
             needed: replicas,
+            on_disk: false,
+            timeout,
+        });
+        self
+    }
+
+    /// As [`Lock::replicas`], but the lock must be in the log on disk: of the server itself, and of so many replicas,
+    /// which may be none. Then a crash of the server keeps it. Needs `appendonly yes`, and a server that has WAITAOF:
+    /// Redis 7.2 and later, and Valkey. Default: as the server's `appendfsync` says.
+    pub fn on_disk(mut self, replicas: u32, timeout: Duration) -> Self {
+        self.replicas = Some(Replicas {
+            needed: replicas,
+            on_disk: true,
             timeout,
         });
         self
@@ -171,12 +177,10 @@ impl Lock {
     /// [`Error::Unsafe`], [`Error::Unreplicated`]: there is no use in waiting. What may pass, a server out of reach for instance, is
     /// waited for.
     pub async fn acquire(&self) -> Result<Guard, Error> {
-        if self.wait.is_zero() {
+        if self.options.wait.is_zero() {
             return self.try_acquire().await;
         }
-        // Longer than any server's clock runs is without limit.
-        let wait = Some(self.wait).filter(|&wait| wait < Duration::from_secs(1 << 40));
-        acquire::acquire(&self.client, self.wish(), wait).await
+        acquire::acquire(&self.client, self.wish()).await
     }
 
     /// Runs `work` under the lock, and releases it. When the lock is lost, the work is cancelled: its future
@@ -223,18 +227,15 @@ impl Lock {
     }
 
     /// The runtime of the thread in the background.
-    pub(crate) fn runtime(&self) -> Result<&Handle, Error> {
-        self.client.keeper().map(Keeper::runtime)
+    pub(crate) fn runtime(&self) -> &Handle {
+        self.client.keeper().runtime()
     }
 
     fn wish(&self) -> Wish {
         let owner = self.owner.clone().unwrap_or_else(Owner::unique);
         Wish {
             ticket: Ticket::new(Arc::clone(&self.key), owner),
-            limit: self.limit,
-            lease: self.lease,
-            renews: self.renews,
-            max_hold: self.max_hold,
+            options: self.options,
             replicas: self.replicas,
         }
     }

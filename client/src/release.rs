@@ -50,8 +50,6 @@ pub(crate) async fn release(
 
 /// As [`release`], for a guard that is gone. It is tried until the lease ends.
 pub(crate) async fn release_in_background(client: Arc<Client>, held: Arc<Held>, to_do: Release) {
-    if let Ok(keeper) = client.keeper() {
-        // The outcome has been reported.
-        let _ = release(&client, keeper.link(), &held, to_do, Duration::MAX).await;
-    }
+    // The outcome has been reported.
+    let _ = release(&client, &held.upkeep.link, &held, to_do, Duration::MAX).await;
 }

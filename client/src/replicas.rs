@@ -5,28 +5,47 @@ use redis::cmd;
 use crate::connect::Seat;
 use crate::error::Error;
 
-/// How many replicas must have a lock before it counts.
+/// Where a lock must be before it counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replicas {
+    /// On so many replicas.
     pub needed: u32,
+    /// There, and on the primary, in the log on disk.
+    pub on_disk: bool,
     pub timeout: Duration,
 }
 
 impl Replicas {
-    /// Waits until the replicas have what was written over this connection. WAIT looks at nothing else: on
-    /// another connection it answers at once.
+    /// Waits until the servers have what was written over this connection. WAIT and WAITAOF look at nothing else:
+    /// on another connection they answer at once.
     pub async fn acknowledge(self, seat: &Seat) -> Result<(), Error> {
         // 0 would be without limit.
         let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(1);
-        let mut wait = cmd("WAIT");
-        wait.arg(self.needed).arg(timeout_ms);
-        let acknowledged: u32 = seat.query(&wait).await?;
-        if acknowledged < self.needed {
-            return Err(Error::Unreplicated {
-                needed: self.needed,
-                acknowledged,
-            });
+        let (needed, acknowledged) = if self.on_disk {
+            let mut wait = cmd("WAITAOF");
+            wait.arg(1).arg(self.needed).arg(timeout_ms);
+            let answer: Result<(u32, u32), Error> = seat.query(&wait).await;
+            let (primary, replicas) = answer.map_err(explained)?;
+            (self.needed.saturating_add(1), primary + replicas.min(self.needed))
+        } else {
+            let mut wait = cmd("WAIT");
+            wait.arg(self.needed).arg(timeout_ms);
+            (self.needed, seat.query(&wait).await?)
+        };
+        if acknowledged < needed {
+            return Err(Error::Unreplicated { needed, acknowledged });
         }
         Ok(())
     }
+}
+
+fn explained(error: Error) -> Error {
+    if error.is_unknown_command("waitaof") {
+        return Error::Invalid(
+            "this server cannot tell what is on disk, for it does not have WAITAOF: update it to Redis 7.2 or Valkey, \
+             or ask for `replicas` only"
+                .into(),
+        );
+    }
+    error
 }

@@ -8,10 +8,9 @@ use tokio::time::{sleep, timeout};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::clock::Moment;
-use crate::connect::{Route, Seat};
+use crate::connect::{Link, Route, Seat};
 use crate::error::Error;
 use crate::events::What;
-use crate::keeper::Keeper;
 use crate::ticket::Ticket;
 
 /// A connection whose request is not answered for so long, though it was taken back, is closed.
@@ -38,17 +37,17 @@ impl Sent {
 
 /// Takes a request back, wherever it is: it waits no more, and what it was granted is given back.
 pub(crate) async fn withdraw(client: Arc<Client>, ticket: Ticket, lease: Duration, sent: Sent) {
-    let Ok(keeper) = client.keeper() else { return };
+    let link = &client.upkeep().link;
     let mut is_settled = !sent.is_lost;
     if let Some(route) = sent.route {
         // Nothing overtakes the request there; but in a cluster it may have gone elsewhere.
         is_settled &= was_answered(&route.query(&ticket.withdraw()).await) && !route.has_detours();
     }
     if let Some(seat) = sent.seat {
-        is_settled &= withdraw_waiting(&client, keeper, &ticket, seat).await;
+        is_settled &= withdraw_waiting(&client, &ticket, seat).await;
     }
     if !is_settled {
-        withdraw_blindly(keeper, &ticket, Moment::now() + lease).await;
+        withdraw_blindly(link, &ticket, Moment::now() + lease).await;
     }
     client.report(&ticket, What::Withdrawn);
 }
@@ -56,7 +55,7 @@ pub(crate) async fn withdraw(client: Arc<Client>, ticket: Ticket, lease: Duratio
 /// The request cannot be taken back on its own connection, which reads nothing until it is answered; nor on
 /// another one alone, where the release may come before the request. So on both: once the second has been
 /// answered on the waiting connection, so has the request. Whether that was so.
-async fn withdraw_waiting(client: &Client, keeper: &Keeper, ticket: &Ticket, seat: Seat) -> bool {
+async fn withdraw_waiting(client: &Client, ticket: &Ticket, seat: Seat) -> bool {
     let command = ticket.withdraw();
     let answered = {
         let on_its_own = seat.query::<u64>(&command);
@@ -64,7 +63,7 @@ async fn withdraw_waiting(client: &Client, keeper: &Keeper, ticket: &Ticket, sea
         let mut backoff = Backoff::new();
         let pressing = async {
             loop {
-                let _: Result<u64, _> = keeper.link().query(&command).await;
+                let _: Result<u64, _> = client.upkeep().link.query(&command).await;
                 let pause = backoff.pause(Duration::MAX);
                 if let Ok(answer) = timeout(pause, &mut on_its_own).await {
                     return answer;
@@ -89,12 +88,12 @@ fn was_answered(answer: &Result<u64, Error>) -> bool {
 
 /// The request may arrive yet, by a connection that is lost. A hold that comes of it ends with its lease in
 /// any case.
-async fn withdraw_blindly(keeper: &Keeper, ticket: &Ticket, until: Moment) {
+async fn withdraw_blindly(link: &Arc<Link>, ticket: &Ticket, until: Moment) {
     let command = ticket.withdraw();
     let mut backoff = Backoff::new();
     let mut is_second = false;
     loop {
-        let answer = keeper.link().query::<u64>(&command).await;
+        let answer = link.query::<u64>(&command).await;
         let is_again = answer.is_err_and(|error| error.is_transient());
         let left = until.since(Moment::now());
         if left.is_zero() || (is_second && !is_again) {

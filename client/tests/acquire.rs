@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{SLOW_MACHINE, Server};
-use redis_dlock_client::{Error, Locks, Owner};
+use redis_dlock_client::{Error, Locks, Owner, Settings};
 use support::{Journal, locks, ms, soon, until, until_free, url};
 
 #[tokio::test]
@@ -275,4 +275,17 @@ async fn every_step_is_reported_to_the_hook() {
     for (event, count) in [("Acquired", 1), ("NotAcquired", 1), ("Released", 1), ("Lost", 0)] {
         assert_eq!(journal.count(event), count, "{event}");
     }
+}
+
+#[tokio::test]
+async fn an_event_names_the_server() {
+    let server = Server::start();
+    let (told, heard) = std::sync::mpsc::channel();
+    let settings = Settings::default().on_event(move |event| {
+        // The test has ended when nobody listens.
+        let _ = told.send(event.server.to_string());
+    });
+    let locks = Locks::with(url(&server), settings).unwrap();
+    let _guard = locks.acquire("door").await.unwrap();
+    assert_eq!(heard.recv().unwrap(), format!("127.0.0.1:{}", server.port()));
 }

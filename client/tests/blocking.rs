@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, wait_for};
-use redis_dlock_client::blocking::Locks;
+use redis_dlock_client::blocking::{Locks, acquire_all, redlock};
 use redis_dlock_client::{Error, Loss, Owner};
 use support::{ms, url};
 
@@ -144,4 +144,67 @@ fn a_lost_connection_is_replaced() {
     assert_eq!(guard.release().unwrap(), 0);
     proxy.cut();
     assert_eq!(locks.acquire("door").unwrap().holds(), 1);
+}
+
+#[test]
+fn several_locks_are_acquired_all_or_none() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let guards = acquire_all([locks.lock("b"), locks.lock("a")]).unwrap();
+    let keys: Vec<&[u8]> = guards.guards().iter().map(|guard| guard.key()).collect();
+    assert_eq!(keys, [b"a", b"b"]);
+    assert!(guards.is_held() && guards.loss().is_none() && guards.remaining() > ms(1000));
+    guards.release().unwrap();
+    assert!(client.find_lock("a").is_none() && client.find_lock("b").is_none());
+    client.acquire("b alice 60000");
+    let refused = acquire_all(["a", "b"].map(|key| locks.lock(key).wait(ms(200)))).unwrap_err();
+    assert!(
+        matches!(&refused, Error::Timeout { key, .. } if key == "b"),
+        "{refused:?}"
+    );
+    wait_for("nothing to be kept", || client.find_lock("a").is_none());
+    client.release("b alice");
+    let guards = acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600)))).unwrap();
+    client.call("DEL b").unwrap();
+    assert_eq!(guards.lost(), Loss::NotHeld);
+    assert!(matches!(guards.release(), Err(Error::Lost(Loss::NotHeld))));
+    assert!(acquire_all([]).unwrap().release().is_ok());
+}
+
+#[test]
+fn a_lock_on_a_majority_is_acquired_extended_lost_and_given_back() {
+    let mut servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
+    let holders = |servers: &[Server]| {
+        let held = |server: &&Server| server.client().owner("door").is_some();
+        servers.iter().filter(held).count()
+    };
+    let locks = redlock::Locks::open(servers.iter().map(url)).unwrap();
+    servers[0].kill();
+    let lock = locks.lock("door").lease(ms(10_000)).node_timeout(SLOW_MACHINE);
+    let guard = lock.acquire().unwrap();
+    assert_eq!(guard.key(), b"door");
+    assert_eq!(servers[1].client().owner("door"), Some(guard.owner().to_string()));
+    assert!(guard.is_held() && guard.loss().is_none() && guard.remaining() < ms(10_000));
+    assert!(matches!(
+        lock.try_acquire(),
+        Err(Error::Busy | Error::NoQuorum(_))
+    ));
+    assert!(guard.extend(ms(60_000)).unwrap() > ms(50_000));
+    guard.release().unwrap();
+    wait_for("the lock to be free", || holders(&servers[1..]) == 0);
+
+    assert!(lock.clone().shared().run(|guard| guard.is_held()).unwrap());
+    drop(locks.acquire("door").unwrap());
+    wait_for("the lock to be free", || holders(&servers[1..]) == 0);
+
+    let short = lock.clone().max_hold(ms(300)).acquire().unwrap();
+    assert_eq!(short.lost(), Loss::HeldTooLong);
+    assert!(short.token().is_cancelled());
+    servers[1].kill();
+    let refused = lock.auto_renew(false).wait(ms(300)).acquire().unwrap_err();
+    assert!(
+        refused.to_string().contains(&servers[1].port().to_string()),
+        "{refused}"
+    );
 }

@@ -2,6 +2,11 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Proxy, Server, Way};
@@ -62,7 +67,8 @@ async fn an_acquisition_whose_answer_is_cut_at_any_byte_counts_once() {
 async fn a_request_that_is_cut_at_any_byte_is_sent_again() {
     let scene = Scene::new();
     let mut client = scene.server.client();
-    for bytes in (0..220).step_by(7) {
+    // An acquisition and a release have some 280 bytes together.
+    for bytes in 0..290 {
         scene.warm_up().await;
         scene.proxy.cut_after(Way::ToServer, bytes);
         let guard = scene
@@ -81,21 +87,65 @@ async fn a_request_that_is_cut_at_any_byte_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_release_whose_answer_is_lost_is_repeated_and_confirmed() {
+async fn a_release_whose_answer_is_cut_at_any_byte_is_repeated_and_confirmed() {
     let scene = Scene::new();
     let mut client = scene.server.client();
-    scene.warm_up().await;
-    let guard = scene
-        .locks
-        .lock("door")
-        .auto_renew(false)
-        .acquire()
-        .await
-        .unwrap();
-    scene.proxy.cut_after(Way::ToClient, 0);
-    let before = calls(&mut client, "dlock.release");
-    assert_eq!(guard.release().await.unwrap(), 0);
-    assert_eq!(calls(&mut client, "dlock.release") - before, 2);
+    // ":0\r\n"
+    for bytes in 0..4 {
+        scene.warm_up().await;
+        let lock = scene.locks.lock("door").auto_renew(false);
+        let guard = lock.acquire().await.unwrap();
+        scene.proxy.cut_after(Way::ToClient, bytes);
+        let before = calls(&mut client, "dlock.release");
+        assert_eq!(guard.release().await.unwrap(), 0, "cut after {bytes}");
+        assert_eq!(
+            calls(&mut client, "dlock.release") - before,
+            2,
+            "cut after {bytes}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_whose_answer_is_cut_at_any_byte_is_repeated() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    // ":3000\r\n"
+    for bytes in 0..7 {
+        scene.warm_up().await;
+        let guard = scene.locks.lock("door").lease(ms(300)).acquire().await.unwrap();
+        scene.proxy.cut_after(Way::ToClient, bytes);
+        until("the cut", || !scene.proxy.will_cut()).await;
+        // Longer than a lease.
+        tokio::time::sleep(ms(400)).await;
+        assert!(guard.is_held(), "cut after {bytes}");
+        assert_eq!(client.lock("door").holders[0].holds, 1);
+        assert_eq!(guard.release().await.unwrap(), 0, "cut after {bytes}");
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_whose_grant_is_cut_at_any_byte_gets_the_lock_once() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    // "*4\r\n:<16 digits>\r\n:1\r\n:5000\r\n:<waited>\r\n"
+    for bytes in 0..=40 {
+        client.acquire("door alice 60000");
+        let lock = scene.locks.lock("door").owned_by("bob").auto_renew(false);
+        let waiting = tokio::spawn(async move { lock.lease(ms(5_000)).acquire().await });
+        until("a place in the queue", || client.queue("door") == ["bob"]).await;
+        scene.proxy.cut_after(Way::ToClient, bytes);
+        client.release("door alice");
+        let guard = soon("the lock", waiting).await.unwrap().unwrap();
+        assert_eq!(guard.holds(), 1, "cut after {bytes}");
+        assert_eq!(
+            client.lock("door").standing(),
+            [("bob".into(), guard.fence(), 1)],
+            "cut after {bytes}"
+        );
+        assert_eq!(guard.release().await.unwrap(), 0, "cut after {bytes}");
+        until_free(&mut client, "door").await;
+    }
 }
 
 #[tokio::test]
@@ -211,11 +261,13 @@ async fn a_waiter_that_is_dropped_while_the_network_is_gone_gets_no_lock_later()
     let scene = Scene::new();
     let mut client = scene.server.client();
     client.acquire("door alice 60000");
-    tokio::select! {
-        outcome = scene.locks.acquire("door") => panic!("{outcome:?}"),
-        () = until("a place in the queue", || client.waiting("door") == 1) => {}
-    }
+    let lock = scene.locks.lock("door");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("a place in the queue", || client.waiting("door") == 1).await;
+    // Before it is dropped, or the withdrawal could be faster.
     scene.proxy.freeze(Way::ToServer);
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
     client.release("door alice");
     until("the grant", || client.owner("door").is_some()).await;
     scene.proxy.thaw();
@@ -280,4 +332,59 @@ async fn a_slow_network_is_no_loss() {
     until("renewals", || journal.count("Renewed") >= 2).await;
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_request_that_may_yet_arrive_is_taken_back_though_a_later_one_was_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("redis://{}/", listener.local_addr().unwrap());
+    let (told, heard) = mpsc::channel();
+    thread::spawn(move || forgetful_server(&listener, &told));
+    let locks = Locks::open(address).unwrap();
+    let refused = locks.try_acquire("door").await.unwrap_err();
+    assert!(matches!(refused, Error::Busy), "{refused:?}");
+    let mut commands = Vec::new();
+    until("a withdrawal", || {
+        commands.extend(heard.try_iter());
+        commands.len() >= 3
+    })
+    .await;
+    assert_eq!(commands[..3], ["DLOCK.ACQUIRE", "DLOCK.ACQUIRE", "DLOCK.RELEASE"]);
+}
+
+/// Loses the first request for a lock, and refuses the others. Tells of the commands that are about locks.
+fn forgetful_server(listener: &TcpListener, told: &mpsc::Sender<String>) {
+    let has_forgotten = Arc::new(AtomicBool::new(false));
+    for stream in listener.incoming() {
+        let (stream, told, has_forgotten) = (stream.unwrap(), told.clone(), Arc::clone(&has_forgotten));
+        thread::spawn(move || serve(&mut BufReader::new(stream), &told, &has_forgotten));
+    }
+}
+
+fn serve(stream: &mut BufReader<TcpStream>, told: &mpsc::Sender<String>, has_forgotten: &AtomicBool) {
+    while let Some(command) = next_command(stream) {
+        let answer = match command.as_str() {
+            "DLOCK.ACQUIRE" if !has_forgotten.swap(true, Ordering::SeqCst) => "",
+            "DLOCK.ACQUIRE" => "*-1\r\n",
+            "DLOCK.RELEASE" => ":0\r\n",
+            _ => "+OK\r\n",
+        };
+        let is_heard = !command.starts_with("DLOCK.") || told.send(command).is_ok();
+        if !is_heard || answer.is_empty() || stream.get_mut().write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// The name of a command, once it has arrived with its arguments.
+fn next_command(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut line = || {
+        let mut line = String::new();
+        let bytes = stream.read_line(&mut line).ok()?;
+        (bytes > 0).then(|| line.trim_end().to_owned())
+    };
+    let arguments: usize = line()?.strip_prefix('*')?.parse().ok()?;
+    // The length of each is a line, too: none of them has a line break.
+    let lines: Option<Vec<String>> = (0..2 * arguments).map(|_| line()).collect();
+    lines?.into_iter().nth(1)
 }

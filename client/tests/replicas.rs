@@ -124,3 +124,77 @@ async fn an_acquisition_that_is_dropped_while_the_replicas_are_asked_leaves_noth
     asking.abort();
     until_free(&mut client, "door").await;
 }
+
+/// Servers before Redis 7.2 do not.
+fn has_waitaof(server: &Server) -> bool {
+    let mut connection = redis::Client::open(url(server))
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    let known: Vec<redis::Value> = redis::cmd("COMMAND")
+        .arg("INFO")
+        .arg("WAITAOF")
+        .query(&mut connection)
+        .unwrap();
+    known != [redis::Value::Nil]
+}
+
+#[tokio::test]
+async fn a_lock_that_is_on_disk_outlives_a_crash_of_the_server_or_the_server_is_said_to_be_too_old() {
+    let mut primary = Server::with("appendonly yes\nappendfsync everysec");
+    let lock = locks(&primary)
+        .lock("door")
+        .auto_renew(false)
+        .on_disk(0, ms(10_000));
+    let outcome = lock.acquire().await;
+    if !has_waitaof(&primary) {
+        let refused = outcome.unwrap_err();
+        assert!(
+            matches!(&refused, Error::Invalid(text) if text.contains("Redis 7.2")),
+            "{refused:?}"
+        );
+        until_free(&mut primary.client(), "door").await;
+        return;
+    }
+    let guard = outcome.unwrap();
+    primary.crash_and_restart();
+    let owner = Some(guard.owner().to_string());
+    until("the lock", || primary.client().owner("door") == owner).await;
+    assert_eq!(guard.release().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_lock_that_too_few_logs_have_is_given_back() {
+    let primary = Server::with("appendonly yes");
+    if !has_waitaof(&primary) {
+        eprintln!("skipped: the server does not have WAITAOF");
+        return;
+    }
+    let refused = locks(&primary)
+        .lock("door")
+        .on_disk(1, ms(200))
+        .acquire()
+        .await
+        .unwrap_err();
+    // The primary has it, and there is no replica.
+    assert!(
+        matches!(
+            refused,
+            Error::Unreplicated {
+                needed: 2,
+                acknowledged: 1
+            }
+        ),
+        "{refused:?}"
+    );
+    until_free(&mut primary.client(), "door").await;
+    let without_log = Server::start();
+    let refused = locks(&without_log)
+        .lock("door")
+        .on_disk(0, ms(200))
+        .acquire()
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("appendonly"), "{refused}");
+    until_free(&mut without_log.client(), "door").await;
+}

@@ -16,7 +16,7 @@ use crate::lock::{Instant, drop_ended};
 /// The work of one slice: a client waits for no more.
 const SLICE_MS: u64 = 1;
 /// The pause between slices, in which clients are served.
-const PAUSE_MS: i64 = 1;
+const PAUSE_MS: u64 = 1;
 /// Reading the clock costs as much as removing a small lock: not after each.
 const LOCKS_A_LOOK: usize = 8;
 /// The pause between two reports during a grace.
@@ -34,6 +34,8 @@ pub struct Schedule {
     next_look: Instant,
     walk: Option<Walk>,
     rest_until: Instant,
+    /// Cron and timer may be due in one pass of the server's loop: clients would wait for both.
+    next_slice: Instant,
     timer_is_set: bool,
 }
 
@@ -45,6 +47,7 @@ impl Schedule {
             next_look: Instant::DISTANT_PAST,
             walk: None,
             rest_until: Instant::DISTANT_PAST,
+            next_slice: Instant::DISTANT_PAST,
             timer_is_set: false,
         }
     }
@@ -92,8 +95,11 @@ pub fn sync_soon(ctx: Ctx<'_>) {
     go_on(ctx);
 }
 
-/// Removes holders whose lease has ended. Whether there are more.
+/// Removes holders whose lease has ended, unless it has just done so. Whether there are more.
 fn remove_ended(ctx: Ctx<'_>, flags: Flags, now: Instant) -> bool {
+    if state::with(|state| state.schedule.next_slice > now) {
+        return state::with(|state| state.registry.is_due(now));
+    }
     let slice_end = now.after_ms(SLICE_MS);
     loop {
         for _ in 0..LOCKS_A_LOOK {
@@ -106,8 +112,12 @@ fn remove_ended(ctx: Ctx<'_>, flags: Flags, now: Instant) -> bool {
                 });
             }
         }
-        if ctx::now() >= slice_end {
-            return state::with(|state| state.registry.is_due(now));
+        let until = ctx::now();
+        if until >= slice_end {
+            return state::with(|state| {
+                state.schedule.next_slice = until.after_ms(PAUSE_MS);
+                state.registry.is_due(now)
+            });
         }
     }
 }
@@ -171,7 +181,12 @@ fn go_on(ctx: Ctx<'_>) {
     if !state::with(|state| std::mem::replace(&mut state.schedule.timer_is_set, true)) {
         // SAFETY: the context is valid; the timer carries no data.
         unsafe {
-            required(raw::RedisModule_CreateTimer)(ctx.raw(), PAUSE_MS, Some(timer), std::ptr::null_mut())
+            required(raw::RedisModule_CreateTimer)(
+                ctx.raw(),
+                PAUSE_MS.cast_signed(),
+                Some(timer),
+                std::ptr::null_mut(),
+            )
         };
     }
 }

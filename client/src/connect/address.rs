@@ -38,7 +38,11 @@ type Connecting<'a, C> = Pin<Box<dyn Future<Output = RedisResult<C>> + Send + 'a
 enum Kind {
     Node(Client),
     #[cfg(feature = "sentinel")]
-    Sentinel(tokio::sync::Mutex<redis::sentinel::SentinelClient>),
+    Sentinel {
+        client: tokio::sync::Mutex<redis::sentinel::SentinelClient>,
+        /// What to call it. The client does not tell.
+        label: String,
+    },
     #[cfg(feature = "cluster")]
     Cluster(Box<Cluster>),
 }
@@ -92,14 +96,20 @@ impl Address {
             match &*self.0 {
                 Kind::Node(client) => Ok(client.clone()),
                 #[cfg(feature = "sentinel")]
-                Kind::Sentinel(sentinel) => {
-                    let client = sentinel.lock().await.async_get_client().await?;
+                Kind::Sentinel { client, .. } => {
+                    let client = client.lock().await.async_get_client().await?;
                     Client::open(tuned(client.get_connection_info().clone()))
                 }
                 #[cfg(feature = "cluster")]
                 Kind::Cluster(cluster) => Client::open(cluster.slots.place(cluster.any.clone(), key)),
             }
         })
+    }
+
+    #[cfg(feature = "sentinel")]
+    fn of_sentinel(client: redis::sentinel::SentinelClient, label: String) -> Self {
+        let client = tokio::sync::Mutex::new(client);
+        Self(Arc::new(Kind::Sentinel { client, label }))
     }
 
     /// Whether both certainly lead to the same server, whatever the database.
@@ -171,7 +181,7 @@ impl TryFrom<redis::sentinel::SentinelClient> for Address {
     type Error = Error;
 
     fn try_from(client: redis::sentinel::SentinelClient) -> Result<Self, Error> {
-        Ok(Self(Arc::new(Kind::Sentinel(tokio::sync::Mutex::new(client)))))
+        Ok(Self::of_sentinel(client, "by Sentinel".into()))
     }
 }
 
@@ -187,7 +197,7 @@ impl fmt::Display for Address {
         match &*self.0 {
             Kind::Node(client) => client.get_connection_info().addr().fmt(f),
             #[cfg(feature = "sentinel")]
-            Kind::Sentinel(_) => f.write_str("by Sentinel"),
+            Kind::Sentinel { label, .. } => f.write_str(label),
             #[cfg(feature = "cluster")]
             Kind::Cluster(cluster) => write!(f, "cluster of {}", cluster.any.addr()),
         }
@@ -293,7 +303,8 @@ fn sentinel(scheme: &str, rest: &str) -> Result<Address, Error> {
         Some(node),
         SentinelServerType::Master,
     );
-    client.map_err(invalid)?.try_into()
+    let label = format!("{name} by Sentinel {hosts}");
+    Ok(Address::of_sentinel(client.map_err(invalid)?, label))
 }
 
 #[cfg(not(feature = "sentinel"))]
@@ -333,7 +344,8 @@ mod tests {
     #[cfg(feature = "sentinel")]
     #[test]
     fn an_address_of_sentinels_names_the_primary() {
-        assert!(Address::try_from("redis-sentinel://:secret@one:26379,two/main/3").is_ok());
+        let address = Address::try_from("redis-sentinel://:secret@one:26379,two/main/3").unwrap();
+        assert_eq!(address.to_string(), "main by Sentinel one:26379,two");
         assert!(Address::try_from("redis-sentinel://one/main/nonsense").is_err());
     }
 }

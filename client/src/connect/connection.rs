@@ -15,6 +15,11 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
+    /// For how long a request that does not wait may be under way, connecting included.
+    pub fn request(self) -> Duration {
+        self.connect.saturating_add(self.response)
+    }
+
     pub fn config(self) -> AsyncConnectionConfig {
         AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect))

@@ -1,7 +1,10 @@
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind};
+
+use tokio::time::timeout;
 
 use super::address::Address;
 use super::connection::{Connection, Timeouts};
@@ -81,7 +84,7 @@ impl Link {
         if let (true, Some(error)) = (shares, &*failure) {
             return Err(error.clone());
         }
-        let connected = self.address.connect(self.timeouts).await;
+        let connected = in_time(self.timeouts.connect, self.address.connect(self.timeouts)).await;
         *failure = connected.as_ref().err().cloned();
         let current = Arc::new(Current {
             connection: connected?,
@@ -108,13 +111,30 @@ impl Route {
     /// Sends a request once.
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
         let mut connection = self.current.connection.clone();
-        let answer: RedisResult<T> = command.query_async(&mut connection).await;
+        let query = command.query_async(&mut connection);
+        let answer: RedisResult<T> = if self.has_detours() {
+            // It is tried on many ways, each of which has its own timeouts.
+            in_time(self.link.timeouts.request(), query).await
+        } else {
+            query.await
+        };
         answer.map_err(|error| {
             if is_useless_now(&error) {
                 self.link.give_up(&self.current);
             }
             error.into()
         })
+    }
+}
+
+/// The outcome of what may take so long and no longer, whatever the client library tries meanwhile.
+pub(super) async fn in_time<T>(
+    limit: Duration,
+    work: impl Future<Output = RedisResult<T>>,
+) -> RedisResult<T> {
+    match timeout(limit, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
     }
 }
 

@@ -5,7 +5,7 @@ use redis::{Cmd, FromRedisValue};
 
 use super::address::Address;
 use super::connection::Timeouts;
-use super::link::is_useless_now;
+use super::link::{in_time, is_useless_now};
 use crate::error::Error;
 use crate::sync::lock;
 
@@ -38,12 +38,13 @@ impl WaitingRoom {
 
     /// A connection to the server that serves the key, as far as is known.
     pub async fn seat(&self, key: &[u8]) -> Result<Seat, Error> {
-        let client = self.address.client_for(key).await?;
+        let client = in_time(self.timeouts.connect, self.address.client_for(key)).await?;
         let node = client.get_connection_info().addr().to_string();
         if let Some(seat) = self.take_idle(&node) {
             return Ok(seat);
         }
-        let connection = Address::connect_to_wait(client, self.timeouts).await?;
+        let connecting = Address::connect_to_wait(client, self.timeouts);
+        let connection = in_time(self.timeouts.connect, connecting).await?;
         Ok(Seat {
             connection,
             node,

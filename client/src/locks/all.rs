@@ -45,14 +45,18 @@ pub struct Guards {
 pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards, Error> {
     let locks = sorted(locks.into_iter().collect())?;
     let begun = Moment::now();
-    let wait = locks.iter().map(|lock| lock.wait).max().unwrap_or_default();
+    let wait = locks
+        .iter()
+        .map(|lock| lock.options.wait)
+        .max()
+        .unwrap_or_default();
     let owner = Owner::unique();
     let mut guards = Vec::with_capacity(locks.len());
     for mut lock in locks {
         lock.owner.get_or_insert_with(|| owner.clone());
-        lock.wait = wait.saturating_sub(Moment::now().since(begun));
+        lock.options.wait = wait.saturating_sub(Moment::now().since(begun));
         if wait == Duration::MAX {
-            lock.wait = wait;
+            lock.options.wait = wait;
         }
         guards.push(lock.acquire().await?);
     }
@@ -84,6 +88,10 @@ fn sorted(mut locks: Vec<Lock>) -> Result<Vec<Lock>, Error> {
 }
 
 impl Guards {
+    pub(crate) fn into_guards(self) -> Vec<Guard> {
+        self.guards
+    }
+
     /// The single guards, sorted by the names of their locks.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
@@ -107,12 +115,7 @@ impl Guards {
 
     /// Resolves when one of the locks is lost.
     pub async fn lost(&self) -> Loss {
-        let mut each: FuturesUnordered<_> = self.guards.iter().map(Guard::lost).collect();
-        match each.next().await {
-            Some(loss) => loss,
-            // There is none to lose.
-            None => std::future::pending().await,
-        }
+        first_loss(&self.guards).await
     }
 
     /// Gives all locks back, the last one first.
@@ -121,14 +124,27 @@ impl Guards {
     ///
     /// The first of those of [`Guard::release`]. The other locks are given back all the same.
     pub async fn release(self) -> Result<(), Error> {
-        let releases = self.guards.into_iter().rev().map(Guard::release);
-        let mut releases: FuturesUnordered<_> = releases.collect();
-        let mut outcome = Ok(());
-        while let Some(released) = releases.next().await {
-            outcome = outcome.and(released.map(drop));
-        }
-        outcome
+        release_all(self.guards).await
     }
+}
+
+/// Resolves when one of the guards is lost, never if there is none.
+pub(crate) async fn first_loss(guards: impl IntoIterator<Item = &Guard>) -> Loss {
+    let mut each: FuturesUnordered<_> = guards.into_iter().map(Guard::lost).collect();
+    match each.next().await {
+        Some(loss) => loss,
+        None => std::future::pending().await,
+    }
+}
+
+/// See [`Guards::release`].
+pub(crate) async fn release_all(guards: Vec<Guard>) -> Result<(), Error> {
+    let mut releases: FuturesUnordered<_> = guards.into_iter().rev().map(Guard::release).collect();
+    let mut outcome = Ok(());
+    while let Some(released) = releases.next().await {
+        outcome = outcome.and(released.map(drop));
+    }
+    outcome
 }
 
 impl fmt::Debug for Guards {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redis::{Cmd, ToSingleRedisArg, cmd};
+use redis::{Cmd, ToSingleRedisArg};
 
 /// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]`
 ///
@@ -17,7 +17,7 @@ impl Acquire {
     /// A request for a lock that one owner at a time holds, with a lease of at least 1 ms. Parts of a
     /// millisecond are dropped.
     pub fn new(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, lease: Duration) -> Self {
-        let mut command = cmd("DLOCK.ACQUIRE");
+        let mut command = command("DLOCK.ACQUIRE");
         command.arg(key).arg(owner).arg(whole_ms(lease));
         Self(command)
     }
@@ -64,7 +64,7 @@ pub struct Release(Cmd);
 impl Release {
     /// Gives back one hold.
     pub fn new(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg) -> Self {
-        let mut command = cmd("DLOCK.RELEASE");
+        let mut command = command("DLOCK.RELEASE");
         command.arg(key).arg(owner);
         Self(command)
     }
@@ -95,7 +95,7 @@ pub struct Extend(Cmd);
 impl Extend {
     /// The lease becomes the longer of what remains and `lease`, of which parts of a millisecond are dropped.
     pub fn new(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, lease: Duration) -> Self {
-        let mut command = cmd("DLOCK.EXTEND");
+        let mut command = command("DLOCK.EXTEND");
         command.arg(key).arg(owner).arg(whole_ms(lease));
         Self(command)
     }
@@ -109,14 +109,14 @@ impl Extend {
 
 /// `DLOCK.OWNER key`
 pub(crate) fn owner_of(key: impl ToSingleRedisArg) -> Cmd {
-    let mut command = cmd("DLOCK.OWNER");
+    let mut command = command("DLOCK.OWNER");
     command.arg(key);
     command
 }
 
 /// `DLOCK.INFO key`
 pub(crate) fn info_of(key: impl ToSingleRedisArg) -> Cmd {
-    let mut command = cmd("DLOCK.INFO");
+    let mut command = command("DLOCK.INFO");
     command.arg(key);
     command
 }
@@ -137,6 +137,15 @@ impl From<Extend> for Cmd {
     fn from(request: Extend) -> Self {
         request.0
     }
+}
+
+/// A command with room for its arguments, as long as they usually are: it need not grow with each of them.
+fn command(name: &str) -> Cmd {
+    const ARGUMENTS: usize = 10;
+    const BYTES: usize = 192;
+    let mut command = Cmd::with_capacity(ARGUMENTS, BYTES);
+    command.arg(name);
+    command
 }
 
 fn whole_ms(duration: Duration) -> u64 {

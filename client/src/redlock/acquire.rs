@@ -17,17 +17,15 @@ use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::options::Options;
 use crate::owner::Owner;
-use crate::ticket::{Limit, Ticket};
+use crate::ticket::Ticket;
 
 /// What is wanted of each server.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
     pub key: Arc<[u8]>,
-    pub limit: Limit,
-    pub lease: Duration,
-    pub renews: bool,
-    pub max_hold: Option<Duration>,
+    pub options: Options,
     /// A server that has not answered by then has failed.
     pub node_timeout: Duration,
 }
@@ -45,13 +43,10 @@ pub(super) async fn try_acquire(nodes: &[Arc<Client>], wish: &Wish) -> Result<Gu
     outcome.map_err(|refusal| refusal.error)
 }
 
-/// Asks all servers until most agree, for at most `wait`, without limit if it is `None`.
-pub(super) async fn acquire(
-    nodes: &[Arc<Client>],
-    mut wish: Wish,
-    wait: Option<Duration>,
-) -> Result<Guard, Error> {
+/// Asks all servers until most agree, for at most as long as is to be waited.
+pub(super) async fn acquire(nodes: &[Arc<Client>], mut wish: Wish) -> Result<Guard, Error> {
     let begun = Moment::now();
+    let wait = wish.options.wait_limit();
     let left = || {
         wait.map_or(Duration::MAX, |wait| {
             wait.saturating_sub(Moment::now().since(begun))
@@ -70,10 +65,7 @@ pub(super) async fn acquire(
         sleep(backoff.pause(left())).await;
         if left().is_zero() {
             let failure = Some(refusal.error).filter(|error| !matches!(error, Error::Busy));
-            return Err(Error::Timeout {
-                waited: Moment::now().since(begun),
-                last: failure.map(Box::new),
-            });
+            return Err(Error::timeout(&wish.key, Moment::now().since(begun), failure));
         }
     }
 }
@@ -84,7 +76,7 @@ pub(super) async fn acquire(
 /// when its future is; also when this future itself is dropped.
 async fn ask_all(nodes: &[Arc<Client>], wish: &Wish, owner: &Owner) -> Result<Guard, Refusal> {
     let quorum = Quorum::of(nodes.len());
-    let over_at = wish.max_hold.map(|max_hold| Moment::now() + max_hold);
+    let over_at = wish.options.max_hold.map(|max_hold| Moment::now() + max_hold);
     let requests = nodes.iter().map(|node| ask(Arc::clone(node), wish, owner));
     let mut round = Round::new(quorum, requests);
     match round.decide().await {
@@ -95,7 +87,7 @@ async fn ask_all(nodes: &[Arc<Client>], wish: &Wish, owner: &Owner) -> Result<Gu
     }
     let (granted, late) = round.into_agreed();
     let held = Held::new(&wish.key, owner, Hold::new(quorum, over_at), granted);
-    let guard = Guard::new(&nodes[0], quorum, held, wish.node_timeout).map_err(Refusal::for_good)?;
+    let guard = Guard::new(nodes[0].keeper(), quorum, held, wish.node_timeout);
     if let Some(loss) = guard.loss() {
         // It took longer than the lease.
         return Err(Refusal::for_now(Error::Lost(loss)));
@@ -115,32 +107,37 @@ fn ask(
     let patience = wish.node_timeout;
     let wish = wish.for_node(owner);
     async move {
-        let (address, lease) = (client.address().clone(), wish.lease);
+        let (address, lease) = (client.address().clone(), wish.options.lease);
         let guard = by_one(address.clone(), patience, acquire::try_acquire(&client, wish)).await?;
         Ok(Node::new(guard, address, lease))
     }
 }
 
-/// The servers that grant late join the lock.
-async fn join<F>(held: Arc<Held>, mut late: FuturesUnordered<F>)
+/// The servers that grant late join the lock. When they are too late, that is given back: here, for the thread in
+/// the background would have to be woken for it.
+async fn join<F>(held: Arc<Held>, late: FuturesUnordered<F>)
 where
     F: Future<Output = Result<Node, NodeFailure>>,
 {
-    while let Some(outcome) = late.next().await {
-        if let Ok(node) = outcome {
-            held.join(node);
+    late.for_each_concurrent(None, async |outcome| {
+        let too_late = outcome.ok().and_then(|node| held.join(node));
+        if let Some(guard) = too_late.and_then(Node::into_guard) {
+            // Its own events tell the outcome.
+            drop(guard.release().await);
         }
-    }
+    })
+    .await;
 }
 
 impl Wish {
     fn for_node(&self, owner: &Owner) -> NodeWish {
         NodeWish {
             ticket: Ticket::new(Arc::clone(&self.key), owner.clone()),
-            limit: self.limit,
-            lease: self.lease,
-            renews: self.renews,
-            max_hold: self.max_hold,
+            options: Options {
+                // The guard on the majority sees to that. What the drift of clocks takes off counts for leases only.
+                max_hold: None,
+                ..self.options
+            },
             replicas: None,
         }
     }

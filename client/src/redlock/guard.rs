@@ -8,10 +8,14 @@ use super::error::NodeFailure;
 use super::held::{Held, Node};
 use super::quorum::Quorum;
 use super::round::{by_majority, by_one};
-use crate::client::Client;
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Loss;
+use crate::keeper::Keeper;
 use crate::owner::Owner;
+
+/// What a server tells is acted on after so long, if not at once.
+const LONGEST_CALM: Duration = Duration::from_secs(1);
 
 /// A lock that is held on a majority of servers. Give it back with [`Guard::release`].
 ///
@@ -26,19 +30,16 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Puts a guard before a hold, which the background of `keeper` watches.
-    pub(super) fn new(
-        keeper: &Client,
-        quorum: Quorum,
-        held: Arc<Held>,
-        node_timeout: Duration,
-    ) -> Result<Self, Error> {
-        keeper.keeper()?.hand_over(Arc::clone(&held).watch());
-        Ok(Self {
+    /// Puts a guard before a hold, which the background of `keeper` watches: from before the first renewal on,
+    /// by which a server may tell of a loss. Most guards are gone by then, and have woken nobody.
+    pub(super) fn new(keeper: &Keeper, quorum: Quorum, held: Arc<Held>, node_timeout: Duration) -> Self {
+        let calm = (held.remaining() / 4).min(LONGEST_CALM);
+        keeper.put_off(Moment::now() + calm, Held::watch(Arc::downgrade(&held)));
+        Self {
             held,
             quorum,
             node_timeout,
-        })
+        }
     }
 
     pub(super) fn held(&self) -> &Arc<Held> {
@@ -130,18 +131,21 @@ impl Guard {
     ) -> impl Future<Output = Result<(), NodeFailure>> + use<> {
         let (held, patience) = (Arc::clone(&self.held), self.node_timeout);
         async move {
-            by_one(node.address.clone(), patience, node.guard.extend(lease)).await?;
-            held.note_lease(&node, lease);
-            Ok(())
+            let outcome = by_one(node.address.clone(), patience, node.guard.extend(lease)).await;
+            match &outcome {
+                Ok(_) => held.note_lease(&node, lease),
+                Err(_) => held.tell_loss(),
+            }
+            outcome.map(drop)
         }
     }
 
     fn release_on(&self, node: Node) -> impl Future<Output = Result<(), NodeFailure>> + use<> {
-        let Node { guard, address, .. } = node;
+        let address = node.address.clone();
         let patience = self.node_timeout;
         let release = async move {
             // An extension may still be under way on a slow server: it is released when that has been dropped.
-            let guard = Arc::into_inner(guard).ok_or_else(Error::silence)?;
+            let guard = node.into_guard().ok_or_else(Error::silence)?;
             guard.release().await.map(drop)
         };
         by_one(address, patience, release)

@@ -1,6 +1,6 @@
 //! What a guard and those that work for it share: the guards on the single servers.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -60,6 +60,11 @@ impl Node {
         }
     }
 
+    /// The guard itself, unless an extension uses it.
+    pub fn into_guard(self) -> Option<NodeGuard> {
+        Arc::into_inner(self.guard)
+    }
+
     fn share(&self) -> Share {
         let loss = self.guard.loss();
         Share {
@@ -99,13 +104,15 @@ impl Held {
         lock(&self.state).nodes.clone()
     }
 
-    /// A server has granted late. When it is too late, that is given back.
-    pub fn join(&self, node: Node) {
+    /// A server has granted late. When it is too late, it is to be given back.
+    pub fn join(&self, node: Node) -> Option<Node> {
         let mut state = lock(&self.state);
-        if state.hold.is_open() {
-            state.nodes.push(node);
-            self.changed.notify_one();
+        if !state.hold.is_open() {
+            return Some(node);
         }
+        state.nodes.push(node);
+        self.changed.notify_one();
+        None
     }
 
     /// A server has prolonged its lease.
@@ -129,16 +136,18 @@ impl Held {
         (loss, std::mem::take(&mut state.nodes))
     }
 
-    /// Tells the holder when the lock is lost, and gives back what is left of it then: too few servers keep
-    /// others out in vain. Ends when there is nothing to watch any more.
-    pub async fn watch(self: Arc<Self>) {
-        while let Some(Outlook { calm, tokens }) = self.look() {
+    /// Tells the holder when the lock is lost. Ends when there is nothing to watch any more.
+    pub async fn watch(held: Weak<Self>) {
+        let Some(held) = held.upgrade() else {
+            return;
+        };
+        while let Some(Outlook { calm, tokens }) = held.look() {
             let mut losses: FuturesUnordered<_> = tokens
                 .into_iter()
                 .map(CancellationToken::cancelled_owned)
                 .collect();
             tokio::select! {
-                () = self.changed.notified() => {}
+                () = held.changed.notified() => {}
                 Some(()) = losses.next() => {}
                 () = sleep(calm.min(LONGEST_NAP)) => {}
             }
@@ -146,9 +155,16 @@ impl Held {
     }
 
     fn look(&self) -> Option<Outlook> {
+        self.tell_loss();
+        lock(&self.state).outlook()
+    }
+
+    /// If the lock is lost, and that is new, tells the holder, and gives back what is left of it: too few servers
+    /// keep others out in vain.
+    pub fn tell_loss(&self) {
         let mut state = lock(&self.state);
         let Some(loss) = state.with(|hold, now, shares| hold.on_time(now, shares)) else {
-            return state.outlook();
+            return;
         };
         let useless = std::mem::take(&mut state.nodes);
         drop(state);
@@ -156,7 +172,6 @@ impl Held {
         tracing::error!(%key, owner = %self.owner, %loss, "lock on a majority of servers lost");
         self.lost.cancel();
         drop(useless);
-        None
     }
 }
 

@@ -2,15 +2,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::acquire::{self, Wish};
 use super::guard::Guard;
 use crate::client::{Client, Settings};
 use crate::connect::Address;
 use crate::error::Error;
+use crate::keeper::Keeper;
+use crate::options::Options;
 use crate::ticket::Limit;
 
-const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 /// A server may take this part of the lease to answer, but not less than so long.
 const NODE_TIMEOUT_PART: u32 = 20;
 const SHORTEST_NODE_TIMEOUT: Duration = Duration::from_millis(50);
@@ -28,11 +30,7 @@ pub struct Locks {
 pub struct Lock {
     nodes: Arc<[Arc<Client>]>,
     key: Arc<[u8]>,
-    limit: Limit,
-    lease: Duration,
-    wait: Duration,
-    renews: bool,
-    max_hold: Option<Duration>,
+    options: Options,
     node_timeout: Option<Duration>,
 }
 
@@ -42,6 +40,7 @@ impl Locks {
     /// # Errors
     ///
     /// [`Error::Invalid`]: an address cannot be used, or two lead to the same server, or there is none.
+    /// [`Error::Redis`]: the system gives no thread.
     pub fn open<A: TryInto<Address>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error>
     where
         Error: From<A::Error>,
@@ -59,6 +58,8 @@ impl Locks {
         Error: From<A::Error>,
     {
         let settings = settings.patience(NODE_PATIENCE);
+        // One thread for all of them.
+        let keeper = Keeper::start()?;
         let mut nodes: Vec<Arc<Client>> = Vec::new();
         for address in addresses {
             let address = address.try_into()?;
@@ -67,7 +68,11 @@ impl Locks {
                     "{address} stands twice among the servers: each has one vote"
                 )));
             }
-            nodes.push(Arc::new(Client::new(address, settings.clone())));
+            nodes.push(Arc::new(Client::new(
+                address,
+                settings.clone(),
+                Arc::clone(&keeper),
+            )));
         }
         if nodes.is_empty() {
             return Err(Error::Invalid("a majority needs at least one server".into()));
@@ -80,11 +85,7 @@ impl Locks {
         Lock {
             nodes: Arc::clone(&self.nodes),
             key: key.as_ref().into(),
-            limit: Limit::Mutex,
-            lease: DEFAULT_LEASE,
-            wait: DEFAULT_WAIT,
-            renews: true,
-            max_hold: None,
+            options: Options::default(),
             node_timeout: None,
         }
     }
@@ -104,32 +105,32 @@ impl Lock {
     /// For how long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the servers. Default:
     /// 30 s. A lease that is not much longer than the servers take to answer is over before it is held.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.options.lease = lease;
         self
     }
 
     /// For how long [`Lock::acquire`] tries; [`Duration::MAX`] is without limit. Default: 30 s.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
+        self.options.wait = wait;
         self
     }
 
     /// Any number of owners may share the lock, as readers do.
     pub fn shared(mut self) -> Self {
-        self.limit = Limit::Shared;
+        self.options.limit = Limit::Shared;
         self
     }
 
     /// Whether the leases are renewed, at a third of them, as long as the guard lives. Default: yes.
     pub fn auto_renew(mut self, renew: bool) -> Self {
-        self.renews = renew;
+        self.options.renews = renew;
         self
     }
 
     /// The guard is lost after this time, renewed or not: a stuck holder does not keep the lock for ever.
     /// Default: no limit.
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.max_hold = Some(time);
+        self.options.max_hold = Some(time);
         self
     }
 
@@ -161,11 +162,10 @@ impl Lock {
     /// that others held the lock. [`Error::NoQuorum`] itself: so many servers refuse for good that there is
     /// no use in trying.
     pub async fn acquire(&self) -> Result<Guard, Error> {
-        if self.wait.is_zero() {
+        if self.options.wait.is_zero() {
             return self.try_acquire().await;
         }
-        let wait = Some(self.wait).filter(|&wait| wait < Duration::MAX);
-        acquire::acquire(&self.nodes, self.wish(), wait).await
+        acquire::acquire(&self.nodes, self.wish()).await
     }
 
     /// Runs `work` under the lock, and releases it. When the lock is lost, the work is cancelled: its future
@@ -188,14 +188,16 @@ impl Lock {
         }
     }
 
+    /// The runtime of the thread in the background.
+    pub(crate) fn runtime(&self) -> &Handle {
+        self.nodes[0].keeper().runtime()
+    }
+
     fn wish(&self) -> Wish {
-        let default = || (self.lease / NODE_TIMEOUT_PART).max(SHORTEST_NODE_TIMEOUT);
+        let default = || (self.options.lease / NODE_TIMEOUT_PART).max(SHORTEST_NODE_TIMEOUT);
         Wish {
             key: Arc::clone(&self.key),
-            limit: self.limit,
-            lease: self.lease,
-            renews: self.renews,
-            max_hold: self.max_hold,
+            options: self.options,
             node_timeout: self.node_timeout.unwrap_or_else(default),
         }
     }

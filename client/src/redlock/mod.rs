@@ -42,7 +42,7 @@
 //!   the longest lease: until then it could grant to others what it had granted before
 //!   (`dlock.startup-grace-ms -1` of the server does that).
 //!
-//! Events and the log are those of each server.
+//! Events and the log are those of each server, which they name.
 
 mod acquire;
 mod error;

@@ -14,11 +14,11 @@
 //! The thread that renews leases also carries the connections. A thread that calls these functions blocks
 //! until there is an answer: in async code, use the other ones.
 
+mod all;
+mod block_on;
+pub mod redlock;
+
 use std::fmt;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -27,6 +27,9 @@ use tokio_util::sync::CancellationToken;
 use crate::connect::Address;
 use crate::raw::LockInfo;
 use crate::{Error, Loss, Owner, Settings};
+
+pub use all::{Guards, acquire_all};
+use block_on::block_on;
 
 /// All locks of a server. See [`crate::Locks`].
 #[derive(Clone)]
@@ -114,6 +117,16 @@ impl Lock {
         self.with(|lock| lock.max_hold(time))
     }
 
+    /// See [`crate::Lock::replicas`].
+    pub fn replicas(self, replicas: u32, timeout: Duration) -> Self {
+        self.with(|lock| lock.replicas(replicas, timeout))
+    }
+
+    /// See [`crate::Lock::on_disk`].
+    pub fn on_disk(self, replicas: u32, timeout: Duration) -> Self {
+        self.with(|lock| lock.on_disk(replicas, timeout))
+    }
+
     /// See [`crate::Lock::owned_by`].
     pub fn owned_by(self, owner: impl Into<Owner>) -> Self {
         self.with(|lock| lock.owned_by(owner))
@@ -121,22 +134,12 @@ impl Lock {
 
     /// See [`crate::Lock::try_acquire`].
     pub fn try_acquire(&self) -> Result<Guard, Error> {
-        let runtime = self.lock.runtime()?;
-        let guard = block_on(runtime, self.lock.try_acquire())?;
-        Ok(Guard {
-            guard,
-            runtime: runtime.clone(),
-        })
+        self.guarded(self.lock.try_acquire())
     }
 
     /// See [`crate::Lock::acquire`].
     pub fn acquire(&self) -> Result<Guard, Error> {
-        let runtime = self.lock.runtime()?;
-        let guard = block_on(runtime, self.lock.acquire())?;
-        Ok(Guard {
-            guard,
-            runtime: runtime.clone(),
-        })
+        self.guarded(self.lock.acquire())
     }
 
     /// Runs `work` under the lock, and releases it. Nothing can cancel the work: let it look at
@@ -160,12 +163,20 @@ impl Lock {
 
     /// See [`crate::Lock::owner`].
     pub fn owner(&self) -> Result<Option<Owner>, Error> {
-        block_on(self.lock.runtime()?, self.lock.owner())
+        block_on(self.lock.runtime(), self.lock.owner())
     }
 
     /// See [`crate::Lock::inspect`].
     pub fn inspect(&self) -> Result<Option<LockInfo>, Error> {
-        block_on(self.lock.runtime()?, self.lock.inspect())
+        block_on(self.lock.runtime(), self.lock.inspect())
+    }
+
+    fn guarded(
+        &self,
+        acquisition: impl Future<Output = Result<crate::Guard, Error>>,
+    ) -> Result<Guard, Error> {
+        let runtime = self.lock.runtime();
+        block_on(runtime, acquisition).map(|guard| Guard::new(guard, runtime))
     }
 
     fn with(self, change: impl FnOnce(crate::Lock) -> crate::Lock) -> Self {
@@ -176,6 +187,13 @@ impl Lock {
 }
 
 impl Guard {
+    fn new(guard: crate::Guard, runtime: &Handle) -> Self {
+        Self {
+            guard,
+            runtime: runtime.clone(),
+        }
+    }
+
     /// See [`crate::Guard::key`].
     pub fn key(&self) -> &[u8] {
         self.guard.key()
@@ -247,28 +265,5 @@ impl fmt::Debug for Lock {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.guard.fmt(f)
-    }
-}
-
-/// Runs a future on this thread, its timers and connections on that of the runtime. Unlike the function of
-/// the runtime, it also works within another runtime: there it blocks a thread, but does not panic.
-fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
-    let _inside = runtime.enter();
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(outcome) => return outcome,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }

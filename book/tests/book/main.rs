@@ -1,0 +1,13 @@
+//! The pages of the book say what is so: each code block is tried, each link leads somewhere, each picture is the
+//! one that the program draws, and mdBook builds it all without a warning.
+
+mod built;
+mod links;
+mod memory;
+mod pages;
+mod pictures;
+mod programs;
+mod settings;
+mod shell;
+mod support;
+mod transcripts;

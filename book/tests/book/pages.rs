@@ -1,0 +1,36 @@
+//! No code block is left untried: each is of a kind that a test tries, or is no code.
+
+use dlock_book::page::{self, Block};
+
+use crate::support::transcript::is_transcript;
+
+/// How blocks of a language are tried; `None`: nobody knows.
+fn who_tries(block: &Block) -> Option<&'static str> {
+    let has_file = block.note("file").is_some();
+    match block.language.as_str() {
+        // Syntax, formulas, what a program prints.
+        "text" => Some("a transcript, or no code"),
+        "console" if is_transcript(block) => Some("transcripts.rs"),
+        "python" | "go" | "javascript" | "java" | "sql" if has_file => Some("programs.rs"),
+        "conf" => Some("settings.rs"),
+        "sh" if has_file || block.note("not run").is_some() => Some("shell.rs"),
+        "rust" | "rust,no_run" => Some("the documentation of `chapters`"),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_block_is_of_a_kind_that_is_tried() {
+    for page in page::all() {
+        let is_of_book = page.path.starts_with("docs");
+        for block in page.blocks.iter().filter(|_| is_of_book) {
+            assert!(
+                who_tries(block).is_some(),
+                "{}: no test tries a block of the kind `{}` with the notes {:?}",
+                page.place(block),
+                block.language,
+                block.notes
+            );
+        }
+    }
+}

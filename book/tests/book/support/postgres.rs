@@ -1,0 +1,128 @@
+//! A PostgreSQL of the test's own, where one is installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use dlock_testkit::wait_for;
+use tempfile::TempDir;
+
+use super::{is_there, run};
+
+/// A server that listens on a socket in its folder only.
+pub struct Postgres {
+    process: Child,
+    folder: TempDir,
+}
+
+impl Postgres {
+    /// A new server with an empty database `shop`. The error says what is missing.
+    pub fn start() -> Result<Self, String> {
+        let programs = programs().ok_or("there is no PostgreSQL (initdb and postgres)")?;
+        let folder = TempDir::with_prefix("dlock-pg-").map_err(|error| error.to_string())?;
+        let user = other_user()?;
+        if let Some(user) = &user {
+            run(Command::new("chown").arg(user).arg(folder.path()), folder.path())?;
+        }
+        let program = |name: &str| as_user(user.as_deref(), &programs.join(name));
+        let create = [
+            "-D",
+            "data",
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+        ];
+        run(program("initdb").args(create), folder.path())?;
+        let process = program("postgres")
+            .args(["-D", "data", "-h", "", "-c", "fsync=off", "-k"])
+            .arg(folder.path())
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let server = Self { process, folder };
+        wait_for("PostgreSQL", || {
+            server.psql(&["-d", "postgres", "-c", "SELECT 1"]).is_ok()
+        });
+        server.psql(&["-d", "postgres", "-c", "CREATE DATABASE shop"])?;
+        Ok(server)
+    }
+
+    /// Runs SQL from a file.
+    pub fn load(&self, file: &Path) -> Result<String, String> {
+        self.psql(&[
+            "-d",
+            "shop",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-f",
+            &file.display().to_string(),
+        ])
+    }
+
+    fn psql(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut psql = Command::new("psql");
+        psql.args(["-X", "-q", "-U", "postgres", "-h"])
+            .arg(self.folder.path());
+        run(psql.args(arguments), Path::new("/"))
+    }
+
+    /// Has a program find this server, as the client library of PostgreSQL does.
+    pub fn tell(&self, program: &mut Command) {
+        program
+            .env("PGHOST", self.folder.path())
+            .env("PGUSER", "postgres");
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // QUIT: at once, its own processes too.
+        let _ = Command::new("kill")
+            .args(["-QUIT", &self.process.id().to_string()])
+            .status();
+        let _ = self.process.wait();
+    }
+}
+
+/// Where the programs are: Debian keeps them out of PATH.
+fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let debian = versions.map(|version| version.path().join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = debian.chain(std::env::split_paths(&path)).collect();
+    let has_both = |folder: &&PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
+    let found = folders.iter().find(has_both)?;
+    is_there("psql").then(|| found.clone())
+}
+
+/// PostgreSQL refuses to run as root: then as the user of its package.
+fn other_user() -> Result<Option<String>, String> {
+    let id = run(Command::new("id").arg("-u"), Path::new("/"))?;
+    if id.trim() != "0" {
+        return Ok(None);
+    }
+    if !is_there("setpriv") || run(Command::new("id").arg("postgres"), Path::new("/")).is_err() {
+        return Err("root may not run PostgreSQL, and there is no setpriv or no user postgres".into());
+    }
+    Ok(Some("postgres".into()))
+}
+
+fn as_user(user: Option<&str>, program: &Path) -> Command {
+    let Some(user) = user else {
+        return Command::new(program);
+    };
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", user, "--regid", user, "--clear-groups"])
+        .arg(program);
+    command
+}

@@ -1,0 +1,275 @@
+//! What somebody types, and what he sees: blocks with the prompt of redis-cli or of a shell.
+//!
+//! Comments before a block, which readers do not see, tell what happens around it:
+//!
+//! - `run: command` is run before, by redis-cli
+//! - `wait: command` is run before, by a redis-cli of its own that waits in the queue
+//! - `meanwhile: command` is run while the first command of the block waits
+//! - `redis-cli: option` is an option for redis-cli
+
+use std::fs::{self, File, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use dlock_book::page::Block;
+use dlock_testkit::{Server, wait_for};
+use tempfile::TempDir;
+
+use super::pattern::Fences;
+use super::{SHOWN_PORT, is_there, own_program};
+
+/// The prompt of redis-cli on the pages.
+const CLI_PROMPT: &str = "127.0.0.1:7379> ";
+/// The prompt of a shell on the pages.
+const SHELL_PROMPT: &str = "$ ";
+
+/// The blocks of a page, tried one behind the other on one server.
+pub struct Session {
+    server: Server,
+    folder: TempDir,
+    fences: Fences,
+    waiting: Vec<Child>,
+}
+
+/// A command, and what the page shows behind it.
+#[derive(Debug, PartialEq)]
+struct Step {
+    is_shell: bool,
+    command: String,
+    shown: String,
+}
+
+/// Whether a block has a prompt.
+pub fn is_transcript(block: &Block) -> bool {
+    block.code.starts_with(CLI_PROMPT) || block.code.starts_with(SHELL_PROMPT)
+}
+
+/// The client that the server comes with.
+pub fn redis_cli() -> Option<&'static str> {
+    ["redis-cli", "valkey-cli"]
+        .into_iter()
+        .find(|name| is_there(name))
+}
+
+/// A redis-cli that shows the same in a pipe as on a terminal.
+fn make_redis_cli(folder: &Path) {
+    let program = folder.join("redis-cli");
+    let script = format!(
+        "#!/bin/sh\nPATH=${{PATH#*:}} exec {} --no-raw \"$@\"\n",
+        redis_cli().expect("the test has asked for it")
+    );
+    fs::write(&program, script).expect("a temporary folder is writable");
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its owner may do that");
+}
+
+fn steps(code: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for line in code.lines() {
+        let cli = line.strip_prefix(CLI_PROMPT).map(|command| (false, command));
+        let shell = line.strip_prefix(SHELL_PROMPT).map(|command| (true, command));
+        match (cli.or(shell), steps.last_mut()) {
+            (Some((is_shell, command)), _) => steps.push(Step {
+                is_shell,
+                command: command.to_owned(),
+                shown: String::new(),
+            }),
+            // A command that goes on behind a backslash.
+            (None, Some(step)) if step.command.ends_with('\\') => {
+                step.command.push('\n');
+                step.command.push_str(line);
+            }
+            (None, Some(step)) => {
+                step.shown.push_str(line);
+                step.shown.push('\n');
+            }
+            (None, None) => unreachable!("a transcript begins with a prompt"),
+        }
+    }
+    steps
+}
+
+impl Session {
+    pub fn start() -> Self {
+        let folder = TempDir::with_prefix("dlock-book-").expect("a temporary folder can be made");
+        make_redis_cli(folder.path());
+        Self {
+            server: Server::start(),
+            folder,
+            fences: Fences::default(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Tries a block: how its outputs differ from those of the page.
+    pub fn differences(&mut self, block: &Block) -> Vec<String> {
+        for note in &block.notes {
+            match note.split_once(": ") {
+                Some(("run", command)) => _ = self.redis_cli_now(&[], command),
+                Some(("wait", command)) => {
+                    let waiter = self.start_waiting(&[], command);
+                    self.waiting.push(waiter);
+                }
+                _ => {}
+            }
+        }
+        let steps = steps(&block.code);
+        let differences = steps.iter().enumerate().filter_map(|(number, step)| {
+            let seen = self.perform(block, number, step);
+            let difference = self.fences.difference(&step.shown, &seen)?;
+            Some(format!("{}\n{difference}\nall of it:\n{seen}", step.command))
+        });
+        differences.collect()
+    }
+
+    fn perform(&mut self, block: &Block, number: usize, step: &Step) -> String {
+        let options: Vec<&str> = block.notes("redis-cli").collect();
+        let meanwhile: Vec<&str> = block.notes("meanwhile").collect();
+        let command = self.fences.in_this_run(&step.command);
+        if step.is_shell {
+            self.shell(&command)
+        } else if command.starts_with("PSUBSCRIBE") {
+            self.listen(&command, &meanwhile, step.shown.lines().count())
+        } else if number == 0 && !meanwhile.is_empty() {
+            let waiter = self.start_waiting(&options, &command);
+            for command in meanwhile {
+                self.redis_cli_now(&[], command);
+            }
+            output_of(waiter)
+        } else {
+            self.redis_cli_now(&options, &command)
+        }
+    }
+
+    /// What redis-cli shows for a command, as on a terminal.
+    fn redis_cli_now(&self, options: &[&str], command: &str) -> String {
+        output_of(self.redis_cli(options, command))
+    }
+
+    /// A redis-cli with a command that waits in the queue of its lock.
+    fn start_waiting(&self, options: &[&str], command: &str) -> Child {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let (key, owner) = (words[1], words[2]);
+        let mut client = self.server.client();
+        let replaced = client.queue(key).iter().filter(|waiter| *waiter == owner).count();
+        let handed_in =
+            |client: &mut dlock_testkit::Client| client.server_info("commandstats", "cmdstat_dlock.acquire");
+        let before = handed_in(&mut client);
+        let child = self.redis_cli(options, command);
+        wait_for("a place in the queue", || {
+            let owners = client.queue(key);
+            let own = owners.iter().filter(|waiter| *waiter == owner).count();
+            own > replaced || (own == replaced && own > 0 && handed_in(&mut client) != before)
+        });
+        child
+    }
+
+    fn redis_cli(&self, options: &[&str], command: &str) -> Child {
+        let mut child = Command::new(redis_cli().expect("the test has asked for it"))
+            .args(["--no-raw", "-p", &self.server.port().to_string()])
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-cli can be run");
+        let mut input = child.stdin.take().expect("it is a pipe");
+        writeln!(input, "{command}").expect("redis-cli reads");
+        child
+    }
+
+    /// What redis-cli shows of events. The page leaves out the answer to the subscription: `...`.
+    fn listen(&self, command: &str, meanwhile: &[&str], lines: usize) -> String {
+        let mut client = self.server.client();
+        let heard = self.folder.path().join("heard");
+        let file = File::create(&heard).expect("a temporary folder is writable");
+        let mut child = Command::new(redis_cli().expect("the test has asked for it"))
+            .args(["--no-raw", "-p", &self.server.port().to_string()])
+            .args(command.split_whitespace())
+            .stdout(file)
+            .spawn()
+            .expect("redis-cli can be run");
+        wait_for("the subscription", || client.ask::<i64>("PUBSUB NUMPAT") > 0);
+        for command in meanwhile {
+            self.redis_cli_now(&[], command);
+        }
+        // "Reading messages..." and three lines of the answer.
+        let all_lines = 4 + lines - 1;
+        let text = || fs::read_to_string(&heard).expect("it was made above");
+        wait_for("the events", || text().lines().count() >= all_lines);
+        child.kill().expect("it runs until then");
+        let _ = child.wait();
+        let events: Vec<String> = text().lines().skip(4).map(str::to_owned).collect();
+        format!("...\n{}", events.join("\n"))
+    }
+
+    /// What a command shows in a shell, errors too. The tool is there, and the server where the page says.
+    fn shell(&self, command: &str) -> String {
+        let port = self.server.port().to_string();
+        let tools = own_program("dlock").expect("the test has asked for it");
+        let tools = tools.parent().expect("a program is in a folder");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let output = Command::new("bash")
+            .args([
+                "-c",
+                &format!("exec 2>&1\n{}", command.replace(SHOWN_PORT, &port)),
+            ])
+            .env(
+                "PATH",
+                format!("{}:{}:{path}", self.folder.path().display(), tools.display()),
+            )
+            .env("DLOCK_URL", format!("redis://127.0.0.1:{port}/"))
+            .env("COLUMNS", "100")
+            .current_dir(self.folder.path())
+            .output()
+            .expect("there is a bash");
+        String::from_utf8_lossy(&output.stdout).replace(&port, SHOWN_PORT)
+    }
+}
+
+/// What redis-cli says, which must end.
+fn output_of(mut child: Child) -> String {
+    wait_for("the end of redis-cli", || {
+        child.try_wait().is_ok_and(|status| status.is_some())
+    });
+    let output = child.wait_with_output().expect("it has ended");
+    let text = String::from_utf8_lossy(&output.stdout);
+    // It has an empty line behind an error, and says how long it took when that was long: `(0.98s)`.
+    let lines: Vec<&str> = text
+        .trim_end()
+        .lines()
+        .filter(|line| !is_duration(line))
+        .collect();
+    lines.join("\n")
+}
+
+fn is_duration(line: &str) -> bool {
+    let seconds = line.strip_prefix('(').and_then(|line| line.strip_suffix("s)"));
+    seconds.is_some_and(|seconds| seconds.parse::<f64>().is_ok())
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for child in &mut self.waiting {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_transcript_falls_into_commands_and_what_is_shown_behind_them() {
+    let step = |is_shell, command: &str, shown: &str| Step {
+        is_shell,
+        command: command.into(),
+        shown: shown.into(),
+    };
+    assert_eq!(
+        steps("127.0.0.1:7379> A b\nx\ny\n127.0.0.1:7379> C\n$ d \\\n  e\nz\n"),
+        [
+            step(false, "A b", "x\ny\n"),
+            step(false, "C", ""),
+            step(true, "d \\\n  e", "z\n")
+        ]
+    );
+}

@@ -1,0 +1,94 @@
+use std::fmt;
+use std::thread;
+use std::time::Duration;
+
+use super::block_on::block_on;
+use super::{Guard, Lock};
+use crate::locks::{first_loss, release_all};
+use crate::{Error, Loss};
+
+/// Several locks that are held together. See [`acquire_all`].
+#[must_use = "guards that are dropped at once give the locks back at once"]
+pub struct Guards {
+    guards: Vec<Guard>,
+}
+
+/// Acquires several locks of one [`Locks`](super::Locks), all or none. See [`crate::acquire_all`].
+///
+/// ```no_run
+/// # fn transfer() -> Result<(), redis_dlock_client::Error> {
+/// use redis_dlock_client::blocking::{Locks, acquire_all};
+///
+/// let locks = Locks::open("redis://127.0.0.1/")?;
+/// let guards = acquire_all([locks.lock("account:2"), locks.lock("account:1")])?;
+/// // ... as long as guards.is_held()
+/// guards.release()?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// Those of [`crate::acquire_all`].
+pub fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards, Error> {
+    let locks: Vec<crate::Lock> = locks.into_iter().map(|lock| lock.lock).collect();
+    let Some(first) = locks.first() else {
+        return Ok(Guards { guards: Vec::new() });
+    };
+    let runtime = first.runtime().clone();
+    let guards = block_on(&runtime, crate::acquire_all(locks))?;
+    let guards = guards.into_guards().into_iter();
+    let guards = guards.map(|guard| Guard::new(guard, &runtime)).collect();
+    Ok(Guards { guards })
+}
+
+impl Guards {
+    /// The single guards, sorted by the names of their locks.
+    pub fn guards(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// See [`crate::Guards::remaining`].
+    pub fn remaining(&self) -> Duration {
+        let each = self.guards.iter().map(Guard::remaining);
+        each.min().unwrap_or(Duration::MAX)
+    }
+
+    /// See [`crate::Guards::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.guards.iter().all(Guard::is_held)
+    }
+
+    /// See [`crate::Guards::loss`].
+    pub fn loss(&self) -> Option<Loss> {
+        self.guards.iter().find_map(Guard::loss)
+    }
+
+    /// Blocks until one of the locks is lost.
+    pub fn lost(&self) -> Loss {
+        let Some(first) = self.guards.first() else {
+            // There is none to lose.
+            loop {
+                thread::park();
+            }
+        };
+        block_on(
+            &first.runtime,
+            first_loss(self.guards.iter().map(|guard| &guard.guard)),
+        )
+    }
+
+    /// See [`crate::Guards::release`].
+    pub fn release(self) -> Result<(), Error> {
+        let Some(runtime) = self.guards.first().map(|first| first.runtime.clone()) else {
+            return Ok(());
+        };
+        let guards = self.guards.into_iter().map(|guard| guard.guard).collect();
+        block_on(&runtime, release_all(guards))
+    }
+}
+
+impl fmt::Debug for Guards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.guards).finish()
+    }
+}
