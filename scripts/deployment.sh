@@ -136,11 +136,19 @@ ask() {
     "$client" -p "$port" "$@"
 }
 
-# Prints what the doctor says, once it finds neither problems nor warnings, but not all that is good:
+# Waits until the doctor finds neither problems nor warnings, and shows what it says, without all that is good:
 # see_doctor URL
 see_doctor() {
-    wait_for "a deployment without warnings: $tool -u $1 doctor" "$tool" -u "$1" doctor
-    show "$tool" -u "$1" doctor | grep -v '^  good'
+    local end=$((SECONDS + patience_s))
+    until "$tool" -u "$1" doctor >"$folder/doctor.log" 2>&1; do
+        if [ $SECONDS -ge $end ]; then
+            cat "$folder/doctor.log" >&2
+            fail "waited $patience_s s in vain for a deployment without warnings"
+        fi
+        sleep 0.5
+    done
+    echo "\$ $tool -u $1 doctor"
+    grep -v '^  good' "$folder/doctor.log"
 }
 
 # Leaves the servers running for the user, until Ctrl-C.

@@ -118,7 +118,7 @@ fn one_server_is_found_good() {
 
 #[test]
 fn a_cluster_is_found_good_and_ends_with_its_script() {
-    let mut cluster = Deployment::start("run-cluster", 20_000, &[("LEASE_MS", "2000")]);
+    let mut cluster = Deployment::start("run-cluster", 20_000, &[("LEASE_MS", "5000")]);
     let told = cluster.told_until_ready();
     assert_eq!(told.matches("(primary, ").count(), 3, "{told}");
     assert_eq!(told.matches("(replica, ").count(), 3, "{told}");
@@ -150,7 +150,7 @@ fn a_lock_stays_its_owners_through_a_failover_by_sentinels() {
 
 #[test]
 fn what_a_killed_script_left_behind_can_be_ended() {
-    let mut cluster = Deployment::start("run-cluster", 24_000, &[("LEASE_MS", "2000")]);
+    let mut cluster = Deployment::start("run-cluster", 24_000, &[("LEASE_MS", "5000")]);
     cluster.told_until_ready();
     let pids = cluster.pids();
     cluster.script.kill().expect("it runs");
