@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use crate::Result;
-use crate::bench::Work;
+use crate::works::Work;
 
 const USAGE: &str = "\
 dlock-bench [--quick] [--check] [--only WORK]... [--servers DIR] [--out DIR]

@@ -9,7 +9,7 @@ use super::lua_pair::RETRY_INTERVAL;
 use super::wire::{Wire, expect, pause};
 use super::{Client, Wanted};
 use crate::Result;
-use crate::contender::{Command, Contender, KEY, LEASE_MS, OWNER, is_ok, is_one};
+use crate::contenders::command::{Command, Contender, KEY, LEASE_MS, OWNER, is_ok, is_one};
 use crate::resp::Reply;
 
 pub const COMMAND: &str = "DELIFEQ";

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::wire::{Wire, expect};
 use super::{Client, PERMITS, Wanted};
 use crate::Result;
-use crate::contender::{Command, Contender, KEY, LEASE_MS, OWNER, Reentry};
+use crate::contenders::command::{Command, Contender, KEY, LEASE_MS, OWNER, Reentry};
 use crate::resp::Reply;
 
 impl Contender {

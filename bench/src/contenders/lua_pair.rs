@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::wire::{Wire, expect, pause};
 use super::{Client, Wanted};
 use crate::Result;
-use crate::contender::{Command, Contender, KEY, LEASE_MS, OWNER, Reentry, is_ok, is_one};
+use crate::contenders::command::{Command, Contender, KEY, LEASE_MS, OWNER, Reentry, is_ok, is_one};
 use crate::resp::{Connection, Reply};
 
 const ACQUIRE: &str = r#"if redis.call("GET", KEYS[1]) == ARGV[1] then

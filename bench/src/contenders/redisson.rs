@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::wire::{Wire, expect};
 use super::{Client, Wanted};
 use crate::Result;
-use crate::contender::{Command, Contender, KEY, LEASE_MS, OWNER, Reentry, is_one};
+use crate::contenders::command::{Command, Contender, KEY, LEASE_MS, OWNER, Reentry, is_one};
 use crate::interrupt;
 use crate::resp::{Connection, Reply};
 

@@ -11,7 +11,7 @@ use super::redisson::{LATCH_MS, Subscription, latch, lock_name, request_id, ttl,
 use super::wire::{Wire, expect};
 use super::{Client, PERMITS, Wanted, load_script};
 use crate::Result;
-use crate::contender::is_one;
+use crate::contenders::command::is_one;
 use crate::resp::Reply;
 
 const TRY_READ: &str = "local mode = redis.call('hget', KEYS[1], 'mode'); \

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::wire::{Wire, pause};
 use super::{Client, Wanted};
 use crate::Result;
-use crate::contender::{is_ok, is_one};
+use crate::contenders::command::{is_ok, is_one};
 use crate::resp::Reply;
 use crate::server::Server;
 

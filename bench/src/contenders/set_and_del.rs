@@ -1,7 +1,7 @@
 //! `SET NX PX`, then `DEL`: the floor. It knows no owner, so a late DEL removes somebody else's lock; it has no
 //! rule of waiting of its own.
 
-use crate::contender::{Command, Contender, KEY, LEASE_MS, OWNER, is_ok, is_one};
+use crate::contenders::command::{Command, Contender, KEY, LEASE_MS, OWNER, is_ok, is_one};
 
 impl Contender {
     /// The least that a lock can cost: no ownership check, no re-entry, no fence.

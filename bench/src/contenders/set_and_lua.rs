@@ -5,7 +5,7 @@
 //! that comparison; redsync and rslock send the same commands, with rules of their own.
 
 use crate::Result;
-use crate::contender::{Command, Contender, KEY, LEASE_MS, OWNER, is_ok, is_one};
+use crate::contenders::command::{Command, Contender, KEY, LEASE_MS, OWNER, is_ok, is_one};
 use crate::resp::Connection;
 
 pub const RELEASE: &str = r#"if redis.call("GET", KEYS[1]) == ARGV[1] then

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::contender::{Command, Names, Reentry, Requests, short_names};
-use crate::contention::{Group, Shift, Worker, work};
+use crate::contenders::command::{Command, Names, Reentry, Requests, short_names};
+use crate::works::contention::{Group, Shift, Worker, work};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const LEASE_MS: u64 = 30_000;
