@@ -50,6 +50,7 @@ const IDLES: [Idle; 5] = [
 
 const PING: &str = "PING";
 const BLPOP: &str = "RPUSH to BLPOP";
+const PUBLISH: &str = "PUBLISH to SUBSCRIBE";
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let mut bars = Vec::new();
@@ -79,27 +80,29 @@ struct BesidePing {
     lock: f64,
     /// The least that a reply to a blocked client can cost: an item pushed for a client that waits by BLPOP.
     item: f64,
+    /// The least that any message from one client to another can cost: nobody is blocked, nothing is kept.
+    message: f64,
     ping: f64,
 }
 
-fn add_beside_ping(rounds: &[BesidePing], idle: &str, summary: &mut Summary) -> [Bar; 2] {
+fn add_beside_ping(rounds: &[BesidePing], idle: &str, summary: &mut Summary) -> [Bar; 3] {
     let case = format!("after {idle} of silence");
     let figure = |metric, value| Figure::new(metric, value).case(&case);
-    let (lock, item) = (
-        spread(rounds, |round| round.lock / round.ping),
-        spread(rounds, |round| round.item / round.ping),
-    );
     let time = |of: fn(&BesidePing) -> f64| figure("p50", spread(rounds, of)).unit("us");
     summary.add(time(|round| round.lock));
     summary.add(time(|round| round.item).of(BLPOP));
+    summary.add(time(|round| round.message).of(PUBLISH));
     summary.add(time(|round| round.ping).of(PING));
+    let lock = spread(rounds, |round| round.lock / round.ping);
+    let item = spread(rounds, |round| round.item / round.ping);
+    let message = spread(rounds, |round| round.message / round.ping);
     summary.add(figure("hand-over / PING", lock).at_most(1.20));
     summary.add(figure("hand-over / PING", item).of(BLPOP));
-    let bar = |name: &str, value| Bar {
+    summary.add(figure("hand-over / PING", message).of(PUBLISH));
+    [(DLOCK, lock), (BLPOP, item), (PUBLISH, message)].map(|(name, value)| Bar {
         name: format!("{name}, {idle}"),
         value,
-    };
-    [bar(DLOCK, lock), bar(BLPOP, item)]
+    })
 }
 
 /// An owner on a connection of its own, with commands that are bytes already.
@@ -128,7 +131,15 @@ fn beside_ping(server: &Server, idle: Duration, hand_overs: usize) -> Result<Bes
     let (ping, pong) = (bytes(&["PING"]), Reply::Simple("PONG".into()));
     let (pop, push) = (bytes(&["BLPOP", "list", "0"]), bytes(&["RPUSH", "list", "item"]));
     let popped = Reply::Array(["list", "item"].map(|text| Reply::Bulk(text.into())).into());
-    let (mut locks, mut items, mut pings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut subscriber = server.connect()?;
+    subscriber.call(&["SUBSCRIBE", "news"])?;
+    let publish = bytes(&["PUBLISH", "news", "item"]);
+    let published = Reply::Array(
+        ["message", "news", "item"]
+            .map(|text| Reply::Bulk(text.into()))
+            .into(),
+    );
+    let (mut locks, mut items, mut messages, mut pings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     holder.connection.send(&holder.acquire)?;
     let mut fence = fence_of(&holder.connection.receive()?)?;
     for _ in 0..hand_overs {
@@ -142,6 +153,12 @@ fn beside_ping(server: &Server, idle: Duration, hand_overs: usize) -> Result<Bes
         expect(&reply, &popped)?;
         expect(&holder.connection.receive()?, &Reply::Integer(1))?;
         items.push(us(took));
+
+        let waiter = Some(&mut subscriber);
+        let (took, reply) = after_silence(idle, control, &mut holder.connection, &publish, waiter)?;
+        expect(&reply, &published)?;
+        expect(&holder.connection.receive()?, &Reply::Integer(1))?;
+        messages.push(us(took));
 
         other.connection.send(&other.acquire)?;
         let waiter = Some(&mut other.connection);
@@ -158,6 +175,7 @@ fn beside_ping(server: &Server, idle: Duration, hand_overs: usize) -> Result<Bes
     Ok(BesidePing {
         lock: Spread::of(locks).median,
         item: Spread::of(items).median,
+        message: Spread::of(messages).median,
         ping: Spread::of(pings).median,
     })
 }
