@@ -13,6 +13,7 @@ mod effects;
 mod encoding;
 mod fence;
 mod grace;
+mod identity;
 mod limit;
 mod queue;
 mod refusal;

@@ -5,6 +5,7 @@
 //! - there are never more holders than the smallest limit among them allows.
 
 use super::fence::Fence;
+use super::identity::Identity;
 use super::limit::Limit;
 use super::refusal::Refusal;
 use super::time::Instant;
@@ -18,11 +19,10 @@ pub struct Lock {
     holders: Holders,
 }
 
-/// One owner's part in a lock: 56 bytes and the owner's name.
+/// One owner's part in a lock: 56 bytes, and what [`Identity`] needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    owner: Box<[u8]>,
-    names: Names,
+    identity: Identity,
     pub(super) fence: Fence,
     pub(super) lease_end: Instant,
     pub(super) since: Instant,
@@ -36,13 +36,6 @@ enum Holders {
     One(Holder),
     Many(Vec<Holder>),
 }
-
-/// The names of a holder's named holds, oldest first.
-///
-/// Most holders have none: a thin pointer instead of the 24 bytes of a vector.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::box_collection, reason = "8 bytes in every holder instead of 24")]
-struct Names(Option<Box<Vec<Box<[u8]>>>>);
 
 impl Lock {
     /// All holders, those too whose lease has ended unswept, longest-standing first.
@@ -60,29 +53,19 @@ impl Lock {
             Holders::One(_) => 0,
             Holders::Many(holders) => holders.capacity().saturating_mul(size_of::<Holder>()),
         };
-        let names = |holder: &Holder| -> usize {
-            holder
-                .names()
-                .iter()
-                .map(|name| size_of::<Box<[u8]>>().saturating_add(name.len()))
-                .sum()
-        };
-        let holders = self
-            .holders()
-            .iter()
-            .map(|holder| holder.owner.len().saturating_add(names(holder)));
+        let holders = self.holders().iter().map(|holder| holder.identity.heap_bytes());
         table.saturating_add(holders.sum())
     }
 
     pub(super) fn get(&self, owner: &[u8]) -> Option<&Holder> {
-        self.holders().iter().find(|holder| *holder.owner == *owner)
+        self.holders().iter().find(|holder| holder.owner() == owner)
     }
 
     pub(super) fn get_mut(&mut self, owner: &[u8]) -> Option<&mut Holder> {
         self.holders
             .as_mut_slice()
             .iter_mut()
-            .find(|holder| *holder.owner == *owner)
+            .find(|holder| holder.owner() == owner)
     }
 
     pub(super) fn holders_mut(&mut self) -> &mut [Holder] {
@@ -107,7 +90,7 @@ impl Lock {
     }
 
     pub(super) fn remove(&mut self, owner: &[u8]) {
-        self.holders.retain(|holder| *holder.owner != *owner);
+        self.holders.retain(|holder| holder.owner() != owner);
     }
 
     /// The invariants at the top of this file.
@@ -133,8 +116,7 @@ impl Holder {
     /// A holder without holds: the caller adds the first.
     pub(super) fn new(owner: &[u8], limit: Limit, fence: Fence, since: Instant, lease_end: Instant) -> Self {
         Self {
-            owner: owner.into(),
-            names: Names::default(),
+            identity: Identity::of(owner),
             fence,
             lease_end,
             since,
@@ -144,7 +126,7 @@ impl Holder {
     }
 
     pub fn owner(&self) -> &[u8] {
-        &self.owner
+        self.identity.owner()
     }
 
     pub fn fence(&self) -> Fence {
@@ -162,7 +144,7 @@ impl Holder {
 
     /// The hold count.
     pub fn holds(&self) -> u64 {
-        u64::from(self.unnamed).saturating_add(self.names.as_slice().len() as u64)
+        u64::from(self.unnamed).saturating_add(self.names().len() as u64)
     }
 
     pub(super) fn unnamed(&self) -> u32 {
@@ -170,7 +152,7 @@ impl Holder {
     }
 
     pub(super) fn names(&self) -> &[Box<[u8]>] {
-        self.names.as_slice()
+        self.identity.names()
     }
 
     pub(super) fn has_name(&self, name: &[u8]) -> bool {
@@ -188,7 +170,7 @@ impl Holder {
         if self.names().len() >= MAX_NAMED_HOLDS {
             return Err(Refusal::TooManyNames(MAX_NAMED_HOLDS));
         }
-        self.names.push(name);
+        self.identity.push(name);
         Ok(())
     }
 
@@ -196,18 +178,18 @@ impl Holder {
     pub(super) fn give_back_one(&mut self) {
         match self.unnamed.checked_sub(1) {
             Some(fewer) => self.unnamed = fewer,
-            None => self.names.pop(),
+            None => self.identity.pop(),
         }
     }
 
     pub(super) fn give_back_all(&mut self) {
         self.unnamed = 0;
-        self.names = Names::default();
+        self.identity.clear();
     }
 
     /// Gives back the hold of that name; whether there was one.
     pub(super) fn give_back_named(&mut self, name: &[u8]) -> bool {
-        self.names.remove(name)
+        self.identity.remove(name)
     }
 }
 
@@ -249,41 +231,6 @@ impl Holders {
 impl Default for Holders {
     fn default() -> Self {
         Self::Many(Vec::new())
-    }
-}
-
-impl Names {
-    fn as_slice(&self) -> &[Box<[u8]>] {
-        self.0.as_deref().map_or(&[], Vec::as_slice)
-    }
-
-    fn push(&mut self, name: &[u8]) {
-        // Most holders that have names have one.
-        self.0
-            .get_or_insert_with(|| Box::new(Vec::with_capacity(1)))
-            .push(name.into());
-    }
-
-    fn pop(&mut self) {
-        if let Some(names) = &mut self.0 {
-            names.pop();
-        }
-        self.shrink();
-    }
-
-    fn remove(&mut self, name: &[u8]) -> bool {
-        let Some(names) = &mut self.0 else { return false };
-        let before = names.len();
-        names.retain(|own| **own != *name);
-        let removed = names.len() < before;
-        self.shrink();
-        removed
-    }
-
-    fn shrink(&mut self) {
-        if self.as_slice().is_empty() {
-            self.0 = None;
-        }
     }
 }
 
