@@ -165,7 +165,7 @@ impl Lock {
         if self.options.wait.is_zero() {
             return self.try_acquire().await;
         }
-        acquire::acquire(&self.nodes, self.wish()).await
+        acquire::acquire(&self.nodes, &self.wish()).await
     }
 
     /// Runs `work` under the lock, and releases it. When the lock is lost, the work is cancelled: its future
