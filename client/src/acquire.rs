@@ -161,8 +161,8 @@ impl Attempt {
                 }
                 Err(error) => return Err(error),
             };
-            // What waits is taken also while the server grants nothing.
-            waits |= matches!(error, None | Some(Error::Quarantine(_)));
+            // What waits is taken also while the server grants nothing. Where waiting fails, the lock may be free.
+            waits = matches!(error, None | Some(Error::Quarantine(_)));
             *last = error;
             if until.is_some_and(|until| Moment::now() >= until) {
                 return Ok(None);

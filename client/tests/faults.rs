@@ -257,6 +257,23 @@ async fn a_waiter_whose_grant_was_lost_on_its_way_gets_the_lock_once() {
 }
 
 #[tokio::test]
+async fn a_lock_that_gets_free_is_acquired_though_no_connection_can_be_had_to_wait_on() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    scene.warm_up().await;
+    client.acquire("door alice 60000");
+    // The connections that are there stay.
+    scene.proxy.refuse(true);
+    let lock = scene.locks.lock("door");
+    let before = calls(&mut client, "dlock.acquire");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("a refusal", || calls(&mut client, "dlock.acquire") > before).await;
+    client.release("door alice");
+    let guard = soon("the lock", waiting).await.unwrap().unwrap();
+    assert_eq!(guard.release().await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_waiter_that_is_dropped_while_the_network_is_gone_gets_no_lock_later() {
     let scene = Scene::new();
     let mut client = scene.server.client();
