@@ -319,6 +319,21 @@ async fn a_lost_connection_is_replaced_once_for_all_who_use_it() {
 }
 
 #[tokio::test]
+async fn who_only_looks_at_locks_is_answered_again_after_a_lost_connection() {
+    let scene = Scene::new();
+    scene.server.client().acquire("door alice 60000");
+    let lock = scene.locks.lock("door");
+    assert_eq!(lock.owner().await.unwrap(), Some("alice".into()));
+    scene.proxy.cut();
+    // The one request that meets the lost connection may fail.
+    let _ = lock.owner().await;
+    assert_eq!(lock.owner().await.unwrap(), Some("alice".into()));
+    scene.proxy.cut();
+    let _ = lock.inspect().await;
+    assert!(lock.inspect().await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn hundreds_of_requests_share_one_failure_to_connect() {
     let scene = Scene::with(
         Settings::default()

@@ -63,11 +63,6 @@ impl Link {
         })
     }
 
-    /// The connection of now, for a single request.
-    pub async fn connection(self: &Arc<Self>) -> Result<Connection, Error> {
-        Ok(self.route().await?.current.connection.clone())
-    }
-
     fn current(&self) -> Option<Arc<Current>> {
         lock(&self.current).clone()
     }
