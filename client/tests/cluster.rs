@@ -43,6 +43,17 @@ async fn a_cluster_whose_first_address_is_dead_can_be_waited_for_at_the_next_one
 }
 
 #[tokio::test]
+async fn a_lock_that_is_to_be_replicated_is_tried_at_the_node_that_serves_it() {
+    let cluster = Cluster::start(3);
+    let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();
+    for node in 0..3 {
+        let lock = locks.lock(cluster.key_on(node, "door")).replicas(0, ms(1000));
+        let guard = lock.try_acquire().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
 async fn a_primary_that_dies_is_waited_for_no_more_once_its_replica_takes_over() {
     let mut cluster = Cluster::start(3);
     add_replica(&mut cluster).await;
