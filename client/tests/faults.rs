@@ -125,6 +125,22 @@ async fn a_renewal_whose_answer_is_cut_at_any_byte_is_repeated() {
 }
 
 #[tokio::test]
+async fn a_short_lease_is_renewed_over_another_connection_when_one_is_silent() {
+    let journal = Journal::default();
+    let scene = Scene::with(journal.settings());
+    let guard = scene.locks.lock("door").lease(ms(2000)).acquire().await.unwrap();
+    until("a renewal", || journal.count("Renewed") >= 1).await;
+    // Nobody closes the connections, and new ones are fine.
+    scene.proxy.strand();
+    until("more renewals", || {
+        journal.count("Renewed") >= 4 || !guard.is_held()
+    })
+    .await;
+    assert!(guard.is_held());
+    assert!(journal.count("NotRenewed") >= 1);
+}
+
+#[tokio::test]
 async fn a_waiter_whose_grant_is_cut_at_any_byte_gets_the_lock_once() {
     let scene = Scene::new();
     let mut client = scene.server.client();
