@@ -22,6 +22,10 @@ pub use all::{Guards, acquire_all};
 pub(crate) use all::{first_loss, release_all};
 
 /// All locks of a server. Cheap to clone; one for the whole application is enough.
+///
+/// Its connections live on the runtime in which they were first needed, and are shared. With several runtimes, each
+/// of which runs on one thread, give each a `Locks` of its own: else the tasks of one can wait in vain while the other,
+/// which has the connection, does not run. Renewals are not concerned, they have a thread of their own.
 #[derive(Clone)]
 pub struct Locks {
     client: Arc<Client>,

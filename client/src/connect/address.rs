@@ -28,6 +28,10 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 ///
 /// What does not fit in a text, certificates for instance, comes in a [`redis::Client`] or a
 /// `redis::sentinel::SentinelClient`.
+///
+/// In a cluster, redis-rs itself repeats a request whose connection was lost. When that was a release whose answer was
+/// lost on its way, the repeated one finds nothing: the lock was given back, but [`Error::Lost`] with `NotHeld` is what
+/// comes back. That cannot be switched off, for it is also how redis-rs follows a slot to another node.
 #[derive(Clone)]
 pub struct Address(Arc<Kind>);
 
