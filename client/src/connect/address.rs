@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, ConnectionInfo, RedisError, RedisResult};
+use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
 
 use super::connection::{Connection, Timeouts};
 #[cfg(feature = "cluster")]
@@ -28,6 +28,10 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 ///
 /// What does not fit in a text, certificates for instance, comes in a [`redis::Client`] or a
 /// `redis::sentinel::SentinelClient`.
+///
+/// In a cluster, redis-rs itself repeats a request whose connection was lost. When that was a release whose answer was
+/// lost on its way, the repeated one finds nothing: the lock was given back, but [`Error::Lost`] with `NotHeld` is what
+/// comes back. That cannot be switched off, for it is also how redis-rs follows a slot to another node.
 #[derive(Clone)]
 pub struct Address(Arc<Kind>);
 
@@ -50,8 +54,6 @@ enum Kind {
 #[cfg(feature = "cluster")]
 struct Cluster {
     client: redis::cluster::ClusterClient,
-    /// A node to ask when it is not known which one serves a slot.
-    any: ConnectionInfo,
     slots: Slots,
 }
 
@@ -101,7 +103,7 @@ impl Address {
                     Client::open(tuned(client.get_connection_info().clone()))
                 }
                 #[cfg(feature = "cluster")]
-                Kind::Cluster(cluster) => Client::open(cluster.slots.place(cluster.any.clone(), key)),
+                Kind::Cluster(cluster) => Client::open(cluster.slots.place(key)),
             }
         })
     }
@@ -124,17 +126,23 @@ impl Address {
         }
     }
 
-    /// Learns from an error that a key is served elsewhere.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn learn(&self, error: &RedisError) {
+    /// Learns from an error of a node that a key is served elsewhere.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
+    pub(crate) fn learn(&self, error: &RedisError, node: &ConnectionAddr) {
+        #[cfg(feature = "cluster")]
         if let Kind::Cluster(cluster) = &*self.0 {
-            cluster.slots.learn(error);
+            cluster.slots.learn(error, node);
         }
     }
 
-    /// Only a cluster tells where else to ask.
-    #[cfg(not(feature = "cluster"))]
-    pub(crate) fn learn(&self, _: &RedisError) {}
+    /// A node cannot be reached, or was lost: another one may be the right one now.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
+    pub(crate) fn forget(&self, node: &ConnectionAddr) {
+        #[cfg(feature = "cluster")]
+        if let Kind::Cluster(cluster) = &*self.0 {
+            cluster.slots.forget(node);
+        }
+    }
 }
 
 impl FromStr for Address {
@@ -199,7 +207,7 @@ impl fmt::Display for Address {
             #[cfg(feature = "sentinel")]
             Kind::Sentinel { label, .. } => f.write_str(label),
             #[cfg(feature = "cluster")]
-            Kind::Cluster(cluster) => write!(f, "cluster of {}", cluster.any.addr()),
+            Kind::Cluster(cluster) => write!(f, "cluster of {}", cluster.slots.first().addr()),
         }
     }
 }
@@ -254,11 +262,11 @@ fn cluster(scheme: &str, rest: &str) -> Result<Address, Error> {
         .tcp_settings(tcp_settings())
         .build()
         .map_err(invalid)?;
-    let any = tuned(nodes[0].parse().map_err(invalid)?);
+    let named: RedisResult<Vec<ConnectionInfo>> = nodes.iter().map(|node| Ok(tuned(node.parse()?))).collect();
+    let slots = Slots::new(named.map_err(invalid)?);
     Ok(Address(Arc::new(Kind::Cluster(Box::new(Cluster {
         client,
-        any,
-        slots: Slots::default(),
+        slots,
     })))))
 }
 
