@@ -3,8 +3,8 @@
 //!
 //! The rules:
 //! - A hold is lost when its safe deadline has passed, or when the server says so. Lost is for ever.
-//! - A lease is renewed a third of its length after the last confirmed request, and again and again if that
-//!   fails, for whatever reason, until the deadline. Then nothing is sent any more.
+//! - A lease is renewed a third of its length after the last confirmed request, or a third of what the grant left
+//!   of it, and again and again if that fails, for whatever reason, until the deadline. Then nothing is sent any more.
 //! - Nothing is renewed beyond the total time that a hold may take, and not once it is given up.
 
 mod release;
@@ -92,8 +92,9 @@ impl Hold {
             renewal: Renewal::Never,
             state: State::Held,
         };
-        // The lease began when the waiting ended.
-        hold.renewal = hold.next_renewal(sent + waited + plan.lease / 3);
+        // The lease began when the waiting ended. A grant that is told again, for its answer was lost, leaves less.
+        let pause = lease.min(plan.lease) / 3;
+        hold.renewal = hold.next_renewal(sent + waited + pause);
         hold
     }
 
