@@ -19,7 +19,7 @@ use crate::error::Error;
 
 pub(crate) use release::{Release, ReleaseStep};
 
-/// A failed renewal is repeated after a 20th of the lease, but not sooner or later than this.
+/// A failed renewal is repeated after a 20th of what is left of the lease, but not sooner or later than this.
 const SOONEST_RETRY: Duration = Duration::from_millis(5);
 const LATEST_RETRY: Duration = Duration::from_secs(1);
 
@@ -159,7 +159,7 @@ impl Hold {
         if self.renewal == Renewal::UnderWay {
             self.renewal = match answer {
                 Ok(_) => self.next_renewal(sent + self.plan.lease / 3),
-                Err(_) => self.next_renewal(now + retry_pause(self.plan.lease)),
+                Err(_) => self.next_renewal(now + retry_pause(self.deadline.since(now))),
             };
         }
         action
@@ -254,8 +254,8 @@ fn enough_for(time: Duration) -> Duration {
     time + time / 500 + Duration::from_millis(4)
 }
 
-fn retry_pause(lease: Duration) -> Duration {
-    (lease / 20).clamp(SOONEST_RETRY, LATEST_RETRY)
+fn retry_pause(left: Duration) -> Duration {
+    (left / 20).clamp(SOONEST_RETRY, LATEST_RETRY)
 }
 
 impl fmt::Display for Loss {
