@@ -296,7 +296,7 @@ async fn a_lock_that_is_on_disk_outlives_a_crash_of_the_server_or_the_server_is_
 
 #[tokio::test]
 async fn a_lock_that_too_few_logs_have_is_given_back() {
-    let primary = Server::with("appendonly yes");
+    let primary = Server::with("appendonly yes\nappendfsync always");
     if !has_waitaof(&primary) {
         eprintln!("skipped: the server does not have WAITAOF");
         return;
