@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::clock::Moment;
+use crate::connect::Seat;
 use crate::error::Error;
 use crate::events::What;
 use crate::guard::Guard;
@@ -18,6 +19,7 @@ use crate::options::Options;
 use crate::raw::Grant;
 use crate::replicas::Replicas;
 use crate::ticket::{Block, Ticket};
+use crate::touch::{Passing, touch};
 use crate::withdraw::{Sent, withdraw};
 
 /// A server that answers that the time is up may take so much longer than the client's own clock.
@@ -37,6 +39,7 @@ struct Attempt {
     wish: Wish,
     /// Where a request may still be, or where one was last sent without being answered.
     sent: Sent,
+    passing: Passing,
 }
 
 /// What came of a request, and when.
@@ -84,6 +87,7 @@ impl Attempt {
             client: Arc::clone(client),
             wish,
             sent: Sent::default(),
+            passing: Passing::new(),
         }
     }
 
@@ -219,18 +223,24 @@ impl Attempt {
             .wish
             .ticket
             .acquire(self.wish.options.lease, self.wish.options.limit, block);
+        let is_repeated = self.sent.is_lost;
         let seat = self.sent.seat.insert(seat);
-        let answer = seat.query(&command).await;
-        let mut acknowledged = Ok(());
-        if let (Ok(Some(_)), Some(replicas)) = (&answer, self.wish.replicas) {
-            acknowledged = replicas.acknowledge(seat).await;
+        let mut answer = seat.query(&command).await;
+        let mut refusal = None;
+        if let Ok(Some(grant)) = &mut answer {
+            match confirm(&self.wish, &mut self.passing, grant, is_repeated, seat).await {
+                Ok(()) => {}
+                // As if the grant itself had been lost: the same request is sent again, or taken back.
+                Err(error) if error.is_ambiguous() => answer = Err(error),
+                Err(error) => refusal = Some(error),
+            }
         }
-        let failure = answer.as_ref().err().or(acknowledged.as_ref().err());
+        let failure = answer.as_ref().err().or(refusal.as_ref());
         if let Some(seat) = self.sent.seat.take() {
             self.client.room().leave(seat, failure);
         }
         let mut answered = self.settle(sent_at, answer);
-        if let (Ok(_), Err(error)) = (&answered.outcome, acknowledged) {
+        if let (Ok(_), Some(error)) = (&answered.outcome, refusal) {
             // The guard goes, and the lock is given back with it.
             self.wish.ticket = self.wish.ticket.again();
             answered.outcome = Err(error);
@@ -282,6 +292,12 @@ impl Attempt {
         Err(Error::Lost(Loss::LeaseEnded))
     }
 
+    /// Has a request withdrawn in the background.
+    fn take_back(&self, ticket: Ticket, sent: Sent) {
+        let errand = withdraw(Arc::clone(&self.client), ticket, self.wish.options.lease, sent);
+        self.client.keeper().hand_over(errand);
+    }
+
     fn report(&self, took: Duration, outcome: &Result<Guard, Error>) {
         let what = match outcome {
             Ok(guard) => What::Acquired {
@@ -301,14 +317,32 @@ fn is_elsewhere(error: &Error) -> bool {
         .is_some_and(|error| error.redirect_node().is_some())
 }
 
+/// Waits until what was granted over this connection is where it is wished to be.
+async fn confirm(
+    wish: &Wish,
+    passing: &mut Passing,
+    grant: &mut Grant,
+    is_repeated: bool,
+    seat: &Seat,
+) -> Result<(), Error> {
+    let Some(replicas) = wish.replicas else {
+        return Ok(());
+    };
+    if is_repeated {
+        // It may have been granted, and written, over another connection.
+        *grant = touch(wish, passing, *grant, seat).await?;
+    }
+    replicas.acknowledge(seat).await
+}
+
 impl Drop for Attempt {
     fn drop(&mut self) {
         let sent = std::mem::take(&mut self.sent);
-        if sent.is_nowhere() {
-            return;
+        if !sent.is_nowhere() {
+            self.take_back(self.wish.ticket.clone(), sent);
         }
-        let (client, ticket) = (Arc::clone(&self.client), self.wish.ticket.clone());
-        let errand = withdraw(client, ticket, self.wish.options.lease, sent);
-        self.client.keeper().hand_over(errand);
+        for ticket in std::mem::take(&mut self.passing) {
+            self.take_back(ticket, Sent::lost());
+        }
     }
 }

@@ -50,6 +50,8 @@ mod sync;
 #[cfg(feature = "tokio")]
 mod ticket;
 #[cfg(feature = "tokio")]
+mod touch;
+#[cfg(feature = "tokio")]
 mod withdraw;
 
 pub use error::Error;

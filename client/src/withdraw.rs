@@ -30,6 +30,14 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
+    /// On a connection that is lost.
+    pub fn lost() -> Self {
+        Self {
+            is_lost: true,
+            ..Self::default()
+        }
+    }
+
     pub fn is_nowhere(&self) -> bool {
         self.route.is_none() && self.seat.is_none() && !self.is_lost
     }

@@ -7,7 +7,7 @@ mod support;
 use std::net::TcpListener;
 
 use dlock_testkit::{Cluster, Server};
-use redis_dlock_client::Locks;
+use redis_dlock_client::{Error, Locks};
 use support::{ms, soon, until};
 
 /// Waits for a lock that is held, until it is given back.
@@ -51,6 +51,22 @@ async fn a_lock_that_is_to_be_replicated_is_tried_at_the_node_that_serves_it() {
         let guard = lock.try_acquire().await.unwrap();
         assert_eq!(guard.release().await.unwrap(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_lock_that_another_node_serves_is_refused_at_once_when_only_one_node_is_known() {
+    let cluster = Cluster::start(3);
+    let locks = Locks::open(format!("redis://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();
+    let lock = locks.lock(cluster.key_on(1, "door"));
+    for error in [
+        soon("a refusal", lock.acquire()).await.unwrap_err(),
+        lock.try_acquire().await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+        assert!(error.to_string().contains("redis-cluster://"), "{error}");
+    }
+    let lock = locks.lock(cluster.key_on(0, "door"));
+    assert_eq!(lock.acquire().await.unwrap().release().await.unwrap(), 0);
 }
 
 #[tokio::test]

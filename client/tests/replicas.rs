@@ -4,9 +4,9 @@ mod support;
 
 use std::time::Instant;
 
-use dlock_testkit::{SLOW_MACHINE, Server};
-use redis_dlock_client::{Error, Lock, Locks, Settings};
-use support::{locks, ms, soon, until, until_free, url};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
+use redis_dlock_client::{Error, Guard, Lock, Locks, Owner, Settings, blocking};
+use support::{Journal, calls, locks, ms, soon, until, until_free, url};
 
 fn lock(server: &Server) -> Lock {
     locks(server).lock("door").replicas(1, ms(400))
@@ -125,6 +125,137 @@ async fn an_acquisition_that_is_dropped_while_the_replicas_are_asked_leaves_noth
     until_free(&mut client, "door").await;
 }
 
+/// A primary with a replica, and a client that knows the primary only through a bad network.
+struct Scene {
+    primary: Server,
+    replica: Server,
+    proxy: Proxy,
+    locks: Locks,
+    journal: Journal,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let primary = Server::with("appendonly yes");
+        let replica = primary.replica_with("appendonly yes");
+        let proxy = Proxy::to(primary.port());
+        let journal = Journal::default();
+        let locks = Locks::with(proxy.url(), journal.settings()).unwrap();
+        Self {
+            primary,
+            replica,
+            proxy,
+            locks,
+            journal,
+        }
+    }
+
+    /// The connections are there, and the replica has all.
+    async fn warm_up(&self) {
+        let guard = self.locks.lock("door").replicas(1, ms(10_000)).acquire().await;
+        let guard = guard.unwrap();
+        self.give_back(move || drop(guard)).await;
+    }
+
+    /// In the background, over its own connection.
+    async fn give_back(&self, drops: impl FnOnce()) {
+        let before = self.journal.count("Released");
+        drops();
+        until("the answer to the release", || {
+            self.journal.count("Released") > before
+        })
+        .await;
+        self.primary.client().sync();
+    }
+
+    /// The server grants the lock, its answer is lost, and the request is sent again.
+    async fn lose_the_answer_to<T>(&self, acquiring: impl Future<Output = T>) -> T {
+        let mut client = self.primary.client();
+        let before = calls(&mut client, "dlock.acquire");
+        self.proxy.delay(Way::ToClient, ms(300));
+        let losing = async {
+            until("the grant", || client.find_lock("door").is_some()).await;
+            self.proxy.cut();
+            self.proxy.delay(Way::ToClient, ms(0));
+        };
+        let (outcome, ()) = tokio::join!(soon("an outcome", acquiring), losing);
+        let sent = calls(&mut client, "dlock.acquire") - before;
+        assert!(sent >= 2, "sent {sent} times");
+        outcome
+    }
+
+    async fn refused_though_the_answer_was_lost(
+        &self,
+        acquiring: impl Future<Output = Result<Guard, Error>>,
+    ) {
+        self.warm_up().await;
+        self.replica.stop();
+        let outcome = self.lose_the_answer_to(acquiring).await;
+        self.replica.go_on();
+        assert!(matches!(outcome, Err(Error::Unreplicated { .. })), "{outcome:?}");
+        until_free(&mut self.primary.client(), "door").await;
+    }
+}
+
+#[tokio::test]
+async fn a_grant_whose_answer_was_lost_is_not_confirmed_without_the_replica() {
+    let scene = Scene::new();
+    let lock = scene.locks.lock("door").replicas(1, ms(400));
+    scene.refused_though_the_answer_was_lost(lock.acquire()).await;
+    scene.refused_though_the_answer_was_lost(lock.try_acquire()).await;
+    if has_waitaof(&scene.primary) {
+        let lock = lock.on_disk(1, ms(400));
+        scene.refused_though_the_answer_was_lost(lock.acquire()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_grant_whose_answer_was_lost_is_not_confirmed_to_a_thread_either() {
+    let scene = Scene::new();
+    let settings = scene.journal.settings();
+    let locks = blocking::Locks::with(scene.proxy.url(), settings).unwrap();
+    let warm = locks.lock("door").replicas(1, ms(10_000));
+    let guard = tokio::task::spawn_blocking(move || warm.acquire()).await.unwrap();
+    scene.give_back(|| drop(guard.unwrap())).await;
+    scene.replica.stop();
+    let lock = locks.lock("door").replicas(1, ms(400));
+    // Lazily: a thread would begin at once.
+    let acquiring = async { tokio::task::spawn_blocking(move || lock.acquire().map(drop)).await };
+    let outcome = scene.lose_the_answer_to(acquiring).await.unwrap();
+    scene.replica.go_on();
+    assert!(matches!(outcome, Err(Error::Unreplicated { .. })), "{outcome:?}");
+    until_free(&mut scene.primary.client(), "door").await;
+}
+
+#[tokio::test]
+async fn a_grant_whose_answer_was_lost_is_one_hold_when_the_replica_has_it_whatever_else_is_lost() {
+    let scene = Scene::new();
+    let mut client = scene.primary.client();
+    let owner = Owner::unique();
+    let lock = scene.locks.lock("door").owned_by(&owner).replicas(1, ms(10_000));
+    let lock = lock.auto_renew(false);
+    // The answers that come after the first one, those to the connecting included, have some 150 bytes.
+    for bytes in (0..180).step_by(3) {
+        scene.warm_up().await;
+        let cut_again = async {
+            until("the cut", || !scene.proxy.will_cut()).await;
+            scene.proxy.cut_after(Way::ToClient, bytes);
+        };
+        scene.proxy.cut_after(Way::ToClient, 1);
+        let (outcome, ()) = tokio::join!(soon("the lock", lock.acquire()), cut_again);
+        let guard = outcome.unwrap();
+        assert_eq!(guard.holds(), 1, "cut after {bytes}");
+        assert_eq!(
+            client.lock("door").standing(),
+            [(owner.to_string(), guard.fence(), 1)],
+            "cut after {bytes}"
+        );
+        let left = guard.release().await;
+        assert!(matches!(left, Ok(0)), "cut after {bytes}: {left:?}");
+        until_free(&mut client, "door").await;
+    }
+}
+
 /// Servers before Redis 7.2 do not.
 fn has_waitaof(server: &Server) -> bool {
     let mut connection = redis::Client::open(url(server))
@@ -165,7 +296,7 @@ async fn a_lock_that_is_on_disk_outlives_a_crash_of_the_server_or_the_server_is_
 
 #[tokio::test]
 async fn a_lock_that_too_few_logs_have_is_given_back() {
-    let primary = Server::with("appendonly yes");
+    let primary = Server::with("appendonly yes\nappendfsync always");
     if !has_waitaof(&primary) {
         eprintln!("skipped: the server does not have WAITAOF");
         return;

@@ -44,7 +44,7 @@ pub struct Address(Arc<Kind>);
 type Connecting<'a, C> = Pin<Box<dyn Future<Output = RedisResult<C>> + Send + 'a>>;
 
 enum Kind {
-    Node(Client),
+    Node(Box<Client>),
     #[cfg(feature = "sentinel")]
     Sentinel(Box<Sentinel>),
     #[cfg(feature = "cluster")]
@@ -111,7 +111,7 @@ impl Address {
     pub(crate) fn client_for<'a>(&'a self, key: &'a [u8]) -> Connecting<'a, Client> {
         Box::pin(async move {
             match &*self.0 {
-                Kind::Node(client) => Ok(client.clone()),
+                Kind::Node(client) => Ok(Client::clone(client)),
                 #[cfg(feature = "sentinel")]
                 Kind::Sentinel(sentinel) => sentinel.primary().await,
                 #[cfg(feature = "cluster")]
@@ -138,6 +138,16 @@ impl Address {
             }
             #[cfg(any(feature = "cluster", feature = "sentinel"))]
             _ => false,
+        }
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        match &*self.0 {
+            Kind::Node(_) => false,
+            #[cfg(feature = "sentinel")]
+            Kind::Sentinel(_) => false,
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(_) => true,
         }
     }
 
@@ -224,7 +234,7 @@ impl TryFrom<Client> for Address {
 
     fn try_from(client: Client) -> Result<Self, Error> {
         let client = Client::open(tuned(client.get_connection_info().clone())).map_err(invalid)?;
-        Ok(Self(Arc::new(Kind::Node(client))))
+        Ok(Self(Arc::new(Kind::Node(Box::new(client)))))
     }
 }
 

@@ -135,7 +135,7 @@ impl Route {
             if is_useless_now(&error) {
                 self.link.give_up(&self.current);
             }
-            error.into()
+            meaning(error, self.has_detours())
         })
     }
 }
@@ -149,6 +149,16 @@ pub(super) async fn in_time<T>(
         Ok(outcome) => outcome,
         Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
     }
+}
+
+/// What an error of redis-rs means. Only an address of a cluster leads to the node that another one names.
+pub(super) fn meaning(error: RedisError, is_cluster: bool) -> Error {
+    if !is_cluster && error.code() == Some("MOVED") {
+        let text = "the server is a node of a cluster, and another one serves this lock: open the address \
+                    of the cluster, redis-cluster://host:port";
+        return Error::Invalid(text.into());
+    }
+    error.into()
 }
 
 /// Whether a connection that gave this error is better replaced: it is lost, or silent, or leads to a

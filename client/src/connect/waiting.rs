@@ -5,7 +5,7 @@ use redis::{Cmd, ConnectionAddr, FromRedisValue};
 
 use super::address::Address;
 use super::connection::Timeouts;
-use super::link::{in_time, is_useless_now};
+use super::link::{in_time, is_useless_now, meaning};
 use crate::error::Error;
 use crate::sync::lock;
 
@@ -24,6 +24,7 @@ pub(crate) struct Seat {
     connection: MultiplexedConnection,
     node: ConnectionAddr,
     is_new: bool,
+    in_cluster: bool,
 }
 
 impl WaitingRoom {
@@ -49,6 +50,7 @@ impl WaitingRoom {
             connection,
             node,
             is_new: true,
+            in_cluster: self.address.is_cluster(),
         })
     }
 
@@ -89,6 +91,6 @@ impl Seat {
     /// Sends a request, and waits for its answer as long as it takes.
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
         let answer = command.query_async(&mut self.connection.clone()).await;
-        answer.map_err(Error::from)
+        answer.map_err(|error| meaning(error, self.in_cluster))
     }
 }
