@@ -2,6 +2,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
+#[cfg(feature = "sentinel")]
+use std::sync::Mutex;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -13,6 +15,8 @@ use super::connection::{Connection, Timeouts};
 #[cfg(feature = "cluster")]
 use super::slots::Slots;
 use crate::error::Error;
+#[cfg(feature = "sentinel")]
+use crate::sync::lock;
 
 /// A peer that the network lost without a word is noticed after about this long.
 const DEAD_PEER: Duration = Duration::from_secs(10);
@@ -40,15 +44,21 @@ pub struct Address(Arc<Kind>);
 type Connecting<'a, C> = Pin<Box<dyn Future<Output = RedisResult<C>> + Send + 'a>>;
 
 enum Kind {
-    Node(Client),
+    Node(Box<Client>),
     #[cfg(feature = "sentinel")]
-    Sentinel {
-        client: tokio::sync::Mutex<redis::sentinel::SentinelClient>,
-        /// What to call it. The client does not tell.
-        label: String,
-    },
+    Sentinel(Box<Sentinel>),
     #[cfg(feature = "cluster")]
     Cluster(Box<Cluster>),
+}
+
+#[cfg(feature = "sentinel")]
+struct Sentinel {
+    client: tokio::sync::Mutex<redis::sentinel::SentinelClient>,
+    /// The primary that the Sentinels told of. To ask them takes several connections, and long when one of them is
+    /// silent.
+    primary: Mutex<Option<Client>>,
+    /// What to call it. The client does not tell.
+    label: String,
 }
 
 #[cfg(feature = "cluster")]
@@ -70,6 +80,11 @@ impl Address {
                     .set_response_timeout(timeouts.response);
                 let connection = cluster.client.get_async_connection_with_config(config).await?;
                 return Ok(Connection::Cluster(connection));
+            }
+            // Whatever led to the last connection, it is of no use any more.
+            #[cfg(feature = "sentinel")]
+            if let Kind::Sentinel(sentinel) = &*self.0 {
+                *lock(&sentinel.primary) = None;
             }
             let client = self.client_for(&[]).await?;
             let config = timeouts.config();
@@ -96,12 +111,9 @@ impl Address {
     pub(crate) fn client_for<'a>(&'a self, key: &'a [u8]) -> Connecting<'a, Client> {
         Box::pin(async move {
             match &*self.0 {
-                Kind::Node(client) => Ok(client.clone()),
+                Kind::Node(client) => Ok(Client::clone(client)),
                 #[cfg(feature = "sentinel")]
-                Kind::Sentinel { client, .. } => {
-                    let client = client.lock().await.async_get_client().await?;
-                    Client::open(tuned(client.get_connection_info().clone()))
-                }
+                Kind::Sentinel(sentinel) => sentinel.primary().await,
                 #[cfg(feature = "cluster")]
                 Kind::Cluster(cluster) => Client::open(cluster.slots.place(key)),
             }
@@ -110,8 +122,11 @@ impl Address {
 
     #[cfg(feature = "sentinel")]
     fn of_sentinel(client: redis::sentinel::SentinelClient, label: String) -> Self {
-        let client = tokio::sync::Mutex::new(client);
-        Self(Arc::new(Kind::Sentinel { client, label }))
+        Self(Arc::new(Kind::Sentinel(Box::new(Sentinel {
+            client: tokio::sync::Mutex::new(client),
+            primary: Mutex::default(),
+            label,
+        }))))
     }
 
     /// Whether both certainly lead to the same server, whatever the database.
@@ -135,13 +150,42 @@ impl Address {
         }
     }
 
-    /// A node cannot be reached, or was lost: another one may be the right one now.
-    #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
+    /// A node cannot be reached, or was lost, or is no primary any more: another one may be the right one now.
+    #[cfg_attr(not(any(feature = "cluster", feature = "sentinel")), expect(unused_variables))]
     pub(crate) fn forget(&self, node: &ConnectionAddr) {
-        #[cfg(feature = "cluster")]
-        if let Kind::Cluster(cluster) = &*self.0 {
-            cluster.slots.forget(node);
+        match &*self.0 {
+            Kind::Node(_) => {}
+            #[cfg(feature = "sentinel")]
+            Kind::Sentinel(sentinel) => sentinel.forget(node),
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(cluster) => cluster.slots.forget(node),
         }
+    }
+}
+
+#[cfg(feature = "sentinel")]
+impl Sentinel {
+    /// One task asks. The others that came meanwhile share its answer.
+    async fn primary(&self) -> RedisResult<Client> {
+        if let Some(primary) = self.known() {
+            return Ok(primary);
+        }
+        let mut client = self.client.lock().await;
+        if let Some(primary) = self.known() {
+            return Ok(primary);
+        }
+        let told = client.async_get_client().await?;
+        let primary = Client::open(tuned(told.get_connection_info().clone()))?;
+        *lock(&self.primary) = Some(primary.clone());
+        Ok(primary)
+    }
+
+    fn known(&self) -> Option<Client> {
+        lock(&self.primary).clone()
+    }
+
+    fn forget(&self, node: &ConnectionAddr) {
+        lock(&self.primary).take_if(|primary| primary.get_connection_info().addr() == node);
     }
 }
 
@@ -180,7 +224,7 @@ impl TryFrom<Client> for Address {
 
     fn try_from(client: Client) -> Result<Self, Error> {
         let client = Client::open(tuned(client.get_connection_info().clone())).map_err(invalid)?;
-        Ok(Self(Arc::new(Kind::Node(client))))
+        Ok(Self(Arc::new(Kind::Node(Box::new(client)))))
     }
 }
 
@@ -205,7 +249,7 @@ impl fmt::Display for Address {
         match &*self.0 {
             Kind::Node(client) => client.get_connection_info().addr().fmt(f),
             #[cfg(feature = "sentinel")]
-            Kind::Sentinel { label, .. } => f.write_str(label),
+            Kind::Sentinel(sentinel) => f.write_str(&sentinel.label),
             #[cfg(feature = "cluster")]
             Kind::Cluster(cluster) => write!(f, "cluster of {}", cluster.slots.first().addr()),
         }

@@ -64,7 +64,8 @@ impl WaitingRoom {
     pub fn leave(&self, mut seat: Seat, error: Option<&Error>) {
         let error = error.and_then(Error::as_redis);
         let is_useless = error.is_some_and(is_useless_now);
-        if is_useless {
+        // A primary that is demoted sends its waiters away, by a connection that lasts.
+        if is_useless || error.is_some_and(|error| error.code() == Some("UNBLOCKED")) {
             self.address.forget(&seat.node);
         }
         if let Some(error) = error {
