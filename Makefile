@@ -69,7 +69,8 @@ top-picture: install-deps ## Make the picture of `dlock top` in the README anew,
 	cargo build --locked -p redis-dlock -p dlock-cli
 	cargo run --locked -p dlock-cli --example top-picture -- docs/pictures/top.svg
 
-install: install-deps ## Install tool, module, completions and manual (PREFIX=/usr/local, MODULEDIR, DESTDIR)
+install: ## Install tool, module, completions and manual (PREFIX=/usr/local, MODULEDIR, DESTDIR)
+	@scripts/install-deps build
 	cargo build --release --locked -p redis-dlock -p dlock-cli
 	PREFIX="$(PREFIX)" MODULEDIR="$(MODULEDIR)" DESTDIR="$(DESTDIR)" scripts/install "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so"
 

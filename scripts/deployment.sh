@@ -157,5 +157,5 @@ stay() {
     say "Ready: Ctrl-C ends all"
     echo "dlock -u $1 top"
     echo "logs and configuration: $folder/servers"
-    while :; do wait -n || true; sleep 1; done
+    while kill -0 "${pids[@]}" 2>/dev/null; do wait -n || true; sleep 1; done
 }

@@ -1,6 +1,6 @@
 //! The same for threads that block.
 //!
-//! `cargo run --example blocking_lock redis://127.0.0.1:7379/`
+//! `cargo run -p redis-dlock-client --example blocking_lock redis://127.0.0.1:7379/`
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Work that ends when its lock is lost: by itself, or because it is told to.
 //!
-//! `cargo run --example cancellation redis://127.0.0.1:7379/`
+//! `cargo run -p redis-dlock-client --example cancellation redis://127.0.0.1:7379/`
 
 use std::time::Duration;
 

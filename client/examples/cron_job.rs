@@ -1,6 +1,6 @@
 //! A job that every host starts at the same time, and that one of them does.
 //!
-//! `cargo run --example cron_job redis://127.0.0.1:7379/ 2026-01-01T00`
+//! `cargo run -p redis-dlock-client --example cron_job redis://127.0.0.1:7379/ 2026-01-01T00`
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Work under a lock: `cargo run --example first`, with `make run` in another terminal.
+//! Work under a lock: `cargo run -p redis-dlock-client --example first`, with `make run` in another terminal.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! One of several processes leads; another one takes over when it is gone.
 //!
-//! `cargo run --example leader_election redis://127.0.0.1:7379/ alice`
+//! `cargo run -p redis-dlock-client --example leader_election redis://127.0.0.1:7379/ alice`
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! A lock on a majority of independent servers: it outlives the loss of the others.
 //!
-//! `cargo run --example redlock redis://10.0.0.1/ redis://10.0.1.1/ redis://10.0.2.1/`
+//! `cargo run -p redis-dlock-client --example redlock redis://10.0.0.1/ redis://10.0.1.1/ redis://10.0.2.1/`
 
 use std::time::Duration;
 

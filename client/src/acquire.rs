@@ -48,7 +48,8 @@ struct Answered {
     outcome: Result<Option<Guard>, Error>,
 }
 
-/// Asks once. Only a lost connection is a reason to ask again, with the same request id.
+/// Asks once. Only a lost connection, or a key that is elsewhere in the cluster, is a reason to ask again, with the
+/// same request id.
 pub(crate) async fn try_acquire(client: &Arc<Client>, wish: Wish) -> Result<Guard, Error> {
     let begun = Moment::now();
     let mut attempt = Attempt::new(client, wish);
@@ -108,7 +109,7 @@ impl Attempt {
                 Ok(answer) => return (at, answer.ok_or(Error::Busy)),
                 Err(error) => error,
             };
-            if !error.is_ambiguous() || at >= until {
+            if !(error.is_ambiguous() || is_elsewhere(&error)) || at >= until {
                 return (at, Err(error));
             }
             sleep(backoff.pause(until.since(at))).await;
@@ -165,8 +166,8 @@ impl Attempt {
                 }
                 Err(error) => return Err(error),
             };
-            // What waits is taken also while the server grants nothing.
-            waits |= matches!(error, None | Some(Error::Quarantine(_)));
+            // What waits is taken also while the server grants nothing. Where waiting fails, the lock may be free.
+            waits = matches!(error, None | Some(Error::Quarantine(_)));
             *last = error;
             if until.is_some_and(|until| Moment::now() >= until) {
                 return Ok(None);
@@ -325,6 +326,13 @@ async fn confirm(
         *grant = touch(wish, passing, *grant, seat).await?;
     }
     replicas.acknowledge(seat).await
+}
+
+/// Whether a node says that another one serves the key.
+fn is_elsewhere(error: &Error) -> bool {
+    error
+        .as_redis()
+        .is_some_and(|error| error.redirect_node().is_some())
 }
 
 impl Drop for Attempt {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::runtime::{self, Handle};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Moment;
@@ -158,8 +158,6 @@ pub(crate) fn tell_lost(held: &Held, loss: Loss) {
 /// Sends an EXTEND: the lease that remains.
 async fn extend(held: &Held, lease: Duration, patience: Duration) -> Result<Duration, Error> {
     let command = held.ticket.extend(lease, held.fence);
-    match timeout(patience, held.upkeep.link.query::<u64>(&command)).await {
-        Ok(answer) => answer.map(Duration::from_millis),
-        Err(_) => Err(Error::silence()),
-    }
+    let answer: Result<u64, Error> = held.upkeep.link.query_within(patience, &command).await;
+    answer.map(Duration::from_millis)
 }

@@ -14,7 +14,7 @@ use crate::guard::Guard;
 use crate::keeper::Keeper;
 use crate::options::Options;
 use crate::owner::Owner;
-use crate::raw::{AsyncLockCommands, LockInfo};
+use crate::raw::{LockInfo, info_of, owner_of};
 use crate::replicas::Replicas;
 use crate::ticket::{Limit, Ticket};
 
@@ -22,6 +22,10 @@ pub use all::{Guards, acquire_all};
 pub(crate) use all::{first_loss, release_all};
 
 /// All locks of a server. Cheap to clone; one for the whole application is enough.
+///
+/// Its connections live on the runtime in which they were first needed, and are shared. With several runtimes, each
+/// of which runs on one thread, give each a `Locks` of its own: else the tasks of one can wait in vain while the other,
+/// which has the connection, does not run. Renewals are not concerned, they have a thread of their own.
 #[derive(Clone)]
 pub struct Locks {
     client: Arc<Client>,
@@ -208,22 +212,12 @@ impl Lock {
 
     /// The owner that has held the lock the longest; `None`: it is free.
     pub async fn owner(&self) -> Result<Option<Owner>, Error> {
-        self.client
-            .link()
-            .connection()
-            .await?
-            .dlock_owner(&*self.key)
-            .await
+        self.client.link().query(&owner_of(&*self.key)).await
     }
 
     /// All about the lock; `None`: it is free, and nobody waits.
     pub async fn inspect(&self) -> Result<Option<LockInfo>, Error> {
-        self.client
-            .link()
-            .connection()
-            .await?
-            .dlock_info(&*self.key)
-            .await
+        self.client.link().query(&info_of(&*self.key)).await
     }
 
     /// The runtime of the thread in the background.

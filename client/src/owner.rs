@@ -15,9 +15,9 @@ pub struct Owner(Arc<[u8]>);
 impl Owner {
     /// A new owner that nobody else has: `host:pid:random`.
     pub fn unique() -> Self {
-        let prefix: &[u8] = &PREFIX;
-        let random = random_name();
-        Self([prefix, &random].concat().into())
+        let host: &[u8] = &HOST;
+        let pid = format!(":{}:", process::id());
+        Self([host, pid.as_bytes(), &random_name()].concat().into())
     }
 
     /// The bytes of the name.
@@ -26,19 +26,23 @@ impl Owner {
     }
 }
 
-/// `host:pid:`, the same for the life of the process.
-static PREFIX: LazyLock<Vec<u8>> = LazyLock::new(|| {
+/// The same for the life of the process and of those that it forks, unlike its number.
+static HOST: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let host = rustix::system::uname();
     // Short enough that the whole name keeps to 512 bytes.
     let host = host.nodename().to_bytes();
-    let host = &host[..host.len().min(255)];
-    [host, format!(":{}:", process::id()).as_bytes()].concat()
+    host[..host.len().min(255)].to_vec()
 });
 
 /// 128 random bits, written as 32 hexadecimal digits.
 pub(crate) fn random_name() -> [u8; 32] {
+    name_of(rand::random(), process::id())
+}
+
+/// Processes that were forked from one go on with the same random numbers: their own numbers tell them apart.
+fn name_of(random: u128, pid: u32) -> [u8; 32] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let bits: u128 = rand::random();
+    let bits = random ^ u128::from(pid);
     std::array::from_fn(|n| DIGITS[(bits >> (4 * n)) as usize & 15])
 }
 
@@ -106,5 +110,13 @@ mod tests {
         assert_eq!(parts[1], process::id().to_string());
         assert!(!parts[2].is_empty());
         assert!(one.as_bytes().len() <= 512);
+    }
+
+    #[test]
+    fn forked_processes_have_names_of_their_own_though_they_draw_the_same_random_numbers() {
+        let random = rand::random();
+        assert_ne!(name_of(random, 4711), name_of(random, 4712));
+        assert_eq!(name_of(random, 4711), name_of(random, 4711));
+        assert_ne!(name_of(random, 4711), name_of(!random, 4711));
     }
 }

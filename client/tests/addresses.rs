@@ -118,6 +118,31 @@ async fn the_primary_that_a_sentinel_knows_before_and_after_a_failover() {
     check(&locks, &mut replica.client(), "gate").await;
 }
 
+#[cfg(feature = "sentinel")]
+#[tokio::test]
+async fn a_silent_sentinel_holds_up_only_the_first_of_many_waiters() {
+    const WAITERS: i64 = 50;
+    let primary = Server::start();
+    let _replica = primary.replica();
+    let sentinel = dlock_testkit::Sentinel::of(&primary, 1);
+    // Accepted by the system, but nobody answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!(
+        "redis-sentinel://{},127.0.0.1:{}/main",
+        silent.local_addr().unwrap(),
+        sentinel.port()
+    );
+    let locks = Locks::open(address).unwrap();
+    let mut client = primary.client();
+    client.acquire("door alice 60000");
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..WAITERS {
+        let lock = locks.lock("door").wait(ms(60_000));
+        waiting.spawn(async move { lock.acquire().await });
+    }
+    until("all in the queue", || client.waiting("door") == WAITERS).await;
+}
+
 /// A server that has just been promoted sends its clients away.
 #[cfg(feature = "sentinel")]
 fn is_primary(server: &Server) -> bool {

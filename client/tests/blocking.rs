@@ -2,13 +2,15 @@
 
 mod support;
 
+use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, wait_for};
 use redis_dlock_client::blocking::{Locks, acquire_all, redlock};
 use redis_dlock_client::{Error, Loss, Owner};
 use support::{ms, url};
+use tokio::runtime::Builder;
 
 fn locks(server: &Server) -> Locks {
     Locks::open(url(server)).unwrap()
@@ -123,15 +125,38 @@ fn a_guard_that_is_dropped_gives_its_lock_back_also_within_a_runtime() {
     let locks = locks(&server);
     drop(locks.acquire("door").unwrap());
     wait_for("the lock to be free", || client.find_lock("door").is_none());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         // No good habit, but no panic.
         drop(locks.acquire("door").unwrap());
     });
     wait_for("the lock to be free", || client.find_lock("door").is_none());
+}
+
+#[test]
+fn a_task_of_a_runtime_may_block_as_often_as_it_likes() {
+    // No good habit either. A task that never yields has soon used up its budget with the runtime that it is in.
+    const TURNS: u32 = 200;
+    let server = Server::start();
+    for mut runtime in [Builder::new_current_thread(), Builder::new_multi_thread()] {
+        let locks = locks(&server);
+        let (turn, turns) = mpsc::channel();
+        let runtime = runtime.enable_all().build().unwrap();
+        // In a thread of its own: a test that hangs tells less than one that fails.
+        thread::spawn(move || {
+            let task = runtime.spawn(async move {
+                for _ in 0..TURNS {
+                    locks.acquire("door").unwrap().release().unwrap();
+                    turn.send(()).unwrap();
+                }
+            });
+            runtime.block_on(task).unwrap();
+        });
+        for n in 0..TURNS {
+            let turn = turns.recv_timeout(Duration::from_secs(20));
+            assert!(turn.is_ok(), "hangs after {n} turns");
+        }
+    }
 }
 
 #[test]

@@ -125,6 +125,22 @@ async fn a_renewal_whose_answer_is_cut_at_any_byte_is_repeated() {
 }
 
 #[tokio::test]
+async fn a_short_lease_is_renewed_over_another_connection_when_one_is_silent() {
+    let journal = Journal::default();
+    let scene = Scene::with(journal.settings());
+    let guard = scene.locks.lock("door").lease(ms(2000)).acquire().await.unwrap();
+    until("a renewal", || journal.count("Renewed") >= 1).await;
+    // Nobody closes the connections, and new ones are fine.
+    scene.proxy.strand();
+    until("more renewals", || {
+        journal.count("Renewed") >= 4 || !guard.is_held()
+    })
+    .await;
+    assert!(guard.is_held());
+    assert!(journal.count("NotRenewed") >= 1);
+}
+
+#[tokio::test]
 async fn a_waiter_whose_grant_is_cut_at_any_byte_gets_the_lock_once() {
     let scene = Scene::new();
     let mut client = scene.server.client();
@@ -277,6 +293,23 @@ async fn a_waiter_whose_grant_was_lost_on_its_way_gets_the_lock_once() {
 }
 
 #[tokio::test]
+async fn a_lock_that_gets_free_is_acquired_though_no_connection_can_be_had_to_wait_on() {
+    let scene = Scene::new();
+    let mut client = scene.server.client();
+    scene.warm_up().await;
+    client.acquire("door alice 60000");
+    // The connections that are there stay.
+    scene.proxy.refuse(true);
+    let lock = scene.locks.lock("door");
+    let before = calls(&mut client, "dlock.acquire");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("a refusal", || calls(&mut client, "dlock.acquire") > before).await;
+    client.release("door alice");
+    let guard = soon("the lock", waiting).await.unwrap().unwrap();
+    assert_eq!(guard.release().await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_waiter_that_is_dropped_while_the_network_is_gone_gets_no_lock_later() {
     let scene = Scene::new();
     let mut client = scene.server.client();
@@ -319,6 +352,21 @@ async fn a_lost_connection_is_replaced_once_for_all_who_use_it() {
         .parse()
         .unwrap();
     assert!(after - before <= 2, "{}", after - before);
+}
+
+#[tokio::test]
+async fn who_only_looks_at_locks_is_answered_again_after_a_lost_connection() {
+    let scene = Scene::new();
+    scene.server.client().acquire("door alice 60000");
+    let lock = scene.locks.lock("door");
+    assert_eq!(lock.owner().await.unwrap(), Some("alice".into()));
+    scene.proxy.cut();
+    // The one request that meets the lost connection may fail.
+    let _ = lock.owner().await;
+    assert_eq!(lock.owner().await.unwrap(), Some("alice".into()));
+    scene.proxy.cut();
+    let _ = lock.inspect().await;
+    assert!(lock.inspect().await.unwrap().is_some());
 }
 
 #[tokio::test]

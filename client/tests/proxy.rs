@@ -106,3 +106,16 @@ fn a_delay_is_waited_and_a_refusal_closes_at_once() {
     assert_eq!(rest(&mut refused), b"");
     assert_eq!(ends.proxy.connections(), 1);
 }
+
+#[test]
+fn connections_that_are_stranded_carry_nothing_any_more_and_new_ones_do() {
+    let mut ends = Ends::new();
+    ends.proxy.strand();
+    ends.client.write_all(b"lost").unwrap();
+    let mut client = TcpStream::connect(("127.0.0.1", ends.proxy.port())).unwrap();
+    let mut server = ends.listener.accept().unwrap().0;
+    client.write_all(b"passes").unwrap();
+    assert_eq!(read(&mut server, 6), b"passes");
+    ends.proxy.cut();
+    assert_eq!(rest(&mut ends.server), b"");
+}

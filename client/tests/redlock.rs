@@ -452,6 +452,21 @@ async fn an_extension_needs_a_majority_and_a_failed_one_costs_nothing() {
 }
 
 #[tokio::test]
+async fn the_time_that_a_server_has_to_answer_a_holder_is_not_that_which_was_left_to_acquire() {
+    let nodes = Nodes::start(3);
+    let lock = nodes.patient_locks().await.lock("door").node_timeout(PATIENCE);
+    let guard = lock.wait(ms(3000)).acquire().await.unwrap();
+    nodes.until_held_by("door", 3).await;
+    for proxy in &nodes.proxies {
+        proxy.delay(Way::ToClient, ms(4000));
+    }
+    let remaining = guard.extend(ms(60_000)).await.unwrap();
+    assert!(remaining > ms(45_000), "{remaining:?}");
+    guard.release().await.unwrap();
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
 async fn a_lease_that_ends_before_a_majority_has_answered_is_no_lock() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks().await;

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dlock_testkit::{SLOW_MACHINE, Server};
 use redis_dlock_client::{Error, Locks, Loss, acquire_all};
@@ -56,6 +56,16 @@ async fn when_one_is_not_granted_in_time_none_is_kept() {
         until_free(&mut client, key).await;
     }
     assert_eq!(client.waiting("c"), 0);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_reached_when_the_time_is_up_was_not_granted_in_time() {
+    let server = Server::start();
+    server.client().acquire("b alice 60000");
+    let locks = locks(&server);
+    let wanted = ["a", "b"].map(|key| locks.lock(key).wait(Duration::from_nanos(1)));
+    let refused = acquire_all(wanted).await.unwrap_err();
+    assert!(matches!(refused, Error::Timeout { .. }), "{refused:?}");
 }
 
 #[tokio::test]

@@ -53,6 +53,13 @@ impl Proxy {
         self.network.change(|rules| rules.way(way).frozen = true);
     }
 
+    /// Nothing arrives any more over the connections that are open now, as if their other end were gone. New ones are
+    /// not concerned.
+    pub fn strand(&self) {
+        self.network
+            .change(|rules| rules.stranded.clone_from(&rules.open));
+    }
+
     pub fn thaw(&self) {
         self.network.change(|rules| {
             rules.to_server.frozen = false;
@@ -115,6 +122,7 @@ struct Rules {
     refuse: bool,
     ended: bool,
     open: Vec<Arc<Link>>,
+    stranded: Vec<Arc<Link>>,
 }
 
 #[derive(Default)]
@@ -144,6 +152,10 @@ impl Rules {
         }
     }
 
+    fn holds_up(&mut self, link: &Arc<Link>, way: Way) -> bool {
+        self.way(way).frozen || self.stranded.iter().any(|stranded| Arc::ptr_eq(stranded, link))
+    }
+
     fn has(&self, link: &Arc<Link>) -> bool {
         self.open.iter().any(|open| Arc::ptr_eq(open, link))
     }
@@ -170,7 +182,7 @@ impl Network {
         let delay = self.rules().way(way).delay;
         thread::sleep(delay);
         let mut rules = self.rules();
-        while rules.way(way).frozen && rules.has(link) {
+        while rules.holds_up(link, way) && rules.has(link) {
             rules = self
                 .changed
                 .wait(rules)

@@ -2,17 +2,21 @@ use std::fmt;
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
+#[cfg(feature = "sentinel")]
+use std::sync::Mutex;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, ConnectionInfo, RedisError, RedisResult};
+use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
 
 use super::connection::{Connection, Timeouts};
 #[cfg(feature = "cluster")]
 use super::slots::Slots;
 use crate::error::Error;
+#[cfg(feature = "sentinel")]
+use crate::sync::lock;
 
 /// A peer that the network lost without a word is noticed after about this long.
 const DEAD_PEER: Duration = Duration::from_secs(10);
@@ -28,6 +32,10 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 ///
 /// What does not fit in a text, certificates for instance, comes in a [`redis::Client`] or a
 /// `redis::sentinel::SentinelClient`.
+///
+/// In a cluster, redis-rs itself repeats a request whose connection was lost. When that was a release whose answer was
+/// lost on its way, the repeated one finds nothing: the lock was given back, but [`Error::Lost`] with `NotHeld` is what
+/// comes back. That cannot be switched off, for it is also how redis-rs follows a slot to another node.
 #[derive(Clone)]
 pub struct Address(Arc<Kind>);
 
@@ -38,20 +46,24 @@ type Connecting<'a, C> = Pin<Box<dyn Future<Output = RedisResult<C>> + Send + 'a
 enum Kind {
     Node(Client),
     #[cfg(feature = "sentinel")]
-    Sentinel {
-        client: tokio::sync::Mutex<redis::sentinel::SentinelClient>,
-        /// What to call it. The client does not tell.
-        label: String,
-    },
+    Sentinel(Box<Sentinel>),
     #[cfg(feature = "cluster")]
     Cluster(Box<Cluster>),
+}
+
+#[cfg(feature = "sentinel")]
+struct Sentinel {
+    client: tokio::sync::Mutex<redis::sentinel::SentinelClient>,
+    /// The primary that the Sentinels told of. To ask them takes several connections, and long when one of them is
+    /// silent.
+    primary: Mutex<Option<Client>>,
+    /// What to call it. The client does not tell.
+    label: String,
 }
 
 #[cfg(feature = "cluster")]
 struct Cluster {
     client: redis::cluster::ClusterClient,
-    /// A node to ask when it is not known which one serves a slot.
-    any: ConnectionInfo,
     slots: Slots,
 }
 
@@ -68,6 +80,11 @@ impl Address {
                     .set_response_timeout(timeouts.response);
                 let connection = cluster.client.get_async_connection_with_config(config).await?;
                 return Ok(Connection::Cluster(connection));
+            }
+            // Whatever led to the last connection, it is of no use any more.
+            #[cfg(feature = "sentinel")]
+            if let Kind::Sentinel(sentinel) = &*self.0 {
+                *lock(&sentinel.primary) = None;
             }
             let client = self.client_for(&[]).await?;
             let config = timeouts.config();
@@ -96,20 +113,20 @@ impl Address {
             match &*self.0 {
                 Kind::Node(client) => Ok(client.clone()),
                 #[cfg(feature = "sentinel")]
-                Kind::Sentinel { client, .. } => {
-                    let client = client.lock().await.async_get_client().await?;
-                    Client::open(tuned(client.get_connection_info().clone()))
-                }
+                Kind::Sentinel(sentinel) => sentinel.primary().await,
                 #[cfg(feature = "cluster")]
-                Kind::Cluster(cluster) => Client::open(cluster.slots.place(cluster.any.clone(), key)),
+                Kind::Cluster(cluster) => Client::open(cluster.slots.place(key)),
             }
         })
     }
 
     #[cfg(feature = "sentinel")]
     fn of_sentinel(client: redis::sentinel::SentinelClient, label: String) -> Self {
-        let client = tokio::sync::Mutex::new(client);
-        Self(Arc::new(Kind::Sentinel { client, label }))
+        Self(Arc::new(Kind::Sentinel(Box::new(Sentinel {
+            client: tokio::sync::Mutex::new(client),
+            primary: Mutex::default(),
+            label,
+        }))))
     }
 
     /// Whether both certainly lead to the same server, whatever the database.
@@ -124,17 +141,52 @@ impl Address {
         }
     }
 
-    /// Learns from an error that a key is served elsewhere.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn learn(&self, error: &RedisError) {
+    /// Learns from an error of a node that a key is served elsewhere.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
+    pub(crate) fn learn(&self, error: &RedisError, node: &ConnectionAddr) {
+        #[cfg(feature = "cluster")]
         if let Kind::Cluster(cluster) = &*self.0 {
-            cluster.slots.learn(error);
+            cluster.slots.learn(error, node);
         }
     }
 
-    /// Only a cluster tells where else to ask.
-    #[cfg(not(feature = "cluster"))]
-    pub(crate) fn learn(&self, _: &RedisError) {}
+    /// A node cannot be reached, or was lost, or is no primary any more: another one may be the right one now.
+    #[cfg_attr(not(any(feature = "cluster", feature = "sentinel")), expect(unused_variables))]
+    pub(crate) fn forget(&self, node: &ConnectionAddr) {
+        match &*self.0 {
+            Kind::Node(_) => {}
+            #[cfg(feature = "sentinel")]
+            Kind::Sentinel(sentinel) => sentinel.forget(node),
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(cluster) => cluster.slots.forget(node),
+        }
+    }
+}
+
+#[cfg(feature = "sentinel")]
+impl Sentinel {
+    /// One task asks. The others that came meanwhile share its answer.
+    async fn primary(&self) -> RedisResult<Client> {
+        if let Some(primary) = self.known() {
+            return Ok(primary);
+        }
+        let mut client = self.client.lock().await;
+        if let Some(primary) = self.known() {
+            return Ok(primary);
+        }
+        let told = client.async_get_client().await?;
+        let primary = Client::open(tuned(told.get_connection_info().clone()))?;
+        *lock(&self.primary) = Some(primary.clone());
+        Ok(primary)
+    }
+
+    fn known(&self) -> Option<Client> {
+        lock(&self.primary).clone()
+    }
+
+    fn forget(&self, node: &ConnectionAddr) {
+        lock(&self.primary).take_if(|primary| primary.get_connection_info().addr() == node);
+    }
 }
 
 impl FromStr for Address {
@@ -197,9 +249,9 @@ impl fmt::Display for Address {
         match &*self.0 {
             Kind::Node(client) => client.get_connection_info().addr().fmt(f),
             #[cfg(feature = "sentinel")]
-            Kind::Sentinel { label, .. } => f.write_str(label),
+            Kind::Sentinel(sentinel) => f.write_str(&sentinel.label),
             #[cfg(feature = "cluster")]
-            Kind::Cluster(cluster) => write!(f, "cluster of {}", cluster.any.addr()),
+            Kind::Cluster(cluster) => write!(f, "cluster of {}", cluster.slots.first().addr()),
         }
     }
 }
@@ -254,11 +306,11 @@ fn cluster(scheme: &str, rest: &str) -> Result<Address, Error> {
         .tcp_settings(tcp_settings())
         .build()
         .map_err(invalid)?;
-    let any = tuned(nodes[0].parse().map_err(invalid)?);
+    let named: RedisResult<Vec<ConnectionInfo>> = nodes.iter().map(|node| Ok(tuned(node.parse()?))).collect();
+    let slots = Slots::new(named.map_err(invalid)?);
     Ok(Address(Arc::new(Kind::Cluster(Box::new(Cluster {
         client,
-        any,
-        slots: Slots::default(),
+        slots,
     })))))
 }
 

@@ -47,6 +47,24 @@ impl Link {
         self.route().await?.query(command).await
     }
 
+    /// Sends a request once. Its connection is given up when it has not been answered in time, which may be earlier
+    /// than a connection finds out itself that it is dead.
+    pub async fn query_within<T: FromRedisValue>(
+        self: &Arc<Self>,
+        patience: Duration,
+        command: &Cmd,
+    ) -> Result<T, Error> {
+        let mut taken = None;
+        let asking = async { taken.insert(self.route().await?).query(command).await };
+        if let Ok(answer) = timeout(patience, asking).await {
+            return answer;
+        }
+        if let Some(route) = taken {
+            self.give_up(&route.current);
+        }
+        Err(Error::silence())
+    }
+
     /// The connection of now; makes one if there is none.
     pub async fn route(self: &Arc<Self>) -> Result<Route, Error> {
         let current = match self.current() {
@@ -61,11 +79,6 @@ impl Link {
             link: Arc::clone(self),
             current,
         })
-    }
-
-    /// The connection of now, for a single request.
-    pub async fn connection(self: &Arc<Self>) -> Result<Connection, Error> {
-        Ok(self.route().await?.current.connection.clone())
     }
 
     fn current(&self) -> Option<Arc<Current>> {

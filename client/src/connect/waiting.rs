@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue};
+use redis::{Cmd, ConnectionAddr, FromRedisValue};
 
 use super::address::Address;
 use super::connection::Timeouts;
@@ -22,8 +22,7 @@ pub(crate) struct WaitingRoom {
 /// A connection for one request that waits. Dropped, it is closed, and the server forgets the request.
 pub(crate) struct Seat {
     connection: MultiplexedConnection,
-    /// The address of the node, as far as it is one of several.
-    node: String,
+    node: ConnectionAddr,
     is_new: bool,
 }
 
@@ -39,12 +38,13 @@ impl WaitingRoom {
     /// A connection to the server that serves the key, as far as is known.
     pub async fn seat(&self, key: &[u8]) -> Result<Seat, Error> {
         let client = in_time(self.timeouts.connect, self.address.client_for(key)).await?;
-        let node = client.get_connection_info().addr().to_string();
+        let node = client.get_connection_info().addr().clone();
         if let Some(seat) = self.take_idle(&node) {
             return Ok(seat);
         }
         let connecting = Address::connect_to_wait(client, self.timeouts);
-        let connection = in_time(self.timeouts.connect, connecting).await?;
+        let connection = in_time(self.timeouts.connect, connecting).await;
+        let connection = connection.inspect_err(|_| self.address.forget(&node))?;
         Ok(Seat {
             connection,
             node,
@@ -52,10 +52,10 @@ impl WaitingRoom {
         })
     }
 
-    fn take_idle(&self, node: &str) -> Option<Seat> {
+    fn take_idle(&self, node: &ConnectionAddr) -> Option<Seat> {
         let mut idle = lock(&self.idle);
         // The one that was used last is the least likely to be dead.
-        let place = idle.iter().rposition(|seat| seat.node == node)?;
+        let place = idle.iter().rposition(|seat| seat.node == *node)?;
         Some(idle.remove(place))
     }
 
@@ -63,11 +63,16 @@ impl WaitingRoom {
     /// connection is lost.
     pub fn leave(&self, mut seat: Seat, error: Option<&Error>) {
         let error = error.and_then(Error::as_redis);
+        let is_useless = error.is_some_and(is_useless_now);
+        // A primary that is demoted sends its waiters away, by a connection that lasts.
+        if is_useless || error.is_some_and(|error| error.code() == Some("UNBLOCKED")) {
+            self.address.forget(&seat.node);
+        }
         if let Some(error) = error {
-            self.address.learn(error);
+            self.address.learn(error, &seat.node);
         }
         let mut idle = lock(&self.idle);
-        if !error.is_some_and(is_useless_now) {
+        if !is_useless {
             seat.is_new = false;
             if idle.len() == MAX_IDLE {
                 idle.remove(0);

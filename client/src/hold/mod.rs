@@ -3,8 +3,8 @@
 //!
 //! The rules:
 //! - A hold is lost when its safe deadline has passed, or when the server says so. Lost is for ever.
-//! - A lease is renewed a third of its length after the last confirmed request, and again and again if that
-//!   fails, for whatever reason, until the deadline. Then nothing is sent any more.
+//! - A lease is renewed a third of its length after the last confirmed request, or a third of what the grant left
+//!   of it, and again and again if that fails, for whatever reason, until the deadline. Then nothing is sent any more.
 //! - Nothing is renewed beyond the total time that a hold may take, and not once it is given up.
 
 mod release;
@@ -19,7 +19,7 @@ use crate::error::Error;
 
 pub(crate) use release::{Release, ReleaseStep};
 
-/// A failed renewal is repeated after a 20th of the lease, but not sooner or later than this.
+/// A failed renewal is repeated after a 20th of what is left of the lease, but not sooner or later than this.
 const SOONEST_RETRY: Duration = Duration::from_millis(5);
 const LATEST_RETRY: Duration = Duration::from_secs(1);
 
@@ -92,8 +92,9 @@ impl Hold {
             renewal: Renewal::Never,
             state: State::Held,
         };
-        // The lease began when the waiting ended.
-        hold.renewal = hold.next_renewal(sent + waited + plan.lease / 3);
+        // The lease began when the waiting ended. A grant that is told again, for its answer was lost, leaves less.
+        let pause = lease.min(plan.lease) / 3;
+        hold.renewal = hold.next_renewal(sent + waited + pause);
         hold
     }
 
@@ -158,7 +159,7 @@ impl Hold {
         if self.renewal == Renewal::UnderWay {
             self.renewal = match answer {
                 Ok(_) => self.next_renewal(sent + self.plan.lease / 3),
-                Err(_) => self.next_renewal(now + retry_pause(self.plan.lease)),
+                Err(_) => self.next_renewal(now + retry_pause(self.deadline.since(now))),
             };
         }
         action
@@ -253,8 +254,8 @@ fn enough_for(time: Duration) -> Duration {
     time + time / 500 + Duration::from_millis(4)
 }
 
-fn retry_pause(lease: Duration) -> Duration {
-    (lease / 20).clamp(SOONEST_RETRY, LATEST_RETRY)
+fn retry_pause(left: Duration) -> Duration {
+    (left / 20).clamp(SOONEST_RETRY, LATEST_RETRY)
 }
 
 impl fmt::Display for Loss {

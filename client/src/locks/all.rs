@@ -58,7 +58,12 @@ pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards
         if wait == Duration::MAX {
             lock.options.wait = wait;
         }
-        guards.push(lock.acquire().await?);
+        let granted = lock.acquire().await.map_err(|error| match error {
+            // The time was up before its turn came.
+            Error::Busy if !wait.is_zero() => Error::timeout(&lock.key, Moment::now().since(begun), None),
+            error => error,
+        });
+        guards.push(granted?);
     }
     let guards = Guards { guards };
     match guards.loss() {

@@ -39,12 +39,12 @@ struct Refusal {
 
 /// Asks all servers once.
 pub(super) async fn try_acquire(nodes: &[Arc<Client>], wish: &Wish) -> Result<Guard, Error> {
-    let outcome = ask_all(nodes, wish, &Owner::unique()).await;
+    let outcome = ask_all(nodes, wish, &Owner::unique(), wish.node_timeout).await;
     outcome.map_err(|refusal| refusal.error)
 }
 
 /// Asks all servers until most agree, for at most as long as is to be waited.
-pub(super) async fn acquire(nodes: &[Arc<Client>], mut wish: Wish) -> Result<Guard, Error> {
+pub(super) async fn acquire(nodes: &[Arc<Client>], wish: &Wish) -> Result<Guard, Error> {
     let begun = Moment::now();
     let wait = wish.options.wait_limit();
     let left = || {
@@ -56,8 +56,8 @@ pub(super) async fn acquire(nodes: &[Arc<Client>], mut wish: Wish) -> Result<Gua
     let owner = Owner::unique();
     let mut backoff = Backoff::new();
     loop {
-        wish.node_timeout = wish.node_timeout.min(left());
-        let refusal = match ask_all(nodes, &wish, &owner).await {
+        let patience = wish.node_timeout.min(left());
+        let refusal = match ask_all(nodes, wish, &owner, patience).await {
             Ok(guard) => return Ok(guard),
             Err(refusal) if refusal.is_final => return Err(refusal.error),
             Err(refusal) => refusal,
@@ -70,14 +70,21 @@ pub(super) async fn acquire(nodes: &[Arc<Client>], mut wish: Wish) -> Result<Gua
     }
 }
 
-/// Asks all servers at once.
+/// Asks all servers at once. One that has not answered within `patience` has failed: that may be less than the
+/// holder has for them later.
 ///
 /// What was granted in vain is released when its guard is dropped, and what is still under way is taken back
 /// when its future is; also when this future itself is dropped.
-async fn ask_all(nodes: &[Arc<Client>], wish: &Wish, owner: &Owner) -> Result<Guard, Refusal> {
+async fn ask_all(
+    nodes: &[Arc<Client>],
+    wish: &Wish,
+    owner: &Owner,
+    patience: Duration,
+) -> Result<Guard, Refusal> {
     let quorum = Quorum::of(nodes.len());
     let over_at = wish.options.max_hold.map(|max_hold| Moment::now() + max_hold);
-    let requests = nodes.iter().map(|node| ask(Arc::clone(node), wish, owner));
+    let ask = |node| ask(Arc::clone(node), wish.for_node(owner), patience);
+    let requests = nodes.iter().map(ask);
     let mut round = Round::new(quorum, requests);
     match round.decide().await {
         Decision::Reached => {}
@@ -99,18 +106,10 @@ async fn ask_all(nodes: &[Arc<Client>], wish: &Wish, owner: &Owner) -> Result<Gu
 }
 
 /// Asks one server.
-fn ask(
-    client: Arc<Client>,
-    wish: &Wish,
-    owner: &Owner,
-) -> impl Future<Output = Result<Node, NodeFailure>> + use<> {
-    let patience = wish.node_timeout;
-    let wish = wish.for_node(owner);
-    async move {
-        let (address, lease) = (client.address().clone(), wish.options.lease);
-        let guard = by_one(address.clone(), patience, acquire::try_acquire(&client, wish)).await?;
-        Ok(Node::new(guard, address, lease))
-    }
+async fn ask(client: Arc<Client>, wish: NodeWish, patience: Duration) -> Result<Node, NodeFailure> {
+    let (address, lease) = (client.address().clone(), wish.options.lease);
+    let guard = by_one(address.clone(), patience, acquire::try_acquire(&client, wish)).await?;
+    Ok(Node::new(guard, address, lease))
 }
 
 /// The servers that grant late join the lock. When they are too late, that is given back: here, for the thread in

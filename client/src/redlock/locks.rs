@@ -37,9 +37,12 @@ pub struct Lock {
 impl Locks {
     /// The locks of the servers at these addresses, which must be the same everywhere. Nothing is sent yet.
     ///
+    /// Each server has one vote, so name each once. That is checked by the text of host and port only, for names are
+    /// not looked up: `localhost` and `127.0.0.1` are taken for two servers, and the one behind them would vote twice.
+    ///
     /// # Errors
     ///
-    /// [`Error::Invalid`]: an address cannot be used, or two lead to the same server, or there is none.
+    /// [`Error::Invalid`]: an address cannot be used, or two have the same host and port, or there is none.
     /// [`Error::Redis`]: the system gives no thread.
     pub fn open<A: TryInto<Address>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error>
     where
@@ -165,7 +168,7 @@ impl Lock {
         if self.options.wait.is_zero() {
             return self.try_acquire().await;
         }
-        acquire::acquire(&self.nodes, self.wish()).await
+        acquire::acquire(&self.nodes, &self.wish()).await
     }
 
     /// Runs `work` under the lock, and releases it. When the lock is lost, the work is cancelled: its future

@@ -1,6 +1,6 @@
 //! A connection that survives whatever happens to it.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -84,11 +84,26 @@ impl Connection {
         self.stream
             .set_read_timeout(Some(patience))
             .map_err(|_| Failure::Lost)?;
-        match self.parser.parse_value(&self.stream) {
+        match self.parser.parse_value(Uninterrupted(&self.stream)) {
             Ok(value) => Ok(value),
             Err(error) if error.is_timeout() => Err(Failure::Silent),
             Err(error) if error.is_io_error() => Err(Failure::Lost),
             Err(error) => Err(Failure::Strange(error.to_string())),
+        }
+    }
+}
+
+/// A read with a timeout ends with an error when the process is stopped meanwhile and goes on (`man 7 signal`):
+/// nothing has happened to the connection.
+struct Uninterrupted<'a>(&'a TcpStream);
+
+impl Read for Uninterrupted<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(bytes) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => return result,
+            }
         }
     }
 }

@@ -1,0 +1,98 @@
+//! A cluster that loses nodes: waiting goes on at another one.
+
+#![cfg(feature = "cluster")]
+
+mod support;
+
+use std::net::TcpListener;
+
+use dlock_testkit::{Cluster, Server};
+use redis_dlock_client::Locks;
+use support::{ms, soon, until};
+
+/// Waits for a lock that is held, until it is given back.
+async fn wait_for_lock(locks: &Locks, cluster: &Cluster, node: usize, key: &str) {
+    let mut client = cluster.client(node);
+    client.acquire(&format!("{key} alice 60000"));
+    let waiting = tokio::spawn({
+        let lock = locks.lock(key).lease(ms(1000));
+        async move { lock.acquire().await }
+    });
+    until("a place in the queue", || client.waiting(key) == 1).await;
+    client.release(&format!("{key} alice"));
+    let guard = soon("the lock", waiting).await.unwrap().unwrap();
+    assert_eq!(guard.release().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_cluster_whose_first_address_is_dead_can_be_waited_for_at_the_next_one() {
+    let cluster = Cluster::start(3);
+    // Its port is free again at once.
+    let dead = TcpListener::bind("127.0.0.1:0")
+        .and_then(|dead| dead.local_addr())
+        .unwrap();
+    let address = format!("redis-cluster://{dead},127.0.0.1:{}", cluster.nodes[0].port());
+    let locks = Locks::open(address.as_str()).unwrap();
+    let key = cluster.key_on(1, "door");
+    wait_for_lock(&locks, &cluster, 1, &key).await;
+    // Asked for over a connection of its own, too.
+    let locks = Locks::open(address).unwrap();
+    let lock = locks.lock(&key).replicas(0, ms(1000));
+    let guard = soon("the lock", lock.acquire()).await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_to_be_replicated_is_tried_at_the_node_that_serves_it() {
+    let cluster = Cluster::start(3);
+    let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();
+    for node in 0..3 {
+        let lock = locks.lock(cluster.key_on(node, "door")).replicas(0, ms(1000));
+        let guard = lock.try_acquire().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_primary_that_dies_is_waited_for_no_more_once_its_replica_takes_over() {
+    let mut cluster = Cluster::start(3);
+    add_replica(&mut cluster).await;
+    let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[1].port())).unwrap();
+    let key = cluster.key_on(0, "door");
+    // From now on the client knows who serves the slot.
+    wait_for_lock(&locks, &cluster, 0, &key).await;
+    cluster.client(0).sync();
+    cluster.nodes[0].kill();
+    let mut replica = cluster.client(3);
+    until("the new primary", || {
+        replica.call(&format!("DLOCK.OWNER {key}")).is_ok()
+    })
+    .await;
+    until("a grant of the new primary", || {
+        replica.call(&format!("DLOCK.ACQUIRE {key} alice 60000")).is_ok()
+    })
+    .await;
+    replica.release(&format!("{key} alice"));
+    wait_for_lock(&locks, &cluster, 3, &key).await;
+}
+
+/// A fourth node, as a replica of the first one.
+async fn add_replica(cluster: &mut Cluster) {
+    cluster.nodes.push(Server::cluster_node());
+    cluster.introduce(3);
+    let (primary, mut replica) = (cluster.id(0), cluster.client(3));
+    until("the primary to be known", || {
+        replica.call(&format!("CLUSTER REPLICATE {primary}")).is_ok()
+    })
+    .await;
+    cluster.nodes[3].wait_until_linked();
+    for n in 0..3 {
+        let mut client = cluster.client(n);
+        until("the replica to be known", || {
+            !client
+                .ask::<Vec<String>>(&format!("CLUSTER REPLICAS {primary}"))
+                .is_empty()
+        })
+        .await;
+    }
+}
