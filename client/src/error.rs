@@ -52,7 +52,8 @@ pub enum Error {
         /// So many did.
         acknowledged: u32,
     },
-    /// The release was sent, and its answer never came. The lock is free when its lease ends, if not before.
+    /// The release was sent, and no answer tells whether it, or a loss before it, ended the hold. The lock is free when
+    /// its lease ends, if not before.
     Unconfirmed(Box<Self>),
     /// An address or an option that cannot be: what is wrong with it.
     Invalid(String),
@@ -113,7 +114,8 @@ impl Error {
         Self::Redis(error.into())
     }
 
-    /// Whether the request may or may not have been carried out: it was sent, and no answer came.
+    /// Whether the request may or may not have been carried out: no answer came. Only of a request that was sent; of an
+    /// attempt to connect this says nothing.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Parse)

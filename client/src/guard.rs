@@ -121,14 +121,15 @@ impl Guard {
 
     /// Gives the lock back: the holds that the owner has left, 0 when the lock is given up.
     ///
-    /// `Ok` also means that the lease lasted until now. When the connection is lost, the
+    /// `Ok` also means that the lease lasted until now, by the clock: a server that has lost its data, or whose lock was
+    /// broken by hand, answers the same. When the connection is lost, the
     /// same is sent again, until the lease ends or the client's patience does; in the latter case it goes on
     /// in the background. Dropped before it is done, it goes on there too.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`]: the lock was, or may have been, lost before it was given back.
-    /// [`Error::Unconfirmed`]: the outcome is not known, for no answer came. [`Error::Redis`]: the server refused, for
+    /// [`Error::Unconfirmed`]: the outcome is not known, for an answer was lost. [`Error::Redis`]: the server refused, for
     /// too few replicas for instance; it is tried again in the background, until the lease ends.
     pub async fn release(mut self) -> Result<u64, Error> {
         let to_do = self.held.with(|hold| hold.give_up());

@@ -27,10 +27,17 @@ pub(crate) async fn release(
     let mut backoff = Backoff::new();
     let mut until = None;
     let outcome = loop {
-        let answer = link.query(&command).await;
+        let sent = match link.route().await {
+            Ok(route) => Ok(route.query(&command).await),
+            Err(error) => Err(error),
+        };
         let now = Moment::now();
         let until = *until.get_or_insert(now + patience);
-        match release.on_answer(answer, now) {
+        let step = match sent {
+            Ok(answer) => release.on_answer(answer, now),
+            Err(error) => release.on_unsent(error, now),
+        };
+        match step {
             ReleaseStep::Done(outcome) => break outcome,
             ReleaseStep::Again(error) if now >= until => break Err(release.end(error)),
             ReleaseStep::Again(_) => sleep(backoff.pause(until.since(now))).await,

@@ -183,6 +183,26 @@ async fn a_release_whose_outcome_cannot_be_known_says_so_and_goes_on_behind_the_
 }
 
 #[tokio::test]
+async fn a_release_that_could_never_be_sent_is_not_called_unconfirmed() {
+    let scene = Scene::with(Settings::default().patience(ms(300)));
+    let guard = scene
+        .locks
+        .lock("door")
+        .auto_renew(false)
+        .acquire()
+        .await
+        .unwrap();
+    scene.proxy.refuse(true);
+    scene.proxy.cut();
+    // The client notices on its next request: that one is not the release.
+    assert!(scene.locks.try_acquire("other").await.is_err());
+    let outcome = soon("an outcome", guard.release()).await.unwrap_err();
+    assert!(matches!(outcome, Error::Redis(_)), "{outcome:?}");
+    scene.proxy.refuse(false);
+    until_free(&mut scene.server.client(), "door").await;
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_be_reached_is_given_up_after_the_wait_and_named() {
     let scene = Scene::with(Settings::default().patience(ms(200)));
     scene.proxy.refuse(true);

@@ -4,8 +4,9 @@ use crate::error::Error;
 
 /// A release, which may take several attempts.
 ///
-/// A RELEASE with a request id may be repeated: when there is no such hold, the server says that all is well.
-/// So it does not tell whether the lock was held until then. The deadline does.
+/// A RELEASE with a request id may be repeated: the server answers NOTHELD and NOTOWNER to none of them, but that all is
+/// well, 0 holds. So it does not tell whether the lock was held until then. The deadline does, as long as the
+/// server keeps what it granted. STALE is the one answer that tells of a loss.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     /// Why the lock was lost before, if it was.
@@ -60,16 +61,23 @@ impl Release {
             Ok(left) if was_held => ReleaseStep::Done(Ok(left)),
             Ok(_) => ReleaseStep::Done(Err(self.lost(self.overdue))),
             Err(error) => match Loss::told_by(&error) {
-                // It was the attempt whose answer is unknown: the lease cannot have ended by itself.
-                Some(_) if self.may_be_done && was_held => ReleaseStep::Done(Ok(0)),
+                // The attempt whose answer is unknown gave it back, or a server that has forgotten it: who knows.
+                Some(_) if self.may_be_done && was_held => ReleaseStep::Done(Err(self.end(error))),
                 Some(loss) => ReleaseStep::Done(Err(self.lost(loss))),
-                None => self.on_failure(error, now),
+                None => {
+                    self.may_be_done |= error.is_ambiguous();
+                    self.again_or_end(error, now)
+                }
             },
         }
     }
 
-    fn on_failure(&mut self, error: Error, now: Moment) -> ReleaseStep {
-        self.may_be_done |= error.is_ambiguous();
+    /// There was no connection to send a release over: it was certainly not carried out.
+    pub fn on_unsent(&self, error: Error, now: Moment) -> ReleaseStep {
+        self.again_or_end(error, now)
+    }
+
+    fn again_or_end(&self, error: Error, now: Moment) -> ReleaseStep {
         if error.is_transient() && now < self.deadline {
             ReleaseStep::Again(error)
         } else {

@@ -232,20 +232,26 @@ fn a_release_tells_its_outcome_and_says_so_when_that_is_unknown() {
     let lost = outcome(release().on_answer(Err(Error::Stale), before));
     assert!(matches!(lost, Err(Error::Lost(Loss::Stale))), "{lost:?}");
 
-    // An attempt before may have been carried out: before the deadline it was that attempt.
+    // An attempt before may have been carried out: that, or a loss before it.
     let mut repeated = release();
     assert!(matches!(
         repeated.on_answer(Err(cut()), before),
         ReleaseStep::Again(_)
     ));
-    assert!(matches!(
-        outcome(repeated.on_answer(Err(Error::NotHeld), before)),
-        Ok(0)
-    ));
-    let late = outcome(repeated.on_answer(Err(Error::NotHeld), after));
-    assert!(matches!(late, Err(Error::Lost(Loss::NotHeld))), "{late:?}");
+    let unknown = outcome(repeated.on_answer(Err(Error::Stale), before));
+    assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
+    let late = outcome(repeated.on_answer(Err(Error::Stale), after));
+    assert!(matches!(late, Err(Error::Lost(Loss::Stale))), "{late:?}");
     let unknown = outcome(repeated.on_answer(Err(cut()), after));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
+
+    // What could not be sent was not carried out.
+    let mut unsent = release();
+    assert!(matches!(unsent.on_unsent(cut(), before), ReleaseStep::Again(_)));
+    let lost = outcome(unsent.on_answer(Err(Error::Stale), before));
+    assert!(matches!(lost, Err(Error::Lost(Loss::Stale))), "{lost:?}");
+    let failure = outcome(release().on_unsent(cut(), after));
+    assert!(matches!(failure, Err(Error::Redis(_))), "{failure:?}");
 
     // A refusal of the server is no attempt that may have been carried out.
     let mut refused = release();
