@@ -110,6 +110,9 @@ fn a_delay_is_waited_and_a_refusal_closes_at_once() {
 #[test]
 fn connections_that_are_stranded_carry_nothing_any_more_and_new_ones_do() {
     let mut ends = Ends::new();
+    // Once something has passed, the proxy knows of the connection.
+    ends.client.write_all(b"first").unwrap();
+    assert_eq!(read(&mut ends.server, 5), b"first");
     ends.proxy.strand();
     ends.client.write_all(b"lost").unwrap();
     let mut client = TcpStream::connect(("127.0.0.1", ends.proxy.port())).unwrap();
