@@ -4,6 +4,7 @@
 //! about the machine than about the module.
 
 mod contenders;
+mod cores;
 mod interrupt;
 mod machine;
 mod options;

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 use crate::Result;
@@ -163,6 +164,11 @@ impl Server {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Of the process, and of its thread that carries commands out.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// How often it carried this command out, in scripts too.

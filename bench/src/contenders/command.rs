@@ -34,6 +34,7 @@ pub enum Reentry {
 }
 
 /// A command with gaps for the names, and how a right reply looks.
+#[derive(Clone)]
 pub struct Command {
     words: Vec<String>,
     is_right: fn(&Reply) -> bool,

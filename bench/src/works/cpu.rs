@@ -1,6 +1,7 @@
 //! What taking a lock that nobody else wants costs, and giving it back: the server's CPU, and the time of a
 //! client that waits for each reply.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
@@ -20,6 +21,10 @@ const OTHERS_A_LOCK: f64 = 0.4;
 
 /// Of a client that waits for each reply.
 const ROUND_TRIPS: usize = 2_000;
+
+/// How much one contender does before it is the next one's turn: tens of milliseconds, so that what the caches have
+/// to load again each time is little of it. Most noise of a machine lasts longer.
+const LOCKS_A_TURN: usize = 20_000;
 
 const FLOOR: &str = "SET NX PX + DEL";
 const EVAL: &str = "re-entrant Lua by EVAL";
@@ -46,7 +51,7 @@ struct Sample {
 /// None: the contender cannot do it.
 type Of = fn(&Sample) -> Option<f64>;
 
-#[derive(Default)]
+#[derive(Clone, Copy)]
 struct Held {
     acquire: f64,
     release: f64,
@@ -101,8 +106,8 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     add_verdicts(&rounds, summary);
     summary.plot(picture(&rounds, keys));
     summary.note(format!(
-        "{keys} locks, pipelined by {BATCH}, medians of {count} alternating rounds, each on fresh servers; in brackets: \
-         dlock / that one"
+        "{keys} locks, pipelined by {BATCH}, medians of {count} rounds; in each, all take turns, on fresh servers of \
+         their own; in brackets: dlock / that one"
     ));
     summary.note("the re-entrant Lua pair counts nothing: at depth 3 its first release gives the lock up");
     let server = Server::start(&bench.module)?;
@@ -173,124 +178,168 @@ fn picture(rounds: &[Round], keys: usize) -> Plot {
 }
 
 /// Measures all, beginning with another one each time.
-///
-/// On fresh servers, because where the memory of a process happens to lie makes up to a tenth of the
-/// figures, for as long as the process lives.
 fn round(module: &Path, keys: usize, first: usize) -> Result<Round> {
-    let (empty_server, steady_server) = (Server::start(module)?, Server::start(module)?);
-    let (empty, steady) = (&mut empty_server.connect()?, &mut steady_server.connect()?);
-    let contenders = contenders::by_commands(empty)?;
-    contenders::by_commands(steady)?;
-    add_other_keys(keys, steady)?;
-    for (_, contender) in &contenders[..2] {
-        warm_up(contender, keys, empty)?;
-        warm_up(contender, keys, steady)?;
+    let mut contenders = contenders::by_commands(&mut Server::start(module)?.connect()?)?;
+    let count = contenders.len();
+    contenders.rotate_left(first % count);
+    let (mut empty, mut steady) = (places(count, module)?, places(count, module)?);
+    for place in &mut steady {
+        add_other_keys(keys, &mut place.connection)?;
     }
-    let mut round = Vec::new();
-    for turn in 0..contenders.len() {
-        let index = (first + turn) % contenders.len();
-        let (name, contender) = &contenders[index];
-        round.push((index, *name, sample(contender, keys, empty, steady)?));
-    }
-    round.sort_by_key(|(index, ..)| *index);
-    Ok(round
-        .into_iter()
-        .map(|(_, name, sample)| (name, sample))
-        .collect())
+    let locks = Locks::of(&contenders, keys);
+    // A first time: memory that a server asks the system for is no cost of its locks.
+    locks.held(&mut empty)?;
+    locks.held(&mut steady)?;
+    shrink(&mut empty)?;
+    let held = locks.held(&mut empty)?;
+    let steady = locks.held(&mut steady)?;
+    shrink(&mut empty)?;
+    let three = pipelined(&mut empty, &works(&contenders, keys / 4, three))?;
+    let pair = pipelined(&mut empty, &works(&contenders, keys, pair))?;
+    let (alone, alone_took) = one_at_a_time(&mut empty, &contenders)?;
+    let mut round: Round = contenders
+        .iter()
+        .enumerate()
+        .map(|(turn, (name, contender))| {
+            let sample = Sample {
+                held: held[turn],
+                steady: steady[turn],
+                pair: pair[turn],
+                three: (contender.reentry != Reentry::None).then_some(three[turn]),
+                alone: alone[turn],
+                alone_took: alone_took[turn],
+            };
+            (*name, sample)
+        })
+        .collect();
+    round.rotate_right(first % count);
+    Ok(round)
+}
+
+/// A server that one contender has for itself. A fresh one each round, because where the memory of a process
+/// happens to lie makes up to a tenth of the figures, for as long as the process lives.
+struct Place {
+    connection: Connection,
+    _server: Server,
+}
+
+fn places(count: usize, module: &Path) -> Result<Vec<Place>> {
+    let place = |_| {
+        let server = Server::start(module)?;
+        let mut connection = server.connect()?;
+        // Loads the scripts.
+        contenders::by_commands(&mut connection)?;
+        Ok(Place {
+            connection,
+            _server: server,
+        })
+    };
+    (0..count).map(place).collect()
 }
 
 fn add_other_keys(keys: usize, connection: &mut Connection) -> Result<()> {
     let set = Contender::set_and_del().acquire;
     let others = (keys as f64 * OTHERS_A_LOCK) as usize;
-    Requests::of((keys..keys + others).map(|number| (&set, short_names(number)))).run(connection)
+    requests(&[set], keys..keys + others).run(connection)
 }
 
-/// The first to come would pay for memory that the others then have.
-fn warm_up(contender: &Contender, keys: usize, connection: &mut Connection) -> Result<()> {
-    for command in [&contender.acquire, &contender.release] {
-        Requests::of((0..keys).map(|number| (command, short_names(number)))).run(connection)?;
-    }
-    Ok(())
+/// Makes the tables of empty servers small: their growth is a cost of the locks.
+fn shrink(places: &mut [Place]) -> Result<()> {
+    places
+        .iter_mut()
+        .try_for_each(|place| place.connection.call(&["FLUSHALL", "SYNC"]).map(drop))
 }
 
-fn sample(
-    contender: &Contender,
-    keys: usize,
-    empty: &mut Connection,
-    steady: &mut Connection,
-) -> Result<Sample> {
-    let acquire = [&contender.acquire];
-    let release: Vec<_> = contender.all_release().collect();
-    let pair = [&acquire[..], &release].concat();
-    let (acquires, releases) = (requests(&acquire, keys), requests(&release, keys));
-    shrink(empty)?;
-    let held = held(&acquires, &releases, keys, empty)?;
-    let steady = self::held(&acquires, &releases, keys, steady)?;
-    shrink(empty)?;
-    let three = match three(contender) {
-        Some(commands) => {
-            let commands: Vec<_> = commands.iter().collect();
-            Some(cpu_of(keys / 4, empty, |empty| {
-                requests(&commands, keys / 4).run(empty)
-            })?)
+/// What one contender does, in parts, made before anything is measured.
+struct Work {
+    locks: usize,
+    parts: Vec<Requests>,
+}
+
+type Contenders = [(&'static str, Contender)];
+
+/// The commands for each of so many names, by each contender.
+fn works(contenders: &Contenders, locks: usize, commands: fn(&Contender) -> Vec<Command>) -> Vec<Work> {
+    let work = |(_, contender): &(_, Contender)| {
+        let commands = commands(contender);
+        let names = (0..locks)
+            .step_by(LOCKS_A_TURN)
+            .map(|start| start..locks.min(start + LOCKS_A_TURN));
+        let parts = names.map(|names| requests(&commands, names)).collect();
+        Work { locks, parts }
+    };
+    contenders.iter().map(work).collect()
+}
+
+/// All do the first part of their work, one after the other, then all the next one: what the machine does to one in
+/// some moment, it does to the others too. Many commands are sent before the first reply is read. Returns the CPU of
+/// each, in microseconds a lock.
+fn pipelined(places: &mut [Place], works: &[Work]) -> Result<Vec<f64>> {
+    let before = cpu_of_all(places)?;
+    let parts = works.iter().map(|work| work.parts.len()).max();
+    for part in 0..parts.unwrap_or(0) {
+        for (place, work) in places.iter_mut().zip(works) {
+            work.parts[part].run(&mut place.connection)?;
         }
-        None => None,
-    };
-    let pairs = requests(&pair, keys);
-    let mut times = Vec::new();
-    Ok(Sample {
-        held,
-        steady,
-        pair: cpu_of(keys, empty, |empty| pairs.run(empty))?,
-        three,
-        alone: cpu_of(ROUND_TRIPS, empty, |empty| {
-            one_at_a_time(&pair, empty, &mut times)
-        })?,
-        alone_took: median_of(times),
-    })
-}
-
-/// For one name after the other, all of these.
-fn requests(commands: &[&Command], keys: usize) -> Requests {
-    let of_one = |number| {
-        commands
-            .iter()
-            .map(move |command| (*command, short_names(number)))
-    };
-    Requests::of((0..keys).flat_map(of_one))
-}
-
-/// Three acquisitions and what gives them all back.
-fn three(contender: &Contender) -> Option<Vec<Command>> {
-    let releases = match contender.reentry {
-        Reentry::None => return None,
-        Reentry::Counted => 3,
-        Reentry::Forgotten => 1,
-    };
-    let mut commands = vec![
-        contender.acquire.loosely(),
-        contender.acquire.loosely(),
-        contender.acquire.loosely(),
-    ];
-    for _ in 0..releases {
-        commands.extend(contender.all_release().map(Command::loosely));
     }
-    Some(commands)
+    let after = cpu_of_all(places)?;
+    let spent = before.iter().zip(after).zip(works);
+    Ok(spent
+        .map(|((before, after), work)| (after - before) * 1e6 / work.locks as f64)
+        .collect())
 }
 
-fn one_at_a_time(commands: &[&Command], connection: &mut Connection, times: &mut Vec<f64>) -> Result<()> {
+fn cpu_of_all(places: &mut [Place]) -> Result<Vec<f64>> {
+    places
+        .iter_mut()
+        .map(|place| cpu_seconds(&mut place.connection))
+        .collect()
+}
+
+/// Locks that are taken first, all of them, and then given back.
+struct Locks {
+    acquire: Vec<Work>,
+    release: Vec<Work>,
+}
+
+impl Locks {
+    fn of(contenders: &Contenders, keys: usize) -> Self {
+        Self {
+            acquire: works(contenders, keys, acquire),
+            release: works(contenders, keys, release),
+        }
+    }
+
+    fn held(&self, places: &mut [Place]) -> Result<Vec<Held>> {
+        let acquire = pipelined(places, &self.acquire)?;
+        let release = pipelined(places, &self.release)?;
+        let both = acquire.into_iter().zip(release);
+        Ok(both.map(|(acquire, release)| Held { acquire, release }).collect())
+    }
+}
+
+/// Each reply is read before the next command is sent. Returns the CPU, and how long a pair took at the median, both
+/// in microseconds.
+fn one_at_a_time(places: &mut [Place], contenders: &Contenders) -> Result<(Vec<f64>, Vec<f64>)> {
+    let mut took = vec![Vec::new(); places.len()];
+    let before = cpu_of_all(places)?;
     for number in 0..ROUND_TRIPS {
-        let requests: Vec<_> = commands
-            .iter()
-            .map(|command| Requests::of(std::iter::once((*command, short_names(number)))))
-            .collect();
-        let start = Instant::now();
-        for request in requests {
-            request.run(connection)?;
+        for (turn, (_, contender)) in contenders.iter().enumerate() {
+            let commands = pair(contender).into_iter();
+            let commands: Vec<_> = commands
+                .map(|command| requests(&[command], number..number + 1))
+                .collect();
+            let start = Instant::now();
+            for command in commands {
+                command.run(&mut places[turn].connection)?;
+            }
+            took[turn].push(us(start.elapsed()));
         }
-        times.push(us(start.elapsed()));
     }
-    Ok(())
+    let after = cpu_of_all(places)?;
+    let spent = before.iter().zip(after).map(|(before, after)| after - before);
+    let cpu = spent.map(|seconds| seconds * 1e6 / ROUND_TRIPS as f64).collect();
+    Ok((cpu, took.into_iter().map(median_of).collect()))
 }
 
 fn median_of(mut times: Vec<f64>) -> f64 {
@@ -298,28 +347,33 @@ fn median_of(mut times: Vec<f64>) -> f64 {
     percentile(&times, 50.0)
 }
 
-/// Makes the tables of the empty server small: each pays for their growth, not only who comes first.
-fn shrink(connection: &mut Connection) -> Result<()> {
-    connection.call(&["FLUSHALL", "SYNC"]).map(drop)
+fn acquire(contender: &Contender) -> Vec<Command> {
+    vec![contender.acquire.clone()]
 }
 
-fn held(acquires: &Requests, releases: &Requests, keys: usize, connection: &mut Connection) -> Result<Held> {
-    Ok(Held {
-        acquire: cpu_of(keys, connection, |connection| acquires.run(connection))?,
-        release: cpu_of(keys, connection, |connection| releases.run(connection))?,
-    })
+fn release(contender: &Contender) -> Vec<Command> {
+    contender.all_release().cloned().collect()
 }
 
-/// In microseconds a lock.
-fn cpu_of(
-    locks: usize,
-    connection: &mut Connection,
-    run: impl FnOnce(&mut Connection) -> Result<()>,
-) -> Result<f64> {
-    let before = cpu_seconds(connection)?;
-    run(connection)?;
-    let after = cpu_seconds(connection)?;
-    Ok((after - before) * 1e6 / locks as f64)
+fn pair(contender: &Contender) -> Vec<Command> {
+    [acquire(contender), release(contender)].concat()
+}
+
+/// Three acquisitions and what gives them all back; nothing where the second one is refused.
+fn three(contender: &Contender) -> Vec<Command> {
+    let releases = match contender.reentry {
+        Reentry::None => return Vec::new(),
+        Reentry::Counted => 3,
+        Reentry::Forgotten => 1,
+    };
+    let all = [vec![acquire(contender); 3], vec![release(contender); releases]].concat();
+    all.concat().iter().map(Command::loosely).collect()
+}
+
+/// For one name after the other, all of these.
+fn requests(commands: &[Command], names: Range<usize>) -> Requests {
+    let of_one = |number| commands.iter().map(move |command| (command, short_names(number)));
+    Requests::of(names.flat_map(of_one))
 }
 
 /// Of the thread that carries commands out, where the server tells; else of the whole process.

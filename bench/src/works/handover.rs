@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::contenders::etcd::Etcd;
 use crate::contenders::{self, Client, Waiting, Wanted};
+use crate::cores::Apart;
 use crate::resp::{Connection, Reply, encode};
 use crate::results::plot::{Bar, Plot, Shape};
 use crate::results::spread::{Spread, ms, spread, us};
@@ -48,31 +49,52 @@ const IDLES: [Idle; 5] = [
     },
 ];
 
+/// Where the client and the server run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cores {
+    /// On a core each, as on two machines.
+    Apart,
+    /// Wherever the system puts them.
+    Any,
+}
+
 const PING: &str = "PING";
 const BLPOP: &str = "RPUSH to BLPOP";
 const PUBLISH: &str = "PUBLISH to SUBSCRIBE";
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let mut bars = Vec::new();
-    let count = bench.rounds(5, 1);
-    for Idle { us, hand_overs } in IDLES {
-        let (idle, name) = (Duration::from_micros(us), format!("{} ms", us as f64 / 1e3));
-        bench
-            .progress
-            .step("hand-over", &format!("after {name} of silence"));
-        let rounds = (0..count)
-            .map(|_| beside_ping(&Server::start(&bench.module)?, idle, hand_overs))
-            .collect::<Result<Vec<_>>>()?;
-        bars.extend(add_beside_ping(&rounds, &name, summary));
+    for idle in IDLES {
+        bars.extend(beside_ping(bench, &idle, Cores::Apart, summary)?);
+    }
+    for idle in IDLES {
+        beside_ping(bench, &idle, Cores::Any, summary)?;
     }
     summary.plot(Plot {
         file: "hand-over-beside-ping",
         title: "A hand-over beside a PING".into(),
-        about: "release sent to the waiter's reply read, over a PING in the same run after the same silence"
+        about: "release sent to the waiter's reply read, over a PING in the same run after the same silence; the \
+                client and the server on a core each"
             .into(),
         shape: Shape::Bars { unit: "", bars },
     });
     beside_others(bench, summary)
+}
+
+/// Some rounds after the same silence, as figures and as bars of a plot.
+fn beside_ping(bench: &Bench, idle: &Idle, cores: Cores, summary: &mut Summary) -> Result<Vec<Bar>> {
+    let name = format!("{} ms", idle.us as f64 / 1e3);
+    bench
+        .progress
+        .step("hand-over", &format!("after {name} of silence"));
+    let rounds = match cores {
+        Cores::Apart => bench.rounds(5, 1),
+        Cores::Any => bench.rounds(3, 1),
+    };
+    let rounds = (0..rounds)
+        .map(|_| round(&Server::start(&bench.module)?, idle, cores))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(add_beside_ping(&rounds, &name, cores, summary).into())
 }
 
 /// Times in microseconds: medians of one round.
@@ -85,8 +107,11 @@ struct BesidePing {
     ping: f64,
 }
 
-fn add_beside_ping(rounds: &[BesidePing], idle: &str, summary: &mut Summary) -> [Bar; 3] {
-    let case = format!("after {idle} of silence");
+fn add_beside_ping(rounds: &[BesidePing], idle: &str, cores: Cores, summary: &mut Summary) -> [Bar; 3] {
+    let case = match cores {
+        Cores::Apart => format!("after {idle} of silence, client and server on a core each"),
+        Cores::Any => format!("after {idle} of silence, on whichever core"),
+    };
     let figure = |metric, value| Figure::new(metric, value).case(&case);
     let time = |of: fn(&BesidePing) -> f64| figure("p50", spread(rounds, of)).unit("us");
     summary.add(time(|round| round.lock));
@@ -96,7 +121,11 @@ fn add_beside_ping(rounds: &[BesidePing], idle: &str, summary: &mut Summary) -> 
     let lock = spread(rounds, |round| round.lock / round.ping);
     let item = spread(rounds, |round| round.item / round.ping);
     let message = spread(rounds, |round| round.message / round.ping);
-    summary.add(figure("hand-over / PING", lock).at_most(1.20));
+    let ours = figure("hand-over / PING", lock);
+    summary.add(match cores {
+        Cores::Apart => ours.at_most(1.20),
+        Cores::Any => ours,
+    });
     summary.add(figure("hand-over / PING", item).of(BLPOP));
     summary.add(figure("hand-over / PING", message).of(PUBLISH));
     [(DLOCK, lock), (BLPOP, item), (PUBLISH, message)].map(|(name, value)| Bar {
@@ -124,7 +153,13 @@ impl Party {
 }
 
 /// Two owners hand a lock to and fro, and an item too. One thread reads every reply, in the same way.
-fn beside_ping(server: &Server, idle: Duration, hand_overs: usize) -> Result<BesidePing> {
+fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<BesidePing> {
+    let _apart = match cores {
+        // Where there is one core only, both share it.
+        Cores::Apart => Apart::begin(server)?,
+        Cores::Any => None,
+    };
+    let silence = Duration::from_micros(idle.us);
     let mut holder = Party::new(server.connect()?, "alice");
     let mut other = Party::new(server.connect()?, "bob");
     let control = &mut server.connect()?;
@@ -142,27 +177,27 @@ fn beside_ping(server: &Server, idle: Duration, hand_overs: usize) -> Result<Bes
     let (mut locks, mut items, mut messages, mut pings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     holder.connection.send(&holder.acquire)?;
     let mut fence = fence_of(&holder.connection.receive()?)?;
-    for _ in 0..hand_overs {
-        let (took, reply) = after_silence(idle, control, &mut other.connection, &ping, None)?;
+    for _ in 0..idle.hand_overs {
+        let (took, reply) = after_silence(silence, control, &mut other.connection, &ping, None)?;
         expect(&reply, &pong)?;
         pings.push(us(took));
 
         other.connection.send(&pop)?;
         let waiter = Some(&mut other.connection);
-        let (took, reply) = after_silence(idle, control, &mut holder.connection, &push, waiter)?;
+        let (took, reply) = after_silence(silence, control, &mut holder.connection, &push, waiter)?;
         expect(&reply, &popped)?;
         expect(&holder.connection.receive()?, &Reply::Integer(1))?;
         items.push(us(took));
 
         let waiter = Some(&mut subscriber);
-        let (took, reply) = after_silence(idle, control, &mut holder.connection, &publish, waiter)?;
+        let (took, reply) = after_silence(silence, control, &mut holder.connection, &publish, waiter)?;
         expect(&reply, &published)?;
         expect(&holder.connection.receive()?, &Reply::Integer(1))?;
         messages.push(us(took));
 
         other.connection.send(&other.acquire)?;
         let waiter = Some(&mut other.connection);
-        let (took, reply) = after_silence(idle, control, &mut holder.connection, &holder.release, waiter)?;
+        let (took, reply) = after_silence(silence, control, &mut holder.connection, &holder.release, waiter)?;
         let granted = fence_of(&reply)?;
         expect(&holder.connection.receive()?, &Reply::Integer(0))?;
         locks.push(us(took));
