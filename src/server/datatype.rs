@@ -68,6 +68,9 @@ impl Stored {
 
     /// Nobody holds the lock any more: it is about to be deleted by ourselves.
     pub fn give_up_place(&self, db: c_int, name: &[u8]) {
+        if self.is_stray() {
+            strays::settled();
+        }
         let place = self.place.replace(Place::NOWHERE);
         state::with(|state| state.registry.remove(db, name, place));
     }
