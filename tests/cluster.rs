@@ -152,7 +152,11 @@ fn a_replica_that_was_restarted_has_no_grace_of_a_start_when_it_is_promoted() {
     second.crash_and_restart();
     second.wait_until_linked();
     let mut two = second.client();
-    assert_eq!(two.stat("dlock_grace_left_ms"), 0, "it did not start as a primary");
+    assert_eq!(
+        two.stat("dlock_grace_left_ms"),
+        0,
+        "it did not start as a primary"
+    );
     for client in [&mut one, &mut two] {
         wait_until_served(client);
         wait_for("both nodes to see each other", || {
