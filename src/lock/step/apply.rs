@@ -45,8 +45,10 @@ fn departing<'a>(departures: &[Departure<'a>]) -> Departing<'a> {
 /// The place of each holder that a change tells of, when those who depart have left: new ones come last.
 /// `None` when the lock would not be sound.
 fn places(lock: &Lock, departing: &Departing<'_>, told: &[Holder]) -> Option<Vec<usize>> {
-    let mut standing: BTreeMap<&[u8], Option<(usize, &Holder)>> =
-        told.iter().map(|holder| (holder.owner(), None)).collect();
+    let mut standing: BTreeMap<&[u8], Option<(usize, &Holder)>> = BTreeMap::new();
+    for holder in told {
+        standing.insert(holder.owner(), None);
+    }
     let mut occupancy = Occupancy::NOBODY;
     let mut last_fence = 0;
     let stays = |holder: &&Holder| !departing.contains_key(holder.owner());
