@@ -158,7 +158,7 @@ fn load(rdb: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Stored> {
     if !learn(&lock, &moment) {
         io::log(
             rdb,
-            "a lock with a fencing token more than a year ahead of this server's, refused",
+            "a lock with a fencing token more than a year ahead of this server's, refused: check the clocks of both",
         );
         return None;
     }
