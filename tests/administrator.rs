@@ -176,6 +176,28 @@ fn a_chain_of_renames_and_moves_loses_no_lock() {
 }
 
 #[test]
+fn a_lock_that_is_released_before_it_was_found_again_is_not_looked_for() {
+    let server = Server::start();
+    let replica = server.replica();
+    let (mut client, mut there) = (server.client(), replica.client());
+    let ways: [&[&str]; 4] = [
+        &["RENAME door gate", "DLOCK.RELEASE gate alice"],
+        &["MOVE door 1", "SELECT 1", "DLOCK.RELEASE door alice", "SELECT 0"],
+        &["RENAME door gate", "RENAME gate door", "DEL door"],
+        &["RENAME door gate", "SET gate text", "DEL gate"],
+    ];
+    for way in ways {
+        client.in_one_go(&[&["DLOCK.ACQUIRE door alice 60000"], way].concat());
+        client.sync();
+        for client in [&mut client, &mut there] {
+            wait_for("nothing left to look for", || {
+                client.stat("dlock_stray_locks") == 0
+            });
+        }
+    }
+}
+
+#[test]
 fn emptied_databases_leave_nothing_to_sweep() {
     let server = Server::start();
     let mut client = server.client();

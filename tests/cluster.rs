@@ -139,6 +139,52 @@ fn a_slot_that_was_away_comes_back_with_larger_fences() {
     assert!(one.acquire("door alice 60000").fence > away);
 }
 
+#[test]
+fn a_replica_that_was_restarted_has_no_grace_of_a_start_when_it_is_promoted() {
+    let (first, mut second) = two_nodes();
+    let mut one = first.client();
+    second.client().ok(&format!("CLUSTER REPLICATE {}", id(&mut one)));
+    second.wait_until_linked();
+    let fence = one.acquire("door alice 60000").fence;
+    one.sync();
+    second.client().ok("SAVE");
+    second.add_config("dlock.startup-grace-ms 60000\ndlock.failover-grace-ms 0");
+    second.crash_and_restart();
+    second.wait_until_linked();
+    let mut two = second.client();
+    assert_eq!(
+        two.stat("dlock_grace_left_ms"),
+        0,
+        "it did not start as a primary"
+    );
+    for client in [&mut one, &mut two] {
+        wait_until_served(client);
+        wait_for("both nodes to see each other", || {
+            let nodes: String = client.ask("CLUSTER NODES");
+            nodes.matches(" connected").count() == 2 && !nodes.contains("fail")
+        });
+    }
+    two.ok("CLUSTER FAILOVER");
+    wait_for("the promotion", || {
+        two.server_info("replication", "role") == "master"
+    });
+    assert_eq!(two.lock("door").standing(), [("alice".into(), fence, 1)]);
+    assert!(two.acquire("gate bob 60000").fence > fence);
+}
+
+#[test]
+fn a_primary_that_was_restarted_has_its_grace_in_a_cluster_too() {
+    let mut server = Server::cluster_node();
+    own_all_slots(&mut server.client());
+    server.client().acquire("door alice 60000");
+    server.client().ok("SAVE");
+    server.add_config("dlock.startup-grace-ms 60000");
+    server.crash_and_restart();
+    let mut client = server.client();
+    wait_until_served(&mut client);
+    assert_eq!(client.refusal("DLOCK.ACQUIRE gate bob 60000"), "QUARANTINE");
+}
+
 /// Gives a slot without keys to another node.
 fn move_slot(from: &mut Client, to: &mut Client, slot: i64, node: &str) {
     to.ok(&format!("CLUSTER SETSLOT {slot} NODE {node}"));

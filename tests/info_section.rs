@@ -224,6 +224,19 @@ fn a_replica_counts_only_what_it_decides_itself() {
     assert_eq!(there.stat("dlock_fence_known"), client.stat("dlock_fence_known"));
 }
 
+#[test]
+fn a_report_of_a_crash_does_not_ask_the_module() {
+    // Whoever crashed may have been at work on what the module would tell of.
+    let mut server = Server::with("crash-memcheck-enabled no");
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    client.call("DEBUG SEGFAULT").expect_err("the server has crashed");
+    wait_for("the end of the server", || server.has_exited());
+    let log = server.log();
+    assert!(log.contains("BUG REPORT END"), "{log}");
+    assert!(!log.contains("dlock_locks"), "{log}");
+}
+
 fn counters(client: &mut Client) -> Vec<(&'static str, i64)> {
     let section = client.info_section("dlock");
     let number = |field: &str| section[field].parse().expect("a number");

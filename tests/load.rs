@@ -46,6 +46,15 @@ fn module_loadex_with_a_bad_setting_loads_nothing() {
         module.display()
     ));
     assert_eq!(client.refusal("DLOCK.OWNER door"), "ERR");
+    assert!(
+        server
+            .log()
+            .contains("dlock does not take the value of a setting")
+    );
+    assert!(
+        !server.log().contains("could not register"),
+        "it is no other module's fault"
+    );
     client.ok(&format!(
         "MODULE LOADEX {} CONFIG dlock.max-lease-ms 1",
         module.display()

@@ -92,7 +92,7 @@ impl fmt::Display for Refusal {
             Self::TooManyHolds => write!(f, "this owner has reached the largest hold count, release first"),
             Self::FencesUsedUp => write!(
                 f,
-                "the fencing tokens of this server are used up, no lock can be granted"
+                "the fencing tokens of this server are used up: use a server without its data, where they begin anew"
             ),
             Self::NotHeld => write!(
                 f,
@@ -100,11 +100,11 @@ impl fmt::Display for Refusal {
             ),
             Self::NotOwner => write!(
                 f,
-                "another owner holds this lock: this one's lease ended or it never acquired it"
+                "another owner holds this lock: this one's lease ended or it never acquired it, acquire it again"
             ),
             Self::Stale(fence) => write!(
                 f,
-                "this owner holds the lock under fence {fence}, the one given is from an earlier grant"
+                "this owner holds the lock under fence {fence}, not the one given: acquire it again, or give this fence"
             ),
             Self::Quarantine(ms) => write!(
                 f,
@@ -120,6 +120,50 @@ impl fmt::Display for Refusal {
                 f,
                 "maxmemory-policy may evict a held lock: use noeviction or volatile-*, or set dlock.allow-eviction yes"
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_says_what_to_do() {
+        let advice = [
+            "the syntax is",
+            "give ",
+            "needs",
+            "must",
+            "release",
+            "acquire it",
+            "use ",
+            "try again",
+        ];
+        let (what, min, max) = ("lease-ms", 1, 2);
+        for refusal in [
+            Refusal::UnknownOption("DLOCK.OWNER key"),
+            Refusal::Repeated("BLOCK"),
+            Refusal::MissingValue("BLOCK"),
+            Refusal::Conflict("SHARED", "LIMIT"),
+            Refusal::Number { what, min, max },
+            Refusal::Length { what, max: 2 },
+            Refusal::Upgrade(Limit::MUTEX),
+            Refusal::Upgrade(Limit::SHARED),
+            Refusal::TooManyNames(64),
+            Refusal::TooManyHolds,
+            Refusal::FencesUsedUp,
+            Refusal::NotHeld,
+            Refusal::NotOwner,
+            Refusal::Stale(7),
+            Refusal::Quarantine(7),
+            Refusal::Unsafe,
+            Refusal::OtherLimit,
+            Refusal::QueueFull(7),
+        ] {
+            let text = refusal.to_string();
+            let text = text.strip_prefix(refusal.code()).unwrap();
+            assert!(advice.iter().any(|word| text.contains(word)), "{text}");
         }
     }
 }

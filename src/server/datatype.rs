@@ -68,6 +68,9 @@ impl Stored {
 
     /// Nobody holds the lock any more: it is about to be deleted by ourselves.
     pub fn give_up_place(&self, db: c_int, name: &[u8]) {
+        if self.is_stray() {
+            strays::settled();
+        }
         let place = self.place.replace(Place::NOWHERE);
         state::with(|state| state.registry.remove(db, name, place));
     }
@@ -155,7 +158,7 @@ fn load(rdb: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Stored> {
     if !learn(&lock, &moment) {
         io::log(
             rdb,
-            "a lock with a fencing token more than a year ahead of this server's, refused",
+            "a lock with a fencing token more than a year ahead of this server's, refused: check the clocks of both",
         );
         return None;
     }

@@ -48,7 +48,11 @@ unsafe extern "C" fn loading(
     if sub == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
         // SAFETY: the server passes a context that is valid during the call.
         let (flags, now) = (unsafe { Ctx::new(raw) }.flags(), ctx::now());
-        state::with(|state| state.settle_grace(flags, now));
+        // A node of a cluster takes itself for a primary until its first cron has read who it is. That comes
+        // before our first tick, and before the node serves any slot.
+        if !flags.is_cluster() {
+            state::with(|state| state.settle_grace(flags, now));
+        }
     }
 }
 

@@ -10,7 +10,11 @@ use super::state::{self, State};
 use super::{config, ctx};
 use crate::lock::Instant;
 
-pub unsafe extern "C" fn write(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+pub unsafe extern "C" fn write(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+    if for_crash_report != 0 {
+        // The thread that crashed may have had the state in hand, and need not be the server's own.
+        return;
+    }
     let now = ctx::now();
     let fields = state::with(|state| fields(state, now));
     // SAFETY: the server passes a context that is valid during the call; strings are C strings.

@@ -91,7 +91,10 @@ pub unsafe extern "C" fn aux_load(rdb: *mut raw::RedisModuleIO, encoding: c_int,
     if failed || version != AUX_VERSION || fence > MAX_FENCE {
         log(
             rdb,
-            &format!("module data of encoding {encoding} version {version} cannot be read"),
+            &format!(
+                "module data of encoding {encoding} version {version} cannot be read: it is damaged, or a newer \
+                 version of the module wrote it"
+            ),
         );
         return raw::REDISMODULE_ERR as c_int;
     }

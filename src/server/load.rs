@@ -20,7 +20,7 @@ pub fn load(context: &Context, args: &[RedisString], commands: &[Register]) -> S
     // SAFETY: the server passes a context that is valid during the call.
     let ctx = unsafe { Ctx::new(context.ctx) };
     if is_older_than_redis_7() {
-        ctx.log_warning("dlock needs Redis 7.0, Valkey 7.2 or later: update the server");
+        ctx.log_warning("dlock needs Redis 7.0, Redict 7.3, Valkey 8.0 or later: update the server");
         return Status::Err;
     }
     if !args.is_empty() {
@@ -31,8 +31,14 @@ pub fn load(context: &Context, args: &[RedisString], commands: &[Register]) -> S
         return Status::Err;
     }
     set_options(ctx);
-    let registered = config::register(context)
-        && metadata::add_category(ctx)
+    if !config::register(context) {
+        ctx.log_warning(
+            "dlock does not take the value of a setting, named above: correct 'dlock.<name> <value>' in redis.conf, \
+             or in MODULE LOADEX ... CONFIG dlock.<name> <value>",
+        );
+        return Status::Err;
+    }
+    let registered = metadata::add_category(ctx)
         && commands.iter().all(|register| register(ctx))
         && events::subscribe(ctx)
         && raw::register_info_function(ctx.raw(), Some(info_section::write)) == Status::Ok;

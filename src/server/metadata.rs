@@ -131,7 +131,7 @@ pub fn register<C: Command>(ctx: Ctx<'_>) -> bool {
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
-/// Redis 8 and Valkey 8 have ACL categories of modules; others go without.
+/// Redis 7.4, Redict and Valkey 8 have ACL categories of modules; older servers go without.
 pub fn add_category(ctx: Ctx<'_>) -> bool {
     let name = CString::new(CATEGORY).unwrap_or_default();
     // SAFETY: the pointer is set once, at load; the context is valid, the string is a C string.

@@ -81,8 +81,8 @@ pub fn with<R>(access: impl FnOnce(&mut State) -> R) -> R {
 struct ServerThread(RefCell<State>);
 
 // SAFETY: the server calls commands, events, timers and callbacks of a data type one at a time: on its
-// main thread, or on another one that has its lock. The only callback that can run beside them is `free`,
-// and it does not come here.
+// main thread, or on another one that has its lock. Only two callbacks can run beside them, `free` and that of
+// INFO for the report of a crash, and they do not come here.
 unsafe impl Sync for ServerThread {}
 
 static STATE: ServerThread = ServerThread(RefCell::new(State {

@@ -16,9 +16,6 @@ pub struct Walk {
 
 struct Cursor(*mut raw::RedisModuleScanCursor);
 
-// SAFETY: a cursor is a plain object of the server's heap that belongs to nobody else.
-unsafe impl Send for Cursor {}
-
 impl Walk {
     pub fn begin() -> Self {
         Self {

@@ -1,5 +1,5 @@
 use super::serve::serve;
-use super::{Moment, drop_ended, fits};
+use super::{Moment, Occupancy, drop_ended};
 use crate::lock::effects::Effects;
 use crate::lock::fence::{Fence, Fences};
 use crate::lock::queue::Queue;
@@ -80,7 +80,8 @@ fn admit(
     if moment.evictable {
         return Err(Refusal::Unsafe);
     }
-    if !queue.is_empty() || !fits(lock, request.limit, moment) {
+    let fits = || Occupancy::of(lock, moment).with(request.limit).is_within_limit();
+    if !queue.is_empty() || !fits() {
         return Ok(None);
     }
     let fence = fences.next().ok_or(Refusal::FencesUsedUp)?;

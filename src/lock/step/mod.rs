@@ -108,12 +108,35 @@ pub fn drop_ended(lock: &mut Lock, moment: &Moment, effects: &mut Effects) {
     );
 }
 
-/// The grant rule: so many holders as there will be must be within the smallest limit among the request
-/// and all present holders.
-fn fits(lock: &Lock, limit: Limit, moment: &Moment) -> bool {
-    let live = lock.holders().iter().filter(|holder| moment.is_live(holder));
-    let (holders, limit) = live.fold((1_usize, limit), |(holders, limit), holder| {
-        (holders.saturating_add(1), limit.min(holder.limit))
-    });
-    limit.allows(holders)
+/// What the grant rule looks at: how many hold the lock, and the smallest limit among them.
+#[derive(Clone, Copy)]
+struct Occupancy {
+    holders: usize,
+    limit: Limit,
+}
+
+impl Occupancy {
+    const NOBODY: Self = Self {
+        holders: 0,
+        limit: Limit::SHARED,
+    };
+
+    /// Who holds the lock now: those whose lease has ended do not.
+    fn of(lock: &Lock, moment: &Moment) -> Self {
+        let live = lock.holders().iter().filter(|holder| moment.is_live(holder));
+        live.fold(Self::NOBODY, |so_far, holder| so_far.with(holder.limit))
+    }
+
+    /// With one more holder.
+    fn with(self, limit: Limit) -> Self {
+        Self {
+            holders: self.holders.saturating_add(1),
+            limit: self.limit.min(limit),
+        }
+    }
+
+    /// The grant rule: so many holders as there are must be within the smallest limit among them.
+    fn is_within_limit(&self) -> bool {
+        self.limit.allows(self.holders)
+    }
 }

@@ -1,4 +1,4 @@
-use super::{Moment, drop_ended, fits};
+use super::{Moment, Occupancy, drop_ended};
 use crate::lock::effects::Effects;
 use crate::lock::fence::Fences;
 use crate::lock::queue::{Queue, Waiter};
@@ -34,13 +34,15 @@ pub(super) fn serve(
     }
     give_up_waiting(queue, moment, effects);
     reenter_holders(lock, queue, moment, effects);
+    let mut occupancy = Occupancy::of(lock, moment);
     while let Some((ticket, waiter)) = queue.first() {
         if moment.evictable {
             queue.remove(ticket);
             effects.refused(ticket, Refusal::Unsafe);
             continue;
         }
-        if !fits(lock, waiter.limit, moment) {
+        let with_waiter = occupancy.with(waiter.limit);
+        if !with_waiter.is_within_limit() {
             return;
         }
         let Some(fence) = fences.next() else {
@@ -48,12 +50,16 @@ pub(super) fn serve(
             effects.refused(ticket, Refusal::FencesUsedUp);
             continue;
         };
-        drop_ended(lock, moment, effects);
+        // Before the first grant: no lease ends during a step.
+        if occupancy.holders < lock.holders().len() {
+            drop_ended(lock, moment, effects);
+        }
         let lease_end = moment.now.after_ms(waiter.lease_ms);
         let mut holder = Holder::new(&waiter.owner, waiter.limit, fence, moment.now, lease_end);
         grant_all(queue, &mut holder, moment, effects);
         effects.acquired(&holder, moment);
         lock.push(holder);
+        occupancy = with_waiter;
     }
 }
 

@@ -11,6 +11,7 @@
 //! against_model  random schedules, core and model side by side
 //! replay         what is replicated gives the same state, on lagging replicas, from a log, after a promotion
 //! exhaustive     every reachable state of small locks
+//! masses         many holders in one step: the work grows with their number
 //! bytes          the encoding: nothing lost, nothing believed that cannot be
 //! queues         the same for several locks and those who wait for them
 //! ```
@@ -18,6 +19,7 @@
 mod against_model;
 mod bytes;
 mod exhaustive;
+mod masses;
 mod naive;
 mod plain;
 mod promises;
