@@ -84,7 +84,13 @@ pub fn arm() {
 unsafe extern "C" fn timer(raw: *mut raw::RedisModuleCtx, _: *mut c_void) {
     state::with(|state| state.alarm.set = None);
     // SAFETY: the server passes a context that is valid during the call.
-    ring(unsafe { Ctx::new(raw) });
+    ring_between_commands(unsafe { Ctx::new(raw) });
+}
+
+/// As [`ring`], from a timer or the cron.
+pub fn ring_between_commands(ctx: Ctx<'_>) {
+    close_unanswered(ctx);
+    ring(ctx);
 }
 
 /// Looks after what is due, a slice of it.
@@ -105,7 +111,6 @@ fn ring_for(ctx: Ctx<'_>, slice_ms: u64) {
     let home = ctx.db();
     let now = ctx::now();
     let slice_end = now.after_ms(slice_ms);
-    close_unanswered(ctx);
     undo_all(ctx, flags);
     while let Some(name) = state::with(|state| state.waiting.due(now)) {
         if ctx.select_db(name.db) {
@@ -231,6 +236,8 @@ pub fn unblocks_without_answer() -> bool {
 }
 
 /// Closes the connections of clients that would wait for ever for a reply. Most have closed by themselves.
+///
+/// Never from within a command: the server frees a client at once, also the one whose command is running.
 fn close_unanswered(ctx: Ctx<'_>) {
     for id in state::with(|state| std::mem::take(&mut state.unanswered)) {
         // An error says that there is no such client any more.
