@@ -236,12 +236,14 @@ unsafe extern "C" fn free(raw: *mut raw::RedisModuleCtx, client: *mut c_void) {
         told,
         ..
     } = *client;
+    // A client that was replaced had the ticket of the one which took its place.
+    let Some(Told::Answer(Answer::Granted(Granted { fence, .. }))) = told else {
+        return;
+    };
     // A named hold that was asked for again, on another connection, has been received there.
     let in_flight = state::with(|state| state.clients.in_flight.remove(&ticket).is_some());
     let is_wanted = request_id.is_some() && !in_flight;
-    if let (true, false, Some(Told::Answer(Answer::Granted(Granted { fence, .. })))) =
-        (is_gone, is_wanted, told)
-    {
+    if is_gone && !is_wanted {
         state::with(|state| {
             state.undeliverable.push(Hold {
                 name,
