@@ -114,13 +114,13 @@ impl Clients {
 
 /// Blocks the calling client until its ticket has an answer.
 pub fn block(call: &Call<'_>, ticket: Ticket, name: LockName, request: &Acquire<'_>) {
-    // SAFETY: the context is that of a command of a client that can block; all callbacks are there. No
-    // timeout: the module keeps the time itself, and a timeout of the server would race with a grant.
+    // SAFETY: the context is that of a command of a client that can block. No timeout: the module keeps the time
+    // itself, and a timeout of the server would race with a grant, or need the callback that may be missing.
     let handle = unsafe {
         required(raw::RedisModule_BlockClient)(
             call.ctx.raw(),
             Some(reply),
-            Some(unblocked_by_hand),
+            unblocking_by_hand(),
             Some(free),
             0,
         )
@@ -193,6 +193,30 @@ unsafe extern "C" fn reply(
     raw::REDISMODULE_OK as c_int
 }
 
+/// What CLIENT UNBLOCK calls, or nothing where it would end the server: then it answers 0, as for a client that
+/// is not blocked.
+fn unblocking_by_hand() -> raw::RedisModuleCmdFunc {
+    match server_version() {
+        // Redis and Valkey 7.2 abort when CLIENT UNBLOCK TIMEOUT meets an answer.
+        REDIS_7_2..REDIS_7_3 => None,
+        _ => Some(unblocked_by_hand),
+    }
+}
+
+/// Before Redis 7.2, a client that was answered a moment before CLIENT UNBLOCK TIMEOUT is left without any reply.
+fn unblocks_without_answer() -> bool {
+    server_version() < REDIS_7_2
+}
+
+const REDIS_7_2: c_int = 0x0007_0200;
+const REDIS_7_3: c_int = 0x0007_0300;
+
+/// `0x00MMmmpp`. Redict and Valkey count on from Redis 7.2.
+fn server_version() -> c_int {
+    // SAFETY: takes nothing.
+    unsafe { required(raw::RedisModule_GetServerVersion)() }
+}
+
 /// CLIENT UNBLOCK TIMEOUT: the server has no timeout of its own here.
 unsafe extern "C" fn unblocked_by_hand(
     raw: *mut raw::RedisModuleCtx,
@@ -214,7 +238,7 @@ unsafe extern "C" fn unblocked_by_hand(
 /// Closed, killed, CLIENT UNBLOCK ERROR, or a change of role. Also called for a client that was answered in
 /// the same pass of the server's loop; that one is left to `free`.
 unsafe extern "C" fn disconnected(raw: *mut raw::RedisModuleCtx, handle: *mut raw::RedisModuleBlockedClient) {
-    if !leave(Handle(handle)) && waits::unblocks_without_answer() {
+    if !leave(Handle(handle)) && unblocks_without_answer() {
         // SAFETY: the context is valid during the call.
         let id = unsafe { required(raw::RedisModule_GetClientId)(raw) };
         state::with(|state| state.unanswered.push(id));

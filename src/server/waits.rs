@@ -227,14 +227,6 @@ pub fn wake(effects: &mut Effects) {
     }
 }
 
-/// Before Redis 7.2, CLIENT UNBLOCK TIMEOUT for a client that was answered a moment before leaves it without
-/// any reply.
-pub fn unblocks_without_answer() -> bool {
-    const REDIS_7_2: i32 = 0x0007_0200;
-    // SAFETY: takes nothing.
-    unsafe { required(raw::RedisModule_GetServerVersion)() < REDIS_7_2 }
-}
-
 /// Closes the connections of clients that would wait for ever for a reply. Most have closed by themselves.
 ///
 /// Never from within a command: the server frees a client at once, also the one whose command is running.
