@@ -31,6 +31,8 @@ pub struct Clients {
     left: Vec<Handle>,
     /// Named grants on their way to clients.
     in_flight: BTreeMap<Ticket, Wanted>,
+    /// Clients, by id, that the server may have unblocked without the answer that they had.
+    unanswered: Vec<u64>,
 }
 
 /// A request that was granted, by which its owner may ask for the hold again.
@@ -77,6 +79,7 @@ impl Clients {
             by_handle: BTreeMap::new(),
             left: Vec::new(),
             in_flight: BTreeMap::new(),
+            unanswered: Vec::new(),
         }
     }
 
@@ -241,8 +244,17 @@ unsafe extern "C" fn disconnected(raw: *mut raw::RedisModuleCtx, handle: *mut ra
     if !leave(Handle(handle)) && unblocks_without_answer() {
         // SAFETY: the context is valid during the call.
         let id = unsafe { required(raw::RedisModule_GetClientId)(raw) };
-        state::with(|state| state.unanswered.push(id));
-        waits::arm();
+        state::with(|state| state.clients.unanswered.push(id));
+    }
+}
+
+/// Closes the connections of clients that would wait for ever for a reply. Most have closed by themselves. Not
+/// from `disconnected`, which the server also calls for a client that it is about to free.
+fn close_unanswered(raw: *mut raw::RedisModuleCtx) {
+    for id in state::with(|state| std::mem::take(&mut state.clients.unanswered)) {
+        // SAFETY: takes any number. The client is only marked: it may have more commands, but none of them runs
+        // any more, and it is freed when nothing of it is in use.
+        unsafe { required(raw::RedisModule_DeauthenticateAndCloseClient)(raw, id) };
     }
 }
 
@@ -252,6 +264,9 @@ unsafe extern "C" fn free(raw: *mut raw::RedisModuleCtx, client: *mut c_void) {
     let client = unsafe { Box::from_raw(client.cast::<Client>()) };
     // SAFETY: the context is valid during the call.
     let is_gone = unsafe { required(raw::RedisModule_BlockedClientDisconnected)(raw) != 0 };
+    if is_gone {
+        close_unanswered(raw);
+    }
     let Client {
         ticket,
         name,

@@ -66,7 +66,7 @@ pub fn tick(ctx: Ctx<'_>) {
     }
     look_around(ctx, flags, now);
     let mut more = find_strays(ctx, now);
-    waits::ring_between_commands(ctx);
+    waits::ring(ctx);
     if flags.is_primary() && !ctx.is_paused() {
         sync(ctx, now);
         more |= remove_ended(ctx, flags, now);

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use redis_module::{Context, raw};
+use redis_module::raw;
 
 use super::api::required;
 use super::blocked::{self, Hold, Told};
@@ -59,8 +59,7 @@ pub fn prepare(ctx: Ctx<'_>) {
 /// Sets the timer for what is due first, if it is not set for that or for something earlier.
 pub fn arm() {
     let Some((detached, old, at)) = state::with(|state| {
-        let owing = !state.undeliverable.is_empty() || !state.unanswered.is_empty();
-        let owed = owing.then_some(state.alarm.not_before);
+        let owed = (!state.undeliverable.is_empty()).then_some(state.alarm.not_before);
         let at = owed.into_iter().chain(state.waiting.next_alarm()).min()?;
         let old = state.alarm.set;
         let in_time = old.is_some_and(|(_, set)| set <= at);
@@ -84,13 +83,7 @@ pub fn arm() {
 unsafe extern "C" fn timer(raw: *mut raw::RedisModuleCtx, _: *mut c_void) {
     state::with(|state| state.alarm.set = None);
     // SAFETY: the server passes a context that is valid during the call.
-    ring_between_commands(unsafe { Ctx::new(raw) });
-}
-
-/// As [`ring`], from a timer or the cron.
-pub fn ring_between_commands(ctx: Ctx<'_>) {
-    close_unanswered(ctx);
-    ring(ctx);
+    ring(unsafe { Ctx::new(raw) });
 }
 
 /// Looks after what is due, a slice of it.
@@ -224,16 +217,6 @@ pub fn wake(effects: &mut Effects) {
     for wake in effects.wakes.drain(..) {
         state::with(|state| state.counters.answered(&wake.answer));
         blocked::answer(wake.ticket, Told::Answer(wake.answer));
-    }
-}
-
-/// Closes the connections of clients that would wait for ever for a reply. Most have closed by themselves.
-///
-/// Never from within a command: the server frees a client at once, also the one whose command is running.
-fn close_unanswered(ctx: Ctx<'_>) {
-    for id in state::with(|state| std::mem::take(&mut state.unanswered)) {
-        // An error says that there is no such client any more.
-        let _ = Context::new(ctx.raw()).call("CLIENT", &["KILL", "ID", &id.to_string()]);
     }
 }
 
