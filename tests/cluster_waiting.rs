@@ -63,6 +63,25 @@ fn a_slot_that_moved_is_told_with_its_new_address() {
     );
 }
 
+/// What the server itself would say then, the module does not know.
+#[test]
+fn a_slot_that_moved_where_nodes_are_known_by_names_is_to_be_asked_for_again() {
+    let mut scene = Scene::new();
+    scene
+        .old
+        .config_set("cluster-preferred-endpoint-type", "hostname");
+    let slot = scene.cluster.begin_move(&scene.key, 0, 1);
+    scene.move_now(slot);
+    scene.sent_away("TRYAGAIN ");
+    let asked_again = scene
+        .old
+        .refusal_text(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", scene.key));
+    assert_eq!(
+        asked_again,
+        format!("MOVED {} ?:{}", slot.slot, scene.cluster.nodes[1].port())
+    );
+}
+
 #[test]
 fn a_waiter_that_asks_again_at_the_new_node_is_served_there() {
     let mut scene = Scene::new();

@@ -180,6 +180,9 @@ fn a_waiter_that_leaves_lets_in_those_behind_it() {
     let ways = ["TIMEOUT", "UNBLOCK", "KILL", "CLOSE", "WITHDRAW"];
     for way in ways {
         let server = Server::start();
+        if way == "UNBLOCK" && !server.lets_waiters_be_unblocked() {
+            continue;
+        }
         let mut client = server.client();
         client.acquire("door alice 60000 SHARED");
         let mut writer = Waiter::connect(&server);

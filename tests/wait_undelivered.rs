@@ -43,6 +43,13 @@ impl Scene {
     }
 }
 
+#[track_caller]
+fn wait_for_blocked(client: &mut Client, clients: usize) {
+    wait_for("clients to be blocked", || {
+        client.server_info("clients", "blocked_clients") == clients.to_string()
+    });
+}
+
 #[test]
 fn the_grant_is_undone_and_the_next_waiter_served() {
     let mut scene = Scene::new("door bob 60000 BLOCK 0");
@@ -159,6 +166,46 @@ fn a_request_that_is_repeated_at_once_keeps_its_hold() {
     }
 }
 
+/// The repeated request serves the queue itself, and so grants the request that it repeats.
+#[test]
+fn a_request_that_finds_its_hold_granted_by_its_own_step_keeps_it() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut lost = Waiter::connect(&server);
+    let kill = format!("CLIENT KILL ID {}", lost.id());
+    client.acquire("door alice 300");
+    lost.acquire("door bob 60000 BLOCK 0 REQID r1");
+    client.wait_for_queue("door", 1);
+    let _carol = server.waiter("door carol 60000 BLOCK 0");
+    // Alice's lease ends while the server sleeps: no timer sees it before bob asks again.
+    let replies = client.in_one_go(&["DEBUG SLEEP 0.5", "DLOCK.ACQUIRE door bob 60000 REQID r1", &kill]);
+    let grant = Grant::parse(replies[1].clone()).expect("bob was first in the queue");
+    assert_eq!(lost.answer(), Answer::Closed);
+    // A timeout of later shows that an undoing would have had its turn.
+    server.waiter("door dave 60000 BLOCK 50").gets_null();
+    assert_eq!(client.lock("door").standing(), [("bob".into(), grant.fence, 1)]);
+}
+
+/// What was told to the client that was replaced says nothing about the one that took its place.
+#[test]
+fn the_grant_to_a_client_that_took_the_place_of_another_one_is_undone() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let mut replaced = server.waiter("door bob 60000 BLOCK 0 REQID r1");
+    let (mut bob, mut alice) = (Waiter::connect(&server), Waiter::connect(&server));
+    let kill = format!("CLIENT KILL ID {}", bob.id());
+    // What both have sent is run in one go when they get their elements, in the order in which they wait for them.
+    bob.send("BLPOP start 0\r\nDLOCK.ACQUIRE door bob 60000 BLOCK 0 REQID r1");
+    wait_for_blocked(&mut client, 2);
+    alice.send(&format!("BLPOP start 0\r\nDLOCK.RELEASE door alice\r\n{kill}"));
+    wait_for_blocked(&mut client, 3);
+    client.ask::<i64>("RPUSH start 1 2");
+    assert!(replaced.refusal().starts_with("UNBLOCKED "));
+    wait_for("the grant to be undone", || !client.exists("door"));
+    assert_eq!(client.stat("dlock_grants_undone"), 1);
+}
+
 #[test]
 fn a_request_that_is_repeated_by_a_new_connection_has_one_hold_or_none() {
     let mut scene = Scene::new("door bob 60000 BLOCK 0 REQID r1");
@@ -217,9 +264,7 @@ fn a_grant_that_was_not_received_is_not_undone_while_clients_are_paused() {
     let _replica = scene.server.replica();
     let mut carol = scene.server.waiter("door carol 60000 BLOCK 0");
     scene.kill_after_grant_and(&["CLIENT PAUSE 600000 WRITE"]);
-    wait_for("the waiter to be gone", || {
-        scene.client.server_info("clients", "blocked_clients") == "1"
-    });
+    wait_for_blocked(&mut scene.client, 1);
     // Timeouts are answered during the pause: so the queue has been looked at.
     let mut reader = scene.server.client();
     for _ in 0..20 {

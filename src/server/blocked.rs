@@ -31,6 +31,8 @@ pub struct Clients {
     left: Vec<Handle>,
     /// Named grants on their way to clients.
     in_flight: BTreeMap<Ticket, Wanted>,
+    /// Clients, by id, that the server may have unblocked without the answer that they had.
+    unanswered: Vec<u64>,
 }
 
 /// A request that was granted, by which its owner may ask for the hold again.
@@ -77,6 +79,7 @@ impl Clients {
             by_handle: BTreeMap::new(),
             left: Vec::new(),
             in_flight: BTreeMap::new(),
+            unanswered: Vec::new(),
         }
     }
 
@@ -114,13 +117,13 @@ impl Clients {
 
 /// Blocks the calling client until its ticket has an answer.
 pub fn block(call: &Call<'_>, ticket: Ticket, name: LockName, request: &Acquire<'_>) {
-    // SAFETY: the context is that of a command of a client that can block; all callbacks are there. No
-    // timeout: the module keeps the time itself, and a timeout of the server would race with a grant.
+    // SAFETY: the context is that of a command of a client that can block. No timeout: the module keeps the time
+    // itself, and a timeout of the server would race with a grant, or need the callback that may be missing.
     let handle = unsafe {
         required(raw::RedisModule_BlockClient)(
             call.ctx.raw(),
             Some(reply),
-            Some(unblocked_by_hand),
+            unblocking_by_hand(),
             Some(free),
             0,
         )
@@ -193,6 +196,30 @@ unsafe extern "C" fn reply(
     raw::REDISMODULE_OK as c_int
 }
 
+/// What CLIENT UNBLOCK calls, or nothing where it would end the server: then it answers 0, as for a client that
+/// is not blocked.
+fn unblocking_by_hand() -> raw::RedisModuleCmdFunc {
+    match server_version() {
+        // Redis and Valkey 7.2 abort when CLIENT UNBLOCK TIMEOUT meets an answer.
+        REDIS_7_2..REDIS_7_3 => None,
+        _ => Some(unblocked_by_hand),
+    }
+}
+
+/// Before Redis 7.2, a client that was answered a moment before CLIENT UNBLOCK TIMEOUT is left without any reply.
+fn unblocks_without_answer() -> bool {
+    server_version() < REDIS_7_2
+}
+
+const REDIS_7_2: c_int = 0x0007_0200;
+const REDIS_7_3: c_int = 0x0007_0300;
+
+/// `0x00MMmmpp`. Redict and Valkey count on from Redis 7.2.
+fn server_version() -> c_int {
+    // SAFETY: takes nothing.
+    unsafe { required(raw::RedisModule_GetServerVersion)() }
+}
+
 /// CLIENT UNBLOCK TIMEOUT: the server has no timeout of its own here.
 unsafe extern "C" fn unblocked_by_hand(
     raw: *mut raw::RedisModuleCtx,
@@ -214,11 +241,20 @@ unsafe extern "C" fn unblocked_by_hand(
 /// Closed, killed, CLIENT UNBLOCK ERROR, or a change of role. Also called for a client that was answered in
 /// the same pass of the server's loop; that one is left to `free`.
 unsafe extern "C" fn disconnected(raw: *mut raw::RedisModuleCtx, handle: *mut raw::RedisModuleBlockedClient) {
-    if !leave(Handle(handle)) && waits::unblocks_without_answer() {
+    if !leave(Handle(handle)) && unblocks_without_answer() {
         // SAFETY: the context is valid during the call.
         let id = unsafe { required(raw::RedisModule_GetClientId)(raw) };
-        state::with(|state| state.unanswered.push(id));
-        waits::arm();
+        state::with(|state| state.clients.unanswered.push(id));
+    }
+}
+
+/// Closes the connections of clients that would wait for ever for a reply. Most have closed by themselves. Not
+/// from `disconnected`, which the server also calls for a client that it is about to free.
+fn close_unanswered(raw: *mut raw::RedisModuleCtx) {
+    for id in state::with(|state| std::mem::take(&mut state.clients.unanswered)) {
+        // SAFETY: takes any number. The client is only marked: it may have more commands, but none of them runs
+        // any more, and it is freed when nothing of it is in use.
+        unsafe { required(raw::RedisModule_DeauthenticateAndCloseClient)(raw, id) };
     }
 }
 
@@ -228,6 +264,9 @@ unsafe extern "C" fn free(raw: *mut raw::RedisModuleCtx, client: *mut c_void) {
     let client = unsafe { Box::from_raw(client.cast::<Client>()) };
     // SAFETY: the context is valid during the call.
     let is_gone = unsafe { required(raw::RedisModule_BlockedClientDisconnected)(raw) != 0 };
+    if is_gone {
+        close_unanswered(raw);
+    }
     let Client {
         ticket,
         name,
@@ -236,12 +275,14 @@ unsafe extern "C" fn free(raw: *mut raw::RedisModuleCtx, client: *mut c_void) {
         told,
         ..
     } = *client;
+    // A client that was replaced had the ticket of the one which took its place.
+    let Some(Told::Answer(Answer::Granted(Granted { fence, .. }))) = told else {
+        return;
+    };
     // A named hold that was asked for again, on another connection, has been received there.
     let in_flight = state::with(|state| state.clients.in_flight.remove(&ticket).is_some());
     let is_wanted = request_id.is_some() && !in_flight;
-    if let (true, false, Some(Told::Answer(Answer::Granted(Granted { fence, .. })))) =
-        (is_gone, is_wanted, told)
-    {
+    if is_gone && !is_wanted {
         state::with(|state| {
             state.undeliverable.push(Hold {
                 name,

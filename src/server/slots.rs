@@ -70,7 +70,11 @@ pub fn look(ctx: Ctx<'_>) {
 /// Which node serves a key.
 pub enum Location {
     Here,
-    Elsewhere { slot: usize, address: String },
+    /// At an address that every client may be given.
+    Elsewhere {
+        slot: usize,
+        address: String,
+    },
     Unknown,
 }
 
@@ -85,7 +89,7 @@ pub fn locate(ctx: Ctx<'_>, key: &[u8]) -> Location {
         Some(Range {
             address: Some(address),
             ..
-        }) => Location::Elsewhere { slot, address },
+        }) if has_one_address_for_all(ctx) => Location::Elsewhere { slot, address },
         _ => Location::Unknown,
     }
 }
@@ -112,17 +116,45 @@ struct Range {
     address: Option<String>,
 }
 
+/// Whether the server would name the same address of a node to all clients, which is then that of CLUSTER NODES.
+fn has_one_address_for_all(ctx: Ctx<'_>) -> bool {
+    const ARGUMENTS: &[&str] = &[
+        "GET",
+        "cluster-preferred-endpoint-type",
+        "port",
+        "tls-port",
+        "tls-cluster",
+    ];
+    let settings: Option<Vec<String>> = match Context::new(ctx.raw()).call("CONFIG", ARGUMENTS) {
+        Ok(RedisValue::Array(settings)) => settings.into_iter().map(text).collect(),
+        _ => None,
+    };
+    settings.is_some_and(|settings| is_one_address_for_all(&settings))
+}
+
+/// The settings are names and values, in turn. A server without TLS has none for it.
+fn is_one_address_for_all(settings: &[String]) -> bool {
+    let is = |name: &str, value: &str| settings.chunks_exact(2).any(|setting| setting == [name, value]);
+    let has_tls = settings.iter().any(|name| name == "tls-port") && !is("tls-port", "0");
+    let has_only_tls = is("port", "0") && is("tls-cluster", "yes");
+    is("cluster-preferred-endpoint-type", "ip") && (!has_tls || has_only_tls)
+}
+
 /// All slots that are served. CLUSTER NODES, because CLUSTER SLOTS from a timer crashes Valkey 8.0 and 8.1.
 fn ranges(ctx: Ctx<'_>) -> Option<Vec<Range>> {
-    let nodes = match Context::new(ctx.raw()).call("CLUSTER", &["NODES"]).ok()? {
-        RedisValue::SimpleString(nodes) | RedisValue::BulkString(nodes) => nodes,
-        RedisValue::StringBuffer(nodes) => String::from_utf8(nodes).ok()?,
-        RedisValue::BulkRedisString(nodes) => nodes.to_string(),
-        // RESP3: a verbatim string.
-        RedisValue::VerbatimString((_, nodes)) => String::from_utf8(nodes).ok()?,
-        _ => return None,
-    };
+    let nodes = text(Context::new(ctx.raw()).call("CLUSTER", &["NODES"]).ok()?)?;
     Some(nodes.lines().flat_map(ranges_of).collect())
+}
+
+fn text(reply: RedisValue) -> Option<String> {
+    match reply {
+        RedisValue::SimpleString(text) | RedisValue::BulkString(text) => Some(text),
+        RedisValue::StringBuffer(text) => String::from_utf8(text).ok(),
+        RedisValue::BulkRedisString(text) => Some(text.to_string()),
+        // RESP3: a verbatim string.
+        RedisValue::VerbatimString((_, text)) => String::from_utf8(text).ok(),
+        _ => None,
+    }
 }
 
 /// One line: `id ip:port@bus-port flags primary ping pong epoch link range...`, where a range is `5`, `5-9`,
@@ -187,6 +219,34 @@ mod tests {
             []
         );
         assert_eq!(ranges_of("nonsense"), []);
+    }
+
+    #[test]
+    fn an_address_is_for_all_unless_some_clients_use_tls_or_nodes_are_known_by_names() {
+        let settings = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let is_for_all = |text: &str| is_one_address_for_all(&settings(text));
+        let by_ip = "cluster-preferred-endpoint-type ip";
+        assert!(is_for_all(&format!("port 7000 {by_ip}")), "a server without TLS");
+        assert!(is_for_all(&format!(
+            "{by_ip} port 7000 tls-port 0 tls-cluster no"
+        )));
+        assert!(is_for_all(&format!(
+            "{by_ip} port 0 tls-port 7000 tls-cluster yes"
+        )));
+        assert!(!is_for_all(&format!(
+            "{by_ip} port 7000 tls-port 7001 tls-cluster yes"
+        )));
+        assert!(!is_for_all(&format!(
+            "{by_ip} port 7000 tls-port 7001 tls-cluster no"
+        )));
+        assert!(!is_for_all(&format!(
+            "{by_ip} port 0 tls-port 7001 tls-cluster no"
+        )));
+        assert!(!is_for_all("cluster-preferred-endpoint-type hostname port 7000"));
+        assert!(!is_for_all(
+            "cluster-preferred-endpoint-type unknown-endpoint port 7000"
+        ));
+        assert!(!is_for_all(""), "a server that does not say");
     }
 
     #[test]

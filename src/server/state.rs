@@ -28,8 +28,6 @@ pub struct State {
     pub clients: Clients,
     /// Grants that nobody was there to receive.
     pub undeliverable: Vec<Hold>,
-    /// Clients, by id, that the server has unblocked without an answer.
-    pub unanswered: Vec<u64>,
     pub alarm: Alarm,
     /// `maxmemory` is set and `maxmemory-policy` may evict locks.
     pub evictable: bool,
@@ -41,7 +39,7 @@ pub struct State {
 impl State {
     /// Nobody waits, and nobody who did is owed anything.
     pub fn has_no_waiters(&self) -> bool {
-        self.waiting.is_empty() && self.undeliverable.is_empty() && self.unanswered.is_empty()
+        self.waiting.is_empty() && self.undeliverable.is_empty()
     }
 
     /// Runs a step on a lock with its queue.
@@ -95,7 +93,6 @@ static STATE: ServerThread = ServerThread(RefCell::new(State {
     waiting: Waiting::new(),
     clients: Clients::none(),
     undeliverable: Vec::new(),
-    unanswered: Vec::new(),
     alarm: Alarm::unset(),
     evictable: false,
     schedule: Schedule::new(),

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use redis_module::{Context, raw};
+use redis_module::raw;
 
 use super::api::required;
 use super::blocked::{self, Hold, Told};
@@ -59,8 +59,7 @@ pub fn prepare(ctx: Ctx<'_>) {
 /// Sets the timer for what is due first, if it is not set for that or for something earlier.
 pub fn arm() {
     let Some((detached, old, at)) = state::with(|state| {
-        let owing = !state.undeliverable.is_empty() || !state.unanswered.is_empty();
-        let owed = owing.then_some(state.alarm.not_before);
+        let owed = (!state.undeliverable.is_empty()).then_some(state.alarm.not_before);
         let at = owed.into_iter().chain(state.waiting.next_alarm()).min()?;
         let old = state.alarm.set;
         let in_time = old.is_some_and(|(_, set)| set <= at);
@@ -105,7 +104,6 @@ fn ring_for(ctx: Ctx<'_>, slice_ms: u64) {
     let home = ctx.db();
     let now = ctx::now();
     let slice_end = now.after_ms(slice_ms);
-    close_unanswered(ctx);
     undo_all(ctx, flags);
     while let Some(name) = state::with(|state| state.waiting.due(now)) {
         if ctx.select_db(name.db) {
@@ -219,22 +217,6 @@ pub fn wake(effects: &mut Effects) {
     for wake in effects.wakes.drain(..) {
         state::with(|state| state.counters.answered(&wake.answer));
         blocked::answer(wake.ticket, Told::Answer(wake.answer));
-    }
-}
-
-/// Before Redis 7.2, CLIENT UNBLOCK TIMEOUT for a client that was answered a moment before leaves it without
-/// any reply.
-pub fn unblocks_without_answer() -> bool {
-    const REDIS_7_2: i32 = 0x0007_0200;
-    // SAFETY: takes nothing.
-    unsafe { required(raw::RedisModule_GetServerVersion)() < REDIS_7_2 }
-}
-
-/// Closes the connections of clients that would wait for ever for a reply. Most have closed by themselves.
-fn close_unanswered(ctx: Ctx<'_>) {
-    for id in state::with(|state| std::mem::take(&mut state.unanswered)) {
-        // An error says that there is no such client any more.
-        let _ = Context::new(ctx.raw()).call("CLIENT", &["KILL", "ID", &id.to_string()]);
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the tests over the wire share: real servers, clients of them, and ways to wait.
 //!
 //! `DLOCK_SERVER` names the server program (default `redis-server`), `DLOCK_MODULE` the module (default
-//! the one that cargo built beside the test). Nothing here asks for the server's name or version: a test
-//! asks for the feature that it needs.
+//! the one that cargo built beside the test). A test asks for the feature that it needs, and for the server's
+//! version only where no feature tells.
 
 mod client;
 mod cluster;

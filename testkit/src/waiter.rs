@@ -72,6 +72,14 @@ impl Server {
         waiter
     }
 
+    /// Whether CLIENT UNBLOCK reaches waiters. The 7.2 series could not bear it, and no feature tells that one.
+    pub fn lets_waiters_be_unblocked(&self) -> bool {
+        let info = self.client().info_section("server");
+        let own = ["valkey_version", "redict_version", "redis_version"];
+        let version = own.iter().find_map(|field| info.get(*field));
+        !version.is_some_and(|version| version.starts_with("7.2."))
+    }
+
     #[track_caller]
     fn asker_in(&self, db: u32, args: &str) -> Waiter {
         let mut waiter = Waiter::connect(self);

@@ -44,10 +44,11 @@ impl Command for Acquire {
         if !flags.can_block() {
             request.block = None;
         }
-        settle_others(call, key, flags, &request);
+        settle_others(call, flags, &request);
         let change = Change::asked(call.ctx, key, flags)?;
         raise_fences(flags, key);
         let db = call.ctx.db();
+        let mut refused = true;
         change.run(
             |stored, effects| {
                 state::with(|state| {
@@ -71,6 +72,7 @@ impl Command for Acquire {
                 })
             },
             |outcome, effects| {
+                refused = false;
                 count(&outcome, effects);
                 match outcome {
                     Outcome::Granted(granted) => reply_granted(call.ctx, &granted),
@@ -84,13 +86,16 @@ impl Command for Acquire {
                 }
             },
         );
+        if !refused {
+            keep(call, key, &request);
+        }
         Ok(())
     }
 }
 
 /// What is due elsewhere comes first. An ended lease could look like part of a deadlock; and a grant that
 /// waits to be undone may not be found again by the request that it was for.
-fn settle_others(call: &Call<'_>, key: Text<'_>, flags: Flags, request: &lock::Acquire<'_>) {
+fn settle_others(call: &Call<'_>, flags: Flags, request: &lock::Acquire<'_>) {
     let undeliverable = state::with(|state| !state.undeliverable.is_empty());
     if flags.is_cluster() {
         // Newer servers open every key in the slot of the running command: a timer looks instead.
@@ -100,8 +105,13 @@ fn settle_others(call: &Call<'_>, key: Text<'_>, flags: Flags, request: &lock::A
     } else if request.block.is_some() || undeliverable {
         waits::ring(call.ctx);
     }
-    let unsettled = state::with(|state| !state.undeliverable.is_empty() || state.clients.any_in_flight());
-    if let (true, Some(id)) = (unsettled, request.request_id) {
+}
+
+/// The hold of this name is wanted here, whatever becomes of other clients that asked for it. After the step,
+/// which may have granted it to one of them, and before the server can find that client gone.
+fn keep(call: &Call<'_>, key: Text<'_>, request: &lock::Acquire<'_>) {
+    let Some(id) = request.request_id else { return };
+    if state::with(|state| !state.undeliverable.is_empty() || state.clients.any_in_flight()) {
         waits::keep(call.ctx.db(), key.bytes(), request.owner, id);
     }
 }
