@@ -6,7 +6,9 @@ use crate::support::transcript::is_transcript;
 
 /// How blocks of a language are tried; `None`: nobody knows.
 fn who_tries(block: &Block) -> Option<&'static str> {
-    let has_file = block.note("file").is_some();
+    let has_file = ["file", "Sentinels", "cluster"]
+        .iter()
+        .any(|name| block.note(name).is_some());
     match block.language.as_str() {
         // Syntax, formulas, what a program prints.
         "text" => Some("a transcript, or no code"),
