@@ -15,7 +15,7 @@ use crate::support::{own_program, run};
 /// The files that readers copy from: pages, and configurations.
 fn files_to_copy_from() -> Vec<PathBuf> {
     let root = page::root();
-    let mut files: Vec<PathBuf> = ["README.md", "client/README.md", "redis.conf"]
+    let mut files: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "client/README.md", "redis.conf"]
         .iter()
         .map(|file| root.join(file))
         .collect();
