@@ -1,9 +1,9 @@
 //! What stands in several places is the same in all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use dlock_book::page;
 use dlock_testkit::{Server, module_path};
@@ -73,11 +73,16 @@ fn the_module_lies_everywhere_where_make_install_puts_it() {
     assert!(found > 5, "the files name the folder of the module: {found}");
 }
 
-/// The packages that cargo knows: those of this workspace, and all that they need.
+/// The packages that cargo knows: those of this workspace, and all that they need here. Of other platforms' packages
+/// cargo may have none.
 fn packages() -> Vec<Value> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut metadata = Command::new(cargo);
     metadata.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
+    metadata.args([
+        "--filter-platform",
+        &format!("{}-unknown-linux-gnu", env::consts::ARCH),
+    ]);
     let told = run(&mut metadata, &page::root()).expect("cargo tells");
     let told: Value = serde_json::from_str(&told).expect("JSON");
     told["packages"].as_array().expect("a list").clone()
@@ -133,6 +138,33 @@ fn one_version_of_rust_is_asked_for_and_it_is_enough_for_all_that_is_built() {
         }
     }
     assert!(found >= 5, "pages say which Rust is needed: {found}");
+}
+
+#[test]
+fn the_servers_that_are_tested_are_those_of_the_matrix() {
+    let mut matrix = Command::new(page::root().join("tests/matrix/fetch-servers"));
+    let ids = run(matrix.arg("--list"), &page::root()).expect("the script lists them");
+    let pages = ["README.md", "docs/operations.md"];
+    let [readme, operations] =
+        pages.map(|page| fs::read_to_string(page::root().join(page)).expect("the page is there"));
+    let (_, sentence) = readme
+        .split_once("It is tested with ")
+        .expect("the README says it");
+    let (sentence, _) = sentence.split_once("(`make test-matrix`)").expect("and by what");
+    for id in ids.lines() {
+        let (name, version) = id.split_once('-').expect("a name and a version");
+        let mentions = sentence.to_lowercase().contains(name) && sentence.contains(version);
+        assert!(mentions, "README.md does not say that {id} is tested");
+        let is_row = |line: &str| {
+            let cell = |number| line.split('|').nth(number).unwrap_or("").trim().to_lowercase();
+            cell(1).starts_with(name) && cell(2).split(", ").any(|tested| tested.starts_with(version))
+        };
+        assert!(
+            operations.lines().any(is_row),
+            "docs/operations.md has no row of {id}"
+        );
+    }
+    assert!(ids.lines().count() > 1, "the matrix has servers");
 }
 
 /// The names in a text that begin with `dlock_`, with the label `error` where one has it.
