@@ -4,6 +4,7 @@
 mod agree;
 mod built;
 mod links;
+mod loading;
 mod memory;
 mod pages;
 mod pictures;
