@@ -77,6 +77,8 @@ install: ## Install tool, module, completions and manual (PREFIX=/usr/local, MOD
 check: install-deps ## Check format, lints and documentation, and licences if cargo-deny is there
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	cargo clippy -p redis-dlock-client --locked -- -D warnings
+	cargo clippy -p redis-dlock-client --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="$(DOC_LINTS)" cargo doc --workspace --all-features --no-deps --document-private-items --locked
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --workspace --locked check bans licenses sources; \
 	else echo "check: cargo-deny is not installed, licences and sources are not checked"; fi

@@ -6,7 +6,12 @@ use std::path::{Component, Path, PathBuf};
 use dlock_book::page::{self, Link, Page};
 
 /// Pages outside the book that its readers are sent to, or that send readers to it.
-const NEIGHBOURS: [&str; 2] = ["client/README.md", "CHANGELOG.md"];
+const NEIGHBOURS: [&str; 4] = [
+    "client/README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+];
 
 fn pages() -> BTreeMap<PathBuf, Page> {
     let neighbours = NEIGHBOURS.iter().map(|path| Page::read(Path::new(path)));
