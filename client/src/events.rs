@@ -48,7 +48,8 @@ pub enum What<'a> {
         /// How long it took.
         took: Duration,
     },
-    /// The lease was not renewed. It is tried again until the lease ends.
+    /// The lease was not renewed. It is tried again until the lease ends. When the server says that the lock is lost, it is
+    /// [`What::Lost`] instead.
     NotRenewed {
         /// Why.
         error: &'a Error,
@@ -103,7 +104,7 @@ impl Reporter {
         &self.server
     }
 
-    /// A hook that panics harms nobody but itself.
+    /// A hook or a subscriber that panics harms nobody but itself.
     pub fn report(&self, ticket: &Ticket, what: What<'_>) {
         let event = Event {
             server: &self.server,
@@ -111,9 +112,9 @@ impl Reporter {
             owner: &ticket.owner,
             what,
         };
-        trace(&event);
+        // The panic's message has been printed by then.
+        let _ = catch_unwind(AssertUnwindSafe(|| trace(&event)));
         if let Hook(Some(hook)) = &self.hook {
-            // The panic's message has been printed by then.
             let _ = catch_unwind(AssertUnwindSafe(|| hook(&event)));
         }
     }

@@ -36,6 +36,8 @@ mod keeper;
 #[cfg(feature = "tokio")]
 mod locks;
 #[cfg(feature = "tokio")]
+mod lost;
+#[cfg(feature = "tokio")]
 mod options;
 mod owner;
 mod raw;

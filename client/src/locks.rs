@@ -155,7 +155,9 @@ impl Lock {
     }
 
     /// Who asks. Whoever has the same owner shares its locks: a lock that it holds is granted again at once,
-    /// and counted. One task at a time should use an owner. Default: a new one for each acquisition.
+    /// and counted. One task at a time should use an owner: two that use the same one, two processes for instance, hold the
+    /// lock together, under the same [fence](Guard::fence), so that no check of fences tells them apart. A name for people is
+    /// best followed by something unique: `format!("{name}:{}", Owner::unique())`. Default: a new one for each acquisition.
     pub fn owned_by(mut self, owner: impl Into<Owner>) -> Self {
         self.owner = Some(owner.into());
         self

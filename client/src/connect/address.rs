@@ -11,7 +11,7 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
 
-use super::connection::{Connection, Timeouts};
+use super::connection::{Connection, Purpose, Timeouts};
 #[cfg(feature = "cluster")]
 use super::slots::Slots;
 use crate::error::Error;
@@ -64,12 +64,13 @@ struct Sentinel {
 #[cfg(feature = "cluster")]
 struct Cluster {
     client: redis::cluster::ClusterClient,
+    upkeep_client: redis::cluster::ClusterClient,
     slots: Slots,
 }
 
 impl Address {
     /// A connection that is to be shared.
-    pub(crate) fn connect(&self, timeouts: Timeouts) -> Connecting<'_, Connection> {
+    pub(crate) fn connect(&self, timeouts: Timeouts, purpose: Purpose) -> Connecting<'_, Connection> {
         Box::pin(async move {
             #[cfg(feature = "tls-rustls")]
             provide_cryptography();
@@ -78,7 +79,11 @@ impl Address {
                 let config = redis::cluster::ClusterConfig::new()
                     .set_connection_timeout(timeouts.connect)
                     .set_response_timeout(timeouts.response);
-                let connection = cluster.client.get_async_connection_with_config(config).await?;
+                let client = match purpose {
+                    Purpose::Requests => &cluster.client,
+                    Purpose::Upkeep => &cluster.upkeep_client,
+                };
+                let connection = client.get_async_connection_with_config(config).await?;
                 return Ok(Connection::Cluster(connection));
             }
             // Whatever led to the last connection, it is of no use any more.
@@ -86,7 +91,11 @@ impl Address {
             if let Kind::Sentinel(sentinel) = &*self.0 {
                 *lock(&sentinel.primary) = None;
             }
-            let client = self.client_for(&[]).await?;
+            let mut client = self.client_for(&[]).await?;
+            if purpose == Purpose::Requests {
+                let info = client.get_connection_info().clone();
+                client = Client::open(info.set_tcp_settings(forgetful(tcp_settings())))?;
+            }
             let config = timeouts.config();
             let connection = client
                 .get_multiplexed_async_connection_with_config(&config)
@@ -291,6 +300,11 @@ fn tcp_settings() -> TcpSettings {
     settings
 }
 
+/// What the peer has not received when the connection is closed is not sent again: see [`Purpose::Requests`].
+fn forgetful(settings: TcpSettings) -> TcpSettings {
+    settings.set_linger_time(Duration::ZERO)
+}
+
 fn invalid(error: RedisError) -> Error {
     Error::Invalid(format!("the address cannot be used: {error}"))
 }
@@ -312,14 +326,19 @@ fn cluster(scheme: &str, rest: &str) -> Result<Address, Error> {
         .split(',')
         .map(|host| format!("{scheme}://{credentials}{host}"))
         .collect();
-    let client = redis::cluster::ClusterClient::builder(nodes.iter().map(String::as_str))
-        .tcp_settings(tcp_settings())
-        .build()
-        .map_err(invalid)?;
+    let client = |settings| {
+        redis::cluster::ClusterClient::builder(nodes.iter().map(String::as_str))
+            .tcp_settings(settings)
+            .build()
+            .map_err(invalid)
+    };
+    let upkeep_client = client(tcp_settings())?;
+    let client = client(forgetful(tcp_settings()))?;
     let named: RedisResult<Vec<ConnectionInfo>> = nodes.iter().map(|node| Ok(tuned(node.parse()?))).collect();
     let slots = Slots::new(named.map_err(invalid)?);
     Ok(Address(Arc::new(Kind::Cluster(Box::new(Cluster {
         client,
+        upkeep_client,
         slots,
     })))))
 }
