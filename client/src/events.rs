@@ -28,6 +28,7 @@ pub struct Event<'a> {
 #[non_exhaustive]
 pub enum What<'a> {
     /// It was granted.
+    #[non_exhaustive]
     Acquired {
         /// The fencing token.
         fence: u64,
@@ -35,6 +36,7 @@ pub enum What<'a> {
         took: Duration,
     },
     /// It was not granted.
+    #[non_exhaustive]
     NotAcquired {
         /// Why.
         error: &'a Error,
@@ -44,27 +46,32 @@ pub enum What<'a> {
     /// Nobody waited for the answer of a request any longer: it was taken back.
     Withdrawn,
     /// The lease was renewed.
+    #[non_exhaustive]
     Renewed {
         /// How long it took.
         took: Duration,
     },
     /// The lease was not renewed. It is tried again until the lease ends. When the server says that the lock is lost, it is
     /// [`What::Lost`] instead.
+    #[non_exhaustive]
     NotRenewed {
         /// Why.
         error: &'a Error,
     },
     /// It is lost.
+    #[non_exhaustive]
     Lost {
         /// Why.
         loss: Loss,
     },
     /// It was given back.
+    #[non_exhaustive]
     Released {
         /// How many holds the owner has left.
         holds_left: u64,
     },
     /// It was not given back, or that is not known.
+    #[non_exhaustive]
     NotReleased {
         /// Why.
         error: &'a Error,

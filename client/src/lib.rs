@@ -56,6 +56,11 @@ mod touch;
 #[cfg(feature = "tokio")]
 mod withdraw;
 
+/// The client library underneath, whose types are part of this crate's interface.
+pub use redis;
+#[cfg(feature = "tokio")]
+pub use tokio_util::sync::CancellationToken;
+
 pub use error::Error;
 pub use owner::Owner;
 pub use raw::{

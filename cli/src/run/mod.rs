@@ -257,7 +257,9 @@ fn tell_renewals(voice: Voice) -> impl Fn(&Event<'_>) + Send + Sync + 'static {
         let name = shown(event.key);
         match event.what {
             // That a lock is lost is told by whoever acts on it.
-            What::NotRenewed { error } if !error.is_lost() && !in_trouble.swap(true, Ordering::Relaxed) => {
+            What::NotRenewed { error, .. }
+                if !error.is_lost() && !in_trouble.swap(true, Ordering::Relaxed) =>
+            {
                 voice.say(format!(
                     "the lease of {name} is not renewed, trying again: {error}"
                 ));
