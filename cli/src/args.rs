@@ -134,8 +134,9 @@ pub enum Action {
 /// DLOCK_OWNER and DLOCK_FENCE in its environment: send the fence along with what it writes, and have the
 /// resource refuse a smaller one than it has seen.
 ///
-/// What the command leaves in the background is not waited for. A `kill -9` of dlock itself stops neither the
-/// command nor the lease, which then ends unrenewed.
+/// What the command leaves in the background is not waited for, and what it starts in a session or a process group of its
+/// own gets no signal, not even when the lock is lost. A `kill -9` of dlock itself stops neither the
+/// command nor the lease, which then ends unrenewed. While dlock is stopped (Ctrl-Z), it renews nothing.
 ///
 /// Example, a job that must not run twice: dlock run --try nightly -- /usr/local/bin/report
 #[derive(Args, Debug)]

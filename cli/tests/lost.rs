@@ -52,6 +52,35 @@ fn a_command_that_does_not_end_when_asked_is_killed_later() {
 }
 
 #[test]
+fn what_does_not_end_when_asked_is_killed_though_the_command_itself_has_ended() {
+    let server = Server::start();
+    let options = [&LEASE[..], &["--on-lost", "term"]].concat();
+    let script = "(trap '' TERM; echo $(exec sh -c 'echo $PPID'); exec sleep 1000 >&- 2>&-) & wait";
+    let mut job = Running::script(&server, &options, script);
+    let stubborn = job.line();
+    server.client().call("DEL job").unwrap();
+    let ended = job.end();
+    assert_eq!(ended.code, 79, "{ended:?}");
+    wait_for("the end of what ignores TERM", || !is_running(&stubborn));
+}
+
+#[test]
+fn a_command_is_killed_although_nobody_reads_what_is_said() {
+    let mut server = Server::start();
+    let command = |server: &Server| script_at(server.port(), &LEASE, "echo ready; exec sleep 1000");
+    // The server tells of the loss.
+    let mut job = Running::start_unheard(&mut command(&server));
+    job.expect("ready");
+    server.client().call("DEL job").unwrap();
+    assert_eq!(job.end().code, 79);
+    // Nobody tells of it, and the trouble before it is worth a word, too.
+    let mut job = Running::start_unheard(&mut command(&server));
+    job.expect("ready");
+    server.kill();
+    assert_eq!(job.end().code, 79);
+}
+
+#[test]
 fn a_loss_can_be_ignored() {
     let server = Server::start();
     let options = [&LEASE[..], &["--on-lost", "ignore"]].concat();

@@ -73,6 +73,31 @@ fn a_lock_that_is_not_got_has_a_code_of_its_own_and_nothing_is_run() {
 }
 
 #[test]
+fn a_grant_that_comes_after_its_lease_is_a_lock_that_is_not_got() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    proxy.delay(Way::ToClient, Duration::from_millis(150));
+    let options = ["--try", "--lease", "100ms"];
+    let late = Running::start(&mut script_at(proxy.port(), &options, "echo ran")).end();
+    assert_eq!((late.code, late.out.as_str()), (75, ""), "{late:?}");
+    assert!(late.err.contains("--lease"), "{late:?}");
+}
+
+#[test]
+fn a_request_that_is_under_way_when_the_wait_ends_is_taken_back() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    // To connect takes most of the wait, so the request arrives after it.
+    proxy.delay(Way::ToServer, Duration::from_millis(600));
+    let job = Running::start(&mut script_at(proxy.port(), &["--wait", "900ms"], "echo ran"));
+    let ended = job.end();
+    assert_eq!((ended.code, ended.out.as_str()), (75, ""), "{ended:?}");
+    // It has arrived by then, if it was still under way.
+    pause(1500);
+    assert!(server.client().find_lock("job").is_none());
+}
+
+#[test]
 fn it_waits_without_limit_unless_told_otherwise() {
     let server = Server::start();
     let mut client = server.client();

@@ -91,6 +91,71 @@ fn ctrl_z_stops_the_command_and_fg_continues_it() {
 }
 
 #[test]
+fn ctrl_z_while_it_waits_stops_it_and_fg_continues_it() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("job somebody 60000");
+    let mut shell = shell(&server);
+    shell.press("dlock run job -- sh -c 'echo wor''ks'\r");
+    client.wait_for_queue("job", 1);
+    shell.press("\x1a");
+    shell.wait_for("Stopped");
+    shell.press("fg\r");
+    shell.wait_for("prompt> fg\ndlock run");
+    client.release("job somebody");
+    shell.wait_for("works");
+    shell.press("exit\r");
+    assert_eq!(shell.end().0, 0);
+}
+
+#[test]
+fn a_command_whose_lease_ended_while_it_was_stopped_does_not_go_on() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut shell = shell(&server);
+    // Says so when it goes on.
+    let script = "trap \"echo went o''n\" CONT; echo re''ady; while :; do sleep 0.01; done";
+    shell.press(&format!("dlock run --lease 1s job -- sh -c '{script}'\r"));
+    shell.wait_for("ready");
+    shell.press("\x1a");
+    shell.wait_for("Stopped");
+    wait_until_free(&mut client, "job");
+    shell.press("fg\r");
+    shell.wait_for("is lost");
+    shell.press("echo the code is $?\r");
+    shell.wait_for("the code is 79");
+    assert!(!shell.text().contains("went on"), "{}", shell.text());
+    shell.press("exit\r");
+    assert_eq!(shell.end().0, 0);
+}
+
+#[test]
+fn a_command_gets_the_terminal_though_its_input_is_another() {
+    let server = Server::start();
+    let mut shell = shell(&server);
+    shell.press("true | dlock run job -- sh -c 'echo re''ady; read line </dev/tty; echo got $line'\r");
+    shell.wait_for("ready");
+    shell.press("words\r");
+    shell.wait_for("got words");
+    shell.press("exit\r");
+    assert_eq!(shell.end().0, 0);
+}
+
+#[test]
+fn a_terminal_that_stops_who_writes_from_the_background_does_not_keep_a_command_from_being_killed() {
+    let server = Server::start();
+    let mut shell = shell(&server);
+    shell.press("stty tostop; dlock run --lease 1s job -- sh -c 'echo re''ady; read line'\r");
+    shell.wait_for("ready");
+    server.client().call("DEL job").unwrap();
+    shell.wait_for("is killed");
+    shell.press("echo the code is $?\r");
+    shell.wait_for("the code is 79");
+    shell.press("exit\r");
+    assert_eq!(shell.end().0, 0);
+}
+
+#[test]
 fn ctrl_z_without_a_shell_does_not_stop_for_ever() {
     let server = Server::start();
     let mut terminal = Terminal::start(&run(&server, "echo ready; read line; echo got $line"), 24, 80);

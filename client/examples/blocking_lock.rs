@@ -24,8 +24,8 @@ pub fn run(address: &str) -> Result<u64, Error> {
     let guard = lock.acquire()?;
     let fence = guard.fence();
     // Nothing can cancel a thread: long work looks at the guard from time to time.
-    if !guard.is_held() {
-        println!("lost: {:?}", guard.loss());
+    if let Some(loss) = guard.loss() {
+        return Err(Error::Lost(loss));
     }
     guard.release()?;
     Ok(fence)

@@ -124,7 +124,8 @@ impl Attempt {
         wait: Option<Duration>,
         first: Option<Answered>,
     ) -> (Moment, Result<Guard, Error>) {
-        let mut last = None;
+        // As long as no answer has come.
+        let mut last = Some(Error::silence());
         let outcome = match wait {
             None => self.ask_and_wait(first, None, &mut last).await,
             Some(wait) => {

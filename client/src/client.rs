@@ -1,7 +1,8 @@
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use crate::connect::{Address, Link, Timeouts, WaitingRoom};
+use crate::clock::Moment;
+use crate::connect::{Address, Link, Purpose, Timeouts, WaitingRoom};
 use crate::events::{Event, Hook, Reporter, What};
 use crate::held::{Held, Upkeep};
 use crate::keeper::Keeper;
@@ -48,8 +49,11 @@ impl Settings {
         self
     }
 
-    /// Calls `hook` whenever something happens to a lock, in the task or thread where it happens: it should
-    /// be quick, and not block.
+    /// Calls `hook` whenever something happens to a lock, in the task or thread where it happens: it must
+    /// be quick, and not block. Mostly that is the one thread in the background. As long as the hook does not return there, no
+    /// lock of this client is renewed and no [token](crate::Guard::token) cancelled; a call of [`blocking`](crate::blocking) in it
+    /// never returns. What takes longer, writing to a terminal or a pipe for instance, belongs into a thread of its own. The
+    /// same is true of a subscriber of `tracing`.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,10 +92,10 @@ impl Client {
             hook,
         } = settings;
         Self {
-            link: Link::new(address.clone(), timeouts),
+            link: Link::new(address.clone(), timeouts, Purpose::Requests),
             room: WaitingRoom::new(address.clone(), timeouts),
             upkeep: Arc::new(Upkeep {
-                link: Link::new(address.clone(), timeouts),
+                link: Link::new(address.clone(), timeouts, Purpose::Upkeep),
                 reporter: Reporter::new(address, hook),
             }),
             keeper,
@@ -149,7 +153,7 @@ impl Client {
 
     /// Gives a hold up, and leaves its release to the background. Never blocks.
     pub fn let_go(self: &Arc<Self>, held: Arc<Held>) {
-        let release = held.with(|hold| hold.give_up());
+        let release = held.with(|hold| hold.give_up(Moment::now()));
         self.keeper.unwatch(&held);
         if release.is_needed() {
             let errand = release_in_background(Arc::clone(self), held, release);

@@ -14,6 +14,7 @@ pub enum Error {
     /// Others hold the lock, or stand in its queue. Try again later, or wait.
     Busy,
     /// The lock was not granted in time.
+    #[non_exhaustive]
     Timeout {
         /// Which lock, as text: of several, the one that was not granted.
         key: String,
@@ -44,8 +45,9 @@ pub enum Error {
     NoQuorum(NoQuorum),
     /// The server does not have the module.
     ModuleMissing,
-    /// Too few servers had the lock in time. It was given back.
+    /// Too few servers had the lock in time. It is being given back: asked for again at once, it may still be busy.
     #[cfg(feature = "tokio")]
+    #[non_exhaustive]
     Unreplicated {
         /// So many replicas had to acknowledge it; where it is to be on disk, the primary counts, too.
         needed: u32,
@@ -67,6 +69,8 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Quarantine(_) => true,
+            #[cfg(feature = "tokio")]
+            Self::NoQuorum(failure) => failure.is_transient(),
             Self::Redis(error) => is_transient(error),
             _ => false,
         }
@@ -265,6 +269,27 @@ mod tests {
             answered("ERR", "unknown command 'NONSENSE'"),
             Error::Redis(_)
         ));
+    }
+
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn too_few_servers_are_worth_another_try_when_those_that_failed_are() {
+        let no_quorum = |errors: &[Error]| {
+            let failures = errors.iter().map(|error| crate::redlock::NodeFailure {
+                node: "redis://127.0.0.1/".parse().unwrap(),
+                error: error.clone(),
+            });
+            Error::NoQuorum(NoQuorum {
+                needed: 2,
+                agreed: 0,
+                failures: failures.collect(),
+            })
+        };
+        let quarantine = || answered("QUARANTINE", "");
+        assert!(no_quorum(&[Error::silence(), quarantine()]).is_transient());
+        assert!(no_quorum(&[Error::Busy, Error::silence()]).is_transient());
+        assert!(!no_quorum(&[Error::Busy, Error::Busy]).is_transient());
+        assert!(!no_quorum(&[Error::silence(), answered("NOAUTH", "")]).is_transient());
     }
 
     #[test]

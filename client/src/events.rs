@@ -28,6 +28,7 @@ pub struct Event<'a> {
 #[non_exhaustive]
 pub enum What<'a> {
     /// It was granted.
+    #[non_exhaustive]
     Acquired {
         /// The fencing token.
         fence: u64,
@@ -35,6 +36,7 @@ pub enum What<'a> {
         took: Duration,
     },
     /// It was not granted.
+    #[non_exhaustive]
     NotAcquired {
         /// Why.
         error: &'a Error,
@@ -44,26 +46,32 @@ pub enum What<'a> {
     /// Nobody waited for the answer of a request any longer: it was taken back.
     Withdrawn,
     /// The lease was renewed.
+    #[non_exhaustive]
     Renewed {
         /// How long it took.
         took: Duration,
     },
-    /// The lease was not renewed. It is tried again until the lease ends.
+    /// The lease was not renewed. It is tried again until the lease ends. When the server says that the lock is lost, it is
+    /// [`What::Lost`] instead.
+    #[non_exhaustive]
     NotRenewed {
         /// Why.
         error: &'a Error,
     },
     /// It is lost.
+    #[non_exhaustive]
     Lost {
         /// Why.
         loss: Loss,
     },
     /// It was given back.
+    #[non_exhaustive]
     Released {
         /// How many holds the owner has left.
         holds_left: u64,
     },
     /// It was not given back, or that is not known.
+    #[non_exhaustive]
     NotReleased {
         /// Why.
         error: &'a Error,
@@ -103,7 +111,7 @@ impl Reporter {
         &self.server
     }
 
-    /// A hook that panics harms nobody but itself.
+    /// A hook or a subscriber that panics harms nobody but itself.
     pub fn report(&self, ticket: &Ticket, what: What<'_>) {
         let event = Event {
             server: &self.server,
@@ -111,9 +119,9 @@ impl Reporter {
             owner: &ticket.owner,
             what,
         };
-        trace(&event);
+        // The panic's message has been printed by then.
+        let _ = catch_unwind(AssertUnwindSafe(|| trace(&event)));
         if let Hook(Some(hook)) = &self.hook {
-            // The panic's message has been printed by then.
             let _ = catch_unwind(AssertUnwindSafe(|| hook(&event)));
         }
     }

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::held::Held;
 use crate::hold::{Action, Loss};
 use crate::keeper::tell_lost;
+use crate::lost::{Outlook, lost};
 use crate::owner::Owner;
 use crate::release::release;
 
@@ -80,12 +81,17 @@ impl Guard {
     }
 
     /// Resolves when the lock is lost, at the local deadline at the latest, even when the server is silent.
+    /// Needs no word of the thread in the background, as the token does, and cancels the token.
     pub async fn lost(&self) -> Loss {
-        self.held.token().cancelled().await;
-        self.loss().unwrap_or(Loss::LeaseEnded)
+        lost(&self.held.token(), || self.outlook()).await
     }
 
-    /// Cancelled when the lock is lost. Not when it is released.
+    pub(crate) fn outlook(&self) -> Outlook {
+        self.loss().map_or_else(|| Ok(self.remaining()), Err)
+    }
+
+    /// Cancelled when the lock is lost, by the thread in the background: see [`Settings::on_event`](crate::Settings::on_event)
+    /// for what may hold it up. Not cancelled when the lock is released.
     pub fn token(&self) -> CancellationToken {
         self.held.token()
     }
@@ -132,7 +138,7 @@ impl Guard {
     /// [`Error::Unconfirmed`]: the outcome is not known, for an answer was lost. [`Error::Redis`]: the server refused, for
     /// too few replicas for instance; it is tried again in the background, until the lease ends.
     pub async fn release(mut self) -> Result<u64, Error> {
-        let to_do = self.held.with(|hold| hold.give_up());
+        let to_do = self.held.with(|hold| hold.give_up(Moment::now()));
         self.client.keeper().unwatch(&self.held);
         if let Some(loss) = to_do.loss().filter(|_| !to_do.is_needed()) {
             self.is_settled = true;

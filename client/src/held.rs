@@ -193,7 +193,7 @@ mod tests {
     use shuttle::thread;
 
     use super::*;
-    use crate::connect::{Address, Timeouts};
+    use crate::connect::{Address, Purpose, Timeouts};
     use crate::error::Error;
     use crate::events::Hook;
     use crate::hold::{Action, Loss, Plan};
@@ -213,7 +213,7 @@ mod tests {
             response: LEASE,
         };
         Arc::new(Upkeep {
-            link: Link::new(address.clone(), timeouts),
+            link: Link::new(address.clone(), timeouts, Purpose::Upkeep),
             reporter: Reporter::new(address, Hook::default()),
         })
     }
@@ -251,7 +251,7 @@ mod tests {
             let (agenda, held) = (Arc::clone(&agenda), Arc::clone(&held));
             move || {
                 held.with(|hold| {
-                    hold.give_up();
+                    hold.give_up(at(1));
                     is_given_up.store(true, Ordering::SeqCst);
                 });
                 agenda.remove(&held);

@@ -141,9 +141,15 @@ impl Shared {
             },
             Err(error) => What::NotRenewed { error },
         };
-        held.upkeep.reporter.report(&held.ticket, what);
-        if let Some(Action::TellLost(loss)) = held.with(|hold| hold.on_renewed(sent, &answer, now)) {
-            tell_lost(&held, loss);
+        let (action, is_held) = held.with(|hold| {
+            let action = hold.on_renewed(sent, &answer, now);
+            (action, hold.is_held(now))
+        });
+        match action {
+            Some(Action::TellLost(loss)) => tell_lost(&held, loss),
+            _ if is_held => held.upkeep.reporter.report(&held.ticket, what),
+            // It was given up meanwhile: nobody renews it any more.
+            _ => {}
         }
         self.schedule(&held);
     }

@@ -36,6 +36,8 @@ mod keeper;
 #[cfg(feature = "tokio")]
 mod locks;
 #[cfg(feature = "tokio")]
+mod lost;
+#[cfg(feature = "tokio")]
 mod options;
 mod owner;
 mod raw;
@@ -53,6 +55,11 @@ mod ticket;
 mod touch;
 #[cfg(feature = "tokio")]
 mod withdraw;
+
+/// The client library underneath, whose types are part of this crate's interface.
+pub use redis;
+#[cfg(feature = "tokio")]
+pub use tokio_util::sync::CancellationToken;
 
 pub use error::Error;
 pub use owner::Owner;

@@ -26,6 +26,9 @@ pub(crate) use all::{first_loss, release_all};
 /// Its connections live on the runtime in which they were first needed, and are shared. With several runtimes, each
 /// of which runs on one thread, give each a `Locks` of its own: else the tasks of one can wait in vain while the other,
 /// which has the connection, does not run. Renewals are not concerned, they have a thread of their own.
+///
+/// Open it after a fork, as a daemon and a server with worker processes do: the child has no such thread. There
+/// nothing is renewed, no loss is told, and calls of [`blocking`](crate::blocking) never return.
 #[derive(Clone)]
 pub struct Locks {
     client: Arc<Client>,
@@ -93,7 +96,8 @@ impl Locks {
 
 impl Lock {
     /// For how long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the server. Default:
-    /// 30 s.
+    /// 30 s. A lease that is not longer than a round trip to the server and 3 ms is over before it is held: then
+    /// [`Lock::acquire`] asks again and again, until [`Error::Timeout`].
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
@@ -155,7 +159,9 @@ impl Lock {
     }
 
     /// Who asks. Whoever has the same owner shares its locks: a lock that it holds is granted again at once,
-    /// and counted. One task at a time should use an owner. Default: a new one for each acquisition.
+    /// and counted. One task at a time should use an owner: two that use the same one, two processes for instance, hold the
+    /// lock together, under the same [fence](Guard::fence), so that no check of fences tells them apart. A name for people is
+    /// best followed by something unique: `format!("{name}:{}", Owner::unique())`. Default: a new one for each acquisition.
     pub fn owned_by(mut self, owner: impl Into<Owner>) -> Self {
         self.owner = Some(owner.into());
         self

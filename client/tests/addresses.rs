@@ -120,6 +120,31 @@ async fn the_primary_that_a_sentinel_knows_before_and_after_a_failover() {
 
 #[cfg(feature = "sentinel")]
 #[tokio::test]
+async fn a_new_primary_is_found_for_renewals_although_the_application_hogs_its_runtime_while_it_looks_for_it()
+{
+    let primary = Server::start();
+    let _replica = primary.replica();
+    let sentinel = dlock_testkit::Sentinel::of(&primary, 1);
+    let proxy = dlock_testkit::Proxy::to(sentinel.port());
+    let locks = Locks::open(format!("redis-sentinel://127.0.0.1:{}/main", proxy.port())).unwrap();
+    let guard = locks.lock("door").lease(ms(2500)).acquire().await.unwrap();
+    // All connections are lost, and the Sentinel is asked for the primary.
+    proxy.freeze(dlock_testkit::Way::ToClient);
+    primary.client().ask::<i64>("CLIENT KILL TYPE normal SKIPME yes");
+    let asking = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.try_acquire("gate").await.map(drop) }
+    });
+    tokio::time::sleep(ms(300)).await;
+    proxy.thaw();
+    // The one thread of this test's runtime.
+    std::thread::sleep(ms(3500));
+    assert!(guard.is_held(), "{guard:?}");
+    soon("an answer", asking).await.unwrap().unwrap();
+}
+
+#[cfg(feature = "sentinel")]
+#[tokio::test]
 async fn a_silent_sentinel_holds_up_only_the_first_of_many_waiters() {
     const WAITERS: i64 = 50;
     let primary = Server::start();

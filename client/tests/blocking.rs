@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, wait_for};
 use redis_dlock_client::blocking::{Locks, acquire_all, redlock};
 use redis_dlock_client::{Error, Loss, Owner};
-use support::{ms, url};
+use support::{StuckHook, ms, url};
 use tokio::runtime::Builder;
+
+/// For how long a test waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn locks(server: &Server) -> Locks {
     Locks::open(url(server)).unwrap()
@@ -232,4 +235,39 @@ fn a_lock_on_a_majority_is_acquired_extended_lost_and_given_back() {
         refused.to_string().contains(&servers[1].port().to_string()),
         "{refused}"
     );
+}
+
+#[test]
+fn a_hook_that_does_not_return_does_not_keep_a_thread_from_learning_that_its_lease_is_over() {
+    let server = Server::start();
+    let hook = StuckHook::new();
+    let locks = Locks::with(url(&server), hook.settings()).unwrap();
+    let guard = locks.lock("door").lease(ms(600)).acquire().unwrap();
+    let (sender, told) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| sender.send(guard.lost()));
+        let loss = told.recv_timeout(PATIENCE);
+        let was_stuck = hook.is_stuck();
+        // Or a thread that waits in vain would never end.
+        drop(hook);
+        assert_eq!(loss, Ok(Loss::LeaseEnded));
+        assert!(was_stuck, "the background was not held up");
+    });
+}
+
+#[test]
+fn a_hook_that_does_not_return_hides_no_loss_on_a_majority() {
+    let servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
+    let hook = StuckHook::new();
+    let locks = redlock::Locks::with(servers.iter().map(url), hook.settings()).unwrap();
+    let guard = locks.lock("door").lease(ms(600)).acquire().unwrap();
+    let (sender, told) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| sender.send(guard.lost()));
+        let loss = told.recv_timeout(PATIENCE);
+        let was_stuck = hook.is_stuck();
+        drop(hook);
+        assert_eq!(loss, Ok(Loss::LeaseEnded));
+        assert!(was_stuck, "the background was not held up");
+    });
 }

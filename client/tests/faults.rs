@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 use dlock_testkit::{Proxy, Server, Way};
 use redis_dlock_client::{Error, Locks, Owner, Settings};
 use support::{Journal, calls, ms, soon, until, until_free};
+
+/// For how long a test waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server behind a bad network, and a client that knows it only through that.
 struct Scene {
@@ -455,4 +458,48 @@ fn next_command(stream: &mut BufReader<TcpStream>) -> Option<String> {
     // The length of each is a line, too: none of them has a line break.
     let lines: Option<Vec<String>> = (0..2 * arguments).map(|_| line()).collect();
     lines?.into_iter().nth(1)
+}
+
+/// A server that knows nothing but how connections begin. What became of the connection on which it was asked for a
+/// lock, once the client has closed it.
+fn silent_server(listener: TcpListener, closed: mpsc::Sender<std::io::Result<usize>>) {
+    for mut connection in listener.incoming().flatten() {
+        let closed = closed.clone();
+        thread::spawn(move || {
+            let (mut buffer, mut was_asked) = ([0; 4096], false);
+            let end = loop {
+                let length = match connection.read(&mut buffer) {
+                    Ok(length @ 1..) => length,
+                    end => break end,
+                };
+                let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+                was_asked |= text.contains("DLOCK.ACQUIRE");
+                let _ = connection.write_all("+OK\r\n".repeat(text.matches("SETINFO").count()).as_bytes());
+            };
+            if was_asked {
+                let _ = closed.send(end);
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_given_up_is_reset_so_that_the_system_sends_no_request_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    let (sender, closed) = mpsc::channel();
+    thread::spawn(move || silent_server(listener, sender));
+    let settings = Settings::default().response_timeout(ms(200)).patience(ms(0));
+    let locks = Locks::with(url, settings).unwrap();
+    let silence = locks.try_acquire("door").await.unwrap_err();
+    assert!(matches!(silence, Error::Redis(_)), "{silence:?}");
+    // The connection is closed by this runtime.
+    let end = tokio::task::spawn_blocking(move || closed.recv_timeout(PATIENCE))
+        .await
+        .unwrap();
+    let end = end.expect("the client closes what it gives up");
+    assert_eq!(
+        end.expect_err("it is no orderly end").kind(),
+        std::io::ErrorKind::ConnectionReset
+    );
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
 use redis_dlock_client::{Error, Locks, Loss};
-use support::{Journal, calls, locks, ms, soon, stall, until, until_free, url};
+use support::{Journal, StuckHook, calls, locks, ms, soon, stall, until, until_free, url};
 
 #[tokio::test]
 async fn a_lease_is_renewed_as_long_as_the_guard_lives() {
@@ -109,6 +109,16 @@ async fn a_silent_server_does_not_keep_the_holder_from_learning_that_its_lease_i
 }
 
 #[tokio::test]
+async fn a_hook_that_does_not_return_does_not_keep_the_holder_from_learning_that_its_lease_is_over() {
+    let server = Server::start();
+    let hook = StuckHook::new();
+    let locks = Locks::with(url(&server), hook.settings()).unwrap();
+    let guard = locks.lock("door").lease(ms(600)).acquire().await.unwrap();
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::LeaseEnded);
+    assert!(hook.is_stuck(), "the background was not held up");
+}
+
+#[tokio::test]
 async fn a_lock_that_an_administrator_removed_is_lost_at_the_next_renewal() {
     let server = Server::start();
     let mut client = server.client();
@@ -165,6 +175,30 @@ async fn one_failed_renewal_costs_nothing() {
     assert!(guard.is_held());
     assert_eq!(client.lock("door").holders[0].fence, guard.fence());
     assert_eq!(journal.count("Lost"), 0);
+}
+
+#[tokio::test]
+async fn a_renewal_of_what_is_given_up_or_lost_is_no_failed_renewal() {
+    let server = Server::start();
+    let mut client = server.client();
+    let proxy = Proxy::to(server.port());
+    let journal = Journal::default();
+    let locks = Locks::with(proxy.url(), journal.settings()).unwrap();
+    let lock = locks.lock("door").lease(ms(3000));
+    // Broken, and given up before the renewal is answered.
+    let guard = lock.acquire().await.unwrap();
+    client.call("DEL door").unwrap();
+    proxy.freeze(Way::ToClient);
+    until("a renewal", || calls(&mut client, "dlock.extend") > 0).await;
+    drop(guard);
+    proxy.thaw();
+    until("the release", || journal.count("Released") > 0).await;
+    // Broken, and told so.
+    let guard = lock.acquire().await.unwrap();
+    client.call("DEL door").unwrap();
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::NotHeld);
+    until("the event", || journal.count("Lost") > 0).await;
+    assert_eq!(journal.count("NotRenewed"), 0);
 }
 
 #[tokio::test]

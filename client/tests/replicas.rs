@@ -33,7 +33,8 @@ async fn without_a_replica_the_lock_is_given_back() {
                 refused,
                 Error::Unreplicated {
                     needed: 1,
-                    acknowledged: 0
+                    acknowledged: 0,
+                    ..
                 }
             ),
             "{refused:?}"
@@ -313,7 +314,8 @@ async fn a_lock_that_too_few_logs_have_is_given_back() {
             refused,
             Error::Unreplicated {
                 needed: 2,
-                acknowledged: 1
+                acknowledged: 1,
+                ..
             }
         ),
         "{refused:?}"

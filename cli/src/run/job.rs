@@ -2,6 +2,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::mpsc;
 use std::thread;
 
 use nix::errno::Errno;
@@ -38,6 +39,13 @@ impl Job {
         let (program, args) = words
             .split_first()
             .ok_or_else(|| Failure::usage("there is no command"))?;
+        // First, for without it the command could not be watched.
+        let (sender, changes) = unbounded_channel();
+        let (tell_group, group) = mpsc::channel();
+        thread::Builder::new()
+            .name("dlock-wait".into())
+            .spawn(move || group.recv().map(|group| watch(group, &sender)))
+            .map_err(|error| cannot_watch(&error))?;
         let owner = OsString::from(guard.owner().to_string());
         let child = Command::new(program)
             .args(args)
@@ -48,15 +56,12 @@ impl Job {
             .map_err(|error| cannot_run(program, &error))?;
         // A process id fits: the system gave it as one.
         let group = Pid::from_raw(child.id() as i32);
+        // The thread waits for it.
+        let _ = tell_group.send(group);
         let terminal = Terminal::open();
         if let Some(terminal) = &terminal {
             terminal.hand_over_to(group);
         }
-        let (sender, changes) = unbounded_channel();
-        thread::Builder::new()
-            .name("dlock-wait".into())
-            .spawn(move || watch(group, &sender))
-            .map_err(|error| Failure::new(Code::System, format!("cannot start a thread: {error}")))?;
         Ok(Self {
             group,
             changes,
@@ -84,10 +89,20 @@ impl Job {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Whether the command was stopped because it used the terminal before it was given to it.
+    /// Continues the command, in the foreground if we are there, whatever its input is.
+    pub fn go_on_with_terminal(&self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.give_to(self.group);
+        }
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// Whether the command was stopped because it used the terminal before it was given to it; by now it may have
+    /// been.
     pub fn only_wants_terminal(&self, stopped_by: Signal) -> bool {
-        let terminal = self.terminal.as_ref();
-        matches!(stopped_by, Signal::SIGTTIN | Signal::SIGTTOU) && terminal.is_some_and(Terminal::is_ours)
+        let wants_it = matches!(stopped_by, Signal::SIGTTIN | Signal::SIGTTOU);
+        let terminal = self.terminal.as_ref().filter(|_| wants_it);
+        terminal.is_some_and(|terminal| terminal.is_ours() || terminal.belongs_to(self.group))
     }
 
     /// After a stop of the command: stops this program as well, and those that were started along with it.
@@ -108,7 +123,7 @@ impl Job {
 }
 
 /// Whether there is a shell that could continue us: our parent, in our session.
-fn has_shell() -> bool {
+pub fn has_shell() -> bool {
     let session = getsid(None);
     session.is_ok() && session == getsid(Some(getppid()))
 }
@@ -141,6 +156,13 @@ fn watch(command: Pid, changes: &UnboundedSender<Change>) {
             return;
         }
     }
+}
+
+fn cannot_watch(error: &io::Error) -> Failure {
+    Failure::new(
+        Code::System,
+        format!("cannot start a thread: {error}: nothing was done under the lock"),
+    )
 }
 
 fn cannot_run(program: &OsString, error: &io::Error) -> Failure {

@@ -2,6 +2,7 @@
 
 mod job;
 mod signals;
+mod teller;
 mod terminal;
 
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +16,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::job::{Change, Job};
 use self::signals::Signals;
+use self::teller::{Teller, Voice};
 use crate::args::{OnLost, RunArgs};
-use crate::complain;
 use crate::exit::{Code, Failure};
 use crate::server::Target;
 use crate::text::shown;
@@ -25,20 +26,31 @@ use crate::text::shown;
 const WITHDRAWAL: Duration = Duration::from_secs(2);
 
 pub fn run(args: &RunArgs, target: &Target) -> Result<ExitCode, Failure> {
-    let locks = Locks::with(target.address()?, Settings::default().on_event(tell_renewals()))?;
+    let teller = Teller::start().map_err(|error| cannot("start a thread", &error))?;
+    let settings = Settings::default().on_event(tell_renewals(teller.voice().clone()));
+    let locks = Locks::with(target.address()?, settings)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| cannot("start", &error))?;
-    let exit = runtime.block_on(under_lock(args, &locks));
+    let exit = runtime.block_on(under_lock(args, &locks, teller.voice()));
     runtime.shutdown_background();
+    teller.finish();
     exit
 }
 
-async fn under_lock(args: &RunArgs, locks: &Locks) -> Result<ExitCode, Failure> {
+async fn under_lock(args: &RunArgs, locks: &Locks, voice: &Voice) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().map_err(|error| cannot("listen to signals", &error))?;
     let owner = Owner::unique();
     let lock = lock(args, locks, &owner);
     let guard = tokio::select! {
-        guard = lock.acquire() => guard.map_err(|error| not_got(args, error.into()))?,
+        guard = lock.acquire() => match guard {
+            Ok(guard) => guard,
+            Err(error) => {
+                if !matches!(error, Error::Busy) {
+                    withdraw(&lock, &owner).await;
+                }
+                return Err(not_got(args, error));
+            }
+        },
         signal = signals.passed_on() => {
             withdraw(&lock, &owner).await;
             return Ok(ended_by(signal));
@@ -52,10 +64,10 @@ async fn under_lock(args: &RunArgs, locks: &Locks) -> Result<ExitCode, Failure> 
             return Err(failure);
         }
     };
-    let mut watch = Watch::new(args, &guard, job);
+    let mut watch = Watch::new(args, &guard, job, voice);
     let exit = watch.until_end(&mut signals).await;
     let loss = watch.loss;
-    give_back(args, guard, loss, exit).await
+    give_back(args, guard, loss, exit, voice).await
 }
 
 fn lock(args: &RunArgs, locks: &Locks, owner: &Owner) -> Lock {
@@ -85,17 +97,19 @@ struct Watch<'a> {
     args: &'a RunArgs,
     guard: &'a Guard,
     job: Job,
+    voice: &'a Voice,
     loss: Option<Loss>,
     /// When what has not ended is killed.
     kill_at: Option<Instant>,
 }
 
 impl<'a> Watch<'a> {
-    fn new(args: &'a RunArgs, guard: &'a Guard, job: Job) -> Self {
+    fn new(args: &'a RunArgs, guard: &'a Guard, job: Job, voice: &'a Voice) -> Self {
         Self {
             args,
             guard,
             job,
+            voice,
             loss: None,
             kill_at: None,
         }
@@ -113,12 +127,12 @@ impl<'a> Watch<'a> {
                     self.job.signal(Signal::SIGKILL);
                 }
                 change = self.job.next_change() => match change {
-                    Change::Ended(code) => return ExitCode::from(code),
-                    Change::Killed(signal) => return ended_by(signal),
+                    Change::Ended(code) => return self.ended(ExitCode::from(code)),
+                    Change::Killed(signal) => return self.ended(ended_by(signal)),
                     Change::Stopped(signal) => self.stopped(signal),
                 },
                 signal = signals.next() => match signal {
-                    Signal::SIGCONT => self.job.go_on(),
+                    Signal::SIGCONT => self.continued(),
                     signal => self.job.signal(signal),
                 },
             }
@@ -128,31 +142,46 @@ impl<'a> Watch<'a> {
     fn lost(&mut self, loss: Loss) {
         self.loss = Some(loss);
         let what = match self.args.on_lost {
-            OnLost::Kill => "the command is killed",
-            OnLost::Term => "the command is asked to end",
-            OnLost::Ignore => "the command goes on without it",
-        };
-        complain(&format!(
-            "the lock {} is lost: {loss}: {what}",
-            shown(self.args.name.as_bytes())
-        ));
-        match self.args.on_lost {
-            OnLost::Kill => self.job.signal(Signal::SIGKILL),
+            OnLost::Kill => {
+                self.job.signal(Signal::SIGKILL);
+                "the command is killed"
+            }
             OnLost::Term => {
                 self.job.signal(Signal::SIGTERM);
                 // A command that is stopped would not hear of it.
                 self.job.signal(Signal::SIGCONT);
                 self.kill_at = Some(Instant::now() + self.args.kill_after);
+                "the command is asked to end"
             }
-            OnLost::Ignore => {}
+            OnLost::Ignore => "the command goes on without it",
+        };
+        self.voice.say(format!(
+            "the lock {} is lost: {loss}: {what}",
+            shown(self.args.name.as_bytes())
+        ));
+    }
+
+    /// The command has ended. What it started, and was asked to end with it, may not have.
+    fn ended(&self, exit: ExitCode) -> ExitCode {
+        if self.kill_at.is_some() {
+            self.job.signal(Signal::SIGKILL);
         }
+        exit
+    }
+
+    /// Somebody continues us. The lease may have ended meanwhile, which comes first.
+    fn continued(&mut self) {
+        if let (None, Some(loss)) = (self.loss, self.guard.loss()) {
+            self.lost(loss);
+        }
+        self.job.go_on();
     }
 
     /// As the user stopped the command, so stops the whole, and the shell gets its terminal back. The lease
     /// goes on, and may end meanwhile.
     fn stopped(&self, by: Signal) {
         if self.job.only_wants_terminal(by) {
-            self.job.go_on();
+            self.job.go_on_with_terminal();
         } else {
             self.job.stop_along();
         }
@@ -165,6 +194,7 @@ async fn give_back(
     guard: Guard,
     told: Option<Loss>,
     exit: ExitCode,
+    voice: &Voice,
 ) -> Result<ExitCode, Failure> {
     let name = shown(args.name.as_bytes());
     let noticed = match told {
@@ -175,7 +205,7 @@ async fn give_back(
         (Some(loss), _) | (None, Err(Error::Lost(loss))) => Some(loss),
         (None, Ok(_)) => None,
         (None, Err(error)) => {
-            complain(&format!(
+            voice.say(format!(
                 "the command has ended, the lock {name} may be held until its lease ends: {error}"
             ));
             None
@@ -185,7 +215,7 @@ async fn give_back(
         return Ok(exit);
     };
     if told.is_none() {
-        complain(&format!(
+        voice.say(format!(
             "the lock {name} was lost before the command ended: {loss}"
         ));
     }
@@ -221,27 +251,36 @@ async fn withdraw(lock: &Lock, owner: &Owner) {
 }
 
 /// Tells the user of trouble with renewals, once each time it begins.
-fn tell_renewals() -> impl Fn(&Event<'_>) + Send + Sync + 'static {
+fn tell_renewals(voice: Voice) -> impl Fn(&Event<'_>) + Send + Sync + 'static {
     let in_trouble = AtomicBool::new(false);
     move |event| {
         let name = shown(event.key);
         match event.what {
             // That a lock is lost is told by whoever acts on it.
-            What::NotRenewed { error } if !error.is_lost() && !in_trouble.swap(true, Ordering::Relaxed) => {
-                complain(&format!(
+            What::NotRenewed { error, .. }
+                if !error.is_lost() && !in_trouble.swap(true, Ordering::Relaxed) =>
+            {
+                voice.say(format!(
                     "the lease of {name} is not renewed, trying again: {error}"
                 ));
             }
             What::Renewed { .. } if in_trouble.swap(false, Ordering::Relaxed) => {
-                complain(&format!("the lease of {name} is renewed again"));
+                voice.say(format!("the lease of {name} is renewed again"));
             }
             _ => {}
         }
     }
 }
 
-fn not_got(args: &RunArgs, failure: Failure) -> Failure {
+fn not_got(args: &RunArgs, error: Error) -> Failure {
     let name = shown(args.name.as_bytes());
+    if let Error::Lost(_) = error {
+        let message = format!(
+            "{name}: the lock was granted, but its lease had ended when the answer came: see --lease"
+        );
+        return Failure::new(Code::NotGot, message);
+    }
+    let failure = Failure::from(error);
     Failure::new(failure.code, format!("{name}: {}", failure.message))
 }
 

@@ -1,9 +1,11 @@
 use std::fs;
 use std::io;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, raise};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::job::has_shell;
 
 /// Those that end a command, or mean something to it.
 const PASSED_ON: [Signal; 6] = [
@@ -41,12 +43,16 @@ impl Signals {
         }
     }
 
-    /// The next one that is passed on.
+    /// The next one that is passed on. There is no command yet that a stop would go to: it stops this program.
     pub async fn passed_on(&mut self) -> Signal {
         loop {
-            let signal = self.next().await;
-            if PASSED_ON.contains(&signal) {
-                return signal;
+            match self.next().await {
+                Signal::SIGTSTP if has_shell() => {
+                    // To oneself it is always allowed.
+                    let _ = raise(Signal::SIGSTOP);
+                }
+                signal if PASSED_ON.contains(&signal) => return signal,
+                _ => {}
             }
         }
     }

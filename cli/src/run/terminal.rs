@@ -7,7 +7,7 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 /// The terminal that this program belongs to.
 pub struct Terminal {
     device: File,
-    /// Whether the command reads from it: else it does well in the background.
+    /// Whether the command reads from it: else it does well in the background, until it asks for it.
     is_input: bool,
 }
 
@@ -24,9 +24,16 @@ impl Terminal {
         self.belongs_to(getpgrp())
     }
 
-    /// Puts a process group into the foreground, if we are there.
+    /// Puts a process group into the foreground, if we are there and it reads from the terminal.
     pub fn hand_over_to(&self, group: Pid) {
-        if self.is_input && self.is_ours() {
+        if self.is_input {
+            self.give_to(group);
+        }
+    }
+
+    /// Puts a process group into the foreground, if we are there.
+    pub fn give_to(&self, group: Pid) {
+        if self.is_ours() {
             self.put_into_foreground(group);
         }
     }
@@ -38,7 +45,7 @@ impl Terminal {
         }
     }
 
-    fn belongs_to(&self, group: Pid) -> bool {
+    pub fn belongs_to(&self, group: Pid) -> bool {
         tcgetpgrp(&self.device) == Ok(group)
     }
 

@@ -100,10 +100,15 @@ pub fn tcp_address(host: String, port: u16, tls: bool) -> ConnectionAddr {
     }
 }
 
+/// `host:port`, `[address]:port`, and whether it is reached with TLS.
 pub fn host_of(address: &ConnectionAddr) -> Result<(String, bool), Failure> {
+    let written = |host: &str, port| match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
     match address {
-        ConnectionAddr::Tcp(host, port) => Ok((format!("{host}:{port}"), false)),
-        ConnectionAddr::TcpTls { host, port, .. } => Ok((format!("{host}:{port}"), true)),
+        ConnectionAddr::Tcp(host, port) => Ok((written(host, port), false)),
+        ConnectionAddr::TcpTls { host, port, .. } => Ok((written(host, port), true)),
         _ => Err(Failure::usage(
             "a cluster is reached by host and port, not by a socket",
         )),

@@ -103,3 +103,20 @@ fn a_password_survives_its_way_through_a_url() {
     let url = target.url("cluster", false, &["one".to_owned()], "").unwrap();
     assert_eq!(url, "redis-cluster://:p%40s%3As%2F%25@one");
 }
+
+#[test]
+fn a_cluster_is_found_by_a_numeric_address_too() {
+    for (host, url) in [
+        ("::1", "redis-cluster://[::1]:6379"),
+        ("one", "redis-cluster://one:6379"),
+    ] {
+        let target = target(&format!("-h {host}"), None, None).unwrap();
+        let Place::Node(address) = &target.place else {
+            panic!("{:?}", target.place);
+        };
+        let (host, tls) = host_of(address).unwrap();
+        let written = target.url("cluster", tls, &[host], "").unwrap();
+        assert_eq!(written, url);
+        assert!(written.parse::<Address>().is_ok(), "{written}");
+    }
+}

@@ -5,7 +5,7 @@
 
 pub mod terminal;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write, pipe};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 
@@ -13,6 +13,9 @@ use dlock_testkit::{Client, Server, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+
+/// So much a pipe holds.
+const PIPE_BYTES: usize = 65_536;
 
 /// The tool, told nothing by the environment.
 pub fn dlock(args: &[&str]) -> Command {
@@ -78,6 +81,8 @@ pub struct Running {
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     errors: Option<JoinHandle<String>>,
+    /// Full, and read by nobody.
+    unread: Option<PipeReader>,
 }
 
 impl Running {
@@ -98,6 +103,26 @@ impl Running {
             input: child.stdin.take(),
             output: BufReader::new(child.stdout.take().expect("a pipe")),
             errors: Some(thread::spawn(read)),
+            unread: None,
+            child,
+        }
+    }
+
+    /// Its standard error is a pipe that takes nothing more, and that nobody reads.
+    pub fn start_unheard(command: &mut Command) -> Self {
+        let (unread, mut full) = pipe().expect("the system has pipes");
+        full.write_all(&[0; PIPE_BYTES]).expect("a pipe has so much room");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(full)
+            .spawn()
+            .expect("the tool runs");
+        Self {
+            input: child.stdin.take(),
+            output: BufReader::new(child.stdout.take().expect("a pipe")),
+            errors: None,
+            unread: Some(unread),
             child,
         }
     }
@@ -147,7 +172,10 @@ impl Running {
         let mut out = String::new();
         self.output.read_to_string(&mut out).expect("text");
         let status = self.status().expect("it has ended");
-        let err = self.errors.take().expect("asked once").join().expect("text");
+        let err = self
+            .errors
+            .take()
+            .map_or_else(String::new, |errors| errors.join().expect("text"));
         assert!(!err.contains("panicked"), "{err}");
         Outcome {
             code: status.code().unwrap_or_else(|| panic!("{status}")),

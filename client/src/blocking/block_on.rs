@@ -2,9 +2,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::task::unconstrained;
+use tokio_util::sync::CancellationToken;
+
+use crate::hold::Loss;
+use crate::lost::{Outlook, nap};
 
 /// Runs a future on this thread, its timers and connections on that of the runtime. Unlike the function of
 /// the runtime, it also works within another runtime: there it blocks a thread, but does not panic.
@@ -20,6 +25,34 @@ pub(super) fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> 
             Poll::Ready(outcome) => return outcome,
             Poll::Pending => thread::park(),
         }
+    }
+}
+
+/// As [`lost`](crate::lost::lost), by the timers of this thread: those of the background may be held up with it.
+pub(super) fn block_until_lost(token: &CancellationToken, look: impl Fn() -> Outlook) -> Loss {
+    loop {
+        match look() {
+            Err(loss) => {
+                token.cancel();
+                return loss;
+            }
+            Ok(remaining) => block_for(nap(remaining), token.cancelled()),
+        }
+    }
+}
+
+/// Runs a future that needs no runtime on this thread, for so long at most.
+fn block_for(limit: Duration, future: impl Future<Output = ()>) {
+    let begun = Instant::now();
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(unconstrained(future));
+    while future.as_mut().poll(&mut context).is_pending() {
+        let left = limit.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        thread::park_timeout(left);
     }
 }
 

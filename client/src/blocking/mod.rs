@@ -29,7 +29,7 @@ use crate::raw::LockInfo;
 use crate::{Error, Loss, Owner, Settings};
 
 pub use all::{Guards, acquire_all};
-use block_on::block_on;
+use block_on::{block_on, block_until_lost};
 
 /// All locks of a server. See [`crate::Locks`].
 #[derive(Clone)]
@@ -231,7 +231,7 @@ impl Guard {
 
     /// Blocks until the lock is lost. See [`crate::Guard::lost`].
     pub fn lost(&self) -> Loss {
-        block_on(&self.runtime, self.guard.lost())
+        block_until_lost(&self.guard.token(), || self.guard.outlook())
     }
 
     /// See [`crate::Guard::token`].

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::block_on::block_on;
+use super::block_on::{block_on, block_until_lost};
 use crate::connect::Address;
 use crate::redlock;
 use crate::{Error, Loss, Owner, Settings};
@@ -183,7 +183,7 @@ impl Guard {
 
     /// Blocks until the lock is lost. See [`redlock::Guard::lost`].
     pub fn lost(&self) -> Loss {
-        block_on(&self.runtime, self.guard.lost())
+        block_until_lost(&self.guard.token(), || self.guard.outlook())
     }
 
     /// See [`redlock::Guard::token`].

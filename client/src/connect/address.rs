@@ -11,7 +11,7 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
 
-use super::connection::{Connection, Timeouts};
+use super::connection::{Connection, Purpose, Timeouts};
 #[cfg(feature = "cluster")]
 use super::slots::Slots;
 use crate::error::Error;
@@ -31,11 +31,11 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 /// | `redis-cluster://[user:password@]host[:port],host[:port]` | the cluster that these nodes belong to (feature `cluster`); `rediss-cluster://` for TLS |
 ///
 /// What does not fit in a text, certificates for instance, comes in a [`redis::Client`] or a
-/// `redis::sentinel::SentinelClient`.
+/// `redis::sentinel::SentinelClient`. Such a client of Sentinels serves requests and renewals alike: after a failover,
+/// renewals may wait for a task of the application that asks the Sentinels. A text makes two.
 ///
-/// In a cluster, redis-rs itself repeats a request whose connection was lost. When that was a release whose answer was
-/// lost on its way, the repeated one finds nothing: the lock was given back, but [`Error::Lost`] with `NotHeld` is what
-/// comes back. That cannot be switched off, for it is also how redis-rs follows a slot to another node.
+/// In a cluster, redis-rs itself repeats a request whose connection was lost. That does no harm: requests are repeated with
+/// their ids. It cannot be switched off, for it is also how redis-rs follows a slot to another node.
 #[derive(Clone)]
 pub struct Address(Arc<Kind>);
 
@@ -53,40 +53,58 @@ enum Kind {
 
 #[cfg(feature = "sentinel")]
 struct Sentinel {
+    requests: Search,
+    /// One of its own: a search that the application has begun goes on only while its runtime runs. It has none when it
+    /// gave the client itself, of which there is one.
+    upkeep: Option<Search>,
+    /// What to call it. The client does not tell.
+    label: String,
+}
+
+/// A way to find the primary.
+#[cfg(feature = "sentinel")]
+struct Search {
     client: tokio::sync::Mutex<redis::sentinel::SentinelClient>,
     /// The primary that the Sentinels told of. To ask them takes several connections, and long when one of them is
     /// silent.
     primary: Mutex<Option<Client>>,
-    /// What to call it. The client does not tell.
-    label: String,
 }
 
 #[cfg(feature = "cluster")]
 struct Cluster {
     client: redis::cluster::ClusterClient,
+    upkeep_client: redis::cluster::ClusterClient,
     slots: Slots,
 }
 
 impl Address {
     /// A connection that is to be shared.
-    pub(crate) fn connect(&self, timeouts: Timeouts) -> Connecting<'_, Connection> {
+    pub(crate) fn connect(&self, timeouts: Timeouts, purpose: Purpose) -> Connecting<'_, Connection> {
         Box::pin(async move {
-            #[cfg(feature = "tls-rustls")]
-            provide_cryptography();
             #[cfg(feature = "cluster")]
             if let Kind::Cluster(cluster) = &*self.0 {
+                #[cfg(feature = "tls-rustls")]
+                provide_cryptography();
                 let config = redis::cluster::ClusterConfig::new()
                     .set_connection_timeout(timeouts.connect)
                     .set_response_timeout(timeouts.response);
-                let connection = cluster.client.get_async_connection_with_config(config).await?;
+                let client = match purpose {
+                    Purpose::Requests => &cluster.client,
+                    Purpose::Upkeep => &cluster.upkeep_client,
+                };
+                let connection = client.get_async_connection_with_config(config).await?;
                 return Ok(Connection::Cluster(connection));
             }
             // Whatever led to the last connection, it is of no use any more.
             #[cfg(feature = "sentinel")]
             if let Kind::Sentinel(sentinel) = &*self.0 {
-                *lock(&sentinel.primary) = None;
+                *lock(&sentinel.search(purpose).primary) = None;
             }
-            let client = self.client_for(&[]).await?;
+            let mut client = self.client_for(&[], purpose).await?;
+            if purpose == Purpose::Requests {
+                let info = client.get_connection_info().clone();
+                client = Client::open(info.set_tcp_settings(forgetful(tcp_settings())))?;
+            }
             let config = timeouts.config();
             let connection = client
                 .get_multiplexed_async_connection_with_config(&config)
@@ -107,13 +125,15 @@ impl Address {
     }
 
     /// What connects to the one server that serves a key, as far as is known.
-    #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
-    pub(crate) fn client_for<'a>(&'a self, key: &'a [u8]) -> Connecting<'a, Client> {
+    #[cfg_attr(not(all(feature = "cluster", feature = "sentinel")), allow(unused_variables))]
+    pub(crate) fn client_for<'a>(&'a self, key: &'a [u8], purpose: Purpose) -> Connecting<'a, Client> {
         Box::pin(async move {
+            #[cfg(feature = "tls-rustls")]
+            provide_cryptography();
             match &*self.0 {
                 Kind::Node(client) => Ok(Client::clone(client)),
                 #[cfg(feature = "sentinel")]
-                Kind::Sentinel(sentinel) => sentinel.primary().await,
+                Kind::Sentinel(sentinel) => sentinel.search(purpose).primary().await,
                 #[cfg(feature = "cluster")]
                 Kind::Cluster(cluster) => Client::open(cluster.slots.place(key)),
             }
@@ -121,10 +141,14 @@ impl Address {
     }
 
     #[cfg(feature = "sentinel")]
-    fn of_sentinel(client: redis::sentinel::SentinelClient, label: String) -> Self {
+    fn of_sentinel(
+        client: redis::sentinel::SentinelClient,
+        upkeep: Option<redis::sentinel::SentinelClient>,
+        label: String,
+    ) -> Self {
         Self(Arc::new(Kind::Sentinel(Box::new(Sentinel {
-            client: tokio::sync::Mutex::new(client),
-            primary: Mutex::default(),
+            requests: Search::new(client),
+            upkeep: upkeep.map(Search::new),
             label,
         }))))
     }
@@ -175,6 +199,29 @@ impl Address {
 
 #[cfg(feature = "sentinel")]
 impl Sentinel {
+    fn search(&self, purpose: Purpose) -> &Search {
+        match (purpose, &self.upkeep) {
+            (Purpose::Upkeep, Some(search)) => search,
+            _ => &self.requests,
+        }
+    }
+
+    fn forget(&self, node: &ConnectionAddr) {
+        for search in std::iter::once(&self.requests).chain(&self.upkeep) {
+            search.forget(node);
+        }
+    }
+}
+
+#[cfg(feature = "sentinel")]
+impl Search {
+    fn new(client: redis::sentinel::SentinelClient) -> Self {
+        Self {
+            client: tokio::sync::Mutex::new(client),
+            primary: Mutex::default(),
+        }
+    }
+
     /// One task asks. The others that came meanwhile share its answer.
     async fn primary(&self) -> RedisResult<Client> {
         if let Some(primary) = self.known() {
@@ -243,7 +290,7 @@ impl TryFrom<redis::sentinel::SentinelClient> for Address {
     type Error = Error;
 
     fn try_from(client: redis::sentinel::SentinelClient) -> Result<Self, Error> {
-        Ok(Self::of_sentinel(client, "by Sentinel".into()))
+        Ok(Self::of_sentinel(client, None, "by Sentinel".into()))
     }
 }
 
@@ -291,6 +338,11 @@ fn tcp_settings() -> TcpSettings {
     settings
 }
 
+/// What the peer has not received when the connection is closed is not sent again: see [`Purpose::Requests`].
+fn forgetful(settings: TcpSettings) -> TcpSettings {
+    settings.set_linger_time(Duration::ZERO)
+}
+
 fn invalid(error: RedisError) -> Error {
     Error::Invalid(format!("the address cannot be used: {error}"))
 }
@@ -312,14 +364,19 @@ fn cluster(scheme: &str, rest: &str) -> Result<Address, Error> {
         .split(',')
         .map(|host| format!("{scheme}://{credentials}{host}"))
         .collect();
-    let client = redis::cluster::ClusterClient::builder(nodes.iter().map(String::as_str))
-        .tcp_settings(tcp_settings())
-        .build()
-        .map_err(invalid)?;
+    let client = |settings| {
+        redis::cluster::ClusterClient::builder(nodes.iter().map(String::as_str))
+            .tcp_settings(settings)
+            .build()
+            .map_err(invalid)
+    };
+    let upkeep_client = client(tcp_settings())?;
+    let client = client(forgetful(tcp_settings()))?;
     let named: RedisResult<Vec<ConnectionInfo>> = nodes.iter().map(|node| Ok(tuned(node.parse()?))).collect();
     let slots = Slots::new(named.map_err(invalid)?);
     Ok(Address(Arc::new(Kind::Cluster(Box::new(Cluster {
         client,
+        upkeep_client,
         slots,
     })))))
 }
@@ -358,15 +415,13 @@ fn sentinel(scheme: &str, rest: &str) -> Result<Address, Error> {
     if scheme == "rediss" {
         node = node.set_tls_mode(TlsMode::Secure);
     }
-    let sentinels = sentinels.iter().map(String::as_str).collect();
-    let client = SentinelClient::build(
-        sentinels,
-        String::from(name),
-        Some(node),
-        SentinelServerType::Master,
-    );
+    let client = || {
+        let sentinels = sentinels.iter().map(String::as_str).collect();
+        let primary = SentinelServerType::Master;
+        SentinelClient::build(sentinels, String::from(name), Some(node.clone()), primary).map_err(invalid)
+    };
     let label = format!("{name} by Sentinel {hosts}");
-    Ok(Address::of_sentinel(client.map_err(invalid)?, label))
+    Ok(Address::of_sentinel(client()?, Some(client()?), label))
 }
 
 #[cfg(not(feature = "sentinel"))]

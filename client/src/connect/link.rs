@@ -7,7 +7,7 @@ use redis::{Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind};
 use tokio::time::timeout;
 
 use super::address::Address;
-use super::connection::{Connection, Timeouts};
+use super::connection::{Connection, Purpose, Timeouts};
 use crate::error::Error;
 use crate::sync::lock;
 
@@ -16,6 +16,7 @@ use crate::sync::lock;
 pub(crate) struct Link {
     address: Address,
     timeouts: Timeouts,
+    purpose: Purpose,
     current: Mutex<Option<Arc<Current>>>,
     /// Held by the task that connects: how it went the last time.
     connecting: tokio::sync::Mutex<Option<RedisError>>,
@@ -33,10 +34,11 @@ pub(crate) struct Route {
 }
 
 impl Link {
-    pub fn new(address: Address, timeouts: Timeouts) -> Arc<Self> {
+    pub fn new(address: Address, timeouts: Timeouts, purpose: Purpose) -> Arc<Self> {
         Arc::new(Self {
             address,
             timeouts,
+            purpose,
             current: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
         })
@@ -97,7 +99,8 @@ impl Link {
         if let (true, Some(error)) = (shares, &*failure) {
             return Err(error.clone());
         }
-        let connected = in_time(self.timeouts.connect, self.address.connect(self.timeouts)).await;
+        let connecting = self.address.connect(self.timeouts, self.purpose);
+        let connected = in_time(self.timeouts.connect, connecting).await;
         *failure = connected.as_ref().err().cloned();
         let current = Arc::new(Current {
             connection: connected?,

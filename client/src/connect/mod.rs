@@ -8,6 +8,6 @@ mod slots;
 mod waiting;
 
 pub use address::Address;
-pub(crate) use connection::Timeouts;
+pub(crate) use connection::{Purpose, Timeouts};
 pub(crate) use link::{Link, Route};
 pub(crate) use waiting::{Seat, WaitingRoom};

@@ -4,7 +4,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ConnectionAddr, FromRedisValue};
 
 use super::address::Address;
-use super::connection::Timeouts;
+use super::connection::{Purpose, Timeouts};
 use super::link::{in_time, is_useless_now, meaning};
 use crate::error::Error;
 use crate::sync::lock;
@@ -38,7 +38,11 @@ impl WaitingRoom {
 
     /// A connection to the server that serves the key, as far as is known.
     pub async fn seat(&self, key: &[u8]) -> Result<Seat, Error> {
-        let client = in_time(self.timeouts.connect, self.address.client_for(key)).await?;
+        let client = in_time(
+            self.timeouts.connect,
+            self.address.client_for(key, Purpose::Requests),
+        )
+        .await?;
         let node = client.get_connection_info().addr().clone();
         if let Some(seat) = self.take_idle(&node) {
             return Ok(seat);

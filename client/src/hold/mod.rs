@@ -188,8 +188,8 @@ impl Hold {
     }
 
     /// The holder gives the lock up: nothing is renewed from now on. What is to be sent.
-    pub fn give_up(&mut self) -> Release {
-        let release = Release::new(self);
+    pub fn give_up(&mut self, now: Moment) -> Release {
+        let release = Release::new(self, now);
         if self.state == State::Held {
             self.state = State::GivenUp;
         }

@@ -1,4 +1,4 @@
-use super::{Hold, Loss, State};
+use super::{Hold, Loss};
 use crate::clock::Moment;
 use crate::error::Error;
 
@@ -30,13 +30,9 @@ pub(crate) enum ReleaseStep {
 }
 
 impl Release {
-    pub(super) fn new(hold: &Hold) -> Self {
-        let loss = match hold.state {
-            State::Lost(loss) => Some(loss),
-            State::Held | State::GivenUp => None,
-        };
+    pub(super) fn new(hold: &Hold, now: Moment) -> Self {
         Self {
-            loss,
+            loss: hold.loss(now),
             end: hold.end(),
             overdue: hold.overdue(),
             deadline: hold.deadline,

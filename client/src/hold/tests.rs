@@ -131,7 +131,7 @@ fn what_the_server_says_about_the_holder_is_final() {
         assert_eq!(hold.wakes_at(), None);
         assert_eq!(hold.on_extended(at(1002), &Ok(ms(3000)), at(1003)), None);
         assert_eq!(hold.loss(at(1003)), Some(loss), "lost is for ever");
-        assert!(!hold.give_up().is_needed());
+        assert!(!hold.give_up(at(1003)).is_needed());
     }
 }
 
@@ -202,7 +202,7 @@ fn no_renewal_goes_beyond_the_longest_time() {
 #[test]
 fn nothing_is_renewed_once_the_lock_is_given_up() {
     let mut hold = renewed();
-    assert!(hold.give_up().is_needed());
+    assert!(hold.give_up(at(1)).is_needed());
     assert_eq!(hold.wakes_at(), None);
     assert_eq!(hold.on_time(at(1000)), None);
     assert_eq!(hold.on_time(at(10_000)), None, "what is given up is not lost");
@@ -214,12 +214,27 @@ fn nothing_is_renewed_once_the_lock_is_given_up() {
 fn a_lock_that_was_lost_by_time_alone_is_still_released() {
     let mut hold = renewed();
     hold.on_time(at(LASTS_MS));
-    assert!(hold.give_up().is_needed());
+    assert!(hold.give_up(at(LASTS_MS)).is_needed());
+}
+
+#[test]
+fn a_lock_whose_lease_ended_unnoticed_is_lost_whatever_its_release_says() {
+    // As after a suspend, before the background has looked.
+    let release = || renewed().give_up(at(LASTS_MS));
+    assert!(release().is_needed());
+    let unsent = release().on_unsent(cut(), at(LASTS_MS));
+    let silent = release().on_answer(Err(cut()), at(LASTS_MS));
+    for step in [unsent, silent] {
+        assert!(
+            matches!(step, ReleaseStep::Done(Err(Error::Lost(Loss::LeaseEnded)))),
+            "{step:?}"
+        );
+    }
 }
 
 #[test]
 fn a_release_tells_its_outcome_and_says_so_when_that_is_unknown() {
-    let release = || renewed().give_up();
+    let release = || renewed().give_up(at(1));
     let (before, after) = (at(2000), at(LASTS_MS));
     let outcome = |step| match step {
         ReleaseStep::Done(outcome) => outcome,
@@ -268,7 +283,7 @@ fn a_lock_that_was_lost_stays_so_whatever_its_release_says() {
     let mut hold = renewed();
     hold.on_time(at(LASTS_MS));
     for answer in [Ok(0), Err(cut()), Err(Error::Stale)] {
-        let step = hold.give_up().on_answer(answer, at(LASTS_MS));
+        let step = hold.give_up(at(LASTS_MS)).on_answer(answer, at(LASTS_MS));
         let ReleaseStep::Done(Err(Error::Lost(loss))) = step else {
             panic!("{step:?}");
         };
@@ -344,7 +359,7 @@ impl World {
         }
         if !self.released {
             next.push(self.after(|world| {
-                world.hold.give_up();
+                world.hold.give_up(world.now);
                 world.released = true;
             }));
         }

@@ -7,6 +7,7 @@ use crate::owner::Owner;
 
 /// What a granted ACQUIRE answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Grant {
     /// The fencing token, 1 to 2^53 - 1: larger for every later grant of this lock.
     pub fence: u64,

@@ -25,6 +25,16 @@ pub struct NodeFailure {
     pub error: Error,
 }
 
+impl NoQuorum {
+    /// Whether some of the servers only failed for now, and none refused for good. Others that hold the lock refuse for now,
+    /// too, but are no failure.
+    pub(crate) fn is_transient(&self) -> bool {
+        let errors = self.failures.iter().map(|failure| &failure.error);
+        let mut others = errors.filter(|error| !matches!(error, Error::Busy)).peekable();
+        others.peek().is_some() && others.all(Error::is_transient)
+    }
+}
+
 impl fmt::Display for NoQuorum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -12,6 +12,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Loss;
 use crate::keeper::Keeper;
+use crate::lost::{Outlook, lost};
 use crate::owner::Owner;
 
 /// What a server tells is acted on after so long, if not at once.
@@ -73,8 +74,11 @@ impl Guard {
 
     /// Resolves when the lock is lost, at the local deadline at the latest, even when the servers are silent.
     pub async fn lost(&self) -> Loss {
-        self.held.token().cancelled().await;
-        self.loss().unwrap_or(Loss::LeaseEnded)
+        lost(self.held.token(), || self.outlook()).await
+    }
+
+    pub(crate) fn outlook(&self) -> Outlook {
+        self.loss().map_or_else(|| Ok(self.remaining()), Err)
     }
 
     /// Cancelled when the lock is lost. Not when it is released.

@@ -3,11 +3,11 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Server};
-use redis_dlock_client::{Event, Locks, Settings};
+use redis_dlock_client::{Event, Locks, Settings, What};
 
 /// So long a test waits for what must happen, the other way round than `wait_for`: by a future.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -72,6 +72,36 @@ impl Journal {
             .iter()
             .filter(|noted| *noted == name)
             .count()
+    }
+}
+
+/// A hook that does not come back from the first renewal that it is told of, until this is dropped.
+pub struct StuckHook {
+    gate: Arc<Mutex<Option<mpsc::Receiver<()>>>>,
+    _opens_when_dropped: mpsc::Sender<()>,
+}
+
+impl StuckHook {
+    pub fn new() -> Self {
+        let (sender, gate) = mpsc::channel();
+        Self {
+            gate: Arc::new(Mutex::new(Some(gate))),
+            _opens_when_dropped: sender,
+        }
+    }
+
+    pub fn settings(&self) -> Settings {
+        let gate = Arc::clone(&self.gate);
+        Settings::default().on_event(move |event| {
+            if let What::Renewed { .. } = event.what {
+                let gate = gate.lock().unwrap().take();
+                let _ = gate.map(|gate| gate.recv());
+            }
+        })
+    }
+
+    pub fn is_stuck(&self) -> bool {
+        self.gate.lock().unwrap().is_none()
     }
 }
 
