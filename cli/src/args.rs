@@ -271,3 +271,7 @@ pub struct TopArgs {
     #[arg(long, value_parser = span::parse, value_name = "TIME", default_value = "1s")]
     pub every: Duration,
 }
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;

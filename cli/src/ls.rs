@@ -10,7 +10,7 @@ use crate::args::LsArgs;
 use crate::complain;
 use crate::exit::Failure;
 use crate::lock::Named;
-use crate::scan;
+use crate::scan::{self, Found};
 use crate::server::{Node, Target};
 use crate::span;
 use crate::table::Table;
@@ -19,7 +19,7 @@ use crate::text::{Paint, shown};
 pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
     let pattern = args.pattern.as_deref().map(OsStrExt::as_bytes);
     let mut nodes = target.primaries()?;
-    let locks = scan::all(&mut nodes, pattern)?;
+    let Found { locks, hidden } = scan::all(&mut nodes, pattern)?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
         let locks: Value = locks.iter().map(Named::json).collect();
@@ -32,6 +32,12 @@ pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
         }
     }
     out.flush()?;
+    if hidden > 0 {
+        complain(&format!(
+            "{hidden} more that this user may not look at: ask for the right to their names (ACL SETUSER name ~pattern), \
+             or name those that it may see: dlock ls 'lock:*'"
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ use redis_dlock_client::LockInfo;
 
 use crate::exit::Failure;
 use crate::lock::{Named, info_command};
-use crate::server::Node;
+use crate::server::{Node, is_hidden};
 
 /// Keys that a server looks at in one go: less than a millisecond of its time.
 const STEP: u64 = 1000;
@@ -52,10 +52,19 @@ impl Walk {
     }
 }
 
+/// Locks that were found.
+#[derive(Default)]
+pub struct Found {
+    pub locks: Vec<Named>,
+    /// How many more there are that the user may not look at.
+    pub hidden: u64,
+}
+
 /// What is known of these locks. A key that has become something else meanwhile is left out.
-pub fn infos(node: &mut Node, names: Vec<Vec<u8>>) -> Result<Vec<Named>, Failure> {
+pub fn infos(node: &mut Node, names: Vec<Vec<u8>>) -> Result<Found, Failure> {
+    let mut found = Found::default();
     if names.is_empty() {
-        return Ok(Vec::new());
+        return Ok(found);
     }
     let mut pipeline = Pipeline::new();
     pipeline.ignore_errors();
@@ -63,31 +72,34 @@ pub fn infos(node: &mut Node, names: Vec<Vec<u8>>) -> Result<Vec<Named>, Failure
         pipeline.add_command(info_command(name));
     }
     let infos: Vec<redis::RedisResult<Option<LockInfo>>> = pipeline.query(&mut node.connection)?;
-    let mut locks = Vec::new();
     for (name, info) in names.into_iter().zip(infos) {
         match info {
-            Ok(info) => locks.push(Named { name, info }),
+            Ok(info) => found.locks.push(Named { name, info }),
             Err(error) if error.code() == Some("WRONGTYPE") => {}
+            Err(error) if is_hidden(&error) => found.hidden += 1,
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(locks)
+    Ok(found)
 }
 
 /// All locks with names like the pattern that somebody holds or waits for, by name.
-pub fn all(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<Vec<Named>, Failure> {
+pub fn all(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<Found, Failure> {
     let progress = Progress::new(nodes);
     let mut found = BTreeMap::new();
+    let mut hidden = 0;
     for node in nodes {
         node.require_module()?;
         let mut walk = Walk::new(pattern);
         loop {
             let names = walk.step(node)?;
             progress.more(STEP, found.len());
-            let locks = infos(node, names)?.into_iter();
+            let here = infos(node, names)?;
+            hidden += here.hidden;
             // A scan may come by a key twice.
             found.extend(
-                locks
+                here.locks
+                    .into_iter()
                     .filter(|lock| lock.info.is_some())
                     .map(|lock| (lock.name.clone(), lock)),
             );
@@ -97,7 +109,10 @@ pub fn all(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<Vec<Named>, Fai
         }
     }
     progress.bar.finish_and_clear();
-    Ok(found.into_values().collect())
+    Ok(Found {
+        locks: found.into_values().collect(),
+        hidden,
+    })
 }
 
 /// A bar on the terminal, once it takes long.

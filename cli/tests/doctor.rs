@@ -180,3 +180,49 @@ fn a_replica_that_is_cut_off_is_noticed() {
     let noticed = || at_level(&replica, "warning").1.contains(&"role".to_owned());
     dlock_testkit::wait_for("the end of the link to be noticed", noticed);
 }
+
+#[test]
+fn what_the_user_may_not_ask_for_is_told_not_to_be_checked() {
+    let server = Server::with(DURABLE);
+    for (right, command) in [("time", "TIME"), ("module|list", "MODULE LIST"), ("scan", "SCAN")] {
+        let mut client = server.client();
+        client.ok("ACL SETUSER app on >secret ~* +@all");
+        client.ok(&format!("ACL SETUSER app -{right}"));
+        let told = outcome(&mut dlock_at(
+            &server,
+            &["--user", "app", "-a", "secret", "doctor"],
+        ));
+        assert_eq!(told.code, 1, "{told:?}");
+        assert!(told.out.contains(&format!("may not use {command}\n")), "{told:?}");
+    }
+    let cluster = Cluster::start(1);
+    cluster
+        .client(0)
+        .ok("ACL SETUSER app on >secret ~* +@all -cluster|info");
+    let told = outcome(&mut dlock_at(
+        &cluster.nodes[0],
+        &["--user", "app", "-a", "secret", "doctor"],
+    ));
+    assert!(told.out.contains("may not use CLUSTER INFO\n"), "{told:?}");
+}
+
+#[test]
+fn the_user_that_the_documentation_makes_for_it_may_use_all_that_it_needs() {
+    let page = include_str!("../../docs/operations.md");
+    let line = page
+        .lines()
+        .find_map(|line| line.split_once("> ACL SETUSER doctor "));
+    let (_, rights) = line.expect("the page makes the user");
+    let server = Server::with(DURABLE);
+    server.client().ok(&format!("ACL SETUSER doctor {rights}"));
+    server.client().acquire("lock:42 alice 60000");
+    let login = ["--user", "doctor", "-a", "doctor-secret", "doctor"];
+    let told = outcome(&mut dlock_at(&server, &login));
+    assert_eq!(told.code, 0, "{told:?}");
+    let cluster = Cluster::start(2);
+    for node in &cluster.nodes {
+        node.client().ok(&format!("ACL SETUSER doctor {rights}"));
+    }
+    let told = outcome(&mut dlock_at(&cluster.nodes[0], &login));
+    assert!(!told.out.contains("may not"), "{told:?}");
+}

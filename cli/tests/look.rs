@@ -173,3 +173,26 @@ fn queues_that_nobody_holds_are_counted_because_they_cannot_be_listed() {
     let _bob = quiet.waiter("job bob 60000 BLOCK 0");
     assert_eq!(outcome(&mut dlock_at(&quiet, &["ls"])).err, "");
 }
+
+#[test]
+fn locks_that_the_user_may_not_look_at_are_left_out_and_counted() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("lock:mine alice 60000");
+    client.acquire("other alice 60000");
+    client.ok("ACL SETUSER viewer on >secret resetkeys ~lock:* nocommands +dlock.info +info +scan +ping");
+    let login = ["--user", "viewer", "-a", "secret", "ls"];
+    let told = outcome(&mut dlock_at(&server, &login));
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(
+        told.out.contains("lock:mine") && !told.out.contains("other"),
+        "{told:?}"
+    );
+    assert!(told.err.contains("1 more"), "{told:?}");
+    let told = json(&server, &login);
+    assert_eq!(names(&told), ["lock:mine"]);
+    // Who may look at none is told so.
+    client.ok("ACL SETUSER viewer -dlock.info");
+    let refused = outcome(&mut dlock_at(&server, &login));
+    assert_eq!(refused.code, 77, "{refused:?}");
+}

@@ -257,6 +257,14 @@ fn a_command_may_take_only_so_long() {
 }
 
 #[test]
+fn a_lease_that_the_server_refuses_is_told_with_its_option() {
+    let server = Server::with("dlock.max-lease-ms 10000");
+    let refused = Running::script(&server, &[], "echo ran").end();
+    assert_eq!((refused.code, refused.out.as_str()), (64, ""), "{refused:?}");
+    assert!(refused.err.contains("--lease"), "{refused:?}");
+}
+
+#[test]
 fn a_value_that_the_server_refuses_is_an_error_of_usage() {
     let server = Server::start();
     let refused = Running::script(&server, &["--lease", "10000d"], "echo ran").end();

@@ -56,8 +56,12 @@ impl Add<Duration> for Moment {
 /// Until when a lease certainly lasts, for the holder that sent its request at `sent` and was told that it
 /// had been queued for `waited` and that `lease` remained: `sent + (waited + lease) * 0.999 - 2 ms`.
 ///
-/// The server's clock may go 0.1 % faster than ours. Both times that it told are rounded down. A lease that
-/// is too short for that certainly lasts until `sent`, which is over.
+/// The server's clock may go 0.1 % faster than ours, and no more is allowed for: one that is being slewed can be
+/// faster (chronyd may slew by 8 %, unless its `maxslewrate` is lowered). Nor does any clock here count the time for
+/// which a hypervisor freezes the machine. Only a resource that checks fences is safe against that.
+///
+/// Both times that the server told are rounded down. A lease that is too short for all this certainly lasts until `sent`,
+/// which is over.
 pub fn safe_deadline(sent: Moment, waited: Duration, lease: Duration) -> Moment {
     const ROUNDING: Duration = Duration::from_millis(2);
     let told = waited.saturating_add(lease);

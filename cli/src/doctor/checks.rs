@@ -22,6 +22,7 @@ const CHECKS: &[Check] = &[
     version,
     role,
     rights,
+    unasked,
     settings,
     eviction,
     memory,
@@ -150,6 +151,19 @@ fn rights(facts: &Facts) -> Option<Finding> {
         "without ACQUIRE, RELEASE and EXTEND no lock can be used; without OWNER and INFO none can be looked at",
         "ACL SETUSER name +dlock.acquire +dlock.release +dlock.extend +dlock.owner +dlock.info, and ~pattern for the keys",
     ))
+}
+
+fn unasked(facts: &Facts) -> Option<Finding> {
+    (!facts.unasked.is_empty()).then(|| {
+        Finding::bad(
+            Warning,
+            "not checked",
+            format!("this user may not use {}", facts.unasked.join(", ")),
+            "TIME tells the clock, MODULE LIST the module's version, SCAN the longest lease, CLUSTER INFO the cluster: \
+             nothing is found of these",
+            "run dlock doctor as a user with +time +module|list +scan +cluster|info",
+        )
+    })
 }
 
 fn settings(facts: &Facts) -> Option<Finding> {

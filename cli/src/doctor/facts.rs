@@ -21,8 +21,10 @@ pub struct Facts {
     pub clock_ahead_ms: Option<i64>,
     /// The longest lease that remains for a holder.
     pub longest_lease: Duration,
-    /// The commands that this user may not use.
+    /// The commands of the module that this user may not use.
     pub forbidden: Vec<&'static str>,
+    /// The other commands that it may not use, so that what they would tell is not known.
+    pub unasked: Vec<&'static str>,
 }
 
 impl Facts {

@@ -8,7 +8,7 @@ use redis_dlock_client::Owner;
 use super::facts::Facts;
 use crate::exit::{Code, Failure};
 use crate::scan;
-use crate::server::{Fields, Node, Target};
+use crate::server::{Fields, Node, Target, is_forbidden};
 
 /// All primaries, each followed by its replicas.
 pub fn all(target: &Target) -> Result<Vec<Facts>, Failure> {
@@ -48,19 +48,39 @@ fn facts(node: &mut Node) -> Result<Facts, Failure> {
         server: node.name.clone(),
         info: permitted(node.info("everything"))?.unwrap_or_default(),
         settings: permitted(settings(node))?.unwrap_or_default(),
-        clock_ahead_ms: permitted(clock_ahead_ms(node))?,
         ..Facts::default()
     };
-    facts.module_version = permitted(module_version(node))?.flatten();
+    facts.clock_ahead_ms = facts.or_unasked("TIME", clock_ahead_ms(node))?;
+    facts.module_version = facts.or_unasked("MODULE LIST", module_version(node))?.flatten();
     if facts.is_cluster() {
-        let text = permitted(node.query::<String>(cmd("CLUSTER").arg("INFO")))?;
+        let text = node.query::<String>(cmd("CLUSTER").arg("INFO"));
+        let text = facts.or_unasked("CLUSTER INFO", text)?;
         facts.cluster = Fields::parse(&text.unwrap_or_default());
     }
     if facts.has_module() {
         facts.forbidden = forbidden(node);
-        facts.longest_lease = permitted(longest_lease(node))?.unwrap_or_default();
+        // Without this right no lock can be looked at, which is told anyway.
+        if !facts.forbidden.contains(&"DLOCK.INFO") {
+            let longest = longest_lease(node);
+            facts.longest_lease = facts.or_unasked("SCAN", longest)?.unwrap_or_default();
+        }
     }
     Ok(facts)
+}
+
+impl Facts {
+    /// As [`permitted`], and notes the command that the user may not use.
+    fn or_unasked<T>(
+        &mut self,
+        command: &'static str,
+        answer: Result<T, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        let answer = permitted(answer)?;
+        if answer.is_none() {
+            self.unasked.push(command);
+        }
+        Ok(answer)
+    }
 }
 
 /// What a user may not ask for is not known. A lost connection is a failure.
@@ -106,8 +126,8 @@ fn text(value: Option<&Value>) -> Option<String> {
 }
 
 fn longest_lease(node: &mut Node) -> Result<Duration, Failure> {
-    let locks = scan::all(std::slice::from_mut(node), None)?;
-    let holders = locks.iter().flat_map(|lock| lock.holders());
+    let found = scan::all(std::slice::from_mut(node), None)?;
+    let holders = found.locks.iter().flat_map(|lock| lock.holders());
     Ok(holders.map(|holder| holder.lease).max().unwrap_or_default())
 }
 
@@ -134,11 +154,6 @@ fn forbidden(node: &mut Node) -> Vec<&'static str> {
         answer.is_err_and(|error| is_forbidden(&error))
     });
     forbidden.map(|(command, _)| command).collect()
-}
-
-/// Whether a command is refused to the user, not just this name of a key.
-fn is_forbidden(error: &RedisError) -> bool {
-    error.code() == Some("NOPERM") && error.detail().is_some_and(|detail| detail.contains("to run the"))
 }
 
 /// `slave0:ip=127.0.0.1,port=7001,state=online,...`

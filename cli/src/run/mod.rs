@@ -281,7 +281,13 @@ fn not_got(args: &RunArgs, error: Error) -> Failure {
         return Failure::new(Code::NotGot, message);
     }
     let failure = Failure::from(error);
-    Failure::new(failure.code, format!("{name}: {}", failure.message))
+    // The server does not know what the option is called here.
+    let hint = if failure.message.contains("lease-ms") {
+        ": give another one with --lease"
+    } else {
+        ""
+    };
+    Failure::new(failure.code, format!("{name}: {}{hint}", failure.message))
 }
 
 fn cannot(what: &str, error: &std::io::Error) -> Failure {

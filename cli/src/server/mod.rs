@@ -5,5 +5,5 @@ mod place;
 mod slots;
 mod target;
 
-pub use node::{Fields, Node};
+pub use node::{Fields, Node, is_forbidden, is_hidden};
 pub use target::Target;

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{Client, Cmd, Connection, ConnectionAddr, FromRedisValue, RedisResult, Value, cmd};
+use redis::{Client, Cmd, Connection, ConnectionAddr, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use redis_dlock_client::Error;
 
 use crate::exit::{Code, Failure};
@@ -15,6 +15,20 @@ pub struct Node {
     pub name: String,
     pub address: ConnectionAddr,
     pub connection: Connection,
+}
+
+/// Whether a command is refused to the user, not just this name of a key.
+pub fn is_forbidden(error: &RedisError) -> bool {
+    is_refused(error) && error.detail().is_some_and(|detail| detail.contains("to run the"))
+}
+
+/// Whether the user may use the command, but not on a key of this name.
+pub fn is_hidden(error: &RedisError) -> bool {
+    is_refused(error) && !is_forbidden(error)
+}
+
+fn is_refused(error: &RedisError) -> bool {
+    error.code() == Some("NOPERM")
 }
 
 /// A section of INFO. A field that is not there is empty.

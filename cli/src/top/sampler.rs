@@ -121,8 +121,13 @@ impl Watched {
         while self.names.len() > MOST_LOCKS {
             self.names.pop_last();
         }
-        let locks = scan::infos(&mut self.node, self.names.iter().cloned().collect())?;
-        let locks: Vec<Named> = locks.into_iter().filter(|lock| lock.info.is_some()).collect();
+        // What the user may not look at is not shown.
+        let found = scan::infos(&mut self.node, self.names.iter().cloned().collect())?;
+        let locks: Vec<Named> = found
+            .locks
+            .into_iter()
+            .filter(|lock| lock.info.is_some())
+            .collect();
         self.names = locks.iter().map(|lock| lock.name.clone()).collect();
         Ok(locks)
     }

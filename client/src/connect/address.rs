@@ -125,7 +125,7 @@ impl Address {
     }
 
     /// What connects to the one server that serves a key, as far as is known.
-    #[cfg_attr(not(all(feature = "cluster", feature = "sentinel")), allow(unused_variables))]
+    #[cfg_attr(not(all(feature = "cluster", feature = "sentinel")), expect(unused_variables))]
     pub(crate) fn client_for<'a>(&'a self, key: &'a [u8], purpose: Purpose) -> Connecting<'a, Client> {
         Box::pin(async move {
             #[cfg(feature = "tls-rustls")]
