@@ -124,6 +124,8 @@ fn has_one_address_for_all(ctx: Ctx<'_>) -> bool {
         "port",
         "tls-port",
         "tls-cluster",
+        "cluster-announce-client-ipv4",
+        "cluster-announce-client-ipv6",
     ];
     let settings: Option<Vec<String>> = match Context::new(ctx.raw()).call("CONFIG", ARGUMENTS) {
         Ok(RedisValue::Array(settings)) => settings.into_iter().map(text).collect(),
@@ -132,12 +134,24 @@ fn has_one_address_for_all(ctx: Ctx<'_>) -> bool {
     settings.is_some_and(|settings| is_one_address_for_all(&settings))
 }
 
-/// The settings are names and values, in turn. A server without TLS has none for it.
+/// The settings are names and values, in turn. A server without TLS has none for it, and only Valkey has addresses
+/// for clients.
 fn is_one_address_for_all(settings: &[String]) -> bool {
-    let is = |name: &str, value: &str| settings.chunks_exact(2).any(|setting| setting == [name, value]);
-    let has_tls = settings.iter().any(|name| name == "tls-port") && !is("tls-port", "0");
-    let has_only_tls = is("port", "0") && is("tls-cluster", "yes");
-    is("cluster-preferred-endpoint-type", "ip") && (!has_tls || has_only_tls)
+    let value = |name: &str, default| {
+        let mut settings = settings.chunks_exact(2);
+        let found = settings.find_map(|setting| match setting {
+            [found, value] if found == name => Some(value.as_str()),
+            _ => None,
+        });
+        found.unwrap_or(default)
+    };
+    let by_address = value("cluster-preferred-endpoint-type", "") == "ip";
+    let without_tls = value("tls-port", "0") == "0";
+    let only_tls = value("port", "") == "0" && value("tls-cluster", "no") == "yes";
+    let none_for_clients = ["cluster-announce-client-ipv4", "cluster-announce-client-ipv6"]
+        .iter()
+        .all(|name| value(name, "").is_empty());
+    by_address && none_for_clients && (without_tls || only_tls)
 }
 
 /// All slots that are served. CLUSTER NODES, because CLUSTER SLOTS from a timer crashes Valkey 8.0 and 8.1.
@@ -246,6 +260,12 @@ mod tests {
         assert!(!is_for_all(
             "cluster-preferred-endpoint-type unknown-endpoint port 7000"
         ));
+        assert!(is_for_all(&format!(
+            "port 7000 {by_ip} cluster-announce-client-ipv4 "
+        )));
+        assert!(!is_for_all(&format!(
+            "port 7000 {by_ip} cluster-announce-client-ipv4 10.0.0.1"
+        )));
         assert!(!is_for_all(""), "a server that does not say");
     }
 
