@@ -186,6 +186,14 @@ fn a_request_that_finds_its_hold_granted_by_its_own_step_keeps_it() {
     assert_eq!(client.lock("door").standing(), [("bob".into(), grant.fence, 1)]);
 }
 
+#[test]
+fn a_repeated_request_that_is_refused_keeps_no_hold() {
+    let mut scene = Scene::new("door bob 60000 SHARED BLOCK 0 REQID r1");
+    let replies = scene.kill_after_grant_and(&["DLOCK.ACQUIRE door bob 60000 REQID r1"]);
+    assert!(matches!(replies[0], Value::ServerError(_)), "{replies:?}");
+    wait_for("the grant to be undone", || !scene.client.exists("door"));
+}
+
 /// What was told to the client that was replaced says nothing about the one that took its place.
 #[test]
 fn the_grant_to_a_client_that_took_the_place_of_another_one_is_undone() {
