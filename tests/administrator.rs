@@ -1,6 +1,6 @@
 //! What other commands do to a lock, and that what is there afterwards behaves.
 
-use dlock_testkit::{Events, Server, pause, wait_for};
+use dlock_testkit::{Client, Events, Server, pause, wait_for};
 use redis::Value;
 
 #[test]
@@ -211,6 +211,25 @@ fn emptied_databases_leave_nothing_to_sweep() {
         wait_for("the sweep", || !client.exists("door"));
         wait_for("nothing left to look for", || {
             client.stat("dlock_stray_locks") == 0
+        });
+    }
+}
+
+#[test]
+fn the_memory_of_emptied_databases_is_given_back() {
+    const LOCKS: usize = 5_000;
+    const NAME_BYTES: usize = 500;
+    let server = Server::start();
+    let mut client = server.client();
+    let used = |client: &mut Client| client.server_info("memory", "used_memory").parse::<usize>();
+    for command in ["FLUSHDB SYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC", "FLUSHALL ASYNC"] {
+        let before = used(&mut client).expect("a number");
+        for n in 0..LOCKS {
+            client.acquire(&format!("{n:0NAME_BYTES$} alice 60000"));
+        }
+        client.ok(command);
+        wait_for("less memory than the names of the locks take", || {
+            used(&mut client).expect("a number") < before + LOCKS * NAME_BYTES / 2
         });
     }
 }

@@ -1,5 +1,6 @@
-//! What the module does by itself: removes locks whose leases have ended, finds strays, and passes on
-//! what is no lock. The cron starts it; a timer goes on while there is work, a slice at a time.
+//! What the module does by itself: removes locks whose leases have ended, finds strays, frees what is known of
+//! emptied databases, and passes on what is no lock. The cron starts it; a timer goes on while there is work, a
+//! slice at a time.
 
 use std::ffi::c_void;
 
@@ -65,7 +66,7 @@ pub fn tick(ctx: Ctx<'_>) {
         fences::raise();
     }
     look_around(ctx, flags, now);
-    let mut more = find_strays(ctx, now);
+    let mut more = find_strays(ctx, now) | free_emptied(now);
     waits::ring(ctx);
     if flags.is_primary() && !ctx.is_paused() {
         sync(ctx, now);
@@ -174,6 +175,17 @@ fn find_strays(ctx: Ctx<'_>, now: Instant) -> bool {
     }
     state::with(|state| state.schedule.walk = Some(walk));
     true
+}
+
+/// Frees what is known of databases that were emptied. Whether there is more.
+fn free_emptied(now: Instant) -> bool {
+    let slice_end = now.after_ms(SLICE_MS);
+    while state::with(|state| state.registry.free_some()) {
+        if ctx::now() >= slice_end {
+            return true;
+        }
+    }
+    false
 }
 
 /// Has the timer call for the next slice, unless it is on its way.

@@ -12,12 +12,13 @@ use crate::lock::state::{Holder, Lock};
 use crate::lock::step::{Moment, apply, drop_ended, release};
 use crate::lock::time::Instant;
 
-const FEW: u64 = 500;
-const MANY: u64 = 20 * FEW;
-/// 20 times the work is expected, the square would be 400 times.
-const TOO_MUCH: u32 = 100;
-/// A busy machine disturbs some runs, not all.
-const RUNS: u32 = 5;
+/// So many holders at once take about as long as in small lots, or, if the work grew with the square, so many
+/// times as long as there are lots.
+const MANY: u64 = 10_000;
+const LOTS: u64 = 20;
+const TOO_MUCH: u32 = 6;
+/// A busy machine disturbs some attempts, not all.
+const ATTEMPTS: u32 = 5;
 
 const LEASE_MS: u64 = 60_000;
 const BEGIN: Instant = Instant::from_micros(0);
@@ -26,9 +27,12 @@ const LATER: Instant = Instant::from_micros(60_000_000);
 /// Fails when the time that `work` says it took grows faster than the number that it is given.
 #[track_caller]
 fn assert_grows_with_the_number(work: impl Fn(u64) -> Duration) {
-    let fastest = |number| (0..RUNS).map(|_| work(number)).min().unwrap();
-    let (few, many) = (fastest(FEW), fastest(MANY));
-    assert!(many < few * TOO_MUCH, "{FEW}: {few:?}, {MANY}: {many:?}");
+    let in_lots = || (0..LOTS).map(|_| work(MANY / LOTS)).sum::<Duration>();
+    let mut attempts = (0..ATTEMPTS).map(|_| (in_lots(), work(MANY)));
+    assert!(
+        attempts.any(|(in_lots, at_once)| at_once < in_lots * TOO_MUCH),
+        "{MANY} at once take more than {TOO_MUCH} times as long as in {LOTS} lots"
+    );
 }
 
 fn timed(work: impl FnOnce()) -> Duration {

@@ -73,6 +73,11 @@ impl Slots {
         None
     }
 
+    /// Forgets the last chunk of names; false when there is none.
+    pub fn drop_chunk(&mut self) -> bool {
+        self.chunks.pop().is_some()
+    }
+
     fn push(&mut self, name: Name) -> Option<u32> {
         let full = self.chunks.last().is_none_or(|chunk| chunk.len() >= CHUNK);
         if full {

@@ -25,6 +25,8 @@ use crate::lock::Instant;
 /// One wheel a database.
 pub struct Registry {
     wheels: Vec<Wheel>,
+    /// Those of databases that were emptied. Millions of names are not freed at once: no client waits for that.
+    emptied: Vec<Wheel>,
 }
 
 /// A lock that somebody has to look at.
@@ -36,7 +38,10 @@ pub struct Due {
 
 impl Registry {
     pub const fn new() -> Self {
-        Self { wheels: Vec::new() }
+        Self {
+            wheels: Vec::new(),
+            emptied: Vec::new(),
+        }
     }
 
     /// The number of locks.
@@ -78,10 +83,22 @@ impl Registry {
     /// The database is emptied; -1 = all are.
     pub fn flush(&mut self, db: c_int) {
         if db < 0 {
-            self.wheels.clear();
+            self.emptied.append(&mut self.wheels);
         } else if let Some(wheel) = self.wheel_mut(db) {
-            *wheel = Wheel::default();
+            let emptied = std::mem::take(wheel);
+            self.emptied.push(emptied);
         }
+    }
+
+    /// Frees a few names of emptied databases; false when there are none.
+    pub fn free_some(&mut self) -> bool {
+        while let Some(wheel) = self.emptied.last_mut() {
+            if wheel.drop_chunk() {
+                return true;
+            }
+            self.emptied.pop();
+        }
+        false
     }
 
     pub fn swap(&mut self, first: c_int, second: c_int) {
@@ -97,5 +114,32 @@ impl Registry {
 
     fn wheel_mut(&mut self, db: c_int) -> Option<&mut Wheel> {
         self.wheels.get_mut(usize::try_from(db).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emptied_databases_are_freed_a_few_names_at_a_time() {
+        let mut registry = Registry::new();
+        for db in 0..3 {
+            for n in 0..1000_u32 {
+                let at = Instant::default().after_ms(u64::from(n % 2) * 1000);
+                registry.insert(db, &n.to_be_bytes(), at);
+            }
+        }
+        registry.flush(1);
+        assert_eq!(registry.len(), 2000);
+        registry.flush(-1);
+        assert_eq!(registry.len(), 0);
+        let kept = registry.insert(0, b"later", Instant::default());
+        // Of each database 500 names in each of two buckets.
+        let slices = std::iter::from_fn(|| registry.free_some().then_some(())).count();
+        assert_eq!(slices, 3 * 2 * 2);
+        assert_eq!(registry.len(), 1);
+        registry.remove(0, b"later", kept);
+        assert_eq!(registry.len(), 0);
     }
 }

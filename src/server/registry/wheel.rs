@@ -47,6 +47,17 @@ impl Wheel {
         self.len = self.len.saturating_sub(u64::from(removed));
     }
 
+    /// Forgets a chunk of names, of a database that was emptied; false when there is none.
+    pub fn drop_chunk(&mut self) -> bool {
+        while let Some(mut first) = self.buckets.first_entry() {
+            if first.get_mut().drop_chunk() {
+                return true;
+            }
+            first.remove();
+        }
+        false
+    }
+
     fn forget_if_empty(&mut self, bucket: Bucket) {
         if self.buckets.get(&bucket).is_some_and(|slots| slots.len() == 0) {
             self.buckets.remove(&bucket);
