@@ -49,11 +49,11 @@ impl Settings {
         self
     }
 
-    /// Calls `hook` whenever something happens to a lock, in the task or thread where it happens: it must
-    /// be quick, and not block. Mostly that is the one thread in the background. As long as the hook does not return there, no
-    /// lock of this client is renewed and no [token](crate::Guard::token) cancelled; a call of [`blocking`](crate::blocking) in it
-    /// never returns. What takes longer, writing to a terminal or a pipe for instance, belongs into a thread of its own. The
-    /// same is true of a subscriber of `tracing`.
+    /// Calls `hook` whenever something happens to a lock, in the task or thread where it happens: it must be quick,
+    /// and not block. Mostly that is the one thread in the background. As long as the hook does not return there, no
+    /// lock of this client is renewed and no [token](crate::Guard::token) cancelled; a call of
+    /// [`blocking`](crate::blocking) in it never returns. What takes longer, writing to a terminal or a pipe for
+    /// instance, belongs into a thread of its own. The same is true of a subscriber of `tracing`.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};

@@ -51,8 +51,8 @@ pub enum What<'a> {
         /// How long it took.
         took: Duration,
     },
-    /// The lease was not renewed. It is tried again until the lease ends. When the server says that the lock is lost, it is
-    /// [`What::Lost`] instead.
+    /// The lease was not renewed. It is tried again until the lease ends. When the server says that the lock is lost,
+    /// it is [`What::Lost`] instead.
     #[non_exhaustive]
     NotRenewed {
         /// Why.

@@ -90,8 +90,9 @@ impl Guard {
         self.loss().map_or_else(|| Ok(self.remaining()), Err)
     }
 
-    /// Cancelled when the lock is lost, by the thread in the background: see [`Settings::on_event`](crate::Settings::on_event)
-    /// for what may hold it up. Not cancelled when the lock is released.
+    /// Cancelled when the lock is lost, by the thread in the background: see
+    /// [`Settings::on_event`](crate::Settings::on_event) for what may hold it up. Not cancelled when the lock is
+    /// released.
     pub fn token(&self) -> CancellationToken {
         self.held.token()
     }
@@ -134,9 +135,9 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`]: the lock was, or may have been, lost before it was given back.
-    /// [`Error::Unconfirmed`]: the outcome is not known, for an answer was lost. [`Error::Redis`]: the server refused, for
-    /// too few replicas for instance; it is tried again in the background, until the lease ends.
+    /// [`Error::Lost`]: the lock was, or may have been, lost before it was given back. [`Error::Unconfirmed`]: the
+    /// outcome is not known, for an answer was lost. [`Error::Redis`]: the server refused, for too few replicas for
+    /// instance; it is tried again in the background, until the lease ends.
     pub async fn release(mut self) -> Result<u64, Error> {
         let to_do = self.held.with(|hold| hold.give_up(Moment::now()));
         self.client.keeper().unwatch(&self.held);

@@ -158,10 +158,11 @@ impl Lock {
         self
     }
 
-    /// Who asks. Whoever has the same owner shares its locks: a lock that it holds is granted again at once,
-    /// and counted. One task at a time should use an owner: two that use the same one, two processes for instance, hold the
-    /// lock together, under the same [fence](Guard::fence), so that no check of fences tells them apart. A name for people is
-    /// best followed by something unique: `format!("{name}:{}", Owner::unique())`. Default: a new one for each acquisition.
+    /// Who asks. Whoever has the same owner shares its locks: a lock that it holds is granted again at once, and
+    /// counted. One task at a time should use an owner: two that use the same one, two processes for instance, hold
+    /// the lock together, under the same [fence](Guard::fence), so that no check of fences tells them apart. A name
+    /// for people is best followed by something unique: `format!("{name}:{}", Owner::unique())`. Default: a new one
+    /// for each acquisition.
     pub fn owned_by(mut self, owner: impl Into<Owner>) -> Self {
         self.owner = Some(owner.into());
         self
@@ -183,8 +184,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`]: it was not granted in time. [`Error::Deadlock`], [`Error::QueueFull`],
-    /// [`Error::Unsafe`], [`Error::Unreplicated`]: there is no use in waiting. What may pass, a server out of reach for instance, is
+    /// [`Error::Timeout`]: it was not granted in time. [`Error::Deadlock`], [`Error::QueueFull`], [`Error::Unsafe`],
+    /// [`Error::Unreplicated`]: there is no use in waiting. What may pass, a server out of reach for instance, is
     /// waited for.
     pub async fn acquire(&self) -> Result<Guard, Error> {
         if self.options.wait.is_zero() {

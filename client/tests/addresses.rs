@@ -127,10 +127,10 @@ async fn a_new_primary_is_found_for_renewals_although_the_application_hogs_its_r
     let sentinel = dlock_testkit::Sentinel::of(&primary, 1);
     let proxy = dlock_testkit::Proxy::to(sentinel.port());
     let locks = Locks::open(format!("redis-sentinel://127.0.0.1:{}/main", proxy.port())).unwrap();
-    let guard = locks.lock("door").lease(ms(2500)).acquire().await.unwrap();
-    // All connections are lost, and the Sentinel is asked for the primary.
+    let guard = locks.lock("door").lease(ms(4000)).acquire().await.unwrap();
+    // The connections are lost, and the Sentinel is asked for the primary.
     proxy.freeze(dlock_testkit::Way::ToClient);
-    primary.client().ask::<i64>("CLIENT KILL TYPE normal SKIPME yes");
+    cut_all_but_sentinels(&mut primary.client());
     let asking = tokio::spawn({
         let locks = locks.clone();
         async move { locks.try_acquire("gate").await.map(drop) }
@@ -138,9 +138,9 @@ async fn a_new_primary_is_found_for_renewals_although_the_application_hogs_its_r
     tokio::time::sleep(ms(300)).await;
     proxy.thaw();
     // The one thread of this test's runtime.
-    std::thread::sleep(ms(3500));
+    std::thread::sleep(ms(5500));
     assert!(guard.is_held(), "{guard:?}");
-    soon("an answer", asking).await.unwrap().unwrap();
+    asking.abort();
 }
 
 #[cfg(feature = "sentinel")]
@@ -166,6 +166,20 @@ async fn a_silent_sentinel_holds_up_only_the_first_of_many_waiters() {
         waiting.spawn(async move { lock.acquire().await });
     }
     until("all in the queue", || client.waiting("door") == WAITERS).await;
+}
+
+/// Sentinels name their connections. Without them they could take the primary for dead.
+#[cfg(feature = "sentinel")]
+fn cut_all_but_sentinels(client: &mut dlock_testkit::Client) {
+    let list: String = client.ask("CLIENT LIST TYPE normal");
+    for line in list.lines() {
+        let mut fields = line.split(' ');
+        let id = fields.next().and_then(|field| field.strip_prefix("id="));
+        let is_own = line.contains("cmd=client|list");
+        if let (Some(id), false, true) = (id, is_own, fields.any(|field| field == "name=")) {
+            client.ask::<i64>(&format!("CLIENT KILL ID {id}"));
+        }
+    }
 }
 
 /// A server that has just been promoted sends its clients away.

@@ -34,8 +34,8 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 /// `redis::sentinel::SentinelClient`. Such a client of Sentinels serves requests and renewals alike: after a failover,
 /// renewals may wait for a task of the application that asks the Sentinels. A text makes two.
 ///
-/// In a cluster, redis-rs itself repeats a request whose connection was lost. That does no harm: requests are repeated with
-/// their ids. It cannot be switched off, for it is also how redis-rs follows a slot to another node.
+/// In a cluster, redis-rs itself repeats a request whose connection was lost. That does no harm: requests are
+/// repeated with their ids. It cannot be switched off, for it is also how redis-rs follows a slot to another node.
 #[derive(Clone)]
 pub struct Address(Arc<Kind>);
 

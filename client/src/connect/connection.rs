@@ -36,8 +36,8 @@ impl Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The requests of the application, which it waits for. What the server has not received when the connection is
-    /// closed is forgotten: else the system would send it again for a while, and an ACQUIRE could arrive, and be granted, after
-    /// all that takes it back.
+    /// closed is forgotten: else the system would send it again for a while, and an ACQUIRE could arrive, and be
+    /// granted, after all that takes it back.
     Requests,
     /// Renewals and releases in the background. What was sent just before the process ends is delivered.
     Upkeep,

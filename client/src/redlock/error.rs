@@ -26,8 +26,8 @@ pub struct NodeFailure {
 }
 
 impl NoQuorum {
-    /// Whether some of the servers only failed for now, and none refused for good. Others that hold the lock refuse for now,
-    /// too, but are no failure.
+    /// Whether some of the servers only failed for now, and none refused for good. Others that hold the lock refuse
+    /// for now, too, but are no failure.
     pub(crate) fn is_transient(&self) -> bool {
         let errors = self.failures.iter().map(|failure| &failure.error);
         let mut others = errors.filter(|error| !matches!(error, Error::Busy)).peekable();
