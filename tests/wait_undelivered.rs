@@ -173,12 +173,12 @@ fn a_request_that_finds_its_hold_granted_by_its_own_step_keeps_it() {
     let mut client = server.client();
     let mut lost = Waiter::connect(&server);
     let kill = format!("CLIENT KILL ID {}", lost.id());
-    client.acquire("door alice 300");
+    client.acquire("door alice 2000");
     lost.acquire("door bob 60000 BLOCK 0 REQID r1");
     client.wait_for_queue("door", 1);
     let _carol = server.waiter("door carol 60000 BLOCK 0");
     // Alice's lease ends while the server sleeps: no timer sees it before bob asks again.
-    let replies = client.in_one_go(&["DEBUG SLEEP 0.5", "DLOCK.ACQUIRE door bob 60000 REQID r1", &kill]);
+    let replies = client.in_one_go(&["DEBUG SLEEP 2.1", "DLOCK.ACQUIRE door bob 60000 REQID r1", &kill]);
     let grant = Grant::parse(replies[1].clone()).expect("bob was first in the queue");
     assert_eq!(lost.answer(), Answer::Closed);
     // A timeout of later shows that an undoing would have had its turn.

@@ -32,10 +32,11 @@ pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
         }
     }
     out.flush()?;
-    if hidden > 0 {
+    if !hidden.is_empty() {
         complain(&format!(
-            "{hidden} more that this user may not look at: ask for the right to their names (ACL SETUSER name ~pattern), \
-             or name those that it may see: dlock ls 'lock:*'"
+            "{} more that this user may not look at: ask for the right to their names (ACL SETUSER name ~pattern), \
+             or name those that it may see: dlock ls 'lock:*'",
+            hidden.len()
         ));
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,6 @@
 //! All locks of the servers, by SCAN: the servers serve others meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -56,8 +56,8 @@ impl Walk {
 #[derive(Default)]
 pub struct Found {
     pub locks: Vec<Named>,
-    /// How many more there are that the user may not look at.
-    pub hidden: u64,
+    /// The names of those that the user may not look at.
+    pub hidden: Vec<Vec<u8>>,
 }
 
 /// What is known of these locks. A key that has become something else meanwhile is left out.
@@ -76,7 +76,7 @@ pub fn infos(node: &mut Node, names: Vec<Vec<u8>>) -> Result<Found, Failure> {
         match info {
             Ok(info) => found.locks.push(Named { name, info }),
             Err(error) if error.code() == Some("WRONGTYPE") => {}
-            Err(error) if is_hidden(&error) => found.hidden += 1,
+            Err(error) if is_hidden(&error) => found.hidden.push(name),
             Err(error) => return Err(error.into()),
         }
     }
@@ -86,8 +86,8 @@ pub fn infos(node: &mut Node, names: Vec<Vec<u8>>) -> Result<Found, Failure> {
 /// All locks with names like the pattern that somebody holds or waits for, by name.
 pub fn all(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<Found, Failure> {
     let progress = Progress::new(nodes);
-    let mut found = BTreeMap::new();
-    let mut hidden = 0;
+    // A scan may come by a key twice.
+    let (mut found, mut hidden) = (BTreeMap::new(), BTreeSet::new());
     for node in nodes {
         node.require_module()?;
         let mut walk = Walk::new(pattern);
@@ -95,8 +95,7 @@ pub fn all(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<Found, Failure>
             let names = walk.step(node)?;
             progress.more(STEP, found.len());
             let here = infos(node, names)?;
-            hidden += here.hidden;
-            // A scan may come by a key twice.
+            hidden.extend(here.hidden);
             found.extend(
                 here.locks
                     .into_iter()
@@ -111,7 +110,7 @@ pub fn all(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<Found, Failure>
     progress.bar.finish_and_clear();
     Ok(Found {
         locks: found.into_values().collect(),
-        hidden,
+        hidden: hidden.into_iter().collect(),
     })
 }
 

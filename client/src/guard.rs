@@ -81,9 +81,10 @@ impl Guard {
     }
 
     /// Resolves when the lock is lost, at the local deadline at the latest, even when the server is silent.
-    /// Needs no word of the thread in the background, as the token does, and cancels the token.
+    /// Needs no word of the thread in the background, as the token does, and cancels the token. Runs in a runtime of
+    /// tokio, whose timers it needs.
     pub async fn lost(&self) -> Loss {
-        lost(&self.held.token(), || self.outlook()).await
+        lost(&self.loss_token(), || self.outlook()).await
     }
 
     pub(crate) fn outlook(&self) -> Outlook {
@@ -92,8 +93,13 @@ impl Guard {
 
     /// Cancelled when the lock is lost, by the thread in the background: see
     /// [`Settings::on_event`](crate::Settings::on_event) for what may hold it up. Not cancelled when the lock is
-    /// released.
+    /// released. Each call gives another token: who cancels one tells nobody else.
     pub fn token(&self) -> CancellationToken {
+        self.loss_token().child_token()
+    }
+
+    /// Cancelled only by who finds out that the lock is lost.
+    pub(crate) fn loss_token(&self) -> CancellationToken {
         self.held.token()
     }
 
@@ -114,8 +120,10 @@ impl Guard {
             .query::<u64>(&command)
             .await
             .map(Duration::from_millis);
-        let now = Moment::now();
-        let action = self.held.with(|hold| hold.on_extended(sent_at, &answer, now));
+        // The time of now, not of before: somebody may have found the lock lost meanwhile, and it stays so.
+        let action = self
+            .held
+            .with(|hold| hold.on_extended(sent_at, &answer, Moment::now()));
         if let Some(Action::TellLost(loss)) = action {
             tell_lost(&self.held, loss);
         }

@@ -134,14 +134,14 @@ impl Shared {
     async fn renew(self: Arc<Self>, held: Arc<Held>, lease: Duration, patience: Duration) {
         let sent = Moment::now();
         let answer = extend(&held, lease, patience).await;
-        let now = Moment::now();
+        let took = Moment::now().since(sent);
         let what = match &answer {
-            Ok(_) => What::Renewed {
-                took: now.since(sent),
-            },
+            Ok(_) => What::Renewed { took },
             Err(error) => What::NotRenewed { error },
         };
         let (action, is_held) = held.with(|hold| {
+            // The time of now, not of before: somebody may have found the lock lost meanwhile, and it stays so.
+            let now = Moment::now();
             let action = hold.on_renewed(sent, &answer, now);
             (action, hold.is_held(now))
         });

@@ -18,8 +18,8 @@ use crate::raw::{LockInfo, info_of, owner_of};
 use crate::replicas::Replicas;
 use crate::ticket::{Limit, Ticket};
 
+pub(crate) use all::release_all;
 pub use all::{Guards, acquire_all};
-pub(crate) use all::{first_loss, release_all};
 
 /// All locks of a server. Cheap to clone; one for the whole application is enough.
 ///

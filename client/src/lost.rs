@@ -22,9 +22,18 @@ pub(crate) async fn lost(token: &CancellationToken, look: impl Fn() -> Outlook) 
                 token.cancel();
                 return loss;
             }
-            Ok(remaining) => drop(timeout(nap(remaining), token.cancelled()).await),
+            Ok(remaining) => {
+                if timeout(nap(remaining), token.cancelled()).await.is_ok() {
+                    return told(look());
+                }
+            }
         }
     }
+}
+
+/// The loss that a token tells of.
+pub(crate) fn told(outlook: Outlook) -> Loss {
+    outlook.err().unwrap_or(Loss::LeaseEnded)
 }
 
 /// So long nobody has to look at the clock.

@@ -16,7 +16,8 @@ use crate::ticket::Ticket;
 /// A connection whose request is not answered for so long, though it was taken back, is closed.
 const SILENCE: Duration = Duration::from_secs(5);
 /// What a lost connection still had under way has arrived by then: what was lost on the way is not sent again, see
-/// [`Purpose::Requests`](crate::connect::Purpose::Requests).
+/// [`Purpose::Requests`](crate::connect::Purpose::Requests). A connection on which a request waits is closed in the
+/// normal way, and the system goes on sending for a while: what is granted by that ends with its lease.
 const STRAGGLERS: Duration = Duration::from_millis(500);
 
 /// Where a request may be that has not been answered; by default nowhere.

@@ -256,6 +256,24 @@ fn a_hook_that_does_not_return_does_not_keep_a_thread_from_learning_that_its_lea
 }
 
 #[test]
+fn a_hook_that_does_not_return_hides_no_loss_of_one_of_several_locks() {
+    let server = Server::start();
+    let hook = StuckHook::new();
+    let locks = Locks::with(url(&server), hook.settings()).unwrap();
+    let lock = |name| locks.lock(name).lease(ms(600));
+    let guards = acquire_all([lock("door"), lock("gate")]).unwrap();
+    let (sender, told) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| sender.send(guards.lost()));
+        let loss = told.recv_timeout(PATIENCE);
+        let was_stuck = hook.is_stuck();
+        drop(hook);
+        assert_eq!(loss, Ok(Loss::LeaseEnded));
+        assert!(was_stuck, "the background was not held up");
+    });
+}
+
+#[test]
 fn a_hook_that_does_not_return_hides_no_loss_on_a_majority() {
     let servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
     let hook = StuckHook::new();

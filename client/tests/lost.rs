@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
 use redis_dlock_client::{Error, Locks, Loss};
 use support::{Journal, StuckHook, calls, locks, ms, soon, stall, until, until_free, url};
+use tokio::time::timeout;
 
 #[tokio::test]
 async fn a_lease_is_renewed_as_long_as_the_guard_lives() {
@@ -116,6 +117,19 @@ async fn a_hook_that_does_not_return_does_not_keep_the_holder_from_learning_that
     let guard = locks.lock("door").lease(ms(600)).acquire().await.unwrap();
     assert_eq!(soon("the loss", guard.lost()).await, Loss::LeaseEnded);
     assert!(hook.is_stuck(), "the background was not held up");
+}
+
+#[tokio::test]
+async fn a_token_that_the_application_cancels_says_nothing_of_the_lock() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let guard = locks.lock("door").lease(ms(600)).acquire().await.unwrap();
+    guard.token().cancel();
+    assert!(!guard.token().is_cancelled());
+    assert!(timeout(ms(300), guard.lost()).await.is_err(), "nothing is lost");
+    server.client().call("DEL door").unwrap();
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::NotHeld);
+    assert!(guard.token().is_cancelled());
 }
 
 #[tokio::test]

@@ -45,6 +45,10 @@ unsafe extern "C" fn loading(
     sub: u64,
     _: *mut c_void,
 ) {
+    if sub != raw::REDISMODULE_SUBEVENT_LOADING_ENDED && sub != raw::REDISMODULE_SUBEVENT_LOADING_FAILED {
+        // Nobody is served from now on, and nothing ticks: what was emptied need not take memory beside what comes.
+        while state::with(|state| state.registry.free_some()) {}
+    }
     if sub == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
         // SAFETY: the server passes a context that is valid during the call.
         let (flags, now) = (unsafe { Ctx::new(raw) }.flags(), ctx::now());

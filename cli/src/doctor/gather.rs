@@ -7,7 +7,7 @@ use redis_dlock_client::Owner;
 
 use super::facts::Facts;
 use crate::exit::{Code, Failure};
-use crate::scan;
+use crate::scan::{self, Found};
 use crate::server::{Fields, Node, Target, is_forbidden};
 
 /// All primaries, each followed by its replicas.
@@ -61,8 +61,12 @@ fn facts(node: &mut Node) -> Result<Facts, Failure> {
         facts.forbidden = forbidden(node);
         // Without this right no lock can be looked at, which is told anyway.
         if !facts.forbidden.contains(&"DLOCK.INFO") {
-            let longest = longest_lease(node);
-            facts.longest_lease = facts.or_unasked("SCAN", longest)?.unwrap_or_default();
+            let found = scan::all(std::slice::from_mut(node), None);
+            let found = facts.or_unasked("SCAN", found)?.unwrap_or_default();
+            if !found.hidden.is_empty() {
+                facts.unasked.push("DLOCK.INFO for all locks");
+            }
+            facts.longest_lease = longest_lease(&found);
         }
     }
     Ok(facts)
@@ -125,10 +129,9 @@ fn text(value: Option<&Value>) -> Option<String> {
     String::from_redis_value(value?.clone()).ok()
 }
 
-fn longest_lease(node: &mut Node) -> Result<Duration, Failure> {
-    let found = scan::all(std::slice::from_mut(node), None)?;
+fn longest_lease(found: &Found) -> Duration {
     let holders = found.locks.iter().flat_map(|lock| lock.holders());
-    Ok(holders.map(|holder| holder.lease).max().unwrap_or_default())
+    holders.map(|holder| holder.lease).max().unwrap_or_default()
 }
 
 /// The commands of ours that the user may not use. Asked by requests that are refused for what is in them.

@@ -2,9 +2,9 @@ use std::fmt;
 use std::thread;
 use std::time::Duration;
 
-use super::block_on::block_on;
+use super::block_on::{block_on, block_until_any_lost};
 use super::{Guard, Lock};
-use crate::locks::{first_loss, release_all};
+use crate::locks::release_all;
 use crate::{Error, Loss};
 
 /// Several locks that are held together. See [`acquire_all`].
@@ -65,16 +65,23 @@ impl Guards {
 
     /// Blocks until one of the locks is lost.
     pub fn lost(&self) -> Loss {
-        let Some(first) = self.guards.first() else {
+        if self.guards.is_empty() {
             // There is none to lose.
             loop {
                 thread::park();
             }
-        };
-        block_on(
-            &first.runtime,
-            first_loss(self.guards.iter().map(|guard| &guard.guard)),
-        )
+        }
+        let guards = || self.guards.iter().map(|guard| &guard.guard);
+        let tokens: Vec<_> = guards().map(|guard| guard.loss_token()).collect();
+        let loss = block_until_any_lost(&tokens, || {
+            guards().try_fold(Duration::MAX, |least, guard| Ok(least.min(guard.outlook()?)))
+        });
+        for (guard, token) in guards().zip(&tokens) {
+            if guard.loss().is_some() {
+                token.cancel();
+            }
+        }
+        loss
     }
 
     /// See [`crate::Guards::release`].

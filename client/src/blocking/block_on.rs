@@ -4,12 +4,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use futures_util::future::select_all;
 use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 use tokio_util::sync::CancellationToken;
 
 use crate::hold::Loss;
-use crate::lost::{Outlook, nap};
+use crate::lost::{Outlook, nap, told};
 
 /// Runs a future on this thread, its timers and connections on that of the runtime. Unlike the function of
 /// the runtime, it also works within another runtime: there it blocks a thread, but does not panic.
@@ -30,19 +31,28 @@ pub(super) fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> 
 
 /// As [`lost`](crate::lost::lost), by the timers of this thread: those of the background may be held up with it.
 pub(super) fn block_until_lost(token: &CancellationToken, look: impl Fn() -> Outlook) -> Loss {
+    let loss = block_until_any_lost(std::slice::from_ref(token), look);
+    token.cancel();
+    loss
+}
+
+/// The same for several locks, of which one is lost.
+pub(super) fn block_until_any_lost(tokens: &[CancellationToken], look: impl Fn() -> Outlook) -> Loss {
     loop {
         match look() {
-            Err(loss) => {
-                token.cancel();
-                return loss;
+            Err(loss) => return loss,
+            Ok(remaining) => {
+                let each = tokens.iter().map(|token| Box::pin(token.cancelled()));
+                if block_for(nap(remaining), select_all(each)) {
+                    return told(look());
+                }
             }
-            Ok(remaining) => block_for(nap(remaining), token.cancelled()),
         }
     }
 }
 
-/// Runs a future that needs no runtime on this thread, for so long at most.
-fn block_for(limit: Duration, future: impl Future<Output = ()>) {
+/// Runs a future that needs no runtime on this thread, for so long at most. Whether it has ended.
+fn block_for(limit: Duration, future: impl Future) -> bool {
     let begun = Instant::now();
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -50,10 +60,11 @@ fn block_for(limit: Duration, future: impl Future<Output = ()>) {
     while future.as_mut().poll(&mut context).is_pending() {
         let left = limit.saturating_sub(begun.elapsed());
         if left.is_zero() {
-            return;
+            return false;
         }
         thread::park_timeout(left);
     }
+    true
 }
 
 struct Unpark(Thread);

@@ -231,7 +231,7 @@ impl Guard {
 
     /// Blocks until the lock is lost. See [`crate::Guard::lost`].
     pub fn lost(&self) -> Loss {
-        block_until_lost(&self.guard.token(), || self.guard.outlook())
+        block_until_lost(&self.guard.loss_token(), || self.guard.outlook())
     }
 
     /// See [`crate::Guard::token`].

@@ -183,7 +183,7 @@ impl Guard {
 
     /// Blocks until the lock is lost. See [`redlock::Guard::lost`].
     pub fn lost(&self) -> Loss {
-        block_until_lost(&self.guard.token(), || self.guard.outlook())
+        block_until_lost(self.guard.loss_token(), || self.guard.outlook())
     }
 
     /// See [`redlock::Guard::token`].

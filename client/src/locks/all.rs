@@ -134,8 +134,8 @@ impl Guards {
 }
 
 /// Resolves when one of the guards is lost, never if there is none.
-pub(crate) async fn first_loss(guards: impl IntoIterator<Item = &Guard>) -> Loss {
-    let mut each: FuturesUnordered<_> = guards.into_iter().map(Guard::lost).collect();
+async fn first_loss(guards: &[Guard]) -> Loss {
+    let mut each: FuturesUnordered<_> = guards.iter().map(Guard::lost).collect();
     match each.next().await {
         Some(loss) => loss,
         None => std::future::pending().await,

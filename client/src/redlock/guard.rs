@@ -74,16 +74,22 @@ impl Guard {
 
     /// Resolves when the lock is lost, at the local deadline at the latest, even when the servers are silent.
     pub async fn lost(&self) -> Loss {
-        lost(self.held.token(), || self.outlook()).await
+        lost(self.loss_token(), || self.outlook()).await
     }
 
     pub(crate) fn outlook(&self) -> Outlook {
         self.loss().map_or_else(|| Ok(self.remaining()), Err)
     }
 
-    /// Cancelled when the lock is lost. Not when it is released.
+    /// Cancelled when the lock is lost. Not when it is released. Each call gives another token: who cancels one
+    /// tells nobody else.
     pub fn token(&self) -> CancellationToken {
-        self.held.token().clone()
+        self.loss_token().child_token()
+    }
+
+    /// Cancelled only by who finds out that the lock is lost.
+    pub(crate) fn loss_token(&self) -> &CancellationToken {
+        self.held.token()
     }
 
     /// Prolongs the lease on all servers to at least `lease` from now, never shortens it, and tells what then
