@@ -243,9 +243,14 @@ fn a_hook_that_does_not_return_does_not_keep_a_thread_from_learning_that_its_lea
     let hook = StuckHook::new();
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
     let guard = locks.lock("door").lease(ms(600)).acquire().unwrap();
+    learns_that_the_lease_is_over(hook, || guard.lost());
+}
+
+#[track_caller]
+fn learns_that_the_lease_is_over(hook: StuckHook, lost: impl FnOnce() -> Loss + Send) {
     let (sender, told) = mpsc::channel();
     thread::scope(|scope| {
-        scope.spawn(|| sender.send(guard.lost()));
+        scope.spawn(move || sender.send(lost()));
         let loss = told.recv_timeout(PATIENCE);
         let was_stuck = hook.is_stuck();
         // Or a thread that waits in vain would never end.
@@ -262,15 +267,7 @@ fn a_hook_that_does_not_return_hides_no_loss_of_one_of_several_locks() {
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
     let lock = |name| locks.lock(name).lease(ms(600));
     let guards = acquire_all([lock("door"), lock("gate")]).unwrap();
-    let (sender, told) = mpsc::channel();
-    thread::scope(|scope| {
-        scope.spawn(|| sender.send(guards.lost()));
-        let loss = told.recv_timeout(PATIENCE);
-        let was_stuck = hook.is_stuck();
-        drop(hook);
-        assert_eq!(loss, Ok(Loss::LeaseEnded));
-        assert!(was_stuck, "the background was not held up");
-    });
+    learns_that_the_lease_is_over(hook, || guards.lost());
 }
 
 #[test]
@@ -279,13 +276,5 @@ fn a_hook_that_does_not_return_hides_no_loss_on_a_majority() {
     let hook = StuckHook::new();
     let locks = redlock::Locks::with(servers.iter().map(url), hook.settings()).unwrap();
     let guard = locks.lock("door").lease(ms(600)).acquire().unwrap();
-    let (sender, told) = mpsc::channel();
-    thread::scope(|scope| {
-        scope.spawn(|| sender.send(guard.lost()));
-        let loss = told.recv_timeout(PATIENCE);
-        let was_stuck = hook.is_stuck();
-        drop(hook);
-        assert_eq!(loss, Ok(Loss::LeaseEnded));
-        assert!(was_stuck, "the background was not held up");
-    });
+    learns_that_the_lease_is_over(hook, || guard.lost());
 }
