@@ -21,18 +21,18 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: install-deps ## Build the module and start a server with it on port 7379 (another one: PORT=7380)
-	@scripts/run-server "$(PORT)"
+	@deploy/run-server "$(PORT)"
 
 cluster: install-deps ## Start a cluster of six servers, ports 7401 to 7406 (begin elsewhere: PORT=7501)
 	cargo build --release --locked -p redis-dlock -p dlock-cli
-	@scripts/run-cluster "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/cluster" "$(PORT)"
+	@deploy/run-cluster "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/cluster" "$(PORT)"
 
 sentinel: install-deps ## Start three servers and three Sentinels, ports 7411 to 7416, and show a failover (PORT=7511)
 	cargo build --release --locked -p redis-dlock -p dlock-cli
-	@scripts/run-sentinel "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/sentinel" "$(PORT)"
+	@deploy/run-sentinel "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/sentinel" "$(PORT)"
 
 down: ## End the servers that a killed `make cluster` or `make sentinel` left behind
-	@scripts/end-deployment "$(TARGET)/cluster" "$(TARGET)/sentinel"
+	@deploy/end-deployment "$(TARGET)/cluster" "$(TARGET)/sentinel"
 
 test: install-deps ## Run all tests against the installed server (another one: DLOCK_SERVER=valkey-server)
 	$(DEFAULT_SIGNALS) cargo test --workspace --all-features --locked --no-fail-fast
@@ -44,7 +44,7 @@ model: install-deps ## Search failovers, starts and graces in larger worlds than
 	cargo test --release --locked -p dlock-model --test failover -- --include-ignored --nocapture
 
 fuzz: install-deps ## Run each fuzz target for a while (default: SECONDS=20); needs nightly Rust and cargo-fuzz
-	scripts/fuzz "$(SECONDS)"
+	tests/model/fuzz/run "$(SECONDS)"
 
 bench: install-deps ## Measure locks beside what they replace (ARGS="--quick", ARGS="--only cpu", ARGS="--out docs/bench")
 	cargo build --release --locked
@@ -60,7 +60,7 @@ torture: install-deps ## Attack what is promised with real faults, for about 20 
 	$(MAKE) fuzz
 
 book: ## Build the book of docs/ (installs mdBook below cargo's target folder if it is missing)
-	scripts/book "$(TARGET)"
+	tests/docs/build-book "$(TARGET)"
 
 pictures: ## Draw the pictures of the book again
 	cargo run --quiet --locked -p dlock-book --bin pictures
@@ -70,9 +70,9 @@ top-picture: install-deps ## Make the picture of `dlock top` in the README anew,
 	cargo run --locked -p dlock-cli --example top-picture -- docs/pictures/top.svg
 
 install: ## Install tool, module, completions and manual (PREFIX=/usr/local, MODULEDIR, DESTDIR)
-	@scripts/install-deps build
+	@deploy/install-deps build
 	cargo build --release --locked -p redis-dlock -p dlock-cli
-	PREFIX="$(PREFIX)" MODULEDIR="$(MODULEDIR)" DESTDIR="$(DESTDIR)" scripts/install "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so"
+	PREFIX="$(PREFIX)" MODULEDIR="$(MODULEDIR)" DESTDIR="$(DESTDIR)" deploy/install "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so"
 
 check: install-deps ## Check format, lints and documentation, and licences if cargo-deny is there
 	cargo fmt --all --check
@@ -84,4 +84,4 @@ check: install-deps ## Check format, lints and documentation, and licences if ca
 	else echo "check: cargo-deny is not installed, licences and sources are not checked"; fi
 
 install-deps:
-	@scripts/install-deps
+	@deploy/install-deps

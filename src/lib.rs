@@ -8,8 +8,8 @@
 //! A request goes one way:
 //!
 //! ```text
-//! arguments -> lock::request -> [server::change opens the key and reads the clock, once]
-//!           -> lock::step -> effects -> replicate, reply, wake, announce
+//! arguments -> dlock_core::request -> [server::change opens the key and reads the clock, once]
+//!           -> dlock_core::step -> effects -> replicate, reply, wake, announce
 //! ```
 //!
 //! Timers, the cron and other events of the server come in as steps of the same kind.
@@ -26,44 +26,43 @@
     )
 )]
 
-mod lock;
-// Unit tests run where no server is, and without the index below: they reach only what is pure in here.
-#[cfg_attr(test, allow(dead_code, unused_imports))]
-mod server;
+mod commands;
+mod expiry;
+mod module;
+mod redis;
+mod replication;
+mod txn;
+mod waiting;
 
-/// The index of the module. Unit tests go without: they run where the server's allocator is not.
-#[cfg(not(test))]
-mod module {
-    use redis_module::alloc::RedisAlloc;
-    use redis_module::{Context, RedisString, Status, redis_module};
+use redis_module::alloc::RedisAlloc;
+use redis_module::{Context, RedisString, Status, redis_module};
 
-    use crate::server::commands::{Acquire, Apply, Extend, Info, Owner, Probe, Release, Sync};
-    use crate::server::datatype::LOCK_TYPE;
-    use crate::server::load::{Register, command, load};
+use commands::{Acquire, Apply, Extend, Info, Owner, Probe, Release, Sync};
+use module::data_type::LOCK_TYPE;
+use module::load::{Register, command, load};
 
-    /// 0.1.0 as the server wants it.
-    const VERSION: i32 = 100;
+/// 0.1.0 as the server wants it.
+const VERSION: i32 = 100;
 
-    const COMMANDS: &[Register] = &[
-        command::<Acquire>, // DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
-        command::<Release>, // DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
-        command::<Extend>,  // DLOCK.EXTEND key owner lease-ms [FENCE fence]
-        command::<Owner>,   // DLOCK.OWNER key
-        command::<Info>,    // DLOCK.INFO key
-        command::<Apply>,   // DLOCK.APPLY key change: replication and the log only
-        command::<Probe>,   // DLOCK.PROBE key: the module itself only
-        command::<Sync>,    // DLOCK.SYNC fence grace-left-ms: replication and the log only
-    ];
+const COMMANDS: &[Register] = &[
+    command::<Acquire>, // DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
+    command::<Release>, // DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
+    command::<Extend>,  // DLOCK.EXTEND key owner lease-ms [FENCE fence]
+    command::<Owner>,   // DLOCK.OWNER key
+    command::<Info>,    // DLOCK.INFO key
+    command::<Apply>,   // DLOCK.APPLY key change: replication and the log only
+    command::<Probe>,   // DLOCK.PROBE key: the module itself only
+    command::<Sync>,    // DLOCK.SYNC fence grace-left-ms: replication and the log only
+];
 
-    fn init(context: &Context, args: &[RedisString]) -> Status {
-        load(context, args, COMMANDS)
-    }
+fn init(context: &Context, args: &[RedisString]) -> Status {
+    load(context, args, COMMANDS)
+}
 
-    redis_module! {
-        name: "dlock",
-        version: VERSION,
-        allocator: (RedisAlloc, RedisAlloc),
-        data_types: [LOCK_TYPE],
-        init: init,
-    }
+redis_module! {
+    name: "dlock",
+    version: VERSION,
+    allocator: (RedisAlloc, RedisAlloc),
+    data_types: [LOCK_TYPE],
+    init: init,
 }

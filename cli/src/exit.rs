@@ -62,7 +62,7 @@ impl From<Code> for ExitCode {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Busy | Error::Timeout { .. } | Error::QueueFull(_) | Error::Quarantine(_) => Code::NotGot,
+            Error::Busy | Error::Timeout { .. } | Error::QueueFull(_) | Error::Grace(_) => Code::NotGot,
             Error::NotHeld | Error::NotOwner | Error::Stale | Error::Lost(_) => Code::Lost,
             Error::Invalid(_) => Code::Usage,
             Error::Redis(error) => return server_error(error),

@@ -48,7 +48,7 @@ fn tell_of_the_unlisted(nodes: &mut [Node], locks: &[Named]) {
     // A user who may not use INFO is told nothing.
     let counted = nodes
         .iter_mut()
-        .filter_map(|node| node.info("dlock").ok()?.number("dlock_waited_for_locks"));
+        .filter_map(|node| node.info("dlock").ok()?.number("dlock_contended_locks"));
     let unlisted = counted.sum::<u64>().saturating_sub(listed);
     if unlisted > 0 {
         complain(&format!(

@@ -31,7 +31,7 @@ impl Deployment {
     /// Starts a script of the project. `first` is where free ports are looked for.
     fn start(script: &str, first: u16, environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut script = Command::new(project().join("scripts").join(script))
+        let mut script = Command::new(project().join("deploy").join(script))
             .args([env!("CARGO_BIN_EXE_dlock").as_ref(), module_path().as_os_str()])
             .arg(folder.path())
             .arg(free_ports(first).to_string())
@@ -139,7 +139,7 @@ fn a_lock_stays_its_owners_through_a_failover_by_sentinels() {
     // Before the failover and after it.
     assert_eq!(told.matches("0 problems, 0 warnings").count(), 2, "{told}");
     assert_eq!(told.matches("\nalice\n").count(), 2, "{told}");
-    assert!(told.contains("\nQUARANTINE "), "{told}");
+    assert!(told.contains("\nGRACE "), "{told}");
     let fences: Vec<u64> = told
         .lines()
         .filter_map(|line| line.strip_prefix("fence ")?.parse().ok())
@@ -156,7 +156,7 @@ fn what_a_killed_script_left_behind_can_be_ended() {
     cluster.script.kill().expect("it runs");
     wait_for("the end of the script", || cluster.has_ended());
     assert!(pids.iter().all(|pid| is_running(pid)), "{pids:?}");
-    let ended = Command::new(project().join("scripts/end-deployment"))
+    let ended = Command::new(project().join("deploy/end-deployment"))
         .arg(cluster.folder.path())
         .output()
         .expect("the script runs");

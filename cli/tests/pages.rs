@@ -79,7 +79,7 @@ fn install(places: &[(&str, &Path)]) {
     let project = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("the project");
-    let installed = Command::new(project.join("scripts/install"))
+    let installed = Command::new(project.join("deploy/install"))
         .args([env!("CARGO_BIN_EXE_dlock").as_ref(), module_path().as_os_str()])
         .env_remove("DESTDIR")
         .env_remove("MODULEDIR")

@@ -31,7 +31,7 @@ fn a_node_of_a_cluster_stands_for_the_whole_cluster() {
     assert_eq!(
         outcome(&mut dlock_on(any.port(), &["stats"]))
             .out
-            .matches("waiting_now")
+            .matches("waiters")
             .count(),
         3
     );

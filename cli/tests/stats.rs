@@ -115,13 +115,13 @@ fn waits_and_ends_of_leases_are_counted_and_timed() {
     let told = told(&server);
     for (what, times) in [
         ("acquired", 10),
-        ("handed_over", 5),
+        ("grants_from_queue", 5),
         ("released", 5),
         ("wait_timeouts", 3),
         ("not_granted", 0),
         ("expired", 4),
-        ("expired_awaited", 0),
-        ("waiting_now", 0),
+        ("expired_contended", 0),
+        ("waiters", 0),
         ("locks", 1),
     ] {
         assert_eq!(told[what], times, "{what}: {told:?}");

@@ -159,7 +159,7 @@ impl Attempt {
             let error = match answered.outcome {
                 Ok(Some(guard)) => return Ok(Some(guard)),
                 Ok(None) => None,
-                Err(error @ Error::Quarantine(_)) => Some(error),
+                Err(error @ Error::Grace(_)) => Some(error),
                 Err(error) if error.is_transient() || matches!(error, Error::Lost(_)) => {
                     *last = Some(error.clone());
                     sleep(backoff.pause(Duration::MAX)).await;
@@ -168,7 +168,7 @@ impl Attempt {
                 Err(error) => return Err(error),
             };
             // What waits is taken also while the server grants nothing. Where waiting fails, the lock may be free.
-            waits = matches!(error, None | Some(Error::Quarantine(_)));
+            waits = matches!(error, None | Some(Error::Grace(_)));
             *last = error;
             if until.is_some_and(|until| Moment::now() >= until) {
                 return Ok(None);

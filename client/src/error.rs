@@ -37,9 +37,9 @@ pub enum Error {
     /// So many wait for the lock that the server takes no more.
     QueueFull(String),
     /// The server has been started or promoted, and grants nothing for a while; it says for how long.
-    Quarantine(String),
+    Grace(String),
     /// The server could evict locks, so it grants none; it says what to change.
-    Unsafe(String),
+    Evictable(String),
     /// Too few of several servers agreed; it names them.
     #[cfg(feature = "tokio")]
     NoQuorum(NoQuorum),
@@ -68,7 +68,7 @@ impl Error {
     /// ready to serve it just now.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Quarantine(_) => true,
+            Self::Grace(_) => true,
             #[cfg(feature = "tokio")]
             Self::NoQuorum(failure) => failure.is_transient(),
             Self::Redis(error) => is_transient(error),
@@ -169,8 +169,8 @@ impl From<RedisError> for Error {
             Some("STALE") => Self::Stale,
             Some("DEADLOCK") => Self::Deadlock(detail()),
             Some("QUEUEFULL") => Self::QueueFull(detail()),
-            Some("QUARANTINE") => Self::Quarantine(detail()),
-            Some("UNSAFE") => Self::Unsafe(detail()),
+            Some("GRACE") => Self::Grace(detail()),
+            Some("EVICTABLE") => Self::Evictable(detail()),
             Some("ERR") if is_unknown_command(&error, "dlock.") => Self::ModuleMissing,
             _ => Self::Redis(error),
         }
@@ -211,8 +211,8 @@ impl fmt::Display for Error {
                 "waiting would be a deadlock, release something first: {detail}"
             ),
             Self::QueueFull(detail) => write!(f, "too many wait for the lock: {detail}"),
-            Self::Quarantine(detail) => write!(f, "the server grants nothing yet: {detail}"),
-            Self::Unsafe(detail) => write!(f, "the server could evict locks: {detail}"),
+            Self::Grace(detail) => write!(f, "the server grants nothing yet: {detail}"),
+            Self::Evictable(detail) => write!(f, "the server could evict locks: {detail}"),
             #[cfg(feature = "tokio")]
             Self::NoQuorum(failure) => failure.fmt(f),
             #[cfg(feature = "tokio")]
@@ -285,8 +285,8 @@ mod tests {
                 failures: failures.collect(),
             })
         };
-        let quarantine = || answered("QUARANTINE", "");
-        assert!(no_quorum(&[Error::silence(), quarantine()]).is_transient());
+        let grace_error = || answered("GRACE", "");
+        assert!(no_quorum(&[Error::silence(), grace_error()]).is_transient());
         assert!(no_quorum(&[Error::Busy, Error::silence()]).is_transient());
         assert!(!no_quorum(&[Error::Busy, Error::Busy]).is_transient());
         assert!(!no_quorum(&[Error::silence(), answered("NOAUTH", "")]).is_transient());
@@ -298,11 +298,11 @@ mod tests {
             let error = answered(code, "");
             assert!(error.is_lost() && !error.is_transient(), "{code}");
         }
-        for code in ["NOREPLICAS", "QUARANTINE", "OOM", "MISCONF", "UNBLOCKED"] {
+        for code in ["NOREPLICAS", "GRACE", "OOM", "MISCONF", "UNBLOCKED"] {
             let error = answered(code, "");
             assert!(error.is_transient() && !error.is_lost(), "{code}");
         }
-        for code in ["ERR", "WRONGTYPE", "DEADLOCK", "QUEUEFULL", "UNSAFE", "NOAUTH"] {
+        for code in ["ERR", "WRONGTYPE", "DEADLOCK", "QUEUEFULL", "EVICTABLE", "NOAUTH"] {
             let error = answered(code, "");
             assert!(!error.is_transient() && !error.is_lost(), "{code}");
         }

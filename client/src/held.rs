@@ -309,7 +309,7 @@ mod tests {
         let answers: [fn() -> Result<Duration, Error>; 3] = [
             || Ok(LEASE),
             || Err(Error::NotOwner),
-            || Err(Error::Quarantine(String::new())),
+            || Err(Error::Grace(String::new())),
         ];
         // Until the lease is renewed, and until it has ended.
         for looks_ms in [&[1000][..], &[500, 1000, 2000, 5000]] {

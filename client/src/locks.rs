@@ -184,7 +184,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`]: it was not granted in time. [`Error::Deadlock`], [`Error::QueueFull`], [`Error::Unsafe`],
+    /// [`Error::Timeout`]: it was not granted in time. [`Error::Deadlock`], [`Error::QueueFull`], [`Error::Evictable`],
     /// [`Error::Unreplicated`]: there is no use in waiting. What may pass, a server out of reach for instance, is
     /// waited for.
     pub async fn acquire(&self) -> Result<Guard, Error> {

@@ -238,7 +238,7 @@ async fn a_grace_refuses_those_who_do_not_wait_and_is_waited_for_by_those_who_do
     let server = Server::with("dlock.startup-grace-ms 1500");
     let lock = locks(&server).lock("door");
     let refused = lock.try_acquire().await.unwrap_err();
-    assert!(matches!(refused, Error::Quarantine(_)), "{refused:?}");
+    assert!(matches!(refused, Error::Grace(_)), "{refused:?}");
     assert!(lock.acquire().await.unwrap().is_held());
 }
 
@@ -246,7 +246,7 @@ async fn a_grace_refuses_those_who_do_not_wait_and_is_waited_for_by_those_who_do
 async fn a_server_that_may_evict_locks_is_told_apart() {
     let server = Server::with("maxmemory 100mb\nmaxmemory-policy allkeys-lru");
     let refused = locks(&server).try_acquire("door").await.unwrap_err();
-    assert!(matches!(refused, Error::Unsafe(_)), "{refused:?}");
+    assert!(matches!(refused, Error::Evictable(_)), "{refused:?}");
 }
 
 #[tokio::test]

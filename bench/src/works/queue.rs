@@ -135,7 +135,7 @@ fn round(module: &Path, waiters: usize) -> Result<LongQueue> {
         control.call(&["PING"])?;
         enqueues.push(us(start.elapsed()));
     }
-    let waiting = control.info_number("dlock", "dlock_waiting_now")?;
+    let waiting = control.info_number("dlock", "dlock_waiters")?;
     if waiting != waiters as f64 {
         return Err(format!("{waiting} waiters in place of {waiters}").into());
     }

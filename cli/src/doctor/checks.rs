@@ -202,7 +202,7 @@ fn eviction(facts: &Facts) -> Option<Finding> {
         Problem,
         CHECK,
         what,
-        "the server could evict locks, so it grants none: new owners get UNSAFE",
+        "the server could evict locks, so it grants none: new owners get EVICTABLE",
         "CONFIG SET maxmemory-policy noeviction (or volatile-lru, ...)",
     ))
 }
@@ -400,7 +400,7 @@ fn grace(facts: &Facts) -> Option<Finding> {
         Warning,
         "grace",
         format!("one is running, for {left} more"),
-        "nobody gets a lock until it ends: requests with BLOCK wait, others get QUARANTINE",
+        "nobody gets a lock until it ends: requests with BLOCK wait, others get GRACE",
         "wait. If it is too long for you, lower the leases first and the grace then",
     ))
 }

@@ -16,12 +16,12 @@ const COUNTERS: &[(&str, &str)] = &[
         "expired",
         "Holders that were removed because their lease had ended.",
     ),
-    ("handed_over", "Waiters that were granted."),
+    ("grants_from_queue", "Waiters that were granted."),
     ("waited_ms", "For how long granted waiters have waited, together."),
     ("wait_timeouts", "Waiters whose time was up."),
-    ("grants_undone", "Grants to waiters that had gone, given back."),
+    ("grants_rolled_back", "Grants to waiters that had gone, given back."),
     (
-        "expired_awaited",
+        "expired_contended",
         "Holders that were removed because their lease had ended, while somebody waited.",
     ),
     (
@@ -39,13 +39,13 @@ const ERRORS: &str = "errors_";
 const GAUGES: &[(&str, &str)] = &[
     ("locks", "Locks, those included whose leases have ended just now."),
     (
-        "stray_locks",
+        "untracked_locks",
         "Whether the module looks where a renamed or moved lock went.",
     ),
-    ("waiting_now", "Requests that wait."),
-    ("waited_for_locks", "Locks that somebody waits for."),
+    ("waiters", "Requests that wait."),
+    ("contended_locks", "Locks that somebody waits for."),
     (
-        "longest_waiting_ms",
+        "longest_wait_ms",
         "For how long the longest-waiting request has waited.",
     ),
     ("fence_known", "The highest fence seen."),
@@ -54,7 +54,7 @@ const GAUGES: &[(&str, &str)] = &[
         "What is left of a grace in which nobody gets a lock.",
     ),
     (
-        "eviction_unsafe",
+        "evictable",
         "Whether new owners are refused because locks could be evicted.",
     ),
     ("held_ms_p50", "Half of the holds took no longer."),
@@ -183,7 +183,7 @@ mod tests {
     fn a_parser_reads_counters_gauges_errors_and_times() {
         let fields = [
             ("acquired", 7),
-            ("waiting_now", 2),
+            ("waiters", 2),
             ("errors_stale", 3),
             ("waited_ms", 1_050),
             ("grace_left_ms", 30),
@@ -194,7 +194,7 @@ mod tests {
             value(&scrape, "dlock_acquired_total", &one),
             Some(Value::Counter(7.0))
         );
-        assert_eq!(value(&scrape, "dlock_waiting_now", &one), Some(Value::Gauge(2.0)));
+        assert_eq!(value(&scrape, "dlock_waiters", &one), Some(Value::Gauge(2.0)));
         assert_eq!(
             value(&scrape, "dlock_waited_seconds_total", &one),
             Some(Value::Counter(1.05))

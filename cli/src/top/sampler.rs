@@ -106,7 +106,7 @@ impl Sampler {
 
 /// Whether the largest value of all servers says more than the sum. Percentiles are those of the slowest server.
 fn is_maximum(field: &str) -> bool {
-    matches!(field, "longest_waiting_ms" | "fence_known" | "grace_left_ms")
+    matches!(field, "longest_wait_ms" | "fence_known" | "grace_left_ms")
         || ["_p50", "_p99", "_max"].iter().any(|end| field.ends_with(end))
 }
 
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn counters_of_several_servers_are_summed_and_times_are_not() {
-        for field in ["acquired", "waiting_now", "locks", "waited_ms", "errors_stale"] {
+        for field in ["acquired", "waiters", "locks", "waited_ms", "errors_stale"] {
             assert!(!is_maximum(field), "{field}");
         }
         for field in [
-            "longest_waiting_ms",
+            "longest_wait_ms",
             "grace_left_ms",
             "held_ms_p50",
             "waited_ms_p99",

@@ -18,7 +18,7 @@ pub struct State {
     sample: Sample,
     /// What happened to the counters, the newest last.
     pub acquired: Rate,
-    pub handed_over: Rate,
+    pub grants_from_queue: Rate,
     pub expired: Rate,
     pub waiting: History,
     /// The fences that each lock had, and how many new ones were seen.
@@ -162,9 +162,9 @@ impl State {
         }
         let count = |field: &str| sample.counted.get(field).copied().unwrap_or(0);
         self.acquired.update(count("acquired"), sample.elapsed);
-        self.handed_over.update(count("handed_over"), sample.elapsed);
+        self.grants_from_queue.update(count("grants_from_queue"), sample.elapsed);
         self.expired.update(count("expired"), sample.elapsed);
-        self.waiting.push(count("waiting_now"));
+        self.waiting.push(count("waiters"));
         self.count_grants(&sample.locks);
         self.sample = sample;
         self.keep_choice();

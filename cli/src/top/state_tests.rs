@@ -191,7 +191,7 @@ fn rates_are_per_second_and_survive_a_restart_of_the_server() {
     for acquired in [100, 110, 110, 4] {
         state.update(sample(
             vec![],
-            &[("acquired", acquired), ("waiting_now", acquired)],
+            &[("acquired", acquired), ("waiters", acquired)],
         ));
     }
     assert_eq!(state.acquired.per_second.last(10), [5, 0, 2]);

@@ -53,9 +53,9 @@ fn headline(state: &State) -> Line<'static> {
     let mut text = format!(
         "dlock: {servers}{} locks, {} waiting",
         state.counted("locks"),
-        state.counted("waiting_now")
+        state.counted("waiters")
     );
-    let longest = state.counted("longest_waiting_ms");
+    let longest = state.counted("longest_wait_ms");
     if longest > 0 {
         text += &format!(", the longest for {}", span::show(Duration::from_millis(longest)));
     }
@@ -78,7 +78,7 @@ fn counted(state: &State) -> Line<'static> {
         percentiles("held"),
         percentiles("waited"),
         state.counted("wait_timeouts"),
-        state.counted("expired_awaited"),
+        state.counted("expired_contended"),
         state.errors(),
         state.counted("errors_late_releases"),
     ))
@@ -87,7 +87,7 @@ fn counted(state: &State) -> Line<'static> {
 fn draw_graphs(frame: &mut Frame<'_>, state: &State, area: Rect) {
     let graphs: [(&str, &History); 4] = [
         ("acquired/s", &state.acquired.per_second),
-        ("handed over/s", &state.handed_over.per_second),
+        ("handed over/s", &state.grants_from_queue.per_second),
         ("expired/s", &state.expired.per_second),
         ("waiting", &state.waiting),
     ];

@@ -91,7 +91,7 @@ fn a_failed_renewal_is_repeated_until_the_deadline_and_no_longer() {
     for error in [
         cut(),
         no_replicas(),
-        Error::Quarantine(String::new()),
+        Error::Grace(String::new()),
         Error::ModuleMissing,
     ] {
         let mut hold = renewed();

@@ -1,0 +1,143 @@
+//! Which locks there are, by the time at which somebody has to look at them.
+//!
+//! A lock has no Redis TTL: when its owner vanishes, the module must remove it. Every lock under a key
+//! stands in the wheel of its database, in the bucket in which its first lease ends. An extended lock
+//! stays where it is, and is put on when its bucket is due.
+//!
+//! The registry holds names, never pointers: FLUSHALL, DEBUG RELOAD and RENAME free or move values
+//! without a word. A name may therefore be wrong; a lock that stands nowhere is a stray and is looked for.
+
+mod bucket;
+mod name;
+mod place;
+mod wheel;
+
+use std::ffi::c_int;
+
+pub use name::Name;
+pub use place::Place;
+use wheel::Wheel;
+
+use crate::Instant;
+
+/// One wheel a database.
+pub struct Registry {
+    wheels: Vec<Wheel>,
+    /// Those of databases that were emptied. Millions of names are not freed at once: no client waits for that.
+    emptied: Vec<Wheel>,
+}
+
+/// A lock that somebody has to look at.
+pub struct Due {
+    pub db: c_int,
+    pub name: Name,
+    pub place: Place,
+}
+
+impl Registry {
+    pub const fn new() -> Self {
+        Self {
+            wheels: Vec::new(),
+            emptied: Vec::new(),
+        }
+    }
+
+    /// The number of locks.
+    pub fn len(&self) -> u64 {
+        self.wheels.iter().map(Wheel::len).sum()
+    }
+
+    /// Has the lock looked at when `at` has passed; where it stands from now on.
+    pub fn insert(&mut self, db: c_int, name: &[u8], at: Instant) -> Place {
+        let index = usize::try_from(db).unwrap_or(0);
+        if index >= self.wheels.len() {
+            self.wheels.resize_with(index.saturating_add(1), Wheel::default);
+        }
+        self.wheels
+            .get_mut(index)
+            .map_or(Place::NOWHERE, |wheel| wheel.insert(name, at))
+    }
+
+    /// Forgets the lock, if it does stand there.
+    pub fn remove(&mut self, db: c_int, name: &[u8], place: Place) {
+        if let Some(wheel) = self.wheel_mut(db) {
+            wheel.remove(name, place);
+        }
+    }
+
+    /// Takes out a lock whose time has come.
+    pub fn take_due(&mut self, now: Instant) -> Option<Due> {
+        self.wheels
+            .iter_mut()
+            .zip(0..)
+            .find_map(|(wheel, db)| wheel.take_due(now).map(|(name, place)| Due { db, name, place }))
+    }
+
+    /// Whether [`Registry::take_due`] has something.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.wheels.iter().any(|wheel| wheel.is_due(now))
+    }
+
+    /// The database is emptied; -1 = all are.
+    pub fn flush(&mut self, db: c_int) {
+        if db < 0 {
+            self.emptied.append(&mut self.wheels);
+        } else if let Some(wheel) = self.wheel_mut(db) {
+            let emptied = std::mem::take(wheel);
+            self.emptied.push(emptied);
+        }
+    }
+
+    /// Frees a few names of emptied databases; false when there are none.
+    pub fn free_some(&mut self) -> bool {
+        while let Some(wheel) = self.emptied.last_mut() {
+            if wheel.drop_chunk() {
+                return true;
+            }
+            self.emptied.pop();
+        }
+        false
+    }
+
+    pub fn swap(&mut self, first: c_int, second: c_int) {
+        let (Ok(first), Ok(second)) = (usize::try_from(first), usize::try_from(second)) else {
+            return;
+        };
+        let needed = first.max(second).saturating_add(1);
+        if self.wheels.len() < needed {
+            self.wheels.resize_with(needed, Wheel::default);
+        }
+        self.wheels.swap(first, second);
+    }
+
+    fn wheel_mut(&mut self, db: c_int) -> Option<&mut Wheel> {
+        self.wheels.get_mut(usize::try_from(db).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emptied_databases_are_freed_a_few_names_at_a_time() {
+        let mut registry = Registry::new();
+        for db in 0..3 {
+            for n in 0..1000_u32 {
+                let at = Instant::default().after_ms(u64::from(n % 2) * 1000);
+                registry.insert(db, &n.to_be_bytes(), at);
+            }
+        }
+        registry.flush(1);
+        assert_eq!(registry.len(), 2000);
+        registry.flush(-1);
+        assert_eq!(registry.len(), 0);
+        let kept = registry.insert(0, b"later", Instant::default());
+        // Of each database 500 names in each of two buckets.
+        let slices = std::iter::from_fn(|| registry.free_some().then_some(())).count();
+        assert_eq!(slices, 3 * 2 * 2);
+        assert_eq!(registry.len(), 1);
+        registry.remove(0, b"later", kept);
+        assert_eq!(registry.len(), 0);
+    }
+}

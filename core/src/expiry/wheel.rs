@@ -1,0 +1,144 @@
+//! The locks of one database, in buckets by time.
+
+use std::collections::BTreeMap;
+
+use super::bucket::Slots;
+use super::name::Name;
+use super::place::{Bucket, Place};
+use crate::Instant;
+
+#[derive(Default)]
+pub struct Wheel {
+    buckets: BTreeMap<Bucket, Slots>,
+    /// The bucket that was last inserted into. It may be empty: leases of one length come and go in it.
+    latest: Option<Bucket>,
+    len: u64,
+}
+
+impl Wheel {
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn insert(&mut self, name: &[u8], at: Instant) -> Place {
+        let bucket = Bucket::of(at);
+        if let Some(former) = self.latest.replace(bucket).filter(|former| *former != bucket) {
+            self.forget_if_empty(former);
+        }
+        match self.buckets.entry(bucket).or_default().insert(Name::new(name)) {
+            Some(slot) => {
+                self.len = self.len.saturating_add(1);
+                Place { bucket, slot }
+            }
+            None => Place::NOWHERE,
+        }
+    }
+
+    pub fn remove(&mut self, name: &[u8], place: Place) {
+        let Some(slots) = self.buckets.get_mut(&place.bucket) else {
+            return;
+        };
+        let before = slots.len();
+        slots.remove(place.slot, name);
+        let removed = before.saturating_sub(slots.len());
+        if slots.len() == 0 && self.latest != Some(place.bucket) {
+            self.buckets.remove(&place.bucket);
+        }
+        self.len = self.len.saturating_sub(u64::from(removed));
+    }
+
+    /// Forgets a chunk of names, of a database that was emptied; false when there is none.
+    pub fn drop_chunk(&mut self) -> bool {
+        while let Some(mut first) = self.buckets.first_entry() {
+            if first.get_mut().drop_chunk() {
+                return true;
+            }
+            first.remove();
+        }
+        false
+    }
+
+    fn forget_if_empty(&mut self, bucket: Bucket) {
+        if self.buckets.get(&bucket).is_some_and(|slots| slots.len() == 0) {
+            self.buckets.remove(&bucket);
+        }
+    }
+
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.buckets
+            .first_key_value()
+            .is_some_and(|(bucket, _)| bucket.has_passed(now))
+    }
+
+    pub fn take_due(&mut self, now: Instant) -> Option<(Name, Place)> {
+        loop {
+            let mut first = self
+                .buckets
+                .first_entry()
+                .filter(|first| first.key().has_passed(now))?;
+            let bucket = *first.key();
+            let popped = first.get_mut().pop();
+            if first.get().len() == 0 {
+                first.remove();
+            }
+            if let Some((slot, name)) = popped {
+                self.len = self.len.saturating_sub(1);
+                return Some((name, Place { bucket, slot }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::default().after_ms(ms)
+    }
+
+    #[test]
+    fn a_lock_is_due_within_a_quarter_of_a_second_after_its_time() {
+        let mut wheel = Wheel::default();
+        wheel.insert(b"a", at(1_000));
+        assert!(wheel.take_due(at(1_000)).is_none());
+        assert!(wheel.take_due(at(1_250)).is_some());
+        assert!(!wheel.is_due(at(9_999)));
+        assert_eq!(wheel.len(), 0);
+    }
+
+    #[test]
+    fn earlier_buckets_come_first_and_removed_locks_never() {
+        let mut wheel = Wheel::default();
+        let early = wheel.insert(b"early", at(500));
+        wheel.insert(b"late", at(900));
+        wheel.insert(b"earlier", at(100));
+        wheel.remove(b"early", early);
+        let due: Vec<Vec<u8>> = std::iter::from_fn(|| wheel.take_due(at(2_000)))
+            .map(|(name, _)| name.as_bytes().to_vec())
+            .collect();
+        assert_eq!(due, [b"earlier".to_vec(), b"late".to_vec()]);
+    }
+
+    #[test]
+    fn no_bucket_stays_behind_but_the_one_in_use() {
+        let mut wheel = Wheel::default();
+        for ms in (0..10_000).step_by(250) {
+            let place = wheel.insert(b"a", at(ms));
+            wheel.remove(b"a", place);
+        }
+        assert_eq!((wheel.buckets.len(), wheel.len()), (1, 0));
+        assert!(wheel.take_due(at(60_000)).is_none());
+        assert!(wheel.buckets.is_empty());
+    }
+
+    #[test]
+    fn a_time_before_the_clock_began_or_beyond_all_buckets_finds_a_place() {
+        let mut wheel = Wheel::default();
+        wheel.insert(b"past", Instant::from_micros(-5));
+        let far = wheel.insert(b"far", Instant::from_micros(i64::MAX));
+        assert!(far.is_in_wheel());
+        assert!(wheel.take_due(at(250)).is_some());
+        assert!(!wheel.is_due(at(1_000_000_000)));
+    }
+}

@@ -1,0 +1,169 @@
+//! Why a request was refused. The first word is the contract; the rest says what to do.
+
+use std::fmt;
+
+use super::limit::Limit;
+
+/// A refused request. It changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// An option that this command does not take; the text is its syntax.
+    UnknownOption(&'static str),
+    /// An option that was given twice.
+    Repeated(&'static str),
+    /// An option without its value.
+    MissingValue(&'static str),
+    /// Two options that exclude each other.
+    Conflict(&'static str, &'static str),
+    /// Not a plain decimal, or out of range.
+    Number { what: &'static str, min: u64, max: u64 },
+    /// A string that is empty or too long.
+    Length { what: &'static str, max: usize },
+    /// A re-entry with a stricter limit than the one held.
+    Upgrade(Limit),
+    /// More named holds than an owner may have.
+    TooManyNames(usize),
+    /// The hold count has reached its end.
+    TooManyHolds,
+    /// The fence counter has reached its end.
+    FencesUsedUp,
+    /// Nobody holds the lock.
+    NotHeld,
+    /// Others hold the lock, this owner does not.
+    NotOwner,
+    /// This owner holds the lock under another fence: this one.
+    Stale(u64),
+    /// A grace is running for so many more milliseconds.
+    Grace(u64),
+    /// The server may evict locks.
+    Evictable,
+    /// A request with this id waits with another limit.
+    OtherLimit,
+    /// So many waiters are there already.
+    QueueFull(usize),
+    /// A request with the same id has taken this one's place.
+    Replaced,
+}
+
+impl Refusal {
+    /// The stable first word.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotHeld => "NOTHELD",
+            Self::NotOwner => "NOTOWNER",
+            Self::Stale(_) => "STALE",
+            Self::Grace(_) => "GRACE",
+            Self::Evictable => "EVICTABLE",
+            Self::QueueFull(_) => "QUEUEFULL",
+            Self::Replaced => "UNBLOCKED",
+            _ => "ERR",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.code())?;
+        match self {
+            Self::UnknownOption(syntax) => write!(f, "unknown option, the syntax is: {syntax}"),
+            Self::Repeated(option) => write!(f, "{option} is given twice, give it once"),
+            Self::MissingValue(option) => write!(f, "{option} needs a value after it"),
+            Self::Conflict(a, b) => write!(f, "{a} and {b} exclude each other, give one of them"),
+            Self::Number { what, min, max } => {
+                write!(f, "{what} must be a plain decimal from {min} to {max}")
+            }
+            Self::Length { what, max } => write!(f, "{what} must have 1 to {max} bytes"),
+            Self::Upgrade(held) => match held.get() {
+                Some(n) => write!(
+                    f,
+                    "this owner holds the lock with limit {n}, a stricter one is no re-entry: release first"
+                ),
+                None => write!(
+                    f,
+                    "this owner holds the lock as SHARED, a limit is no re-entry: release first"
+                ),
+            },
+            Self::TooManyNames(max) => {
+                write!(
+                    f,
+                    "this owner has {max} holds with a REQID on this lock, release one or use no REQID"
+                )
+            }
+            Self::TooManyHolds => write!(f, "this owner has reached the largest hold count, release first"),
+            Self::FencesUsedUp => write!(
+                f,
+                "the fencing tokens of this server are used up: use a server without its data, where they begin anew"
+            ),
+            Self::NotHeld => write!(
+                f,
+                "nobody holds this lock: it was never acquired or the lease ended, acquire it again"
+            ),
+            Self::NotOwner => write!(
+                f,
+                "another owner holds this lock: this one's lease ended or it never acquired it, acquire it again"
+            ),
+            Self::Stale(fence) => write!(
+                f,
+                "this owner holds the lock under fence {fence}, not the one given: acquire it again, or give this fence"
+            ),
+            Self::Grace(ms) => write!(
+                f,
+                "a grace after a start or a failover runs for {ms} ms more, try again then"
+            ),
+            Self::OtherLimit => write!(
+                f,
+                "a request with this REQID waits with another limit, use a new REQID"
+            ),
+            Self::QueueFull(max) => write!(f, "{max} requests wait for this lock already, try again later"),
+            Self::Replaced => write!(f, "replaced by a request with the same REQID"),
+            Self::Evictable => write!(
+                f,
+                "maxmemory-policy may evict a held lock: use noeviction or volatile-*, or set dlock.allow-eviction yes"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_says_what_to_do() {
+        let advice = [
+            "the syntax is",
+            "give ",
+            "needs",
+            "must",
+            "release",
+            "acquire it",
+            "use ",
+            "try again",
+        ];
+        let (what, min, max) = ("lease-ms", 1, 2);
+        for refusal in [
+            Refusal::UnknownOption("DLOCK.OWNER key"),
+            Refusal::Repeated("BLOCK"),
+            Refusal::MissingValue("BLOCK"),
+            Refusal::Conflict("SHARED", "LIMIT"),
+            Refusal::Number { what, min, max },
+            Refusal::Length { what, max: 2 },
+            Refusal::Upgrade(Limit::MUTEX),
+            Refusal::Upgrade(Limit::SHARED),
+            Refusal::TooManyNames(64),
+            Refusal::TooManyHolds,
+            Refusal::FencesUsedUp,
+            Refusal::NotHeld,
+            Refusal::NotOwner,
+            Refusal::Stale(7),
+            Refusal::Grace(7),
+            Refusal::Evictable,
+            Refusal::OtherLimit,
+            Refusal::QueueFull(7),
+        ] {
+            let text = refusal.to_string();
+            let text = text.strip_prefix(refusal.code()).unwrap();
+            assert!(advice.iter().any(|word| text.contains(word)), "{text}");
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! The encoding: nothing is lost in it, and nothing is believed that cannot be.
+
+use std::collections::BTreeSet;
+
+use proptest::collection::{btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use super::schedule::config;
+use crate::effects::{Effects, Replication};
+use crate::encoding::{decode_lock, encode_lock};
+use crate::fence::Fences;
+use crate::limit::Limit;
+use crate::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
+use crate::state::{Holder, Lock};
+use crate::step::{Moment, apply};
+use crate::time::Instant;
+
+/// A holder of a random lock. Limit and fence are told as what they are above the least that is sound.
+#[derive(Clone, Debug)]
+struct Part {
+    owner: Vec<u8>,
+    spare_limit: Option<u32>,
+    spare_fence: u64,
+    lease_micros: i64,
+    held_micros: i64,
+    unnamed: u32,
+    names: BTreeSet<Vec<u8>>,
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    let owner = prop_oneof![vec(any::<u8>(), 1..12), vec(any::<u8>(), 500..=512)];
+    let micros = || prop_oneof![0_i64..100_000, 0_i64..1 << 52];
+    let names = prop_oneof![
+        4 => btree_set(vec(any::<u8>(), 1..=64), 0..3),
+        1 => btree_set(vec(any::<u8>(), 1..3), 60..=64),
+    ];
+    let unnamed = prop_oneof![1_u32..3, any::<u32>()];
+    let fence = prop_oneof![0_u64..3, 0_u64..1 << 50];
+    (
+        owner,
+        option::of(0_u32..3),
+        fence,
+        micros(),
+        micros(),
+        unnamed,
+        names,
+    )
+        .prop_map(
+            |(owner, spare_limit, spare_fence, lease_micros, held_micros, unnamed, names)| {
+                // A holder has at least one hold.
+                let unnamed = if names.is_empty() { unnamed.max(1) } else { unnamed };
+                Part {
+                    owner,
+                    spare_limit,
+                    spare_fence,
+                    lease_micros,
+                    held_micros,
+                    unnamed,
+                    names,
+                }
+            },
+        )
+}
+
+fn now() -> impl Strategy<Value = Instant> {
+    (-1_i64 << 50..1 << 50).prop_map(Instant::from_micros)
+}
+
+/// At most seven holders, so that the fences stay in their range.
+fn lock(now: Instant, mut parts: Vec<Part>) -> Lock {
+    let mut owners = BTreeSet::new();
+    parts.retain(|part| owners.insert(part.owner.clone()));
+    let least_limit = parts.len() as u32;
+    let mut fence = 0;
+    let mut lock = Lock::default();
+    for part in parts {
+        fence += part.spare_fence + 1;
+        let limit = part
+            .spare_limit
+            .map_or(Limit::SHARED, |spare| Limit::new(least_limit + spare).unwrap());
+        let since = Instant::from_micros(now.as_micros() - part.held_micros);
+        let lease_end = Instant::from_micros(now.as_micros() + part.lease_micros);
+        let mut holder = Holder::new(&part.owner, limit, fence, since, lease_end);
+        holder.add_unnamed(part.unnamed).unwrap();
+        for name in &part.names {
+            holder.add_named(name).unwrap();
+        }
+        lock.push(holder);
+    }
+    assert!(lock.is_sound());
+    lock
+}
+
+/// A small corruption of good bytes.
+#[derive(Clone, Debug)]
+enum Damage {
+    Flip(Index, u8),
+    Remove(Index),
+    Insert(Index, u8),
+    /// A piece is doubled.
+    Double(Index, Index),
+    /// A piece is lost.
+    Lose(Index, Index),
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        (any::<Index>(), 0_u8..8).prop_map(|(at, bit)| Damage::Flip(at, bit)),
+        any::<Index>().prop_map(Damage::Remove),
+        (any::<Index>(), any::<u8>()).prop_map(|(at, byte)| Damage::Insert(at, byte)),
+        (any::<Index>(), any::<Index>()).prop_map(|(a, b)| Damage::Double(a, b)),
+        (any::<Index>(), any::<Index>()).prop_map(|(a, b)| Damage::Lose(a, b)),
+    ]
+}
+
+fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
+    for damage in damages {
+        let length = bytes.len();
+        if length == 0 {
+            break;
+        }
+        let at = |index: &Index| index.index(length);
+        let piece = |a: &Index, b: &Index| at(a).min(at(b))..at(a).max(at(b));
+        match damage {
+            Damage::Flip(index, bit) => {
+                let at = at(index);
+                bytes[at] ^= 1 << bit;
+            }
+            Damage::Remove(index) => drop(bytes.remove(at(index))),
+            Damage::Insert(index, byte) => bytes.insert(at(index), *byte),
+            Damage::Double(a, b) => {
+                let piece = bytes[piece(a, b)].to_vec();
+                bytes.extend(piece);
+            }
+            Damage::Lose(a, b) => drop(bytes.drain(piece(a, b))),
+        }
+    }
+    bytes
+}
+
+/// Bytes that are often nearly a change, as they come from few values.
+fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        vec(any::<u8>(), 0..200),
+        vec(select(&[0, 1, 2, 3, 7, b'a', b'b', 0x7f, 0x80, 0xff][..]), 0..40).prop_map(with_version),
+    ]
+}
+
+fn with_version(bytes: Vec<u8>) -> Vec<u8> {
+    [vec![1], bytes].concat()
+}
+
+/// Whatever is read as a lock is one, and is written as it was read.
+fn check_decode(bytes: &[u8], now: Instant) {
+    let Ok(lock) = decode_lock(bytes, now) else { return };
+    assert!(is_possible(&lock), "{lock:?}");
+    assert!(!lock.is_free());
+    assert_eq!(encode_lock(&lock, &Moment::at(now)), bytes);
+}
+
+/// Whatever is applied leaves a lock that can be, and whatever is not leaves no trace. Whether it was.
+fn check_apply(lock: &mut Lock, bytes: &[u8], now: Instant) -> bool {
+    let before = lock.clone();
+    let (mut fences, mut effects) = (Fences::starting(), Effects::default());
+    let accepted = apply(lock, bytes, now, &mut fences, &mut effects).is_ok();
+    if accepted {
+        assert!(is_possible(lock), "{lock:?}");
+        let new = |holder: &&Holder| before.get(holder.owner()) != Some(*holder);
+        assert!(
+            lock.holders()
+                .iter()
+                .filter(new)
+                .all(|holder| holder.fence() <= fences.known())
+        );
+    } else {
+        assert_eq!(*lock, before);
+        assert_eq!(fences.known(), 0);
+        assert_eq!(effects.replication, Replication::Nothing);
+        assert!(effects.events.is_empty());
+    }
+    accepted
+}
+
+fn is_possible(lock: &Lock) -> bool {
+    let has_distinct_names = |holder: &Holder| {
+        let names: BTreeSet<_> = holder.names().iter().collect();
+        names.len() == holder.names().len() && names.len() <= 64
+    };
+    let possible = |holder: &Holder| holder.holds() > 0 && has_distinct_names(holder);
+    lock.is_sound() && lock.holders().iter().all(possible)
+}
+
+/// A change told in words, to be written as the head of `encoding.rs` says.
+#[derive(Clone, Debug)]
+struct Told {
+    departures: Vec<(u8, Vec<u8>)>,
+    holders: Vec<ToldHolder>,
+    /// The wrong order, where there are both.
+    holders_first: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct ToldHolder {
+    owner: Vec<u8>,
+    limit: u8,
+    fence: u8,
+    unnamed: u8,
+    names: Vec<Vec<u8>>,
+}
+
+impl Told {
+    fn one(holder: ToldHolder) -> Self {
+        Self {
+            departures: vec![],
+            holders: vec![holder],
+            holders_first: false,
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let departure = |(kind, owner): &(u8, Vec<u8>)| [vec![*kind], with_length(owner)].concat();
+        let departures: Vec<u8> = self.departures.iter().flat_map(departure).collect();
+        let holders: Vec<u8> = self.holders.iter().flat_map(ToldHolder::bytes).collect();
+        with_version(if self.holders_first {
+            [holders, departures].concat()
+        } else {
+            [departures, holders].concat()
+        })
+    }
+
+    /// The holders after this change, if it can be one of this lock.
+    fn outcome(&self, lock: &[ToldHolder]) -> Option<Vec<ToldHolder>> {
+        let departs = |owner: &[u8]| self.departures.iter().any(|(_, departed)| departed == owner);
+        let mut holders: Vec<_> = lock
+            .iter()
+            .filter(|holder| !departs(&holder.owner))
+            .cloned()
+            .collect();
+        for holder in &self.holders {
+            if !holder.is_possible() {
+                return None;
+            }
+            match holders.iter_mut().find(|known| known.owner == holder.owner) {
+                Some(known) if (known.fence, known.limit) != (holder.fence, holder.limit) => return None,
+                Some(known) => known.clone_from(holder),
+                None => holders.push(holder.clone()),
+            }
+        }
+        let ordered = !self.holders_first || self.departures.is_empty() || self.holders.is_empty();
+        let rising = holders.windows(2).all(|pair| pair[0].fence < pair[1].fence);
+        let fits = holders
+            .iter()
+            .all(|holder| holder.limit == 0 || holders.len() <= usize::from(holder.limit));
+        (ordered && rising && fits).then_some(holders)
+    }
+}
+
+impl ToldHolder {
+    fn mutex(owner: Vec<u8>) -> Self {
+        Self {
+            owner,
+            limit: 1,
+            fence: 1,
+            unnamed: 1,
+            names: vec![],
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let numbers = vec![
+            self.limit,
+            self.fence,
+            10,
+            0,
+            self.unnamed,
+            self.names.len() as u8,
+        ];
+        let names: Vec<u8> = self.names.iter().flat_map(|name| with_length(name)).collect();
+        [vec![3], with_length(&self.owner), numbers, names].concat()
+    }
+
+    fn is_possible(&self) -> bool {
+        let names: BTreeSet<_> = self.names.iter().collect();
+        names.len() == self.names.len() && (self.unnamed > 0 || !names.is_empty())
+    }
+
+    fn of(holder: &Holder) -> Self {
+        Self {
+            owner: holder.owner().to_vec(),
+            limit: holder.limit().get().unwrap_or(0) as u8,
+            fence: holder.fence() as u8,
+            unnamed: holder.unnamed() as u8,
+            names: holder.names().iter().map(|name| name.to_vec()).collect(),
+        }
+    }
+}
+
+fn with_length(string: &[u8]) -> Vec<u8> {
+    let length = string.len();
+    let length = if length < 128 {
+        vec![length as u8]
+    } else {
+        vec![length as u8 | 0x80, (length >> 7) as u8]
+    };
+    [length, string.to_vec()].concat()
+}
+
+/// Owners and numbers from so small a range that a change often meets a holder.
+fn told_holder() -> impl Strategy<Value = ToldHolder> {
+    let names = vec((b'x'..=b'z').prop_map(|name| vec![name]), 0..3);
+    (
+        b'a'..b'e',
+        select(&[0, 0, 0, 1, 2, 3][..]),
+        1_u8..7,
+        0_u8..4,
+        names,
+    )
+        .prop_map(|(owner, limit, fence, unnamed, names)| ToldHolder {
+            owner: vec![owner],
+            limit,
+            fence,
+            unnamed,
+            names,
+        })
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    let departure = (1_u8..=2, (b'a'..b'e').prop_map(|owner| vec![owner]));
+    (
+        vec(departure, 0..3),
+        vec(told_holder(), 0..3),
+        prop::bool::weighted(0.1),
+    )
+        .prop_filter("a change changes something", |(departures, holders, _)| {
+            !departures.is_empty() || !holders.is_empty()
+        })
+        .prop_map(|(departures, holders, holders_first)| Told {
+            departures,
+            holders,
+            holders_first,
+        })
+}
+
+proptest! {
+    #![proptest_config(config(1_500))]
+
+    #[test]
+    fn a_lock_that_was_written_is_read_as_it_was(
+        parts in vec(part(), 1..7),
+        grace_micros in prop_oneof![Just(0), 0_i64..200_000],
+        now in now(),
+        then in now(),
+    ) {
+        let written = lock(now, parts);
+        let grace_end = Instant::from_micros(now.as_micros() + grace_micros);
+        let moment = Moment { grace_end, ..Moment::at(now) };
+        let read = decode_lock(&encode_lock(&written, &moment), then).expect("a sound lock");
+        assert!(is_possible(&read));
+        assert_eq!(read.holders().len(), written.holders().len());
+        for (read, written) in read.holders().iter().zip(written.holders()) {
+            let who = |holder: &Holder| (holder.owner().to_vec(), holder.fence(), holder.limit());
+            assert_eq!(who(read), who(written));
+            assert_eq!((read.unnamed(), read.names()), (written.unnamed(), written.names()));
+            let micros = |from: Instant, to: Instant| to.as_micros() - from.as_micros();
+            // In whole milliseconds: a lease ends never earlier, and less than one later. It takes along
+            // what a grace gives it, as the reader may know of none.
+            let lease_left = micros(now, written.lease_end).max(grace_micros);
+            assert!((0..1_000).contains(&(micros(then, read.lease_end) - lease_left)));
+            assert!((0..1_000).contains(&(micros(written.since(), now) - micros(read.since(), then))));
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_refused_or_make_a_possible_lock(
+        bytes in any_bytes(),
+        parts in vec(part(), 0..4),
+        now in now(),
+    ) {
+        check_decode(&bytes, now);
+        check_apply(&mut lock(now, parts), &bytes, now);
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused_or_make_a_possible_lock(
+        parts in vec(part(), 1..5),
+        others in vec(part(), 0..3),
+        damages in vec(damage(), 0..4),
+        now in now(),
+    ) {
+        let bytes = damaged(encode_lock(&lock(now, parts.clone()), &Moment::at(now)), &damages);
+        check_decode(&bytes, now);
+        check_apply(&mut lock(now, parts), &bytes, now);
+        check_apply(&mut lock(now, others), &bytes, now);
+    }
+
+    #[test]
+    fn a_change_is_applied_if_and_only_if_it_can_be_one_of_this_lock(
+        holders in vec(told_holder(), 0..4),
+        changes in vec(told(), 1..6),
+    ) {
+        let now = Instant::default();
+        let mut lock = Lock::default();
+        let mut expected: Vec<ToldHolder> = Vec::new();
+        for change in holders.into_iter().map(Told::one).chain(changes) {
+            let outcome = change.outcome(&expected);
+            let applied = check_apply(&mut lock, &change.bytes(), now);
+            assert_eq!(applied, outcome.is_some(), "{change:?} on {expected:?}");
+            expected = outcome.unwrap_or(expected);
+            let seen: Vec<_> = lock.holders().iter().map(ToldHolder::of).collect();
+            assert_eq!(seen, expected, "after {change:?}");
+        }
+    }
+}
+
+#[test]
+fn owners_and_names_have_their_longest_length_and_no_more() {
+    let is_read = |told: ToldHolder| decode_lock(&Told::one(told).bytes(), Instant::default()).is_ok();
+    let with_name = |length| ToldHolder {
+        names: vec![vec![b'n'; length]],
+        ..ToldHolder::mutex(vec![b'a'])
+    };
+    for (length, expected) in [
+        (0, false),
+        (1, true),
+        (MAX_OWNER_BYTES, true),
+        (MAX_OWNER_BYTES + 1, false),
+    ] {
+        assert_eq!(
+            is_read(ToldHolder::mutex(vec![b'o'; length])),
+            expected,
+            "an owner of {length} bytes"
+        );
+    }
+    for (length, expected) in [
+        (0, false),
+        (1, true),
+        (MAX_REQUEST_ID_BYTES, true),
+        (MAX_REQUEST_ID_BYTES + 1, false),
+    ] {
+        assert_eq!(is_read(with_name(length)), expected, "a name of {length} bytes");
+    }
+}
+
+#[test]
+fn the_65th_name_of_a_holder_is_not_read() {
+    for (count, expected) in [(64, true), (65, false)] {
+        let names = (0..count).map(|name| vec![name]).collect();
+        let told = Told::one(ToldHolder {
+            names,
+            ..ToldHolder::mutex(vec![b'a'])
+        });
+        assert_eq!(
+            decode_lock(&told.bytes(), Instant::default()).is_ok(),
+            expected,
+            "{count} names"
+        );
+    }
+}

@@ -1,0 +1,288 @@
+//! Every reachable state of small locks: three owners, at most two holds each, leases of up to three ticks.
+//!
+//! Each step from each state is checked against the promises and the model, and what it replicates is
+//! applied to a replica. The search ends by itself: times are relative and owners are named by their place
+//! among the holders, so there are only finitely many states.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::naive::{self, Model};
+use super::plain::{Action, Limit, Micros, Request};
+use super::subject::{Subject, core_limit, name_bytes, owner_bytes};
+use crate::fence::Fences;
+use crate::state::Holder;
+
+const OWNERS: u8 = 3;
+const MAX_HOLDS: usize = 2;
+const LEASES_MS: [u64; 3] = [1, 2, 3];
+/// A millisecond, so that leases are whole ticks.
+const TICK: Micros = 1_000;
+/// A fence that nobody has in any state.
+const WRONG_FENCE: u64 = 99;
+/// Where a replica's clock stands, and how much later leases end there.
+const REPLICA: Micros = -500_000;
+const LATER: u8 = 3;
+
+/// A state up to renaming: the owners are 0, 1, 2 in the order of the holders, and so are the fences.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct State {
+    holders: Vec<Part>,
+    grace_ticks: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Part {
+    limit: Limit,
+    unnamed: u32,
+    names: Vec<u8>,
+    /// What remains of the lease; 0 = it has ended, and nobody swept.
+    ticks: u8,
+}
+
+/// What the owners may ask for.
+struct Alphabet {
+    limits: &'static [Limit],
+    names: &'static [u8],
+    graces: &'static [u8],
+}
+
+fn search(alphabet: &Alphabet) -> HashSet<State> {
+    let mut seen = HashSet::from([State::default()]);
+    let mut next = VecDeque::from([State::default()]);
+    while let Some(state) = next.pop_front() {
+        for reached in successors(&state, alphabet) {
+            if reached.is_small() && seen.insert(reached.clone()) {
+                next.push_back(reached);
+            }
+        }
+    }
+    seen
+}
+
+fn successors(state: &State, alphabet: &Alphabet) -> Vec<State> {
+    let mut reached = vec![state.a_tick_later(), after_sweep(state)];
+    reached.extend(alphabet.graces.iter().map(|ticks| state.with_grace(*ticks)));
+    reached.extend(
+        requests(state, alphabet)
+            .iter()
+            .map(|request| after(state, request)),
+    );
+    reached
+}
+
+fn after(state: &State, request: &Request) -> State {
+    let (mut subject, mut model) = (state.subject(0, 0), state.model());
+    let answer = subject.ask(request);
+    assert_eq!(answer, model.ask(request), "to {request:?} in {state:?}");
+    assert_eq!(subject.view(), model.view(), "after {request:?} in {state:?}");
+    check_replica(state, &subject, Some(request));
+    State::of(&subject)
+}
+
+fn after_sweep(state: &State) -> State {
+    let mut subject = state.subject(0, 0);
+    let view = subject.view();
+    subject.sweep();
+    assert_eq!(subject.view(), view, "after a sweep in {state:?}");
+    check_replica(state, &subject, None);
+    State::of(&subject)
+}
+
+/// A replica that had the same holders, with leases that end later, has the same again.
+fn check_replica(state: &State, primary: &Subject, request: Option<&Request>) {
+    let mut replica = state.subject(REPLICA, LATER);
+    replica.receive(&primary.record(request));
+    let (theirs, ours) = (replica.stored(), primary.stored());
+    assert_eq!(theirs.len(), ours.len(), "holders after {request:?} in {state:?}");
+    for ((theirs, their_end), (ours, our_end)) in theirs.iter().zip(&ours) {
+        assert_eq!(theirs, ours, "after {request:?} in {state:?}");
+        assert!(their_end >= our_end, "after {request:?} in {state:?}");
+    }
+}
+
+fn requests(state: &State, alphabet: &Alphabet) -> Vec<Request> {
+    let mut requests = Vec::new();
+    for owner in 0..OWNERS {
+        let names = || alphabet.names.iter().copied();
+        let mut fences = vec![None, Some(WRONG_FENCE)];
+        if usize::from(owner) < state.holders.len() {
+            fences.push(Some(fence_of(owner)));
+        }
+        let mut fenced = vec![Action::ReleaseOne, Action::ReleaseAll];
+        fenced.extend(names().map(Action::ReleaseNamed));
+        for lease_ms in LEASES_MS {
+            for &limit in alphabet.limits {
+                for name in names().map(Some).chain([None]) {
+                    let action = Action::Acquire {
+                        lease_ms,
+                        limit,
+                        name,
+                    };
+                    requests.push(Request {
+                        owner,
+                        action,
+                        fence: None,
+                    });
+                }
+            }
+            fenced.push(Action::Extend { lease_ms });
+        }
+        for fence in fences {
+            requests.extend(fenced.iter().map(|&action| Request { owner, action, fence }));
+        }
+    }
+    requests
+}
+
+impl State {
+    fn is_small(&self) -> bool {
+        self.holders
+            .iter()
+            .all(|part| part.unnamed as usize + part.names.len() <= MAX_HOLDS)
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Part> {
+        self.holders.iter().filter(|part| part.ticks > 0)
+    }
+
+    fn a_tick_later(&self) -> Self {
+        let mut later = self.clone();
+        later.grace_ticks = later.grace_ticks.saturating_sub(1);
+        for part in &mut later.holders {
+            part.ticks = part.ticks.saturating_sub(1);
+        }
+        later
+    }
+
+    /// The leases of all live holders run at least to the end of a grace.
+    fn with_grace(&self, ticks: u8) -> Self {
+        let mut state = self.clone();
+        state.grace_ticks = state.grace_ticks.max(ticks);
+        for part in state.holders.iter_mut().filter(|part| part.ticks > 0) {
+            part.ticks = part.ticks.max(state.grace_ticks);
+        }
+        state
+    }
+
+    /// A server in this state, its clock at `origin`, with leases that end so many ticks later.
+    fn subject(&self, origin: Micros, later: u8) -> Subject {
+        let mut subject = Subject {
+            fences: Fences::starting(),
+            ..Subject::new(origin)
+        };
+        // Whoever has ended by now had ended when it began.
+        subject.grace_begin = (self.grace_ticks > 0).then_some(0);
+        subject.grace_end = (self.grace_ticks > 0).then(|| Micros::from(self.grace_ticks) * TICK);
+        let now = subject.moment().now;
+        for (owner, part) in (0..).zip(&self.holders) {
+            let lease_end = now.after_ms(u64::from(part.ticks + later));
+            let (owner, fence) = (owner_bytes(owner), fence_of(owner));
+            let mut holder = Holder::new(owner, core_limit(part.limit), fence, now, lease_end);
+            holder.add_unnamed(part.unnamed).expect("few holds");
+            for name in &part.names {
+                holder.add_named(&name_bytes(*name)).expect("few names");
+            }
+            subject.lock.push(holder);
+            subject.fences.learn(fence);
+        }
+        subject
+    }
+
+    fn model(&self) -> Model {
+        let holder = |(owner, part): (u8, &Part)| naive::Holder {
+            owner,
+            fence: fence_of(owner),
+            limit: part.limit,
+            since: 0,
+            lease_end: Micros::from(part.ticks) * TICK,
+            holds: (0..part.unnamed)
+                .map(|_| None)
+                .chain(part.names.iter().copied().map(Some))
+                .collect(),
+        };
+        let grace_end = (self.grace_ticks > 0).then(|| Micros::from(self.grace_ticks) * TICK);
+        let holders: Vec<_> = (0..).zip(&self.holders).map(holder).collect();
+        Model {
+            grace_end,
+            last_fence: holders.len() as u64,
+            holders,
+            ..Model::default()
+        }
+    }
+
+    fn of(subject: &Subject) -> Self {
+        let moment = subject.moment();
+        let part = |holder: &Holder| Part {
+            limit: holder.limit().get(),
+            unnamed: holder.unnamed(),
+            names: holder
+                .names()
+                .iter()
+                .filter_map(|name| name.last().copied())
+                .collect(),
+            ticks: moment.lease_ms(holder) as u8,
+        };
+        let grace_ticks = subject.grace_end.map_or(0, |end| end / TICK) as u8;
+        Self {
+            holders: subject.lock.holders().iter().map(part).collect(),
+            grace_ticks,
+        }
+    }
+}
+
+fn fence_of(owner: u8) -> u64 {
+    u64::from(owner) + 1
+}
+
+/// The largest number of live holders in any of these states.
+fn most_holders(states: &HashSet<State>) -> Option<usize> {
+    states.iter().map(|state| state.live().count()).max()
+}
+
+#[test]
+fn no_mutex_that_can_be_reached_has_two_holders() {
+    let states = search(&Alphabet {
+        limits: &[Some(1)],
+        names: &[0, 1],
+        graces: &[1, 2],
+    });
+    assert_eq!(most_holders(&states), Some(1));
+}
+
+#[test]
+fn no_semaphore_of_two_that_can_be_reached_has_three_holders() {
+    let states = search(&Alphabet {
+        limits: &[Some(2)],
+        names: &[0, 1],
+        graces: &[2],
+    });
+    assert_eq!(most_holders(&states), Some(2));
+}
+
+#[test]
+fn a_shared_lock_can_be_held_by_all() {
+    let states = search(&Alphabet {
+        limits: &[None],
+        names: &[],
+        graces: &[1, 2],
+    });
+    assert_eq!(most_holders(&states), Some(3));
+}
+
+#[test]
+fn no_mix_of_limits_that_can_be_reached_has_more_holders_than_the_smallest_allows() {
+    let states = search(&Alphabet {
+        limits: &[Some(1), Some(2), None],
+        names: &[0],
+        graces: &[2],
+    });
+    let within = |state: &State| {
+        let holders = state.live().count();
+        state
+            .live()
+            .filter_map(|part| part.limit)
+            .all(|limit| holders as u32 <= limit)
+    };
+    assert!(states.iter().all(within));
+    assert_eq!(most_holders(&states), Some(3));
+}

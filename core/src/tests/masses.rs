@@ -1,0 +1,148 @@
+//! Steps that concern many holders at once: the work grows with their number, not with its square.
+
+use std::time::{self, Duration};
+
+use crate::effects::Effects;
+use crate::encoding::encode_lock;
+use crate::fence::Fences;
+use crate::limit::Limit;
+use crate::queue::{Queue, Ticket, Waiter};
+use crate::request::{Acquire, Release, Share, Timeout};
+use crate::state::{Holder, Lock};
+use crate::step::{Moment, apply, drop_ended, release};
+use crate::time::Instant;
+
+/// So many holders at once take about as long as in small lots, or, if the work grew with the square, so many
+/// times as long as there are lots.
+const MANY: u64 = 10_000;
+const LOTS: u64 = 20;
+const TOO_MUCH: u32 = 6;
+/// A busy machine disturbs some attempts, not all.
+const ATTEMPTS: u32 = 5;
+
+const LEASE_MS: u64 = 60_000;
+const BEGIN: Instant = Instant::from_micros(0);
+const LATER: Instant = Instant::from_micros(60_000_000);
+
+/// Fails when the time that `work` says it took grows faster than the number that it is given.
+#[track_caller]
+fn assert_grows_with_the_number(work: impl Fn(u64) -> Duration) {
+    let in_lots = || (0..LOTS).map(|_| work(MANY / LOTS)).sum::<Duration>();
+    let mut attempts = (0..ATTEMPTS).map(|_| (in_lots(), work(MANY)));
+    assert!(
+        attempts.any(|(in_lots, at_once)| at_once < in_lots * TOO_MUCH),
+        "{MANY} at once take more than {TOO_MUCH} times as long as in {LOTS} lots"
+    );
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = time::Instant::now();
+    work();
+    start.elapsed()
+}
+
+fn held_by(owners: impl Iterator<Item = String>, limit: Limit) -> Lock {
+    let mut lock = Lock::default();
+    for (fence, owner) in (1..).zip(owners) {
+        let lease_end = BEGIN.after_ms(LEASE_MS);
+        let mut holder = Holder::new(owner.as_bytes(), limit, fence, BEGIN, lease_end);
+        holder.add_unnamed(1).unwrap();
+        lock.push(holder);
+    }
+    lock
+}
+
+fn readers(number: u64) -> impl Iterator<Item = String> {
+    (0..number).map(|n| format!("reader{n}"))
+}
+
+fn held_by_writer() -> Lock {
+    held_by(["writer".to_owned()].into_iter(), Limit::MUTEX)
+}
+
+/// The writer gives way to so many readers. The change, the lock after it, and the time.
+fn let_in(number: u64) -> (Effects, Lock, Duration) {
+    let (mut lock, mut queue, mut effects) = (held_by_writer(), Queue::new(), Effects::default());
+    for (n, owner) in (1..).zip(readers(number)) {
+        let request = Acquire {
+            owner: owner.as_bytes(),
+            lease_ms: LEASE_MS,
+            limit: Limit::SHARED,
+            block: Some(Timeout::Never),
+            request_id: None,
+        };
+        let waiter = Waiter::new(&request, Timeout::Never, BEGIN);
+        queue.insert(Ticket(n), waiter);
+    }
+    let request = Release {
+        owner: b"writer",
+        fence: None,
+        share: Share::All,
+    };
+    let mut fences = Fences::starting();
+    fences.learn(1);
+    let took = timed(|| {
+        let moment = Moment::at(BEGIN);
+        let left = release(
+            &mut lock,
+            &mut queue,
+            &request,
+            &moment,
+            &mut fences,
+            &mut effects,
+        );
+        assert_eq!(left, Ok(0));
+    });
+    assert_eq!(lock.holders().len() as u64, number);
+    (effects, lock, took)
+}
+
+/// The time that a replica takes for a change, which makes `expected` of its lock.
+fn told(mut lock: Lock, change: &[u8], expected: &Lock) -> Duration {
+    let (mut fences, mut effects) = (Fences::starting(), Effects::default());
+    let took = timed(|| {
+        apply(&mut lock, change, BEGIN, &mut fences, &mut effects).unwrap();
+    });
+    assert_eq!(&lock, expected);
+    took
+}
+
+#[test]
+fn one_release_that_lets_in_many_readers() {
+    assert_grows_with_the_number(|number| let_in(number).2);
+}
+
+#[test]
+fn a_replica_that_is_told_of_many_readers() {
+    assert_grows_with_the_number(|number| {
+        let (effects, lock, _) = let_in(number);
+        told(held_by_writer(), effects.change(), &lock)
+    });
+}
+
+#[test]
+fn a_replica_that_is_told_of_the_end_of_many_leases() {
+    assert_grows_with_the_number(|number| {
+        let before = held_by(readers(number), Limit::SHARED);
+        let (mut lock, mut effects) = (before.clone(), Effects::default());
+        drop_ended(&mut lock, &Moment::at(LATER), &mut effects);
+        assert!(lock.is_free());
+        told(before, effects.change(), &lock)
+    });
+}
+
+#[test]
+fn a_lock_with_many_readers_in_a_log() {
+    assert_grows_with_the_number(|number| {
+        let lock = held_by(readers(number), Limit::SHARED);
+        told(Lock::default(), &encode_lock(&lock, &Moment::at(BEGIN)), &lock)
+    });
+}
+
+#[test]
+fn a_replica_that_is_told_again_how_many_readers_stand() {
+    assert_grows_with_the_number(|number| {
+        let lock = held_by(readers(number), Limit::SHARED);
+        told(lock.clone(), &encode_lock(&lock, &Moment::at(BEGIN)), &lock)
+    });
+}

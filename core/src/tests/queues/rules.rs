@@ -1,0 +1,245 @@
+//! The contract by example.
+
+use super::subject::{Outcome, Server};
+use super::words::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
+use crate::effects::{Answer, Effects};
+use crate::limit::Limit;
+use crate::queue::Ticket;
+use crate::refusal::Refusal;
+use crate::request::Share;
+use crate::step::apply;
+
+fn has_been_granted(server: &Server, ticket: Ticket) -> bool {
+    let is_grant = |(to, answer): &(Ticket, Answer)| *to == ticket && matches!(answer, Answer::Granted(_));
+    server.answers.iter().any(is_grant)
+}
+
+fn holders(server: &Server, key: &str) -> Vec<String> {
+    let name = |owner: &[u8]| String::from_utf8_lossy(owner).into_owned();
+    server
+        .lock(key)
+        .holders()
+        .iter()
+        .map(|holder| name(holder.owner()))
+        .collect()
+}
+
+#[test]
+fn a_grace_that_ends_lets_a_holder_re_enter_whoever_comes_first() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &shared(ask("alice", AN_HOUR)));
+    server.grace(10);
+    let again = waits(&mut server, "a", &shared(wait("alice", AN_HOUR)));
+    server.pass_ms(10);
+    granted(&mut server, "a", &shared(ask("bob", AN_HOUR)));
+    assert_eq!(holders(&server, "a"), ["alice", "bob"]);
+    assert!(has_been_granted(&server, again));
+}
+
+/// On the server before, somebody else may have been let in since: that is what may be forgotten here.
+#[test]
+fn a_lease_that_had_ended_before_a_grace_stays_ended() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", 10));
+    server.pass_ms(10);
+    server.grace(30);
+    assert_eq!(
+        server.extend("a", "alice", 10, None),
+        Err(Refusal::Grace(30))
+    );
+    let fence = server.lock("a").holders()[0].fence();
+    assert_eq!(
+        server.extend("a", "alice", 10, Some(fence)),
+        Err(Refusal::NotHeld)
+    );
+}
+
+#[test]
+fn what_a_grace_that_ends_replicates_is_understood() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &shared(ask("alice", AN_HOUR)));
+    let mut replica = server.lock("a").clone();
+    server.grace(10);
+    waits(&mut server, "a", &shared(wait("alice", AN_HOUR)));
+    server.pass_ms(10);
+    server
+        .acquire("a", &shared(ask("bob", AN_HOUR)))
+        .expect("granted");
+    let now = server.moment.now;
+    let told = apply(
+        &mut replica,
+        server.effects.change(),
+        now,
+        &mut server.fences,
+        &mut Effects::default(),
+    );
+    assert_eq!(told, Ok(true));
+}
+
+#[test]
+fn a_holder_of_a_mutex_re_enters_at_the_end_of_a_grace_though_others_ask_first() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", AN_HOUR));
+    server.grace(10);
+    let again = waits(&mut server, "a", &wait("alice", AN_HOUR));
+    server.pass_ms(10);
+    assert_eq!(server.acquire("a", &ask("bob", 5)), Ok(Outcome::NotGranted));
+    server.ring();
+    assert!(has_been_granted(&server, again));
+}
+
+#[test]
+fn an_owner_that_a_restored_lock_names_as_holder_re_enters_whoever_comes_first() {
+    let mut server = Server::with(&["a", "b"]);
+    granted(&mut server, "a", &ask("bob", AN_HOUR));
+    granted(&mut server, "b", &shared(ask("alice", AN_HOUR)));
+    waits(&mut server, "a", &shared(wait("alice", AN_HOUR)));
+    let of_alice = server.lock("b").clone();
+    server.replace("a", of_alice);
+    server
+        .extend("a", "alice", AN_HOUR, None)
+        .expect("alice holds it now");
+    assert_eq!(holders(&server, "a"), ["alice"]);
+}
+
+#[test]
+fn a_refused_release_after_a_del_does_not_keep_the_queue_waiting() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", AN_HOUR));
+    let bob = waits(&mut server, "a", &wait("bob", AN_HOUR));
+    server.replace("a", Default::default());
+    assert_eq!(server.release("a", "alice", Share::One), Err(Refusal::NotHeld));
+    server.ring();
+    assert!(
+        has_been_granted(&server, bob),
+        "{:?}",
+        server.waiting.next_alarm()
+    );
+}
+
+#[test]
+fn a_refused_extend_after_a_waiter_left_does_not_keep_the_others_waiting() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &shared(ask("alice", AN_HOUR)));
+    let writer = waits(&mut server, "a", &wait("bob", AN_HOUR));
+    let reader = waits(&mut server, "a", &shared(wait("carol", AN_HOUR)));
+    server.leave("a", writer);
+    assert_eq!(server.extend("a", "dave", 5, None), Err(Refusal::NotOwner));
+    server.ring();
+    assert!(
+        has_been_granted(&server, reader),
+        "{:?}",
+        server.waiting.next_alarm()
+    );
+}
+
+#[test]
+fn a_holder_whose_lease_has_ended_is_no_part_of_a_deadlock() {
+    let mut server = Server::with(&["a", "b"]);
+    granted(&mut server, "a", &limited(2, ask("alice", 10)));
+    granted(&mut server, "a", &limited(2, ask("dave", AN_HOUR)));
+    granted(&mut server, "b", &ask("bob", AN_HOUR));
+    waits(&mut server, "b", &wait("alice", AN_HOUR));
+    server.pass_ms(10);
+    waits(&mut server, "a", &wait("bob", AN_HOUR));
+}
+
+#[test]
+fn who_waits_for_two_free_locks_in_a_grace_is_in_no_deadlock() {
+    let mut server = Server::with(&["a", "b"]);
+    server.grace(10);
+    waits(&mut server, "a", &wait("alice", AN_HOUR));
+    waits(&mut server, "b", &wait("alice", AN_HOUR));
+}
+
+#[test]
+fn who_waits_twice_for_a_free_lock_in_a_grace_is_in_no_deadlock() {
+    let mut server = Server::with(&["a"]);
+    server.grace(10);
+    waits(&mut server, "a", &wait("alice", AN_HOUR));
+    waits(&mut server, "a", &wait("alice", AN_HOUR));
+}
+
+#[test]
+fn a_repeated_request_gets_the_hold_of_its_old_place() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", AN_HOUR));
+    for id in ["r1", "r2", "r1"] {
+        waits(&mut server, "a", &named(id, wait("bob", AN_HOUR)));
+    }
+    server.release("a", "alice", Share::One).expect("alice holds it");
+    let bob = &server.lock("a").holders()[0];
+    assert_eq!(bob.names(), [b"r1".as_slice().into(), b"r2".as_slice().into()]);
+}
+
+/// Alice is granted `a` by r1; the key is dumped, deleted, and taken by Bob. Alice, who never saw the answer,
+/// asks again and waits. Then the key is restored.
+#[test]
+fn a_waiting_request_whose_hold_is_restored_counts_once() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &named("r1", ask("alice", AN_HOUR)));
+    let dumped = server.lock("a").clone();
+    server.replace("a", Default::default());
+    granted(&mut server, "a", &ask("bob", AN_HOUR));
+    let again = waits(&mut server, "a", &named("r1", wait("alice", AN_HOUR)));
+    server.replace("a", dumped);
+    server.ring();
+    assert!(has_been_granted(&server, again));
+    assert_eq!(server.lock("a").holders()[0].holds(), 1);
+}
+
+#[test]
+fn the_mirror_knows_with_which_limit_an_owner_came_back() {
+    let mut server = Server::with(&["a", "b"]);
+    granted(&mut server, "a", &ask("alice", AN_HOUR));
+    granted(&mut server, "b", &shared(ask("alice", AN_HOUR)));
+    waits(&mut server, "a", &wait("bob", AN_HOUR));
+    let of_alice = server.lock("b").clone();
+    server.replace("a", of_alice);
+    server.ring();
+    let mirror = &server.waiting.entries[&server.name("a")].holders;
+    assert_eq!(mirror[0].limit, Limit::SHARED);
+}
+
+#[test]
+fn the_lease_of_a_waiter_begins_at_the_grant_and_its_own_wait_is_told() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", 100));
+    server.pass_ms(1);
+    waits(&mut server, "a", &wait("bob", 30));
+    server.pass_ms(60);
+    server.release("a", "alice", Share::One).expect("alice holds it");
+    let [(_, Answer::Granted(bob))] = server.answers.as_slice() else {
+        panic!("{:?}", server.answers)
+    };
+    assert_eq!((bob.lease_ms, bob.waited_ms, bob.holds), (30, 60, 1));
+}
+
+/// A client that was granted the lock was gone before it was told. Then the key is deleted.
+#[test]
+fn an_undone_grant_that_is_no_more_does_not_keep_the_queue_waiting() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", AN_HOUR));
+    waits(&mut server, "a", &wait("bob", AN_HOUR));
+    let carol = waits(&mut server, "a", &wait("carol", AN_HOUR));
+    server.release("a", "alice", Share::One).expect("alice holds it");
+    let fence = server.lock("a").holders()[0].fence();
+    server.replace("a", Default::default());
+    server.give_back("a", "bob", fence, Share::One);
+    server.ring();
+    assert!(has_been_granted(&server, carol));
+}
+
+/// During a grace a holder waits to re-enter. The undone grant of the same name has been given back by hand.
+#[test]
+fn an_undone_grant_that_is_no_more_leaves_a_request_of_its_name_alone() {
+    let mut server = Server::with(&["a"]);
+    granted(&mut server, "a", &ask("alice", AN_HOUR));
+    let fence = server.lock("a").holders()[0].fence();
+    server.grace(10);
+    let again = waits(&mut server, "a", &named("r1", wait("alice", AN_HOUR)));
+    assert!(!server.give_back("a", "alice", fence, Share::Named(b"r1")));
+    server.pass_ms(10);
+    server.ring();
+    assert!(has_been_granted(&server, again));
+}

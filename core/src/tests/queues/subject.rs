@@ -1,0 +1,602 @@
+//! The core behind plain words: a server with several locks and their queues, driven as the shell does it.
+//!
+//! Every step taken through here is checked against the promises, so every test checks them.
+
+use std::collections::BTreeMap;
+
+use super::super::naive;
+use super::super::plain::{Action, Answer as PlainAnswer, Micros, Request};
+use super::super::subject::{Record, Stored, core_limit, error, name_bytes, name_number};
+use super::super::subject::{owner_bytes, owner_number, view_of, with_release};
+use super::plain::{self, Ask, Block, Client, Scene, Told, Undelivered};
+use super::promises::{self, Snapshot, Transition};
+use crate::circle::Circle;
+use crate::effects::{Answer, Effects, Replication, Wake};
+use crate::encoding::{decode_lock, encode_lock};
+use crate::fence::{Fence, Fences, WallClock};
+use crate::queue::{Queue, Ticket};
+use crate::refusal::Refusal;
+use crate::request::{Acquire, Extend, Release, Share, Timeout};
+use crate::state::{Holder, Lock};
+use crate::step::{Granted, Moment, acquire, drop_ended, extend, release, tend, undo};
+use crate::time::Instant;
+use crate::waiting::{LockName, NotQueued, Rules, Waiting};
+
+const UNIX_MS: u64 = 1_750_000_000_000;
+/// What the clock of the server shows at 0.
+const ORIGIN: Micros = 123_456;
+/// A server that cannot grant now is asked again so much later.
+pub const RETRY_MS: u64 = 50;
+
+pub struct Server {
+    pub waiting: Waiting,
+    /// What is under each name; free = no key.
+    pub locks: Vec<(LockName, Lock)>,
+    pub fences: Fences,
+    pub effects: Effects,
+    /// All answers that waiters were given, oldest first, until somebody takes them.
+    pub answers: Vec<(Ticket, Answer)>,
+    pub moment: Moment,
+    pub rules: Rules,
+    clients: BTreeMap<Ticket, Client>,
+    told: Vec<(Client, Told)>,
+    sent: Vec<Sent>,
+}
+
+/// What becomes of an ACQUIRE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Granted(Granted),
+    NotGranted,
+    Waits(Ticket),
+}
+
+/// What replicas and the log are told of a lock, and how it then stood.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub lock: usize,
+    pub what: What,
+    pub after: Vec<(Stored, Micros)>,
+}
+
+#[derive(Clone, Debug)]
+pub enum What {
+    Step(Record),
+    /// DEL
+    Gone,
+    /// RENAME, from that name
+    MovedFrom(usize),
+    /// RESTORE REPLACE
+    Restored(Vec<u8>),
+    /// A grace of so many milliseconds begins.
+    Grace(u64),
+}
+
+impl Server {
+    /// A server on which nobody holds or waits for these locks.
+    pub fn with(locks: &[&str]) -> Self {
+        let mut fences = Fences::starting();
+        fences.raise(WallClock::from_unix_ms(UNIX_MS), 0);
+        let name = |key: &&str| LockName {
+            db: 0,
+            key: key.as_bytes().into(),
+        };
+        Self {
+            waiting: Waiting::new(),
+            locks: locks.iter().map(|key| (name(key), Lock::default())).collect(),
+            fences,
+            effects: Effects::default(),
+            answers: Vec::new(),
+            moment: Moment::at(Instant::from_micros(ORIGIN)),
+            rules: Rules {
+                max_waiters: 10_000,
+                detect_deadlocks: true,
+            },
+            clients: BTreeMap::new(),
+            told: Vec::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    pub fn pass_ms(&mut self, ms: u64) {
+        self.moment.now = self.moment.now.after_ms(ms);
+    }
+
+    /// A grace begins now, or the one that runs becomes longer.
+    pub fn grace(&mut self, ms: u64) {
+        if self.moment.grace_end <= self.moment.now {
+            self.moment.grace_begin = self.moment.now;
+        }
+        self.moment.grace_end = self.moment.grace_end.max(self.moment.now.after_ms(ms));
+    }
+
+    pub fn name(&self, key: &str) -> LockName {
+        self.locks[self.place(key)].0.clone()
+    }
+
+    pub fn lock(&self, key: &str) -> &Lock {
+        &self.locks[self.place(key)].1
+    }
+
+    fn place(&self, key: &str) -> usize {
+        self.locks
+            .iter()
+            .position(|(name, _)| *name.key == *key.as_bytes())
+            .expect("a lock of this server")
+    }
+
+    fn key(&self, lock: usize) -> String {
+        String::from_utf8_lossy(&self.locks[lock].0.key).into_owned()
+    }
+
+    /// ACQUIRE. A request that blocks lets go first what is due anywhere.
+    pub fn acquire(&mut self, key: &str, request: &Acquire<'_>) -> Result<Outcome, NotQueued> {
+        if request.block.is_some() {
+            self.ring();
+        }
+        self.acquire_now(key, request)
+    }
+
+    fn acquire_now(&mut self, key: &str, request: &Acquire<'_>) -> Result<Outcome, NotQueued> {
+        let moment = self.moment;
+        let granted = self.step(key, |lock, queue, fences, effects| {
+            acquire(lock, queue, request, &moment, fences, effects)
+        })?;
+        match (granted, request.block) {
+            (Some(granted), _) => Ok(Outcome::Granted(granted)),
+            (None, None) => Ok(Outcome::NotGranted),
+            (None, Some(timeout)) => self.enqueue(key, request, timeout),
+        }
+    }
+
+    fn enqueue(&mut self, key: &str, request: &Acquire<'_>, timeout: Timeout) -> Result<Outcome, NotQueued> {
+        let place = self.place(key);
+        let (name, lock) = &self.locks[place];
+        let enqueued = self
+            .waiting
+            .enqueue(name, lock, request, timeout, &self.moment, self.rules)?;
+        if enqueued.replaced {
+            self.answers
+                .push((enqueued.ticket, Answer::Refused(Refusal::Replaced)));
+        }
+        Ok(Outcome::Waits(enqueued.ticket))
+    }
+
+    pub fn release(&mut self, key: &str, owner: &str, share: Share<'_>) -> Result<u64, Refusal> {
+        self.release_now(
+            key,
+            &Release {
+                owner: owner.as_bytes(),
+                fence: None,
+                share,
+            },
+        )
+    }
+
+    fn release_now(&mut self, key: &str, request: &Release<'_>) -> Result<u64, Refusal> {
+        let moment = self.moment;
+        self.step(key, |lock, queue, fences, effects| {
+            release(lock, queue, request, &moment, fences, effects)
+        })
+    }
+
+    pub fn extend(
+        &mut self,
+        key: &str,
+        owner: &str,
+        lease_ms: u64,
+        fence: Option<Fence>,
+    ) -> Result<u64, Refusal> {
+        self.extend_now(
+            key,
+            &Extend {
+                owner: owner.as_bytes(),
+                lease_ms,
+                fence,
+            },
+        )
+    }
+
+    fn extend_now(&mut self, key: &str, request: &Extend<'_>) -> Result<u64, Refusal> {
+        let moment = self.moment;
+        self.step(key, |lock, queue, fences, effects| {
+            extend(lock, queue, request, &moment, fences, effects)
+        })
+    }
+
+    /// A hold was granted to a client which had gone.
+    pub fn give_back(&mut self, key: &str, owner: &str, fence: Fence, share: Share<'_>) -> bool {
+        self.undo_now(
+            key,
+            &Release {
+                owner: owner.as_bytes(),
+                fence: Some(fence),
+                share,
+            },
+        )
+    }
+
+    fn undo_now(&mut self, key: &str, request: &Release<'_>) -> bool {
+        let moment = self.moment;
+        self.step(key, |lock, queue, fences, effects| {
+            undo(lock, queue, request, &moment, fences, effects)
+        })
+    }
+
+    /// Looks after every queue that is due.
+    pub fn ring(&mut self) {
+        while let Some(name) = self.waiting.due(self.moment.now) {
+            let key = String::from_utf8_lossy(&name.key).into_owned();
+            self.tend_to(&key);
+        }
+    }
+
+    fn tend_to(&mut self, key: &str) {
+        let moment = self.moment;
+        self.step(key, |lock, queue, fences, effects| {
+            tend(lock, queue, &moment, fences, effects);
+        });
+    }
+
+    /// A waiter's client is gone.
+    pub fn leave(&mut self, key: &str, ticket: Ticket) {
+        let name = self.name(key);
+        self.waiting.leave(&name, ticket);
+    }
+
+    /// DEL, RENAME, RESTORE REPLACE: another value is under the name, and its queue is marked.
+    pub fn replace(&mut self, key: &str, lock: Lock) {
+        let place = self.place(key);
+        self.locks[place].1 = lock;
+        self.mark(place);
+    }
+
+    fn step<R>(
+        &mut self,
+        key: &str,
+        step: impl FnOnce(&mut Lock, &mut Queue, &mut Fences, &mut Effects) -> R,
+    ) -> R {
+        let place = self.place(key);
+        let before = self.snapshot(place);
+        let known_before = self.fences.known();
+        let (name, lock) = &mut self.locks[place];
+        self.effects.clear();
+        let (fences, effects) = (&mut self.fences, &mut self.effects);
+        let result = self
+            .waiting
+            .step(name.db, &name.key, lock, &self.moment, |lock, queue| {
+                step(lock, queue, fences, effects)
+            });
+        promises::check(&Transition {
+            before: &before,
+            known_before,
+            moment: &self.moment,
+            after: &self.snapshot(place),
+            known_after: self.fences.known(),
+            effects: &self.effects,
+        });
+        let wakes = self.effects.wakes.iter().cloned();
+        self.answers
+            .extend(wakes.map(|Wake { ticket, answer }| (ticket, answer)));
+        result
+    }
+
+    fn snapshot(&self, place: usize) -> Snapshot {
+        let (name, lock) = &self.locks[place];
+        let waiters = self.waiting.queue(name).into_iter().flat_map(Queue::iter);
+        Snapshot {
+            lock: lock.clone(),
+            queue: waiters.map(|(ticket, waiter)| (ticket, waiter.clone())).collect(),
+        }
+    }
+}
+
+/// The same in plain words: locks, owners and clients are numbers, and nothing is due before it is rung for.
+impl Server {
+    /// Answers, if the request was refused as a deadlock, with the circle that the text names.
+    pub fn ask(&mut self, client: Client, ask: &Ask) -> Option<Circle> {
+        let key = self.key(ask.lock);
+        let request = &ask.request;
+        let owner = owner_bytes(request.owner);
+        let mut circle = None;
+        let answer = match request.action {
+            Action::Acquire {
+                lease_ms,
+                limit,
+                name,
+            } => {
+                let name = name.map(name_bytes);
+                let request = Acquire {
+                    owner,
+                    lease_ms,
+                    limit: core_limit(limit),
+                    block: timeout(ask.block),
+                    request_id: name.as_ref().map(|name| &name[..]),
+                };
+                match self.acquire_now(&key, &request) {
+                    Ok(Outcome::Granted(granted)) => {
+                        assert_eq!(granted.waited_ms, 0, "nobody waited");
+                        plain_grant(&granted)
+                    }
+                    Ok(Outcome::NotGranted) => PlainAnswer::NotGranted,
+                    Ok(Outcome::Waits(ticket)) => {
+                        self.deliver(ask.lock, None);
+                        let former = self.clients.insert(ticket, client);
+                        assert_eq!(former, None, "two clients with one ticket");
+                        return None;
+                    }
+                    Err(NotQueued::Refused(refusal)) => error(refusal),
+                    Err(NotQueued::Deadlock(found)) => {
+                        circle = Some(found);
+                        PlainAnswer::Error("DEADLOCK", 0)
+                    }
+                }
+            }
+            Action::Extend { lease_ms } => {
+                let fence = request.fence;
+                self.extend_now(
+                    &key,
+                    &Extend {
+                        owner,
+                        lease_ms,
+                        fence,
+                    },
+                )
+                .map_or_else(error, PlainAnswer::Lease)
+            }
+            _ => with_release(request, |release| self.release_now(&key, release))
+                .map_or_else(error, PlainAnswer::Holds),
+        };
+        self.told.push((client, Told::at_once(answer)));
+        self.deliver(ask.lock, Some(request));
+        circle
+    }
+
+    /// A holder that came to be there by whatever steps; answers its fence.
+    pub fn put_holder(&mut self, lock: usize, holder: &naive::Holder) -> Fence {
+        let fence = self.fences.next().expect("a fence");
+        let instant = |time: Micros| Instant::from_micros(time + ORIGIN);
+        let (since, lease_end) = (instant(holder.since), instant(holder.lease_end));
+        let owner = owner_bytes(holder.owner);
+        let mut put = Holder::new(owner, core_limit(holder.limit), fence, since, lease_end);
+        for name in &holder.holds {
+            match name {
+                Some(name) => put.add_named(&name_bytes(*name)),
+                None => put.add_unnamed(1),
+            }
+            .expect("few holds");
+        }
+        self.locks[lock].1.push(put);
+        fence
+    }
+
+    /// A waiter that came to be there by whatever steps.
+    pub fn put_waiter(&mut self, lock: usize, waiter: &plain::Waiter) {
+        let name = waiter.name.map(name_bytes);
+        let request = Acquire {
+            owner: owner_bytes(waiter.owner),
+            lease_ms: waiter.lease_ms,
+            limit: core_limit(waiter.limit),
+            block: timeout(waiter.block),
+            request_id: name.as_ref().map(|name| &name[..]),
+        };
+        let rules = Rules {
+            detect_deadlocks: false,
+            ..self.rules
+        };
+        let (name, lock) = &self.locks[lock];
+        let timeout = request.block.expect("one who waits");
+        let enqueued = self
+            .waiting
+            .enqueue(name, lock, &request, timeout, &self.moment, rules);
+        let ticket = enqueued.expect("room in the queue").ticket;
+        self.clients.insert(ticket, waiter.client);
+    }
+
+    /// Somebody has to look at a queue, if there is one.
+    pub fn mark(&mut self, lock: usize) {
+        let name = self.locks[lock].0.clone();
+        self.waiting.alarm_at(&name, Instant::DISTANT_PAST);
+    }
+
+    pub fn is_due(&self, lock: usize) -> bool {
+        let entry = self.waiting.entries.get(&self.locks[lock].0);
+        let alarm = entry.and_then(|entry| entry.alarm);
+        alarm.is_some_and(|alarm| alarm <= self.moment.now)
+    }
+
+    /// The lock that is due first.
+    pub fn due(&mut self) -> Option<usize> {
+        let name = self.waiting.due(self.moment.now)?;
+        self.locks.iter().position(|(known, _)| *known == name)
+    }
+
+    pub fn tend(&mut self, lock: usize) {
+        self.tend_to(&self.key(lock));
+        self.deliver(lock, None);
+    }
+
+    /// What is due for a lock while the server may grant nothing.
+    pub fn hold_back(&mut self, lock: usize) {
+        let (name, mut effects) = (self.locks[lock].0.clone(), Effects::default());
+        self.waiting.give_up_waiting(&name, &self.moment, &mut effects);
+        self.waiting.snooze(&name, self.moment.now.after_ms(RETRY_MS));
+        self.answers
+            .extend(effects.wakes.into_iter().map(|wake| (wake.ticket, wake.answer)));
+        self.tell();
+    }
+
+    pub fn client_leaves(&mut self, lock: usize, client: Client) {
+        let ticket = self.clients.iter().find(|(_, other)| **other == client);
+        let ticket = *ticket.expect("a client that waits").0;
+        self.clients.remove(&ticket);
+        self.leave(&self.key(lock), ticket);
+    }
+
+    pub fn undo(&mut self, hold: &Undelivered) {
+        let name = hold.name.map(name_bytes);
+        let share = name.as_ref().map_or(Share::One, |name| Share::Named(name));
+        let request = Release {
+            owner: owner_bytes(hold.owner),
+            fence: Some(hold.fence),
+            share,
+        };
+        self.undo_now(&self.key(hold.lock), &request);
+        self.deliver(hold.lock, None);
+    }
+
+    /// A grace begins, of which replicas and the log are told.
+    pub fn begin_grace(&mut self, ms: u64) {
+        self.grace(ms);
+        (0..self.locks.len()).for_each(|lock| self.send(lock, What::Grace(ms)));
+    }
+
+    /// Somebody sweeps the lock, as the server does when its lease has ended and nobody waits.
+    pub fn sweep(&mut self, lock: usize) {
+        let moment = self.moment;
+        self.effects.clear();
+        drop_ended(&mut self.locks[lock].1, &moment, &mut self.effects);
+        self.record(lock, None);
+    }
+
+    /// DEL
+    pub fn delete(&mut self, lock: usize) {
+        self.replace(&self.key(lock), Lock::default());
+        self.send(lock, What::Gone);
+    }
+
+    /// RENAME
+    pub fn rename(&mut self, from: usize, to: usize) {
+        let value = std::mem::take(&mut self.locks[from].1);
+        self.replace(&self.key(from), Lock::default());
+        self.replace(&self.key(to), value);
+        self.send(to, What::MovedFrom(from));
+    }
+
+    /// DUMP, `None` = there is nothing.
+    pub fn dump(&self, lock: usize) -> Option<Vec<u8>> {
+        let mut value = self.locks[lock].1.clone();
+        drop_ended(&mut value, &self.moment, &mut Effects::default());
+        (!value.is_free()).then(|| encode_lock(&value, &self.moment))
+    }
+
+    /// RESTORE REPLACE
+    pub fn restore(&mut self, lock: usize, bytes: &[u8]) {
+        let value = decode_lock(bytes, self.moment.now).expect("what was dumped can be restored");
+        self.replace(&self.key(lock), value);
+        self.send(lock, What::Restored(bytes.to_vec()));
+    }
+
+    /// All who wait for this lock are sent away.
+    pub fn dismiss(&mut self, lock: usize, code: &'static str) {
+        for ticket in self.waiting.dismiss(&self.locks[lock].0.clone()) {
+            let client = self.clients.remove(&ticket).expect("one who waits");
+            self.told.push((client, Told::error(code)));
+        }
+    }
+
+    pub fn now(&self) -> Micros {
+        self.moment.now.as_micros() - ORIGIN
+    }
+
+    pub fn set_now(&mut self, now: Micros) {
+        self.moment.now = Instant::from_micros(now + ORIGIN);
+    }
+
+    pub fn next_alarm(&self) -> Option<Micros> {
+        let alarm = self.waiting.next_alarm()?;
+        Some(alarm.as_micros().saturating_sub(ORIGIN))
+    }
+
+    pub fn take_told(&mut self) -> Vec<(Client, Told)> {
+        std::mem::take(&mut self.told)
+    }
+
+    pub fn take_sent(&mut self) -> Vec<Sent> {
+        std::mem::take(&mut self.sent)
+    }
+
+    pub fn scene(&self, lock: usize) -> Scene {
+        let Snapshot { lock, queue } = self.snapshot(lock);
+        let live = lock.holders().iter().filter(|holder| self.moment.is_live(holder));
+        let waiters = queue.iter().map(|(ticket, waiter)| plain::Waiter {
+            client: self.clients[ticket],
+            owner: owner_number(waiter.owner()),
+            limit: waiter.limit.get(),
+            lease_ms: waiter.lease_ms,
+            name: waiter.request_id.as_deref().map(name_number),
+            since: waiter.since.as_micros() - ORIGIN,
+            block: match waiter.timeout {
+                Timeout::Never => Block::Forever,
+                Timeout::Ms(ms) => Block::Ms(ms),
+            },
+        });
+        Scene {
+            holders: live.map(|holder| view_of(holder, &self.moment)).collect(),
+            queue: waiters.collect(),
+        }
+    }
+
+    pub fn stored(&self, lock: usize) -> Vec<(Stored, Micros)> {
+        let holders = self.locks[lock].1.holders().iter();
+        holders
+            .map(|holder| {
+                let lease_end = self.moment.lease_end(holder).as_micros() - ORIGIN;
+                (Stored::from(holder), lease_end)
+            })
+            .collect()
+    }
+
+    /// After a step: replicas are told, and then those who got an answer.
+    fn deliver(&mut self, lock: usize, request: Option<&Request>) {
+        self.record(lock, request);
+        self.tell();
+    }
+
+    fn record(&mut self, lock: usize, request: Option<&Request>) {
+        let record = match (self.effects.replication, request) {
+            (Replication::Nothing, _) => return,
+            (Replication::Verbatim, Some(request)) => Record::Verbatim(*request),
+            (Replication::Verbatim | Replication::Change, _) => {
+                Record::Change(self.effects.change().to_vec())
+            }
+        };
+        self.send(lock, What::Step(record));
+    }
+
+    fn send(&mut self, lock: usize, what: What) {
+        let after = self.stored(lock);
+        self.sent.push(Sent { lock, what, after });
+    }
+
+    fn tell(&mut self) {
+        for (ticket, answer) in std::mem::take(&mut self.answers) {
+            let client = self.clients.remove(&ticket).expect("one who waits");
+            let told = match answer {
+                Answer::Granted(granted) => Told {
+                    answer: plain_grant(&granted),
+                    waited_ms: granted.waited_ms,
+                },
+                Answer::TimedOut | Answer::Withdrawn => Told::null(),
+                Answer::Refused(refusal) => Told::at_once(error(refusal)),
+            };
+            self.told.push((client, told));
+        }
+    }
+}
+
+fn plain_grant(granted: &Granted) -> PlainAnswer {
+    PlainAnswer::Granted {
+        fence: granted.fence,
+        holds: granted.holds,
+        lease_ms: granted.lease_ms,
+    }
+}
+
+fn timeout(block: Block) -> Option<Timeout> {
+    match block {
+        Block::No => None,
+        Block::Forever => Some(Timeout::Never),
+        Block::Ms(ms) => Some(Timeout::Ms(ms)),
+    }
+}

@@ -1,0 +1,353 @@
+//! The contract by example.
+
+use super::plain::{Answer, Request};
+use super::subject::{Subject, core_limit, owner_bytes};
+use crate::effects::{Event, Replication};
+use crate::fence::{MAX_FENCE, Raise};
+use crate::state::{Holder, MAX_NAMED_HOLDS};
+
+const ALICE: u8 = 0;
+const BOB: u8 = 1;
+const CAROL: u8 = 2;
+const MUTEX: Option<u32> = Some(1);
+const SHARED: Option<u32> = None;
+
+/// A server without the lock, its clock already running.
+fn server() -> Subject {
+    Subject {
+        now: 123_456,
+        ..Subject::new(0)
+    }
+}
+
+/// Asks for what must be granted; the fence, the holds, and what remains of the lease.
+fn granted(server: &mut Subject, request: Request) -> (u64, u64, u64) {
+    match server.ask(&request) {
+        Answer::Granted {
+            fence,
+            holds,
+            lease_ms,
+        } => (fence, holds, lease_ms),
+        answer => panic!("{answer:?} to {request:?}"),
+    }
+}
+
+#[test]
+fn nobody_else_gets_a_held_mutex() {
+    let mut server = server();
+    granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
+    for limit in [MUTEX, Some(2), SHARED] {
+        assert_eq!(server.ask(&Request::acquire(BOB, 10, limit)), Answer::NotGranted);
+    }
+    assert_eq!(server.ask(&Request::release(ALICE)), Answer::Holds(0));
+    granted(&mut server, Request::acquire(BOB, 10, MUTEX));
+}
+
+#[test]
+fn a_semaphore_admits_as_many_as_the_smallest_limit() {
+    let mut server = server();
+    granted(&mut server, Request::acquire(ALICE, 10, Some(3)));
+    granted(&mut server, Request::acquire(BOB, 10, Some(2)));
+    assert_eq!(
+        server.ask(&Request::acquire(CAROL, 10, Some(3))),
+        Answer::NotGranted
+    );
+    assert_eq!(server.ask(&Request::release(BOB)), Answer::Holds(0));
+    granted(&mut server, Request::acquire(CAROL, 10, Some(3)));
+    granted(&mut server, Request::acquire(BOB, 10, Some(3)));
+}
+
+#[test]
+fn readers_share_and_a_writer_stays_out() {
+    let mut server = server();
+    for reader in [ALICE, BOB, CAROL] {
+        granted(&mut server, Request::acquire(reader, 10, SHARED));
+    }
+    assert_eq!(server.ask(&Request::acquire(3, 10, MUTEX)), Answer::NotGranted);
+}
+
+#[test]
+fn a_re_entry_keeps_the_fence_and_never_shortens_the_lease() {
+    let mut server = server();
+    let (fence, ..) = granted(&mut server, Request::acquire(ALICE, 100, MUTEX));
+    assert_eq!(
+        granted(&mut server, Request::acquire(ALICE, 10, MUTEX)),
+        (fence, 2, 100)
+    );
+    assert_eq!(
+        granted(&mut server, Request::acquire(ALICE, 200, MUTEX)),
+        (fence, 3, 200)
+    );
+    assert!(server.effects.events.is_empty());
+}
+
+#[test]
+fn a_re_entry_neither_loosens_nor_tightens_the_limit() {
+    let mut server = server();
+    granted(&mut server, Request::acquire(ALICE, 10, Some(2)));
+    granted(&mut server, Request::acquire(ALICE, 10, SHARED));
+    assert_eq!(server.view()[0].limit, Some(2));
+    assert_eq!(
+        server.ask(&Request::acquire(ALICE, 10, MUTEX)),
+        Answer::Error("ERR", 2)
+    );
+    granted(&mut server, Request::acquire(BOB, 10, SHARED));
+    assert_eq!(
+        server.ask(&Request::acquire(CAROL, 10, SHARED)),
+        Answer::NotGranted
+    );
+}
+
+#[test]
+fn a_lease_ends_at_its_end_and_not_a_microsecond_before() {
+    let mut server = server();
+    granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
+    server.now += 9_999;
+    assert_eq!(server.ask(&Request::acquire(BOB, 10, MUTEX)), Answer::NotGranted);
+    server.now += 1;
+    granted(&mut server, Request::acquire(BOB, 10, MUTEX));
+    assert_eq!(server.effects.events, [Event::Expired, Event::Acquired]);
+}
+
+#[test]
+fn an_ended_lease_is_never_revived_even_when_nobody_took_the_lock() {
+    let mut server = server();
+    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
+    server.now += 10_000;
+    for request in [
+        Request::extend(ALICE, 10),
+        Request::release(ALICE),
+        Request::release_all(ALICE),
+    ] {
+        assert_eq!(
+            server.ask(&request.with_fence(fence)),
+            Answer::Error("NOTHELD", 0)
+        );
+    }
+    assert_eq!(server.ask(&Request::release_named(ALICE, 1)), Answer::Holds(0));
+    let (next, holds, _) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
+    assert_eq!((next > fence, holds), (true, 1));
+}
+
+#[test]
+fn each_holder_expires_alone_and_once() {
+    let mut server = server();
+    granted(&mut server, Request::acquire(ALICE, 10, SHARED));
+    granted(&mut server, Request::acquire(BOB, 20, SHARED));
+    server.now += 10_000;
+    server.sweep();
+    assert_eq!(server.effects.events, [Event::Expired]);
+    server.sweep();
+    assert_eq!(server.effects.events, []);
+    server.now += 10_000;
+    server.sweep();
+    assert_eq!(server.effects.events, [Event::Expired]);
+    assert!(server.lock.is_free());
+}
+
+#[test]
+fn what_remains_of_a_lease_is_rounded_down() {
+    let mut server = server();
+    granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
+    server.now += 1;
+    assert_eq!(server.ask(&Request::extend(ALICE, 5)), Answer::Lease(9));
+    assert_eq!(server.effects.events, [Event::Extended]);
+    assert_eq!(server.effects.replication, Replication::Nothing);
+    assert_eq!(server.ask(&Request::extend(ALICE, 20)), Answer::Lease(20));
+    assert_eq!(server.effects.replication, Replication::Change);
+}
+
+#[test]
+fn a_repeated_request_id_counts_once_and_does_not_touch_the_lease() {
+    let mut server = server();
+    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
+    assert_eq!(
+        granted(&mut server, Request::named(ALICE, 500, MUTEX, 1)),
+        (fence, 1, 10)
+    );
+    assert_eq!(
+        granted(&mut server, Request::named(ALICE, 10, MUTEX, 2)),
+        (fence, 2, 10)
+    );
+    assert_eq!(server.ask(&Request::release_named(ALICE, 1)), Answer::Holds(1));
+    assert_eq!(server.ask(&Request::release_named(ALICE, 1)), Answer::Holds(1));
+    assert_eq!(server.ask(&Request::release_named(ALICE, 2)), Answer::Holds(0));
+    assert_eq!(server.ask(&Request::release_named(ALICE, 2)), Answer::Holds(0));
+}
+
+#[test]
+fn a_release_gives_back_unnamed_holds_first_and_then_the_youngest_named_one() {
+    let mut server = server();
+    granted(&mut server, Request::named(ALICE, 10, MUTEX, 2));
+    granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
+    granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
+    for (left, names) in [(2, vec![2, 1]), (1, vec![2]), (0, vec![])] {
+        assert_eq!(server.ask(&Request::release(ALICE)), Answer::Holds(left));
+        let names_left = server.view().pop().map_or(vec![], |alice| alice.names);
+        assert_eq!(names_left, names);
+    }
+    assert_eq!(server.effects.events, [Event::Released]);
+}
+
+#[test]
+fn only_the_fence_of_this_grant_is_accepted() {
+    let mut server = server();
+    let (old, ..) = granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
+    assert_eq!(
+        server.ask(&Request::release(ALICE).with_fence(old)),
+        Answer::Holds(0)
+    );
+    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
+    let stale = Answer::Error("STALE", fence);
+    for request in [
+        Request::release(ALICE),
+        Request::release_all(ALICE),
+        Request::release_named(ALICE, 1),
+        Request::release_named(ALICE, 9),
+        Request::extend(ALICE, 99),
+    ] {
+        assert_eq!(server.ask(&request.with_fence(old)), stale);
+        assert_eq!(server.ask(&request.with_fence(fence + 1)), stale);
+        assert_ne!(
+            server.ask(
+                &Request {
+                    owner: BOB,
+                    ..request
+                }
+                .with_fence(fence)
+            ),
+            stale
+        );
+    }
+    assert_eq!(
+        server.ask(&Request::release(ALICE).with_fence(fence)),
+        Answer::Holds(0)
+    );
+}
+
+#[test]
+fn who_holds_nothing_is_told_whether_others_do() {
+    let mut server = server();
+    for request in [
+        Request::release(BOB),
+        Request::release_all(BOB),
+        Request::extend(BOB, 10),
+    ] {
+        assert_eq!(server.ask(&request), Answer::Error("NOTHELD", 0));
+    }
+    granted(&mut server, Request::acquire(ALICE, 10, SHARED));
+    for request in [
+        Request::release(BOB),
+        Request::release_all(BOB),
+        Request::extend(BOB, 10),
+    ] {
+        assert_eq!(server.ask(&request), Answer::Error("NOTOWNER", 0));
+    }
+    assert_eq!(server.ask(&Request::release_named(BOB, 1)), Answer::Holds(0));
+}
+
+#[test]
+fn a_grace_grants_nothing_keeps_what_is_known_and_lets_go() {
+    let mut server = server();
+    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, SHARED, 1));
+    server.take_over(Raise::Start, 50);
+    let grace_error = Answer::Error("GRACE", 50);
+    assert_eq!(server.ask(&Request::acquire(BOB, 10, SHARED)), grace_error);
+    assert_eq!(server.ask(&Request::acquire(ALICE, 10, SHARED)), grace_error);
+    assert_eq!(
+        granted(&mut server, Request::named(ALICE, 10, SHARED, 1)),
+        (fence, 1, 50)
+    );
+    assert_eq!(server.ask(&Request::extend(ALICE, 60)), grace_error);
+    assert_eq!(server.ask(&Request::extend(BOB, 60)), grace_error);
+    assert_eq!(
+        server.ask(&Request::extend(ALICE, 10).with_fence(fence)),
+        Answer::Lease(50)
+    );
+    server.now += 49_999;
+    assert_eq!(
+        server.ask(&Request::acquire(BOB, 10, SHARED)),
+        Answer::Error("GRACE", 1)
+    );
+    assert_eq!(server.view().len(), 1);
+    server.now += 1;
+    assert_eq!(server.view().len(), 0);
+    granted(&mut server, Request::acquire(BOB, 10, SHARED));
+}
+
+#[test]
+fn a_release_works_in_a_grace() {
+    let mut server = server();
+    granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
+    server.take_over(Raise::Promotion, 50);
+    server.now += 20_000;
+    assert_eq!(server.ask(&Request::release(ALICE)), Answer::Holds(0));
+}
+
+#[test]
+fn a_server_that_may_evict_locks_refuses_new_owners_only() {
+    let mut server = server();
+    granted(&mut server, Request::acquire(ALICE, 10, SHARED));
+    server.evictable = true;
+    granted(&mut server, Request::acquire(ALICE, 10, SHARED));
+    assert_eq!(
+        server.ask(&Request::acquire(BOB, 10, SHARED)),
+        Answer::Error("EVICTABLE", 0)
+    );
+}
+
+#[test]
+fn an_owner_has_at_most_64_named_holds() {
+    let mut server = server();
+    let last = MAX_NAMED_HOLDS as u8;
+    for name in 0..last {
+        granted(&mut server, Request::named(ALICE, 10, MUTEX, name));
+    }
+    assert_eq!(
+        server.ask(&Request::named(ALICE, 10, MUTEX, last)),
+        Answer::Error("ERR", 64)
+    );
+    assert_eq!(granted(&mut server, Request::named(ALICE, 10, MUTEX, 0)).1, 64);
+    assert_eq!(granted(&mut server, Request::acquire(ALICE, 10, MUTEX)).1, 65);
+    assert_eq!(server.ask(&Request::release_named(ALICE, 3)), Answer::Holds(64));
+    assert_eq!(granted(&mut server, Request::named(ALICE, 10, MUTEX, last)).1, 65);
+}
+
+#[test]
+fn at_the_largest_hold_count_a_re_entry_is_refused() {
+    let mut server = server();
+    let now = server.moment().now;
+    let fence = server.fences.known();
+    let mut alice = Holder::new(
+        owner_bytes(ALICE),
+        core_limit(MUTEX),
+        fence,
+        now,
+        now.after_ms(10),
+    );
+    alice.add_unnamed(u32::MAX).unwrap();
+    server.lock.push(alice);
+    assert_eq!(
+        server.ask(&Request::acquire(ALICE, 99, MUTEX)),
+        Answer::Error("ERR", 0)
+    );
+    assert_eq!(
+        server.ask(&Request::release(ALICE)),
+        Answer::Holds(u64::from(u32::MAX) - 1)
+    );
+}
+
+#[test]
+fn when_the_fences_are_used_up_nobody_new_is_granted() {
+    let mut server = server();
+    server.fences.learn(MAX_FENCE - 1);
+    assert_eq!(
+        granted(&mut server, Request::acquire(ALICE, 10, SHARED)).0,
+        MAX_FENCE
+    );
+    assert_eq!(
+        server.ask(&Request::acquire(BOB, 10, SHARED)),
+        Answer::Error("ERR", 0)
+    );
+    assert_eq!(granted(&mut server, Request::acquire(ALICE, 10, SHARED)).1, 2);
+}

@@ -1,0 +1,383 @@
+//! The core behind plain words: a server with one lock, as far as the core goes.
+//!
+//! Every step taken through here is checked against the promises, so every test checks them.
+
+use super::plain::{Action, Answer, Limit as PlainLimit, Micros, Request, View};
+use super::promises::{self, Transition};
+use crate::effects::{Effects, Event, Replication};
+use crate::encoding::{decode_lock, encode_lock};
+use crate::fence::{Fence, Fences, Raise, WallClock};
+use crate::limit::Limit;
+use crate::queue::Queue;
+use crate::refusal::Refusal;
+use crate::request::{Acquire, Extend, Release, Share};
+use crate::state::{Holder, Lock};
+use crate::step::{Granted, Moment, acquire, apply, drop_ended, extend, release, release_as_told};
+use crate::time::Instant;
+
+/// Owners are of different lengths: none may be taken for the beginning of another.
+const OWNERS: [&[u8]; 5] = [b"a", b"ab", b"alice", b"\0", b"bob"];
+
+/// When the tests take place: a wall clock in 2025, so that fences have as many bytes as real ones.
+const UNIX_MS: u64 = 1_750_000_000_000;
+
+#[derive(Debug)]
+pub struct Subject {
+    pub lock: Lock,
+    pub fences: Fences,
+    pub effects: Effects,
+    pub now: Micros,
+    pub grace_begin: Option<Micros>,
+    pub grace_end: Option<Micros>,
+    pub evictable: bool,
+    /// What the clock of this server shows at 0.
+    pub origin: Micros,
+}
+
+/// What the log and the replicas get.
+#[derive(Clone, Debug)]
+pub enum Record {
+    Nothing,
+    Verbatim(Request),
+    Change(Vec<u8>),
+}
+
+/// What a server stores, or hands to a replica as a whole. Grace and counter belong to no lock: the shell
+/// keeps them beside it.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    lock: Option<Vec<u8>>,
+    known: Fence,
+    grace_left_ms: u64,
+}
+
+/// A holder as it is stored, ended or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    pub owner: Vec<u8>,
+    pub fence: Fence,
+    pub limit: Limit,
+    pub unnamed: u32,
+    pub names: Vec<Box<[u8]>>,
+}
+
+impl Subject {
+    /// A server without the lock, whose clock shows `origin` at 0.
+    pub fn new(origin: Micros) -> Self {
+        let mut fences = Fences::starting();
+        fences.raise(WallClock::from_unix_ms(UNIX_MS), 0);
+        Self {
+            lock: Lock::default(),
+            fences,
+            effects: Effects::default(),
+            now: 0,
+            grace_begin: None,
+            grace_end: None,
+            evictable: false,
+            origin,
+        }
+    }
+
+    pub fn save(&self) -> Saved {
+        let left = self.grace_end.map_or(0, |end| end - self.now).max(0);
+        Saved {
+            lock: (!self.lock.is_free()).then(|| encode_lock(&self.lock, &self.moment())),
+            known: self.fences.known(),
+            grace_left_ms: (left as u64).div_ceil(1000),
+        }
+    }
+
+    /// A server that reads what was stored, at `now`.
+    pub fn load(saved: &Saved, now: Micros, origin: Micros) -> Self {
+        let mut server = Self {
+            now,
+            ..Self::new(origin)
+        };
+        if let Some(bytes) = &saved.lock {
+            server.lock = decode_lock(bytes, server.moment().now).expect("what was written can be read");
+        }
+        server.fences.learn(saved.known);
+        server.begin_grace(saved.grace_left_ms);
+        server
+    }
+
+    /// One request, checked against the promises.
+    pub fn ask(&mut self, request: &Request) -> Answer {
+        self.step(Some(request), |server| server.perform(request))
+    }
+
+    /// What the server does when a lease has ended, checked against the promises.
+    pub fn sweep(&mut self) {
+        self.step(None, |server| {
+            let moment = server.moment();
+            drop_ended(&mut server.lock, &moment, &mut server.effects);
+            Answer::NotGranted
+        });
+    }
+
+    fn step(&mut self, request: Option<&Request>, step: impl FnOnce(&mut Self) -> Answer) -> Answer {
+        let (before, known_before) = (self.lock.clone(), self.fences.known());
+        self.effects.clear();
+        let answer = step(self);
+        promises::check(&Transition {
+            before: &before,
+            known_before,
+            request: request.map(|request| (request, owner_bytes(request.owner))),
+            moment: &self.moment(),
+            after: &self.lock,
+            known_after: self.fences.known(),
+            answer,
+            effects: &self.effects,
+        });
+        answer
+    }
+
+    fn perform(&mut self, request: &Request) -> Answer {
+        let moment = self.moment();
+        let Self {
+            lock,
+            fences,
+            effects,
+            ..
+        } = self;
+        let queue = &mut Queue::default();
+        let owner = owner_bytes(request.owner);
+        match request.action {
+            Action::Acquire {
+                lease_ms,
+                limit,
+                name,
+            } => {
+                let name = name.map(name_bytes);
+                let request_id = name.as_ref().map(|name| &name[..]);
+                let request = Acquire {
+                    owner,
+                    lease_ms,
+                    limit: core_limit(limit),
+                    block: None,
+                    request_id,
+                };
+                match acquire(lock, queue, &request, &moment, fences, effects) {
+                    Ok(Some(Granted {
+                        fence,
+                        holds,
+                        lease_ms,
+                        waited_ms: 0,
+                    })) => Answer::Granted {
+                        fence,
+                        holds,
+                        lease_ms,
+                    },
+                    Ok(Some(granted)) => panic!("nobody waited: {granted:?}"),
+                    Ok(None) => Answer::NotGranted,
+                    Err(refusal) => error(refusal),
+                }
+            }
+            Action::Extend { lease_ms } => {
+                let request = Extend {
+                    owner,
+                    lease_ms,
+                    fence: request.fence,
+                };
+                extend(lock, queue, &request, &moment, fences, effects).map_or_else(error, Answer::Lease)
+            }
+            _ => with_release(request, |request| {
+                release(lock, queue, request, &moment, fences, effects)
+            })
+            .map_or_else(error, Answer::Holds),
+        }
+    }
+
+    /// What the last step has the log and the replicas be told.
+    pub fn record(&self, request: Option<&Request>) -> Record {
+        match (self.effects.replication, request) {
+            (Replication::Nothing, _) => Record::Nothing,
+            (Replication::Change, _) => Record::Change(self.effects.change().to_vec()),
+            (Replication::Verbatim, Some(request)) => Record::Verbatim(*request),
+            (Replication::Verbatim, None) => panic!("a sweep is no request"),
+        }
+    }
+
+    /// As a replica, or from the log: what was told happens.
+    pub fn receive(&mut self, record: &Record) {
+        self.effects.clear();
+        let now = self.moment().now;
+        let Self {
+            lock,
+            fences,
+            effects,
+            ..
+        } = self;
+        match record {
+            Record::Nothing => return,
+            Record::Verbatim(request) => {
+                with_release(request, |request| release_as_told(lock, request, effects))
+                    .expect("a release that happened there happens here");
+            }
+            Record::Change(change) => {
+                let admitted = apply(lock, change, now, fences, effects).expect("a change that a step wrote");
+                assert_eq!(admitted, effects.events.contains(&Event::Acquired));
+            }
+        }
+        assert_eq!(
+            effects.replication,
+            Replication::Verbatim,
+            "a replica passes on what it was told"
+        );
+        assert!(lock.is_sound(), "{lock:?}");
+        assert!(
+            lock.holders()
+                .iter()
+                .all(|holder| holder.fence() <= fences.known())
+        );
+    }
+
+    /// Becomes a primary: raises the counter of fences, and a grace begins.
+    pub fn take_over(&mut self, raise: Raise, grace_ms: u64) {
+        let last = self.fences.last();
+        self.fences.demand(raise);
+        self.fences.raise(WallClock::from_unix_ms(UNIX_MS), last);
+        assert!(self.fences.last() >= last);
+        self.begin_grace(grace_ms);
+    }
+
+    /// A grace begins, or the one that runs becomes longer.
+    fn begin_grace(&mut self, grace_ms: u64) {
+        self.run_grace(grace_ms, Some(self.now));
+    }
+
+    /// The primary, or the log, says what is left of a grace.
+    pub fn told_of_grace(&mut self, left_ms: u64) {
+        self.run_grace(left_ms, None);
+    }
+
+    fn run_grace(&mut self, grace_ms: u64, begin: Option<Micros>) {
+        if grace_ms > 0 {
+            if self.grace_end.is_none_or(|end| end <= self.now) {
+                self.grace_begin = begin;
+            }
+            self.grace_end = self.grace_end.max(Some(self.now + grace_ms as Micros * 1000));
+        }
+    }
+
+    pub fn moment(&self) -> Moment {
+        let here = |time: Micros| Instant::from_micros(time + self.origin);
+        Moment {
+            grace_begin: self.grace_begin.map_or(Instant::DISTANT_PAST, here),
+            grace_end: self.grace_end.map_or(Instant::DISTANT_PAST, here),
+            evictable: self.evictable,
+            ..Moment::at(here(self.now))
+        }
+    }
+
+    /// The live holders, as clients see them.
+    pub fn view(&self) -> Vec<View> {
+        let moment = self.moment();
+        self.live().map(|holder| view_of(holder, &moment)).collect()
+    }
+
+    pub fn live(&self) -> impl Iterator<Item = &Holder> {
+        let moment = self.moment();
+        self.lock
+            .holders()
+            .iter()
+            .filter(move |holder| moment.is_live(holder))
+    }
+
+    /// When the leases of the live holders end.
+    pub fn lease_ends(&self) -> Vec<Micros> {
+        self.live().map(|holder| self.lease_end(holder)).collect()
+    }
+
+    /// When a lease ends, on the clock that all share.
+    pub fn lease_end(&self, holder: &Holder) -> Micros {
+        self.moment().lease_end(holder).as_micros() - self.origin
+    }
+
+    /// All holders as they are stored, with the ends of their leases.
+    pub fn stored(&self) -> Vec<(Stored, Micros)> {
+        self.lock
+            .holders()
+            .iter()
+            .map(|holder| (Stored::from(holder), self.lease_end(holder)))
+            .collect()
+    }
+}
+
+impl From<&Holder> for Stored {
+    fn from(holder: &Holder) -> Self {
+        Self {
+            owner: holder.owner().to_vec(),
+            fence: holder.fence(),
+            limit: holder.limit(),
+            unnamed: holder.unnamed(),
+            names: holder.names().to_vec(),
+        }
+    }
+}
+
+/// A holder, as clients see it.
+pub fn view_of(holder: &Holder, moment: &Moment) -> View {
+    View {
+        owner: owner_number(holder.owner()),
+        fence: holder.fence(),
+        limit: holder.limit().get(),
+        unnamed: u64::from(holder.unnamed()),
+        names: holder.names().iter().map(|name| name_number(name)).collect(),
+        lease_ms: moment.lease_ms(holder),
+        held_ms: holder.since().ms_until(moment.now),
+    }
+}
+
+pub fn owner_bytes(owner: u8) -> &'static [u8] {
+    OWNERS[usize::from(owner)]
+}
+
+pub fn owner_number(owner: &[u8]) -> u8 {
+    OWNERS
+        .iter()
+        .position(|known| *known == owner)
+        .expect("a known owner") as u8
+}
+
+pub fn name_bytes(name: u8) -> [u8; 2] {
+    [b'r', name]
+}
+
+pub fn core_limit(limit: PlainLimit) -> Limit {
+    limit.map_or(Limit::SHARED, |n| Limit::new(n).expect("a limit"))
+}
+
+pub fn name_number(name: &[u8]) -> u8 {
+    *name.last().expect("a name")
+}
+
+/// The RELEASE that these plain words mean.
+pub fn with_release<T>(request: &Request, step: impl FnOnce(&Release<'_>) -> T) -> T {
+    let name;
+    let share = match request.action {
+        Action::ReleaseOne => Share::One,
+        Action::ReleaseAll => Share::All,
+        Action::ReleaseNamed(number) => {
+            name = name_bytes(number);
+            Share::Named(&name)
+        }
+        Action::Acquire { .. } | Action::Extend { .. } => panic!("no release: {request:?}"),
+    };
+    step(&Release {
+        owner: owner_bytes(request.owner),
+        fence: request.fence,
+        share,
+    })
+}
+
+pub fn error(refusal: Refusal) -> Answer {
+    let number = match refusal {
+        Refusal::Stale(fence) => fence,
+        Refusal::Grace(ms) => ms,
+        Refusal::Upgrade(limit) => u64::from(limit.get().unwrap_or(0)),
+        Refusal::TooManyNames(max) | Refusal::QueueFull(max) => max as u64,
+        _ => 0,
+    };
+    Answer::Error(refusal.code(), number)
+}

@@ -1,0 +1,4 @@
+//! The active expiry of leases.
+
+pub mod sweeper;
+pub mod untracked;

@@ -1,0 +1,137 @@
+//! What `INFO dlock` counts.
+
+use crate::module::histogram::Durations;
+use dlock_core::{Answer, Effects, Event, Refusal};
+
+/// Counters since the start of the server, as a primary.
+pub struct Counters {
+    /// Owners that became holders.
+    pub acquired: u64,
+    /// Holds given to owners that were holders already.
+    pub reentered: u64,
+    /// ACQUIREs that were not granted.
+    pub not_granted: u64,
+    /// Holders that gave up their last hold.
+    pub released: u64,
+    /// RELEASEs by owners that had lost the lock before, or never had it.
+    pub late_releases: u64,
+    /// EXTENDs that were answered.
+    pub extended: u64,
+    /// Holders that were removed because their lease had ended.
+    pub expired: u64,
+    /// Those of them for whose end somebody waited.
+    pub expired_contended: u64,
+    /// Waiters that were granted.
+    pub grants_from_queue: u64,
+    /// Waiters whose time was up.
+    pub wait_timeouts: u64,
+    /// Milliseconds that granted waiters have waited, together.
+    pub waited_ms: u64,
+    /// For how long each of them waited.
+    pub waits: Durations,
+    /// For how long each owner that is no holder any more had the lock.
+    pub holds: Durations,
+    /// Grants to clients that had gone, given back.
+    pub grants_rolled_back: u64,
+    /// Refused requests by their first word.
+    pub errors: Errors,
+}
+
+pub struct Errors {
+    pub err: u64,
+    pub wrongtype: u64,
+    pub notheld: u64,
+    pub notowner: u64,
+    pub stale: u64,
+    pub grace_error: u64,
+    pub evictable: u64,
+    pub deadlock: u64,
+    pub queuefull: u64,
+}
+
+impl Counters {
+    pub const fn new() -> Self {
+        Self {
+            acquired: 0,
+            reentered: 0,
+            not_granted: 0,
+            released: 0,
+            late_releases: 0,
+            extended: 0,
+            expired: 0,
+            expired_contended: 0,
+            grants_from_queue: 0,
+            wait_timeouts: 0,
+            waited_ms: 0,
+            waits: Durations::none(),
+            holds: Durations::none(),
+            grants_rolled_back: 0,
+            errors: Errors {
+                err: 0,
+                wrongtype: 0,
+                notheld: 0,
+                notowner: 0,
+                stale: 0,
+                grace_error: 0,
+                evictable: 0,
+                deadlock: 0,
+                queuefull: 0,
+            },
+        }
+    }
+
+    /// What a step did to a lock, for which somebody waited or nobody.
+    pub fn step(&mut self, effects: &Effects, awaited: bool) {
+        for event in &effects.events {
+            add(match event {
+                Event::Acquired => &mut self.acquired,
+                Event::Released => &mut self.released,
+                Event::Extended => &mut self.extended,
+                Event::Expired => &mut self.expired,
+            });
+            if awaited && *event == Event::Expired {
+                add(&mut self.expired_contended);
+            }
+        }
+        effects.held_ms.iter().for_each(|ms| self.holds.add(*ms));
+    }
+
+    /// A RELEASE was refused.
+    pub fn release_refused(&mut self, refusal: &Refusal) {
+        if let Refusal::NotHeld | Refusal::NotOwner | Refusal::Stale(_) = refusal {
+            add(&mut self.late_releases);
+        }
+    }
+
+    /// A waiter has its answer. Refusals are counted when they are told.
+    pub fn answered(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Granted(granted) => {
+                add(&mut self.grants_from_queue);
+                self.waited_ms = self.waited_ms.wrapping_add(granted.waited_ms);
+                self.waits.add(granted.waited_ms);
+            }
+            Answer::TimedOut => add(&mut self.wait_timeouts),
+            Answer::Withdrawn | Answer::Refused(_) => {}
+        }
+    }
+
+    pub fn refused(&mut self, refusal: &Refusal) {
+        add(match refusal {
+            // No error of anybody.
+            Refusal::Replaced => return,
+            Refusal::NotHeld => &mut self.errors.notheld,
+            Refusal::NotOwner => &mut self.errors.notowner,
+            Refusal::Stale(_) => &mut self.errors.stale,
+            Refusal::Grace(_) => &mut self.errors.grace_error,
+            Refusal::Evictable => &mut self.errors.evictable,
+            Refusal::QueueFull(_) => &mut self.errors.queuefull,
+            _ => &mut self.errors.err,
+        });
+    }
+}
+
+/// One more.
+pub fn add(counter: &mut u64) {
+    *counter = counter.wrapping_add(1);
+}

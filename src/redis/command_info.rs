@@ -1,0 +1,253 @@
+//! What the server is told of a command, so that COMMAND INFO and DOCS, ACLs, cluster clients and the
+//! hints of redis-cli are right.
+
+use std::ffi::{CStr, CString, c_int};
+use std::ptr;
+
+use redis_module::raw;
+
+use crate::commands::entry::{Command, entry};
+use crate::redis::api::required;
+use crate::redis::ctx::Ctx;
+
+/// Everything about a command but what it does.
+pub struct Metadata {
+    pub name: &'static CStr,
+    pub flags: &'static CStr,
+    /// The number of arguments with the name, negative = at least so many.
+    pub arity: c_int,
+    pub summary: &'static CStr,
+    pub complexity: &'static CStr,
+    /// What it does with its one key, which is the first argument.
+    pub key: Option<KeyUse>,
+    pub arguments: &'static [Argument],
+    /// The server's own ACL categories, which it does not derive from the flags of a module's command.
+    pub categories: &'static str,
+    /// In the module's ACL category too.
+    pub is_public: bool,
+}
+
+/// The module's ACL category.
+const CATEGORY: &str = "dlock";
+
+const SINCE: &CStr = c"0.1.0";
+
+pub enum KeyUse {
+    Read,
+    Update,
+}
+
+/// An argument as COMMAND DOCS shows it.
+pub struct Argument {
+    name: &'static CStr,
+    kind: Kind,
+    token: Option<&'static CStr>,
+    optional: bool,
+}
+
+enum Kind {
+    Key,
+    String,
+    Integer,
+    /// A word that stands for itself.
+    Flag,
+    OneOf(&'static [Argument]),
+}
+
+impl Argument {
+    pub const fn key(name: &'static CStr) -> Self {
+        Self::new(name, Kind::Key)
+    }
+
+    pub const fn string(name: &'static CStr) -> Self {
+        Self::new(name, Kind::String)
+    }
+
+    pub const fn integer(name: &'static CStr) -> Self {
+        Self::new(name, Kind::Integer)
+    }
+
+    pub const fn flag(name: &'static CStr, token: &'static CStr) -> Self {
+        Self::new(name, Kind::Flag).after(token)
+    }
+
+    pub const fn optional_one_of(name: &'static CStr, arguments: &'static [Argument]) -> Self {
+        Self::new(name, Kind::OneOf(arguments)).optional()
+    }
+
+    /// The word that stands before the argument.
+    pub const fn after(self, token: &'static CStr) -> Self {
+        Self {
+            token: Some(token),
+            ..self
+        }
+    }
+
+    pub const fn optional(self) -> Self {
+        Self {
+            optional: true,
+            ..self
+        }
+    }
+
+    const fn new(name: &'static CStr, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            token: None,
+            optional: false,
+        }
+    }
+}
+
+/// Makes the command known to the server; false when it refuses.
+pub fn register<C: Command>(ctx: Ctx<'_>) -> bool {
+    let metadata = &C::METADATA;
+    let (first_key, last_key, step) = if metadata.key.is_some() {
+        (1, 1, 1)
+    } else {
+        (0, 0, 0)
+    };
+    // SAFETY: the context is valid, the strings are C strings, the server copies them.
+    let command = unsafe {
+        let (name, flags) = (metadata.name.as_ptr(), metadata.flags.as_ptr());
+        let create = required(raw::RedisModule_CreateCommand);
+        if create(
+            ctx.raw(),
+            name,
+            Some(entry::<C>),
+            flags,
+            first_key,
+            last_key,
+            step,
+        ) != OK
+        {
+            return false;
+        }
+        required(raw::RedisModule_GetCommand)(ctx.raw(), name)
+    };
+    !command.is_null() && describe(command, metadata) && categorize(command, metadata)
+}
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+/// Redis 7.4, Redict and Valkey 8 have ACL categories of modules; older servers go without.
+pub fn add_category(ctx: Ctx<'_>) -> bool {
+    let name = CString::new(CATEGORY).unwrap_or_default();
+    // SAFETY: the pointer is set once, at load; the context is valid, the string is a C string.
+    unsafe { raw::RedisModule_AddACLCategory.is_none_or(|add| add(ctx.raw(), name.as_ptr()) == OK) }
+}
+
+/// Redis 7.2 and later; before, a module's command is in no category.
+fn categorize(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
+    // SAFETY: the pointers are set once, at load.
+    let (add, set) = unsafe {
+        (
+            raw::RedisModule_AddACLCategory,
+            raw::RedisModule_SetCommandACLCategories,
+        )
+    };
+    let own = if add.is_some() && metadata.is_public {
+        CATEGORY
+    } else {
+        ""
+    };
+    let categories = CString::new(format!("{} {own}", metadata.categories).trim_end()).unwrap_or_default();
+    // SAFETY: the command is one that was just made, the string is a C string.
+    set.is_none_or(|set| unsafe { set(command, categories.as_ptr()) == OK })
+}
+
+fn describe(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
+    let version = raw::RedisModuleCommandInfoVersion {
+        version: 1,
+        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+    };
+    let mut key_specs = key_specs(metadata.key.as_ref());
+    let mut subarguments = Vec::new();
+    let mut arguments = arguments(metadata.arguments, &mut subarguments);
+    let info = raw::RedisModuleCommandInfo {
+        version: &version,
+        summary: metadata.summary.as_ptr(),
+        complexity: metadata.complexity.as_ptr(),
+        since: SINCE.as_ptr(),
+        history: ptr::null_mut(),
+        tips: ptr::null(),
+        arity: metadata.arity,
+        key_specs: key_specs.as_mut_ptr(),
+        args: arguments.as_mut_ptr(),
+    };
+    // SAFETY: the command is one that was just made. All that `info` points to lives until the call
+    // returns, and every array ends with a zeroed element; the server copies it.
+    unsafe { required(raw::RedisModule_SetCommandInfo)(command, &info) == OK }
+}
+
+fn key_specs(key: Option<&KeyUse>) -> Vec<raw::RedisModuleCommandKeySpec> {
+    let flags = match key {
+        None => None,
+        Some(KeyUse::Read) => Some(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS),
+        Some(KeyUse::Update) => Some(
+            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE,
+        ),
+    };
+    let mut specs = Vec::new();
+    if let Some(flags) = flags {
+        // SAFETY: plain data, for which zero is "nothing".
+        let mut spec: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
+        spec.flags = u64::from(flags);
+        spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+        spec.bs.index.pos = 1;
+        specs.push(spec);
+    }
+    // SAFETY: as above.
+    specs.push(unsafe { std::mem::zeroed() });
+    specs
+}
+
+/// The arguments for the server, ended by a zeroed one. `arena` keeps the arrays of inner arguments.
+fn arguments(
+    arguments: &[Argument],
+    arena: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
+) -> Vec<raw::RedisModuleCommandArg> {
+    let mut list: Vec<_> = arguments
+        .iter()
+        .map(|argument| raw_argument(argument, arena))
+        .collect();
+    // SAFETY: plain data, for which zero is "nothing".
+    list.push(unsafe { std::mem::zeroed() });
+    list
+}
+
+fn raw_argument(
+    argument: &Argument,
+    arena: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
+) -> raw::RedisModuleCommandArg {
+    // SAFETY: plain data, for which zero is "nothing".
+    let mut raw: raw::RedisModuleCommandArg = unsafe { std::mem::zeroed() };
+    raw.name = argument.name.as_ptr();
+    raw.token = argument.token.map_or(ptr::null(), CStr::as_ptr);
+    raw.flags = if argument.optional {
+        raw::REDISMODULE_CMD_ARG_OPTIONAL.cast_signed()
+    } else {
+        0
+    };
+    raw.key_spec_index = -1;
+    raw.type_ = match argument.kind {
+        Kind::Key => {
+            raw.key_spec_index = 0;
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
+        }
+        Kind::String => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+        Kind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+        Kind::Flag => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+        Kind::OneOf(inner) => {
+            let mut inner = arguments(inner, arena);
+            raw.subargs = inner.as_mut_ptr();
+            // Moving the vector leaves its elements where they are.
+            arena.push(inner);
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF
+        }
+    };
+    raw
+}

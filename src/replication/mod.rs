@@ -1,0 +1,3 @@
+//! What replicas and the log are told.
+
+pub mod targets;

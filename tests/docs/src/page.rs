@@ -1,0 +1,265 @@
+//! A page of Markdown, as the tests need it: code blocks, links, headings.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
+/// A page, read from a file.
+pub struct Page {
+    /// The file, relative to the root of the project.
+    pub path: PathBuf,
+    /// Its code blocks, in order.
+    pub blocks: Vec<Block>,
+    /// Where its links lead, pictures included.
+    pub links: Vec<Link>,
+    /// What a link may name after `#`.
+    pub anchors: BTreeSet<String>,
+}
+
+/// A code block.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    /// What stands behind the three backticks, `""` if nothing does.
+    pub language: String,
+    /// The text.
+    pub code: String,
+    /// The line of the page on which the block begins, from 1.
+    pub line: usize,
+    /// The comments right before the block, which readers do not see. They tell the tests how to run it.
+    pub notes: Vec<String>,
+}
+
+/// A link, or a picture.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Where it leads, as written.
+    pub target: String,
+    /// The line of the page on which it begins, from 1.
+    pub line: usize,
+    /// Where it stands in the text.
+    pub range: Range<usize>,
+}
+
+/// The root of the project.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+/// The pages of the book, the README first.
+pub fn all() -> Vec<Page> {
+    let mut paths = vec![PathBuf::from("README.md")];
+    collect(Path::new("docs"), &mut paths);
+    paths[1..].sort();
+    paths.iter().map(|path| Page::read(path)).collect()
+}
+
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(root().join(folder)).expect("the folder of the pages is there");
+    for entry in entries.flatten() {
+        let path = folder.join(entry.file_name());
+        if entry.path().is_dir() {
+            collect(&path, paths);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            paths.push(path);
+        }
+    }
+}
+
+impl Page {
+    /// The page in a file, whose path is relative to the root of the project.
+    pub fn read(path: &Path) -> Self {
+        let text = fs::read_to_string(root().join(path));
+        Self::parse(
+            path,
+            &text.unwrap_or_else(|error| panic!("{}: {error}", path.display())),
+        )
+    }
+
+    /// The page that a text is.
+    pub fn parse(path: &Path, text: &str) -> Self {
+        let mut reader = Reader::new(text);
+        let parser = Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter();
+        for (event, range) in parser {
+            reader.take(event, range);
+        }
+        Self {
+            path: path.to_path_buf(),
+            blocks: reader.blocks,
+            links: reader.links,
+            anchors: reader.anchors,
+        }
+    }
+
+    /// Where a block stands, for messages.
+    pub fn place(&self, block: &Block) -> String {
+        format!("{}:{}", self.path.display(), block.line)
+    }
+}
+
+impl Block {
+    /// The comments before the block that begin with `name:`, without that.
+    pub fn notes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let notes = self.notes.iter();
+        notes.filter_map(move |note| note.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+    }
+
+    /// The first of [`Block::notes`].
+    pub fn note<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        self.notes(name).next()
+    }
+}
+
+/// Collects what is asked for from the events of the parser.
+struct Reader<'a> {
+    text: &'a str,
+    blocks: Vec<Block>,
+    links: Vec<Link>,
+    anchors: BTreeSet<String>,
+    /// Comments since the last thing that readers see.
+    notes: Vec<String>,
+    block: Option<Block>,
+    heading: Option<String>,
+    comment: Option<String>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            blocks: Vec::new(),
+            links: Vec::new(),
+            anchors: BTreeSet::new(),
+            notes: Vec::new(),
+            block: None,
+            heading: None,
+            comment: None,
+        }
+    }
+
+    fn line_at(&self, offset: usize) -> usize {
+        self.text[..offset].matches('\n').count() + 1
+    }
+
+    fn take(&mut self, event: Event, range: Range<usize>) {
+        match event {
+            Event::Start(Tag::CodeBlock(kind)) => {
+                let language = match kind {
+                    CodeBlockKind::Fenced(language) => language.to_string(),
+                    CodeBlockKind::Indented => String::new(),
+                };
+                self.block = Some(Block {
+                    language,
+                    line: self.line_at(range.start),
+                    notes: std::mem::take(&mut self.notes),
+                    code: String::new(),
+                });
+            }
+            Event::End(TagEnd::CodeBlock) => self.blocks.extend(self.block.take()),
+            Event::Start(Tag::HtmlBlock) => self.comment = Some(String::new()),
+            Event::Html(html) => {
+                if let Some(comment) = &mut self.comment {
+                    comment.push_str(&html);
+                }
+            }
+            Event::End(TagEnd::HtmlBlock) => {
+                let html = self.comment.take().unwrap_or_default();
+                self.notes.extend(comments(&html));
+            }
+            Event::Start(Tag::Heading { .. }) => self.heading = Some(String::new()),
+            Event::End(TagEnd::Heading(_)) => {
+                let heading = self.heading.take().unwrap_or_default();
+                self.add_anchor(&slug(&heading));
+            }
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                self.links.push(Link {
+                    target: dest_url.to_string(),
+                    line: self.line_at(range.start),
+                    range,
+                });
+            }
+            Event::Text(text) | Event::Code(text) => self.take_text(&text),
+            _ => {}
+        }
+    }
+
+    fn take_text(&mut self, text: &str) {
+        if let Some(block) = &mut self.block {
+            block.code.push_str(text);
+        } else {
+            self.notes.clear();
+            if let Some(heading) = &mut self.heading {
+                heading.push_str(text);
+            }
+        }
+    }
+
+    /// Headings of the same words are numbered: `errors`, `errors-1`, ...
+    fn add_anchor(&mut self, slug: &str) {
+        let numbered = (1..).map(|number| format!("{slug}-{number}"));
+        let free = std::iter::once(slug.to_owned())
+            .chain(numbered)
+            .find(|anchor| !self.anchors.contains(anchor));
+        self.anchors.extend(free);
+    }
+}
+
+/// The texts of the comments in a piece of HTML.
+fn comments(html: &str) -> impl Iterator<Item = String> {
+    let parts = html.split("<!--").skip(1);
+    parts.filter_map(|part| Some(part.split_once("-->")?.0.trim().to_owned()))
+}
+
+/// What a heading is called in a link: the rule that mdBook and the usual forges share.
+fn slug(heading: &str) -> String {
+    let kept = heading
+        .chars()
+        .filter(|char| char.is_alphanumeric() || matches!(char, ' ' | '-' | '_'));
+    kept.map(|char| if char == ' ' { '-' } else { char })
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(text: &str) -> Page {
+        Page::parse(Path::new("page.md"), text)
+    }
+
+    #[test]
+    fn a_block_has_its_language_its_line_and_the_comments_right_before_it() {
+        let page = page("Text.\n\n<!-- run: A -->\n<!-- run: B -->\n\n```text\nx\ny\n```\n\n```sh\nz\n```\n");
+        let [first, second] = &page.blocks[..] else {
+            panic!("two blocks");
+        };
+        assert_eq!((first.language.as_str(), first.line), ("text", 6));
+        assert_eq!(first.code, "x\ny\n");
+        assert_eq!(first.notes("run").collect::<Vec<_>>(), ["A", "B"]);
+        assert!(second.notes.is_empty());
+    }
+
+    #[test]
+    fn a_comment_with_text_behind_it_belongs_to_no_block() {
+        let page = page("<!-- run: A -->\n\nText.\n\n```text\nx\n```\n");
+        assert!(page.blocks[0].notes.is_empty());
+    }
+
+    #[test]
+    fn headings_are_anchors_and_the_second_of_a_name_has_a_number() {
+        let page = page("# DLOCK.INFO, and `x`\n\n## Errors\n\n## Errors\n");
+        let anchors: Vec<_> = page.anchors.iter().map(String::as_str).collect();
+        assert_eq!(anchors, ["dlockinfo-and-x", "errors", "errors-1"]);
+    }
+
+    #[test]
+    fn a_link_is_found_over_two_lines_and_not_in_code() {
+        let page = page("a [b\nc](d.md#e) `[x](y)` ![p](q.svg)\n");
+        let targets: Vec<_> = page.links.iter().map(|link| link.target.as_str()).collect();
+        assert_eq!(targets, ["d.md#e", "q.svg"]);
+    }
+}

@@ -1,0 +1,33 @@
+//! What the tests over the wire share: real servers, clients of them, and ways to wait.
+//!
+//! `DLOCK_SERVER` names the server program (default `redis-server`), `DLOCK_MODULE` the module (default
+//! the one that cargo built beside the test). A test asks for the feature that it needs, and for the server's
+//! version only where no feature tells.
+
+#![allow(missing_docs, reason = "names say it: nobody but our tests uses this crate")]
+
+mod client;
+mod cluster;
+mod events;
+mod info;
+pub mod payload;
+mod process;
+mod proxy;
+mod raw;
+mod replication;
+mod sentinel;
+mod server;
+mod wait;
+mod waiter;
+
+pub use client::{Client, Grant};
+pub use cluster::{Cluster, Move};
+pub use events::Events;
+pub use info::{HolderInfo, LockInfo};
+pub use proxy::{Proxy, Way};
+pub use raw::reply_bytes;
+pub use replication::ReplicationStream;
+pub use sentinel::Sentinel;
+pub use server::{Server, module_path};
+pub use wait::{SLOW_MACHINE, pause, took_at_most, wait_for};
+pub use waiter::{Answer, Waiter, WaiterInfo};

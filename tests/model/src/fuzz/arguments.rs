@@ -1,0 +1,123 @@
+//! Any arguments of any command: one a line.
+
+use super::holders::MAX_OWNER_BYTES;
+use dlock_core::{Acquire, Extend, Limit, MAX_FENCE, Refusal, Release, Share, Timeout, number};
+
+/// `dlock.max-lease-ms` by default, and at its least.
+const MAX_LEASES_MS: [u64; 2] = [86_400_000, 1];
+const MAX_REQUEST_ID_BYTES: usize = 64;
+const MAX_TIMEOUT_MS: u64 = 1 << 52;
+
+/// Every parser refuses in one line of text, or reads a request within its ranges, which it also reads
+/// from the plainest way to write it.
+pub fn arguments(bytes: &[u8]) {
+    let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    let args = || lines.iter().copied();
+    for max_lease_ms in MAX_LEASES_MS {
+        check(Acquire::parse(args(), max_lease_ms), |request| {
+            assert_acquire(request, max_lease_ms);
+            let written = write_acquire(request);
+            assert_eq!(Acquire::parse(slices(&written), max_lease_ms), Ok(*request));
+        });
+        check(Extend::parse(args(), max_lease_ms), |request| {
+            assert_named(request.owner, MAX_OWNER_BYTES);
+            assert!((1..=max_lease_ms).contains(&request.lease_ms));
+            assert_fence(request.fence);
+            let written = write_extend(request);
+            assert_eq!(Extend::parse(slices(&written), max_lease_ms), Ok(*request));
+        });
+    }
+    check(Release::parse(args()), |request| {
+        assert_named(request.owner, MAX_OWNER_BYTES);
+        assert_fence(request.fence);
+        if let Share::Named(id) = request.share {
+            assert_named(id, MAX_REQUEST_ID_BYTES);
+        }
+        assert_eq!(Release::parse(slices(&write_release(request))), Ok(*request));
+    });
+    // The numbers of DLOCK.SYNC.
+    for text in args() {
+        check(number("fence", text, 0, MAX_FENCE), |n| {
+            assert_eq!(n.to_string().as_bytes(), text);
+        });
+    }
+}
+
+fn check<T>(parsed: Result<T, Refusal>, check_request: impl FnOnce(&T)) {
+    match parsed {
+        Ok(request) => check_request(&request),
+        Err(refusal) => {
+            let text = refusal.to_string();
+            assert!(text.starts_with("ERR ") && !text.contains(['\r', '\n']), "{text}");
+        }
+    }
+}
+
+fn assert_named(name: &[u8], max: usize) {
+    assert!((1..=max).contains(&name.len()), "{} bytes", name.len());
+}
+
+fn assert_fence(fence: Option<u64>) {
+    assert!(
+        fence.is_none_or(|fence| (1..=MAX_FENCE).contains(&fence)),
+        "{fence:?}"
+    );
+}
+
+fn assert_acquire(request: &Acquire<'_>, max_lease_ms: u64) {
+    assert_named(request.owner, MAX_OWNER_BYTES);
+    assert!((1..=max_lease_ms).contains(&request.lease_ms));
+    assert!(request.limit.get().is_none_or(|n| (1..=Limit::MAX).contains(&n)));
+    if let Some(Timeout::Ms(ms)) = request.block {
+        assert!((1..=MAX_TIMEOUT_MS).contains(&ms));
+    }
+    if let Some(id) = request.request_id {
+        assert_named(id, MAX_REQUEST_ID_BYTES);
+    }
+}
+
+fn write_acquire(request: &Acquire<'_>) -> Vec<Vec<u8>> {
+    let mut args = vec![request.owner.to_vec(), decimal(request.lease_ms)];
+    match request.limit.get() {
+        None => args.push(b"SHARED".to_vec()),
+        Some(n) => args.extend([b"LIMIT".to_vec(), decimal(u64::from(n))]),
+    }
+    match request.block {
+        None => {}
+        Some(Timeout::Never) => args.extend([b"BLOCK".to_vec(), decimal(0)]),
+        Some(Timeout::Ms(ms)) => args.extend([b"BLOCK".to_vec(), decimal(ms)]),
+    }
+    if let Some(id) = request.request_id {
+        args.extend([b"REQID".to_vec(), id.to_vec()]);
+    }
+    args
+}
+
+fn write_release(request: &Release<'_>) -> Vec<Vec<u8>> {
+    let mut args = vec![request.owner.to_vec()];
+    match request.share {
+        Share::One => {}
+        Share::All => args.push(b"ALL".to_vec()),
+        Share::Named(id) => args.extend([b"REQID".to_vec(), id.to_vec()]),
+    }
+    args.extend(write_fence(request.fence));
+    args
+}
+
+fn write_extend(request: &Extend<'_>) -> Vec<Vec<u8>> {
+    let mut args = vec![request.owner.to_vec(), decimal(request.lease_ms)];
+    args.extend(write_fence(request.fence));
+    args
+}
+
+fn write_fence(fence: Option<u64>) -> Vec<Vec<u8>> {
+    fence.map_or_else(Vec::new, |fence| vec![b"FENCE".to_vec(), decimal(fence)])
+}
+
+fn decimal(n: u64) -> Vec<u8> {
+    n.to_string().into_bytes()
+}
+
+fn slices(args: &[Vec<u8>]) -> impl Iterator<Item = &[u8]> {
+    args.iter().map(Vec::as_slice)
+}

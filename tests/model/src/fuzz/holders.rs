@@ -1,0 +1,43 @@
+//! What is true of the holders of every lock, stated apart from the code that keeps it.
+
+use dlock_core::{Holder, Limit, Lock, MAX_FENCE};
+
+/// An owner is 1 to so many bytes.
+pub const MAX_OWNER_BYTES: usize = 512;
+
+/// A holder without its lease: what a replica has exactly as the primary does.
+pub type Who = (Vec<u8>, u64, Limit, u64);
+
+pub fn who(lock: &Lock) -> Vec<Who> {
+    let who = |holder: &Holder| {
+        (
+            holder.owner().to_vec(),
+            holder.fence(),
+            holder.limit(),
+            holder.holds(),
+        )
+    };
+    lock.holders().iter().map(who).collect()
+}
+
+/// Panics unless the lock is one that requests could have made.
+pub fn assert_sound(lock: &Lock) {
+    let holders = lock.holders();
+    for (index, holder) in holders.iter().enumerate() {
+        let owner = holder.owner();
+        assert!((1..=MAX_OWNER_BYTES).contains(&owner.len()), "{lock:?}");
+        assert!((1..=MAX_FENCE).contains(&holder.fence()), "{lock:?}");
+        assert!(holder.holds() > 0, "{lock:?}");
+        let limit = holder.limit().get();
+        assert!(
+            limit.is_none_or(|n| holders.len() as u64 <= u64::from(n)),
+            "{lock:?}"
+        );
+        for later in &holders[index + 1..] {
+            assert!(
+                holder.fence() < later.fence() && owner != later.owner(),
+                "{lock:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Any row of replication commands, applied one after the other.
+//!
+//! ```text
+//! input   = record*
+//! record  = 0 length change            DLOCK.APPLY
+//!         | 1 length arguments         DLOCK.RELEASE as it came, one argument a line
+//!         | 2 length fence \n grace    DLOCK.SYNC
+//!         | 3 milliseconds             time passes
+//! length  = two bytes, little-endian; milliseconds = one byte
+//! ```
+
+use super::choices::Choices;
+use super::holders::{assert_sound, who};
+use dlock_core::{
+    Effects, Fences, Grace, Instant, Lock, MAX_FENCE, Moment, Release, Replication, apply, decode_lock,
+    encode_lock, number, release_as_told,
+};
+
+/// The longest grace that a primary can tell of: ten years.
+const LONGEST_GRACE_MS: u64 = 10 * 366 * 24 * 60 * 60 * 1000;
+/// Where the clock of the second replica stands, and how much later it hears everything.
+const ELSEWHERE_MICROS: i64 = -987_654_321_000;
+const LATER_MS: u64 = 40;
+
+/// Whatever is told, a replica refuses it without a trace or has a sound lock, which it can store and
+/// read again; and a second one, which hears it later by another clock, ends with the same holders.
+pub fn replication(bytes: &[u8]) {
+    let mut choices = Choices(bytes);
+    let mut replica = Replica::new(0);
+    let mut late = Replica::new(ELSEWHERE_MICROS);
+    while !choices.is_empty() {
+        let kind = choices.byte() % 4;
+        if kind == 3 {
+            let ms = u64::from(choices.byte());
+            replica.now = replica.now.after_ms(ms);
+            late.now = late.now.after_ms(ms);
+            continue;
+        }
+        let told = choices.bytes();
+        let outcome = replica.hear(kind, told);
+        let on_time = late.now;
+        late.now = on_time.after_ms(LATER_MS);
+        assert_eq!(late.hear(kind, told), outcome);
+        late.now = on_time;
+        assert_eq!(who(&late.lock), who(&replica.lock));
+        assert_eq!(late.fences, replica.fences);
+    }
+}
+
+struct Replica {
+    lock: Lock,
+    fences: Fences,
+    grace: Grace,
+    now: Instant,
+}
+
+impl Replica {
+    fn new(clock_micros: i64) -> Self {
+        Self {
+            lock: Lock::default(),
+            fences: Fences::starting(),
+            grace: Grace::starting(),
+            now: Instant::from_micros(clock_micros),
+        }
+    }
+
+    /// Whether it was believed.
+    fn hear(&mut self, kind: u8, told: &[u8]) -> bool {
+        let (before, known_before) = (self.lock.clone(), self.fences.known());
+        let mut effects = Effects::default();
+        let believed = match kind {
+            0 => apply(&mut self.lock, told, self.now, &mut self.fences, &mut effects).is_ok(),
+            1 => self.hear_release(told, &mut effects),
+            _ => return self.hear_sync(told),
+        };
+        let passes_on = effects.replication == Replication::Verbatim;
+        if !believed {
+            assert!(!passes_on && effects.events.is_empty());
+            assert_eq!((&self.lock, self.fences.known()), (&before, known_before));
+        }
+        // A release by a name that is not there is believed, and changes nothing.
+        assert!(passes_on || self.lock == before);
+        self.check();
+        believed
+    }
+
+    fn hear_release(&mut self, told: &[u8], effects: &mut Effects) -> bool {
+        let request = Release::parse(told.split(|byte| *byte == b'\n'));
+        request.is_ok_and(|request| release_as_told(&mut self.lock, &request, effects).is_ok())
+    }
+
+    fn hear_sync(&mut self, told: &[u8]) -> bool {
+        let mut texts = told.split(|byte| *byte == b'\n');
+        let mut next = |max| number("a number", texts.next().unwrap_or_default(), 0, max);
+        let (Ok(fence), Ok(left_ms)) = (next(MAX_FENCE), next(LONGEST_GRACE_MS)) else {
+            return false;
+        };
+        let end_before = self.grace.end();
+        self.fences.learn(fence);
+        self.grace.learn(left_ms, self.now);
+        assert!(self.fences.known() >= fence && self.grace.left_ms(self.now) >= left_ms);
+        assert!(self.grace.end() >= end_before);
+        true
+    }
+
+    /// The lock is sound, its fences are known, and it comes back from where it is stored.
+    fn check(&self) {
+        assert_sound(&self.lock);
+        let known = self.fences.known();
+        assert!(self.lock.holders().iter().all(|holder| holder.fence() <= known));
+        if self.lock.is_free() {
+            return;
+        }
+        let moment = Moment {
+            grace_begin: self.grace.begin(),
+            grace_end: self.grace.end(),
+            ..Moment::at(self.now)
+        };
+        let read = decode_lock(&encode_lock(&self.lock, &moment), self.now).expect("it was stored");
+        assert_eq!(who(&read), who(&self.lock));
+        for (read, stored) in read.holders().iter().zip(self.lock.holders()) {
+            assert!(moment.lease_end(read) >= moment.lease_end(stored));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Any row of requests and events on one server with queues.
+
+use super::choices::Choices;
+use super::server::Server;
+use dlock_core::{Acquire, Extend, Limit, Lock, Release, Share, Timeout};
+
+const LOCKS: u8 = 3;
+const OWNERS: [&[u8]; 4] = [b"a", b"ab", b"bob", b"\0"];
+const LEASES_MS: [u64; 5] = [1, 2, 5, 30, 86_400_000];
+const TIMEOUTS: [Option<Timeout>; 4] = [
+    None,
+    Some(Timeout::Never),
+    Some(Timeout::Ms(2)),
+    Some(Timeout::Ms(9)),
+];
+const IDS: [Option<&[u8]>; 4] = [None, None, Some(b"r1"), Some(b"r2")];
+
+/// Whatever is asked and whatever befalls the server: locks stay sound, nobody overtakes, every waiter gets
+/// one answer and none is forgotten, and a replica follows.
+pub fn sequence(bytes: &[u8]) {
+    let mut choices = Choices(bytes);
+    let mut server = Server::with_locks(LOCKS);
+    while !choices.is_empty() {
+        match choices.byte() % 16 {
+            0..=5 => acquire(&mut server, &mut choices),
+            6..=7 => release(&mut server, &mut choices),
+            8 => extend(&mut server, &mut choices),
+            9..=10 => pass(&mut server, &mut choices),
+            11 => server.leave(usize::from(choices.byte())),
+            12 => undo(&mut server, &mut choices),
+            13 => replace(&mut server, &mut choices),
+            _ => befall(&mut server, &mut choices),
+        }
+    }
+    server.ring();
+}
+
+fn acquire(server: &mut Server, choices: &mut Choices<'_>) {
+    let place = place(choices);
+    let limits = [Limit::MUTEX, Limit::MUTEX, Limit::SHARED, limit(2), limit(3)];
+    let request = Acquire {
+        owner: choices.of(&OWNERS),
+        lease_ms: choices.of(&LEASES_MS),
+        limit: choices.of(&limits),
+        block: choices.of(&TIMEOUTS),
+        request_id: choices.of(&IDS),
+    };
+    server.acquire(place, &request);
+}
+
+fn release(server: &mut Server, choices: &mut Choices<'_>) {
+    let place = place(choices);
+    let owner = choices.of(&OWNERS);
+    let shares = [
+        Share::One,
+        Share::One,
+        Share::All,
+        Share::Named(b"r1"),
+        Share::Named(b"r2"),
+    ];
+    let request = Release {
+        owner,
+        share: choices.of(&shares),
+        fence: fence(server, place, owner, choices),
+    };
+    server.release(place, &request);
+}
+
+fn extend(server: &mut Server, choices: &mut Choices<'_>) {
+    let place = place(choices);
+    let owner = choices.of(&OWNERS);
+    let request = Extend {
+        owner,
+        lease_ms: choices.of(&LEASES_MS),
+        fence: fence(server, place, owner, choices),
+    };
+    server.extend(place, &request);
+}
+
+/// The hold of a client that has gone: an unnamed or a named one.
+fn undo(server: &mut Server, choices: &mut Choices<'_>) {
+    let place = place(choices);
+    let request = Release {
+        owner: choices.of(&OWNERS),
+        share: choices.of(&[Share::One, Share::Named(b"r1")]),
+        fence: None,
+    };
+    server.undo(place, &request);
+}
+
+/// Half a millisecond is not the end of any lease.
+fn pass(server: &mut Server, choices: &mut Choices<'_>) {
+    let micros = i64::from(choices.byte()) * 500;
+    let now = server.moment.now.as_micros() + micros;
+    server.moment.now = dlock_core::Instant::from_micros(now);
+    if choices.of(&[true, false]) {
+        server.ring();
+    }
+}
+
+/// DEL, or RENAME and RESTORE of another lock.
+fn replace(server: &mut Server, choices: &mut Choices<'_>) {
+    let (to, from) = (place(choices), place(choices));
+    let lock = if to == from {
+        Lock::default()
+    } else {
+        server.lock(from).clone()
+    };
+    server.replace(to, lock);
+}
+
+fn befall(server: &mut Server, choices: &mut Choices<'_>) {
+    match choices.byte() % 6 {
+        0 => server.take_over(false),
+        1 => server.take_over(true),
+        2 => server.moment.evictable ^= true,
+        3 => server.begin_grace(),
+        4 => server.dismiss(place(choices)),
+        _ => server.tend(place(choices)),
+    }
+}
+
+fn place(choices: &mut Choices<'_>) -> usize {
+    usize::from(choices.byte() % LOCKS)
+}
+
+fn limit(n: u32) -> Limit {
+    Limit::new(n).expect("a limit")
+}
+
+/// None, the one that the owner has, or another.
+fn fence(server: &Server, place: usize, owner: &[u8], choices: &mut Choices<'_>) -> Option<u64> {
+    let holders = || server.lock(place).holders().iter();
+    match choices.byte() % 4 {
+        0 | 1 => None,
+        2 => holders()
+            .find(|holder| holder.owner() == owner)
+            .map(|holder| holder.fence()),
+        _ => holders().map(|holder| holder.fence()).next(),
+    }
+}
