@@ -45,7 +45,11 @@ impl Scene {
         let error = self.bob.refusal();
         assert!(error.starts_with(code), "{error}");
         assert_eq!(self.carol.refusal(), error);
-        assert_eq!(self.old.stat("dlock_grants_from_queue"), 0, "nobody was served here");
+        assert_eq!(
+            self.old.stat("dlock_grants_from_queue"),
+            0,
+            "nobody was served here"
+        );
         assert_eq!(self.old.stat("dlock_waiters"), 0);
         error
     }

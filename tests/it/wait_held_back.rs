@@ -280,7 +280,10 @@ fn where_locks_may_be_evicted_waiters_are_refused_in_their_turn() {
     client.acquire("door alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.config_set("maxmemory-policy", "allkeys-lru");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door carol 60000 BLOCK 0"), "EVICTABLE");
+    assert_eq!(
+        client.refusal("DLOCK.ACQUIRE door carol 60000 BLOCK 0"),
+        "EVICTABLE"
+    );
     client.release("door alice");
     let error = bob.refusal();
     assert!(error.starts_with("EVICTABLE "), "{error}");

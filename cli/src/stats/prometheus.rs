@@ -19,7 +19,10 @@ const COUNTERS: &[(&str, &str)] = &[
     ("grants_from_queue", "Waiters that were granted."),
     ("waited_ms", "For how long granted waiters have waited, together."),
     ("wait_timeouts", "Waiters whose time was up."),
-    ("grants_rolled_back", "Grants to waiters that had gone, given back."),
+    (
+        "grants_rolled_back",
+        "Grants to waiters that had gone, given back.",
+    ),
     (
         "expired_contended",
         "Holders that were removed because their lease had ended, while somebody waited.",

@@ -162,7 +162,8 @@ impl State {
         }
         let count = |field: &str| sample.counted.get(field).copied().unwrap_or(0);
         self.acquired.update(count("acquired"), sample.elapsed);
-        self.grants_from_queue.update(count("grants_from_queue"), sample.elapsed);
+        self.grants_from_queue
+            .update(count("grants_from_queue"), sample.elapsed);
         self.expired.update(count("expired"), sample.elapsed);
         self.waiting.push(count("waiters"));
         self.count_grants(&sample.locks);

@@ -189,10 +189,7 @@ fn a_lock_that_is_free_for_a_moment_keeps_its_count() {
 fn rates_are_per_second_and_survive_a_restart_of_the_server() {
     let mut state = State::default();
     for acquired in [100, 110, 110, 4] {
-        state.update(sample(
-            vec![],
-            &[("acquired", acquired), ("waiters", acquired)],
-        ));
+        state.update(sample(vec![], &[("acquired", acquired), ("waiters", acquired)]));
     }
     assert_eq!(state.acquired.per_second.last(10), [5, 0, 2]);
     assert_eq!(state.waiting.last(2), [110, 4]);

@@ -136,6 +136,9 @@ mod tests {
         assert!(runtime(1).unwrap().block_on(between_guards(&lock)).unwrap() > 0.0);
         // Of each two grants, one was waited for.
         let mut observer = server.connect().unwrap();
-        assert_eq!(observer.info_number("dlock", "dlock_grants_from_queue").unwrap(), 2.0);
+        assert_eq!(
+            observer.info_number("dlock", "dlock_grants_from_queue").unwrap(),
+            2.0
+        );
     }
 }

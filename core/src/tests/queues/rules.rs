@@ -43,10 +43,7 @@ fn a_lease_that_had_ended_before_a_grace_stays_ended() {
     granted(&mut server, "a", &ask("alice", 10));
     server.pass_ms(10);
     server.grace(30);
-    assert_eq!(
-        server.extend("a", "alice", 10, None),
-        Err(Refusal::Grace(30))
-    );
+    assert_eq!(server.extend("a", "alice", 10, None), Err(Refusal::Grace(30)));
     let fence = server.lock("a").holders()[0].fence();
     assert_eq!(
         server.extend("a", "alice", 10, Some(fence)),
