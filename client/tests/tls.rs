@@ -9,12 +9,11 @@ mod support;
 
 use std::env;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Client, SLOW_MACHINE, Server, wait_for};
+use dlock_testkit::{Client, SLOW_MACHINE, Server, free_port, wait_for};
 use redis_dlock_client::{Error, Locks};
 use support::{ms, soon, until, until_free};
 use tempfile::TempDir;
@@ -51,12 +50,6 @@ fn tls_lines(folder: &Path, port: u16) -> String {
         "tls-port {port}\ntls-cert-file {folder}/cert.pem\ntls-key-file {folder}/key.pem\n\
          tls-ca-cert-file {folder}/cert.pem\ntls-auth-clients no"
     )
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// A lock is acquired, renewed, waited for, and given back.

@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// A server on a slow machine that loads a log is ready within this.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -33,6 +35,14 @@ pub fn free_port() -> u16 {
         .local_addr()
         .expect("a bound socket has an address")
         .port()
+}
+
+/// Sends a signal to a process that the test started and has not waited for yet. A minimal Debian has no program
+/// `kill`.
+pub fn signal(pid: u32, signal: Signal) {
+    let process = Pid::from_raw(pid.cast_signed()).expect("a process id is positive");
+    kill_process(process, signal)
+        .unwrap_or_else(|error| panic!("cannot send {signal:?} to process {pid}: {error}"));
 }
 
 impl Process {
@@ -92,15 +102,6 @@ impl Process {
         // An error means that it has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-
-    /// `kill -STOP` and `kill -CONT`: a stopped process does nothing, but its sockets stay open.
-    pub fn signal(&self, signal: &str) {
-        let status = Command::new("kill")
-            .args([signal, &self.child.id().to_string()])
-            .status()
-            .expect("there is a kill");
-        assert!(status.success(), "kill {signal}: {status}");
     }
 
     /// Waits until it has ended by itself.

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redis::Value;
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::process::{Process, StartFailure, free_port};
+use crate::process::{Process, StartFailure, free_port, signal};
 use crate::wait::wait_for;
 
 const PORT_ATTEMPTS: usize = 10;
@@ -144,11 +145,11 @@ impl Server {
 
     /// Stops the process, until [`Server::go_on`]: connections stay open, and nothing is answered.
     pub fn stop(&self) {
-        self.process.signal("-STOP");
+        signal(self.process.id(), Signal::STOP);
     }
 
     pub fn go_on(&self) {
-        self.process.signal("-CONT");
+        signal(self.process.id(), Signal::CONT);
     }
 
     /// Starts a server that was killed, on the same data and if possible on the same port.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use dlock_testkit::wait_for;
+use dlock_testkit::{Signal, signal, wait_for};
 use tempfile::TempDir;
 
 use super::{is_there, run};
@@ -83,9 +83,7 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         // QUIT: at once, its own processes too.
-        let _ = Command::new("kill")
-            .args(["-QUIT", &self.process.id().to_string()])
-            .status();
+        signal(self.process.id(), Signal::QUIT);
         let _ = self.process.wait();
     }
 }
