@@ -7,7 +7,7 @@ use crate::module::state::{self, State};
 use crate::redis::ctx::{self, Ctx, Flags, Text};
 use crate::redis::key::{Key, Value};
 use crate::waiting::due;
-use dlock_core::{Effects, Event, Lock, Moment, Replication};
+use dlock_core::{Effects, Event, Lock, Replication, TransitionContext};
 
 /// The command that carries a change to replicas and the log.
 pub const APPLY: &std::ffi::CStr = c"DLOCK.APPLY";
@@ -17,7 +17,7 @@ pub struct Change<'a> {
     ctx: Ctx<'a>,
     name: Text<'a>,
     flags: Flags,
-    moment: Moment,
+    moment: TransitionContext,
     cause: Cause,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Change<'a> {
         })
     }
 
-    pub fn moment(&self) -> &Moment {
+    pub fn moment(&self) -> &TransitionContext {
         &self.moment
     }
 
@@ -105,7 +105,7 @@ impl<'a> Change<'a> {
         let mut effects = spare.unwrap_or_default();
         effects.clear();
         if !heard {
-            effects.nobody_hears();
+            effects.skip_encoding();
         }
         let outcome = self.store(&mut effects, step);
         self.replicate(&effects, heard);
@@ -209,12 +209,12 @@ impl<'a> Change<'a> {
 }
 
 /// The moment at which a command runs: the clock is read here, once.
-pub fn moment(flags: Flags) -> Moment {
+pub fn moment(flags: Flags) -> TransitionContext {
     let now = ctx::now();
     let allow_eviction = config::allow_eviction();
     state::with(|state| {
         state.settle_grace(flags, now);
-        Moment {
+        TransitionContext {
             now,
             grace_begin: state.grace.begin(),
             grace_end: state.grace.end(),
@@ -224,10 +224,10 @@ pub fn moment(flags: Flags) -> Moment {
 }
 
 /// The moment as far as leases go: where nobody asks for a lock.
-pub fn lease_moment() -> Moment {
-    state::with(|state| Moment {
+pub fn lease_moment() -> TransitionContext {
+    state::with(|state| TransitionContext {
         grace_begin: state.grace.begin(),
         grace_end: state.grace.end(),
-        ..Moment::at(ctx::now())
+        ..TransitionContext::at(ctx::now())
     })
 }

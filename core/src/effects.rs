@@ -1,10 +1,10 @@
 //! What a step wants done, as plain data. The shell does it, in this order: replicate, reply, wake, announce.
 
-use super::encoding::Writer;
+use super::codec::Writer;
+use super::error::Error;
+use super::lock::Holder;
 use super::queue::Ticket;
-use super::refusal::Refusal;
-use super::state::Holder;
-use super::step::{Granted, Moment};
+use super::transition::{Granted, TransitionContext};
 
 /// How a step reaches replicas and the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum Answer {
     TimedOut,
     /// Its own client took the request back.
     Withdrawn,
-    Refused(Refusal),
+    Refused(Error),
 }
 
 /// The effects of one step. Reused from step to step, so that a step allocates nothing for them.
@@ -57,14 +57,14 @@ pub struct Effects {
     /// For how many milliseconds each owner that is no holder any more had the lock.
     pub held_ms: Vec<u64>,
     /// Nobody hears of the change: it is not spelled out.
-    unheard: bool,
+    encoding_skipped: bool,
     change: Writer,
     records: usize,
 }
 
 impl Effects {
     pub fn clear(&mut self) {
-        self.unheard = false;
+        self.encoding_skipped = false;
         self.replication = Replication::Nothing;
         self.events.clear();
         self.wakes.clear();
@@ -74,8 +74,8 @@ impl Effects {
     }
 
     /// Nobody will hear of the change of this step: it need not be spelled out.
-    pub fn nobody_hears(&mut self) {
-        self.unheard = true;
+    pub fn skip_encoding(&mut self) {
+        self.encoding_skipped = true;
     }
 
     /// The change in the encoding that `apply` reads, when somebody hears of it.
@@ -83,9 +83,9 @@ impl Effects {
         self.change.as_bytes()
     }
 
-    pub(super) fn acquired(&mut self, holder: &Holder, moment: &Moment) {
+    pub(super) fn acquired(&mut self, holder: &Holder, cx: &TransitionContext) {
         self.events.push(Event::Acquired);
-        self.updated(holder, moment);
+        self.updated(holder, cx);
     }
 
     pub(super) fn extended(&mut self) {
@@ -93,8 +93,8 @@ impl Effects {
     }
 
     /// The holder is now as it stands here: another hold, fewer holds, or a longer lease.
-    pub(super) fn updated(&mut self, holder: &Holder, moment: &Moment) {
-        self.record(|change| change.holder(holder, moment));
+    pub(super) fn updated(&mut self, holder: &Holder, cx: &TransitionContext) {
+        self.record(|change| change.holder(holder, cx));
     }
 
     pub(super) fn released(&mut self, owner: &[u8]) {
@@ -108,8 +108,8 @@ impl Effects {
     }
 
     /// Whether the holder gave up or its lease ended.
-    pub(super) fn held(&mut self, holder: &Holder, moment: &Moment) {
-        self.held_ms.push(holder.since().ms_until(moment.now));
+    pub(super) fn held(&mut self, holder: &Holder, cx: &TransitionContext) {
+        self.held_ms.push(holder.since().ms_until(cx.now));
     }
 
     /// Of how many parts the change consists.
@@ -117,11 +117,11 @@ impl Effects {
         self.records
     }
 
-    fn record(&mut self, spell_out: impl FnOnce(&mut Writer)) {
+    fn record(&mut self, encode: impl FnOnce(&mut Writer)) {
         self.replication = Replication::Change;
         self.records = self.records.saturating_add(1);
-        if !self.unheard {
-            spell_out(&mut self.change);
+        if !self.encoding_skipped {
+            encode(&mut self.change);
         }
     }
 
@@ -129,8 +129,8 @@ impl Effects {
         self.wake(ticket, Answer::Granted(granted));
     }
 
-    pub(super) fn refused(&mut self, ticket: Ticket, refusal: Refusal) {
-        self.wake(ticket, Answer::Refused(refusal));
+    pub(super) fn refused(&mut self, ticket: Ticket, error: Error) {
+        self.wake(ticket, Answer::Refused(error));
     }
 
     pub(super) fn timed_out(&mut self, ticket: Ticket) {

@@ -11,11 +11,11 @@ pub type Fence = u64;
 pub const MAX_FENCE: Fence = (1 << 53) - 1;
 
 /// How far a promotion leaps: an old primary that goes on must give so many fences to catch up.
-const LEAP: Fence = 1 << 26;
+const PROMOTION_GAP: Fence = 1 << 26;
 /// A leap gets so many random bits: two servers promoted from one primary differ.
 const RANDOM_BITS: u32 = 21;
 /// Fences a millisecond: nobody grants two million locks a second for ever.
-const FENCES_A_MS: u64 = 2048;
+const FENCES_PER_MS: u64 = 2048;
 /// 2024-01-01T00:00:00Z in milliseconds since 1970.
 const EPOCH_MS: u64 = 1_704_067_200_000;
 /// 366 days.
@@ -30,7 +30,7 @@ impl WallClock {
         Self(
             unix_ms
                 .saturating_sub(EPOCH_MS)
-                .saturating_mul(FENCES_A_MS)
+                .saturating_mul(FENCES_PER_MS)
                 .min(MAX_FENCE),
         )
     }
@@ -38,7 +38,7 @@ impl WallClock {
 
 /// Why the counter has to be raised before the next grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Raise {
+pub enum AdvanceReason {
     /// This server started as a primary: above all that it knows, and above all that it may have forgotten.
     Start,
     /// This server was promoted: also above what the old primary gave after the last word from it.
@@ -55,7 +55,7 @@ pub struct Fences {
     /// Where the counter began on a server that knows of no fence. It keeps that to itself: what it stores can
     /// be read without the module as long as no lock was ever granted.
     floor: Fence,
-    raise: Option<Raise>,
+    pending: Option<AdvanceReason>,
 }
 
 impl Fences {
@@ -64,7 +64,7 @@ impl Fences {
         Self {
             known: 0,
             floor: 0,
-            raise: Some(Raise::Start),
+            pending: Some(AdvanceReason::Start),
         }
     }
 
@@ -74,46 +74,48 @@ impl Fences {
     }
 
     /// Takes note of a fence that was given elsewhere or earlier.
-    pub fn learn(&mut self, fence: Fence) {
+    pub fn observe(&mut self, fence: Fence) {
         self.known = self.known.max(fence);
     }
 
     /// Has the counter raised before the next grant. The bigger reason wins.
-    pub fn demand(&mut self, raise: Raise) {
-        self.raise = match (self.raise, raise) {
-            (Some(Raise::Promotion), _) | (_, Raise::Promotion) => Some(Raise::Promotion),
-            (Some(Raise::Start), _) | (_, Raise::Start) => Some(Raise::Start),
-            (_, Raise::Slot) => Some(Raise::Slot),
+    pub fn request_advance(&mut self, reason: AdvanceReason) {
+        self.pending = match (self.pending, reason) {
+            (Some(AdvanceReason::Promotion), _) | (_, AdvanceReason::Promotion) => {
+                Some(AdvanceReason::Promotion)
+            }
+            (Some(AdvanceReason::Start), _) | (_, AdvanceReason::Start) => Some(AdvanceReason::Start),
+            (_, AdvanceReason::Slot) => Some(AdvanceReason::Slot),
         };
     }
 
-    /// Whether [`Fences::raise`] must be called before the next grant.
-    pub fn wants_raise(&self) -> bool {
-        self.raise.is_some()
+    /// Whether [`Fences::advance`] must be called before the next grant.
+    pub fn advance_pending(&self) -> bool {
+        self.pending.is_some()
     }
 
     /// Raises the counter as demanded. `random`: any number, its low bits are used.
     ///
     /// The sooner after the demand the better: a primary that goes on alone must not be raised by a later
     /// clock than the server that is promoted in its place.
-    pub fn raise(&mut self, clock: WallClock, random: u64) {
+    pub fn advance(&mut self, clock: WallClock, random: u64) {
         let last = self.last();
-        let leap = last
-            .saturating_add(LEAP)
+        let gap = last
+            .saturating_add(PROMOTION_GAP)
             .saturating_add(random & ((1 << RANDOM_BITS) - 1));
-        match self.raise.take() {
+        match self.pending.take() {
             None => {}
-            Some(Raise::Slot) => self.known = last.max(clock.0),
-            Some(Raise::Promotion) => self.known = leap.max(clock.0),
-            Some(Raise::Start) if self.known == 0 => self.floor = clock.0,
-            Some(Raise::Start) if clock.0 > self.known => self.known = clock.0,
+            Some(AdvanceReason::Slot) => self.known = last.max(clock.0),
+            Some(AdvanceReason::Promotion) => self.known = gap.max(clock.0),
+            Some(AdvanceReason::Start) if self.known == 0 => self.floor = clock.0,
+            Some(AdvanceReason::Start) if clock.0 > self.known => self.known = clock.0,
             // The clock was set back, or the counter ran ahead of it.
-            Some(Raise::Start) => self.known = leap,
+            Some(AdvanceReason::Start) => self.known = gap,
         }
     }
 
     /// The fence of a new grant, `None` when the numbers are used up.
-    pub fn next(&mut self) -> Option<Fence> {
+    pub fn next_fence(&mut self) -> Option<Fence> {
         let next = self.last().checked_add(1).filter(|next| *next <= MAX_FENCE)?;
         self.known = next;
         Some(next)
@@ -126,8 +128,8 @@ impl Fences {
 
     /// Whether a value from a client (RESTORE) may raise the counter so far: one forged payload must not
     /// use the numbers up.
-    pub fn plausible(&self, fence: Fence, clock: WallClock) -> bool {
-        let year = YEAR_MS.saturating_mul(FENCES_A_MS);
+    pub fn is_plausible(&self, fence: Fence, clock: WallClock) -> bool {
+        let year = YEAR_MS.saturating_mul(FENCES_PER_MS);
         fence <= self.known.max(clock.0).saturating_add(year)
     }
 }
@@ -137,62 +139,68 @@ mod tests {
     use super::*;
 
     const MS: u64 = EPOCH_MS + 1_000_000;
-    const CLOCK: Fence = 1_000_000 * FENCES_A_MS;
+    const CLOCK: Fence = 1_000_000 * FENCES_PER_MS;
 
-    fn raised(known: Fence, raise: Raise, unix_ms: u64, random: u64) -> Fence {
+    fn advanced(known: Fence, reason: AdvanceReason, unix_ms: u64, random: u64) -> Fence {
         let mut fences = Fences {
             known,
             floor: 0,
-            raise: Some(raise),
+            pending: Some(reason),
         };
-        fences.raise(WallClock::from_unix_ms(unix_ms), random);
-        assert!(!fences.wants_raise());
-        fences.next().unwrap()
+        fences.advance(WallClock::from_unix_ms(unix_ms), random);
+        assert!(!fences.advance_pending());
+        fences.next_fence().unwrap()
     }
 
     #[test]
     fn a_start_takes_the_clock_when_it_is_above_all_known() {
-        assert_eq!(raised(0, Raise::Start, MS, 9), CLOCK + 1);
-        assert_eq!(raised(CLOCK - 1, Raise::Start, MS, 9), CLOCK + 1);
+        assert_eq!(advanced(0, AdvanceReason::Start, MS, 9), CLOCK + 1);
+        assert_eq!(advanced(CLOCK - 1, AdvanceReason::Start, MS, 9), CLOCK + 1);
     }
 
     #[test]
     fn a_start_with_the_clock_behind_leaps_over_all_known() {
-        assert_eq!(raised(CLOCK, Raise::Start, MS, 9), CLOCK + LEAP + 9 + 1);
-        assert_eq!(raised(CLOCK, Raise::Start, 0, 1 << 21), CLOCK + LEAP + 1);
+        assert_eq!(
+            advanced(CLOCK, AdvanceReason::Start, MS, 9),
+            CLOCK + PROMOTION_GAP + 9 + 1
+        );
+        assert_eq!(
+            advanced(CLOCK, AdvanceReason::Start, 0, 1 << 21),
+            CLOCK + PROMOTION_GAP + 1
+        );
     }
 
     #[test]
     fn a_promotion_takes_the_larger_of_clock_and_leap() {
-        assert_eq!(raised(5, Raise::Promotion, MS, 9), CLOCK + 1);
+        assert_eq!(advanced(5, AdvanceReason::Promotion, MS, 9), CLOCK + 1);
         assert_eq!(
-            raised(CLOCK - 7, Raise::Promotion, MS, 9),
-            CLOCK - 7 + LEAP + 9 + 1
+            advanced(CLOCK - 7, AdvanceReason::Promotion, MS, 9),
+            CLOCK - 7 + PROMOTION_GAP + 9 + 1
         );
     }
 
     #[test]
     fn a_slot_takes_the_clock_if_larger() {
-        assert_eq!(raised(5, Raise::Slot, MS, 9), CLOCK + 1);
-        assert_eq!(raised(CLOCK + 5, Raise::Slot, MS, 9), CLOCK + 6);
+        assert_eq!(advanced(5, AdvanceReason::Slot, MS, 9), CLOCK + 1);
+        assert_eq!(advanced(CLOCK + 5, AdvanceReason::Slot, MS, 9), CLOCK + 6);
     }
 
     #[test]
     fn a_server_that_knows_of_no_fence_keeps_its_start_to_itself_until_it_grants() {
         let mut fences = Fences::starting();
-        fences.raise(WallClock::from_unix_ms(MS), 9);
+        fences.advance(WallClock::from_unix_ms(MS), 9);
         assert_eq!(fences.known(), 0);
-        assert_eq!(fences.next(), Some(CLOCK + 1));
+        assert_eq!(fences.next_fence(), Some(CLOCK + 1));
         assert_eq!(fences.known(), CLOCK + 1);
     }
 
     #[test]
     fn a_promotion_leaps_over_a_start_that_granted_nothing() {
         let mut fences = Fences::starting();
-        fences.raise(WallClock::from_unix_ms(MS), 9);
-        fences.demand(Raise::Promotion);
-        fences.raise(WallClock::from_unix_ms(0), 9);
-        assert_eq!(fences.known(), CLOCK + LEAP + 9);
+        fences.advance(WallClock::from_unix_ms(MS), 9);
+        fences.request_advance(AdvanceReason::Promotion);
+        fences.advance(WallClock::from_unix_ms(0), 9);
+        assert_eq!(fences.known(), CLOCK + PROMOTION_GAP + 9);
     }
 
     #[test]
@@ -200,17 +208,17 @@ mod tests {
         let mut fences = Fences {
             known: 0,
             floor: 0,
-            raise: None,
+            pending: None,
         };
-        for (demand, expected) in [
-            (Raise::Slot, Raise::Slot),
-            (Raise::Start, Raise::Start),
-            (Raise::Slot, Raise::Start),
-            (Raise::Promotion, Raise::Promotion),
-            (Raise::Start, Raise::Promotion),
+        for (reason, expected) in [
+            (AdvanceReason::Slot, AdvanceReason::Slot),
+            (AdvanceReason::Start, AdvanceReason::Start),
+            (AdvanceReason::Slot, AdvanceReason::Start),
+            (AdvanceReason::Promotion, AdvanceReason::Promotion),
+            (AdvanceReason::Start, AdvanceReason::Promotion),
         ] {
-            fences.demand(demand);
-            assert_eq!(fences.raise, Some(expected));
+            fences.request_advance(reason);
+            assert_eq!(fences.pending, Some(expected));
         }
     }
 
@@ -219,10 +227,10 @@ mod tests {
         let mut fences = Fences {
             known: MAX_FENCE - 1,
             floor: 0,
-            raise: None,
+            pending: None,
         };
-        assert_eq!(fences.next(), Some(MAX_FENCE));
-        assert_eq!(fences.next(), None);
+        assert_eq!(fences.next_fence(), Some(MAX_FENCE));
+        assert_eq!(fences.next_fence(), None);
         assert_eq!(fences.known(), MAX_FENCE);
         assert_eq!(WallClock::from_unix_ms(u64::MAX), WallClock(MAX_FENCE));
     }
@@ -232,12 +240,12 @@ mod tests {
         let fences = Fences {
             known: CLOCK,
             floor: 0,
-            raise: None,
+            pending: None,
         };
-        let year = YEAR_MS * FENCES_A_MS;
+        let year = YEAR_MS * FENCES_PER_MS;
         let past = WallClock::from_unix_ms(0);
-        assert!(fences.plausible(CLOCK + year, past));
-        assert!(!fences.plausible(CLOCK + year + 1, past));
-        assert!(fences.plausible(CLOCK + year + 1, WallClock::from_unix_ms(MS + 1)));
+        assert!(fences.is_plausible(CLOCK + year, past));
+        assert!(!fences.is_plausible(CLOCK + year + 1, past));
+        assert!(fences.is_plausible(CLOCK + year + 1, WallClock::from_unix_ms(MS + 1)));
     }
 }

@@ -26,13 +26,13 @@ pub struct Grace {
     begin: Instant,
     end: Instant,
     /// What may begin a grace, not yet dealt with.
-    pending: Option<Beginning>,
+    pending: Option<Trigger>,
     /// The longest lease seen since the start, here or from elsewhere.
     longest_lease_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Beginning {
+enum Trigger {
     Start,
     Promotion,
 }
@@ -42,7 +42,7 @@ impl Grace {
         Self {
             begin: Instant::DISTANT_PAST,
             end: Instant::DISTANT_PAST,
-            pending: Some(Beginning::Start),
+            pending: Some(Trigger::Start),
             longest_lease_ms: 0,
         }
     }
@@ -61,13 +61,13 @@ impl Grace {
     }
 
     /// What the primary, or the log, says is left of its grace.
-    pub fn learn(&mut self, left_ms: u64, now: Instant) {
+    pub fn observe(&mut self, left_ms: u64, now: Instant) {
         // Who was a holder when it began, they say too: here the same leases may seem to have ended.
         self.run(left_ms, Instant::DISTANT_PAST, now);
     }
 
     /// What was left of a grace when the locks were stored that are loaded with it: their leases count from now.
-    pub fn load(&mut self, left_ms: u64, now: Instant) {
+    pub fn restore(&mut self, left_ms: u64, now: Instant) {
         self.run(left_ms, now, now);
     }
 
@@ -81,30 +81,30 @@ impl Grace {
         }
     }
 
-    pub fn learn_lease(&mut self, lease_ms: u64) {
+    pub fn observe_lease(&mut self, lease_ms: u64) {
         self.longest_lease_ms = self.longest_lease_ms.max(lease_ms);
     }
 
     pub fn promoted(&mut self) {
-        self.pending = Some(Beginning::Promotion);
+        self.pending = Some(Trigger::Promotion);
     }
 
     pub fn demoted(&mut self) {
         self.pending = None;
     }
 
-    /// Whether [`Grace::settle`] must be called before the next decision.
+    /// Whether [`Grace::start_if_pending`] must be called before the next decision.
     pub fn is_pending(&self) -> bool {
         self.pending.is_some()
     }
 
     /// Begins what is pending. Not to be called while loading: the time of a grace counts from its end.
     /// Whether a grace began.
-    pub fn settle(&mut self, is_primary: bool, settings: &GraceSettings, now: Instant) -> bool {
+    pub fn start_if_pending(&mut self, is_primary: bool, settings: &GraceSettings, now: Instant) -> bool {
         let length = match self.pending.take().filter(|_| is_primary) {
             None => return false,
-            Some(Beginning::Start) => settings.startup,
-            Some(Beginning::Promotion) => settings.failover,
+            Some(Trigger::Start) => settings.startup,
+            Some(Trigger::Promotion) => settings.failover,
         };
         let grace_ms = match length {
             GraceLength::Ms(ms) => ms,
@@ -128,51 +128,51 @@ mod tests {
     #[test]
     fn a_start_as_a_primary_and_a_promotion_begin_what_is_set_for_them() {
         let mut grace = Grace::starting();
-        assert!(grace.settle(true, &SETTINGS, NOW));
+        assert!(grace.start_if_pending(true, &SETTINGS, NOW));
         assert_eq!(grace.left_ms(NOW), 10);
         assert!(
-            !grace.settle(true, &SETTINGS, NOW.after_ms(5)),
+            !grace.start_if_pending(true, &SETTINGS, NOW.after_ms(5)),
             "one start begins one grace"
         );
         assert_eq!(grace.end(), NOW.after_ms(10));
         grace.promoted();
-        assert!(grace.settle(true, &SETTINGS, NOW.after_ms(5)));
+        assert!(grace.start_if_pending(true, &SETTINGS, NOW.after_ms(5)));
         assert_eq!(grace.end(), NOW.after_ms(25));
     }
 
     #[test]
     fn a_replica_begins_none_whether_it_starts_or_was_demoted_at_once() {
         let mut grace = Grace::starting();
-        assert!(!grace.settle(false, &SETTINGS, NOW));
+        assert!(!grace.start_if_pending(false, &SETTINGS, NOW));
         grace.promoted();
         grace.demoted();
-        assert!(!grace.is_pending() && !grace.settle(true, &SETTINGS, NOW));
+        assert!(!grace.is_pending() && !grace.start_if_pending(true, &SETTINGS, NOW));
         assert_eq!(grace.left_ms(NOW), 0);
     }
 
     #[test]
     fn a_grace_is_never_cut_short() {
         let mut grace = Grace::starting();
-        grace.learn(30, NOW);
-        assert!(grace.settle(true, &SETTINGS, NOW));
-        grace.learn(0, NOW.after_ms(1));
+        grace.observe(30, NOW);
+        assert!(grace.start_if_pending(true, &SETTINGS, NOW));
+        grace.observe(0, NOW.after_ms(1));
         assert_eq!(grace.end(), NOW.after_ms(30));
     }
 
     #[test]
     fn a_grace_that_becomes_longer_began_when_it_began() {
         let mut grace = Grace::starting();
-        grace.load(10, NOW);
-        grace.load(10, NOW.after_ms(9));
+        grace.restore(10, NOW);
+        grace.restore(10, NOW.after_ms(9));
         assert_eq!((grace.begin(), grace.end()), (NOW, NOW.after_ms(19)));
-        grace.load(10, NOW.after_ms(19));
+        grace.restore(10, NOW.after_ms(19));
         assert_eq!((grace.begin(), grace.end()), (NOW.after_ms(19), NOW.after_ms(29)));
     }
 
     #[test]
     fn a_grace_that_the_primary_tells_of_keeps_all_whom_it_has_not_removed() {
         let mut grace = Grace::starting();
-        grace.learn(10, NOW);
+        grace.observe(10, NOW);
         assert_eq!(
             (grace.begin(), grace.end()),
             (Instant::DISTANT_PAST, NOW.after_ms(10))
@@ -183,10 +183,10 @@ mod tests {
     fn a_lease_longer_than_may_be_asked_for_now_makes_the_longest_grace_longer() {
         for (longest_known, expected) in [(19, 20), (21, 21)] {
             let mut grace = Grace::starting();
-            grace.learn_lease(longest_known);
-            grace.learn_lease(1);
+            grace.observe_lease(longest_known);
+            grace.observe_lease(1);
             grace.promoted();
-            assert!(grace.settle(true, &SETTINGS, NOW));
+            assert!(grace.start_if_pending(true, &SETTINGS, NOW));
             assert_eq!(grace.left_ms(NOW), expected);
         }
     }
@@ -198,7 +198,7 @@ mod tests {
             ..SETTINGS
         };
         let mut grace = Grace::starting();
-        assert!(!grace.settle(true, &none, NOW));
+        assert!(!grace.start_if_pending(true, &none, NOW));
         assert_eq!(grace.end(), Instant::DISTANT_PAST);
     }
 }

@@ -20,36 +20,39 @@
     )
 )]
 
-mod circle;
+mod codec;
 mod deadlock;
 mod effects;
-mod encoding;
+mod error;
 pub mod expiry;
 mod fence;
 mod grace;
-mod identity;
+mod holder_key;
 mod limit;
+mod lock;
 mod queue;
-mod refusal;
 mod request;
-mod state;
-mod step;
 mod time;
-mod waiting;
+mod transition;
+mod wait_cycle;
+mod wait_table;
 
-pub use circle::Circle;
+pub use codec::{decode_lock, encode_lock};
 pub use effects::{Answer, Effects, Event, Replication};
-pub use encoding::{Malformed, decode_lock, encode_lock};
-pub use fence::{Fences, MAX_FENCE, Raise, WallClock};
+pub use error::Error;
+pub use fence::{AdvanceReason, Fences, MAX_FENCE, WallClock};
 pub use grace::{Grace, GraceLength, GraceSettings};
 pub use limit::Limit;
+pub use lock::{Holder, Lock};
 pub use queue::{Queue, Ticket, Waiter};
-pub use refusal::Refusal;
-pub use request::{Acquire, Extend, Release, Share, Timeout, number};
-pub use state::{Holder, Lock};
-pub use step::{Granted, Moment, acquire, apply, drop_ended, extend, release, release_as_told, tend, undo};
+pub use request::{Acquire, Extend, Holds, Release, Timeout, number};
 pub use time::Instant;
-pub use waiting::{Enqueued, LockName, NotQueued, Rules, Waiting};
+pub use transition::{
+    Granted, TransitionContext, acquire, apply, apply_release, expire_holders, extend, on_timer, release,
+    rollback_grant,
+};
+pub use wait_cycle::Cycle;
+pub use wait_table::{Enqueued, LockName, WaitPolicy, WaitTable};
 
 #[cfg(test)]
 mod tests;

@@ -34,8 +34,8 @@ pub struct Queue {
     /// An owner may wait several times, and leaves with all when it becomes a holder.
     by_owner: BTreeMap<Owner, Tickets>,
     deadlines: BTreeSet<(Instant, Ticket)>,
-    /// Owners that have stopped waiting here, until [`super::Waiting`] takes note of it.
-    pub(super) left: Vec<Owner>,
+    /// Owners that have stopped waiting here, until [`super::WaitTable`] takes note of it.
+    pub(super) departed_owners: Vec<Owner>,
 }
 
 /// The requests of one owner, in order of arrival: at least one, and nearly always no more.
@@ -76,7 +76,7 @@ impl Waiter {
     /// When it gives up.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.timeout {
-            Timeout::Never => None,
+            Timeout::Infinite => None,
             Timeout::Ms(ms) => Some(self.since.after_ms(ms)),
         }
     }
@@ -88,14 +88,14 @@ impl Queue {
             waiters: BTreeMap::new(),
             by_owner: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            left: Vec::new(),
+            departed_owners: Vec::new(),
         }
     }
 
     /// A queue that somebody is about to join, with memory for the first who leaves.
     pub(super) fn with_waiters() -> Self {
         Self {
-            left: Vec::with_capacity(1),
+            departed_owners: Vec::with_capacity(1),
             ..Self::new()
         }
     }
@@ -123,7 +123,7 @@ impl Queue {
     }
 
     /// The first waiter whose time is up.
-    pub(super) fn overdue(&self, now: Instant) -> Option<Ticket> {
+    pub(super) fn first_expired(&self, now: Instant) -> Option<Ticket> {
         self.deadlines
             .first()
             .filter(|(deadline, _)| *deadline <= now)
@@ -141,7 +141,7 @@ impl Queue {
     }
 
     /// The first request of this owner.
-    pub(super) fn first_of(&self, owner: &[u8]) -> Option<Ticket> {
+    pub(super) fn first_ticket_of(&self, owner: &[u8]) -> Option<Ticket> {
         self.by_owner.get(owner)?.iter().next()
     }
 
@@ -180,12 +180,12 @@ impl Queue {
     /// The requests of an owner that waits no more: each of them has to be taken out of its place.
     pub(super) fn remove_owner(&mut self, owner: &[u8]) -> Option<Tickets> {
         let (owner, tickets) = self.by_owner.remove_entry(owner)?;
-        self.left.push(owner);
+        self.departed_owners.push(owner);
         Some(tickets)
     }
 
     /// Takes a waiter out of its place; what is known of its owner stays.
-    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Waiter> {
+    pub(super) fn remove_only(&mut self, ticket: Ticket) -> Option<Waiter> {
         let waiter = self.waiters.remove(&ticket)?;
         if let Some(deadline) = waiter.deadline() {
             self.deadlines.remove(&(deadline, ticket));
@@ -195,7 +195,7 @@ impl Queue {
 
     /// Takes a waiter out, for whatever reason.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
-        let waiter = self.take(ticket)?;
+        let waiter = self.remove_only(ticket)?;
         let others_wait = match self.by_owner.get_mut(&waiter.owner) {
             Some(Tickets::Many(tickets)) => {
                 tickets.remove(&ticket);

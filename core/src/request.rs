@@ -2,9 +2,9 @@
 //!
 //! A parser gets the arguments that follow the key.
 
+use super::error::Error;
 use super::fence::MAX_FENCE;
 use super::limit::Limit;
-use super::refusal::Refusal;
 
 /// An owner is 1 to this many bytes.
 pub const MAX_OWNER_BYTES: usize = 512;
@@ -28,7 +28,7 @@ pub struct Acquire<'a> {
 /// How long a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    Never,
+    Infinite,
     Ms(u64),
 }
 
@@ -37,16 +37,16 @@ pub enum Timeout {
 pub struct Release<'a> {
     pub owner: &'a [u8],
     pub fence: Option<u64>,
-    pub share: Share<'a>,
+    pub holds: Holds<'a>,
 }
 
 /// Which of its holds an owner gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share<'a> {
+pub enum Holds<'a> {
     /// An unnamed one, else the youngest named one.
     One,
     All,
-    Named(&'a [u8]),
+    ById(&'a [u8]),
 }
 
 /// `DLOCK.EXTEND key owner lease-ms [FENCE fence]`
@@ -62,7 +62,7 @@ impl<'a> Acquire<'a> {
         "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]";
 
     /// `max_lease_ms`: the longest lease that the server allows.
-    pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Refusal> {
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
         let mut args = Args {
             args,
             syntax: Self::SYNTAX,
@@ -83,11 +83,11 @@ impl<'a> Acquire<'a> {
             } else if option.eq_ignore_ascii_case(b"REQID") {
                 once("REQID", &mut request_id, args.request_id()?)?;
             } else {
-                return Err(Refusal::UnknownOption(Self::SYNTAX));
+                return Err(Error::UnknownOption(Self::SYNTAX));
             }
         }
         let limit = match (shared, limit) {
-            (Some(()), Some(_)) => return Err(Refusal::Conflict("SHARED", "LIMIT")),
+            (Some(()), Some(_)) => return Err(Error::Conflict("SHARED", "LIMIT")),
             (Some(()), None) => Limit::SHARED,
             (None, limit) => limit.unwrap_or(Limit::MUTEX),
         };
@@ -104,7 +104,7 @@ impl<'a> Acquire<'a> {
 impl<'a> Release<'a> {
     pub const SYNTAX: &'static str = "DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]";
 
-    pub fn parse(args: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
         let mut args = Args {
             args,
             syntax: Self::SYNTAX,
@@ -121,16 +121,16 @@ impl<'a> Release<'a> {
             } else if option.eq_ignore_ascii_case(b"REQID") {
                 once("REQID", &mut request_id, args.request_id()?)?;
             } else {
-                return Err(Refusal::UnknownOption(Self::SYNTAX));
+                return Err(Error::UnknownOption(Self::SYNTAX));
             }
         }
-        let share = match (all, request_id) {
-            (Some(()), Some(_)) => return Err(Refusal::Conflict("ALL", "REQID")),
-            (Some(()), None) => Share::All,
-            (None, Some(id)) => Share::Named(id),
-            (None, None) => Share::One,
+        let holds = match (all, request_id) {
+            (Some(()), Some(_)) => return Err(Error::Conflict("ALL", "REQID")),
+            (Some(()), None) => Holds::All,
+            (None, Some(id)) => Holds::ById(id),
+            (None, None) => Holds::One,
         };
-        Ok(Self { owner, fence, share })
+        Ok(Self { owner, fence, holds })
     }
 }
 
@@ -138,7 +138,7 @@ impl<'a> Extend<'a> {
     pub const SYNTAX: &'static str = "DLOCK.EXTEND key owner lease-ms [FENCE fence]";
 
     /// `max_lease_ms`: the longest lease that the server allows.
-    pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Refusal> {
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
         let mut args = Args {
             args,
             syntax: Self::SYNTAX,
@@ -150,7 +150,7 @@ impl<'a> Extend<'a> {
             if option.eq_ignore_ascii_case(b"FENCE") {
                 once("FENCE", &mut fence, args.fence()?)?;
             } else {
-                return Err(Refusal::UnknownOption(Self::SYNTAX));
+                return Err(Error::UnknownOption(Self::SYNTAX));
             }
         }
         Ok(Self {
@@ -162,10 +162,10 @@ impl<'a> Extend<'a> {
 }
 
 /// Keeps the value of an option that may be given once.
-fn once<T>(option: &'static str, place: &mut Option<T>, value: T) -> Result<(), Refusal> {
+fn once<T>(option: &'static str, place: &mut Option<T>, value: T) -> Result<(), Error> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Refusal::Repeated(option)),
+        Some(_) => Err(Error::Repeated(option)),
     }
 }
 
@@ -181,60 +181,64 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     }
 
     /// The server checks the number of arguments before it calls us, so a missing one is an error of syntax.
-    fn required(&mut self) -> Result<&'a [u8], Refusal> {
-        self.next().ok_or(Refusal::UnknownOption(self.syntax))
+    fn required(&mut self) -> Result<&'a [u8], Error> {
+        self.next().ok_or(Error::UnknownOption(self.syntax))
     }
 
-    fn owner(&mut self) -> Result<&'a [u8], Refusal> {
+    fn owner(&mut self) -> Result<&'a [u8], Error> {
         bytes("owner", self.required()?, MAX_OWNER_BYTES)
     }
 
-    fn number(&mut self, what: &'static str, min: u64, max: u64) -> Result<u64, Refusal> {
+    fn number(&mut self, what: &'static str, min: u64, max: u64) -> Result<u64, Error> {
         number(what, self.required()?, min, max)
     }
 
-    fn limit(&mut self) -> Result<Limit, Refusal> {
+    fn limit(&mut self) -> Result<Limit, Error> {
         let n = number("LIMIT", self.value("LIMIT")?, 1, u64::from(Limit::MAX))?;
-        let refusal = Refusal::Number {
+        let error = Error::NodeId {
             what: "LIMIT",
             min: 1,
             max: u64::from(Limit::MAX),
         };
-        u32::try_from(n).ok().and_then(Limit::new).ok_or(refusal)
+        u32::try_from(n).ok().and_then(Limit::new).ok_or(error)
     }
 
     /// 0 = without limit.
-    fn timeout(&mut self) -> Result<Timeout, Refusal> {
+    fn timeout(&mut self) -> Result<Timeout, Error> {
         let ms = number("BLOCK", self.value("BLOCK")?, 0, MAX_TIMEOUT_MS)?;
-        Ok(if ms == 0 { Timeout::Never } else { Timeout::Ms(ms) })
+        Ok(if ms == 0 {
+            Timeout::Infinite
+        } else {
+            Timeout::Ms(ms)
+        })
     }
 
-    fn fence(&mut self) -> Result<u64, Refusal> {
+    fn fence(&mut self) -> Result<u64, Error> {
         number("FENCE", self.value("FENCE")?, 1, MAX_FENCE)
     }
 
-    fn request_id(&mut self) -> Result<&'a [u8], Refusal> {
+    fn request_id(&mut self) -> Result<&'a [u8], Error> {
         bytes("REQID", self.value("REQID")?, MAX_REQUEST_ID_BYTES)
     }
 
-    fn value(&mut self, option: &'static str) -> Result<&'a [u8], Refusal> {
-        self.next().ok_or(Refusal::MissingValue(option))
+    fn value(&mut self, option: &'static str) -> Result<&'a [u8], Error> {
+        self.next().ok_or(Error::MissingValue(option))
     }
 }
 
-fn bytes<'a>(what: &'static str, value: &'a [u8], max: usize) -> Result<&'a [u8], Refusal> {
+fn bytes<'a>(what: &'static str, value: &'a [u8], max: usize) -> Result<&'a [u8], Error> {
     if (1..=max).contains(&value.len()) {
         Ok(value)
     } else {
-        Err(Refusal::Length { what, max })
+        Err(Error::Length { what, max })
     }
 }
 
 /// A plain decimal from `min` to `max`: no sign, no space, no leading zero, no exponent.
-pub fn number(what: &'static str, text: &[u8], min: u64, max: u64) -> Result<u64, Refusal> {
+pub fn number(what: &'static str, text: &[u8], min: u64, max: u64) -> Result<u64, Error> {
     plain_decimal(text)
         .filter(|n| (min..=max).contains(n))
-        .ok_or(Refusal::Number { what, min, max })
+        .ok_or(Error::NodeId { what, min, max })
 }
 
 fn plain_decimal(text: &[u8]) -> Option<u64> {
@@ -251,11 +255,11 @@ fn plain_decimal(text: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn acquire<'a>(args: &[&'a str]) -> Result<Acquire<'a>, Refusal> {
+    fn acquire<'a>(args: &[&'a str]) -> Result<Acquire<'a>, Error> {
         Acquire::parse(args.iter().map(|arg| arg.as_bytes()), 1_000)
     }
 
-    fn release<'a>(args: &[&'a str]) -> Result<Release<'a>, Refusal> {
+    fn release<'a>(args: &[&'a str]) -> Result<Release<'a>, Error> {
         Release::parse(args.iter().map(|arg| arg.as_bytes()))
     }
 
@@ -285,8 +289,8 @@ mod tests {
 
     #[test]
     fn an_option_that_is_unknown_repeated_or_alone_is_refused() {
-        use Refusal::*;
-        let rows: &[(&[&str], Refusal)] = &[
+        use Error::*;
+        let rows: &[(&[&str], Error)] = &[
             (&["a", "1", "NX"], UnknownOption(Acquire::SYNTAX)),
             (&["a", "1", ""], UnknownOption(Acquire::SYNTAX)),
             (&["a", "1", "SHARED", "SHARED"], Repeated("SHARED")),
@@ -298,8 +302,8 @@ mod tests {
             (&["a"], UnknownOption(Acquire::SYNTAX)),
             (&[], UnknownOption(Acquire::SYNTAX)),
         ];
-        for (args, refusal) in rows {
-            assert_eq!(acquire(args), Err(*refusal), "{args:?}");
+        for (args, error) in rows {
+            assert_eq!(acquire(args), Err(error.clone()), "{args:?}");
         }
         assert_eq!(
             release(&["a", "ALL", "REQID", "x"]),
@@ -326,12 +330,12 @@ mod tests {
             "18446744073709551616",
             "¹",
         ] {
-            let refusal = Refusal::Number {
+            let error = Error::NodeId {
                 what: "lease-ms",
                 min: 1,
                 max: 1_000,
             };
-            assert_eq!(acquire(&["a", text]), Err(refusal), "{text:?}");
+            assert_eq!(acquire(&["a", text]), Err(error), "{text:?}");
         }
         assert_eq!(acquire(&["a", "1000"]).map(|a| a.lease_ms), Ok(1_000));
         for text in ["0", "2147483648", "-1"] {
@@ -351,7 +355,7 @@ mod tests {
         for owner in ["", &too_long] {
             assert_eq!(
                 acquire(&[owner, "1"]),
-                Err(Refusal::Length {
+                Err(Error::Length {
                     what: "owner",
                     max: 512
                 })
@@ -362,7 +366,7 @@ mod tests {
         for id in ["", &too_long] {
             assert_eq!(
                 acquire(&["a", "1", "REQID", id]),
-                Err(Refusal::Length {
+                Err(Error::Length {
                     what: "REQID",
                     max: 64
                 })
@@ -372,11 +376,11 @@ mod tests {
 
     #[test]
     fn release_tells_one_all_and_named_apart() {
-        assert_eq!(release(&["a"]).map(|r| r.share), Ok(Share::One));
-        assert_eq!(release(&["a", "all"]).map(|r| r.share), Ok(Share::All));
+        assert_eq!(release(&["a"]).map(|r| r.holds), Ok(Holds::One));
+        assert_eq!(release(&["a", "all"]).map(|r| r.holds), Ok(Holds::All));
         assert_eq!(
-            release(&["a", "REQID", "x", "FENCE", "7"]).map(|r| (r.share, r.fence)),
-            Ok((Share::Named(b"x"), Some(7)))
+            release(&["a", "REQID", "x", "FENCE", "7"]).map(|r| (r.holds, r.fence)),
+            Ok((Holds::ById(b"x"), Some(7)))
         );
     }
 }

@@ -7,7 +7,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(i64);
 
-const MICROS_A_MS: i64 = 1_000;
+const MICROS_PER_MS: i64 = 1_000;
 
 impl Instant {
     /// Before every instant that a clock can show.
@@ -31,12 +31,12 @@ impl Instant {
 
     /// Whole milliseconds from here to `later`, rounded down; 0 when `later` is not later.
     pub fn ms_until(self, later: Self) -> u64 {
-        self.micros_until(later).div_euclid(MICROS_A_MS as u64)
+        self.micros_until(later).div_euclid(MICROS_PER_MS as u64)
     }
 
     /// As [`Instant::ms_until`], rounded up: what is sent to others, so that a lease never ends early there.
     pub fn ms_until_rounded_up(self, later: Self) -> u64 {
-        self.micros_until(later).div_ceil(MICROS_A_MS as u64)
+        self.micros_until(later).div_ceil(MICROS_PER_MS as u64)
     }
 
     fn micros_until(self, later: Self) -> u64 {
@@ -45,7 +45,9 @@ impl Instant {
 }
 
 fn micros(ms: u64) -> i64 {
-    i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(MICROS_A_MS)
+    i64::try_from(ms)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(MICROS_PER_MS)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::redis::ctx::{Ctx, Flags, Text};
 use crate::txn::Change;
 use crate::waiting::blocked_clients;
 use crate::waiting::due;
-use dlock_core::{Effects, Enqueued, Event, Granted, LockName, Replication, Rules, acquire};
+use dlock_core::{Effects, Enqueued, Event, Granted, LockName, Replication, WaitPolicy, acquire};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
 ///
@@ -58,7 +58,7 @@ impl Command for Acquire {
             |stored, effects| {
                 state::with(|state| {
                     let (lock, moment) = (&mut stored.lock, change.moment());
-                    state.grace.learn_lease(request.lease_ms);
+                    state.grace.observe_lease(request.lease_ms);
                     let granted = state.step(db, key.bytes(), lock, moment, |lock, queue, fences| {
                         acquire(lock, queue, &request, moment, fences, effects)
                     })?;
@@ -127,8 +127,8 @@ enum Outcome {
     Waits(Enqueued, LockName),
 }
 
-fn rules() -> Rules {
-    Rules {
+fn rules() -> WaitPolicy {
+    WaitPolicy {
         max_waiters: config::max_waiters_per_lock(),
         detect_deadlocks: config::deadlock_detection(),
     }

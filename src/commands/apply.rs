@@ -36,7 +36,7 @@ impl Command for Apply {
                         .iter()
                         .map(|holder| change.moment().lease_ms(holder))
                         .max();
-                    state.grace.learn_lease(longest.unwrap_or(0));
+                    state.grace.observe_lease(longest.unwrap_or(0));
                     Ok::<_, Failure>(())
                 })
             },

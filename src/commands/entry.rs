@@ -10,7 +10,7 @@ use crate::module::state;
 use crate::module::stats::add;
 use crate::redis::command_info::Metadata;
 use crate::redis::ctx::{Ctx, Text};
-use dlock_core::{Circle, Malformed, NotQueued, Refusal};
+use dlock_core::Error;
 
 /// A command: what the server is told of it, and what it does.
 pub trait Command {
@@ -28,16 +28,12 @@ pub struct Call<'a> {
 
 /// Why a command failed.
 pub enum Failure {
-    Refused(Refusal),
+    Refused(Error),
     WrongType,
-    /// A request that would wait for ever.
-    Deadlock(Circle),
     /// A client writes to a replica that allows it.
     ReadOnly,
     /// A command that only primaries and logs may send.
     Internal,
-    /// A change that no primary could have sent.
-    Malformed(Malformed),
 }
 
 impl<'a> Call<'a> {
@@ -46,7 +42,7 @@ impl<'a> Call<'a> {
         let raw = self
             .argv
             .get(position)
-            .ok_or(Failure::Refused(Refusal::UnknownOption("")))?;
+            .ok_or(Failure::Refused(Error::UnknownOption("")))?;
         // SAFETY: the server passes strings that live as long as the call.
         Ok(unsafe { Text::new(*raw) })
     }
@@ -94,30 +90,14 @@ impl Failure {
         state::with(|state| match self {
             Self::Refused(refusal) => state.counters.refused(refusal),
             Self::WrongType => add(&mut state.counters.errors.wrongtype),
-            Self::Deadlock(_) => add(&mut state.counters.errors.deadlock),
-            Self::ReadOnly | Self::Internal | Self::Malformed(_) => add(&mut state.counters.errors.err),
+            Self::ReadOnly | Self::Internal => add(&mut state.counters.errors.err),
         });
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
+impl From<Error> for Failure {
+    fn from(refusal: Error) -> Self {
         Self::Refused(refusal)
-    }
-}
-
-impl From<NotQueued> for Failure {
-    fn from(reason: NotQueued) -> Self {
-        match reason {
-            NotQueued::Refused(refusal) => Self::Refused(refusal),
-            NotQueued::Deadlock(circle) => Self::Deadlock(circle),
-        }
-    }
-}
-
-impl From<Malformed> for Failure {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
     }
 }
 
@@ -128,14 +108,12 @@ impl fmt::Display for Failure {
             Self::WrongType => {
                 f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")
             }
-            Self::Deadlock(circle) => write!(f, "DEADLOCK {circle}"),
             Self::ReadOnly => {
                 f.write_str("READONLY locks are granted and released by the primary, ask there")
             }
             Self::Internal => {
                 f.write_str("ERR this command is for replication and the append-only file only")
             }
-            Self::Malformed(malformed) => write!(f, "ERR {malformed}"),
         }
     }
 }

@@ -37,7 +37,7 @@ impl Command for Extend {
             |stored, effects| {
                 state::with(|state| {
                     let moment = change.moment();
-                    state.grace.learn_lease(request.lease_ms);
+                    state.grace.observe_lease(request.lease_ms);
                     state.step(
                         db,
                         key.bytes(),

@@ -6,7 +6,7 @@ use crate::redis::command_info::{Argument, KeyUse, Metadata};
 use crate::redis::ctx::Ctx;
 use crate::redis::key::{Key, Value};
 use crate::txn::moment;
-use dlock_core::{Holder, Limit, Moment, Timeout, Waiter};
+use dlock_core::{Holder, Limit, Timeout, TransitionContext, Waiter};
 
 /// DLOCK.INFO key
 ///
@@ -100,7 +100,7 @@ fn reply_limit(ctx: Ctx<'_>, limit: Limit) {
     }
 }
 
-fn reply_waiter(ctx: Ctx<'_>, waiter: &Waiter, moment: &Moment) {
+fn reply_waiter(ctx: Ctx<'_>, waiter: &Waiter, moment: &TransitionContext) {
     ctx.reply_map(4);
     ctx.reply_bytes(b"owner");
     ctx.reply_bytes(waiter.owner());
@@ -110,12 +110,12 @@ fn reply_waiter(ctx: Ctx<'_>, waiter: &Waiter, moment: &Moment) {
     ctx.reply_integer(waiter.since().ms_until(moment.now));
     ctx.reply_bytes(b"timeout-ms");
     match waiter.timeout() {
-        Timeout::Never => ctx.reply_signed(-1),
+        Timeout::Infinite => ctx.reply_signed(-1),
         Timeout::Ms(ms) => ctx.reply_integer(ms),
     }
 }
 
-fn reply_holder(ctx: Ctx<'_>, holder: &Holder, moment: &Moment) {
+fn reply_holder(ctx: Ctx<'_>, holder: &Holder, moment: &TransitionContext) {
     let numbers: [(&[u8], u64); 4] = [
         (b"fence", holder.fence()),
         (b"holds", holder.holds()),

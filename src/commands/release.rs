@@ -2,7 +2,7 @@ use crate::commands::entry::{Call, Command, Failure};
 use crate::module::state;
 use crate::redis::command_info::{Argument, KeyUse, Metadata};
 use crate::txn::Change;
-use dlock_core::{release, release_as_told};
+use dlock_core::{apply_release, release};
 
 /// DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
 ///
@@ -40,7 +40,7 @@ impl Command for Release {
         if flags.is_told() {
             let change = Change::told(call.ctx, key, flags)?;
             change.run(
-                |stored, effects| Ok(release_as_told(&mut stored.lock, &request, effects)?),
+                |stored, effects| Ok(apply_release(&mut stored.lock, &request, effects)?),
                 reply,
             );
             return Ok(());

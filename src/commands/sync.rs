@@ -31,8 +31,8 @@ impl Command for Sync {
         let grace_left_ms = number(call, 2, "grace-left-ms", config::LONGEST_MS.unsigned_abs())?;
         let now = ctx::now();
         state::with(|state| {
-            state.fences.learn(fence);
-            state.grace.learn(grace_left_ms, now);
+            state.fences.observe(fence);
+            state.grace.observe(grace_left_ms, now);
         });
         call.ctx.replicate_verbatim();
         call.ctx.reply_ok();

@@ -16,8 +16,8 @@ use crate::redis::scan::Walk;
 use crate::replication::targets;
 use crate::txn::Change;
 use crate::waiting::due;
-use dlock_core::expiry::Due;
-use dlock_core::{Instant, drop_ended};
+use dlock_core::expiry::DueLock;
+use dlock_core::{Instant, expire_holders};
 
 /// The work of one slice: a client waits for no more.
 const SLICE_MS: u64 = 1;
@@ -91,7 +91,7 @@ fn look_around(ctx: Ctx<'_>, flags: Flags, now: Instant) {
     targets::look(ctx);
     if flags.is_cluster() {
         cluster::look(ctx);
-        state::with(|state| state.waiting.alarm_db(None, Instant::DISTANT_PAST));
+        state::with(|state| state.waiting.schedule_db(None, Instant::DISTANT_PAST));
     }
 }
 
@@ -129,7 +129,7 @@ fn remove_ended(ctx: Ctx<'_>, flags: Flags, now: Instant) -> bool {
 }
 
 /// A name that is wrong by now changes nothing.
-fn remove_ended_from(ctx: Ctx<'_>, name: Text<'_>, flags: Flags, due: &Due) {
+fn remove_ended_from(ctx: Ctx<'_>, name: Text<'_>, flags: Flags, due: &DueLock) {
     let Ok(change) = Change::of_our_own(ctx, name, flags) else {
         return;
     };
@@ -138,7 +138,7 @@ fn remove_ended_from(ctx: Ctx<'_>, name: Text<'_>, flags: Flags, due: &Due) {
         if stored.place() == due.place {
             stored.has_no_place();
         }
-        drop_ended(&mut stored.lock, change.moment(), effects);
+        expire_holders(&mut stored.lock, change.moment(), effects);
         Ok(())
     });
 }
@@ -185,7 +185,7 @@ fn find_strays(ctx: Ctx<'_>, now: Instant) -> bool {
 /// Frees what is known of databases that were emptied. Whether there is more.
 fn free_emptied(now: Instant) -> bool {
     let slice_end = now.after_ms(SLICE_MS);
-    while state::with(|state| state.registry.free_some()) {
+    while state::with(|state| state.registry.free_chunk()) {
         if ctx::now() >= slice_end {
             return true;
         }

@@ -8,7 +8,7 @@ use redis_module::{Context, RedisValue};
 
 use crate::module::state;
 use crate::redis::ctx::Ctx;
-use dlock_core::Raise;
+use dlock_core::AdvanceReason;
 
 const SLOTS: usize = 16_384;
 const WORD_BITS: usize = u64::BITS as usize;
@@ -47,7 +47,7 @@ pub fn demand_raise(key: &[u8]) {
     let slot = slot_of(key);
     state::with(|state| {
         if state.slots.insert(slot) {
-            state.fences.demand(Raise::Slot);
+            state.fences.request_advance(AdvanceReason::Slot);
         }
     });
 }

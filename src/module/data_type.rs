@@ -13,8 +13,8 @@ use crate::redis::ctx::{self, Text};
 use crate::redis::rdb;
 use crate::txn::lease_moment;
 use crate::waiting::due;
-use dlock_core::expiry::Place;
-use dlock_core::{Instant, Lock, Moment, decode_lock, encode_lock};
+use dlock_core::expiry::ExpiryHandle;
+use dlock_core::{Instant, Lock, TransitionContext, decode_lock, encode_lock};
 
 /// The encoding of values in RDB files and DUMP payloads.
 const ENCODING_VERSION: c_int = 1;
@@ -23,44 +23,44 @@ const ENCODING_VERSION: c_int = 1;
 pub struct Stored {
     pub lock: Lock,
     /// A cell, because `unlink` gets a shared reference.
-    place: Cell<Place>,
+    place: Cell<ExpiryHandle>,
 }
 
 impl Stored {
     pub fn new(lock: Lock) -> Self {
         Self {
             lock,
-            place: Cell::new(Place::NOWHERE),
+            place: Cell::new(ExpiryHandle::NONE),
         }
     }
 
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> ExpiryHandle {
         self.place.get()
     }
 
     /// The registry has taken the lock out.
     pub fn has_no_place(&self) {
-        self.place.set(Place::NOWHERE);
+        self.place.set(ExpiryHandle::NONE);
     }
 
     pub fn is_stray(&self) -> bool {
-        self.place() == Place::STRAY
+        self.place() == ExpiryHandle::UNTRACKED
     }
 
     /// Has the lock looked at when its first lease has ended. One that is looked at earlier stays there.
-    pub fn keep_place(&self, db: c_int, name: &[u8], moment: &Moment) {
+    pub fn keep_place(&self, db: c_int, name: &[u8], moment: &TransitionContext) {
         let Some(at) = moment.first_lease_end(&self.lock) else {
             return;
         };
         let place = self.place();
-        if place.is_in_wheel() && place.is_in_time_for(at) {
+        if place.is_indexed() && place.covers(at) {
             return;
         }
         if self.is_stray() {
             untracked::settled();
         }
         let new = state::with(|state| {
-            if place.is_in_wheel() {
+            if place.is_indexed() {
                 state.registry.remove(db, name, place);
             }
             state.registry.insert(db, name, at)
@@ -73,7 +73,7 @@ impl Stored {
         if self.is_stray() {
             untracked::settled();
         }
-        let place = self.place.replace(Place::NOWHERE);
+        let place = self.place.replace(ExpiryHandle::NONE);
         state::with(|state| state.registry.remove(db, name, place));
     }
 
@@ -81,13 +81,13 @@ impl Stored {
     fn unlink(&self, db: c_int, name: &[u8]) {
         // A free lock is one that we delete ourselves.
         if !self.is_stray() && !self.lock.is_free() {
-            let place = self.place.replace(Place::STRAY);
+            let place = self.place.replace(ExpiryHandle::UNTRACKED);
             untracked::lost();
             let waited_for = state::with(|state| {
                 state.registry.remove(db, name, place);
                 let waited_for = state.waiting.name(db, name);
                 if let Some(name) = &waited_for {
-                    state.waiting.alarm_at(name, Instant::DISTANT_PAST);
+                    state.waiting.schedule(name, Instant::DISTANT_PAST);
                 }
                 waited_for.is_some()
             });
@@ -152,8 +152,8 @@ fn load(rdb: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Stored> {
     let moment = lease_moment();
     let lock = match decode_lock(bytes, moment.now) {
         Ok(lock) => lock,
-        Err(malformed) => {
-            rdb::log(rdb, &format!("a value that is {malformed}"));
+        Err(error) => {
+            rdb::log(rdb, &format!("a value that cannot be decoded: {error}"));
             return None;
         }
     };
@@ -173,7 +173,7 @@ fn load(rdb: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Stored> {
 
 /// Takes note of fences and leases that were given elsewhere. False when a client (RESTORE) brings a fence
 /// that cannot be true.
-fn learn(lock: &Lock, moment: &Moment) -> bool {
+fn learn(lock: &Lock, moment: &TransitionContext) -> bool {
     let highest = lock
         .holders()
         .iter()
@@ -189,11 +189,11 @@ fn learn(lock: &Lock, moment: &Moment) -> bool {
     let from_client = ctx::flags_without_client().decides();
     let clock = ctx::wall_clock();
     state::with(|state| {
-        if from_client && !state.fences.plausible(highest, clock) {
+        if from_client && !state.fences.is_plausible(highest, clock) {
             return false;
         }
-        state.fences.learn(highest);
-        state.grace.learn_lease(longest);
+        state.fences.observe(highest);
+        state.grace.observe_lease(longest);
         true
     })
 }

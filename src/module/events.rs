@@ -12,7 +12,7 @@ use crate::redis::api::required;
 use crate::redis::ctx::{self, Ctx};
 use crate::replication::targets;
 use crate::waiting::due;
-use dlock_core::{Instant, Raise};
+use dlock_core::{AdvanceReason, Instant};
 
 /// Subscribes to all; false when the server refuses one.
 pub fn subscribe(ctx: Ctx<'_>) -> bool {
@@ -51,7 +51,7 @@ unsafe extern "C" fn loading(
 ) {
     if sub != raw::REDISMODULE_SUBEVENT_LOADING_ENDED && sub != raw::REDISMODULE_SUBEVENT_LOADING_FAILED {
         // Nobody is served from now on, and nothing ticks: what was emptied need not take memory beside what comes.
-        while state::with(|state| state.registry.free_some()) {}
+        while state::with(|state| state.registry.free_chunk()) {}
     }
     if sub == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
         // SAFETY: the server passes a context that is valid during the call.
@@ -73,11 +73,11 @@ unsafe extern "C" fn role_changed(
     state::with(|state| {
         state.audience.may_have_changed();
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-            state.fences.demand(Raise::Promotion);
+            state.fences.request_advance(AdvanceReason::Promotion);
             state.grace.promoted();
         } else {
             state.grace.demoted();
-            state.waiting.alarm_db(None, Instant::DISTANT_PAST);
+            state.waiting.schedule_db(None, Instant::DISTANT_PAST);
         }
     });
     due::arm();
@@ -128,7 +128,7 @@ unsafe extern "C" fn flush(
             state.registry.flush(db);
             state
                 .waiting
-                .alarm_db(Some(db).filter(|db| *db >= 0), Instant::DISTANT_PAST);
+                .schedule_db(Some(db).filter(|db| *db >= 0), Instant::DISTANT_PAST);
         });
         due::arm();
     }
@@ -140,7 +140,7 @@ unsafe extern "C" fn swap(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent,
     state::with(|state| {
         state.registry.swap(info.dbnum_first, info.dbnum_second);
         for db in [info.dbnum_first, info.dbnum_second] {
-            state.waiting.alarm_db(Some(db), Instant::DISTANT_PAST);
+            state.waiting.schedule_db(Some(db), Instant::DISTANT_PAST);
         }
     });
     due::arm();

@@ -11,19 +11,19 @@ use crate::redis::ctx::Flags;
 use crate::replication::targets::Audience;
 use crate::waiting::blocked_clients::{Clients, Hold};
 use crate::waiting::due::Alarm;
-use dlock_core::expiry::Registry;
-use dlock_core::{Effects, Fences, Grace, Instant, Lock, Moment, Queue, Waiting};
+use dlock_core::expiry::ExpiryIndex;
+use dlock_core::{Effects, Fences, Grace, Instant, Lock, Queue, TransitionContext, WaitTable};
 
 /// What the module knows beside the locks themselves.
 pub struct State {
     pub fences: Fences,
     pub grace: Grace,
     pub audience: Audience,
-    pub registry: Registry,
+    pub registry: ExpiryIndex,
     pub slots: RaisedSlots,
     pub counters: Counters,
     /// The queues.
-    pub waiting: Waiting,
+    pub waiting: WaitTable,
     /// The clients that stand in them.
     pub clients: Clients,
     /// Grants that nobody was there to receive.
@@ -48,7 +48,7 @@ impl State {
         db: c_int,
         key: &[u8],
         lock: &mut Lock,
-        moment: &Moment,
+        moment: &TransitionContext,
         step: impl FnOnce(&mut Lock, &mut Queue, &mut Fences) -> R,
     ) -> R {
         let fences = &mut self.fences;
@@ -61,7 +61,9 @@ impl State {
         // Asked before every command: the settings are read only when they matter.
         if self.grace.is_pending()
             && !flags.is_loading()
-            && self.grace.settle(flags.is_primary(), &config::graces(), now)
+            && self
+                .grace
+                .start_if_pending(flags.is_primary(), &config::graces(), now)
         {
             self.schedule.sync_due = true;
         }
@@ -87,10 +89,10 @@ static STATE: ServerThread = ServerThread(RefCell::new(State {
     fences: Fences::starting(),
     grace: Grace::starting(),
     audience: Audience::unknown(),
-    registry: Registry::new(),
+    registry: ExpiryIndex::new(),
     slots: RaisedSlots::none(),
     counters: Counters::new(),
-    waiting: Waiting::new(),
+    waiting: WaitTable::new(),
     clients: Clients::none(),
     undeliverable: Vec::new(),
     alarm: Alarm::unset(),

@@ -1,7 +1,7 @@
 //! What `INFO dlock` counts.
 
 use crate::module::histogram::Durations;
-use dlock_core::{Answer, Effects, Event, Refusal};
+use dlock_core::{Answer, Effects, Error, Event};
 
 /// Counters since the start of the server, as a primary.
 pub struct Counters {
@@ -97,8 +97,8 @@ impl Counters {
     }
 
     /// A RELEASE was refused.
-    pub fn release_refused(&mut self, refusal: &Refusal) {
-        if let Refusal::NotHeld | Refusal::NotOwner | Refusal::Stale(_) = refusal {
+    pub fn release_refused(&mut self, refusal: &Error) {
+        if let Error::NotHeld | Error::NotOwner | Error::Stale(_) = refusal {
             add(&mut self.late_releases);
         }
     }
@@ -116,16 +116,17 @@ impl Counters {
         }
     }
 
-    pub fn refused(&mut self, refusal: &Refusal) {
+    pub fn refused(&mut self, refusal: &Error) {
         add(match refusal {
             // No error of anybody.
-            Refusal::Replaced => return,
-            Refusal::NotHeld => &mut self.errors.notheld,
-            Refusal::NotOwner => &mut self.errors.notowner,
-            Refusal::Stale(_) => &mut self.errors.stale,
-            Refusal::Grace(_) => &mut self.errors.grace_error,
-            Refusal::Evictable => &mut self.errors.evictable,
-            Refusal::QueueFull(_) => &mut self.errors.queuefull,
+            Error::Replaced => return,
+            Error::NotHeld => &mut self.errors.notheld,
+            Error::NotOwner => &mut self.errors.notowner,
+            Error::Stale(_) => &mut self.errors.stale,
+            Error::Grace(_) => &mut self.errors.grace_error,
+            Error::Evictable => &mut self.errors.evictable,
+            Error::QueueFull(_) => &mut self.errors.queuefull,
+            Error::Deadlock(_) => &mut self.errors.deadlock,
             _ => &mut self.errors.err,
         });
     }

@@ -100,8 +100,8 @@ pub unsafe extern "C" fn aux_load(rdb: *mut raw::RedisModuleIO, encoding: c_int,
     }
     let now = ctx::now();
     state::with(|state| {
-        state.fences.learn(fence);
-        state.grace.load(grace_left_ms, now);
+        state.fences.observe(fence);
+        state.grace.restore(grace_left_ms, now);
     });
     raw::REDISMODULE_OK as c_int
 }

@@ -21,7 +21,7 @@ use crate::module::state;
 use crate::redis::api::required;
 use crate::redis::ctx::Ctx;
 use crate::waiting::due;
-use dlock_core::{Acquire, Answer, Granted, LockName, Refusal, Ticket};
+use dlock_core::{Acquire, Answer, Error, Granted, LockName, Ticket};
 
 /// The clients that wait.
 pub struct Clients {
@@ -166,7 +166,7 @@ pub fn answer(ticket: Ticket, told: Told) {
 fn leave(handle: Handle) -> bool {
     let left = state::with(|state| {
         let client = state.clients.take_by_handle(handle)?;
-        state.waiting.leave(&client.name, client.ticket);
+        state.waiting.remove_waiter(&client.name, client.ticket);
         Some(())
     });
     if left.is_some() {
@@ -190,7 +190,7 @@ unsafe extern "C" fn reply(
     };
     match client.and_then(|client| client.told.as_ref()) {
         Some(Told::Answer(Answer::Granted(granted))) => reply_granted(ctx, granted),
-        Some(Told::Answer(Answer::Refused(refusal))) => Failure::from(*refusal).reply(ctx),
+        Some(Told::Answer(Answer::Refused(refusal))) => Failure::from(refusal.clone()).reply(ctx),
         Some(Told::Error(error)) => ctx.reply_error(error),
         Some(Told::Answer(Answer::TimedOut | Answer::Withdrawn)) | None => ctx.reply_null_array(),
     }
@@ -298,5 +298,5 @@ unsafe extern "C" fn free(raw: *mut raw::RedisModuleCtx, client: *mut c_void) {
 
 /// The answer to a client whose place another one with the same request id has taken.
 pub fn replace(ticket: Ticket) {
-    answer(ticket, Told::Answer(Answer::Refused(Refusal::Replaced)));
+    answer(ticket, Told::Answer(Answer::Refused(Error::Replaced)));
 }

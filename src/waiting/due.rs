@@ -16,7 +16,7 @@ use crate::redis::api::required;
 use crate::redis::ctx::{self, Ctx, Flags, Text};
 use crate::txn::{Change, lease_moment};
 use crate::waiting::blocked_clients::{self, Hold, Told};
-use dlock_core::{Effects, Instant, LockName, Release, Share, tend, undo};
+use dlock_core::{Effects, Holds, Instant, LockName, Release, on_timer, rollback_grant};
 
 /// A server that cannot grant now is asked again so much later.
 const RETRY_MS: u64 = 50;
@@ -60,7 +60,7 @@ pub fn prepare(ctx: Ctx<'_>) {
 pub fn arm() {
     let Some((detached, old, at)) = state::with(|state| {
         let owed = (!state.undeliverable.is_empty()).then_some(state.alarm.not_before);
-        let at = owed.into_iter().chain(state.waiting.next_alarm()).min()?;
+        let at = owed.into_iter().chain(state.waiting.next_wakeup()).min()?;
         let old = state.alarm.set;
         let in_time = old.is_some_and(|(_, set)| set <= at);
         (!in_time).then_some((state.alarm.detached.as_ref()?.0, old, at))
@@ -105,7 +105,7 @@ fn ring_for(ctx: Ctx<'_>, slice_ms: u64) {
     let now = ctx::now();
     let slice_end = now.after_ms(slice_ms);
     undo_all(ctx, flags);
-    while let Some(name) = state::with(|state| state.waiting.due(now)) {
+    while let Some(name) = state::with(|state| state.waiting.next_due(now)) {
         if ctx.select_db(name.db) {
             ctx.with_text(&name.key, |text| look(ctx, &name, text, flags));
         } else {
@@ -133,7 +133,7 @@ fn look(ctx: Ctx<'_>, name: &LockName, text: Text<'_>, flags: Flags) {
         Verdict::Grant => tend_to(ctx, name, text, flags),
         Verdict::NotNow => {
             give_up_waiting(name);
-            state::with(|state| state.waiting.snooze(name, ctx::now().after_ms(RETRY_MS)));
+            state::with(|state| state.waiting.defer(name, ctx::now().after_ms(RETRY_MS)));
         }
         Verdict::Elsewhere(error) => dismiss(name, &error),
     }
@@ -188,7 +188,7 @@ fn tend_to(ctx: Ctx<'_>, name: &LockName, text: Text<'_>, flags: Flags) {
                 &mut stored.lock,
                 change.moment(),
                 |lock, queue, fences| {
-                    tend(lock, queue, change.moment(), fences, effects);
+                    on_timer(lock, queue, change.moment(), fences, effects);
                 },
             );
         });
@@ -202,12 +202,12 @@ fn tend_to(ctx: Ctx<'_>, name: &LockName, text: Text<'_>, flags: Flags) {
 fn give_up_waiting(name: &LockName) {
     let moment = lease_moment();
     let mut effects = Effects::default();
-    state::with(|state| state.waiting.give_up_waiting(name, &moment, &mut effects));
+    state::with(|state| state.waiting.time_out_waiters(name, &moment, &mut effects));
     wake(&mut effects);
 }
 
 fn dismiss(name: &LockName, error: &str) {
-    for ticket in state::with(|state| state.waiting.dismiss(name)) {
+    for ticket in state::with(|state| state.waiting.drain(name)) {
         blocked_clients::answer(ticket, Told::Error(error.to_owned()));
     }
 }
@@ -258,11 +258,11 @@ fn give_back(ctx: Ctx<'_>, text: Text<'_>, flags: Flags, hold: &Hold) {
     let Ok(change) = Change::of_our_own(ctx, text, flags) else {
         return;
     };
-    let share = hold.request_id.as_deref().map_or(Share::One, Share::Named);
+    let share = hold.request_id.as_deref().map_or(Holds::One, Holds::ById);
     let request = Release {
         owner: &hold.owner,
         fence: Some(hold.fence),
-        share,
+        holds: share,
     };
     let outcome = change.perform(|stored, effects| {
         state::with(|state| {
@@ -271,7 +271,16 @@ fn give_back(ctx: Ctx<'_>, text: Text<'_>, flags: Flags, hold: &Hold) {
                 &hold.name.key,
                 &mut stored.lock,
                 change.moment(),
-                |lock, queue, fences| Ok(undo(lock, queue, &request, change.moment(), fences, effects)),
+                |lock, queue, fences| {
+                    Ok(rollback_grant(
+                        lock,
+                        queue,
+                        &request,
+                        change.moment(),
+                        fences,
+                        effects,
+                    ))
+                },
             )
         })
     });

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use dlock_core::{
-    Acquire, Effects, Fences, Instant, Limit, Lock, LockName, Moment, Queue, Release, Rules, Share, Timeout,
-    Waiting, acquire, drop_ended, release,
+    Acquire, Effects, Fences, Holds, Instant, Limit, Lock, LockName, Queue, Release, Timeout,
+    TransitionContext, WaitPolicy, WaitTable, acquire, expire_holders, release,
 };
 
 use crate::Result;
@@ -15,7 +15,7 @@ pub const ROUNDS: u64 = 1_000;
 const LEASE_MS: u64 = 30_000;
 const DB: i32 = 0;
 const KEY: &[u8] = b"lock:000123";
-const RULES: Rules = Rules {
+const RULES: WaitPolicy = WaitPolicy {
     max_waiters: 10_000,
     detect_deadlocks: true,
 };
@@ -52,7 +52,7 @@ pub fn run(name: &str) -> Result<()> {
                 server.acquire(&request(format!("owner-{lock:06}").as_bytes()));
                 server.abandoned.push(std::mem::take(&mut server.lock));
             }
-            server.moment = Moment::at(server.moment.now.after_ms(LEASE_MS));
+            server.moment = TransitionContext::at(server.moment.now.after_ms(LEASE_MS));
             repeat(&mut server, sweep);
         }
         _ => return Err(format!("no scenario {name}").into()),
@@ -88,7 +88,7 @@ fn hand_over(server: &mut Server, round: u64) {
 fn sweep(server: &mut Server, _: u64) {
     if let Some(mut lock) = server.abandoned.pop() {
         server.effects.clear();
-        drop_ended(&mut lock, &server.moment, &mut server.effects);
+        expire_holders(&mut lock, &server.moment, &mut server.effects);
         assert!(black_box(lock).is_free(), "a lease that ended counts");
     }
 }
@@ -97,9 +97,9 @@ fn sweep(server: &mut Server, _: u64) {
 struct Server {
     lock: Lock,
     abandoned: Vec<Lock>,
-    waiting: Waiting,
+    waiting: WaitTable,
     fences: Fences,
-    moment: Moment,
+    moment: TransitionContext,
     effects: Effects,
 }
 
@@ -118,9 +118,9 @@ impl Server {
         Self {
             lock: Lock::default(),
             abandoned: Vec::new(),
-            waiting: Waiting::new(),
+            waiting: WaitTable::new(),
             fences: Fences::starting(),
-            moment: Moment::at(Instant::from_micros(1)),
+            moment: TransitionContext::at(Instant::from_micros(1)),
             effects: Effects::default(),
         }
     }
@@ -145,9 +145,9 @@ impl Server {
     fn wait(&mut self, request: &Acquire<'_>) {
         assert!(!self.acquire(request), "nothing to wait for");
         let name = LockName::new(DB, KEY);
-        let enqueued = self
-            .waiting
-            .enqueue(&name, &self.lock, request, Timeout::Never, &self.moment, RULES);
+        let enqueued =
+            self.waiting
+                .enqueue(&name, &self.lock, request, Timeout::Infinite, &self.moment, RULES);
         assert!(enqueued.is_ok(), "{enqueued:?}");
     }
 
@@ -156,7 +156,7 @@ impl Server {
         let request = Release {
             owner,
             fence: None,
-            share: Share::One,
+            holds: Holds::One,
         };
         let left = self
             .step(|lock, queue, fences, effects| release(lock, queue, &request, &moment, fences, effects));

@@ -3,9 +3,9 @@
 /// Names up to this many bytes need no allocation.
 const INLINE: usize = 22;
 
-pub struct Name(Form);
+pub struct Name(Repr);
 
-enum Form {
+enum Repr {
     Short { len: u8, bytes: [u8; INLINE] },
     Long(Box<[u8]>),
 }
@@ -16,16 +16,16 @@ impl Name {
         match (bytes.get_mut(..name.len()), u8::try_from(name.len())) {
             (Some(place), Ok(len)) => {
                 place.copy_from_slice(name);
-                Self(Form::Short { len, bytes })
+                Self(Repr::Short { len, bytes })
             }
-            _ => Self(Form::Long(name.into())),
+            _ => Self(Repr::Long(name.into())),
         }
     }
 
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Form::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
-            Form::Long(bytes) => bytes,
+            Repr::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Repr::Long(bytes) => bytes,
         }
     }
 }

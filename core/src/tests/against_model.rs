@@ -6,7 +6,7 @@ use super::naive::Model;
 use super::plain::{Action, Micros};
 use super::schedule::{Memory, Pass, Step, Told, config, schedule};
 use super::subject::Subject;
-use crate::fence::Raise;
+use crate::fence::AdvanceReason;
 
 struct Pair {
     subject: Subject,
@@ -35,10 +35,10 @@ impl Pair {
             Step::Sweep => self.subject.sweep(),
             Step::Restart { grace_ms, origin } => {
                 self.restart(origin);
-                self.take_over(Raise::Start, grace_ms);
+                self.take_over(AdvanceReason::Start, grace_ms);
             }
             // There is one server here: nothing can be lost.
-            Step::Promotion { grace_ms, .. } => self.take_over(Raise::Promotion, grace_ms),
+            Step::Promotion { grace_ms, .. } => self.take_over(AdvanceReason::Promotion, grace_ms),
             Step::Evictable(evictable) => {
                 self.subject.evictable = evictable;
                 self.model.evictable = evictable;
@@ -71,7 +71,7 @@ impl Pair {
         self.model.restart();
     }
 
-    fn take_over(&mut self, raise: Raise, grace_ms: u64) {
+    fn take_over(&mut self, raise: AdvanceReason, grace_ms: u64) {
         self.subject.take_over(raise, grace_ms);
         self.model.take_over(self.subject.fences.last(), grace_ms);
     }

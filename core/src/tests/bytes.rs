@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::schedule::config;
+use crate::codec::{decode_lock, encode_lock};
 use crate::effects::{Effects, Replication};
-use crate::encoding::{decode_lock, encode_lock};
 use crate::fence::Fences;
 use crate::limit::Limit;
+use crate::lock::{Holder, Lock};
 use crate::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
-use crate::state::{Holder, Lock};
-use crate::step::{Moment, apply};
 use crate::time::Instant;
+use crate::transition::{TransitionContext, apply};
 
 /// A holder of a random lock. Limit and fence are told as what they are above the least that is sound.
 #[derive(Clone, Debug)]
@@ -83,9 +83,9 @@ fn lock(now: Instant, mut parts: Vec<Part>) -> Lock {
         let since = Instant::from_micros(now.as_micros() - part.held_micros);
         let lease_end = Instant::from_micros(now.as_micros() + part.lease_micros);
         let mut holder = Holder::new(&part.owner, limit, fence, since, lease_end);
-        holder.add_unnamed(part.unnamed).unwrap();
+        holder.add_anonymous(part.unnamed).unwrap();
         for name in &part.names {
-            holder.add_named(name).unwrap();
+            holder.add_with_id(name).unwrap();
         }
         lock.push(holder);
     }
@@ -157,7 +157,7 @@ fn check_decode(bytes: &[u8], now: Instant) {
     let Ok(lock) = decode_lock(bytes, now) else { return };
     assert!(is_possible(&lock), "{lock:?}");
     assert!(!lock.is_free());
-    assert_eq!(encode_lock(&lock, &Moment::at(now)), bytes);
+    assert_eq!(encode_lock(&lock, &TransitionContext::at(now)), bytes);
 }
 
 /// Whatever is applied leaves a lock that can be, and whatever is not leaves no trace. Whether it was.
@@ -185,8 +185,8 @@ fn check_apply(lock: &mut Lock, bytes: &[u8], now: Instant) -> bool {
 
 fn is_possible(lock: &Lock) -> bool {
     let has_distinct_names = |holder: &Holder| {
-        let names: BTreeSet<_> = holder.names().iter().collect();
-        names.len() == holder.names().len() && names.len() <= 64
+        let names: BTreeSet<_> = holder.request_ids().iter().collect();
+        names.len() == holder.request_ids().len() && names.len() <= 64
     };
     let possible = |holder: &Holder| holder.holds() > 0 && has_distinct_names(holder);
     lock.is_sound() && lock.holders().iter().all(possible)
@@ -291,8 +291,8 @@ impl ToldHolder {
             owner: holder.owner().to_vec(),
             limit: holder.limit().get().unwrap_or(0) as u8,
             fence: holder.fence() as u8,
-            unnamed: holder.unnamed() as u8,
-            names: holder.names().iter().map(|name| name.to_vec()).collect(),
+            unnamed: holder.anonymous() as u8,
+            names: holder.request_ids().iter().map(|name| name.to_vec()).collect(),
         }
     }
 }
@@ -355,14 +355,14 @@ proptest! {
     ) {
         let written = lock(now, parts);
         let grace_end = Instant::from_micros(now.as_micros() + grace_micros);
-        let moment = Moment { grace_end, ..Moment::at(now) };
+        let moment = TransitionContext { grace_end, ..TransitionContext::at(now) };
         let read = decode_lock(&encode_lock(&written, &moment), then).expect("a sound lock");
         assert!(is_possible(&read));
         assert_eq!(read.holders().len(), written.holders().len());
         for (read, written) in read.holders().iter().zip(written.holders()) {
             let who = |holder: &Holder| (holder.owner().to_vec(), holder.fence(), holder.limit());
             assert_eq!(who(read), who(written));
-            assert_eq!((read.unnamed(), read.names()), (written.unnamed(), written.names()));
+            assert_eq!((read.anonymous(), read.request_ids()), (written.anonymous(), written.request_ids()));
             let micros = |from: Instant, to: Instant| to.as_micros() - from.as_micros();
             // In whole milliseconds: a lease ends never earlier, and less than one later. It takes along
             // what a grace gives it, as the reader may know of none.
@@ -389,7 +389,7 @@ proptest! {
         damages in vec(damage(), 0..4),
         now in now(),
     ) {
-        let bytes = damaged(encode_lock(&lock(now, parts.clone()), &Moment::at(now)), &damages);
+        let bytes = damaged(encode_lock(&lock(now, parts.clone()), &TransitionContext::at(now)), &damages);
         check_decode(&bytes, now);
         check_apply(&mut lock(now, parts), &bytes, now);
         check_apply(&mut lock(now, others), &bytes, now);

@@ -10,7 +10,7 @@ use super::naive::{self, Model};
 use super::plain::{Action, Limit, Micros, Request};
 use super::subject::{Subject, core_limit, name_bytes, owner_bytes};
 use crate::fence::Fences;
-use crate::state::Holder;
+use crate::lock::Holder;
 
 const OWNERS: u8 = 3;
 const MAX_HOLDS: usize = 2;
@@ -178,12 +178,12 @@ impl State {
             let lease_end = now.after_ms(u64::from(part.ticks + later));
             let (owner, fence) = (owner_bytes(owner), fence_of(owner));
             let mut holder = Holder::new(owner, core_limit(part.limit), fence, now, lease_end);
-            holder.add_unnamed(part.unnamed).expect("few holds");
+            holder.add_anonymous(part.unnamed).expect("few holds");
             for name in &part.names {
-                holder.add_named(&name_bytes(*name)).expect("few names");
+                holder.add_with_id(&name_bytes(*name)).expect("few names");
             }
             subject.lock.push(holder);
-            subject.fences.learn(fence);
+            subject.fences.observe(fence);
         }
         subject
     }
@@ -214,9 +214,9 @@ impl State {
         let moment = subject.moment();
         let part = |holder: &Holder| Part {
             limit: holder.limit().get(),
-            unnamed: holder.unnamed(),
+            unnamed: holder.anonymous(),
             names: holder
-                .names()
+                .request_ids()
                 .iter()
                 .filter_map(|name| name.last().copied())
                 .collect(),

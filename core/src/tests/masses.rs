@@ -2,15 +2,15 @@
 
 use std::time::{self, Duration};
 
+use crate::codec::encode_lock;
 use crate::effects::Effects;
-use crate::encoding::encode_lock;
 use crate::fence::Fences;
 use crate::limit::Limit;
+use crate::lock::{Holder, Lock};
 use crate::queue::{Queue, Ticket, Waiter};
-use crate::request::{Acquire, Release, Share, Timeout};
-use crate::state::{Holder, Lock};
-use crate::step::{Moment, apply, drop_ended, release};
+use crate::request::{Acquire, Holds, Release, Timeout};
 use crate::time::Instant;
+use crate::transition::{TransitionContext, apply, expire_holders, release};
 
 /// So many holders at once take about as long as in small lots, or, if the work grew with the square, so many
 /// times as long as there are lots.
@@ -46,7 +46,7 @@ fn held_by(owners: impl Iterator<Item = String>, limit: Limit) -> Lock {
     for (fence, owner) in (1..).zip(owners) {
         let lease_end = BEGIN.after_ms(LEASE_MS);
         let mut holder = Holder::new(owner.as_bytes(), limit, fence, BEGIN, lease_end);
-        holder.add_unnamed(1).unwrap();
+        holder.add_anonymous(1).unwrap();
         lock.push(holder);
     }
     lock
@@ -68,21 +68,21 @@ fn let_in(number: u64) -> (Effects, Lock, Duration) {
             owner: owner.as_bytes(),
             lease_ms: LEASE_MS,
             limit: Limit::SHARED,
-            block: Some(Timeout::Never),
+            block: Some(Timeout::Infinite),
             request_id: None,
         };
-        let waiter = Waiter::new(&request, Timeout::Never, BEGIN);
+        let waiter = Waiter::new(&request, Timeout::Infinite, BEGIN);
         queue.insert(Ticket(n), waiter);
     }
     let request = Release {
         owner: b"writer",
         fence: None,
-        share: Share::All,
+        holds: Holds::All,
     };
     let mut fences = Fences::starting();
-    fences.learn(1);
+    fences.observe(1);
     let took = timed(|| {
-        let moment = Moment::at(BEGIN);
+        let moment = TransitionContext::at(BEGIN);
         let left = release(
             &mut lock,
             &mut queue,
@@ -125,7 +125,7 @@ fn a_replica_that_is_told_of_the_end_of_many_leases() {
     assert_grows_with_the_number(|number| {
         let before = held_by(readers(number), Limit::SHARED);
         let (mut lock, mut effects) = (before.clone(), Effects::default());
-        drop_ended(&mut lock, &Moment::at(LATER), &mut effects);
+        expire_holders(&mut lock, &TransitionContext::at(LATER), &mut effects);
         assert!(lock.is_free());
         told(before, effects.change(), &lock)
     });
@@ -135,7 +135,11 @@ fn a_replica_that_is_told_of_the_end_of_many_leases() {
 fn a_lock_with_many_readers_in_a_log() {
     assert_grows_with_the_number(|number| {
         let lock = held_by(readers(number), Limit::SHARED);
-        told(Lock::default(), &encode_lock(&lock, &Moment::at(BEGIN)), &lock)
+        told(
+            Lock::default(),
+            &encode_lock(&lock, &TransitionContext::at(BEGIN)),
+            &lock,
+        )
     });
 }
 
@@ -143,6 +147,10 @@ fn a_lock_with_many_readers_in_a_log() {
 fn a_replica_that_is_told_again_how_many_readers_stand() {
     assert_grows_with_the_number(|number| {
         let lock = held_by(readers(number), Limit::SHARED);
-        told(lock.clone(), &encode_lock(&lock, &Moment::at(BEGIN)), &lock)
+        told(
+            lock.clone(),
+            &encode_lock(&lock, &TransitionContext::at(BEGIN)),
+            &lock,
+        )
     });
 }

@@ -4,8 +4,8 @@ use super::plain::{Action, Answer, Request};
 use super::subject::core_limit;
 use crate::effects::{Effects, Event, Replication};
 use crate::fence::Fence;
-use crate::state::{Holder, Lock};
-use crate::step::Moment;
+use crate::lock::{Holder, Lock};
+use crate::transition::TransitionContext;
 
 /// One step: a request, or a sweep.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Transition<'a> {
     pub known_before: Fence,
     /// The request and the owner's name; `None` = a sweep.
     pub request: Option<(&'a Request, &'a [u8])>,
-    pub moment: &'a Moment,
+    pub moment: &'a TransitionContext,
     pub after: &'a Lock,
     pub known_after: Fence,
     /// Means nothing for a sweep.
@@ -120,7 +120,7 @@ fn repeated_without_trace(step: &Transition) -> bool {
         return true;
     };
     let own = step.live(step.before).find(|holder| holder.owner() == owner);
-    let named = |name| own.is_some_and(|holder| holder.has_name(&super::subject::name_bytes(name)));
+    let named = |name| own.is_some_and(|holder| holder.has_request_id(&super::subject::name_bytes(name)));
     match request.action {
         Action::Acquire {
             name: Some(name),
@@ -221,8 +221,8 @@ impl<'a> Transition<'a> {
     /// it does not.
     fn changed(&self) -> bool {
         let is_same = |old: &Holder, new: &Holder| {
-            (old.owner(), old.fence(), old.unnamed()) == (new.owner(), new.fence(), new.unnamed())
-                && old.names() == new.names()
+            (old.owner(), old.fence(), old.anonymous()) == (new.owner(), new.fence(), new.anonymous())
+                && old.request_ids() == new.request_ids()
                 && self.moment.lease_end(old) == self.moment.lease_end(new)
         };
         let (before, after) = (self.before.holders(), self.after.holders());

@@ -7,7 +7,7 @@ use super::plain::{Answer, Micros, Request};
 use super::schedule::{Memory, Step, config, schedule};
 use super::subject::{Record, Saved, Stored, Subject};
 use crate::effects::{Event, Replication};
-use crate::fence::Raise;
+use crate::fence::AdvanceReason;
 
 /// How the next record reaches a replica.
 #[derive(Clone, Copy, Debug)]
@@ -65,23 +65,29 @@ impl Cluster {
             }
             Step::Restart { grace_ms, origin } => {
                 let restarted = self.log.load(self.primary.now, origin, 0);
-                self.become_primary(restarted, Raise::Start, grace_ms, deliveries);
+                self.become_primary(restarted, AdvanceReason::Start, grace_ms, deliveries);
             }
             Step::Promotion { grace_ms, lost: 0 } => {
                 let promoted = self.replicas.remove(0);
                 self.replicas.push(Subject::new(987_654));
-                self.become_primary(promoted, Raise::Promotion, grace_ms, deliveries);
+                self.become_primary(promoted, AdvanceReason::Promotion, grace_ms, deliveries);
             }
             Step::Promotion { grace_ms, lost } => {
                 let promoted = self.log.load(self.primary.now, 44_000_000, lost);
-                self.become_primary(promoted, Raise::Promotion, grace_ms, deliveries);
+                self.become_primary(promoted, AdvanceReason::Promotion, grace_ms, deliveries);
             }
             Step::Evictable(evictable) => self.primary.evictable = evictable,
         }
     }
 
     /// Another server goes on as the primary: log and replicas begin anew from what it has.
-    fn become_primary(&mut self, server: Subject, raise: Raise, grace_ms: u64, deliveries: [Delivery; 2]) {
+    fn become_primary(
+        &mut self,
+        server: Subject,
+        raise: AdvanceReason,
+        grace_ms: u64,
+        deliveries: [Delivery; 2],
+    ) {
         self.primary = server;
         self.primary.take_over(raise, grace_ms);
         self.log = Log::starting(&self.primary);

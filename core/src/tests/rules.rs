@@ -3,8 +3,8 @@
 use super::plain::{Answer, Request};
 use super::subject::{Subject, core_limit, owner_bytes};
 use crate::effects::{Event, Replication};
-use crate::fence::{MAX_FENCE, Raise};
-use crate::state::{Holder, MAX_NAMED_HOLDS};
+use crate::fence::{AdvanceReason, MAX_FENCE};
+use crate::lock::{Holder, MAX_REQUEST_IDS};
 
 const ALICE: u8 = 0;
 const BOB: u8 = 1;
@@ -250,7 +250,7 @@ fn who_holds_nothing_is_told_whether_others_do() {
 fn a_grace_grants_nothing_keeps_what_is_known_and_lets_go() {
     let mut server = server();
     let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, SHARED, 1));
-    server.take_over(Raise::Start, 50);
+    server.take_over(AdvanceReason::Start, 50);
     let grace_error = Answer::Error("GRACE", 50);
     assert_eq!(server.ask(&Request::acquire(BOB, 10, SHARED)), grace_error);
     assert_eq!(server.ask(&Request::acquire(ALICE, 10, SHARED)), grace_error);
@@ -279,7 +279,7 @@ fn a_grace_grants_nothing_keeps_what_is_known_and_lets_go() {
 fn a_release_works_in_a_grace() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
-    server.take_over(Raise::Promotion, 50);
+    server.take_over(AdvanceReason::Promotion, 50);
     server.now += 20_000;
     assert_eq!(server.ask(&Request::release(ALICE)), Answer::Holds(0));
 }
@@ -299,7 +299,7 @@ fn a_server_that_may_evict_locks_refuses_new_owners_only() {
 #[test]
 fn an_owner_has_at_most_64_named_holds() {
     let mut server = server();
-    let last = MAX_NAMED_HOLDS as u8;
+    let last = MAX_REQUEST_IDS as u8;
     for name in 0..last {
         granted(&mut server, Request::named(ALICE, 10, MUTEX, name));
     }
@@ -325,7 +325,7 @@ fn at_the_largest_hold_count_a_re_entry_is_refused() {
         now,
         now.after_ms(10),
     );
-    alice.add_unnamed(u32::MAX).unwrap();
+    alice.add_anonymous(u32::MAX).unwrap();
     server.lock.push(alice);
     assert_eq!(
         server.ask(&Request::acquire(ALICE, 99, MUTEX)),
@@ -340,7 +340,7 @@ fn at_the_largest_hold_count_a_re_entry_is_refused() {
 #[test]
 fn when_the_fences_are_used_up_nobody_new_is_granted() {
     let mut server = server();
-    server.fences.learn(MAX_FENCE - 1);
+    server.fences.observe(MAX_FENCE - 1);
     assert_eq!(
         granted(&mut server, Request::acquire(ALICE, 10, SHARED)).0,
         MAX_FENCE

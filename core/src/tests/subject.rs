@@ -4,16 +4,18 @@
 
 use super::plain::{Action, Answer, Limit as PlainLimit, Micros, Request, View};
 use super::promises::{self, Transition};
+use crate::codec::{decode_lock, encode_lock};
 use crate::effects::{Effects, Event, Replication};
-use crate::encoding::{decode_lock, encode_lock};
-use crate::fence::{Fence, Fences, Raise, WallClock};
+use crate::error::Error;
+use crate::fence::{AdvanceReason, Fence, Fences, WallClock};
 use crate::limit::Limit;
+use crate::lock::{Holder, Lock};
 use crate::queue::Queue;
-use crate::refusal::Refusal;
-use crate::request::{Acquire, Extend, Release, Share};
-use crate::state::{Holder, Lock};
-use crate::step::{Granted, Moment, acquire, apply, drop_ended, extend, release, release_as_told};
+use crate::request::{Acquire, Extend, Holds, Release};
 use crate::time::Instant;
+use crate::transition::{
+    Granted, TransitionContext, acquire, apply, apply_release, expire_holders, extend, release,
+};
 
 /// Owners are of different lengths: none may be taken for the beginning of another.
 const OWNERS: [&[u8]; 5] = [b"a", b"ab", b"alice", b"\0", b"bob"];
@@ -65,7 +67,7 @@ impl Subject {
     /// A server without the lock, whose clock shows `origin` at 0.
     pub fn new(origin: Micros) -> Self {
         let mut fences = Fences::starting();
-        fences.raise(WallClock::from_unix_ms(UNIX_MS), 0);
+        fences.advance(WallClock::from_unix_ms(UNIX_MS), 0);
         Self {
             lock: Lock::default(),
             fences,
@@ -96,7 +98,7 @@ impl Subject {
         if let Some(bytes) = &saved.lock {
             server.lock = decode_lock(bytes, server.moment().now).expect("what was written can be read");
         }
-        server.fences.learn(saved.known);
+        server.fences.observe(saved.known);
         server.begin_grace(saved.grace_left_ms);
         server
     }
@@ -110,7 +112,7 @@ impl Subject {
     pub fn sweep(&mut self) {
         self.step(None, |server| {
             let moment = server.moment();
-            drop_ended(&mut server.lock, &moment, &mut server.effects);
+            expire_holders(&mut server.lock, &moment, &mut server.effects);
             Answer::NotGranted
         });
     }
@@ -211,7 +213,7 @@ impl Subject {
         match record {
             Record::Nothing => return,
             Record::Verbatim(request) => {
-                with_release(request, |request| release_as_told(lock, request, effects))
+                with_release(request, |request| apply_release(lock, request, effects))
                     .expect("a release that happened there happens here");
             }
             Record::Change(change) => {
@@ -233,10 +235,10 @@ impl Subject {
     }
 
     /// Becomes a primary: raises the counter of fences, and a grace begins.
-    pub fn take_over(&mut self, raise: Raise, grace_ms: u64) {
+    pub fn take_over(&mut self, raise: AdvanceReason, grace_ms: u64) {
         let last = self.fences.last();
-        self.fences.demand(raise);
-        self.fences.raise(WallClock::from_unix_ms(UNIX_MS), last);
+        self.fences.request_advance(raise);
+        self.fences.advance(WallClock::from_unix_ms(UNIX_MS), last);
         assert!(self.fences.last() >= last);
         self.begin_grace(grace_ms);
     }
@@ -260,13 +262,13 @@ impl Subject {
         }
     }
 
-    pub fn moment(&self) -> Moment {
+    pub fn moment(&self) -> TransitionContext {
         let here = |time: Micros| Instant::from_micros(time + self.origin);
-        Moment {
+        TransitionContext {
             grace_begin: self.grace_begin.map_or(Instant::DISTANT_PAST, here),
             grace_end: self.grace_end.map_or(Instant::DISTANT_PAST, here),
             evictable: self.evictable,
-            ..Moment::at(here(self.now))
+            ..TransitionContext::at(here(self.now))
         }
     }
 
@@ -310,20 +312,24 @@ impl From<&Holder> for Stored {
             owner: holder.owner().to_vec(),
             fence: holder.fence(),
             limit: holder.limit(),
-            unnamed: holder.unnamed(),
-            names: holder.names().to_vec(),
+            unnamed: holder.anonymous(),
+            names: holder.request_ids().to_vec(),
         }
     }
 }
 
 /// A holder, as clients see it.
-pub fn view_of(holder: &Holder, moment: &Moment) -> View {
+pub fn view_of(holder: &Holder, moment: &TransitionContext) -> View {
     View {
         owner: owner_number(holder.owner()),
         fence: holder.fence(),
         limit: holder.limit().get(),
-        unnamed: u64::from(holder.unnamed()),
-        names: holder.names().iter().map(|name| name_number(name)).collect(),
+        unnamed: u64::from(holder.anonymous()),
+        names: holder
+            .request_ids()
+            .iter()
+            .map(|name| name_number(name))
+            .collect(),
         lease_ms: moment.lease_ms(holder),
         held_ms: holder.since().ms_until(moment.now),
     }
@@ -356,27 +362,27 @@ pub fn name_number(name: &[u8]) -> u8 {
 pub fn with_release<T>(request: &Request, step: impl FnOnce(&Release<'_>) -> T) -> T {
     let name;
     let share = match request.action {
-        Action::ReleaseOne => Share::One,
-        Action::ReleaseAll => Share::All,
+        Action::ReleaseOne => Holds::One,
+        Action::ReleaseAll => Holds::All,
         Action::ReleaseNamed(number) => {
             name = name_bytes(number);
-            Share::Named(&name)
+            Holds::ById(&name)
         }
         Action::Acquire { .. } | Action::Extend { .. } => panic!("no release: {request:?}"),
     };
     step(&Release {
         owner: owner_bytes(request.owner),
         fence: request.fence,
-        share,
+        holds: share,
     })
 }
 
-pub fn error(refusal: Refusal) -> Answer {
+pub fn error(refusal: Error) -> Answer {
     let number = match refusal {
-        Refusal::Stale(fence) => fence,
-        Refusal::Grace(ms) => ms,
-        Refusal::Upgrade(limit) => u64::from(limit.get().unwrap_or(0)),
-        Refusal::TooManyNames(max) | Refusal::QueueFull(max) => max as u64,
+        Error::Stale(fence) => fence,
+        Error::Grace(ms) => ms,
+        Error::Upgrade(limit) => u64::from(limit.get().unwrap_or(0)),
+        Error::TooManyRequestIds(max) | Error::QueueFull(max) => max as u64,
         _ => 0,
     };
     Answer::Error(refusal.code(), number)

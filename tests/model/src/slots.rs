@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::search::World;
-use dlock_core::{Fences, Raise, WallClock};
+use dlock_core::{AdvanceReason, Fences, WallClock};
 
 /// 2025, so that fences are as long as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
@@ -91,18 +91,18 @@ impl Slots {
         let behind_ticks = if node == 1 { self.setting.behind_ticks } else { 0 };
         let unix_ms = UNIX_MS + self.tick * TICK_MS + self.ms - behind_ticks * TICK_MS;
         let fences = &mut self.nodes[node].fences;
-        if fences.wants_raise() {
-            fences.raise(WallClock::from_unix_ms(unix_ms), 0);
+        if fences.advance_pending() {
+            fences.advance(WallClock::from_unix_ms(unix_ms), 0);
         }
     }
 
     fn grant(&mut self) -> Result<(), FenceFell> {
         let node = &mut self.nodes[self.here];
         if !std::mem::replace(&mut node.raised, true) && !self.setting.without_raise {
-            node.fences.demand(Raise::Slot);
+            node.fences.request_advance(AdvanceReason::Slot);
         }
         self.raise(self.here);
-        let fence = self.nodes[self.here].fences.next().expect("few grants");
+        let fence = self.nodes[self.here].fences.next_fence().expect("few grants");
         let last = std::mem::replace(&mut self.granted, fence);
         if fence > last { Ok(()) } else { Err(FenceFell) }
     }
@@ -160,7 +160,7 @@ impl World for Slots {
                 self.setting.promotions -= 1;
                 self.ms += 1;
                 self.nodes[node].raised = false;
-                self.nodes[node].fences.demand(Raise::Promotion);
+                self.nodes[node].fences.request_advance(AdvanceReason::Promotion);
             }
         }
         Ok(())

@@ -3,16 +3,16 @@
 
 use super::subject::Server;
 use super::words::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
-use crate::deadlock::World;
+use crate::deadlock::WaitForGraph;
+use crate::error::Error;
 use crate::request::Acquire;
-use crate::waiting::NotQueued;
 
 /// The words of the refusal. Nothing is queued.
 #[track_caller]
 fn refusal(server: &mut Server, key: &str, request: &Acquire<'_>) -> String {
     let before = server.waiting.waiters();
     match server.acquire(key, request) {
-        Err(NotQueued::Deadlock(circle)) => {
+        Err(Error::Deadlock(circle)) => {
             assert_eq!(server.waiting.waiters(), before);
             circle.to_string()
         }
@@ -120,7 +120,7 @@ fn of_an_owner_that_waits_twice_the_first_request_counts() {
     waits(&mut server, "a", &wait("alice", AN_HOUR));
     waits(&mut server, "b", &wait("bob", AN_HOUR));
     server
-        .release("a", "dave", crate::Share::One)
+        .release("a", "dave", crate::Holds::One)
         .expect("dave holds it");
     assert_eq!(server.lock("a").holders()[0].holds(), 2);
 }
@@ -150,15 +150,15 @@ fn a_lease_that_ended_while_nothing_could_be_granted_is_no_part_of_a_deadlock() 
     server.pass_ms(10);
     let due = server
         .waiting
-        .due(server.moment.now)
+        .next_due(server.moment.now)
         .expect("the lease has ended");
-    server.waiting.snooze(&due, server.moment.now.after_ms(50));
+    server.waiting.defer(&due, server.moment.now.after_ms(50));
     waits(&mut server, "b", &wait("alice", AN_HOUR));
 }
 
 /// How many owners, locks and requests a search for this owner looks at.
 fn visited(server: &Server, owner: &str) -> (usize, usize, usize) {
-    let world = World::reached_by(&server.waiting, owner.as_bytes(), server.moment.now);
+    let world = WaitForGraph::reached_by(&server.waiting, owner.as_bytes(), server.moment.now);
     let requests = world.locks.iter().map(|site| site.queue.len()).sum();
     (world.owners.len(), world.locks.len(), requests)
 }

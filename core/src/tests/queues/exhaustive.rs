@@ -25,7 +25,7 @@ struct State {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Site {
     holders: Vec<Part>,
-    queue: Vec<Place>,
+    queue: Vec<ExpiryHandle>,
     /// Somebody has to look at the queue, and has not yet.
     is_due: bool,
 }
@@ -41,7 +41,7 @@ struct Part {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Place {
+struct ExpiryHandle {
     owner: u8,
     limit: Limit,
     name: Option<u8>,
@@ -233,7 +233,7 @@ impl State {
             names: stored.names.iter().map(|name| name_number(name)).collect(),
             ticks: lease_end / TICK,
         };
-        let place = |waiter: Waiter| Place {
+        let place = |waiter: Waiter| ExpiryHandle {
             owner: waiter.owner,
             limit: waiter.limit,
             name: waiter.name,

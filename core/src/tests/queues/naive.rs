@@ -114,7 +114,7 @@ impl Model {
     }
 
     /// Somebody looks after a lock, though nobody asks for it.
-    pub fn tend(&mut self, lock: usize) {
+    pub fn on_timer(&mut self, lock: usize) {
         self.give_up_waiting(lock);
         self.serve(lock);
     }
@@ -174,7 +174,7 @@ impl Model {
     }
 
     /// Exactly that hold is given back, if it is still there.
-    pub fn undo(&mut self, hold: &Undelivered) {
+    pub fn rollback_grant(&mut self, hold: &Undelivered) {
         let same_grant = self
             .live(hold.lock)
             .any(|holder| (holder.owner, holder.fence) == (hold.owner, hold.fence));
@@ -189,7 +189,7 @@ impl Model {
     }
 
     /// All who wait for this lock are told the same.
-    pub fn dismiss(&mut self, lock: usize, code: &'static str) {
+    pub fn drain(&mut self, lock: usize, code: &'static str) {
         for waiter in std::mem::take(&mut self.locks[lock].queue) {
             self.tell(waiter.client, Answer::Error(code, 0), 0);
         }
@@ -262,7 +262,7 @@ impl Model {
             locks: vec![self.locks[lock].clone()],
             ..Self::default()
         };
-        later.tend(0);
+        later.on_timer(0);
         later.told.is_empty()
     }
 

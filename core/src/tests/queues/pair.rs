@@ -10,7 +10,7 @@ use super::naive::Model;
 use super::plain::{Ask, Block, Client, Told, Undelivered, Waiter};
 use super::schedule::{Break, Pass, Step};
 use super::subject::{RETRY_MS, Server};
-use crate::circle::{Circle, Claim};
+use crate::wait_cycle::{Claim, Cycle};
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 /// Small, so that schedules reach it.
@@ -149,7 +149,7 @@ impl Pair {
     }
 
     /// Every word of the circle must be true. A request that makes a deadlock must be part of it.
-    fn check_circle(&self, ask: &Ask, circle: &Circle) {
+    fn check_circle(&self, ask: &Ask, circle: &Cycle) {
         let makes_it = self.model.waiting_for_ever().is_empty();
         let of_request = |link: &Link| (link.owner, link.waits_for) == (ask.request.owner, ask.lock);
         let links: Vec<Link> = circle.links.iter().map(Link::of).collect();
@@ -201,8 +201,8 @@ impl Pair {
     pub fn ring(&mut self) {
         if !self.is_held_back {
             for hold in std::mem::take(&mut self.undelivered) {
-                self.server.undo(&hold);
-                self.model.undo(&hold);
+                self.server.rollback_grant(&hold);
+                self.model.rollback_grant(&hold);
             }
         }
         while let Some(lock) = self.server.due() {
@@ -211,8 +211,8 @@ impl Pair {
                 self.model.give_up_waiting(lock);
                 self.snoozed_until = self.model.now + RETRY_MS as Micros * 1000;
             } else {
-                self.server.tend(lock);
-                self.model.tend(lock);
+                self.server.on_timer(lock);
+                self.model.on_timer(lock);
             }
         }
         let is_late = |waiter: &Waiter| {
@@ -269,17 +269,17 @@ impl Pair {
             }
             Break::OtherType(lock) => {
                 self.server.delete(lock);
-                self.server.dismiss(lock, "WRONGTYPE");
+                self.server.drain(lock, "WRONGTYPE");
                 model.locks[lock].lock.holders.clear();
-                model.dismiss(lock, "WRONGTYPE");
+                model.drain(lock, "WRONGTYPE");
             }
         }
     }
 
     fn grace(&mut self, grace_ms: u64) {
         for lock in 0..self.model.locks.len() {
-            self.server.dismiss(lock, "UNBLOCKED");
-            self.model.dismiss(lock, "UNBLOCKED");
+            self.server.drain(lock, "UNBLOCKED");
+            self.model.drain(lock, "UNBLOCKED");
             self.server.sweep(lock);
         }
         self.server.begin_grace(grace_ms);
@@ -336,7 +336,7 @@ impl Pair {
             self.model.next_change(lock)
         };
         if let Some(change) = change {
-            let alarm = self.server.next_alarm();
+            let alarm = self.server.next_wakeup();
             assert!(
                 alarm.is_some_and(|alarm| alarm <= change),
                 "{alarm:?} for {change}"
@@ -375,7 +375,7 @@ impl Pair {
             }
         }
         assert!(everybody_is_done(self), "somebody never got an answer");
-        assert!(self.server.waiting.is_empty() && self.server.waiting.next_alarm().is_none());
+        assert!(self.server.waiting.is_empty() && self.server.waiting.next_wakeup().is_none());
         assert_eq!(self.server.waiting.longest_since(), None);
         let mut owners = self.asks.iter().map(|ask| owner_bytes(ask.request.owner));
         assert!(
@@ -394,13 +394,13 @@ struct Link {
 }
 
 impl Link {
-    fn of(link: &crate::circle::Link) -> Self {
+    fn of(link: &crate::wait_cycle::Link) -> Self {
         let lock = |key: &[u8]| KEYS.iter().position(|known| known.as_bytes() == key);
         Self {
             owner: owner_number(&link.owner),
             stands_before: match &link.claim {
                 Claim::Holds => None,
-                Claim::StandsBefore(other) => Some(owner_number(other)),
+                Claim::QueuedAhead(other) => Some(owner_number(other)),
             },
             claims: lock(&link.claims).expect("a lock of this server"),
             waits_for: lock(&link.waits_for).expect("a lock of this server"),

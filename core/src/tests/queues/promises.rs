@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::effects::{Answer, Effects, Event};
 use crate::fence::Fence;
+use crate::lock::{Holder, Lock};
 use crate::queue::{Ticket, Waiter};
-use crate::state::{Holder, Lock};
-use crate::step::Moment;
+use crate::transition::TransitionContext;
 
 /// A lock and its queue at one moment.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Snapshot {
 pub struct Transition<'a> {
     pub before: &'a Snapshot,
     pub known_before: Fence,
-    pub moment: &'a Moment,
+    pub moment: &'a TransitionContext,
     pub after: &'a Snapshot,
     pub known_after: Fence,
     pub effects: &'a Effects,

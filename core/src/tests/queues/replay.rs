@@ -10,8 +10,8 @@ use super::super::subject::{Stored, Subject};
 use super::pair::Pair;
 use super::schedule::{LOCKS, any_schedule};
 use super::subject::{Sent, What};
-use crate::encoding::decode_lock;
-use crate::state::Lock;
+use crate::codec::decode_lock;
+use crate::lock::Lock;
 
 /// A server that is told what happened, and decides nothing.
 struct Follower {
@@ -49,7 +49,7 @@ impl Follower {
         assert_follows(&self.locks[sent.lock], &sent.after);
         // A server has one counter for all locks.
         let known = self.locks[sent.lock].fences.known();
-        self.locks.iter_mut().for_each(|lock| lock.fences.learn(known));
+        self.locks.iter_mut().for_each(|lock| lock.fences.observe(known));
     }
 }
 

@@ -3,11 +3,11 @@
 use super::subject::{Outcome, Server};
 use super::words::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
 use crate::effects::{Answer, Effects};
+use crate::error::Error;
 use crate::limit::Limit;
 use crate::queue::Ticket;
-use crate::refusal::Refusal;
-use crate::request::Share;
-use crate::step::apply;
+use crate::request::Holds;
+use crate::transition::apply;
 
 fn has_been_granted(server: &Server, ticket: Ticket) -> bool {
     let is_grant = |(to, answer): &(Ticket, Answer)| *to == ticket && matches!(answer, Answer::Granted(_));
@@ -43,12 +43,9 @@ fn a_lease_that_had_ended_before_a_grace_stays_ended() {
     granted(&mut server, "a", &ask("alice", 10));
     server.pass_ms(10);
     server.grace(30);
-    assert_eq!(server.extend("a", "alice", 10, None), Err(Refusal::Grace(30)));
+    assert_eq!(server.extend("a", "alice", 10, None), Err(Error::Grace(30)));
     let fence = server.lock("a").holders()[0].fence();
-    assert_eq!(
-        server.extend("a", "alice", 10, Some(fence)),
-        Err(Refusal::NotHeld)
-    );
+    assert_eq!(server.extend("a", "alice", 10, Some(fence)), Err(Error::NotHeld));
 }
 
 #[test]
@@ -105,12 +102,12 @@ fn a_refused_release_after_a_del_does_not_keep_the_queue_waiting() {
     granted(&mut server, "a", &ask("alice", AN_HOUR));
     let bob = waits(&mut server, "a", &wait("bob", AN_HOUR));
     server.replace("a", Default::default());
-    assert_eq!(server.release("a", "alice", Share::One), Err(Refusal::NotHeld));
+    assert_eq!(server.release("a", "alice", Holds::One), Err(Error::NotHeld));
     server.ring();
     assert!(
         has_been_granted(&server, bob),
         "{:?}",
-        server.waiting.next_alarm()
+        server.waiting.next_wakeup()
     );
 }
 
@@ -121,12 +118,12 @@ fn a_refused_extend_after_a_waiter_left_does_not_keep_the_others_waiting() {
     let writer = waits(&mut server, "a", &wait("bob", AN_HOUR));
     let reader = waits(&mut server, "a", &shared(wait("carol", AN_HOUR)));
     server.leave("a", writer);
-    assert_eq!(server.extend("a", "dave", 5, None), Err(Refusal::NotOwner));
+    assert_eq!(server.extend("a", "dave", 5, None), Err(Error::NotOwner));
     server.ring();
     assert!(
         has_been_granted(&server, reader),
         "{:?}",
-        server.waiting.next_alarm()
+        server.waiting.next_wakeup()
     );
 }
 
@@ -164,9 +161,12 @@ fn a_repeated_request_gets_the_hold_of_its_old_place() {
     for id in ["r1", "r2", "r1"] {
         waits(&mut server, "a", &named(id, wait("bob", AN_HOUR)));
     }
-    server.release("a", "alice", Share::One).expect("alice holds it");
+    server.release("a", "alice", Holds::One).expect("alice holds it");
     let bob = &server.lock("a").holders()[0];
-    assert_eq!(bob.names(), [b"r1".as_slice().into(), b"r2".as_slice().into()]);
+    assert_eq!(
+        bob.request_ids(),
+        [b"r1".as_slice().into(), b"r2".as_slice().into()]
+    );
 }
 
 /// Alice is granted `a` by r1; the key is dumped, deleted, and taken by Bob. Alice, who never saw the answer,
@@ -205,7 +205,7 @@ fn the_lease_of_a_waiter_begins_at_the_grant_and_its_own_wait_is_told() {
     server.pass_ms(1);
     waits(&mut server, "a", &wait("bob", 30));
     server.pass_ms(60);
-    server.release("a", "alice", Share::One).expect("alice holds it");
+    server.release("a", "alice", Holds::One).expect("alice holds it");
     let [(_, Answer::Granted(bob))] = server.answers.as_slice() else {
         panic!("{:?}", server.answers)
     };
@@ -219,10 +219,10 @@ fn an_undone_grant_that_is_no_more_does_not_keep_the_queue_waiting() {
     granted(&mut server, "a", &ask("alice", AN_HOUR));
     waits(&mut server, "a", &wait("bob", AN_HOUR));
     let carol = waits(&mut server, "a", &wait("carol", AN_HOUR));
-    server.release("a", "alice", Share::One).expect("alice holds it");
+    server.release("a", "alice", Holds::One).expect("alice holds it");
     let fence = server.lock("a").holders()[0].fence();
     server.replace("a", Default::default());
-    server.give_back("a", "bob", fence, Share::One);
+    server.give_back("a", "bob", fence, Holds::One);
     server.ring();
     assert!(has_been_granted(&server, carol));
 }
@@ -235,7 +235,7 @@ fn an_undone_grant_that_is_no_more_leaves_a_request_of_its_name_alone() {
     let fence = server.lock("a").holders()[0].fence();
     server.grace(10);
     let again = waits(&mut server, "a", &named("r1", wait("alice", AN_HOUR)));
-    assert!(!server.give_back("a", "alice", fence, Share::Named(b"r1")));
+    assert!(!server.give_back("a", "alice", fence, Holds::ById(b"r1")));
     server.pass_ms(10);
     server.ring();
     assert!(has_been_granted(&server, again));

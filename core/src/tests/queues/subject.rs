@@ -10,17 +10,19 @@ use super::super::subject::{Record, Stored, core_limit, error, name_bytes, name_
 use super::super::subject::{owner_bytes, owner_number, view_of, with_release};
 use super::plain::{self, Ask, Block, Client, Scene, Told, Undelivered};
 use super::promises::{self, Snapshot, Transition};
-use crate::circle::Circle;
+use crate::codec::{decode_lock, encode_lock};
 use crate::effects::{Answer, Effects, Replication, Wake};
-use crate::encoding::{decode_lock, encode_lock};
+use crate::error::Error;
 use crate::fence::{Fence, Fences, WallClock};
+use crate::lock::{Holder, Lock};
 use crate::queue::{Queue, Ticket};
-use crate::refusal::Refusal;
-use crate::request::{Acquire, Extend, Release, Share, Timeout};
-use crate::state::{Holder, Lock};
-use crate::step::{Granted, Moment, acquire, drop_ended, extend, release, tend, undo};
+use crate::request::{Acquire, Extend, Holds, Release, Timeout};
 use crate::time::Instant;
-use crate::waiting::{LockName, NotQueued, Rules, Waiting};
+use crate::transition::{
+    Granted, TransitionContext, acquire, expire_holders, extend, on_timer, release, rollback_grant,
+};
+use crate::wait_cycle::Cycle;
+use crate::wait_table::{LockName, WaitPolicy, WaitTable};
 
 const UNIX_MS: u64 = 1_750_000_000_000;
 /// What the clock of the server shows at 0.
@@ -29,15 +31,15 @@ const ORIGIN: Micros = 123_456;
 pub const RETRY_MS: u64 = 50;
 
 pub struct Server {
-    pub waiting: Waiting,
+    pub waiting: WaitTable,
     /// What is under each name; free = no key.
     pub locks: Vec<(LockName, Lock)>,
     pub fences: Fences,
     pub effects: Effects,
     /// All answers that waiters were given, oldest first, until somebody takes them.
     pub answers: Vec<(Ticket, Answer)>,
-    pub moment: Moment,
-    pub rules: Rules,
+    pub moment: TransitionContext,
+    pub rules: WaitPolicy,
     clients: BTreeMap<Ticket, Client>,
     told: Vec<(Client, Told)>,
     sent: Vec<Sent>,
@@ -76,19 +78,19 @@ impl Server {
     /// A server on which nobody holds or waits for these locks.
     pub fn with(locks: &[&str]) -> Self {
         let mut fences = Fences::starting();
-        fences.raise(WallClock::from_unix_ms(UNIX_MS), 0);
+        fences.advance(WallClock::from_unix_ms(UNIX_MS), 0);
         let name = |key: &&str| LockName {
             db: 0,
             key: key.as_bytes().into(),
         };
         Self {
-            waiting: Waiting::new(),
+            waiting: WaitTable::new(),
             locks: locks.iter().map(|key| (name(key), Lock::default())).collect(),
             fences,
             effects: Effects::default(),
             answers: Vec::new(),
-            moment: Moment::at(Instant::from_micros(ORIGIN)),
-            rules: Rules {
+            moment: TransitionContext::at(Instant::from_micros(ORIGIN)),
+            rules: WaitPolicy {
                 max_waiters: 10_000,
                 detect_deadlocks: true,
             },
@@ -130,14 +132,14 @@ impl Server {
     }
 
     /// ACQUIRE. A request that blocks lets go first what is due anywhere.
-    pub fn acquire(&mut self, key: &str, request: &Acquire<'_>) -> Result<Outcome, NotQueued> {
+    pub fn acquire(&mut self, key: &str, request: &Acquire<'_>) -> Result<Outcome, Error> {
         if request.block.is_some() {
             self.ring();
         }
         self.acquire_now(key, request)
     }
 
-    fn acquire_now(&mut self, key: &str, request: &Acquire<'_>) -> Result<Outcome, NotQueued> {
+    fn acquire_now(&mut self, key: &str, request: &Acquire<'_>) -> Result<Outcome, Error> {
         let moment = self.moment;
         let granted = self.step(key, |lock, queue, fences, effects| {
             acquire(lock, queue, request, &moment, fences, effects)
@@ -149,7 +151,7 @@ impl Server {
         }
     }
 
-    fn enqueue(&mut self, key: &str, request: &Acquire<'_>, timeout: Timeout) -> Result<Outcome, NotQueued> {
+    fn enqueue(&mut self, key: &str, request: &Acquire<'_>, timeout: Timeout) -> Result<Outcome, Error> {
         let place = self.place(key);
         let (name, lock) = &self.locks[place];
         let enqueued = self
@@ -157,23 +159,23 @@ impl Server {
             .enqueue(name, lock, request, timeout, &self.moment, self.rules)?;
         if enqueued.replaced {
             self.answers
-                .push((enqueued.ticket, Answer::Refused(Refusal::Replaced)));
+                .push((enqueued.ticket, Answer::Refused(Error::Replaced)));
         }
         Ok(Outcome::Waits(enqueued.ticket))
     }
 
-    pub fn release(&mut self, key: &str, owner: &str, share: Share<'_>) -> Result<u64, Refusal> {
+    pub fn release(&mut self, key: &str, owner: &str, share: Holds<'_>) -> Result<u64, Error> {
         self.release_now(
             key,
             &Release {
                 owner: owner.as_bytes(),
                 fence: None,
-                share,
+                holds: share,
             },
         )
     }
 
-    fn release_now(&mut self, key: &str, request: &Release<'_>) -> Result<u64, Refusal> {
+    fn release_now(&mut self, key: &str, request: &Release<'_>) -> Result<u64, Error> {
         let moment = self.moment;
         self.step(key, |lock, queue, fences, effects| {
             release(lock, queue, request, &moment, fences, effects)
@@ -186,7 +188,7 @@ impl Server {
         owner: &str,
         lease_ms: u64,
         fence: Option<Fence>,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<u64, Error> {
         self.extend_now(
             key,
             &Extend {
@@ -197,7 +199,7 @@ impl Server {
         )
     }
 
-    fn extend_now(&mut self, key: &str, request: &Extend<'_>) -> Result<u64, Refusal> {
+    fn extend_now(&mut self, key: &str, request: &Extend<'_>) -> Result<u64, Error> {
         let moment = self.moment;
         self.step(key, |lock, queue, fences, effects| {
             extend(lock, queue, request, &moment, fences, effects)
@@ -205,13 +207,13 @@ impl Server {
     }
 
     /// A hold was granted to a client which had gone.
-    pub fn give_back(&mut self, key: &str, owner: &str, fence: Fence, share: Share<'_>) -> bool {
+    pub fn give_back(&mut self, key: &str, owner: &str, fence: Fence, share: Holds<'_>) -> bool {
         self.undo_now(
             key,
             &Release {
                 owner: owner.as_bytes(),
                 fence: Some(fence),
-                share,
+                holds: share,
             },
         )
     }
@@ -219,13 +221,13 @@ impl Server {
     fn undo_now(&mut self, key: &str, request: &Release<'_>) -> bool {
         let moment = self.moment;
         self.step(key, |lock, queue, fences, effects| {
-            undo(lock, queue, request, &moment, fences, effects)
+            rollback_grant(lock, queue, request, &moment, fences, effects)
         })
     }
 
     /// Looks after every queue that is due.
     pub fn ring(&mut self) {
-        while let Some(name) = self.waiting.due(self.moment.now) {
+        while let Some(name) = self.waiting.next_due(self.moment.now) {
             let key = String::from_utf8_lossy(&name.key).into_owned();
             self.tend_to(&key);
         }
@@ -234,14 +236,14 @@ impl Server {
     fn tend_to(&mut self, key: &str) {
         let moment = self.moment;
         self.step(key, |lock, queue, fences, effects| {
-            tend(lock, queue, &moment, fences, effects);
+            on_timer(lock, queue, &moment, fences, effects);
         });
     }
 
     /// A waiter's client is gone.
     pub fn leave(&mut self, key: &str, ticket: Ticket) {
         let name = self.name(key);
-        self.waiting.leave(&name, ticket);
+        self.waiting.remove_waiter(&name, ticket);
     }
 
     /// DEL, RENAME, RESTORE REPLACE: another value is under the name, and its queue is marked.
@@ -294,7 +296,7 @@ impl Server {
 /// The same in plain words: locks, owners and clients are numbers, and nothing is due before it is rung for.
 impl Server {
     /// Answers, if the request was refused as a deadlock, with the circle that the text names.
-    pub fn ask(&mut self, client: Client, ask: &Ask) -> Option<Circle> {
+    pub fn ask(&mut self, client: Client, ask: &Ask) -> Option<Cycle> {
         let key = self.key(ask.lock);
         let request = &ask.request;
         let owner = owner_bytes(request.owner);
@@ -325,11 +327,11 @@ impl Server {
                         assert_eq!(former, None, "two clients with one ticket");
                         return None;
                     }
-                    Err(NotQueued::Refused(refusal)) => error(refusal),
-                    Err(NotQueued::Deadlock(found)) => {
-                        circle = Some(found);
+                    Err(Error::Deadlock(found)) => {
+                        circle = Some(*found);
                         PlainAnswer::Error("DEADLOCK", 0)
                     }
+                    Err(refused) => error(refused),
                 }
             }
             Action::Extend { lease_ms } => {
@@ -354,15 +356,15 @@ impl Server {
 
     /// A holder that came to be there by whatever steps; answers its fence.
     pub fn put_holder(&mut self, lock: usize, holder: &naive::Holder) -> Fence {
-        let fence = self.fences.next().expect("a fence");
+        let fence = self.fences.next_fence().expect("a fence");
         let instant = |time: Micros| Instant::from_micros(time + ORIGIN);
         let (since, lease_end) = (instant(holder.since), instant(holder.lease_end));
         let owner = owner_bytes(holder.owner);
         let mut put = Holder::new(owner, core_limit(holder.limit), fence, since, lease_end);
         for name in &holder.holds {
             match name {
-                Some(name) => put.add_named(&name_bytes(*name)),
-                None => put.add_unnamed(1),
+                Some(name) => put.add_with_id(&name_bytes(*name)),
+                None => put.add_anonymous(1),
             }
             .expect("few holds");
         }
@@ -380,7 +382,7 @@ impl Server {
             block: timeout(waiter.block),
             request_id: name.as_ref().map(|name| &name[..]),
         };
-        let rules = Rules {
+        let rules = WaitPolicy {
             detect_deadlocks: false,
             ..self.rules
         };
@@ -396,22 +398,22 @@ impl Server {
     /// Somebody has to look at a queue, if there is one.
     pub fn mark(&mut self, lock: usize) {
         let name = self.locks[lock].0.clone();
-        self.waiting.alarm_at(&name, Instant::DISTANT_PAST);
+        self.waiting.schedule(&name, Instant::DISTANT_PAST);
     }
 
     pub fn is_due(&self, lock: usize) -> bool {
         let entry = self.waiting.entries.get(&self.locks[lock].0);
-        let alarm = entry.and_then(|entry| entry.alarm);
+        let alarm = entry.and_then(|entry| entry.next_wakeup);
         alarm.is_some_and(|alarm| alarm <= self.moment.now)
     }
 
     /// The lock that is due first.
     pub fn due(&mut self) -> Option<usize> {
-        let name = self.waiting.due(self.moment.now)?;
+        let name = self.waiting.next_due(self.moment.now)?;
         self.locks.iter().position(|(known, _)| *known == name)
     }
 
-    pub fn tend(&mut self, lock: usize) {
+    pub fn on_timer(&mut self, lock: usize) {
         self.tend_to(&self.key(lock));
         self.deliver(lock, None);
     }
@@ -419,8 +421,8 @@ impl Server {
     /// What is due for a lock while the server may grant nothing.
     pub fn hold_back(&mut self, lock: usize) {
         let (name, mut effects) = (self.locks[lock].0.clone(), Effects::default());
-        self.waiting.give_up_waiting(&name, &self.moment, &mut effects);
-        self.waiting.snooze(&name, self.moment.now.after_ms(RETRY_MS));
+        self.waiting.time_out_waiters(&name, &self.moment, &mut effects);
+        self.waiting.defer(&name, self.moment.now.after_ms(RETRY_MS));
         self.answers
             .extend(effects.wakes.into_iter().map(|wake| (wake.ticket, wake.answer)));
         self.tell();
@@ -433,13 +435,13 @@ impl Server {
         self.leave(&self.key(lock), ticket);
     }
 
-    pub fn undo(&mut self, hold: &Undelivered) {
+    pub fn rollback_grant(&mut self, hold: &Undelivered) {
         let name = hold.name.map(name_bytes);
-        let share = name.as_ref().map_or(Share::One, |name| Share::Named(name));
+        let share = name.as_ref().map_or(Holds::One, |name| Holds::ById(name));
         let request = Release {
             owner: owner_bytes(hold.owner),
             fence: Some(hold.fence),
-            share,
+            holds: share,
         };
         self.undo_now(&self.key(hold.lock), &request);
         self.deliver(hold.lock, None);
@@ -455,7 +457,7 @@ impl Server {
     pub fn sweep(&mut self, lock: usize) {
         let moment = self.moment;
         self.effects.clear();
-        drop_ended(&mut self.locks[lock].1, &moment, &mut self.effects);
+        expire_holders(&mut self.locks[lock].1, &moment, &mut self.effects);
         self.record(lock, None);
     }
 
@@ -476,7 +478,7 @@ impl Server {
     /// DUMP, `None` = there is nothing.
     pub fn dump(&self, lock: usize) -> Option<Vec<u8>> {
         let mut value = self.locks[lock].1.clone();
-        drop_ended(&mut value, &self.moment, &mut Effects::default());
+        expire_holders(&mut value, &self.moment, &mut Effects::default());
         (!value.is_free()).then(|| encode_lock(&value, &self.moment))
     }
 
@@ -488,8 +490,8 @@ impl Server {
     }
 
     /// All who wait for this lock are sent away.
-    pub fn dismiss(&mut self, lock: usize, code: &'static str) {
-        for ticket in self.waiting.dismiss(&self.locks[lock].0.clone()) {
+    pub fn drain(&mut self, lock: usize, code: &'static str) {
+        for ticket in self.waiting.drain(&self.locks[lock].0.clone()) {
             let client = self.clients.remove(&ticket).expect("one who waits");
             self.told.push((client, Told::error(code)));
         }
@@ -503,8 +505,8 @@ impl Server {
         self.moment.now = Instant::from_micros(now + ORIGIN);
     }
 
-    pub fn next_alarm(&self) -> Option<Micros> {
-        let alarm = self.waiting.next_alarm()?;
+    pub fn next_wakeup(&self) -> Option<Micros> {
+        let alarm = self.waiting.next_wakeup()?;
         Some(alarm.as_micros().saturating_sub(ORIGIN))
     }
 
@@ -527,7 +529,7 @@ impl Server {
             name: waiter.request_id.as_deref().map(name_number),
             since: waiter.since.as_micros() - ORIGIN,
             block: match waiter.timeout {
-                Timeout::Never => Block::Forever,
+                Timeout::Infinite => Block::Forever,
                 Timeout::Ms(ms) => Block::Ms(ms),
             },
         });
@@ -596,7 +598,7 @@ fn plain_grant(granted: &Granted) -> PlainAnswer {
 fn timeout(block: Block) -> Option<Timeout> {
     match block {
         Block::No => None,
-        Block::Forever => Some(Timeout::Never),
+        Block::Forever => Some(Timeout::Infinite),
         Block::Ms(ms) => Some(Timeout::Ms(ms)),
     }
 }

@@ -21,7 +21,7 @@ pub fn ask(owner: &str, lease_ms: u64) -> Acquire<'_> {
 /// The same, and it waits without limit.
 pub fn wait(owner: &str, lease_ms: u64) -> Acquire<'_> {
     Acquire {
-        block: Some(Timeout::Never),
+        block: Some(Timeout::Infinite),
         ..ask(owner, lease_ms)
     }
 }

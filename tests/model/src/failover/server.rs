@@ -4,9 +4,9 @@ use std::hash::{Hash, Hasher};
 
 use super::setting::{Breach, Setting};
 use dlock_core::{
-    Acquire, Effects, Extend, Fences, Grace, Granted, Holder, Instant, Lock, Moment, Queue, Raise, Refusal,
-    Release, WallClock, acquire, apply, decode_lock, drop_ended, encode_lock, extend, release,
-    release_as_told,
+    Acquire, AdvanceReason, Effects, Error, Extend, Fences, Grace, Granted, Holder, Instant, Lock, Queue,
+    Release, TransitionContext, WallClock, acquire, apply, apply_release, decode_lock, encode_lock,
+    expire_holders, extend, release,
 };
 
 const LONG_AGO_UNIX_MS: u64 = 1_710_000_000_000;
@@ -58,9 +58,9 @@ impl Server {
             server.lock = decode_lock(&saved.lock, now).expect("it was stored");
         }
         server.learn_from_lock(now);
-        server.fences.learn(saved.fence);
+        server.fences.observe(saved.fence);
         if setting.breach != Some(Breach::GraceForgotten) {
-            server.grace.load(saved.grace_left_ms, now);
+            server.grace.restore(saved.grace_left_ms, now);
         }
         server
     }
@@ -84,16 +84,16 @@ impl Server {
         if setting.breach == Some(Breach::NoRaise) {
             // As if it had been raised long ago.
             let mut fences = Fences::starting();
-            fences.raise(WallClock::from_unix_ms(LONG_AGO_UNIX_MS), 0);
-            fences.learn(self.fences.known());
+            fences.advance(WallClock::from_unix_ms(LONG_AGO_UNIX_MS), 0);
+            fences.observe(self.fences.known());
             self.fences = fences;
         } else {
-            self.fences.demand(Raise::Promotion);
+            self.fences.request_advance(AdvanceReason::Promotion);
         }
     }
 
     /// The moment of a decision: what is pending begins.
-    fn moment(&mut self, now: Instant, setting: &Setting) -> Moment {
+    fn moment(&mut self, now: Instant, setting: &Setting) -> TransitionContext {
         self.settle(now, setting);
         let mut moment = self.lease_moment(now);
         if setting.breach == Some(Breach::EndedProlonged) {
@@ -105,18 +105,18 @@ impl Server {
     /// A grace begins, if one is pending.
     pub fn settle(&mut self, now: Instant, setting: &Setting) {
         let before = self.lease_moment(now);
-        if self.grace.is_pending() && self.grace.settle(true, &setting.graces(), now) {
+        if self.grace.is_pending() && self.grace.start_if_pending(true, &setting.graces(), now) {
             self.sync_due = true;
             let live = self.lock.holders().iter().filter(|holder| before.is_live(holder));
             self.kept = live.map(Holder::fence).collect();
         }
     }
 
-    fn lease_moment(&self, now: Instant) -> Moment {
-        Moment {
+    fn lease_moment(&self, now: Instant) -> TransitionContext {
+        TransitionContext {
             grace_begin: self.grace.begin(),
             grace_end: self.grace.end(),
-            ..Moment::at(now)
+            ..TransitionContext::at(now)
         }
     }
 
@@ -126,8 +126,8 @@ impl Server {
 
     /// If it is demanded.
     pub fn raise_fences(&mut self, clock: WallClock) {
-        if self.fences.wants_raise() {
-            self.fences.raise(clock, self.dice);
+        if self.fences.advance_pending() {
+            self.fences.advance(clock, self.dice);
             self.sync_due |= self.fences.known() > 0;
         }
     }
@@ -139,7 +139,7 @@ impl Server {
         clock: WallClock,
         setting: &Setting,
         effects: &mut Effects,
-    ) -> Result<Option<Granted>, Refusal> {
+    ) -> Result<Option<Granted>, Error> {
         let mut moment = self.moment(now, setting);
         let is_known = self
             .lock
@@ -150,7 +150,7 @@ impl Server {
             moment.grace_end = Instant::DISTANT_PAST;
         }
         self.raise_fences(clock);
-        self.grace.learn_lease(request.lease_ms);
+        self.grace.observe_lease(request.lease_ms);
         acquire(
             &mut self.lock,
             &mut Queue::new(),
@@ -167,7 +167,7 @@ impl Server {
         now: Instant,
         setting: &Setting,
         effects: &mut Effects,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<u64, Error> {
         let mut moment = self.moment(now, setting);
         let mut request = *request;
         match setting.breach {
@@ -179,7 +179,7 @@ impl Server {
             }
             _ => {}
         }
-        self.grace.learn_lease(request.lease_ms);
+        self.grace.observe_lease(request.lease_ms);
         extend(
             &mut self.lock,
             &mut Queue::new(),
@@ -196,7 +196,7 @@ impl Server {
         now: Instant,
         setting: &Setting,
         effects: &mut Effects,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<u64, Error> {
         let moment = self.moment(now, setting);
         release(
             &mut self.lock,
@@ -211,7 +211,7 @@ impl Server {
     /// Ended leases are swept.
     pub fn sweep(&mut self, now: Instant, setting: &Setting, effects: &mut Effects) {
         let moment = self.moment(now, setting);
-        drop_ended(&mut self.lock, &moment, effects);
+        expire_holders(&mut self.lock, &moment, effects);
     }
 
     /// What a cron tells replicas and the log.
@@ -233,12 +233,12 @@ impl Server {
                 self.learn_from_lock(now);
             }
             Told::Release(request) => {
-                release_as_told(&mut self.lock, request, effects).expect("it happened there");
+                apply_release(&mut self.lock, request, effects).expect("it happened there");
             }
             Told::Sync { fence, grace_left_ms } => {
-                self.fences.learn(*fence);
+                self.fences.observe(*fence);
                 if setting.breach != Some(Breach::GraceForgotten) {
-                    self.grace.learn(*grace_left_ms, now);
+                    self.grace.observe(*grace_left_ms, now);
                 }
             }
         }
@@ -247,8 +247,8 @@ impl Server {
     fn learn_from_lock(&mut self, now: Instant) {
         let moment = self.lease_moment(now);
         for holder in self.lock.holders() {
-            self.fences.learn(holder.fence());
-            self.grace.learn_lease(moment.lease_ms(holder));
+            self.fences.observe(holder.fence());
+            self.grace.observe_lease(moment.lease_ms(holder));
         }
     }
 }

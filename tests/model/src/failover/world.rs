@@ -7,7 +7,7 @@ use super::server::{Saved, Server, Told};
 use super::setting::{Breach, LONGEST_LEASE_TICKS, Log, OldPrimary, Setting, TICK_MS, Watch};
 use crate::search::World;
 use dlock_core::{
-    Acquire, Effects, Event as News, Extend, Instant, Limit, Refusal, Release, Replication, Share, WallClock,
+    Acquire, Effects, Error, Event as News, Extend, Holds, Instant, Limit, Release, Replication, WallClock,
 };
 
 /// 2025, so that fences are as long as real ones.
@@ -156,7 +156,7 @@ impl<'a> Failover<'a> {
             let fence = world.nodes[0]
                 .server
                 .fences
-                .next()
+                .next_fence()
                 .expect("there are numbers left");
             world.tell(
                 0,
@@ -384,7 +384,7 @@ impl<'a> Failover<'a> {
         let (now, mut effects) = (self.now(), Effects::default());
         let request = Release {
             owner: OWNERS[owner].as_bytes(),
-            share: Share::One,
+            holds: Holds::One,
             fence: self.owners[owner].fence,
         };
         // Refused, it was no holder there.
@@ -535,8 +535,8 @@ impl<'a> Failover<'a> {
         Ok(())
     }
 
-    fn check_refusal(&mut self, owner: usize, server: usize, refusal: Refusal) -> Result<(), Broken> {
-        if !matches!(refusal, Refusal::NotHeld | Refusal::NotOwner | Refusal::Stale(_)) {
+    fn check_refusal(&mut self, owner: usize, server: usize, refusal: Error) -> Result<(), Broken> {
+        if !matches!(refusal, Error::NotHeld | Error::NotOwner | Error::Stale(_)) {
             return Ok(());
         }
         let fence = std::mem::take(&mut self.owners[owner].fence);

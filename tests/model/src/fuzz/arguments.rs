@@ -1,7 +1,7 @@
 //! Any arguments of any command: one a line.
 
 use super::holders::MAX_OWNER_BYTES;
-use dlock_core::{Acquire, Extend, Limit, MAX_FENCE, Refusal, Release, Share, Timeout, number};
+use dlock_core::{Acquire, Error, Extend, Holds, Limit, MAX_FENCE, Release, Timeout, number};
 
 /// `dlock.max-lease-ms` by default, and at its least.
 const MAX_LEASES_MS: [u64; 2] = [86_400_000, 1];
@@ -30,7 +30,7 @@ pub fn arguments(bytes: &[u8]) {
     check(Release::parse(args()), |request| {
         assert_named(request.owner, MAX_OWNER_BYTES);
         assert_fence(request.fence);
-        if let Share::Named(id) = request.share {
+        if let Holds::ById(id) = request.holds {
             assert_named(id, MAX_REQUEST_ID_BYTES);
         }
         assert_eq!(Release::parse(slices(&write_release(request))), Ok(*request));
@@ -43,7 +43,7 @@ pub fn arguments(bytes: &[u8]) {
     }
 }
 
-fn check<T>(parsed: Result<T, Refusal>, check_request: impl FnOnce(&T)) {
+fn check<T>(parsed: Result<T, Error>, check_request: impl FnOnce(&T)) {
     match parsed {
         Ok(request) => check_request(&request),
         Err(refusal) => {
@@ -84,7 +84,7 @@ fn write_acquire(request: &Acquire<'_>) -> Vec<Vec<u8>> {
     }
     match request.block {
         None => {}
-        Some(Timeout::Never) => args.extend([b"BLOCK".to_vec(), decimal(0)]),
+        Some(Timeout::Infinite) => args.extend([b"BLOCK".to_vec(), decimal(0)]),
         Some(Timeout::Ms(ms)) => args.extend([b"BLOCK".to_vec(), decimal(ms)]),
     }
     if let Some(id) = request.request_id {
@@ -95,10 +95,10 @@ fn write_acquire(request: &Acquire<'_>) -> Vec<Vec<u8>> {
 
 fn write_release(request: &Release<'_>) -> Vec<Vec<u8>> {
     let mut args = vec![request.owner.to_vec()];
-    match request.share {
-        Share::One => {}
-        Share::All => args.push(b"ALL".to_vec()),
-        Share::Named(id) => args.extend([b"REQID".to_vec(), id.to_vec()]),
+    match request.holds {
+        Holds::One => {}
+        Holds::All => args.push(b"ALL".to_vec()),
+        Holds::ById(id) => args.extend([b"REQID".to_vec(), id.to_vec()]),
     }
     args.extend(write_fence(request.fence));
     args

@@ -2,8 +2,9 @@
 
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Acquire, Effects, Extend, Fences, Instant, Limit, Lock, Moment, Queue, Release, Replication, Share,
-    acquire, apply, decode_lock, drop_ended, encode_lock, extend, release, release_as_told,
+    Acquire, Effects, Extend, Fences, Holds, Instant, Limit, Lock, Queue, Release, Replication,
+    TransitionContext, acquire, apply, apply_release, decode_lock, encode_lock, expire_holders, extend,
+    release,
 };
 
 /// Where the clock of the reader may stand.
@@ -18,7 +19,7 @@ pub fn payload(bytes: &[u8]) {
             continue;
         };
         assert_sound(&lock);
-        assert_eq!(encode_lock(&lock, &Moment::at(now)), bytes, "{lock:?}");
+        assert_eq!(encode_lock(&lock, &TransitionContext::at(now)), bytes, "{lock:?}");
         check_grace(&lock, now);
         for moment in moments(&lock, now) {
             check_steps(&lock, &moment);
@@ -28,29 +29,32 @@ pub fn payload(bytes: &[u8]) {
 
 /// A lock that is written during a grace takes along what that gives to its holders.
 fn check_grace(lock: &Lock, now: Instant) {
-    let grace = Moment {
+    let grace = TransitionContext {
         grace_end: now.after_ms(7),
-        ..Moment::at(now)
+        ..TransitionContext::at(now)
     };
     let read = decode_lock(&encode_lock(lock, &grace), now).expect("what was written can be read");
     assert_eq!(who(&read), who(lock));
     for (read, written) in read.holders().iter().zip(lock.holders()) {
-        assert_eq!(Moment::at(now).lease_end(read), grace.lease_end(written));
+        assert_eq!(
+            TransitionContext::at(now).lease_end(read),
+            grace.lease_end(written)
+        );
     }
 }
 
 /// When the lock was read, just before and when its first lease ends, and at the end of time.
-fn moments(lock: &Lock, now: Instant) -> [Moment; 4] {
-    let first_end = Moment::at(now).first_lease_end(lock).unwrap_or(now);
+fn moments(lock: &Lock, now: Instant) -> [TransitionContext; 4] {
+    let first_end = TransitionContext::at(now).first_lease_end(lock).unwrap_or(now);
     let last_micro = Instant::from_micros(first_end.as_micros().saturating_sub(1)).max(now);
-    [now, last_micro, first_end, Instant::from_micros(i64::MAX)].map(Moment::at)
+    [now, last_micro, first_end, Instant::from_micros(i64::MAX)].map(TransitionContext::at)
 }
 
-type Step = fn(&mut Lock, &[u8], u64, &Moment, &mut Effects);
+type Step = fn(&mut Lock, &[u8], u64, &TransitionContext, &mut Effects);
 
 const STEPS: [Step; 5] = [ask_one_more, ask_shared, prolong, give_back, sweep];
 
-fn check_steps(lock: &Lock, moment: &Moment) {
+fn check_steps(lock: &Lock, moment: &TransitionContext) {
     let holders = lock.holders();
     let known = [holders.first(), holders.last()].into_iter().flatten();
     let known = known.map(|holder| (holder.owner(), holder.fence()));
@@ -65,12 +69,12 @@ fn check_steps(lock: &Lock, moment: &Moment) {
 }
 
 /// A replica that was told has the same holders, with leases that end no earlier.
-fn check_replica(before: &Lock, after: &Lock, owner: &[u8], moment: &Moment, effects: &Effects) {
+fn check_replica(before: &Lock, after: &Lock, owner: &[u8], moment: &TransitionContext, effects: &Effects) {
     let (mut replica, mut news) = (before.clone(), Effects::default());
     match effects.replication {
         Replication::Nothing => {}
         Replication::Verbatim => {
-            release_as_told(&mut replica, &one_hold(owner), &mut news).expect("it happened there");
+            apply_release(&mut replica, &one_hold(owner), &mut news).expect("it happened there");
         }
         Replication::Change => {
             apply(
@@ -89,20 +93,20 @@ fn check_replica(before: &Lock, after: &Lock, owner: &[u8], moment: &Moment, eff
     }
 }
 
-fn ask_one_more(lock: &mut Lock, owner: &[u8], _: u64, moment: &Moment, effects: &mut Effects) {
+fn ask_one_more(lock: &mut Lock, owner: &[u8], _: u64, moment: &TransitionContext, effects: &mut Effects) {
     ask(lock, owner, Limit::MUTEX, moment, effects);
 }
 
-fn ask_shared(lock: &mut Lock, owner: &[u8], _: u64, moment: &Moment, effects: &mut Effects) {
+fn ask_shared(lock: &mut Lock, owner: &[u8], _: u64, moment: &TransitionContext, effects: &mut Effects) {
     ask(lock, owner, Limit::SHARED, moment, effects);
 }
 
 /// Its fences are those of a server that knows the lock. Where they are used up, nobody new is granted.
-fn ask(lock: &mut Lock, owner: &[u8], limit: Limit, moment: &Moment, effects: &mut Effects) {
+fn ask(lock: &mut Lock, owner: &[u8], limit: Limit, moment: &TransitionContext, effects: &mut Effects) {
     let mut fences = Fences::starting();
     lock.holders()
         .iter()
-        .for_each(|holder| fences.learn(holder.fence()));
+        .for_each(|holder| fences.observe(holder.fence()));
     let request = Acquire {
         owner,
         lease_ms: u64::MAX >> 12,
@@ -114,7 +118,7 @@ fn ask(lock: &mut Lock, owner: &[u8], limit: Limit, moment: &Moment, effects: &m
     let _ = acquire(lock, &mut Queue::new(), &request, moment, &mut fences, effects);
 }
 
-fn prolong(lock: &mut Lock, owner: &[u8], fence: u64, moment: &Moment, effects: &mut Effects) {
+fn prolong(lock: &mut Lock, owner: &[u8], fence: u64, moment: &TransitionContext, effects: &mut Effects) {
     let request = Extend {
         owner,
         lease_ms: u64::MAX >> 12,
@@ -130,19 +134,19 @@ fn prolong(lock: &mut Lock, owner: &[u8], fence: u64, moment: &Moment, effects: 
     );
 }
 
-fn give_back(lock: &mut Lock, owner: &[u8], _: u64, moment: &Moment, effects: &mut Effects) {
+fn give_back(lock: &mut Lock, owner: &[u8], _: u64, moment: &TransitionContext, effects: &mut Effects) {
     let fences = &mut Fences::starting();
     let _ = release(lock, &mut Queue::new(), &one_hold(owner), moment, fences, effects);
 }
 
-fn sweep(lock: &mut Lock, _: &[u8], _: u64, moment: &Moment, effects: &mut Effects) {
-    drop_ended(lock, moment, effects);
+fn sweep(lock: &mut Lock, _: &[u8], _: u64, moment: &TransitionContext, effects: &mut Effects) {
+    expire_holders(lock, moment, effects);
 }
 
 fn one_hold(owner: &[u8]) -> Release<'_> {
     Release {
         owner,
         fence: None,
-        share: Share::One,
+        holds: Holds::One,
     }
 }

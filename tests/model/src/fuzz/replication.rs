@@ -12,8 +12,8 @@
 use super::choices::Choices;
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Effects, Fences, Grace, Instant, Lock, MAX_FENCE, Moment, Release, Replication, apply, decode_lock,
-    encode_lock, number, release_as_told,
+    Effects, Fences, Grace, Instant, Lock, MAX_FENCE, Release, Replication, TransitionContext, apply,
+    apply_release, decode_lock, encode_lock, number,
 };
 
 /// The longest grace that a primary can tell of: ten years.
@@ -86,7 +86,7 @@ impl Replica {
 
     fn hear_release(&mut self, told: &[u8], effects: &mut Effects) -> bool {
         let request = Release::parse(told.split(|byte| *byte == b'\n'));
-        request.is_ok_and(|request| release_as_told(&mut self.lock, &request, effects).is_ok())
+        request.is_ok_and(|request| apply_release(&mut self.lock, &request, effects).is_ok())
     }
 
     fn hear_sync(&mut self, told: &[u8]) -> bool {
@@ -96,8 +96,8 @@ impl Replica {
             return false;
         };
         let end_before = self.grace.end();
-        self.fences.learn(fence);
-        self.grace.learn(left_ms, self.now);
+        self.fences.observe(fence);
+        self.grace.observe(left_ms, self.now);
         assert!(self.fences.known() >= fence && self.grace.left_ms(self.now) >= left_ms);
         assert!(self.grace.end() >= end_before);
         true
@@ -111,10 +111,10 @@ impl Replica {
         if self.lock.is_free() {
             return;
         }
-        let moment = Moment {
+        let moment = TransitionContext {
             grace_begin: self.grace.begin(),
             grace_end: self.grace.end(),
-            ..Moment::at(self.now)
+            ..TransitionContext::at(self.now)
         };
         let read = decode_lock(&encode_lock(&self.lock, &moment), self.now).expect("it was stored");
         assert_eq!(who(&read), who(&self.lock));

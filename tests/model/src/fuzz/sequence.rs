@@ -2,14 +2,14 @@
 
 use super::choices::Choices;
 use super::server::Server;
-use dlock_core::{Acquire, Extend, Limit, Lock, Release, Share, Timeout};
+use dlock_core::{Acquire, Extend, Holds, Limit, Lock, Release, Timeout};
 
 const LOCKS: u8 = 3;
 const OWNERS: [&[u8]; 4] = [b"a", b"ab", b"bob", b"\0"];
 const LEASES_MS: [u64; 5] = [1, 2, 5, 30, 86_400_000];
 const TIMEOUTS: [Option<Timeout>; 4] = [
     None,
-    Some(Timeout::Never),
+    Some(Timeout::Infinite),
     Some(Timeout::Ms(2)),
     Some(Timeout::Ms(9)),
 ];
@@ -27,7 +27,7 @@ pub fn sequence(bytes: &[u8]) {
             8 => extend(&mut server, &mut choices),
             9..=10 => pass(&mut server, &mut choices),
             11 => server.leave(usize::from(choices.byte())),
-            12 => undo(&mut server, &mut choices),
+            12 => rollback_grant(&mut server, &mut choices),
             13 => replace(&mut server, &mut choices),
             _ => befall(&mut server, &mut choices),
         }
@@ -52,15 +52,15 @@ fn release(server: &mut Server, choices: &mut Choices<'_>) {
     let place = place(choices);
     let owner = choices.of(&OWNERS);
     let shares = [
-        Share::One,
-        Share::One,
-        Share::All,
-        Share::Named(b"r1"),
-        Share::Named(b"r2"),
+        Holds::One,
+        Holds::One,
+        Holds::All,
+        Holds::ById(b"r1"),
+        Holds::ById(b"r2"),
     ];
     let request = Release {
         owner,
-        share: choices.of(&shares),
+        holds: choices.of(&shares),
         fence: fence(server, place, owner, choices),
     };
     server.release(place, &request);
@@ -78,14 +78,14 @@ fn extend(server: &mut Server, choices: &mut Choices<'_>) {
 }
 
 /// The hold of a client that has gone: an unnamed or a named one.
-fn undo(server: &mut Server, choices: &mut Choices<'_>) {
+fn rollback_grant(server: &mut Server, choices: &mut Choices<'_>) {
     let place = place(choices);
     let request = Release {
         owner: choices.of(&OWNERS),
-        share: choices.of(&[Share::One, Share::Named(b"r1")]),
+        holds: choices.of(&[Holds::One, Holds::ById(b"r1")]),
         fence: None,
     };
-    server.undo(place, &request);
+    server.rollback_grant(place, &request);
 }
 
 /// Half a millisecond is not the end of any lease.
@@ -115,8 +115,8 @@ fn befall(server: &mut Server, choices: &mut Choices<'_>) {
         1 => server.take_over(true),
         2 => server.moment.evictable ^= true,
         3 => server.begin_grace(),
-        4 => server.dismiss(place(choices)),
-        _ => server.tend(place(choices)),
+        4 => server.drain(place(choices)),
+        _ => server.on_timer(place(choices)),
     }
 }
 

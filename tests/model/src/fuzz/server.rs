@@ -5,28 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Acquire, Answer, Effects, Extend, Fences, Granted, Holder, Instant, Lock, LockName, Moment, NotQueued,
-    Queue, Refusal, Release, Replication, Rules, Ticket, Waiting, WallClock, acquire, apply, decode_lock,
-    encode_lock, extend, release, release_as_told, tend, undo,
+    Acquire, Answer, Effects, Error, Extend, Fences, Granted, Holder, Instant, Lock, LockName, Queue,
+    Release, Replication, Ticket, TransitionContext, WaitPolicy, WaitTable, WallClock, acquire, apply,
+    apply_release, decode_lock, encode_lock, extend, on_timer, release, rollback_grant,
 };
 
 /// A wall clock in 2025, so that fences are as long as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
 /// So few that queues become full.
-const RULES: Rules = Rules {
+const RULES: WaitPolicy = WaitPolicy {
     max_waiters: 6,
     detect_deadlocks: true,
 };
 
 pub struct Server {
-    waiting: Waiting,
+    waiting: WaitTable,
     locks: Vec<(LockName, Lock)>,
     /// What a replica has, that is told of every step at once.
     replica: Vec<Lock>,
     fences: Fences,
     /// The fences that a replica knows of.
     replica_fences: Fences,
-    pub moment: Moment,
+    pub moment: TransitionContext,
     /// Those who wait for an answer: ticket, and the place of the lock.
     open: BTreeMap<Ticket, usize>,
     highest_fence: u64,
@@ -37,19 +37,19 @@ pub struct Server {
 impl Server {
     pub fn with_locks(count: u8) -> Self {
         let mut fences = Fences::starting();
-        fences.raise(WallClock::from_unix_ms(UNIX_MS), 0);
+        fences.advance(WallClock::from_unix_ms(UNIX_MS), 0);
         let name = |number: u8| LockName {
             db: i32::from(number % 2),
             key: [b'k', number].as_slice().into(),
         };
         Self {
-            waiting: Waiting::new(),
+            waiting: WaitTable::new(),
             locks: (0..count).map(|number| (name(number), Lock::default())).collect(),
             replica: vec![Lock::default(); usize::from(count)],
             highest_fence: fences.known(),
             fences,
             replica_fences: Fences::starting(),
-            moment: Moment::at(Instant::from_micros(123_456)),
+            moment: TransitionContext::at(Instant::from_micros(123_456)),
             open: BTreeMap::new(),
             let_in: BTreeSet::new(),
         }
@@ -81,8 +81,7 @@ impl Server {
                             enqueued.replaced
                         );
                     }
-                    Err(NotQueued::Refused(refusal)) => assert_one_line(&refusal),
-                    Err(NotQueued::Deadlock(_)) => {}
+                    Err(refused) => assert_one_line(&refused),
                 }
             }
             (Ok(None), None) => {}
@@ -100,10 +99,10 @@ impl Server {
     }
 
     /// A hold is given back whose client has gone.
-    pub fn undo(&mut self, place: usize, request: &Release<'_>) {
+    pub fn rollback_grant(&mut self, place: usize, request: &Release<'_>) {
         let moment = self.moment;
         self.step(place, Some(request), |lock, queue, fences, effects| {
-            undo(lock, queue, request, &moment, fences, effects)
+            rollback_grant(lock, queue, request, &moment, fences, effects)
         });
         self.check();
     }
@@ -119,7 +118,7 @@ impl Server {
     /// Looks after every queue that is due. After that, nobody waits who could be let in.
     pub fn ring(&mut self) {
         let mut looks = 0;
-        while let Some(name) = self.waiting.due(self.moment.now) {
+        while let Some(name) = self.waiting.next_due(self.moment.now) {
             looks += 1;
             assert!(looks <= 2 * self.locks.len(), "{name:?} stays due");
             let place = self
@@ -127,32 +126,32 @@ impl Server {
                 .iter()
                 .position(|(other, _)| *other == name)
                 .expect("one of ours");
-            self.tend(place);
+            self.on_timer(place);
         }
         self.check();
         (0..self.locks.len()).for_each(|place| self.check_nobody_is_forgotten(place));
     }
 
     /// A lease has ended, or somebody has to look.
-    pub fn tend(&mut self, place: usize) {
+    pub fn on_timer(&mut self, place: usize) {
         let moment = self.moment;
         self.step(place, None, |lock, queue, fences, effects| {
-            tend(lock, queue, &moment, fences, effects);
+            on_timer(lock, queue, &moment, fences, effects);
         });
     }
 
     /// The client of one waiter is gone.
     pub fn leave(&mut self, choice: usize) {
         if let Some((&ticket, &place)) = self.open.iter().nth(choice % self.open.len().max(1)) {
-            self.waiting.leave(&self.locks[place].0, ticket);
+            self.waiting.remove_waiter(&self.locks[place].0, ticket);
             self.open.remove(&ticket);
         }
         self.check();
     }
 
     /// The lock has moved to another node: all its waiters are sent away.
-    pub fn dismiss(&mut self, place: usize) {
-        for ticket in self.waiting.dismiss(&self.locks[place].0) {
+    pub fn drain(&mut self, place: usize) {
+        for ticket in self.waiting.drain(&self.locks[place].0) {
             assert_eq!(self.open.remove(&ticket), Some(place));
         }
         self.check();
@@ -163,13 +162,13 @@ impl Server {
         self.replica[place] = lock.clone();
         self.locks[place].1 = lock;
         let name = self.locks[place].0.clone();
-        self.waiting.alarm_at(&name, Instant::DISTANT_PAST);
+        self.waiting.schedule(&name, Instant::DISTANT_PAST);
     }
 
     /// The server starts again from what it stored, or its replica takes over. Nobody waits any more.
     pub fn take_over(&mut self, by_replica: bool) {
         for place in 0..self.locks.len() {
-            self.dismiss(place);
+            self.drain(place);
             let lock = if by_replica {
                 &self.replica[place]
             } else {
@@ -184,7 +183,7 @@ impl Server {
             self.replica[place] = read.clone();
             self.locks[place].1 = read;
         }
-        assert!(self.waiting.is_empty() && self.waiting.next_alarm().is_none() && self.open.is_empty());
+        assert!(self.waiting.is_empty() && self.waiting.next_wakeup().is_none() && self.open.is_empty());
     }
 
     /// A grace begins, or the one that runs becomes longer.
@@ -247,7 +246,7 @@ impl Server {
             Replication::Nothing => {}
             Replication::Verbatim => {
                 let request = as_it_came.expect("only a RELEASE goes as it came");
-                release_as_told(replica, request, &mut news).expect("it happened here");
+                apply_release(replica, request, &mut news).expect("it happened here");
             }
             Replication::Change => {
                 apply(
@@ -319,7 +318,7 @@ impl Server {
         let Some(queue) = self.waiting.queue(name) else {
             return;
         };
-        assert!(self.waiting.next_alarm().is_none_or(|at| at > self.moment.now));
+        assert!(self.waiting.next_wakeup().is_none_or(|at| at > self.moment.now));
         if self.moment.grace_end > self.moment.now {
             return;
         }
@@ -359,7 +358,7 @@ impl Server {
     }
 }
 
-fn assert_one_line(refusal: &Refusal) {
+fn assert_one_line(refusal: &Error) {
     let text = refusal.to_string();
     assert!(
         text.starts_with(refusal.code()) && !text.contains(['\r', '\n']),

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use super::deadlock::{Number, World};
+use super::deadlock::{NodeId, WaitForGraph};
 
 /// Owners that wait for each other in a circle: each has a claim on what the one before it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Circle {
+pub struct Cycle {
     pub(super) links: Vec<Link>,
     /// Whether the request that was refused is part of it, and not only stuck behind it.
     pub(super) closed_by_request: bool,
@@ -26,22 +26,22 @@ pub(super) struct Link {
 pub(super) enum Claim {
     Holds,
     /// Will hold it before this owner has its turn.
-    StandsBefore(Box<[u8]>),
+    QueuedAhead(Box<[u8]>),
 }
 
 /// An owner, and a lock for which it waits for ever.
-type Step = (Number, Number);
+type Edge = (NodeId, NodeId);
 
 /// The shortest circle through the request of `owner` for `lock`, after a reduction that left it waiting.
 ///
 /// A request that makes a deadlock closes a circle. One that only meets a deadlock (one that formed while
 /// nobody searched, or that a RENAME made) may stand outside: then a circle that it waits for.
-pub(super) fn through(world: &World<'_>, owner: Number, lock: Number) -> Circle {
-    let closed = Paths::from(world, owner, lock).back();
+pub(super) fn shortest_cycle(graph: &WaitForGraph<'_>, owner: NodeId, lock: NodeId) -> Cycle {
+    let closed = Paths::from(graph, owner, lock).back();
     let closed_by_request = closed.is_some();
-    let steps = closed.unwrap_or_else(|| ahead_of(world, owner));
-    Circle {
-        links: describe(world, &steps),
+    let edges = closed.unwrap_or_else(|| follow(graph, owner));
+    Cycle {
+        links: describe(graph, &edges),
         closed_by_request,
     }
 }
@@ -49,122 +49,121 @@ pub(super) fn through(world: &World<'_>, owner: Number, lock: Number) -> Circle 
 /// A search in breadth over those who wait for ever: from a waiter to the holders of what it waits for, who
 /// all wait for ever too, or they would have given it up.
 struct Paths<'w> {
-    world: &'w World<'w>,
-    start: Number,
+    graph: &'w WaitForGraph<'w>,
+    start: NodeId,
     /// From whom, and by which lock, each owner is reached.
-    reached: Vec<Option<Step>>,
+    reached: Vec<Option<Edge>>,
     /// The locks whose holders are reached.
-    looked_at: Vec<bool>,
-    next: VecDeque<Step>,
+    visited: Vec<bool>,
+    next: VecDeque<Edge>,
 }
 
 impl<'w> Paths<'w> {
-    fn from(world: &'w World<'w>, start: Number, lock: Number) -> Self {
+    fn from(graph: &'w WaitForGraph<'w>, start: NodeId, lock: NodeId) -> Self {
         Self {
-            world,
+            graph,
             start,
-            reached: vec![None; world.owners.len()],
-            looked_at: vec![false; world.locks.len()],
+            reached: vec![None; graph.owners.len()],
+            visited: vec![false; graph.locks.len()],
             next: VecDeque::from([(start, lock)]),
         }
     }
 
     /// The shortest way that leads back to the start, if there is one.
-    fn back(mut self) -> Option<Vec<Step>> {
-        while let Some(step) = self.next.pop_front() {
-            let (_, lock) = step;
-            if std::mem::replace(self.looked_at.get_mut(lock)?, true) {
+    fn back(mut self) -> Option<Vec<Edge>> {
+        while let Some(edge) = self.next.pop_front() {
+            let (_, lock) = edge;
+            if std::mem::replace(self.visited.get_mut(lock)?, true) {
                 continue;
             }
-            for (_, holder) in &self.world.locks.get(lock)?.holders {
-                self.reach(*holder, step);
+            for (_, holder) in &self.graph.locks.get(lock)?.holders {
+                self.reach(*holder, edge);
             }
-            if self.step_to(self.start).is_some() {
-                return Some(self.steps_to_start());
+            if self.edge_to(self.start).is_some() {
+                return Some(self.edges_to_start());
             }
         }
         None
     }
 
-    fn reach(&mut self, owner: Number, from: Step) {
-        let (Some(reached), Some(player)) = (self.reached.get_mut(owner), self.world.owners.get(owner))
-        else {
+    fn reach(&mut self, owner: NodeId, from: Edge) {
+        let (Some(reached), Some(node)) = (self.reached.get_mut(owner), self.graph.owners.get(owner)) else {
             return;
         };
         if reached.is_none() {
             *reached = Some(from);
-            self.next.extend(player.waits.iter().map(|lock| (owner, *lock)));
+            self.next.extend(node.waits.iter().map(|lock| (owner, *lock)));
         }
     }
 
-    fn step_to(&self, owner: Number) -> Option<Step> {
+    fn edge_to(&self, owner: NodeId) -> Option<Edge> {
         self.reached.get(owner).copied().flatten()
     }
 
-    fn steps_to_start(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
+    fn edges_to_start(&self) -> Vec<Edge> {
+        let mut edges = Vec::new();
         let mut owner = self.start;
-        while let Some(step) = self.step_to(owner) {
-            steps.push(step);
-            owner = step.0;
+        while let Some(edge) = self.edge_to(owner) {
+            edges.push(edge);
+            owner = edge.0;
             if owner == self.start {
                 break;
             }
         }
-        steps.reverse();
-        steps
+        edges.reverse();
+        edges
     }
 }
 
 /// From a waiter to one who holds what it waits for, and on, until one comes again.
-fn ahead_of(world: &World<'_>, owner: Number) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    let mut places = vec![None; world.owners.len()];
+fn follow(graph: &WaitForGraph<'_>, owner: NodeId) -> Vec<Edge> {
+    let mut edges: Vec<Edge> = Vec::new();
+    let mut places = vec![None; graph.owners.len()];
     let mut owner = owner;
-    while let Some((lock, holder)) = blocked_by(world, owner) {
-        let place = places.get_mut(owner).and_then(|place| place.replace(steps.len()));
+    while let Some((lock, holder)) = blocked_by(graph, owner) {
+        let place = places.get_mut(owner).and_then(|place| place.replace(edges.len()));
         if let Some(place) = place {
-            return steps.split_off(place);
+            return edges.split_off(place);
         }
-        steps.push((owner, lock));
+        edges.push((owner, lock));
         owner = holder;
     }
-    steps
+    edges
 }
 
 /// What this owner waits for, and somebody who holds it.
-fn blocked_by(world: &World<'_>, owner: Number) -> Option<(Number, Number)> {
-    let lock = *world.owners.get(owner)?.waits.first()?;
-    let (_, holder) = *world.locks.get(lock)?.holders.first()?;
+fn blocked_by(graph: &WaitForGraph<'_>, owner: NodeId) -> Option<(NodeId, NodeId)> {
+    let lock = *graph.owners.get(owner)?.waits.first()?;
+    let (_, holder) = *graph.locks.get(lock)?.holders.first()?;
     Some((lock, holder))
 }
 
-fn describe(world: &World<'_>, steps: &[Step]) -> Vec<Link> {
-    let before = steps.iter().cycle().skip(steps.len().saturating_sub(1));
-    steps
+fn describe(graph: &WaitForGraph<'_>, edges: &[Edge]) -> Vec<Link> {
+    let before = edges.iter().cycle().skip(edges.len().saturating_sub(1));
+    edges
         .iter()
         .zip(before)
-        .filter_map(|(step, before)| link(world, *step, *before))
+        .filter_map(|(edge, before)| link(graph, *edge, *before))
         .collect()
 }
 
-fn link(world: &World<'_>, (owner, waits_for): Step, (other, claims): Step) -> Option<Link> {
-    let player = world.owners.get(owner)?;
-    let claim = if player.holds.get(&claims)?.is_real {
+fn link(graph: &WaitForGraph<'_>, (owner, waits_for): Edge, (other, claims): Edge) -> Option<Link> {
+    let node = graph.owners.get(owner)?;
+    let claim = if node.holds.get(&claims)?.is_real {
         Claim::Holds
     } else {
-        Claim::StandsBefore(world.owners.get(other)?.name.into())
+        Claim::QueuedAhead(graph.owners.get(other)?.name.into())
     };
     Some(Link {
-        owner: player.name.into(),
+        owner: node.name.into(),
         claim,
-        claims: world.locks.get(claims)?.name.key[..].into(),
-        waits_for: world.locks.get(waits_for)?.name.key[..].into(),
+        claims: graph.locks.get(claims)?.name.key[..].into(),
+        waits_for: graph.locks.get(waits_for)?.name.key[..].into(),
     })
 }
 
 /// `alice holds a, waits for b; bob holds b, waits for a: ` and what to do.
-impl fmt::Display for Circle {
+impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// A longer circle is cut.
         const SHOWN: usize = 8;
@@ -189,7 +188,7 @@ impl fmt::Display for Link {
         let (owner, claims) = (self.owner.escape_ascii(), self.claims.escape_ascii());
         match &self.claim {
             Claim::Holds => write!(f, "{owner} holds {claims}")?,
-            Claim::StandsBefore(other) => write!(
+            Claim::QueuedAhead(other) => write!(
                 f,
                 "{owner} stands before {} in the queue of {claims}",
                 other.escape_ascii()

@@ -13,15 +13,14 @@
 //! lease, rounded up, and counts from the moment at which it is read; `held-ms` is for how long the owner
 //! has held the lock. A whole lock is the change that makes it from nothing.
 
-use std::fmt;
-
 use super::effects::Event;
+use super::error::Error;
 use super::fence::{Fence, MAX_FENCE};
 use super::limit::Limit;
+use super::lock::{Holder, Lock, MAX_REQUEST_IDS};
 use super::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
-use super::state::{Holder, Lock, MAX_NAMED_HOLDS};
-use super::step::Moment;
 use super::time::Instant;
+use super::transition::TransitionContext;
 
 const VERSION: u8 = 1;
 const EXPIRED: u8 = 1;
@@ -31,66 +30,60 @@ const HOLDER: u8 = 3;
 /// Leases and ages are at most this, far beyond what any clock here counts.
 const MAX_MS: u64 = 1 << 52;
 
-/// Bytes that are no change of this version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a change of a lock in an encoding that this version of the module knows")
-    }
-}
-
 /// A change as it is read.
 #[derive(Debug, Default)]
-pub(super) struct Change<'a> {
-    pub(super) departures: Vec<Departure<'a>>,
+pub(super) struct ChangeRecord<'a> {
+    pub(super) removals: Vec<Removal<'a>>,
     pub(super) holders: Vec<Holder>,
 }
 
 /// An owner that is no holder any more.
 #[derive(Debug)]
-pub(super) struct Departure<'a> {
+pub(super) struct Removal<'a> {
     pub(super) owner: &'a [u8],
     pub(super) event: Event,
 }
 
 /// The bytes of a lock that is held.
-pub fn encode_lock(lock: &Lock, moment: &Moment) -> Vec<u8> {
+pub fn encode_lock(lock: &Lock, cx: &TransitionContext) -> Vec<u8> {
     let mut writer = Writer::default();
     for holder in lock.holders() {
-        writer.holder(holder, moment);
+        writer.holder(holder, cx);
     }
     writer.bytes
 }
 
 /// The lock that `bytes` tell of, with leases that count from `now`.
-pub fn decode_lock(bytes: &[u8], now: Instant) -> Result<Lock, Malformed> {
+pub fn decode_lock(bytes: &[u8], now: Instant) -> Result<Lock, Error> {
     let change = decode_change(bytes, now)?;
-    if !change.departures.is_empty() || change.holders.is_empty() {
-        return Err(Malformed);
+    if !change.removals.is_empty() || change.holders.is_empty() {
+        return Err(Error::InvalidEncoding);
     }
     let mut lock = Lock::default();
     for holder in change.holders {
         lock.push(holder);
     }
-    if lock.is_sound() { Ok(lock) } else { Err(Malformed) }
+    if lock.is_sound() {
+        Ok(lock)
+    } else {
+        Err(Error::InvalidEncoding)
+    }
 }
 
 /// The change that `bytes` tell of, with leases that count from `now`.
-pub(super) fn decode_change(bytes: &[u8], now: Instant) -> Result<Change<'_>, Malformed> {
-    let (&VERSION, rest) = bytes.split_first().ok_or(Malformed)? else {
-        return Err(Malformed);
+pub(super) fn decode_change(bytes: &[u8], now: Instant) -> Result<ChangeRecord<'_>, Error> {
+    let (&VERSION, rest) = bytes.split_first().ok_or(Error::InvalidEncoding)? else {
+        return Err(Error::InvalidEncoding);
     };
     let mut reader = Reader { rest };
-    let mut change = Change::default();
+    let mut change = ChangeRecord::default();
     while !reader.rest.is_empty() {
         match reader.byte()? {
             HOLDER => change.holders.push(reader.holder(now)?),
-            _ if !change.holders.is_empty() => return Err(Malformed),
-            EXPIRED => change.departures.push(reader.departure(Event::Expired)?),
-            RELEASED => change.departures.push(reader.departure(Event::Released)?),
-            _ => return Err(Malformed),
+            _ if !change.holders.is_empty() => return Err(Error::InvalidEncoding),
+            EXPIRED => change.removals.push(reader.departure(Event::Expired)?),
+            RELEASED => change.removals.push(reader.departure(Event::Released)?),
+            _ => return Err(Error::InvalidEncoding),
         }
     }
     Ok(change)
@@ -121,21 +114,16 @@ impl Writer {
         self.string(owner);
     }
 
-    pub(super) fn holder(&mut self, holder: &Holder, moment: &Moment) {
+    pub(super) fn holder(&mut self, holder: &Holder, cx: &TransitionContext) {
         self.tag(HOLDER);
         self.string(holder.owner());
         self.number(u64::from(holder.limit().get().unwrap_or(0)));
         self.number(holder.fence());
-        self.number(
-            moment
-                .now
-                .ms_until_rounded_up(moment.lease_end(holder))
-                .min(MAX_MS),
-        );
-        self.number(holder.since().ms_until(moment.now).min(MAX_MS));
-        self.number(u64::from(holder.unnamed()));
-        self.number(holder.names().len() as u64);
-        for name in holder.names() {
+        self.number(cx.now.ms_until_rounded_up(cx.lease_end(holder)).min(MAX_MS));
+        self.number(holder.since().ms_until(cx.now).min(MAX_MS));
+        self.number(u64::from(holder.anonymous()));
+        self.number(holder.request_ids().len() as u64);
+        for name in holder.request_ids() {
             self.string(name);
         }
     }
@@ -166,24 +154,28 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn departure(&mut self, event: Event) -> Result<Departure<'a>, Malformed> {
-        Ok(Departure {
+    fn departure(&mut self, event: Event) -> Result<Removal<'a>, Error> {
+        Ok(Removal {
             owner: self.string(MAX_OWNER_BYTES)?,
             event,
         })
     }
 
-    fn holder(&mut self, now: Instant) -> Result<Holder, Malformed> {
+    fn holder(&mut self, now: Instant) -> Result<Holder, Error> {
         let owner = self.string(MAX_OWNER_BYTES)?;
         let limit = match self.number(u64::from(Limit::MAX))? {
             0 => Limit::SHARED,
-            n => u32::try_from(n).ok().and_then(Limit::new).ok_or(Malformed)?,
+            n => u32::try_from(n)
+                .ok()
+                .and_then(Limit::new)
+                .ok_or(Error::InvalidEncoding)?,
         };
         let fence: Fence = self.number(MAX_FENCE)?;
         let lease_ms = self.number(MAX_MS)?;
         let held_ms = self.number(MAX_MS)?;
-        let unnamed = u32::try_from(self.number(u64::from(u32::MAX))?).map_err(|_| Malformed)?;
-        let names = self.number(MAX_NAMED_HOLDS as u64)?;
+        let anonymous =
+            u32::try_from(self.number(u64::from(u32::MAX))?).map_err(|_| Error::InvalidEncoding)?;
+        let names = self.number(MAX_REQUEST_IDS as u64)?;
         let mut holder = Holder::new(
             owner,
             limit,
@@ -191,42 +183,44 @@ impl<'a> Reader<'a> {
             now.before_ms(held_ms),
             now.after_ms(lease_ms),
         );
-        holder.add_unnamed(unnamed).map_err(|_| Malformed)?;
+        holder
+            .add_anonymous(anonymous)
+            .map_err(|_| Error::InvalidEncoding)?;
         for _ in 0..names {
             let name = self.string(MAX_REQUEST_ID_BYTES)?;
-            if holder.has_name(name) {
-                return Err(Malformed);
+            if holder.has_request_id(name) {
+                return Err(Error::InvalidEncoding);
             }
-            holder.add_named(name).map_err(|_| Malformed)?;
+            holder.add_with_id(name).map_err(|_| Error::InvalidEncoding)?;
         }
         if fence == 0 || holder.holds() == 0 {
-            Err(Malformed)
+            Err(Error::InvalidEncoding)
         } else {
             Ok(holder)
         }
     }
 
     /// 1 to `max` bytes.
-    fn string(&mut self, max: usize) -> Result<&'a [u8], Malformed> {
-        let length = usize::try_from(self.number(max as u64)?).map_err(|_| Malformed)?;
-        let (string, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+    fn string(&mut self, max: usize) -> Result<&'a [u8], Error> {
+        let length = usize::try_from(self.number(max as u64)?).map_err(|_| Error::InvalidEncoding)?;
+        let (string, rest) = self.rest.split_at_checked(length).ok_or(Error::InvalidEncoding)?;
         self.rest = rest;
         if string.is_empty() {
-            Err(Malformed)
+            Err(Error::InvalidEncoding)
         } else {
             Ok(string)
         }
     }
 
     /// 0 to `max`, in the one shortest form.
-    fn number(&mut self, max: u64) -> Result<u64, Malformed> {
+    fn number(&mut self, max: u64) -> Result<u64, Error> {
         let mut number = 0_u64;
         for shift in (0..u64::BITS).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
             let shifted = bits << shift;
             if shifted >> shift != bits {
-                return Err(Malformed);
+                return Err(Error::InvalidEncoding);
             }
             number |= shifted;
             if byte & 0x80 == 0 {
@@ -234,15 +228,15 @@ impl<'a> Reader<'a> {
                 return if shortest && number <= max {
                     Ok(number)
                 } else {
-                    Err(Malformed)
+                    Err(Error::InvalidEncoding)
                 };
             }
         }
-        Err(Malformed)
+        Err(Error::InvalidEncoding)
     }
 
-    fn byte(&mut self) -> Result<u8, Malformed> {
-        let (&byte, rest) = self.rest.split_first().ok_or(Malformed)?;
+    fn byte(&mut self) -> Result<u8, Error> {
+        let (&byte, rest) = self.rest.split_first().ok_or(Error::InvalidEncoding)?;
         self.rest = rest;
         Ok(byte)
     }
@@ -252,17 +246,17 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn moment(micros: i64) -> Moment {
-        Moment::at(Instant::from_micros(micros))
+    fn cx(micros: i64) -> TransitionContext {
+        TransitionContext::at(Instant::from_micros(micros))
     }
 
     fn lock() -> Lock {
         let mut lock = Lock::default();
         let at = |ms: u64| Instant::default().after_ms(ms);
         let mut alice = Holder::new(b"alice", Limit::SHARED, 7, at(1), at(900));
-        alice.add_unnamed(300).unwrap();
-        alice.add_named(b"r1").unwrap();
-        alice.add_named(b"r2").unwrap();
+        alice.add_anonymous(300).unwrap();
+        alice.add_with_id(b"r1").unwrap();
+        alice.add_with_id(b"r2").unwrap();
         let mut bob = Holder::new(
             &[0xff; MAX_OWNER_BYTES],
             Limit::new(2).unwrap(),
@@ -270,7 +264,7 @@ mod tests {
             at(2),
             at(901),
         );
-        bob.add_unnamed(1).unwrap();
+        bob.add_anonymous(1).unwrap();
         lock.push(alice);
         lock.push(bob);
         lock
@@ -278,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_lock_comes_back_as_it_was_with_leases_that_count_from_the_reading() {
-        let written = moment(10_000);
+        let written = cx(10_000);
         let bytes = encode_lock(&lock(), &written);
         assert_eq!(decode_lock(&bytes, written.now), Ok(lock()));
         let later = decode_lock(&bytes, Instant::from_micros(60_000)).unwrap();
@@ -294,33 +288,36 @@ mod tests {
 
     #[test]
     fn a_lease_is_written_rounded_up() {
-        let bytes = encode_lock(&lock(), &moment(10_001));
+        let bytes = encode_lock(&lock(), &cx(10_001));
         let read = decode_lock(&bytes, Instant::from_micros(10_001)).unwrap();
         assert!(read.holders()[0].lease_end >= lock().holders()[0].lease_end);
     }
 
     #[test]
     fn every_proper_prefix_and_every_longer_form_is_refused() {
-        let bytes = encode_lock(&lock(), &moment(0));
+        let bytes = encode_lock(&lock(), &cx(0));
         let after_alice = bytes.iter().rposition(|byte| *byte == HOLDER).unwrap();
         for cut in (0..bytes.len()).filter(|cut| *cut != after_alice) {
             assert_eq!(
                 decode_lock(&bytes[..cut], Instant::default()),
-                Err(Malformed),
+                Err(Error::InvalidEncoding),
                 "cut at {cut}"
             );
         }
         let mut longer = bytes.clone();
         longer.push(0);
-        assert_eq!(decode_lock(&longer, Instant::default()), Err(Malformed));
+        assert_eq!(
+            decode_lock(&longer, Instant::default()),
+            Err(Error::InvalidEncoding)
+        );
     }
 
     #[test]
     fn what_no_step_could_have_written_is_refused() {
-        let holder = |owner: &[u8], limit: u8, fence: u8, unnamed: u8| {
+        let holder = |owner: &[u8], limit: u8, fence: u8, anonymous: u8| {
             let mut bytes = vec![HOLDER, owner.len() as u8];
             bytes.extend_from_slice(owner);
-            bytes.extend_from_slice(&[limit, fence, 10, 0, unnamed, 0]);
+            bytes.extend_from_slice(&[limit, fence, 10, 0, anonymous, 0]);
             bytes
         };
         let whole = |records: &[Vec<u8>]| [vec![VERSION], records.concat()].concat();
@@ -366,7 +363,11 @@ mod tests {
             ),
         ];
         for (what, bytes) in bad {
-            assert_eq!(decode_lock(&bytes, Instant::default()), Err(Malformed), "{what}");
+            assert_eq!(
+                decode_lock(&bytes, Instant::default()),
+                Err(Error::InvalidEncoding),
+                "{what}"
+            );
         }
     }
 }

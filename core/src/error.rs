@@ -3,10 +3,11 @@
 use std::fmt;
 
 use super::limit::Limit;
+use super::wait_cycle::Cycle;
 
 /// A refused request. It changed nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
     /// An option that this command does not take; the text is its syntax.
     UnknownOption(&'static str),
     /// An option that was given twice.
@@ -16,13 +17,13 @@ pub enum Refusal {
     /// Two options that exclude each other.
     Conflict(&'static str, &'static str),
     /// Not a plain decimal, or out of range.
-    Number { what: &'static str, min: u64, max: u64 },
+    NodeId { what: &'static str, min: u64, max: u64 },
     /// A string that is empty or too long.
     Length { what: &'static str, max: usize },
     /// A re-entry with a stricter limit than the one held.
     Upgrade(Limit),
     /// More named holds than an owner may have.
-    TooManyNames(usize),
+    TooManyRequestIds(usize),
     /// The hold count has reached its end.
     TooManyHolds,
     /// The fence counter has reached its end.
@@ -43,9 +44,13 @@ pub enum Refusal {
     QueueFull(usize),
     /// A request with the same id has taken this one's place.
     Replaced,
+    /// The request would wait for ever.
+    Deadlock(Box<Cycle>),
+    /// Bytes that are no change of a lock in an encoding that this version knows.
+    InvalidEncoding,
 }
 
-impl Refusal {
+impl Error {
     /// The stable first word.
     pub fn code(&self) -> &'static str {
         match self {
@@ -56,12 +61,13 @@ impl Refusal {
             Self::Evictable => "EVICTABLE",
             Self::QueueFull(_) => "QUEUEFULL",
             Self::Replaced => "UNBLOCKED",
+            Self::Deadlock(_) => "DEADLOCK",
             _ => "ERR",
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.code())?;
         match self {
@@ -69,7 +75,7 @@ impl fmt::Display for Refusal {
             Self::Repeated(option) => write!(f, "{option} is given twice, give it once"),
             Self::MissingValue(option) => write!(f, "{option} needs a value after it"),
             Self::Conflict(a, b) => write!(f, "{a} and {b} exclude each other, give one of them"),
-            Self::Number { what, min, max } => {
+            Self::NodeId { what, min, max } => {
                 write!(f, "{what} must be a plain decimal from {min} to {max}")
             }
             Self::Length { what, max } => write!(f, "{what} must have 1 to {max} bytes"),
@@ -83,7 +89,7 @@ impl fmt::Display for Refusal {
                     "this owner holds the lock as SHARED, a limit is no re-entry: release first"
                 ),
             },
-            Self::TooManyNames(max) => {
+            Self::TooManyRequestIds(max) => {
                 write!(
                     f,
                     "this owner has {max} holds with a REQID on this lock, release one or use no REQID"
@@ -116,6 +122,11 @@ impl fmt::Display for Refusal {
             ),
             Self::QueueFull(max) => write!(f, "{max} requests wait for this lock already, try again later"),
             Self::Replaced => write!(f, "replaced by a request with the same REQID"),
+            Self::Deadlock(cycle) => cycle.fmt(f),
+            Self::InvalidEncoding => write!(
+                f,
+                "not a change of a lock in an encoding that this version of the module knows"
+            ),
             Self::Evictable => write!(
                 f,
                 "maxmemory-policy may evict a held lock: use noeviction or volatile-*, or set dlock.allow-eviction yes"
@@ -141,28 +152,28 @@ mod tests {
             "try again",
         ];
         let (what, min, max) = ("lease-ms", 1, 2);
-        for refusal in [
-            Refusal::UnknownOption("DLOCK.OWNER key"),
-            Refusal::Repeated("BLOCK"),
-            Refusal::MissingValue("BLOCK"),
-            Refusal::Conflict("SHARED", "LIMIT"),
-            Refusal::Number { what, min, max },
-            Refusal::Length { what, max: 2 },
-            Refusal::Upgrade(Limit::MUTEX),
-            Refusal::Upgrade(Limit::SHARED),
-            Refusal::TooManyNames(64),
-            Refusal::TooManyHolds,
-            Refusal::FencesUsedUp,
-            Refusal::NotHeld,
-            Refusal::NotOwner,
-            Refusal::Stale(7),
-            Refusal::Grace(7),
-            Refusal::Evictable,
-            Refusal::OtherLimit,
-            Refusal::QueueFull(7),
+        for error in [
+            Error::UnknownOption("DLOCK.OWNER key"),
+            Error::Repeated("BLOCK"),
+            Error::MissingValue("BLOCK"),
+            Error::Conflict("SHARED", "LIMIT"),
+            Error::NodeId { what, min, max },
+            Error::Length { what, max: 2 },
+            Error::Upgrade(Limit::MUTEX),
+            Error::Upgrade(Limit::SHARED),
+            Error::TooManyRequestIds(64),
+            Error::TooManyHolds,
+            Error::FencesUsedUp,
+            Error::NotHeld,
+            Error::NotOwner,
+            Error::Stale(7),
+            Error::Grace(7),
+            Error::Evictable,
+            Error::OtherLimit,
+            Error::QueueFull(7),
         ] {
-            let text = refusal.to_string();
-            let text = text.strip_prefix(refusal.code()).unwrap();
+            let text = error.to_string();
+            let text = text.strip_prefix(error.code()).unwrap();
             assert!(advice.iter().any(|word| text.contains(word)), "{text}");
         }
     }

@@ -2,39 +2,39 @@
 
 use std::collections::BTreeMap;
 
-use super::bucket::Slots;
+use super::handle::{Bucket, ExpiryHandle};
 use super::name::Name;
-use super::place::{Bucket, Place};
+use super::slab::BucketSlab;
 use crate::Instant;
 
 #[derive(Default)]
-pub struct Wheel {
-    buckets: BTreeMap<Bucket, Slots>,
+pub struct Buckets {
+    buckets: BTreeMap<Bucket, BucketSlab>,
     /// The bucket that was last inserted into. It may be empty: leases of one length come and go in it.
     latest: Option<Bucket>,
     len: u64,
 }
 
-impl Wheel {
+impl Buckets {
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    pub fn insert(&mut self, name: &[u8], at: Instant) -> Place {
+    pub fn insert(&mut self, name: &[u8], at: Instant) -> ExpiryHandle {
         let bucket = Bucket::of(at);
         if let Some(former) = self.latest.replace(bucket).filter(|former| *former != bucket) {
-            self.forget_if_empty(former);
+            self.remove_if_empty(former);
         }
         match self.buckets.entry(bucket).or_default().insert(Name::new(name)) {
             Some(slot) => {
                 self.len = self.len.saturating_add(1);
-                Place { bucket, slot }
+                ExpiryHandle { bucket, slot }
             }
-            None => Place::NOWHERE,
+            None => ExpiryHandle::NONE,
         }
     }
 
-    pub fn remove(&mut self, name: &[u8], place: Place) {
+    pub fn remove(&mut self, name: &[u8], place: ExpiryHandle) {
         let Some(slots) = self.buckets.get_mut(&place.bucket) else {
             return;
         };
@@ -58,7 +58,7 @@ impl Wheel {
         false
     }
 
-    fn forget_if_empty(&mut self, bucket: Bucket) {
+    fn remove_if_empty(&mut self, bucket: Bucket) {
         if self.buckets.get(&bucket).is_some_and(|slots| slots.len() == 0) {
             self.buckets.remove(&bucket);
         }
@@ -70,7 +70,7 @@ impl Wheel {
             .is_some_and(|(bucket, _)| bucket.has_passed(now))
     }
 
-    pub fn take_due(&mut self, now: Instant) -> Option<(Name, Place)> {
+    pub fn take_due(&mut self, now: Instant) -> Option<(Name, ExpiryHandle)> {
         loop {
             let mut first = self
                 .buckets
@@ -83,7 +83,7 @@ impl Wheel {
             }
             if let Some((slot, name)) = popped {
                 self.len = self.len.saturating_sub(1);
-                return Some((name, Place { bucket, slot }));
+                return Some((name, ExpiryHandle { bucket, slot }));
             }
         }
     }
@@ -99,22 +99,22 @@ mod tests {
 
     #[test]
     fn a_lock_is_due_within_a_quarter_of_a_second_after_its_time() {
-        let mut wheel = Wheel::default();
-        wheel.insert(b"a", at(1_000));
-        assert!(wheel.take_due(at(1_000)).is_none());
-        assert!(wheel.take_due(at(1_250)).is_some());
-        assert!(!wheel.is_due(at(9_999)));
-        assert_eq!(wheel.len(), 0);
+        let mut buckets = Buckets::default();
+        buckets.insert(b"a", at(1_000));
+        assert!(buckets.take_due(at(1_000)).is_none());
+        assert!(buckets.take_due(at(1_250)).is_some());
+        assert!(!buckets.is_due(at(9_999)));
+        assert_eq!(buckets.len(), 0);
     }
 
     #[test]
     fn earlier_buckets_come_first_and_removed_locks_never() {
-        let mut wheel = Wheel::default();
-        let early = wheel.insert(b"early", at(500));
-        wheel.insert(b"late", at(900));
-        wheel.insert(b"earlier", at(100));
-        wheel.remove(b"early", early);
-        let due: Vec<Vec<u8>> = std::iter::from_fn(|| wheel.take_due(at(2_000)))
+        let mut buckets = Buckets::default();
+        let early = buckets.insert(b"early", at(500));
+        buckets.insert(b"late", at(900));
+        buckets.insert(b"earlier", at(100));
+        buckets.remove(b"early", early);
+        let due: Vec<Vec<u8>> = std::iter::from_fn(|| buckets.take_due(at(2_000)))
             .map(|(name, _)| name.as_bytes().to_vec())
             .collect();
         assert_eq!(due, [b"earlier".to_vec(), b"late".to_vec()]);
@@ -122,23 +122,23 @@ mod tests {
 
     #[test]
     fn no_bucket_stays_behind_but_the_one_in_use() {
-        let mut wheel = Wheel::default();
+        let mut buckets = Buckets::default();
         for ms in (0..10_000).step_by(250) {
-            let place = wheel.insert(b"a", at(ms));
-            wheel.remove(b"a", place);
+            let place = buckets.insert(b"a", at(ms));
+            buckets.remove(b"a", place);
         }
-        assert_eq!((wheel.buckets.len(), wheel.len()), (1, 0));
-        assert!(wheel.take_due(at(60_000)).is_none());
-        assert!(wheel.buckets.is_empty());
+        assert_eq!((buckets.buckets.len(), buckets.len()), (1, 0));
+        assert!(buckets.take_due(at(60_000)).is_none());
+        assert!(buckets.buckets.is_empty());
     }
 
     #[test]
     fn a_time_before_the_clock_began_or_beyond_all_buckets_finds_a_place() {
-        let mut wheel = Wheel::default();
-        wheel.insert(b"past", Instant::from_micros(-5));
-        let far = wheel.insert(b"far", Instant::from_micros(i64::MAX));
-        assert!(far.is_in_wheel());
-        assert!(wheel.take_due(at(250)).is_some());
-        assert!(!wheel.is_due(at(1_000_000_000)));
+        let mut buckets = Buckets::default();
+        buckets.insert(b"past", Instant::from_micros(-5));
+        let far = buckets.insert(b"far", Instant::from_micros(i64::MAX));
+        assert!(far.is_indexed());
+        assert!(buckets.take_due(at(250)).is_some());
+        assert!(!buckets.is_due(at(1_000_000_000)));
     }
 }

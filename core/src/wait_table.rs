@@ -5,16 +5,15 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::circle::Circle;
 use super::deadlock;
 use super::effects::Effects;
+use super::error::Error;
 use super::limit::Limit;
+use super::lock::{Holder, Lock};
 use super::queue::{Owner, Queue, Ticket, Waiter};
-use super::refusal::Refusal;
 use super::request::{Acquire, Timeout};
-use super::state::{Holder, Lock};
-use super::step::{Moment, give_up_waiting};
 use super::time::Instant;
+use super::transition::{TransitionContext, time_out_waiters};
 
 /// The name of a lock: database and key. A queue belongs to a name, whatever is under it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,13 +77,13 @@ impl Eq for dyn Name + '_ {}
 pub(super) struct Entry {
     name: LockName,
     pub(super) queue: Queue,
-    pub(super) holders: Vec<Member>,
-    pub(super) alarm: Option<Instant>,
+    pub(super) holders: Vec<HolderSnapshot>,
+    pub(super) next_wakeup: Option<Instant>,
 }
 
 /// A holder, as far as deadlocks are concerned.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct HolderSnapshot {
     pub(super) owner: Owner,
     pub(super) limit: Limit,
     pub(super) lease_end: Instant,
@@ -92,7 +91,7 @@ pub(super) struct Member {
 
 /// What a new waiter must respect.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct WaitPolicy {
     pub max_waiters: usize,
     pub detect_deadlocks: bool,
 }
@@ -105,52 +104,38 @@ pub struct Enqueued {
     pub replaced: bool,
 }
 
-/// Why a request does not wait. Apart from [`Refusal`], which the fast path copies around.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotQueued {
-    Refused(Refusal),
-    /// No release could ever let this request in.
-    Deadlock(Circle),
-}
-
-impl From<Refusal> for NotQueued {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-#[derive(Debug)]
-pub struct Waiting {
+#[derive(Debug, Default)]
+pub struct WaitTable {
     pub(super) entries: BTreeMap<LockName, Entry>,
     index: Index,
     last_ticket: u64,
     /// The queue of a lock that nobody waits for. Always empty.
-    nobody: Queue,
+    empty: Queue,
 }
 
 /// What is known across the queues.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Index {
-    alarms: Alarms,
-    owners: Owners,
+    wakeups: Wakeups,
+    owners: OwnerIndex,
     /// Owners that stopped waiting somewhere, and queues that became empty: both are cleared away later. The
     /// one who was let in should not have to wait for that.
-    left: Vec<(Owner, LockName)>,
+    departed_owners: Vec<(Owner, LockName)>,
     emptied: Vec<LockName>,
 }
 
-impl Waiting {
+impl WaitTable {
     pub const fn new() -> Self {
         Self {
             entries: BTreeMap::new(),
             index: Index {
-                alarms: Alarms(BTreeSet::new()),
-                owners: Owners(BTreeMap::new()),
-                left: Vec::new(),
+                wakeups: Wakeups(BTreeSet::new()),
+                owners: OwnerIndex(BTreeMap::new()),
+                departed_owners: Vec::new(),
                 emptied: Vec::new(),
             },
             last_ticket: 0,
-            nobody: Queue::new(),
+            empty: Queue::new(),
         }
     }
 
@@ -200,28 +185,28 @@ impl Waiting {
         db: i32,
         key: &[u8],
         lock: &mut Lock,
-        moment: &Moment,
+        cx: &TransitionContext,
         step: impl FnOnce(&mut Lock, &mut Queue) -> R,
     ) -> R {
         let name: &dyn Name = &(db, key);
         match self.entries.get_mut(name) {
             Some(entry) if !entry.queue.is_empty() => {
                 let result = step(lock, &mut entry.queue);
-                self.index.update(entry, lock, moment);
+                self.index.update(entry, lock, cx);
                 result
             }
-            _ => step(lock, &mut self.nobody),
+            _ => step(lock, &mut self.empty),
         }
     }
 
     /// Clears away what is left of those who wait no more.
-    fn tidy(&mut self) {
-        for (owner, name) in self.index.left.drain(..) {
-            self.index.owners.waits_no_more(&owner, &name);
+    fn collect_garbage(&mut self) {
+        for (owner, name) in self.index.departed_owners.drain(..) {
+            self.index.owners.remove_wait(&owner, &name);
         }
         while let Some(name) = self.index.emptied.pop() {
             if self.queue(&name).is_none() {
-                self.forget(&name);
+                self.remove_entry(&name);
             }
         }
     }
@@ -233,10 +218,10 @@ impl Waiting {
         lock: &Lock,
         request: &Acquire<'_>,
         timeout: Timeout,
-        moment: &Moment,
-        rules: Rules,
-    ) -> Result<Enqueued, NotQueued> {
-        self.tidy();
+        cx: &TransitionContext,
+        rules: WaitPolicy,
+    ) -> Result<Enqueued, Error> {
+        self.collect_garbage();
         let next = Ticket(self.last_ticket.saturating_add(1));
         let entry = self
             .entries
@@ -245,85 +230,82 @@ impl Waiting {
         let place = entry.find_place(request, next, rules.max_waiters);
         if let Ok(Enqueued { ticket, .. }) = place {
             entry.queue.remove(ticket);
-            entry
-                .queue
-                .insert(ticket, Waiter::new(request, timeout, moment.now));
+            entry.queue.insert(ticket, Waiter::new(request, timeout, cx.now));
             self.last_ticket = self.last_ticket.max(ticket.0);
         }
-        self.index.update(entry, lock, moment);
+        self.index.update(entry, lock, cx);
         let enqueued = place?;
         // A request that took the place of another left with it, and is back.
-        self.tidy();
+        self.collect_garbage();
         if let Some(entry) = self.entries.get(name) {
             self.index.owners.waits(request.owner, &entry.name);
         }
-        let search = rules.detect_deadlocks
-            && !enqueued.replaced
-            && self.index.owners.may_be_in_the_way(request.owner);
-        if let Some(circle) = search
-            .then(|| deadlock::search(self, name, request.owner, moment.now))
+        let search =
+            rules.detect_deadlocks && !enqueued.replaced && self.index.owners.may_close_cycle(request.owner);
+        if let Some(cycle) = search
+            .then(|| deadlock::search(self, name, request.owner, cx.now))
             .flatten()
         {
             if let Some(entry) = self.entries.get_mut(name) {
                 entry.queue.remove(enqueued.ticket);
-                self.index.update(entry, lock, moment);
+                self.index.update(entry, lock, cx);
             }
-            return Err(NotQueued::Deadlock(circle));
+            return Err(Error::Deadlock(Box::new(cycle)));
         }
         Ok(enqueued)
     }
 
     /// A waiter has left, and those behind it have to be looked at.
-    pub fn leave(&mut self, name: &LockName, ticket: Ticket) {
+    pub fn remove_waiter(&mut self, name: &LockName, ticket: Ticket) {
         let Some(entry) = self.entries.get_mut(name) else {
             return;
         };
         entry.queue.remove(ticket);
-        self.index.owners.note_departures(name, &mut entry.queue);
+        self.index.owners.drop_departed(name, &mut entry.queue);
         if entry.queue.is_empty() {
-            self.forget(name);
+            self.remove_entry(name);
         } else {
-            self.alarm_at(name, Instant::DISTANT_PAST);
+            self.schedule(name, Instant::DISTANT_PAST);
         }
     }
 
     /// All waiters of a lock that nobody can be granted here any more.
-    pub fn dismiss(&mut self, name: &LockName) -> Vec<Ticket> {
+    pub fn drain(&mut self, name: &LockName) -> Vec<Ticket> {
         let Some(entry) = self.entries.get_mut(name) else {
             return Vec::new();
         };
         let queue = std::mem::take(&mut entry.queue);
         for owner in queue.owners() {
-            self.index.owners.waits_no_more(owner, name);
+            self.index.owners.remove_wait(owner, name);
         }
-        self.forget(name);
+        self.remove_entry(name);
         queue.iter().map(|(ticket, _)| ticket).collect()
     }
 
-    fn forget(&mut self, name: &LockName) {
+    fn remove_entry(&mut self, name: &LockName) {
         if let Some(entry) = self.entries.remove(name) {
-            self.index.alarms.change(name, entry.alarm, None);
+            self.index.wakeups.change(name, entry.next_wakeup, None);
             entry
                 .holders
                 .iter()
-                .for_each(|member| self.index.owners.holds_no_more(&member.owner));
+                .for_each(|member| self.index.owners.remove_hold(&member.owner));
         }
     }
 
     /// Waiters give up at their time, also while nobody can be let in.
-    pub fn give_up_waiting(&mut self, name: &LockName, moment: &Moment, effects: &mut Effects) {
+    pub fn time_out_waiters(&mut self, name: &LockName, cx: &TransitionContext, effects: &mut Effects) {
         let Some(entry) = self.entries.get_mut(name) else {
             return;
         };
-        give_up_waiting(&mut entry.queue, moment, effects);
-        self.index.owners.note_departures(name, &mut entry.queue);
+        time_out_waiters(&mut entry.queue, cx, effects);
+        self.index.owners.drop_departed(name, &mut entry.queue);
         if entry.queue.is_empty() {
-            self.forget(name);
+            self.remove_entry(name);
         }
     }
 
     /// The queues in which this owner stands.
-    pub(super) fn waited_for_by(&self, owner: &[u8]) -> impl Iterator<Item = (&LockName, &Entry)> {
+    pub(super) fn waits_of(&self, owner: &[u8]) -> impl Iterator<Item = (&LockName, &Entry)> {
         let names = self
             .index
             .owners
@@ -338,21 +320,21 @@ impl Waiting {
 
     /// Whether this owner waits anywhere, or holds what others wait for.
     pub fn involves(&mut self, owner: &[u8]) -> bool {
-        self.tidy();
+        self.collect_garbage();
         self.index.owners.0.contains_key(owner)
     }
 
     /// When somebody has to look at a queue next.
-    pub fn next_alarm(&self) -> Option<Instant> {
-        self.index.alarms.0.first().map(|(at, _)| *at)
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        self.index.wakeups.0.first().map(|(at, _)| *at)
     }
 
     /// A queue that has to be looked at now. It is named again and again until it is put back with a later
     /// alarm, or snoozed.
-    pub fn due(&mut self, now: Instant) -> Option<LockName> {
-        self.tidy();
+    pub fn next_due(&mut self, now: Instant) -> Option<LockName> {
+        self.collect_garbage();
         self.index
-            .alarms
+            .wakeups
             .0
             .first()
             .filter(|(at, _)| *at <= now)
@@ -360,21 +342,21 @@ impl Waiting {
     }
 
     /// Has a queue looked at then.
-    pub fn alarm_at(&mut self, name: &LockName, at: Instant) {
+    pub fn schedule(&mut self, name: &LockName, at: Instant) {
         if let Some(entry) = self.entries.get_mut(name) {
-            self.index.alarms.change(name, entry.alarm, Some(at));
-            entry.alarm = Some(at);
+            self.index.wakeups.change(name, entry.next_wakeup, Some(at));
+            entry.next_wakeup = Some(at);
         }
     }
 
     /// Has a queue that cannot be served now looked at then, or when a waiter gives up before.
-    pub fn snooze(&mut self, name: &LockName, until: Instant) {
+    pub fn defer(&mut self, name: &LockName, until: Instant) {
         let deadline = self.queue(name).and_then(Queue::first_deadline);
-        self.alarm_at(name, deadline.map_or(until, |deadline| deadline.min(until)));
+        self.schedule(name, deadline.map_or(until, |deadline| deadline.min(until)));
     }
 
     /// Has every queue of a database looked at; `None` = of all.
-    pub fn alarm_db(&mut self, db: Option<i32>, at: Instant) {
+    pub fn schedule_db(&mut self, db: Option<i32>, at: Instant) {
         let names: Vec<LockName> = self
             .entries
             .keys()
@@ -382,7 +364,7 @@ impl Waiting {
             .cloned()
             .collect();
         for name in names {
-            self.alarm_at(&name, at);
+            self.schedule(&name, at);
         }
     }
 }
@@ -393,27 +375,22 @@ impl Entry {
             name,
             queue: Queue::with_waiters(),
             holders: Vec::new(),
-            alarm: None,
+            next_wakeup: None,
         }
     }
 
     /// Where a request waits: in the place of one with the same id, else at the end.
-    fn find_place(
-        &self,
-        request: &Acquire<'_>,
-        next: Ticket,
-        max_waiters: usize,
-    ) -> Result<Enqueued, Refusal> {
+    fn find_place(&self, request: &Acquire<'_>, next: Ticket, max_waiters: usize) -> Result<Enqueued, Error> {
         let same = request
             .request_id
             .and_then(|id| self.queue.find(request.owner, id));
         match same {
-            Some((_, same)) if same.limit != request.limit => Err(Refusal::OtherLimit),
+            Some((_, same)) if same.limit != request.limit => Err(Error::OtherLimit),
             Some((ticket, _)) => Ok(Enqueued {
                 ticket,
                 replaced: true,
             }),
-            None if self.queue.len() >= max_waiters => Err(Refusal::QueueFull(max_waiters)),
+            None if self.queue.len() >= max_waiters => Err(Error::QueueFull(max_waiters)),
             None => Ok(Enqueued {
                 ticket: next,
                 replaced: false,
@@ -424,31 +401,31 @@ impl Entry {
 
 impl Index {
     /// Takes note of what a step made of a queue and its lock.
-    fn update(&mut self, entry: &mut Entry, lock: &Lock, moment: &Moment) {
+    fn update(&mut self, entry: &mut Entry, lock: &Lock, cx: &TransitionContext) {
         let Entry {
             name,
             queue,
             holders,
-            alarm,
+            next_wakeup,
         } = entry;
-        self.left
-            .extend(queue.left.drain(..).map(|owner| (owner, name.clone())));
+        self.departed_owners
+            .extend(queue.departed_owners.drain(..).map(|owner| (owner, name.clone())));
         if queue.is_empty() {
             self.emptied.push(name.clone());
             return;
         }
-        mirror(holders, lock, moment, &mut self.owners);
-        let next = next_alarm(queue, lock, moment);
-        self.alarms.change(name, *alarm, next);
-        *alarm = next;
+        sync_holders(holders, lock, cx, &mut self.owners);
+        let next = earliest_wakeup(queue, lock, cx);
+        self.wakeups.change(name, *next_wakeup, next);
+        *next_wakeup = next;
     }
 }
 
 /// When to look where.
-#[derive(Debug)]
-struct Alarms(BTreeSet<(Instant, LockName)>);
+#[derive(Debug, Default)]
+struct Wakeups(BTreeSet<(Instant, LockName)>);
 
-impl Alarms {
+impl Wakeups {
     fn change(&mut self, name: &LockName, from: Option<Instant>, to: Option<Instant>) {
         if from == to {
             return;
@@ -463,18 +440,18 @@ impl Alarms {
 }
 
 /// In which queues each owner stands, and how many locks it holds that others wait for.
-#[derive(Debug)]
-struct Owners(BTreeMap<Owner, Involvement>);
+#[derive(Debug, Default)]
+struct OwnerIndex(BTreeMap<Owner, OwnerEntry>);
 
 #[derive(Debug, Default)]
-struct Involvement {
+struct OwnerEntry {
     waits: BTreeSet<LockName>,
     holds: usize,
 }
 
-impl Owners {
+impl OwnerIndex {
     /// An owner that neither holds what others wait for, nor waits elsewhere, cannot close a circle.
-    fn may_be_in_the_way(&self, owner: &[u8]) -> bool {
+    fn may_close_cycle(&self, owner: &[u8]) -> bool {
         self.0
             .get(owner)
             .is_some_and(|involvement| involvement.holds > 0 || involvement.waits.len() > 1)
@@ -491,23 +468,23 @@ impl Owners {
     }
 
     /// Takes note of those who stand in a queue no more.
-    fn note_departures(&mut self, name: &LockName, queue: &mut Queue) {
-        for owner in queue.left.drain(..) {
-            self.waits_no_more(&owner, name);
+    fn drop_departed(&mut self, name: &LockName, queue: &mut Queue) {
+        for owner in queue.departed_owners.drain(..) {
+            self.remove_wait(&owner, name);
         }
     }
 
-    fn waits_no_more(&mut self, owner: &Owner, name: &LockName) {
-        self.lessen(owner, |involvement| _ = involvement.waits.remove(name));
+    fn remove_wait(&mut self, owner: &Owner, name: &LockName) {
+        self.update_or_remove(owner, |involvement| _ = involvement.waits.remove(name));
     }
 
-    fn holds_no_more(&mut self, owner: &Owner) {
-        self.lessen(owner, |involvement| {
+    fn remove_hold(&mut self, owner: &Owner) {
+        self.update_or_remove(owner, |involvement| {
             involvement.holds = involvement.holds.saturating_sub(1)
         });
     }
 
-    fn lessen(&mut self, owner: &Owner, change: impl FnOnce(&mut Involvement)) {
+    fn update_or_remove(&mut self, owner: &Owner, change: impl FnOnce(&mut OwnerEntry)) {
         if let Some(involvement) = self.0.get_mut(owner) {
             change(involvement);
             if involvement.waits.is_empty() && involvement.holds == 0 {
@@ -517,35 +494,40 @@ impl Owners {
     }
 }
 
-/// Makes `mirror` the holders of `lock`. Holders leave from anywhere, new ones come last.
-fn mirror(mirror: &mut Vec<Member>, lock: &Lock, moment: &Moment, owners: &mut Owners) {
-    let live = |holder: &&Holder| moment.is_live(holder);
+/// Makes `sync_holders` the holders of `lock`. Holders leave from anywhere, new ones come last.
+fn sync_holders(
+    sync_holders: &mut Vec<HolderSnapshot>,
+    lock: &Lock,
+    cx: &TransitionContext,
+    owners: &mut OwnerIndex,
+) {
+    let live = |holder: &&Holder| cx.is_live(holder);
     let mut present = lock.holders().iter().filter(live).peekable();
-    mirror.retain_mut(|member| {
+    sync_holders.retain_mut(|member| {
         let Some(holder) = present.next_if(|holder| holder.owner() == &*member.owner) else {
-            owners.holds_no_more(&member.owner);
+            owners.remove_hold(&member.owner);
             return false;
         };
         // It may have left, and come back with another limit.
         member.limit = holder.limit();
-        member.lease_end = moment.lease_end(holder);
+        member.lease_end = cx.lease_end(holder);
         true
     });
     for holder in present {
         let owner: Owner = holder.owner().into();
         owners.holds(&owner);
-        mirror.push(Member {
+        sync_holders.push(HolderSnapshot {
             owner,
             limit: holder.limit(),
-            lease_end: moment.lease_end(holder),
+            lease_end: cx.lease_end(holder),
         });
     }
 }
 
 /// When a queue changes by itself: a waiter gives up, a lease ends, or a grace does.
-fn next_alarm(queue: &Queue, lock: &Lock, moment: &Moment) -> Option<Instant> {
-    let grace_end = Some(moment.grace_end).filter(|end| *end > moment.now);
-    [queue.first_deadline(), moment.first_lease_end(lock), grace_end]
+fn earliest_wakeup(queue: &Queue, lock: &Lock, cx: &TransitionContext) -> Option<Instant> {
+    let grace_end = Some(cx.grace_end).filter(|end| *end > cx.now);
+    [queue.first_deadline(), cx.first_lease_end(lock), grace_end]
         .into_iter()
         .flatten()
         .min()

@@ -8,24 +8,24 @@
 mod acquire;
 mod apply;
 mod extend;
+mod grant;
 mod release;
-mod serve;
 
 pub use acquire::{Granted, acquire};
 pub use apply::apply;
 pub use extend::extend;
-pub use release::{release, release_as_told, undo};
-pub use serve::{give_up_waiting, tend};
+pub use grant::{on_timer, time_out_waiters};
+pub use release::{apply_release, release, rollback_grant};
 
 use super::effects::Effects;
+use super::error::Error;
 use super::limit::Limit;
-use super::refusal::Refusal;
-use super::state::{Holder, Lock};
+use super::lock::{Holder, Lock};
 use super::time::Instant;
 
 /// The moment at which a step happens: the clock, read once, and how things stand with the server.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct TransitionContext {
     pub now: Instant,
     /// Begin and end of the last grace. Leases that ran when it began run at least to its end.
     pub grace_begin: Instant,
@@ -34,7 +34,7 @@ pub struct Moment {
     pub evictable: bool,
 }
 
-impl Moment {
+impl TransitionContext {
     /// A moment without a grace on a server that keeps its locks.
     pub fn at(now: Instant) -> Self {
         Self {
@@ -74,36 +74,36 @@ impl Moment {
     }
 
     /// The longer of what remains of a lease and a new one.
-    fn prolonged(&self, holder: &Holder, lease_ms: u64) -> Instant {
+    fn extended_lease_end(&self, holder: &Holder, lease_ms: u64) -> Instant {
         self.lease_end(holder).max(self.now.after_ms(lease_ms))
     }
 }
 
 /// The live holder that asks, if its fence is the one it gives.
-fn holder_mut<'a>(
+fn authorize<'a>(
     lock: &'a mut Lock,
     owner: &[u8],
     fence: Option<u64>,
-    counts: impl Fn(&Holder) -> bool,
-) -> Result<&'a mut Holder, Refusal> {
-    match lock.get(owner).filter(|holder| counts(holder)) {
-        None if lock.holders().iter().any(counts) => return Err(Refusal::NotOwner),
-        None => return Err(Refusal::NotHeld),
+    is_valid: impl Fn(&Holder) -> bool,
+) -> Result<&'a mut Holder, Error> {
+    match lock.get(owner).filter(|holder| is_valid(holder)) {
+        None if lock.holders().iter().any(is_valid) => return Err(Error::NotOwner),
+        None => return Err(Error::NotHeld),
         Some(holder) if fence.is_some_and(|fence| fence != holder.fence) => {
-            return Err(Refusal::Stale(holder.fence));
+            return Err(Error::Stale(holder.fence));
         }
         Some(_) => {}
     }
-    lock.get_mut(owner).ok_or(Refusal::NotHeld)
+    lock.get_mut(owner).ok_or(Error::NotHeld)
 }
 
 /// Removes the holders whose lease has ended.
-pub fn drop_ended(lock: &mut Lock, moment: &Moment, effects: &mut Effects) {
+pub fn expire_holders(lock: &mut Lock, cx: &TransitionContext, effects: &mut Effects) {
     lock.remove_if(
-        |holder| !moment.is_live(holder),
+        |holder| !cx.is_live(holder),
         |holder| {
             effects.expired(holder.owner());
-            effects.held(holder, moment);
+            effects.held(holder, cx);
         },
     );
 }
@@ -116,15 +116,15 @@ struct Occupancy {
 }
 
 impl Occupancy {
-    const NOBODY: Self = Self {
+    const EMPTY: Self = Self {
         holders: 0,
         limit: Limit::SHARED,
     };
 
     /// Who holds the lock now: those whose lease has ended do not.
-    fn of(lock: &Lock, moment: &Moment) -> Self {
-        let live = lock.holders().iter().filter(|holder| moment.is_live(holder));
-        live.fold(Self::NOBODY, |so_far, holder| so_far.with(holder.limit))
+    fn of(lock: &Lock, cx: &TransitionContext) -> Self {
+        let live = lock.holders().iter().filter(|holder| cx.is_live(holder));
+        live.fold(Self::EMPTY, |so_far, holder| so_far.with(holder.limit))
     }
 
     /// With one more holder.

@@ -7,7 +7,7 @@ const CHUNK: usize = 256;
 
 /// A set of names, each in a numbered slot.
 #[derive(Default)]
-pub struct Slots {
+pub struct BucketSlab {
     chunks: Vec<Vec<Slot>>,
     /// The first of the free slots, which form a list.
     free: Option<u32>,
@@ -19,7 +19,7 @@ enum Slot {
     Free { next: Option<u32> },
 }
 
-impl Slots {
+impl BucketSlab {
     pub fn len(&self) -> u32 {
         self.taken
     }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn freed_slots_are_used_again_before_new_ones() {
-        let mut slots = Slots::default();
+        let mut slots = BucketSlab::default();
         let places: Vec<u32> = (0..600)
             .map(|i| slots.insert(Name::new(&name(i))).unwrap())
             .collect();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn only_the_name_that_stands_there_is_removed() {
-        let mut slots = Slots::default();
+        let mut slots = BucketSlab::default();
         let index = slots.insert(Name::new(b"a")).unwrap();
         slots.remove(index, b"b");
         slots.remove(index + 1, b"a");
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn popping_yields_every_name_with_its_slot_and_skips_free_ones() {
-        let mut slots = Slots::default();
+        let mut slots = BucketSlab::default();
         for i in 0..600 {
             slots.insert(Name::new(&name(i)));
         }

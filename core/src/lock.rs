@@ -4,14 +4,14 @@
 //! - no owner stands twice; every holder has at least one hold; fences rise in the order of the holders;
 //! - there are never more holders than the smallest limit among them allows.
 
+use super::error::Error;
 use super::fence::Fence;
-use super::identity::Identity;
+use super::holder_key::HolderKey;
 use super::limit::Limit;
-use super::refusal::Refusal;
 use super::time::Instant;
 
 /// An owner has at most so many named holds on a lock.
-pub const MAX_NAMED_HOLDS: usize = 64;
+pub const MAX_REQUEST_IDS: usize = 64;
 
 /// A lock, free when it has no holders.
 #[derive(Clone, Debug, Default)]
@@ -19,15 +19,15 @@ pub struct Lock {
     holders: Holders,
 }
 
-/// One owner's part in a lock: 56 bytes, and what [`Identity`] needs.
+/// One owner's part in a lock: 56 bytes, and what [`HolderKey`] needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    identity: Identity,
+    holder_key: HolderKey,
     pub(super) fence: Fence,
     pub(super) lease_end: Instant,
     pub(super) since: Instant,
     pub(super) limit: Limit,
-    unnamed: u32,
+    anonymous: u32,
 }
 
 /// Nearly every lock has one holder, which then needs no allocation of its own.
@@ -53,7 +53,7 @@ impl Lock {
             Holders::One(_) => 0,
             Holders::Many(holders) => holders.capacity().saturating_mul(size_of::<Holder>()),
         };
-        let holders = self.holders().iter().map(|holder| holder.identity.heap_bytes());
+        let holders = self.holders().iter().map(|holder| holder.holder_key.heap_bytes());
         table.saturating_add(holders.sum())
     }
 
@@ -116,17 +116,17 @@ impl Holder {
     /// A holder without holds: the caller adds the first.
     pub(super) fn new(owner: &[u8], limit: Limit, fence: Fence, since: Instant, lease_end: Instant) -> Self {
         Self {
-            identity: Identity::of(owner),
+            holder_key: HolderKey::of(owner),
             fence,
             lease_end,
             since,
             limit,
-            unnamed: 0,
+            anonymous: 0,
         }
     }
 
     pub fn owner(&self) -> &[u8] {
-        self.identity.owner()
+        self.holder_key.owner()
     }
 
     pub fn fence(&self) -> Fence {
@@ -144,52 +144,52 @@ impl Holder {
 
     /// The hold count.
     pub fn holds(&self) -> u64 {
-        u64::from(self.unnamed).saturating_add(self.names().len() as u64)
+        u64::from(self.anonymous).saturating_add(self.request_ids().len() as u64)
     }
 
-    pub(super) fn unnamed(&self) -> u32 {
-        self.unnamed
+    pub(super) fn anonymous(&self) -> u32 {
+        self.anonymous
     }
 
-    pub(super) fn names(&self) -> &[Box<[u8]>] {
-        self.identity.names()
+    pub(super) fn request_ids(&self) -> &[Box<[u8]>] {
+        self.holder_key.request_ids()
     }
 
-    pub(super) fn has_name(&self, name: &[u8]) -> bool {
-        self.names().iter().any(|own| **own == *name)
+    pub(super) fn has_request_id(&self, name: &[u8]) -> bool {
+        self.request_ids().iter().any(|own| **own == *name)
     }
 
     /// Adds `count` unnamed holds.
-    pub(super) fn add_unnamed(&mut self, count: u32) -> Result<(), Refusal> {
-        self.unnamed = self.unnamed.checked_add(count).ok_or(Refusal::TooManyHolds)?;
+    pub(super) fn add_anonymous(&mut self, count: u32) -> Result<(), Error> {
+        self.anonymous = self.anonymous.checked_add(count).ok_or(Error::TooManyHolds)?;
         Ok(())
     }
 
     /// Adds a hold of that name, which must be new.
-    pub(super) fn add_named(&mut self, name: &[u8]) -> Result<(), Refusal> {
-        if self.names().len() >= MAX_NAMED_HOLDS {
-            return Err(Refusal::TooManyNames(MAX_NAMED_HOLDS));
+    pub(super) fn add_with_id(&mut self, name: &[u8]) -> Result<(), Error> {
+        if self.request_ids().len() >= MAX_REQUEST_IDS {
+            return Err(Error::TooManyRequestIds(MAX_REQUEST_IDS));
         }
-        self.identity.push(name);
+        self.holder_key.push(name);
         Ok(())
     }
 
     /// Gives back an unnamed hold, else the youngest named one.
-    pub(super) fn give_back_one(&mut self) {
-        match self.unnamed.checked_sub(1) {
-            Some(fewer) => self.unnamed = fewer,
-            None => self.identity.pop(),
+    pub(super) fn release_one(&mut self) {
+        match self.anonymous.checked_sub(1) {
+            Some(fewer) => self.anonymous = fewer,
+            None => self.holder_key.pop(),
         }
     }
 
-    pub(super) fn give_back_all(&mut self) {
-        self.unnamed = 0;
-        self.identity.clear();
+    pub(super) fn release_all(&mut self) {
+        self.anonymous = 0;
+        self.holder_key.clear();
     }
 
     /// Gives back the hold of that name; whether there was one.
-    pub(super) fn give_back_named(&mut self, name: &[u8]) -> bool {
-        self.identity.remove(name)
+    pub(super) fn release_by_id(&mut self, name: &[u8]) -> bool {
+        self.holder_key.remove(name)
     }
 }
 
@@ -248,15 +248,15 @@ mod tests {
     fn the_youngest_named_hold_goes_after_the_unnamed_ones() {
         let now = Instant::default();
         let mut holder = Holder::new(b"alice", Limit::MUTEX, 1, now, now);
-        holder.add_named(b"first").unwrap();
-        holder.add_unnamed(1).unwrap();
-        holder.add_named(b"second").unwrap();
-        holder.give_back_one();
-        assert_eq!((holder.unnamed(), holder.names().len()), (0, 2));
-        holder.give_back_one();
-        assert!(holder.has_name(b"first") && !holder.has_name(b"second"));
-        assert!(!holder.give_back_named(b"second"));
-        assert!(holder.give_back_named(b"first"));
+        holder.add_with_id(b"first").unwrap();
+        holder.add_anonymous(1).unwrap();
+        holder.add_with_id(b"second").unwrap();
+        holder.release_one();
+        assert_eq!((holder.anonymous(), holder.request_ids().len()), (0, 2));
+        holder.release_one();
+        assert!(holder.has_request_id(b"first") && !holder.has_request_id(b"second"));
+        assert!(!holder.release_by_id(b"second"));
+        assert!(holder.release_by_id(b"first"));
         assert_eq!(holder.holds(), 0);
     }
 }

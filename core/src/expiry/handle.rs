@@ -4,7 +4,7 @@ use crate::Instant;
 
 /// A bucket and a slot in it: eight bytes in every lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ExpiryHandle {
     pub(super) bucket: Bucket,
     pub(super) slot: u32,
 }
@@ -15,24 +15,24 @@ pub struct Bucket(u32);
 
 const BUCKET_MICROS: i64 = 250_000;
 
-impl Place {
+impl ExpiryHandle {
     /// In no wheel.
-    pub const NOWHERE: Self = Self {
+    pub const NONE: Self = Self {
         bucket: Bucket(u32::MAX),
         slot: u32::MAX,
     };
     /// In no wheel, because the value has left its name.
-    pub const STRAY: Self = Self {
+    pub const UNTRACKED: Self = Self {
         bucket: Bucket(u32::MAX),
         slot: 0,
     };
 
-    pub fn is_in_wheel(self) -> bool {
-        self.bucket != Self::NOWHERE.bucket
+    pub fn is_indexed(self) -> bool {
+        self.bucket != Self::NONE.bucket
     }
 
     /// Whether a lock that stands here is looked at in time for `at`.
-    pub fn is_in_time_for(self, at: Instant) -> bool {
+    pub fn covers(self, at: Instant) -> bool {
         self.bucket <= Bucket::of(at)
     }
 }
