@@ -15,7 +15,7 @@ DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 DEFAULT_SIGNALS = env --default-signal=HUP,INT,QUIT
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel down test test-matrix model fuzz bench bench-check torture book pictures top-picture install check install-deps
+.PHONY: help run cluster sentinel down test test-matrix model fuzz bench bench-check torture book top-picture install check install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,9 +61,6 @@ torture: install-deps ## Attack what is promised with real faults, for about 20 
 
 book: ## Build the book of docs/ (installs mdBook below cargo's target folder if it is missing)
 	tests/docs/build-book "$(TARGET)"
-
-pictures: ## Draw the pictures of the book again
-	cargo run --quiet --locked -p dlock-book --bin pictures
 
 top-picture: install-deps ## Make the picture of `dlock top` in the README anew, from a real one on a busy server
 	cargo build --locked -p redis-dlock -p dlock-cli

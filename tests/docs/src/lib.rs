@@ -1,15 +1,9 @@
-//! The book in `docs/`: what reads its pages, draws its pictures, and mends its links when it is built.
-//!
-//! The tests of this package try every code block of the pages. Those in Rust are compiled as tests of the
-//! documentation of `chapters`.
+//! Tests of `docs/`. The Rust blocks of its pages are compiled as doc tests of the modules below; `tests/it` runs
+//! all other blocks, checks the links, and builds the book.
 
-pub mod outside;
-pub mod page;
-pub mod pictures;
-
-/// The pages with blocks in Rust.
+/// The pages that contain Rust.
 #[cfg(doctest)]
-pub mod chapters {
+pub mod pages {
     #[doc = include_str!("../../../docs/client.md")]
     pub mod client {}
     #[doc = include_str!("../../../docs/recipes.md")]

@@ -17,6 +17,7 @@ mod raw;
 mod replication;
 mod sentinel;
 mod server;
+mod skip;
 mod wait;
 mod waiter;
 
@@ -31,5 +32,6 @@ pub use replication::ReplicationStream;
 pub use rustix::process::Signal;
 pub use sentinel::Sentinel;
 pub use server::{Server, module_path};
+pub use skip::skip;
 pub use wait::{SLOW_MACHINE, pause, took_at_most, wait_for};
 pub use waiter::{Answer, Waiter, WaiterInfo};

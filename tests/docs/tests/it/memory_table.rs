@@ -1,15 +1,15 @@
-//! The bytes of a lock that `operations.md` plans with.
+//! The memory table and formula of `operations.md` match a real server.
 
 use std::path::Path;
 
-use dlock_book::page;
+use crate::support::page;
 use dlock_testkit::{Client, Server};
 
 const LOCKS: usize = 20_000;
-/// Allocators differ, and so do versions of the server: by so much a measurement may be off the page.
+/// Allocators and server versions differ.
 const TOLERANCE_PERCENT: usize = 25;
 
-/// A row of the table: lengths, and what a lock takes.
+/// A row of the table: lengths of the names, and the memory of one lock.
 struct Row {
     key: usize,
     owner: usize,
@@ -37,9 +37,9 @@ fn rows() -> Vec<Row> {
     rows.collect()
 }
 
-/// What a lock of these lengths takes now.
+/// Memory of one lock with names of these lengths.
 fn measure(client: &mut Client, row: &Row) -> usize {
-    // SYNC: some servers free in the background otherwise, during the measurement.
+    // SYNC, or some servers free memory in the background during the measurement.
     client.ok("FLUSHALL SYNC");
     let owner = "o".repeat(row.owner);
     let request = "r".repeat(row.request);
@@ -47,15 +47,15 @@ fn measure(client: &mut Client, row: &Row) -> usize {
     let keys: Vec<String> = (0..LOCKS)
         .map(|number| format!("{number:0>0$}", row.key))
         .collect();
-    let answers = client.pipeline(keys.iter().map(|key| {
-        let mut words: Vec<&[u8]> = vec![b"DLOCK.ACQUIRE", key.as_bytes(), owner.as_bytes(), b"3600000"];
+    let replies = client.pipeline(keys.iter().map(|key| {
+        let mut args: Vec<&[u8]> = vec![b"DLOCK.ACQUIRE", key.as_bytes(), owner.as_bytes(), b"3600000"];
         if !request.is_empty() {
-            words.extend([b"REQID", request.as_bytes()]);
+            args.extend([b"REQID", request.as_bytes()]);
         }
-        words
+        args
     }));
-    assert_eq!(answers.len(), LOCKS);
-    drop(answers);
+    assert_eq!(replies.len(), LOCKS);
+    drop(replies);
     (used(client) - before) / LOCKS
 }
 
@@ -65,11 +65,11 @@ fn used(client: &mut Client) -> usize {
 }
 
 #[test]
-fn a_lock_takes_as_many_bytes_as_the_table_says_and_the_formula_too() {
+fn lock_memory_matches_the_table_and_the_formula() {
     let server = Server::start();
     let mut client = server.client();
     let rows = rows();
-    assert_eq!(rows.len(), 4, "the table of the page");
+    assert_eq!(rows.len(), 4, "rows of the memory table");
     for row in rows {
         let request = if row.request > 0 { 60 + row.request } else { 0 };
         let formula = 165 + 2 * row.key + row.owner * 5 / 4 + request;

@@ -1,11 +1,11 @@
-//! What somebody types, and what he sees: blocks with the prompt of redis-cli or of a shell.
+//! Replays transcripts: blocks with the prompt of redis-cli or a shell.
 //!
-//! Comments before a block, which readers do not see, tell what happens around it:
+//! HTML comments before a block control the replay:
 //!
-//! - `run: command` is run before, by redis-cli
-//! - `wait: command` is run before, by a redis-cli of its own that waits in the queue
-//! - `meanwhile: command` is run while the first command of the block waits
-//! - `redis-cli: option` is an option for redis-cli
+//! - `run: command` runs before the block, in redis-cli
+//! - `wait: command` runs before the block, in a separate redis-cli that waits in the queue
+//! - `meanwhile: command` runs while the first command of the block waits
+//! - `redis-cli: option` is passed to redis-cli
 
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
@@ -13,19 +13,19 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use dlock_book::page::Block;
+use crate::support::page::Block;
 use dlock_testkit::{Server, wait_for};
 use tempfile::TempDir;
 
-use super::pattern::Fences;
-use super::{SHOWN_PORT, is_there, own_program};
+use super::output_match::Fences;
+use super::{SHOWN_PORT, is_installed, workspace_binary};
 
-/// The prompt of redis-cli on the pages.
+/// Prompt of redis-cli on the pages.
 const CLI_PROMPT: &str = "127.0.0.1:7379> ";
-/// The prompt of a shell on the pages.
+/// Prompt of a shell on the pages.
 const SHELL_PROMPT: &str = "$ ";
 
-/// The blocks of a page, tried one behind the other on one server.
+/// Replays the blocks of one page in order, on one server.
 pub struct Session {
     server: Server,
     folder: TempDir,
@@ -33,7 +33,7 @@ pub struct Session {
     waiting: Vec<Child>,
 }
 
-/// A command, and what the page shows behind it.
+/// A command and its output on the page.
 #[derive(Debug, PartialEq)]
 struct Step {
     is_shell: bool,
@@ -41,24 +41,24 @@ struct Step {
     shown: String,
 }
 
-/// Whether a block has a prompt.
+/// Whether a block begins with a prompt.
 pub fn is_transcript(block: &Block) -> bool {
     block.code.starts_with(CLI_PROMPT) || block.code.starts_with(SHELL_PROMPT)
 }
 
-/// The client that the server comes with.
+/// The command line client of the server.
 pub fn redis_cli() -> Option<&'static str> {
     ["redis-cli", "valkey-cli"]
         .into_iter()
-        .find(|name| is_there(name))
+        .find(|name| is_installed(name))
 }
 
-/// A redis-cli that shows the same in a pipe as on a terminal.
-fn make_redis_cli(folder: &Path) {
+/// Installs a wrapper of redis-cli that formats output in a pipe as on a terminal.
+fn install_redis_cli_wrapper(folder: &Path) {
     let program = folder.join("redis-cli");
     let script = format!(
         "#!/bin/sh\nPATH=${{PATH#*:}} exec {} --no-raw \"$@\"\n",
-        redis_cli().expect("the test has asked for it")
+        redis_cli().expect("the test checked this")
     );
     fs::write(&program, script).expect("a temporary folder is writable");
     fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its owner may do that");
@@ -75,7 +75,7 @@ fn steps(code: &str) -> Vec<Step> {
                 command: command.to_owned(),
                 shown: String::new(),
             }),
-            // A command that goes on behind a backslash.
+            // A command that continues after a backslash.
             (None, Some(step)) if step.command.ends_with('\\') => {
                 step.command.push('\n');
                 step.command.push_str(line);
@@ -92,8 +92,8 @@ fn steps(code: &str) -> Vec<Step> {
 
 impl Session {
     pub fn start() -> Self {
-        let folder = TempDir::with_prefix("dlock-book-").expect("a temporary folder can be made");
-        make_redis_cli(folder.path());
+        let folder = TempDir::with_prefix("dlock-docs-").expect("a temporary folder can be made");
+        install_redis_cli_wrapper(folder.path());
         Self {
             server: Server::start(),
             folder,
@@ -102,7 +102,7 @@ impl Session {
         }
     }
 
-    /// Tries a block: how its outputs differ from those of the page.
+    /// Replays a block. Returns the differences from the page.
     pub fn differences(&mut self, block: &Block) -> Vec<String> {
         for note in &block.notes {
             match note.split_once(": ") {
@@ -116,9 +116,9 @@ impl Session {
         }
         let steps = steps(&block.code);
         let differences = steps.iter().enumerate().filter_map(|(number, step)| {
-            let seen = self.perform(block, number, step);
-            let difference = self.fences.difference(&step.shown, &seen)?;
-            Some(format!("{}\n{difference}\nall of it:\n{seen}", step.command))
+            let actual = self.perform(block, number, step);
+            let difference = self.fences.difference(&step.shown, &actual)?;
+            Some(format!("{}\n{difference}\nfull output:\n{actual}", step.command))
         });
         differences.collect()
     }
@@ -126,7 +126,7 @@ impl Session {
     fn perform(&mut self, block: &Block, number: usize, step: &Step) -> String {
         let options: Vec<&str> = block.notes("redis-cli").collect();
         let meanwhile: Vec<&str> = block.notes("meanwhile").collect();
-        let command = self.fences.in_this_run(&step.command);
+        let command = self.fences.substitute(&step.command);
         if step.is_shell {
             self.shell(&command)
         } else if command.starts_with("PSUBSCRIBE") {
@@ -142,31 +142,31 @@ impl Session {
         }
     }
 
-    /// What redis-cli shows for a command, as on a terminal.
+    /// The output of redis-cli for a command.
     fn redis_cli_now(&self, options: &[&str], command: &str) -> String {
         output_of(self.redis_cli(options, command))
     }
 
-    /// A redis-cli with a command that waits in the queue of its lock.
+    /// Starts a redis-cli with a command that waits in the queue of its lock.
     fn start_waiting(&self, options: &[&str], command: &str) -> Child {
         let words: Vec<&str> = command.split_whitespace().collect();
         let (key, owner) = (words[1], words[2]);
         let mut client = self.server.client();
         let replaced = client.queue(key).iter().filter(|waiter| *waiter == owner).count();
-        let handed_in =
+        let calls =
             |client: &mut dlock_testkit::Client| client.server_info("commandstats", "cmdstat_dlock.acquire");
-        let before = handed_in(&mut client);
+        let before = calls(&mut client);
         let child = self.redis_cli(options, command);
-        wait_for("a place in the queue", || {
+        wait_for("the waiter in the queue", || {
             let owners = client.queue(key);
             let own = owners.iter().filter(|waiter| *waiter == owner).count();
-            own > replaced || (own == replaced && own > 0 && handed_in(&mut client) != before)
+            own > replaced || (own == replaced && own > 0 && calls(&mut client) != before)
         });
         child
     }
 
     fn redis_cli(&self, options: &[&str], command: &str) -> Child {
-        let mut child = Command::new(redis_cli().expect("the test has asked for it"))
+        let mut child = Command::new(redis_cli().expect("the test checked this"))
             .args(["--no-raw", "-p", &self.server.port().to_string()])
             .args(options)
             .stdin(Stdio::piped())
@@ -178,12 +178,12 @@ impl Session {
         child
     }
 
-    /// What redis-cli shows of events. The page leaves out the answer to the subscription: `...`.
+    /// The keyspace events that redis-cli prints. The page abbreviates the reply to the subscription as `...`.
     fn listen(&self, command: &str, meanwhile: &[&str], lines: usize) -> String {
         let mut client = self.server.client();
-        let heard = self.folder.path().join("heard");
-        let file = File::create(&heard).expect("a temporary folder is writable");
-        let mut child = Command::new(redis_cli().expect("the test has asked for it"))
+        let output = self.folder.path().join("events");
+        let file = File::create(&output).expect("a temporary folder is writable");
+        let mut child = Command::new(redis_cli().expect("the test checked this"))
             .args(["--no-raw", "-p", &self.server.port().to_string()])
             .args(command.split_whitespace())
             .stdout(file)
@@ -193,20 +193,20 @@ impl Session {
         for command in meanwhile {
             self.redis_cli_now(&[], command);
         }
-        // "Reading messages..." and three lines of the answer.
+        // "Reading messages..." and three lines of the reply.
         let all_lines = 4 + lines - 1;
-        let text = || fs::read_to_string(&heard).expect("it was made above");
+        let text = || fs::read_to_string(&output).expect("the file was created above");
         wait_for("the events", || text().lines().count() >= all_lines);
-        child.kill().expect("it runs until then");
+        child.kill().expect("redis-cli runs until it is killed");
         let _ = child.wait();
         let events: Vec<String> = text().lines().skip(4).map(str::to_owned).collect();
         format!("...\n{}", events.join("\n"))
     }
 
-    /// What a command shows in a shell, errors too. The tool is there, and the server where the page says.
+    /// Output and errors of a shell command. The tool is in PATH, the server at the address of the page.
     fn shell(&self, command: &str) -> String {
         let port = self.server.port().to_string();
-        let tools = own_program("dlock").expect("the test has asked for it");
+        let tools = workspace_binary("dlock").expect("the test checked this");
         let tools = tools.parent().expect("a program is in a folder");
         let path = std::env::var("PATH").unwrap_or_default();
         let output = Command::new("bash")
@@ -222,19 +222,19 @@ impl Session {
             .env("COLUMNS", "100")
             .current_dir(self.folder.path())
             .output()
-            .expect("there is a bash");
+            .expect("bash can be run");
         String::from_utf8_lossy(&output.stdout).replace(&port, SHOWN_PORT)
     }
 }
 
-/// What redis-cli says, which must end.
+/// The output of a redis-cli, once it has exited.
 fn output_of(mut child: Child) -> String {
-    wait_for("the end of redis-cli", || {
+    wait_for("the exit of redis-cli", || {
         child.try_wait().is_ok_and(|status| status.is_some())
     });
-    let output = child.wait_with_output().expect("it has ended");
+    let output = child.wait_with_output().expect("redis-cli has exited");
     let text = String::from_utf8_lossy(&output.stdout);
-    // It has an empty line behind an error, and says how long it took when that was long: `(0.98s)`.
+    // redis-cli prints an empty line after an error, and the duration of slow commands: `(0.98s)`.
     let lines: Vec<&str> = text
         .trim_end()
         .lines()
@@ -258,7 +258,7 @@ impl Drop for Session {
 }
 
 #[test]
-fn a_transcript_falls_into_commands_and_what_is_shown_behind_them() {
+fn transcript_is_split_into_commands_and_output() {
     let step = |is_shell, command: &str, shown: &str| Step {
         is_shell,
         command: command.into(),

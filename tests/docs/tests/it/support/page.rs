@@ -1,4 +1,4 @@
-//! A page of Markdown, as the tests need it: code blocks, links, headings.
+//! Parses Markdown pages: code blocks, links, headings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,49 +7,47 @@ use std::path::{Path, PathBuf};
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-/// A page, read from a file.
+/// A page of Markdown.
 pub struct Page {
     /// The file, relative to the root of the project.
     pub path: PathBuf,
-    /// Its code blocks, in order.
+    /// Code blocks, in order.
     pub blocks: Vec<Block>,
-    /// Where its links lead, pictures included.
+    /// Links and images.
     pub links: Vec<Link>,
-    /// What a link may name after `#`.
+    /// The anchors of its headings.
     pub anchors: BTreeSet<String>,
 }
 
 /// A code block.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// What stands behind the three backticks, `""` if nothing does.
+    /// The info string of the fence, or `""`.
     pub language: String,
     /// The text.
     pub code: String,
-    /// The line of the page on which the block begins, from 1.
+    /// Line number of the block, from 1.
     pub line: usize,
-    /// The comments right before the block, which readers do not see. They tell the tests how to run it.
+    /// HTML comments right before the block: instructions for the tests.
     pub notes: Vec<String>,
 }
 
-/// A link, or a picture.
+/// A link or an image.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Where it leads, as written.
+    /// The target, as written.
     pub target: String,
-    /// The line of the page on which it begins, from 1.
+    /// Line number of the link, from 1.
     pub line: usize,
-    /// Where it stands in the text.
-    pub range: Range<usize>,
 }
 
-/// The root of the project.
+/// The root of the repository.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-/// The pages of the book, the README first.
+/// README.md and the pages of docs/.
 pub fn all() -> Vec<Page> {
     let mut paths = vec![PathBuf::from("README.md")];
     collect(Path::new("docs"), &mut paths);
@@ -58,7 +56,7 @@ pub fn all() -> Vec<Page> {
 }
 
 fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
-    let entries = fs::read_dir(root().join(folder)).expect("the folder of the pages is there");
+    let entries = fs::read_dir(root().join(folder)).expect("docs/ can be read");
     for entry in entries.flatten() {
         let path = folder.join(entry.file_name());
         if entry.path().is_dir() {
@@ -70,7 +68,7 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
 }
 
 impl Page {
-    /// The page in a file, whose path is relative to the root of the project.
+    /// Reads a page. The path is relative to the root of the repository.
     pub fn read(path: &Path) -> Self {
         let text = fs::read_to_string(root().join(path));
         Self::parse(
@@ -79,12 +77,12 @@ impl Page {
         )
     }
 
-    /// The page that a text is.
+    /// Parses the text of a page.
     pub fn parse(path: &Path, text: &str) -> Self {
         let mut reader = Reader::new(text);
         let parser = Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter();
         for (event, range) in parser {
-            reader.take(event, range);
+            reader.handle(event, range);
         }
         Self {
             path: path.to_path_buf(),
@@ -94,32 +92,32 @@ impl Page {
         }
     }
 
-    /// Where a block stands, for messages.
+    /// File and line of a block, for messages.
     pub fn place(&self, block: &Block) -> String {
         format!("{}:{}", self.path.display(), block.line)
     }
 }
 
 impl Block {
-    /// The comments before the block that begin with `name:`, without that.
+    /// The values of the comments `name: value` before the block.
     pub fn notes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let notes = self.notes.iter();
         notes.filter_map(move |note| note.strip_prefix(name)?.strip_prefix(':').map(str::trim))
     }
 
-    /// The first of [`Block::notes`].
+    /// The first of [`Self::notes`].
     pub fn note<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.notes(name).next()
     }
 }
 
-/// Collects what is asked for from the events of the parser.
+/// Collects blocks, links and headings from the parser's events.
 struct Reader<'a> {
     text: &'a str,
     blocks: Vec<Block>,
     links: Vec<Link>,
     anchors: BTreeSet<String>,
-    /// Comments since the last thing that readers see.
+    /// Comments since the last visible text.
     notes: Vec<String>,
     block: Option<Block>,
     heading: Option<String>,
@@ -144,7 +142,7 @@ impl<'a> Reader<'a> {
         self.text[..offset].matches('\n').count() + 1
     }
 
-    fn take(&mut self, event: Event, range: Range<usize>) {
+    fn handle(&mut self, event: Event, range: Range<usize>) {
         match event {
             Event::Start(Tag::CodeBlock(kind)) => {
                 let language = match kind {
@@ -178,15 +176,14 @@ impl<'a> Reader<'a> {
                 self.links.push(Link {
                     target: dest_url.to_string(),
                     line: self.line_at(range.start),
-                    range,
                 });
             }
-            Event::Text(text) | Event::Code(text) => self.take_text(&text),
+            Event::Text(text) | Event::Code(text) => self.handle_text(&text),
             _ => {}
         }
     }
 
-    fn take_text(&mut self, text: &str) {
+    fn handle_text(&mut self, text: &str) {
         if let Some(block) = &mut self.block {
             block.code.push_str(text);
         } else {
@@ -197,7 +194,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Headings of the same words are numbered: `errors`, `errors-1`, ...
+    /// Repeated headings are numbered: `errors`, `errors-1`, ...
     fn add_anchor(&mut self, slug: &str) {
         let numbered = (1..).map(|number| format!("{slug}-{number}"));
         let free = std::iter::once(slug.to_owned())
@@ -207,13 +204,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The texts of the comments in a piece of HTML.
+/// The comments in some HTML.
 fn comments(html: &str) -> impl Iterator<Item = String> {
     let parts = html.split("<!--").skip(1);
     parts.filter_map(|part| Some(part.split_once("-->")?.0.trim().to_owned()))
 }
 
-/// What a heading is called in a link: the rule that mdBook and the usual forges share.
+/// The anchor of a heading, as mdBook and GitHub generate it.
 fn slug(heading: &str) -> String {
     let kept = heading
         .chars()
@@ -232,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_its_language_its_line_and_the_comments_right_before_it() {
+    fn code_block_has_language_line_and_preceding_comments() {
         let page = page("Text.\n\n<!-- run: A -->\n<!-- run: B -->\n\n```text\nx\ny\n```\n\n```sh\nz\n```\n");
         let [first, second] = &page.blocks[..] else {
             panic!("two blocks");
@@ -244,20 +241,20 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_with_text_behind_it_belongs_to_no_block() {
+    fn comment_followed_by_text_belongs_to_no_block() {
         let page = page("<!-- run: A -->\n\nText.\n\n```text\nx\n```\n");
         assert!(page.blocks[0].notes.is_empty());
     }
 
     #[test]
-    fn headings_are_anchors_and_the_second_of_a_name_has_a_number() {
+    fn repeated_headings_get_numbered_anchors() {
         let page = page("# DLOCK.INFO, and `x`\n\n## Errors\n\n## Errors\n");
         let anchors: Vec<_> = page.anchors.iter().map(String::as_str).collect();
         assert_eq!(anchors, ["dlockinfo-and-x", "errors", "errors-1"]);
     }
 
     #[test]
-    fn a_link_is_found_over_two_lines_and_not_in_code() {
+    fn links_span_lines_and_are_ignored_in_code() {
         let page = page("a [b\nc](d.md#e) `[x](y)` ![p](q.svg)\n");
         let targets: Vec<_> = page.links.iter().map(|link| link.target.as_str()).collect();
         assert_eq!(targets, ["d.md#e", "q.svg"]);

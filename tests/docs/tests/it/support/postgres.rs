@@ -1,4 +1,4 @@
-//! A PostgreSQL of the test's own, where one is installed.
+//! A private PostgreSQL server, if PostgreSQL is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use std::process::{Child, Command, Stdio};
 use dlock_testkit::{Signal, signal, wait_for};
 use tempfile::TempDir;
 
-use super::{is_there, run};
+use super::{is_installed, run};
 
-/// A server that listens on a socket in its folder only.
+/// A server that listens only on a Unix socket in its folder.
 pub struct Postgres {
     process: Child,
     folder: TempDir,
 }
 
 impl Postgres {
-    /// A new server with an empty database `shop`. The error says what is missing.
+    /// Starts a server with an empty database `shop`. The error says what is missing.
     pub fn start() -> Result<Self, String> {
-        let programs = programs().ok_or("there is no PostgreSQL (initdb and postgres)")?;
+        let programs = programs().ok_or("PostgreSQL is not installed")?;
         let folder = TempDir::with_prefix("dlock-pg-").map_err(|error| error.to_string())?;
         let user = other_user()?;
         if let Some(user) = &user {
@@ -72,8 +72,8 @@ impl Postgres {
         run(psql.args(arguments), Path::new("/"))
     }
 
-    /// Has a program find this server, as the client library of PostgreSQL does.
-    pub fn tell(&self, program: &mut Command) {
+    /// Points the libpq variables of a program at this server.
+    pub fn set_environment(&self, program: &mut Command) {
         program
             .env("PGHOST", self.folder.path())
             .env("PGUSER", "postgres");
@@ -88,7 +88,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Where the programs are: Debian keeps them out of PATH.
+/// The folder of the server programs: Debian keeps them out of PATH.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -99,17 +99,17 @@ fn programs() -> Option<PathBuf> {
     let folders: Vec<PathBuf> = debian.chain(std::env::split_paths(&path)).collect();
     let has_both = |folder: &&PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
     let found = folders.iter().find(has_both)?;
-    is_there("psql").then(|| found.clone())
+    is_installed("psql").then(|| found.clone())
 }
 
-/// PostgreSQL refuses to run as root: then as the user of its package.
+/// The user to run as: PostgreSQL refuses to run as root.
 fn other_user() -> Result<Option<String>, String> {
     let id = run(Command::new("id").arg("-u"), Path::new("/"))?;
     if id.trim() != "0" {
         return Ok(None);
     }
-    if !is_there("setpriv") || run(Command::new("id").arg("postgres"), Path::new("/")).is_err() {
-        return Err("root may not run PostgreSQL, and there is no setpriv or no user postgres".into());
+    if !is_installed("setpriv") || run(Command::new("id").arg("postgres"), Path::new("/")).is_err() {
+        return Err("PostgreSQL does not run as root, and setpriv or the user postgres is missing".into());
     }
     Ok(Some("postgres".into()))
 }

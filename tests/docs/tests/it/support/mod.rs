@@ -1,18 +1,19 @@
-//! What the tests of the book share.
+//! Shared by the tests of this package.
 
-pub mod clients;
-pub mod pattern;
+pub mod client_libraries;
+pub mod object_store;
+pub mod output_match;
+pub mod page;
 pub mod postgres;
-pub mod store;
 pub mod transcript;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The address in the pages, instead of which a test has a port of its own.
+/// The port on the pages. Tests replace it with the port of their server.
 pub const SHOWN_PORT: &str = "7379";
 
-/// The folder that cargo builds into.
+/// Cargo's target folder.
 pub fn target() -> PathBuf {
     let program = std::env::current_exe().expect("a program knows its own path");
     let folder = program.ancestors().nth(3);
@@ -21,27 +22,27 @@ pub fn target() -> PathBuf {
         .to_path_buf()
 }
 
-/// A program of this workspace, if cargo has built it: `make test` does.
-pub fn own_program(name: &str) -> Option<PathBuf> {
+/// A binary of this workspace, if it is built; `make test` builds it.
+pub fn workspace_binary(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().expect("a program knows its own path");
     let program = test.ancestors().nth(2)?.join(name);
     program.exists().then_some(program)
 }
 
-/// Whether a program is there.
-pub fn is_there(program: &str) -> bool {
+/// Whether a program is in PATH.
+pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).exists())
 }
 
-/// Whether a program does its work in a folder; if not, what it says.
+/// Runs a program in a folder: its output, or an error with all it printed.
 pub fn run(command: &mut Command, folder: &Path) -> Result<String, String> {
     let output = command.current_dir(folder).output();
     let output = output.map_err(|error| format!("{command:?}: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
-        return Ok(said);
+        return Ok(stdout);
     }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?}: {}\n{said}{errors}", output.status))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {}\n{stdout}{stderr}", output.status))
 }

@@ -1,34 +1,34 @@
-//! The libraries that the programs on the pages use, below cargo's target folder. They are installed once; where
-//! that is not possible, the programs are skipped, with a line that says why.
+//! Client libraries for the programs on the pages, installed once below cargo's target folder. A program whose
+//! library cannot be installed is skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::{is_there, run, target};
+use super::{is_installed, run, target};
 
-/// The versions that the pages were written for.
+/// The versions that the pages are written for.
 const PYTHON_PACKAGES: [&str; 2] = ["redis==8.1.0", "psycopg[binary]==3.3.9"];
 const GO_MODULES: [&str; 2] = ["github.com/redis/go-redis/v9@v9.23.0", "golang.org/x/sys@v0.48.0"];
 const NODE_PACKAGE: &str = "ioredis@6.0.0";
 const JEDIS_VERSION: &str = "8.0.2";
 
-/// Where a library is, or why it is not there. Tried once, however many tests ask.
+/// The folder of a library, or why it cannot be installed. Installed once per test run.
 type Library = OnceLock<Result<PathBuf, String>>;
 
-/// Installs `name` into a folder of its own by `install`, unless it is there. The error says what is missing.
+/// Installs `name` into its own folder, unless it is already there. The error says what is missing.
 fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
-    let folder = target().join("book").join(name);
+    let folder = target().join("docs-tests").join(name);
     if folder.exists() {
         return Ok(folder);
     }
-    // Made beside it and renamed: what is there is whole.
+    // Renamed when complete, so that an existing folder is never half installed.
     let unfinished = folder.with_file_name(format!("{name}-unfinished-{}", std::process::id()));
     fs::create_dir_all(&unfinished).map_err(|error| format!("{}: {error}", unfinished.display()))?;
     let outcome = install(&unfinished).and_then(|()| {
         let renamed = fs::rename(&unfinished, &folder);
-        // Another test may have been faster.
+        // Another process may have been faster.
         renamed.or_else(|error| {
             if folder.exists() {
                 Ok(())
@@ -37,59 +37,59 @@ fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> R
             }
         })
     });
-    // Nothing is left of it when it was renamed.
+    // Gone already if the rename succeeded.
     let _ = fs::remove_dir_all(&unfinished);
     outcome.map(|()| folder)
 }
 
-fn need(program: &str) -> Result<(), String> {
-    if is_there(program) {
+fn require(program: &str) -> Result<(), String> {
+    if is_installed(program) {
         Ok(())
     } else {
-        Err(format!("there is no {program}"))
+        Err(format!("{program} is not installed"))
     }
 }
 
-/// The last lines of an installer say what went wrong.
-fn done(outcome: Result<String, String>) -> Result<(), String> {
+/// Keeps only the last line of an installer's error.
+fn last_line_of_error(outcome: Result<String, String>) -> Result<(), String> {
     outcome.map(|_| ()).map_err(|error| {
         let last = error.lines().rev().find(|line| !line.trim().is_empty());
-        last.unwrap_or("it failed").to_owned()
+        last.unwrap_or("the installer failed").to_owned()
     })
 }
 
-/// Where Python finds redis-py, and a client of PostgreSQL.
+/// The PYTHONPATH of redis-py and psycopg.
 pub fn python() -> Result<PathBuf, String> {
     static PYTHON: Library = OnceLock::new();
     let install = || {
-        need("python3")?;
+        require("python3")?;
         installed("python-redis-8.1.0", |folder| {
             let mut pip = Command::new("python3");
             pip.args(["-m", "pip", "install", "--quiet", "--retries", "1", "--target"]);
-            done(run(pip.arg(folder).args(PYTHON_PACKAGES), folder))
+            last_line_of_error(run(pip.arg(folder).args(PYTHON_PACKAGES), folder))
         })
     };
     PYTHON.get_or_init(install).clone()
 }
 
-/// A module of Go that has go-redis.
+/// A Go module that requires go-redis.
 pub fn go() -> Result<PathBuf, String> {
     static GO: Library = OnceLock::new();
     let install = || {
-        need("go")?;
+        require("go")?;
         installed("go-redis-9.23.0", |folder| {
-            done(run(Command::new("go").args(["mod", "init", "example"]), folder))?;
-            done(run(Command::new("go").arg("get").args(GO_MODULES), folder))
+            last_line_of_error(run(Command::new("go").args(["mod", "init", "example"]), folder))?;
+            last_line_of_error(run(Command::new("go").arg("get").args(GO_MODULES), folder))
         })
     };
     GO.get_or_init(install).clone()
 }
 
-/// A folder of Node.js that has ioredis.
+/// A Node.js project with ioredis.
 pub fn node() -> Result<PathBuf, String> {
     static NODE: Library = OnceLock::new();
     let install = || {
-        need("node").and(need("npm"))?;
+        require("node").and(require("npm"))?;
         installed("ioredis-6.0.0", |folder| {
             let install = [
                 "install",
@@ -100,17 +100,17 @@ pub fn node() -> Result<PathBuf, String> {
                 "--prefix",
                 ".",
             ];
-            done(run(Command::new("npm").args(install).arg(NODE_PACKAGE), folder))
+            last_line_of_error(run(Command::new("npm").args(install).arg(NODE_PACKAGE), folder))
         })
     };
     NODE.get_or_init(install).clone()
 }
 
-/// A folder with Jedis and what it needs.
+/// A folder with Jedis and its dependencies.
 pub fn java() -> Result<PathBuf, String> {
     static JAVA: Library = OnceLock::new();
     let install = || {
-        need("java").and(need("mvn"))?;
+        require("java").and(require("mvn"))?;
         installed("jedis-8.0.2", |folder| {
             let project = format!(
                 "<project><modelVersion>4.0.0</modelVersion><groupId>book</groupId><artifactId>book</artifactId>\
@@ -124,7 +124,7 @@ pub fn java() -> Result<PathBuf, String> {
                 "dependency:copy-dependencies",
                 "-DoutputDirectory=lib",
             ];
-            done(run(Command::new("mvn").args(copy), folder))
+            last_line_of_error(run(Command::new("mvn").args(copy), folder))
         })
     };
     JAVA.get_or_init(install).clone()

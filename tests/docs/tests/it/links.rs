@@ -1,11 +1,11 @@
-//! Links lead somewhere. Nothing is fetched: of addresses outside only the form is looked at.
+//! Every link resolves. External links are only checked for syntax; nothing is fetched.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use dlock_book::page::{self, Link, Page};
+use crate::support::page::{self, Link, Page};
 
-/// Pages outside the book that its readers are sent to, or that send readers to it.
+/// Pages outside the book that link to it, or that it links to.
 const NEIGHBOURS: [&str; 4] = [
     "client/README.md",
     "CHANGELOG.md",
@@ -20,14 +20,14 @@ fn pages() -> BTreeMap<PathBuf, Page> {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn links_of_all_pages_resolve() {
     let pages = pages();
     let mut dead = Vec::new();
     for page in pages.values() {
         for link in &page.links {
-            if let Err(why) = follow(&pages, page, link) {
+            if let Err(reason) = check(&pages, page, link) {
                 dead.push(format!(
-                    "{}:{}: {}: {why}",
+                    "{}:{}: {}: {reason}",
                     page.path.display(),
                     link.line,
                     link.target
@@ -39,7 +39,7 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
-fn every_page_stands_in_the_summary() {
+fn summary_lists_every_page() {
     let summary = Page::read(Path::new("docs/SUMMARY.md"));
     let listed: Vec<PathBuf> = summary
         .links
@@ -50,46 +50,46 @@ fn every_page_stands_in_the_summary() {
         let is_chapter = page.path.starts_with("docs") && page.path != summary.path;
         assert!(
             !is_chapter || listed.contains(&page.path),
-            "{} is in no chapter of docs/SUMMARY.md",
+            "docs/SUMMARY.md does not list {}",
             page.path.display()
         );
     }
 }
 
-fn follow(pages: &BTreeMap<PathBuf, Page>, page: &Page, link: &Link) -> Result<(), String> {
+fn check(pages: &BTreeMap<PathBuf, Page>, page: &Page, link: &Link) -> Result<(), String> {
     if link.target.starts_with("https://") {
         let is_plain = link.target.is_ascii() && !link.target.contains(' ');
         return if is_plain {
             Ok(())
         } else {
-            Err("not an address".into())
+            Err("not a valid URL".into())
         };
     }
     let (path, anchor) = link.target.split_once('#').unwrap_or((&link.target, ""));
     let target = if path.is_empty() {
         page.path.clone()
     } else {
-        without_dots(&page.path.parent().unwrap_or(Path::new("")).join(path))
+        normalize(&page.path.parent().unwrap_or(Path::new("")).join(path))
     };
     if !page::root().join(&target).exists() {
-        return Err(format!("there is no {}", target.display()));
+        return Err(format!("{} does not exist", target.display()));
     }
     match pages.get(&target) {
-        Some(there) if !anchor.is_empty() && !there.anchors.contains(anchor) => {
-            Err(format!("{} has no heading of that name", target.display()))
+        Some(other) if !anchor.is_empty() && !other.anchors.contains(anchor) => {
+            Err(format!("{} has no such heading", target.display()))
         }
         _ => Ok(()),
     }
 }
 
-fn without_dots(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
+fn normalize(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
     for component in path.components() {
         if component == Component::ParentDir {
-            plain.pop();
+            normal.pop();
         } else {
-            plain.push(component);
+            normal.push(component);
         }
     }
-    plain
+    normal
 }

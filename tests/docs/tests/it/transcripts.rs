@@ -1,20 +1,21 @@
-//! What the pages show of redis-cli and of shells is what happens.
+//! The sessions of redis-cli and shells on the pages show the real output.
 
-use crate::support::own_program;
+use dlock_testkit::skip;
+
+use crate::support::page;
 use crate::support::transcript::{Session, is_transcript, redis_cli};
-use dlock_book::page;
+use crate::support::workspace_binary;
 
 #[test]
-fn whoever_types_what_the_pages_show_sees_what_they_show() {
+fn transcripts_replayed_in_order_print_the_output_of_the_pages() {
     if redis_cli().is_none() {
-        println!("skipped: there is no redis-cli");
-        return;
+        return skip("redis-cli is not installed");
     }
-    let has_tool = own_program("dlock").is_some();
+    let has_tool = workspace_binary("dlock").is_some();
     if !has_tool {
-        println!("in part: without the program `dlock` (cargo build -p dlock-cli), its blocks are not tried");
+        skip("blocks with the tool `dlock`: run `cargo build -p dlock-cli` first");
     }
-    let mut tried = 0;
+    let mut count = 0;
     let mut differences = Vec::new();
     for page in page::all() {
         let mut session = None;
@@ -25,9 +26,12 @@ fn whoever_types_what_the_pages_show_sees_what_they_show() {
             let session = session.get_or_insert_with(Session::start);
             let found = session.differences(block);
             differences.extend(found.iter().map(|text| format!("{}: {text}", page.place(block))));
-            tried += 1;
+            count += 1;
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
-    assert!(tried > 10, "the pages have transcripts, and {tried} were found");
+    assert!(
+        count > 10,
+        "expected more than 10 transcripts in docs/, found {count}"
+    );
 }

@@ -1,17 +1,17 @@
-//! Stands for an object store: one object, PUT with `If-Match` and `If-None-Match`, GET, HEAD.
+//! A fake object store: one object, PUT with `If-Match` and `If-None-Match`, GET, HEAD.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-/// An object with the tag of its version.
+/// The object with the ETag of its version.
 struct Object {
-    tag: String,
+    etag: String,
     fence: String,
     body: Vec<u8>,
 }
 
-/// A request, as far as the store looks at it.
+/// The parts of a request that the store uses.
 #[derive(Default)]
 struct Request {
     method: String,
@@ -21,7 +21,7 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// Starts a store that ends with the test program: its port.
+/// Starts a store that lives as long as the test process. Returns its port.
 pub fn start() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the system has a free port");
     let port = listener
@@ -32,7 +32,7 @@ pub fn start() -> u16 {
         let mut object = None;
         let mut version = 0;
         for stream in listener.incoming().flatten() {
-            // A client that goes away early has no answer to read.
+            // An error means that the client has disconnected.
             let _ = serve(&stream, &mut object, &mut version);
         }
     });
@@ -42,11 +42,11 @@ pub fn start() -> u16 {
 fn serve(mut stream: &TcpStream, object: &mut Option<Object>, version: &mut u64) -> std::io::Result<()> {
     let request = read(stream)?;
     let status = match request.method.as_str() {
-        "PUT" if !is_met(&request, object.as_ref()) => "412 Precondition Failed",
+        "PUT" if !precondition_holds(&request, object.as_ref()) => "412 Precondition Failed",
         "PUT" => {
             *version += 1;
             *object = Some(Object {
-                tag: format!("\"version-{version}\""),
+                etag: format!("\"version-{version}\""),
                 fence: request.fence,
                 body: request.body,
             });
@@ -59,7 +59,7 @@ fn serve(mut stream: &TcpStream, object: &mut Option<Object>, version: &mut u64)
     let Some(object) = object.as_ref().filter(|_| status == "200 OK") else {
         return write!(stream, "{head}Content-Length: 0\r\n\r\n");
     };
-    let (tag, fence) = (&object.tag, &object.fence);
+    let (etag, fence) = (&object.etag, &object.fence);
     let body: &[u8] = if request.method == "GET" {
         &object.body
     } else {
@@ -68,15 +68,15 @@ fn serve(mut stream: &TcpStream, object: &mut Option<Object>, version: &mut u64)
     let length = body.len();
     write!(
         stream,
-        "{head}ETag: {tag}\r\nx-amz-meta-fence: {fence}\r\nContent-Length: {length}\r\n\r\n"
+        "{head}ETag: {etag}\r\nx-amz-meta-fence: {fence}\r\nContent-Length: {length}\r\n\r\n"
     )?;
     stream.write_all(body)
 }
 
-fn is_met(request: &Request, object: Option<&Object>) -> bool {
-    let tag = object.map(|object| &object.tag);
-    let matches = request.if_match.is_none() || request.if_match.as_ref() == tag;
-    matches && (request.if_none_match.is_none() || tag.is_none())
+fn precondition_holds(request: &Request, object: Option<&Object>) -> bool {
+    let etag = object.map(|object| &object.etag);
+    let matches = request.if_match.is_none() || request.if_match.as_ref() == etag;
+    matches && (request.if_none_match.is_none() || etag.is_none())
 }
 
 fn read(stream: &TcpStream) -> std::io::Result<Request> {

@@ -1,0 +1,35 @@
+//! `make book` builds every chapter without a warning.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use dlock_testkit::skip;
+
+use crate::support::page::{self, Page};
+use crate::support::{is_installed, target};
+
+#[test]
+fn book_builds_every_chapter_without_warnings_or_outside_links() {
+    if !target().join("tools/bin/mdbook").exists() && !is_installed("mdbook") {
+        return skip("mdBook is not installed: run `make book` once");
+    }
+    let output = Command::new(page::root().join("tests/docs/build-book"))
+        .arg(target())
+        .output()
+        .expect("the script can be run");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+    for link in Page::read(Path::new("docs/SUMMARY.md")).links {
+        let file = match link.target.strip_suffix("README.md") {
+            Some(folder) => format!("{folder}index.html"),
+            None => link.target.replace(".md", ".html"),
+        };
+        let html = fs::read_to_string(target().join("book/html").join(&file));
+        let html = html.unwrap_or_else(|error| panic!("{file}: {error}"));
+        let depth = file.matches('/').count();
+        let outside = format!("href=\"{}", "../".repeat(depth + 1));
+        assert!(!html.contains(&outside), "{file} has a link that leaves the book");
+    }
+}

@@ -1,0 +1,63 @@
+//! Every code block is of a kind that some test checks, and pages are readable as plain text.
+
+use std::fs;
+
+use crate::support::page::{self, Block};
+use crate::support::transcript::is_transcript;
+
+/// Whether some test covers a block of this language with these notes.
+fn is_covered(block: &Block) -> bool {
+    let has_file = ["file", "Sentinels", "cluster"]
+        .iter()
+        .any(|name| block.note(name).is_some());
+    match block.language.as_str() {
+        // Transcripts, or no code: syntax, formulas, program output.
+        "text" => true,
+        // transcripts.rs
+        "console" => is_transcript(block),
+        // programs.rs
+        "python" | "go" | "javascript" | "java" | "sql" => has_file,
+        // config_blocks.rs
+        "conf" => true,
+        // shell_blocks.rs
+        "sh" => has_file || block.note("not run").is_some(),
+        // The doc tests of src/lib.rs.
+        "rust" | "rust,no_run" => true,
+        _ => false,
+    }
+}
+
+#[test]
+fn every_code_block_is_covered_by_a_test() {
+    for page in page::all() {
+        let is_of_book = page.path.starts_with("docs");
+        for block in page.blocks.iter().filter(|_| is_of_book) {
+            assert!(
+                is_covered(block),
+                "{}: no test covers a `{}` block with the notes {:?}",
+                page.place(block),
+                block.language,
+                block.notes
+            );
+        }
+    }
+}
+
+/// Pages wrap at 120 columns, give or take a word.
+const MAX_COLUMNS: usize = 125;
+
+#[test]
+fn prose_lines_wrap_at_120_columns() {
+    let mut too_long = Vec::new();
+    for page in page::all() {
+        let text = fs::read_to_string(page::root().join(&page.path)).expect("the page was read before");
+        let mut is_code = false;
+        for (number, line) in (1..).zip(text.lines()) {
+            is_code ^= line.starts_with("```");
+            if line.chars().count() > MAX_COLUMNS && !is_code && !line.starts_with('|') {
+                too_long.push(format!("{}:{number}", page.path.display()));
+            }
+        }
+    }
+    assert!(too_long.is_empty(), "wrap these lines: {}", too_long.join(", "));
+}
