@@ -1,0 +1,118 @@
+//! `docs/commands.md` and what the server tells of the commands: the same words.
+
+use std::collections::BTreeMap;
+
+use dlock_testkit::{Client, Server};
+use redis::Value;
+
+type Map = BTreeMap<String, Value>;
+
+const REFERENCE: &str = include_str!("../../../docs/commands.md");
+
+#[test]
+fn reference_matches_command_docs() {
+    let server = Server::start();
+    let mut client = server.client();
+    let commands: Vec<String> = client.ask("COMMAND LIST FILTERBY MODULE dlock");
+    assert_eq!(commands.len(), REFERENCE.matches("\nSyntax:\n").count());
+    for command in commands {
+        let docs = docs_of(&mut client, &command);
+        let section = section_of(&command.to_uppercase());
+        assert_eq!(code_block(section), syntax(&command, &docs), "{command}");
+        for (label, field) in [
+            ("Summary", "summary"),
+            ("Complexity", "complexity"),
+            ("Since", "since"),
+        ] {
+            assert_eq!(line(section, label), text(&docs[field]), "{label} of {command}");
+        }
+    }
+}
+
+#[test]
+fn reference_lists_settings_with_defaults() {
+    let server = Server::start();
+    let settings: BTreeMap<String, String> = server.client().ask("CONFIG GET dlock.*");
+    assert!(!settings.is_empty());
+    for (name, default) in settings {
+        let row = REFERENCE
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("no row for {name}"));
+        assert!(row.contains(&default), "{name} {default}: {row}");
+    }
+}
+
+#[test]
+fn reference_lists_info_fields() {
+    let server = Server::start();
+    let info: String = server.client().ask("INFO dlock");
+    let fields = info
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name);
+    for field in fields {
+        let field = field.strip_prefix("dlock_").expect("the module's prefix");
+        assert!(REFERENCE.contains(&format!("`{field}`")), "{field}");
+    }
+}
+
+fn docs_of(client: &mut Client, command: &str) -> Map {
+    let mut docs: BTreeMap<String, Map> = client.ask(&format!("COMMAND DOCS {command}"));
+    docs.remove(command).expect("the server describes its commands")
+}
+
+/// From the command's heading to the next one.
+fn section_of(command: &str) -> &'static str {
+    let heading = format!("# {command}\n");
+    let start = REFERENCE
+        .find(&heading)
+        .unwrap_or_else(|| panic!("no section {command}"));
+    let section = &REFERENCE[start + heading.len()..];
+    section.split("\n#").next().unwrap_or(section)
+}
+
+fn code_block(section: &str) -> &str {
+    let block = section.split("```text\n").nth(1).expect("a code block");
+    block.split("\n```").next().expect("its end")
+}
+
+fn line<'a>(section: &'a str, label: &str) -> &'a str {
+    let prefix = format!("{label}: ");
+    let line = section.lines().find_map(|line| line.strip_prefix(&prefix));
+    line.unwrap_or_else(|| panic!("no line {label}"))
+}
+
+/// The syntax as one would write it, from the arguments that the server tells.
+fn syntax(command: &str, docs: &Map) -> String {
+    let arguments: Vec<Map> = from(&docs["arguments"]);
+    let arguments: Vec<String> = arguments.iter().map(argument).collect();
+    format!("{} {}", command.to_uppercase(), arguments.join(" "))
+}
+
+fn argument(docs: &Map) -> String {
+    let shown = match text(&docs["type"]).as_str() {
+        "oneof" => from::<Vec<Map>>(&docs["arguments"])
+            .iter()
+            .map(argument)
+            .collect::<Vec<_>>()
+            .join(" | "),
+        "pure-token" => text(&docs["token"]),
+        _ => match docs.get("token") {
+            Some(token) => format!("{} {}", text(token), text(&docs["name"])),
+            None => text(&docs["name"]),
+        },
+    };
+    let optional = docs
+        .get("flags")
+        .is_some_and(|flags| from::<Vec<String>>(flags).contains(&"optional".to_owned()));
+    if optional { format!("[{shown}]") } else { shown }
+}
+
+fn text(value: &Value) -> String {
+    from(value)
+}
+
+fn from<T: redis::FromRedisValue>(value: &Value) -> T {
+    redis::from_redis_value_ref(value).expect("a value of that kind")
+}

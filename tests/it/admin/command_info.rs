@@ -1,0 +1,248 @@
+//! COMMAND INFO, COMMAND DOCS and the like: what clients, proxies and redis-cli ask the server about us.
+
+use std::collections::BTreeMap;
+
+use dlock_testkit::{Client, Server};
+use redis::Value;
+
+type Map = BTreeMap<String, Value>;
+
+/// Name, arity, flags, flags of the key.
+const COMMANDS: [(&str, i64, &[&str], &[&str]); 5] = [
+    (
+        "dlock.acquire",
+        -4,
+        &["blocking", "denyoom", "fast", "module", "write"],
+        &["RW", "access", "update"],
+    ),
+    (
+        "dlock.release",
+        -3,
+        &["fast", "module", "write"],
+        &["RW", "access", "update"],
+    ),
+    (
+        "dlock.extend",
+        -4,
+        &["fast", "module", "write"],
+        &["RW", "access", "update"],
+    ),
+    (
+        "dlock.owner",
+        2,
+        &["fast", "module", "readonly"],
+        &["RO", "access"],
+    ),
+    (
+        "dlock.info",
+        2,
+        &["fast", "module", "readonly"],
+        &["RO", "access"],
+    ),
+];
+
+/// The arguments as COMMAND DOCS tells them: `token name:type`, in brackets when optional.
+const ARGUMENTS: [(&str, &[&str]); 5] = [
+    (
+        "dlock.acquire",
+        &[
+            "key:key",
+            "owner:string",
+            "lease-ms:integer",
+            "[SHARED shared:pure-token | LIMIT n:integer]",
+            "[BLOCK timeout-ms:integer]",
+            "[REQID id:string]",
+        ],
+    ),
+    (
+        "dlock.release",
+        &[
+            "key:key",
+            "owner:string",
+            "[FENCE fence:integer]",
+            "[ALL all:pure-token | REQID id:string]",
+        ],
+    ),
+    (
+        "dlock.extend",
+        &[
+            "key:key",
+            "owner:string",
+            "lease-ms:integer",
+            "[FENCE fence:integer]",
+        ],
+    ),
+    ("dlock.owner", &["key:key"]),
+    ("dlock.info", &["key:key"]),
+];
+
+#[test]
+fn command_info_has_arity_flags_and_key() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, arity, flags, key_flags) in COMMANDS {
+        let info: Vec<Vec<Value>> = client.ask(&format!("COMMAND INFO {name}"));
+        let info = &info[0];
+        assert_eq!(text(&info[0]), name);
+        assert_eq!(info[1], Value::Int(arity), "{name}");
+        let mut told = texts(&info[2]);
+        // The newer servers have more flags to tell.
+        told.retain(|flag| {
+            [
+                "write", "readonly", "denyoom", "fast", "module", "admin", "blocking", "noscript", "loading",
+                "stale",
+            ]
+            .contains(&flag.as_str())
+        });
+        told.sort();
+        assert_eq!(told, flags, "{name}");
+        assert_eq!(
+            info[3..6],
+            [Value::Int(1), Value::Int(1), Value::Int(1)],
+            "{name}"
+        );
+        let key_specs: Vec<Map> = from(&info[8]);
+        assert_eq!(key_specs.len(), 1, "{name}");
+        let mut told = texts(&key_specs[0]["flags"]);
+        told.sort();
+        assert_eq!(told, key_flags, "{name}");
+    }
+}
+
+#[test]
+fn command_docs_has_summary_complexity_since_and_arguments() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, arguments) in ARGUMENTS {
+        let docs: BTreeMap<String, Map> = client.ask(&format!("COMMAND DOCS {name}"));
+        let docs = &docs[name];
+        assert!(text(&docs["summary"]).len() > 20, "{name}");
+        assert!(text(&docs["complexity"]).starts_with("O("), "{name}");
+        assert_eq!(text(&docs["since"]), env!("CARGO_PKG_VERSION"), "{name}");
+        assert_eq!(text(&docs["group"]), "module", "{name}");
+        assert_eq!(text(&docs["module"]), "dlock", "{name}");
+        let told: Vec<Map> = from(&docs["arguments"]);
+        assert_eq!(told.iter().map(shown).collect::<Vec<_>>(), arguments, "{name}");
+    }
+}
+
+#[test]
+fn command_list_shows_all_module_commands() {
+    let server = Server::start();
+    let mut commands: Vec<String> = server.client().ask("COMMAND LIST FILTERBY MODULE dlock");
+    commands.sort();
+    let expected = [
+        "dlock.acquire",
+        "dlock.apply",
+        "dlock.extend",
+        "dlock.info",
+        "dlock.owner",
+        "dlock.probe",
+        "dlock.release",
+        "dlock.sync",
+    ];
+    assert_eq!(commands, expected);
+}
+
+#[test]
+fn internal_commands_are_flagged_admin_and_write() {
+    let server = Server::start();
+    for (name, keys) in [("dlock.apply", 1), ("dlock.sync", 0)] {
+        let info: Vec<Vec<Value>> = server.client().ask(&format!("COMMAND INFO {name}"));
+        let flags = texts(&info[0][2]);
+        assert!(
+            flags.contains(&"write".to_owned()) && flags.contains(&"admin".to_owned()),
+            "{name}: {flags:?}"
+        );
+        assert_eq!(info[0][1], Value::Int(3), "{name}");
+        assert_eq!(info[0][3], Value::Int(keys), "{name}");
+    }
+}
+
+#[test]
+fn command_getkeys_finds_key() {
+    let server = Server::start();
+    let mut client = server.client();
+    for command in [
+        "DLOCK.ACQUIRE door alice 10000 LIMIT 3 REQID r1",
+        "DLOCK.RELEASE door alice FENCE 1 ALL",
+        "DLOCK.EXTEND door alice 10000",
+        "DLOCK.OWNER door",
+        "DLOCK.INFO door",
+    ] {
+        assert_eq!(
+            client.ask::<Vec<String>>(&format!("COMMAND GETKEYS {command}")),
+            ["door"],
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn wrong_arity_is_refused_by_server() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, arity, _, _) in COMMANDS {
+        let too_few = usize::try_from(arity.abs()).expect("small") - 1;
+        let command = std::iter::once(name)
+            .chain(std::iter::repeat_n("x", too_few - 1))
+            .collect::<Vec<_>>()
+            .join(" ");
+        let error = client.refusal_text(&command);
+        assert!(
+            error.starts_with("ERR wrong number of arguments"),
+            "{command}: {error}"
+        );
+    }
+    assert_eq!(client.stat("dlock_errors_err"), 0, "the module was not asked");
+}
+
+#[test]
+fn memory_usage_counts_owners_and_reqids() {
+    let server = Server::start();
+    let mut client = server.client();
+    let memory = |client: &mut Client| client.ask::<u64>("MEMORY USAGE door");
+    client.acquire("door alice 60000 SHARED");
+    let one = memory(&mut client);
+    client.acquire(&format!("door {} 60000 SHARED", "b".repeat(500)));
+    let two = memory(&mut client);
+    assert!(two >= one + 500, "{one} {two}");
+    client.acquire(&format!("door alice 60000 SHARED REQID {}", "r".repeat(64)));
+    assert!(memory(&mut client) >= two + 64);
+}
+
+/// An argument in the notation of [`ARGUMENTS`].
+fn shown(argument: &Map) -> String {
+    let flags = argument.get("flags").map(texts).unwrap_or_default();
+    let inner = if let Some(arguments) = argument.get("arguments") {
+        assert_eq!(text(&argument["type"]), "oneof");
+        from::<Vec<Map>>(arguments)
+            .iter()
+            .map(shown)
+            .collect::<Vec<_>>()
+            .join(" | ")
+    } else {
+        let token = argument
+            .get("token")
+            .map(|token| format!("{} ", text(token)))
+            .unwrap_or_default();
+        format!("{token}{}:{}", text(&argument["name"]), text(&argument["type"]))
+    };
+    if flags.contains(&"optional".to_owned()) {
+        format!("[{inner}]")
+    } else {
+        inner
+    }
+}
+
+fn from<T: redis::FromRedisValue>(value: &Value) -> T {
+    redis::from_redis_value_ref(value).unwrap_or_else(|error| panic!("{value:?}: {error}"))
+}
+
+fn text(value: &Value) -> String {
+    from(value)
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    from(value)
+}

@@ -1,0 +1,131 @@
+//! The settings `dlock.*`.
+
+use dlock_testkit::{Server, wait_for};
+
+/// Name, default, what is taken, what is refused.
+const SETTINGS: [(&str, &str, &[&str], &[&str]); 6] = [
+    (
+        "dlock.max-lease-ms",
+        "86400000",
+        &["1", "5000", "31622400000"],
+        &["0", "-1", "x", "", "1.5", "99999999999999999999"],
+    ),
+    (
+        "dlock.max-waiters-per-lock",
+        "10000",
+        &["1", "1000000"],
+        &["-1", "x", "", "99999999999999999999"],
+    ),
+    (
+        "dlock.deadlock-detection",
+        "yes",
+        &["no", "yes"],
+        &["maybe", "1", ""],
+    ),
+    (
+        "dlock.startup-grace-ms",
+        "0",
+        &["-1", "0", "86400000"],
+        &["-2", "x", "", "99999999999999999999"],
+    ),
+    (
+        "dlock.failover-grace-ms",
+        "0",
+        &["-1", "0", "86400000"],
+        &["-2", "x", "", "99999999999999999999"],
+    ),
+    ("dlock.allow-eviction", "no", &["yes", "no"], &["maybe", "1", ""]),
+];
+
+#[test]
+fn settings_have_documented_defaults() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, default, _, _) in SETTINGS {
+        assert_eq!(client.config(name), default, "{name}");
+    }
+    let all: Vec<String> = client.ask("CONFIG GET dlock.*");
+    assert_eq!(all.len(), 2 * SETTINGS.len(), "{all:?}");
+}
+
+#[test]
+fn settings_accept_only_values_in_range() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, _, taken, refused) in SETTINGS {
+        for value in taken {
+            client.config_set(name, value);
+            assert_eq!(client.config(name), *value, "{name}");
+            for bad in refused {
+                let words = [&b"CONFIG"[..], b"SET", name.as_bytes(), bad.as_bytes()];
+                assert_eq!(client.refusal_args(&words), "ERR", "{name} {bad:?}");
+                assert_eq!(client.config(name), *value, "{name} after {bad:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn settings_are_read_from_config_file() {
+    for (name, _, taken, _) in SETTINGS {
+        let server = Server::with(&format!("{name} {}", taken[0]));
+        assert_eq!(server.client().config(name), taken[0], "{name}");
+    }
+}
+
+#[test]
+fn server_does_not_start_with_setting_out_of_range() {
+    for (name, _, _, refused) in SETTINGS {
+        assert!(
+            Server::try_with(&format!("{name} {}", refused[0])).is_err(),
+            "{name} {}",
+            refused[0]
+        );
+    }
+    assert!(Server::try_with("dlock.no-such-setting 1").is_err());
+}
+
+#[test]
+fn config_rewrite_keeps_settings() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.config_set("dlock.max-lease-ms", "5000");
+    client.config_set("dlock.allow-eviction", "yes");
+    client.ok("CONFIG REWRITE");
+    let file = client.server_info("server", "config_file");
+    let text = std::fs::read_to_string(file).expect("the server wrote it");
+    assert!(text.contains("dlock.max-lease-ms 5000"), "{text}");
+    assert!(text.contains("dlock.allow-eviction yes"), "{text}");
+}
+
+#[test]
+fn max_lease_applies_to_later_requests_only() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    client.config_set("dlock.max-lease-ms", "1000");
+    assert_eq!(client.refusal("DLOCK.ACQUIRE gate bob 1001"), "ERR");
+    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 1001"), "ERR");
+    assert_eq!(client.refusal("DLOCK.EXTEND door alice 1001"), "ERR");
+    assert_eq!(client.acquire("gate bob 1000").lease_ms, 1000);
+    assert!(
+        client.extend("door alice 1000") > 50_000,
+        "a lease that was given stays"
+    );
+    client.config_set("dlock.max-lease-ms", "200000000");
+    assert_eq!(client.acquire("gate bob 200000000").lease_ms, 200_000_000);
+}
+
+#[test]
+fn replica_accepts_lease_beyond_its_own_max_lease() {
+    let server = Server::start();
+    let replica = server.replica_with("dlock.max-lease-ms 1000");
+    let (mut client, mut there) = (server.client(), replica.client());
+    client.acquire("door alice 60000");
+    client.extend("door alice 90000");
+    client.sync();
+    assert!(there.lock("door").holder("alice").lease_ms > 60_000);
+    client.release("door alice");
+    client.sync();
+    wait_for("the release", || !there.exists("door"));
+}

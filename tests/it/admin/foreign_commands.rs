@@ -1,0 +1,284 @@
+//! What other commands do to a lock, and that what is there afterwards behaves.
+
+use dlock_testkit::{Client, Events, Server, pause, wait_for};
+use redis::Value;
+
+#[test]
+fn removed_lock_is_free_and_next_fence_is_larger() {
+    let server = Server::start();
+    let mut client = server.client();
+    let breaks = [
+        "DEL door",
+        "UNLINK door",
+        "FLUSHDB SYNC",
+        "FLUSHDB ASYNC",
+        "FLUSHALL SYNC",
+        "FLUSHALL ASYNC",
+        "PEXPIRE door 0",
+        "RENAME door away",
+        "MOVE door 1",
+    ];
+    for command in breaks {
+        let fence = client.acquire("door alice 60000 SHARED").fence;
+        client.acquire("door bob 60000 SHARED");
+        client.ask::<Value>(command);
+        assert_eq!(client.owner("door"), None, "{command}");
+        assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD", "{command}");
+        assert_eq!(
+            client.refusal("DLOCK.EXTEND door bob 60000"),
+            "NOTHELD",
+            "{command}"
+        );
+        let next = client.acquire("door carol 60000");
+        assert!(next.fence > fence + 1 && next.holds == 1, "{command}: {next:?}");
+        client.ok("FLUSHALL");
+    }
+}
+
+#[test]
+fn overwritten_lock_is_refused_as_wrongtype() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.ask::<Value>("RPUSH list 1 2");
+    for command in [
+        "SET door text",
+        "SORT list STORE door",
+        "BITOP NOT door door2",
+        "RENAME list door",
+    ] {
+        client.acquire("door alice 200");
+        client.ok("SET door2 text");
+        client.ask::<Value>(command);
+        assert_eq!(
+            client.refusal("DLOCK.RELEASE door alice"),
+            "WRONGTYPE",
+            "{command}"
+        );
+        assert_eq!(
+            client.refusal("DLOCK.ACQUIRE door bob 60000"),
+            "WRONGTYPE",
+            "{command}"
+        );
+        // The sweep finds no lock there, and leaves it alone.
+        pause(400);
+        assert!(client.exists("door"), "{command}");
+        client.ask::<i64>("DEL door");
+    }
+}
+
+#[test]
+fn lease_of_removed_lock_does_not_expire_its_successor() {
+    let server = Server::with("notify-keyspace-events Ed");
+    let mut client = server.client();
+    let mut events = Events::watch(&server);
+    client.in_one_go(&[
+        "DLOCK.ACQUIRE door alice 200",
+        "DEL door",
+        "DLOCK.ACQUIRE door bob 60000",
+    ]);
+    client.in_one_go(&[
+        "DLOCK.ACQUIRE a alice 200",
+        "DLOCK.ACQUIRE b bob 60000",
+        "RENAME b a",
+    ]);
+    events.take();
+    pause(500);
+    assert_eq!(client.lock("door").owners(), ["bob"]);
+    assert_eq!(client.lock("a").owners(), ["bob"]);
+    assert!(events.take().is_empty(), "nobody expired");
+}
+
+#[test]
+fn renamed_lock_is_held_under_new_name() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door alice 60000").fence;
+    client.acquire("gate bob 60000");
+    client.ok("RENAME door gate");
+    assert_eq!(client.lock("gate").standing(), [("alice".into(), fence, 1)]);
+    assert_eq!(client.refusal("DLOCK.RELEASE gate bob"), "NOTOWNER");
+    assert_eq!(client.acquire("gate alice 60000").fence, fence);
+    assert_eq!(client.release("gate alice ALL"), 0);
+    assert!(client.acquire("gate bob 60000").fence > fence);
+}
+
+#[test]
+fn moved_lock_is_held_in_new_database() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door alice 60000").fence;
+    assert_eq!(client.ask::<i64>("MOVE door 1"), 1);
+    assert_eq!(client.owner("door"), None);
+    client.ok("SELECT 1");
+    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    assert_eq!(client.release("door alice"), 0);
+}
+
+#[test]
+fn swapdb_swaps_locks() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    client.ok("SELECT 1");
+    client.acquire("door bob 60000");
+    client.acquire("gate bob 60000");
+    client.ok("SWAPDB 0 1");
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+    assert_eq!(client.owner("gate"), None);
+    client.ok("SELECT 0");
+    assert_eq!(client.owner("door").as_deref(), Some("bob"));
+    assert_eq!(client.release("gate bob"), 0);
+    assert_eq!(client.release("door bob"), 0);
+}
+
+#[test]
+fn expired_lock_is_removed_after_rename_move_swap_or_reload() {
+    let server = Server::start();
+    let mut client = server.client();
+    for put in [
+        "RENAME door gate",
+        "MOVE door 1",
+        "SWAPDB 0 2",
+        "SWAPDB 2 0",
+        "DEBUG RELOAD",
+    ] {
+        let replies = client.in_one_go(&["DLOCK.ACQUIRE door alice 300", put, "INFO keyspace"]);
+        assert_eq!(keys_in(&replies[2]), 1, "{put}");
+        wait_for(&format!("an empty keyspace after {put}"), || {
+            keys_in(&client.ask("INFO keyspace")) == 0
+        });
+    }
+    wait_for("nothing left to look for", || {
+        client.stat("dlock_untracked_locks") == 0
+    });
+    assert_eq!(client.stat("dlock_locks"), 0);
+}
+
+#[test]
+fn untracked_locks_are_found_after_chain_of_renames_and_moves() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut steps = vec!["DLOCK.ACQUIRE held alice 60000".to_owned()];
+    for n in 0..20 {
+        steps.push(format!("DLOCK.ACQUIRE lock{n} alice 400"));
+        steps.push(format!("RENAME lock{n} renamed{n}"));
+        if n % 2 == 0 {
+            steps.push(format!("MOVE renamed{n} 3"));
+        }
+    }
+    steps.extend(["SWAPDB 3 4", "SWAPDB 0 3", "SWAPDB 3 0", "INFO keyspace"].map(str::to_owned));
+    let replies = client.in_one_go(&steps.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(replies.last().map(keys_in), Some(21));
+    wait_for("only the held lock", || {
+        keys_in(&client.ask("INFO keyspace")) == 1
+    });
+    assert_eq!(client.owner("held").as_deref(), Some("alice"));
+}
+
+#[test]
+fn untracked_lock_released_before_scan_ends_the_search() {
+    let server = Server::start();
+    let replica = server.replica();
+    let (mut client, mut there) = (server.client(), replica.client());
+    let ways: [&[&str]; 4] = [
+        &["RENAME door gate", "DLOCK.RELEASE gate alice"],
+        &["MOVE door 1", "SELECT 1", "DLOCK.RELEASE door alice", "SELECT 0"],
+        &["RENAME door gate", "RENAME gate door", "DEL door"],
+        &["RENAME door gate", "SET gate text", "DEL gate"],
+    ];
+    for way in ways {
+        client.in_one_go(&[&["DLOCK.ACQUIRE door alice 60000"], way].concat());
+        client.sync();
+        for client in [&mut client, &mut there] {
+            wait_for("nothing left to look for", || {
+                client.stat("dlock_untracked_locks") == 0
+            });
+        }
+    }
+}
+
+#[test]
+fn flush_clears_expiry_index() {
+    let server = Server::start();
+    let mut client = server.client();
+    for command in ["FLUSHDB SYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC", "FLUSHALL ASYNC"] {
+        for n in 0..200 {
+            client.acquire(&format!("lock{n} alice 60000 SHARED"));
+        }
+        client.ok(command);
+        assert_eq!(client.stat("dlock_locks"), 0, "{command}");
+        client.acquire("door alice 100");
+        wait_for("the sweep", || !client.exists("door"));
+        wait_for("nothing left to look for", || {
+            client.stat("dlock_untracked_locks") == 0
+        });
+    }
+}
+
+#[test]
+fn flush_frees_memory_of_locks() {
+    const LOCKS: usize = 5_000;
+    const NAME_BYTES: usize = 500;
+    let server = Server::start();
+    let mut client = server.client();
+    let used = |client: &mut Client| client.server_info("memory", "used_memory").parse::<usize>();
+    for command in ["FLUSHDB SYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC", "FLUSHALL ASYNC"] {
+        let before = used(&mut client).expect("a number");
+        for n in 0..LOCKS {
+            client.acquire(&format!("{n:0NAME_BYTES$} alice 60000"));
+        }
+        client.ok(command);
+        wait_for("less memory than the names of the locks take", || {
+            used(&mut client).expect("a number") < before + LOCKS * NAME_BYTES / 2
+        });
+    }
+}
+
+#[test]
+fn flushdb_keeps_locks_of_other_databases() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 1500");
+    client.ok("SELECT 1");
+    client.acquire("door bob 60000");
+    client.ok("FLUSHDB");
+    client.ok("SELECT 0");
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+    wait_for("the sweep", || !client.exists("door"));
+}
+
+#[test]
+fn foreign_commands_are_replicated() {
+    let server = Server::start();
+    let replica = server.replica();
+    let (mut client, mut there) = (server.client(), replica.client());
+    client.acquire("door alice 60000");
+    client.acquire("gate bob 60000");
+    client.acquire("gone carol 60000");
+    client.ok("RENAME door gate");
+    client.ask::<i64>("DEL gone");
+    client.acquire("gone dave 60000");
+    client.sync();
+    assert_eq!(there.lock("gate").owners(), ["alice"]);
+    assert_eq!(there.lock("gone").owners(), ["dave"]);
+    client.acquire("short alice 1500");
+    client.ok("RENAME short short2");
+    client.sync();
+    assert_eq!(there.owner("short2").as_deref(), Some("alice"));
+    wait_for("the sweep", || !there.exists("short2"));
+    assert!(!client.exists("short2"));
+}
+
+/// The number of keys in all databases, from INFO keyspace.
+fn keys_in(keyspace: &Value) -> usize {
+    let text: String = redis::from_redis_value_ref(keyspace).expect("a text");
+    let keys = |line: &str| {
+        line.split_once(":keys=")?
+            .1
+            .split(',')
+            .next()?
+            .parse::<usize>()
+            .ok()
+    };
+    text.lines().filter_map(keys).sum()
+}

@@ -1,0 +1,76 @@
+//! `docs/guarantees.md` names the tests that show what it says: they are there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+const GUARANTEES: &str = include_str!("../../../docs/guarantees.md");
+const SCENARIOS: &str = include_str!("../../torture/src/scenarios/table.rs");
+
+#[test]
+fn guarantees_name_existing_tests() {
+    let mut named = 0;
+    for (file, test) in rows().flat_map(shown_by) {
+        named += 1;
+        if file == "torture" {
+            let scenario = format!("name: \"{test}\"");
+            assert!(SCENARIOS.contains(&scenario), "no scenario {test}");
+            continue;
+        }
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+        let text = text.unwrap_or_else(|error| panic!("{file}: {error}"));
+        let is_there = test == "all" || text.contains(&format!("fn {test}("));
+        assert!(is_there, "{file} has no test {test}");
+    }
+    assert!(named > 50, "the table was not read");
+}
+
+#[test]
+fn guarantees_cover_every_torture_scenario() {
+    let named: BTreeSet<_> = rows().flat_map(shown_by).collect();
+    let scenarios = SCENARIOS
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("name: \""));
+    for scenario in scenarios.filter_map(|rest| rest.strip_suffix("\",")) {
+        assert!(named.contains(&("torture", scenario)), "{scenario} shows nothing");
+        assert!(
+            GUARANTEES.contains(&format!("| `{scenario}` | ")),
+            "{scenario} has no figures"
+        );
+    }
+}
+
+#[test]
+fn guarantees_name_scenarios_skipped_by_make_test() {
+    let (_, sentence) = GUARANTEES
+        .split_once("`make test` runs all of them but")
+        .expect("the page says it");
+    let (sentence, _) = sentence.split_once(',').expect("and by what they are played");
+    let named: BTreeSet<_> = sentence.split('`').skip(1).step_by(2).collect();
+    let entries = SCENARIOS.split("name: \"").skip(1);
+    let left_out = entries.filter(|entry| entry.contains(" short: 0,"));
+    let left_out: BTreeSet<_> = left_out.filter_map(|entry| entry.split('"').next()).collect();
+    assert_eq!(named, left_out);
+}
+
+/// The lines of the table of tests.
+fn rows() -> impl Iterator<Item = &'static str> {
+    let table = GUARANTEES.split("| case | what | tests |").nth(1);
+    let lines = table.expect("the table is there").lines().skip(2);
+    lines.take_while(|line| line.starts_with('|'))
+}
+
+/// The files and the tests of a row: `file`: `test`, `test`; `file`: all.
+fn shown_by(row: &'static str) -> Vec<(&'static str, &'static str)> {
+    let cells: Vec<_> = row.split('|').collect();
+    let groups = cells[3].split(';');
+    let groups = groups.map(|group| {
+        group
+            .split_once(':')
+            .unwrap_or_else(|| panic!("no file: {group}"))
+    });
+    let words = |text: &'static str| text.split(',').map(|word| word.trim().trim_matches('`'));
+    groups
+        .flat_map(|(file, tests)| words(tests).map(move |test| (file.trim().trim_matches('`'), test)))
+        .collect()
+}

@@ -1,0 +1,244 @@
+//! The module's section of INFO.
+
+use dlock_testkit::{Client, Server, pause, wait_for};
+
+/// Those that tell how things stand now. The others only ever grow.
+const GAUGES: [&str; 8] = [
+    "dlock_evictable",
+    "dlock_fence_known",
+    "dlock_grace_left_ms",
+    "dlock_locks",
+    "dlock_longest_wait_ms",
+    "dlock_untracked_locks",
+    "dlock_contended_locks",
+    "dlock_waiters",
+];
+
+/// Those that tell how long things took.
+const PERCENTILES: [&str; 6] = [
+    "dlock_held_ms_max",
+    "dlock_held_ms_p50",
+    "dlock_held_ms_p99",
+    "dlock_waited_ms_max",
+    "dlock_waited_ms_p50",
+    "dlock_waited_ms_p99",
+];
+
+/// Counted beside another one, which tells the same from another side.
+const SIDE_COUNTERS: [&str; 2] = ["dlock_errors_late_releases", "dlock_expired_contended"];
+
+const COUNTERS: [&str; 19] = [
+    "dlock_acquired",
+    "dlock_errors_deadlock",
+    "dlock_errors_err",
+    "dlock_errors_notheld",
+    "dlock_errors_notowner",
+    "dlock_errors_grace",
+    "dlock_errors_queuefull",
+    "dlock_errors_stale",
+    "dlock_errors_evictable",
+    "dlock_errors_wrongtype",
+    "dlock_expired",
+    "dlock_extended",
+    "dlock_grants_rolled_back",
+    "dlock_grants_from_queue",
+    "dlock_not_granted",
+    "dlock_reentered",
+    "dlock_released",
+    "dlock_wait_timeouts",
+    "dlock_waited_ms",
+];
+
+#[test]
+fn info_dlock_has_all_fields() {
+    let server = Server::start();
+    let mut client = server.client();
+    let section = client.info_section("dlock");
+    let mut fields = [&GAUGES[..], &COUNTERS, &SIDE_COUNTERS, &PERCENTILES].concat();
+    fields.sort_unstable();
+    assert_eq!(section.keys().map(String::as_str).collect::<Vec<_>>(), fields);
+    let text: String = client.ask("INFO dlock");
+    assert!(text.trim_start().starts_with("# dlock"), "{text}");
+}
+
+#[test]
+fn info_dlock_is_part_of_everything_and_modules() {
+    let server = Server::start();
+    let mut client = server.client();
+    for section in ["everything", "modules"] {
+        assert!(
+            client.info_section(section).contains_key("dlock_locks"),
+            "INFO {section}"
+        );
+    }
+    for section in ["server", "default"] {
+        assert!(
+            !client.info_section(section).contains_key("dlock_locks"),
+            "INFO {section}"
+        );
+    }
+}
+
+#[test]
+fn counters_count_only_their_event() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.ok("SET text value");
+    let rows = [
+        ("DLOCK.ACQUIRE door alice 60000", "dlock_acquired"),
+        ("DLOCK.ACQUIRE door alice 60000 REQID r1", "dlock_reentered"),
+        ("DLOCK.ACQUIRE door bob 60000", "dlock_not_granted"),
+        ("DLOCK.EXTEND door alice 70000", "dlock_extended"),
+        ("DLOCK.EXTEND door alice 1", "dlock_extended"),
+        ("DLOCK.EXTEND door alice 0", "dlock_errors_err"),
+        ("DLOCK.ACQUIRE text alice 60000", "dlock_errors_wrongtype"),
+        ("DLOCK.OWNER text", "dlock_errors_wrongtype"),
+        ("DLOCK.RELEASE free alice", "dlock_errors_notheld"),
+        ("DLOCK.RELEASE door bob", "dlock_errors_notowner"),
+        ("DLOCK.RELEASE door alice FENCE 1", "dlock_errors_stale"),
+        ("DLOCK.RELEASE door alice ALL", "dlock_released"),
+    ];
+    for (command, counter) in rows {
+        let before = counters(&mut client);
+        // An error is an answer too.
+        let _ = client.call(command);
+        let after = counters(&mut client);
+        let counted: Vec<(&str, i64)> = before
+            .iter()
+            .zip(after)
+            .map(|((name, then), (_, now))| (*name, now - then))
+            .filter(|(_, n)| *n != 0)
+            .collect();
+        assert_eq!(counted, [(counter, 1)], "{command}");
+    }
+}
+
+#[test]
+fn reads_partial_releases_and_repeats_are_not_counted() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000 REQID r1");
+    client.acquire("door alice 60000");
+    let before = counters(&mut client);
+    for command in [
+        "DLOCK.ACQUIRE door alice 60000 REQID r1",
+        "DLOCK.RELEASE door alice",
+        "DLOCK.RELEASE door alice REQID unknown",
+        "DLOCK.OWNER door",
+        "DLOCK.INFO door",
+        "DLOCK.OWNER free",
+    ] {
+        client.ask::<redis::Value>(command);
+        assert_eq!(counters(&mut client), before, "{command}");
+    }
+}
+
+#[test]
+fn late_releases_are_counted() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door bob 60000").fence;
+    for refused in [
+        "DLOCK.RELEASE free alice",
+        "DLOCK.RELEASE door alice",
+        &format!("DLOCK.RELEASE door bob FENCE {}", fence - 1),
+    ] {
+        client.refusal(refused);
+    }
+    // Neither is a release that came too late.
+    client.refusal("DLOCK.EXTEND door alice 60000");
+    client.release("door alice REQID unknown");
+    client.release("door bob");
+    assert_eq!(client.stat("dlock_errors_late_releases"), 3);
+}
+
+#[test]
+fn contended_expiries_are_counted() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("lonely alice 10");
+    wait_for("the sweep", || client.stat("dlock_expired") == 1);
+    assert_eq!(client.stat("dlock_expired_contended"), 0);
+    client.acquire("door alice 1000");
+    server.waiter("door bob 60000 BLOCK 0").granted();
+    wait_for("the count", || client.stat("dlock_expired_contended") == 1);
+    server.waiter("door carol 60000 BLOCK 200").gets_null();
+    assert_eq!(client.stat("dlock_expired_contended"), 1);
+}
+
+#[test]
+fn percentiles_cover_hold_and_wait_times() {
+    let server = Server::start();
+    let mut client = server.client();
+    for n in 0..60 {
+        client.acquire(&format!("short{n} alice 60000"));
+        client.release(&format!("short{n} alice"));
+    }
+    assert!(client.stat("dlock_held_ms_p50") <= client.stat("dlock_held_ms_p99"));
+    client.acquire("door alice 60000");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    pause(300);
+    client.release("door alice");
+    bob.granted();
+    client.release("door bob");
+    assert!(client.stat("dlock_held_ms_max") >= 297, "two digits of 300");
+    assert!(client.stat("dlock_waited_ms_p50") >= 290);
+    assert_eq!(
+        client.stat("dlock_waited_ms_p50"),
+        client.stat("dlock_waited_ms_max"),
+        "one has waited"
+    );
+    assert!(client.stat("dlock_held_ms_p50") < 100, "most are short");
+}
+
+#[test]
+fn lock_and_fence_gauges_are_current() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(
+        (client.stat("dlock_locks"), client.stat("dlock_fence_known")),
+        (0, 0)
+    );
+    client.acquire("door alice 60000 SHARED");
+    client.acquire("door bob 60000 SHARED");
+    let fence = client.acquire("gate alice 1000").fence;
+    assert_eq!(client.stat("dlock_fence_known"), fence.cast_signed());
+    assert_eq!(client.stat("dlock_locks"), 2);
+    wait_for("the sweep", || client.stat("dlock_locks") == 1);
+    assert_eq!(client.stat("dlock_expired"), 1);
+    client.ask::<i64>("DEL door");
+    assert_eq!(client.stat("dlock_locks"), 0);
+}
+
+#[test]
+fn replica_does_not_count_replicated_changes() {
+    let server = Server::start();
+    let replica = server.replica();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    client.extend("door alice 70000");
+    client.release("door alice");
+    client.sync();
+    let mut there = replica.client();
+    assert!(counters(&mut there).iter().all(|(_, count)| *count == 0));
+    assert_eq!(there.stat("dlock_fence_known"), client.stat("dlock_fence_known"));
+}
+
+#[test]
+fn crash_report_skips_module_section() {
+    // Whoever crashed may have been at work on what the module would tell of.
+    let mut server = Server::with("crash-memcheck-enabled no");
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    client.call("DEBUG SEGFAULT").expect_err("the server has crashed");
+    wait_for("the end of the server", || server.has_exited());
+    let log = server.log();
+    assert!(log.contains("BUG REPORT END"), "{log}");
+    assert!(!log.contains("dlock_locks"), "{log}");
+}
+
+fn counters(client: &mut Client) -> Vec<(&'static str, i64)> {
+    let section = client.info_section("dlock");
+    let number = |field: &str| section[field].parse().expect("a number");
+    COUNTERS.map(|field| (field, number(field))).into()
+}

@@ -1,0 +1,12 @@
+//! What operators see and do: settings, ACL, INFO, COMMAND, loading, memory limits, foreign commands on locks.
+
+mod acl;
+mod command_docs;
+mod command_info;
+mod config;
+mod foreign_commands;
+mod guarantees;
+mod info_section;
+mod keyspace_events;
+mod memory_limits;
+mod module_load;

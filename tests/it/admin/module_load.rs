@@ -1,0 +1,93 @@
+//! Loading the module, in each way that a server has.
+
+use std::collections::BTreeMap;
+
+use dlock_testkit::{Server, module_path};
+use redis::Value;
+
+#[test]
+fn loadmodule_directive_loads_module() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(client.acquire("door alice 10000").holds, 1);
+}
+
+#[test]
+fn module_load_adds_commands_to_running_server() {
+    let server = Server::without_module("");
+    let mut client = server.client();
+    assert_eq!(client.refusal("DLOCK.OWNER door"), "ERR");
+    client.ok(&format!("MODULE LOAD {}", module_path().display()));
+    client.acquire("door alice 10000");
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+}
+
+#[test]
+fn module_loadex_applies_settings() {
+    let server = Server::without_module("");
+    let mut client = server.client();
+    let module = module_path();
+    client.ok(&format!(
+        "MODULE LOADEX {} CONFIG dlock.max-lease-ms 5000",
+        module.display()
+    ));
+    assert_eq!(client.config("dlock.max-lease-ms"), "5000");
+    assert_eq!(client.config("dlock.startup-grace-ms"), "0");
+    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 5001"), "ERR");
+}
+
+#[test]
+fn module_loadex_with_bad_setting_loads_nothing() {
+    let server = Server::without_module("");
+    let mut client = server.client();
+    let module = module_path();
+    client.refusal(&format!(
+        "MODULE LOADEX {} CONFIG dlock.max-lease-ms 0",
+        module.display()
+    ));
+    assert_eq!(client.refusal("DLOCK.OWNER door"), "ERR");
+    assert!(
+        server
+            .log()
+            .contains("dlock does not take the value of a setting")
+    );
+    assert!(
+        !server.log().contains("could not register"),
+        "it is no other module's fault"
+    );
+    client.ok(&format!(
+        "MODULE LOADEX {} CONFIG dlock.max-lease-ms 1",
+        module.display()
+    ));
+}
+
+#[test]
+fn module_load_with_arguments_is_refused() {
+    let server = Server::without_module("");
+    let mut client = server.client();
+    let module = module_path();
+    client.refusal(&format!("MODULE LOAD {} surprise", module.display()));
+    assert_eq!(client.refusal("DLOCK.OWNER door"), "ERR");
+    client.ok(&format!("MODULE LOAD {}", module.display()));
+}
+
+#[test]
+fn module_unload_is_refused() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000");
+    assert_eq!(client.refusal("MODULE UNLOAD dlock"), "ERR");
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+}
+
+#[test]
+fn module_list_shows_dlock() {
+    let server = Server::start();
+    let modules: Vec<BTreeMap<String, Value>> = server.client().ask("MODULE LIST");
+    assert!(
+        modules
+            .iter()
+            .any(|module| module["name"] == Value::BulkString(b"dlock".to_vec())),
+        "{modules:?}"
+    );
+}

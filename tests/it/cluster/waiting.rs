@@ -1,0 +1,295 @@
+//! Waiters in a cluster: when their slot moves they are told, and are never served by the old node.
+
+use std::time::Duration;
+
+use dlock_testkit::{Answer, Client, Cluster, Move, Server, Waiter, pause, wait_for};
+
+/// Three primaries; alice holds a lock on the first, bob and carol wait for it.
+struct Scene {
+    cluster: Cluster,
+    old: Client,
+    key: String,
+    fence: u64,
+    bob: Waiter,
+    carol: Waiter,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let cluster = Cluster::start(3);
+        let mut old = cluster.client(0);
+        let key = cluster.key_on(0, "door");
+        let fence = old.acquire(&format!("{key} alice 60000")).fence;
+        let bob = cluster.nodes[0].waiter(&format!("{key} bob 60000 BLOCK 0"));
+        let carol = cluster.nodes[0].waiter(&format!("{key} carol 60000 BLOCK 0"));
+        Self {
+            cluster,
+            old,
+            key,
+            fence,
+            bob,
+            carol,
+        }
+    }
+
+    /// The key goes and the move ends before the old node can look at the queue.
+    fn move_now(&mut self, slot: Move) {
+        let (migrate, assign) = (self.cluster.migrate(slot, &self.key), self.cluster.assign(slot));
+        self.old.in_one_go(&[&migrate, &assign]);
+        self.cluster.client(1).ok(&assign);
+    }
+
+    /// Both waiters must be sent away with an error of this kind.
+    #[track_caller]
+    fn sent_away(&mut self, code: &str) -> String {
+        let error = self.bob.refusal();
+        assert!(error.starts_with(code), "{error}");
+        assert_eq!(self.carol.refusal(), error);
+        assert_eq!(
+            self.old.stat("dlock_grants_from_queue"),
+            0,
+            "nobody was served here"
+        );
+        assert_eq!(self.old.stat("dlock_waiters"), 0);
+        error
+    }
+}
+
+#[test]
+fn waiter_of_moved_slot_is_redirected_to_new_node() {
+    let mut scene = Scene::new();
+    let slot = scene.cluster.begin_move(&scene.key, 0, 1);
+    scene.move_now(slot);
+    let error = scene.sent_away("MOVED ");
+    assert_eq!(
+        error,
+        format!("MOVED {} 127.0.0.1:{}", slot.slot, scene.cluster.nodes[1].port())
+    );
+}
+
+/// What the server itself would say then, the module does not know.
+#[test]
+fn waiter_of_moved_slot_gets_tryagain_when_endpoints_are_hostnames() {
+    let mut scene = Scene::new();
+    scene
+        .old
+        .config_set("cluster-preferred-endpoint-type", "hostname");
+    let slot = scene.cluster.begin_move(&scene.key, 0, 1);
+    scene.move_now(slot);
+    scene.sent_away("TRYAGAIN ");
+    let asked_again = scene
+        .old
+        .refusal_text(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", scene.key));
+    assert_eq!(
+        asked_again,
+        format!("MOVED {} ?:{}", slot.slot, scene.cluster.nodes[1].port())
+    );
+}
+
+#[test]
+fn waiter_retrying_at_new_node_is_granted() {
+    let mut scene = Scene::new();
+    let slot = scene.cluster.begin_move(&scene.key, 0, 1);
+    scene.move_now(slot);
+    scene.sent_away("MOVED ");
+    let mut new = scene.cluster.client(1);
+    let mut bob = scene.cluster.nodes[1].waiter(&format!("{} bob 60000 BLOCK 0", scene.key));
+    assert_eq!(
+        new.lock(&scene.key).standing(),
+        [("alice".into(), scene.fence, 1)]
+    );
+    new.release(&format!("{} alice", scene.key));
+    assert!(bob.granted().fence > scene.fence);
+}
+
+#[test]
+fn waiter_of_migrated_key_gets_tryagain() {
+    let mut scene = Scene::new();
+    let slot = scene.cluster.begin_move(&scene.key, 0, 1);
+    scene.bob.has_no_answer();
+    scene.old.ok(&scene.cluster.migrate(slot, &scene.key));
+    scene.sent_away("TRYAGAIN ");
+    // What the client is told then.
+    assert_eq!(
+        scene
+            .old
+            .refusal(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", scene.key)),
+        "ASK"
+    );
+    assert!(!scene.old.server_info("dlock", "dlock_locks").is_empty());
+}
+
+#[test]
+fn lock_still_in_migrating_slot_is_handed_over() {
+    let mut scene = Scene::new();
+    scene.cluster.begin_move(&scene.key, 0, 1);
+    assert_eq!(scene.old.release(&format!("{} alice", scene.key)), 0);
+    scene.bob.granted();
+    assert_eq!(scene.old.extend(&format!("{} bob 70000", scene.key)), 70_000);
+    scene.old.release(&format!("{} bob", scene.key));
+    scene.carol.granted();
+}
+
+#[test]
+fn waiter_in_migrating_slot_is_granted_at_lease_end_or_gets_tryagain() {
+    let cluster = Cluster::start(3);
+    let mut old = cluster.client(0);
+    let key = cluster.key_on(0, "door");
+    old.acquire(&format!("{key} alice 1000"));
+    let mut bob = cluster.nodes[0].waiter(&format!("{key} bob 60000 BLOCK 0"));
+    cluster.begin_move(&key, 0, 1);
+    match bob.answer() {
+        Answer::Granted(_) => {
+            assert_eq!(old.lock(&key).owners(), ["bob"]);
+        }
+        Answer::Refused(error) => {
+            assert!(error.starts_with("TRYAGAIN "), "{error}");
+            assert!(
+                !old.ask::<String>("INFO keyspace").contains("db0"),
+                "the lock is gone"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn waiter_is_redirected_when_another_node_claims_slot() {
+    let mut scene = Scene::new();
+    let slot: u16 = scene.old.ask(&format!("CLUSTER KEYSLOT {}", scene.key));
+    let mut new = scene.cluster.client(1);
+    // The old node hears of it from the new one, over the bus.
+    new.ok(&format!("CLUSTER SETSLOT {slot} NODE {}", scene.cluster.id(1)));
+    new.ask::<String>("CLUSTER BUMPEPOCH");
+    let error = scene.sent_away("MOVED ");
+    assert!(
+        error.ends_with(&format!(":{}", scene.cluster.nodes[1].port())),
+        "{error}"
+    );
+    assert!(new.acquire(&format!("{} dave 60000", scene.key)).fence > scene.fence);
+}
+
+#[test]
+fn waiter_on_importing_node_is_granted_or_redirected() {
+    let cluster = Cluster::start(3);
+    let (mut old, mut new) = (cluster.client(0), cluster.client(1));
+    let key = cluster.key_on(0, "door");
+    old.acquire(&format!("{key} alice 60000"));
+    let slot = cluster.begin_move(&key, 0, 1);
+    old.ok(&cluster.migrate(slot, &key));
+    let mut bob = Waiter::connect(&cluster.nodes[1]);
+    bob.ask("ASKING");
+    bob.acquire(&format!("{key} bob 60000 BLOCK 0"));
+    let assign = cluster.assign(slot);
+    new.ok(&assign);
+    old.ok(&assign);
+    match bob.answer_within(Duration::from_secs(4)) {
+        None => {
+            new.release(&format!("{key} alice"));
+            bob.granted();
+        }
+        Some(Answer::Refused(error)) => {
+            assert!(
+                error.starts_with("MOVED ") || error.starts_with("TRYAGAIN "),
+                "{error}"
+            );
+            assert_eq!(new.lock(&key).owners(), ["alice"]);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn waiters_get_clusterdown_when_cluster_is_down() {
+    let mut scene = Scene::new();
+    // Some slot without a node is enough. One of its own: a slot of another node would come back by gossip.
+    let other = scene.cluster.key_on(0, "other-");
+    let other: u16 = scene.old.ask(&format!("CLUSTER KEYSLOT {other}"));
+    let slot: u16 = scene.old.ask(&format!("CLUSTER KEYSLOT {}", scene.key));
+    assert_ne!(other, slot);
+    scene.old.ok(&format!("CLUSTER DELSLOTS {other}"));
+    scene.sent_away("CLUSTERDOWN ");
+}
+
+#[test]
+fn cluster_failover_unblocks_waiters_and_keeps_lock() {
+    let mut scene = Scene::new();
+    scene.cluster.nodes.push(Server::cluster_node());
+    scene.cluster.introduce(3);
+    let mut replica = scene.cluster.client(3);
+    let primary = scene.cluster.id(0);
+    wait_for("the primary to be known", || {
+        replica.call(&format!("CLUSTER REPLICATE {primary}")).is_ok()
+    });
+    scene.cluster.nodes[3].wait_until_linked();
+    wait_for("the replica to be known", || {
+        !scene
+            .old
+            .ask::<Vec<String>>(&format!("CLUSTER REPLICAS {primary}"))
+            .is_empty()
+    });
+    for n in 0..10 {
+        let key = scene.cluster.key_on(0, &format!("short{n}-"));
+        scene.old.acquire(&format!("{key} alice {}", 100 + 100 * n));
+    }
+    // On a busy machine the nodes may not agree in time, and the server gives up after five seconds.
+    let mut polls = 0_u32;
+    wait_for("the failover", || {
+        if polls.is_multiple_of(1_400) {
+            let _ = replica.call("CLUSTER FAILOVER");
+        }
+        polls += 1;
+        replica.server_info("replication", "role") == "master"
+    });
+    scene.sent_away("UNBLOCKED ");
+    scene.cluster.nodes[0].assert_alive();
+    wait_for("the new primary", || {
+        replica.call(&format!("DLOCK.OWNER {}", scene.key)).is_ok()
+            && replica.server_info("replication", "role") == "master"
+    });
+    assert_eq!(
+        replica.lock(&scene.key).standing(),
+        [("alice".into(), scene.fence, 1)]
+    );
+}
+
+#[test]
+fn fences_keep_rising_when_slot_moves_to_node_with_lagging_counter() {
+    let cluster = Cluster::start(3);
+    let (mut old, mut new) = (cluster.client(0), cluster.client(1));
+    // The counter of the new node is set here, that of the old one later.
+    new.acquire(&format!("{} alice 60000", cluster.key_on(1, "early")));
+    pause(20);
+    let key = cluster.key_on(0, "door");
+    let mut last = old.acquire(&format!("{key} alice 60000")).fence;
+    for n in 0..200 {
+        let mut waiter = cluster.nodes[0].waiter(&format!("{key} owner{n} 60000 BLOCK 0"));
+        let holder = old.owner(&key).expect("a holder");
+        old.release(&format!("{key} {holder}"));
+        last = waiter.granted().fence;
+    }
+    let holder = old.owner(&key).expect("a holder");
+    old.release(&format!("{key} {holder}"));
+    let slot = cluster.begin_move(&key, 0, 1);
+    let assign = cluster.assign(slot);
+    new.ok(&assign);
+    old.ok(&assign);
+    assert!(new.acquire(&format!("{key} bob 60000")).fence > last);
+    let mut carol = cluster.nodes[1].waiter(&format!("{key} carol 60000 BLOCK 0"));
+    new.release(&format!("{key} bob"));
+    assert!(carol.granted().fence > last + 1);
+}
+
+#[test]
+fn due_waiter_of_another_slot_is_processed_from_within_acquire() {
+    let cluster = Cluster::start(1);
+    let mut client = cluster.client(0);
+    client.acquire("gate alice 60000");
+    let mut bob = cluster.nodes[0].waiter("gate bob 60000 BLOCK 300");
+    let dave = cluster.nodes[0].waiter("gate dave 60000 BLOCK 60000");
+    // When carol's request for another slot comes, bob's time is up, and no timer has seen it yet.
+    client.in_one_go(&["DEBUG SLEEP 0.6", "DLOCK.ACQUIRE door carol 1000 BLOCK 100"]);
+    bob.gets_null();
+    dave.has_no_answer();
+    assert_eq!(client.ask::<i64>("DBSIZE"), 2, "gate once, and door");
+}

@@ -1,0 +1,370 @@
+//! DLOCK.ACQUIRE: who gets in, under which fence, and with how many holds.
+
+use dlock_testkit::{Client, Server};
+
+const MAX_FENCE: u64 = (1 << 53) - 1;
+
+#[test]
+fn acquire_of_free_lock_grants_one_hold_with_requested_lease() {
+    let server = Server::start();
+    let mut client = server.client();
+    let grant = client.acquire("door alice 10000");
+    assert_eq!((grant.holds, grant.lease_ms, grant.waited_ms), (1, 10_000, 0));
+    assert!((1..=MAX_FENCE).contains(&grant.fence), "{grant:?}");
+    assert_eq!(client.ask::<String>("TYPE door"), "dist-lock");
+}
+
+#[test]
+fn fence_of_each_later_grant_is_larger() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut last = 0;
+    for _ in 0..100 {
+        let fence = client.acquire("door alice 10000").fence;
+        assert!(fence > last, "{fence} after {last}");
+        last = fence;
+        client.release("door alice");
+    }
+}
+
+#[test]
+fn acquire_is_granted_within_smallest_limit_of_holders() {
+    let server = Server::start();
+    let mut client = server.client();
+    // One lock a row: what the first, second, third ... owner asks for, and whether it is granted.
+    type Row<'a> = (&'a str, &'a [(&'a str, bool)]);
+    let rows: &[Row] = &[
+        (
+            "a mutex admits one",
+            &[
+                ("", true),
+                ("", false),
+                ("LIMIT 1", false),
+                ("LIMIT 9", false),
+                ("SHARED", false),
+            ],
+        ),
+        (
+            "limit 1 is a mutex",
+            &[
+                ("LIMIT 1", true),
+                ("LIMIT 1", false),
+                ("", false),
+                ("SHARED", false),
+            ],
+        ),
+        (
+            "a plain request needs the lock free",
+            &[
+                ("SHARED", true),
+                ("", false),
+                ("LIMIT 1", false),
+                ("SHARED", true),
+            ],
+        ),
+        (
+            "shared requests join shared holders",
+            &[
+                ("SHARED", true),
+                ("SHARED", true),
+                ("SHARED", true),
+                ("SHARED", true),
+            ],
+        ),
+        (
+            "a semaphore admits its limit",
+            &[
+                ("LIMIT 3", true),
+                ("LIMIT 3", true),
+                ("LIMIT 3", true),
+                ("LIMIT 3", false),
+            ],
+        ),
+        (
+            "the limit of a holder binds all",
+            &[
+                ("LIMIT 9", true),
+                ("LIMIT 2", true),
+                ("LIMIT 9", false),
+                ("SHARED", false),
+            ],
+        ),
+        (
+            "the limit of a request binds itself",
+            &[
+                ("LIMIT 9", true),
+                ("LIMIT 9", true),
+                ("LIMIT 2", false),
+                ("LIMIT 3", true),
+            ],
+        ),
+        (
+            "shared requests fill a semaphore",
+            &[
+                ("LIMIT 2", true),
+                ("SHARED", true),
+                ("SHARED", false),
+                ("LIMIT 2", false),
+            ],
+        ),
+        (
+            "a semaphore joins shared holders",
+            &[
+                ("SHARED", true),
+                ("SHARED", true),
+                ("LIMIT 3", true),
+                ("SHARED", false),
+            ],
+        ),
+        (
+            "the largest limit",
+            &[
+                ("LIMIT 2147483647", true),
+                ("LIMIT 2147483647", true),
+                ("SHARED", true),
+                ("", false),
+            ],
+        ),
+    ];
+    for (index, (rule, requests)) in rows.iter().enumerate() {
+        for (owner, (options, granted)) in requests.iter().enumerate() {
+            let answer = client.try_acquire(&format!("lock{index} owner{owner} 10000 {options}"));
+            assert_eq!(
+                answer.is_some(),
+                *granted,
+                "{rule}: request {owner} with {options:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn limit_is_lifted_when_its_holder_releases() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door strict 10000 LIMIT 2");
+    client.acquire("door loose 10000 LIMIT 3");
+    assert_eq!(client.try_acquire("door third 10000 LIMIT 3"), None);
+    client.release("door strict");
+    client.acquire("door third 10000 LIMIT 3");
+    client.acquire("door fourth 10000 LIMIT 3");
+    assert_eq!(client.try_acquire("door fifth 10000 LIMIT 3"), None);
+}
+
+#[test]
+fn reentry_adds_hold_under_same_fence() {
+    let server = Server::start();
+    let mut client = server.client();
+    let first = client.acquire("door alice 10000");
+    for holds in 2..=5 {
+        let again = client.acquire("door alice 10000");
+        assert_eq!(
+            (again.fence, again.holds, again.waited_ms),
+            (first.fence, holds, 0)
+        );
+    }
+}
+
+#[test]
+fn reentry_extends_lease_but_never_shortens_it() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let shorter = client.acquire("door alice 1000");
+    assert!((50_000..=60_000).contains(&shorter.lease_ms), "{shorter:?}");
+    let longer = client.acquire("door alice 90000");
+    assert_eq!(longer.lease_ms, 90_000);
+}
+
+#[test]
+fn reentry_with_looser_limit_keeps_limit() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000 LIMIT 2");
+    client.acquire("door alice 10000 LIMIT 5");
+    client.acquire("door alice 10000 SHARED");
+    assert_eq!(client.lock("door").limit, 2);
+    client.acquire("door bob 10000 SHARED");
+    assert_eq!(client.try_acquire("door carol 10000 SHARED"), None);
+}
+
+#[test]
+fn reentry_with_stricter_limit_is_refused_until_release() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (key, held, stricter) in [
+        ("a", "SHARED", "LIMIT 2147483647"),
+        ("b", "SHARED", ""),
+        ("c", "LIMIT 3", "LIMIT 2"),
+        ("d", "LIMIT 2", ""),
+    ] {
+        client.acquire(&format!("{key} alice 10000 {held}"));
+        assert_eq!(
+            client.refusal(&format!("DLOCK.ACQUIRE {key} alice 10000 {stricter}")),
+            "ERR",
+            "{held} to {stricter:?}"
+        );
+        assert_eq!(
+            client.lock(key).holder("alice").holds,
+            1,
+            "{held} to {stricter:?}"
+        );
+        client.release(&format!("{key} alice"));
+        client.acquire(&format!("{key} alice 10000 {stricter}"));
+    }
+}
+
+#[test]
+fn repeated_reqid_is_idempotent() {
+    let server = Server::start();
+    let mut client = server.client();
+    let first = client.acquire("door alice 10000 REQID r1");
+    client.acquire("door alice 10000 REQID r2");
+    let repeated = client.acquire("door alice 60000 REQID r1");
+    assert_eq!(
+        (repeated.fence, repeated.holds, repeated.waited_ms),
+        (first.fence, 2, 0)
+    );
+    assert!(
+        repeated.lease_ms <= 10_000,
+        "not even the lease changes: {repeated:?}"
+    );
+    assert_eq!(client.lock("door").holder("alice").holds, 2);
+}
+
+#[test]
+fn reqid_is_scoped_to_owner_and_lock() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000 SHARED REQID same");
+    client.acquire("door bob 10000 SHARED REQID same");
+    client.acquire("gate alice 10000 REQID same");
+    assert_eq!(client.release("door alice REQID same"), 0);
+    assert_eq!(client.owner("door").as_deref(), Some("bob"));
+    assert_eq!(client.owner("gate").as_deref(), Some("alice"));
+}
+
+#[test]
+fn released_reqid_adds_new_hold() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000");
+    client.acquire("door alice 10000 REQID r1");
+    client.release("door alice REQID r1");
+    assert_eq!(client.acquire("door alice 10000 REQID r1").holds, 2);
+}
+
+#[test]
+fn reqid_holds_beyond_64_are_refused() {
+    let server = Server::start();
+    let mut client = server.client();
+    for n in 1..=64 {
+        assert_eq!(client.acquire(&format!("door alice 10000 REQID r{n}")).holds, n);
+    }
+    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 10000 REQID r65"), "ERR");
+    assert_eq!(
+        client.acquire("door alice 10000 REQID r64").holds,
+        64,
+        "a known id is no further hold"
+    );
+    assert_eq!(
+        client.acquire("door alice 10000").holds,
+        65,
+        "a hold without a name is not counted"
+    );
+    client.release("door alice REQID r1");
+    assert_eq!(client.acquire("door alice 10000 REQID r65").holds, 65);
+}
+
+#[test]
+fn acquire_options_are_accepted_in_any_order_and_case() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.ask::<Vec<u64>>("dlock.acquire one alice 10000 reqid r1 limit 2");
+    client.ask::<Vec<u64>>("Dlock.Acquire two alice 10000 Limit 2 ReqId r1");
+    client.ask::<Vec<u64>>("DLOCK.ACQUIRE three alice 10000 REQID limit sHaReD");
+    assert_eq!(client.lock("one").limit, 2);
+    assert_eq!(client.lock("two").limit, 2);
+    assert_eq!(client.lock("three").limit, -1);
+    assert_eq!(client.acquire("two alice 10000 LIMIT 2 REQID r1").holds, 1);
+}
+
+#[test]
+fn keys_owners_and_reqids_are_binary_safe() {
+    let server = Server::start();
+    let mut client = server.client();
+    let owner: Vec<u8> = (0..=255).chain(0..=255).collect();
+    let id: Vec<u8> = (192..=255).collect();
+    let key = b"\0\r\n \xff";
+    for _ in 0..2 {
+        let grant: Vec<u64> = client.ask_args(&[b"DLOCK.ACQUIRE", key, &owner, b"10000", b"REQID", &id]);
+        assert_eq!(grant[1], 1);
+    }
+    assert_eq!(client.ask_args::<Vec<u8>>(&[b"DLOCK.OWNER", key]), owner);
+    assert_eq!(
+        client.ask_args::<u64>(&[b"DLOCK.RELEASE", key, &owner, b"REQID", &id]),
+        0
+    );
+}
+
+#[test]
+fn owners_are_compared_by_all_bytes() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000");
+    for other in [&b"Alice"[..], b"alic", b"alice\0", b"alicf", b"a"] {
+        let answer: Option<Vec<u64>> = client.ask_args(&[b"DLOCK.ACQUIRE", b"door", other, b"10000"]);
+        assert_eq!(answer, None, "{other:?}");
+    }
+}
+
+#[test]
+fn lock_survives_close_of_acquiring_connection() {
+    let server = Server::start();
+    let fence = server.client().acquire("door alice 10000").fence;
+    // That connection is closed by now.
+    let mut other = server.client();
+    assert_eq!(other.try_acquire("door bob 10000"), None);
+    assert_eq!(other.acquire("door alice 10000").fence, fence);
+    assert_eq!(other.release("door alice ALL"), 0);
+}
+
+#[test]
+fn locks_of_different_databases_are_independent() {
+    let server = Server::start();
+    let mut zero = server.client();
+    let mut one = server.client();
+    one.ok("SELECT 1");
+    zero.acquire("door alice 10000");
+    one.acquire("door bob 10000");
+    assert_eq!(zero.owner("door").as_deref(), Some("alice"));
+    assert_eq!(one.release("door bob"), 0);
+    assert!(zero.exists("door"));
+    assert!(!one.exists("door"));
+}
+
+#[test]
+fn longest_and_shortest_lease_are_granted() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(client.acquire("long alice 86400000").lease_ms, 86_400_000);
+    assert_eq!(client.acquire("short alice 1").lease_ms, 1);
+}
+
+#[test]
+fn shared_lock_is_granted_to_300_holders() {
+    let server = Server::start();
+    let mut client = server.client();
+    for n in 0..300 {
+        client.acquire(&format!("door owner{n} 60000 SHARED"));
+    }
+    assert_eq!(client.lock("door").holders.len(), 300);
+    release_all(&mut client, 300);
+    assert!(!client.exists("door"));
+}
+
+fn release_all(client: &mut Client, owners: usize) {
+    for n in 0..owners {
+        assert_eq!(client.release(&format!("door owner{n}")), 0);
+    }
+}

@@ -1,0 +1,284 @@
+//! Leases that end: at once for every command, and within two seconds for the keyspace.
+
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Events, Grant, Server, pause, took_at_most, wait_for};
+use redis::Value;
+
+/// SPEC: an abandoned lock has left the keyspace so long after its lease, at `hz 10`.
+const GONE_WITHIN: Duration = Duration::from_secs(2);
+
+#[test]
+fn expired_lock_is_granted_before_sweep() {
+    let server = Server::start();
+    let mut client = server.client();
+    let old = client.acquire("door alice 10000").fence;
+    client.release("door alice");
+    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 20"]);
+    client.wait_for_lease_end("door", "alice");
+    let mut replies = client.resume_writing_with(&["EXISTS door", "DLOCK.ACQUIRE door bob 10000"]);
+    assert_eq!(replies[0], Value::Int(1), "not swept yet");
+    let grant = Grant::parse(replies.remove(1)).expect("the lock is free");
+    assert!(grant.fence > old + 1, "alice had the fence after {old}");
+    assert_eq!(client.lock("door").owners(), ["bob"]);
+}
+
+#[test]
+fn expired_holder_is_hidden_before_sweep() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.stop_writing_after(&[
+        "DLOCK.ACQUIRE mutex alice 20",
+        "DLOCK.ACQUIRE both alice 20 LIMIT 2",
+        "DLOCK.ACQUIRE both bob 60000 LIMIT 3",
+    ]);
+    client.wait_for_lease_end("mutex", "alice");
+    client.wait_for_lease_end("both", "alice");
+    assert_eq!(client.owner("mutex"), None);
+    assert_eq!(client.find_lock("mutex"), None);
+    assert_eq!(client.owner("both").as_deref(), Some("bob"));
+    let both = client.lock("both");
+    assert_eq!((both.limit, both.owners()), (3, vec!["bob".to_owned()]));
+    assert_eq!(
+        client.resume_writing_with(&["EXISTS mutex"]),
+        [Value::Int(1)],
+        "not swept yet"
+    );
+}
+
+#[test]
+fn expired_lease_is_neither_released_nor_extended_before_sweep() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 20 REQID r1"]);
+    client.wait_for_lease_end("door", "alice");
+    let replies = client.resume_writing_with(&[
+        "EXISTS door",
+        "DLOCK.EXTEND door alice 10000",
+        "DLOCK.RELEASE door alice",
+        "DLOCK.RELEASE door alice ALL",
+        "DLOCK.RELEASE door alice REQID r1",
+        "DLOCK.OWNER door",
+    ]);
+    assert_eq!(replies[0], Value::Int(1), "not swept yet");
+    for reply in &replies[1..4] {
+        assert!(
+            matches!(reply, Value::ServerError(error) if error.code() == "NOTHELD"),
+            "{reply:?}"
+        );
+    }
+    assert_eq!(
+        replies[4],
+        Value::Int(0),
+        "to take back what is not there is no error"
+    );
+    assert_eq!(replies[5], Value::Nil, "nothing revived it");
+}
+
+#[test]
+fn expired_holder_among_others_is_not_owner() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.stop_writing_after(&[
+        "DLOCK.ACQUIRE door alice 20 SHARED",
+        "DLOCK.ACQUIRE door bob 60000 SHARED",
+    ]);
+    client.wait_for_lease_end("door", "alice");
+    let replies = client.resume_writing_with(&["DLOCK.EXTEND door alice 10000", "DLOCK.RELEASE door alice"]);
+    for reply in &replies {
+        assert!(
+            matches!(reply, Value::ServerError(error) if error.code() == "NOTOWNER"),
+            "{reply:?}"
+        );
+    }
+    assert_eq!(client.lock("door").owners(), ["bob"]);
+}
+
+#[test]
+fn expired_owner_reacquires_with_new_fence_and_one_hold() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.stop_writing_after(&[
+        "DLOCK.ACQUIRE door alice 20 REQID r1",
+        "DLOCK.ACQUIRE door alice 20",
+    ]);
+    client.wait_for_lease_end("door", "alice");
+    let old: u64 = client.stat("dlock_fence_known").try_into().expect("a fence");
+    let mut replies = client.resume_writing_with(&["EXISTS door", "DLOCK.ACQUIRE door alice 10000 REQID r1"]);
+    assert_eq!(replies[0], Value::Int(1), "not swept yet");
+    let grant = Grant::parse(replies.remove(1)).expect("the lock is free");
+    assert_eq!(grant.holds, 1, "the holds of before are gone, the named one too");
+    assert!(grant.fence > old);
+}
+
+#[test]
+fn limit_of_expired_holder_is_ignored() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.stop_writing_after(&[
+        "DLOCK.ACQUIRE door alice 20 LIMIT 2",
+        "DLOCK.ACQUIRE door bob 60000 LIMIT 3",
+    ]);
+    client.wait_for_lease_end("door", "alice");
+    let replies = client.resume_writing_with(&[
+        "DLOCK.ACQUIRE door carol 10000 LIMIT 3",
+        "DLOCK.ACQUIRE door dave 10000 LIMIT 3",
+    ]);
+    assert!(replies.iter().all(|reply| *reply != Value::Nil), "{replies:?}");
+    assert_eq!(client.lock("door").owners(), ["bob", "carol", "dave"]);
+}
+
+#[test]
+fn expired_lock_leaves_keyspace_within_two_seconds() {
+    let server = Server::with("hz 10");
+    let mut client = server.client();
+    let mut third = server.client();
+    third.ok("SELECT 3");
+    client.acquire("door alice 100");
+    third.acquire("door alice 100");
+    let lease_end = Instant::now() + Duration::from_millis(100);
+    // INFO touches no key.
+    wait_for("an empty keyspace", || client.info_section("keyspace").is_empty());
+    took_at_most(GONE_WITHIN, lease_end);
+}
+
+#[test]
+fn held_lock_survives_sweeps() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    client.acquire("gate alice 50");
+    wait_for("a sweep", || !client.exists("gate"));
+    pause(300);
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+}
+
+#[test]
+fn extended_lease_expires_later() {
+    let server = Server::start();
+    let mut client = server.client();
+    let start = Instant::now();
+    client.in_one_go(&["DLOCK.ACQUIRE door alice 300", "DLOCK.EXTEND door alice 1500"]);
+    client.in_one_go(&["DLOCK.ACQUIRE gate alice 300", "DLOCK.ACQUIRE gate alice 1500"]);
+    for key in ["door", "gate"] {
+        wait_for("the end of the longer lease", || client.owner(key).is_none());
+        assert!(
+            start.elapsed() >= Duration::from_millis(1500),
+            "{key} ended after {:?}",
+            start.elapsed()
+        );
+        wait_for("the sweep", || !client.exists(key));
+    }
+}
+
+#[test]
+fn shared_holders_expire_individually() {
+    let server = Server::with("notify-keyspace-events Ed");
+    let mut client = server.client();
+    let mut events = Events::watch(&server);
+    client.in_one_go(&[
+        "DLOCK.ACQUIRE door alice 50 SHARED",
+        "DLOCK.ACQUIRE door bob 60000 SHARED",
+        "DLOCK.ACQUIRE door carol 50 SHARED",
+    ]);
+    let mut seen = Vec::new();
+    wait_for("two expired holders", || {
+        seen.extend(events.take());
+        seen.iter().filter(|event| *event == "dlock.expired door").count() >= 2
+    });
+    assert_eq!(seen.len(), 5, "one event for each holder: {seen:?}");
+    assert_eq!(client.lock("door").owners(), ["bob"]);
+    assert_eq!(client.stat("dlock_expired"), 2);
+}
+
+#[test]
+fn lock_has_no_redis_ttl() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000");
+    client.acquire("door alice 10000");
+    client.extend("door alice 60000");
+    assert_eq!(client.ask::<i64>("PTTL door"), -1);
+    assert_eq!(client.ask::<i64>("PERSIST door"), 0);
+}
+
+#[test]
+fn foreign_ttl_removes_lock_of_all_holders() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door alice 60000 SHARED").fence;
+    client.acquire("door bob 60000 SHARED");
+    client.ask::<i64>("PEXPIRE door 50");
+    wait_for("the time to live", || client.owner("door").is_none());
+    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD");
+    assert_eq!(client.refusal("DLOCK.EXTEND door bob 60000"), "NOTHELD");
+    assert!(client.acquire("door carol 10000").fence > fence + 1);
+    assert_eq!(client.ask::<i64>("PTTL door"), -1);
+}
+
+#[test]
+fn grant_to_new_holder_removes_foreign_ttl() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000 SHARED");
+    client.ask::<i64>("PEXPIRE door 100000");
+    client.acquire("door alice 60000 SHARED");
+    client.extend("door alice 70000");
+    assert!(
+        client.ask::<i64>("PTTL door") > 0,
+        "neither a re-entry nor an extension is a new holder"
+    );
+    client.acquire("door bob 60000 SHARED");
+    assert_eq!(client.ask::<i64>("PTTL door"), -1);
+
+    client.stop_writing_after(&["DLOCK.ACQUIRE gate alice 20", "PEXPIRE gate 100000"]);
+    client.wait_for_lease_end("gate", "alice");
+    let replies = client.resume_writing_with(&["PTTL gate", "DLOCK.ACQUIRE gate bob 10000", "PTTL gate"]);
+    assert!(
+        matches!(replies[0], Value::Int(ms) if ms > 0),
+        "not swept yet: {:?}",
+        replies[0]
+    );
+    assert_eq!(replies[2], Value::Int(-1));
+}
+
+#[test]
+fn repeated_reqid_keeps_foreign_ttl() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000 REQID r1");
+    client.ask::<i64>("PEXPIRE door 100000");
+    client.acquire("door alice 60000 REQID r1");
+    assert!(client.ask::<i64>("PTTL door") > 0);
+}
+
+#[test]
+fn twenty_thousand_expired_locks_are_removed_within_seconds() {
+    const LOCKS: usize = 20_000;
+    let server = Server::with("hz 10");
+    let mut client = server.client();
+    let keys: Vec<String> = (0..LOCKS).map(|n| format!("lock:{n}")).collect();
+    let replies = client.pipeline(
+        keys.iter()
+            .map(|key| vec![&b"DLOCK.ACQUIRE"[..], key.as_bytes(), b"alice", b"1500"]),
+    );
+    assert!(replies.iter().all(|reply| matches!(reply, Value::Array(_))));
+    let lease_end = Instant::now() + Duration::from_millis(1500);
+    wait_for("an empty keyspace", || client.ask::<usize>("DBSIZE") == 0);
+    took_at_most(GONE_WITHIN, lease_end);
+    assert_eq!(client.stat("dlock_expired"), LOCKS as i64);
+    assert_eq!(client.stat("dlock_locks"), 0);
+}
+
+#[test]
+fn sweep_resumes_after_client_pause() {
+    let server = Server::with("appendonly yes");
+    let mut client = server.client();
+    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 20"]);
+    client.wait_for_lease_end("door", "alice");
+    // Several turns of the cron: to write in one of them would end the server.
+    pause(400);
+    assert_eq!(client.ask::<i64>("DBSIZE"), 1);
+    client.ok("CLIENT UNPAUSE");
+    wait_for("the sweep", || client.ask::<i64>("DBSIZE") == 0);
+}

@@ -1,0 +1,11 @@
+//! The commands of a client that does not wait: their effects, errors and replies.
+
+mod acquire;
+mod argument_errors;
+mod expiry;
+mod extend;
+mod owner_and_info;
+mod redis_rs_interop;
+mod release;
+mod reply_shapes;
+mod transactions_and_scripts;

@@ -1,0 +1,132 @@
+//! DLOCK.OWNER and DLOCK.INFO: what they show, and that they only read.
+
+use dlock_testkit::{Server, pause};
+
+#[test]
+fn free_lock_has_no_owner_and_no_info() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(client.owner("door"), None);
+    assert_eq!(client.find_lock("door"), None);
+    assert!(!client.exists("door"));
+}
+
+#[test]
+fn owner_is_longest_holder() {
+    let server = Server::start();
+    let mut client = server.client();
+    for owner in ["alice", "bob", "carol"] {
+        client.acquire(&format!("door {owner} 10000 SHARED"));
+    }
+    // Neither a re-entry nor a longer lease makes anyone older or younger.
+    client.acquire("door alice 10000 SHARED");
+    client.extend("door carol 60000");
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+    client.release("door alice ALL");
+    assert_eq!(client.owner("door").as_deref(), Some("bob"));
+    client.acquire("door alice 10000 SHARED");
+    assert_eq!(client.owner("door").as_deref(), Some("bob"));
+}
+
+#[test]
+fn info_shows_mutex() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door alice 10000").fence;
+    client.acquire("door alice 10000 REQID r1");
+    let lock = client.lock("door");
+    assert_eq!((lock.limit, lock.waiting, lock.waiters), (1, 0, vec![]));
+    let [holder] = lock.holders.as_slice() else {
+        panic!("one holder")
+    };
+    assert_eq!(
+        (holder.owner.as_slice(), holder.fence, holder.holds),
+        (&b"alice"[..], fence, 2)
+    );
+    assert!(holder.lease_ms <= 10_000 && holder.lease_ms > 5_000, "{holder:?}");
+    assert!(holder.held_ms < 5_000, "{holder:?}");
+}
+
+#[test]
+fn info_lists_holders_in_grant_order() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fences: Vec<u64> = ["zoe", "alice", "mary"]
+        .map(|owner| client.acquire(&format!("door {owner} 10000 LIMIT 5")).fence)
+        .into();
+    client.acquire("door zoe 10000 LIMIT 5");
+    let lock = client.lock("door");
+    assert_eq!(lock.owners(), ["zoe", "alice", "mary"]);
+    assert_eq!(
+        lock.holders.iter().map(|holder| holder.fence).collect::<Vec<_>>(),
+        fences
+    );
+    assert_eq!(
+        lock.holders.iter().map(|holder| holder.holds).collect::<Vec<_>>(),
+        [2, 1, 1]
+    );
+}
+
+#[test]
+fn info_shows_smallest_limit_of_holders() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000 SHARED");
+    assert_eq!(client.lock("door").limit, -1);
+    client.acquire("door bob 10000 LIMIT 7");
+    client.acquire("door carol 10000 LIMIT 9");
+    assert_eq!(client.lock("door").limit, 7);
+    client.release("door bob");
+    assert_eq!(client.lock("door").limit, 9);
+    client.release("door carol");
+    assert_eq!(client.lock("door").limit, -1);
+}
+
+#[test]
+fn info_lease_falls_while_held_time_grows() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let before = client.lock("door").holders.remove(0);
+    pause(30);
+    let after = client.lock("door").holders.remove(0);
+    assert!(after.lease_ms <= before.lease_ms - 29, "{before:?} {after:?}");
+    assert!(after.held_ms >= before.held_ms + 29, "{before:?} {after:?}");
+    // Both are rounded down, so together they miss at most 2 ms of the lease.
+    assert!(
+        (59_998..=60_000).contains(&(after.lease_ms + after.held_ms)),
+        "{after:?}"
+    );
+}
+
+#[test]
+fn reentry_keeps_held_time() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    pause(30);
+    client.acquire("door alice 60000");
+    assert!(client.lock("door").holder("alice").held_ms >= 29);
+}
+
+#[test]
+fn reads_break_no_watch_and_leave_nothing_to_save() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000");
+    let changes = client.server_info("persistence", "rdb_changes_since_last_save");
+    let mut watcher = server.client();
+    watcher.ok("WATCH door free");
+    for key in ["door", "free"] {
+        client.owner(key);
+        client.find_lock(key);
+    }
+    watcher.ok("MULTI");
+    watcher.ask::<String>("PING");
+    let executed: Option<Vec<String>> = watcher.ask("EXEC");
+    assert_eq!(executed, Some(vec!["PONG".into()]));
+    assert_eq!(
+        client.server_info("persistence", "rdb_changes_since_last_save"),
+        changes
+    );
+}

@@ -1,0 +1,175 @@
+//! DLOCK.RELEASE: which hold is given back, and what is refused.
+
+use dlock_testkit::Server;
+
+#[test]
+fn release_removes_one_hold_and_returns_remaining() {
+    let server = Server::start();
+    let mut client = server.client();
+    for _ in 0..3 {
+        client.acquire("door alice 10000");
+    }
+    for left in [2, 1] {
+        assert_eq!(client.release("door alice"), left);
+        assert_eq!(client.owner("door").as_deref(), Some("alice"));
+    }
+    assert_eq!(client.release("door alice"), 0);
+    assert!(!client.exists("door"), "a lock that nobody holds is no key");
+}
+
+#[test]
+fn release_all_removes_every_hold() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000");
+    client.acquire("door alice 10000 REQID r1");
+    client.acquire("door alice 10000 REQID r2");
+    assert_eq!(client.release("door alice all"), 0);
+    assert!(!client.exists("door"));
+}
+
+#[test]
+fn release_removes_holds_without_reqid_first_then_newest() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000 REQID oldest");
+    client.acquire("door alice 10000");
+    client.acquire("door alice 10000 REQID youngest");
+    assert_eq!(client.release("door alice"), 2);
+    // An id that is known adds no hold: both named ones are still there.
+    assert_eq!(client.acquire("door alice 10000 REQID oldest").holds, 2);
+    assert_eq!(client.acquire("door alice 10000 REQID youngest").holds, 2);
+    assert_eq!(client.release("door alice"), 1);
+    assert_eq!(client.acquire("door alice 10000 REQID oldest").holds, 1);
+}
+
+#[test]
+fn release_by_reqid_removes_its_hold() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000 REQID r1");
+    client.acquire("door alice 10000 REQID r2");
+    client.acquire("door alice 10000");
+    assert_eq!(client.release("door alice REQID r1"), 2);
+    assert_eq!(
+        client.acquire("door alice 10000 REQID r2").holds,
+        2,
+        "the other one is still there"
+    );
+    assert_eq!(client.release("door alice REQID r2"), 1);
+    assert_eq!(client.release("door alice"), 0);
+}
+
+#[test]
+fn repeated_release_by_reqid_is_idempotent() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000");
+    client.acquire("door alice 10000 REQID r1");
+    for _ in 0..3 {
+        assert_eq!(client.release("door alice REQID r1"), 1);
+    }
+    assert_eq!(client.lock("door").holder("alice").holds, 1);
+    client.release("door alice");
+    assert_eq!(client.release("door alice REQID r1"), 0, "nobody holds the lock");
+    client.acquire("door bob 10000");
+    assert_eq!(client.release("door alice REQID r1"), 0, "another owner holds it");
+    assert_eq!(client.lock("door").standing().len(), 1);
+}
+
+#[test]
+fn release_by_unknown_reqid_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(client.release("door alice REQID never"), 0);
+    assert!(!client.exists("door"));
+    client.acquire("door alice 10000 REQID r1");
+    assert_eq!(client.release("door alice REQID never"), 1);
+    assert_eq!(
+        client.release("door bob REQID r1"),
+        0,
+        "the name belongs to alice"
+    );
+    assert_eq!(client.lock("door").holder("alice").holds, 1);
+}
+
+#[test]
+fn release_errors_have_distinct_codes() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD");
+    let fence = client.acquire("door alice 10000").fence;
+    assert_eq!(client.refusal("DLOCK.RELEASE door bob"), "NOTOWNER");
+    assert_eq!(client.refusal("DLOCK.RELEASE door bob ALL"), "NOTOWNER");
+    assert_eq!(
+        client.refusal(&format!("DLOCK.RELEASE door bob FENCE {fence}")),
+        "NOTOWNER"
+    );
+    assert_eq!(
+        client.refusal(&format!("DLOCK.RELEASE door alice FENCE {}", fence - 1)),
+        "STALE"
+    );
+    assert_eq!(
+        client.refusal(&format!("DLOCK.RELEASE door alice ALL FENCE {}", fence + 1)),
+        "STALE"
+    );
+    assert_eq!(client.lock("door").holder("alice").holds, 1);
+    client.release("door alice");
+    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD");
+}
+
+#[test]
+fn release_with_current_fence_succeeds() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door alice 10000").fence;
+    client.acquire("door alice 10000");
+    client.acquire("door alice 10000 REQID r1");
+    assert_eq!(client.release(&format!("door alice FENCE {fence}")), 2);
+    assert_eq!(client.release(&format!("door alice REQID r1 fence {fence}")), 1);
+    assert_eq!(client.release(&format!("door alice FENCE {fence} ALL")), 0);
+}
+
+#[test]
+fn release_with_old_fence_is_stale_even_for_unknown_reqid() {
+    let server = Server::start();
+    let mut client = server.client();
+    let old = client.acquire("door alice 10000 REQID r1").fence;
+    client.release("door alice");
+    client.acquire("door alice 10000 REQID r2");
+    assert_eq!(
+        client.refusal(&format!("DLOCK.RELEASE door alice REQID r1 FENCE {old}")),
+        "STALE"
+    );
+    assert_eq!(
+        client.refusal(&format!("DLOCK.RELEASE door alice REQID r2 FENCE {old}")),
+        "STALE"
+    );
+    assert_eq!(client.lock("door").holder("alice").holds, 1);
+}
+
+#[test]
+fn release_keeps_other_shared_holders() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 10000 SHARED");
+    client.acquire("door bob 10000 SHARED");
+    client.acquire("door carol 10000 SHARED");
+    let before = client.lock("door").standing();
+    assert_eq!(client.release("door bob"), 0);
+    assert_eq!(
+        client.lock("door").standing(),
+        [before[0].clone(), before[2].clone()]
+    );
+    assert_eq!(client.refusal("DLOCK.RELEASE door bob"), "NOTOWNER");
+}
+
+#[test]
+fn released_lock_is_granted_to_next_request() {
+    let server = Server::start();
+    let mut client = server.client();
+    let first = client.acquire("door alice 10000").fence;
+    assert_eq!(client.try_acquire("door bob 10000"), None);
+    client.release("door alice");
+    assert!(client.acquire("door bob 10000").fence > first);
+}

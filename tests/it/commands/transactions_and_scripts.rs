@@ -1,0 +1,208 @@
+//! Transactions, Lua scripts and functions.
+
+use dlock_testkit::{ReplicationStream, Server, wait_for};
+use redis::Value;
+
+#[test]
+fn transaction_runs_all_commands() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.ok("MULTI");
+    for command in [
+        "DLOCK.ACQUIRE door alice 60000",
+        "DLOCK.ACQUIRE door alice 60000 REQID r1",
+        "DLOCK.ACQUIRE door bob 60000",
+        "DLOCK.EXTEND door alice 90000",
+        "DLOCK.OWNER door",
+        "DLOCK.RELEASE door alice ALL",
+    ] {
+        assert_eq!(client.ask::<String>(command), "QUEUED", "{command}");
+    }
+    let replies: Vec<Value> = client.ask("EXEC");
+    let holds = |reply: &Value| match reply {
+        Value::Array(numbers) => numbers[1].clone(),
+        other => other.clone(),
+    };
+    assert_eq!(
+        replies.iter().map(holds).collect::<Vec<_>>(),
+        [
+            Value::Int(1),
+            Value::Int(2),
+            Value::Nil,
+            Value::Int(90_000),
+            Value::BulkString(b"alice".to_vec()),
+            Value::Int(0),
+        ]
+    );
+}
+
+#[test]
+fn transaction_is_replicated_by_effects() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("first alice 60000");
+    let mut stream = ReplicationStream::attach(&server);
+    client.in_one_go(&[
+        "MULTI",
+        "DLOCK.ACQUIRE door alice 60000",
+        "DLOCK.ACQUIRE door bob 60000",
+        "DLOCK.EXTEND door alice 1",
+        "DLOCK.OWNER door",
+        "DLOCK.RELEASE first alice",
+        "EXEC",
+    ]);
+    assert_eq!(
+        stream.take(),
+        [
+            "MULTI",
+            "DLOCK.APPLY door <change>",
+            "DLOCK.RELEASE first alice",
+            "EXEC"
+        ]
+    );
+}
+
+#[test]
+fn watch_is_broken_by_each_change() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut watcher = server.client();
+    client.acquire("door alice 60000 SHARED");
+    for command in [
+        "DLOCK.ACQUIRE door bob 60000 SHARED",
+        "DLOCK.ACQUIRE door bob 60000 SHARED REQID r1",
+        "DLOCK.EXTEND door bob 90000",
+        "DLOCK.RELEASE door bob",
+        "DLOCK.RELEASE door bob ALL",
+        "DLOCK.RELEASE door alice",
+        "DLOCK.ACQUIRE door alice 1000",
+    ] {
+        watcher.ok("WATCH door");
+        client.ask::<Value>(command);
+        assert!(is_broken(&mut watcher), "{command}");
+    }
+    watcher.ok("WATCH door");
+    wait_for("the sweep", || client.ask::<i64>("DBSIZE") == 0);
+    assert!(is_broken(&mut watcher), "the sweep");
+}
+
+#[test]
+fn script_runs_all_commands() {
+    let server = Server::start();
+    let mut client = server.client();
+    let script = b"
+        local granted = redis.call('DLOCK.ACQUIRE', KEYS[1], 'alice', 60000)
+        local refused = redis.call('DLOCK.ACQUIRE', KEYS[1], 'bob', 60000)
+        local error = redis.pcall('DLOCK.RELEASE', KEYS[1], 'bob')
+        local extended = redis.call('DLOCK.EXTEND', KEYS[1], 'alice', 90000, 'FENCE', granted[1])
+        local owner = redis.call('DLOCK.OWNER', KEYS[1])
+        local left = redis.call('DLOCK.RELEASE', KEYS[1], 'alice', 'FENCE', granted[1])
+        local nobody = redis.call('DLOCK.OWNER', KEYS[1])
+        return {granted[2], tostring(refused), error['err'], extended, owner, left, tostring(nobody)}
+    ";
+    let (holds, refused, error, extended, owner, left, nobody): (
+        u64,
+        String,
+        String,
+        u64,
+        String,
+        u64,
+        String,
+    ) = client.ask_args(&[b"EVAL", script, b"1", b"door"]);
+    assert_eq!(
+        (
+            holds,
+            refused.as_str(),
+            extended,
+            owner.as_str(),
+            left,
+            nobody.as_str()
+        ),
+        (1, "false", 90_000, "alice", 0, "false")
+    );
+    assert!(error.starts_with("NOTOWNER "), "{error}");
+    assert!(!client.exists("door"));
+}
+
+#[test]
+fn error_in_script_keeps_code() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(
+        client.refusal_args(&[
+            b"EVAL",
+            b"return redis.call('DLOCK.RELEASE', 'door', 'alice')",
+            b"1",
+            b"door"
+        ]),
+        "NOTHELD"
+    );
+}
+
+#[test]
+fn script_is_replicated_by_effects() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("first alice 60000");
+    let mut stream = ReplicationStream::attach(&server);
+    client.ask_args::<Value>(&[
+        b"EVAL",
+        b"redis.call('DLOCK.ACQUIRE', KEYS[1], 'alice', 60000); redis.call('DLOCK.ACQUIRE', KEYS[1], 'bob', 60000)",
+        b"1",
+        b"door",
+    ]);
+    assert_eq!(stream.take(), ["DLOCK.APPLY door <change>"]);
+}
+
+#[test]
+fn read_only_script_reads_but_cannot_acquire() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let owner: String = client.ask_args(&[
+        b"EVAL_RO",
+        b"return redis.call('DLOCK.OWNER', KEYS[1])",
+        b"1",
+        b"door",
+    ]);
+    assert_eq!(owner, "alice");
+    client.refusal_args(&[
+        b"EVAL_RO",
+        b"return redis.call('DLOCK.ACQUIRE', KEYS[1], 'bob', 1000, 'SHARED')",
+        b"1",
+        b"free",
+    ]);
+    assert!(!client.exists("free"));
+}
+
+#[test]
+fn function_runs_all_commands() {
+    let server = Server::start();
+    let replica = server.replica();
+    let mut client = server.client();
+    let library = b"#!lua name=locks
+        redis.register_function('take', function(keys, args)
+            local granted = redis.call('DLOCK.ACQUIRE', keys[1], args[1], 60000)
+            return granted and granted[2]
+        end)
+        redis.register_function{function_name='holder', flags={'no-writes'}, callback=function(keys)
+            return redis.call('DLOCK.OWNER', keys[1])
+        end}";
+    client.ask_args::<Value>(&[b"FUNCTION", b"LOAD", library]);
+    assert_eq!(client.ask::<i64>("FCALL take 1 door alice"), 1);
+    assert_eq!(client.ask::<i64>("FCALL take 1 door alice"), 2);
+    assert_eq!(client.ask::<Option<i64>>("FCALL take 1 door bob"), None);
+    assert_eq!(client.ask::<String>("FCALL_RO holder 1 door"), "alice");
+    client.sync();
+    assert_eq!(
+        replica.client().lock("door").standing(),
+        client.lock("door").standing()
+    );
+}
+
+/// Whether a transaction of the client that watches is refused.
+fn is_broken(watcher: &mut dlock_testkit::Client) -> bool {
+    watcher.ok("MULTI");
+    watcher.ask::<String>("PING");
+    watcher.ask::<Option<Vec<String>>>("EXEC").is_none()
+}

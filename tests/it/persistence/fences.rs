@@ -1,0 +1,106 @@
+//! Fences rise for ever: over restarts with and without data, after a forged clock of another server.
+
+use dlock_testkit::{Client, Server};
+
+/// A lock that is acquired again and again, and the largest fence so far.
+fn next_fence(client: &mut Client, last: u64) -> u64 {
+    let fence = client.acquire("door alice 60000").fence;
+    assert!(fence > last, "{fence} after {last}");
+    fence
+}
+
+#[test]
+fn fences_rise_over_restarts_with_and_without_data() {
+    for lines in [
+        "",
+        "save 3600 1000000",
+        "appendonly yes\nappendfsync always",
+        "appendonly yes\naof-use-rdb-preamble no",
+    ] {
+        let mut server = Server::with(lines);
+        let mut last = 0;
+        for _ in 0..3 {
+            let mut client = server.client();
+            // With data the lock is still held.
+            if client.exists("door") {
+                client.release("door alice ALL");
+            }
+            last = next_fence(&mut client, last);
+            client.release("door alice");
+            last = next_fence(&mut client, last);
+            server.restart();
+        }
+    }
+}
+
+#[test]
+fn fences_rise_over_rapid_crashes() {
+    let mut server = Server::start();
+    let mut last = 0;
+    for _ in 0..5 {
+        last = next_fence(&mut server.client(), last);
+        server.crash_and_restart();
+    }
+}
+
+#[test]
+fn fences_rise_over_crash_after_many_grants() {
+    let mut server = Server::start();
+    let mut client = server.client();
+    let mut last = 0;
+    for _ in 0..2000 {
+        last = next_fence(&mut client, last);
+        client.release("door alice");
+    }
+    server.crash_and_restart();
+    next_fence(&mut server.client(), last);
+}
+
+#[test]
+fn fences_of_all_locks_share_one_counter() {
+    let server = Server::start();
+    let mut client = server.client();
+    let first = client.acquire("door alice 60000").fence;
+    let second = client.acquire("gate alice 60000").fence;
+    client.ok("SELECT 1");
+    let third = client.acquire("door alice 60000").fence;
+    assert_eq!([second, third], [first + 1, first + 2]);
+}
+
+#[test]
+fn ungranted_requests_consume_no_fence() {
+    let server = Server::start();
+    let mut client = server.client();
+    let first = client.acquire("door alice 60000 REQID r1").fence;
+    client.acquire("door alice 60000 REQID r1");
+    client.acquire("door alice 60000");
+    assert_eq!(client.try_acquire("door bob 60000"), None);
+    client.refusal("DLOCK.ACQUIRE gate bob 0");
+    assert_eq!(client.acquire("gate bob 60000").fence, first + 1);
+}
+
+#[test]
+fn fence_ahead_of_clock_survives_aof_rewrite_of_free_lock() {
+    let primary = Server::start();
+    primary.client().acquire("door alice 60000");
+    let mut server = Server::with("appendonly yes\nappendfsync always");
+    let mut client = server.client();
+    client.ok(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    server.wait_until_linked();
+    // A promotion leaps ahead of the clock.
+    client.ok("REPLICAOF NO ONE");
+    client.release("door alice");
+    let ahead = next_fence(&mut client, 0);
+    client.release("door alice");
+    for _ in 0..2 {
+        // One runs already, after the resync.
+        client.wait_for_log_rewrite();
+        client.ask::<redis::Value>("BGREWRITEAOF");
+        client.wait_for_log_rewrite();
+        server.crash_and_restart();
+        client = server.client();
+    }
+    let known = u64::try_from(client.stat("dlock_fence_known")).expect("a fence");
+    assert!(known >= ahead, "{known} {ahead}");
+    next_fence(&mut client, ahead);
+}

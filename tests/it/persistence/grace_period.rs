@@ -1,0 +1,307 @@
+//! The grace after a start or a promotion: nobody gets a lock, known holders keep theirs.
+
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Client, ReplicationStream, Server, wait_for};
+
+const LOGGED: &str = "appendonly yes\nappendfsync always";
+
+/// A server in the first minute of its start, where alice holds `door` for long and `short` for a moment.
+/// Also the fence of `door`.
+fn restarted_in_a_grace() -> (Server, Client, u64) {
+    let mut server = Server::with(LOGGED);
+    let mut client = server.client();
+    let fence = client.acquire("door alice 600000").fence;
+    client.acquire("door alice 600000 REQID r1");
+    client.acquire("short alice 5000");
+    server.add_config("dlock.startup-grace-ms 60000");
+    server.crash_and_restart();
+    let client = server.client();
+    (server, client, fence)
+}
+
+/// What the error says about how long to wait.
+#[track_caller]
+fn quarantine_ms(client: &mut Client, command: &str) -> u64 {
+    let text = client.refusal_text(command);
+    assert!(text.starts_with("GRACE "), "{text}");
+    let number = text
+        .split(|c: char| !c.is_ascii_digit())
+        .find(|digits| !digits.is_empty());
+    number
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or_else(|| panic!("no milliseconds in {text:?}"))
+}
+
+#[test]
+fn grace_is_off_by_default() {
+    let mut server = Server::with(LOGGED);
+    server.client().acquire("door alice 60000");
+    server.crash_and_restart();
+    server.client().acquire("gate bob 60000");
+    assert_eq!(server.client().stat("dlock_grace_left_ms"), 0);
+}
+
+#[test]
+fn acquire_in_grace_is_refused_even_to_known_holder() {
+    let (_server, mut client, _) = restarted_in_a_grace();
+    for request in [
+        "free bob 1000",
+        "door bob 1000",
+        "door alice 1000",
+        "door alice 1000 REQID r2",
+        "free alice 1000 SHARED",
+    ] {
+        let ms = quarantine_ms(&mut client, &format!("DLOCK.ACQUIRE {request}"));
+        assert!((1..=60_000).contains(&ms), "{request}: {ms}");
+    }
+    assert!(!client.exists("free"));
+    assert_eq!(client.lock("door").holder("alice").holds, 2);
+    assert!((1..=60_000).contains(&client.stat("dlock_grace_left_ms")));
+    assert_eq!(client.stat("dlock_errors_grace"), 5);
+}
+
+#[test]
+fn repeated_reqid_in_grace_is_answered() {
+    let (_server, mut client, fence) = restarted_in_a_grace();
+    let grant = client.acquire("door alice 600000 REQID r1");
+    assert_eq!((grant.fence, grant.holds), (fence, 2));
+}
+
+#[test]
+fn bad_request_in_grace_is_refused_as_bad_request() {
+    let (_server, mut client, _) = restarted_in_a_grace();
+    client.ok("SET text value");
+    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 0"), "ERR");
+    assert_eq!(client.refusal("DLOCK.ACQUIRE text alice 1000"), "WRONGTYPE");
+}
+
+#[test]
+fn extend_in_grace_needs_fence() {
+    let (_server, mut client, fence) = restarted_in_a_grace();
+    let ms = quarantine_ms(&mut client, "DLOCK.EXTEND door alice 700000");
+    assert!((1..=60_000).contains(&ms));
+    assert_eq!(
+        client.extend(&format!("door alice 700000 FENCE {fence}")),
+        700_000
+    );
+    assert_eq!(
+        client.refusal(&format!("DLOCK.EXTEND door alice 700000 FENCE {}", fence + 1)),
+        "STALE"
+    );
+    assert_eq!(
+        client.refusal(&format!("DLOCK.EXTEND door bob 700000 FENCE {fence}")),
+        "NOTOWNER"
+    );
+    assert_eq!(
+        client.refusal(&format!("DLOCK.EXTEND free bob 700000 FENCE {fence}")),
+        "NOTHELD"
+    );
+}
+
+#[test]
+fn release_and_reads_work_in_grace() {
+    let (_server, mut client, fence) = restarted_in_a_grace();
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 2)]);
+    assert_eq!(client.release("door alice REQID r1"), 1);
+    assert_eq!(client.release(&format!("door alice FENCE {fence}")), 0);
+    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD");
+    quarantine_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+}
+
+#[test]
+fn known_lease_lasts_until_end_of_grace() {
+    let (_server, mut client, _) = restarted_in_a_grace();
+    let lease_ms = client.lock("short").holder("alice").lease_ms;
+    let left_ms = quarantine_ms(&mut client, "DLOCK.ACQUIRE short bob 1000");
+    assert!(lease_ms + 1 >= left_ms, "{lease_ms} {left_ms}");
+    assert!(lease_ms <= 60_000, "no longer than needed: {lease_ms}");
+    assert_eq!(client.release("short alice"), 0);
+}
+
+#[test]
+fn lease_shorter_than_grace_expires_with_it() {
+    let mut server = Server::with(LOGGED);
+    server.client().acquire("door alice 700");
+    server.add_config("dlock.startup-grace-ms 2000");
+    server.kill();
+    let start = Instant::now();
+    server.start_again();
+    let mut client = server.client();
+    while start.elapsed() < Duration::from_millis(1000) {
+        assert_eq!(client.owner("door").as_deref(), Some("alice"));
+        quarantine_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+    }
+    wait_for("the end of the grace", || {
+        client.call("DLOCK.ACQUIRE door bob 60000").is_ok()
+    });
+    assert!(start.elapsed() >= Duration::from_millis(2000));
+    assert_eq!(client.owner("door").as_deref(), Some("bob"));
+    assert_eq!(client.stat("dlock_grace_left_ms"), 0);
+}
+
+#[test]
+fn grace_of_minus_one_is_longest_lease_allowed_or_known() {
+    let mut server = Server::with(&format!(
+        "{LOGGED}\ndlock.startup-grace-ms -1\ndlock.max-lease-ms 70000"
+    ));
+    let ms = quarantine_ms(&mut server.client(), "DLOCK.ACQUIRE door alice 1000");
+    assert!((60_000..=70_000).contains(&ms), "{ms}");
+
+    let mut server_with_lock = Server::with(LOGGED);
+    server_with_lock.client().acquire("door alice 90000");
+    server_with_lock.add_config("dlock.startup-grace-ms -1\ndlock.max-lease-ms 70000");
+    server_with_lock.crash_and_restart();
+    let ms = quarantine_ms(&mut server_with_lock.client(), "DLOCK.ACQUIRE free alice 1000");
+    assert!((80_000..=90_000).contains(&ms), "{ms}");
+    server.kill();
+}
+
+#[test]
+fn remaining_grace_survives_restart() {
+    for lines in [LOGGED, "save 3600 1000000"] {
+        let mut server = Server::with(&format!("{lines}\ndlock.startup-grace-ms 60000"));
+        let mut client = server.client();
+        quarantine_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+        if lines != LOGGED && !keeps_module_data_in_rdb(&mut client) {
+            println!("skipped for RDB files: this server keeps no data of modules there");
+            continue;
+        }
+        if lines == LOGGED {
+            let log = server.folder().join("appendonlydir");
+            wait_for("the grace in the log", || folder_contains(&log, b"DLOCK.SYNC"));
+        }
+        server.add_config("dlock.startup-grace-ms 0");
+        server.restart();
+        let ms = quarantine_ms(&mut server.client(), "DLOCK.ACQUIRE door bob 1000");
+        assert!((20_000..=60_000).contains(&ms), "{ms}");
+    }
+}
+
+#[test]
+fn remaining_grace_survives_aof_rewrite() {
+    for preamble in ["yes", "no"] {
+        let mut server = Server::with(&format!(
+            "{LOGGED}\naof-use-rdb-preamble {preamble}\ndlock.startup-grace-ms 60000"
+        ));
+        let mut client = server.client();
+        client.ask::<redis::Value>("BGREWRITEAOF");
+        client.wait_for_log_rewrite();
+        let mut stream = ReplicationStream::attach(&server);
+        wait_for("the grace in the log", || {
+            stream
+                .take_all()
+                .iter()
+                .any(|command| command.starts_with("DLOCK.SYNC "))
+        });
+        server.add_config("dlock.startup-grace-ms 0");
+        server.crash_and_restart();
+        let ms = quarantine_ms(&mut server.client(), "DLOCK.ACQUIRE door bob 1000");
+        assert!((20_000..=60_000).contains(&ms), "{ms}");
+    }
+}
+
+#[test]
+fn promotion_begins_failover_grace() {
+    let mut primary = Server::start();
+    let replica = primary.replica_with("dlock.failover-grace-ms 60000");
+    let mut client = primary.client();
+    let fence = client.acquire("door alice 600000").fence;
+    client.acquire("short alice 10000");
+    client.sync();
+    primary.kill();
+    let mut client = replica.client();
+    assert_eq!(client.refusal("DLOCK.ACQUIRE free bob 1000"), "READONLY");
+    client.ok("REPLICAOF NO ONE");
+    let ms = quarantine_ms(&mut client, "DLOCK.ACQUIRE free bob 1000");
+    assert!((20_000..=60_000).contains(&ms), "{ms}");
+    quarantine_ms(&mut client, "DLOCK.EXTEND door alice 700000");
+    assert_eq!(
+        client.extend(&format!("door alice 700000 FENCE {fence}")),
+        700_000
+    );
+    assert!(
+        client.lock("short").holder("alice").lease_ms > 10_000,
+        "it runs to the end of the grace"
+    );
+    assert_eq!(client.release(&format!("door alice FENCE {fence}")), 0);
+}
+
+#[test]
+fn locks_are_granted_after_failover_grace() {
+    let mut primary = Server::start();
+    let replica = primary.replica_with("dlock.failover-grace-ms 1500");
+    let mut client = primary.client();
+    let fence = client.acquire("door alice 100").fence;
+    client.sync();
+    primary.kill();
+    let mut client = replica.client();
+    client.ok("REPLICAOF NO ONE");
+    let start = Instant::now();
+    quarantine_ms(&mut client, "DLOCK.ACQUIRE free bob 1000");
+    wait_for("the end of the grace", || {
+        client.call("DLOCK.ACQUIRE free bob 60000").is_ok()
+    });
+    assert!(start.elapsed() >= Duration::from_millis(1400));
+    assert!(client.acquire("door bob 60000").fence > fence);
+}
+
+#[test]
+fn remaining_grace_survives_promotion() {
+    let primary = Server::with("dlock.startup-grace-ms 60000");
+    let replica = primary.replica();
+    // What the stream carries to one replica it carries to all.
+    let mut stream = ReplicationStream::attach(&primary);
+    wait_for("the grace in the stream", || {
+        stream
+            .take_all()
+            .iter()
+            .any(|command| command.starts_with("DLOCK.SYNC "))
+    });
+    let mut client = primary.client();
+    client.ok("SET text value");
+    client.sync();
+    let mut client = replica.client();
+    client.ok("REPLICAOF NO ONE");
+    let ms = quarantine_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+    assert!((20_000..=60_000).contains(&ms), "{ms}");
+}
+
+#[test]
+fn restarted_replica_begins_no_grace() {
+    let primary = Server::start();
+    primary.client().acquire("door alice 60000");
+    let replica = primary.replica_with("dlock.startup-grace-ms 60000");
+    assert_eq!(replica.client().stat("dlock_grace_left_ms"), 0);
+    let lease_ms = replica.client().lock("door").holder("alice").lease_ms;
+    assert!(lease_ms <= 60_000, "{lease_ms}");
+    replica.client().ok("REPLICAOF NO ONE");
+    replica.client().acquire("gate bob 1000");
+}
+
+#[test]
+fn changed_grace_setting_applies_to_next_grace() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    client.config_set("dlock.startup-grace-ms", "60000");
+    client.config_set("dlock.failover-grace-ms", "60000");
+    client.acquire("gate bob 60000");
+}
+
+/// Whether RDB files have more than locks in them (Redis 7.2 and later).
+fn keeps_module_data_in_rdb(client: &mut Client) -> bool {
+    client.ok("SAVE");
+    let dir = client.config("dir");
+    let file = std::fs::read(std::path::Path::new(&dir).join("dump.rdb")).expect("the server wrote it");
+    // The code of auxiliary data of modules, and the length of a number of 64 bits.
+    file.windows(2).any(|bytes| bytes == [247, 0x81])
+}
+
+fn folder_contains(folder: &std::path::Path, text: &[u8]) -> bool {
+    let files = std::fs::read_dir(folder).expect("the log is there").flatten();
+    files
+        .filter_map(|file| std::fs::read(file.path()).ok())
+        .any(|bytes| bytes.windows(text.len()).any(|window| window == text))
+}

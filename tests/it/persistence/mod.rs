@@ -1,0 +1,7 @@
+//! What survives a restart: RDB, AOF, DUMP and RESTORE, fences, the grace period.
+
+mod corrupt_restore;
+mod dump_restore;
+mod fences;
+mod grace_period;
+mod restart;

@@ -1,0 +1,331 @@
+//! What a restart brings back: from an RDB file, from the append-only file, after a clean end and a crash.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use dlock_testkit::{Client, LockInfo, Server, wait_for};
+use redis::Value;
+
+const LOGGED: &str = "appendonly yes\nappendfsync always\n";
+const KEYS: [&str; 6] = ["mutex", "semaphore", "shared", "named", "given-up", "never"];
+
+/// Locks of all kinds. Leases are long: none ends during a test.
+fn make_locks(client: &mut Client) {
+    for request in [
+        "mutex alice 60000",
+        "mutex alice 90000",
+        "semaphore alice 60000 LIMIT 3",
+        "semaphore bob 60000 LIMIT 4",
+        "shared alice 60000 SHARED",
+        "shared bob 86400000 SHARED",
+        "shared carol 60000 SHARED",
+        "named alice 60000 REQID r1",
+        "named alice 60000",
+        "named alice 60000 REQID r2",
+        "given-up alice 60000",
+    ] {
+        client.acquire(request);
+    }
+    client.release("shared bob");
+    client.release("named alice");
+    client.extend("semaphore bob 120000");
+    client.release("given-up alice");
+}
+
+/// The locks as they are at a moment.
+struct Snapshot {
+    locks: BTreeMap<&'static str, Option<LockInfo>>,
+    digests: BTreeMap<&'static str, String>,
+    taken: Instant,
+}
+
+impl Snapshot {
+    fn take(client: &mut Client) -> Self {
+        let taken = Instant::now();
+        let locks = KEYS.map(|key| (key, client.find_lock(key))).into();
+        let digests = KEYS.map(|key| (key, client.digest(key))).into();
+        Self {
+            locks,
+            digests,
+            taken,
+        }
+    }
+
+    /// Same owners, holds, fences, limits and names; no lease ends earlier than it would have.
+    #[track_caller]
+    fn assert_restored(&self, client: &mut Client) {
+        let now = Self::take(client);
+        assert_eq!(now.digests, self.digests);
+        let passed_ms = u64::try_from(self.taken.elapsed().as_millis()).expect("a short time") + 1;
+        for (key, before) in &self.locks {
+            let after = &now.locks[key];
+            assert_eq!(
+                after.as_ref().map(LockInfo::standing),
+                before.as_ref().map(LockInfo::standing),
+                "{key}"
+            );
+            let (Some(before), Some(after)) = (before, after) else {
+                continue;
+            };
+            assert_eq!(after.limit, before.limit, "{key}");
+            for (then, now) in before.holders.iter().zip(&after.holders) {
+                assert!(
+                    now.lease_ms + passed_ms >= then.lease_ms,
+                    "{key}: {then:?} ended earlier: {now:?}"
+                );
+                // In a log a lease stands as it was given, and counts anew: at most that long.
+                let given = then.lease_ms + then.held_ms + 2;
+                assert!(now.lease_ms <= given, "{key}: {then:?} was prolonged: {now:?}");
+            }
+        }
+        assert_eq!(
+            client.acquire("named alice 60000 REQID r1").holds,
+            2,
+            "the names came back"
+        );
+        assert_eq!(
+            client.acquire("named alice 60000 REQID r2").holds,
+            2,
+            "the names came back"
+        );
+        assert_eq!(client.try_acquire("mutex bob 1000"), None);
+    }
+}
+
+#[test]
+fn rdb_restores_all_locks() {
+    let mut server = Server::start();
+    make_locks(&mut server.client());
+    let before = Snapshot::take(&mut server.client());
+    server.client().ok("SAVE");
+    server.crash_and_restart();
+    before.assert_restored(&mut server.client());
+}
+
+#[test]
+fn clean_shutdown_with_save_points_restores_all_locks() {
+    let mut server = Server::with("save 3600 1000000");
+    make_locks(&mut server.client());
+    let before = Snapshot::take(&mut server.client());
+    server.restart();
+    before.assert_restored(&mut server.client());
+}
+
+#[test]
+fn aof_restores_all_locks_after_crash() {
+    let mut server = Server::with(LOGGED);
+    make_locks(&mut server.client());
+    let before = Snapshot::take(&mut server.client());
+    server.crash_and_restart();
+    before.assert_restored(&mut server.client());
+    server.crash_and_restart();
+    before.assert_restored(&mut server.client());
+}
+
+#[test]
+fn rewritten_aof_restores_all_locks() {
+    for preamble in ["yes", "no"] {
+        let mut server = Server::with(&format!("{LOGGED}aof-use-rdb-preamble {preamble}"));
+        let mut client = server.client();
+        make_locks(&mut client);
+        rewrite_log(&mut client);
+        // The log goes on after its rewritten part.
+        client.acquire("mutex alice 60000");
+        client.release("shared alice");
+        let before = Snapshot::take(&mut client);
+        server.crash_and_restart();
+        before.assert_restored(&mut server.client());
+    }
+}
+
+#[test]
+fn aof_enabled_at_runtime_restores_all_locks() {
+    let mut server = Server::with("appendfsync always");
+    let mut client = server.client();
+    make_locks(&mut client);
+    client.config_set("appendonly", "yes");
+    client.wait_for_log_rewrite();
+    let before = Snapshot::take(&mut client);
+    server.add_config("appendonly yes");
+    server.crash_and_restart();
+    before.assert_restored(&mut server.client());
+}
+
+#[test]
+fn debug_reload_keeps_locks_and_sweep() {
+    let server = Server::start();
+    let mut client = server.client();
+    make_locks(&mut client);
+    client.acquire("abandoned alice 1000");
+    let before = Snapshot::take(&mut client);
+    client.ok("DEBUG RELOAD");
+    before.assert_restored(&mut client);
+    wait_for("the sweep", || !client.exists("abandoned"));
+    client.ok("DEBUG RELOAD");
+    before.assert_restored(&mut client);
+}
+
+#[test]
+fn acknowledged_changes_survive_crash() {
+    let mut server = Server::with(LOGGED);
+    let mut client = server.client();
+    let keys = ["a", "b", "c"];
+    // The same numbers in every run: a failure can be looked at.
+    let mut random = Random(42);
+    for round in 0..4 {
+        for _ in 0..120 {
+            let (key, owner) = (
+                keys[random.below(3)],
+                ["alice", "bob", "carol", "dave"][random.below(4)],
+            );
+            let options = ["", "SHARED", "LIMIT 2", "LIMIT 3"][random.below(4)];
+            let id = random.below(5);
+            // What is refused or not granted is as much a part of it.
+            let _ = match random.below(8) {
+                0..3 => client.call(&format!("DLOCK.ACQUIRE {key} {owner} 600000 {options}")),
+                3 => client.call(&format!(
+                    "DLOCK.ACQUIRE {key} {owner} 600000 {options} REQID r{id}"
+                )),
+                4 => client.call(&format!("DLOCK.RELEASE {key} {owner}")),
+                5 => client.call(&format!("DLOCK.RELEASE {key} {owner} ALL")),
+                6 => client.call(&format!("DLOCK.RELEASE {key} {owner} REQID r{id}")),
+                _ => client.call(&format!("DLOCK.EXTEND {key} {owner} 700000")),
+            };
+        }
+        let standing = |client: &mut Client| {
+            keys.map(|key| client.find_lock(key).map(|lock| (lock.limit, lock.standing())))
+        };
+        let digests = |client: &mut Client| keys.map(|key| client.digest(key));
+        let before = (standing(&mut client), digests(&mut client));
+        assert!(
+            before.0.iter().any(Option::is_some),
+            "round {round} must end with a lock"
+        );
+        server.crash_and_restart();
+        client = server.client();
+        assert_eq!(
+            (standing(&mut client), digests(&mut client)),
+            before,
+            "round {round}"
+        );
+    }
+}
+
+#[test]
+fn released_lock_stays_released_after_crash() {
+    let mut server = Server::with(LOGGED);
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    client.acquire("door alice 60000");
+    client.release("door alice ALL");
+    server.crash_and_restart();
+    let mut client = server.client();
+    assert!(!client.exists("door"));
+    client.acquire("door bob 60000");
+}
+
+#[test]
+fn locks_expiring_over_restart_are_swept() {
+    let mut server = Server::with(LOGGED);
+    let mut client = server.client();
+    client.acquire("logged alice 300");
+    client.acquire("held alice 60000");
+    server.crash_and_restart();
+    let mut client = server.client();
+    wait_for("the sweep", || !client.exists("logged"));
+    client.acquire("saved alice 300");
+    rewrite_log(&mut client);
+    server.crash_and_restart();
+    let mut client = server.client();
+    wait_for("the sweep", || !client.exists("saved"));
+    assert_eq!(client.owner("held").as_deref(), Some("alice"));
+}
+
+#[test]
+fn expired_holder_is_not_restored_from_aof() {
+    let mut server = Server::with(LOGGED);
+    let mut client = server.client();
+    client.stop_writing_after(&[
+        "DLOCK.ACQUIRE door alice 20",
+        "DLOCK.ACQUIRE left alice 20 SHARED",
+        "DLOCK.ACQUIRE left bob 60000 SHARED",
+        "DLOCK.ACQUIRE stays alice 20 SHARED",
+        "DLOCK.ACQUIRE stays bob 60000 SHARED",
+    ]);
+    client.wait_for_lease_end("stays", "alice");
+    let replies = client.resume_writing_with(&[
+        "EXISTS door",
+        "DLOCK.ACQUIRE door bob 60000",
+        "DLOCK.RELEASE left bob",
+        "DLOCK.EXTEND stays bob 70000",
+    ]);
+    assert_eq!(replies[0], Value::Int(1), "not swept yet");
+    server.crash_and_restart();
+    let mut client = server.client();
+    assert_eq!(client.lock("door").owners(), ["bob"]);
+    assert!(!client.exists("left"));
+    assert_eq!(client.lock("stays").owners(), ["bob"]);
+}
+
+#[test]
+fn expired_unswept_lease_is_not_revived_by_snapshot() {
+    for (lines, save) in [("", "SAVE"), (LOGGED, "BGREWRITEAOF")] {
+        let mut server = Server::with(lines);
+        let mut client = server.client();
+        client.stop_writing_after(&[
+            "DLOCK.ACQUIRE door alice 20",
+            "DLOCK.ACQUIRE both alice 20 SHARED",
+            "DLOCK.ACQUIRE both bob 60000 SHARED",
+        ]);
+        client.wait_for_lease_end("both", "alice");
+        client.ask::<Value>(save);
+        client.wait_for_log_rewrite();
+        assert!(client.exists("door"), "not swept yet");
+        server.crash_and_restart();
+        let mut client = server.client();
+        assert_eq!(client.owner("door"), None);
+        assert_eq!(client.lock("both").owners(), ["bob"]);
+        wait_for("the sweep", || !client.exists("door"));
+    }
+}
+
+#[test]
+fn lease_in_aof_counts_from_restart() {
+    let mut server = Server::with(LOGGED);
+    let mut client = server.client();
+    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 1500"]);
+    client.wait_for_lease_end("door", "alice");
+    // Nothing in the log says that this lease has ended.
+    server.crash_and_restart();
+    let mut client = server.client();
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+    wait_for("the sweep", || !client.exists("door"));
+}
+
+#[test]
+fn rdb_without_locks_loads_without_module() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.ok("SET text value");
+    client.ok("SAVE");
+    let plain = Server::without_module_on_copy_of(&server, "dump.rdb");
+    assert_eq!(plain.client().ask::<String>("GET text"), "value");
+}
+
+/// Rewrites the log and waits until that is done.
+fn rewrite_log(client: &mut Client) {
+    client.ask::<Value>("BGREWRITEAOF");
+    client.wait_for_log_rewrite();
+}
+
+/// Numbers that look random and are the same in every run (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % end
+    }
+}

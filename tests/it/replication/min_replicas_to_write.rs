@@ -1,0 +1,46 @@
+//! A primary that has fewer replicas than `min-replicas-to-write`.
+
+use dlock_testkit::{Server, wait_for};
+
+#[test]
+fn missing_replicas_refuse_writes_and_leases_still_expire() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 500");
+    client.acquire("gate alice 60000");
+    client.config_set("min-replicas-to-write", "1");
+    for command in [
+        "DLOCK.ACQUIRE free bob 60000",
+        "DLOCK.ACQUIRE gate alice 60000",
+        "DLOCK.EXTEND gate alice 90000",
+        "DLOCK.RELEASE gate alice",
+    ] {
+        assert_eq!(client.refusal(command), "NOREPLICAS", "{command}");
+    }
+    assert_eq!(client.lock("gate").holder("alice").holds, 1);
+    assert_eq!(client.owner("gate").as_deref(), Some("alice"));
+    wait_for("the end of the lease", || client.owner("door").is_none());
+    client.config_set("min-replicas-to-write", "0");
+    client.release("gate alice");
+    client.acquire("door bob 60000");
+}
+
+#[test]
+fn enough_replicas_allow_all_commands() {
+    let server = Server::with("min-replicas-to-write 1");
+    let mut client = server.client();
+    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 60000"), "NOREPLICAS");
+    let mut replica = server.replica();
+    wait_for("a replica that counts", || {
+        client.call("DLOCK.ACQUIRE door alice 60000").is_ok()
+    });
+    client.extend("door alice 90000");
+    client.sync();
+    assert_eq!(replica.client().owner("door").as_deref(), Some("alice"));
+    replica.kill();
+    wait_for("the loss of the replica", || {
+        client.call("DLOCK.RELEASE door alice").is_err()
+    });
+    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOREPLICAS");
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+}

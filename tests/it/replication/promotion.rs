@@ -1,0 +1,121 @@
+//! A replica that becomes the primary.
+
+use dlock_testkit::{Client, Server, pause, wait_for};
+
+/// DESIGN: a promotion leaps so far over all fences known.
+const LEAP: u64 = 1 << 26;
+
+fn promoted(primary: &mut Server, replica: &Server) -> Client {
+    primary.kill();
+    let mut client = replica.client();
+    client.ok("REPLICAOF NO ONE");
+    client
+}
+
+#[test]
+fn holders_keep_locks_after_promotion() {
+    let mut primary = Server::start();
+    let replica = primary.replica();
+    let mut client = primary.client();
+    let fence = client.acquire("door alice 60000").fence;
+    client.acquire("door alice 60000 REQID r1");
+    client.acquire("gate bob 60000 SHARED");
+    client.sync();
+    let mut client = promoted(&mut primary, &replica);
+    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 2)]);
+    assert_eq!(client.try_acquire("door bob 10000"), None);
+    assert_eq!(
+        client.acquire("door alice 60000 REQID r1").holds,
+        2,
+        "the names came along"
+    );
+    assert_eq!(client.extend(&format!("door alice 80000 FENCE {fence}")), 80_000);
+    assert_eq!(client.release(&format!("door alice ALL FENCE {fence}")), 0);
+    assert_eq!(client.release("gate bob"), 0);
+}
+
+#[test]
+fn fences_after_promotion_exceed_those_of_old_primary() {
+    let primary = Server::start();
+    let replica = primary.replica();
+    let mut old = primary.client();
+    let known = old.acquire("door alice 60000").fence;
+    old.sync();
+    let mut new = replica.client();
+    new.ok("REPLICAOF NO ONE");
+    // Cut off, the old primary goes on for a while.
+    let mut isolated = 0;
+    for n in 0..1000 {
+        isolated = old.acquire(&format!("lock{n} alice 60000")).fence;
+    }
+    let promoted = new.acquire("gate bob 60000").fence;
+    assert!(promoted >= known + LEAP, "{promoted} after {known}");
+    assert!(promoted > isolated);
+}
+
+#[test]
+fn lease_expired_during_failover_frees_lock() {
+    let mut primary = Server::start();
+    let replica = primary.replica();
+    let mut client = primary.client();
+    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 50", "DLOCK.ACQUIRE gate alice 50"]);
+    let mut client = replica.client();
+    wait_for("the locks on the replica", || client.exists("gate"));
+    primary.kill();
+    wait_for("the end of the lease", || client.owner("gate").is_none());
+    pause(200);
+    assert!(client.exists("gate"), "a replica waits for its primary's word");
+    client.ok("REPLICAOF NO ONE");
+    client.acquire("door bob 10000");
+    wait_for("the sweep of the new primary", || !client.exists("gate"));
+}
+
+#[test]
+fn planned_failover_loses_nothing() {
+    let primary = Server::start();
+    let replica = primary.replica();
+    let (mut old, mut new) = (primary.client(), replica.client());
+    let fence = old.acquire("door alice 60000").fence;
+    old.acquire("door alice 60000");
+    old.sync();
+    old.ok("FAILOVER TIMEOUT 20000");
+    wait_for("the promotion", || {
+        new.server_info("replication", "role") == "master"
+    });
+    wait_for("the demotion", || {
+        old.server_info("replication", "role") == "slave"
+    });
+    assert_eq!(new.lock("door").standing(), [("alice".into(), fence, 2)]);
+    assert_eq!(new.release(&format!("door alice ALL FENCE {fence}")), 0);
+    assert!(new.acquire("door bob 60000").fence > fence);
+    primary.wait_until_linked();
+    new.sync();
+    assert_eq!(old.owner("door").as_deref(), Some("bob"));
+}
+
+#[test]
+fn fences_rise_over_demotion_and_repromotion() {
+    let primary = Server::start();
+    let replica = primary.replica();
+    let (mut first, mut second) = (primary.client(), replica.client());
+    let mut last = first.acquire("door alice 60000").fence;
+    first.sync();
+    for _ in 0..2 {
+        second.ok("REPLICAOF NO ONE");
+        first.ok(&format!("REPLICAOF 127.0.0.1 {}", replica.port()));
+        primary.wait_until_linked();
+        second.release("door alice");
+        let fence = second.acquire("door alice 60000").fence;
+        assert!(fence > last, "{fence} after {last}");
+        last = fence;
+        second.sync();
+        first.ok("REPLICAOF NO ONE");
+        second.ok(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+        replica.wait_until_linked();
+        first.release("door alice");
+        let fence = first.acquire("door alice 60000").fence;
+        assert!(fence > last, "{fence} after {last}");
+        last = fence;
+        first.sync();
+    }
+}

@@ -1,0 +1,248 @@
+//! A replica has what its primary has, and decides nothing.
+
+use dlock_testkit::{Client, Server, pause, wait_for};
+use redis::Value;
+
+/// A primary with all kinds of holders.
+fn primary_with_locks() -> (Server, Client) {
+    let server = Server::start();
+    let mut client = server.client();
+    make_locks(&mut client);
+    (server, client)
+}
+
+fn make_locks(client: &mut Client) {
+    for request in [
+        "mutex alice 60000",
+        "mutex alice 70000",
+        "mutex alice 60000 REQID r1",
+        "semaphore alice 60000 LIMIT 3",
+        "semaphore bob 80000 LIMIT 4 REQID r1",
+        "shared alice 60000 SHARED",
+        "shared bob 86400000 SHARED",
+        "shared carol 60000 SHARED",
+    ] {
+        client.acquire(request);
+    }
+    client.extend("shared carol 90000");
+    client.release("semaphore bob");
+    client.acquire("semaphore carol 60000 LIMIT 5 REQID r2");
+    client.release("mutex alice");
+}
+
+const LOCKS: [&str; 3] = ["mutex", "semaphore", "shared"];
+
+/// Same owners, holds, fences and limits, and leases that end no earlier.
+#[track_caller]
+fn assert_same_locks(replica: &mut Client, primary: &mut Client) {
+    for key in LOCKS {
+        // The replica first: until the primary is asked, its leases only become shorter.
+        let there = replica.lock(key);
+        let here = primary.lock(key);
+        assert_eq!(there.standing(), here.standing(), "{key}");
+        assert_eq!(there.limit, here.limit, "{key}");
+        for (theirs, ours) in there.holders.iter().zip(&here.holders) {
+            assert!(
+                theirs.lease_ms >= ours.lease_ms,
+                "{key}: {theirs:?} ends before {ours:?}"
+            );
+            assert!(
+                theirs.lease_ms <= ours.lease_ms + 10_000,
+                "{key}: {theirs:?} ends long after {ours:?}"
+            );
+        }
+        assert_eq!(replica.ask::<i64>(&format!("PTTL {key}")), -1);
+    }
+}
+
+#[test]
+fn full_resync_carries_all_locks() {
+    let (server, mut client) = primary_with_locks();
+    let replica = server.replica();
+    assert_same_locks(&mut replica.client(), &mut client);
+}
+
+#[test]
+fn diskless_swapdb_resync_carries_all_locks() {
+    let (server, mut client) = primary_with_locks();
+    let replica = server.replica_with("repl-diskless-load swapdb");
+    assert_same_locks(&mut replica.client(), &mut client);
+    client.acquire("door alice 10000");
+    client.sync();
+    assert_eq!(replica.client().owner("door").as_deref(), Some("alice"));
+}
+
+#[test]
+fn stream_carries_every_change() {
+    let server = Server::start();
+    let replica = server.replica();
+    let mut client = server.client();
+    make_locks(&mut client);
+    client.sync();
+    assert_same_locks(&mut replica.client(), &mut client);
+    for key in LOCKS {
+        assert_eq!(replica.client().digest(key), client.digest(key), "{key}");
+    }
+}
+
+#[test]
+fn partial_resync_has_no_gap() {
+    let (server, mut client) = primary_with_locks();
+    let replica = server.replica();
+    client.sync();
+    // `slave` is the word that every server knows.
+    client.ask::<i64>("CLIENT KILL TYPE slave");
+    client.release("shared alice");
+    client.acquire("mutex alice 60000");
+    wait_for("a partial resync", || {
+        client.server_info("stats", "sync_partial_ok") == "1"
+    });
+    client.acquire("semaphore carol 60000 LIMIT 5");
+    client.sync();
+    assert_same_locks(&mut replica.client(), &mut client);
+    assert_eq!(client.server_info("stats", "sync_full"), "1");
+}
+
+#[test]
+fn second_full_resync_replaces_dataset() {
+    let (server, mut client) = primary_with_locks();
+    let replica = server.replica();
+    let mut other = replica.client();
+    other.ok("REPLICAOF NO ONE");
+    other.acquire("stray alice 60000");
+    other.release("mutex alice ALL");
+    other.ok(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
+    replica.wait_until_linked();
+    assert_eq!(other.owner("stray"), None);
+    assert_same_locks(&mut other, &mut client);
+}
+
+#[test]
+fn released_or_swept_lock_is_removed_on_replica() {
+    let server = Server::start();
+    let replica = server.replica();
+    let (mut client, mut there) = (server.client(), replica.client());
+    client.acquire("door alice 10000");
+    client.sync();
+    assert!(there.exists("door"));
+    client.release("door alice");
+    client.sync();
+    assert!(!there.exists("door"));
+    client.stop_writing_after(&["DLOCK.ACQUIRE gate alice 50"]);
+    wait_for("the lock on the replica", || there.exists("gate"));
+    client.resume_writing_with(&[]);
+    wait_for("the sweep on the replica", || !there.exists("gate"));
+    assert!(!client.exists("gate"), "the primary came first");
+}
+
+#[test]
+fn replica_hides_expired_lease_but_keeps_lock() {
+    let server = Server::start();
+    let replica = server.replica();
+    let (mut client, mut there) = (server.client(), replica.client());
+    client.stop_writing_after(&[
+        "DLOCK.ACQUIRE door alice 50",
+        "DLOCK.ACQUIRE both alice 50 SHARED",
+        "DLOCK.ACQUIRE both bob 60000 SHARED",
+    ]);
+    wait_for("the locks on the replica", || {
+        there.exists("door") && there.exists("both")
+    });
+    there.wait_for_lease_end("door", "alice");
+    there.wait_for_lease_end("both", "alice");
+    assert_eq!(there.find_lock("door"), None);
+    assert_eq!(there.lock("both").owners(), ["bob"]);
+    // Several turns of the cron: the replica has no say in it.
+    pause(400);
+    assert!(there.exists("door"));
+    client.resume_writing_with(&[]);
+    wait_for("the sweep of the primary", || !there.exists("door"));
+}
+
+#[test]
+fn lagging_replica_never_exceeds_limit() {
+    let server = Server::start();
+    let replica = server.replica();
+    let mut client = server.client();
+    client.acquire("other alice 10000");
+    client.sync();
+    // What comes now waits for the replica: there, the leases begin when those of the primary have ended.
+    let mut sleeper = replica.client();
+    sleeper.send("DEBUG SLEEP 0.6");
+    client.stop_writing_after(&[
+        "DLOCK.ACQUIRE door alice 200",
+        "DLOCK.ACQUIRE pair alice 200 LIMIT 2",
+        "DLOCK.ACQUIRE pair bob 60000 LIMIT 2",
+        "DLOCK.ACQUIRE left alice 200 SHARED",
+        "DLOCK.ACQUIRE left bob 60000 SHARED",
+    ]);
+    client.wait_for_lease_end("left", "alice");
+    let replies = client.resume_writing_with(&[
+        "EXISTS door",
+        "DLOCK.ACQUIRE door bob 60000",
+        "DLOCK.ACQUIRE pair carol 60000 LIMIT 2",
+        "DLOCK.RELEASE left bob",
+        "EXISTS left",
+        "WAIT 1 20000",
+    ]);
+    assert_eq!(replies[0], Value::Int(1), "not swept yet");
+    assert_eq!(replies[4], Value::Int(0), "bob was the last");
+    let mut there = replica.client();
+    assert_eq!(there.lock("door").owners(), ["bob"]);
+    assert_eq!(there.lock("pair").owners(), ["bob", "carol"]);
+    assert!(!there.exists("left"));
+}
+
+#[test]
+fn replica_refuses_writes_and_answers_reads() {
+    let server = Server::start();
+    let mut client = server.client();
+    let replica = server.replica();
+    let mut there = replica.client();
+    client.acquire("door alice 10000");
+    client.sync();
+    for writable in ["no", "yes"] {
+        there.config_set("replica-read-only", if writable == "yes" { "no" } else { "yes" });
+        for command in [
+            "DLOCK.ACQUIRE door alice 10000",
+            "DLOCK.ACQUIRE free alice 10000",
+            "DLOCK.RELEASE door alice",
+            "DLOCK.EXTEND door alice 60000",
+        ] {
+            assert_eq!(
+                there.refusal(command),
+                "READONLY",
+                "{command}, writable: {writable}"
+            );
+        }
+        assert_eq!(there.owner("door").as_deref(), Some("alice"));
+        assert_eq!(there.lock("door").holder("alice").holds, 1);
+    }
+}
+
+#[test]
+fn removal_of_foreign_ttl_is_replicated() {
+    let server = Server::start();
+    let replica = server.replica();
+    let (mut client, mut there) = (server.client(), replica.client());
+    client.acquire("door alice 60000 SHARED");
+    client.ask::<i64>("PEXPIRE door 100000");
+    client.sync();
+    assert!(there.ask::<i64>("PTTL door") > 0);
+    client.acquire("door bob 60000 SHARED");
+    client.sync();
+    assert_eq!(there.ask::<i64>("PTTL door"), -1);
+    assert_eq!(there.lock("door").owners(), ["alice", "bob"]);
+}
+
+#[test]
+fn sub_replica_has_same_locks() {
+    let server = Server::start();
+    let first = server.replica();
+    let second = first.replica();
+    let (mut client, mut there) = (server.client(), second.client());
+    make_locks(&mut client);
+    client.acquire("last alice 60000");
+    wait_for("the last change", || there.owner("last").is_some());
+    assert_same_locks(&mut there, &mut client);
+}

@@ -1,0 +1,160 @@
+//! Words are formed only for those who hear them: whoever comes later misses nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use dlock_testkit::{Client, Server, wait_for};
+
+/// A server that has looked around, and found nobody who listens.
+fn alone(lines: &str) -> (Server, Client) {
+    let server = Server::with(lines);
+    let mut client = server.client();
+    wait_for_a_look_around(&mut client);
+    (server, client)
+}
+
+/// The tick that removes an ended lock has looked around before.
+fn wait_for_a_look_around(client: &mut Client) {
+    client.acquire("ended alice 1");
+    wait_for("a tick", || !client.exists("ended"));
+}
+
+/// What all locks of a database come to, but for their leases.
+fn digest(client: &mut Client) -> String {
+    client.ask("DEBUG DIGEST")
+}
+
+/// Grants locks without a pause while `act` runs: how many.
+fn while_granting(server: &Server, act: impl FnOnce()) -> usize {
+    let stop = AtomicBool::new(false);
+    let mut granting = server.client();
+    thread::scope(|scope| {
+        let granter = scope.spawn(|| {
+            let mut count = 0;
+            while !stop.load(Ordering::Relaxed) {
+                granting.acquire(&format!("lock{count} owner{count} 600000"));
+                granting.acquire(&format!("lock{count} owner{count} 600000"));
+                count += 1;
+            }
+            count
+        });
+        act();
+        stop.store(true, Ordering::Relaxed);
+        granter.join().expect("all grants were made")
+    })
+}
+
+#[test]
+fn unreplicated_grant_counts_as_unsaved_change() {
+    let (_server, mut client) = alone("");
+    let before = client.server_info("persistence", "rdb_changes_since_last_save");
+    client.acquire("door alice 60000");
+    let after = client.server_info("persistence", "rdb_changes_since_last_save");
+    assert_eq!(
+        after.parse::<u64>().expect("a number"),
+        before.parse::<u64>().expect("a number") + 1
+    );
+}
+
+#[test]
+fn replica_attached_during_grants_has_all_locks() {
+    let (server, mut client) = alone("");
+    let mut replicas = Vec::new();
+    let count = while_granting(&server, || {
+        for _ in 0..2 {
+            replicas.push(server.replica());
+        }
+    });
+    assert!(count > 0);
+    client.acquire("last alice 600000");
+    for replica in &replicas {
+        let mut there = replica.client();
+        wait_for("the last lock", || there.exists("last"));
+        assert_eq!(digest(&mut there), digest(&mut client));
+    }
+}
+
+#[test]
+fn aof_enabled_during_grants_has_all_locks() {
+    let (mut server, mut client) = alone("");
+    let count = while_granting(&server, || {
+        client.ok("CONFIG SET appendonly yes");
+        client.ok("CONFIG SET appendfsync always");
+        client.wait_for_log_rewrite();
+    });
+    assert!(count > 0);
+    client.acquire("last alice 600000");
+    let before = digest(&mut client);
+    server.add_config("appendonly yes");
+    server.crash_and_restart();
+    assert_eq!(digest(&mut server.client()), before);
+}
+
+#[test]
+fn aof_enabled_in_multi_has_grants_before_and_after() {
+    let (mut server, mut client) = alone("");
+    for command in [
+        "MULTI",
+        "DLOCK.ACQUIRE before alice 600000",
+        "CONFIG SET appendonly yes",
+        "DLOCK.ACQUIRE behind alice 600000",
+        "EXEC",
+    ] {
+        client.call(command).expect("nothing is refused");
+    }
+    client.acquire("later alice 600000");
+    client.wait_for_log_rewrite();
+    client.acquire("last alice 600000");
+    let before = digest(&mut client);
+    server.add_config("appendonly yes");
+    server.crash_and_restart();
+    assert_eq!(digest(&mut server.client()), before);
+}
+
+#[test]
+fn replica_resumed_after_primary_restart_has_first_grant() {
+    let mut server = Server::with("save 3600 1");
+    let replica = server.replica();
+    let mut client = server.client();
+    client.acquire("first alice 600000");
+    client.sync();
+    server.restart();
+    let mut client = server.client();
+    client.acquire("second alice 600000");
+    let mut there = replica.client();
+    wait_for("the second lock", || there.exists("second"));
+    assert_eq!(digest(&mut there), digest(&mut client));
+}
+
+#[test]
+fn sub_replica_has_first_grant_of_promoted_replica() {
+    let server = Server::start();
+    let middle = server.replica();
+    let last = middle.replica();
+    let mut client = middle.client();
+    client.ok("REPLICAOF NO ONE");
+    client.acquire("door alice 600000");
+    let mut there = last.client();
+    wait_for("the lock", || there.exists("door"));
+    assert_eq!(digest(&mut there), digest(&mut client));
+}
+
+#[test]
+fn reattached_replica_has_grants_made_while_detached() {
+    let server = Server::start();
+    let replica = server.replica();
+    let mut client = server.client();
+    replica.client().ok("REPLICAOF NO ONE");
+    wait_for("nobody attached", || {
+        client.server_info("replication", "connected_slaves") == "0"
+    });
+    wait_for_a_look_around(&mut client);
+    client.acquire("door alice 600000");
+    replica
+        .client()
+        .ok(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
+    replica.wait_until_linked();
+    let mut there = replica.client();
+    wait_for("the lock", || there.exists("door"));
+    assert_eq!(digest(&mut there), digest(&mut client));
+}

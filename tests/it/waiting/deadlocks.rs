@@ -1,0 +1,306 @@
+//! Requests that no release could ever let in are refused, and no others.
+
+use dlock_testkit::{Client, ReplicationStream, Server, Waiter, pause};
+
+fn server() -> (Server, Client) {
+    let server = Server::start();
+    let client = server.client();
+    (server, client)
+}
+
+/// The request must be refused as a deadlock, and nothing else may have happened: the sentences of the circle.
+#[track_caller]
+fn is_deadlock(client: &mut Client, request: &str) -> Vec<String> {
+    let key = request.split_whitespace().next().expect("a key");
+    let before = (
+        client.find_lock(key).map(|lock| lock.standing()),
+        client.queue(key),
+    );
+    let counted = ["dlock_waiters", "dlock_errors_deadlock"].map(|field| client.stat(field));
+    let error = client.refusal_text(&format!("DLOCK.ACQUIRE {request}"));
+    assert_eq!(
+        (
+            client.find_lock(key).map(|lock| lock.standing()),
+            client.queue(key)
+        ),
+        before,
+        "nothing is queued"
+    );
+    assert_eq!(client.stat("dlock_waiters"), counted[0]);
+    assert_eq!(client.stat("dlock_errors_deadlock"), counted[1] + 1);
+    let circle = error.strip_prefix("DEADLOCK ").expect("the first word");
+    let circle = circle.split_once(": ").map_or(circle, |(circle, _)| circle);
+    let mut sentences: Vec<String> = circle.split("; ").map(str::to_owned).collect();
+    // Where a circle begins does not matter.
+    sentences.sort_unstable();
+    sentences
+}
+
+#[test]
+fn deadlock_of_two_mutexes_is_refused() {
+    let (server, mut client) = server();
+    client.acquire("door alice 60000");
+    client.acquire("gate bob 60000");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    assert_eq!(
+        is_deadlock(&mut client, "gate alice 60000 BLOCK 0"),
+        [
+            "alice holds door, waits for gate",
+            "bob holds gate, waits for door"
+        ]
+    );
+    bob.has_no_answer();
+    // Alice does as she is told.
+    client.release("door alice");
+    bob.granted();
+    let mut alice = server.waiter("gate alice 60000 BLOCK 0");
+    client.release("gate bob");
+    alice.granted();
+}
+
+#[test]
+fn deadlock_error_lists_cycle_of_three() {
+    let (server, mut client) = server();
+    for request in ["a alice 60000", "b bob 60000", "c carol 60000"] {
+        client.acquire(request);
+    }
+    let _alice = server.waiter("b alice 60000 BLOCK 0");
+    let mut bob = server.waiter("c bob 60000 BLOCK 0");
+    assert_eq!(
+        is_deadlock(&mut client, "a carol 60000 BLOCK 0"),
+        [
+            "alice holds a, waits for b",
+            "bob holds b, waits for c",
+            "carol holds c, waits for a"
+        ]
+    );
+    client.release("c carol");
+    bob.granted();
+}
+
+#[test]
+fn deadlock_of_many_is_refused_when_cycle_closes() {
+    const OWNERS: usize = 60;
+    let (server, mut client) = server();
+    for n in 0..OWNERS {
+        client.acquire(&format!("lock{n} owner{n} 60000"));
+    }
+    let mut waiters: Vec<Waiter> = (1..OWNERS)
+        .map(|n| server.waiter(&format!("lock{} owner{n} 60000 BLOCK 0", n - 1)))
+        .collect();
+    is_deadlock(&mut client, &format!("lock{} owner0 60000 BLOCK 0", OWNERS - 1));
+    client.release("lock0 owner0");
+    waiters[0].granted();
+    waiters[1].has_no_answer();
+}
+
+#[test]
+fn semaphore_with_running_holder_is_no_deadlock() {
+    let (server, mut client) = server();
+    client.acquire("pool alice 60000 LIMIT 2");
+    client.acquire("pool carol 60000 LIMIT 2");
+    client.acquire("gate bob 60000");
+    let mut bob = server.waiter("pool bob 60000 LIMIT 2 BLOCK 0");
+    // It looks like a circle: alice holds pool, bob waits for it; bob holds gate.
+    let mut alice = server.waiter("gate alice 60000 BLOCK 0");
+    // Carol is the way out, so she may not wait as well.
+    is_deadlock(&mut client, "gate carol 60000 BLOCK 0");
+    client.release("pool carol");
+    bob.granted();
+    client.release("gate bob");
+    alice.granted();
+}
+
+#[test]
+fn deadlock_counts_every_shared_holder() {
+    let (server, mut client) = server();
+    client.acquire("door alice 60000 SHARED");
+    client.acquire("door bob 60000 SHARED");
+    client.acquire("gate carol 60000");
+    let _carol = server.waiter("door carol 60000 BLOCK 0");
+    is_deadlock(&mut client, "gate alice 60000 BLOCK 0");
+    is_deadlock(&mut client, "gate bob 60000 SHARED BLOCK 0");
+}
+
+#[test]
+fn shared_holders_of_same_locks_are_no_deadlock() {
+    let (_server, mut client) = server();
+    for request in ["door alice", "gate bob", "gate alice", "door bob"] {
+        client.acquire(&format!("{request} 60000 SHARED BLOCK 0"));
+    }
+    assert_eq!(client.stat("dlock_errors_deadlock"), 0);
+}
+
+#[test]
+fn deadlock_counts_waiters_queued_ahead() {
+    let (server, mut client) = server();
+    client.acquire("door alice 60000 SHARED");
+    client.acquire("gate bob 60000");
+    let mut writer = server.waiter("door writer 60000 BLOCK 0");
+    // Bob would fit beside alice, but nobody overtakes the writer, and the writer waits for alice.
+    let bob = server.waiter("door bob 60000 SHARED BLOCK 0");
+    is_deadlock(&mut client, "gate alice 60000 BLOCK 0");
+    client.release("door alice");
+    writer.granted();
+    bob.has_no_answer();
+}
+
+#[test]
+fn deadlock_is_refused_despite_leases_and_timeouts() {
+    let (server, mut client) = server();
+    client.acquire("door alice 20000");
+    client.acquire("gate bob 20000");
+    let mut bob = server.waiter("door bob 60000 BLOCK 1000");
+    is_deadlock(&mut client, "gate alice 60000 BLOCK 10");
+    // They do end the wait of those who have it.
+    bob.gets_null();
+}
+
+#[test]
+fn departed_waiter_is_no_deadlock() {
+    let (server, mut client) = server();
+    client.acquire("door alice 60000");
+    client.acquire("gate bob 60000");
+    let mut timed = server.waiter("door bob 60000 BLOCK 300");
+    timed.gets_null();
+    let alice = server.waiter("gate alice 60000 BLOCK 0");
+    is_deadlock(&mut client, "door bob 60000 BLOCK 0");
+    alice.close();
+    client.wait_for_queue("gate", 0);
+    server.waiter("door bob 60000 BLOCK 0").has_no_answer();
+}
+
+#[test]
+fn request_that_does_not_wait_is_no_deadlock() {
+    let (server, mut client) = server();
+    client.acquire("door alice 60000");
+    client.acquire("gate bob 60000");
+    let _bob = server.waiter("door bob 60000 BLOCK 0");
+    assert_eq!(client.try_acquire("gate alice 60000"), None);
+    assert_eq!(client.acquire("door alice 60000 BLOCK 0").holds, 2, "a re-entry");
+    assert_eq!(client.stat("dlock_errors_deadlock"), 0);
+}
+
+#[test]
+fn deadlock_across_databases_is_refused() {
+    let (server, mut client) = server();
+    let mut elsewhere = server.client();
+    elsewhere.ok("SELECT 3");
+    client.acquire("door alice 60000");
+    elsewhere.acquire("door bob 60000");
+    let _bob = server.waiter("door bob 60000 BLOCK 0");
+    is_deadlock(&mut elsewhere, "door alice 60000 BLOCK 0");
+}
+
+#[test]
+fn deadlock_refusal_creates_no_key_and_replicates_nothing() {
+    let (server, mut client) = server();
+    client.acquire("door alice 60000");
+    client.acquire("gate bob 60000");
+    let mut stream = ReplicationStream::attach(&server);
+    let _bob = server.waiter("door bob 60000 BLOCK 0");
+    is_deadlock(&mut client, "gate alice 60000 BLOCK 0 REQID r1");
+    assert_eq!(stream.take(), [""; 0]);
+    assert_eq!(client.ask::<i64>("DBSIZE"), 2);
+}
+
+#[test]
+fn deadlock_search_uses_holders_of_lock_renamed_onto_key() {
+    let (server, mut client) = server();
+    client.acquire("gate bob 60000");
+    client.acquire("door alice 60000");
+    let mut bob = server.waiter("door bob 60000 LIMIT 2 BLOCK 0");
+    client.acquire("other alice 60000 LIMIT 2");
+    client.acquire("other carol 60000 LIMIT 2");
+    // One packet: the queue of door has not been looked at yet.
+    let mut alice = Waiter::connect(&server);
+    alice.send("RENAME other door\r\nDLOCK.ACQUIRE gate alice 60000 BLOCK 0");
+    assert_eq!(alice.next_answer(), redis::Value::Okay);
+    client.wait_for_queue("gate", 1);
+    alice.has_no_answer();
+    client.release("door carol");
+    bob.granted();
+    client.release("gate bob");
+    alice.granted();
+    assert_eq!(client.stat("dlock_errors_deadlock"), 0);
+}
+
+#[test]
+fn lock_renamed_onto_key_can_close_cycle() {
+    let (server, mut client) = server();
+    client.acquire("gate bob 60000");
+    client.acquire("door carol 60000");
+    let _bob = server.waiter("door bob 60000 BLOCK 0");
+    client.acquire("other alice 60000");
+    client.ok("RENAME other door");
+    is_deadlock(&mut client, "gate alice 60000 BLOCK 0");
+}
+
+#[test]
+fn deadlock_detection_disabled_lets_both_wait() {
+    let server = Server::with("dlock.deadlock-detection no");
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    client.acquire("gate bob 60000");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let mut alice = server.waiter("gate alice 60000 BLOCK 600");
+    client.config_set("dlock.deadlock-detection", "yes");
+    pause(50);
+    bob.has_no_answer();
+    // The timeout is the way out.
+    alice.gets_null();
+    is_deadlock(&mut client, "gate alice 60000 BLOCK 600");
+    client.release("door alice");
+    bob.granted();
+}
+
+#[test]
+fn free_lock_in_grace_is_no_deadlock() {
+    let server = Server::with("dlock.startup-grace-ms 1500");
+    let mut client = server.client();
+    // Both are free, and are granted as soon as the grace ends.
+    let mut door = server.waiter("door bob 60000 BLOCK 0");
+    let mut gate = server.waiter("gate bob 60000 BLOCK 0");
+    assert_eq!(client.stat("dlock_errors_deadlock"), 0);
+    door.granted();
+    gate.granted();
+}
+
+#[test]
+fn deadlock_error_of_long_cycle_is_shortened() {
+    let (server, mut client) = server();
+    let owners = 30;
+    for n in 0..owners {
+        client.acquire(&format!("lock{n} owner{n} 60000"));
+    }
+    let _waiters: Vec<Waiter> = (1..owners)
+        .map(|n| server.waiter(&format!("lock{} owner{n} 60000 BLOCK 0", n - 1)))
+        .collect();
+    let last = owners - 1;
+    let error = client.refusal_text(&format!("DLOCK.ACQUIRE lock{last} owner0 60000 BLOCK 0"));
+    assert!(error.starts_with("DEADLOCK "), "{error}");
+    assert!(error.len() < 1000, "{error}");
+}
+
+#[test]
+fn flushed_locks_are_no_deadlock() {
+    const LOCKS: usize = 800;
+    let (server, mut client) = server();
+    let mut others: Vec<Waiter> = Vec::new();
+    for n in 0..LOCKS {
+        client.acquire(&format!("lock{n} alice 60000"));
+        others.push(server.asker(&format!("lock{n} owner{n} 60000 BLOCK 0")));
+    }
+    client.acquire("the-last alice 60000");
+    let mut bob = server.waiter("the-last bob 60000 BLOCK 0");
+    // One packet: the server has had no time to look at so many queues.
+    let mut alice = Waiter::connect(&server);
+    alice.send("FLUSHALL\r\nDLOCK.ACQUIRE gate bob 60000\r\nDLOCK.ACQUIRE gate alice 60000 BLOCK 0");
+    alice.next_answer();
+    alice.next_answer();
+    assert_eq!(client.queue("gate"), ["alice"], "bob is served, and then alice");
+    bob.granted();
+    others.iter_mut().for_each(|other| _ = other.granted());
+    client.release("gate bob");
+    alice.granted();
+}

@@ -1,0 +1,261 @@
+//! What other commands do to a lock that is waited for: the queue looks at what is there afterwards.
+
+use dlock_testkit::{Answer, Client, Server, Waiter, wait_for};
+use redis::Value;
+
+/// alice holds `door`, bob and carol wait.
+fn scene() -> (Server, Client, u64, Waiter, Waiter) {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door alice 60000").fence;
+    let bob = server.waiter("door bob 60000 BLOCK 0");
+    let carol = server.waiter("door carol 60000 BLOCK 0");
+    (server, client, fence, bob, carol)
+}
+
+#[track_caller]
+fn is_wrong_type(waiter: &mut Waiter) {
+    let error = waiter.refusal();
+    assert!(error.starts_with("WRONGTYPE "), "{error}");
+}
+
+#[test]
+fn removed_lock_is_granted_to_next_waiter_with_larger_fence() {
+    let breaks = [
+        "DEL door",
+        "UNLINK door",
+        "PEXPIRE door 0",
+        "PEXPIRE door 40",
+        "PEXPIREAT door 1",
+        "RENAME door away",
+        "MOVE door 1",
+        "FLUSHDB SYNC",
+        "FLUSHDB ASYNC",
+        "FLUSHALL SYNC",
+        "FLUSHALL ASYNC",
+    ];
+    for command in breaks {
+        let (_server, mut client, fence, mut bob, carol) = scene();
+        client.ask::<Value>(command);
+        let grant = bob.granted();
+        assert!(grant.fence > fence, "{command}");
+        assert_eq!(
+            client.lock("door").standing(),
+            [("bob".into(), grant.fence, 1)],
+            "{command}"
+        );
+        carol.has_no_answer();
+        assert_eq!(client.queue("door"), ["carol"], "{command}");
+        assert_eq!(client.ask::<i64>("PTTL door"), -1, "{command}");
+    }
+}
+
+#[test]
+fn overwritten_lock_refuses_all_waiters_as_wrongtype() {
+    let breaks = [
+        "SET door text",
+        "RENAME text door",
+        "COPY text door REPLACE",
+        "BITOP NOT door text",
+        "SORT list STORE door",
+        "SUNIONSTORE door set",
+    ];
+    for command in breaks {
+        let (_server, mut client, _, mut bob, mut carol) = scene();
+        client.in_one_go(&["SET text value", "RPUSH list 1", "SADD set 1"]);
+        client.ask::<Value>(command);
+        is_wrong_type(&mut bob);
+        is_wrong_type(&mut carol);
+        assert_eq!(client.stat("dlock_waiters"), 0, "{command}");
+        client.ask::<i64>("DEL door");
+        client.acquire("door dave 60000");
+    }
+}
+
+#[test]
+fn key_restored_before_queue_is_processed_changes_nothing() {
+    let (_server, mut client, fence, mut bob, mut carol) = scene();
+    client.in_one_go(&["RENAME door away", "SET door text", "RENAME away door"]);
+    client.release("door alice REQID none");
+    bob.has_no_answer();
+    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    client.release("door alice");
+    bob.granted();
+    carol.has_no_answer();
+    client.release("door bob");
+    carol.granted();
+}
+
+#[test]
+fn next_waiter_is_granted_before_command_after_removal() {
+    let (_server, mut client, fence, mut bob, _carol) = scene();
+    let replies = client.in_one_go(&["DEL door", "DLOCK.ACQUIRE door dave 60000", "DLOCK.OWNER door"]);
+    assert_eq!(
+        replies[1..],
+        [Value::Nil, Value::BulkString(b"bob".to_vec())],
+        "nobody overtakes"
+    );
+    assert!(bob.granted().fence > fence);
+}
+
+#[test]
+fn old_holder_is_refused_after_removal() {
+    let (_server, mut client, fence, mut bob, _carol) = scene();
+    let replies = client.in_one_go(&[
+        "DEL door",
+        "DLOCK.RELEASE door alice",
+        &format!("DLOCK.EXTEND door alice 60000 FENCE {fence}"),
+    ]);
+    for reply in &replies[1..] {
+        assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+    }
+    bob.granted();
+}
+
+#[test]
+fn waiters_wait_for_lock_renamed_onto_key() {
+    let (_server, mut client, _, mut bob, carol) = scene();
+    let fence = client.acquire("gate dave 60000").fence;
+    client.ok("RENAME gate door");
+    wait_for("the new lock", || client.owner("door").as_deref() == Some("dave"));
+    // Commands of ours look at the queue first.
+    assert_eq!(client.try_acquire("door eve 60000"), None);
+    bob.has_no_answer();
+    assert_eq!(client.lock("door").standing(), [("dave".into(), fence, 1)]);
+    client.release("door dave");
+    bob.granted();
+    carol.has_no_answer();
+}
+
+#[test]
+fn lease_of_lock_renamed_onto_key_wakes_waiter() {
+    let (_server, mut client, _, mut bob, _carol) = scene();
+    client.acquire("gate dave 300");
+    client.ok("RENAME gate door");
+    bob.granted();
+}
+
+#[test]
+fn old_lease_does_not_expire_lock_renamed_onto_key() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 200");
+    let mut bob = server.waiter("door bob 60000 BLOCK 500");
+    client.acquire("gate dave 60000");
+    client.ok("RENAME gate door");
+    bob.gets_null();
+    assert_eq!(client.lock("door").owners(), ["dave"]);
+}
+
+#[test]
+fn waiter_is_granted_when_renamed_lock_has_room() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let mut reader = server.waiter("door reader 60000 SHARED BLOCK 0");
+    let writer = server.waiter("door writer 60000 BLOCK 0");
+    client.acquire("gate dave 60000 SHARED");
+    client.ok("RENAME gate door");
+    reader.granted();
+    writer.has_no_answer();
+    assert_eq!(client.lock("door").owners(), ["dave", "reader"]);
+}
+
+#[test]
+fn waiters_stay_with_key_when_lock_is_renamed_away() {
+    let (server, mut client, fence, mut bob, _carol) = scene();
+    client.ok("RENAME door gate");
+    bob.granted();
+    assert_eq!(client.lock("gate").standing(), [("alice".into(), fence, 1)]);
+    let mut at_gate = server.waiter("gate eve 60000 BLOCK 0");
+    client.release("gate alice");
+    at_gate.granted();
+}
+
+#[test]
+fn waiters_wait_for_lock_restored_onto_key() {
+    let (_server, mut client, _, mut bob, _carol) = scene();
+    client.acquire("gate dave 60000");
+    let dump: Vec<u8> = client.ask("DUMP gate");
+    client.ask::<i64>("DEL gate");
+    client.ask_args::<Value>(&[b"RESTORE", b"door", b"0", &dump, b"REPLACE"]);
+    assert_eq!(client.try_acquire("door eve 60000"), None);
+    bob.has_no_answer();
+    assert_eq!(client.lock("door").owners(), ["dave"]);
+    client.release("door dave");
+    bob.granted();
+}
+
+#[test]
+fn restore_of_another_type_refuses_waiters_as_wrongtype() {
+    let (_server, mut client, _, mut bob, mut carol) = scene();
+    client.ok("SET text value");
+    let dump: Vec<u8> = client.ask("DUMP text");
+    client.ask_args::<Value>(&[b"RESTORE", b"door", b"0", &dump, b"REPLACE"]);
+    is_wrong_type(&mut bob);
+    is_wrong_type(&mut carol);
+}
+
+#[test]
+fn waiters_survive_debug_reload() {
+    let (_server, mut client, fence, mut bob, mut carol) = scene();
+    client.ok("DEBUG RELOAD");
+    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    assert_eq!(client.try_acquire("door eve 60000"), None);
+    bob.has_no_answer();
+    client.release("door alice");
+    assert!(bob.granted().fence > fence);
+    client.release("door bob");
+    carol.granted();
+}
+
+#[test]
+fn lease_wakes_waiter_after_debug_reload() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 400");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    client.ok("DEBUG RELOAD");
+    bob.granted();
+}
+
+#[test]
+fn evicted_lock_is_handed_over() {
+    let server = Server::with("maxmemory-policy volatile-random");
+    let mut client = server.client();
+    let fence = client.acquire("door alice 60000").fence;
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    client.ask::<i64>("PEXPIRE door 600000");
+    client.config_set("maxmemory", "1");
+    wait_for("the eviction", || {
+        // Whether this write is refused or not, the server evicts all it can for it.
+        let _ = client.call("SET text value");
+        client.owner("door").as_deref() != Some("alice")
+    });
+    let grant = bob.granted();
+    assert!(grant.fence > fence, "also while memory is short");
+    assert_eq!(client.lock("door").owners(), ["bob"]);
+}
+
+#[test]
+fn copy_onto_waited_key_is_refused() {
+    let (_server, mut client, fence, mut bob, _carol) = scene();
+    client.acquire("gate dave 60000");
+    client.refusal("COPY gate door REPLACE");
+    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    assert_eq!(client.waiting("door"), 2);
+    client.release("door alice");
+    bob.granted();
+}
+
+#[test]
+fn removal_in_transaction_grants_after_exec() {
+    let (_server, mut client, _, mut bob, mut carol) = scene();
+    client.in_one_go(&["MULTI", "DEL door", "SET door text", "DEL door", "EXEC"]);
+    bob.granted();
+    client.in_one_go(&["MULTI", "DEL door", "SET door text", "EXEC"]);
+    match carol.answer() {
+        Answer::Refused(error) => assert!(error.starts_with("WRONGTYPE "), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,225 @@
+//! A blocked ACQUIRE and the three ways in which it ends by itself: a release, the end of a lease, its
+//! timeout.
+
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Server, pause, reply_bytes, took_at_most, wait_for};
+
+/// SPEC: waiters are woken so long after the end of a lease, at `hz 10`.
+const WOKEN_WITHIN: Duration = Duration::from_millis(100);
+
+#[test]
+fn release_hands_over_to_waiter() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door alice 60000").fence;
+    let mut bob = server.waiter("door bob 60000 BLOCK 10000");
+    bob.has_no_answer();
+    assert_eq!(client.release("door alice"), 0);
+    let grant = bob.granted();
+    assert!(grant.fence > fence, "{grant:?} after fence {fence}");
+    assert_eq!(client.lock("door").standing(), [("bob".into(), grant.fence, 1)]);
+    assert_eq!(client.waiting("door"), 0);
+    assert_eq!(grant.holds, 1);
+}
+
+#[test]
+fn lease_end_hands_over_to_waiter() {
+    let server = Server::start();
+    let mut client = server.client();
+    let start = Instant::now();
+    let fence = client.acquire("door alice 400").fence;
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let grant = bob.granted();
+    let lease = Duration::from_millis(400);
+    assert!(start.elapsed() >= lease, "alice held it until then");
+    took_at_most(lease + WOKEN_WITHIN, start);
+    assert!(grant.fence > fence);
+    assert_eq!(client.lock("door").standing(), [("bob".into(), grant.fence, 1)]);
+}
+
+#[test]
+fn last_lease_end_hands_over_to_waiter() {
+    let server = Server::start();
+    let mut client = server.client();
+    let start = Instant::now();
+    client.acquire("door alice 50 SHARED");
+    client.acquire("door carol 500 SHARED");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    bob.granted();
+    assert!(start.elapsed() >= Duration::from_millis(500));
+    assert_eq!(client.lock("door").owners(), ["bob"]);
+}
+
+#[test]
+fn extended_lease_keeps_waiter_waiting() {
+    let server = Server::start();
+    let mut client = server.client();
+    let start = Instant::now();
+    client.acquire("door alice 300");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    client.extend("door alice 900");
+    bob.granted();
+    assert!(start.elapsed() >= Duration::from_millis(900));
+}
+
+#[test]
+fn timeout_replies_null_and_leaves_no_state() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("door alice 60000").fence;
+    let start = Instant::now();
+    let mut bob = server.waiter("door bob 60000 BLOCK 150");
+    bob.gets_null();
+    assert!(start.elapsed() >= Duration::from_millis(150));
+    took_at_most(Duration::from_millis(250), start);
+    assert_eq!(client.waiting("door"), 0);
+    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    client.release("door alice");
+    assert!(!client.exists("door"), "bob does not get it afterwards");
+}
+
+#[test]
+fn block_0_waits_without_timeout() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    assert_eq!(client.waiters("door")[0].timeout_ms, -1);
+    pause(300);
+    bob.has_no_answer();
+    client.release("door alice");
+    bob.granted();
+}
+
+#[test]
+fn longest_timeout_waits() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let longest: i64 = 1 << 52;
+    let mut bob = server.waiter(&format!("door bob 60000 BLOCK {longest}"));
+    assert_eq!(client.waiters("door")[0].timeout_ms, longest);
+    pause(300);
+    bob.has_no_answer();
+    client.release("door alice");
+    bob.granted();
+}
+
+#[test]
+fn lease_of_waiter_begins_at_grant() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let mut bob = server.waiter("door bob 5000 BLOCK 0");
+    wait_for("a while in the queue", || {
+        client.waiters("door")[0].waited_ms >= 200
+    });
+    let released = Instant::now();
+    client.release("door alice");
+    assert_eq!(bob.granted().lease_ms, 5000, "nothing has passed of it");
+    let left = client.lock("door").holder("bob").lease_ms;
+    let passed = u64::try_from(released.elapsed().as_millis()).expect("a short time");
+    assert!(
+        left <= 5000 && left + passed + 1 >= 5000,
+        "{left} ms after {passed} ms"
+    );
+}
+
+#[test]
+fn waited_ms_counts_from_arrival() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let start = Instant::now();
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let mut waited = 0;
+    wait_for("a while in the queue", || {
+        waited = client.waiters("door")[0].waited_ms;
+        waited >= 200
+    });
+    client.release("door alice");
+    let grant = bob.granted();
+    let passed = u64::try_from(start.elapsed().as_millis()).expect("a short time");
+    assert!(
+        grant.waited_ms >= waited.unsigned_abs() && grant.waited_ms <= passed,
+        "{grant:?} after {passed} ms"
+    );
+}
+
+#[test]
+fn grantable_blocking_request_does_not_wait() {
+    let server = Server::start();
+    let mut client = server.client();
+    let free = client.acquire("door alice 60000 BLOCK 10000");
+    let reentry = client.acquire("door alice 60000 BLOCK 0");
+    client.acquire("hall alice 60000 SHARED");
+    let joined = client.acquire("hall bob 60000 SHARED BLOCK 0");
+    for grant in [free, reentry, joined] {
+        assert_eq!(grant.waited_ms, 0);
+    }
+    assert_eq!(client.stat("dlock_grants_from_queue"), 0);
+}
+
+#[test]
+fn blocked_replies_have_resp2_and_resp3_shapes() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (resp, null) in [(2, "*-1\r\n"), (3, "_\r\n")] {
+        client.acquire("door alice 60000");
+        assert_eq!(
+            reply_bytes(&server, resp, "DLOCK.ACQUIRE door bob 60000 BLOCK 20"),
+            null
+        );
+        client.release("door alice");
+        client.acquire("door alice 50");
+        let granted = reply_bytes(&server, resp, "DLOCK.ACQUIRE door bob 60000 BLOCK 0");
+        let parts: Vec<&str> = granted.split("\r\n").collect();
+        assert!(
+            matches!(parts[..], ["*4", _, ":1", ":60000", waited, ""] if waited.starts_with(':')),
+            "{granted:?}"
+        );
+        client.release("door bob");
+    }
+}
+
+#[test]
+fn pipelined_commands_wait_behind_blocked_one() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    bob.send("ECHO later");
+    // The server has read it when it has answered somebody who asked afterwards.
+    client.ask::<String>("PING");
+    bob.has_no_answer();
+    client.release("door alice");
+    assert!(
+        matches!(bob.ask("ECHO last"), redis::Value::Array(_)),
+        "the grant"
+    );
+}
+
+#[test]
+fn waiter_key_owner_and_reqid_are_binary_safe() {
+    let server = Server::start();
+    let mut client = server.client();
+    let (key, owner, id): (&[u8], &[u8], &[u8]) = (b"door\r\n\0\xff", b"\0\xfe \"", b"\x80\n");
+    client.ask_args::<redis::Value>(&[b"DLOCK.ACQUIRE", key, b"alice", b"100"]);
+    let mut bob = server.client();
+    bob.ask_args::<(u64, u64, u64, u64)>(&[
+        b"DLOCK.ACQUIRE",
+        key,
+        owner,
+        b"60000",
+        b"BLOCK",
+        b"0",
+        b"REQID",
+        id,
+    ]);
+    assert_eq!(client.ask_args::<Vec<u8>>(&[b"DLOCK.OWNER", key]), owner);
+    assert_eq!(
+        client.ask_args::<i64>(&[b"DLOCK.RELEASE", key, owner, b"REQID", id]),
+        0
+    );
+}

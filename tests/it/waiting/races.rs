@@ -1,0 +1,205 @@
+//! Timeouts, releases, leases and departures in the same moment: everyone gets exactly one answer.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Answer, Client, Server, Waiter, pause, wait_for};
+
+/// Granted, and timed out. Anything else is wrong; after each answer the connection must be as good as before.
+#[track_caller]
+fn tally(waiters: &mut [Waiter]) -> (usize, usize) {
+    let mut tally = (0, 0);
+    for waiter in waiters {
+        match waiter.answer() {
+            Answer::Granted(_) => tally.0 += 1,
+            Answer::Null => tally.1 += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    tally
+}
+
+#[track_caller]
+fn assert_nobody_is_left(client: &mut Client) {
+    wait_for("no blocked clients", || {
+        client.server_info("clients", "blocked_clients") == "0"
+    });
+    assert_eq!(client.stat("dlock_waiters"), 0);
+    assert_eq!(client.stat("dlock_contended_locks"), 0);
+    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
+}
+
+#[test]
+fn racing_grants_and_timeouts_add_up() {
+    const WAITERS: usize = 200;
+    let server = Server::start();
+    let mut client = server.client();
+    for round in 0..4 {
+        client.acquire("door first 60000");
+        let acquired = client.stat("dlock_acquired");
+        let timeouts = client.stat("dlock_wait_timeouts");
+        let mut waiters: Vec<Waiter> = (0..WAITERS).map(|_| Waiter::connect(&server)).collect();
+        for (n, waiter) in waiters.iter_mut().enumerate() {
+            waiter.acquire(&format!("door owner{n} 60000 BLOCK {}", 5 + n * round / 2));
+        }
+        // Releases whoever holds it, until nobody does.
+        while let Some(owner) = client.owner("door") {
+            client.release(&format!("door {owner}"));
+            pause(1);
+        }
+        // Who came so late that the lock was free holds it still: then those behind it time out, or are let in.
+        wait_for("the end of all waiting", || {
+            if let Some(owner) = client.owner("door") {
+                client.release(&format!("door {owner}"));
+            }
+            client.stat("dlock_acquired") + client.stat("dlock_wait_timeouts") - acquired - timeouts
+                == WAITERS as i64
+        });
+        let (granted, timed_out) = tally(&mut waiters);
+        assert_eq!(granted + timed_out, WAITERS);
+        assert_eq!(client.stat("dlock_acquired") - acquired, granted as i64);
+        assert_eq!(client.stat("dlock_wait_timeouts") - timeouts, timed_out as i64);
+        if let Some(owner) = client.owner("door") {
+            client.release(&format!("door {owner}"));
+        }
+        assert!(!client.exists("door"));
+        assert_nobody_is_left(&mut client);
+    }
+}
+
+#[test]
+fn timeout_and_release_in_one_loop_pass_give_one_reply() {
+    const LOCKS: usize = 50;
+    let server = Server::start();
+    let mut client = server.client();
+    let mut waiters: Vec<Waiter> = Vec::new();
+    for n in 0..LOCKS {
+        client.acquire(&format!("lock{n} alice 60000"));
+        waiters.push(server.waiter(&format!("lock{n} bob 60000 BLOCK 800")));
+    }
+    // The server sleeps while the time runs out and the releases arrive: it finds both when it wakes.
+    let mut sleeper = server.client();
+    sleeper.send("DEBUG SLEEP 1.2");
+    pause(50);
+    let releases: Vec<String> = (0..LOCKS)
+        .map(|n| format!("DLOCK.RELEASE lock{n} alice"))
+        .collect();
+    client.in_one_go(&releases.iter().map(String::as_str).collect::<Vec<_>>());
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        let holder = match waiter.answer() {
+            Answer::Granted(_) => Some("bob".to_owned()),
+            Answer::Null => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(client.owner(&format!("lock{n}")), holder, "lock{n}");
+    }
+    assert_nobody_is_left(&mut client);
+}
+
+#[test]
+fn timeout_and_lease_end_in_one_loop_pass_give_one_reply() {
+    const LOCKS: usize = 50;
+    let server = Server::start();
+    let mut client = server.client();
+    let mut waiters: Vec<Waiter> = (0..LOCKS).map(|_| Waiter::connect(&server)).collect();
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        waiter.send(&format!(
+            "DLOCK.ACQUIRE lock{n} alice 500\r\nDLOCK.ACQUIRE lock{n} bob 60000 BLOCK 500"
+        ));
+        waiter.next_answer();
+    }
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        let holder = match waiter.answer() {
+            Answer::Granted(_) => Some("bob".to_owned()),
+            Answer::Null => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(client.owner(&format!("lock{n}")), holder, "lock{n}");
+    }
+    assert_nobody_is_left(&mut client);
+}
+
+#[test]
+fn unblock_at_timeout_gives_one_reply() {
+    const WAITERS: usize = 30;
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let mut waiters = Vec::new();
+    let mut unblocks = Vec::new();
+    for n in 0..WAITERS {
+        let mut waiter = Waiter::connect(&server);
+        unblocks.push(format!("CLIENT UNBLOCK {} TIMEOUT", waiter.id()));
+        waiter.acquire(&format!("door owner{n} 60000 BLOCK 2000"));
+        client.wait_for_queue("door", n as i64 + 1);
+        waiters.push(waiter);
+    }
+    let mut sleeper = server.client();
+    sleeper.send("DEBUG SLEEP 2.1");
+    pause(50);
+    client.in_one_go(&unblocks.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(tally(&mut waiters), (0, WAITERS));
+    assert_nobody_is_left(&mut client);
+}
+
+#[test]
+fn mutex_is_never_held_by_two_threads() {
+    const THREADS: usize = 8;
+    const ROUNDS: usize = 80;
+    let server = Server::start();
+    let mut client = server.client();
+    let (granted, timed_out) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (held, last_fence) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let mut waiter = Waiter::connect(&server);
+            let (granted, timed_out, held, last_fence) = (&granted, &timed_out, &held, &last_fence);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    waiter.acquire(&format!("door owner{thread} 60000 BLOCK {}", 1 + round % 5));
+                    match waiter.answer() {
+                        Answer::Granted(grant) => {
+                            assert!(!held.swap(true, Ordering::SeqCst), "two hold a mutex");
+                            let before = last_fence.swap(grant.fence, Ordering::SeqCst);
+                            assert!(grant.fence > before && grant.holds == 1);
+                            granted.fetch_add(1, Ordering::SeqCst);
+                            thread::sleep(Duration::from_micros(500));
+                            held.store(false, Ordering::SeqCst);
+                            let left = waiter.ask(&format!("DLOCK.RELEASE door owner{thread}"));
+                            assert_eq!(left, redis::Value::Int(0));
+                        }
+                        Answer::Null => _ = timed_out.fetch_add(1, Ordering::SeqCst),
+                        other => panic!("{other:?}"),
+                    }
+                }
+            });
+        }
+    });
+    let (granted, timed_out) = (granted.into_inner(), timed_out.into_inner());
+    assert_eq!(granted + timed_out, THREADS * ROUNDS);
+    assert!(granted > 0);
+    assert_eq!(client.stat("dlock_acquired"), granted as i64);
+    assert_eq!(client.stat("dlock_released"), granted as i64);
+    assert_eq!(client.stat("dlock_wait_timeouts"), timed_out as i64);
+    assert!(!client.exists("door"));
+    assert_nobody_is_left(&mut client);
+}
+
+#[test]
+fn timeout_is_kept_at_hz_1() {
+    let server = Server::with("hz 1");
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let took: Vec<Duration> = (0..4)
+        .map(|_| {
+            let start = Instant::now();
+            server.waiter("door bob 60000 BLOCK 300").gets_null();
+            start.elapsed()
+        })
+        .collect();
+    assert!(took.iter().all(|took| *took >= Duration::from_millis(300)));
+    // If the ticks, one a second, ended the waits, each but the first would have taken a second.
+    let fastest = took[1..].iter().min();
+    assert!(fastest < Some(&Duration::from_millis(900)), "{took:?}");
+}
