@@ -24,8 +24,8 @@ pub fn run(address: &str) -> Result<u64, Error> {
     let guard = lock.acquire()?;
     let fence = guard.fence();
     // Nothing can cancel a thread: long work looks at the guard from time to time.
-    if let Some(loss) = guard.loss() {
-        return Err(Error::Lost(loss));
+    if let Some(reason) = guard.lost_reason() {
+        return Err(Error::Lost(reason));
     }
     guard.release()?;
     Ok(fence)

@@ -31,7 +31,7 @@ pub async fn lead<T>(locks: &Locks, name: &str, work: impl AsyncFnOnce(&Guard) -
     // The name shows who leads: `DLOCK.OWNER leader`. Alone it would not do: another process of that name would share
     // the lead, and its fence.
     let owner = format!("{name}:{}", Owner::unique());
-    let lock = locks.lock("leader").lease(Duration::from_secs(5)).owned_by(owner);
+    let lock = locks.lock("leader").lease(Duration::from_secs(5)).owner(owner);
     // The others stand in the queue, without polling.
     lock.wait(Duration::MAX).run(work).await
 }

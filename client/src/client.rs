@@ -1,19 +1,19 @@
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use crate::clock::Moment;
-use crate::connect::{Address, Link, Purpose, Timeouts, WaitingRoom};
-use crate::events::{Event, Hook, Reporter, What};
-use crate::held::{Held, Upkeep};
-use crate::keeper::Keeper;
+use crate::clock::BootInstant;
+use crate::connect::{Address, BlockingPool, Link, Purpose, Timeouts};
+use crate::events::{Event, EventKind, Hook, Reporter};
+use crate::identity::RequestIdentity;
 use crate::release::release_in_background;
-use crate::ticket::Ticket;
+use crate::renewal::RenewalThread;
+use crate::renewal::{RenewalContext, SharedHold};
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct Settings {
     timeouts: Timeouts,
-    patience: Duration,
+    retry_timeout: Duration,
     hook: Hook,
 }
 
@@ -24,7 +24,7 @@ impl Default for Settings {
                 connect: Duration::from_secs(2),
                 response: Duration::from_secs(1),
             },
-            patience: Duration::from_secs(5),
+            retry_timeout: Duration::from_secs(5),
             hook: Hook::default(),
         }
     }
@@ -44,8 +44,8 @@ impl Settings {
     }
 
     /// For how long a request that does not wait is tried again when the connection is lost. Default: 5 s.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn retry_timeout(mut self, retry_timeout: Duration) -> Self {
+        self.retry_timeout = retry_timeout;
         self
     }
 
@@ -57,11 +57,11 @@ impl Settings {
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
-    /// use redis_dlock_client::{Settings, What};
+    /// use redis_dlock_client::{Settings, EventKind};
     ///
     /// static LOST: AtomicU64 = AtomicU64::new(0);
     /// let settings = Settings::default().on_event(|event| {
-    ///     if let What::Lost { .. } = event.what {
+    ///     if let EventKind::Lost { .. } = event.kind {
     ///         LOST.fetch_add(1, Ordering::Relaxed);
     ///     }
     /// });
@@ -75,31 +75,31 @@ impl Settings {
 /// What all locks and guards of one address share.
 pub(crate) struct Client {
     link: Arc<Link>,
-    room: WaitingRoom,
-    upkeep: Arc<Upkeep>,
-    keeper: Arc<Keeper>,
-    patience: Duration,
+    room: BlockingPool,
+    context: Arc<RenewalContext>,
+    renewal_thread: Arc<RenewalThread>,
+    retry_timeout: Duration,
     longest_request: Duration,
     warm_up: Once,
 }
 
 impl Client {
     /// Clients of several servers may have one keeper.
-    pub fn new(address: Address, settings: Settings, keeper: Arc<Keeper>) -> Self {
+    pub fn new(address: Address, settings: Settings, renewal_thread: Arc<RenewalThread>) -> Self {
         let Settings {
             timeouts,
-            patience,
+            retry_timeout,
             hook,
         } = settings;
         Self {
             link: Link::new(address.clone(), timeouts, Purpose::Requests),
-            room: WaitingRoom::new(address.clone(), timeouts),
-            upkeep: Arc::new(Upkeep {
-                link: Link::new(address.clone(), timeouts, Purpose::Upkeep),
+            room: BlockingPool::new(address.clone(), timeouts),
+            context: Arc::new(RenewalContext {
+                link: Link::new(address.clone(), timeouts, Purpose::Renewal),
                 reporter: Reporter::new(address, hook),
             }),
-            keeper,
-            patience,
+            renewal_thread,
+            retry_timeout,
             longest_request: timeouts.request(),
             warm_up: Once::new(),
         }
@@ -111,35 +111,35 @@ impl Client {
     }
 
     /// The connections for requests that wait.
-    pub fn room(&self) -> &WaitingRoom {
+    pub fn room(&self) -> &BlockingPool {
         &self.room
     }
 
     /// What the thread in the background needs for the holds of this client.
-    pub fn upkeep(&self) -> &Arc<Upkeep> {
-        &self.upkeep
+    pub fn renewal_context(&self) -> &Arc<RenewalContext> {
+        &self.context
     }
 
     /// The thread in the background.
-    pub fn keeper(&self) -> &Arc<Keeper> {
-        &self.keeper
+    pub fn renewal_thread(&self) -> &Arc<RenewalThread> {
+        &self.renewal_thread
     }
 
     /// Connects the background before it is needed, so that the first renewal of a short lease does not have to
     /// wait for that.
     pub fn warm_up(&self) {
         self.warm_up.call_once(|| {
-            let link = Arc::clone(&self.upkeep.link);
-            self.keeper.hand_over(async move { drop(link.route().await) });
+            let link = Arc::clone(&self.context.link);
+            self.renewal_thread.spawn(async move { drop(link.route().await) });
         });
     }
 
     pub fn address(&self) -> &Address {
-        self.upkeep.reporter.server()
+        self.context.reporter.server()
     }
 
-    pub fn patience(&self) -> Duration {
-        self.patience
+    pub fn retry_timeout(&self) -> Duration {
+        self.retry_timeout
     }
 
     /// For how long a request that does not wait may be under way, connecting included.
@@ -147,17 +147,17 @@ impl Client {
         self.longest_request
     }
 
-    pub fn report(&self, ticket: &Ticket, what: What<'_>) {
-        self.upkeep.reporter.report(ticket, what);
+    pub fn report(&self, identity: &RequestIdentity, kind: EventKind<'_>) {
+        self.context.reporter.report(identity, kind);
     }
 
     /// Gives a hold up, and leaves its release to the background. Never blocks.
-    pub fn let_go(self: &Arc<Self>, held: Arc<Held>) {
-        let release = held.with(|hold| hold.give_up(Moment::now()));
-        self.keeper.unwatch(&held);
+    pub fn let_go(self: &Arc<Self>, held: Arc<SharedHold>) {
+        let release = held.with(|hold| hold.give_up(BootInstant::now()));
+        self.renewal_thread.unwatch(&held);
         if release.is_needed() {
             let errand = release_in_background(Arc::clone(self), held, release);
-            self.keeper.hand_over(errand);
+            self.renewal_thread.spawn(errand);
         }
     }
 }

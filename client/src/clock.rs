@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// A point of time on a clock that only goes forward, also while the machine is suspended, and that nobody
 /// sets. Only meaningful within one boot of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment {
+pub struct BootInstant {
     since_boot_us: u64,
 }
 
@@ -19,7 +19,7 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-impl Moment {
+impl BootInstant {
     /// Now.
     pub fn now() -> Self {
         let now = clock_gettime(CLOCK);
@@ -42,7 +42,7 @@ impl Moment {
     }
 }
 
-impl Add<Duration> for Moment {
+impl Add<Duration> for BootInstant {
     type Output = Self;
 
     /// Later by `time`; a time without end gives the end of the clock.
@@ -62,7 +62,7 @@ impl Add<Duration> for Moment {
 ///
 /// Both times that the server told are rounded down. A lease that is too short for all this certainly lasts until `sent`,
 /// which is over.
-pub fn safe_deadline(sent: Moment, waited: Duration, lease: Duration) -> Moment {
+pub fn safe_deadline(sent: BootInstant, waited: Duration, lease: Duration) -> BootInstant {
     const ROUNDING: Duration = Duration::from_millis(2);
     let told = waited.saturating_add(lease);
     let drift = Duration::from_micros(whole_us(told).div_ceil(1000));
@@ -83,15 +83,15 @@ mod tests {
 
     #[test]
     fn the_clock_goes_forward() {
-        let start = Moment::now();
+        let start = BootInstant::now();
         std::thread::sleep(ms(2));
-        assert!(Moment::now().since(start) >= ms(2));
-        assert_eq!(start.since(Moment::now()), Duration::ZERO);
+        assert!(BootInstant::now().since(start) >= ms(2));
+        assert_eq!(start.since(BootInstant::now()), Duration::ZERO);
     }
 
     #[test]
     fn a_safe_deadline_takes_off_drift_and_rounding() {
-        let sent = Moment::after_boot(ms(1000));
+        let sent = BootInstant::after_boot(ms(1000));
         let cases = [
             // waited, lease, lasts for
             (ms(0), ms(30_000), ms(29_968)),
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_longest_times_neither_wrap_around_nor_panic() {
-        let sent = Moment::now();
+        let sent = BootInstant::now();
         assert!(safe_deadline(sent, Duration::MAX, Duration::MAX) > sent);
         assert!(sent + Duration::MAX > sent);
     }

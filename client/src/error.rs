@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 #[cfg(feature = "tokio")]
-use crate::{hold::Loss, redlock::NoQuorum};
+use crate::{hold::LostReason, redlock::NoQuorum};
 
 /// What went wrong, and what to do.
 #[derive(Clone, Debug)]
@@ -29,9 +29,9 @@ pub enum Error {
     NotOwner,
     /// The owner holds the lock, but by a later acquisition: the lease of this one ended.
     Stale,
-    /// The lock is lost. See [`Loss`].
+    /// The lock is lost. See [`LostReason`].
     #[cfg(feature = "tokio")]
-    Lost(Loss),
+    Lost(LostReason),
     /// Waiting could never end: each of the owners that are named waits for the next one. Nothing was queued.
     Deadlock(String),
     /// So many wait for the lock that the server takes no more.
@@ -113,7 +113,7 @@ impl Error {
 
     /// The server did not answer in time.
     #[cfg(feature = "tokio")]
-    pub(crate) fn silence() -> Self {
+    pub(crate) fn no_response() -> Self {
         let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
         Self::Redis(error.into())
     }
@@ -205,7 +205,7 @@ impl fmt::Display for Error {
             Self::NotOwner => f.write_str("the lease had ended, others hold the lock: acquire it again"),
             Self::Stale => f.write_str("the lease had ended, the owner has acquired the lock again since"),
             #[cfg(feature = "tokio")]
-            Self::Lost(loss) => write!(f, "the lock is lost: {loss}"),
+            Self::Lost(reason) => write!(f, "the lock is lost: {reason}"),
             Self::Deadlock(detail) => write!(
                 f,
                 "waiting would be a deadlock, release something first: {detail}"
@@ -286,10 +286,10 @@ mod tests {
             })
         };
         let grace_error = || answered("GRACE", "");
-        assert!(no_quorum(&[Error::silence(), grace_error()]).is_transient());
-        assert!(no_quorum(&[Error::Busy, Error::silence()]).is_transient());
+        assert!(no_quorum(&[Error::no_response(), grace_error()]).is_transient());
+        assert!(no_quorum(&[Error::Busy, Error::no_response()]).is_transient());
         assert!(!no_quorum(&[Error::Busy, Error::Busy]).is_transient());
-        assert!(!no_quorum(&[Error::silence(), answered("NOAUTH", "")]).is_transient());
+        assert!(!no_quorum(&[Error::no_response(), answered("NOAUTH", "")]).is_transient());
     }
 
     #[test]

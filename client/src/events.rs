@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::connect::Address;
 use crate::error::Error;
-use crate::hold::Loss;
+use crate::hold::LostReason;
+use crate::identity::RequestIdentity;
 use crate::owner::Owner;
-use crate::ticket::Ticket;
 
 /// Something that happened to a lock, for metrics. The same goes to `tracing`.
 #[derive(Clone, Copy, Debug)]
@@ -20,13 +20,13 @@ pub struct Event<'a> {
     /// Who asked for it.
     pub owner: &'a Owner,
     /// What happened.
-    pub what: What<'a>,
+    pub kind: EventKind<'a>,
 }
 
 /// What can happen to a lock.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum What<'a> {
+pub enum EventKind<'a> {
     /// It was granted.
     #[non_exhaustive]
     Acquired {
@@ -37,14 +37,14 @@ pub enum What<'a> {
     },
     /// It was not granted.
     #[non_exhaustive]
-    NotAcquired {
+    AcquireFailed {
         /// Why.
         error: &'a Error,
         /// How long it took in all.
         took: Duration,
     },
     /// Nobody waited for the answer of a request any longer: it was taken back.
-    Withdrawn,
+    Cancelled,
     /// The lease was renewed.
     #[non_exhaustive]
     Renewed {
@@ -52,9 +52,9 @@ pub enum What<'a> {
         took: Duration,
     },
     /// The lease was not renewed. It is tried again until the lease ends. When the server says that the lock is lost,
-    /// it is [`What::Lost`] instead.
+    /// it is [`EventKind::Lost`] instead.
     #[non_exhaustive]
-    NotRenewed {
+    RenewFailed {
         /// Why.
         error: &'a Error,
     },
@@ -62,7 +62,7 @@ pub enum What<'a> {
     #[non_exhaustive]
     Lost {
         /// Why.
-        loss: Loss,
+        reason: LostReason,
     },
     /// It was given back.
     #[non_exhaustive]
@@ -72,7 +72,7 @@ pub enum What<'a> {
     },
     /// It was not given back, or that is not known.
     #[non_exhaustive]
-    NotReleased {
+    ReleaseFailed {
         /// Why.
         error: &'a Error,
     },
@@ -112,12 +112,12 @@ impl Reporter {
     }
 
     /// A hook or a subscriber that panics harms nobody but itself.
-    pub fn report(&self, ticket: &Ticket, what: What<'_>) {
+    pub fn report(&self, identity: &RequestIdentity, kind: EventKind<'_>) {
         let event = Event {
             server: &self.server,
-            key: &ticket.key,
-            owner: &ticket.owner,
-            what,
+            key: &identity.key,
+            owner: &identity.owner,
+            kind,
         };
         // The panic's message has been printed by then.
         let _ = catch_unwind(AssertUnwindSafe(|| trace(&event)));
@@ -129,23 +129,27 @@ impl Reporter {
 
 fn trace(event: &Event<'_>) {
     let Event {
-        server, owner, what, ..
+        server, owner, kind, ..
     } = *event;
     let key = String::from_utf8_lossy(event.key);
-    match what {
-        What::Acquired { fence, took } => {
+    match kind {
+        EventKind::Acquired { fence, took } => {
             tracing::debug!(%server, %key, %owner, fence, ?took, "lock acquired")
         }
-        What::NotAcquired { error, took } => {
+        EventKind::AcquireFailed { error, took } => {
             tracing::debug!(%server, %key, %owner, %error, ?took, "lock not acquired")
         }
-        What::Withdrawn => tracing::debug!(%server, %key, %owner, "request for a lock withdrawn"),
-        What::Renewed { took } => tracing::trace!(%server, %key, %owner, ?took, "lease renewed"),
-        What::NotRenewed { error } => {
+        EventKind::Cancelled => tracing::debug!(%server, %key, %owner, "request for a lock withdrawn"),
+        EventKind::Renewed { took } => tracing::trace!(%server, %key, %owner, ?took, "lease renewed"),
+        EventKind::RenewFailed { error } => {
             tracing::warn!(%server, %key, %owner, %error, "lease not renewed, trying again")
         }
-        What::Lost { loss } => tracing::error!(%server, %key, %owner, %loss, "lock lost"),
-        What::Released { holds_left } => tracing::debug!(%server, %key, %owner, holds_left, "lock released"),
-        What::NotReleased { error } => tracing::warn!(%server, %key, %owner, %error, "lock not released"),
+        EventKind::Lost { reason } => tracing::error!(%server, %key, %owner, %reason, "lock lost"),
+        EventKind::Released { holds_left } => {
+            tracing::debug!(%server, %key, %owner, holds_left, "lock released")
+        }
+        EventKind::ReleaseFailed { error } => {
+            tracing::warn!(%server, %key, %owner, %error, "lock not released")
+        }
     }
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::error::Error;
-use crate::held::Held;
-use crate::hold::{Action, Loss};
-use crate::keeper::tell_lost;
-use crate::lost::{Outlook, lost};
+use crate::hold::{Action, LostReason};
+use crate::lost::{LeaseStatus, lost};
 use crate::owner::Owner;
 use crate::release::release;
+use crate::renewal::SharedHold;
+use crate::renewal::notify_lost;
 
 /// A lock that is held. Give it back with [`Guard::release`].
 ///
@@ -27,13 +27,13 @@ use crate::release::release;
 #[must_use = "a guard that is dropped at once gives the lock back at once"]
 pub struct Guard {
     client: Arc<Client>,
-    held: Arc<Held>,
+    held: Arc<SharedHold>,
     is_settled: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(client: Arc<Client>, held: Arc<Held>) -> Self {
-        client.keeper().watch(&held);
+    pub(crate) fn new(client: Arc<Client>, held: Arc<SharedHold>) -> Self {
+        client.renewal_thread().watch(&held);
         Self {
             client,
             held,
@@ -43,12 +43,12 @@ impl Guard {
 
     /// The name of the lock.
     pub fn key(&self) -> &[u8] {
-        &self.held.ticket.key
+        &self.held.identity.key
     }
 
     /// Who holds it.
     pub fn owner(&self) -> &Owner {
-        &self.held.ticket.owner
+        &self.held.identity.owner
     }
 
     /// The fencing token, 1 to 2^53 - 1: larger for every later grant of this lock. Send it along with what
@@ -64,42 +64,42 @@ impl Guard {
 
     /// For how long the lock is certainly held, if nothing is renewed. Zero when it is lost.
     pub fn remaining(&self) -> Duration {
-        let now = Moment::now();
+        let now = BootInstant::now();
         self.held.with(|hold| hold.remaining(now))
     }
 
     /// Whether the lock is certainly held. A look at the clock, nothing is sent.
     pub fn is_held(&self) -> bool {
-        let now = Moment::now();
+        let now = BootInstant::now();
         self.held.with(|hold| hold.is_held(now))
     }
 
     /// Why the lock is lost; `None` as long as it is held.
-    pub fn loss(&self) -> Option<Loss> {
-        let now = Moment::now();
-        self.held.with(|hold| hold.loss(now))
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        let now = BootInstant::now();
+        self.held.with(|hold| hold.lost_reason(now))
     }
 
     /// Resolves when the lock is lost, at the local deadline at the latest, even when the server is silent.
     /// Needs no word of the thread in the background, as the token does, and cancels the token. Runs in a runtime of
     /// tokio, whose timers it needs.
-    pub async fn lost(&self) -> Loss {
-        lost(&self.loss_token(), || self.outlook()).await
+    pub async fn lost(&self) -> LostReason {
+        lost(&self.lost_token(), || self.lease_status()).await
     }
 
-    pub(crate) fn outlook(&self) -> Outlook {
-        self.loss().map_or_else(|| Ok(self.remaining()), Err)
+    pub(crate) fn lease_status(&self) -> LeaseStatus {
+        self.lost_reason().map_or_else(|| Ok(self.remaining()), Err)
     }
 
     /// Cancelled when the lock is lost, by the thread in the background: see
     /// [`Settings::on_event`](crate::Settings::on_event) for what may hold it up. Not cancelled when the lock is
     /// released. Each call gives another token: who cancels one tells nobody else.
     pub fn token(&self) -> CancellationToken {
-        self.loss_token().child_token()
+        self.lost_token().child_token()
     }
 
     /// Cancelled only by who finds out that the lock is lost.
-    pub(crate) fn loss_token(&self) -> CancellationToken {
+    pub(crate) fn lost_token(&self) -> CancellationToken {
         self.held.token()
     }
 
@@ -109,11 +109,11 @@ impl Guard {
     ///
     /// [`Error::Lost`] when the lock is lost; any other error leaves it as it is.
     pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
-        if let Some(loss) = self.loss() {
-            return Err(Error::Lost(loss));
+        if let Some(reason) = self.lost_reason() {
+            return Err(Error::Lost(reason));
         }
-        let command = self.held.ticket.extend(lease, self.held.fence);
-        let sent_at = Moment::now();
+        let command = self.held.identity.extend(lease, self.held.fence);
+        let sent_at = BootInstant::now();
         let answer = self
             .client
             .link()
@@ -123,13 +123,13 @@ impl Guard {
         // The time of now, not of before: somebody may have found the lock lost meanwhile, and it stays so.
         let action = self
             .held
-            .with(|hold| hold.on_extended(sent_at, &answer, Moment::now()));
-        if let Some(Action::TellLost(loss)) = action {
-            tell_lost(&self.held, loss);
+            .with(|hold| hold.on_extended(sent_at, &answer, BootInstant::now()));
+        if let Some(Action::NotifyLost(reason)) = action {
+            notify_lost(&self.held, reason);
         }
-        self.client.keeper().watch(&self.held);
-        if let Some(loss) = self.loss() {
-            return Err(Error::Lost(loss));
+        self.client.renewal_thread().watch(&self.held);
+        if let Some(reason) = self.lost_reason() {
+            return Err(Error::Lost(reason));
         }
         answer.map(|_| self.remaining())
     }
@@ -147,14 +147,14 @@ impl Guard {
     /// outcome is not known, for an answer was lost. [`Error::Redis`]: the server refused, for too few replicas for
     /// instance; it is tried again in the background, until the lease ends.
     pub async fn release(mut self) -> Result<u64, Error> {
-        let to_do = self.held.with(|hold| hold.give_up(Moment::now()));
-        self.client.keeper().unwatch(&self.held);
-        if let Some(loss) = to_do.loss().filter(|_| !to_do.is_needed()) {
+        let to_do = self.held.with(|hold| hold.give_up(BootInstant::now()));
+        self.client.renewal_thread().unwatch(&self.held);
+        if let Some(reason) = to_do.lost_reason().filter(|_| !to_do.is_needed()) {
             self.is_settled = true;
-            return Err(Error::Lost(loss));
+            return Err(Error::Lost(reason));
         }
         let link = self.client.link();
-        let outcome = release(&self.client, link, &self.held, to_do, self.client.patience()).await;
+        let outcome = release(&self.client, link, &self.held, to_do, self.client.retry_timeout()).await;
         // Otherwise the background goes on, when this guard is dropped.
         self.is_settled = !matches!(&outcome, Err(Error::Unconfirmed(_) | Error::Redis(_)));
         outcome

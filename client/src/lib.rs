@@ -18,6 +18,8 @@ mod backoff;
 #[cfg(feature = "tokio")]
 pub mod blocking;
 #[cfg(feature = "tokio")]
+mod cancel;
+#[cfg(feature = "tokio")]
 mod client;
 pub mod clock;
 #[cfg(feature = "tokio")]
@@ -28,11 +30,9 @@ mod events;
 #[cfg(feature = "tokio")]
 mod guard;
 #[cfg(feature = "tokio")]
-mod held;
-#[cfg(feature = "tokio")]
 mod hold;
 #[cfg(feature = "tokio")]
-mod keeper;
+mod identity;
 #[cfg(feature = "tokio")]
 mod locks;
 #[cfg(feature = "tokio")]
@@ -46,15 +46,13 @@ pub mod redlock;
 #[cfg(feature = "tokio")]
 mod release;
 #[cfg(feature = "tokio")]
+mod renewal;
+#[cfg(feature = "tokio")]
 mod replicas;
 #[cfg(feature = "tokio")]
 mod sync;
 #[cfg(feature = "tokio")]
-mod ticket;
-#[cfg(feature = "tokio")]
 mod touch;
-#[cfg(feature = "tokio")]
-mod withdraw;
 
 /// The client library underneath, whose types are part of this crate's interface.
 pub use redis;
@@ -70,9 +68,9 @@ pub use raw::{
 pub use {
     client::Settings,
     connect::Address,
-    events::{Event, What},
+    events::{Event, EventKind},
     guard::Guard,
-    hold::Loss,
+    hold::LostReason,
     locks::{Guards, Lock, Locks, acquire_all},
     raw::AsyncLockCommands,
 };

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::acquire::{self, Wish};
+use crate::acquire::{self, AcquireRequest};
 use crate::client::{Client, Settings};
 use crate::connect::Address;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::keeper::Keeper;
+use crate::identity::{Limit, RequestIdentity};
 use crate::options::Options;
 use crate::owner::Owner;
 use crate::raw::{LockInfo, info_of, owner_of};
+use crate::renewal::RenewalThread;
 use crate::replicas::Replicas;
-use crate::ticket::{Limit, Ticket};
 
 pub(crate) use all::release_all;
 pub use all::{Guards, acquire_all};
@@ -37,7 +37,7 @@ pub struct Locks {
 /// One lock, and how it is to be acquired.
 ///
 /// Without an explicit owner each acquisition has a new one. For re-entry and for the detection of
-/// deadlocks, name [an owner](Lock::owned_by), and let one task at a time use it.
+/// deadlocks, name [an owner](Lock::owner), and let one task at a time use it.
 #[derive(Clone)]
 pub struct Lock {
     client: Arc<Client>,
@@ -66,7 +66,7 @@ impl Locks {
     where
         Error: From<A::Error>,
     {
-        let client = Client::new(address.try_into()?, settings, Keeper::start()?);
+        let client = Client::new(address.try_into()?, settings, RenewalThread::start()?);
         Ok(Self {
             client: Arc::new(client),
         })
@@ -140,7 +140,7 @@ impl Lock {
     pub fn replicas(mut self, replicas: u32, timeout: Duration) -> Self {
         self.replicas = Some(Replicas {
             needed: replicas,
-            on_disk: false,
+            fsynced: false,
             timeout,
         });
         self
@@ -149,10 +149,10 @@ impl Lock {
     /// As [`Lock::replicas`], but the lock must be in the log on disk: of the server itself, and of so many replicas,
     /// which may be none. Then a crash of the server keeps it. Needs `appendonly yes`, and a server that has WAITAOF:
     /// Redis 7.2 and later, and Valkey. Default: as the server's `appendfsync` says.
-    pub fn on_disk(mut self, replicas: u32, timeout: Duration) -> Self {
+    pub fn fsynced(mut self, replicas: u32, timeout: Duration) -> Self {
         self.replicas = Some(Replicas {
             needed: replicas,
-            on_disk: true,
+            fsynced: true,
             timeout,
         });
         self
@@ -163,7 +163,7 @@ impl Lock {
     /// the lock together, under the same [fence](Guard::fence), so that no check of fences tells them apart. A name
     /// for people is best followed by something unique: `format!("{name}:{}", Owner::unique())`. Default: a new one
     /// for each acquisition.
-    pub fn owned_by(mut self, owner: impl Into<Owner>) -> Self {
+    pub fn owner(mut self, owner: impl Into<Owner>) -> Self {
         self.owner = Some(owner.into());
         self
     }
@@ -175,7 +175,7 @@ impl Lock {
     /// [`Error::Busy`]: it is not. A lost connection is a reason to ask again, for as long as the client has
     /// [patience](Settings::patience); the same acquisition never counts twice.
     pub async fn try_acquire(&self) -> Result<Guard, Error> {
-        acquire::try_acquire(&self.client, self.wish()).await
+        acquire::try_acquire(&self.client, self.request()).await
     }
 
     /// Acquires the lock; waits for it in the server's queue, which is served in order of arrival.
@@ -191,7 +191,7 @@ impl Lock {
         if self.options.wait.is_zero() {
             return self.try_acquire().await;
         }
-        acquire::acquire(&self.client, self.wish()).await
+        acquire::acquire(&self.client, self.request()).await
     }
 
     /// Runs `work` under the lock, and releases it. When the lock is lost, the work is cancelled: its future
@@ -204,11 +204,11 @@ impl Lock {
         let guard = self.acquire().await?;
         let done = tokio::select! {
             biased;
-            loss = guard.lost() => return Err(Error::Lost(loss)),
+            reason = guard.lost() => return Err(Error::Lost(reason)),
             done = work(&guard) => done,
         };
-        if let Some(loss) = guard.loss() {
-            return Err(Error::Lost(loss));
+        if let Some(reason) = guard.lost_reason() {
+            return Err(Error::Lost(reason));
         }
         match guard.release().await {
             Err(error @ Error::Lost(_)) => Err(error),
@@ -218,24 +218,24 @@ impl Lock {
     }
 
     /// The owner that has held the lock the longest; `None`: it is free.
-    pub async fn owner(&self) -> Result<Option<Owner>, Error> {
+    pub async fn current_owner(&self) -> Result<Option<Owner>, Error> {
         self.client.link().query(&owner_of(&*self.key)).await
     }
 
     /// All about the lock; `None`: it is free, and nobody waits.
-    pub async fn inspect(&self) -> Result<Option<LockInfo>, Error> {
+    pub async fn info(&self) -> Result<Option<LockInfo>, Error> {
         self.client.link().query(&info_of(&*self.key)).await
     }
 
     /// The runtime of the thread in the background.
     pub(crate) fn runtime(&self) -> &Handle {
-        self.client.keeper().runtime()
+        self.client.renewal_thread().runtime()
     }
 
-    fn wish(&self) -> Wish {
+    fn request(&self) -> AcquireRequest {
         let owner = self.owner.clone().unwrap_or_else(Owner::unique);
-        Wish {
-            ticket: Ticket::new(Arc::clone(&self.key), owner),
+        AcquireRequest {
+            identity: RequestIdentity::new(Arc::clone(&self.key), owner),
             options: self.options,
             replicas: self.replicas,
         }

@@ -5,26 +5,26 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::hold::Loss;
+use crate::hold::LostReason;
 
 /// Timers do not count suspend: after it, a loss is noticed within this.
-const LONGEST_NAP: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// What is known of a lock: for how long it is certainly held, or why it is lost.
-pub(crate) type Outlook = Result<Duration, Loss>;
+pub(crate) type LeaseStatus = Result<Duration, LostReason>;
 
 /// Waits until a lock is lost. The thread in the background tells it by the token; but it may be held up, by a hook of
 /// the application for instance, so the clock is looked at as well.
-pub(crate) async fn lost(token: &CancellationToken, look: impl Fn() -> Outlook) -> Loss {
+pub(crate) async fn lost(token: &CancellationToken, look: impl Fn() -> LeaseStatus) -> LostReason {
     loop {
         match look() {
-            Err(loss) => {
+            Err(reason) => {
                 token.cancel();
-                return loss;
+                return reason;
             }
             Ok(remaining) => {
-                if timeout(nap(remaining), token.cancelled()).await.is_ok() {
-                    return told(look());
+                if timeout(poll_interval(remaining), token.cancelled()).await.is_ok() {
+                    return reason_of(look());
                 }
             }
         }
@@ -32,11 +32,11 @@ pub(crate) async fn lost(token: &CancellationToken, look: impl Fn() -> Outlook) 
 }
 
 /// The loss that a token tells of.
-pub(crate) fn told(outlook: Outlook) -> Loss {
-    outlook.err().unwrap_or(Loss::LeaseEnded)
+pub(crate) fn reason_of(lease_status: LeaseStatus) -> LostReason {
+    lease_status.err().unwrap_or(LostReason::LeaseExpired)
 }
 
 /// So long nobody has to look at the clock.
-pub(crate) fn nap(remaining: Duration) -> Duration {
-    remaining.min(LONGEST_NAP)
+pub(crate) fn poll_interval(remaining: Duration) -> Duration {
+    remaining.min(MAX_SLEEP)
 }

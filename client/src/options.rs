@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::ticket::Limit;
+use crate::identity::Limit;
 
 /// How a lock is to be acquired, on one server or on several.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use redis::cmd;
 
-use crate::connect::Seat;
+use crate::connect::PooledConnection;
 use crate::error::Error;
 
 /// Where a lock must be before it counts.
@@ -11,17 +11,17 @@ pub(crate) struct Replicas {
     /// On so many replicas.
     pub needed: u32,
     /// There, and on the primary, in the log on disk.
-    pub on_disk: bool,
+    pub fsynced: bool,
     pub timeout: Duration,
 }
 
 impl Replicas {
     /// Waits until the servers have what was written over this connection. WAIT and WAITAOF look at nothing else:
     /// on another connection they answer at once.
-    pub async fn acknowledge(self, seat: &Seat) -> Result<(), Error> {
+    pub async fn acknowledge(self, seat: &PooledConnection) -> Result<(), Error> {
         // 0 would be without limit.
         let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(1);
-        let (needed, acknowledged) = if self.on_disk {
+        let (needed, acknowledged) = if self.fsynced {
             let mut wait = cmd("WAITAOF");
             wait.arg(1).arg(self.needed).arg(timeout_ms);
             let answer: Result<(u32, u32), Error> = seat.query(&wait).await;

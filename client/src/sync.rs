@@ -7,7 +7,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The same, under the eyes of a scheduler that tries all orders when it is tested.
-pub mod raced {
+pub mod model_checked {
     use std::sync::PoisonError;
 
     #[cfg(test)]

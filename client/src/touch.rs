@@ -5,31 +5,31 @@
 //! nothing, and all replicas would count. So a hold of another name is taken in addition, which always writes, and
 //! given back.
 
-use crate::acquire::Wish;
-use crate::connect::Seat;
+use crate::acquire::AcquireRequest;
+use crate::connect::PooledConnection;
 use crate::error::Error;
-use crate::hold::Loss;
+use crate::hold::LostReason;
+use crate::identity::{Block, RequestIdentity};
 use crate::raw::Grant;
-use crate::ticket::{Block, Ticket};
 
 /// The names of holds that are taken only to be given back, as long as it is not certain that they are gone.
-pub(crate) type Passing = Vec<Ticket>;
+pub(crate) type Passing = Vec<RequestIdentity>;
 
 /// Writes, over this connection, to a lock that was granted: the grant as it is then. The hold that was granted stays:
 /// the requests for it that may still be under way find it, and change nothing.
 pub(crate) async fn touch(
-    wish: &Wish,
+    request: &AcquireRequest,
     passing: &mut Passing,
     granted: Grant,
-    seat: &Seat,
+    seat: &PooledConnection,
 ) -> Result<Grant, Error> {
-    let ticket = wish.ticket.again();
-    let command = ticket.acquire(wish.options.lease, wish.options.limit, Block::No);
-    passing.push(ticket);
+    let identity = request.identity.with_new_id();
+    let command = identity.acquire(request.options.lease, request.options.limit, Block::No);
+    passing.push(identity);
     let entered: Option<Grant> = seat.query(&command).await?;
     let mut holds = 0;
-    for ticket in &*passing {
-        holds = seat.query(&ticket.withdraw()).await?;
+    for identity in &*passing {
+        holds = seat.query(&identity.withdraw()).await?;
     }
     // Its requests have been answered. Those of earlier ones may be under way yet, over connections that are lost.
     passing.pop();
@@ -37,6 +37,6 @@ pub(crate) async fn touch(
     if was_held && holds > 0 {
         Ok(Grant { holds, ..granted })
     } else {
-        Err(Error::Lost(Loss::LeaseEnded))
+        Err(Error::Lost(LostReason::LeaseExpired))
     }
 }

@@ -16,7 +16,7 @@ async fn a_lock_is_acquired_and_given_back() {
     let lock = client.lock("door");
     assert_eq!(lock.standing(), [(guard.owner().to_string(), guard.fence(), 1)]);
     assert_eq!((guard.key(), guard.holds()), (&b"door"[..], 1));
-    assert!(guard.is_held() && guard.loss().is_none());
+    assert!(guard.is_held() && guard.lost_reason().is_none());
     let lease = Duration::from_secs(30);
     assert!(
         guard.remaining() < lease && guard.remaining() > lease - SLOW_MACHINE,
@@ -68,7 +68,7 @@ async fn waiters_are_served_in_order_of_arrival() {
     let locks = locks(&server);
     let mut waiters = Vec::new();
     for n in 0..5 {
-        let lock = locks.lock("door").owned_by(format!("waiter{n}"));
+        let lock = locks.lock("door").owner(format!("waiter{n}"));
         waiters.push(tokio::spawn(async move { lock.acquire().await.unwrap() }));
         until("a place in the queue", || client.waiting("door") == n + 1).await;
     }
@@ -116,13 +116,13 @@ async fn readers_share_and_a_semaphore_admits_its_number() {
 async fn two_guards_of_one_owner_count_on_the_server() {
     let server = Server::start();
     let owner = Owner::unique();
-    let lock = locks(&server).lock("door").owned_by(&owner);
+    let lock = locks(&server).lock("door").owner(&owner);
     let first = lock.acquire().await.unwrap();
     // From another client, too.
     let second = Locks::open(url(&server))
         .unwrap()
         .lock("door")
-        .owned_by(&owner)
+        .owner(&owner)
         .try_acquire()
         .await
         .unwrap();
@@ -136,13 +136,13 @@ async fn two_guards_of_one_owner_count_on_the_server() {
 #[tokio::test]
 async fn anybody_can_ask_who_holds_a_lock_and_who_waits() {
     let server = Server::start();
-    let lock = locks(&server).lock("door").owned_by("alice").lease(ms(60_000));
-    assert_eq!(lock.owner().await.unwrap(), None);
-    assert_eq!(lock.inspect().await.unwrap(), None);
+    let lock = locks(&server).lock("door").owner("alice").lease(ms(60_000));
+    assert_eq!(lock.current_owner().await.unwrap(), None);
+    assert_eq!(lock.info().await.unwrap(), None);
     let guard = lock.acquire().await.unwrap();
     let _waiter = server.waiter("door bob 60000 SHARED BLOCK 50000");
-    assert_eq!(lock.owner().await.unwrap(), Some(Owner::from("alice")));
-    let info = lock.inspect().await.unwrap().unwrap();
+    assert_eq!(lock.current_owner().await.unwrap(), Some(Owner::from("alice")));
+    let info = lock.info().await.unwrap().unwrap();
     assert_eq!((info.limit, info.waiting), (Some(1), 1));
     let holder = &info.holders[0];
     assert_eq!(
@@ -223,7 +223,7 @@ async fn a_deadlock_is_refused_and_its_circle_told() {
     };
     let refused = locks(&server)
         .lock("b")
-        .owned_by("alice")
+        .owner("alice")
         .acquire()
         .await
         .unwrap_err();
@@ -272,7 +272,12 @@ async fn every_step_is_reported_to_the_hook() {
     until("a renewal", || journal.count("Renewed") > 0).await;
     assert!(locks.try_acquire("door").await.is_err());
     guard.release().await.unwrap();
-    for (event, count) in [("Acquired", 1), ("NotAcquired", 1), ("Released", 1), ("Lost", 0)] {
+    for (event, count) in [
+        ("Acquired", 1),
+        ("AcquireFailed", 1),
+        ("Released", 1),
+        ("Lost", 0),
+    ] {
         assert_eq!(journal.count(event), count, "{event}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, wait_for};
 use redis_dlock_client::blocking::{Locks, acquire_all, redlock};
-use redis_dlock_client::{Error, Loss, Owner};
+use redis_dlock_client::{Error, LostReason, Owner};
 use support::{StuckHook, ms, url};
 use tokio::runtime::Builder;
 
@@ -24,17 +24,17 @@ fn a_lock_is_acquired_inspected_extended_and_given_back() {
     let server = Server::start();
     let mut client = server.client();
     let lock = locks(&server).lock("door").lease(ms(10_000)).auto_renew(false);
-    assert_eq!(lock.owner().unwrap(), None);
+    assert_eq!(lock.current_owner().unwrap(), None);
     let guard = lock.acquire().unwrap();
     assert_eq!((guard.key(), guard.holds()), (&b"door"[..], 1));
     assert_eq!(
         client.lock("door").standing(),
         [(guard.owner().to_string(), guard.fence(), 1)]
     );
-    assert_eq!(lock.owner().unwrap().as_ref(), Some(guard.owner()));
-    assert_eq!(lock.inspect().unwrap().unwrap().holders[0].fence, guard.fence());
+    assert_eq!(lock.current_owner().unwrap().as_ref(), Some(guard.owner()));
+    assert_eq!(lock.info().unwrap().unwrap().holders[0].fence, guard.fence());
     assert!(guard.extend(ms(60_000)).unwrap() > ms(50_000));
-    assert!(guard.is_held() && guard.loss().is_none() && guard.remaining() > ms(50_000));
+    assert!(guard.is_held() && guard.lost_reason().is_none() && guard.remaining() > ms(50_000));
     assert!(matches!(lock.try_acquire(), Err(Error::Busy)));
     assert_eq!(guard.release().unwrap(), 0);
     assert!(client.find_lock("door").is_none());
@@ -53,7 +53,7 @@ fn threads_wait_in_order_and_a_wait_ends_in_time() {
     wait_for("an empty queue", || client.waiting("door") == 0);
     let mut threads = Vec::new();
     for n in 0..4 {
-        let lock = locks.lock("door").owned_by(format!("thread{n}"));
+        let lock = locks.lock("door").owner(format!("thread{n}"));
         threads.push(thread::spawn(move || {
             let guard = lock.acquire().unwrap();
             let fence = guard.fence();
@@ -85,8 +85,8 @@ fn options_are_those_of_the_async_locks() {
     ));
     drop(readers);
     let owner = Owner::unique();
-    let first = locks.lock("door").owned_by(&owner).acquire().unwrap();
-    let second = locks.lock("door").owned_by(&owner).acquire().unwrap();
+    let first = locks.lock("door").owner(&owner).acquire().unwrap();
+    let second = locks.lock("door").owner(&owner).acquire().unwrap();
     assert_eq!((first.release().unwrap(), second.release().unwrap()), (1, 0));
     let short = locks
         .lock("door")
@@ -94,9 +94,12 @@ fn options_are_those_of_the_async_locks() {
         .max_hold(ms(500))
         .acquire()
         .unwrap();
-    assert_eq!(short.lost(), Loss::HeldTooLong);
+    assert_eq!(short.lost(), LostReason::MaxHoldExceeded);
     assert!(short.token().is_cancelled());
-    assert!(matches!(short.release(), Err(Error::Lost(Loss::HeldTooLong))));
+    assert!(matches!(
+        short.release(),
+        Err(Error::Lost(LostReason::MaxHoldExceeded))
+    ));
 }
 
 #[test]
@@ -114,9 +117,9 @@ fn work_runs_under_the_lock_and_hears_of_its_loss() {
     let locks = locks(&server);
     assert!(locks.lock("door").run(|guard| guard.is_held()).unwrap());
     let lock = locks.lock("door").lease(ms(100)).auto_renew(false);
-    let outcome = lock.run(|guard| wait_for("the loss", || !guard.is_held()));
+    let outcome = lock.run(|guard| wait_for("the reason", || !guard.is_held()));
     assert!(
-        matches!(outcome, Err(Error::Lost(Loss::LeaseEnded))),
+        matches!(outcome, Err(Error::Lost(LostReason::LeaseExpired))),
         "{outcome:?}"
     );
 }
@@ -182,7 +185,7 @@ fn several_locks_are_acquired_all_or_none() {
     let guards = acquire_all([locks.lock("b"), locks.lock("a")]).unwrap();
     let keys: Vec<&[u8]> = guards.guards().iter().map(|guard| guard.key()).collect();
     assert_eq!(keys, [b"a", b"b"]);
-    assert!(guards.is_held() && guards.loss().is_none() && guards.remaining() > ms(1000));
+    assert!(guards.is_held() && guards.lost_reason().is_none() && guards.remaining() > ms(1000));
     guards.release().unwrap();
     assert!(client.find_lock("a").is_none() && client.find_lock("b").is_none());
     client.acquire("b alice 60000");
@@ -195,8 +198,8 @@ fn several_locks_are_acquired_all_or_none() {
     client.release("b alice");
     let guards = acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600)))).unwrap();
     client.call("DEL b").unwrap();
-    assert_eq!(guards.lost(), Loss::NotHeld);
-    assert!(matches!(guards.release(), Err(Error::Lost(Loss::NotHeld))));
+    assert_eq!(guards.lost(), LostReason::NotHeld);
+    assert!(matches!(guards.release(), Err(Error::Lost(LostReason::NotHeld))));
     assert!(acquire_all([]).unwrap().release().is_ok());
 }
 
@@ -213,7 +216,7 @@ fn a_lock_on_a_majority_is_acquired_extended_lost_and_given_back() {
     let guard = lock.acquire().unwrap();
     assert_eq!(guard.key(), b"door");
     assert_eq!(servers[1].client().owner("door"), Some(guard.owner().to_string()));
-    assert!(guard.is_held() && guard.loss().is_none() && guard.remaining() < ms(10_000));
+    assert!(guard.is_held() && guard.lost_reason().is_none() && guard.remaining() < ms(10_000));
     assert!(matches!(
         lock.try_acquire(),
         Err(Error::Busy | Error::NoQuorum(_))
@@ -227,7 +230,7 @@ fn a_lock_on_a_majority_is_acquired_extended_lost_and_given_back() {
     wait_for("the lock to be free", || holders(&servers[1..]) == 0);
 
     let short = lock.clone().max_hold(ms(300)).acquire().unwrap();
-    assert_eq!(short.lost(), Loss::HeldTooLong);
+    assert_eq!(short.lost(), LostReason::MaxHoldExceeded);
     assert!(short.token().is_cancelled());
     servers[1].kill();
     let refused = lock.auto_renew(false).wait(ms(300)).acquire().unwrap_err();
@@ -247,15 +250,15 @@ fn a_hook_that_does_not_return_does_not_keep_a_thread_from_learning_that_its_lea
 }
 
 #[track_caller]
-fn learns_that_the_lease_is_over(hook: StuckHook, lost: impl FnOnce() -> Loss + Send) {
+fn learns_that_the_lease_is_over(hook: StuckHook, lost: impl FnOnce() -> LostReason + Send) {
     let (sender, told) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || sender.send(lost()));
-        let loss = told.recv_timeout(PATIENCE);
+        let reason = told.recv_timeout(PATIENCE);
         let was_stuck = hook.is_stuck();
         // Or a thread that waits in vain would never end.
         drop(hook);
-        assert_eq!(loss, Ok(Loss::LeaseEnded));
+        assert_eq!(reason, Ok(LostReason::LeaseExpired));
         assert!(was_stuck, "the background was not held up");
     });
 }

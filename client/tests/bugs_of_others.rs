@@ -96,7 +96,7 @@ async fn re_entry_neither_adds_up_leases_nor_changes_the_fence() {
     let mut client = server.client();
     let lock = locks(&server)
         .lock("door")
-        .owned_by(Owner::unique())
+        .owner(Owner::unique())
         .auto_renew(false);
     let outer = lock.clone().lease(ms(20_000)).acquire().await.unwrap();
     let inner = lock.clone().lease(ms(30_000)).acquire().await.unwrap();

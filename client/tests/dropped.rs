@@ -238,8 +238,8 @@ async fn an_explicit_owner_keeps_what_it_holds_when_another_request_of_it_is_dro
     let owner = Owner::unique();
     let locks = locks(&server);
     client.acquire("door alice 60000");
-    let mine = locks.lock("window").owned_by(&owner).acquire().await.unwrap();
-    let waiting = locks.lock("door").owned_by(&owner);
+    let mine = locks.lock("window").owner(&owner).acquire().await.unwrap();
+    let waiting = locks.lock("door").owner(&owner);
     tokio::select! {
         outcome = waiting.acquire() => panic!("{outcome:?}"),
         () = until("a place in the queue", || client.waiting("door") == 1) => {}

@@ -22,7 +22,7 @@ mod redlock;
 use std::time::Duration;
 
 use dlock_testkit::{Client, Server};
-use redis_dlock_client::{Error, Loss};
+use redis_dlock_client::{Error, LostReason};
 use support::{locks, ms, soon, until, until_free, url};
 
 #[test]
@@ -60,12 +60,18 @@ async fn cancellation() {
         tokio::join!(cancellation::cancelled(&locks), break_lock())
     })
     .await;
-    assert!(matches!(outcome, Err(Error::Lost(Loss::NotHeld))), "{outcome:?}");
+    assert!(
+        matches!(outcome, Err(Error::Lost(LostReason::NotHeld))),
+        "{outcome:?}"
+    );
     let (steps, ()) = soon("the end", async {
         tokio::join!(cancellation::told(&locks), break_lock())
     })
     .await;
-    assert!(matches!(steps, Err(Error::Lost(Loss::NotHeld))), "{steps:?}");
+    assert!(
+        matches!(steps, Err(Error::Lost(LostReason::NotHeld))),
+        "{steps:?}"
+    );
 }
 
 #[tokio::test]

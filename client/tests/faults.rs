@@ -48,7 +48,7 @@ async fn an_acquisition_whose_answer_is_cut_at_any_byte_counts_once() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     let owner = Owner::unique();
-    let lock = scene.locks.lock("door").owned_by(&owner).auto_renew(false);
+    let lock = scene.locks.lock("door").owner(&owner).auto_renew(false);
     // "*4\r\n:<16 digits>\r\n:1\r\n:30000\r\n:0\r\n"
     for bytes in 0..=40 {
         scene.warm_up().await;
@@ -140,7 +140,7 @@ async fn a_short_lease_is_renewed_over_another_connection_when_one_is_silent() {
     })
     .await;
     assert!(guard.is_held());
-    assert!(journal.count("NotRenewed") >= 1);
+    assert!(journal.count("RenewFailed") >= 1);
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn a_waiter_whose_grant_is_cut_at_any_byte_gets_the_lock_once() {
     // "*4\r\n:<16 digits>\r\n:1\r\n:5000\r\n:<waited>\r\n"
     for bytes in 0..=40 {
         client.acquire("door alice 60000");
-        let lock = scene.locks.lock("door").owned_by("bob").auto_renew(false);
+        let lock = scene.locks.lock("door").owner("bob").auto_renew(false);
         let waiting = tokio::spawn(async move { lock.lease(ms(5_000)).acquire().await });
         until("a place in the queue", || client.queue("door") == ["bob"]).await;
         scene.proxy.cut_after(Way::ToClient, bytes);
@@ -169,7 +169,11 @@ async fn a_waiter_whose_grant_is_cut_at_any_byte_gets_the_lock_once() {
 
 #[tokio::test]
 async fn a_release_whose_outcome_cannot_be_known_says_so_and_goes_on_behind_the_scenes() {
-    let scene = Scene::with(Settings::default().patience(ms(300)).response_timeout(ms(100)));
+    let scene = Scene::with(
+        Settings::default()
+            .retry_timeout(ms(300))
+            .response_timeout(ms(100)),
+    );
     let mut client = scene.server.client();
     let guard = scene
         .locks
@@ -187,7 +191,7 @@ async fn a_release_whose_outcome_cannot_be_known_says_so_and_goes_on_behind_the_
 
 #[tokio::test]
 async fn a_release_that_could_never_be_sent_is_not_called_unconfirmed() {
-    let scene = Scene::with(Settings::default().patience(ms(300)));
+    let scene = Scene::with(Settings::default().retry_timeout(ms(300)));
     let guard = scene
         .locks
         .lock("door")
@@ -207,7 +211,7 @@ async fn a_release_that_could_never_be_sent_is_not_called_unconfirmed() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_given_up_after_the_wait_and_named() {
-    let scene = Scene::with(Settings::default().patience(ms(200)));
+    let scene = Scene::with(Settings::default().retry_timeout(ms(200)));
     scene.proxy.refuse(true);
     let start = Instant::now();
     let error = scene
@@ -246,7 +250,7 @@ async fn a_waiter_whose_connection_is_cut_waits_on_with_another_one() {
     let mut client = scene.server.client();
     client.acquire("door alice 60000");
     let waiting = tokio::spawn({
-        let lock = scene.locks.lock("door").owned_by("bob");
+        let lock = scene.locks.lock("door").owner("bob");
         async move { lock.acquire().await }
     });
     for _ in 0..3 {
@@ -273,7 +277,7 @@ async fn a_waiter_whose_grant_was_lost_on_its_way_gets_the_lock_once() {
             let lock = scene
                 .locks
                 .lock("door")
-                .owned_by("bob")
+                .owner("bob")
                 .lease(ms(5_000))
                 .auto_renew(false);
             async move { lock.acquire().await }
@@ -362,21 +366,21 @@ async fn who_only_looks_at_locks_is_answered_again_after_a_lost_connection() {
     let scene = Scene::new();
     scene.server.client().acquire("door alice 60000");
     let lock = scene.locks.lock("door");
-    assert_eq!(lock.owner().await.unwrap(), Some("alice".into()));
+    assert_eq!(lock.current_owner().await.unwrap(), Some("alice".into()));
     scene.proxy.cut();
     // The one request that meets the lost connection may fail.
-    let _ = lock.owner().await;
-    assert_eq!(lock.owner().await.unwrap(), Some("alice".into()));
+    let _ = lock.current_owner().await;
+    assert_eq!(lock.current_owner().await.unwrap(), Some("alice".into()));
     scene.proxy.cut();
-    let _ = lock.inspect().await;
-    assert!(lock.inspect().await.unwrap().is_some());
+    let _ = lock.info().await;
+    assert!(lock.info().await.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn hundreds_of_requests_share_one_failure_to_connect() {
     let scene = Scene::with(
         Settings::default()
-            .patience(Duration::ZERO)
+            .retry_timeout(Duration::ZERO)
             .connect_timeout(ms(300)),
     );
     // Accepted by the system, but nobody answers.
@@ -489,7 +493,7 @@ async fn a_connection_that_is_given_up_is_reset_so_that_the_system_sends_no_requ
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     let (sender, closed) = mpsc::channel();
     thread::spawn(move || silent_server(listener, sender));
-    let settings = Settings::default().response_timeout(ms(200)).patience(ms(0));
+    let settings = Settings::default().response_timeout(ms(200)).retry_timeout(ms(0));
     let locks = Locks::with(url, settings).unwrap();
     let silence = locks.try_acquire("door").await.unwrap_err();
     assert!(matches!(silence, Error::Redis(_)), "{silence:?}");

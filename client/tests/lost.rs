@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
-use redis_dlock_client::{Error, Locks, Loss};
+use redis_dlock_client::{Error, Locks, LostReason};
 use support::{Journal, StuckHook, calls, locks, ms, soon, stall, until, until_free, url};
 use tokio::time::timeout;
 
@@ -81,18 +81,21 @@ async fn a_lease_that_is_not_renewed_ends_on_the_clock_of_the_holder_before_that
         .await
         .unwrap();
     let start = Instant::now();
-    assert_eq!(guard.lost().await, Loss::LeaseEnded);
+    assert_eq!(guard.lost().await, LostReason::LeaseExpired);
     assert!(start.elapsed() < ms(500) + SLOW_MACHINE);
     assert!(!guard.is_held() && guard.remaining().is_zero());
-    assert_eq!(guard.loss(), Some(Loss::LeaseEnded));
+    assert_eq!(guard.lost_reason(), Some(LostReason::LeaseExpired));
     assert!(guard.token().is_cancelled());
     // An ended lease is not revived.
     let refused = guard.extend(ms(1000)).await.unwrap_err();
-    assert!(matches!(refused, Error::Lost(Loss::LeaseEnded)), "{refused:?}");
+    assert!(
+        matches!(refused, Error::Lost(LostReason::LeaseExpired)),
+        "{refused:?}"
+    );
     until_free(&mut client, "door").await;
     assert!(matches!(
         guard.release().await,
-        Err(Error::Lost(Loss::LeaseEnded))
+        Err(Error::Lost(LostReason::LeaseExpired))
     ));
 }
 
@@ -104,7 +107,7 @@ async fn a_silent_server_does_not_keep_the_holder_from_learning_that_its_lease_i
     let guard = locks.lock("door").lease(ms(600)).acquire().await.unwrap();
     proxy.freeze(Way::ToServer);
     let start = Instant::now();
-    assert_eq!(soon("the loss", guard.lost()).await, Loss::LeaseEnded);
+    assert_eq!(soon("the reason", guard.lost()).await, LostReason::LeaseExpired);
     assert!(start.elapsed() < ms(600) + SLOW_MACHINE, "{:?}", start.elapsed());
     assert!(!guard.is_held());
 }
@@ -115,7 +118,7 @@ async fn a_hook_that_does_not_return_does_not_keep_the_holder_from_learning_that
     let hook = StuckHook::new();
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
     let guard = locks.lock("door").lease(ms(600)).acquire().await.unwrap();
-    assert_eq!(soon("the loss", guard.lost()).await, Loss::LeaseEnded);
+    assert_eq!(soon("the reason", guard.lost()).await, LostReason::LeaseExpired);
     assert!(hook.is_stuck(), "the background was not held up");
 }
 
@@ -128,7 +131,7 @@ async fn a_token_that_the_application_cancels_says_nothing_of_the_lock() {
     assert!(!guard.token().is_cancelled());
     assert!(timeout(ms(300), guard.lost()).await.is_err(), "nothing is lost");
     server.client().call("DEL door").unwrap();
-    assert_eq!(soon("the loss", guard.lost()).await, Loss::NotHeld);
+    assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);
     assert!(guard.token().is_cancelled());
 }
 
@@ -140,22 +143,31 @@ async fn a_lock_that_an_administrator_removed_is_lost_at_the_next_renewal() {
     let lock = locks.lock("door").lease(ms(600));
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
-    assert_eq!(soon("the loss", guard.lost()).await, Loss::NotHeld);
-    assert!(matches!(guard.release().await, Err(Error::Lost(Loss::NotHeld))));
+    assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);
+    assert!(matches!(
+        guard.release().await,
+        Err(Error::Lost(LostReason::NotHeld))
+    ));
 
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
     client.acquire("door bob 60000");
-    assert_eq!(soon("the loss", guard.lost()).await, Loss::NotOwner);
-    assert!(matches!(guard.release().await, Err(Error::Lost(Loss::NotOwner))));
+    assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotOwner);
+    assert!(matches!(
+        guard.release().await,
+        Err(Error::Lost(LostReason::NotOwner))
+    ));
     assert_eq!(client.owner("door").as_deref(), Some("bob"));
 
     client.release("door bob");
-    let guard = lock.clone().owned_by("alice").acquire().await.unwrap();
+    let guard = lock.clone().owner("alice").acquire().await.unwrap();
     client.call("DEL door").unwrap();
     client.acquire("door alice 60000");
-    assert_eq!(soon("the loss", guard.lost()).await, Loss::Stale);
-    assert!(matches!(guard.release().await, Err(Error::Lost(Loss::Stale))));
+    assert_eq!(soon("the reason", guard.lost()).await, LostReason::Stale);
+    assert!(matches!(
+        guard.release().await,
+        Err(Error::Lost(LostReason::Stale))
+    ));
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
 }
 
@@ -163,12 +175,15 @@ async fn a_lock_that_an_administrator_removed_is_lost_at_the_next_renewal() {
 async fn a_release_takes_nothing_from_those_who_got_the_lock_meanwhile() {
     let server = Server::start();
     let mut client = server.client();
-    let lock = locks(&server).lock("door").owned_by("alice");
+    let lock = locks(&server).lock("door").owner("alice");
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
     client.acquire("door alice 60000");
     assert!(guard.is_held(), "nobody has told yet");
-    assert!(matches!(guard.release().await, Err(Error::Lost(Loss::Stale))));
+    assert!(matches!(
+        guard.release().await,
+        Err(Error::Lost(LostReason::Stale))
+    ));
     assert_eq!(client.lock("door").holder("alice").holds, 1);
 }
 
@@ -182,7 +197,7 @@ async fn one_failed_renewal_costs_nothing() {
     let guard = locks.lock("door").lease(ms(1500)).acquire().await.unwrap();
     proxy.refuse(true);
     proxy.cut();
-    until("a failed renewal", || journal.count("NotRenewed") > 0).await;
+    until("a failed renewal", || journal.count("RenewFailed") > 0).await;
     proxy.refuse(false);
     let renewed = journal.count("Renewed");
     until("a renewal", || journal.count("Renewed") > renewed).await;
@@ -210,9 +225,9 @@ async fn a_renewal_of_what_is_given_up_or_lost_is_no_failed_renewal() {
     // Broken, and told so.
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
-    assert_eq!(soon("the loss", guard.lost()).await, Loss::NotHeld);
+    assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);
     until("the event", || journal.count("Lost") > 0).await;
-    assert_eq!(journal.count("NotRenewed"), 0);
+    assert_eq!(journal.count("RenewFailed"), 0);
 }
 
 #[tokio::test]
@@ -223,7 +238,7 @@ async fn a_refused_renewal_is_repeated_and_does_not_release_the_lock() {
     let locks = Locks::with(url(&server), journal.settings()).unwrap();
     let guard = locks.lock("door").lease(ms(1500)).acquire().await.unwrap();
     client.ok("CONFIG SET min-replicas-to-write 1");
-    until("some refused renewals", || journal.count("NotRenewed") > 2).await;
+    until("some refused renewals", || journal.count("RenewFailed") > 2).await;
     assert!(guard.is_held());
     assert_eq!(client.lock("door").holders[0].fence, guard.fence());
     client.ok("CONFIG SET min-replicas-to-write 0");
@@ -241,10 +256,10 @@ async fn a_stopped_server_that_goes_on_too_late_finds_the_guard_lost() {
         .await
         .unwrap();
     stall(&server, ms(1500));
-    assert_eq!(soon("the loss", guard.lost()).await, Loss::LeaseEnded);
+    assert_eq!(soon("the reason", guard.lost()).await, LostReason::LeaseExpired);
     let refused = soon("an answer", guard.release()).await;
     assert!(
-        matches!(refused, Err(Error::Lost(Loss::LeaseEnded))),
+        matches!(refused, Err(Error::Lost(LostReason::LeaseExpired))),
         "{refused:?}"
     );
 }
@@ -256,7 +271,7 @@ async fn the_longest_time_ends_a_guard_that_renews_itself() {
     let lock = locks(&server).lock("door").lease(ms(300)).max_hold(ms(1000));
     let guard = lock.acquire().await.unwrap();
     let start = Instant::now();
-    assert_eq!(guard.lost().await, Loss::HeldTooLong);
+    assert_eq!(guard.lost().await, LostReason::MaxHoldExceeded);
     let took = start.elapsed();
     assert!(took > ms(900) && took < ms(1000) + SLOW_MACHINE, "{took:?}");
     until_free(&mut client, "door").await;
@@ -285,7 +300,10 @@ async fn work_is_cancelled_when_its_lock_is_lost() {
     until("the work", || client.find_lock("door").is_some()).await;
     client.call("DEL door").unwrap();
     let outcome = soon("the end of the work", running).await.unwrap();
-    assert!(matches!(outcome, Err(Error::Lost(Loss::NotHeld))), "{outcome:?}");
+    assert!(
+        matches!(outcome, Err(Error::Lost(LostReason::NotHeld))),
+        "{outcome:?}"
+    );
     assert!(CANCELLED.load(Ordering::SeqCst));
 }
 
@@ -296,7 +314,7 @@ async fn work_that_ends_after_its_lock_was_lost_is_told_so() {
     // It never awaits, so it cannot be cancelled.
     let outcome = lock.run(async |_| std::thread::sleep(ms(200))).await;
     assert!(
-        matches!(outcome, Err(Error::Lost(Loss::LeaseEnded))),
+        matches!(outcome, Err(Error::Lost(LostReason::LeaseExpired))),
         "{outcome:?}"
     );
 }
@@ -310,7 +328,7 @@ async fn a_grant_whose_answer_comes_after_its_lease_is_no_lock() {
     locks.acquire("warm-up").await.unwrap().release().await.unwrap();
     proxy.delay(Way::ToClient, ms(200));
     let late = locks.lock("door").lease(ms(100)).try_acquire().await.unwrap_err();
-    assert!(matches!(late, Error::Lost(Loss::LeaseEnded)), "{late:?}");
+    assert!(matches!(late, Error::Lost(LostReason::LeaseExpired)), "{late:?}");
     until_free(&mut client, "door").await;
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
 use redis_dlock_client::redlock::{Guard, Locks, NoQuorum};
-use redis_dlock_client::{Error, Loss, Settings};
+use redis_dlock_client::{Error, LostReason, Settings};
 use support::{ms, soon, until, url};
 
 /// Longer than any test goes on.
@@ -87,11 +87,11 @@ fn accepts(server: &Server) -> bool {
 }
 
 /// Extends until a majority has joined the lock and agrees, or it is lost.
-async fn extended(guard: &Guard, lease: Duration) -> Result<Duration, Loss> {
+async fn extended(guard: &Guard, lease: Duration) -> Result<Duration, LostReason> {
     loop {
         match guard.extend(lease).await {
             Ok(remaining) => return Ok(remaining),
-            Err(Error::Lost(loss)) => return Err(loss),
+            Err(Error::Lost(reason)) => return Err(reason),
             Err(_) => tokio::time::sleep(ms(2)).await,
         }
     }
@@ -110,7 +110,7 @@ async fn a_lock_is_acquired_on_all_servers_and_given_back_on_all() {
     let guard = nodes.locks().await.acquire("door").await.unwrap();
     nodes.until_held_by("door", 5).await;
     assert_eq!(nodes.holders("door"), vec![guard.owner().to_string(); 5]);
-    assert!(guard.is_held() && guard.loss().is_none());
+    assert!(guard.is_held() && guard.lost_reason().is_none());
     // A hundredth of the lease is taken off.
     assert!(guard.remaining() < ms(29_700) && guard.remaining() > ms(29_700) - SLOW_MACHINE);
     guard.release().await.unwrap();
@@ -351,14 +351,14 @@ async fn the_loss_of_the_majority_is_told_and_what_is_left_is_given_back() {
     let start = Instant::now();
     nodes.servers[0].kill();
     nodes.servers[1].kill();
-    assert_eq!(soon("the loss", guard.lost()).await, Loss::LeaseEnded);
+    assert_eq!(soon("the reason", guard.lost()).await, LostReason::LeaseExpired);
     assert!(start.elapsed() < ms(1000) + SLOW_MACHINE);
     assert!(!guard.is_held() && guard.remaining().is_zero() && guard.token().is_cancelled());
     nodes.until_free("door").await;
     assert!(matches!(guard.extend(ms(1000)).await, Err(Error::Lost(_))));
     assert!(matches!(
         guard.release().await,
-        Err(Error::Lost(Loss::LeaseEnded))
+        Err(Error::Lost(LostReason::LeaseExpired))
     ));
 }
 
@@ -378,7 +378,7 @@ async fn servers_that_come_back_empty_are_noticed_at_the_next_renewal() {
         nodes.servers[node].crash_and_restart();
     }
     let start = Instant::now();
-    assert_eq!(soon("the loss", guard.lost()).await, Loss::NotHeld);
+    assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);
     assert!(
         start.elapsed() < ms(2900),
         "before the leases end: {:?}",
@@ -400,8 +400,8 @@ async fn what_the_servers_say_is_told_at_once() {
             server.client().call("DEL door").unwrap();
         }
         let lost = soon("an answer", extended(&guard, ms(60_000))).await.unwrap_err();
-        assert_eq!(lost, Loss::NotHeld);
-        assert_eq!(soon("the loss", guard.lost()).await, Loss::NotHeld);
+        assert_eq!(lost, LostReason::NotHeld);
+        assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);
     }
     assert!(start.elapsed() < SLOW_MACHINE, "{:?}", start.elapsed());
 }
@@ -484,7 +484,7 @@ async fn a_lease_that_ends_before_a_majority_has_answered_is_no_lock() {
         failure
             .failures
             .iter()
-            .all(|node| matches!(node.error, Error::Lost(Loss::LeaseEnded)))
+            .all(|node| matches!(node.error, Error::Lost(LostReason::LeaseExpired)))
     );
     nodes.until_free("door").await;
 }
@@ -525,7 +525,10 @@ async fn work_is_cancelled_when_the_majority_is_lost() {
         server.client().call("DEL door").unwrap();
     }
     let outcome = soon("the end of the work", running).await.unwrap();
-    assert!(matches!(outcome, Err(Error::Lost(Loss::NotHeld))), "{outcome:?}");
+    assert!(
+        matches!(outcome, Err(Error::Lost(LostReason::NotHeld))),
+        "{outcome:?}"
+    );
 }
 
 #[test]

@@ -83,7 +83,7 @@ async fn a_silent_replica_costs_no_more_than_the_timeout() {
 #[tokio::test]
 async fn a_silent_primary_is_not_waited_for_for_ever() {
     let primary = Server::start();
-    let settings = Settings::default().response_timeout(ms(200)).patience(ms(0));
+    let settings = Settings::default().response_timeout(ms(200)).retry_timeout(ms(0));
     let locks = Locks::with(url(&primary), settings.connect_timeout(ms(200))).unwrap();
     let lock = locks.lock("door").replicas(1, ms(100));
     assert!(lock.try_acquire().await.is_err());
@@ -205,7 +205,7 @@ async fn a_grant_whose_answer_was_lost_is_not_confirmed_without_the_replica() {
     scene.refused_though_the_answer_was_lost(lock.acquire()).await;
     scene.refused_though_the_answer_was_lost(lock.try_acquire()).await;
     if has_waitaof(&scene.primary) {
-        let lock = lock.on_disk(1, ms(400));
+        let lock = lock.fsynced(1, ms(400));
         scene.refused_though_the_answer_was_lost(lock.acquire()).await;
     }
 }
@@ -233,7 +233,7 @@ async fn a_grant_whose_answer_was_lost_is_one_hold_when_the_replica_has_it_whate
     let scene = Scene::new();
     let mut client = scene.primary.client();
     let owner = Owner::unique();
-    let lock = scene.locks.lock("door").owned_by(&owner).replicas(1, ms(10_000));
+    let lock = scene.locks.lock("door").owner(&owner).replicas(1, ms(10_000));
     let lock = lock.auto_renew(false);
     // The answers that come after the first one, those to the connecting included, have some 150 bytes.
     for bytes in (0..180).step_by(3) {
@@ -277,7 +277,7 @@ async fn a_lock_that_is_on_disk_outlives_a_crash_of_the_server_or_the_server_is_
     let lock = locks(&primary)
         .lock("door")
         .auto_renew(false)
-        .on_disk(0, ms(10_000));
+        .fsynced(0, ms(10_000));
     let outcome = lock.acquire().await;
     if !has_waitaof(&primary) {
         let refused = outcome.unwrap_err();
@@ -304,7 +304,7 @@ async fn a_lock_that_too_few_logs_have_is_given_back() {
     }
     let refused = locks(&primary)
         .lock("door")
-        .on_disk(1, ms(200))
+        .fsynced(1, ms(200))
         .acquire()
         .await
         .unwrap_err();
@@ -324,7 +324,7 @@ async fn a_lock_that_too_few_logs_have_is_given_back() {
     let without_log = Server::start();
     let refused = locks(&without_log)
         .lock("door")
-        .on_disk(0, ms(200))
+        .fsynced(0, ms(200))
         .acquire()
         .await
         .unwrap_err();

@@ -7,14 +7,14 @@ use std::env;
 use std::process::Command;
 use std::time::Duration;
 
-use redis_dlock_client::clock::Moment;
+use redis_dlock_client::clock::BootInstant;
 
 /// Tells the copy of this test in the namespace what the time is outside.
 const OUTSIDE: &str = "DLOCK_TEST_MOMENT_OUTSIDE_US";
 const SUSPENDED: Duration = Duration::from_secs(1_000_000);
 
 fn since_boot() -> Duration {
-    Moment::now().since(Moment::after_boot(Duration::ZERO))
+    BootInstant::now().since(BootInstant::after_boot(Duration::ZERO))
 }
 
 #[test]

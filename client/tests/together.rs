@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{SLOW_MACHINE, Server};
-use redis_dlock_client::{Error, Locks, Loss, acquire_all};
+use redis_dlock_client::{Error, Locks, LostReason, acquire_all};
 use support::{locks, ms, soon, until, until_free, url};
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn all_locks_are_held_by_one_owner_and_given_back() {
     let guards = acquire_all([locks.lock("b"), locks.lock("a")]).await.unwrap();
     let keys: Vec<&[u8]> = guards.guards().iter().map(|guard| guard.key()).collect();
     assert_eq!(keys, [b"a", b"b"]);
-    assert!(guards.is_held() && guards.loss().is_none() && !guards.remaining().is_zero());
+    assert!(guards.is_held() && guards.lost_reason().is_none() && !guards.remaining().is_zero());
     assert!(client.owner("a").is_some());
     assert_eq!(client.owner("a"), client.owner("b"));
     guards.release().await.unwrap();
@@ -124,7 +124,7 @@ async fn the_loss_of_one_is_the_loss_of_all() {
         .await
         .unwrap();
     server.client().call("DEL b").unwrap();
-    assert_eq!(soon("the loss", guards.lost()).await, Loss::NotHeld);
+    assert_eq!(soon("the reason", guards.lost()).await, LostReason::NotHeld);
     assert!(!guards.is_held() && guards.remaining().is_zero());
     assert!(guards.release().await.is_err());
     until_free(&mut server.client(), "a").await;
@@ -143,7 +143,7 @@ async fn what_is_acquired_first_is_renewed_while_the_others_are_waited_for() {
     client.acquire("c alice 1500");
     let wanted = ["a2", "c"].map(|key| locks.lock(key).lease(ms(500)).auto_renew(false));
     let lost = acquire_all(wanted).await.unwrap_err();
-    assert!(matches!(lost, Error::Lost(Loss::LeaseEnded)), "{lost:?}");
+    assert!(matches!(lost, Error::Lost(LostReason::LeaseExpired)), "{lost:?}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redis_dlock_client::{Error, Event, Guard, Lock, Locks, Loss, Owner, Settings, What};
+use redis_dlock_client::{Error, Event, EventKind, Guard, Lock, Locks, LostReason, Owner, Settings};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::job::{Change, Job};
@@ -74,7 +74,7 @@ fn lock(args: &RunArgs, locks: &Locks, owner: &Owner) -> Lock {
     let mut lock = locks
         .lock(args.name.as_bytes())
         .lease(args.lease)
-        .owned_by(owner)
+        .owner(owner)
         .wait(if args.at_once {
             Duration::ZERO
         } else {
@@ -98,7 +98,7 @@ struct Watch<'a> {
     guard: &'a Guard,
     job: Job,
     voice: &'a Voice,
-    loss: Option<Loss>,
+    loss: Option<LostReason>,
     /// When what has not ended is killed.
     kill_at: Option<Instant>,
 }
@@ -139,7 +139,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn lost(&mut self, loss: Loss) {
+    fn lost(&mut self, loss: LostReason) {
         self.loss = Some(loss);
         let what = match self.args.on_lost {
             OnLost::Kill => {
@@ -171,7 +171,7 @@ impl<'a> Watch<'a> {
 
     /// Somebody continues us. The lease may have ended meanwhile, which comes first.
     fn continued(&mut self) {
-        if let (None, Some(loss)) = (self.loss, self.guard.loss()) {
+        if let (None, Some(loss)) = (self.loss, self.guard.lost_reason()) {
             self.lost(loss);
         }
         self.job.go_on();
@@ -192,7 +192,7 @@ impl<'a> Watch<'a> {
 async fn give_back(
     args: &RunArgs,
     guard: Guard,
-    told: Option<Loss>,
+    told: Option<LostReason>,
     exit: ExitCode,
     voice: &Voice,
 ) -> Result<ExitCode, Failure> {
@@ -226,7 +226,7 @@ async fn give_back(
 }
 
 /// Whether the lock was held to the end: a release does not tell, since it may be repeated.
-async fn last_look(guard: &Guard) -> Option<Loss> {
+async fn last_look(guard: &Guard) -> Option<LostReason> {
     match guard.extend(Duration::from_millis(1)).await {
         Err(Error::Lost(loss)) => Some(loss),
         _ => None,
@@ -237,7 +237,7 @@ async fn last_look(guard: &Guard) -> Option<Loss> {
 /// others out until its lease ends.
 async fn withdraw(lock: &Lock, owner: &Owner) {
     let gone = async {
-        while let Ok(Some(info)) = lock.inspect().await {
+        while let Ok(Some(info)) = lock.info().await {
             let holds = info.holders.iter().any(|holder| holder.owner == *owner);
             let waits = info.waiters.iter().any(|waiter| waiter.owner == *owner);
             if !holds && !waits {
@@ -255,16 +255,16 @@ fn tell_renewals(voice: Voice) -> impl Fn(&Event<'_>) + Send + Sync + 'static {
     let in_trouble = AtomicBool::new(false);
     move |event| {
         let name = shown(event.key);
-        match event.what {
+        match event.kind {
             // That a lock is lost is told by whoever acts on it.
-            What::NotRenewed { error, .. }
+            EventKind::RenewFailed { error, .. }
                 if !error.is_lost() && !in_trouble.swap(true, Ordering::Relaxed) =>
             {
                 voice.say(format!(
                     "the lease of {name} is not renewed, trying again: {error}"
                 ));
             }
-            What::Renewed { .. } if in_trouble.swap(false, Ordering::Relaxed) => {
+            EventKind::Renewed { .. } if in_trouble.swap(false, Ordering::Relaxed) => {
                 voice.say(format!("the lease of {name} is renewed again"));
             }
             _ => {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::block_on::{block_on, block_until_any_lost};
 use super::{Guard, Lock};
 use crate::locks::release_all;
-use crate::{Error, Loss};
+use crate::{Error, LostReason};
 
 /// Several locks that are held together. See [`acquire_all`].
 #[must_use = "guards that are dropped at once give the locks back at once"]
@@ -59,12 +59,12 @@ impl Guards {
     }
 
     /// See [`crate::Guards::loss`].
-    pub fn loss(&self) -> Option<Loss> {
-        self.guards.iter().find_map(Guard::loss)
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        self.guards.iter().find_map(Guard::lost_reason)
     }
 
     /// Blocks until one of the locks is lost.
-    pub fn lost(&self) -> Loss {
+    pub fn lost(&self) -> LostReason {
         if self.guards.is_empty() {
             // There is none to lose.
             loop {
@@ -72,16 +72,16 @@ impl Guards {
             }
         }
         let guards = || self.guards.iter().map(|guard| &guard.guard);
-        let tokens: Vec<_> = guards().map(|guard| guard.loss_token()).collect();
-        let loss = block_until_any_lost(&tokens, || {
-            guards().try_fold(Duration::MAX, |least, guard| Ok(least.min(guard.outlook()?)))
+        let tokens: Vec<_> = guards().map(|guard| guard.lost_token()).collect();
+        let reason = block_until_any_lost(&tokens, || {
+            guards().try_fold(Duration::MAX, |least, guard| Ok(least.min(guard.lease_status()?)))
         });
         for (guard, token) in guards().zip(&tokens) {
-            if guard.loss().is_some() {
+            if guard.lost_reason().is_some() {
                 token.cancel();
             }
         }
-        loss
+        reason
     }
 
     /// See [`crate::Guards::release`].

@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 use tokio_util::sync::CancellationToken;
 
-use crate::hold::Loss;
-use crate::lost::{Outlook, nap, told};
+use crate::hold::LostReason;
+use crate::lost::{LeaseStatus, poll_interval, reason_of};
 
 /// Runs a future on this thread, its timers and connections on that of the runtime. Unlike the function of
 /// the runtime, it also works within another runtime: there it blocks a thread, but does not panic.
@@ -30,21 +30,24 @@ pub(super) fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> 
 }
 
 /// As [`lost`](crate::lost::lost), by the timers of this thread: those of the background may be held up with it.
-pub(super) fn block_until_lost(token: &CancellationToken, look: impl Fn() -> Outlook) -> Loss {
-    let loss = block_until_any_lost(std::slice::from_ref(token), look);
+pub(super) fn block_until_lost(token: &CancellationToken, look: impl Fn() -> LeaseStatus) -> LostReason {
+    let reason = block_until_any_lost(std::slice::from_ref(token), look);
     token.cancel();
-    loss
+    reason
 }
 
 /// The same for several locks, of which one is lost.
-pub(super) fn block_until_any_lost(tokens: &[CancellationToken], look: impl Fn() -> Outlook) -> Loss {
+pub(super) fn block_until_any_lost(
+    tokens: &[CancellationToken],
+    look: impl Fn() -> LeaseStatus,
+) -> LostReason {
     loop {
         match look() {
-            Err(loss) => return loss,
+            Err(reason) => return reason,
             Ok(remaining) => {
                 let each = tokens.iter().map(|token| Box::pin(token.cancelled()));
-                if block_for(nap(remaining), select_all(each)) {
-                    return told(look());
+                if block_for(poll_interval(remaining), select_all(each)) {
+                    return reason_of(look());
                 }
             }
         }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connect::Address;
 use crate::raw::LockInfo;
-use crate::{Error, Loss, Owner, Settings};
+use crate::{Error, LostReason, Owner, Settings};
 
 pub use all::{Guards, acquire_all};
 use block_on::{block_on, block_until_lost};
@@ -122,14 +122,14 @@ impl Lock {
         self.with(|lock| lock.replicas(replicas, timeout))
     }
 
-    /// See [`crate::Lock::on_disk`].
-    pub fn on_disk(self, replicas: u32, timeout: Duration) -> Self {
-        self.with(|lock| lock.on_disk(replicas, timeout))
+    /// See [`crate::Lock::fsynced`].
+    pub fn fsynced(self, replicas: u32, timeout: Duration) -> Self {
+        self.with(|lock| lock.fsynced(replicas, timeout))
     }
 
-    /// See [`crate::Lock::owned_by`].
-    pub fn owned_by(self, owner: impl Into<Owner>) -> Self {
-        self.with(|lock| lock.owned_by(owner))
+    /// See [`crate::Lock::owner`].
+    pub fn owner(self, owner: impl Into<Owner>) -> Self {
+        self.with(|lock| lock.owner(owner))
     }
 
     /// See [`crate::Lock::try_acquire`].
@@ -151,8 +151,8 @@ impl Lock {
     pub fn run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
         let guard = self.acquire()?;
         let done = work(&guard);
-        if let Some(loss) = guard.loss() {
-            return Err(Error::Lost(loss));
+        if let Some(reason) = guard.lost_reason() {
+            return Err(Error::Lost(reason));
         }
         match guard.release() {
             Err(error @ Error::Lost(_)) => Err(error),
@@ -162,13 +162,13 @@ impl Lock {
     }
 
     /// See [`crate::Lock::owner`].
-    pub fn owner(&self) -> Result<Option<Owner>, Error> {
-        block_on(self.lock.runtime(), self.lock.owner())
+    pub fn current_owner(&self) -> Result<Option<Owner>, Error> {
+        block_on(self.lock.runtime(), self.lock.current_owner())
     }
 
-    /// See [`crate::Lock::inspect`].
-    pub fn inspect(&self) -> Result<Option<LockInfo>, Error> {
-        block_on(self.lock.runtime(), self.lock.inspect())
+    /// See [`crate::Lock::info`].
+    pub fn info(&self) -> Result<Option<LockInfo>, Error> {
+        block_on(self.lock.runtime(), self.lock.info())
     }
 
     fn guarded(
@@ -225,13 +225,13 @@ impl Guard {
     }
 
     /// See [`crate::Guard::loss`].
-    pub fn loss(&self) -> Option<Loss> {
-        self.guard.loss()
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        self.guard.lost_reason()
     }
 
     /// Blocks until the lock is lost. See [`crate::Guard::lost`].
-    pub fn lost(&self) -> Loss {
-        block_until_lost(&self.guard.loss_token(), || self.guard.outlook())
+    pub fn lost(&self) -> LostReason {
+        block_until_lost(&self.guard.lost_token(), || self.guard.lease_status())
     }
 
     /// See [`crate::Guard::token`].

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::block_on::{block_on, block_until_lost};
 use crate::connect::Address;
 use crate::redlock;
-use crate::{Error, Loss, Owner, Settings};
+use crate::{Error, LostReason, Owner, Settings};
 
 /// All locks of several independent servers. See [`redlock::Locks`].
 #[derive(Clone)]
@@ -177,13 +177,13 @@ impl Guard {
     }
 
     /// See [`redlock::Guard::loss`].
-    pub fn loss(&self) -> Option<Loss> {
-        self.guard.loss()
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        self.guard.lost_reason()
     }
 
     /// Blocks until the lock is lost. See [`redlock::Guard::lost`].
-    pub fn lost(&self) -> Loss {
-        block_until_lost(self.guard.loss_token(), || self.guard.outlook())
+    pub fn lost(&self) -> LostReason {
+        block_until_lost(self.guard.lost_token(), || self.guard.lease_status())
     }
 
     /// See [`redlock::Guard::token`].

@@ -31,8 +31,8 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 /// | `redis-cluster://[user:password@]host[:port],host[:port]` | the cluster that these nodes belong to (feature `cluster`); `rediss-cluster://` for TLS |
 ///
 /// What does not fit in a text, certificates for instance, comes in a [`redis::Client`] or a
-/// `redis::sentinel::SentinelClient`. Such a client of Sentinels serves requests and renewals alike: after a failover,
-/// renewals may wait for a task of the application that asks the Sentinels. A text makes two.
+/// `redis::sentinel::SentinelClient`. Such a client of Sentinels serves requests and renewal_thread alike: after a failover,
+/// renewal_thread may wait for a task of the application that asks the Sentinels. A text makes two.
 ///
 /// In a cluster, redis-rs itself repeats a request whose connection was lost. That does no harm: requests are
 /// repeated with their ids. It cannot be switched off, for it is also how redis-rs follows a slot to another node.
@@ -56,7 +56,7 @@ struct Sentinel {
     requests: Search,
     /// One of its own: a search that the application has begun goes on only while its runtime runs. It has none when it
     /// gave the client itself, of which there is one.
-    upkeep: Option<Search>,
+    renewal: Option<Search>,
     /// What to call it. The client does not tell.
     label: String,
 }
@@ -73,7 +73,7 @@ struct Search {
 #[cfg(feature = "cluster")]
 struct Cluster {
     client: redis::cluster::ClusterClient,
-    upkeep_client: redis::cluster::ClusterClient,
+    renewal_client: redis::cluster::ClusterClient,
     slots: Slots,
 }
 
@@ -90,7 +90,7 @@ impl Address {
                     .set_response_timeout(timeouts.response);
                 let client = match purpose {
                     Purpose::Requests => &cluster.client,
-                    Purpose::Upkeep => &cluster.upkeep_client,
+                    Purpose::Renewal => &cluster.renewal_client,
                 };
                 let connection = client.get_async_connection_with_config(config).await?;
                 return Ok(Connection::Cluster(connection));
@@ -103,7 +103,7 @@ impl Address {
             let mut client = self.client_for(&[], purpose).await?;
             if purpose == Purpose::Requests {
                 let info = client.get_connection_info().clone();
-                client = Client::open(info.set_tcp_settings(forgetful(tcp_settings())))?;
+                client = Client::open(info.set_tcp_settings(with_zero_linger(tcp_settings())))?;
             }
             let config = timeouts.config();
             let connection = client
@@ -143,12 +143,12 @@ impl Address {
     #[cfg(feature = "sentinel")]
     fn of_sentinel(
         client: redis::sentinel::SentinelClient,
-        upkeep: Option<redis::sentinel::SentinelClient>,
+        renewal: Option<redis::sentinel::SentinelClient>,
         label: String,
     ) -> Self {
         Self(Arc::new(Kind::Sentinel(Box::new(Sentinel {
             requests: Search::new(client),
-            upkeep: upkeep.map(Search::new),
+            renewal: renewal.map(Search::new),
             label,
         }))))
     }
@@ -200,14 +200,14 @@ impl Address {
 #[cfg(feature = "sentinel")]
 impl Sentinel {
     fn search(&self, purpose: Purpose) -> &Search {
-        match (purpose, &self.upkeep) {
-            (Purpose::Upkeep, Some(search)) => search,
+        match (purpose, &self.renewal) {
+            (Purpose::Renewal, Some(search)) => search,
             _ => &self.requests,
         }
     }
 
     fn forget(&self, node: &ConnectionAddr) {
-        for search in std::iter::once(&self.requests).chain(&self.upkeep) {
+        for search in std::iter::once(&self.requests).chain(&self.renewal) {
             search.forget(node);
         }
     }
@@ -232,7 +232,7 @@ impl Search {
             return Ok(primary);
         }
         let told = client.async_get_client().await?;
-        let primary = Client::open(tuned(told.get_connection_info().clone()))?;
+        let primary = Client::open(with_keepalive(told.get_connection_info().clone()))?;
         *lock(&self.primary) = Some(primary.clone());
         Ok(primary)
     }
@@ -280,7 +280,7 @@ impl TryFrom<Client> for Address {
     type Error = Error;
 
     fn try_from(client: Client) -> Result<Self, Error> {
-        let client = Client::open(tuned(client.get_connection_info().clone())).map_err(invalid)?;
+        let client = Client::open(with_keepalive(client.get_connection_info().clone())).map_err(invalid)?;
         Ok(Self(Arc::new(Kind::Node(Box::new(client)))))
     }
 }
@@ -323,7 +323,7 @@ fn provide_cryptography() {
 }
 
 /// Small messages leave at once, and a dead peer is noticed.
-fn tuned(info: ConnectionInfo) -> ConnectionInfo {
+fn with_keepalive(info: ConnectionInfo) -> ConnectionInfo {
     info.set_tcp_settings(tcp_settings())
 }
 
@@ -339,7 +339,7 @@ fn tcp_settings() -> TcpSettings {
 }
 
 /// What the peer has not received when the connection is closed is not sent again: see [`Purpose::Requests`].
-fn forgetful(settings: TcpSettings) -> TcpSettings {
+fn with_zero_linger(settings: TcpSettings) -> TcpSettings {
     settings.set_linger_time(Duration::ZERO)
 }
 
@@ -370,13 +370,16 @@ fn cluster(scheme: &str, rest: &str) -> Result<Address, Error> {
             .build()
             .map_err(invalid)
     };
-    let upkeep_client = client(tcp_settings())?;
-    let client = client(forgetful(tcp_settings()))?;
-    let named: RedisResult<Vec<ConnectionInfo>> = nodes.iter().map(|node| Ok(tuned(node.parse()?))).collect();
+    let renewal_client = client(tcp_settings())?;
+    let client = client(with_zero_linger(tcp_settings()))?;
+    let named: RedisResult<Vec<ConnectionInfo>> = nodes
+        .iter()
+        .map(|node| Ok(with_keepalive(node.parse()?)))
+        .collect();
     let slots = Slots::new(named.map_err(invalid)?);
     Ok(Address(Arc::new(Kind::Cluster(Box::new(Cluster {
         client,
-        upkeep_client,
+        renewal_client,
         slots,
     })))))
 }

@@ -40,7 +40,7 @@ pub(crate) enum Purpose {
     /// granted, after all that takes it back.
     Requests,
     /// Renewals and releases in the background. What was sent just before the process ends is delivered.
-    Upkeep,
+    Renewal,
 }
 
 /// A connection that many tasks can use at once.
@@ -53,7 +53,7 @@ pub(crate) enum Connection {
 
 impl Connection {
     /// Whether a request may be sent on to another server.
-    pub fn has_detours(&self) -> bool {
+    pub fn may_redirect(&self) -> bool {
         !matches!(self, Self::Node(_))
     }
 }

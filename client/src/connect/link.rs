@@ -18,7 +18,7 @@ pub(crate) struct Link {
     timeouts: Timeouts,
     purpose: Purpose,
     current: Mutex<Option<Arc<Current>>>,
-    /// Held by the task that connects: how it went the last time.
+    /// SharedHold by the task that connects: how it went the last time.
     connecting: tokio::sync::Mutex<Option<RedisError>>,
 }
 
@@ -64,7 +64,7 @@ impl Link {
         if let Some(route) = taken {
             self.give_up(&route.current);
         }
-        Err(Error::silence())
+        Err(Error::no_response())
     }
 
     /// The connection of now; makes one if there is none.
@@ -120,25 +120,25 @@ impl Link {
 
 impl Route {
     /// Whether a request may be sent on to another server, behind the back of the ones that follow it.
-    pub fn has_detours(&self) -> bool {
-        self.current.connection.has_detours()
+    pub fn may_redirect(&self) -> bool {
+        self.current.connection.may_redirect()
     }
 
     /// Sends a request once.
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
         let mut connection = self.current.connection.clone();
         let query = command.query_async(&mut connection);
-        let answer: RedisResult<T> = if self.has_detours() {
+        let answer: RedisResult<T> = if self.may_redirect() {
             // It is tried on many ways, each of which has its own timeouts.
             in_time(self.link.timeouts.request(), query).await
         } else {
             query.await
         };
         answer.map_err(|error| {
-            if is_useless_now(&error) {
+            if should_reconnect(&error) {
                 self.link.give_up(&self.current);
             }
-            meaning(error, self.has_detours())
+            map_error(error, self.may_redirect())
         })
     }
 }
@@ -155,7 +155,7 @@ pub(super) async fn in_time<T>(
 }
 
 /// What an error of redis-rs means. Only an address of a cluster leads to the node that another one names.
-pub(super) fn meaning(error: RedisError, is_cluster: bool) -> Error {
+pub(super) fn map_error(error: RedisError, is_cluster: bool) -> Error {
     if !is_cluster && error.code() == Some("MOVED") {
         let text = "the server is a node of a cluster, and another one serves this lock: open the address \
                     of the cluster, redis-cluster://host:port";
@@ -166,7 +166,7 @@ pub(super) fn meaning(error: RedisError, is_cluster: bool) -> Error {
 
 /// Whether a connection that gave this error is better replaced: it is lost, or silent, or leads to a
 /// server that is no primary any more.
-pub(super) fn is_useless_now(error: &RedisError) -> bool {
+pub(super) fn should_reconnect(error: &RedisError) -> bool {
     error.is_unrecoverable_error()
         || error.is_io_error()
         || matches!(

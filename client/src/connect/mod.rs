@@ -10,4 +10,4 @@ mod waiting;
 pub use address::Address;
 pub(crate) use connection::{Purpose, Timeouts};
 pub(crate) use link::{Link, Route};
-pub(crate) use waiting::{Seat, WaitingRoom};
+pub(crate) use waiting::{BlockingPool, PooledConnection};

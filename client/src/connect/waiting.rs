@@ -5,7 +5,7 @@ use redis::{Cmd, ConnectionAddr, FromRedisValue};
 
 use super::address::Address;
 use super::connection::{Purpose, Timeouts};
-use super::link::{in_time, is_useless_now, meaning};
+use super::link::{in_time, map_error, should_reconnect};
 use crate::error::Error;
 use crate::sync::lock;
 
@@ -13,21 +13,21 @@ use crate::sync::lock;
 const MAX_IDLE: usize = 16;
 
 /// Connections on which requests wait, one at a time on each.
-pub(crate) struct WaitingRoom {
+pub(crate) struct BlockingPool {
     address: Address,
     timeouts: Timeouts,
-    idle: Mutex<Vec<Seat>>,
+    idle: Mutex<Vec<PooledConnection>>,
 }
 
 /// A connection for one request that waits. Dropped, it is closed, and the server forgets the request.
-pub(crate) struct Seat {
+pub(crate) struct PooledConnection {
     connection: MultiplexedConnection,
     node: ConnectionAddr,
     is_new: bool,
     in_cluster: bool,
 }
 
-impl WaitingRoom {
+impl BlockingPool {
     pub fn new(address: Address, timeouts: Timeouts) -> Self {
         Self {
             address,
@@ -37,7 +37,7 @@ impl WaitingRoom {
     }
 
     /// A connection to the server that serves the key, as far as is known.
-    pub async fn seat(&self, key: &[u8]) -> Result<Seat, Error> {
+    pub async fn seat(&self, key: &[u8]) -> Result<PooledConnection, Error> {
         let client = in_time(
             self.timeouts.connect,
             self.address.client_for(key, Purpose::Requests),
@@ -50,7 +50,7 @@ impl WaitingRoom {
         let connecting = Address::connect_to_wait(client, self.timeouts);
         let connection = in_time(self.timeouts.connect, connecting).await;
         let connection = connection.inspect_err(|_| self.address.forget(&node))?;
-        Ok(Seat {
+        Ok(PooledConnection {
             connection,
             node,
             is_new: true,
@@ -58,7 +58,7 @@ impl WaitingRoom {
         })
     }
 
-    fn take_idle(&self, node: &ConnectionAddr) -> Option<Seat> {
+    fn take_idle(&self, node: &ConnectionAddr) -> Option<PooledConnection> {
         let mut idle = lock(&self.idle);
         // The one that was used last is the least likely to be dead.
         let place = idle.iter().rposition(|seat| seat.node == *node)?;
@@ -67,9 +67,9 @@ impl WaitingRoom {
 
     /// The request on a seat has been answered, by this error if any. For the next one, unless the
     /// connection is lost.
-    pub fn leave(&self, mut seat: Seat, error: Option<&Error>) {
+    pub fn leave(&self, mut seat: PooledConnection, error: Option<&Error>) {
         let error = error.and_then(Error::as_redis);
-        let is_useless = error.is_some_and(is_useless_now);
+        let is_useless = error.is_some_and(should_reconnect);
         // A primary that is demoted sends its waiters away, by a connection that lasts.
         if is_useless || error.is_some_and(|error| error.code() == Some("UNBLOCKED")) {
             self.address.forget(&seat.node);
@@ -91,10 +91,10 @@ impl WaitingRoom {
     }
 }
 
-impl Seat {
+impl PooledConnection {
     /// Sends a request, and waits for its answer as long as it takes.
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
         let answer = command.query_async(&mut self.connection.clone()).await;
-        answer.map_err(|error| meaning(error, self.in_cluster))
+        answer.map_err(|error| map_error(error, self.in_cluster))
     }
 }

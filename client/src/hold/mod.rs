@@ -14,7 +14,7 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
-use crate::clock::{Moment, safe_deadline};
+use crate::clock::{BootInstant, safe_deadline};
 use crate::error::Error;
 
 pub(crate) use release::{Release, ReleaseStep};
@@ -31,17 +31,17 @@ pub(crate) struct Plan {
     /// Whether the lease is renewed without being asked.
     pub renews: bool,
     /// When the hold is over, renewed or not.
-    pub over_at: Option<Moment>,
+    pub over_at: Option<BootInstant>,
 }
 
 /// Why a lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Loss {
+pub enum LostReason {
     /// The lease was not renewed in time, as far as is known: the server may have been out of reach.
-    LeaseEnded,
+    LeaseExpired,
     /// The hold has taken the longest time that was allowed.
-    HeldTooLong,
+    MaxHoldExceeded,
     /// The server says that nobody holds the lock.
     NotHeld,
     /// The server says that others hold the lock.
@@ -55,7 +55,7 @@ pub enum Loss {
 pub(crate) struct Hold {
     plan: Plan,
     /// Until then the lease certainly lasts.
-    deadline: Moment,
+    deadline: BootInstant,
     renewal: Renewal,
     state: State,
 }
@@ -64,28 +64,28 @@ pub(crate) struct Hold {
 enum State {
     Held,
     GivenUp,
-    Lost(Loss),
+    Lost(LostReason),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Renewal {
     Never,
-    DueAt(Moment),
+    DueAt(BootInstant),
     UnderWay,
 }
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Send EXTEND with this lease, and take a failure for granted after `patience`.
+    /// Send EXTEND with this lease, and take a failure for granted after `retry_timeout`.
     Extend { lease: Duration, patience: Duration },
     /// Tell the holder.
-    TellLost(Loss),
+    NotifyLost(LostReason),
 }
 
 impl Hold {
     /// A hold that was just granted, by the answer to a request that was sent at `sent`.
-    pub fn granted(plan: Plan, sent: Moment, waited: Duration, lease: Duration) -> Self {
+    pub fn granted(plan: Plan, sent: BootInstant, waited: Duration, lease: Duration) -> Self {
         let mut hold = Self {
             plan,
             deadline: safe_deadline(sent, waited, lease),
@@ -99,12 +99,12 @@ impl Hold {
     }
 
     /// Whether the lock is certainly held.
-    pub fn is_held(&self, now: Moment) -> bool {
+    pub fn is_held(&self, now: BootInstant) -> bool {
         self.state == State::Held && now < self.end()
     }
 
     /// For how long the lock is certainly held, if nothing is renewed.
-    pub fn remaining(&self, now: Moment) -> Duration {
+    pub fn remaining(&self, now: BootInstant) -> Duration {
         match self.state {
             State::Held => self.end().since(now),
             State::GivenUp | State::Lost(_) => Duration::ZERO,
@@ -112,10 +112,10 @@ impl Hold {
     }
 
     /// Why the lock is lost, if it is.
-    pub fn loss(&self, now: Moment) -> Option<Loss> {
+    pub fn lost_reason(&self, now: BootInstant) -> Option<LostReason> {
         match self.state {
-            State::Lost(loss) => Some(loss),
-            State::Held if now >= self.end() => Some(self.overdue()),
+            State::Lost(reason) => Some(reason),
+            State::Held if now >= self.end() => Some(self.expiry_reason()),
             State::Held | State::GivenUp => None,
         }
     }
@@ -126,7 +126,7 @@ impl Hold {
     }
 
     /// When there is something to do next, answers aside.
-    pub fn wakes_at(&self) -> Option<Moment> {
+    pub fn wakes_at(&self) -> Option<BootInstant> {
         match (self.state, self.renewal) {
             (State::Held, Renewal::DueAt(due)) => Some(due.min(self.end())),
             (State::Held, Renewal::Never | Renewal::UnderWay) => Some(self.end()),
@@ -135,12 +135,12 @@ impl Hold {
     }
 
     /// Time has passed.
-    pub fn on_time(&mut self, now: Moment) -> Option<Action> {
+    pub fn on_time(&mut self, now: BootInstant) -> Option<Action> {
         if self.state != State::Held {
             return None;
         }
         if now >= self.end() {
-            return Some(self.lose(self.overdue()));
+            return Some(self.lose(self.expiry_reason()));
         }
         match self.renewal {
             Renewal::DueAt(due) if due <= now => Some(self.renew(now)),
@@ -151,9 +151,9 @@ impl Hold {
     /// An EXTEND that was sent at `sent` for a renewal was answered, or not.
     pub fn on_renewed(
         &mut self,
-        sent: Moment,
+        sent: BootInstant,
         answer: &Result<Duration, Error>,
-        now: Moment,
+        now: BootInstant,
     ) -> Option<Action> {
         let action = self.on_extended(sent, answer, now);
         if self.renewal == Renewal::UnderWay {
@@ -168,27 +168,27 @@ impl Hold {
     /// An EXTEND that was sent at `sent` was answered, or not.
     pub fn on_extended(
         &mut self,
-        sent: Moment,
+        sent: BootInstant,
         answer: &Result<Duration, Error>,
-        now: Moment,
+        now: BootInstant,
     ) -> Option<Action> {
         if self.state != State::Held {
             return None;
         }
         if now >= self.end() {
-            return Some(self.lose(self.overdue()));
+            return Some(self.lose(self.expiry_reason()));
         }
         match answer {
             Ok(lease) => {
                 self.deadline = self.deadline.max(safe_deadline(sent, Duration::ZERO, *lease));
                 None
             }
-            Err(error) => Loss::told_by(error).map(|loss| self.lose(loss)),
+            Err(error) => LostReason::reported_by(error).map(|reason| self.lose(reason)),
         }
     }
 
     /// The holder gives the lock up: nothing is renewed from now on. What is to be sent.
-    pub fn give_up(&mut self, now: Moment) -> Release {
+    pub fn give_up(&mut self, now: BootInstant) -> Release {
         let release = Release::new(self, now);
         if self.state == State::Held {
             self.state = State::GivenUp;
@@ -197,7 +197,7 @@ impl Hold {
         release
     }
 
-    fn renew(&mut self, now: Moment) -> Action {
+    fn renew(&mut self, now: BootInstant) -> Action {
         self.renewal = Renewal::UnderWay;
         let to_the_end = self.plan.over_at.map(|over_at| enough_for(over_at.since(now)));
         Action::Extend {
@@ -207,7 +207,7 @@ impl Hold {
     }
 
     /// The time of a renewal, if one is of use.
-    fn next_renewal(&self, at: Moment) -> Renewal {
+    fn next_renewal(&self, at: BootInstant) -> Renewal {
         let lasts_to_the_end = self.plan.over_at.is_some_and(|over_at| self.deadline >= over_at);
         if self.plan.renews && !lasts_to_the_end {
             Renewal::DueAt(at)
@@ -216,30 +216,30 @@ impl Hold {
         }
     }
 
-    fn end(&self) -> Moment {
+    fn end(&self) -> BootInstant {
         self.plan
             .over_at
             .map_or(self.deadline, |over_at| over_at.min(self.deadline))
     }
 
     /// Why a hold whose end has come is lost.
-    fn overdue(&self) -> Loss {
+    fn expiry_reason(&self) -> LostReason {
         match self.plan.over_at {
-            Some(over_at) if over_at <= self.deadline => Loss::HeldTooLong,
-            _ => Loss::LeaseEnded,
+            Some(over_at) if over_at <= self.deadline => LostReason::MaxHoldExceeded,
+            _ => LostReason::LeaseExpired,
         }
     }
 
-    fn lose(&mut self, loss: Loss) -> Action {
-        self.state = State::Lost(loss);
+    fn lose(&mut self, reason: LostReason) -> Action {
+        self.state = State::Lost(reason);
         self.renewal = Renewal::Never;
-        Action::TellLost(loss)
+        Action::NotifyLost(reason)
     }
 }
 
-impl Loss {
+impl LostReason {
     /// What an error of the server says of the holder; `None` when it says nothing.
-    pub(crate) fn told_by(error: &Error) -> Option<Self> {
+    pub(crate) fn reported_by(error: &Error) -> Option<Self> {
         match error {
             Error::NotHeld => Some(Self::NotHeld),
             Error::NotOwner => Some(Self::NotOwner),
@@ -258,11 +258,11 @@ fn retry_pause(left: Duration) -> Duration {
     (left / 20).clamp(SOONEST_RETRY, LATEST_RETRY)
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::LeaseEnded => "the lease was not renewed in time",
-            Self::HeldTooLong => "the lock was held for the longest time that was allowed",
+            Self::LeaseExpired => "the lease was not renewed in time",
+            Self::MaxHoldExceeded => "the lock was held for the longest time that was allowed",
             Self::NotHeld => "the server says that nobody holds the lock",
             Self::NotOwner => "the server says that others hold the lock",
             Self::Stale => "the server says that the owner has acquired the lock again since",

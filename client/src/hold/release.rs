@@ -1,5 +1,5 @@
-use super::{Hold, Loss};
-use crate::clock::Moment;
+use super::{Hold, LostReason};
+use crate::clock::BootInstant;
 use crate::error::Error;
 
 /// A release, which may take several attempts.
@@ -10,12 +10,12 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     /// Why the lock was lost before, if it was.
-    loss: Option<Loss>,
+    reason: Option<LostReason>,
     /// From then on the lock counts as lost, for this reason.
-    end: Moment,
-    overdue: Loss,
+    end: BootInstant,
+    expiry_reason: LostReason,
     /// From then on the lease may have ended by itself.
-    deadline: Moment,
+    deadline: BootInstant,
     /// Whether an earlier attempt may have been carried out, though its answer is unknown.
     may_be_done: bool,
 }
@@ -30,11 +30,11 @@ pub(crate) enum ReleaseStep {
 }
 
 impl Release {
-    pub(super) fn new(hold: &Hold, now: Moment) -> Self {
+    pub(super) fn new(hold: &Hold, now: BootInstant) -> Self {
         Self {
-            loss: hold.loss(now),
+            reason: hold.lost_reason(now),
             end: hold.end(),
-            overdue: hold.overdue(),
+            expiry_reason: hold.expiry_reason(),
             deadline: hold.deadline,
             may_be_done: false,
         }
@@ -42,24 +42,27 @@ impl Release {
 
     /// Whether there may be something to release: the server has not said that there is not.
     pub fn is_needed(&self) -> bool {
-        !matches!(self.loss, Some(Loss::NotHeld | Loss::NotOwner | Loss::Stale))
+        !matches!(
+            self.reason,
+            Some(LostReason::NotHeld | LostReason::NotOwner | LostReason::Stale)
+        )
     }
 
     /// Why the lock was lost before it was given up.
-    pub fn loss(&self) -> Option<Loss> {
-        self.loss
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        self.reason
     }
 
     /// A release was answered, or not.
-    pub fn on_answer(&mut self, answer: Result<u64, Error>, now: Moment) -> ReleaseStep {
-        let was_held = self.loss.is_none() && now < self.end;
+    pub fn on_answer(&mut self, answer: Result<u64, Error>, now: BootInstant) -> ReleaseStep {
+        let was_held = self.reason.is_none() && now < self.end;
         match answer {
             Ok(left) if was_held => ReleaseStep::Done(Ok(left)),
-            Ok(_) => ReleaseStep::Done(Err(self.lost(self.overdue))),
-            Err(error) => match Loss::told_by(&error) {
+            Ok(_) => ReleaseStep::Done(Err(self.lost(self.expiry_reason))),
+            Err(error) => match LostReason::reported_by(&error) {
                 // The attempt whose answer is unknown gave it back, or a server that has forgotten it: who knows.
                 Some(_) if self.may_be_done && was_held => ReleaseStep::Done(Err(self.end(error))),
-                Some(loss) => ReleaseStep::Done(Err(self.lost(loss))),
+                Some(reason) => ReleaseStep::Done(Err(self.lost(reason))),
                 None => {
                     self.may_be_done |= error.is_ambiguous();
                     self.again_or_end(error, now)
@@ -69,11 +72,11 @@ impl Release {
     }
 
     /// There was no connection to send a release over: it was certainly not carried out.
-    pub fn on_unsent(&self, error: Error, now: Moment) -> ReleaseStep {
+    pub fn on_unsent(&self, error: Error, now: BootInstant) -> ReleaseStep {
         self.again_or_end(error, now)
     }
 
-    fn again_or_end(&self, error: Error, now: Moment) -> ReleaseStep {
+    fn again_or_end(&self, error: Error, now: BootInstant) -> ReleaseStep {
         if error.is_transient() && now < self.deadline {
             ReleaseStep::Again(error)
         } else {
@@ -83,14 +86,14 @@ impl Release {
 
     /// What to say when nobody waits for the answer any longer.
     pub fn end(&self, last: Error) -> Error {
-        match self.loss {
-            Some(loss) => Error::Lost(loss),
+        match self.reason {
+            Some(reason) => Error::Lost(reason),
             None if self.may_be_done => Error::Unconfirmed(Box::new(last)),
             None => last,
         }
     }
 
-    fn lost(&self, loss: Loss) -> Error {
-        Error::Lost(self.loss.unwrap_or(loss))
+    fn lost(&self, reason: LostReason) -> Error {
+        Error::Lost(self.reason.unwrap_or(reason))
     }
 }

@@ -3,16 +3,16 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{Action, Hold, Loss, Plan, ReleaseStep};
-use crate::clock::{Moment, safe_deadline};
+use super::{Action, Hold, LostReason, Plan, ReleaseStep};
+use crate::clock::{BootInstant, safe_deadline};
 use crate::error::Error;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn at(ms: u64) -> Moment {
-    Moment::after_boot(Duration::from_millis(ms))
+fn at(ms: u64) -> BootInstant {
+    BootInstant::after_boot(Duration::from_millis(ms))
 }
 
 fn cut() -> Error {
@@ -103,7 +103,7 @@ fn a_failed_renewal_is_repeated_until_the_deadline_and_no_longer() {
             now = hold.wakes_at().unwrap();
         }
         assert!(sent > 10, "{sent}");
-        assert_eq!(hold.loss(now), Some(Loss::LeaseEnded));
+        assert_eq!(hold.lost_reason(now), Some(LostReason::LeaseExpired));
         assert_eq!(
             now.since(at(0)),
             safe_deadline(at(0), ms(0), ms(3000)).since(at(0))
@@ -115,22 +115,22 @@ fn a_failed_renewal_is_repeated_until_the_deadline_and_no_longer() {
 
 #[test]
 fn what_the_server_says_about_the_holder_is_final() {
-    for (error, loss) in [
-        (Error::NotHeld, Loss::NotHeld),
-        (Error::NotOwner, Loss::NotOwner),
-        (Error::Stale, Loss::Stale),
+    for (error, reason) in [
+        (Error::NotHeld, LostReason::NotHeld),
+        (Error::NotOwner, LostReason::NotOwner),
+        (Error::Stale, LostReason::Stale),
     ] {
         let mut hold = renewed();
         hold.on_time(at(1000));
         assert_eq!(
             hold.on_renewed(at(1000), &Err(error), at(1001)),
-            Some(Action::TellLost(loss))
+            Some(Action::NotifyLost(reason))
         );
         assert!(!hold.is_held(at(1001)));
         assert_eq!(hold.remaining(at(1001)), ms(0));
         assert_eq!(hold.wakes_at(), None);
         assert_eq!(hold.on_extended(at(1002), &Ok(ms(3000)), at(1003)), None);
-        assert_eq!(hold.loss(at(1003)), Some(loss), "lost is for ever");
+        assert_eq!(hold.lost_reason(at(1003)), Some(reason), "lost is for ever");
         assert!(!hold.give_up(at(1003)).is_needed());
     }
 }
@@ -140,7 +140,7 @@ fn a_renewal_that_is_confirmed_too_late_counts_as_lost() {
     let mut hold = renewed();
     hold.on_time(at(1000));
     let answer = hold.on_renewed(at(1000), &Ok(ms(3000)), at(LASTS_MS));
-    assert_eq!(answer, Some(Action::TellLost(Loss::LeaseEnded)));
+    assert_eq!(answer, Some(Action::NotifyLost(LostReason::LeaseExpired)));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_hold_that_is_not_renewed_lasts_to_its_deadline() {
     assert_eq!(hold.on_time(at(LASTS_MS - 1)), None);
     assert_eq!(
         hold.on_time(at(LASTS_MS)),
-        Some(Action::TellLost(Loss::LeaseEnded))
+        Some(Action::NotifyLost(LostReason::LeaseExpired))
     );
 }
 
@@ -196,7 +196,10 @@ fn no_renewal_goes_beyond_the_longest_time() {
     hold.on_renewed(at(2500), &Ok(lease), at(2501));
     assert_eq!(hold.wakes_at(), Some(at(5000)), "nothing left to renew");
     assert_eq!(hold.remaining(at(4000)), ms(1000));
-    assert_eq!(hold.on_time(at(5000)), Some(Action::TellLost(Loss::HeldTooLong)));
+    assert_eq!(
+        hold.on_time(at(5000)),
+        Some(Action::NotifyLost(LostReason::MaxHoldExceeded))
+    );
 }
 
 #[test]
@@ -206,7 +209,7 @@ fn nothing_is_renewed_once_the_lock_is_given_up() {
     assert_eq!(hold.wakes_at(), None);
     assert_eq!(hold.on_time(at(1000)), None);
     assert_eq!(hold.on_time(at(10_000)), None, "what is given up is not lost");
-    assert_eq!(hold.loss(at(10_000)), None);
+    assert_eq!(hold.lost_reason(at(10_000)), None);
     assert!(!hold.is_held(at(1)));
 }
 
@@ -226,7 +229,10 @@ fn a_lock_whose_lease_ended_unnoticed_is_lost_whatever_its_release_says() {
     let silent = release().on_answer(Err(cut()), at(LASTS_MS));
     for step in [unsent, silent] {
         assert!(
-            matches!(step, ReleaseStep::Done(Err(Error::Lost(Loss::LeaseEnded)))),
+            matches!(
+                step,
+                ReleaseStep::Done(Err(Error::Lost(LostReason::LeaseExpired)))
+            ),
             "{step:?}"
         );
     }
@@ -243,9 +249,12 @@ fn a_release_tells_its_outcome_and_says_so_when_that_is_unknown() {
     assert!(matches!(outcome(release().on_answer(Ok(1), before)), Ok(1)));
     // With a request id the server says the same of a hold that has ended by itself.
     let late = outcome(release().on_answer(Ok(0), after));
-    assert!(matches!(late, Err(Error::Lost(Loss::LeaseEnded))), "{late:?}");
+    assert!(
+        matches!(late, Err(Error::Lost(LostReason::LeaseExpired))),
+        "{late:?}"
+    );
     let lost = outcome(release().on_answer(Err(Error::Stale), before));
-    assert!(matches!(lost, Err(Error::Lost(Loss::Stale))), "{lost:?}");
+    assert!(matches!(lost, Err(Error::Lost(LostReason::Stale))), "{lost:?}");
 
     // An attempt before may have been carried out: that, or a loss before it.
     let mut repeated = release();
@@ -256,7 +265,7 @@ fn a_release_tells_its_outcome_and_says_so_when_that_is_unknown() {
     let unknown = outcome(repeated.on_answer(Err(Error::Stale), before));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
     let late = outcome(repeated.on_answer(Err(Error::Stale), after));
-    assert!(matches!(late, Err(Error::Lost(Loss::Stale))), "{late:?}");
+    assert!(matches!(late, Err(Error::Lost(LostReason::Stale))), "{late:?}");
     let unknown = outcome(repeated.on_answer(Err(cut()), after));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
 
@@ -264,7 +273,7 @@ fn a_release_tells_its_outcome_and_says_so_when_that_is_unknown() {
     let mut unsent = release();
     assert!(matches!(unsent.on_unsent(cut(), before), ReleaseStep::Again(_)));
     let lost = outcome(unsent.on_answer(Err(Error::Stale), before));
-    assert!(matches!(lost, Err(Error::Lost(Loss::Stale))), "{lost:?}");
+    assert!(matches!(lost, Err(Error::Lost(LostReason::Stale))), "{lost:?}");
     let failure = outcome(release().on_unsent(cut(), after));
     assert!(matches!(failure, Err(Error::Redis(_))), "{failure:?}");
 
@@ -284,10 +293,10 @@ fn a_lock_that_was_lost_stays_so_whatever_its_release_says() {
     hold.on_time(at(LASTS_MS));
     for answer in [Ok(0), Err(cut()), Err(Error::Stale)] {
         let step = hold.give_up(at(LASTS_MS)).on_answer(answer, at(LASTS_MS));
-        let ReleaseStep::Done(Err(Error::Lost(loss))) = step else {
+        let ReleaseStep::Done(Err(Error::Lost(reason))) = step else {
             panic!("{step:?}");
         };
-        assert_eq!(loss, Loss::LeaseEnded);
+        assert_eq!(reason, LostReason::LeaseExpired);
     }
 }
 
@@ -295,12 +304,12 @@ fn a_lock_that_was_lost_stays_so_whatever_its_release_says() {
 #[derive(Clone, Debug)]
 struct World {
     hold: Hold,
-    now: Moment,
+    now: BootInstant,
     /// When the lease ends on the server; `None`: it has been taken away.
-    lease_ends: Option<Moment>,
+    lease_ends: Option<BootInstant>,
     /// EXTENDs on their way to the server, and what has become of them on their way back.
-    asked: Option<(Moment, Duration)>,
-    answered: Option<(Moment, Result<Duration, Error>)>,
+    asked: Option<(BootInstant, Duration)>,
+    answered: Option<(BootInstant, Result<Duration, Error>)>,
     released: bool,
     told_lost: u32,
 }
@@ -327,11 +336,11 @@ impl World {
                 assert_eq!(self.told_lost, 0, "a renewal of a lost lock");
                 assert!(
                     self.asked.is_none() && self.answered.is_none(),
-                    "two renewals at once"
+                    "two renewal_thread at once"
                 );
                 self.asked = Some((self.now, lease));
             }
-            Some(Action::TellLost(_)) => self.told_lost += 1,
+            Some(Action::NotifyLost(_)) => self.told_lost += 1,
             None => {}
         }
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::Lock;
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::hold::Loss;
+use crate::hold::LostReason;
 use crate::owner::Owner;
 
 /// Several locks that are held together. See [`acquire_all`].
@@ -44,7 +44,7 @@ pub struct Guards {
 /// the last one was granted. [`Error::Invalid`]: a lock stands there twice, or they are of several servers.
 pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards, Error> {
     let locks = sorted(locks.into_iter().collect())?;
-    let begun = Moment::now();
+    let begun = BootInstant::now();
     let wait = locks
         .iter()
         .map(|lock| lock.options.wait)
@@ -54,21 +54,23 @@ pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards
     let mut guards = Vec::with_capacity(locks.len());
     for mut lock in locks {
         lock.owner.get_or_insert_with(|| owner.clone());
-        lock.options.wait = wait.saturating_sub(Moment::now().since(begun));
+        lock.options.wait = wait.saturating_sub(BootInstant::now().since(begun));
         if wait == Duration::MAX {
             lock.options.wait = wait;
         }
         let granted = lock.acquire().await.map_err(|error| match error {
             // The time was up before its turn came.
-            Error::Busy if !wait.is_zero() => Error::timeout(&lock.key, Moment::now().since(begun), None),
+            Error::Busy if !wait.is_zero() => {
+                Error::timeout(&lock.key, BootInstant::now().since(begun), None)
+            }
             error => error,
         });
         guards.push(granted?);
     }
     let guards = Guards { guards };
-    match guards.loss() {
+    match guards.lost_reason() {
         None => Ok(guards),
-        Some(loss) => Err(Error::Lost(loss)),
+        Some(reason) => Err(Error::Lost(reason)),
     }
 }
 
@@ -114,12 +116,12 @@ impl Guards {
     }
 
     /// Why one of the locks is lost; `None` as long as all are held.
-    pub fn loss(&self) -> Option<Loss> {
-        self.guards.iter().find_map(Guard::loss)
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        self.guards.iter().find_map(Guard::lost_reason)
     }
 
     /// Resolves when one of the locks is lost.
-    pub async fn lost(&self) -> Loss {
+    pub async fn lost(&self) -> LostReason {
         first_loss(&self.guards).await
     }
 
@@ -134,10 +136,10 @@ impl Guards {
 }
 
 /// Resolves when one of the guards is lost, never if there is none.
-async fn first_loss(guards: &[Guard]) -> Loss {
+async fn first_loss(guards: &[Guard]) -> LostReason {
     let mut each: FuturesUnordered<_> = guards.iter().map(Guard::lost).collect();
     match each.next().await {
-        Some(loss) => loss,
+        Some(reason) => reason,
         None => std::future::pending().await,
     }
 }

@@ -12,18 +12,18 @@ use super::held::{Held, Node};
 use super::hold::Hold;
 use super::quorum::{Decision, Quorum};
 use super::round::{Round, by_one};
-use crate::acquire::{self, Wish as NodeWish};
+use crate::acquire::{self, AcquireRequest as NodeRequest};
 use crate::backoff::Backoff;
 use crate::client::Client;
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::error::Error;
+use crate::identity::RequestIdentity;
 use crate::options::Options;
 use crate::owner::Owner;
-use crate::ticket::Ticket;
 
 /// What is wanted of each server.
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct AcquireRequest {
     pub key: Arc<[u8]>,
     pub options: Options,
     /// A server that has not answered by then has failed.
@@ -38,26 +38,26 @@ struct Refusal {
 }
 
 /// Asks all servers once.
-pub(super) async fn try_acquire(nodes: &[Arc<Client>], wish: &Wish) -> Result<Guard, Error> {
-    let outcome = ask_all(nodes, wish, &Owner::unique(), wish.node_timeout).await;
+pub(super) async fn try_acquire(nodes: &[Arc<Client>], request: &AcquireRequest) -> Result<Guard, Error> {
+    let outcome = ask_all(nodes, request, &Owner::unique(), request.node_timeout).await;
     outcome.map_err(|refusal| refusal.error)
 }
 
 /// Asks all servers until most agree, for at most as long as is to be waited.
-pub(super) async fn acquire(nodes: &[Arc<Client>], wish: &Wish) -> Result<Guard, Error> {
-    let begun = Moment::now();
-    let wait = wish.options.wait_limit();
+pub(super) async fn acquire(nodes: &[Arc<Client>], request: &AcquireRequest) -> Result<Guard, Error> {
+    let begun = BootInstant::now();
+    let wait = request.options.wait_limit();
     let left = || {
         wait.map_or(Duration::MAX, |wait| {
-            wait.saturating_sub(Moment::now().since(begun))
+            wait.saturating_sub(BootInstant::now().since(begun))
         })
     };
     // The same for all attempts: what one has left behind on a server is not in the way of the next.
     let owner = Owner::unique();
     let mut backoff = Backoff::new();
     loop {
-        let patience = wish.node_timeout.min(left());
-        let refusal = match ask_all(nodes, wish, &owner, patience).await {
+        let patience = request.node_timeout.min(left());
+        let refusal = match ask_all(nodes, request, &owner, patience).await {
             Ok(guard) => return Ok(guard),
             Err(refusal) if refusal.is_final => return Err(refusal.error),
             Err(refusal) => refusal,
@@ -65,25 +65,32 @@ pub(super) async fn acquire(nodes: &[Arc<Client>], wish: &Wish) -> Result<Guard,
         sleep(backoff.pause(left())).await;
         if left().is_zero() {
             let failure = Some(refusal.error).filter(|error| !matches!(error, Error::Busy));
-            return Err(Error::timeout(&wish.key, Moment::now().since(begun), failure));
+            return Err(Error::timeout(
+                &request.key,
+                BootInstant::now().since(begun),
+                failure,
+            ));
         }
     }
 }
 
-/// Asks all servers at once. One that has not answered within `patience` has failed: that may be less than the
+/// Asks all servers at once. One that has not answered within `retry_timeout` has failed: that may be less than the
 /// holder has for them later.
 ///
 /// What was granted in vain is released when its guard is dropped, and what is still under way is taken back
 /// when its future is; also when this future itself is dropped.
 async fn ask_all(
     nodes: &[Arc<Client>],
-    wish: &Wish,
+    request: &AcquireRequest,
     owner: &Owner,
     patience: Duration,
 ) -> Result<Guard, Refusal> {
     let quorum = Quorum::of(nodes.len());
-    let over_at = wish.options.max_hold.map(|max_hold| Moment::now() + max_hold);
-    let ask = |node| ask(Arc::clone(node), wish.for_node(owner), patience);
+    let over_at = request
+        .options
+        .max_hold
+        .map(|max_hold| BootInstant::now() + max_hold);
+    let ask = |node| ask(Arc::clone(node), request.for_node(owner), patience);
     let requests = nodes.iter().map(ask);
     let mut round = Round::new(quorum, requests);
     match round.decide().await {
@@ -93,11 +100,11 @@ async fn ask_all(
         Decision::Failed | Decision::Open => return Err(Refusal::for_now(round.into_error())),
     }
     let (granted, late) = round.into_agreed();
-    let held = Held::new(&wish.key, owner, Hold::new(quorum, over_at), granted);
-    let guard = Guard::new(nodes[0].keeper(), quorum, held, wish.node_timeout);
-    if let Some(loss) = guard.loss() {
+    let held = Held::new(&request.key, owner, Hold::new(quorum, over_at), granted);
+    let guard = Guard::new(nodes[0].renewal_thread(), quorum, held, request.node_timeout);
+    if let Some(reason) = guard.lost_reason() {
         // It took longer than the lease.
-        return Err(Refusal::for_now(Error::Lost(loss)));
+        return Err(Refusal::for_now(Error::Lost(reason)));
     }
     if !late.is_empty() {
         tokio::spawn(join(Arc::clone(guard.held()), late));
@@ -106,9 +113,9 @@ async fn ask_all(
 }
 
 /// Asks one server.
-async fn ask(client: Arc<Client>, wish: NodeWish, patience: Duration) -> Result<Node, NodeFailure> {
-    let (address, lease) = (client.address().clone(), wish.options.lease);
-    let guard = by_one(address.clone(), patience, acquire::try_acquire(&client, wish)).await?;
+async fn ask(client: Arc<Client>, request: NodeRequest, patience: Duration) -> Result<Node, NodeFailure> {
+    let (address, lease) = (client.address().clone(), request.options.lease);
+    let guard = by_one(address.clone(), patience, acquire::try_acquire(&client, request)).await?;
     Ok(Node::new(guard, address, lease))
 }
 
@@ -128,10 +135,10 @@ where
     .await;
 }
 
-impl Wish {
-    fn for_node(&self, owner: &Owner) -> NodeWish {
-        NodeWish {
-            ticket: Ticket::new(Arc::clone(&self.key), owner.clone()),
+impl AcquireRequest {
+    fn for_node(&self, owner: &Owner) -> NodeRequest {
+        NodeRequest {
+            identity: RequestIdentity::new(Arc::clone(&self.key), owner.clone()),
             options: Options {
                 // The guard on the majority sees to that. What the drift of clocks takes off counts for leases only.
                 max_hold: None,

@@ -8,15 +8,15 @@ use super::error::NodeFailure;
 use super::held::{Held, Node};
 use super::quorum::Quorum;
 use super::round::{by_majority, by_one};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::error::Error;
-use crate::hold::Loss;
-use crate::keeper::Keeper;
-use crate::lost::{Outlook, lost};
+use crate::hold::LostReason;
+use crate::lost::{LeaseStatus, lost};
 use crate::owner::Owner;
+use crate::renewal::RenewalThread;
 
 /// What a server tells is acted on after so long, if not at once.
-const LONGEST_CALM: Duration = Duration::from_secs(1);
+const MAX_IDLE_CHECK: Duration = Duration::from_secs(1);
 
 /// A lock that is held on a majority of servers. Give it back with [`Guard::release`].
 ///
@@ -33,9 +33,14 @@ pub struct Guard {
 impl Guard {
     /// Puts a guard before a hold, which the background of `keeper` watches: from before the first renewal on,
     /// by which a server may tell of a loss. Most guards are gone by then, and have woken nobody.
-    pub(super) fn new(keeper: &Keeper, quorum: Quorum, held: Arc<Held>, node_timeout: Duration) -> Self {
-        let calm = (held.remaining() / 4).min(LONGEST_CALM);
-        keeper.put_off(Moment::now() + calm, Held::watch(Arc::downgrade(&held)));
+    pub(super) fn new(
+        renewal_thread: &RenewalThread,
+        quorum: Quorum,
+        held: Arc<Held>,
+        node_timeout: Duration,
+    ) -> Self {
+        let calm = (held.remaining() / 4).min(MAX_IDLE_CHECK);
+        renewal_thread.spawn_at(BootInstant::now() + calm, Held::watch(Arc::downgrade(&held)));
         Self {
             held,
             quorum,
@@ -67,28 +72,28 @@ impl Guard {
         !self.remaining().is_zero()
     }
 
-    /// Why the lock is lost; `None` as long as it is held. [`Loss::NotHeld`]: too many of the servers say so.
-    pub fn loss(&self) -> Option<Loss> {
-        self.held.loss()
+    /// Why the lock is lost; `None` as long as it is held. [`LostReason::NotHeld`]: too many of the servers say so.
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        self.held.lost_reason()
     }
 
     /// Resolves when the lock is lost, at the local deadline at the latest, even when the servers are silent.
-    pub async fn lost(&self) -> Loss {
-        lost(self.loss_token(), || self.outlook()).await
+    pub async fn lost(&self) -> LostReason {
+        lost(self.lost_token(), || self.lease_status()).await
     }
 
-    pub(crate) fn outlook(&self) -> Outlook {
-        self.loss().map_or_else(|| Ok(self.remaining()), Err)
+    pub(crate) fn lease_status(&self) -> LeaseStatus {
+        self.lost_reason().map_or_else(|| Ok(self.remaining()), Err)
     }
 
     /// Cancelled when the lock is lost. Not when it is released. Each call gives another token: who cancels one
     /// tells nobody else.
     pub fn token(&self) -> CancellationToken {
-        self.loss_token().child_token()
+        self.lost_token().child_token()
     }
 
     /// Cancelled only by who finds out that the lock is lost.
-    pub(crate) fn loss_token(&self) -> &CancellationToken {
+    pub(crate) fn lost_token(&self) -> &CancellationToken {
         self.held.token()
     }
 
@@ -100,8 +105,8 @@ impl Guard {
     /// [`Error::Lost`] when the lock is lost. [`Error::NoQuorum`]: too few servers agreed; the lock is held
     /// as long as it was.
     pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
-        if let Some(loss) = self.loss() {
-            return Err(Error::Lost(loss));
+        if let Some(reason) = self.lost_reason() {
+            return Err(Error::Lost(reason));
         }
         let requests = self
             .held
@@ -109,8 +114,8 @@ impl Guard {
             .into_iter()
             .map(|node| self.extend_on(node, lease));
         let outcome = by_majority(self.quorum, requests).await;
-        match self.loss() {
-            Some(loss) => Err(Error::Lost(loss)),
+        match self.lost_reason() {
+            Some(reason) => Err(Error::Lost(reason)),
             None => outcome.map(|()| self.remaining()),
         }
     }
@@ -125,10 +130,10 @@ impl Guard {
     /// [`Error::Lost`]: the lock was lost before it was given back. [`Error::NoQuorum`]: too few servers
     /// answered; the others are tried again in the background, until their leases end.
     pub async fn release(self) -> Result<(), Error> {
-        let (loss, nodes) = self.held.give_up();
-        if let Some(loss) = loss {
+        let (reason, nodes) = self.held.give_up();
+        if let Some(reason) = reason {
             // Dropped, what there may be left is released.
-            return Err(Error::Lost(loss));
+            return Err(Error::Lost(reason));
         }
         let requests = nodes.into_iter().map(|node| self.release_on(node));
         by_majority(self.quorum, requests).await
@@ -155,7 +160,7 @@ impl Guard {
         let patience = self.node_timeout;
         let release = async move {
             // An extension may still be under way on a slow server: it is released when that has been dropped.
-            let guard = node.into_guard().ok_or_else(Error::silence)?;
+            let guard = node.into_guard().ok_or_else(Error::no_response)?;
             guard.release().await.map(drop)
         };
         by_one(address, patience, release)

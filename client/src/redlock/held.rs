@@ -8,16 +8,16 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::hold::{Hold, Share};
-use crate::clock::Moment;
+use super::hold::{Hold, NodeLease};
+use crate::clock::BootInstant;
 use crate::connect::Address;
 use crate::guard::Guard as NodeGuard;
-use crate::hold::Loss;
+use crate::hold::LostReason;
 use crate::owner::Owner;
 use crate::sync::lock;
 
-/// Timers do not count suspend: after it, what is overdue is noticed within this.
-const LONGEST_NAP: Duration = Duration::from_secs(1);
+/// Timers do not count suspend: after it, what is expiry_reason is noticed within this.
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// A hold on a majority of servers.
 pub(super) struct Held {
@@ -44,7 +44,7 @@ pub(super) struct Node {
 }
 
 /// What there is to watch.
-struct Outlook {
+struct LeaseStatus {
     /// So long nothing happens by itself.
     calm: Duration,
     /// These tell that a server's hold is lost.
@@ -65,12 +65,15 @@ impl Node {
         Arc::into_inner(self.guard)
     }
 
-    fn share(&self) -> Share {
-        let loss = self.guard.loss();
-        Share {
+    fn share(&self) -> NodeLease {
+        let reason = self.guard.lost_reason();
+        NodeLease {
             remaining: self.guard.remaining(),
             lease: self.lease,
-            is_denied: matches!(loss, Some(Loss::NotHeld | Loss::NotOwner | Loss::Stale)),
+            is_denied: matches!(
+                reason,
+                Some(LostReason::NotHeld | LostReason::NotOwner | LostReason::Stale)
+            ),
         }
     }
 }
@@ -90,8 +93,8 @@ impl Held {
         lock(&self.state).with(|hold, now, shares| hold.remaining(now, shares))
     }
 
-    pub fn loss(&self) -> Option<Loss> {
-        lock(&self.state).with(|hold, now, shares| hold.loss(now, shares))
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        lock(&self.state).with(|hold, now, shares| hold.lost_reason(now, shares))
     }
 
     /// Cancelled when the lock is lost.
@@ -129,11 +132,11 @@ impl Held {
 
     /// The holder gives the lock up: whether it was lost by then, and what there is to release. Once more,
     /// and there is nothing.
-    pub fn give_up(&self) -> (Option<Loss>, Vec<Node>) {
+    pub fn give_up(&self) -> (Option<LostReason>, Vec<Node>) {
         let mut state = lock(&self.state);
-        let loss = state.with(|hold, now, shares| hold.give_up(now, shares));
+        let reason = state.with(|hold, now, shares| hold.give_up(now, shares));
         self.changed.notify_one();
-        (loss, std::mem::take(&mut state.nodes))
+        (reason, std::mem::take(&mut state.nodes))
     }
 
     /// Tells the holder when the lock is lost. Ends when there is nothing to watch any more.
@@ -141,7 +144,7 @@ impl Held {
         let Some(held) = held.upgrade() else {
             return;
         };
-        while let Some(Outlook { calm, tokens }) = held.look() {
+        while let Some(LeaseStatus { calm, tokens }) = held.look() {
             let mut losses: FuturesUnordered<_> = tokens
                 .into_iter()
                 .map(CancellationToken::cancelled_owned)
@@ -149,45 +152,45 @@ impl Held {
             tokio::select! {
                 () = held.changed.notified() => {}
                 Some(()) = losses.next() => {}
-                () = sleep(calm.min(LONGEST_NAP)) => {}
+                () = sleep(calm.min(MAX_SLEEP)) => {}
             }
         }
     }
 
-    fn look(&self) -> Option<Outlook> {
+    fn look(&self) -> Option<LeaseStatus> {
         self.tell_loss();
-        lock(&self.state).outlook()
+        lock(&self.state).lease_status()
     }
 
     /// If the lock is lost, and that is new, tells the holder, and gives back what is left of it: too few servers
     /// keep others out in vain.
     pub fn tell_loss(&self) {
         let mut state = lock(&self.state);
-        let Some(loss) = state.with(|hold, now, shares| hold.on_time(now, shares)) else {
+        let Some(reason) = state.with(|hold, now, shares| hold.on_time(now, shares)) else {
             return;
         };
         let useless = std::mem::take(&mut state.nodes);
         drop(state);
         let key = String::from_utf8_lossy(&self.key);
-        tracing::error!(%key, owner = %self.owner, %loss, "lock on a majority of servers lost");
+        tracing::error!(%key, owner = %self.owner, %reason, "lock on a majority of servers lost");
         self.lost.cancel();
         drop(useless);
     }
 }
 
 impl State {
-    fn with<T>(&mut self, look: impl FnOnce(&mut Hold, Moment, &[Share]) -> T) -> T {
-        let shares: Vec<Share> = self.nodes.iter().map(Node::share).collect();
-        look(&mut self.hold, Moment::now(), &shares)
+    fn with<T>(&mut self, look: impl FnOnce(&mut Hold, BootInstant, &[NodeLease]) -> T) -> T {
+        let shares: Vec<NodeLease> = self.nodes.iter().map(Node::share).collect();
+        look(&mut self.hold, BootInstant::now(), &shares)
     }
 
-    fn outlook(&mut self) -> Option<Outlook> {
+    fn lease_status(&mut self) -> Option<LeaseStatus> {
         if !self.hold.is_open() {
             return None;
         }
         let calm = self.with(|hold, now, shares| hold.remaining(now, shares));
         let tokens = self.nodes.iter().map(|node| node.guard.token());
-        Some(Outlook {
+        Some(LeaseStatus {
             calm,
             tokens: tokens.filter(|token| !token.is_cancelled()).collect(),
         })

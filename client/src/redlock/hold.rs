@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::quorum::{Quorum, certain};
-use crate::clock::Moment;
-use crate::hold::Loss;
+use crate::clock::BootInstant;
+use crate::hold::LostReason;
 
 /// A hold on a majority of servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     quorum: Quorum,
     /// When it is over, renewed or not.
-    over_at: Option<Moment>,
+    over_at: Option<BootInstant>,
     state: State,
 }
 
@@ -19,12 +19,12 @@ pub(crate) struct Hold {
 enum State {
     Held,
     GivenUp,
-    Lost(Loss),
+    Lost(LostReason),
 }
 
 /// The hold on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct NodeLease {
     /// For how long it lasts, by the client's knowledge of this one server.
     pub remaining: Duration,
     /// The longest lease that it was given.
@@ -34,7 +34,7 @@ pub(crate) struct Share {
 }
 
 impl Hold {
-    pub fn new(quorum: Quorum, over_at: Option<Moment>) -> Self {
+    pub fn new(quorum: Quorum, over_at: Option<BootInstant>) -> Self {
         Self {
             quorum,
             over_at,
@@ -43,7 +43,7 @@ impl Hold {
     }
 
     /// For how long the lock is certainly held, if nothing is renewed: zero once it is lost or given up.
-    pub fn remaining(&self, now: Moment, shares: &[Share]) -> Duration {
+    pub fn remaining(&self, now: BootInstant, shares: &[NodeLease]) -> Duration {
         if self.state != State::Held {
             return Duration::ZERO;
         }
@@ -54,9 +54,9 @@ impl Hold {
     }
 
     /// Why the lock is lost, if it is.
-    pub fn loss(&self, now: Moment, shares: &[Share]) -> Option<Loss> {
+    pub fn lost_reason(&self, now: BootInstant, shares: &[NodeLease]) -> Option<LostReason> {
         match self.state {
-            State::Lost(loss) => Some(loss),
+            State::Lost(reason) => Some(reason),
             State::GivenUp => None,
             State::Held if !self.remaining(now, shares).is_zero() => None,
             State::Held => Some(self.reason(now, shares)),
@@ -64,20 +64,20 @@ impl Hold {
     }
 
     /// Time has passed: why the lock is lost, if that is new. Lost is for ever.
-    pub fn on_time(&mut self, now: Moment, shares: &[Share]) -> Option<Loss> {
+    pub fn on_time(&mut self, now: BootInstant, shares: &[NodeLease]) -> Option<LostReason> {
         if self.state != State::Held {
             return None;
         }
-        let loss = self.loss(now, shares)?;
-        self.state = State::Lost(loss);
-        Some(loss)
+        let reason = self.lost_reason(now, shares)?;
+        self.state = State::Lost(reason);
+        Some(reason)
     }
 
     /// The holder gives the lock up: whether it was lost by then.
-    pub fn give_up(&mut self, now: Moment, shares: &[Share]) -> Option<Loss> {
-        let loss = self.loss(now, shares);
-        self.state = loss.map_or(State::GivenUp, State::Lost);
-        loss
+    pub fn give_up(&mut self, now: BootInstant, shares: &[NodeLease]) -> Option<LostReason> {
+        let reason = self.lost_reason(now, shares);
+        self.state = reason.map_or(State::GivenUp, State::Lost);
+        reason
     }
 
     /// Whether a server that grants late is still welcome.
@@ -85,14 +85,14 @@ impl Hold {
         self.state == State::Held
     }
 
-    fn reason(&self, now: Moment, shares: &[Share]) -> Loss {
+    fn reason(&self, now: BootInstant, shares: &[NodeLease]) -> LostReason {
         let denied = shares.iter().filter(|share| share.is_denied).count();
         if self.over_at.is_some_and(|over_at| over_at <= now) {
-            Loss::HeldTooLong
+            LostReason::MaxHoldExceeded
         } else if denied >= self.quorum.blocking() {
-            Loss::NotHeld
+            LostReason::NotHeld
         } else {
-            Loss::LeaseEnded
+            LostReason::LeaseExpired
         }
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::acquire::{self, Wish};
+use super::acquire::{self, AcquireRequest};
 use super::guard::Guard;
 use crate::client::{Client, Settings};
 use crate::connect::Address;
 use crate::error::Error;
-use crate::keeper::Keeper;
+use crate::identity::Limit;
 use crate::options::Options;
-use crate::ticket::Limit;
+use crate::renewal::RenewalThread;
 
 /// A server may take this part of the lease to answer, but not less than so long.
 const NODE_TIMEOUT_PART: u32 = 20;
@@ -60,9 +60,9 @@ impl Locks {
     where
         Error: From<A::Error>,
     {
-        let settings = settings.patience(NODE_PATIENCE);
+        let settings = settings.retry_timeout(NODE_PATIENCE);
         // One thread for all of them.
-        let keeper = Keeper::start()?;
+        let renewal_thread = RenewalThread::start()?;
         let mut nodes: Vec<Arc<Client>> = Vec::new();
         for address in addresses {
             let address = address.try_into()?;
@@ -74,7 +74,7 @@ impl Locks {
             nodes.push(Arc::new(Client::new(
                 address,
                 settings.clone(),
-                Arc::clone(&keeper),
+                Arc::clone(&renewal_thread),
             )));
         }
         if nodes.is_empty() {
@@ -152,7 +152,7 @@ impl Lock {
     /// there is none for this and other reasons; it names the servers. [`Error::Lost`]: it took longer than
     /// the lease.
     pub async fn try_acquire(&self) -> Result<Guard, Error> {
-        acquire::try_acquire(&self.nodes, &self.wish()).await
+        acquire::try_acquire(&self.nodes, &self.request()).await
     }
 
     /// Acquires the lock; tries again and again, after pauses of random length, until most servers grant it.
@@ -168,7 +168,7 @@ impl Lock {
         if self.options.wait.is_zero() {
             return self.try_acquire().await;
         }
-        acquire::acquire(&self.nodes, &self.wish()).await
+        acquire::acquire(&self.nodes, &self.request()).await
     }
 
     /// Runs `work` under the lock, and releases it. When the lock is lost, the work is cancelled: its future
@@ -181,7 +181,7 @@ impl Lock {
         let guard = self.acquire().await?;
         let done = tokio::select! {
             biased;
-            loss = guard.lost() => return Err(Error::Lost(loss)),
+            reason = guard.lost() => return Err(Error::Lost(reason)),
             done = work(&guard) => done,
         };
         match guard.release().await {
@@ -193,12 +193,12 @@ impl Lock {
 
     /// The runtime of the thread in the background.
     pub(crate) fn runtime(&self) -> &Handle {
-        self.nodes[0].keeper().runtime()
+        self.nodes[0].renewal_thread().runtime()
     }
 
-    fn wish(&self) -> Wish {
+    fn request(&self) -> AcquireRequest {
         let default = || (self.options.lease / NODE_TIMEOUT_PART).max(SHORTEST_NODE_TIMEOUT);
-        Wish {
+        AcquireRequest {
             key: Arc::clone(&self.key),
             options: self.options,
             node_timeout: self.node_timeout.unwrap_or_else(default),

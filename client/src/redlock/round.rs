@@ -9,7 +9,7 @@ use super::error::{NoQuorum, NodeFailure};
 use super::quorum::{Decision, Quorum, Tally, Vote};
 use crate::connect::Address;
 use crate::error::Error;
-use crate::hold::Loss;
+use crate::hold::LostReason;
 
 /// What is under way, and what has come of it so far. Dropped, nobody waits for the rest any more.
 pub(super) struct Round<T, F> {
@@ -88,14 +88,14 @@ where
     Ok(())
 }
 
-/// The answer of one server, which is silent if it takes longer than `patience`.
+/// The answer of one server, which is silent if it takes longer than `retry_timeout`.
 pub(super) async fn by_one<T>(
     node: Address,
     patience: Duration,
     request: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, NodeFailure> {
     let outcome = timeout(patience, request).await;
-    let outcome = outcome.unwrap_or_else(|_| Err(Error::silence()));
+    let outcome = outcome.unwrap_or_else(|_| Err(Error::no_response()));
     outcome.map_err(|error| NodeFailure { node, error })
 }
 
@@ -104,7 +104,7 @@ fn vote<T>(outcome: &Result<T, NodeFailure>) -> Vote {
         Ok(_) => Vote::Yes,
         Err(Error::Busy) => Vote::Busy,
         // It was granted, but too late.
-        Err(Error::Lost(Loss::LeaseEnded)) => Vote::Failed,
+        Err(Error::Lost(LostReason::LeaseExpired)) => Vote::Failed,
         Err(error) if error.is_transient() => Vote::Failed,
         Err(_) => Vote::Hopeless,
     }

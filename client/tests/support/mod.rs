@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Server};
-use redis_dlock_client::{Event, Locks, Settings, What};
+use redis_dlock_client::{Event, EventKind, Locks, Settings};
 
 /// So long a test waits for what must happen, the other way round than `wait_for`: by a future.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -60,7 +60,7 @@ impl Journal {
     }
 
     fn note(&self, event: &Event<'_>) {
-        let what = format!("{:?}", event.what);
+        let what = format!("{:?}", event.kind);
         let name = what.split([' ', '{', '(']).next().unwrap_or_default().to_owned();
         self.0.lock().unwrap().push(name);
     }
@@ -93,7 +93,7 @@ impl StuckHook {
     pub fn settings(&self) -> Settings {
         let gate = Arc::clone(&self.gate);
         Settings::default().on_event(move |event| {
-            if let What::Renewed { .. } = event.what {
+            if let EventKind::Renewed { .. } = event.kind {
                 let gate = gate.lock().unwrap().take();
                 let _ = gate.map(|gate| gate.recv());
             }

@@ -95,7 +95,7 @@ async fn between_guards(lock: &Lock) -> Result<f64> {
         let lock = lock.clone();
         async move { lock.acquire().await.map(|guard| (Instant::now(), guard)) }
     });
-    while lock.inspect().await?.is_none_or(|info| info.waiting == 0) {}
+    while lock.info().await?.is_none_or(|info| info.waiting == 0) {}
     let start = Instant::now();
     guard.release().await?;
     let (granted, next): (Instant, Guard) = waiter.await??;

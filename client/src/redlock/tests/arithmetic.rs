@@ -3,15 +3,15 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::ms;
-use crate::clock::Moment;
-use crate::hold::Loss;
-use crate::redlock::hold::{Hold, Share};
+use crate::clock::BootInstant;
+use crate::hold::LostReason;
+use crate::redlock::hold::{Hold, NodeLease};
 use crate::redlock::quorum::{Decision, Quorum, Tally, Vote, certain};
 
 const MOST_NODES: usize = 9;
 
-fn at(ms: u64) -> Moment {
-    Moment::after_boot(Duration::from_millis(ms))
+fn at(ms: u64) -> BootInstant {
+    BootInstant::after_boot(Duration::from_millis(ms))
 }
 
 fn decide(quorum: Quorum, votes: &[Vote]) -> Decision {
@@ -98,15 +98,15 @@ fn a_lease_is_certain_for_a_hundredth_and_2_ms_less_than_its_length() {
     }
 }
 
-fn share(remaining_ms: u64) -> Share {
-    Share {
+fn share(remaining_ms: u64) -> NodeLease {
+    NodeLease {
         remaining: ms(remaining_ms),
         lease: ms(1000),
         is_denied: false,
     }
 }
 
-const DENIED: Share = Share {
+const DENIED: NodeLease = NodeLease {
     remaining: Duration::ZERO,
     lease: ms(1000),
     is_denied: true,
@@ -119,27 +119,27 @@ fn a_lock_lasts_until_too_few_leases_do() {
     // One server has granted nothing.
     assert_eq!(hold.remaining(at(0), &shares), ms(300) - ms(9));
     assert_eq!(hold.remaining(at(0), &shares[..2]), ms(0));
-    assert_eq!(hold.loss(at(0), &shares), None);
+    assert_eq!(hold.lost_reason(at(0), &shares), None);
 }
 
 #[test]
 fn a_loss_is_told_once_with_its_reason_and_lasts_for_ever() {
     let held = [share(500), share(500)];
-    let cases: [(&[Share], Loss); 3] = [
-        (&[share(500), share(9)], Loss::LeaseEnded),
-        (&[share(500), DENIED], Loss::LeaseEnded),
-        (&[share(500), DENIED, DENIED], Loss::NotHeld),
+    let cases: [(&[NodeLease], LostReason); 3] = [
+        (&[share(500), share(9)], LostReason::LeaseExpired),
+        (&[share(500), DENIED], LostReason::LeaseExpired),
+        (&[share(500), DENIED, DENIED], LostReason::NotHeld),
     ];
-    for (shares, loss) in cases {
+    for (shares, reason) in cases {
         let mut hold = Hold::new(Quorum::of(3), Some(at(10_000)));
         assert_eq!(hold.on_time(at(0), &held), None);
-        assert_eq!(hold.on_time(at(1), shares), Some(loss));
+        assert_eq!(hold.on_time(at(1), shares), Some(reason));
         assert_eq!(hold.on_time(at(2), shares), None);
         // A server that grants late does not bring it back.
         assert!(!hold.is_open());
         assert_eq!(hold.remaining(at(3), &held), ms(0));
-        assert_eq!(hold.loss(at(3), &held), Some(loss));
-        assert_eq!(hold.give_up(at(3), &held), Some(loss));
+        assert_eq!(hold.lost_reason(at(3), &held), Some(reason));
+        assert_eq!(hold.give_up(at(3), &held), Some(reason));
     }
 }
 
@@ -147,7 +147,10 @@ fn a_loss_is_told_once_with_its_reason_and_lasts_for_ever() {
 fn the_longest_time_ends_a_lock_on_whichever_servers() {
     let mut hold = Hold::new(Quorum::of(1), Some(at(100)));
     assert_eq!(hold.remaining(at(90), &[share(900)]), ms(10));
-    assert_eq!(hold.on_time(at(100), &[share(900)]), Some(Loss::HeldTooLong));
+    assert_eq!(
+        hold.on_time(at(100), &[share(900)]),
+        Some(LostReason::MaxHoldExceeded)
+    );
 }
 
 #[test]
@@ -194,7 +197,7 @@ proptest! {
     fn no_time_wraps_around(remaining in any::<Duration>(), lease in any::<Duration>()) {
         let certain = certain(remaining, lease);
         prop_assert!(certain <= remaining);
-        let share = Share { remaining, lease, is_denied: false };
+        let share = NodeLease { remaining, lease, is_denied: false };
         let lasts = Hold::new(Quorum::of(1), None).remaining(at(0), &[share]);
         prop_assert_eq!(lasts, certain);
     }

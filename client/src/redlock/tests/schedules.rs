@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 
 use super::ms;
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::hold::{Hold as NodeHold, Plan};
-use crate::redlock::hold::{Hold, Share};
+use crate::redlock::hold::{Hold, NodeLease};
 use crate::redlock::quorum::{Decision, Quorum, Tally, Vote};
 
 const LEASE_MS: u64 = 3000;
@@ -70,8 +70,8 @@ struct World {
     servers: Vec<Server>,
 }
 
-fn moment(instant: Instant) -> Moment {
-    Moment::after_boot(ms(INSTANTS_MS[instant]))
+fn moment(instant: Instant) -> BootInstant {
+    BootInstant::after_boot(ms(INSTANTS_MS[instant]))
 }
 
 impl Server {
@@ -93,7 +93,7 @@ impl Server {
     }
 
     /// What a client knows of its hold here.
-    fn share(&self, client: usize, now: Moment) -> Option<Share> {
+    fn share(&self, client: usize, now: BootInstant) -> Option<NodeLease> {
         let (Link::Granted { sent } | Link::Extending { sent, .. }) = self.links[client] else {
             return None;
         };
@@ -103,7 +103,7 @@ impl Server {
             over_at: None,
         };
         let hold = NodeHold::granted(plan, moment(sent), ms(0), plan.lease);
-        Some(Share {
+        Some(NodeLease {
             remaining: hold.remaining(now),
             lease: plan.lease,
             is_denied: false,
@@ -136,12 +136,12 @@ impl World {
         };
         let now = moment(self.now);
         let shares = self.servers.iter().filter_map(|server| server.share(client, now));
-        let shares: Vec<Share> = shares.collect();
+        let shares: Vec<NodeLease> = shares.collect();
         !Hold::new(self.quorum(), None).remaining(now, &shares).is_zero()
     }
 
-    /// Everything that may happen next. With forgetful servers, also that one loses its lock.
-    fn successors(&self, forgetful: bool) -> Vec<Self> {
+    /// Everything that may happen next. With with_zero_linger servers, also that one loses its lock.
+    fn successors(&self, with_zero_linger: bool) -> Vec<Self> {
         let mut next = Vec::new();
         if self.now + 1 < INSTANTS_MS.len() {
             next.push(self.after(|world| world.now += 1));
@@ -159,7 +159,7 @@ impl World {
             for client in 0..2 {
                 self.link_steps(client, server, &mut next);
             }
-            if forgetful {
+            if with_zero_linger {
                 next.push(self.after(|world| world.servers[server].holder = None));
             }
         }
@@ -242,7 +242,7 @@ impl World {
 }
 
 /// How many states there are, up to the first one in which both clients believe, if there is one.
-fn search(servers: usize, extends: bool, forgetful: bool) -> (usize, Option<World>) {
+fn search(servers: usize, extends: bool, with_zero_linger: bool) -> (usize, Option<World>) {
     let mut seen = HashSet::new();
     let mut open = vec![World::new(servers, extends)];
     while let Some(world) = open.pop() {
@@ -250,7 +250,7 @@ fn search(servers: usize, extends: bool, forgetful: bool) -> (usize, Option<Worl
             return (seen.len(), Some(world));
         }
         if !world.clients.contains(&Phase::Over) && seen.insert(world.clone()) {
-            open.extend(world.successors(forgetful));
+            open.extend(world.successors(with_zero_linger));
         }
     }
     (seen.len(), None)

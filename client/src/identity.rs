@@ -25,13 +25,13 @@ pub(crate) enum Block {
 /// What one acquisition is known by: the lock, the owner, and the name of the hold. All its requests carry
 /// it, however often they are sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Ticket {
+pub(crate) struct RequestIdentity {
     pub key: Arc<[u8]>,
     pub owner: Owner,
     id: [u8; 32],
 }
 
-impl Ticket {
+impl RequestIdentity {
     pub fn new(key: Arc<[u8]>, owner: Owner) -> Self {
         Self {
             key,
@@ -41,7 +41,7 @@ impl Ticket {
     }
 
     /// Another acquisition of the same lock by the same owner.
-    pub fn again(&self) -> Self {
+    pub fn with_new_id(&self) -> Self {
         Self::new(Arc::clone(&self.key), self.owner.clone())
     }
 

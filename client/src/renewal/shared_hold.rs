@@ -9,44 +9,50 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::connect::Link;
 use crate::events::Reporter;
 use crate::hold::Hold;
-use crate::sync::raced::{Mutex, lock};
-use crate::ticket::Ticket;
+use crate::identity::RequestIdentity;
+use crate::sync::model_checked::{Mutex, lock};
 
-/// Timers do not count suspend: after it, what is overdue is noticed within this.
-const LONGEST_NAP: Duration = Duration::from_secs(1);
+/// Timers do not count suspend: after it, what is expiry_reason is noticed within this.
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// With nothing to look after.
 const REST: Duration = Duration::from_secs(3600);
 
 /// What the background does for holds, it does over this connection, and tells here.
-pub(crate) struct Upkeep {
+pub(crate) struct RenewalContext {
     pub link: Arc<Link>,
     pub reporter: Reporter,
 }
 
 /// A hold that a guard stands for.
-pub(crate) struct Held {
-    pub upkeep: Arc<Upkeep>,
-    pub ticket: Ticket,
+pub(crate) struct SharedHold {
+    pub context: Arc<RenewalContext>,
+    pub identity: RequestIdentity,
     pub fence: u64,
     pub holds: u64,
     /// Tells apart holds that are due at the same time.
     number: u64,
     hold: Mutex<Hold>,
     /// When it is due, as the agenda has it. Changed only with the agenda in hand.
-    due: Mutex<Option<Moment>>,
+    due: Mutex<Option<BootInstant>>,
     /// Made when somebody asks for it.
     token: Mutex<Option<CancellationToken>>,
 }
 
-impl Held {
-    pub fn new(upkeep: &Arc<Upkeep>, ticket: Ticket, fence: u64, holds: u64, hold: Hold) -> Arc<Self> {
+impl SharedHold {
+    pub fn new(
+        context: &Arc<RenewalContext>,
+        identity: RequestIdentity,
+        fence: u64,
+        holds: u64,
+        hold: Hold,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            upkeep: Arc::clone(upkeep),
-            ticket,
+            context: Arc::clone(context),
+            identity,
             fence,
             holds,
             number: next_number(),
@@ -84,23 +90,23 @@ fn next_number() -> u64 {
 }
 
 /// Something to do that is no hold.
-pub(crate) type Errand = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// When which hold is due.
-pub(crate) struct Agenda {
+pub(crate) struct RenewalQueue {
     entries: Mutex<Entries>,
 }
 
 struct Entries {
-    due: BTreeMap<(Moment, u64), Arc<Held>>,
-    errands: BTreeMap<(Moment, u64), Errand>,
+    due: BTreeMap<(BootInstant, u64), Arc<SharedHold>>,
+    errands: BTreeMap<(BootInstant, u64), BackgroundTask>,
     /// The keeper looks at the agenda then, if nobody wakes it.
-    next_look: Moment,
+    next_look: BootInstant,
     is_over: bool,
 }
 
-impl Agenda {
-    pub fn new(now: Moment) -> Self {
+impl RenewalQueue {
+    pub fn new(now: BootInstant) -> Self {
         let entries = Entries {
             due: BTreeMap::new(),
             errands: BTreeMap::new(),
@@ -113,7 +119,7 @@ impl Agenda {
     }
 
     /// Puts a hold down for its time of now, if it has one. Whether the keeper has to be woken.
-    pub fn schedule(&self, held: &Arc<Held>) -> bool {
+    pub fn schedule(&self, held: &Arc<SharedHold>) -> bool {
         let mut entries = lock(&self.entries);
         entries.remove(held);
         // Asked with the agenda in hand: whoever gives the hold up later takes it off again.
@@ -126,26 +132,26 @@ impl Agenda {
     }
 
     /// Puts an errand down. Whether the keeper has to be woken.
-    pub fn put_off(&self, due: Moment, errand: Errand) -> bool {
+    pub fn spawn_at(&self, due: BootInstant, errand: BackgroundTask) -> bool {
         let mut entries = lock(&self.entries);
         entries.errands.insert((due, next_number()), errand);
         entries.look_by(due)
     }
 
     /// Takes off an errand that is due.
-    pub fn take_errand(&self, now: Moment) -> Option<Errand> {
+    pub fn take_errand(&self, now: BootInstant) -> Option<BackgroundTask> {
         let mut entries = lock(&self.entries);
         let first = entries.errands.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
     }
 
     /// Takes a hold off.
-    pub fn remove(&self, held: &Held) {
+    pub fn remove(&self, held: &SharedHold) {
         lock(&self.entries).remove(held);
     }
 
     /// Takes off a hold that is due.
-    pub fn take_due(&self, now: Moment) -> Option<Arc<Held>> {
+    pub fn take_due(&self, now: BootInstant) -> Option<Arc<SharedHold>> {
         let mut entries = lock(&self.entries);
         let first = entries.due.first_entry().filter(|first| first.key().0 <= now)?;
         let held = first.remove();
@@ -154,11 +160,11 @@ impl Agenda {
     }
 
     /// For how long there is nothing to do; `None` when it is over.
-    pub fn nap(&self, now: Moment) -> Option<Duration> {
+    pub fn next_timeout(&self, now: BootInstant) -> Option<Duration> {
         let mut entries = lock(&self.entries);
         let first = entries.due.keys().next().into_iter();
         let first = first.chain(entries.errands.keys().next()).min();
-        let nap = first.map_or(REST, |&(due, _)| due.since(now).min(LONGEST_NAP));
+        let nap = first.map_or(REST, |&(due, _)| due.since(now).min(MAX_SLEEP));
         entries.next_look = now + nap;
         (!entries.is_over).then_some(nap)
     }
@@ -171,7 +177,7 @@ impl Agenda {
 
 impl Entries {
     /// Whether the keeper has to be woken to look then.
-    fn look_by(&mut self, due: Moment) -> bool {
+    fn look_by(&mut self, due: BootInstant) -> bool {
         let is_earlier = due < self.next_look;
         if is_earlier {
             self.next_look = due;
@@ -179,7 +185,7 @@ impl Entries {
         is_earlier
     }
 
-    fn remove(&mut self, held: &Held) {
+    fn remove(&mut self, held: &SharedHold) {
         if let Some(due) = lock(&held.due).take() {
             self.due.remove(&(due, held.number));
         }
@@ -196,29 +202,29 @@ mod tests {
     use crate::connect::{Address, Purpose, Timeouts};
     use crate::error::Error;
     use crate::events::Hook;
-    use crate::hold::{Action, Loss, Plan};
+    use crate::hold::{Action, LostReason, Plan};
     use crate::owner::Owner;
 
     const LEASE: Duration = Duration::from_secs(3);
 
-    fn at(ms: u64) -> Moment {
-        Moment::after_boot(Duration::from_millis(ms))
+    fn at(ms: u64) -> BootInstant {
+        BootInstant::after_boot(Duration::from_millis(ms))
     }
 
     /// Nothing is sent over it.
-    fn upkeep() -> Arc<Upkeep> {
+    fn context() -> Arc<RenewalContext> {
         let address: Address = "redis://127.0.0.1/".parse().unwrap();
         let timeouts = Timeouts {
             connect: LEASE,
             response: LEASE,
         };
-        Arc::new(Upkeep {
-            link: Link::new(address.clone(), timeouts, Purpose::Upkeep),
+        Arc::new(RenewalContext {
+            link: Link::new(address.clone(), timeouts, Purpose::Renewal),
             reporter: Reporter::new(address, Hook::default()),
         })
     }
 
-    fn held() -> Arc<Held> {
+    fn held() -> Arc<SharedHold> {
         held_by(Plan {
             lease: LEASE,
             renews: true,
@@ -226,16 +232,16 @@ mod tests {
         })
     }
 
-    fn held_by(plan: Plan) -> Arc<Held> {
-        let ticket = Ticket::new(b"door"[..].into(), Owner::from("alice"));
+    fn held_by(plan: Plan) -> Arc<SharedHold> {
+        let identity = RequestIdentity::new(b"door"[..].into(), Owner::from("alice"));
         let hold = Hold::granted(plan, at(0), Duration::ZERO, plan.lease);
-        Held::new(&upkeep(), ticket, 1, 1, hold)
+        SharedHold::new(&context(), identity, 1, 1, hold)
     }
 
     /// A guard that is given up, the keeper that renews and finds losses, and a task that waits for a loss, in
     /// whatever order their steps come.
     fn race(looks_ms: &'static [u64], answer: fn() -> Result<Duration, Error>) {
-        let agenda = Arc::new(Agenda::new(at(0)));
+        let agenda = Arc::new(RenewalQueue::new(at(0)));
         let held = held();
         let is_given_up = Arc::new(AtomicBool::new(false));
         agenda.schedule(&held);
@@ -265,21 +271,21 @@ mod tests {
             "something looks after a hold that was given up"
         );
         assert!(told <= 1, "told {told} times");
-        assert_eq!(token.is_cancelled(), told == 1, "the token and the loss");
+        assert_eq!(token.is_cancelled(), told == 1, "the token and the reason");
         assert_eq!(held.with(|hold| hold.is_lost()), told == 1);
         assert!(!held.with(|hold| hold.is_held(at(2))));
     }
 
     /// What the thread in the background does; how often it told of a loss.
     fn keep(
-        agenda: &Agenda,
+        agenda: &RenewalQueue,
         looks_ms: &[u64],
         is_given_up: &AtomicBool,
         answer: fn() -> Result<Duration, Error>,
     ) -> u32 {
         let mut told = 0;
-        let mut tell = |held: &Held, action| {
-            if let Some(Action::TellLost(_)) = action {
+        let mut tell = |held: &SharedHold, action| {
+            if let Some(Action::NotifyLost(_)) = action {
                 held.cancel();
                 told += 1;
             }
@@ -325,7 +331,7 @@ mod tests {
         // Timers stand still meanwhile: none may be longer.
         shuttle::check_dfs(
             || {
-                let agenda = Agenda::new(at(0));
+                let agenda = RenewalQueue::new(at(0));
                 let plan = Plan {
                     lease: Duration::from_secs(3600),
                     renews: false,
@@ -333,12 +339,12 @@ mod tests {
                 };
                 let long = held_by(plan);
                 agenda.schedule(&long);
-                assert_eq!(agenda.nap(at(0)), Some(Duration::from_secs(1)));
+                assert_eq!(agenda.next_timeout(at(0)), Some(Duration::from_secs(1)));
                 let after = at(3_600_000);
-                let found = agenda.take_due(after).expect("it is overdue");
+                let found = agenda.take_due(after).expect("it is expiry_reason");
                 assert!(matches!(
                     found.with(|hold| hold.on_time(after)),
-                    Some(Action::TellLost(Loss::LeaseEnded))
+                    Some(Action::NotifyLost(LostReason::LeaseExpired))
                 ));
             },
             None,
@@ -349,21 +355,25 @@ mod tests {
     fn the_keeper_is_woken_for_what_is_due_before_it_looks_and_only_then() {
         shuttle::check_dfs(
             || {
-                let agenda = Agenda::new(at(0));
-                assert_eq!(agenda.nap(at(0)), Some(REST));
+                let agenda = RenewalQueue::new(at(0));
+                assert_eq!(agenda.next_timeout(at(0)), Some(REST));
                 let first = held();
                 assert!(agenda.schedule(&first), "the keeper rests");
-                assert_eq!(agenda.nap(at(900)), Some(Duration::from_millis(100)));
+                assert_eq!(agenda.next_timeout(at(900)), Some(Duration::from_millis(100)));
                 assert!(!agenda.schedule(&held()), "due at the same time");
-                assert_eq!(agenda.nap(at(2000)), Some(Duration::ZERO), "overdue");
+                assert_eq!(
+                    agenda.next_timeout(at(2000)),
+                    Some(Duration::ZERO),
+                    "expiry_reason"
+                );
                 assert!(
-                    agenda.put_off(at(1999), Box::pin(async {})),
+                    agenda.spawn_at(at(1999), Box::pin(async {})),
                     "due before it looks"
                 );
                 assert!(agenda.take_errand(at(1998)).is_none());
                 assert!(agenda.take_errand(at(1999)).is_some() && agenda.take_errand(at(1999)).is_none());
                 agenda.end();
-                assert_eq!(agenda.nap(at(2000)), None);
+                assert_eq!(agenda.next_timeout(at(2000)), None);
             },
             None,
         );

@@ -12,25 +12,27 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::error::Error;
-use crate::events::What;
-use crate::held::{Agenda, Held};
-use crate::hold::{Action, Loss};
+use crate::events::EventKind;
+mod shared_hold;
+
+use crate::hold::{Action, LostReason};
+pub(crate) use shared_hold::{RenewalContext, RenewalQueue, SharedHold};
 
 /// The handle to the thread. Dropped, the thread ends as soon as nothing is left to do.
-pub(crate) struct Keeper {
+pub(crate) struct RenewalThread {
     shared: Arc<Shared>,
     runtime: Handle,
 }
 
 struct Shared {
-    agenda: Agenda,
+    agenda: RenewalQueue,
     wake: Notify,
     tasks: TaskTracker,
 }
 
-impl Keeper {
+impl RenewalThread {
     pub fn start() -> Result<Arc<Self>, Error> {
         let cannot = |error: io::Error| Error::Redis(error.into());
         let runtime = runtime::Builder::new_current_thread()
@@ -39,7 +41,7 @@ impl Keeper {
             .map_err(cannot)?;
         let handle = runtime.handle().clone();
         let shared = Arc::new(Shared {
-            agenda: Agenda::new(Moment::now()),
+            agenda: RenewalQueue::new(BootInstant::now()),
             wake: Notify::new(),
             tasks: TaskTracker::new(),
         });
@@ -55,23 +57,23 @@ impl Keeper {
     }
 
     /// Looks after a hold from now on.
-    pub fn watch(&self, held: &Arc<Held>) {
+    pub fn watch(&self, held: &Arc<SharedHold>) {
         self.shared.schedule(held);
     }
 
     /// Does not look after a hold any more. To be called after it was given up.
-    pub fn unwatch(&self, held: &Held) {
+    pub fn unwatch(&self, held: &SharedHold) {
         self.shared.agenda.remove(held);
     }
 
     /// Has something done that nobody waits for. Never blocks, works on any thread.
-    pub fn hand_over(&self, errand: impl Future<Output = ()> + Send + 'static) {
-        self.shared.tasks.spawn_on(errand, &self.runtime);
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.shared.tasks.spawn_on(task, &self.runtime);
     }
 
     /// Has something done that is not urgent: at that time, or when the thread is awake anyway.
-    pub fn put_off(&self, due: Moment, errand: impl Future<Output = ()> + Send + 'static) {
-        if self.shared.agenda.put_off(due, Box::pin(errand)) {
+    pub fn spawn_at(&self, due: BootInstant, task: impl Future<Output = ()> + Send + 'static) {
+        if self.shared.agenda.spawn_at(due, Box::pin(task)) {
             self.shared.wake.notify_one();
         }
     }
@@ -82,7 +84,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for RenewalThread {
     fn drop(&mut self) {
         self.shared.agenda.end();
         self.shared.wake.notify_one();
@@ -90,7 +92,7 @@ impl Drop for Keeper {
 }
 
 async fn keep(shared: Arc<Shared>) {
-    while let Some(nap) = shared.look() {
+    while let Some(nap) = shared.run_due() {
         tokio::select! {
             () = shared.wake.notified() => {}
             () = sleep(nap) => {}
@@ -102,52 +104,52 @@ async fn keep(shared: Arc<Shared>) {
 
 impl Shared {
     /// Does what is due. For how long there is nothing to do then; `None` when it is over.
-    fn look(self: &Arc<Self>) -> Option<Duration> {
-        let now = Moment::now();
+    fn run_due(self: &Arc<Self>) -> Option<Duration> {
+        let now = BootInstant::now();
         while let Some(held) = self.agenda.take_due(now) {
-            self.attend(&held, now);
+            self.process(&held, now);
         }
-        while let Some(errand) = self.agenda.take_errand(now) {
-            self.tasks.spawn(errand);
+        while let Some(task) = self.agenda.take_errand(now) {
+            self.tasks.spawn(task);
         }
-        self.agenda.nap(Moment::now())
+        self.agenda.next_timeout(BootInstant::now())
     }
 
-    fn attend(self: &Arc<Self>, held: &Arc<Held>, now: Moment) {
+    fn process(self: &Arc<Self>, held: &Arc<SharedHold>, now: BootInstant) {
         match held.with(|hold| hold.on_time(now)) {
             Some(Action::Extend { lease, patience }) => {
                 let renewal = Arc::clone(self).renew(Arc::clone(held), lease, patience);
                 tokio::spawn(renewal);
             }
-            Some(Action::TellLost(loss)) => tell_lost(held, loss),
+            Some(Action::NotifyLost(reason)) => notify_lost(held, reason),
             None => {}
         }
         self.schedule(held);
     }
 
-    fn schedule(&self, held: &Arc<Held>) {
+    fn schedule(&self, held: &Arc<SharedHold>) {
         if self.agenda.schedule(held) {
             self.wake.notify_one();
         }
     }
 
-    async fn renew(self: Arc<Self>, held: Arc<Held>, lease: Duration, patience: Duration) {
-        let sent = Moment::now();
+    async fn renew(self: Arc<Self>, held: Arc<SharedHold>, lease: Duration, patience: Duration) {
+        let sent = BootInstant::now();
         let answer = extend(&held, lease, patience).await;
-        let took = Moment::now().since(sent);
+        let took = BootInstant::now().since(sent);
         let what = match &answer {
-            Ok(_) => What::Renewed { took },
-            Err(error) => What::NotRenewed { error },
+            Ok(_) => EventKind::Renewed { took },
+            Err(error) => EventKind::RenewFailed { error },
         };
         let (action, is_held) = held.with(|hold| {
             // The time of now, not of before: somebody may have found the lock lost meanwhile, and it stays so.
-            let now = Moment::now();
+            let now = BootInstant::now();
             let action = hold.on_renewed(sent, &answer, now);
             (action, hold.is_held(now))
         });
         match action {
-            Some(Action::TellLost(loss)) => tell_lost(&held, loss),
-            _ if is_held => held.upkeep.reporter.report(&held.ticket, what),
+            Some(Action::NotifyLost(reason)) => notify_lost(&held, reason),
+            _ if is_held => held.context.reporter.report(&held.identity, what),
             // It was given up meanwhile: nobody renews it any more.
             _ => {}
         }
@@ -156,14 +158,16 @@ impl Shared {
 }
 
 /// Tells the holder that its lock is lost.
-pub(crate) fn tell_lost(held: &Held, loss: Loss) {
+pub(crate) fn notify_lost(held: &SharedHold, reason: LostReason) {
     held.cancel();
-    held.upkeep.reporter.report(&held.ticket, What::Lost { loss });
+    held.context
+        .reporter
+        .report(&held.identity, EventKind::Lost { reason });
 }
 
 /// Sends an EXTEND: the lease that remains.
-async fn extend(held: &Held, lease: Duration, patience: Duration) -> Result<Duration, Error> {
-    let command = held.ticket.extend(lease, held.fence);
-    let answer: Result<u64, Error> = held.upkeep.link.query_within(patience, &command).await;
+async fn extend(held: &SharedHold, lease: Duration, patience: Duration) -> Result<Duration, Error> {
+    let command = held.identity.extend(lease, held.fence);
+    let answer: Result<u64, Error> = held.context.link.query_within(patience, &command).await;
     answer.map(Duration::from_millis)
 }
