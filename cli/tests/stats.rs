@@ -106,7 +106,7 @@ fn waits_and_ends_of_leases_are_counted_and_timed() {
     for n in 0..3 {
         server
             .waiter(&format!("queue late{n} 600000 BLOCK 10"))
-            .gets_null();
+            .assert_null();
     }
     for n in 0..4 {
         client.acquire(&format!("short{n} owner 10"));

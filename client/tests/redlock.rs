@@ -253,8 +253,8 @@ async fn stopped_and_paused_servers_are_as_good_as_dead_ones_until_they_go_on() 
     nodes.servers[2].stop();
     let failure = no_quorum(lock.try_acquire().await.unwrap_err());
     assert_eq!((failure.needed, failure.agreed), (3, 2), "{failure}");
-    nodes.servers[0].go_on();
-    nodes.servers[2].go_on();
+    nodes.servers[0].resume();
+    nodes.servers[2].resume();
     let guard = soon("a majority", lock.acquire()).await.unwrap();
     guard.release().await.unwrap();
     nodes.until_free("door").await;

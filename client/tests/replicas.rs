@@ -75,7 +75,7 @@ async fn a_silent_replica_costs_no_more_than_the_timeout() {
     assert!(took >= ms(400) && took < ms(400) + SLOW_MACHINE, "{took:?}");
     assert!(matches!(refused, Error::Unreplicated { .. }), "{refused:?}");
     until_free(&mut primary.client(), "door").await;
-    replica.go_on();
+    replica.resume();
     let guard = soon("a lock", lock.replicas(1, ms(10_000)).acquire()).await;
     guard.unwrap().release().await.unwrap();
 }
@@ -92,7 +92,7 @@ async fn a_silent_primary_is_not_waited_for_for_ever() {
     let error = soon("an answer", lock.try_acquire()).await.unwrap_err();
     assert!(start.elapsed() < SLOW_MACHINE, "{:?}", start.elapsed());
     assert!(error.is_transient(), "{error:?}");
-    primary.go_on();
+    primary.resume();
     until_free(&mut primary.client(), "door").await;
 }
 
@@ -192,7 +192,7 @@ impl Scene {
         self.warm_up().await;
         self.replica.stop();
         let outcome = self.lose_the_answer_to(acquiring).await;
-        self.replica.go_on();
+        self.replica.resume();
         assert!(matches!(outcome, Err(Error::Unreplicated { .. })), "{outcome:?}");
         until_free(&mut self.primary.client(), "door").await;
     }
@@ -223,7 +223,7 @@ async fn a_grant_whose_answer_was_lost_is_not_confirmed_to_a_thread_either() {
     // Lazily: a thread would begin at once.
     let acquiring = async { tokio::task::spawn_blocking(move || lock.acquire().map(drop)).await };
     let outcome = scene.lose_the_answer_to(acquiring).await.unwrap();
-    scene.replica.go_on();
+    scene.replica.resume();
     assert!(matches!(outcome, Err(Error::Unreplicated { .. })), "{outcome:?}");
     until_free(&mut scene.primary.client(), "door").await;
 }

@@ -1,6 +1,6 @@
 //! Who may use which command on which key.
 
-use dlock_testkit::{Client, Server};
+use dlock_testkit::{Client, Server, skip};
 
 const WRITES: [&str; 3] = [
     "DLOCK.ACQUIRE door alice 10000",
@@ -29,7 +29,7 @@ fn assert_allowed(client: &mut Client, commands: &[&str]) {
 #[track_caller]
 fn assert_denied(client: &mut Client, commands: &[&str]) {
     for command in commands {
-        assert_eq!(client.refusal(command), "NOPERM", "{command}");
+        assert_eq!(client.error_code(command), "NOPERM", "{command}");
     }
 }
 
@@ -37,8 +37,7 @@ fn assert_denied(client: &mut Client, commands: &[&str]) {
 fn acl_usual_categories_cover_commands() {
     let server = Server::start();
     if !has_categories_of_modules(&server) {
-        println!("skipped: this server puts no command of a module into a category");
-        return;
+        return skip("this server has no ACL categories of modules");
     }
     let rows = [
         ("+@write", true, false),
@@ -73,8 +72,7 @@ fn acl_usual_categories_cover_commands() {
 fn acl_dlock_category_covers_public_commands_only() {
     let server = Server::start();
     if !has_categories_of_modules(&server) {
-        println!("skipped: this server has no categories of modules");
-        return;
+        return skip("this server has no ACL categories of modules");
     }
     let mut commands: Vec<String> = server.client().ask("ACL CAT dlock");
     commands.sort();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dlock_testkit::{Client, Server};
+use dlock_testkit::{Client, Server, start};
 use redis::Value;
 
 type Map = BTreeMap<String, Value>;
@@ -11,8 +11,7 @@ const REFERENCE: &str = include_str!("../../../docs/commands.md");
 
 #[test]
 fn reference_matches_command_docs() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let commands: Vec<String> = client.ask("COMMAND LIST FILTERBY MODULE dlock");
     assert_eq!(commands.len(), REFERENCE.matches("\nSyntax:\n").count());
     for command in commands {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dlock_testkit::{Client, Server};
+use dlock_testkit::{Client, Server, start};
 use redis::Value;
 
 type Map = BTreeMap<String, Value>;
@@ -78,8 +78,7 @@ const ARGUMENTS: [(&str, &[&str]); 5] = [
 
 #[test]
 fn command_info_has_arity_flags_and_key() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for (name, arity, flags, key_flags) in COMMANDS {
         let info: Vec<Vec<Value>> = client.ask(&format!("COMMAND INFO {name}"));
         let info = &info[0];
@@ -111,8 +110,7 @@ fn command_info_has_arity_flags_and_key() {
 
 #[test]
 fn command_docs_has_summary_complexity_since_and_arguments() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for (name, arguments) in ARGUMENTS {
         let docs: BTreeMap<String, Map> = client.ask(&format!("COMMAND DOCS {name}"));
         let docs = &docs[name];
@@ -161,8 +159,7 @@ fn internal_commands_are_flagged_admin_and_write() {
 
 #[test]
 fn command_getkeys_finds_key() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for command in [
         "DLOCK.ACQUIRE door alice 10000 LIMIT 3 REQID r1",
         "DLOCK.RELEASE door alice FENCE 1 ALL",
@@ -180,15 +177,14 @@ fn command_getkeys_finds_key() {
 
 #[test]
 fn wrong_arity_is_refused_by_server() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for (name, arity, _, _) in COMMANDS {
         let too_few = usize::try_from(arity.abs()).expect("small") - 1;
         let command = std::iter::once(name)
             .chain(std::iter::repeat_n("x", too_few - 1))
             .collect::<Vec<_>>()
             .join(" ");
-        let error = client.refusal_text(&command);
+        let error = client.error(&command);
         assert!(
             error.starts_with("ERR wrong number of arguments"),
             "{command}: {error}"
@@ -199,8 +195,7 @@ fn wrong_arity_is_refused_by_server() {
 
 #[test]
 fn memory_usage_counts_owners_and_reqids() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let memory = |client: &mut Client| client.ask::<u64>("MEMORY USAGE door");
     client.acquire("door alice 60000 SHARED");
     let one = memory(&mut client);

@@ -1,6 +1,6 @@
 //! The settings `dlock.*`.
 
-use dlock_testkit::{Server, wait_for};
+use dlock_testkit::{Server, start, wait_for};
 
 /// Name, default, what is taken, what is refused.
 const SETTINGS: [(&str, &str, &[&str], &[&str]); 6] = [
@@ -39,8 +39,7 @@ const SETTINGS: [(&str, &str, &[&str], &[&str]); 6] = [
 
 #[test]
 fn settings_have_documented_defaults() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for (name, default, _, _) in SETTINGS {
         assert_eq!(client.config(name), default, "{name}");
     }
@@ -50,15 +49,14 @@ fn settings_have_documented_defaults() {
 
 #[test]
 fn settings_accept_only_values_in_range() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for (name, _, taken, refused) in SETTINGS {
         for value in taken {
             client.config_set(name, value);
             assert_eq!(client.config(name), *value, "{name}");
             for bad in refused {
                 let words = [&b"CONFIG"[..], b"SET", name.as_bytes(), bad.as_bytes()];
-                assert_eq!(client.refusal_args(&words), "ERR", "{name} {bad:?}");
+                assert_eq!(client.error_code_args(&words), "ERR", "{name} {bad:?}");
                 assert_eq!(client.config(name), *value, "{name} after {bad:?}");
             }
         }
@@ -87,8 +85,7 @@ fn server_does_not_start_with_setting_out_of_range() {
 
 #[test]
 fn config_rewrite_keeps_settings() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.config_set("dlock.max-lease-ms", "5000");
     client.config_set("dlock.allow-eviction", "yes");
     client.ok("CONFIG REWRITE");
@@ -100,13 +97,12 @@ fn config_rewrite_keeps_settings() {
 
 #[test]
 fn max_lease_applies_to_later_requests_only() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     client.config_set("dlock.max-lease-ms", "1000");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE gate bob 1001"), "ERR");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 1001"), "ERR");
-    assert_eq!(client.refusal("DLOCK.EXTEND door alice 1001"), "ERR");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE gate bob 1001"), "ERR");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 1001"), "ERR");
+    assert_eq!(client.error_code("DLOCK.EXTEND door alice 1001"), "ERR");
     assert_eq!(client.acquire("gate bob 1000").lease_ms, 1000);
     assert!(
         client.extend("door alice 1000") > 50_000,

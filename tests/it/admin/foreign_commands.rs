@@ -1,12 +1,11 @@
 //! What other commands do to a lock, and that what is there afterwards behaves.
 
-use dlock_testkit::{Client, Events, Server, pause, wait_for};
+use dlock_testkit::{Client, Events, Server, pause, start, start_with, wait_for};
 use redis::Value;
 
 #[test]
 fn removed_lock_is_free_and_next_fence_is_larger() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let breaks = [
         "DEL door",
         "UNLINK door",
@@ -23,9 +22,13 @@ fn removed_lock_is_free_and_next_fence_is_larger() {
         client.acquire("door bob 60000 SHARED");
         client.ask::<Value>(command);
         assert_eq!(client.owner("door"), None, "{command}");
-        assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD", "{command}");
         assert_eq!(
-            client.refusal("DLOCK.EXTEND door bob 60000"),
+            client.error_code("DLOCK.RELEASE door alice"),
+            "NOTHELD",
+            "{command}"
+        );
+        assert_eq!(
+            client.error_code("DLOCK.EXTEND door bob 60000"),
             "NOTHELD",
             "{command}"
         );
@@ -37,8 +40,7 @@ fn removed_lock_is_free_and_next_fence_is_larger() {
 
 #[test]
 fn overwritten_lock_is_refused_as_wrongtype() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.ask::<Value>("RPUSH list 1 2");
     for command in [
         "SET door text",
@@ -50,12 +52,12 @@ fn overwritten_lock_is_refused_as_wrongtype() {
         client.ok("SET door2 text");
         client.ask::<Value>(command);
         assert_eq!(
-            client.refusal("DLOCK.RELEASE door alice"),
+            client.error_code("DLOCK.RELEASE door alice"),
             "WRONGTYPE",
             "{command}"
         );
         assert_eq!(
-            client.refusal("DLOCK.ACQUIRE door bob 60000"),
+            client.error_code("DLOCK.ACQUIRE door bob 60000"),
             "WRONGTYPE",
             "{command}"
         );
@@ -68,15 +70,14 @@ fn overwritten_lock_is_refused_as_wrongtype() {
 
 #[test]
 fn lease_of_removed_lock_does_not_expire_its_successor() {
-    let server = Server::with("notify-keyspace-events Ed");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events Ed");
     let mut events = Events::watch(&server);
-    client.in_one_go(&[
+    client.batch(&[
         "DLOCK.ACQUIRE door alice 200",
         "DEL door",
         "DLOCK.ACQUIRE door bob 60000",
     ]);
-    client.in_one_go(&[
+    client.batch(&[
         "DLOCK.ACQUIRE a alice 200",
         "DLOCK.ACQUIRE b bob 60000",
         "RENAME b a",
@@ -90,13 +91,12 @@ fn lease_of_removed_lock_does_not_expire_its_successor() {
 
 #[test]
 fn renamed_lock_is_held_under_new_name() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let fence = client.acquire("door alice 60000").fence;
     client.acquire("gate bob 60000");
     client.ok("RENAME door gate");
     assert_eq!(client.lock("gate").standing(), [("alice".into(), fence, 1)]);
-    assert_eq!(client.refusal("DLOCK.RELEASE gate bob"), "NOTOWNER");
+    assert_eq!(client.error_code("DLOCK.RELEASE gate bob"), "NOTOWNER");
     assert_eq!(client.acquire("gate alice 60000").fence, fence);
     assert_eq!(client.release("gate alice ALL"), 0);
     assert!(client.acquire("gate bob 60000").fence > fence);
@@ -104,8 +104,7 @@ fn renamed_lock_is_held_under_new_name() {
 
 #[test]
 fn moved_lock_is_held_in_new_database() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let fence = client.acquire("door alice 60000").fence;
     assert_eq!(client.ask::<i64>("MOVE door 1"), 1);
     assert_eq!(client.owner("door"), None);
@@ -116,8 +115,7 @@ fn moved_lock_is_held_in_new_database() {
 
 #[test]
 fn swapdb_swaps_locks() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     client.ok("SELECT 1");
     client.acquire("door bob 60000");
@@ -133,8 +131,7 @@ fn swapdb_swaps_locks() {
 
 #[test]
 fn expired_lock_is_removed_after_rename_move_swap_or_reload() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for put in [
         "RENAME door gate",
         "MOVE door 1",
@@ -142,7 +139,7 @@ fn expired_lock_is_removed_after_rename_move_swap_or_reload() {
         "SWAPDB 2 0",
         "DEBUG RELOAD",
     ] {
-        let replies = client.in_one_go(&["DLOCK.ACQUIRE door alice 300", put, "INFO keyspace"]);
+        let replies = client.batch(&["DLOCK.ACQUIRE door alice 300", put, "INFO keyspace"]);
         assert_eq!(keys_in(&replies[2]), 1, "{put}");
         wait_for(&format!("an empty keyspace after {put}"), || {
             keys_in(&client.ask("INFO keyspace")) == 0
@@ -156,8 +153,7 @@ fn expired_lock_is_removed_after_rename_move_swap_or_reload() {
 
 #[test]
 fn untracked_locks_are_found_after_chain_of_renames_and_moves() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let mut steps = vec!["DLOCK.ACQUIRE held alice 60000".to_owned()];
     for n in 0..20 {
         steps.push(format!("DLOCK.ACQUIRE lock{n} alice 400"));
@@ -167,7 +163,7 @@ fn untracked_locks_are_found_after_chain_of_renames_and_moves() {
         }
     }
     steps.extend(["SWAPDB 3 4", "SWAPDB 0 3", "SWAPDB 3 0", "INFO keyspace"].map(str::to_owned));
-    let replies = client.in_one_go(&steps.iter().map(String::as_str).collect::<Vec<_>>());
+    let replies = client.batch(&steps.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(replies.last().map(keys_in), Some(21));
     wait_for("only the held lock", || {
         keys_in(&client.ask("INFO keyspace")) == 1
@@ -187,7 +183,7 @@ fn untracked_lock_released_before_scan_ends_the_search() {
         &["RENAME door gate", "SET gate text", "DEL gate"],
     ];
     for way in ways {
-        client.in_one_go(&[&["DLOCK.ACQUIRE door alice 60000"], way].concat());
+        client.batch(&[&["DLOCK.ACQUIRE door alice 60000"], way].concat());
         client.sync();
         for client in [&mut client, &mut there] {
             wait_for("nothing left to look for", || {
@@ -199,8 +195,7 @@ fn untracked_lock_released_before_scan_ends_the_search() {
 
 #[test]
 fn flush_clears_expiry_index() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for command in ["FLUSHDB SYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC", "FLUSHALL ASYNC"] {
         for n in 0..200 {
             client.acquire(&format!("lock{n} alice 60000 SHARED"));
@@ -219,8 +214,7 @@ fn flush_clears_expiry_index() {
 fn flush_frees_memory_of_locks() {
     const LOCKS: usize = 5_000;
     const NAME_BYTES: usize = 500;
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let used = |client: &mut Client| client.server_info("memory", "used_memory").parse::<usize>();
     for command in ["FLUSHDB SYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC", "FLUSHALL ASYNC"] {
         let before = used(&mut client).expect("a number");
@@ -236,8 +230,7 @@ fn flush_frees_memory_of_locks() {
 
 #[test]
 fn flushdb_keeps_locks_of_other_databases() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 1500");
     client.ok("SELECT 1");
     client.acquire("door bob 60000");

@@ -1,6 +1,6 @@
 //! The module's section of INFO.
 
-use dlock_testkit::{Client, Server, pause, wait_for};
+use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 
 /// Those that tell how things stand now. The others only ever grow.
 const GAUGES: [&str; 8] = [
@@ -51,8 +51,7 @@ const COUNTERS: [&str; 19] = [
 
 #[test]
 fn info_dlock_has_all_fields() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let section = client.info_section("dlock");
     let mut fields = [&GAUGES[..], &COUNTERS, &SIDE_COUNTERS, &PERCENTILES].concat();
     fields.sort_unstable();
@@ -63,8 +62,7 @@ fn info_dlock_has_all_fields() {
 
 #[test]
 fn info_dlock_is_part_of_everything_and_modules() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for section in ["everything", "modules"] {
         assert!(
             client.info_section(section).contains_key("dlock_locks"),
@@ -81,8 +79,7 @@ fn info_dlock_is_part_of_everything_and_modules() {
 
 #[test]
 fn counters_count_only_their_event() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.ok("SET text value");
     let rows = [
         ("DLOCK.ACQUIRE door alice 60000", "dlock_acquired"),
@@ -115,8 +112,7 @@ fn counters_count_only_their_event() {
 
 #[test]
 fn reads_partial_releases_and_repeats_are_not_counted() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000 REQID r1");
     client.acquire("door alice 60000");
     let before = counters(&mut client);
@@ -135,18 +131,17 @@ fn reads_partial_releases_and_repeats_are_not_counted() {
 
 #[test]
 fn late_releases_are_counted() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let fence = client.acquire("door bob 60000").fence;
     for refused in [
         "DLOCK.RELEASE free alice",
         "DLOCK.RELEASE door alice",
         &format!("DLOCK.RELEASE door bob FENCE {}", fence - 1),
     ] {
-        client.refusal(refused);
+        client.error_code(refused);
     }
     // Neither is a release that came too late.
-    client.refusal("DLOCK.EXTEND door alice 60000");
+    client.error_code("DLOCK.EXTEND door alice 60000");
     client.release("door alice REQID unknown");
     client.release("door bob");
     assert_eq!(client.stat("dlock_errors_late_releases"), 3);
@@ -154,22 +149,20 @@ fn late_releases_are_counted() {
 
 #[test]
 fn contended_expiries_are_counted() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("lonely alice 10");
     wait_for("the sweep", || client.stat("dlock_expired") == 1);
     assert_eq!(client.stat("dlock_expired_contended"), 0);
     client.acquire("door alice 1000");
     server.waiter("door bob 60000 BLOCK 0").granted();
     wait_for("the count", || client.stat("dlock_expired_contended") == 1);
-    server.waiter("door carol 60000 BLOCK 200").gets_null();
+    server.waiter("door carol 60000 BLOCK 200").assert_null();
     assert_eq!(client.stat("dlock_expired_contended"), 1);
 }
 
 #[test]
 fn percentiles_cover_hold_and_wait_times() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     for n in 0..60 {
         client.acquire(&format!("short{n} alice 60000"));
         client.release(&format!("short{n} alice"));
@@ -193,8 +186,7 @@ fn percentiles_cover_hold_and_wait_times() {
 
 #[test]
 fn lock_and_fence_gauges_are_current() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     assert_eq!(
         (client.stat("dlock_locks"), client.stat("dlock_fence_known")),
         (0, 0)
@@ -227,8 +219,7 @@ fn replica_does_not_count_replicated_changes() {
 #[test]
 fn crash_report_skips_module_section() {
     // Whoever crashed may have been at work on what the module would tell of.
-    let mut server = Server::with("crash-memcheck-enabled no");
-    let mut client = server.client();
+    let (mut server, mut client) = start_with("crash-memcheck-enabled no");
     client.acquire("door alice 60000");
     client.call("DEBUG SEGFAULT").expect_err("the server has crashed");
     wait_for("the end of the server", || server.has_exited());

@@ -1,13 +1,12 @@
 //! Keyspace events of class `d`, and where there are none.
 
-use dlock_testkit::{Events, Server, wait_for};
+use dlock_testkit::{Events, start_with, wait_for};
 
 const NONE: [&str; 0] = [];
 
 #[test]
 fn holder_changes_are_notified() {
-    let server = Server::with("notify-keyspace-events Ed");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events Ed");
     let mut events = Events::watch(&server);
     client.acquire("door alice 10000 SHARED");
     assert_eq!(events.take(), ["dlock.acquired door"]);
@@ -24,8 +23,7 @@ fn holder_changes_are_notified() {
 
 #[test]
 fn extend_without_longer_lease_is_notified() {
-    let server = Server::with("notify-keyspace-events Ed");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events Ed");
     let mut events = Events::watch(&server);
     client.acquire("door alice 10000");
     events.take();
@@ -35,8 +33,7 @@ fn extend_without_longer_lease_is_notified() {
 
 #[test]
 fn requests_that_change_no_holder_are_not_notified() {
-    let server = Server::with("notify-keyspace-events Ed");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events Ed");
     let mut events = Events::watch(&server);
     client.acquire("door alice 10000 REQID r1");
     client.ok("SET text value");
@@ -69,16 +66,15 @@ fn requests_that_change_no_holder_are_not_notified() {
 
 #[test]
 fn expired_holder_is_notified_before_next_grant() {
-    let server = Server::with("notify-keyspace-events Ed");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events Ed");
     let mut events = Events::watch(&server);
-    client.stop_writing_after(&[
+    client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 20 SHARED",
         "DLOCK.ACQUIRE door bob 20 SHARED",
     ]);
     client.wait_for_lease_end("door", "alice");
     client.wait_for_lease_end("door", "bob");
-    client.resume_writing_with(&["DLOCK.ACQUIRE door carol 10000"]);
+    client.resume_writes_with(&["DLOCK.ACQUIRE door carol 10000"]);
     assert_eq!(
         events.take(),
         [
@@ -93,15 +89,14 @@ fn expired_holder_is_notified_before_next_grant() {
 
 #[test]
 fn release_notifies_expired_holders() {
-    let server = Server::with("notify-keyspace-events Ed");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events Ed");
     let mut events = Events::watch(&server);
-    client.stop_writing_after(&[
+    client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 20 SHARED",
         "DLOCK.ACQUIRE door bob 60000 SHARED",
     ]);
     client.wait_for_lease_end("door", "alice");
-    client.resume_writing_with(&["DLOCK.RELEASE door bob"]);
+    client.resume_writes_with(&["DLOCK.RELEASE door bob"]);
     let mut announced = events.take().split_off(2);
     announced.sort();
     assert_eq!(announced, ["dlock.expired door", "dlock.released door"]);
@@ -109,8 +104,7 @@ fn release_notifies_expired_holders() {
 
 #[test]
 fn sweep_notifies_each_expired_holder_once() {
-    let server = Server::with("notify-keyspace-events Ed");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events Ed");
     let mut events = Events::watch(&server);
     client.acquire("door alice 30");
     let mut seen = Vec::new();
@@ -124,8 +118,7 @@ fn sweep_notifies_each_expired_holder_once() {
 
 #[test]
 fn event_is_published_for_key_and_event_in_its_database() {
-    let server = Server::with("notify-keyspace-events KEd");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events KEd");
     let mut events = Events::watch(&server);
     client.ok("SELECT 2");
     client.acquire("door alice 10000");
@@ -141,8 +134,7 @@ fn event_is_published_for_key_and_event_in_its_database() {
 
 #[test]
 fn events_are_silent_without_module_class() {
-    let server = Server::with("notify-keyspace-events KEg$lshzxet");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events KEg$lshzxet");
     let mut events = Events::watch(&server);
     client.acquire("door alice 10000");
     client.extend("door alice 20000");
@@ -155,8 +147,7 @@ fn events_are_silent_without_module_class() {
 
 #[test]
 fn foreign_command_is_notified_by_server_only() {
-    let server = Server::with("notify-keyspace-events Eg$d");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events Eg$d");
     let mut events = Events::watch(&server);
     client.acquire("door alice 10000");
     events.take();

@@ -1,16 +1,15 @@
 //! A server that has run out of memory, and one that may evict locks.
 
-use dlock_testkit::{Server, wait_for};
+use dlock_testkit::{Server, start, start_with, wait_for};
 
 #[test]
 fn out_of_memory_refuses_acquire_only() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     client.acquire("door alice 60000");
     client.config_set("maxmemory", "1");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 60000"), "OOM");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE gate bob 60000"), "OOM");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000"), "OOM");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE gate bob 60000"), "OOM");
     assert_eq!(client.extend("door alice 90000"), 90_000);
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
     assert_eq!(client.lock("door").holder("alice").holds, 2);
@@ -22,8 +21,7 @@ fn out_of_memory_refuses_acquire_only() {
 
 #[test]
 fn out_of_memory_does_not_stop_sweep() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 300");
     client.config_set("maxmemory", "1");
     wait_for("the sweep", || !client.exists("door"));
@@ -31,8 +29,7 @@ fn out_of_memory_does_not_stop_sweep() {
 
 #[test]
 fn volatile_policies_never_evict_locks() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
         client.config_set("maxmemory-policy", policy);
@@ -40,7 +37,7 @@ fn volatile_policies_never_evict_locks() {
         client.acquire(&format!("{policy} alice 60000"));
         client.config_set("maxmemory", "1");
         // Each refused write is an attempt to evict something.
-        assert_eq!(client.refusal("SET text value"), "OOM", "{policy}");
+        assert_eq!(client.error_code("SET text value"), "OOM", "{policy}");
         assert_eq!(client.owner("door").as_deref(), Some("alice"), "{policy}");
         client.config_set("maxmemory", "0");
     }
@@ -48,8 +45,7 @@ fn volatile_policies_never_evict_locks() {
 
 #[test]
 fn volatile_policies_evict_ttl_keys_and_keep_locks() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let fence = client.acquire("door alice 60000").fence;
     let filling = "x".repeat(10_000);
     for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
@@ -100,8 +96,7 @@ fn evicting_policy_is_logged_at_start() {
 
 #[test]
 fn evicting_policy_is_logged_when_set() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.config_set("maxmemory-policy", "allkeys-lru");
     assert_eq!(warnings(&server), 0, "without a limit nothing is evicted");
     client.config_set("maxmemory", "1gb");
@@ -115,20 +110,19 @@ fn evicting_policy_is_logged_when_set() {
 
 #[test]
 fn evicting_policy_refuses_new_owners_only() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000 SHARED");
     client.acquire("door alice 60000 SHARED REQID r1");
     for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
         client.config_set("maxmemory-policy", policy);
         client.config_set("maxmemory", "1gb");
         assert_eq!(
-            client.refusal("DLOCK.ACQUIRE gate bob 60000"),
+            client.error_code("DLOCK.ACQUIRE gate bob 60000"),
             "EVICTABLE",
             "{policy}"
         );
         assert_eq!(
-            client.refusal("DLOCK.ACQUIRE door bob 60000 SHARED"),
+            client.error_code("DLOCK.ACQUIRE door bob 60000 SHARED"),
             "EVICTABLE",
             "{policy}"
         );
@@ -151,11 +145,11 @@ fn evicting_policy_refuses_new_owners_only() {
 
 #[test]
 fn allow_eviction_permits_evicting_policy() {
-    let server = Server::with("maxmemory 1gb\nmaxmemory-policy allkeys-lru\ndlock.allow-eviction yes");
-    let mut client = server.client();
+    let (_server, mut client) =
+        start_with("maxmemory 1gb\nmaxmemory-policy allkeys-lru\ndlock.allow-eviction yes");
     client.acquire("door alice 60000");
     client.config_set("dlock.allow-eviction", "no");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE gate bob 60000"), "EVICTABLE");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE gate bob 60000"), "EVICTABLE");
     client.config_set("dlock.allow-eviction", "yes");
     client.acquire("gate bob 60000");
 }
@@ -164,7 +158,7 @@ fn allow_eviction_permits_evicting_policy() {
 fn evicting_policy_in_config_refuses_acquire_from_start() {
     let server = Server::with("maxmemory 1gb\nmaxmemory-policy allkeys-random");
     assert_eq!(
-        server.client().refusal("DLOCK.ACQUIRE door alice 60000"),
+        server.client().error_code("DLOCK.ACQUIRE door alice 60000"),
         "EVICTABLE"
     );
     let server = Server::with("maxmemory-policy allkeys-random");
@@ -173,14 +167,13 @@ fn evicting_policy_in_config_refuses_acquire_from_start() {
 
 #[test]
 fn safe_policy_grants_to_new_owners_again() {
-    let server = Server::with("maxmemory 1gb\nmaxmemory-policy allkeys-lru");
-    let mut client = server.client();
+    let (_server, mut client) = start_with("maxmemory 1gb\nmaxmemory-policy allkeys-lru");
     for (name, safe, evicting) in [
         ("maxmemory-policy", "noeviction", "allkeys-lru"),
         ("maxmemory-policy", "volatile-ttl", "allkeys-lru"),
         ("maxmemory", "0", "1gb"),
     ] {
-        assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 60000"), "EVICTABLE");
+        assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000"), "EVICTABLE");
         client.config_set(name, safe);
         client.acquire("door alice 60000");
         client.release("door alice");
@@ -190,8 +183,7 @@ fn safe_policy_grants_to_new_owners_again() {
 
 #[test]
 fn evicted_lock_is_free_and_next_fence_is_larger() {
-    let server = Server::with("maxmemory-policy allkeys-random\ndlock.allow-eviction yes");
-    let mut client = server.client();
+    let (_server, mut client) = start_with("maxmemory-policy allkeys-random\ndlock.allow-eviction yes");
     let fence = client.acquire("door alice 60000").fence;
     client.config_set("maxmemory", "1");
     // Whether this write is refused or not, the server evicts all it can for it.
@@ -200,7 +192,7 @@ fn evicted_lock_is_free_and_next_fence_is_larger() {
         !client.exists("door")
     });
     client.config_set("maxmemory", "0");
-    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD");
+    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
     assert!(client.acquire("door bob 60000").fence > fence);
     assert_eq!(client.stat("dlock_locks"), 1);
 }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dlock_testkit::{Server, module_path};
+use dlock_testkit::{Server, module_path, start};
 use redis::Value;
 
 #[test]
 fn loadmodule_directive_loads_module() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     assert_eq!(client.acquire("door alice 10000").holds, 1);
 }
 
@@ -16,7 +15,7 @@ fn loadmodule_directive_loads_module() {
 fn module_load_adds_commands_to_running_server() {
     let server = Server::without_module("");
     let mut client = server.client();
-    assert_eq!(client.refusal("DLOCK.OWNER door"), "ERR");
+    assert_eq!(client.error_code("DLOCK.OWNER door"), "ERR");
     client.ok(&format!("MODULE LOAD {}", module_path().display()));
     client.acquire("door alice 10000");
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
@@ -33,7 +32,7 @@ fn module_loadex_applies_settings() {
     ));
     assert_eq!(client.config("dlock.max-lease-ms"), "5000");
     assert_eq!(client.config("dlock.startup-grace-ms"), "0");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 5001"), "ERR");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 5001"), "ERR");
 }
 
 #[test]
@@ -41,11 +40,11 @@ fn module_loadex_with_bad_setting_loads_nothing() {
     let server = Server::without_module("");
     let mut client = server.client();
     let module = module_path();
-    client.refusal(&format!(
+    client.error_code(&format!(
         "MODULE LOADEX {} CONFIG dlock.max-lease-ms 0",
         module.display()
     ));
-    assert_eq!(client.refusal("DLOCK.OWNER door"), "ERR");
+    assert_eq!(client.error_code("DLOCK.OWNER door"), "ERR");
     assert!(
         server
             .log()
@@ -66,17 +65,16 @@ fn module_load_with_arguments_is_refused() {
     let server = Server::without_module("");
     let mut client = server.client();
     let module = module_path();
-    client.refusal(&format!("MODULE LOAD {} surprise", module.display()));
-    assert_eq!(client.refusal("DLOCK.OWNER door"), "ERR");
+    client.error_code(&format!("MODULE LOAD {} surprise", module.display()));
+    assert_eq!(client.error_code("DLOCK.OWNER door"), "ERR");
     client.ok(&format!("MODULE LOAD {}", module.display()));
 }
 
 #[test]
 fn module_unload_is_refused() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000");
-    assert_eq!(client.refusal("MODULE UNLOAD dlock"), "ERR");
+    assert_eq!(client.error_code("MODULE UNLOAD dlock"), "ERR");
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
 }
 

@@ -50,8 +50,8 @@ fn commands_work_on_node_owning_slot() {
 fn unassigned_slot_is_refused_as_clusterdown() {
     let server = Server::cluster_node();
     let mut client = server.client();
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 60000"), "CLUSTERDOWN");
-    assert_eq!(client.refusal("DLOCK.OWNER door"), "CLUSTERDOWN");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000"), "CLUSTERDOWN");
+    assert_eq!(client.error_code("DLOCK.OWNER door"), "CLUSTERDOWN");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn slot_of_another_node_is_redirected_by_moved() {
         "DLOCK.OWNER door",
         "DLOCK.INFO door",
     ] {
-        let error = client.refusal_text(command);
+        let error = client.error(command);
         assert!(
             error.starts_with("MOVED ") && error.ends_with(&format!(":{}", first.port())),
             "{command}: {error}"
@@ -89,11 +89,11 @@ fn migrated_slot_keeps_holders_and_raises_fence() {
         "MIGRATE 127.0.0.1 {} {{door}}held 0 10000",
         second.port()
     ));
-    assert_eq!(one.refusal("DLOCK.OWNER {door}held"), "ASK");
+    assert_eq!(one.error_code("DLOCK.OWNER {door}held"), "ASK");
     two.ok(&format!("CLUSTER SETSLOT {slot} NODE {id_two}"));
     one.ok(&format!("CLUSTER SETSLOT {slot} NODE {id_two}"));
 
-    assert_eq!(one.refusal("DLOCK.ACQUIRE {door}held alice 60000"), "MOVED");
+    assert_eq!(one.error_code("DLOCK.ACQUIRE {door}held alice 60000"), "MOVED");
     assert_eq!(two.lock("{door}held").standing(), [("alice".into(), held, 1)]);
     assert_eq!(two.try_acquire("{door}held bob 60000"), None);
     assert!(two.acquire("{door}free bob 60000").fence > free);
@@ -182,7 +182,7 @@ fn restarted_primary_has_startup_grace_in_cluster() {
     server.crash_and_restart();
     let mut client = server.client();
     wait_until_served(&mut client);
-    assert_eq!(client.refusal("DLOCK.ACQUIRE gate bob 60000"), "GRACE");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE gate bob 60000"), "GRACE");
 }
 
 /// Gives a slot without keys to another node.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dlock_testkit::{Answer, Client, Cluster, Move, Server, Waiter, pause, wait_for};
+use dlock_testkit::{Client, Cluster, Move, Reply, Server, Waiter, pause, wait_for};
 
 /// Three primaries; alice holds a lock on the first, bob and carol wait for it.
 struct Scene {
@@ -35,16 +35,16 @@ impl Scene {
     /// The key goes and the move ends before the old node can look at the queue.
     fn move_now(&mut self, slot: Move) {
         let (migrate, assign) = (self.cluster.migrate(slot, &self.key), self.cluster.assign(slot));
-        self.old.in_one_go(&[&migrate, &assign]);
+        self.old.batch(&[&migrate, &assign]);
         self.cluster.client(1).ok(&assign);
     }
 
     /// Both waiters must be sent away with an error of this kind.
     #[track_caller]
     fn sent_away(&mut self, code: &str) -> String {
-        let error = self.bob.refusal();
+        let error = self.bob.error();
         assert!(error.starts_with(code), "{error}");
-        assert_eq!(self.carol.refusal(), error);
+        assert_eq!(self.carol.error(), error);
         assert_eq!(
             self.old.stat("dlock_grants_from_queue"),
             0,
@@ -79,7 +79,7 @@ fn waiter_of_moved_slot_gets_tryagain_when_endpoints_are_hostnames() {
     scene.sent_away("TRYAGAIN ");
     let asked_again = scene
         .old
-        .refusal_text(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", scene.key));
+        .error(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", scene.key));
     assert_eq!(
         asked_again,
         format!("MOVED {} ?:{}", slot.slot, scene.cluster.nodes[1].port())
@@ -106,14 +106,14 @@ fn waiter_retrying_at_new_node_is_granted() {
 fn waiter_of_migrated_key_gets_tryagain() {
     let mut scene = Scene::new();
     let slot = scene.cluster.begin_move(&scene.key, 0, 1);
-    scene.bob.has_no_answer();
+    scene.bob.assert_waiting();
     scene.old.ok(&scene.cluster.migrate(slot, &scene.key));
     scene.sent_away("TRYAGAIN ");
     // What the client is told then.
     assert_eq!(
         scene
             .old
-            .refusal(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", scene.key)),
+            .error_code(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", scene.key)),
         "ASK"
     );
     assert!(!scene.old.server_info("dlock", "dlock_locks").is_empty());
@@ -138,11 +138,11 @@ fn waiter_in_migrating_slot_is_granted_at_lease_end_or_gets_tryagain() {
     old.acquire(&format!("{key} alice 1000"));
     let mut bob = cluster.nodes[0].waiter(&format!("{key} bob 60000 BLOCK 0"));
     cluster.begin_move(&key, 0, 1);
-    match bob.answer() {
-        Answer::Granted(_) => {
+    match bob.reply() {
+        Reply::Granted(_) => {
             assert_eq!(old.lock(&key).owners(), ["bob"]);
         }
-        Answer::Refused(error) => {
+        Reply::Error(error) => {
             assert!(error.starts_with("TRYAGAIN "), "{error}");
             assert!(
                 !old.ask::<String>("INFO keyspace").contains("db0"),
@@ -183,12 +183,12 @@ fn waiter_on_importing_node_is_granted_or_redirected() {
     let assign = cluster.assign(slot);
     new.ok(&assign);
     old.ok(&assign);
-    match bob.answer_within(Duration::from_secs(4)) {
+    match bob.reply_within(Duration::from_secs(4)) {
         None => {
             new.release(&format!("{key} alice"));
             bob.granted();
         }
-        Some(Answer::Refused(error)) => {
+        Some(Reply::Error(error)) => {
             assert!(
                 error.starts_with("MOVED ") || error.starts_with("TRYAGAIN "),
                 "{error}"
@@ -288,8 +288,8 @@ fn due_waiter_of_another_slot_is_processed_from_within_acquire() {
     let mut bob = cluster.nodes[0].waiter("gate bob 60000 BLOCK 300");
     let dave = cluster.nodes[0].waiter("gate dave 60000 BLOCK 60000");
     // When carol's request for another slot comes, bob's time is up, and no timer has seen it yet.
-    client.in_one_go(&["DEBUG SLEEP 0.6", "DLOCK.ACQUIRE door carol 1000 BLOCK 100"]);
-    bob.gets_null();
-    dave.has_no_answer();
+    client.batch(&["DEBUG SLEEP 0.6", "DLOCK.ACQUIRE door carol 1000 BLOCK 100"]);
+    bob.assert_null();
+    dave.assert_waiting();
     assert_eq!(client.ask::<i64>("DBSIZE"), 2, "gate once, and door");
 }

@@ -1,13 +1,12 @@
 //! DLOCK.ACQUIRE: who gets in, under which fence, and with how many holds.
 
-use dlock_testkit::{Client, Server};
+use dlock_testkit::{Client, Server, start};
 
 const MAX_FENCE: u64 = (1 << 53) - 1;
 
 #[test]
 fn acquire_of_free_lock_grants_one_hold_with_requested_lease() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let grant = client.acquire("door alice 10000");
     assert_eq!((grant.holds, grant.lease_ms, grant.waited_ms), (1, 10_000, 0));
     assert!((1..=MAX_FENCE).contains(&grant.fence), "{grant:?}");
@@ -16,8 +15,7 @@ fn acquire_of_free_lock_grants_one_hold_with_requested_lease() {
 
 #[test]
 fn fence_of_each_later_grant_is_larger() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let mut last = 0;
     for _ in 0..100 {
         let fence = client.acquire("door alice 10000").fence;
@@ -29,8 +27,7 @@ fn fence_of_each_later_grant_is_larger() {
 
 #[test]
 fn acquire_is_granted_within_smallest_limit_of_holders() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     // One lock a row: what the first, second, third ... owner asks for, and whether it is granted.
     type Row<'a> = (&'a str, &'a [(&'a str, bool)]);
     let rows: &[Row] = &[
@@ -140,8 +137,7 @@ fn acquire_is_granted_within_smallest_limit_of_holders() {
 
 #[test]
 fn limit_is_lifted_when_its_holder_releases() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door strict 10000 LIMIT 2");
     client.acquire("door loose 10000 LIMIT 3");
     assert_eq!(client.try_acquire("door third 10000 LIMIT 3"), None);
@@ -153,8 +149,7 @@ fn limit_is_lifted_when_its_holder_releases() {
 
 #[test]
 fn reentry_adds_hold_under_same_fence() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let first = client.acquire("door alice 10000");
     for holds in 2..=5 {
         let again = client.acquire("door alice 10000");
@@ -167,8 +162,7 @@ fn reentry_adds_hold_under_same_fence() {
 
 #[test]
 fn reentry_extends_lease_but_never_shortens_it() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     let shorter = client.acquire("door alice 1000");
     assert!((50_000..=60_000).contains(&shorter.lease_ms), "{shorter:?}");
@@ -178,8 +172,7 @@ fn reentry_extends_lease_but_never_shortens_it() {
 
 #[test]
 fn reentry_with_looser_limit_keeps_limit() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000 LIMIT 2");
     client.acquire("door alice 10000 LIMIT 5");
     client.acquire("door alice 10000 SHARED");
@@ -190,8 +183,7 @@ fn reentry_with_looser_limit_keeps_limit() {
 
 #[test]
 fn reentry_with_stricter_limit_is_refused_until_release() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for (key, held, stricter) in [
         ("a", "SHARED", "LIMIT 2147483647"),
         ("b", "SHARED", ""),
@@ -200,7 +192,7 @@ fn reentry_with_stricter_limit_is_refused_until_release() {
     ] {
         client.acquire(&format!("{key} alice 10000 {held}"));
         assert_eq!(
-            client.refusal(&format!("DLOCK.ACQUIRE {key} alice 10000 {stricter}")),
+            client.error_code(&format!("DLOCK.ACQUIRE {key} alice 10000 {stricter}")),
             "ERR",
             "{held} to {stricter:?}"
         );
@@ -216,8 +208,7 @@ fn reentry_with_stricter_limit_is_refused_until_release() {
 
 #[test]
 fn repeated_reqid_is_idempotent() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let first = client.acquire("door alice 10000 REQID r1");
     client.acquire("door alice 10000 REQID r2");
     let repeated = client.acquire("door alice 60000 REQID r1");
@@ -234,8 +225,7 @@ fn repeated_reqid_is_idempotent() {
 
 #[test]
 fn reqid_is_scoped_to_owner_and_lock() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000 SHARED REQID same");
     client.acquire("door bob 10000 SHARED REQID same");
     client.acquire("gate alice 10000 REQID same");
@@ -246,8 +236,7 @@ fn reqid_is_scoped_to_owner_and_lock() {
 
 #[test]
 fn released_reqid_adds_new_hold() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000");
     client.acquire("door alice 10000 REQID r1");
     client.release("door alice REQID r1");
@@ -256,12 +245,14 @@ fn released_reqid_adds_new_hold() {
 
 #[test]
 fn reqid_holds_beyond_64_are_refused() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for n in 1..=64 {
         assert_eq!(client.acquire(&format!("door alice 10000 REQID r{n}")).holds, n);
     }
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 10000 REQID r65"), "ERR");
+    assert_eq!(
+        client.error_code("DLOCK.ACQUIRE door alice 10000 REQID r65"),
+        "ERR"
+    );
     assert_eq!(
         client.acquire("door alice 10000 REQID r64").holds,
         64,
@@ -278,8 +269,7 @@ fn reqid_holds_beyond_64_are_refused() {
 
 #[test]
 fn acquire_options_are_accepted_in_any_order_and_case() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.ask::<Vec<u64>>("dlock.acquire one alice 10000 reqid r1 limit 2");
     client.ask::<Vec<u64>>("Dlock.Acquire two alice 10000 Limit 2 ReqId r1");
     client.ask::<Vec<u64>>("DLOCK.ACQUIRE three alice 10000 REQID limit sHaReD");
@@ -291,8 +281,7 @@ fn acquire_options_are_accepted_in_any_order_and_case() {
 
 #[test]
 fn keys_owners_and_reqids_are_binary_safe() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let owner: Vec<u8> = (0..=255).chain(0..=255).collect();
     let id: Vec<u8> = (192..=255).collect();
     let key = b"\0\r\n \xff";
@@ -309,8 +298,7 @@ fn keys_owners_and_reqids_are_binary_safe() {
 
 #[test]
 fn owners_are_compared_by_all_bytes() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000");
     for other in [&b"Alice"[..], b"alic", b"alice\0", b"alicf", b"a"] {
         let answer: Option<Vec<u64>> = client.ask_args(&[b"DLOCK.ACQUIRE", b"door", other, b"10000"]);
@@ -331,8 +319,7 @@ fn lock_survives_close_of_acquiring_connection() {
 
 #[test]
 fn locks_of_different_databases_are_independent() {
-    let server = Server::start();
-    let mut zero = server.client();
+    let (server, mut zero) = start();
     let mut one = server.client();
     one.ok("SELECT 1");
     zero.acquire("door alice 10000");
@@ -345,16 +332,14 @@ fn locks_of_different_databases_are_independent() {
 
 #[test]
 fn longest_and_shortest_lease_are_granted() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     assert_eq!(client.acquire("long alice 86400000").lease_ms, 86_400_000);
     assert_eq!(client.acquire("short alice 1").lease_ms, 1);
 }
 
 #[test]
 fn shared_lock_is_granted_to_300_holders() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for n in 0..300 {
         client.acquire(&format!("door owner{n} 60000 SHARED"));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dlock_testkit::{Client, Events, LockInfo, ReplicationStream, Server};
+use dlock_testkit::{Client, Events, LockInfo, ReplicationStream, Server, start_with};
 
 /// What follows key and owner. Each row is one mistake.
 const BAD_ACQUIRES: &[&[&str]] = &[
@@ -280,8 +280,7 @@ struct Traces {
 impl Scene {
     /// `door` is held by alice, with three holds, and by bob; both as LIMIT 3.
     fn new() -> Self {
-        let server = Server::with("notify-keyspace-events KEA");
-        let mut client = server.client();
+        let (server, mut client) = start_with("notify-keyspace-events KEA");
         for request in [
             "alice 10000 LIMIT 3",
             "alice 10000 LIMIT 3 REQID r1",
@@ -315,7 +314,7 @@ impl Scene {
     fn refuses(&mut self, first_word: &str, command: &[&str]) {
         let before = self.traces();
         let words: Vec<&[u8]> = command.iter().map(|word| word.as_bytes()).collect();
-        assert_eq!(self.client.refusal_args(&words), first_word, "{command:?}");
+        assert_eq!(self.client.error_code_args(&words), first_word, "{command:?}");
         let after = self.traces();
         assert_eq!(after, before, "{command:?}");
         assert_eq!(

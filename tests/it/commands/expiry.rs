@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Events, Grant, Server, pause, took_at_most, wait_for};
+use dlock_testkit::{Events, Grant, assert_elapsed_at_most, pause, start, start_with, wait_for};
 use redis::Value;
 
 /// SPEC: an abandoned lock has left the keyspace so long after its lease, at `hz 10`.
@@ -10,13 +10,12 @@ const GONE_WITHIN: Duration = Duration::from_secs(2);
 
 #[test]
 fn expired_lock_is_granted_before_sweep() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let old = client.acquire("door alice 10000").fence;
     client.release("door alice");
-    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 20"]);
+    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 20"]);
     client.wait_for_lease_end("door", "alice");
-    let mut replies = client.resume_writing_with(&["EXISTS door", "DLOCK.ACQUIRE door bob 10000"]);
+    let mut replies = client.resume_writes_with(&["EXISTS door", "DLOCK.ACQUIRE door bob 10000"]);
     assert_eq!(replies[0], Value::Int(1), "not swept yet");
     let grant = Grant::parse(replies.remove(1)).expect("the lock is free");
     assert!(grant.fence > old + 1, "alice had the fence after {old}");
@@ -25,9 +24,8 @@ fn expired_lock_is_granted_before_sweep() {
 
 #[test]
 fn expired_holder_is_hidden_before_sweep() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.stop_writing_after(&[
+    let (_server, mut client) = start();
+    client.pause_writes_after(&[
         "DLOCK.ACQUIRE mutex alice 20",
         "DLOCK.ACQUIRE both alice 20 LIMIT 2",
         "DLOCK.ACQUIRE both bob 60000 LIMIT 3",
@@ -40,7 +38,7 @@ fn expired_holder_is_hidden_before_sweep() {
     let both = client.lock("both");
     assert_eq!((both.limit, both.owners()), (3, vec!["bob".to_owned()]));
     assert_eq!(
-        client.resume_writing_with(&["EXISTS mutex"]),
+        client.resume_writes_with(&["EXISTS mutex"]),
         [Value::Int(1)],
         "not swept yet"
     );
@@ -48,11 +46,10 @@ fn expired_holder_is_hidden_before_sweep() {
 
 #[test]
 fn expired_lease_is_neither_released_nor_extended_before_sweep() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 20 REQID r1"]);
+    let (_server, mut client) = start();
+    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 20 REQID r1"]);
     client.wait_for_lease_end("door", "alice");
-    let replies = client.resume_writing_with(&[
+    let replies = client.resume_writes_with(&[
         "EXISTS door",
         "DLOCK.EXTEND door alice 10000",
         "DLOCK.RELEASE door alice",
@@ -77,14 +74,13 @@ fn expired_lease_is_neither_released_nor_extended_before_sweep() {
 
 #[test]
 fn expired_holder_among_others_is_not_owner() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.stop_writing_after(&[
+    let (_server, mut client) = start();
+    client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 20 SHARED",
         "DLOCK.ACQUIRE door bob 60000 SHARED",
     ]);
     client.wait_for_lease_end("door", "alice");
-    let replies = client.resume_writing_with(&["DLOCK.EXTEND door alice 10000", "DLOCK.RELEASE door alice"]);
+    let replies = client.resume_writes_with(&["DLOCK.EXTEND door alice 10000", "DLOCK.RELEASE door alice"]);
     for reply in &replies {
         assert!(
             matches!(reply, Value::ServerError(error) if error.code() == "NOTOWNER"),
@@ -96,15 +92,14 @@ fn expired_holder_among_others_is_not_owner() {
 
 #[test]
 fn expired_owner_reacquires_with_new_fence_and_one_hold() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.stop_writing_after(&[
+    let (_server, mut client) = start();
+    client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 20 REQID r1",
         "DLOCK.ACQUIRE door alice 20",
     ]);
     client.wait_for_lease_end("door", "alice");
     let old: u64 = client.stat("dlock_fence_known").try_into().expect("a fence");
-    let mut replies = client.resume_writing_with(&["EXISTS door", "DLOCK.ACQUIRE door alice 10000 REQID r1"]);
+    let mut replies = client.resume_writes_with(&["EXISTS door", "DLOCK.ACQUIRE door alice 10000 REQID r1"]);
     assert_eq!(replies[0], Value::Int(1), "not swept yet");
     let grant = Grant::parse(replies.remove(1)).expect("the lock is free");
     assert_eq!(grant.holds, 1, "the holds of before are gone, the named one too");
@@ -113,14 +108,13 @@ fn expired_owner_reacquires_with_new_fence_and_one_hold() {
 
 #[test]
 fn limit_of_expired_holder_is_ignored() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.stop_writing_after(&[
+    let (_server, mut client) = start();
+    client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 20 LIMIT 2",
         "DLOCK.ACQUIRE door bob 60000 LIMIT 3",
     ]);
     client.wait_for_lease_end("door", "alice");
-    let replies = client.resume_writing_with(&[
+    let replies = client.resume_writes_with(&[
         "DLOCK.ACQUIRE door carol 10000 LIMIT 3",
         "DLOCK.ACQUIRE door dave 10000 LIMIT 3",
     ]);
@@ -130,8 +124,7 @@ fn limit_of_expired_holder_is_ignored() {
 
 #[test]
 fn expired_lock_leaves_keyspace_within_two_seconds() {
-    let server = Server::with("hz 10");
-    let mut client = server.client();
+    let (server, mut client) = start_with("hz 10");
     let mut third = server.client();
     third.ok("SELECT 3");
     client.acquire("door alice 100");
@@ -139,13 +132,12 @@ fn expired_lock_leaves_keyspace_within_two_seconds() {
     let lease_end = Instant::now() + Duration::from_millis(100);
     // INFO touches no key.
     wait_for("an empty keyspace", || client.info_section("keyspace").is_empty());
-    took_at_most(GONE_WITHIN, lease_end);
+    assert_elapsed_at_most(GONE_WITHIN, lease_end);
 }
 
 #[test]
 fn held_lock_survives_sweeps() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     client.acquire("gate alice 50");
     wait_for("a sweep", || !client.exists("gate"));
@@ -155,11 +147,10 @@ fn held_lock_survives_sweeps() {
 
 #[test]
 fn extended_lease_expires_later() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let start = Instant::now();
-    client.in_one_go(&["DLOCK.ACQUIRE door alice 300", "DLOCK.EXTEND door alice 1500"]);
-    client.in_one_go(&["DLOCK.ACQUIRE gate alice 300", "DLOCK.ACQUIRE gate alice 1500"]);
+    client.batch(&["DLOCK.ACQUIRE door alice 300", "DLOCK.EXTEND door alice 1500"]);
+    client.batch(&["DLOCK.ACQUIRE gate alice 300", "DLOCK.ACQUIRE gate alice 1500"]);
     for key in ["door", "gate"] {
         wait_for("the end of the longer lease", || client.owner(key).is_none());
         assert!(
@@ -173,10 +164,9 @@ fn extended_lease_expires_later() {
 
 #[test]
 fn shared_holders_expire_individually() {
-    let server = Server::with("notify-keyspace-events Ed");
-    let mut client = server.client();
+    let (server, mut client) = start_with("notify-keyspace-events Ed");
     let mut events = Events::watch(&server);
-    client.in_one_go(&[
+    client.batch(&[
         "DLOCK.ACQUIRE door alice 50 SHARED",
         "DLOCK.ACQUIRE door bob 60000 SHARED",
         "DLOCK.ACQUIRE door carol 50 SHARED",
@@ -193,8 +183,7 @@ fn shared_holders_expire_individually() {
 
 #[test]
 fn lock_has_no_redis_ttl() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000");
     client.acquire("door alice 10000");
     client.extend("door alice 60000");
@@ -204,22 +193,20 @@ fn lock_has_no_redis_ttl() {
 
 #[test]
 fn foreign_ttl_removes_lock_of_all_holders() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let fence = client.acquire("door alice 60000 SHARED").fence;
     client.acquire("door bob 60000 SHARED");
     client.ask::<i64>("PEXPIRE door 50");
     wait_for("the time to live", || client.owner("door").is_none());
-    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD");
-    assert_eq!(client.refusal("DLOCK.EXTEND door bob 60000"), "NOTHELD");
+    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
+    assert_eq!(client.error_code("DLOCK.EXTEND door bob 60000"), "NOTHELD");
     assert!(client.acquire("door carol 10000").fence > fence + 1);
     assert_eq!(client.ask::<i64>("PTTL door"), -1);
 }
 
 #[test]
 fn grant_to_new_holder_removes_foreign_ttl() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000 SHARED");
     client.ask::<i64>("PEXPIRE door 100000");
     client.acquire("door alice 60000 SHARED");
@@ -231,9 +218,9 @@ fn grant_to_new_holder_removes_foreign_ttl() {
     client.acquire("door bob 60000 SHARED");
     assert_eq!(client.ask::<i64>("PTTL door"), -1);
 
-    client.stop_writing_after(&["DLOCK.ACQUIRE gate alice 20", "PEXPIRE gate 100000"]);
+    client.pause_writes_after(&["DLOCK.ACQUIRE gate alice 20", "PEXPIRE gate 100000"]);
     client.wait_for_lease_end("gate", "alice");
-    let replies = client.resume_writing_with(&["PTTL gate", "DLOCK.ACQUIRE gate bob 10000", "PTTL gate"]);
+    let replies = client.resume_writes_with(&["PTTL gate", "DLOCK.ACQUIRE gate bob 10000", "PTTL gate"]);
     assert!(
         matches!(replies[0], Value::Int(ms) if ms > 0),
         "not swept yet: {:?}",
@@ -244,8 +231,7 @@ fn grant_to_new_holder_removes_foreign_ttl() {
 
 #[test]
 fn repeated_reqid_keeps_foreign_ttl() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000 REQID r1");
     client.ask::<i64>("PEXPIRE door 100000");
     client.acquire("door alice 60000 REQID r1");
@@ -255,8 +241,7 @@ fn repeated_reqid_keeps_foreign_ttl() {
 #[test]
 fn twenty_thousand_expired_locks_are_removed_within_seconds() {
     const LOCKS: usize = 20_000;
-    let server = Server::with("hz 10");
-    let mut client = server.client();
+    let (_server, mut client) = start_with("hz 10");
     let keys: Vec<String> = (0..LOCKS).map(|n| format!("lock:{n}")).collect();
     let replies = client.pipeline(
         keys.iter()
@@ -265,16 +250,15 @@ fn twenty_thousand_expired_locks_are_removed_within_seconds() {
     assert!(replies.iter().all(|reply| matches!(reply, Value::Array(_))));
     let lease_end = Instant::now() + Duration::from_millis(1500);
     wait_for("an empty keyspace", || client.ask::<usize>("DBSIZE") == 0);
-    took_at_most(GONE_WITHIN, lease_end);
+    assert_elapsed_at_most(GONE_WITHIN, lease_end);
     assert_eq!(client.stat("dlock_expired"), LOCKS as i64);
     assert_eq!(client.stat("dlock_locks"), 0);
 }
 
 #[test]
 fn sweep_resumes_after_client_pause() {
-    let server = Server::with("appendonly yes");
-    let mut client = server.client();
-    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 20"]);
+    let (_server, mut client) = start_with("appendonly yes");
+    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 20"]);
     client.wait_for_lease_end("door", "alice");
     // Several turns of the cron: to write in one of them would end the server.
     pause(400);

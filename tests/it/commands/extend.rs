@@ -1,11 +1,10 @@
 //! DLOCK.EXTEND: a lease grows and never shrinks.
 
-use dlock_testkit::Server;
+use dlock_testkit::start;
 
 #[test]
 fn extend_with_longer_lease_returns_it() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000");
     assert_eq!(client.extend("door alice 60000"), 60_000);
     assert!(client.lock("door").holder("alice").lease_ms > 50_000);
@@ -13,8 +12,7 @@ fn extend_with_longer_lease_returns_it() {
 
 #[test]
 fn extend_with_shorter_lease_keeps_remaining_lease() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     let remains = client.extend("door alice 10");
     assert!((50_000..=60_000).contains(&remains), "{remains}");
@@ -23,8 +21,7 @@ fn extend_with_shorter_lease_keeps_remaining_lease() {
 
 #[test]
 fn extend_keeps_fence_and_holds() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000");
     client.acquire("door alice 10000 REQID r1");
     let before = client.lock("door").standing();
@@ -34,8 +31,7 @@ fn extend_keeps_fence_and_holds() {
 
 #[test]
 fn extend_affects_only_its_holder() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000 SHARED");
     client.acquire("door bob 10000 SHARED");
     client.extend("door bob 60000");
@@ -46,17 +42,16 @@ fn extend_affects_only_its_holder() {
 
 #[test]
 fn extend_errors_have_distinct_codes() {
-    let server = Server::start();
-    let mut client = server.client();
-    assert_eq!(client.refusal("DLOCK.EXTEND door alice 60000"), "NOTHELD");
+    let (_server, mut client) = start();
+    assert_eq!(client.error_code("DLOCK.EXTEND door alice 60000"), "NOTHELD");
     let fence = client.acquire("door alice 10000").fence;
-    assert_eq!(client.refusal("DLOCK.EXTEND door bob 60000"), "NOTOWNER");
+    assert_eq!(client.error_code("DLOCK.EXTEND door bob 60000"), "NOTOWNER");
     assert_eq!(
-        client.refusal(&format!("DLOCK.EXTEND door bob 60000 FENCE {fence}")),
+        client.error_code(&format!("DLOCK.EXTEND door bob 60000 FENCE {fence}")),
         "NOTOWNER"
     );
     assert_eq!(
-        client.refusal(&format!("DLOCK.EXTEND door alice 60000 FENCE {}", fence - 1)),
+        client.error_code(&format!("DLOCK.EXTEND door alice 60000 FENCE {}", fence - 1)),
         "STALE"
     );
     assert!(
@@ -65,18 +60,17 @@ fn extend_errors_have_distinct_codes() {
     );
     assert_eq!(client.extend(&format!("door alice 60000 fence {fence}")), 60_000);
     client.release("door alice");
-    assert_eq!(client.refusal("DLOCK.EXTEND door alice 60000"), "NOTHELD");
+    assert_eq!(client.error_code("DLOCK.EXTEND door alice 60000"), "NOTHELD");
 }
 
 #[test]
 fn extend_with_fence_of_earlier_grant_is_stale() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let old = client.acquire("door alice 10000").fence;
     client.release("door alice");
     client.acquire("door alice 10000");
     assert_eq!(
-        client.refusal(&format!("DLOCK.EXTEND door alice 60000 FENCE {old}")),
+        client.error_code(&format!("DLOCK.EXTEND door alice 60000 FENCE {old}")),
         "STALE"
     );
 }

@@ -1,11 +1,10 @@
 //! DLOCK.OWNER and DLOCK.INFO: what they show, and that they only read.
 
-use dlock_testkit::{Server, pause};
+use dlock_testkit::{pause, start};
 
 #[test]
 fn free_lock_has_no_owner_and_no_info() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     assert_eq!(client.owner("door"), None);
     assert_eq!(client.find_lock("door"), None);
     assert!(!client.exists("door"));
@@ -13,8 +12,7 @@ fn free_lock_has_no_owner_and_no_info() {
 
 #[test]
 fn owner_is_longest_holder() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for owner in ["alice", "bob", "carol"] {
         client.acquire(&format!("door {owner} 10000 SHARED"));
     }
@@ -30,8 +28,7 @@ fn owner_is_longest_holder() {
 
 #[test]
 fn info_shows_mutex() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let fence = client.acquire("door alice 10000").fence;
     client.acquire("door alice 10000 REQID r1");
     let lock = client.lock("door");
@@ -49,8 +46,7 @@ fn info_shows_mutex() {
 
 #[test]
 fn info_lists_holders_in_grant_order() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let fences: Vec<u64> = ["zoe", "alice", "mary"]
         .map(|owner| client.acquire(&format!("door {owner} 10000 LIMIT 5")).fence)
         .into();
@@ -69,8 +65,7 @@ fn info_lists_holders_in_grant_order() {
 
 #[test]
 fn info_shows_smallest_limit_of_holders() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000 SHARED");
     assert_eq!(client.lock("door").limit, -1);
     client.acquire("door bob 10000 LIMIT 7");
@@ -84,8 +79,7 @@ fn info_shows_smallest_limit_of_holders() {
 
 #[test]
 fn info_lease_falls_while_held_time_grows() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     let before = client.lock("door").holders.remove(0);
     pause(30);
@@ -101,8 +95,7 @@ fn info_lease_falls_while_held_time_grows() {
 
 #[test]
 fn reentry_keeps_held_time() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     pause(30);
     client.acquire("door alice 60000");
@@ -111,8 +104,7 @@ fn reentry_keeps_held_time() {
 
 #[test]
 fn reads_break_no_watch_and_leave_nothing_to_save() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 10000");
     let changes = client.server_info("persistence", "rdb_changes_since_last_save");
     let mut watcher = server.client();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use dlock_testkit::Server;
+use dlock_testkit::{Server, start};
 use redis::{RedisResult, Script, Value, cmd, pipe};
 
 type Granted = (u64, u64, u64, u64);
@@ -57,8 +57,7 @@ fn error_code_is_first_word_of_error() {
 
 #[test]
 fn commands_work_in_pipelines_and_transactions() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for atomic in [false, true] {
         let mut pipeline = pipe();
         if atomic {
@@ -81,8 +80,7 @@ fn commands_work_in_pipelines_and_transactions() {
 
 #[test]
 fn script_object_acquires_lock() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let script = Script::new("return redis.call('DLOCK.ACQUIRE', KEYS[1], ARGV[1], 60000)");
     let mut run = |owner: &str| {
         script

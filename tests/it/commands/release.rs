@@ -1,11 +1,10 @@
 //! DLOCK.RELEASE: which hold is given back, and what is refused.
 
-use dlock_testkit::Server;
+use dlock_testkit::start;
 
 #[test]
 fn release_removes_one_hold_and_returns_remaining() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for _ in 0..3 {
         client.acquire("door alice 10000");
     }
@@ -19,8 +18,7 @@ fn release_removes_one_hold_and_returns_remaining() {
 
 #[test]
 fn release_all_removes_every_hold() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000");
     client.acquire("door alice 10000 REQID r1");
     client.acquire("door alice 10000 REQID r2");
@@ -30,8 +28,7 @@ fn release_all_removes_every_hold() {
 
 #[test]
 fn release_removes_holds_without_reqid_first_then_newest() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000 REQID oldest");
     client.acquire("door alice 10000");
     client.acquire("door alice 10000 REQID youngest");
@@ -45,8 +42,7 @@ fn release_removes_holds_without_reqid_first_then_newest() {
 
 #[test]
 fn release_by_reqid_removes_its_hold() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000 REQID r1");
     client.acquire("door alice 10000 REQID r2");
     client.acquire("door alice 10000");
@@ -62,8 +58,7 @@ fn release_by_reqid_removes_its_hold() {
 
 #[test]
 fn repeated_release_by_reqid_is_idempotent() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000");
     client.acquire("door alice 10000 REQID r1");
     for _ in 0..3 {
@@ -79,8 +74,7 @@ fn repeated_release_by_reqid_is_idempotent() {
 
 #[test]
 fn release_by_unknown_reqid_changes_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     assert_eq!(client.release("door alice REQID never"), 0);
     assert!(!client.exists("door"));
     client.acquire("door alice 10000 REQID r1");
@@ -95,33 +89,31 @@ fn release_by_unknown_reqid_changes_nothing() {
 
 #[test]
 fn release_errors_have_distinct_codes() {
-    let server = Server::start();
-    let mut client = server.client();
-    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD");
+    let (_server, mut client) = start();
+    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
     let fence = client.acquire("door alice 10000").fence;
-    assert_eq!(client.refusal("DLOCK.RELEASE door bob"), "NOTOWNER");
-    assert_eq!(client.refusal("DLOCK.RELEASE door bob ALL"), "NOTOWNER");
+    assert_eq!(client.error_code("DLOCK.RELEASE door bob"), "NOTOWNER");
+    assert_eq!(client.error_code("DLOCK.RELEASE door bob ALL"), "NOTOWNER");
     assert_eq!(
-        client.refusal(&format!("DLOCK.RELEASE door bob FENCE {fence}")),
+        client.error_code(&format!("DLOCK.RELEASE door bob FENCE {fence}")),
         "NOTOWNER"
     );
     assert_eq!(
-        client.refusal(&format!("DLOCK.RELEASE door alice FENCE {}", fence - 1)),
+        client.error_code(&format!("DLOCK.RELEASE door alice FENCE {}", fence - 1)),
         "STALE"
     );
     assert_eq!(
-        client.refusal(&format!("DLOCK.RELEASE door alice ALL FENCE {}", fence + 1)),
+        client.error_code(&format!("DLOCK.RELEASE door alice ALL FENCE {}", fence + 1)),
         "STALE"
     );
     assert_eq!(client.lock("door").holder("alice").holds, 1);
     client.release("door alice");
-    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD");
+    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
 }
 
 #[test]
 fn release_with_current_fence_succeeds() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let fence = client.acquire("door alice 10000").fence;
     client.acquire("door alice 10000");
     client.acquire("door alice 10000 REQID r1");
@@ -132,17 +124,16 @@ fn release_with_current_fence_succeeds() {
 
 #[test]
 fn release_with_old_fence_is_stale_even_for_unknown_reqid() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let old = client.acquire("door alice 10000 REQID r1").fence;
     client.release("door alice");
     client.acquire("door alice 10000 REQID r2");
     assert_eq!(
-        client.refusal(&format!("DLOCK.RELEASE door alice REQID r1 FENCE {old}")),
+        client.error_code(&format!("DLOCK.RELEASE door alice REQID r1 FENCE {old}")),
         "STALE"
     );
     assert_eq!(
-        client.refusal(&format!("DLOCK.RELEASE door alice REQID r2 FENCE {old}")),
+        client.error_code(&format!("DLOCK.RELEASE door alice REQID r2 FENCE {old}")),
         "STALE"
     );
     assert_eq!(client.lock("door").holder("alice").holds, 1);
@@ -150,8 +141,7 @@ fn release_with_old_fence_is_stale_even_for_unknown_reqid() {
 
 #[test]
 fn release_keeps_other_shared_holders() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 10000 SHARED");
     client.acquire("door bob 10000 SHARED");
     client.acquire("door carol 10000 SHARED");
@@ -161,13 +151,12 @@ fn release_keeps_other_shared_holders() {
         client.lock("door").standing(),
         [before[0].clone(), before[2].clone()]
     );
-    assert_eq!(client.refusal("DLOCK.RELEASE door bob"), "NOTOWNER");
+    assert_eq!(client.error_code("DLOCK.RELEASE door bob"), "NOTOWNER");
 }
 
 #[test]
 fn released_lock_is_granted_to_next_request() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let first = client.acquire("door alice 10000").fence;
     assert_eq!(client.try_acquire("door bob 10000"), None);
     client.release("door alice");

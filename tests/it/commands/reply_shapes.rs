@@ -1,6 +1,6 @@
 //! The exact form of each reply in RESP2 and RESP3. Numbers are shown as `:n`.
 
-use dlock_testkit::{Server, reply_bytes};
+use dlock_testkit::{Server, reply_bytes, start};
 
 #[test]
 fn grant_reply_is_array_of_four_integers() {
@@ -54,8 +54,7 @@ fn info_reply_of_free_lock_is_null() {
 
 #[test]
 fn info_reply_is_map_with_holder_maps() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 10000 SHARED");
     client.acquire("door bob 10000 SHARED");
     let holder = |name: &str| {
@@ -79,8 +78,7 @@ fn info_reply_is_map_with_holder_maps() {
 
 #[test]
 fn error_reply_is_one_line_with_code_and_text() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let fence = client.acquire("door alice 10000").fence;
     client.ok("SET text value");
     let rows = [

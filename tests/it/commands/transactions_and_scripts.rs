@@ -1,12 +1,11 @@
 //! Transactions, Lua scripts and functions.
 
-use dlock_testkit::{ReplicationStream, Server, wait_for};
+use dlock_testkit::{ReplicationStream, Server, start, wait_for};
 use redis::Value;
 
 #[test]
 fn transaction_runs_all_commands() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.ok("MULTI");
     for command in [
         "DLOCK.ACQUIRE door alice 60000",
@@ -38,11 +37,10 @@ fn transaction_runs_all_commands() {
 
 #[test]
 fn transaction_is_replicated_by_effects() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("first alice 60000");
     let mut stream = ReplicationStream::attach(&server);
-    client.in_one_go(&[
+    client.batch(&[
         "MULTI",
         "DLOCK.ACQUIRE door alice 60000",
         "DLOCK.ACQUIRE door bob 60000",
@@ -64,8 +62,7 @@ fn transaction_is_replicated_by_effects() {
 
 #[test]
 fn watch_is_broken_by_each_change() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut watcher = server.client();
     client.acquire("door alice 60000 SHARED");
     for command in [
@@ -88,8 +85,7 @@ fn watch_is_broken_by_each_change() {
 
 #[test]
 fn script_runs_all_commands() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let script = b"
         local granted = redis.call('DLOCK.ACQUIRE', KEYS[1], 'alice', 60000)
         local refused = redis.call('DLOCK.ACQUIRE', KEYS[1], 'bob', 60000)
@@ -126,10 +122,9 @@ fn script_runs_all_commands() {
 
 #[test]
 fn error_in_script_keeps_code() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     assert_eq!(
-        client.refusal_args(&[
+        client.error_code_args(&[
             b"EVAL",
             b"return redis.call('DLOCK.RELEASE', 'door', 'alice')",
             b"1",
@@ -141,8 +136,7 @@ fn error_in_script_keeps_code() {
 
 #[test]
 fn script_is_replicated_by_effects() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("first alice 60000");
     let mut stream = ReplicationStream::attach(&server);
     client.ask_args::<Value>(&[
@@ -156,8 +150,7 @@ fn script_is_replicated_by_effects() {
 
 #[test]
 fn read_only_script_reads_but_cannot_acquire() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     let owner: String = client.ask_args(&[
         b"EVAL_RO",
@@ -166,7 +159,7 @@ fn read_only_script_reads_but_cannot_acquire() {
         b"door",
     ]);
     assert_eq!(owner, "alice");
-    client.refusal_args(&[
+    client.error_code_args(&[
         b"EVAL_RO",
         b"return redis.call('DLOCK.ACQUIRE', KEYS[1], 'bob', 1000, 'SHARED')",
         b"1",

@@ -1,6 +1,6 @@
 //! Broken RESTORE payloads: the server lives on, and no lock comes of them that could not exist.
 
-use dlock_testkit::{Client, Server, payload};
+use dlock_testkit::{Client, Server, payload, start_with};
 use redis::Value;
 
 /// A server with a lock, and the dump of it.
@@ -14,8 +14,8 @@ struct Scene {
 impl Scene {
     /// Holders with and without names, with short and long owners.
     fn new() -> Self {
-        let server = Server::with("rdbcompression no\nsanitize-dump-payload yes\nloglevel warning");
-        let mut client = server.client();
+        let (server, mut client) =
+            start_with("rdbcompression no\nsanitize-dump-payload yes\nloglevel warning");
         let long = "o".repeat(70);
         client.acquire("door alice 60000 LIMIT 3");
         client.acquire("door alice 60000 LIMIT 3 REQID r1");

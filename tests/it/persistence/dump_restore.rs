@@ -1,6 +1,6 @@
 //! DUMP, RESTORE, MIGRATE and COPY: a lock as a value that travels.
 
-use dlock_testkit::{Client, LockInfo, Server, payload, wait_for};
+use dlock_testkit::{Client, LockInfo, Server, payload, start, start_with, wait_for};
 use redis::Value;
 
 /// A lock with all that a lock can have.
@@ -45,8 +45,7 @@ fn assert_same_lock(client: &mut Client, key: &str, before: &LockInfo) {
 
 #[test]
 fn restore_keeps_holders_holds_fences_and_leases() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let before = make_lock(&mut client);
     let payload = dump(&mut client, "door");
     client.ask::<i64>("DEL door");
@@ -58,8 +57,7 @@ fn restore_keeps_holders_holds_fences_and_leases() {
 
 #[test]
 fn restored_lock_expires() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 1500");
     let payload = dump(&mut client, "door");
     restore(&mut client, "copy", &payload);
@@ -68,19 +66,18 @@ fn restored_lock_expires() {
 
 #[test]
 fn restore_onto_existing_key_needs_replace() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let before = make_lock(&mut client);
     let payload = dump(&mut client, "door");
     client.acquire("gate dave 60000");
     assert_eq!(
-        client.refusal_args(&[b"RESTORE", b"gate", b"0", &payload]),
+        client.error_code_args(&[b"RESTORE", b"gate", b"0", &payload]),
         "BUSYKEY"
     );
     assert_eq!(client.lock("gate").owners(), ["dave"]);
     client.ask_args::<Value>(&[b"RESTORE", b"gate", b"0", &payload, b"REPLACE"]);
     assert_same_lock(&mut client, "gate", &before);
-    assert_eq!(client.refusal("DLOCK.RELEASE gate dave"), "NOTOWNER");
+    assert_eq!(client.error_code("DLOCK.RELEASE gate dave"), "NOTOWNER");
 }
 
 #[test]
@@ -124,17 +121,16 @@ fn migrate_moves_lock_to_another_server() {
     from.ok(&format!("MIGRATE 127.0.0.1 {} door 0 10000", target.port()));
     assert!(!from.exists("door"));
     assert_same_lock(&mut to, "door", &before);
-    assert_eq!(from.refusal("DLOCK.RELEASE door alice"), "NOTHELD");
+    assert_eq!(from.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
     assert_eq!(to.release("door carol"), 0);
 }
 
 #[test]
 fn copy_of_lock_is_refused() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     for command in ["COPY door gate", "COPY door gate REPLACE", "COPY door door DB 1"] {
-        assert_eq!(client.refusal(command), "ERR", "{command}");
+        assert_eq!(client.error_code(command), "ERR", "{command}");
     }
     assert_eq!(client.ask::<i64>("DBSIZE"), 1);
     client.ok("SELECT 1");
@@ -143,8 +139,7 @@ fn copy_of_lock_is_refused() {
 
 #[test]
 fn restore_with_implausible_fence_is_refused() {
-    let server = Server::with("rdbcompression no");
-    let mut client = server.client();
+    let (_server, mut client) = start_with("rdbcompression no");
     let fence = client.acquire("door alice 60000").fence;
     let payload = dump(&mut client, "door");
     // 366 days of the clock that fences start from: 2048 a millisecond.
@@ -160,7 +155,7 @@ fn restore_with_implausible_fence_is_refused() {
     };
     restore(&mut client, "unchanged", &forged(fence));
     for far in [fence + 2 * year, (1 << 53) - 1] {
-        client.refusal_args(&[b"RESTORE", b"gate", b"0", &forged(far)]);
+        client.error_code_args(&[b"RESTORE", b"gate", b"0", &forged(far)]);
         assert!(!client.exists("gate"));
         assert_eq!(
             client.acquire(&format!("lock{far} alice 60000")).fence / year,

@@ -1,6 +1,6 @@
 //! Fences rise for ever: over restarts with and without data, after a forged clock of another server.
 
-use dlock_testkit::{Client, Server};
+use dlock_testkit::{Client, Server, start, start_with};
 
 /// A lock that is acquired again and again, and the largest fence so far.
 fn next_fence(client: &mut Client, last: u64) -> u64 {
@@ -45,8 +45,7 @@ fn fences_rise_over_rapid_crashes() {
 
 #[test]
 fn fences_rise_over_crash_after_many_grants() {
-    let mut server = Server::start();
-    let mut client = server.client();
+    let (mut server, mut client) = start();
     let mut last = 0;
     for _ in 0..2000 {
         last = next_fence(&mut client, last);
@@ -58,8 +57,7 @@ fn fences_rise_over_crash_after_many_grants() {
 
 #[test]
 fn fences_of_all_locks_share_one_counter() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let first = client.acquire("door alice 60000").fence;
     let second = client.acquire("gate alice 60000").fence;
     client.ok("SELECT 1");
@@ -69,13 +67,12 @@ fn fences_of_all_locks_share_one_counter() {
 
 #[test]
 fn ungranted_requests_consume_no_fence() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let first = client.acquire("door alice 60000 REQID r1").fence;
     client.acquire("door alice 60000 REQID r1");
     client.acquire("door alice 60000");
     assert_eq!(client.try_acquire("door bob 60000"), None);
-    client.refusal("DLOCK.ACQUIRE gate bob 0");
+    client.error_code("DLOCK.ACQUIRE gate bob 0");
     assert_eq!(client.acquire("gate bob 60000").fence, first + 1);
 }
 
@@ -83,8 +80,7 @@ fn ungranted_requests_consume_no_fence() {
 fn fence_ahead_of_clock_survives_aof_rewrite_of_free_lock() {
     let primary = Server::start();
     primary.client().acquire("door alice 60000");
-    let mut server = Server::with("appendonly yes\nappendfsync always");
-    let mut client = server.client();
+    let (mut server, mut client) = start_with("appendonly yes\nappendfsync always");
     client.ok(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     server.wait_until_linked();
     // A promotion leaps ahead of the clock.
@@ -94,9 +90,9 @@ fn fence_ahead_of_clock_survives_aof_rewrite_of_free_lock() {
     client.release("door alice");
     for _ in 0..2 {
         // One runs already, after the resync.
-        client.wait_for_log_rewrite();
+        client.wait_for_aof_rewrite();
         client.ask::<redis::Value>("BGREWRITEAOF");
-        client.wait_for_log_rewrite();
+        client.wait_for_aof_rewrite();
         server.crash_and_restart();
         client = server.client();
     }

@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Client, ReplicationStream, Server, wait_for};
+use dlock_testkit::{Client, ReplicationStream, Server, skip, start, start_with, wait_for};
 
 const LOGGED: &str = "appendonly yes\nappendfsync always";
 
 /// A server in the first minute of its start, where alice holds `door` for long and `short` for a moment.
 /// Also the fence of `door`.
 fn restarted_in_a_grace() -> (Server, Client, u64) {
-    let mut server = Server::with(LOGGED);
-    let mut client = server.client();
+    let (mut server, mut client) = start_with(LOGGED);
     let fence = client.acquire("door alice 600000").fence;
     client.acquire("door alice 600000 REQID r1");
     client.acquire("short alice 5000");
@@ -23,7 +22,7 @@ fn restarted_in_a_grace() -> (Server, Client, u64) {
 /// What the error says about how long to wait.
 #[track_caller]
 fn quarantine_ms(client: &mut Client, command: &str) -> u64 {
-    let text = client.refusal_text(command);
+    let text = client.error(command);
     assert!(text.starts_with("GRACE "), "{text}");
     let number = text
         .split(|c: char| !c.is_ascii_digit())
@@ -72,8 +71,8 @@ fn repeated_reqid_in_grace_is_answered() {
 fn bad_request_in_grace_is_refused_as_bad_request() {
     let (_server, mut client, _) = restarted_in_a_grace();
     client.ok("SET text value");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 0"), "ERR");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE text alice 1000"), "WRONGTYPE");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 0"), "ERR");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE text alice 1000"), "WRONGTYPE");
 }
 
 #[test]
@@ -86,15 +85,15 @@ fn extend_in_grace_needs_fence() {
         700_000
     );
     assert_eq!(
-        client.refusal(&format!("DLOCK.EXTEND door alice 700000 FENCE {}", fence + 1)),
+        client.error_code(&format!("DLOCK.EXTEND door alice 700000 FENCE {}", fence + 1)),
         "STALE"
     );
     assert_eq!(
-        client.refusal(&format!("DLOCK.EXTEND door bob 700000 FENCE {fence}")),
+        client.error_code(&format!("DLOCK.EXTEND door bob 700000 FENCE {fence}")),
         "NOTOWNER"
     );
     assert_eq!(
-        client.refusal(&format!("DLOCK.EXTEND free bob 700000 FENCE {fence}")),
+        client.error_code(&format!("DLOCK.EXTEND free bob 700000 FENCE {fence}")),
         "NOTHELD"
     );
 }
@@ -106,7 +105,7 @@ fn release_and_reads_work_in_grace() {
     assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 2)]);
     assert_eq!(client.release("door alice REQID r1"), 1);
     assert_eq!(client.release(&format!("door alice FENCE {fence}")), 0);
-    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOTHELD");
+    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
     quarantine_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
 }
 
@@ -161,11 +160,10 @@ fn grace_of_minus_one_is_longest_lease_allowed_or_known() {
 #[test]
 fn remaining_grace_survives_restart() {
     for lines in [LOGGED, "save 3600 1000000"] {
-        let mut server = Server::with(&format!("{lines}\ndlock.startup-grace-ms 60000"));
-        let mut client = server.client();
+        let (mut server, mut client) = start_with(&format!("{lines}\ndlock.startup-grace-ms 60000"));
         quarantine_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
         if lines != LOGGED && !keeps_module_data_in_rdb(&mut client) {
-            println!("skipped for RDB files: this server keeps no data of modules there");
+            skip("the part with RDB files: this server keeps no module data there");
             continue;
         }
         if lines == LOGGED {
@@ -182,12 +180,11 @@ fn remaining_grace_survives_restart() {
 #[test]
 fn remaining_grace_survives_aof_rewrite() {
     for preamble in ["yes", "no"] {
-        let mut server = Server::with(&format!(
+        let (mut server, mut client) = start_with(&format!(
             "{LOGGED}\naof-use-rdb-preamble {preamble}\ndlock.startup-grace-ms 60000"
         ));
-        let mut client = server.client();
         client.ask::<redis::Value>("BGREWRITEAOF");
-        client.wait_for_log_rewrite();
+        client.wait_for_aof_rewrite();
         let mut stream = ReplicationStream::attach(&server);
         wait_for("the grace in the log", || {
             stream
@@ -212,7 +209,7 @@ fn promotion_begins_failover_grace() {
     client.sync();
     primary.kill();
     let mut client = replica.client();
-    assert_eq!(client.refusal("DLOCK.ACQUIRE free bob 1000"), "READONLY");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE free bob 1000"), "READONLY");
     client.ok("REPLICAOF NO ONE");
     let ms = quarantine_ms(&mut client, "DLOCK.ACQUIRE free bob 1000");
     assert!((20_000..=60_000).contains(&ms), "{ms}");
@@ -282,8 +279,7 @@ fn restarted_replica_begins_no_grace() {
 
 #[test]
 fn changed_grace_setting_applies_to_next_grace() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 60000");
     client.config_set("dlock.startup-grace-ms", "60000");
     client.config_set("dlock.failover-grace-ms", "60000");

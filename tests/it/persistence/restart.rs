@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use dlock_testkit::{Client, LockInfo, Server, wait_for};
+use dlock_testkit::{Client, LockInfo, Server, start, start_with, wait_for};
 use redis::Value;
 
 const LOGGED: &str = "appendonly yes\nappendfsync always\n";
@@ -125,8 +125,7 @@ fn aof_restores_all_locks_after_crash() {
 #[test]
 fn rewritten_aof_restores_all_locks() {
     for preamble in ["yes", "no"] {
-        let mut server = Server::with(&format!("{LOGGED}aof-use-rdb-preamble {preamble}"));
-        let mut client = server.client();
+        let (mut server, mut client) = start_with(&format!("{LOGGED}aof-use-rdb-preamble {preamble}"));
         make_locks(&mut client);
         rewrite_log(&mut client);
         // The log goes on after its rewritten part.
@@ -140,11 +139,10 @@ fn rewritten_aof_restores_all_locks() {
 
 #[test]
 fn aof_enabled_at_runtime_restores_all_locks() {
-    let mut server = Server::with("appendfsync always");
-    let mut client = server.client();
+    let (mut server, mut client) = start_with("appendfsync always");
     make_locks(&mut client);
     client.config_set("appendonly", "yes");
-    client.wait_for_log_rewrite();
+    client.wait_for_aof_rewrite();
     let before = Snapshot::take(&mut client);
     server.add_config("appendonly yes");
     server.crash_and_restart();
@@ -153,8 +151,7 @@ fn aof_enabled_at_runtime_restores_all_locks() {
 
 #[test]
 fn debug_reload_keeps_locks_and_sweep() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     make_locks(&mut client);
     client.acquire("abandoned alice 1000");
     let before = Snapshot::take(&mut client);
@@ -167,8 +164,7 @@ fn debug_reload_keeps_locks_and_sweep() {
 
 #[test]
 fn acknowledged_changes_survive_crash() {
-    let mut server = Server::with(LOGGED);
-    let mut client = server.client();
+    let (mut server, mut client) = start_with(LOGGED);
     let keys = ["a", "b", "c"];
     // The same numbers in every run: a failure can be looked at.
     let mut random = Random(42);
@@ -213,8 +209,7 @@ fn acknowledged_changes_survive_crash() {
 
 #[test]
 fn released_lock_stays_released_after_crash() {
-    let mut server = Server::with(LOGGED);
-    let mut client = server.client();
+    let (mut server, mut client) = start_with(LOGGED);
     client.acquire("door alice 60000");
     client.acquire("door alice 60000");
     client.release("door alice ALL");
@@ -226,8 +221,7 @@ fn released_lock_stays_released_after_crash() {
 
 #[test]
 fn locks_expiring_over_restart_are_swept() {
-    let mut server = Server::with(LOGGED);
-    let mut client = server.client();
+    let (mut server, mut client) = start_with(LOGGED);
     client.acquire("logged alice 300");
     client.acquire("held alice 60000");
     server.crash_and_restart();
@@ -243,9 +237,8 @@ fn locks_expiring_over_restart_are_swept() {
 
 #[test]
 fn expired_holder_is_not_restored_from_aof() {
-    let mut server = Server::with(LOGGED);
-    let mut client = server.client();
-    client.stop_writing_after(&[
+    let (mut server, mut client) = start_with(LOGGED);
+    client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 20",
         "DLOCK.ACQUIRE left alice 20 SHARED",
         "DLOCK.ACQUIRE left bob 60000 SHARED",
@@ -253,7 +246,7 @@ fn expired_holder_is_not_restored_from_aof() {
         "DLOCK.ACQUIRE stays bob 60000 SHARED",
     ]);
     client.wait_for_lease_end("stays", "alice");
-    let replies = client.resume_writing_with(&[
+    let replies = client.resume_writes_with(&[
         "EXISTS door",
         "DLOCK.ACQUIRE door bob 60000",
         "DLOCK.RELEASE left bob",
@@ -270,16 +263,15 @@ fn expired_holder_is_not_restored_from_aof() {
 #[test]
 fn expired_unswept_lease_is_not_revived_by_snapshot() {
     for (lines, save) in [("", "SAVE"), (LOGGED, "BGREWRITEAOF")] {
-        let mut server = Server::with(lines);
-        let mut client = server.client();
-        client.stop_writing_after(&[
+        let (mut server, mut client) = start_with(lines);
+        client.pause_writes_after(&[
             "DLOCK.ACQUIRE door alice 20",
             "DLOCK.ACQUIRE both alice 20 SHARED",
             "DLOCK.ACQUIRE both bob 60000 SHARED",
         ]);
         client.wait_for_lease_end("both", "alice");
         client.ask::<Value>(save);
-        client.wait_for_log_rewrite();
+        client.wait_for_aof_rewrite();
         assert!(client.exists("door"), "not swept yet");
         server.crash_and_restart();
         let mut client = server.client();
@@ -291,9 +283,8 @@ fn expired_unswept_lease_is_not_revived_by_snapshot() {
 
 #[test]
 fn lease_in_aof_counts_from_restart() {
-    let mut server = Server::with(LOGGED);
-    let mut client = server.client();
-    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 1500"]);
+    let (mut server, mut client) = start_with(LOGGED);
+    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 1500"]);
     client.wait_for_lease_end("door", "alice");
     // Nothing in the log says that this lease has ended.
     server.crash_and_restart();
@@ -304,8 +295,7 @@ fn lease_in_aof_counts_from_restart() {
 
 #[test]
 fn rdb_without_locks_loads_without_module() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.ok("SET text value");
     client.ok("SAVE");
     let plain = Server::without_module_on_copy_of(&server, "dump.rdb");
@@ -315,7 +305,7 @@ fn rdb_without_locks_loads_without_module() {
 /// Rewrites the log and waits until that is done.
 fn rewrite_log(client: &mut Client) {
     client.ask::<Value>("BGREWRITEAOF");
-    client.wait_for_log_rewrite();
+    client.wait_for_aof_rewrite();
 }
 
 /// Numbers that look random and are the same in every run (xorshift).

@@ -1,12 +1,11 @@
 //! The commands that only primaries and logs may send.
 
-use dlock_testkit::{Client, ReplicationStream, Server};
+use dlock_testkit::{Client, ReplicationStream, Server, start};
 use redis::Value;
 
 /// A server with a lock, and a change that would admit another owner to a free one.
 fn scene() -> (Server, Client, Vec<u8>) {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("first alice 60000");
     let mut stream = ReplicationStream::attach(&server);
     client.acquire("door alice 60000");
@@ -27,9 +26,9 @@ fn assert_untouched(client: &mut Client, fence_known: i64) {
 fn internal_commands_are_refused_to_clients() {
     let (_server, mut client, change) = scene();
     let known = client.stat("dlock_fence_known");
-    assert_eq!(client.refusal_args(&[b"DLOCK.APPLY", b"door", &change]), "ERR");
+    assert_eq!(client.error_code_args(&[b"DLOCK.APPLY", b"door", &change]), "ERR");
     assert_eq!(
-        client.refusal(&format!("DLOCK.SYNC {} 60000", known + 1000)),
+        client.error_code(&format!("DLOCK.SYNC {} 60000", known + 1000)),
         "ERR"
     );
     assert_untouched(&mut client, known);
@@ -60,9 +59,9 @@ fn internal_commands_are_refused_in_scripts() {
     let (_server, mut client, change) = scene();
     let known = client.stat("dlock_fence_known");
     let apply = b"return redis.call('DLOCK.APPLY', KEYS[1], ARGV[1])";
-    client.refusal_args(&[b"EVAL", apply, b"1", b"door", &change]);
+    client.error_code_args(&[b"EVAL", apply, b"1", b"door", &change]);
     let sync = b"return redis.call('DLOCK.SYNC', ARGV[1], 60000)";
-    client.refusal_args(&[b"EVAL", sync, b"0", (known + 1000).to_string().as_bytes()]);
+    client.error_code_args(&[b"EVAL", sync, b"0", (known + 1000).to_string().as_bytes()]);
     assert_untouched(&mut client, known);
 }
 
@@ -78,7 +77,7 @@ fn malformed_internal_commands_are_refused() {
         "DLOCK.SYNC x y",
         "DLOCK.SYNC 1 2 3",
     ] {
-        assert_eq!(client.refusal(command), "ERR", "{command}");
+        assert_eq!(client.error_code(command), "ERR", "{command}");
     }
     assert_untouched(&mut client, known);
 }
@@ -88,7 +87,7 @@ fn internal_commands_are_refused_on_writable_replica() {
     let (server, _, change) = scene();
     let replica = server.replica_with("replica-read-only no");
     let mut client = replica.client();
-    client.refusal_args(&[b"DLOCK.APPLY", b"door", &change]);
-    client.refusal("DLOCK.SYNC 1 60000");
+    client.error_code_args(&[b"DLOCK.APPLY", b"door", &change]);
+    client.error_code("DLOCK.SYNC 1 60000");
     assert!(!client.exists("door"));
 }

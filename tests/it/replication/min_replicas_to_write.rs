@@ -1,11 +1,10 @@
 //! A primary that has fewer replicas than `min-replicas-to-write`.
 
-use dlock_testkit::{Server, wait_for};
+use dlock_testkit::{start, start_with, wait_for};
 
 #[test]
 fn missing_replicas_refuse_writes_and_leases_still_expire() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     client.acquire("door alice 500");
     client.acquire("gate alice 60000");
     client.config_set("min-replicas-to-write", "1");
@@ -15,7 +14,7 @@ fn missing_replicas_refuse_writes_and_leases_still_expire() {
         "DLOCK.EXTEND gate alice 90000",
         "DLOCK.RELEASE gate alice",
     ] {
-        assert_eq!(client.refusal(command), "NOREPLICAS", "{command}");
+        assert_eq!(client.error_code(command), "NOREPLICAS", "{command}");
     }
     assert_eq!(client.lock("gate").holder("alice").holds, 1);
     assert_eq!(client.owner("gate").as_deref(), Some("alice"));
@@ -27,9 +26,8 @@ fn missing_replicas_refuse_writes_and_leases_still_expire() {
 
 #[test]
 fn enough_replicas_allow_all_commands() {
-    let server = Server::with("min-replicas-to-write 1");
-    let mut client = server.client();
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 60000"), "NOREPLICAS");
+    let (server, mut client) = start_with("min-replicas-to-write 1");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000"), "NOREPLICAS");
     let mut replica = server.replica();
     wait_for("a replica that counts", || {
         client.call("DLOCK.ACQUIRE door alice 60000").is_ok()
@@ -41,6 +39,6 @@ fn enough_replicas_allow_all_commands() {
     wait_for("the loss of the replica", || {
         client.call("DLOCK.RELEASE door alice").is_err()
     });
-    assert_eq!(client.refusal("DLOCK.RELEASE door alice"), "NOREPLICAS");
+    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOREPLICAS");
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
 }

@@ -58,7 +58,7 @@ fn lease_expired_during_failover_frees_lock() {
     let mut primary = Server::start();
     let replica = primary.replica();
     let mut client = primary.client();
-    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 50", "DLOCK.ACQUIRE gate alice 50"]);
+    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 50", "DLOCK.ACQUIRE gate alice 50"]);
     let mut client = replica.client();
     wait_for("the locks on the replica", || client.exists("gate"));
     primary.kill();

@@ -1,12 +1,11 @@
 //! A replica has what its primary has, and decides nothing.
 
-use dlock_testkit::{Client, Server, pause, wait_for};
+use dlock_testkit::{Client, Server, pause, start, wait_for};
 use redis::Value;
 
 /// A primary with all kinds of holders.
 fn primary_with_locks() -> (Server, Client) {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     make_locks(&mut client);
     (server, client)
 }
@@ -128,9 +127,9 @@ fn released_or_swept_lock_is_removed_on_replica() {
     client.release("door alice");
     client.sync();
     assert!(!there.exists("door"));
-    client.stop_writing_after(&["DLOCK.ACQUIRE gate alice 50"]);
+    client.pause_writes_after(&["DLOCK.ACQUIRE gate alice 50"]);
     wait_for("the lock on the replica", || there.exists("gate"));
-    client.resume_writing_with(&[]);
+    client.resume_writes_with(&[]);
     wait_for("the sweep on the replica", || !there.exists("gate"));
     assert!(!client.exists("gate"), "the primary came first");
 }
@@ -140,7 +139,7 @@ fn replica_hides_expired_lease_but_keeps_lock() {
     let server = Server::start();
     let replica = server.replica();
     let (mut client, mut there) = (server.client(), replica.client());
-    client.stop_writing_after(&[
+    client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 50",
         "DLOCK.ACQUIRE both alice 50 SHARED",
         "DLOCK.ACQUIRE both bob 60000 SHARED",
@@ -155,7 +154,7 @@ fn replica_hides_expired_lease_but_keeps_lock() {
     // Several turns of the cron: the replica has no say in it.
     pause(400);
     assert!(there.exists("door"));
-    client.resume_writing_with(&[]);
+    client.resume_writes_with(&[]);
     wait_for("the sweep of the primary", || !there.exists("door"));
 }
 
@@ -169,7 +168,7 @@ fn lagging_replica_never_exceeds_limit() {
     // What comes now waits for the replica: there, the leases begin when those of the primary have ended.
     let mut sleeper = replica.client();
     sleeper.send("DEBUG SLEEP 0.6");
-    client.stop_writing_after(&[
+    client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 200",
         "DLOCK.ACQUIRE pair alice 200 LIMIT 2",
         "DLOCK.ACQUIRE pair bob 60000 LIMIT 2",
@@ -177,7 +176,7 @@ fn lagging_replica_never_exceeds_limit() {
         "DLOCK.ACQUIRE left bob 60000 SHARED",
     ]);
     client.wait_for_lease_end("left", "alice");
-    let replies = client.resume_writing_with(&[
+    let replies = client.resume_writes_with(&[
         "EXISTS door",
         "DLOCK.ACQUIRE door bob 60000",
         "DLOCK.ACQUIRE pair carol 60000 LIMIT 2",
@@ -195,8 +194,7 @@ fn lagging_replica_never_exceeds_limit() {
 
 #[test]
 fn replica_refuses_writes_and_answers_reads() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let replica = server.replica();
     let mut there = replica.client();
     client.acquire("door alice 10000");
@@ -210,7 +208,7 @@ fn replica_refuses_writes_and_answers_reads() {
             "DLOCK.EXTEND door alice 60000",
         ] {
             assert_eq!(
-                there.refusal(command),
+                there.error_code(command),
                 "READONLY",
                 "{command}, writable: {writable}"
             );

@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use dlock_testkit::{Client, Server, wait_for};
+use dlock_testkit::{Client, Server, start_with, wait_for};
 
 /// A server that has looked around, and found nobody who listens.
 fn alone(lines: &str) -> (Server, Client) {
-    let server = Server::with(lines);
-    let mut client = server.client();
+    let (server, mut client) = start_with(lines);
     wait_for_a_look_around(&mut client);
     (server, client)
 }
@@ -80,7 +79,7 @@ fn aof_enabled_during_grants_has_all_locks() {
     let count = while_granting(&server, || {
         client.ok("CONFIG SET appendonly yes");
         client.ok("CONFIG SET appendfsync always");
-        client.wait_for_log_rewrite();
+        client.wait_for_aof_rewrite();
     });
     assert!(count > 0);
     client.acquire("last alice 600000");
@@ -103,7 +102,7 @@ fn aof_enabled_in_multi_has_grants_before_and_after() {
         client.call(command).expect("nothing is refused");
     }
     client.acquire("later alice 600000");
-    client.wait_for_log_rewrite();
+    client.wait_for_aof_rewrite();
     client.acquire("last alice 600000");
     let before = digest(&mut client);
     server.add_config("appendonly yes");

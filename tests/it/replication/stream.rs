@@ -1,14 +1,13 @@
 //! The exact commands that replicas and the log get: effects, never requests that depend on time.
 
-use dlock_testkit::{Client, ReplicationStream, Server, wait_for};
+use dlock_testkit::{Client, ReplicationStream, Server, start, wait_for};
 
 const NOTHING: [&str; 0] = [];
 const APPLY_DOOR: &str = "DLOCK.APPLY door <change>";
 
 /// A primary that has given its first fence, and what it sends from now on.
 fn primary() -> (Server, Client, ReplicationStream) {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("first alice 10000");
     client.release("first alice");
     let stream = ReplicationStream::attach(&server);
@@ -56,13 +55,13 @@ fn release_is_replicated_verbatim() {
 #[test]
 fn release_that_expires_holder_is_replicated_as_change() {
     let (_server, mut client, mut stream) = primary();
-    client.stop_writing_after(&[
+    client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 20 SHARED",
         "DLOCK.ACQUIRE door bob 60000 SHARED",
         "DLOCK.ACQUIRE door bob 60000 SHARED",
     ]);
     client.wait_for_lease_end("door", "alice");
-    client.resume_writing_with(&["DLOCK.RELEASE door bob"]);
+    client.resume_writes_with(&["DLOCK.RELEASE door bob"]);
     assert_eq!(stream.take().split_off(3), [APPLY_DOOR]);
     client.release("door bob");
     assert_eq!(stream.take(), ["DLOCK.RELEASE door bob"]);
@@ -71,9 +70,9 @@ fn release_that_expires_holder_is_replicated_as_change() {
 #[test]
 fn grant_after_expired_lease_is_replicated_as_one_change() {
     let (_server, mut client, mut stream) = primary();
-    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 20"]);
+    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 20"]);
     client.wait_for_lease_end("door", "alice");
-    client.resume_writing_with(&["DLOCK.ACQUIRE door bob 10000"]);
+    client.resume_writes_with(&["DLOCK.ACQUIRE door bob 10000"]);
     assert_eq!(stream.take(), [APPLY_DOOR, APPLY_DOOR]);
 }
 
@@ -122,9 +121,9 @@ fn request_without_effect_is_not_replicated() {
 #[test]
 fn read_of_expired_lock_is_not_replicated() {
     let (_server, mut client, mut stream) = primary();
-    client.stop_writing_after(&["DLOCK.ACQUIRE door alice 20"]);
+    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 20"]);
     client.wait_for_lease_end("door", "alice");
-    let replies = client.resume_writing_with(&[
+    let replies = client.resume_writes_with(&[
         "DLOCK.OWNER door",
         "DLOCK.INFO door",
         "PUBLISH after-the-reads mark",
@@ -150,7 +149,7 @@ fn sweep_is_replicated_as_removal() {
 #[test]
 fn sweep_of_one_shared_holder_is_replicated_as_one_change() {
     let (_server, mut client, mut stream) = primary();
-    client.in_one_go(&[
+    client.batch(&[
         "DLOCK.ACQUIRE door alice 50 SHARED",
         "DLOCK.ACQUIRE door bob 60000 SHARED",
     ]);

@@ -39,7 +39,7 @@ fn same_key_in_two_databases_has_two_queues() {
     let mut carol = scene.waiter(THERE, "door carol 60000 BLOCK 0");
     scene.there.release("door alice");
     carol.granted();
-    bob.has_no_answer();
+    bob.assert_waiting();
     scene.here.release("door alice");
     bob.granted();
     assert_eq!(scene.here.owner("door").as_deref(), Some("bob"));
@@ -71,9 +71,9 @@ fn swapped_in_lock_is_waited_for() {
     let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
     scene.swap();
     assert_eq!(scene.here.try_acquire("door dave 60000"), None);
-    bob.has_no_answer();
+    bob.assert_waiting();
     scene.there.release("door alice");
-    bob.has_no_answer();
+    bob.assert_waiting();
     scene.here.release("door carol");
     bob.granted();
 }
@@ -85,7 +85,7 @@ fn swapped_in_type_refuses_waiter_as_wrongtype() {
     scene.there.ok("SET door text");
     let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
     scene.swap();
-    let error = bob.refusal();
+    let error = bob.error();
     assert!(error.starts_with("WRONGTYPE "), "{error}");
 }
 
@@ -95,9 +95,9 @@ fn swapdb_there_and_back_changes_nothing() {
     scene.here.acquire("door alice 60000");
     let mut bob = scene.waiter(HERE, "door bob 60000 BLOCK 0");
     let swap = format!("SWAPDB {HERE} {THERE}");
-    scene.here.in_one_go(&[&swap, &swap]);
+    scene.here.batch(&[&swap, &swap]);
     assert_eq!(scene.here.try_acquire("door dave 60000"), None);
-    bob.has_no_answer();
+    bob.assert_waiting();
     scene.here.release("door alice");
     bob.granted();
 }
@@ -149,7 +149,7 @@ fn flushdb_grants_only_to_waiters_of_its_database() {
     scene.there.ask::<Value>("FLUSHDB");
     carol.granted();
     assert_eq!(scene.here.try_acquire("door dave 60000"), None);
-    bob.has_no_answer();
+    bob.assert_waiting();
     scene.here.ask::<Value>("FLUSHALL");
     bob.granted();
     assert_eq!(scene.there.owner("door"), None, "flushed, and nobody waited");

@@ -1,12 +1,6 @@
 //! Requests that no release could ever let in are refused, and no others.
 
-use dlock_testkit::{Client, ReplicationStream, Server, Waiter, pause};
-
-fn server() -> (Server, Client) {
-    let server = Server::start();
-    let client = server.client();
-    (server, client)
-}
+use dlock_testkit::{Client, ReplicationStream, Waiter, pause, start, start_with};
 
 /// The request must be refused as a deadlock, and nothing else may have happened: the sentences of the circle.
 #[track_caller]
@@ -17,7 +11,7 @@ fn is_deadlock(client: &mut Client, request: &str) -> Vec<String> {
         client.queue(key),
     );
     let counted = ["dlock_waiters", "dlock_errors_deadlock"].map(|field| client.stat(field));
-    let error = client.refusal_text(&format!("DLOCK.ACQUIRE {request}"));
+    let error = client.error(&format!("DLOCK.ACQUIRE {request}"));
     assert_eq!(
         (
             client.find_lock(key).map(|lock| lock.standing()),
@@ -38,7 +32,7 @@ fn is_deadlock(client: &mut Client, request: &str) -> Vec<String> {
 
 #[test]
 fn deadlock_of_two_mutexes_is_refused() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     client.acquire("gate bob 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
@@ -49,7 +43,7 @@ fn deadlock_of_two_mutexes_is_refused() {
             "bob holds gate, waits for door"
         ]
     );
-    bob.has_no_answer();
+    bob.assert_waiting();
     // Alice does as she is told.
     client.release("door alice");
     bob.granted();
@@ -60,7 +54,7 @@ fn deadlock_of_two_mutexes_is_refused() {
 
 #[test]
 fn deadlock_error_lists_cycle_of_three() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     for request in ["a alice 60000", "b bob 60000", "c carol 60000"] {
         client.acquire(request);
     }
@@ -81,7 +75,7 @@ fn deadlock_error_lists_cycle_of_three() {
 #[test]
 fn deadlock_of_many_is_refused_when_cycle_closes() {
     const OWNERS: usize = 60;
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     for n in 0..OWNERS {
         client.acquire(&format!("lock{n} owner{n} 60000"));
     }
@@ -91,12 +85,12 @@ fn deadlock_of_many_is_refused_when_cycle_closes() {
     is_deadlock(&mut client, &format!("lock{} owner0 60000 BLOCK 0", OWNERS - 1));
     client.release("lock0 owner0");
     waiters[0].granted();
-    waiters[1].has_no_answer();
+    waiters[1].assert_waiting();
 }
 
 #[test]
 fn semaphore_with_running_holder_is_no_deadlock() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     client.acquire("pool alice 60000 LIMIT 2");
     client.acquire("pool carol 60000 LIMIT 2");
     client.acquire("gate bob 60000");
@@ -113,7 +107,7 @@ fn semaphore_with_running_holder_is_no_deadlock() {
 
 #[test]
 fn deadlock_counts_every_shared_holder() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     client.acquire("door alice 60000 SHARED");
     client.acquire("door bob 60000 SHARED");
     client.acquire("gate carol 60000");
@@ -124,7 +118,7 @@ fn deadlock_counts_every_shared_holder() {
 
 #[test]
 fn shared_holders_of_same_locks_are_no_deadlock() {
-    let (_server, mut client) = server();
+    let (_server, mut client) = start();
     for request in ["door alice", "gate bob", "gate alice", "door bob"] {
         client.acquire(&format!("{request} 60000 SHARED BLOCK 0"));
     }
@@ -133,7 +127,7 @@ fn shared_holders_of_same_locks_are_no_deadlock() {
 
 #[test]
 fn deadlock_counts_waiters_queued_ahead() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     client.acquire("door alice 60000 SHARED");
     client.acquire("gate bob 60000");
     let mut writer = server.waiter("door writer 60000 BLOCK 0");
@@ -142,37 +136,37 @@ fn deadlock_counts_waiters_queued_ahead() {
     is_deadlock(&mut client, "gate alice 60000 BLOCK 0");
     client.release("door alice");
     writer.granted();
-    bob.has_no_answer();
+    bob.assert_waiting();
 }
 
 #[test]
 fn deadlock_is_refused_despite_leases_and_timeouts() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     client.acquire("door alice 20000");
     client.acquire("gate bob 20000");
     let mut bob = server.waiter("door bob 60000 BLOCK 1000");
     is_deadlock(&mut client, "gate alice 60000 BLOCK 10");
     // They do end the wait of those who have it.
-    bob.gets_null();
+    bob.assert_null();
 }
 
 #[test]
 fn departed_waiter_is_no_deadlock() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     client.acquire("gate bob 60000");
     let mut timed = server.waiter("door bob 60000 BLOCK 300");
-    timed.gets_null();
+    timed.assert_null();
     let alice = server.waiter("gate alice 60000 BLOCK 0");
     is_deadlock(&mut client, "door bob 60000 BLOCK 0");
     alice.close();
     client.wait_for_queue("gate", 0);
-    server.waiter("door bob 60000 BLOCK 0").has_no_answer();
+    server.waiter("door bob 60000 BLOCK 0").assert_waiting();
 }
 
 #[test]
 fn request_that_does_not_wait_is_no_deadlock() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     client.acquire("gate bob 60000");
     let _bob = server.waiter("door bob 60000 BLOCK 0");
@@ -183,7 +177,7 @@ fn request_that_does_not_wait_is_no_deadlock() {
 
 #[test]
 fn deadlock_across_databases_is_refused() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     let mut elsewhere = server.client();
     elsewhere.ok("SELECT 3");
     client.acquire("door alice 60000");
@@ -194,7 +188,7 @@ fn deadlock_across_databases_is_refused() {
 
 #[test]
 fn deadlock_refusal_creates_no_key_and_replicates_nothing() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     client.acquire("gate bob 60000");
     let mut stream = ReplicationStream::attach(&server);
@@ -206,7 +200,7 @@ fn deadlock_refusal_creates_no_key_and_replicates_nothing() {
 
 #[test]
 fn deadlock_search_uses_holders_of_lock_renamed_onto_key() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     client.acquire("gate bob 60000");
     client.acquire("door alice 60000");
     let mut bob = server.waiter("door bob 60000 LIMIT 2 BLOCK 0");
@@ -215,9 +209,9 @@ fn deadlock_search_uses_holders_of_lock_renamed_onto_key() {
     // One packet: the queue of door has not been looked at yet.
     let mut alice = Waiter::connect(&server);
     alice.send("RENAME other door\r\nDLOCK.ACQUIRE gate alice 60000 BLOCK 0");
-    assert_eq!(alice.next_answer(), redis::Value::Okay);
+    assert_eq!(alice.next_reply(), redis::Value::Okay);
     client.wait_for_queue("gate", 1);
-    alice.has_no_answer();
+    alice.assert_waiting();
     client.release("door carol");
     bob.granted();
     client.release("gate bob");
@@ -227,7 +221,7 @@ fn deadlock_search_uses_holders_of_lock_renamed_onto_key() {
 
 #[test]
 fn lock_renamed_onto_key_can_close_cycle() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     client.acquire("gate bob 60000");
     client.acquire("door carol 60000");
     let _bob = server.waiter("door bob 60000 BLOCK 0");
@@ -238,17 +232,16 @@ fn lock_renamed_onto_key_can_close_cycle() {
 
 #[test]
 fn deadlock_detection_disabled_lets_both_wait() {
-    let server = Server::with("dlock.deadlock-detection no");
-    let mut client = server.client();
+    let (server, mut client) = start_with("dlock.deadlock-detection no");
     client.acquire("door alice 60000");
     client.acquire("gate bob 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut alice = server.waiter("gate alice 60000 BLOCK 600");
     client.config_set("dlock.deadlock-detection", "yes");
     pause(50);
-    bob.has_no_answer();
+    bob.assert_waiting();
     // The timeout is the way out.
-    alice.gets_null();
+    alice.assert_null();
     is_deadlock(&mut client, "gate alice 60000 BLOCK 600");
     client.release("door alice");
     bob.granted();
@@ -256,8 +249,7 @@ fn deadlock_detection_disabled_lets_both_wait() {
 
 #[test]
 fn free_lock_in_grace_is_no_deadlock() {
-    let server = Server::with("dlock.startup-grace-ms 1500");
-    let mut client = server.client();
+    let (server, mut client) = start_with("dlock.startup-grace-ms 1500");
     // Both are free, and are granted as soon as the grace ends.
     let mut door = server.waiter("door bob 60000 BLOCK 0");
     let mut gate = server.waiter("gate bob 60000 BLOCK 0");
@@ -268,7 +260,7 @@ fn free_lock_in_grace_is_no_deadlock() {
 
 #[test]
 fn deadlock_error_of_long_cycle_is_shortened() {
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     let owners = 30;
     for n in 0..owners {
         client.acquire(&format!("lock{n} owner{n} 60000"));
@@ -277,7 +269,7 @@ fn deadlock_error_of_long_cycle_is_shortened() {
         .map(|n| server.waiter(&format!("lock{} owner{n} 60000 BLOCK 0", n - 1)))
         .collect();
     let last = owners - 1;
-    let error = client.refusal_text(&format!("DLOCK.ACQUIRE lock{last} owner0 60000 BLOCK 0"));
+    let error = client.error(&format!("DLOCK.ACQUIRE lock{last} owner0 60000 BLOCK 0"));
     assert!(error.starts_with("DEADLOCK "), "{error}");
     assert!(error.len() < 1000, "{error}");
 }
@@ -285,19 +277,19 @@ fn deadlock_error_of_long_cycle_is_shortened() {
 #[test]
 fn flushed_locks_are_no_deadlock() {
     const LOCKS: usize = 800;
-    let (server, mut client) = server();
+    let (server, mut client) = start();
     let mut others: Vec<Waiter> = Vec::new();
     for n in 0..LOCKS {
         client.acquire(&format!("lock{n} alice 60000"));
-        others.push(server.asker(&format!("lock{n} owner{n} 60000 BLOCK 0")));
+        others.push(server.send_acquire(&format!("lock{n} owner{n} 60000 BLOCK 0")));
     }
     client.acquire("the-last alice 60000");
     let mut bob = server.waiter("the-last bob 60000 BLOCK 0");
     // One packet: the server has had no time to look at so many queues.
     let mut alice = Waiter::connect(&server);
     alice.send("FLUSHALL\r\nDLOCK.ACQUIRE gate bob 60000\r\nDLOCK.ACQUIRE gate alice 60000 BLOCK 0");
-    alice.next_answer();
-    alice.next_answer();
+    alice.next_reply();
+    alice.next_reply();
     assert_eq!(client.queue("gate"), ["alice"], "bob is served, and then alice");
     bob.granted();
     others.iter_mut().for_each(|other| _ = other.granted());

@@ -1,12 +1,11 @@
 //! What other commands do to a lock that is waited for: the queue looks at what is there afterwards.
 
-use dlock_testkit::{Answer, Client, Server, Waiter, wait_for};
+use dlock_testkit::{Client, Reply, Server, Waiter, start, start_with, wait_for};
 use redis::Value;
 
 /// alice holds `door`, bob and carol wait.
 fn scene() -> (Server, Client, u64, Waiter, Waiter) {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let fence = client.acquire("door alice 60000").fence;
     let bob = server.waiter("door bob 60000 BLOCK 0");
     let carol = server.waiter("door carol 60000 BLOCK 0");
@@ -15,7 +14,7 @@ fn scene() -> (Server, Client, u64, Waiter, Waiter) {
 
 #[track_caller]
 fn is_wrong_type(waiter: &mut Waiter) {
-    let error = waiter.refusal();
+    let error = waiter.error();
     assert!(error.starts_with("WRONGTYPE "), "{error}");
 }
 
@@ -44,7 +43,7 @@ fn removed_lock_is_granted_to_next_waiter_with_larger_fence() {
             [("bob".into(), grant.fence, 1)],
             "{command}"
         );
-        carol.has_no_answer();
+        carol.assert_waiting();
         assert_eq!(client.queue("door"), ["carol"], "{command}");
         assert_eq!(client.ask::<i64>("PTTL door"), -1, "{command}");
     }
@@ -62,7 +61,7 @@ fn overwritten_lock_refuses_all_waiters_as_wrongtype() {
     ];
     for command in breaks {
         let (_server, mut client, _, mut bob, mut carol) = scene();
-        client.in_one_go(&["SET text value", "RPUSH list 1", "SADD set 1"]);
+        client.batch(&["SET text value", "RPUSH list 1", "SADD set 1"]);
         client.ask::<Value>(command);
         is_wrong_type(&mut bob);
         is_wrong_type(&mut carol);
@@ -75,13 +74,13 @@ fn overwritten_lock_refuses_all_waiters_as_wrongtype() {
 #[test]
 fn key_restored_before_queue_is_processed_changes_nothing() {
     let (_server, mut client, fence, mut bob, mut carol) = scene();
-    client.in_one_go(&["RENAME door away", "SET door text", "RENAME away door"]);
+    client.batch(&["RENAME door away", "SET door text", "RENAME away door"]);
     client.release("door alice REQID none");
-    bob.has_no_answer();
+    bob.assert_waiting();
     assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
     client.release("door alice");
     bob.granted();
-    carol.has_no_answer();
+    carol.assert_waiting();
     client.release("door bob");
     carol.granted();
 }
@@ -89,7 +88,7 @@ fn key_restored_before_queue_is_processed_changes_nothing() {
 #[test]
 fn next_waiter_is_granted_before_command_after_removal() {
     let (_server, mut client, fence, mut bob, _carol) = scene();
-    let replies = client.in_one_go(&["DEL door", "DLOCK.ACQUIRE door dave 60000", "DLOCK.OWNER door"]);
+    let replies = client.batch(&["DEL door", "DLOCK.ACQUIRE door dave 60000", "DLOCK.OWNER door"]);
     assert_eq!(
         replies[1..],
         [Value::Nil, Value::BulkString(b"bob".to_vec())],
@@ -101,7 +100,7 @@ fn next_waiter_is_granted_before_command_after_removal() {
 #[test]
 fn old_holder_is_refused_after_removal() {
     let (_server, mut client, fence, mut bob, _carol) = scene();
-    let replies = client.in_one_go(&[
+    let replies = client.batch(&[
         "DEL door",
         "DLOCK.RELEASE door alice",
         &format!("DLOCK.EXTEND door alice 60000 FENCE {fence}"),
@@ -120,11 +119,11 @@ fn waiters_wait_for_lock_renamed_onto_key() {
     wait_for("the new lock", || client.owner("door").as_deref() == Some("dave"));
     // Commands of ours look at the queue first.
     assert_eq!(client.try_acquire("door eve 60000"), None);
-    bob.has_no_answer();
+    bob.assert_waiting();
     assert_eq!(client.lock("door").standing(), [("dave".into(), fence, 1)]);
     client.release("door dave");
     bob.granted();
-    carol.has_no_answer();
+    carol.assert_waiting();
 }
 
 #[test]
@@ -137,27 +136,25 @@ fn lease_of_lock_renamed_onto_key_wakes_waiter() {
 
 #[test]
 fn old_lease_does_not_expire_lock_renamed_onto_key() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 200");
     let mut bob = server.waiter("door bob 60000 BLOCK 500");
     client.acquire("gate dave 60000");
     client.ok("RENAME gate door");
-    bob.gets_null();
+    bob.assert_null();
     assert_eq!(client.lock("door").owners(), ["dave"]);
 }
 
 #[test]
 fn waiter_is_granted_when_renamed_lock_has_room() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut reader = server.waiter("door reader 60000 SHARED BLOCK 0");
     let writer = server.waiter("door writer 60000 BLOCK 0");
     client.acquire("gate dave 60000 SHARED");
     client.ok("RENAME gate door");
     reader.granted();
-    writer.has_no_answer();
+    writer.assert_waiting();
     assert_eq!(client.lock("door").owners(), ["dave", "reader"]);
 }
 
@@ -180,7 +177,7 @@ fn waiters_wait_for_lock_restored_onto_key() {
     client.ask::<i64>("DEL gate");
     client.ask_args::<Value>(&[b"RESTORE", b"door", b"0", &dump, b"REPLACE"]);
     assert_eq!(client.try_acquire("door eve 60000"), None);
-    bob.has_no_answer();
+    bob.assert_waiting();
     assert_eq!(client.lock("door").owners(), ["dave"]);
     client.release("door dave");
     bob.granted();
@@ -202,7 +199,7 @@ fn waiters_survive_debug_reload() {
     client.ok("DEBUG RELOAD");
     assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
     assert_eq!(client.try_acquire("door eve 60000"), None);
-    bob.has_no_answer();
+    bob.assert_waiting();
     client.release("door alice");
     assert!(bob.granted().fence > fence);
     client.release("door bob");
@@ -211,8 +208,7 @@ fn waiters_survive_debug_reload() {
 
 #[test]
 fn lease_wakes_waiter_after_debug_reload() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 400");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.ok("DEBUG RELOAD");
@@ -221,8 +217,7 @@ fn lease_wakes_waiter_after_debug_reload() {
 
 #[test]
 fn evicted_lock_is_handed_over() {
-    let server = Server::with("maxmemory-policy volatile-random");
-    let mut client = server.client();
+    let (server, mut client) = start_with("maxmemory-policy volatile-random");
     let fence = client.acquire("door alice 60000").fence;
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.ask::<i64>("PEXPIRE door 600000");
@@ -241,7 +236,7 @@ fn evicted_lock_is_handed_over() {
 fn copy_onto_waited_key_is_refused() {
     let (_server, mut client, fence, mut bob, _carol) = scene();
     client.acquire("gate dave 60000");
-    client.refusal("COPY gate door REPLACE");
+    client.error_code("COPY gate door REPLACE");
     assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
     assert_eq!(client.waiting("door"), 2);
     client.release("door alice");
@@ -251,11 +246,11 @@ fn copy_onto_waited_key_is_refused() {
 #[test]
 fn removal_in_transaction_grants_after_exec() {
     let (_server, mut client, _, mut bob, mut carol) = scene();
-    client.in_one_go(&["MULTI", "DEL door", "SET door text", "DEL door", "EXEC"]);
+    client.batch(&["MULTI", "DEL door", "SET door text", "DEL door", "EXEC"]);
     bob.granted();
-    client.in_one_go(&["MULTI", "DEL door", "SET door text", "EXEC"]);
-    match carol.answer() {
-        Answer::Refused(error) => assert!(error.starts_with("WRONGTYPE "), "{error}"),
+    client.batch(&["MULTI", "DEL door", "SET door text", "EXEC"]);
+    match carol.reply() {
+        Reply::Error(error) => assert!(error.starts_with("WRONGTYPE "), "{error}"),
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,6 @@
 //! A waiter that goes between its grant and its answer: the grant is undone, the next one is served.
 
-use dlock_testkit::{Answer, Client, Grant, ReplicationStream, Server, Waiter, pause, wait_for};
+use dlock_testkit::{Client, Grant, ReplicationStream, Reply, Server, Waiter, pause, start, wait_for};
 use redis::Value;
 
 const APPLY_DOOR: &str = "DLOCK.APPLY door <change>";
@@ -38,7 +38,7 @@ impl Scene {
     fn kill_after_grant_and(&mut self, more: &[&str]) -> Vec<Value> {
         let kill = format!("CLIENT KILL ID {}", self.id);
         self.client
-            .in_one_go(&[&["DLOCK.RELEASE door alice", &kill], more].concat())
+            .batch(&[&["DLOCK.RELEASE door alice", &kill], more].concat())
             .split_off(2)
     }
 }
@@ -55,19 +55,19 @@ fn undelivered_grant_is_rolled_back_and_next_waiter_granted() {
     let mut scene = Scene::new("door bob 60000 BLOCK 0");
     let mut carol = scene.server.waiter("door carol 60000 BLOCK 0");
     let dave = scene.server.waiter("door dave 60000 BLOCK 0");
-    scene.client.in_one_go(&[
+    scene.client.batch(&[
         "MULTI",
         "DLOCK.RELEASE door alice",
         &format!("CLIENT KILL ID {}", scene.id),
         "EXEC",
     ]);
-    assert_eq!(scene.waiter.answer(), Answer::Closed);
+    assert_eq!(scene.waiter.reply(), Reply::Closed);
     let grant = carol.granted();
     assert_eq!(
         scene.client.lock("door").standing(),
         [("carol".into(), grant.fence, 1)]
     );
-    dave.has_no_answer();
+    dave.assert_waiting();
     assert_eq!(scene.client.stat("dlock_grants_rolled_back"), 1);
 }
 
@@ -81,8 +81,7 @@ fn undelivered_grant_without_other_waiter_frees_lock() {
 
 #[test]
 fn many_undelivered_grants_are_rolled_back() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut waiters = Vec::new();
     let mut kills = Vec::new();
@@ -96,7 +95,7 @@ fn many_undelivered_grants_are_rolled_back() {
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut commands = vec!["DLOCK.RELEASE door alice"];
     commands.extend(kills.iter().map(String::as_str));
-    client.in_one_go(&commands);
+    client.batch(&commands);
     bob.granted();
     assert_eq!(client.lock("door").owners(), ["bob"]);
     assert_eq!(client.stat("dlock_grants_rolled_back"), 20);
@@ -137,7 +136,7 @@ fn released_grant_is_not_rolled_back_again() {
     let grant = Grant::parse(replies[1].clone()).expect("the lock was free");
     // A grant of later shows that the undoing had its turn.
     scene.client.acquire("gate alice 60000");
-    scene.server.waiter("gate bob 60000 BLOCK 20").gets_null();
+    scene.server.waiter("gate bob 60000 BLOCK 20").assert_null();
     assert_eq!(
         scene.client.lock("door").standing(),
         [("bob".into(), grant.fence, 1)]
@@ -154,12 +153,12 @@ fn repeated_reqid_before_rollback_keeps_hold() {
         // Bob was told that he holds the lock: then nobody may take it from him.
         Some(grant) => {
             assert_eq!(grant.holds, 1);
-            scene.server.waiter("door dave 60000 BLOCK 50").gets_null();
+            scene.server.waiter("door dave 60000 BLOCK 50").assert_null();
             assert_eq!(
                 scene.client.lock("door").standing(),
                 [("bob".into(), grant.fence, 1)]
             );
-            carol.has_no_answer();
+            carol.assert_waiting();
         }
         // Bob was told to ask again: then it is carol's turn.
         None => assert!(carol.granted().fence > 0),
@@ -169,8 +168,7 @@ fn repeated_reqid_before_rollback_keeps_hold() {
 /// The repeated request serves the queue itself, and so grants the request that it repeats.
 #[test]
 fn repeated_reqid_granted_by_its_own_transition_keeps_hold() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut lost = Waiter::connect(&server);
     let kill = format!("CLIENT KILL ID {}", lost.id());
     client.acquire("door alice 2000");
@@ -178,11 +176,11 @@ fn repeated_reqid_granted_by_its_own_transition_keeps_hold() {
     client.wait_for_queue("door", 1);
     let _carol = server.waiter("door carol 60000 BLOCK 0");
     // Alice's lease ends while the server sleeps: no timer sees it before bob asks again.
-    let replies = client.in_one_go(&["DEBUG SLEEP 2.1", "DLOCK.ACQUIRE door bob 60000 REQID r1", &kill]);
+    let replies = client.batch(&["DEBUG SLEEP 2.1", "DLOCK.ACQUIRE door bob 60000 REQID r1", &kill]);
     let grant = Grant::parse(replies[1].clone()).expect("bob was first in the queue");
-    assert_eq!(lost.answer(), Answer::Closed);
+    assert_eq!(lost.reply(), Reply::Closed);
     // A timeout of later shows that an undoing would have had its turn.
-    server.waiter("door dave 60000 BLOCK 50").gets_null();
+    server.waiter("door dave 60000 BLOCK 50").assert_null();
     assert_eq!(client.lock("door").standing(), [("bob".into(), grant.fence, 1)]);
 }
 
@@ -197,8 +195,7 @@ fn refused_repeated_reqid_keeps_no_hold() {
 /// What was told to the client that was replaced says nothing about the one that took its place.
 #[test]
 fn undelivered_grant_to_replacing_client_is_rolled_back() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut replaced = server.waiter("door bob 60000 BLOCK 0 REQID r1");
     let (mut bob, mut alice) = (Waiter::connect(&server), Waiter::connect(&server));
@@ -209,7 +206,7 @@ fn undelivered_grant_to_replacing_client_is_rolled_back() {
     alice.send(&format!("BLPOP start 0\r\nDLOCK.RELEASE door alice\r\n{kill}"));
     wait_for_blocked(&mut client, 3);
     client.ask::<i64>("RPUSH start 1 2");
-    assert!(replaced.refusal().starts_with("UNBLOCKED "));
+    assert!(replaced.error().starts_with("UNBLOCKED "));
     wait_for("the grant to be undone", || !client.exists("door"));
     assert_eq!(client.stat("dlock_grants_rolled_back"), 1);
 }
@@ -221,7 +218,7 @@ fn repeated_reqid_on_new_connection_has_one_hold() {
     // The server may have undone the grant by now, or not.
     let grant = scene.server.client().acquire("door bob 60000 REQID r1");
     assert_eq!(grant.holds, 1);
-    scene.server.waiter("door dave 60000 BLOCK 50").gets_null();
+    scene.server.waiter("door dave 60000 BLOCK 50").assert_null();
     assert_eq!(
         scene.client.lock("door").standing(),
         [("bob".into(), grant.fence, 1)]
@@ -239,11 +236,11 @@ fn rollback_does_not_cancel_later_request_with_same_reqid() {
          DLOCK.ACQUIRE door bob 60000 BLOCK 0 REQID r1"
     ));
     for _ in 0..4 {
-        second.next_answer();
+        second.next_reply();
     }
     // A timeout of later shows that the undoing had its turn.
-    scene.server.waiter("door dave 60000 BLOCK 50").gets_null();
-    second.has_no_answer();
+    scene.server.waiter("door dave 60000 BLOCK 50").assert_null();
+    second.assert_waiting();
     assert_eq!(scene.client.queue("door"), ["bob"]);
     assert_eq!(scene.client.stat("dlock_grants_rolled_back"), 0);
 }
@@ -253,9 +250,9 @@ fn waiter_unblocked_after_grant_holds_lock_or_is_rolled_back() {
     for how in ["TIMEOUT", "ERROR"] {
         let mut scene = Scene::new("door bob 60000 BLOCK 0");
         let unblock = format!("CLIENT UNBLOCK {} {how}", scene.id);
-        scene.client.in_one_go(&["DLOCK.RELEASE door alice", &unblock]);
-        match scene.waiter.answer() {
-            Answer::Granted(grant) => assert_eq!(
+        scene.client.batch(&["DLOCK.RELEASE door alice", &unblock]);
+        match scene.waiter.reply() {
+            Reply::Granted(grant) => assert_eq!(
                 scene.client.lock("door").standing(),
                 [("bob".into(), grant.fence, 1)],
                 "{how}"
@@ -278,7 +275,7 @@ fn rollback_is_deferred_while_writes_are_paused() {
     for _ in 0..20 {
         assert_eq!(reader.lock("door").owners(), ["bob"]);
     }
-    carol.has_no_answer();
+    carol.assert_waiting();
     scene.client.ok("CLIENT UNPAUSE");
     carol.granted();
     assert_eq!(scene.client.stat("dlock_grants_rolled_back"), 1);
@@ -286,8 +283,7 @@ fn rollback_is_deferred_while_writes_are_paused() {
 
 #[test]
 fn connection_closed_at_grant_does_not_keep_lock() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let bob = server.waiter("door bob 60000 BLOCK 0");
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
@@ -302,8 +298,7 @@ fn connection_closed_at_grant_does_not_keep_lock() {
 /// The server writes the reply, and only then closes: nothing tells the module that nobody read it.
 #[test]
 fn grant_to_closing_connection_expires_with_lease() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.ok("ACL SETUSER eve on nopass ~* +@all");
     client.acquire("door alice 60000");
     let mut eve = Waiter::connect(&server);
@@ -312,7 +307,7 @@ fn grant_to_closing_connection_expires_with_lease() {
     client.wait_for_queue("door", 1);
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
     // The server closes the connections of a deleted user at the end of the pass.
-    client.in_one_go(&["DLOCK.RELEASE door alice", "ACL DELUSER eve"]);
-    assert_eq!(eve.answer(), Answer::Closed);
+    client.batch(&["DLOCK.RELEASE door alice", "ACL DELUSER eve"]);
+    assert_eq!(eve.reply(), Reply::Closed);
     carol.granted();
 }

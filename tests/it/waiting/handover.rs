@@ -3,18 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Server, pause, reply_bytes, took_at_most, wait_for};
+use dlock_testkit::{assert_elapsed_at_most, pause, reply_bytes, start, wait_for};
 
 /// SPEC: waiters are woken so long after the end of a lease, at `hz 10`.
 const WOKEN_WITHIN: Duration = Duration::from_millis(100);
 
 #[test]
 fn release_hands_over_to_waiter() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let fence = client.acquire("door alice 60000").fence;
     let mut bob = server.waiter("door bob 60000 BLOCK 10000");
-    bob.has_no_answer();
+    bob.assert_waiting();
     assert_eq!(client.release("door alice"), 0);
     let grant = bob.granted();
     assert!(grant.fence > fence, "{grant:?} after fence {fence}");
@@ -25,23 +24,21 @@ fn release_hands_over_to_waiter() {
 
 #[test]
 fn lease_end_hands_over_to_waiter() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let start = Instant::now();
     let fence = client.acquire("door alice 400").fence;
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let grant = bob.granted();
     let lease = Duration::from_millis(400);
     assert!(start.elapsed() >= lease, "alice held it until then");
-    took_at_most(lease + WOKEN_WITHIN, start);
+    assert_elapsed_at_most(lease + WOKEN_WITHIN, start);
     assert!(grant.fence > fence);
     assert_eq!(client.lock("door").standing(), [("bob".into(), grant.fence, 1)]);
 }
 
 #[test]
 fn last_lease_end_hands_over_to_waiter() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let start = Instant::now();
     client.acquire("door alice 50 SHARED");
     client.acquire("door carol 500 SHARED");
@@ -53,8 +50,7 @@ fn last_lease_end_hands_over_to_waiter() {
 
 #[test]
 fn extended_lease_keeps_waiter_waiting() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let start = Instant::now();
     client.acquire("door alice 300");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
@@ -65,14 +61,13 @@ fn extended_lease_keeps_waiter_waiting() {
 
 #[test]
 fn timeout_replies_null_and_leaves_no_state() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let fence = client.acquire("door alice 60000").fence;
     let start = Instant::now();
     let mut bob = server.waiter("door bob 60000 BLOCK 150");
-    bob.gets_null();
+    bob.assert_null();
     assert!(start.elapsed() >= Duration::from_millis(150));
-    took_at_most(Duration::from_millis(250), start);
+    assert_elapsed_at_most(Duration::from_millis(250), start);
     assert_eq!(client.waiting("door"), 0);
     assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
     client.release("door alice");
@@ -81,35 +76,32 @@ fn timeout_replies_null_and_leaves_no_state() {
 
 #[test]
 fn block_0_waits_without_timeout() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     assert_eq!(client.waiters("door")[0].timeout_ms, -1);
     pause(300);
-    bob.has_no_answer();
+    bob.assert_waiting();
     client.release("door alice");
     bob.granted();
 }
 
 #[test]
 fn longest_timeout_waits() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let longest: i64 = 1 << 52;
     let mut bob = server.waiter(&format!("door bob 60000 BLOCK {longest}"));
     assert_eq!(client.waiters("door")[0].timeout_ms, longest);
     pause(300);
-    bob.has_no_answer();
+    bob.assert_waiting();
     client.release("door alice");
     bob.granted();
 }
 
 #[test]
 fn lease_of_waiter_begins_at_grant() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut bob = server.waiter("door bob 5000 BLOCK 0");
     wait_for("a while in the queue", || {
@@ -128,8 +120,7 @@ fn lease_of_waiter_begins_at_grant() {
 
 #[test]
 fn waited_ms_counts_from_arrival() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let start = Instant::now();
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
@@ -149,8 +140,7 @@ fn waited_ms_counts_from_arrival() {
 
 #[test]
 fn grantable_blocking_request_does_not_wait() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let free = client.acquire("door alice 60000 BLOCK 10000");
     let reentry = client.acquire("door alice 60000 BLOCK 0");
     client.acquire("hall alice 60000 SHARED");
@@ -163,8 +153,7 @@ fn grantable_blocking_request_does_not_wait() {
 
 #[test]
 fn blocked_replies_have_resp2_and_resp3_shapes() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     for (resp, null) in [(2, "*-1\r\n"), (3, "_\r\n")] {
         client.acquire("door alice 60000");
         assert_eq!(
@@ -185,14 +174,13 @@ fn blocked_replies_have_resp2_and_resp3_shapes() {
 
 #[test]
 fn pipelined_commands_wait_behind_blocked_one() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     bob.send("ECHO later");
     // The server has read it when it has answered somebody who asked afterwards.
     client.ask::<String>("PING");
-    bob.has_no_answer();
+    bob.assert_waiting();
     client.release("door alice");
     assert!(
         matches!(bob.ask("ECHO last"), redis::Value::Array(_)),
@@ -202,8 +190,7 @@ fn pipelined_commands_wait_behind_blocked_one() {
 
 #[test]
 fn waiter_key_owner_and_reqid_are_binary_safe() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let (key, owner, id): (&[u8], &[u8], &[u8]) = (b"door\r\n\0\xff", b"\0\xfe \"", b"\x80\n");
     client.ask_args::<redis::Value>(&[b"DLOCK.ACQUIRE", key, b"alice", b"100"]);
     let mut bob = server.client();

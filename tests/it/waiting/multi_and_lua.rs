@@ -1,6 +1,6 @@
 //! Transactions, scripts and functions cannot wait: there BLOCK behaves as if it were absent.
 
-use dlock_testkit::{Client, Grant, Server, Waiter};
+use dlock_testkit::{Client, Grant, Server, Waiter, start, start_with};
 use redis::Value;
 
 const CALL: &[u8] = b"return redis.call('DLOCK.ACQUIRE', KEYS[1], unpack(ARGV))";
@@ -24,7 +24,7 @@ impl Way {
         let words: Vec<&[u8]> = args.split_whitespace().map(str::as_bytes).collect();
         let front: &[&[u8]] = match self {
             Self::Transaction => {
-                let replies = client.in_one_go(&["MULTI", &format!("DLOCK.ACQUIRE {args}"), "EXEC"]);
+                let replies = client.batch(&["MULTI", &format!("DLOCK.ACQUIRE {args}"), "EXEC"]);
                 let Value::Array(mut replies) = replies[2].clone() else {
                     panic!("not the answer to EXEC: {replies:?}");
                 };
@@ -38,8 +38,7 @@ impl Way {
 }
 
 fn server() -> (Server, Client) {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.ask_args::<String>(&[b"FUNCTION", b"LOAD", LIBRARY]);
     (server, client)
 }
@@ -86,7 +85,7 @@ fn block_in_script_keeps_queue() {
         assert_eq!(Grant::parse(answer).expect("a re-entry").holds, 2, "{way:?}");
         client.release("door alice ALL");
         writer.granted();
-        reader.has_no_answer();
+        reader.assert_waiting();
         client.release("door writer");
         reader.granted();
     }
@@ -97,7 +96,7 @@ fn release_in_transaction_grants_to_queue_first() {
     let (server, mut client) = server();
     client.acquire("door alice 60000");
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
-    let replies = client.in_one_go(&[
+    let replies = client.batch(&[
         "MULTI",
         "DLOCK.RELEASE door alice",
         "DLOCK.ACQUIRE door bob 60000 BLOCK 0",
@@ -162,8 +161,7 @@ fn bad_timeout_is_refused() {
 
 #[test]
 fn block_in_grace_is_refused() {
-    let server = Server::with("dlock.startup-grace-ms 60000");
-    let mut client = server.client();
+    let (_server, mut client) = start_with("dlock.startup-grace-ms 60000");
     for way in [Way::Transaction, Way::Script] {
         let answer = way.acquire(&mut client, "door alice 60000 BLOCK 0");
         let Value::ServerError(error) = answer else {
@@ -181,7 +179,7 @@ fn connection_can_block_after_transaction() {
     let mut waiter = Waiter::connect(&server);
     waiter.send("MULTI\r\nDLOCK.ACQUIRE door bob 60000 BLOCK 0\r\nEXEC");
     for _ in 0..3 {
-        waiter.next_answer();
+        waiter.next_reply();
     }
     waiter.acquire("door bob 60000 BLOCK 0");
     client.wait_for_queue("door", 1);

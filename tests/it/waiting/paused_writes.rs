@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Answer, Client, Server, Waiter, pause, wait_for};
+use dlock_testkit::{Client, Reply, Server, Waiter, pause, start, start_with, wait_for};
 
 const LOGGED: &str = "appendonly yes\nappendfsync always";
 
@@ -13,7 +13,7 @@ fn lease_ends_unserved(client: &mut Client, waiter: &Waiter) {
     client.wait_for_lease_end("door", "alice");
     // The server tries again and again: it must not succeed.
     pause(250);
-    waiter.has_no_answer();
+    waiter.assert_waiting();
     assert_eq!(client.owner("door"), None);
     assert_eq!(client.waiting("door"), 1);
 }
@@ -35,9 +35,9 @@ fn paused_writes_defer_grants_with_aof_and_replica() {
     client.acquire("gate alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut short = server.waiter("gate bob 60000 BLOCK 600");
-    client.stop_writing_after(&[]);
+    client.pause_writes_after(&[]);
     lease_ends_unserved(&mut client, &bob);
-    short.gets_null();
+    short.assert_null();
     server.assert_alive();
     client.ok("CLIENT UNPAUSE");
     let fence = bob.granted().fence;
@@ -57,7 +57,7 @@ fn paused_clients_defer_grants_with_aof_and_replica() {
     client.acquire("door alice 200");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let start = Instant::now();
-    client.in_one_go(&["CLIENT PAUSE 900 ALL"]);
+    client.batch(&["CLIENT PAUSE 900 ALL"]);
     let fence = bob.granted().fence;
     assert!(start.elapsed() >= Duration::from_millis(900));
     server.assert_alive();
@@ -79,11 +79,11 @@ fn leases_expired_during_pause_are_handed_over_after_it() {
         client.acquire(&format!("lock{n} alice {}", 3_000 + n));
         waiters.push(server.waiter(&format!("lock{n} bob 60000 BLOCK 0")));
     }
-    client.stop_writing_after(&[]);
+    client.pause_writes_after(&[]);
     for n in 0..40 {
         client.wait_for_lease_end(&format!("lock{n}"), "alice");
     }
-    waiters.iter().for_each(Waiter::has_no_answer);
+    waiters.iter().for_each(Waiter::assert_waiting);
     client.ok("CLIENT UNPAUSE");
     for waiter in &mut waiters {
         waiter.granted();
@@ -93,16 +93,15 @@ fn leases_expired_during_pause_are_handed_over_after_it() {
 
 #[test]
 fn waiter_leaving_during_pause_defers_grants_until_its_end() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000 SHARED");
     let writer = server.waiter("door writer 60000 BLOCK 0");
     let mut reader = server.waiter("door reader 60000 SHARED BLOCK 0");
-    client.stop_writing_after(&[]);
+    client.pause_writes_after(&[]);
     writer.close();
     client.wait_for_queue("door", 1);
     pause(200);
-    reader.has_no_answer();
+    reader.assert_waiting();
     client.ok("CLIENT UNPAUSE");
     reader.granted();
 }
@@ -122,10 +121,10 @@ fn planned_failover_unblocks_waiters_while_leases_expire() {
     leave_behind(&mut client, &replica);
     client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
     for waiter in &mut waiters {
-        match waiter.answer() {
-            Answer::Refused(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
+        match waiter.reply() {
+            Reply::Error(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
             // Before the failover began.
-            Answer::Granted(_) => {}
+            Reply::Granted(_) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -154,7 +153,7 @@ fn aborted_failover_resumes_grants() {
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
     client.wait_for_lease_end("door", "alice");
-    bob.has_no_answer();
+    bob.assert_waiting();
     client.ok("FAILOVER ABORT");
     bob.granted();
     server.assert_alive();
@@ -162,24 +161,22 @@ fn aborted_failover_resumes_grants() {
 
 #[test]
 fn missing_replicas_defer_grants() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 300");
     client.acquire("gate alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut short = server.waiter("gate bob 60000 BLOCK 600");
     client.config_set("min-replicas-to-write", "1");
     lease_ends_unserved(&mut client, &bob);
-    short.gets_null();
-    assert_eq!(client.refusal("DLOCK.RELEASE gate alice"), "NOREPLICAS");
+    short.assert_null();
+    assert_eq!(client.error_code("DLOCK.RELEASE gate alice"), "NOREPLICAS");
     let _replica = server.replica();
     bob.granted();
 }
 
 #[test]
 fn failed_save_defers_grants() {
-    let server = Server::with("save 3600 1000000\ndbfilename in-the-way");
-    let mut client = server.client();
+    let (server, mut client) = start_with("save 3600 1000000\ndbfilename in-the-way");
     client.acquire("door alice 300");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let obstacle = server.folder().join("in-the-way");
@@ -188,7 +185,7 @@ fn failed_save_defers_grants() {
     wait_for("a save that fails", || {
         client.server_info("persistence", "rdb_last_bgsave_status") == "err"
     });
-    assert_eq!(client.refusal("DLOCK.ACQUIRE gate carol 60000"), "MISCONF");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE gate carol 60000"), "MISCONF");
     lease_ends_unserved(&mut client, &bob);
     fs::remove_dir(&obstacle).expect("the folder of the server is writable");
     client.ask::<String>("BGSAVE");
@@ -197,19 +194,18 @@ fn failed_save_defers_grants() {
 
 #[test]
 fn blocking_acquire_in_grace_is_granted_at_its_end() {
-    let server = Server::with("dlock.startup-grace-ms 800");
-    let mut client = server.client();
+    let (server, mut client) = start_with("dlock.startup-grace-ms 800");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut carol = server.waiter("door carol 60000 SHARED BLOCK 0");
     let mut short = server.waiter("door dave 60000 BLOCK 20");
-    short.gets_null();
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door eve 60000"), "GRACE");
+    short.assert_null();
+    assert_eq!(client.error_code("DLOCK.ACQUIRE door eve 60000"), "GRACE");
     assert!(!client.exists("door"), "waiters make no key");
     assert_eq!(client.queue("door"), ["bob", "carol"]);
-    bob.has_no_answer();
+    bob.assert_waiting();
     assert_eq!(bob.granted().lease_ms, 60_000);
     assert_eq!(client.stat("dlock_grace_left_ms"), 0);
-    carol.has_no_answer();
+    carol.assert_waiting();
     client.release("door bob");
     carol.granted();
 }
@@ -228,7 +224,7 @@ fn blocking_reentry_in_grace_waits_but_repeated_reqid_is_answered() {
     // A release works in a grace; it lets nobody in.
     assert_eq!(client.release(&format!("door alice FENCE {fence}")), 0);
     assert!(client.stat("dlock_grace_left_ms") > 0, "the machine is too slow");
-    bob.has_no_answer();
+    bob.assert_waiting();
     assert!(alice.granted().fence > fence);
     client.release("door alice");
     bob.granted();
@@ -252,22 +248,21 @@ fn stricter_reentry_in_grace_is_refused_at_once() {
     server.add_config("dlock.startup-grace-ms 600000");
     server.crash_and_restart();
     let mut client = server.client();
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 60000 BLOCK 0"), "ERR");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door alice 60000"), "ERR");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000 BLOCK 0"), "ERR");
+    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000"), "ERR");
 }
 
 #[test]
 fn out_of_memory_does_not_stop_grants_to_waiters() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     client.acquire("gate alice 400");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut carol = server.waiter("door carol 60000 BLOCK 100");
     let mut dave = server.waiter("gate dave 60000 BLOCK 0");
     client.config_set("maxmemory", "1");
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door eve 60000 BLOCK 0"), "OOM");
-    carol.gets_null();
+    assert_eq!(client.error_code("DLOCK.ACQUIRE door eve 60000 BLOCK 0"), "OOM");
+    carol.assert_null();
     client.release("door alice");
     bob.granted();
     dave.granted();
@@ -275,17 +270,16 @@ fn out_of_memory_does_not_stop_grants_to_waiters() {
 
 #[test]
 fn evicting_policy_refuses_waiters_when_their_turn_comes() {
-    let server = Server::with("maxmemory 1gb");
-    let mut client = server.client();
+    let (server, mut client) = start_with("maxmemory 1gb");
     client.acquire("door alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.config_set("maxmemory-policy", "allkeys-lru");
     assert_eq!(
-        client.refusal("DLOCK.ACQUIRE door carol 60000 BLOCK 0"),
+        client.error_code("DLOCK.ACQUIRE door carol 60000 BLOCK 0"),
         "EVICTABLE"
     );
     client.release("door alice");
-    let error = bob.refusal();
+    let error = bob.error();
     assert!(error.starts_with("EVICTABLE "), "{error}");
     assert!(!client.exists("door"));
 }

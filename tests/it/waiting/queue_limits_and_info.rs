@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
-use dlock_testkit::{Client, Server, Waiter, pause, wait_for};
+use dlock_testkit::{Client, Server, Waiter, pause, start_with, wait_for};
 use redis::Value;
 
 /// alice holds `door`, where so many may wait.
 fn room_for(waiters: u32) -> (Server, Client) {
-    let server = Server::with(&format!("dlock.max-waiters-per-lock {waiters}"));
-    let mut client = server.client();
+    let (server, mut client) = start_with(&format!("dlock.max-waiters-per-lock {waiters}"));
     client.acquire("door alice 60000");
     (server, client)
 }
@@ -18,7 +17,7 @@ fn is_full(client: &mut Client, request: &str) {
     let before = client.stat("dlock_errors_queuefull");
     let queue = client.queue("door");
     assert_eq!(
-        client.refusal(&format!("DLOCK.ACQUIRE {request}")),
+        client.error_code(&format!("DLOCK.ACQUIRE {request}")),
         "QUEUEFULL",
         "{request}"
     );
@@ -58,8 +57,8 @@ fn request_without_new_queue_entry_is_not_queuefull() {
     assert_eq!(client.try_acquire("door carol 60000"), None, "without BLOCK");
     client.acquire("gate alice 60000");
     let _elsewhere = server.waiter("gate bob 60000 BLOCK 0");
-    let mut bob = server.asker("door bob 60000 BLOCK 0 REQID r1");
-    assert!(lost.refusal().starts_with("UNBLOCKED "), "its place was taken");
+    let mut bob = server.send_acquire("door bob 60000 BLOCK 0 REQID r1");
+    assert!(lost.error().starts_with("UNBLOCKED "), "its place was taken");
     assert_eq!(client.stat("dlock_errors_queuefull"), 0);
     client.release("door alice ALL");
     bob.granted();
@@ -148,8 +147,7 @@ fn dlock_info_shows_head_of_long_queue_and_counts_all() {
 
 #[test]
 fn dlock_info_shows_queue_without_lock() {
-    let server = Server::with("dlock.startup-grace-ms 60000");
-    let mut client = server.client();
+    let (server, mut client) = start_with("dlock.startup-grace-ms 60000");
     let waiter = server.waiter("door bob 60000 LIMIT 2 BLOCK 0");
     let lock = client.lock("door");
     assert!(lock.holders.is_empty());
@@ -224,7 +222,7 @@ fn counters_tell_how_waiting_ended() {
         .map(|counter| client.stat(counter))
     };
     assert_eq!(counters(&mut client), [0, 0, 1, 0, 0]);
-    server.waiter("door bob 60000 BLOCK 50").gets_null();
+    server.waiter("door bob 60000 BLOCK 50").assert_null();
     let timed_out = counters(&mut client);
     assert_eq!(timed_out[..4], [0, 1, 1, 0]);
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
@@ -252,8 +250,8 @@ fn refused_request_counts_only_as_its_error() {
     client.acquire("gate bob 60000");
     let _bob = server.waiter("door bob 60000 BLOCK 0");
     let before = client.info_section("dlock");
-    client.refusal("DLOCK.ACQUIRE gate alice 60000 BLOCK 0");
-    client.refusal("DLOCK.ACQUIRE door carol 60000 BLOCK 0");
+    client.error_code("DLOCK.ACQUIRE gate alice 60000 BLOCK 0");
+    client.error_code("DLOCK.ACQUIRE door carol 60000 BLOCK 0");
     let after = client.info_section("dlock");
     let mut changed: Vec<&str> = after
         .keys()

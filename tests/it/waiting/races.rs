@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Answer, Client, Server, Waiter, pause, wait_for};
+use dlock_testkit::{Client, Reply, Waiter, pause, start, start_with, wait_for};
 
 /// Granted, and timed out. Anything else is wrong; after each answer the connection must be as good as before.
 #[track_caller]
 fn tally(waiters: &mut [Waiter]) -> (usize, usize) {
     let mut tally = (0, 0);
     for waiter in waiters {
-        match waiter.answer() {
-            Answer::Granted(_) => tally.0 += 1,
-            Answer::Null => tally.1 += 1,
+        match waiter.reply() {
+            Reply::Granted(_) => tally.0 += 1,
+            Reply::Null => tally.1 += 1,
             other => panic!("{other:?}"),
         }
     }
@@ -33,8 +33,7 @@ fn assert_nobody_is_left(client: &mut Client) {
 #[test]
 fn racing_grants_and_timeouts_add_up() {
     const WAITERS: usize = 200;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     for round in 0..4 {
         client.acquire("door first 60000");
         let acquired = client.stat("dlock_acquired");
@@ -71,8 +70,7 @@ fn racing_grants_and_timeouts_add_up() {
 #[test]
 fn timeout_and_release_in_one_loop_pass_give_one_reply() {
     const LOCKS: usize = 50;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut waiters: Vec<Waiter> = Vec::new();
     for n in 0..LOCKS {
         client.acquire(&format!("lock{n} alice 60000"));
@@ -85,11 +83,11 @@ fn timeout_and_release_in_one_loop_pass_give_one_reply() {
     let releases: Vec<String> = (0..LOCKS)
         .map(|n| format!("DLOCK.RELEASE lock{n} alice"))
         .collect();
-    client.in_one_go(&releases.iter().map(String::as_str).collect::<Vec<_>>());
+    client.batch(&releases.iter().map(String::as_str).collect::<Vec<_>>());
     for (n, waiter) in waiters.iter_mut().enumerate() {
-        let holder = match waiter.answer() {
-            Answer::Granted(_) => Some("bob".to_owned()),
-            Answer::Null => None,
+        let holder = match waiter.reply() {
+            Reply::Granted(_) => Some("bob".to_owned()),
+            Reply::Null => None,
             other => panic!("{other:?}"),
         };
         assert_eq!(client.owner(&format!("lock{n}")), holder, "lock{n}");
@@ -100,19 +98,18 @@ fn timeout_and_release_in_one_loop_pass_give_one_reply() {
 #[test]
 fn timeout_and_lease_end_in_one_loop_pass_give_one_reply() {
     const LOCKS: usize = 50;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut waiters: Vec<Waiter> = (0..LOCKS).map(|_| Waiter::connect(&server)).collect();
     for (n, waiter) in waiters.iter_mut().enumerate() {
         waiter.send(&format!(
             "DLOCK.ACQUIRE lock{n} alice 500\r\nDLOCK.ACQUIRE lock{n} bob 60000 BLOCK 500"
         ));
-        waiter.next_answer();
+        waiter.next_reply();
     }
     for (n, waiter) in waiters.iter_mut().enumerate() {
-        let holder = match waiter.answer() {
-            Answer::Granted(_) => Some("bob".to_owned()),
-            Answer::Null => None,
+        let holder = match waiter.reply() {
+            Reply::Granted(_) => Some("bob".to_owned()),
+            Reply::Null => None,
             other => panic!("{other:?}"),
         };
         assert_eq!(client.owner(&format!("lock{n}")), holder, "lock{n}");
@@ -123,8 +120,7 @@ fn timeout_and_lease_end_in_one_loop_pass_give_one_reply() {
 #[test]
 fn unblock_at_timeout_gives_one_reply() {
     const WAITERS: usize = 30;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut waiters = Vec::new();
     let mut unblocks = Vec::new();
@@ -138,7 +134,7 @@ fn unblock_at_timeout_gives_one_reply() {
     let mut sleeper = server.client();
     sleeper.send("DEBUG SLEEP 2.1");
     pause(50);
-    client.in_one_go(&unblocks.iter().map(String::as_str).collect::<Vec<_>>());
+    client.batch(&unblocks.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(tally(&mut waiters), (0, WAITERS));
     assert_nobody_is_left(&mut client);
 }
@@ -147,8 +143,7 @@ fn unblock_at_timeout_gives_one_reply() {
 fn mutex_is_never_held_by_two_threads() {
     const THREADS: usize = 8;
     const ROUNDS: usize = 80;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let (granted, timed_out) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let (held, last_fence) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -158,8 +153,8 @@ fn mutex_is_never_held_by_two_threads() {
             scope.spawn(move || {
                 for round in 0..ROUNDS {
                     waiter.acquire(&format!("door owner{thread} 60000 BLOCK {}", 1 + round % 5));
-                    match waiter.answer() {
-                        Answer::Granted(grant) => {
+                    match waiter.reply() {
+                        Reply::Granted(grant) => {
                             assert!(!held.swap(true, Ordering::SeqCst), "two hold a mutex");
                             let before = last_fence.swap(grant.fence, Ordering::SeqCst);
                             assert!(grant.fence > before && grant.holds == 1);
@@ -169,7 +164,7 @@ fn mutex_is_never_held_by_two_threads() {
                             let left = waiter.ask(&format!("DLOCK.RELEASE door owner{thread}"));
                             assert_eq!(left, redis::Value::Int(0));
                         }
-                        Answer::Null => _ = timed_out.fetch_add(1, Ordering::SeqCst),
+                        Reply::Null => _ = timed_out.fetch_add(1, Ordering::SeqCst),
                         other => panic!("{other:?}"),
                     }
                 }
@@ -188,13 +183,12 @@ fn mutex_is_never_held_by_two_threads() {
 
 #[test]
 fn timeout_is_kept_at_hz_1() {
-    let server = Server::with("hz 1");
-    let mut client = server.client();
+    let (server, mut client) = start_with("hz 1");
     client.acquire("door alice 60000");
     let took: Vec<Duration> = (0..4)
         .map(|_| {
             let start = Instant::now();
-            server.waiter("door bob 60000 BLOCK 300").gets_null();
+            server.waiter("door bob 60000 BLOCK 300").assert_null();
             start.elapsed()
         })
         .collect();

@@ -1,6 +1,6 @@
 //! What replicas and the log get of a hand-over: owner and fence of the one who was served, in the right order.
 
-use dlock_testkit::{Client, ReplicationStream, Server, Waiter, wait_for};
+use dlock_testkit::{Client, ReplicationStream, Server, Waiter, start, start_with, wait_for};
 use redis::Value;
 
 const LOGGED: &str = "appendonly yes\nappendfsync always";
@@ -9,8 +9,7 @@ const NOTHING: [&str; 0] = [];
 
 /// alice holds `door`, and what the server sends from now on.
 fn primary() -> (Server, Client, ReplicationStream) {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let stream = ReplicationStream::attach(&server);
     (server, client, stream)
@@ -38,8 +37,7 @@ fn handover_to_several_readers_is_replicated_as_one_change() {
 
 #[test]
 fn expiry_and_handover_are_replicated_as_one_change() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("first alice 60000");
     let mut stream = ReplicationStream::attach(&server);
     client.acquire("door alice 200");
@@ -54,14 +52,13 @@ fn expiry_and_handover_are_replicated_as_one_change() {
 
 #[test]
 fn grant_after_departed_waiter_is_replicated_alone() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000 SHARED");
     let mut stream = ReplicationStream::attach(&server);
     let mut writer = server.waiter("door writer 60000 BLOCK 0 REQID r1");
     let mut reader = server.waiter("door reader 60000 SHARED BLOCK 0");
     client.release("door writer REQID r1");
-    writer.gets_null();
+    writer.assert_null();
     reader.granted();
     assert_eq!(stream.take_all(), [APPLY_DOOR]);
 }
@@ -69,10 +66,10 @@ fn grant_after_departed_waiter_is_replicated_alone() {
 #[test]
 fn waiting_is_not_replicated() {
     let (server, mut client, mut stream) = primary();
-    server.waiter("door bob 60000 BLOCK 100").gets_null();
+    server.waiter("door bob 60000 BLOCK 100").assert_null();
     let mut withdrawn = server.waiter("door bob 60000 BLOCK 0 REQID r1");
     client.release("door bob REQID r1");
-    withdrawn.gets_null();
+    withdrawn.assert_null();
     server.waiter("door bob 60000 BLOCK 0").close();
     client.wait_for_queue("door", 0);
     assert_eq!(stream.take_all(), NOTHING);
@@ -89,7 +86,7 @@ fn removal_is_replicated_before_following_grant() {
     }
     let (server, mut client, mut stream) = primary();
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    client.in_one_go(&["MULTI", "DEL door", "SET door text", "DEL door", "EXEC"]);
+    client.batch(&["MULTI", "DEL door", "SET door text", "DEL door", "EXEC"]);
     bob.granted();
     assert_eq!(
         stream.take_all(),
@@ -175,15 +172,14 @@ fn grant_at_lease_end_survives_crash() {
 
 #[test]
 fn rolled_back_grant_stays_rolled_back_after_crash() {
-    let mut server = Server::with(LOGGED);
-    let mut client = server.client();
+    let (mut server, mut client) = start_with(LOGGED);
     client.acquire("door alice 60000");
     let mut bob = Waiter::connect(&server);
     let kill = format!("CLIENT KILL ID {}", bob.id());
     bob.acquire("door bob 60000 BLOCK 0");
     client.wait_for_queue("door", 1);
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
-    client.in_one_go(&["DLOCK.RELEASE door alice", &kill]);
+    client.batch(&["DLOCK.RELEASE door alice", &kill]);
     let fence = carol.granted().fence;
     server.crash_and_restart();
     assert_eq!(
@@ -194,17 +190,16 @@ fn rolled_back_grant_stays_rolled_back_after_crash() {
 
 #[test]
 fn aof_rewrite_keeps_holders_and_drops_waiters() {
-    let mut server = Server::with(LOGGED);
-    let mut client = server.client();
+    let (mut server, mut client) = start_with(LOGGED);
     client.acquire("door alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let _carol = server.waiter("door carol 60000 BLOCK 0");
     client.ask::<Value>("BGREWRITEAOF");
-    client.wait_for_log_rewrite();
+    client.wait_for_aof_rewrite();
     client.release("door alice");
     let fence = bob.granted().fence;
     client.ask::<Value>("BGREWRITEAOF");
-    client.wait_for_log_rewrite();
+    client.wait_for_aof_rewrite();
     server.crash_and_restart();
     let lock = server.client().lock("door");
     assert_eq!(lock.standing(), [("bob".into(), fence, 1)]);

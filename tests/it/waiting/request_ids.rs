@@ -1,10 +1,9 @@
 //! Waiting requests with a name: withdrawn by it, and replaced by a repetition.
 
-use dlock_testkit::{Client, Server, Waiter, wait_for};
+use dlock_testkit::{Client, Server, Waiter, start, wait_for};
 
 fn held_by_alice() -> (Server, Client) {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     (server, client)
 }
@@ -15,8 +14,8 @@ fn release_by_reqid_cancels_waiter() {
     let mut bob = server.waiter("door bob 60000 BLOCK 0 REQID r1");
     let mut other = server.waiter("door bob 60000 BLOCK 0 REQID r2");
     assert_eq!(client.release("door bob REQID r1"), 0);
-    bob.gets_null();
-    other.has_no_answer();
+    bob.assert_null();
+    other.assert_waiting();
     assert_eq!(client.waiting("door"), 1);
     assert_eq!(client.release("door bob REQID r1"), 0, "it can be repeated");
     client.release("door alice");
@@ -40,7 +39,7 @@ fn release_by_reqid_takes_back_grant_in_flight() {
     let (server, mut client) = held_by_alice();
     let mut bob = server.waiter("door bob 60000 BLOCK 0 REQID r1");
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
-    client.in_one_go(&["DLOCK.RELEASE door alice", "DLOCK.RELEASE door bob REQID r1"]);
+    client.batch(&["DLOCK.RELEASE door alice", "DLOCK.RELEASE door bob REQID r1"]);
     bob.granted();
     carol.granted();
     assert_eq!(client.lock("door").owners(), ["carol"]);
@@ -51,9 +50,9 @@ fn repeated_reqid_replaces_waiter_in_place() {
     let (server, mut client) = held_by_alice();
     let mut lost = server.waiter("door bob 60000 BLOCK 0 REQID r1");
     let carol = server.waiter("door carol 60000 BLOCK 0");
-    let mut bob = server.asker("door bob 20000 BLOCK 3600000 REQID r1");
+    let mut bob = server.send_acquire("door bob 20000 BLOCK 3600000 REQID r1");
     assert_eq!(
-        lost.refusal(),
+        lost.error(),
         "UNBLOCKED replaced by a request with the same REQID"
     );
     assert_eq!(client.queue("door"), ["bob", "carol"], "the place is kept");
@@ -61,7 +60,7 @@ fn repeated_reqid_replaces_waiter_in_place() {
     client.release("door alice");
     let grant = bob.granted();
     assert_eq!((grant.holds, grant.lease_ms), (1, 20_000), "the new lease counts");
-    carol.has_no_answer();
+    carol.assert_waiting();
 }
 
 #[test]
@@ -72,8 +71,8 @@ fn repeated_reqid_restarts_timeout_and_wait_time() {
         client.waiters("door")[0].waited_ms >= 200
     });
     let start = std::time::Instant::now();
-    let mut bob = server.asker("door bob 60000 BLOCK 400 REQID r1");
-    bob.gets_null();
+    let mut bob = server.send_acquire("door bob 60000 BLOCK 400 REQID r1");
+    bob.assert_null();
     assert!(
         start.elapsed().as_millis() >= 400,
         "the old timeout does not count"
@@ -83,7 +82,7 @@ fn repeated_reqid_restarts_timeout_and_wait_time() {
         client.waiters("door")[0].waited_ms >= 200
     });
     let start = std::time::Instant::now();
-    let mut bob = server.asker("door bob 60000 BLOCK 60000 REQID r2");
+    let mut bob = server.send_acquire("door bob 60000 BLOCK 60000 REQID r2");
     wait_for("the replacement", || {
         client.waiters("door")[0].timeout_ms == 60_000
     });
@@ -97,13 +96,13 @@ fn repeated_reqid_with_another_limit_is_refused() {
     let mut bob = server.waiter("door bob 60000 LIMIT 2 BLOCK 0 REQID r1");
     for other in ["", "SHARED", "LIMIT 3"] {
         assert_eq!(
-            client.refusal(&format!("DLOCK.ACQUIRE door bob 60000 {other} BLOCK 0 REQID r1")),
+            client.error_code(&format!("DLOCK.ACQUIRE door bob 60000 {other} BLOCK 0 REQID r1")),
             "ERR",
             "{other}"
         );
     }
     assert_eq!(client.waiters("door")[0].limit, 2);
-    bob.has_no_answer();
+    bob.assert_waiting();
     client.release("door alice");
     assert_eq!(bob.granted().holds, 1);
 }
@@ -136,7 +135,7 @@ fn reqid_can_be_repeated_many_times() {
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
     for n in 1..=20 {
         // Every one can be told from the one before by its timeout.
-        let waiter = server.asker(&format!("door bob 60000 BLOCK {} REQID r1", 60_000 + n));
+        let waiter = server.send_acquire(&format!("door bob 60000 BLOCK {} REQID r1", 60_000 + n));
         wait_for("the replacement", || {
             let waiters = client.waiters("door");
             waiters.len() == 2 && waiters[1].timeout_ms == 60_000 + n
@@ -145,7 +144,7 @@ fn reqid_can_be_repeated_many_times() {
     }
     let mut last = lost.pop().expect("one is left");
     for waiter in &mut lost {
-        assert!(waiter.refusal().starts_with("UNBLOCKED "));
+        assert!(waiter.error().starts_with("UNBLOCKED "));
     }
     client.release("door alice");
     carol.granted();

@@ -1,11 +1,10 @@
 //! An owner that waits for a lock with several requests, and holds it once for each in the end.
 
-use dlock_testkit::{Answer, Server};
+use dlock_testkit::{Reply, start};
 
 #[test]
 fn all_requests_of_owner_are_granted_together() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut first = server.waiter("door bob 5000 BLOCK 0");
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
@@ -23,7 +22,7 @@ fn all_requests_of_owner_are_granted_together() {
     }
     holds.sort_unstable();
     assert_eq!(holds, [1, 2, 3]);
-    carol.has_no_answer();
+    carol.assert_waiting();
     let lock = client.lock("door");
     assert_eq!(lock.standing(), [("bob".into(), grant.fence, 3)]);
     let lease_ms = lock.holder("bob").lease_ms;
@@ -33,15 +32,14 @@ fn all_requests_of_owner_are_granted_together() {
     );
     assert_eq!(client.release("door bob REQID r1"), 2);
     assert_eq!(client.release("door bob"), 1);
-    carol.has_no_answer();
+    carol.assert_waiting();
     assert_eq!(client.release("door bob"), 0);
     carol.granted();
 }
 
 #[test]
 fn stricter_waiting_request_of_new_holder_is_refused() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut granted = server.waiter("door bob 60000 LIMIT 3 BLOCK 0");
     let mut stricter = server.waiter("door bob 60000 LIMIT 2 BLOCK 0");
@@ -49,7 +47,7 @@ fn stricter_waiting_request_of_new_holder_is_refused() {
     client.release("door alice");
     granted.granted();
     looser.granted();
-    let error = stricter.refusal();
+    let error = stricter.error();
     assert!(error.starts_with("ERR "), "{error}");
     let lock = client.lock("door");
     assert_eq!((lock.limit, lock.holder("bob").holds, lock.waiting), (3, 2, 0));
@@ -57,8 +55,7 @@ fn stricter_waiting_request_of_new_holder_is_refused() {
 
 #[test]
 fn waiting_owner_reenters_lock_renamed_onto_key() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let carol = server.waiter("door carol 60000 BLOCK 0");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
@@ -66,7 +63,7 @@ fn waiting_owner_reenters_lock_renamed_onto_key() {
     client.ok("RENAME gate door");
     let grant = bob.granted();
     assert_eq!((grant.fence, grant.holds), (fence, 2));
-    carol.has_no_answer();
+    carol.assert_waiting();
     assert_eq!(client.lock("door").standing(), [("bob".into(), fence, 2)]);
     assert_eq!(client.queue("door"), ["carol"]);
 }
@@ -74,20 +71,19 @@ fn waiting_owner_reenters_lock_renamed_onto_key() {
 #[test]
 fn waiting_reqids_beyond_64_are_refused() {
     const MOST: usize = 64;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut waiters: Vec<_> = (0..MOST + 1)
         .map(|n| server.waiter(&format!("door bob 60000 BLOCK 0 REQID r{n}")))
         .collect();
     client.release("door alice");
-    let answers: Vec<Answer> = waiters.iter_mut().map(|waiter| waiter.answer()).collect();
-    let refused: Vec<&Answer> = answers
+    let answers: Vec<Reply> = waiters.iter_mut().map(|waiter| waiter.reply()).collect();
+    let refused: Vec<&Reply> = answers
         .iter()
-        .filter(|answer| !matches!(answer, Answer::Granted(_)))
+        .filter(|answer| !matches!(answer, Reply::Granted(_)))
         .collect();
     assert!(
-        matches!(refused[..], [Answer::Refused(error)] if error.starts_with("ERR ")),
+        matches!(refused[..], [Reply::Error(error)] if error.starts_with("ERR ")),
         "{refused:?}"
     );
     assert_eq!(client.lock("door").holder("bob").holds, MOST as u64);

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Answer, Client, Server, Waiter, took_at_most, wait_for};
+use dlock_testkit::{Client, Reply, Server, Waiter, assert_elapsed_at_most, start, wait_for};
 
 /// Clients that wait for `key`, one for each number.
 fn crowd(server: &Server, key: &str, numbers: std::ops::Range<usize>, options: &str) -> Vec<Waiter> {
     numbers
-        .map(|n| server.asker(&format!("{key} owner{n} 60000 BLOCK {options}")))
+        .map(|n| server.send_acquire(&format!("{key} owner{n} 60000 BLOCK {options}")))
         .collect()
 }
 
@@ -32,8 +32,7 @@ fn settled_memory(client: &mut Client) -> i64 {
 #[test]
 fn thousand_waiters_of_one_lock_are_all_granted() {
     const WAITERS: usize = 1000;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut waiters = crowd(&server, "door", 0..WAITERS, "0");
     client.wait_for_queue("door", WAITERS as i64);
@@ -43,7 +42,7 @@ fn thousand_waiters_of_one_lock_are_all_granted() {
         client.release(&format!("door {owner}"));
         released += 1;
     }
-    took_at_most(Duration::from_secs(2), start);
+    assert_elapsed_at_most(Duration::from_secs(2), start);
     assert_eq!(released, WAITERS + 1, "each was served once");
     let mut fences: Vec<u64> = waiters.iter_mut().map(|waiter| waiter.granted().fence).collect();
     fences.sort_unstable();
@@ -57,8 +56,7 @@ fn thousand_waiters_of_one_lock_are_all_granted() {
 fn many_locks_with_few_waiters_each_are_all_granted() {
     const KEYS: usize = 200;
     const WAITERS: usize = 10;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut waiters = Vec::new();
     for key in 0..KEYS {
         client.acquire(&format!("lock{key} alice 60000"));
@@ -77,9 +75,9 @@ fn many_locks_with_few_waiters_each_are_all_granted() {
                 format!("DLOCK.RELEASE lock{key} {owner}")
             })
             .collect();
-        client.in_one_go(&releases.iter().map(String::as_str).collect::<Vec<_>>());
+        client.batch(&releases.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    took_at_most(Duration::from_secs(3), start);
+    assert_elapsed_at_most(Duration::from_secs(3), start);
     waiters
         .iter_mut()
         .flatten()
@@ -91,11 +89,10 @@ fn many_locks_with_few_waiters_each_are_all_granted() {
 #[test]
 fn one_release_grants_to_thousand_readers() {
     const READERS: usize = 1000;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut readers: Vec<Waiter> = (0..READERS)
-        .map(|n| server.asker(&format!("door owner{n} 60000 SHARED BLOCK 0")))
+        .map(|n| server.send_acquire(&format!("door owner{n} 60000 SHARED BLOCK 0")))
         .collect();
     client.wait_for_queue("door", READERS as i64);
     client.release("door alice");
@@ -109,8 +106,7 @@ fn mass_disconnect_leaks_no_memory() {
     const WAITERS: usize = 500;
     /// A leak of each waiter's owner and key alone would be more, over all rounds.
     const SLACK: i64 = 150_000;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 600000");
     // The first round is for what the server keeps for later: tables, buffers.
     let mut before = 0;
@@ -122,7 +118,7 @@ fn mass_disconnect_leaks_no_memory() {
         } else {
             client.ask::<i64>("CLIENT KILL TYPE normal SKIPME yes");
             for mut waiter in waiters {
-                assert_eq!(waiter.answer(), Answer::Closed);
+                assert_eq!(waiter.reply(), Reply::Closed);
             }
         }
         wait_until_nobody_is_blocked(&mut client);
@@ -139,11 +135,10 @@ fn mass_disconnect_leaks_no_memory() {
 #[test]
 fn mass_timeout_leaves_no_state() {
     const WAITERS: usize = 1000;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 600000");
     let mut waiters = crowd(&server, "door", 0..WAITERS, "500");
-    waiters.iter_mut().for_each(Waiter::gets_null);
+    waiters.iter_mut().for_each(Waiter::assert_null);
     wait_until_nobody_is_blocked(&mut client);
     assert_eq!(client.stat("dlock_wait_timeouts"), WAITERS as i64);
     drop(waiters);
@@ -155,8 +150,7 @@ fn mass_timeout_leaves_no_state() {
 #[test]
 fn grants_to_killed_readers_are_all_rolled_back() {
     const READERS: usize = 400;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut commands = vec!["DLOCK.RELEASE door alice".to_owned()];
     let mut readers: Vec<Waiter> = (0..READERS)
@@ -170,11 +164,11 @@ fn grants_to_killed_readers_are_all_rolled_back() {
         })
         .collect();
     client.wait_for_queue("door", READERS as i64);
-    client.in_one_go(&commands.iter().map(String::as_str).collect::<Vec<_>>());
+    client.batch(&commands.iter().map(String::as_str).collect::<Vec<_>>());
     for (n, reader) in readers.iter_mut().enumerate() {
-        match reader.answer() {
-            Answer::Closed => assert_eq!(n % 2, 0),
-            Answer::Granted(_) => assert_eq!(n % 2, 1),
+        match reader.reply() {
+            Reply::Closed => assert_eq!(n % 2, 0),
+            Reply::Granted(_) => assert_eq!(n % 2, 1),
             other => panic!("{other:?}"),
         }
     }
@@ -188,13 +182,12 @@ fn grants_to_killed_readers_are_all_rolled_back() {
 #[test]
 fn waiters_disconnecting_during_handovers_lose_no_grant() {
     const WAITERS: usize = 600;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let mut staying = Vec::new();
     let mut leaving = Vec::new();
     for n in 0..WAITERS {
-        let waiter = server.asker(&format!("door owner{n} 60000 BLOCK 0"));
+        let waiter = server.send_acquire(&format!("door owner{n} 60000 BLOCK 0"));
         if n % 2 == 0 { &mut staying } else { &mut leaving }.push(waiter);
     }
     client.wait_for_queue("door", WAITERS as i64);
@@ -217,12 +210,11 @@ fn waiters_disconnecting_during_handovers_lose_no_grant() {
 #[test]
 fn simultaneous_lease_ends_wake_all_waiters() {
     const LOCKS: usize = 300;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut waiters: Vec<Waiter> = (0..LOCKS)
         .map(|n| {
             client.acquire(&format!("lock{n} alice 1500"));
-            server.asker(&format!("lock{n} bob 60000 BLOCK 0"))
+            server.send_acquire(&format!("lock{n} bob 60000 BLOCK 0"))
         })
         .collect();
     waiters.iter_mut().for_each(|waiter| _ = waiter.granted());

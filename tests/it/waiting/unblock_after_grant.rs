@@ -1,6 +1,6 @@
 //! CLIENT UNBLOCK for a waiter that was answered a moment before, in the same pass of the server's loop.
 
-use dlock_testkit::{Answer, Client, Server, Waiter, wait_for};
+use dlock_testkit::{Client, Reply, Server, Waiter, start, wait_for};
 
 /// alice holds `door` and `gate`; bob waits for `door`, and has sent more.
 struct Scene {
@@ -13,8 +13,7 @@ struct Scene {
 
 impl Scene {
     fn new(more: &str) -> Self {
-        let server = Server::start();
-        let mut client = server.client();
+        let (server, mut client) = start();
         client.acquire("door alice 60000");
         client.acquire("gate alice 60000");
         let mut bob = Waiter::connect(&server);
@@ -32,7 +31,7 @@ impl Scene {
     /// Alice releases `door`, and bob is unblocked, before the server can answer him.
     fn unblock_after_grant(&mut self, how: &str) {
         let unblock = format!("CLIENT UNBLOCK {} {how}", self.id);
-        self.client.in_one_go(&["DLOCK.RELEASE door alice", &unblock]);
+        self.client.batch(&["DLOCK.RELEASE door alice", &unblock]);
     }
 
     /// The same, when alice has waited herself: the server then runs what she sent, and what bob sent, in one go.
@@ -43,7 +42,7 @@ impl Scene {
             self.id
         ));
         for _ in 0..3 {
-            alice.next_answer();
+            alice.next_reply();
         }
     }
 }
@@ -54,8 +53,8 @@ fn next_reply_is_not_mistaken_for_reply_to_acquire() {
     for how in ["TIMEOUT", "ERROR"] {
         let mut scene = Scene::new("PING");
         scene.unblock_after_grant(how);
-        match scene.bob.answer() {
-            Answer::Granted(grant) => assert_eq!(
+        match scene.bob.reply() {
+            Reply::Granted(grant) => assert_eq!(
                 scene.client.lock("door").standing(),
                 [("bob".into(), grant.fence, 1)]
             ),

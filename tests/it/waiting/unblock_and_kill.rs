@@ -1,13 +1,12 @@
 //! Waiters that are made to leave: each gets exactly one answer, or its connection closes.
 
-use dlock_testkit::{Answer, Client, Server, Waiter, wait_for};
+use dlock_testkit::{Client, Reply, Server, Waiter, skip, start, wait_for};
 
 const WAITERS: usize = 3;
 
 /// alice holds `door`, and waiters with their client ids.
 fn scene() -> (Server, Client, Vec<(Waiter, i64)>) {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let waiters = (0..WAITERS)
         .map(|n| {
@@ -31,17 +30,17 @@ fn wait_until_nobody_is_blocked(client: &mut Client) {
 #[test]
 fn client_unblock_replies_null_and_keeps_connection() {
     let (server, mut client, mut waiters) = scene();
-    if !server.lets_waiters_be_unblocked() {
-        return;
+    if !server.supports_client_unblock() {
+        return skip("CLIENT UNBLOCK of waiters is disabled on Redis 7.2");
     }
     for how in ["", "TIMEOUT", "timeout"] {
         let (mut waiter, id) = waiters.remove(0);
         assert_eq!(client.ask::<i64>(&format!("CLIENT UNBLOCK {id} {how}")), 1);
-        waiter.gets_null();
+        waiter.assert_null();
         assert_eq!(client.waiting("door"), waiters.len() as i64);
         // The same connection can wait again.
         waiter.acquire("door again 60000 BLOCK 10");
-        waiter.gets_null();
+        waiter.assert_null();
     }
     wait_until_nobody_is_blocked(&mut client);
 }
@@ -49,23 +48,23 @@ fn client_unblock_replies_null_and_keeps_connection() {
 #[test]
 fn client_unblock_error_replies_unblocked_and_keeps_connection() {
     let (server, mut client, mut waiters) = scene();
-    if !server.lets_waiters_be_unblocked() {
-        return;
+    if !server.supports_client_unblock() {
+        return skip("CLIENT UNBLOCK of waiters is disabled on Redis 7.2");
     }
     let (mut waiter, id) = waiters.remove(1);
     assert_eq!(client.ask::<i64>(&format!("CLIENT UNBLOCK {id} ERROR")), 1);
-    let error = waiter.refusal();
+    let error = waiter.error();
     assert!(error.starts_with("UNBLOCKED "), "{error}");
     assert_eq!(client.queue("door"), ["owner0", "owner2"]);
     waiter.acquire("door again 60000 BLOCK 10");
-    waiter.gets_null();
+    waiter.assert_null();
 }
 
 /// Where the server could not bear what may come of it.
 #[test]
 fn client_unblock_reaches_every_waiter_or_none() {
     let (server, mut client, mut waiters) = scene();
-    let reached = i64::from(server.lets_waiters_be_unblocked());
+    let reached = i64::from(server.supports_client_unblock());
     for (_, id) in &waiters[1..] {
         assert_eq!(client.ask::<i64>(&format!("CLIENT UNBLOCK {id}")), reached);
     }
@@ -76,21 +75,20 @@ fn client_unblock_reaches_every_waiter_or_none() {
 #[test]
 fn client_unblock_twice_replies_once() {
     let (server, mut client, mut waiters) = scene();
-    if !server.lets_waiters_be_unblocked() {
-        return;
+    if !server.supports_client_unblock() {
+        return skip("CLIENT UNBLOCK of waiters is disabled on Redis 7.2");
     }
     let (waiter, id) = &mut waiters[0];
     let unblock = format!("CLIENT UNBLOCK {id}");
-    client.in_one_go(&[&unblock, &unblock, "DLOCK.RELEASE door alice", &unblock]);
-    waiter.gets_null();
+    client.batch(&[&unblock, &unblock, "DLOCK.RELEASE door alice", &unblock]);
+    waiter.assert_null();
     waiters[1].0.granted();
 }
 
 /// The server may give what it knew an answered client by to the next one that waits.
 #[test]
 fn waiter_after_answered_waiter_can_leave() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     for _ in 0..10 {
         client.acquire("door alice 60000");
         let mut answered = server.waiter("door bob 60000 BLOCK 0");
@@ -110,7 +108,7 @@ fn killed_waiter_is_closed_without_reply() {
     let (_server, mut client, mut waiters) = scene();
     let (mut waiter, id) = waiters.remove(1);
     assert_eq!(client.ask::<i64>(&format!("CLIENT KILL ID {id}")), 1);
-    assert_eq!(waiter.answer(), Answer::Closed);
+    assert_eq!(waiter.reply(), Reply::Closed);
     assert_eq!(client.queue("door"), ["owner0", "owner2"]);
 }
 
@@ -123,7 +121,7 @@ fn waiter_of_deleted_user_is_closed_without_reply() {
     waiter.acquire("door eve 60000 BLOCK 0");
     client.wait_for_queue("door", WAITERS as i64 + 1);
     client.ask::<i64>("ACL DELUSER eve");
-    assert_eq!(waiter.answer(), Answer::Closed);
+    assert_eq!(waiter.reply(), Reply::Closed);
     client.wait_for_queue("door", WAITERS as i64);
 }
 
@@ -144,7 +142,7 @@ fn last_departed_waiter_leaves_no_state() {
     let (closes, id) = waiters.remove(0);
     closes.close();
     client.ask::<i64>(&format!("CLIENT KILL ID {}", waiters[0].1));
-    if server.lets_waiters_be_unblocked() {
+    if server.supports_client_unblock() {
         client.ask::<i64>(&format!("CLIENT UNBLOCK {} ERROR", waiters[1].1));
     } else {
         waiters.remove(1).0.close();
@@ -168,28 +166,31 @@ fn demotion_unblocks_all_waiters() {
     let new_primary = Server::start();
     client.ok(&format!("REPLICAOF 127.0.0.1 {}", new_primary.port()));
     for (waiter, _) in &mut waiters {
-        let error = waiter.refusal();
+        let error = waiter.error();
         assert!(error.starts_with("UNBLOCKED "), "{error}");
     }
     server.wait_until_linked();
     wait_until_nobody_is_blocked(&mut client);
     assert_eq!(client.stat("dlock_waiters"), 0);
-    assert_eq!(client.refusal("DLOCK.ACQUIRE door bob 60000 BLOCK 0"), "READONLY");
+    assert_eq!(
+        client.error_code("DLOCK.ACQUIRE door bob 60000 BLOCK 0"),
+        "READONLY"
+    );
 }
 
 #[test]
 fn brief_demotion_leaves_no_undelivered_grant() {
     let (server, mut client, mut waiters) = scene();
-    client.in_one_go(&[
+    client.batch(&[
         "DLOCK.RELEASE door alice",
         "REPLICAOF 127.0.0.1 1",
         "REPLICAOF NO ONE",
     ]);
-    let answers = waiters.iter_mut().map(|(waiter, _)| waiter.answer());
-    let granted = answers.filter(|answer| matches!(answer, Answer::Granted(_)));
+    let answers = waiters.iter_mut().map(|(waiter, _)| waiter.reply());
+    let granted = answers.filter(|answer| matches!(answer, Reply::Granted(_)));
     assert!(granted.count() <= 1, "at most the one whose turn it was");
     // Whoever was granted the lock and did not hear of it does not keep it.
-    let mut next = server.asker("door next 60000 BLOCK 0");
+    let mut next = server.send_acquire("door next 60000 BLOCK 0");
     next.granted();
     assert_eq!(client.lock("door").owners(), ["next"]);
 }
@@ -200,7 +201,10 @@ fn writable_replica_refuses_blocking_acquire() {
     let replica = server.replica_with("replica-read-only no");
     server.client().acquire("door alice 60000");
     let mut there = replica.client();
-    assert_eq!(there.refusal("DLOCK.ACQUIRE door bob 60000 BLOCK 0"), "READONLY");
+    assert_eq!(
+        there.error_code("DLOCK.ACQUIRE door bob 60000 BLOCK 0"),
+        "READONLY"
+    );
     assert_eq!(there.stat("dlock_waiters"), 0);
 }
 
@@ -209,7 +213,7 @@ fn shutdown_closes_all_waiters() {
     let (server, mut client, mut waiters) = scene();
     client.send("SHUTDOWN NOSAVE");
     for (waiter, _) in &mut waiters {
-        assert_eq!(waiter.answer(), Answer::Closed);
+        assert_eq!(waiter.reply(), Reply::Closed);
     }
     wait_for("a good end", || server.log().contains("ready to exit, bye bye"));
 }

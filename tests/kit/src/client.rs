@@ -11,12 +11,12 @@ use crate::wait::wait_for;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const SYNC_TIMEOUT_MS: u64 = 20_000;
 
-/// A connection that takes commands as one would type them.
+/// A connection that takes commands as typed in redis-cli.
 pub struct Client {
     connection: Connection,
 }
 
-/// The answer to an ACQUIRE that was granted.
+/// The reply to an ACQUIRE that was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub fence: u64,
@@ -26,12 +26,12 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// `None` for the null answer.
+    /// `None` for the null reply.
     #[track_caller]
-    pub fn parse(answer: Value) -> Option<Self> {
-        let answer: Option<(u64, u64, u64, u64)> =
-            redis::from_redis_value(answer).expect("four integers or null");
-        answer.map(|(fence, holds, lease_ms, waited_ms)| Self {
+    pub fn parse(reply: Value) -> Option<Self> {
+        let reply: Option<(u64, u64, u64, u64)> =
+            redis::from_redis_value(reply).expect("four integers or null");
+        reply.map(|(fence, holds, lease_ms, waited_ms)| Self {
             fence,
             holds,
             lease_ms,
@@ -45,19 +45,19 @@ impl Client {
         Self::try_connect(url).expect("the server accepts connections")
     }
 
-    /// As [`Client::connect`], where the server may be on its way out, or close the connection.
+    /// As [`Client::connect`], for a server that may be shutting down or may close the connection.
     pub fn try_connect(url: &str) -> RedisResult<Self> {
         let connection = redis::Client::open(url)?.get_connection()?;
         connection.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Ok(Self { connection })
     }
 
-    /// Sends a command whose words are separated by spaces.
+    /// Sends a command, split at spaces.
     pub fn call(&mut self, command: &str) -> RedisResult<Value> {
         self.call_args(&command.split_whitespace().map(str::as_bytes).collect::<Vec<_>>())
     }
 
-    /// Sends a command whose words are any bytes.
+    /// Sends a command with binary-safe arguments.
     pub fn call_args(&mut self, words: &[&[u8]]) -> RedisResult<Value> {
         let mut cmd = Cmd::new();
         for word in words {
@@ -66,44 +66,44 @@ impl Client {
         cmd.query(&mut self.connection)
     }
 
-    /// The answer to a command that must not be refused.
+    /// The reply to a command that must succeed.
     #[track_caller]
     pub fn ask<T: FromRedisValue>(&mut self, command: &str) -> T {
-        answer(command, self.call(command))
+        convert(command, self.call(command))
     }
 
     #[track_caller]
     pub fn ask_args<T: FromRedisValue>(&mut self, words: &[&[u8]]) -> T {
-        answer(
+        convert(
             &String::from_utf8_lossy(&words.join(&b' ')),
             self.call_args(words),
         )
     }
 
-    /// For a command with the answer OK.
+    /// A command whose reply must be OK.
     #[track_caller]
     pub fn ok(&mut self, command: &str) {
         assert_eq!(self.ask::<Value>(command), Value::Okay, "{command}");
     }
 
-    /// The first word of the error that the command must get.
+    /// The error code (the first word) with which the command must fail.
     #[track_caller]
-    pub fn refusal(&mut self, command: &str) -> String {
-        first_word(&refused(command, self.call(command)))
+    pub fn error_code(&mut self, command: &str) -> String {
+        first_word(&expect_error(command, self.call(command)))
     }
 
     #[track_caller]
-    pub fn refusal_args(&mut self, words: &[&[u8]]) -> String {
-        first_word(&refused(
+    pub fn error_code_args(&mut self, words: &[&[u8]]) -> String {
+        first_word(&expect_error(
             &String::from_utf8_lossy(&words.join(&b' ')),
             self.call_args(words),
         ))
     }
 
-    /// The whole error that the command must get.
+    /// The whole error with which the command must fail.
     #[track_caller]
-    pub fn refusal_text(&mut self, command: &str) -> String {
-        error_text(&refused(command, self.call(command)))
+    pub fn error(&mut self, command: &str) -> String {
+        error_text(&expect_error(command, self.call(command)))
     }
 
     /// `DLOCK.ACQUIRE` that must be granted.
@@ -113,19 +113,19 @@ impl Client {
             .unwrap_or_else(|| panic!("DLOCK.ACQUIRE {args} was not granted"))
     }
 
-    /// `DLOCK.ACQUIRE`, `None` for the null answer.
+    /// `DLOCK.ACQUIRE`, `None` for the null reply.
     #[track_caller]
     pub fn try_acquire(&mut self, args: &str) -> Option<Grant> {
         Grant::parse(self.ask(&format!("DLOCK.ACQUIRE {args}")))
     }
 
-    /// `DLOCK.RELEASE` that must not be refused: the holds that are left.
+    /// `DLOCK.RELEASE` that must succeed: the remaining holds.
     #[track_caller]
     pub fn release(&mut self, args: &str) -> i64 {
         self.ask(&format!("DLOCK.RELEASE {args}"))
     }
 
-    /// `DLOCK.EXTEND` that must not be refused: the lease that remains.
+    /// `DLOCK.EXTEND` that must succeed: the remaining lease.
     #[track_caller]
     pub fn extend(&mut self, args: &str) -> u64 {
         self.ask(&format!("DLOCK.EXTEND {args}"))
@@ -136,14 +136,14 @@ impl Client {
         self.ask(&format!("DLOCK.OWNER {key}"))
     }
 
-    /// `DLOCK.INFO` of a lock that somebody holds.
+    /// `DLOCK.INFO` of a lock that is held or waited for.
     #[track_caller]
     pub fn lock(&mut self, key: &str) -> LockInfo {
         self.find_lock(key)
-            .unwrap_or_else(|| panic!("nobody holds {key}"))
+            .unwrap_or_else(|| panic!("{key} has no holders and no waiters"))
     }
 
-    /// `DLOCK.INFO`, `None` for the null answer.
+    /// `DLOCK.INFO`, `None` for the null reply.
     #[track_caller]
     pub fn find_lock(&mut self, key: &str) -> Option<LockInfo> {
         LockInfo::parse(&self.ask(&format!("DLOCK.INFO {key}")))
@@ -153,17 +153,17 @@ impl Client {
         self.ask(&format!("EXISTS {key}"))
     }
 
-    /// Waits until one replica has all that this connection wrote.
+    /// Waits until one replica has everything that this connection wrote.
     #[track_caller]
     pub fn sync(&mut self) {
         let replicas: i64 = self.ask(&format!("WAIT 1 {SYNC_TIMEOUT_MS}"));
         assert!(replicas >= 1, "no replica confirmed within {SYNC_TIMEOUT_MS} ms");
     }
 
-    /// Waits until no rewrite of the append-only file runs or is due, and the last one was good.
+    /// Waits until no rewrite of the AOF runs or is scheduled. The last one must have succeeded.
     #[track_caller]
-    pub fn wait_for_log_rewrite(&mut self) {
-        wait_for("the end of the rewrite of the log", || {
+    pub fn wait_for_aof_rewrite(&mut self) {
+        wait_for("the end of the AOF rewrite", || {
             let info = self.info_section("persistence");
             info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0"
         });
@@ -183,7 +183,7 @@ impl Client {
             .collect()
     }
 
-    /// A number of our own section of INFO.
+    /// A number of the INFO section `dlock`.
     #[track_caller]
     pub fn stat(&mut self, field: &str) -> i64 {
         let value = self.server_info("dlock", field);
@@ -192,7 +192,7 @@ impl Client {
             .unwrap_or_else(|_| panic!("INFO dlock: {field} is {value:?}"))
     }
 
-    /// The digest of a key's value, the same as long as the value is the same.
+    /// The digest of a key's value.
     pub fn digest(&mut self, key: &str) -> String {
         self.ask::<Vec<String>>(&format!("DEBUG DIGEST-VALUE {key}"))
             .concat()
@@ -203,14 +203,14 @@ impl Client {
         self.ok(&format!("CONFIG SET {name} {value}"));
     }
 
-    /// A setting, empty when there is none of that name.
+    /// A setting, empty if the server does not know it.
     pub fn config(&mut self, name: &str) -> String {
         self.ask::<Vec<String>>(&format!("CONFIG GET {name}"))
             .pop()
             .unwrap_or_default()
     }
 
-    /// Sends many commands at once and reads all the answers. Errors stand among them.
+    /// Sends many commands at once and reads all replies. Errors are among them.
     #[track_caller]
     pub fn pipeline<'a>(&mut self, commands: impl IntoIterator<Item = Vec<&'a [u8]>>) -> Vec<Value> {
         let mut packed = Vec::new();
@@ -225,34 +225,33 @@ impl Client {
         }
         self.connection
             .req_packed_commands(&packed, 0, count)
-            .expect("the server answers")
+            .expect("the server replies")
     }
 
-    /// Runs commands, and stops all writing in the same go: until then the server does not sweep.
+    /// Runs commands and pauses writes in one batch: the server cannot sweep in between, nor afterwards.
     #[track_caller]
-    pub fn stop_writing_after(&mut self, commands: &[&str]) {
-        self.in_one_go(&[commands, &["CLIENT PAUSE 600000 WRITE"]].concat());
+    pub fn pause_writes_after(&mut self, commands: &[&str]) {
+        self.batch(&[commands, &["CLIENT PAUSE 600000 WRITE"]].concat());
     }
 
-    /// Waits until the lease has ended. Where writing is stopped, the holder is then still in the lock.
+    /// Waits until the lease has expired. While writes are paused, the expired holder stays in the lock.
     #[track_caller]
     pub fn wait_for_lease_end(&mut self, key: &str, owner: &str) {
-        wait_for("the end of a lease", || {
+        wait_for("the end of the lease", || {
             self.find_lock(key)
                 .is_none_or(|lock| !lock.owners().iter().any(|holder| holder == owner))
         });
     }
 
-    /// Lets writing go on and runs commands in the same go, before the server can sweep.
+    /// Resumes writes and runs commands in one batch, before the server can sweep.
     #[track_caller]
-    pub fn resume_writing_with(&mut self, commands: &[&str]) -> Vec<Value> {
-        self.in_one_go(&[&["CLIENT UNPAUSE"], commands].concat())
-            .split_off(1)
+    pub fn resume_writes_with(&mut self, commands: &[&str]) -> Vec<Value> {
+        self.batch(&[&["CLIENT UNPAUSE"], commands].concat()).split_off(1)
     }
 
-    /// Sends commands as one packet, which the server runs without anything in between.
+    /// Sends commands in one packet: the server runs them with nothing in between.
     #[track_caller]
-    pub fn in_one_go(&mut self, commands: &[&str]) -> Vec<Value> {
+    pub fn batch(&mut self, commands: &[&str]) -> Vec<Value> {
         self.pipeline(
             commands
                 .iter()
@@ -260,7 +259,7 @@ impl Client {
         )
     }
 
-    /// Sends a command whose answer nobody waits for.
+    /// Sends a command and does not read its reply.
     pub fn send(&mut self, command: &str) {
         let mut words = command.split_whitespace();
         let mut cmd = redis::cmd(words.next().unwrap_or_default());
@@ -270,28 +269,28 @@ impl Client {
             .expect("the server reads");
     }
 
-    /// The connection itself, for what applications do with the client library.
+    /// The connection itself, for tests of the client library.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }
 }
 
 #[track_caller]
-fn answer<T: FromRedisValue>(command: &str, reply: RedisResult<Value>) -> T {
+fn convert<T: FromRedisValue>(command: &str, reply: RedisResult<Value>) -> T {
     let value = reply.unwrap_or_else(|error| panic!("{command}: {error}"));
     let shown = format!("{value:?}");
-    redis::from_redis_value(value).unwrap_or_else(|error| panic!("{command} answered {shown}: {error}"))
+    redis::from_redis_value(value).unwrap_or_else(|error| panic!("{command} replied {shown}: {error}"))
 }
 
 #[track_caller]
-fn refused(command: &str, reply: RedisResult<Value>) -> RedisError {
-    reply.expect_err(&format!("{command} must be refused"))
+fn expect_error(command: &str, reply: RedisResult<Value>) -> RedisError {
+    reply.expect_err(&format!("{command} must fail"))
 }
 
 fn first_word(error: &RedisError) -> String {
     error
         .code()
-        .unwrap_or_else(|| panic!("not an error of the server: {error}"))
+        .unwrap_or_else(|| panic!("not a server error: {error}"))
         .to_owned()
 }
 

@@ -9,7 +9,7 @@ pub struct Cluster {
     pub nodes: Vec<Server>,
 }
 
-/// A slot on its way from one node to another.
+/// A slot that is being moved to another node.
 #[derive(Clone, Copy)]
 pub struct Move {
     pub slot: u16,
@@ -25,7 +25,7 @@ impl Cluster {
             let (first, last) = (bound(n), bound(n + 1) - 1);
             let mut client = node.client();
             client.ok(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
-            // Or the nodes would have to agree on one first.
+            // Otherwise the nodes have to agree on one first.
             client.ok(&format!("CLUSTER SET-CONFIG-EPOCH {}", n + 1));
         }
         let cluster = Self { nodes };
@@ -54,7 +54,7 @@ impl Cluster {
         self.client(n).ask("CLUSTER MYID")
     }
 
-    /// A name that begins so, in a slot of that node.
+    /// A key with this prefix in a slot of that node.
     pub fn key_on(&self, n: usize, prefix: &str) -> String {
         let mut client = self.client(n);
         let mut keys = (0..1000).map(|n| format!("{prefix}{n}"));
@@ -62,7 +62,7 @@ impl Cluster {
             .expect("each node has slots")
     }
 
-    /// Tells both nodes that a slot is about to move.
+    /// Begins to move the slot of a key.
     pub fn begin_move(&self, key: &str, from: usize, to: usize) -> Move {
         let slot = self.client(from).ask(&format!("CLUSTER KEYSLOT {key}"));
         self.client(to)
@@ -72,7 +72,7 @@ impl Cluster {
         Move { slot, from, to }
     }
 
-    /// The command that takes a key along.
+    /// The command that moves a key of the slot.
     pub fn migrate(&self, slot: Move, key: &str) -> String {
         format!("MIGRATE 127.0.0.1 {} {key} 0 10000", self.nodes[slot.to].port())
     }
@@ -83,10 +83,10 @@ impl Cluster {
     }
 }
 
-/// Waits until a node sees so many others, and all slots served.
+/// Waits until a node sees this many nodes and all slots served.
 #[track_caller]
 fn wait_until_served(client: &mut Client, nodes: usize) {
-    wait_for("a cluster that is served", || {
+    wait_for("a cluster that serves all slots", || {
         let info: String = client.ask("CLUSTER INFO");
         let links: String = client.ask("CLUSTER NODES");
         let connected = links.lines().filter(|line| line.contains(" connected "));

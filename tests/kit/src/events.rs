@@ -21,7 +21,7 @@ impl Events {
         }
     }
 
-    /// What has happened since the last call, as `event key`.
+    /// The events since the last call, as `event key`.
     pub fn take(&mut self) -> Vec<String> {
         let events = self.messages().into_iter();
         events
@@ -34,7 +34,7 @@ impl Events {
 
     /// The messages since the last call, as they came: channel and payload.
     pub fn messages(&mut self) -> Vec<(String, String)> {
-        // The server publishes in order: what comes before the mark happened before the call.
+        // The server publishes in order: what precedes the mark happened before the call.
         self.marker.ask::<i64>(&format!("PUBLISH {MARK_CHANNEL} mark"));
         let mut messages = Vec::new();
         loop {

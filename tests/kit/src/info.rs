@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use redis::{FromRedisValue, Value, from_redis_value_ref};
 
-/// The answer to DLOCK.INFO.
+/// The reply to DLOCK.INFO.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LockInfo {
     pub limit: i64,
@@ -21,7 +21,7 @@ pub struct HolderInfo {
 }
 
 impl LockInfo {
-    /// `None` for a null. The fields must be exactly those of SPEC, as a map or as a flat array.
+    /// `None` for a null. The fields must be exactly the documented ones, as a map or as a flat array.
     #[track_caller]
     pub fn parse(value: &Value) -> Option<Self> {
         if *value == Value::Nil {
@@ -54,7 +54,7 @@ impl LockInfo {
         found.unwrap_or_else(|| panic!("{owner} is no holder of {self:?}"))
     }
 
-    /// Owner, fence and hold count of each holder: what a replica or a restart must not change.
+    /// Owner, fence and hold count of each holder: what neither replication nor a restart may change.
     pub fn standing(&self) -> Vec<(String, u64, u64)> {
         let owners = self.owners().into_iter();
         owners
@@ -84,7 +84,7 @@ pub(super) fn fields(value: &Value, expected: &[&str]) -> BTreeMap<String, Value
     let fields: BTreeMap<String, Value> = pairs.iter().cloned().collect();
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
     assert_eq!(names, expected, "the fields, sorted, of {value:?}");
-    assert_eq!(pairs.len(), fields.len(), "no field stands twice");
+    assert_eq!(pairs.len(), fields.len(), "each field occurs once");
     fields
 }
 

@@ -1,10 +1,10 @@
-//! What the tests over the wire share: real servers, clients of them, and ways to wait.
+//! Shared by the tests over the wire: real servers, clients, and ways to wait.
 //!
 //! `DLOCK_SERVER` names the server program (default `redis-server`), `DLOCK_MODULE` the module (default
-//! the one that cargo built beside the test). A test asks for the feature that it needs, and for the server's
-//! version only where no feature tells.
+//! the one that cargo built beside the test). A test probes for the feature that it needs, and checks the
+//! server's version only where no feature tells.
 
-#![allow(missing_docs, reason = "names say it: nobody but our tests uses this crate")]
+#![allow(missing_docs, reason = "only the tests of this workspace use this crate")]
 
 mod client;
 mod cluster;
@@ -31,7 +31,7 @@ pub use raw::reply_bytes;
 pub use replication::ReplicationStream;
 pub use rustix::process::Signal;
 pub use sentinel::Sentinel;
-pub use server::{Server, module_path};
+pub use server::{Server, module_path, start, start_with};
 pub use skip::skip;
-pub use wait::{SLOW_MACHINE, pause, took_at_most, wait_for};
-pub use waiter::{Answer, Waiter, WaiterInfo};
+pub use wait::{SLOW_MACHINE, assert_elapsed_at_most, pause, wait_for};
+pub use waiter::{Reply, Waiter, WaiterInfo};

@@ -1,4 +1,4 @@
-//! Serialized values as DUMP gives them: taken apart, forged, and closed with the right checksum.
+//! DUMP payloads: taken apart, forged, and sealed with a valid checksum.
 //!
 //! ```text
 //! dump   = type value footer            type   = 7 for a value of a module
@@ -22,14 +22,14 @@ pub fn body(dump: &[u8]) -> &[u8] {
     &dump[..dump.len() - CHECKSUM_BYTES]
 }
 
-/// Puts the right checksum after a body.
+/// Appends the valid checksum to a body.
 pub fn sealed(body: &[u8]) -> Vec<u8> {
     let mut dump = body.to_vec();
     dump.extend(crc64(body).to_le_bytes());
     dump
 }
 
-/// `dump` cut to its first `length` bytes, with a footer that is right for what is left.
+/// `dump` truncated to its first `length` bytes, with a valid footer.
 pub fn cut(dump: &[u8], length: usize) -> Vec<u8> {
     let version = &body(dump)[body(dump).len() - VERSION_BYTES..];
     sealed(&[&dump[..length], version].concat())

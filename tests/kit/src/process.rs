@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A server on a slow machine that loads a log is ready within this.
+/// A server that loads an AOF on a slow machine is ready within this.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
@@ -22,9 +22,9 @@ pub struct Process {
 
 /// Why a server did not start.
 pub enum StartFailure {
-    /// Somebody took the port first: try another.
+    /// Another process has taken the port: try the next one.
     AddressInUse,
-    /// It ended by itself, which is its log.
+    /// It exited; this is its log.
     Exited(String),
 }
 
@@ -46,7 +46,7 @@ pub fn signal(pid: u32, signal: Signal) {
 }
 
 impl Process {
-    /// Starts the server in `folder` with `config`, and returns when `is_ready` says so.
+    /// Starts the server in `folder` with `config`, and returns once `is_ready`.
     pub fn start(
         folder: &Path,
         config: &str,
@@ -104,7 +104,7 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has exited by itself.
     pub fn wait_for_exit(&mut self) {
         let start = Instant::now();
         while !self.has_exited() {

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// A bad network in front of a server: delays, freezes and cuts what passes. Dropped, it cuts everything.
+/// A faulty network in front of a server: delays, freezes and cuts connections. Dropped, it cuts them all.
 pub struct Proxy {
     port: u16,
     network: Arc<Network>,
 }
 
-/// The way that bytes take through the proxy.
+/// The direction of bytes through the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     ToServer,
@@ -20,7 +20,7 @@ pub enum Way {
 }
 
 impl Proxy {
-    /// A proxy to a port of this machine, through which everything passes at first.
+    /// A proxy to a local port that forwards everything at first.
     pub fn to(server_port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the system has a free port");
         let port = listener
@@ -43,7 +43,7 @@ impl Proxy {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Each piece of data arrives so much later.
+    /// Delays each chunk of data.
     pub fn delay(&self, way: Way, delay: Duration) {
         self.network.change(|rules| rules.way(way).delay = delay);
     }
@@ -53,8 +53,8 @@ impl Proxy {
         self.network.change(|rules| rules.way(way).frozen = true);
     }
 
-    /// Nothing arrives any more over the connections that are open now, as if their other end were gone. New ones are
-    /// not concerned.
+    /// Nothing arrives any more over the connections that are open now, as if the peer were gone. New connections
+    /// are not affected.
     pub fn strand(&self) {
         self.network
             .change(|rules| rules.stranded.clone_from(&rules.open));
@@ -67,20 +67,20 @@ impl Proxy {
         });
     }
 
-    /// Cuts the connection over which so many more bytes have gone that way, all connections counted
-    /// together. The bytes before arrive. It happens once.
+    /// Cuts a connection after this many more bytes in that direction, counted over all connections. The bytes
+    /// before arrive. It happens once.
     pub fn cut_after(&self, way: Way, bytes: usize) {
         self.network
             .change(|rules| rules.way(way).until_cut = Some(bytes));
     }
 
-    /// Whether the cut that [`Proxy::cut_after`] ordered is yet to come.
+    /// Whether the cut of [`Proxy::cut_after`] is still pending.
     pub fn will_cut(&self) -> bool {
         let rules = self.network.rules();
         rules.to_server.until_cut.is_some() || rules.to_client.until_cut.is_some()
     }
 
-    /// Cuts all connections. What is frozen or delayed is lost.
+    /// Cuts all connections. Frozen and delayed data is lost.
     pub fn cut(&self) {
         self.network.cut();
     }
@@ -90,7 +90,7 @@ impl Proxy {
         self.network.change(|rules| rules.refuse = refuse);
     }
 
-    /// How many connections go through now.
+    /// The number of open connections.
     pub fn connections(&self) -> usize {
         self.network.rules().open.len()
     }
@@ -108,7 +108,6 @@ impl Drop for Proxy {
     }
 }
 
-/// The rules and those whom they concern.
 #[derive(Default)]
 struct Network {
     rules: Mutex<Rules>,
@@ -132,7 +131,7 @@ struct WayRules {
     until_cut: Option<usize>,
 }
 
-/// What may go on of some data.
+/// How much of a chunk may be forwarded.
 struct Passing {
     bytes: usize,
     then_cut: bool,
@@ -152,7 +151,7 @@ impl Rules {
         }
     }
 
-    fn holds_up(&mut self, link: &Arc<Link>, way: Way) -> bool {
+    fn is_blocked(&mut self, link: &Arc<Link>, way: Way) -> bool {
         self.way(way).frozen || self.stranded.iter().any(|stranded| Arc::ptr_eq(stranded, link))
     }
 
@@ -163,7 +162,9 @@ impl Rules {
 
 impl Network {
     fn rules(&self) -> MutexGuard<'_, Rules> {
-        self.rules.lock().expect("nobody panics with the rules in hand")
+        self.rules
+            .lock()
+            .expect("no thread panics while it holds the rules")
     }
 
     fn change(&self, change: impl FnOnce(&mut Rules)) {
@@ -177,16 +178,16 @@ impl Network {
         links.iter().for_each(|link| link.close());
     }
 
-    /// Waits until data may go on; `None` when its connection was cut meanwhile.
+    /// Waits until data may be forwarded; `None` if its connection was cut meanwhile.
     fn admit(&self, link: &Arc<Link>, way: Way, bytes: usize) -> Option<Passing> {
         let delay = self.rules().way(way).delay;
         thread::sleep(delay);
         let mut rules = self.rules();
-        while rules.holds_up(link, way) && rules.has(link) {
+        while rules.is_blocked(link, way) && rules.has(link) {
             rules = self
                 .changed
                 .wait(rules)
-                .expect("nobody panics with the rules in hand");
+                .expect("no thread panics while it holds the rules");
         }
         if !rules.has(link) {
             return None;
@@ -238,7 +239,7 @@ fn accept(listener: &TcpListener, server_port: u16, network: &Arc<Network>) {
         let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)) else {
             continue;
         };
-        // Small messages go on at once.
+        // Small messages are forwarded at once.
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
         let link = Arc::new(Link { client, server });
         network.change(|rules| rules.open.push(Arc::clone(&link)));
@@ -252,7 +253,7 @@ fn accept(listener: &TcpListener, server_port: u16, network: &Arc<Network>) {
     }
 }
 
-/// Carries data one way until either side ends or the connection is cut.
+/// Forwards data in one direction until either side closes or the connection is cut.
 fn pump(link: &Arc<Link>, way: Way, network: &Network) {
     let (mut from, mut to) = match way {
         Way::ToServer => (&link.client, &link.server),

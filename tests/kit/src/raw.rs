@@ -7,8 +7,8 @@ use crate::server::Server;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const END: &str = "+PONG\r\n";
 
-/// The bytes of the reply to a command, where the client library would hide a difference: null array or
-/// null bulk, map or array. `resp` is 2 or 3.
+/// The bytes of the reply to a command. The client library hides differences such as null array or null bulk, map
+/// or array. `resp` is 2 or 3.
 pub fn reply_bytes(server: &Server, resp: u8, command: &str) -> String {
     let mut stream =
         TcpStream::connect(("127.0.0.1", server.port())).expect("the server accepts connections");
@@ -19,7 +19,7 @@ pub fn reply_bytes(server: &Server, resp: u8, command: &str) -> String {
     exchange(&mut stream, command)
 }
 
-/// Sends a command in the inline form, and a PING that marks the end of the reply.
+/// Sends an inline command, and a PING that marks the end of the reply.
 fn exchange(stream: &mut TcpStream, command: &str) -> String {
     stream
         .write_all(format!("{command}\r\nPING\r\n").as_bytes())

@@ -9,7 +9,7 @@ use crate::wait::wait_for;
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const MARK_CHANNEL: &str = "end-of-stream";
 
-/// What a server sends to its replicas: this is one, which only listens.
+/// The replication stream of a server, received as one of its replicas.
 pub struct ReplicationStream {
     stream: BufReader<TcpStream>,
     marker: Client,
@@ -27,10 +27,10 @@ impl ReplicationStream {
             stream: BufReader::new(socket),
             marker: server.client(),
         };
-        // A server that has granted something, or has a grace, tells a new replica so, in its own time.
+        // A server that has granted a lock, or is in a grace, sends a checkpoint to a new replica at its next tick.
         if stream.marker.stat("dlock_grace_left_ms") == 0 {
-            stream.marker.acquire("settled replica 60000");
-            stream.marker.release("settled replica");
+            stream.marker.acquire("checkpoint replica 60000");
+            stream.marker.release("checkpoint replica");
         }
         // Without the capability `eof` the snapshot comes with its length in front.
         stream.handshake("REPLCONF listening-port 1", "+OK");
@@ -38,12 +38,14 @@ impl ReplicationStream {
         stream.handshake("PSYNC ? -1", "+FULLRESYNC");
         stream.skip_snapshot();
         let is_sync = |command: &Vec<Vec<u8>>| command[0].eq_ignore_ascii_case(b"DLOCK.SYNC");
-        wait_for("the fences are told", || stream.take_raw().iter().any(is_sync));
+        wait_for("a checkpoint in the stream", || {
+            stream.take_raw().iter().any(is_sync)
+        });
         stream
     }
 
-    /// The commands since the last call as one would type them; the bytes of a change are shown as
-    /// `<change>`. Without `DLOCK.SYNC`, which the server sends of its own accord.
+    /// The commands since the last call, with the bytes of a change as `<change>`. Without `DLOCK.SYNC`, which the
+    /// server sends on its own schedule.
     pub fn take(&mut self) -> Vec<String> {
         let mut commands = self.take_all();
         commands.retain(|command| !command.starts_with("DLOCK.SYNC "));
@@ -55,7 +57,7 @@ impl ReplicationStream {
         self.take_raw().iter().map(|command| shown(command)).collect()
     }
 
-    /// As [`ReplicationStream::take_all`], with PUBLISH: a mark of the test's own.
+    /// As [`ReplicationStream::take_all`], with the PUBLISH commands of the test.
     pub fn take_with_publish(&mut self) -> Vec<String> {
         self.read_to_mark().iter().map(|command| shown(command)).collect()
     }
@@ -63,13 +65,13 @@ impl ReplicationStream {
     /// The words of each command since the last call.
     pub fn take_raw(&mut self) -> Vec<Vec<Vec<u8>>> {
         let mut commands = self.read_to_mark();
-        // A PUBLISH may be the mark of somebody who watches the events.
+        // A PUBLISH may be the mark of an `Events`.
         commands.retain(|command| !command[0].eq_ignore_ascii_case(b"PUBLISH"));
         commands
     }
 
     fn read_to_mark(&mut self) -> Vec<Vec<Vec<u8>>> {
-        // Replicas get a PUBLISH in order: what comes before it was sent before the call.
+        // A PUBLISH is replicated in order: what precedes it was sent before the call.
         self.marker.ask::<i64>(&format!("PUBLISH {MARK_CHANNEL} mark"));
         let mut commands = Vec::new();
         loop {
@@ -88,7 +90,7 @@ impl ReplicationStream {
             .write_all(format!("{command}\r\n").as_bytes())
             .expect("the server reads");
         let line = self.line();
-        assert!(line.starts_with(answer), "{command} answered {line}");
+        assert!(line.starts_with(answer), "{command} replied {line}");
     }
 
     fn skip_snapshot(&mut self) {
@@ -135,7 +137,7 @@ impl ReplicationStream {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.stream.read_line(&mut line).expect("the stream goes on");
+        self.stream.read_line(&mut line).expect("the stream is open");
         assert!(!line.is_empty(), "the server closed the link to the replica");
         line.trim_end().to_owned()
     }

@@ -9,17 +9,16 @@ use crate::process::free_port;
 use crate::server::Server;
 use crate::wait::wait_for;
 
-/// A Sentinel that decides alone, about one primary, which it knows as `main`. Dropped, it is killed: exactly
-/// this child, by its handle.
+/// A Sentinel with a quorum of one, that monitors one primary as `main`. It is killed when dropped.
 pub struct Sentinel {
     process: Child,
     port: u16,
-    // After the process: the folder goes last.
+    // Declared after the process, so that it is dropped last.
     _folder: TempDir,
 }
 
 impl Sentinel {
-    /// A Sentinel that knows a primary and so many replicas of it.
+    /// A Sentinel that knows a primary and this many replicas of it.
     pub fn of(primary: &Server, replicas: usize) -> Self {
         let folder = TempDir::with_prefix("dlock-sentinel-").expect("a temporary folder can be made");
         let port = free_port();
@@ -68,7 +67,7 @@ impl Sentinel {
 
 impl Drop for Sentinel {
     fn drop(&mut self) {
-        // An error means that it has ended already.
+        // An error means that it has exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

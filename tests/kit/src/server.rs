@@ -14,7 +14,7 @@ use crate::wait::wait_for;
 const PORT_ATTEMPTS: usize = 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server with the module, in a folder of its own that goes with it.
+/// A server with the module, in a temporary folder that is removed with it.
 pub struct Server {
     // Before the folder: the process ends first.
     process: Process,
@@ -24,7 +24,7 @@ pub struct Server {
     environment: Vec<(String, OsString)>,
 }
 
-/// Where the module is: what `DLOCK_MODULE` names, else what cargo built for the tests of the workspace.
+/// The path of the module: `DLOCK_MODULE`, else the library that cargo built for the tests of the workspace.
 pub fn module_path() -> PathBuf {
     if let Some(path) = env::var_os("DLOCK_MODULE") {
         return path.into();
@@ -38,29 +38,41 @@ pub fn module_path() -> PathBuf {
         .expect("cargo builds the module with the tests of the workspace: `cargo test --workspace`, or set DLOCK_MODULE")
 }
 
+/// A server without persistence, and a client of it.
+pub fn start() -> (Server, Client) {
+    start_with("")
+}
+
+/// A server with more lines in its configuration file, and a client of it.
+pub fn start_with(lines: &str) -> (Server, Client) {
+    let server = Server::with(lines);
+    let client = server.client();
+    (server, client)
+}
+
 impl Server {
-    /// A server that keeps nothing on disk.
+    /// A server without persistence.
     pub fn start() -> Self {
         Self::with("")
     }
 
-    /// A server with more lines in its configuration file, those of the module too.
+    /// A server with more lines in its configuration file.
     pub fn with(lines: &str) -> Self {
         Self::try_with(lines).unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
-    /// As [`Server::with`], for lines that the server may refuse: then the error is its log.
+    /// As [`Server::with`], for lines that may keep the server from starting: then the error is its log.
     pub fn try_with(lines: &str) -> Result<Self, String> {
         Self::launch(with_module(lines))
     }
 
-    /// A server whose process has more variables in its environment, after every start.
+    /// A server with more environment variables, at every start.
     pub fn with_environment(lines: &str, environment: Vec<(String, OsString)>) -> Self {
         Self::launch_in(new_folder(), with_module(lines), environment)
             .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
-    /// A server on a copy of the files in a folder, or its log if it refuses them.
+    /// A server on a copy of the files in a folder, or its log if it does not start.
     pub fn on_copy_of(folder: &Path, lines: &str) -> Result<Self, String> {
         let own = new_folder();
         copy_folder(folder, own.path());
@@ -71,7 +83,7 @@ impl Server {
         Self::launch(format!("{lines}\n")).unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
-    /// A server without the module, on a copy of a data file of another one.
+    /// A server without the module, on a copy of a data file of another server.
     pub fn without_module_on_copy_of(other: &Self, file: &str) -> Self {
         let folder = new_folder();
         std::fs::copy(other.folder.path().join(file), folder.path().join(file)).expect("the file is there");
@@ -79,9 +91,9 @@ impl Server {
             .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
-    /// A cluster of this one node, without slots.
+    /// A cluster node without slots.
     pub fn cluster_node() -> Self {
-        // The short timeout also shortens the time after which a node begins to serve.
+        // A short node timeout also makes the node serve sooner.
         let bus = free_port();
         Self::with(&format!(
             "cluster-enabled yes\ncluster-port {bus}\ncluster-node-timeout 2000"
@@ -107,7 +119,7 @@ impl Server {
         })
     }
 
-    /// A replica, in step with this server.
+    /// A replica that has synced with this server.
     pub fn replica(&self) -> Self {
         self.replica_with("")
     }
@@ -118,7 +130,7 @@ impl Server {
         replica
     }
 
-    /// Waits until this replica has what its primary had, and follows.
+    /// Waits until this replica has synced and is linked to its primary.
     pub fn wait_until_linked(&self) {
         let mut client = self.client();
         wait_for("a link to the primary", || {
@@ -143,12 +155,12 @@ impl Server {
         self.process.kill();
     }
 
-    /// Stops the process, until [`Server::go_on`]: connections stay open, and nothing is answered.
+    /// Stops the process until [`Server::resume`]: connections stay open, nothing is answered.
     pub fn stop(&self) {
         signal(self.process.id(), Signal::STOP);
     }
 
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         signal(self.process.id(), Signal::CONT);
     }
 
@@ -166,19 +178,23 @@ impl Server {
     }
 
     pub fn client(&self) -> Client {
-        Client::connect(&format!("redis://127.0.0.1:{}/", self.port))
+        Client::connect(&self.url())
     }
 
-    /// Whether the server says that it is a primary. A Sentinel closes the connections to one that it promotes:
-    /// then it says nothing.
-    pub fn says_it_is_primary(&self) -> bool {
-        let client = Client::try_connect(&format!("redis://127.0.0.1:{}/", self.port));
+    /// Whether the server replies that it is a primary. `false` also if a Sentinel that promotes it has closed the
+    /// connection.
+    pub fn is_primary(&self) -> bool {
+        let client = Client::try_connect(&self.url());
         let role = client.and_then(|mut client| client.call("ROLE"));
         matches!(role, Ok(Value::Array(fields)) if fields.first() == Some(&Value::BulkString(b"master".to_vec())))
     }
 
     pub fn client_resp3(&self) -> Client {
-        Client::connect(&format!("redis://127.0.0.1:{}/?protocol=resp3", self.port))
+        Client::connect(&format!("{}?protocol=resp3", self.url()))
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
     }
 
     pub fn port(&self) -> u16 {
@@ -193,20 +209,20 @@ impl Server {
         self.process.log()
     }
 
-    /// The number of the process, for signals. Another one after each start.
+    /// The process id, for signals. It changes with each start.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Whether the process has ended, by whatever cause.
+    /// Whether the process has exited.
     pub fn has_exited(&mut self) -> bool {
         self.process.has_exited()
     }
 
-    /// Fails when the server has died.
+    /// Fails if the server has exited.
     #[track_caller]
     pub fn assert_alive(&mut self) {
-        assert!(!self.process.has_exited(), "the server has died");
+        assert!(!self.process.has_exited(), "the server has exited");
     }
 }
 
@@ -249,7 +265,7 @@ fn launch(
     panic!("no free port in {PORT_ATTEMPTS} attempts");
 }
 
-/// What every server of the tests has. Later lines win.
+/// The configuration of every server of the tests. Later lines win.
 fn own_config(folder: &Path, port: u16) -> String {
     format!(
         "bind 127.0.0.1\nport {port}\ndir {}\nsave \"\"\nenable-debug-command yes\nenable-module-command yes\n\
@@ -258,7 +274,7 @@ fn own_config(folder: &Path, port: u16) -> String {
     )
 }
 
-/// Whether the server in `folder` answers. Another test's server may have got the port: it has another folder.
+/// Whether the server in `folder` replies. Another test's server may have taken the port: it has another folder.
 fn is_ready(folder: &Path, port: u16) -> bool {
     let ready = || -> redis::RedisResult<bool> {
         let client = redis::Client::open(("127.0.0.1", port))?;

@@ -9,22 +9,22 @@ use crate::info::fields;
 use crate::server::Server;
 use crate::wait::wait_for;
 
-/// No answer that must come takes longer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// No expected reply takes longer.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A client with a blocked `DLOCK.ACQUIRE` of its own.
+/// A client that blocks in `DLOCK.ACQUIRE`.
 pub struct Waiter {
     stream: TcpStream,
     parser: Parser,
 }
 
-/// What a waiter was told.
+/// The reply to a blocked `DLOCK.ACQUIRE`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum Reply {
     Granted(Grant),
     Null,
     /// The whole error.
-    Refused(String),
+    Error(String),
     /// The server closed the connection instead.
     Closed,
 }
@@ -39,7 +39,7 @@ pub struct WaiterInfo {
 }
 
 impl Server {
-    /// A client that sends `DLOCK.ACQUIRE <args>`, when it stands in the queue.
+    /// A client that has sent `DLOCK.ACQUIRE <args>` and is queued.
     #[track_caller]
     pub fn waiter(&self, args: &str) -> Waiter {
         self.waiter_in(0, args)
@@ -52,28 +52,28 @@ impl Server {
         let mut client = self.client();
         client.ok(&format!("SELECT {db}"));
         let before = client.waiting(key);
-        let mut waiter = self.asker_in(db, args);
-        wait_for("a place in the queue", || {
+        let mut waiter = self.send_acquire_in(db, args);
+        wait_for("the waiter to be queued", || {
             assert!(
                 waiter.is_silent(),
-                "{args}: answered at once: {:?}",
-                waiter.answer()
+                "{args}: replied at once: {:?}",
+                waiter.reply()
             );
             client.waiting(key) > before
         });
         waiter
     }
 
-    /// A client that sends `DLOCK.ACQUIRE <args>`, whether it will wait or not.
+    /// A client that has sent `DLOCK.ACQUIRE <args>`, whether it has to wait or not.
     #[track_caller]
-    pub fn asker(&self, args: &str) -> Waiter {
+    pub fn send_acquire(&self, args: &str) -> Waiter {
         let mut waiter = Waiter::connect(self);
         waiter.acquire(args);
         waiter
     }
 
-    /// Whether CLIENT UNBLOCK reaches waiters. The 7.2 series could not bear it, and no feature tells that one.
-    pub fn lets_waiters_be_unblocked(&self) -> bool {
+    /// Whether CLIENT UNBLOCK reaches waiters. It crashes Redis 7.2, which only its version tells apart.
+    pub fn supports_client_unblock(&self) -> bool {
         let info = self.client().info_section("server");
         let own = ["valkey_version", "redict_version", "redis_version"];
         let version = own.iter().find_map(|field| info.get(*field));
@@ -81,7 +81,7 @@ impl Server {
     }
 
     #[track_caller]
-    fn asker_in(&self, db: u32, args: &str) -> Waiter {
+    fn send_acquire_in(&self, db: u32, args: &str) -> Waiter {
         let mut waiter = Waiter::connect(self);
         if db != 0 {
             waiter.ask(&format!("SELECT {db}"));
@@ -92,13 +92,13 @@ impl Server {
 }
 
 impl Client {
-    /// How many wait for a lock.
+    /// The number of waiters of a lock.
     #[track_caller]
     pub fn waiting(&mut self, key: &str) -> i64 {
         self.find_lock(key).map_or(0, |lock| lock.waiting)
     }
 
-    /// The queue of a lock, as far as DLOCK.INFO shows it.
+    /// The queue of a lock, as DLOCK.INFO shows it.
     #[track_caller]
     pub fn waiters(&mut self, key: &str) -> Vec<WaiterInfo> {
         let waiters = self.find_lock(key).map_or(Vec::new(), |lock| lock.waiters);
@@ -112,10 +112,10 @@ impl Client {
         waiters.map(|waiter| waiter.owner).collect()
     }
 
-    /// Waits until so many stand in the queue of a lock.
+    /// Waits until the queue of a lock has this length.
     #[track_caller]
     pub fn wait_for_queue(&mut self, key: &str, length: i64) {
-        wait_for(&format!("{length} in the queue of {key}"), || {
+        wait_for(&format!("{length} waiters of {key}"), || {
             self.waiting(key) == length
         });
     }
@@ -131,16 +131,16 @@ impl Waiter {
             stream,
             parser: Parser::new(),
         };
-        waiter.set_timeout(ANSWER_TIMEOUT);
+        waiter.set_timeout(REPLY_TIMEOUT);
         waiter
     }
 
-    /// The number by which CLIENT KILL and CLIENT UNBLOCK know this client. To be asked before it waits.
+    /// The client id, for CLIENT KILL and CLIENT UNBLOCK. Ask before it blocks.
     #[track_caller]
     pub fn id(&mut self) -> i64 {
         match self.ask("CLIENT ID") {
             Value::Int(id) => id,
-            other => panic!("CLIENT ID answered {other:?}"),
+            other => panic!("CLIENT ID replied {other:?}"),
         }
     }
 
@@ -158,44 +158,44 @@ impl Waiter {
             .expect("the server reads");
     }
 
-    /// Sends any command and reads the answer.
+    /// Sends any command and reads the reply.
     #[track_caller]
     pub fn ask(&mut self, command: &str) -> Value {
         self.send(command);
-        self.next_answer()
+        self.next_reply()
     }
 
-    /// What the server sends next.
+    /// The next reply of the server.
     #[track_caller]
-    pub fn next_answer(&mut self) -> Value {
+    pub fn next_reply(&mut self) -> Value {
         self.read().expect("the connection is open")
     }
 
-    /// The answer; after it the connection must be as good as before, or closed.
+    /// The reply. Afterwards the connection must still work, or be closed.
     #[track_caller]
-    pub fn answer(&mut self) -> Answer {
-        let answer = match self.read() {
-            None => return Answer::Closed,
-            Some(Value::Nil) => Answer::Null,
+    pub fn reply(&mut self) -> Reply {
+        let reply = match self.read() {
+            None => return Reply::Closed,
+            Some(Value::Nil) => Reply::Null,
             Some(Value::ServerError(error)) => {
                 let details = error.details().map(|details| format!(" {details}"));
-                Answer::Refused(format!("{}{}", error.code(), details.unwrap_or_default()))
+                Reply::Error(format!("{}{}", error.code(), details.unwrap_or_default()))
             }
-            Some(value) => Answer::Granted(Grant::parse(value).expect("not null")),
+            Some(value) => Reply::Granted(Grant::parse(value).expect("not null")),
         };
         self.expect_nothing_else();
-        answer
+        reply
     }
 
-    /// The answer, if it comes so soon.
+    /// The reply, if it arrives within this time.
     #[track_caller]
-    pub fn answer_within(&mut self, time: Duration) -> Option<Answer> {
+    pub fn reply_within(&mut self, time: Duration) -> Option<Reply> {
         self.set_timeout(time);
         let peeked = self.stream.peek(&mut [0]);
-        self.set_timeout(ANSWER_TIMEOUT);
+        self.set_timeout(REPLY_TIMEOUT);
         match peeked {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
-            _ => Some(self.answer()),
+            _ => Some(self.reply()),
         }
     }
 
@@ -205,45 +205,45 @@ impl Waiter {
             .expect("a socket takes a timeout");
     }
 
-    /// A second answer would come before the one to PING.
+    /// A second reply would precede that to PING.
     #[track_caller]
     fn expect_nothing_else(&mut self) {
-        // The server may have closed the connection after its answer.
+        // The server may have closed the connection after its reply.
         if self.stream.write_all(b"PING\r\n").is_ok() {
             let next = self.read();
             assert!(
                 next.is_none() || next == Some(Value::SimpleString("PONG".into())),
-                "a second answer: {next:?}"
+                "a second reply: {next:?}"
             );
         }
     }
 
     #[track_caller]
     pub fn granted(&mut self) -> Grant {
-        match self.answer() {
-            Answer::Granted(grant) => grant,
+        match self.reply() {
+            Reply::Granted(grant) => grant,
             other => panic!("not granted: {other:?}"),
         }
     }
 
     #[track_caller]
-    pub fn gets_null(&mut self) {
-        assert_eq!(self.answer(), Answer::Null);
+    pub fn assert_null(&mut self) {
+        assert_eq!(self.reply(), Reply::Null);
     }
 
-    /// The error that the waiter must get.
+    /// The error with which the request must fail.
     #[track_caller]
-    pub fn refusal(&mut self) -> String {
-        match self.answer() {
-            Answer::Refused(error) => error,
-            other => panic!("not refused: {other:?}"),
+    pub fn error(&mut self) -> String {
+        match self.reply() {
+            Reply::Error(error) => error,
+            other => panic!("not an error: {other:?}"),
         }
     }
 
-    /// Fails when an answer is there. What the server did before a call of another client has arrived.
+    /// Fails if a reply has arrived. Whatever the server did before its reply to another client has arrived by then.
     #[track_caller]
-    pub fn has_no_answer(&self) {
-        assert!(self.is_silent(), "there is an answer already");
+    pub fn assert_waiting(&self) {
+        assert!(self.is_silent(), "the waiter has got a reply");
     }
 
     fn is_silent(&self) -> bool {
@@ -259,7 +259,7 @@ impl Waiter {
             .expect("a socket takes an option");
     }
 
-    /// Closes the connection, as a client that ends does.
+    /// Closes the connection, as an exiting client does.
     pub fn close(self) {
         // An error means that the server was faster.
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -270,9 +270,9 @@ impl Waiter {
     fn read(&mut self) -> Option<Value> {
         match self.parser.parse_value(&self.stream) {
             Ok(value) => Some(value),
-            Err(error) if error.is_timeout() => panic!("no answer within {ANSWER_TIMEOUT:?}"),
+            Err(error) if error.is_timeout() => panic!("no reply within {REPLY_TIMEOUT:?}"),
             Err(error) if error.is_io_error() => None,
-            Err(error) => panic!("not an answer: {error}"),
+            Err(error) => panic!("not a reply: {error}"),
         }
     }
 }
@@ -286,7 +286,7 @@ impl WaiterInfo {
             other => panic!("{name} is {other:?}"),
         };
         Self {
-            owner: redis::from_redis_value(fields["owner"].clone()).expect("a plain name"),
+            owner: redis::from_redis_value(fields["owner"].clone()).expect("a UTF-8 owner"),
             limit: number("limit"),
             waited_ms: number("waited-ms"),
             timeout_ms: number("timeout-ms"),

@@ -28,7 +28,7 @@ pub fn stop(server: &Server) {
 }
 
 /// SIGCONT.
-pub fn go_on(server: &Server) {
+pub fn resume(server: &Server) {
     signal(server.pid(), Signal::CONT);
 }
 

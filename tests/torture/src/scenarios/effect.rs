@@ -131,7 +131,7 @@ impl Team {
         self.journal.event("the server is stopped for a moment");
         servers::stop(&self.locks);
         job.pause(1..=LONG_LEASE_MS / 50);
-        servers::go_on(&self.locks);
+        servers::resume(&self.locks);
     }
 
     fn stop_any_thread(&self, job: &mut Job) {

@@ -92,7 +92,7 @@ fn disturb_a_replica(job: &mut Job, group: &mut Group) {
             group.journal.event("a replica is stopped");
             servers::stop(group.server(n));
             job.pause(0..=LEASE_MS);
-            servers::go_on(group.server(n));
+            servers::resume(group.server(n));
         }
         1 => {
             group.kill(n);

@@ -101,7 +101,7 @@ impl Group {
     /// The number of another server that says it is a primary.
     pub fn new_primary(&self) -> Option<usize> {
         let replicas = self.replicas().into_iter();
-        let mut primaries = replicas.filter(|n| self.servers[*n].says_it_is_primary());
+        let mut primaries = replicas.filter(|n| self.servers[*n].is_primary());
         primaries.next()
     }
 

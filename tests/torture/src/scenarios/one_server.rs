@@ -56,7 +56,7 @@ fn one_fault(job: &mut Job, server: &Server, admin: &mut Client, crew: &Crew, jo
             servers::stop(server);
             job.pause(1..=LEASE_MS * 2);
             journal.event("the server goes on");
-            servers::go_on(server);
+            servers::resume(server);
         }
         3 => {
             let mode = if job.rng.bool() { "ALL" } else { "WRITE" };

@@ -148,7 +148,7 @@ impl Pair {
 
     fn wake(&self) {
         self.journal.event("SIGCONT of the old primary");
-        servers::go_on(&self.primary);
+        servers::resume(&self.primary);
     }
 
     fn promote(&mut self) {
