@@ -1,4 +1,4 @@
-//! What was asked, what was answered, and when. All that the checkers know.
+//! What was asked, what was replied, and when. All that the checkers know.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,10 +17,10 @@ pub fn now() -> Micros {
     seconds * 1_000_000 + nanos / 1_000
 }
 
-/// One run: requests with their answers, and what was done to servers and clients meanwhile.
+/// One run: requests with their replies, and what was done to servers and clients meanwhile.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In the order in which they were answered.
+    /// In the order in which they were replied.
     pub ops: Vec<Op>,
     /// What the harness did, in order.
     pub events: Vec<Event>,
@@ -31,10 +31,10 @@ pub struct History {
     /// What servers had after a start on their data.
     pub restored: Vec<Restored>,
     /// What the servers have at the end.
-    pub ends: Vec<End>,
+    pub final_states: Vec<FinalState>,
 }
 
-/// A request and its answer.
+/// A request and its reply.
 #[derive(Clone, Debug)]
 pub struct Op {
     /// Who asks.
@@ -42,20 +42,20 @@ pub struct Op {
     /// For which lock.
     pub key: String,
     /// Whom.
-    pub place: Place,
+    pub server: ServerTerm,
     /// For what.
     pub request: Request,
     /// When, before the first byte was sent.
     pub sent: Micros,
-    /// When the answer had been read, or it was clear that none would come.
-    pub answered: Micros,
+    /// When the reply had been read, or it was clear that none would come.
+    pub replied: Micros,
     /// What came.
-    pub answer: Answer,
+    pub reply: Reply,
 }
 
 /// A server as one reign: it decides alone from its start, or its promotion, until it is replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ServerTerm {
     /// The port of the server.
     pub port: u16,
     /// The number of the reign: larger than that of any server, or process, that it follows.
@@ -109,7 +109,7 @@ pub enum Limit {
 
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Reply {
     /// To ACQUIRE.
     Granted {
         /// The fencing token.
@@ -124,17 +124,17 @@ pub enum Answer {
     /// To ACQUIRE: not granted.
     Null,
     /// To RELEASE: the holds that are left.
-    Left(u64),
+    Remaining(u64),
     /// To EXTEND: the lease that remains.
     Lease(u64),
     /// An error, the whole of it.
-    Refused(String),
-    /// The connection ended before an answer: the request may or may not have been carried out.
-    Lost,
-    /// The connection is open, and no answer came in time.
-    Silent,
-    /// Something that is no answer to this request, or a second answer to the last one.
-    Strange(String),
+    Error(String),
+    /// The connection ended before an reply: the request may or may not have been carried out.
+    Disconnected,
+    /// The connection is open, and no reply came in time.
+    TimedOut,
+    /// Something that is no reply to this request, or a second reply to the last one.
+    Unexpected(String),
 }
 
 /// Something that the harness did.
@@ -153,7 +153,7 @@ pub struct Write {
     pub element: u64,
     /// The fence that the holder had.
     pub fence: u64,
-    /// When the answer of the store was there.
+    /// When the reply of the store was there.
     pub at: Micros,
     /// Whether the holder believes that the element is in.
     pub acknowledged: bool,
@@ -172,7 +172,7 @@ pub struct Restored {
 
 /// What a server has, some time after the last request and the last lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct FinalState {
     /// The port of the server.
     pub port: u16,
     /// Keys of any kind.
@@ -183,18 +183,18 @@ pub struct End {
     pub crash: Option<String>,
 }
 
-impl Answer {
+impl Reply {
     /// Whether it is an error with one of these first words.
-    pub fn is_refused_with(&self, words: &[&str]) -> bool {
+    pub fn is_error(&self, words: &[&str]) -> bool {
         match self {
-            Self::Refused(error) => words.contains(&error.split_whitespace().next().unwrap_or_default()),
+            Self::Error(error) => words.contains(&error.split_whitespace().next().unwrap_or_default()),
             _ => false,
         }
     }
 
     /// Whether the request may have been carried out, or not.
     pub fn is_unknown(&self) -> bool {
-        matches!(self, Self::Lost | Self::Silent)
+        matches!(self, Self::Disconnected | Self::TimedOut)
     }
 }
 
@@ -207,13 +207,13 @@ impl Op {
         }
     }
 
-    /// Until when an answer lets its owner believe in the hold: its safe local deadline.
+    /// Until when an reply lets its owner believe in the hold: its safe local deadline.
     pub fn safe_deadline(&self) -> Micros {
-        let valid_ms = match self.answer {
-            Answer::Granted {
+        let valid_ms = match self.reply {
+            Reply::Granted {
                 lease_ms, waited_ms, ..
             } => waited_ms + lease_ms,
-            Answer::Lease(lease_ms) => lease_ms,
+            Reply::Lease(lease_ms) => lease_ms,
             _ => return 0,
         };
         (self.sent + valid_ms * 999).saturating_sub(2_000)
@@ -222,12 +222,12 @@ impl Op {
 
 /// A history in the making, shared by all who write it.
 #[derive(Clone, Default)]
-pub struct Journal(Arc<Mutex<History>>);
+pub struct Recorder(Arc<Mutex<History>>);
 
-impl Journal {
-    /// Writes down a request with its answer.
+impl Recorder {
+    /// Writes down a request with its reply.
     pub fn op(&self, op: Op) {
-        self.open().ops.push(op);
+        self.lock().ops.push(op);
     }
 
     /// Writes down what the harness does.
@@ -236,17 +236,17 @@ impl Journal {
             at: now(),
             what: what.into(),
         };
-        self.open().events.push(event);
+        self.lock().events.push(event);
     }
 
     /// Changes anything else of the history.
-    pub fn open(&self) -> MutexGuard<'_, History> {
+    pub fn lock(&self) -> MutexGuard<'_, History> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The history so far.
     pub fn history(&self) -> History {
-        self.open().clone()
+        self.lock().clone()
     }
 }
 
@@ -288,7 +288,7 @@ fn write_option(f: &mut fmt::Formatter<'_>, name: &str, value: Option<&impl fmt:
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Granted {
@@ -301,12 +301,12 @@ impl fmt::Display for Answer {
                 "fence {fence}, holds {holds}, lease {lease_ms} ms, waited {waited_ms} ms"
             ),
             Self::Null => write!(f, "null"),
-            Self::Left(holds) => write!(f, "{holds} left"),
+            Self::Remaining(holds) => write!(f, "{holds} left"),
             Self::Lease(ms) => write!(f, "lease {ms} ms"),
-            Self::Refused(error) => write!(f, "{error}"),
-            Self::Lost => write!(f, "connection lost"),
-            Self::Silent => write!(f, "no answer"),
-            Self::Strange(what) => write!(f, "not an answer to this: {what}"),
+            Self::Error(error) => write!(f, "{error}"),
+            Self::Disconnected => write!(f, "connection lost"),
+            Self::TimedOut => write!(f, "no reply"),
+            Self::Unexpected(what) => write!(f, "not an reply to this: {what}"),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! - [`scenarios`]: servers, clients, and what is done to them, one file a kind.
 //! - [`clients`]: what clients do, and write down.
 //! - [`faults`]: what is done to servers beyond signals and commands.
-//! - [`history`]: every request and answer, with its times.
+//! - [`history`]: every request and reply, with its times.
 //! - [`checkers`]: read a history and say which rules it breaks.
 //! - [`verdict`], [`report`]: what comes of it, for people.
 //!

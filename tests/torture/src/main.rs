@@ -4,17 +4,17 @@ use std::process::ExitCode;
 use std::time::Instant;
 use std::{env, fs};
 
-use dlock_torture::clients::holder::{self, Post};
+use dlock_torture::clients::holder::{self, HolderConfig};
 use dlock_torture::options::Options;
 use dlock_torture::scenarios::Scenario;
 use dlock_torture::{report, scenarios};
 
 fn main() -> ExitCode {
-    let words: Vec<String> = env::args().skip(1).collect();
-    if let Some((post, seed)) = Post::from_words(&words) {
-        return holder::run_as_process(post, seed);
+    let args: Vec<String> = env::args().skip(1).collect();
+    if let Some((config, seed)) = HolderConfig::from_args(&args) {
+        return holder::run_as_process(config, seed);
     }
-    match Options::parse(words.into_iter()) {
+    match Options::parse(args.into_iter()) {
         Err(error) => {
             eprintln!("dlock-torture: {error}");
             ExitCode::from(2)
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> ExitCode {
     println!("module  {}", dlock_testkit::module_path().display());
-    println!("{}", report::head());
+    println!("{}", report::header());
     let mut all_held = true;
     for scenario in &options.scenarios {
         match run_one(scenario, options) {
@@ -51,20 +51,20 @@ fn run_one(scenario: &Scenario, options: &Options) -> Result<bool, String> {
     let count = options.count_of(scenario);
     let start = Instant::now();
     let program = env::current_exe().map_err(|error| error.to_string())?;
-    let verdict = scenarios::play(scenario, options.seed, count, &program)?;
+    let verdict = scenarios::run_scenario(scenario, options.seed, count, &program)?;
     let took = start.elapsed().as_secs();
     println!(
         "{}  ({took} s)",
         report::row(scenario, options.seed, count, &verdict)
     );
     if !verdict.holds() {
-        println!("{}", report::proofs(scenario, options.seed, count, &verdict));
+        println!("{}", report::evidence(scenario, options.seed, count, &verdict));
     }
     if let Some(folder) = &options.history {
         fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         for (n, history) in verdict.histories.iter().enumerate() {
             let file = folder.join(format!("{}.{n}.txt", scenario.name));
-            fs::write(&file, report::whole(history))
+            fs::write(&file, report::full(history))
                 .map_err(|error| format!("{}: {error}", file.display()))?;
         }
     }

@@ -38,8 +38,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// From the words of the command line; the error says what is wrong with them.
-    pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+    /// From the args of the command line; the error says what is wrong with them.
+    pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             scenarios: Vec::new(),
             seed: fastrand::u64(..),
@@ -48,21 +48,17 @@ impl Options {
             history: None,
             text: None,
         };
-        while let Some(word) = words.next() {
-            let mut value = || {
-                words
-                    .next()
-                    .ok_or_else(|| format!("{word} needs a value\n{USAGE}"))
-            };
-            match word.as_str() {
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
+            match arg.as_str() {
                 "--scenario" => options.scenarios.push(scenario(&value()?)?),
-                "--seed" => options.seed = number(&word, &value()?)?,
-                "--count" => options.count = Some(number(&word, &value()?)?),
+                "--seed" => options.seed = number(&arg, &value()?)?,
+                "--count" => options.count = Some(number(&arg, &value()?)?),
                 "--short" => options.short = true,
                 "--history" => options.history = Some(value()?.into()),
                 "--list" => options.text = Some(list()),
                 "--help" | "-h" => options.text = Some(USAGE.into()),
-                _ => return Err(format!("unknown option {word}\n{USAGE}")),
+                _ => return Err(format!("unknown option {arg}\n{USAGE}")),
             }
         }
         if options.scenarios.is_empty() {
@@ -97,6 +93,6 @@ fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
 fn list() -> String {
     let lines = SCENARIOS
         .iter()
-        .map(|scenario| format!("{:<22} {}", scenario.name, scenario.about));
+        .map(|scenario| format!("{:<22} {}", scenario.name, scenario.description));
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -10,8 +10,8 @@ use crate::verdict::Verdict;
 /// The most lines of a history that a proof shows.
 const EXCERPT_LINES: usize = 30;
 
-/// The head of the table.
-pub fn head() -> String {
+/// The header of the table.
+pub fn header() -> String {
     format!(
         "{:<22} {:>20} {:>7} {:>8} {:>8} {:>8} {:>9}  {}",
         "scenario", "seed", "count", "requests", "grants", "faults", "expected", "verdict"
@@ -34,7 +34,7 @@ pub fn row(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> Str
 }
 
 fn summary(verdict: &Verdict) -> String {
-    if verdict.is_blind {
+    if verdict.missed_expected {
         return "BLIND: what is known to break was not seen to".into();
     }
     if verdict.broken.is_empty() {
@@ -57,7 +57,7 @@ fn summary(verdict: &Verdict) -> String {
 }
 
 /// The shortest proof of each broken rule, and how to see it again.
-pub fn proofs(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> String {
+pub fn evidence(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> String {
     let mut text = String::new();
     let mut broken: Vec<&(Violation, usize)> = verdict.broken.iter().collect();
     broken.sort_by_key(|(violation, n)| (violation.rule, span(violation, &verdict.histories[*n])));
@@ -77,7 +77,7 @@ pub fn proofs(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> 
 fn span(violation: &Violation, history: &History) -> Micros {
     let ops = || violation.ops.iter().map(|n| &history.ops[*n]);
     let first = ops().map(|op| op.sent).min().unwrap_or(0);
-    ops().map(|op| op.answered).max().unwrap_or(0) - first
+    ops().map(|op| op.replied).max().unwrap_or(0) - first
 }
 
 /// The requests that prove it, and what was done to the servers between them.
@@ -86,7 +86,7 @@ fn excerpt(violation: &Violation, history: &History) -> String {
     let Some(start) = ops.iter().map(|op| op.sent).min() else {
         return String::new();
     };
-    let end = ops.iter().map(|op| op.answered).max().unwrap_or(start);
+    let end = ops.iter().map(|op| op.replied).max().unwrap_or(start);
     let events = history.events.iter();
     let events = events.filter(|event| (start..=end).contains(&event.at));
     let mut lines: Vec<(Micros, String)> = events
@@ -103,18 +103,18 @@ fn excerpt(violation: &Violation, history: &History) -> String {
 fn line(op: &Op, start: Micros) -> String {
     format!(
         "port {} term {}  {} {} {}  -> at {} us: {}",
-        op.place.port,
-        op.place.term,
+        op.server.port,
+        op.server.term,
         op.owner,
         op.key,
         op.request,
-        op.answered - start,
-        op.answer
+        op.replied - start,
+        op.reply
     )
 }
 
-/// The whole history, for a file.
-pub fn whole(history: &History) -> String {
+/// The full history, for a file.
+pub fn full(history: &History) -> String {
     let start = history.ops.iter().map(|op| op.sent).min().unwrap_or(0);
     let mut lines: Vec<(Micros, String)> = history.ops.iter().map(|op| (op.sent, line(op, start))).collect();
     let events = history.events.iter();

@@ -4,11 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dlock_testkit::Server;
-use rustix::process::{Pid, Signal, kill_process};
 
-use crate::history::{End, Journal};
+use crate::history::{FinalState, Recorder};
 
-/// The last lease ends, and the sweep comes: 2 s at `hz 10`, and a slow machine on top.
+/// The last lease final_states, and the sweep comes: 2 s at `hz 10`, and a slow machine on top.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 const STREAM_TIMEOUT_MS: u64 = 20_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -22,19 +21,9 @@ const CRASH_MARKS: [&str; 5] = [
     "Guru Meditation",
 ];
 
-/// SIGSTOP. The server is as if it were very slow.
-pub fn stop(server: &Server) {
-    signal(server.pid(), Signal::STOP);
-}
-
-/// SIGCONT.
-pub fn resume(server: &Server) {
-    signal(server.pid(), Signal::CONT);
-}
-
 /// Waits until so many replicas get what their primary does. A link that is up may not stream yet for a
 /// second, and WAIT alone does not tell: a replica has confirmed its snapshot before.
-pub fn wait_for_stream(primary: &Server, replicas: usize) {
+pub fn wait_for_replication(primary: &Server, replicas: usize) {
     let mut client = primary.client();
     // A write that concerns no key.
     client.ok("FUNCTION FLUSH");
@@ -45,36 +34,29 @@ pub fn wait_for_stream(primary: &Server, replicas: usize) {
     );
 }
 
-/// Sends a signal to a process that we started.
-pub fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(pid.cast_signed()).expect("a process has a number");
-    // An error means that it has ended.
-    let _ = kill_process(pid, signal);
-}
-
 /// Waits until a server that nobody asks any more is empty, and writes down what is left on it.
-pub fn settle(server: &mut Server, journal: &Journal) {
+pub fn check_final_state(server: &mut Server, recorder: &Recorder) {
     let start = Instant::now();
-    let mut end = look(server);
+    let mut end = read_final_state(server);
     while end.crash.is_none() && (end.keys > 0 || end.waiting > 0) && start.elapsed() < SETTLE_TIMEOUT {
         thread::sleep(POLL_INTERVAL);
-        end = look(server);
+        end = read_final_state(server);
     }
-    journal.open().ends.push(end);
+    recorder.lock().final_states.push(end);
 }
 
-/// As [`settle`], for a server that is only asked whether it lives: its data are another's, or gone.
-pub fn expect_no_crash(server: &mut Server, journal: &Journal) {
-    let end = End {
+/// As [`check_final_state`], for a server that is only asked whether it lives: its data are another's, or gone.
+pub fn check_no_crash(server: &mut Server, recorder: &Recorder) {
+    let end = FinalState {
         port: server.port(),
         keys: 0,
         waiting: 0,
         crash: crash(server),
     };
-    journal.open().ends.push(end);
+    recorder.lock().final_states.push(end);
 }
 
-fn look(server: &mut Server) -> End {
+fn read_final_state(server: &mut Server) -> FinalState {
     let crash = crash(server);
     let (keys, waiting) = match crash {
         Some(_) => (0, 0),
@@ -84,7 +66,7 @@ fn look(server: &mut Server) -> End {
             (client.ask("DBSIZE"), waiting)
         }
     };
-    End {
+    FinalState {
         port: server.port(),
         keys,
         waiting,

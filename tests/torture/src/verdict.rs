@@ -1,20 +1,20 @@
 //! What the checkers say about a scenario.
 
 use crate::checkers::{
-    Rule, Silence, Violation, broken_leases, lost_elements, overlaps, overtaken, unclean_ends,
-    without_one_answer, wrong_fences, wrongly_restored,
+    MissingReplies, Rule, Violation, broken_leases, lost_writes, overlaps, queue_jumps, unclean_final_states,
+    wrong_fences, wrong_replies, wrong_restores,
 };
-use crate::history::{Answer, History};
+use crate::history::{History, Reply};
 
 /// What must hold in a scenario, beside what always must.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// What is known to break here, and must be seen to: it shows that the harness looks.
     pub expected: Option<Rule>,
-    /// Whether nothing that was answered may be lost.
+    /// Whether nothing that was replied may be lost.
     pub lossless: bool,
-    /// Whether the network may swallow answers.
-    pub silence: Silence,
+    /// Whether the network may swallow replies.
+    pub missing_replies: MissingReplies,
 }
 
 impl Rules {
@@ -22,7 +22,7 @@ impl Rules {
     pub const STRICT: Self = Self {
         expected: None,
         lossless: true,
-        silence: Silence::Forbidden,
+        missing_replies: MissingReplies::Forbidden,
     };
 }
 
@@ -40,7 +40,7 @@ pub struct Verdict {
     /// What broke a rule, with the history that shows it.
     pub broken: Vec<(Violation, usize)>,
     /// What is known to break was not seen to.
-    pub is_blind: bool,
+    pub missed_expected: bool,
     /// The histories.
     pub histories: Vec<History>,
 }
@@ -56,21 +56,21 @@ impl Verdict {
         let (expected, broken): (Vec<_>, Vec<_>) =
             found.partition(|(violation, _)| Some(violation.rule) == rules.expected);
         let ops = || histories.iter().flat_map(|history| &history.ops);
-        let is_grant = |answer: &Answer| matches!(answer, Answer::Granted { .. });
+        let is_grant = |reply: &Reply| matches!(reply, Reply::Granted { .. });
         Self {
             ops: ops().count(),
-            grants: ops().filter(|op| is_grant(&op.answer)).count(),
+            grants: ops().filter(|op| is_grant(&op.reply)).count(),
             faults: histories.iter().map(|history| history.events.len()).sum(),
             expected: expected.len(),
             broken,
-            is_blind: rules.expected.is_some() && expected.is_empty(),
+            missed_expected: rules.expected.is_some() && expected.is_empty(),
             histories,
         }
     }
 
     /// Whether all is as it must be.
     pub fn holds(&self) -> bool {
-        self.broken.is_empty() && !self.is_blind
+        self.broken.is_empty() && !self.missed_expected
     }
 }
 
@@ -80,10 +80,10 @@ fn check(history: &History, rules: Rules) -> Vec<Violation> {
     if rules.lossless {
         found.extend(broken_leases(history));
     }
-    found.extend(lost_elements(history));
-    found.extend(overtaken(history));
-    found.extend(without_one_answer(history, rules.silence));
-    found.extend(wrongly_restored(history));
-    found.extend(unclean_ends(history));
+    found.extend(lost_writes(history));
+    found.extend(queue_jumps(history));
+    found.extend(wrong_replies(history, rules.missing_replies));
+    found.extend(wrong_restores(history));
+    found.extend(unclean_final_states(history));
     found
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 
 use dlock_torture::report;
-use dlock_torture::scenarios::{SCENARIOS, Scenario, play};
+use dlock_torture::scenarios::{SCENARIOS, Scenario, run_scenario};
 
 /// Any will do: the one that a failure was seen with is printed.
 const SEED: u64 = 1;
@@ -13,14 +13,14 @@ const SEED: u64 = 1;
 fn holds(name: &str) {
     let scenario = find(name);
     let program = Path::new(env!("CARGO_BIN_EXE_dlock-torture"));
-    let verdict = play(scenario, SEED, scenario.short, program).expect("the harness works");
+    let verdict = run_scenario(scenario, SEED, scenario.short, program).expect("the harness works");
     assert!(verdict.grants > 0, "nobody got a lock");
     assert!(verdict.faults > 0, "nothing was done to anybody");
     assert!(
         verdict.holds(),
         "{}\n{}",
         report::row(scenario, SEED, scenario.short, &verdict),
-        report::proofs(scenario, SEED, scenario.short, &verdict)
+        report::evidence(scenario, SEED, scenario.short, &verdict)
     );
 }
 
@@ -35,18 +35,18 @@ fn clients() {
 }
 
 #[test]
-fn effect() {
-    holds("effect");
+fn lost_writes() {
+    holds("lost_writes");
 }
 
 #[test]
 fn effect_fences() {
-    holds("effect-fences");
+    holds("lost_writes-fences");
 }
 
 #[test]
 fn effect_no_fences() {
-    holds("effect-no-fences");
+    holds("lost_writes-no-fences");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn clock() {
 }
 
 #[test]
-fn log_cut() {
+fn aof_truncation() {
     holds("log-cut");
 }
 

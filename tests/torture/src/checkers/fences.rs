@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Rule, Violation, by_key, by_key_and_owner};
-use crate::history::{Answer, History, Micros, Op};
+use crate::history::{History, Micros, Op, Reply};
 
 /// Grants whose fence is not what is promised, in a run without RENAME, RESTORE and the like.
 pub fn wrong_fences(history: &History) -> Vec<Violation> {
@@ -14,11 +14,11 @@ pub fn wrong_fences(history: &History) -> Vec<Violation> {
             .iter()
             .filter_map(|(n, op)| Grant::of(*n, op, &fresh))
             .collect();
-        found.extend(falling(&grants));
-        found.extend(given_twice(&grants));
+        found.extend(non_increasing(&grants));
+        found.extend(duplicates(&grants));
     }
     for ops in by_key_and_owner(history).values() {
-        found.extend(changed_by_re_entry(ops, &fresh));
+        found.extend(changed_on_reentry(ops, &fresh));
     }
     found
 }
@@ -32,7 +32,7 @@ struct Grant<'a> {
     term: u32,
     /// Not before this: the request was sent, and waited.
     after: Micros,
-    /// Not later than this: the answer was there.
+    /// Not later than this: the reply was there.
     before: Micros,
     /// The owner was no holder until then.
     is_fresh: bool,
@@ -40,22 +40,22 @@ struct Grant<'a> {
 
 impl<'a> Grant<'a> {
     fn of(n: usize, op: &'a Op, fresh: &BTreeSet<usize>) -> Option<Self> {
-        let Answer::Granted { fence, waited_ms, .. } = op.answer else {
+        let Reply::Granted { fence, waited_ms, .. } = op.reply else {
             return None;
         };
         Some(Self {
             n,
             owner: &op.owner,
             fence,
-            term: op.place.term,
+            term: op.server.term,
             after: op.sent + waited_ms * 1_000,
-            before: op.answered,
+            before: op.replied,
             is_fresh: fresh.contains(&n),
         })
     }
 }
 
-/// The grants that made their owner a holder: the first hold, and not an answer to a repeated request.
+/// The grants that made their owner a holder: the first hold, and not an reply to a repeated request.
 fn fresh_grants(history: &History) -> BTreeSet<usize> {
     let mut fresh = BTreeSet::new();
     for ops in by_key_and_owner(history).values() {
@@ -63,11 +63,11 @@ fn fresh_grants(history: &History) -> BTreeSet<usize> {
         for (n, op) in ops {
             let Some(acquire) = op.acquire() else { continue };
             let is_repeated = acquire.reqid.as_ref().is_some_and(|id| used.contains(id));
-            if !is_repeated && matches!(op.answer, Answer::Granted { holds: 1, .. }) {
+            if !is_repeated && matches!(op.reply, Reply::Granted { holds: 1, .. }) {
                 fresh.insert(*n);
             }
             // A request that was refused made no hold: a node may have sent it elsewhere.
-            if !matches!(op.answer, Answer::Refused(_)) {
+            if !matches!(op.reply, Reply::Error(_)) {
                 used.extend(&acquire.reqid);
             }
         }
@@ -76,7 +76,7 @@ fn fresh_grants(history: &History) -> BTreeSet<usize> {
 }
 
 /// New holders whose fence is not above all that were given before, or by an earlier reign at any time.
-fn falling(grants: &[Grant<'_>]) -> Vec<Violation> {
+fn non_increasing(grants: &[Grant<'_>]) -> Vec<Violation> {
     let mut terms: BTreeMap<u32, Vec<Grant<'_>>> = BTreeMap::new();
     for grant in grants {
         terms.entry(grant.term).or_default().push(*grant);
@@ -114,7 +114,7 @@ fn higher<'a>(highest: Option<Grant<'a>>, other: Grant<'a>) -> Option<Grant<'a>>
 }
 
 /// Fences that two owners of one lock got.
-fn given_twice(grants: &[Grant<'_>]) -> Vec<Violation> {
+fn duplicates(grants: &[Grant<'_>]) -> Vec<Violation> {
     let mut owners: BTreeMap<u64, Grant<'_>> = BTreeMap::new();
     let mut found = Vec::new();
     for grant in grants {
@@ -131,25 +131,25 @@ fn given_twice(grants: &[Grant<'_>]) -> Vec<Violation> {
 }
 
 /// Re-entries with another fence than that of the hold.
-fn changed_by_re_entry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Violation> {
-    let mut told: Vec<Told> = Vec::new();
+fn changed_on_reentry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Violation> {
+    let mut seen: Vec<SeenFence> = Vec::new();
     let mut is_unsure = false;
     let mut found = Vec::new();
     for (n, op) in ops.iter().filter(|(_, op)| op.acquire().is_some()) {
-        let Answer::Granted { fence, .. } = op.answer else {
-            is_unsure |= op.answer.is_unknown();
+        let Reply::Granted { fence, .. } = op.reply else {
+            is_unsure |= op.reply.is_unknown();
             continue;
         };
-        let this = Told {
+        let this = SeenFence {
             n: *n,
             fence,
-            term: op.place.term,
+            term: op.server.term,
         };
         if fresh.contains(n) {
             is_unsure = false;
         } else if !is_unsure
-            && let Some(last) = told.last()
-            && !this.may_follow(&told)
+            && let Some(last) = seen.last()
+            && !this.may_follow(&seen)
         {
             let what = format!(
                 "{} entered again with fence {fence} after {}",
@@ -157,25 +157,25 @@ fn changed_by_re_entry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Vio
             );
             found.push(violation(what, vec![last.n, *n]));
         }
-        told.push(this);
+        seen.push(this);
     }
     found
 }
 
-/// A fence that an owner was told.
-struct Told {
+/// A fence that an owner was seen.
+struct SeenFence {
     n: usize,
     fence: u64,
     term: u32,
 }
 
-impl Told {
+impl SeenFence {
     /// In one reign a hold keeps its fence. The next reign may know an earlier hold of this owner, when
     /// later changes were lost on the way to it.
-    fn may_follow(&self, told: &[Self]) -> bool {
-        match told.last() {
+    fn may_follow(&self, seen: &[Self]) -> bool {
+        match seen.last() {
             Some(last) if last.term == self.term => last.fence == self.fence,
-            _ => told.iter().any(|earlier| earlier.fence == self.fence),
+            _ => seen.iter().any(|earlier| earlier.fence == self.fence),
         }
     }
 }

@@ -1,17 +1,17 @@
 //! From when until when an owner certainly held a lock.
 
 use super::by_key_and_owner;
-use crate::history::{Answer, History, Limit, Micros, Op, Request};
+use crate::history::{History, Limit, Micros, Op, Reply, Request};
 
 /// A time in which an owner certainly was a holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold<'a> {
-    /// The request whose answer began it.
+    /// The request whose reply began it.
     pub op: usize,
     pub key: &'a str,
     pub owner: &'a str,
     pub limit: Limit,
-    /// The answer was received.
+    /// The reply was received.
     pub from: Micros,
     /// A release was sent, the owner was told that it is no holder, or the safe deadline had come.
     pub to: Micros,
@@ -30,16 +30,16 @@ fn of_one_owner<'a>(key: &'a str, owner: &'a str, ops: &[(usize, &Op)]) -> Vec<H
     let mut holds: Vec<Hold<'a>> = Vec::new();
     let mut limit = None;
     for (n, op) in ops {
-        if let (Answer::Granted { .. }, Some(acquire)) = (&op.answer, op.acquire()) {
+        if let (Reply::Granted { .. }, Some(acquire)) = (&op.reply, op.acquire()) {
             limit = Some(acquire.limit);
         }
-        match (&op.answer, limit) {
-            (Answer::Granted { .. } | Answer::Lease(_), Some(limit)) => holds.push(Hold {
+        match (&op.reply, limit) {
+            (Reply::Granted { .. } | Reply::Lease(_), Some(limit)) => holds.push(Hold {
                 op: *n,
                 key,
                 owner,
                 limit,
-                from: op.answered,
+                from: op.replied,
                 to: op.safe_deadline(),
             }),
             _ => {
@@ -54,10 +54,10 @@ fn of_one_owner<'a>(key: &'a str, owner: &'a str, ops: &[(usize, &Op)]) -> Vec<H
 
 /// When this request may have ended all holds of its owner, at the earliest.
 fn end_of_all(op: &Op) -> Option<Micros> {
-    match (&op.request, &op.answer) {
-        (Request::Release { .. }, Answer::Left(1..)) => None,
+    match (&op.request, &op.reply) {
+        (Request::Release { .. }, Reply::Remaining(1..)) => None,
         (Request::Release { .. }, _) => Some(op.sent),
-        _ if op.answer.is_refused_with(&["NOTHELD", "NOTOWNER", "STALE"]) => Some(op.answered),
+        _ if op.reply.is_error(&["NOTHELD", "NOTOWNER", "STALE"]) => Some(op.replied),
         _ => None,
     }
 }

@@ -1,9 +1,9 @@
-//! Who holds a lock is not told that it does not, before its lease ends.
+//! Who holds a lock is not told that it does not, before its lease final_states.
 
 use super::{Rule, Violation, by_key_and_owner};
-use crate::history::{Answer, History, Micros, Op, Request};
+use crate::history::{History, Micros, Op, Reply, Request};
 
-/// Answers that deny a hold which certainly lasted. Only for runs in which nothing that was answered may
+/// Replies that deny a hold which certainly lasted. Only for runs in which nothing that was replied may
 /// be lost: an unplanned failover loses holds.
 pub fn broken_leases(history: &History) -> Vec<Violation> {
     let owners = by_key_and_owner(history);
@@ -11,64 +11,64 @@ pub fn broken_leases(history: &History) -> Vec<Violation> {
 }
 
 /// The hold that an owner certainly has.
-struct Promise {
+struct PromisedHold {
     n: usize,
     fence: u64,
     until: Micros,
 }
 
 fn of_one_owner(ops: &[(usize, &Op)]) -> Vec<Violation> {
-    let mut promise: Option<Promise> = None;
+    let mut promised: Option<PromisedHold> = None;
     let mut found = Vec::new();
     for (n, op) in ops {
-        if let Some(broken) = promise.as_ref().filter(|promise| denies(op, promise)) {
+        if let Some(broken) = promised.as_ref().filter(|promised| denies(op, promised)) {
             found.push(Violation {
                 rule: Rule::Leases,
                 what: format!(
                     "{} holds {} for {} us more, and was told: {}",
                     op.owner,
                     op.key,
-                    broken.until - op.answered,
-                    op.answer
+                    broken.until - op.replied,
+                    op.reply
                 ),
                 ops: vec![broken.n, *n],
             });
         }
-        promise = next(promise, *n, op);
+        promised = next(promised, *n, op);
     }
     found
 }
 
-fn denies(op: &Op, promise: &Promise) -> bool {
-    if op.answered >= promise.until {
+fn denies(op: &Op, promised: &PromisedHold) -> bool {
+    if op.replied >= promised.until {
         return false;
     }
-    match (&op.request, &op.answer) {
-        (_, Answer::Granted { fence, .. }) => *fence != promise.fence,
-        (Request::Acquire(_), Answer::Null) => true,
-        (Request::Extend { fence, .. } | Request::Release { fence, .. }, answer) => {
-            answer.is_refused_with(&["NOTHELD", "NOTOWNER"])
-                || answer.is_refused_with(&["STALE"]) && *fence == Some(promise.fence)
+    match (&op.request, &op.reply) {
+        (_, Reply::Granted { fence, .. }) => *fence != promised.fence,
+        (Request::Acquire(_), Reply::Null) => true,
+        (Request::Extend { fence, .. } | Request::Release { fence, .. }, reply) => {
+            reply.is_error(&["NOTHELD", "NOTOWNER"])
+                || reply.is_error(&["STALE"]) && *fence == Some(promised.fence)
         }
         _ => false,
     }
 }
 
-fn next(promise: Option<Promise>, n: usize, op: &Op) -> Option<Promise> {
+fn next(promised: Option<PromisedHold>, n: usize, op: &Op) -> Option<PromisedHold> {
     let until = op.safe_deadline();
-    match (&op.request, &op.answer, promise) {
-        (_, Answer::Granted { fence, .. }, old) => Some(Promise {
+    match (&op.request, &op.reply, promised) {
+        (_, Reply::Granted { fence, .. }, old) => Some(PromisedHold {
             n,
             fence: *fence,
             until: old.map_or(until, |old| old.until.max(until)),
         }),
-        (_, Answer::Lease(_), Some(old)) => Some(Promise {
+        (_, Reply::Lease(_), Some(old)) => Some(PromisedHold {
             until: old.until.max(until),
             ..old
         }),
-        (Request::Release { .. }, Answer::Left(1..), old) => old,
+        (Request::Release { .. }, Reply::Remaining(1..), old) => old,
         // One question is enough: after a denial the next one would be the same.
-        (Request::Release { .. }, _, _) | (_, Answer::Refused(_), _) => None,
+        (Request::Release { .. }, _, _) | (_, Reply::Error(_), _) => None,
         (_, _, old) => old,
     }
 }

@@ -1,32 +1,32 @@
 //! What reads a history and says which rules it breaks.
 //!
 //! A checker accuses only where the history leaves no other explanation. The time of a request on the
-//! server is known only between the sending and the answer, so that many true faults go unseen and no
-//! false one is seen. An answer that never came is unknown: the request may have been carried out, or not.
+//! server is known only between the sending and the reply, so that many true faults go unseen and no
+//! false one is seen. An reply that never came is unknown: the request may have been carried out, or not.
 
-mod effect;
-mod ends;
 mod fences;
+mod final_states;
 mod holds;
 mod leases;
+mod lost_writes;
 mod overlap;
-#[cfg(test)]
-mod planted;
 mod queue;
-mod restored;
+mod restores;
+#[cfg(test)]
+mod seeded_faults;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::history::{History, Op};
 
-pub use effect::lost_elements;
-pub use ends::unclean_ends;
 pub use fences::wrong_fences;
+pub use final_states::unclean_final_states;
 pub use leases::broken_leases;
+pub use lost_writes::lost_writes;
 pub use overlap::overlaps;
-pub use queue::{Silence, overtaken, without_one_answer};
-pub use restored::wrongly_restored;
+pub use queue::{MissingReplies, queue_jumps, wrong_replies};
+pub use restores::wrong_restores;
 
 /// A rule that was broken, and the requests that prove it.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Violation {
     pub rule: Rule,
     /// What happened, in one line.
     pub what: String,
-    /// The requests, by their place in the history.
+    /// The requests, by their server in the history.
     pub ops: Vec<usize>,
 }
 
@@ -46,18 +46,18 @@ pub enum Rule {
     Overlap,
     /// Fences rise with every new holder, and are equal under re-entry.
     Fences,
-    /// Who holds a lock is not told that it does not, before its lease ends.
+    /// Who holds a lock is not told that it does not, before its lease final_states.
     Leases,
     /// No acknowledged write is lost.
-    Effect,
+    LostWrites,
     /// Waiters are served in the order of arrival.
-    Order,
-    /// Each request gets one answer, and not two.
-    Answers,
+    Fifo,
+    /// Each request gets one reply, and not two.
+    Replies,
     /// A server that starts on its data has a state that it had before.
     Restored,
     /// In the end nothing is left, and no server has crashed.
-    Ends,
+    FinalStates,
 }
 
 impl fmt::Display for Rule {
@@ -66,11 +66,11 @@ impl fmt::Display for Rule {
             Self::Overlap => "overlap",
             Self::Fences => "fences",
             Self::Leases => "leases",
-            Self::Effect => "effect",
-            Self::Order => "order",
-            Self::Answers => "answers",
+            Self::LostWrites => "lost_writes",
+            Self::Fifo => "order",
+            Self::Replies => "replies",
             Self::Restored => "restored",
-            Self::Ends => "ends",
+            Self::FinalStates => "final_states",
         })
     }
 }

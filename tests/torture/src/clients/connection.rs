@@ -1,44 +1,34 @@
-//! A connection that survives whatever happens to it.
+//! A connection that reports disconnects, timeouts and unexpected data as values. The connections of the test kit
+//! panic instead.
 
 use std::io::{self, ErrorKind, Read, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use redis::{Cmd, Parser, Value};
 
-/// Loopback: a server that lives accepts at once, even a stopped one.
+/// On loopback a live server accepts at once, even if it is stopped.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to a server, or to a proxy before it.
+/// A connection to a server, or to a proxy in front of it.
 pub struct Connection {
     stream: TcpStream,
     parser: Parser,
 }
 
-/// Why there is no answer.
+/// Why there is no reply.
 #[derive(Debug)]
 pub enum Failure {
-    /// The connection ended.
-    Lost,
-    /// Nothing came in time.
-    Silent,
-    /// Something came that nobody had asked for.
-    Strange(String),
-}
-
-/// Cuts a connection from another thread, as the death of its client would.
-pub struct Scissors(TcpStream);
-
-impl Scissors {
-    /// Both sides see the end.
-    pub fn cut(&self) {
-        // An error means that it has ended already.
-        let _ = self.0.shutdown(Shutdown::Both);
-    }
+    /// The connection was closed.
+    Disconnected,
+    /// No reply arrived in time.
+    TimedOut,
+    /// Data arrived that is not a reply to the request.
+    Unexpected(String),
 }
 
 impl Connection {
-    /// `None` when nobody accepts.
+    /// `None` if the port does not accept connections.
     pub fn open(port: u16) -> Option<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).ok()?;
@@ -49,51 +39,55 @@ impl Connection {
         })
     }
 
-    /// `None` when the connection has ended.
-    pub fn scissors(&self) -> Option<Scissors> {
-        self.stream.try_clone().ok().map(Scissors)
+    /// A handle that can close the connection; `None` if it is closed already.
+    pub fn try_clone_stream(&self) -> Option<TcpStream> {
+        self.stream.try_clone().ok()
     }
 
-    /// Sends a command and reads the answer, which may be an error of the server.
-    pub fn ask(&mut self, words: &[String], patience: Duration) -> Result<Value, Failure> {
-        self.expect_nothing()?;
+    /// Sends a command and reads the reply, which may be an error reply.
+    pub fn call(&mut self, args: &[String], reply_timeout: Duration) -> Result<Value, Failure> {
+        self.check_no_pending_reply()?;
         let mut command = Cmd::new();
-        words.iter().for_each(|word| _ = command.arg(word));
+        args.iter().for_each(|arg| _ = command.arg(arg));
         self.stream
             .write_all(&command.get_packed_command())
-            .map_err(|_| Failure::Lost)?;
-        self.read(patience)
+            .map_err(|_| Failure::Disconnected)?;
+        self.read(reply_timeout)
     }
 
-    /// A second answer to the last request would be here.
-    fn expect_nothing(&mut self) -> Result<(), Failure> {
-        self.stream.set_nonblocking(true).map_err(|_| Failure::Lost)?;
+    /// A second reply to the previous request would be in the socket buffer now.
+    fn check_no_pending_reply(&mut self) -> Result<(), Failure> {
+        self.stream
+            .set_nonblocking(true)
+            .map_err(|_| Failure::Disconnected)?;
         let peeked = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false).map_err(|_| Failure::Lost)?;
+        self.stream
+            .set_nonblocking(false)
+            .map_err(|_| Failure::Disconnected)?;
         match peeked {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-            Ok(0) | Err(_) => Err(Failure::Lost),
+            Ok(0) | Err(_) => Err(Failure::Disconnected),
             Ok(_) => match self.read(CONNECT_TIMEOUT) {
-                Ok(value) => Err(Failure::Strange(format!("{value:?}"))),
+                Ok(value) => Err(Failure::Unexpected(format!("{value:?}"))),
                 Err(failure) => Err(failure),
             },
         }
     }
 
-    fn read(&mut self, patience: Duration) -> Result<Value, Failure> {
+    fn read(&mut self, reply_timeout: Duration) -> Result<Value, Failure> {
         self.stream
-            .set_read_timeout(Some(patience))
-            .map_err(|_| Failure::Lost)?;
+            .set_read_timeout(Some(reply_timeout))
+            .map_err(|_| Failure::Disconnected)?;
         match self.parser.parse_value(Uninterrupted(&self.stream)) {
             Ok(value) => Ok(value),
-            Err(error) if error.is_timeout() => Err(Failure::Silent),
-            Err(error) if error.is_io_error() => Err(Failure::Lost),
-            Err(error) => Err(Failure::Strange(error.to_string())),
+            Err(error) if error.is_timeout() => Err(Failure::TimedOut),
+            Err(error) if error.is_io_error() => Err(Failure::Disconnected),
+            Err(error) => Err(Failure::Unexpected(error.to_string())),
         }
     }
 }
 
-/// A read with a timeout ends with an error when the process is stopped meanwhile and goes on (`man 7 signal`):
+/// A read with a timeout final_states with an error when the process is stopped meanwhile and goes on (`man 7 signal`):
 /// nothing has happened to the connection.
 struct Uninterrupted<'a>(&'a TcpStream);
 

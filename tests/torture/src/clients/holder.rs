@@ -9,28 +9,28 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::actor::Actor;
 use super::gate::Gate;
+use super::lock_client::LockClient;
 use super::route::Route;
-use super::store::{Guard, Store};
-use crate::history::{Acquire, Answer, Journal, Limit, Write, now};
+use super::store::{Fencing, Store};
+use crate::history::{Acquire, Limit, Recorder, Reply, Write, now};
 
-/// The first word of the command line of a process that is a holder.
+/// The first arg of the command line of a process that is a holder.
 const COMMAND: &str = "holder";
 const KEY: &str = "door";
 const BLOCK_MS: u64 = 500;
 const ATTEMPTS: u32 = 5;
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Where a holder finds lock and store, and how it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Post {
+pub struct HolderConfig {
     /// The port of the server with the locks.
     pub locks: u16,
     /// The port of the server with the store.
     pub store: u16,
     /// Where none is, the holder looks at its own clock before it writes.
-    pub guard: Guard,
+    pub fencing: Fencing,
     /// The lease that it asks for.
     pub lease_ms: u64,
     /// For at most so long it thinks between reading and writing.
@@ -44,8 +44,8 @@ const ELEMENTS: u64 = 1_000_000;
 
 /// See the module.
 pub struct Holder {
-    post: Post,
-    actor: Actor,
+    config: HolderConfig,
+    lock_client: LockClient,
     store: Store,
     rng: Rng,
     gate: Gate,
@@ -54,21 +54,21 @@ pub struct Holder {
 
 impl Holder {
     /// A holder that stops at `gate`, in the worst of moments too: between reading and writing.
-    pub fn new(post: Post, journal: Journal, gate: Gate, seed: u64) -> Self {
-        let owner = format!("h{}", post.number);
+    pub fn new(config: HolderConfig, recorder: Recorder, gate: Gate, seed: u64) -> Self {
+        let owner = format!("h{}", config.number);
         Self {
-            actor: Actor::new(owner, Route::to(post.locks, 1), journal, PATIENCE),
-            store: Store::open(post.store, post.guard),
+            lock_client: LockClient::new(owner, Route::to(config.locks, 1), recorder, REPLY_TIMEOUT),
+            store: Store::open(config.store, config.fencing),
             rng: Rng::with_seed(seed),
             gate,
-            next: post.number * ELEMENTS,
-            post,
+            next: config.number * ELEMENTS,
+            config,
         }
     }
 
     /// Its connection to the locks.
-    pub fn actor(&self) -> &Actor {
-        &self.actor
+    pub fn lock_client(&self) -> &LockClient {
+        &self.lock_client
     }
 
     /// Adds elements until it is told to stop.
@@ -84,29 +84,29 @@ impl Holder {
     fn add_an_element(&mut self) -> Option<Write> {
         // An owner for one acquisition: what an earlier one left does not matter.
         self.next += 1;
-        self.actor.owner = format!("h{}.{}", self.post.number, self.next % ELEMENTS);
+        self.lock_client.owner = format!("h{}.{}", self.config.number, self.next % ELEMENTS);
         let id = self.next.to_string();
         let acquire = Acquire {
-            lease_ms: self.post.lease_ms,
+            lease_ms: self.config.lease_ms,
             limit: Limit::Of(1),
             block_ms: Some(BLOCK_MS),
             reqid: Some(id.clone()),
         };
-        let grant = self.actor.acquire(KEY, acquire)?;
-        let written = match grant.answer {
-            Answer::Granted { fence, .. } => self.read_and_write(fence, grant.safe_deadline()),
-            _ if grant.answer.is_unknown() => None,
+        let grant = self.lock_client.acquire(KEY, acquire)?;
+        let written = match grant.reply {
+            Reply::Granted { fence, .. } => self.read_and_write(fence, grant.safe_deadline()),
+            _ if grant.reply.is_unknown() => None,
             _ => return None,
         };
         self.take_back(&id);
         written
     }
 
-    /// Releases, or withdraws what may still wait. If the answer is lost, again: it counts once.
+    /// Releases, or withdraws what may still wait. If the reply is lost, again: it counts once.
     fn take_back(&mut self, id: &str) {
         for _ in 0..ATTEMPTS {
-            let op = self.actor.release(KEY, None, false, Some(id.to_owned()));
-            if op.is_some_and(|op| !op.answer.is_unknown()) {
+            let op = self.lock_client.release(KEY, None, false, Some(id.to_owned()));
+            if op.is_some_and(|op| !op.reply.is_unknown()) {
                 return;
             }
         }
@@ -114,9 +114,9 @@ impl Holder {
 
     fn read_and_write(&mut self, fence: u64, deadline: u64) -> Option<Write> {
         let mut elements = self.store.read(fence)?;
-        thread::sleep(Duration::from_millis(self.rng.u64(..=self.post.think_ms)));
+        thread::sleep(Duration::from_millis(self.rng.u64(..=self.config.think_ms)));
         // Without fences a careful holder does not write when its time is up. With them it need not care.
-        if self.post.guard == Guard::None && now() >= deadline {
+        if self.config.fencing == Fencing::Off && now() >= deadline {
             return None;
         }
         self.gate.pass();
@@ -130,14 +130,14 @@ impl Holder {
     }
 }
 
-impl Post {
+impl HolderConfig {
     /// The command line of a process that is this holder.
-    pub fn to_words(self, seed: u64) -> Vec<String> {
-        let guard = u64::from(self.guard == Guard::Fence);
+    pub fn to_args(self, seed: u64) -> Vec<String> {
+        let fencing = u64::from(self.fencing == Fencing::On);
         let numbers = [
             self.locks.into(),
             self.store.into(),
-            guard,
+            fencing,
             self.lease_ms,
             self.think_ms,
             self.number,
@@ -148,26 +148,26 @@ impl Post {
     }
 
     /// The holder that a command line asks for, and its seed; `None` for other command lines.
-    pub fn from_words(words: &[String]) -> Option<(Self, u64)> {
-        let (command, numbers) = words.split_first()?;
-        let numbers: Vec<u64> = numbers.iter().map_while(|word| word.parse().ok()).collect();
-        let [locks, store, guard, lease_ms, think_ms, number, seed] = *numbers.as_slice() else {
+    pub fn from_args(args: &[String]) -> Option<(Self, u64)> {
+        let (command, numbers) = args.split_first()?;
+        let numbers: Vec<u64> = numbers.iter().map_while(|arg| arg.parse().ok()).collect();
+        let [locks, store, fencing, lease_ms, think_ms, number, seed] = *numbers.as_slice() else {
             return None;
         };
-        let post = Self {
+        let config = Self {
             locks: locks.try_into().ok()?,
             store: store.try_into().ok()?,
-            guard: if guard == 1 { Guard::Fence } else { Guard::None },
+            fencing: if fencing == 1 { Fencing::On } else { Fencing::Off },
             lease_ms,
             think_ms,
             number,
         };
-        (command == COMMAND).then_some((post, seed))
+        (command == COMMAND).then_some((config, seed))
     }
 }
 
-/// A process that is a holder: prints its writes, one a line, until its input ends.
-pub fn run_as_process(post: Post, seed: u64) -> ExitCode {
+/// A process that is a holder: prints its writes, one a line, until its input final_states.
+pub fn run_as_process(config: HolderConfig, seed: u64) -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     thread::spawn({
         let stop = Arc::clone(&stop);
@@ -177,7 +177,7 @@ pub fn run_as_process(post: Post, seed: u64) -> ExitCode {
             stop.store(true, Ordering::Relaxed);
         }
     });
-    let mut holder = Holder::new(post, Journal::default(), Gate::default(), seed);
+    let mut holder = Holder::new(config, Recorder::default(), Gate::default(), seed);
     holder.run(&stop, |write| {
         println!(
             "{} {} {} {}",
@@ -190,11 +190,11 @@ pub fn run_as_process(post: Post, seed: u64) -> ExitCode {
 
 /// A line that such a process printed.
 pub fn parse_line(line: &str) -> Option<Write> {
-    let mut words = line.split_whitespace();
+    let mut args = line.split_whitespace();
     Some(Write {
-        element: words.next()?.parse().ok()?,
-        fence: words.next()?.parse().ok()?,
-        at: words.next()?.parse().ok()?,
-        acknowledged: words.next()?.parse().ok()?,
+        element: args.next()?.parse().ok()?,
+        fence: args.next()?.parse().ok()?,
+        at: args.next()?.parse().ok()?,
+        acknowledged: args.next()?.parse().ok()?,
     })
 }

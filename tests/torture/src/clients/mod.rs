@@ -1,18 +1,18 @@
 //! Real clients: what they do, and what can be done to them.
 
-mod actor;
+mod client_pool;
 mod connection;
-mod crew;
 mod gate;
 pub mod holder;
+mod lock_client;
 mod route;
 mod store;
 mod worker;
 
-pub use actor::{Actor, Line};
+pub use client_pool::{ClientPool, PooledClient};
 pub use connection::{Connection, Failure};
-pub use crew::{Crew, Member};
 pub use gate::Gate;
+pub use lock_client::{ConnCutter, LockClient};
 pub use route::{Route, Target};
-pub use store::{Guard, Store};
-pub use worker::Habits;
+pub use store::{Fencing, Store};
+pub use worker::Workload;

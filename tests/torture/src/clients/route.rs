@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::history::Place;
+use crate::history::ServerTerm;
 
 /// Where clients find the server that decides, and the reign that it is in. Changed by a failover, and in a
 /// cluster by what servers say.
@@ -17,7 +17,7 @@ struct Map {
     /// Where else a key is, in a cluster.
     moved: HashMap<String, u16>,
     /// All nodes of a cluster, and their reigns.
-    nodes: Vec<Place>,
+    nodes: Vec<ServerTerm>,
 }
 
 /// See [`Route`].
@@ -26,14 +26,14 @@ pub struct Target {
     /// Of the server, or of a proxy before it.
     pub port: u16,
     /// The server itself.
-    pub place: Place,
+    pub server: ServerTerm,
 }
 
 impl Target {
-    fn without_proxy(place: Place) -> Self {
+    fn direct(server: ServerTerm) -> Self {
         Self {
-            port: place.port,
-            place,
+            port: server.port,
+            server,
         }
     }
 }
@@ -47,8 +47,8 @@ impl Route {
     }
 
     /// To a cluster, each node with its reign. Clients begin at the first one.
-    pub fn to_cluster(nodes: Vec<Place>) -> Self {
-        let home = Target::without_proxy(nodes[0]);
+    pub fn to_cluster(nodes: Vec<ServerTerm>) -> Self {
+        let home = Target::direct(nodes[0]);
         let map = Map {
             home,
             nodes,
@@ -59,14 +59,14 @@ impl Route {
 
     /// All clients go there from now on.
     pub fn set(&self, port: u16, term: u32) {
-        self.set_by_way_of(port, port, term);
+        self.set_via_proxy(port, port, term);
     }
 
     /// As [`Route::set`], through a proxy.
-    pub fn set_by_way_of(&self, proxy: u16, port: u16, term: u32) {
+    pub fn set_via_proxy(&self, proxy: u16, port: u16, term: u32) {
         self.map().home = Target {
             port: proxy,
-            place: Place { port, term },
+            server: ServerTerm { port, term },
         };
     }
 
@@ -91,12 +91,12 @@ impl Route {
     }
 
     /// Takes note of where a node says that a key is.
-    pub(super) fn learn(&self, key: &str, port: u16) {
+    pub(super) fn record_moved(&self, key: &str, port: u16) {
         self.map().moved.insert(key.to_owned(), port);
     }
 
-    /// The node of a key does not answer: the next request asks another one.
-    pub(super) fn try_elsewhere(&self, key: &str, port: u16) {
+    /// The node of a key does not reply: the next request asks another one.
+    pub(super) fn try_next_node(&self, key: &str, port: u16) {
         let mut map = self.map();
         let dead = map.nodes.iter().position(|node| node.port == port);
         if let Some(dead) = dead {
@@ -113,6 +113,6 @@ impl Route {
 impl Map {
     fn node(&self, port: u16) -> Target {
         let known = self.nodes.iter().find(|node| node.port == port);
-        Target::without_proxy(known.copied().unwrap_or(Place { port, term: 0 }))
+        Target::direct(known.copied().unwrap_or(ServerTerm { port, term: 0 }))
     }
 }

@@ -1,4 +1,4 @@
-//! What a lock protects: a set that is read, changed and written back as a whole, on a server of its own.
+//! The data a lock protects: a set on a separate server, read and written back as a whole.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,71 +7,71 @@ use redis::Value;
 
 use super::connection::Connection;
 
-/// Nothing is done to the server of the store.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// No faults are injected into the server of the store.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Every access carries its fence, reads too: else a holder could read between another one's read and
-/// write, and neither would be refused.
+/// Reads carry the fence too. Otherwise a holder could read between the read and the write of another holder, and
+/// neither write would be rejected.
 const CHECK: &str = "local f = tonumber(redis.call('GET', 'fence') or '0')
 if tonumber(ARGV[1]) < f then return false end
 redis.call('SET', 'fence', ARGV[1]) ";
 
-/// How the store deals with fences.
+/// Whether the store checks fencing tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guard {
-    /// It takes every write.
-    None,
-    /// It refuses a smaller fence than it has seen.
-    Fence,
+pub enum Fencing {
+    /// Every write is accepted.
+    Off,
+    /// A write with a smaller fence than one seen before is rejected.
+    On,
 }
 
 /// A connection to the store.
 pub struct Store {
     connection: Connection,
-    guard: Guard,
+    fencing: Fencing,
 }
 
 impl Store {
-    /// The store on the server with that port.
-    pub fn open(port: u16, guard: Guard) -> Self {
-        let connection = Connection::open(port).expect("the server of the store lives");
-        Self { connection, guard }
+    /// Opens the store on the server with that port.
+    pub fn open(port: u16, fencing: Fencing) -> Self {
+        let connection = Connection::open(port).expect("the server of the store runs");
+        Self { connection, fencing }
     }
 
-    /// All elements; `None`: the fence is too small.
+    /// All elements, or `None` if the fence is stale.
     pub fn read(&mut self, fence: u64) -> Option<BTreeSet<u64>> {
-        let value = match self.guard {
-            Guard::None => self.ask(&["GET", "set"]),
-            Guard::Fence => {
+        let value = match self.fencing {
+            Fencing::Off => self.call(&["GET", "set"]),
+            Fencing::On => {
                 let script = format!("{CHECK} return redis.call('GET', 'set') or ''");
-                self.ask(&["EVAL", &script, "0", &fence.to_string()])
+                self.call(&["EVAL", &script, "0", &fence.to_string()])
             }
         };
         match value {
-            Value::Nil if self.guard == Guard::Fence => None,
+            Value::Nil if self.fencing == Fencing::On => None,
             Value::BulkString(text) => Some(elements(&String::from_utf8_lossy(&text))),
             _ => Some(BTreeSet::new()),
         }
     }
 
-    /// Replaces all elements. Whether the store took them.
+    /// Replaces all elements. Returns whether the store accepted the write.
     pub fn write(&mut self, elements: &BTreeSet<u64>, fence: u64) -> bool {
         let text: Vec<String> = elements.iter().map(u64::to_string).collect();
         let text = text.join(" ");
-        let value = match self.guard {
-            Guard::None => self.ask(&["SET", "set", &text]),
-            Guard::Fence => {
+        let value = match self.fencing {
+            Fencing::Off => self.call(&["SET", "set", &text]),
+            Fencing::On => {
                 let script = format!("{CHECK} return redis.call('SET', 'set', ARGV[2])");
-                self.ask(&["EVAL", &script, "0", &fence.to_string(), &text])
+                self.call(&["EVAL", &script, "0", &fence.to_string(), &text])
             }
         };
         value == Value::Okay
     }
 
-    fn ask(&mut self, words: &[&str]) -> Value {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let answer = self.connection.ask(&words, PATIENCE);
-        answer.expect("the server of the store answers")
+    fn call(&mut self, args: &[&str]) -> Value {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let reply = self.connection.call(&args, REPLY_TIMEOUT);
+        reply.expect("the server of the store replies")
     }
 }
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::actor::Actor;
 use super::gate::Gate;
-use crate::history::{Acquire, Answer, Limit, Micros, Op, now};
+use super::lock_client::LockClient;
+use crate::history::{Acquire, Limit, Micros, Op, Reply, now};
 
 /// What clients do, and how long it takes them. Times in milliseconds.
 #[derive(Clone)]
-pub struct Habits {
+pub struct Workload {
     /// The locks, each with the limits that requests for it have.
     pub locks: Vec<(String, Vec<Limit>)>,
     /// The leases that they ask for.
@@ -24,18 +24,18 @@ pub struct Habits {
     /// For how long they are ready to wait.
     pub block_ms: RangeInclusive<u64>,
     /// One in so many releases is forgotten.
-    pub forgets_one_in: u32,
+    pub skip_release_one_in: u32,
     /// Whether an owner keeps its name when a connection was lost. It may only where no request can arrive
     /// after a later one: where the server is dead, not slow.
-    pub keeps_name: bool,
-    /// For how long they wait for an answer that should come at once.
-    pub patience: Duration,
+    pub keeps_owner: bool,
+    /// For how long they wait for an reply that should come at once.
+    pub reply_timeout: Duration,
 }
 
 /// The longest that a server of ours is stopped, and a slow machine on top.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
-impl Habits {
+impl Workload {
     /// Two mutexes, a semaphore of two, and a lock that is shared or not. Leases around `lease_ms`.
     pub fn mixed(lease_ms: u64) -> Self {
         Self {
@@ -48,9 +48,9 @@ impl Habits {
             lease_ms: lease_ms / 2..=lease_ms,
             think_ms: 0..=lease_ms / 8,
             block_ms: 1..=lease_ms * 2,
-            forgets_one_in: 20,
-            keeps_name: false,
-            patience: PATIENCE,
+            skip_release_one_in: 20,
+            keeps_owner: false,
+            reply_timeout: REPLY_TIMEOUT,
         }
     }
 }
@@ -58,17 +58,17 @@ impl Habits {
 /// A client at work, until it is told to stop.
 pub struct Worker {
     name: String,
-    actor: Actor,
-    habits: Habits,
+    lock_client: LockClient,
+    workload: Workload,
     rng: Rng,
     gate: Gate,
     stop: Arc<AtomicBool>,
-    lives: u32,
+    generation: u32,
     requests: u32,
 }
 
 /// A lock that the worker has.
-struct Held<'a> {
+struct HeldLock<'a> {
     key: &'a str,
     limit: Limit,
     reqid: Option<String>,
@@ -78,15 +78,21 @@ struct Held<'a> {
 
 impl Worker {
     /// A worker whose owners are called `name`, and something more.
-    pub fn new(actor: Actor, habits: Habits, rng: Rng, gate: Gate, stop: Arc<AtomicBool>) -> Self {
+    pub fn new(
+        lock_client: LockClient,
+        workload: Workload,
+        rng: Rng,
+        gate: Gate,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
         Self {
-            name: actor.owner.clone(),
-            actor,
-            habits,
+            name: lock_client.owner.clone(),
+            lock_client,
+            workload,
             rng,
             gate,
             stop,
-            lives: 0,
+            generation: 0,
             requests: 0,
         }
     }
@@ -94,59 +100,59 @@ impl Worker {
     /// Works until the flag is set. What it holds then, it releases.
     pub fn run(&mut self) {
         while !self.stop.load(Ordering::Relaxed) {
-            self.one_acquisition();
+            self.acquire_and_release();
         }
     }
 
-    fn one_acquisition(&mut self) {
-        let locks = self.habits.locks.clone();
+    fn acquire_and_release(&mut self) {
+        let locks = self.workload.locks.clone();
         let (key, limits) = &locks[self.rng.usize(..locks.len())];
         let limit = limits[self.rng.usize(..limits.len())];
         let acquire = self.new_request(limit);
         let Some(op) = self.acquire(key, &acquire) else {
-            return self.rest();
+            return self.back_off();
         };
-        let Answer::Granted { fence, .. } = op.answer else {
-            return self.rest();
+        let Reply::Granted { fence, .. } = op.reply else {
+            return self.back_off();
         };
-        let mut held = Held {
+        let mut held = HeldLock {
             key,
             limit,
             reqid: acquire.reqid,
             fence,
             deadline: op.safe_deadline(),
         };
-        if self.work_under(&mut held) {
-            self.give_up(&held);
+        if self.use_lock(&mut held) {
+            self.release(&held);
         }
     }
 
     fn new_request(&mut self, limit: Limit) -> Acquire {
         self.requests += 1;
         Acquire {
-            lease_ms: self.rng.u64(self.habits.lease_ms.clone()),
+            lease_ms: self.rng.u64(self.workload.lease_ms.clone()),
             limit,
-            block_ms: (self.rng.u8(..3) > 0).then(|| self.rng.u64(self.habits.block_ms.clone())),
+            block_ms: (self.rng.u8(..3) > 0).then(|| self.rng.u64(self.workload.block_ms.clone())),
             reqid: self.rng.bool().then(|| format!("r{}", self.requests)),
         }
     }
 
-    /// Asks, and if the answer was lost, asks again or takes the request back, if that is safe.
+    /// Asks, and if the reply was lost, asks again or takes the request back, if that is safe.
     fn acquire(&mut self, key: &str, acquire: &Acquire) -> Option<Op> {
         self.gate.pass();
-        let op = self.actor.acquire(key, acquire.clone())?;
-        if !op.answer.is_unknown() {
+        let op = self.lock_client.acquire(key, acquire.clone())?;
+        if !op.reply.is_unknown() {
             return Some(op);
         }
-        if !self.habits.keeps_name {
-            self.begin_anew();
+        if !self.workload.keeps_owner {
+            self.switch_owner();
             return Some(op);
         }
-        self.rest();
+        self.back_off();
         match (self.rng.u8(..3), &acquire.reqid) {
-            (0, Some(_)) => self.actor.acquire(key, acquire.clone()),
+            (0, Some(_)) => self.lock_client.acquire(key, acquire.clone()),
             (1, Some(id)) => {
-                self.actor.release(key, None, false, Some(id.clone()));
+                self.lock_client.release(key, None, false, Some(id.clone()));
                 None
             }
             _ => Some(op),
@@ -154,7 +160,7 @@ impl Worker {
     }
 
     /// Some steps while the lock is held. Whether it is to be given up at the end.
-    fn work_under(&mut self, held: &mut Held<'_>) -> bool {
+    fn use_lock(&mut self, held: &mut HeldLock<'_>) -> bool {
         for _ in 0..self.rng.u8(..4) {
             self.think();
             self.gate.pass();
@@ -162,17 +168,17 @@ impl Worker {
                 return true;
             }
             let op = match self.rng.u8(..4) {
-                0 => self.enter_again(held),
+                0 => self.reenter(held),
                 1 => self.extend(held, None),
                 _ => self.extend(held, Some(held.fence)),
             };
             match op {
                 Some(op) if op.safe_deadline() > 0 => held.deadline = held.deadline.max(op.safe_deadline()),
-                Some(op) if op.answer.is_unknown() => {
-                    self.lost_connection();
-                    return self.habits.keeps_name;
+                Some(op) if op.reply.is_unknown() => {
+                    self.on_disconnect();
+                    return self.workload.keeps_owner;
                 }
-                Some(op) if op.answer.is_refused_with(&["NOTHELD", "NOTOWNER", "STALE"]) => return false,
+                Some(op) if op.reply.is_error(&["NOTHELD", "NOTOWNER", "STALE"]) => return false,
                 Some(_) | None => {}
             }
         }
@@ -180,60 +186,62 @@ impl Worker {
         true
     }
 
-    fn enter_again(&mut self, held: &Held<'_>) -> Option<Op> {
+    fn reenter(&mut self, held: &HeldLock<'_>) -> Option<Op> {
         let request = Acquire {
             block_ms: None,
             reqid: None,
             ..self.new_request(held.limit)
         };
-        self.actor.acquire(held.key, request)
+        self.lock_client.acquire(held.key, request)
     }
 
-    fn extend(&mut self, held: &Held<'_>, fence: Option<u64>) -> Option<Op> {
-        let lease_ms = self.rng.u64(self.habits.lease_ms.clone());
-        self.actor.extend(held.key, lease_ms, fence)
+    fn extend(&mut self, held: &HeldLock<'_>, fence: Option<u64>) -> Option<Op> {
+        let lease_ms = self.rng.u64(self.workload.lease_ms.clone());
+        self.lock_client.extend(held.key, lease_ms, fence)
     }
 
     /// Releases, in one of several ways; or forgets to.
-    fn give_up(&mut self, held: &Held<'_>) {
-        if self.rng.u32(..self.habits.forgets_one_in) == 0 {
+    fn release(&mut self, held: &HeldLock<'_>) {
+        if self.rng.u32(..self.workload.skip_release_one_in) == 0 {
             return;
         }
         self.gate.pass();
         let fence = (self.rng.u8(..3) > 0).then_some(held.fence);
         let op = match &held.reqid {
-            Some(id) if self.rng.bool() => self.actor.release(held.key, fence, false, Some(id.clone())),
-            _ => self.actor.release(held.key, fence, true, None),
+            Some(id) if self.rng.bool() => self.lock_client.release(held.key, fence, false, Some(id.clone())),
+            _ => self.lock_client.release(held.key, fence, true, None),
         };
         match op {
-            Some(op) if op.answer.is_unknown() => self.lost_connection(),
+            Some(op) if op.reply.is_unknown() => self.on_disconnect(),
             // It had entered again.
             Some(Op {
-                answer: Answer::Left(1..),
+                reply: Reply::Remaining(1..),
                 ..
-            }) => _ = self.actor.release(held.key, fence, true, None),
+            }) => _ = self.lock_client.release(held.key, fence, true, None),
             _ => {}
         }
     }
 
-    fn lost_connection(&mut self) {
-        if !self.habits.keeps_name {
-            self.begin_anew();
+    fn on_disconnect(&mut self) {
+        if !self.workload.keeps_owner {
+            self.switch_owner();
         }
     }
 
     /// As another owner: what the last one asked for may still be carried out.
-    fn begin_anew(&mut self) {
-        self.lives += 1;
-        self.actor.owner = format!("{}.{}", self.name, self.lives);
+    fn switch_owner(&mut self) {
+        self.generation += 1;
+        self.lock_client.owner = format!("{}.{}", self.name, self.generation);
     }
 
     fn think(&mut self) {
-        thread::sleep(Duration::from_millis(self.rng.u64(self.habits.think_ms.clone())));
+        thread::sleep(Duration::from_millis(
+            self.rng.u64(self.workload.think_ms.clone()),
+        ));
     }
 
     /// A little, so that a server that refuses is not flooded.
-    fn rest(&mut self) {
+    fn back_off(&mut self) {
         thread::sleep(Duration::from_millis(self.rng.u64(1..=10)));
     }
 }

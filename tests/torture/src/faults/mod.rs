@@ -1,7 +1,7 @@
 //! What is done to servers beyond signals and commands.
 
-mod log_file;
+mod aof_file;
 mod wall_clock;
 
-pub use log_file::LogFile;
+pub use aof_file::AofFile;
 pub use wall_clock::WallClock;

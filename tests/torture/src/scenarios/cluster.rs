@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Cluster, Move, Server, wait_for};
 
-use super::Job;
-use crate::clients::{Crew, Habits, Route};
-use crate::history::{History, Journal, Place};
+use super::ScenarioRun;
+use crate::clients::{Route, Workload};
+use crate::history::{History, Recorder, ServerTerm};
 use crate::servers;
 
 const WORKERS: usize = 8;
@@ -15,56 +15,56 @@ const LEASE_MS: u64 = 400;
 const NODES: u16 = 3;
 /// A node looks once a second which slots it has. One that comes back sooner has not been away, for the node:
 /// its fences may then be smaller than those of the other node.
-const LOOK: Duration = Duration::from_millis(2_500);
+const SLOT_POLL_INTERVAL: Duration = Duration::from_millis(2_500);
 
 /// The slots of locks move from node to node and back, with their holders and while clients wait.
-pub fn resharding(job: &mut Job) -> Vec<History> {
+pub fn resharding(run: &mut ScenarioRun) -> Vec<History> {
     let mut cluster = Cluster::start(2);
-    let journal = Journal::default();
-    let route = Route::to_cluster(cluster.nodes.iter().map(first_reign).collect());
-    let habits = Habits::mixed(LEASE_MS);
-    let crew = Crew::hire(WORKERS, "w", &route, &journal, &habits, &mut job.rng);
-    let mut moved = vec![Instant::now(); habits.locks.len()];
-    for _ in 0..job.count {
-        job.pause(5..=LEASE_MS);
-        let n = job.rng.usize(..moved.len());
-        thread::sleep(LOOK.saturating_sub(moved[n].elapsed()));
-        move_slot_of(job, &cluster, &habits.locks[n].0, &journal);
+    let recorder = Recorder::default();
+    let route = Route::to_cluster(cluster.nodes.iter().map(initial_term).collect());
+    let workload = Workload::mixed(LEASE_MS);
+    let pool = run.start_clients(WORKERS, &route, &recorder, &workload);
+    let mut moved = vec![Instant::now(); workload.locks.len()];
+    for _ in 0..run.count {
+        run.pause(5..=LEASE_MS);
+        let n = run.rng.usize(..moved.len());
+        thread::sleep(SLOT_POLL_INTERVAL.saturating_sub(moved[n].elapsed()));
+        move_slot_of(run, &cluster, &workload.locks[n].0, &recorder);
         moved[n] = Instant::now();
     }
-    crew.dismiss();
+    pool.finish();
     for node in &mut cluster.nodes {
-        servers::settle(node, &journal);
+        servers::check_final_state(node, &recorder);
     }
-    vec![journal.history()]
+    vec![recorder.history()]
 }
 
-fn move_slot_of(job: &mut Job, cluster: &Cluster, key: &str, journal: &Journal) {
+fn move_slot_of(run: &mut ScenarioRun, cluster: &Cluster, key: &str, recorder: &Recorder) {
     let from = usize::from(!is_here(&mut cluster.client(0), key));
     let to = 1 - from;
     let slot = cluster.begin_move(key, from, to);
-    journal.event(format!("slot {} of {key} begins to move to node {to}", slot.slot));
-    job.pause(0..=50);
+    recorder.event(format!("slot {} of {key} begins to move to node {to}", slot.slot));
+    run.pause(0..=50);
     migrate_all(cluster, slot, key);
-    job.pause(0..=20);
+    run.pause(0..=20);
     // The new owner first: for a moment both know it, never neither. What came back meanwhile goes along.
     cluster.client(to).ok(&cluster.assign(slot));
     cluster.client(from).ok(&cluster.assign(slot));
-    journal.event(format!("slot {} is on node {to}", slot.slot));
+    recorder.event(format!("slot {} is on node {to}", slot.slot));
 }
 
 fn is_here(client: &mut Client, key: &str) -> bool {
     client.call(&format!("EXISTS {key}")).is_ok()
 }
 
-/// A request between two migrations cannot make the key again: the old node answers ASK where it is not.
+/// A request between two migrations cannot make the key again: the old node replies ASK where it is not.
 fn migrate_all(cluster: &Cluster, slot: Move, key: &str) {
     let mut client = cluster.client(slot.from);
     client.ask::<redis::Value>(&cluster.migrate(slot, key));
 }
 
 /// Three primaries, one with a replica. That primary is killed, the cluster promotes the replica by itself.
-pub fn failovers(job: &mut Job) -> Vec<History> {
+pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
     let mut cluster = Cluster::start(NODES);
     let grace = format!("CONFIG SET dlock.failover-grace-ms {LEASE_MS}");
     cluster.nodes.push(Server::cluster_node());
@@ -83,28 +83,28 @@ pub fn failovers(job: &mut Job) -> Vec<History> {
     });
     cluster.nodes[replica].wait_until_linked();
 
-    let journal = Journal::default();
-    let route = Route::to_cluster(cluster.nodes.iter().map(first_reign).collect());
-    let mut habits = Habits {
-        keeps_name: true,
-        ..Habits::mixed(LEASE_MS)
+    let recorder = Recorder::default();
+    let route = Route::to_cluster(cluster.nodes.iter().map(initial_term).collect());
+    let mut workload = Workload {
+        keeps_owner: true,
+        ..Workload::mixed(LEASE_MS)
     };
     // All locks on the node that is killed.
-    for (key, _) in &mut habits.locks {
+    for (key, _) in &mut workload.locks {
         *key = cluster.key_on(primary, key);
     }
-    let crew = Crew::hire(WORKERS, "w", &route, &journal, &habits, &mut job.rng);
-    for term in 1..=job.count {
-        job.pause(LEASE_MS..=LEASE_MS * 2);
+    let pool = run.start_clients(WORKERS, &route, &recorder, &workload);
+    for term in 1..=run.count {
+        run.pause(LEASE_MS..=LEASE_MS * 2);
         wait_until_known_as_replica(&cluster, replica);
-        servers::wait_for_stream(&cluster.nodes[primary], 1);
+        servers::wait_for_replication(&cluster.nodes[primary], 1);
         route.set_term(cluster.nodes[replica].port(), term);
-        journal.event(format!("kill -9 of port {}", cluster.nodes[primary].port()));
+        recorder.event(format!("kill -9 of port {}", cluster.nodes[primary].port()));
         cluster.nodes[primary].kill();
         wait_for("the promotion by the cluster", || {
             is_primary(&cluster.nodes[replica])
         });
-        journal.event(format!("port {} is promoted", cluster.nodes[replica].port()));
+        recorder.event(format!("port {} is promoted", cluster.nodes[replica].port()));
         cluster.nodes[primary].start_again();
         std::mem::swap(&mut primary, &mut replica);
         wait_for("the old primary as a replica", || {
@@ -112,10 +112,10 @@ pub fn failovers(job: &mut Job) -> Vec<History> {
         });
         cluster.nodes[replica].wait_until_linked();
     }
-    crew.dismiss();
-    servers::expect_no_crash(&mut cluster.nodes[replica], &journal);
-    servers::settle(&mut cluster.nodes[primary], &journal);
-    vec![journal.history()]
+    pool.finish();
+    servers::check_no_crash(&mut cluster.nodes[replica], &recorder);
+    servers::check_final_state(&mut cluster.nodes[primary], &recorder);
+    vec![recorder.history()]
 }
 
 /// All must know each other, and the replica as what it is: or they would not vote for it, and it would not
@@ -138,8 +138,8 @@ fn knows_all(client: &mut Client, count: usize, replica: &str) -> bool {
         && lines.any(|line| line.starts_with(replica) && line.contains("slave"))
 }
 
-fn first_reign(server: &Server) -> Place {
-    Place {
+fn initial_term(server: &Server) -> ServerTerm {
+    ServerTerm {
         port: server.port(),
         term: 0,
     }

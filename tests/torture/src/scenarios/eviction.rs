@@ -2,9 +2,9 @@
 
 use dlock_testkit::{Client, Server};
 
-use super::Job;
-use crate::clients::{Crew, Habits, Route};
-use crate::history::{History, Journal};
+use super::ScenarioRun;
+use crate::clients::{Route, Workload};
+use crate::history::{History, Recorder};
 use crate::servers;
 
 const WORKERS: usize = 6;
@@ -17,7 +17,7 @@ const ROOM_BYTES: u64 = 2_000_000;
 const KEYS_A_ROUND: usize = 50;
 
 /// Keys with a TTL come faster than they fit, under each policy that evicts only those.
-pub fn pressure(job: &mut Job) -> Vec<History> {
+pub fn pressure(run: &mut ScenarioRun) -> Vec<History> {
     let mut server = Server::start();
     let mut admin = server.client();
     let used: u64 = admin
@@ -26,43 +26,36 @@ pub fn pressure(job: &mut Job) -> Vec<History> {
         .expect("a number");
     admin.config_set("maxmemory-policy", POLICIES[0]);
     admin.config_set("maxmemory", &(used + ROOM_BYTES).to_string());
-    let journal = Journal::default();
+    let recorder = Recorder::default();
     let route = Route::to(server.port(), 1);
-    let crew = Crew::hire(
-        WORKERS,
-        "w",
-        &route,
-        &journal,
-        &Habits::mixed(LEASE_MS),
-        &mut job.rng,
-    );
-    for round in 0..job.count {
+    let pool = run.start_clients(WORKERS, &route, &recorder, &Workload::mixed(LEASE_MS));
+    for round in 0..run.count {
         let policy = POLICIES[round as usize % POLICIES.len()];
-        let evicted = press(job, &mut admin, policy);
-        journal.event(format!("{policy}: {evicted} keys evicted so far"));
+        let evicted = fill_memory(run, &mut admin, policy);
+        recorder.event(format!("{policy}: {evicted} keys evicted so far"));
     }
-    crew.dismiss();
+    pool.finish();
     // What is left of the filling would look like a lock that is left.
     admin.config_set("maxmemory", "0");
     for key in admin.ask::<Vec<String>>("KEYS filling:*") {
         admin.ask::<i64>(&format!("DEL {key}"));
     }
-    servers::settle(&mut server, &journal);
-    vec![journal.history()]
+    servers::check_final_state(&mut server, &recorder);
+    vec![recorder.history()]
 }
 
 /// Writes until more has been evicted.
-fn press(job: &mut Job, admin: &mut Client, policy: &str) -> u64 {
+fn fill_memory(run: &mut ScenarioRun, admin: &mut Client, policy: &str) -> u64 {
     admin.config_set("maxmemory-policy", policy);
     let value = "x".repeat(FILLING_BYTES);
     let before = evicted(admin);
     while evicted(admin) == before {
         for _ in 0..KEYS_A_ROUND {
-            let key = format!("filling:{}", job.rng.u32(..));
+            let key = format!("filling:{}", run.rng.u32(..));
             // Refused for a moment, when nothing is left that may go.
             let _ = admin.call(&format!("SET {key} {value} EX 1000"));
         }
-        job.pause(1..=20);
+        run.pause(1..=20);
     }
     evicted(admin)
 }

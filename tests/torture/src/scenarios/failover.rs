@@ -4,11 +4,10 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use super::Job;
-use super::group::Group;
-use crate::clients::{Crew, Habits};
+use super::ScenarioRun;
+use super::group::ReplicationGroup;
+use crate::clients::Workload;
 use crate::history::History;
-use crate::servers;
 
 /// Groups of servers that fail over side by side.
 const GROUPS: u32 = 3;
@@ -19,88 +18,88 @@ const LEASE_MS: u64 = 500;
 const MAX_LAG_MS: u64 = 150;
 
 /// With a grace of the longest lease.
-pub fn with_grace(job: &mut Job) -> Vec<History> {
+pub fn with_grace(run: &mut ScenarioRun) -> Vec<History> {
     let config = format!("dlock.failover-grace-ms {LEASE_MS}");
-    job.side_by_side(GROUPS, move |job| failovers(job, &config))
+    run.in_parallel(GROUPS, move |run| failovers(run, &config))
 }
 
 /// Without any.
-pub fn without_grace(job: &mut Job) -> Vec<History> {
-    job.side_by_side(GROUPS, |job| failovers(job, ""))
+pub fn without_grace(run: &mut ScenarioRun) -> Vec<History> {
+    run.in_parallel(GROUPS, |run| failovers(run, ""))
 }
 
 /// With a grace, and each time the second replica takes over from the first one without having heard of it.
-pub fn unheard(job: &mut Job) -> Vec<History> {
+pub fn unsynced(run: &mut ScenarioRun) -> Vec<History> {
     let config = format!("dlock.failover-grace-ms {LEASE_MS}");
-    job.side_by_side(GROUPS, move |job| failovers_unheard(job, &config))
+    run.in_parallel(GROUPS, move |run| failovers_unsynced(run, &config))
 }
 
-fn failovers_unheard(job: &mut Job, config: &str) -> History {
-    let mut group = Group::start(SERVERS, config);
-    let habits = Habits::mixed(LEASE_MS);
-    let crew = Crew::hire(WORKERS, "w", &group.route, &group.journal, &habits, &mut job.rng);
-    for _ in 0..job.count {
-        job.pause(LEASE_MS..=LEASE_MS * 2);
-        let first = fail_over(job, &mut group);
+fn failovers_unsynced(run: &mut ScenarioRun, config: &str) -> History {
+    let mut group = ReplicationGroup::start(SERVERS, config);
+    let workload = Workload::mixed(LEASE_MS);
+    let pool = run.start_clients(WORKERS, &group.route, &group.recorder, &workload);
+    for _ in 0..run.count {
+        run.pause(LEASE_MS..=LEASE_MS * 2);
+        let first = fail_over(run, &mut group);
         // The new primary grants something after its grace.
-        job.pause(LEASE_MS * 2..=LEASE_MS * 3);
+        run.pause(LEASE_MS * 2..=LEASE_MS * 3);
         group.kill_primary();
         let last = other_than(&group, first);
         let second = group.promote(last);
-        group.revive(first);
-        group.revive(second);
-        group.reunite();
+        group.restart(first);
+        group.restart(second);
+        group.resync();
     }
-    crew.dismiss();
-    group.settle()
+    pool.finish();
+    group.check_final_state()
 }
 
 /// Counts promotions, those of a second replica in the grace of the first included.
-fn failovers(job: &mut Job, config: &str) -> History {
+fn failovers(run: &mut ScenarioRun, config: &str) -> History {
     let has_grace = !config.is_empty();
-    let mut group = Group::start(SERVERS, config);
-    let habits = Habits {
-        keeps_name: true,
-        ..Habits::mixed(LEASE_MS)
+    let mut group = ReplicationGroup::start(SERVERS, config);
+    let workload = Workload {
+        keeps_owner: true,
+        ..Workload::mixed(LEASE_MS)
     };
-    let crew = Crew::hire(WORKERS, "w", &group.route, &group.journal, &habits, &mut job.rng);
+    let pool = run.start_clients(WORKERS, &group.route, &group.recorder, &workload);
     let mut done = 0;
-    while done < job.count {
-        job.pause(LEASE_MS..=LEASE_MS * 2);
-        if job.rng.u8(..4) == 0 {
-            disturb_a_replica(job, &mut group);
+    while done < run.count {
+        run.pause(LEASE_MS..=LEASE_MS * 2);
+        if run.rng.u8(..4) == 0 {
+            disturb_replica(run, &mut group);
         }
-        let dead = fail_over(job, &mut group);
+        let dead = fail_over(run, &mut group);
         done += 1;
-        if has_grace && done < job.count && job.rng.u8(..4) == 0 {
-            let died_in_its_grace = fail_over_again(job, &mut group, dead);
+        if has_grace && done < run.count && run.rng.u8(..4) == 0 {
+            let killed_in_grace = fail_over_again(run, &mut group, dead);
             done += 1;
-            group.revive(died_in_its_grace);
+            group.restart(killed_in_grace);
         }
-        group.revive(dead);
-        group.reunite();
+        group.restart(dead);
+        group.resync();
     }
-    crew.dismiss();
-    group.settle()
+    pool.finish();
+    group.check_final_state()
 }
 
 /// A replica is stopped, dies, or loses its link, and catches up.
-fn disturb_a_replica(job: &mut Job, group: &mut Group) {
-    let n = choose(&mut job.rng, &group.replicas());
-    match job.rng.u8(..3) {
+fn disturb_replica(run: &mut ScenarioRun, group: &mut ReplicationGroup) {
+    let n = choose(&mut run.rng, &group.replicas());
+    match run.rng.u8(..3) {
         0 => {
-            group.journal.event("a replica is stopped");
-            servers::stop(group.server(n));
-            job.pause(0..=LEASE_MS);
-            servers::resume(group.server(n));
+            group.recorder.event("a replica is stopped");
+            group.server(n).stop();
+            run.pause(0..=LEASE_MS);
+            group.server(n).resume();
         }
         1 => {
             group.kill(n);
-            group.revive(n);
-            group.reunite();
+            group.restart(n);
+            group.resync();
         }
         _ => {
-            group.journal.event("the links to the replicas are cut");
+            group.recorder.event("the links to the replicas are cut");
             let mut client = group.server(group.primary).client();
             client.ask::<i64>("CLIENT KILL TYPE replica");
         }
@@ -109,22 +108,22 @@ fn disturb_a_replica(job: &mut Job, group: &mut Group) {
 
 /// Both replicas stop hearing, not at the same moment; the primary goes on for a while and dies; one of
 /// them takes over.
-fn fail_over(job: &mut Job, group: &mut Group) -> usize {
-    group.wait_for_a_grant_that_all_know();
+fn fail_over(run: &mut ScenarioRun, group: &mut ReplicationGroup) -> usize {
+    group.wait_for_replicated_grant();
     let mut replicas = group.replicas();
-    job.rng.shuffle(&mut replicas);
+    run.rng.shuffle(&mut replicas);
     for n in &replicas {
-        group.cut_off(*n);
-        job.pause(0..=MAX_LAG_MS / 2);
+        group.detach(*n);
+        run.pause(0..=MAX_LAG_MS / 2);
     }
     group.kill_primary();
-    job.pause(0..=20);
-    group.promote(choose(&mut job.rng, &replicas))
+    run.pause(0..=20);
+    group.promote(choose(&mut run.rng, &replicas))
 }
 
 /// The new primary dies too, inside its grace, as soon as the other replica follows it. If that took too
 /// long, the replica first gets all that the new primary has done meanwhile.
-fn fail_over_again(job: &mut Job, group: &mut Group, dead: usize) -> usize {
+fn fail_over_again(run: &mut ScenarioRun, group: &mut ReplicationGroup, dead: usize) -> usize {
     let promoted = Instant::now();
     let last = group
         .replicas()
@@ -133,16 +132,16 @@ fn fail_over_again(job: &mut Job, group: &mut Group, dead: usize) -> usize {
         .expect("three servers");
     group.follow(last);
     group.server(last).wait_until_linked();
-    job.pause(0..=LEASE_MS / 4);
+    run.pause(0..=LEASE_MS / 4);
     if promoted.elapsed() > Duration::from_millis(LEASE_MS / 2) {
-        group.wait_for_stream(1);
+        group.wait_for_replication(1);
     }
     group.kill_primary();
     group.promote(last)
 }
 
 /// The replica that is not `dead`.
-fn other_than(group: &Group, dead: usize) -> usize {
+fn other_than(group: &ReplicationGroup, dead: usize) -> usize {
     let mut replicas = group.replicas().into_iter();
     replicas.find(|n| *n != dead).expect("a group has three servers")
 }

@@ -3,30 +3,30 @@
 use dlock_testkit::{Server, wait_for};
 
 use crate::clients::Route;
-use crate::history::{Answer, History, Journal};
+use crate::history::{History, Recorder, Reply};
 use crate::servers;
 
 /// A port on which nobody ever listens: a replica of it is cut off, and keeps what it has.
-pub const NOBODY: u16 = 1;
+pub const CLOSED_PORT: u16 = 1;
 
 /// Servers of which one is the primary.
-pub struct Group {
+pub struct ReplicationGroup {
     servers: Vec<Server>,
     /// Which one decides.
     pub primary: usize,
     /// Where the clients find it.
     pub route: Route,
     /// What happened.
-    pub journal: Journal,
+    pub recorder: Recorder,
     term: u32,
 }
 
-impl Group {
+impl ReplicationGroup {
     /// So many servers, all with these lines in their configuration, in step.
     pub fn start(count: usize, config: &str) -> Self {
         let mut servers: Vec<Server> = (0..count).map(|_| Server::with(config)).collect();
         // A primary that comes back must not be one for a moment: a client may still be on its way to it.
-        let as_replica = format!("replicaof 127.0.0.1 {NOBODY}");
+        let as_replica = format!("replicaof 127.0.0.1 {CLOSED_PORT}");
         servers
             .iter_mut()
             .for_each(|server| server.add_config(&as_replica));
@@ -34,10 +34,10 @@ impl Group {
             route: Route::to(servers[0].port(), 0),
             servers,
             primary: 0,
-            journal: Journal::default(),
+            recorder: Recorder::default(),
             term: 0,
         };
-        group.reunite();
+        group.resync();
         group
     }
 
@@ -60,12 +60,12 @@ impl Group {
     }
 
     /// Cuts a replica's link to the primary. It stays a replica, and keeps what it has.
-    pub fn cut_off(&self, n: usize) {
-        self.journal
+    pub fn detach(&self, n: usize) {
+        self.recorder
             .event(format!("port {} hears no more", self.servers[n].port()));
         self.servers[n]
             .client()
-            .ok(&format!("REPLICAOF 127.0.0.1 {NOBODY}"));
+            .ok(&format!("REPLICAOF 127.0.0.1 {CLOSED_PORT}"));
     }
 
     /// `kill -9` of the primary.
@@ -77,7 +77,7 @@ impl Group {
     pub fn kill(&mut self, n: usize) {
         let role = if n == self.primary { "primary" } else { "replica" };
         let server = &mut self.servers[n];
-        self.journal
+        self.recorder
             .event(format!("kill -9 of the {role}, port {}", server.port()));
         server.kill();
     }
@@ -86,14 +86,14 @@ impl Group {
     pub fn promote(&mut self, n: usize) -> usize {
         let server = &self.servers[n];
         server.client().ok("REPLICAOF NO ONE");
-        self.send_clients_to(n)
+        self.redirect_clients(n)
     }
 
     /// Sends the clients to a server that has become the primary. Returns the number of the old one.
-    pub fn send_clients_to(&mut self, n: usize) -> usize {
+    pub fn redirect_clients(&mut self, n: usize) -> usize {
         let server = &self.servers[n];
         self.term += 1;
-        self.journal.event(format!("port {} is promoted", server.port()));
+        self.recorder.event(format!("port {} is promoted", server.port()));
         self.route.set(server.port(), self.term);
         std::mem::replace(&mut self.primary, n)
     }
@@ -106,40 +106,40 @@ impl Group {
     }
 
     /// Starts a server that was killed. It follows nobody yet, and nobody asks it.
-    pub fn revive(&mut self, n: usize) {
+    pub fn restart(&mut self, n: usize) {
         self.servers[n].start_again();
     }
 
     /// All others follow the primary, and are in step when this returns.
-    pub fn reunite(&self) {
+    pub fn resync(&self) {
         let replicas = self.replicas();
         replicas.iter().for_each(|n| self.follow(*n));
         replicas.iter().for_each(|n| self.servers[*n].wait_until_linked());
-        self.wait_for_stream(replicas.len());
+        self.wait_for_replication(replicas.len());
     }
 
     /// Waits until so many replicas have all that the primary has done so far.
-    pub fn wait_for_stream(&self, replicas: usize) {
-        servers::wait_for_stream(&self.servers[self.primary], replicas);
+    pub fn wait_for_replication(&self, replicas: usize) {
+        servers::wait_for_replication(&self.servers[self.primary], replicas);
     }
 
     /// Waits until the primary has granted something, which raises its fences, and all replicas have heard.
-    pub fn wait_for_a_grant_that_all_know(&self) {
+    pub fn wait_for_replicated_grant(&self) {
         wait_for("a grant of the new primary", || {
-            let history = self.journal.open();
+            let history = self.recorder.lock();
             let last = history.ops.iter().rev();
-            let mut latest = last.take_while(|op| op.place.term == self.term);
-            latest.any(|op| matches!(op.answer, Answer::Granted { .. }))
+            let mut latest = last.take_while(|op| op.server.term == self.term);
+            latest.any(|op| matches!(op.reply, Reply::Granted { .. }))
         });
-        self.wait_for_stream(self.servers.len() - 1);
+        self.wait_for_replication(self.servers.len() - 1);
     }
 
-    /// Ends the run: looks at what is left.
-    pub fn settle(mut self) -> History {
+    /// FinalStates the run: looks at what is left.
+    pub fn check_final_state(mut self) -> History {
         for n in self.replicas() {
-            servers::expect_no_crash(&mut self.servers[n], &self.journal);
+            servers::check_no_crash(&mut self.servers[n], &self.recorder);
         }
-        servers::settle(&mut self.servers[self.primary], &self.journal);
-        self.journal.history()
+        servers::check_final_state(&mut self.servers[self.primary], &self.recorder);
+        self.recorder.history()
     }
 }

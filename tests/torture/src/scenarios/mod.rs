@@ -1,12 +1,12 @@
 //! The scenarios, one file a kind.
 
+mod aof_truncation;
 mod clock;
 mod cluster;
-mod effect;
 mod eviction;
 mod failover;
 mod group;
-mod log_cut;
+mod lost_update;
 mod network;
 mod one_server;
 mod partition;
@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::history::History;
+use crate::clients::{ClientPool, Route, Workload};
+use crate::history::{History, Recorder};
 use crate::verdict::{Rules, Verdict};
 
 pub use table::SCENARIOS;
@@ -31,7 +32,7 @@ pub struct Scenario {
     /// For the command line.
     pub name: &'static str,
     /// In a few words.
-    pub about: &'static str,
+    pub description: &'static str,
     /// How many faults, or rounds of them.
     pub count: u32,
     /// As many for a first look; 0: it takes more to see anything.
@@ -39,11 +40,11 @@ pub struct Scenario {
     /// What must hold.
     pub rules: Rules,
     /// Plays it.
-    run: fn(&mut Job) -> Vec<History>,
+    body: fn(&mut ScenarioRun) -> Vec<History>,
 }
 
 /// One play of a scenario.
-pub struct Job {
+pub struct ScenarioRun {
     /// How many faults, or rounds of them.
     pub count: u32,
     /// Chooses the faults and their moments.
@@ -52,9 +53,9 @@ pub struct Job {
     pub program: PathBuf,
 }
 
-impl Job {
-    /// Divides the job among threads, each with servers of its own.
-    fn side_by_side(
+impl ScenarioRun {
+    /// Divides the run among threads, each with servers of its own.
+    fn in_parallel(
         &mut self,
         threads: u32,
         play: impl Fn(&mut Self) -> History + Clone + Send + 'static,
@@ -79,21 +80,32 @@ impl Job {
             .collect()
     }
 
-    /// Lets some time pass, in milliseconds.
+    /// Starts clients called `w0`, `w1`, ...
+    fn start_clients(
+        &mut self,
+        count: usize,
+        route: &Route,
+        recorder: &Recorder,
+        workload: &Workload,
+    ) -> ClientPool {
+        ClientPool::start(count, "w", route, recorder, workload, &mut self.rng)
+    }
+
+    /// Sleeps for a random time in this range, in milliseconds.
     fn pause(&mut self, ms: std::ops::RangeInclusive<u64>) {
         thread::sleep(Duration::from_millis(self.rng.u64(ms)));
     }
 }
 
 /// Plays a scenario and lets the checkers read what happened. The error: the harness itself failed.
-pub fn play(scenario: &Scenario, seed: u64, count: u32, program: &Path) -> Result<Verdict, String> {
-    let mut job = Job {
+pub fn run_scenario(scenario: &Scenario, seed: u64, count: u32, program: &Path) -> Result<Verdict, String> {
+    let mut run = ScenarioRun {
         count,
         rng: Rng::with_seed(seed),
         program: program.to_owned(),
     };
-    let run = scenario.run;
-    let histories = thread::spawn(move || run(&mut job)).join();
+    let body = scenario.body;
+    let histories = thread::spawn(move || body(&mut run)).join();
     let histories = histories.map_err(|panic| match panic.downcast::<String>() {
         Ok(text) => *text,
         Err(_) => "a thread of the harness panicked".into(),

@@ -5,79 +5,84 @@ use std::time::Duration;
 
 use dlock_testkit::{Client, Server};
 
-use super::Job;
-use crate::clients::{Crew, Habits, Route};
-use crate::history::{History, Journal};
+use super::ScenarioRun;
+use crate::clients::{ClientPool, Route, Workload};
+use crate::history::{History, Recorder};
 use crate::servers;
 
 const WORKERS: usize = 8;
 const LEASE_MS: u64 = 400;
 
 /// Clients die, stop, are killed, unblocked and paused; the server stops for a while.
-pub fn clients(job: &mut Job) -> Vec<History> {
+pub fn clients(run: &mut ScenarioRun) -> Vec<History> {
     let mut server = Server::with("appendonly yes\nappendfsync no");
-    let journal = Journal::default();
+    let recorder = Recorder::default();
     let route = Route::to(server.port(), 1);
-    let crew = Crew::hire(
-        WORKERS,
-        "w",
-        &route,
-        &journal,
-        &Habits::mixed(LEASE_MS),
-        &mut job.rng,
-    );
+    let pool = run.start_clients(WORKERS, &route, &recorder, &Workload::mixed(LEASE_MS));
     let mut admin = server.client();
-    for _ in 0..job.count {
-        job.pause(5..=60);
-        one_fault(job, &server, &mut admin, &crew, &journal);
+    for _ in 0..run.count {
+        run.pause(5..=60);
+        one_fault(run, &server, &mut admin, &pool, &recorder);
     }
     admin.ok("CLIENT UNPAUSE");
-    crew.dismiss();
-    servers::settle(&mut server, &journal);
-    vec![journal.history()]
+    pool.finish();
+    servers::check_final_state(&mut server, &recorder);
+    vec![recorder.history()]
 }
 
-fn one_fault(job: &mut Job, server: &Server, admin: &mut Client, crew: &Crew, journal: &Journal) {
-    let member = crew.any(&mut job.rng);
-    match job.rng.u8(..8) {
+fn one_fault(
+    run: &mut ScenarioRun,
+    server: &Server,
+    admin: &mut Client,
+    pool: &ClientPool,
+    recorder: &Recorder,
+) {
+    let client = pool.any(&mut run.rng);
+    match run.rng.u8(..8) {
         0 => {
-            journal.event("a client dies");
-            member.line.cut();
+            recorder.event("a client dies");
+            client.cutter.cut();
         }
         1 => {
-            journal.event("a client is stopped, for longer than its lease may last");
-            member.gate.close();
-            job.pause(0..=LEASE_MS * 2);
-            journal.event("it goes on");
-            member.gate.open();
+            recorder.event("a client is stopped, for longer than its lease may last");
+            client.gate.close();
+            run.pause(0..=LEASE_MS * 2);
+            recorder.event("it goes on");
+            client.gate.open();
         }
         2 => {
-            journal.event("the server is stopped");
-            servers::stop(server);
-            job.pause(1..=LEASE_MS * 2);
-            journal.event("the server goes on");
-            servers::resume(server);
+            recorder.event("the server is stopped");
+            server.stop();
+            run.pause(1..=LEASE_MS * 2);
+            recorder.event("the server goes on");
+            server.resume();
         }
         3 => {
-            let mode = if job.rng.bool() { "ALL" } else { "WRITE" };
-            let ms = job.rng.u64(1..=LEASE_MS);
-            journal.event(format!("CLIENT PAUSE {ms} {mode}"));
+            let mode = if run.rng.bool() { "ALL" } else { "WRITE" };
+            let ms = run.rng.u64(1..=LEASE_MS);
+            recorder.event(format!("CLIENT PAUSE {ms} {mode}"));
             admin.ok(&format!("CLIENT PAUSE {ms} {mode}"));
             // Our own connection is paused with the others.
             thread::sleep(Duration::from_millis(ms));
         }
         4 => {
-            journal.event("CLIENT KILL of all");
+            recorder.event("CLIENT KILL of all");
             admin.ask::<i64>("CLIENT KILL TYPE normal SKIPME yes");
         }
-        5 => with_any_client(job, admin, "CLIENT KILL ID", "", journal),
-        6 => with_any_client(job, admin, "CLIENT UNBLOCK", "TIMEOUT", journal),
-        _ => with_any_client(job, admin, "CLIENT UNBLOCK", "ERROR", journal),
+        5 => with_any_client(run, admin, "CLIENT KILL ID", "", recorder),
+        6 => with_any_client(run, admin, "CLIENT UNBLOCK", "TIMEOUT", recorder),
+        _ => with_any_client(run, admin, "CLIENT UNBLOCK", "ERROR", recorder),
     }
 }
 
 /// Does something to a client chosen by its number.
-fn with_any_client(job: &mut Job, admin: &mut Client, command: &str, option: &str, journal: &Journal) {
+fn with_any_client(
+    run: &mut ScenarioRun,
+    admin: &mut Client,
+    command: &str,
+    option: &str,
+    recorder: &Recorder,
+) {
     let own: u64 = admin.ask("CLIENT ID");
     let list: String = admin.ask("CLIENT LIST");
     let ids = list.lines().filter_map(|line| line.strip_prefix("id="));
@@ -86,8 +91,8 @@ fn with_any_client(job: &mut Job, admin: &mut Client, command: &str, option: &st
         .filter_map(|id| id.parse().ok())
         .filter(|id| *id != own)
         .collect();
-    let Some(id) = job.rng.choice(ids) else { return };
-    journal.event(format!("{command} {id} {option}"));
+    let Some(id) = run.rng.choice(ids) else { return };
+    recorder.event(format!("{command} {id} {option}"));
     // It may have gone meanwhile.
     let _ = admin.call(&format!("{command} {id} {option}"));
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use dlock_testkit::{Proxy, Server, Way};
 
-use super::Job;
-use super::group::NOBODY;
-use crate::clients::{Crew, Habits, Route};
-use crate::history::{History, Journal};
+use super::ScenarioRun;
+use super::group::CLOSED_PORT;
+use crate::clients::{ClientPool, Route, Workload};
+use crate::history::{History, Recorder};
 use crate::servers;
 
 /// Pairs of servers that are parted side by side.
@@ -21,70 +21,74 @@ const LAG_LIMIT: &str = "min-replicas-max-lag 1";
 const FAILOVER_MS: u64 = 4_000;
 
 /// The old primary goes on.
-pub fn goes_on(job: &mut Job) -> Vec<History> {
-    job.side_by_side(PAIRS, |job| partitions(job, OldPrimary::GoesOn))
+pub fn keeps_serving(run: &mut ScenarioRun) -> Vec<History> {
+    run.in_parallel(PAIRS, |run| partitions(run, OldPrimary::KeepsServing))
 }
 
 /// The old primary stops, because no replica confirms.
-pub fn min_replicas(job: &mut Job) -> Vec<History> {
-    job.side_by_side(PAIRS, |job| partitions(job, OldPrimary::NeedsReplica))
+pub fn min_replicas(run: &mut ScenarioRun) -> Vec<History> {
+    run.in_parallel(PAIRS, |run| partitions(run, OldPrimary::NeedsReplica))
 }
 
-/// The same, but the old primary's process sleeps meanwhile, and wakes when the new one serves.
-pub fn wakes(job: &mut Job) -> Vec<History> {
-    job.side_by_side(PAIRS, |job| partitions(job, OldPrimary::SleepsAndWakes))
+/// The same, but the old primary's process sleeps meanwhile, and paused when the new one serves.
+pub fn paused(run: &mut ScenarioRun) -> Vec<History> {
+    run.in_parallel(PAIRS, |run| partitions(run, OldPrimary::IsPaused))
 }
 
 /// What the old primary does while the network is parted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OldPrimary {
-    GoesOn,
+    KeepsServing,
     NeedsReplica,
-    SleepsAndWakes,
+    IsPaused,
 }
 
 impl OldPrimary {
     fn min_replicas(self) -> u32 {
-        u32::from(self != Self::GoesOn)
+        u32::from(self != Self::KeepsServing)
     }
 
     fn failover_ms(self) -> u64 {
-        if self == Self::GoesOn { 0 } else { FAILOVER_MS }
+        if self == Self::KeepsServing {
+            0
+        } else {
+            FAILOVER_MS
+        }
     }
 }
 
-fn partitions(job: &mut Job, old: OldPrimary) -> History {
+fn partitions(run: &mut ScenarioRun, old: OldPrimary) -> History {
     let mut pair = Pair::start(old.min_replicas());
-    let habits = Habits::mixed(LEASE_MS);
+    let workload = Workload::mixed(LEASE_MS);
     let mut hire = |name, route| {
-        Crew::hire(
+        ClientPool::start(
             WORKERS_ON_A_SIDE,
             name,
             route,
-            &pair.journal,
-            &habits,
-            &mut job.rng,
+            &pair.recorder,
+            &workload,
+            &mut run.rng,
         )
     };
-    let crews = [hire("near", &pair.near), hire("far", &pair.far)];
-    for _ in 0..job.count {
-        job.pause(LEASE_MS / 2..=LEASE_MS * 2);
-        pair.part();
-        if old == OldPrimary::SleepsAndWakes {
-            pair.send_to_sleep();
+    let pools = [hire("near", &pair.near), hire("far", &pair.far)];
+    for _ in 0..run.count {
+        run.pause(LEASE_MS / 2..=LEASE_MS * 2);
+        pair.partition();
+        if old == OldPrimary::IsPaused {
+            pair.pause_primary();
         }
         thread::sleep(Duration::from_millis(old.failover_ms()));
         pair.promote();
         // As long as its grace, and as long again.
-        job.pause(LEASE_MS..=LEASE_MS * 2);
-        if old == OldPrimary::SleepsAndWakes {
-            pair.wake();
-            job.pause(LEASE_MS..=LEASE_MS * 2);
+        run.pause(LEASE_MS..=LEASE_MS * 2);
+        if old == OldPrimary::IsPaused {
+            pair.resume_primary();
+            run.pause(LEASE_MS..=LEASE_MS * 2);
         }
-        pair.kill_old_primary_and_unite();
+        pair.kill_old_primary_and_heal();
     }
-    crews.into_iter().for_each(Crew::dismiss);
-    pair.settle()
+    pools.into_iter().for_each(ClientPool::finish);
+    pair.check_final_state()
 }
 
 /// A primary and a replica, with a network between them.
@@ -96,7 +100,7 @@ struct Pair {
     near: Route,
     /// Clients on the side of the replica, once the network has parted.
     far: Route,
-    journal: Journal,
+    recorder: Recorder,
     term: u32,
     min_replicas: u32,
 }
@@ -107,7 +111,7 @@ impl Pair {
         let (mut primary, mut replica) = (Server::with(&config), Server::with(&config));
         // A primary that comes back must not be one for a moment: a client may still be on its way to it.
         for server in [&mut primary, &mut replica] {
-            server.add_config(&format!("replicaof 127.0.0.1 {NOBODY}"));
+            server.add_config(&format!("replicaof 127.0.0.1 {CLOSED_PORT}"));
         }
         let route = |server: &Server| Route::to(server.port(), 0);
         let pair = Self {
@@ -116,39 +120,39 @@ impl Pair {
             far: route(&primary),
             primary,
             replica,
-            journal: Journal::default(),
+            recorder: Recorder::default(),
             term: 0,
             min_replicas,
         };
-        pair.unite();
+        pair.heal();
         pair
     }
 
     /// The replica follows, and from then on the primary relies on it.
-    fn unite(&self) {
+    fn heal(&self) {
         let port = self.network.port();
         self.replica.client().ok(&format!("REPLICAOF 127.0.0.1 {port}"));
         self.replica.wait_until_linked();
-        servers::wait_for_stream(&self.primary, 1);
+        servers::wait_for_replication(&self.primary, 1);
         let mut client = self.primary.client();
         client.config_set("min-replicas-to-write", &self.min_replicas.to_string());
     }
 
     /// Nothing passes between the two, in either direction, and neither is told.
-    fn part(&self) {
-        self.journal.event("the network parts");
+    fn partition(&self) {
+        self.recorder.event("the network parts");
         self.network.freeze(Way::ToServer);
         self.network.freeze(Way::ToClient);
     }
 
-    fn send_to_sleep(&self) {
-        self.journal.event("SIGSTOP of the old primary");
-        servers::stop(&self.primary);
+    fn pause_primary(&self) {
+        self.recorder.event("SIGSTOP of the old primary");
+        self.primary.stop();
     }
 
-    fn wake(&self) {
-        self.journal.event("SIGCONT of the old primary");
-        servers::resume(&self.primary);
+    fn resume_primary(&self) {
+        self.recorder.event("SIGCONT of the old primary");
+        self.primary.resume();
     }
 
     fn promote(&mut self) {
@@ -156,14 +160,14 @@ impl Pair {
         client.config_set("min-replicas-to-write", "0");
         client.ok("REPLICAOF NO ONE");
         self.term += 1;
-        self.journal
+        self.recorder
             .event(format!("port {} is promoted", self.replica.port()));
         self.far.set(self.replica.port(), self.term);
     }
 
     /// All clients go to the new primary. The old one comes back as its replica.
-    fn kill_old_primary_and_unite(&mut self) {
-        self.journal.event(format!(
+    fn kill_old_primary_and_heal(&mut self) {
+        self.recorder.event(format!(
             "kill -9 of the old primary, port {}",
             self.primary.port()
         ));
@@ -172,12 +176,12 @@ impl Pair {
         self.primary.start_again();
         std::mem::swap(&mut self.primary, &mut self.replica);
         self.network = Proxy::to(self.primary.port());
-        self.unite();
+        self.heal();
     }
 
-    fn settle(mut self) -> History {
-        servers::expect_no_crash(&mut self.replica, &self.journal);
-        servers::settle(&mut self.primary, &self.journal);
-        self.journal.history()
+    fn check_final_state(mut self) -> History {
+        servers::check_no_crash(&mut self.replica, &self.recorder);
+        servers::check_final_state(&mut self.primary, &self.recorder);
+        self.recorder.history()
     }
 }

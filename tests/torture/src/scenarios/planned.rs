@@ -2,9 +2,9 @@
 
 use dlock_testkit::wait_for;
 
-use super::Job;
-use super::group::Group;
-use crate::clients::{Crew, Habits};
+use super::ScenarioRun;
+use super::group::ReplicationGroup;
+use crate::clients::Workload;
 use crate::history::History;
 
 const GROUPS: u32 = 2;
@@ -13,30 +13,30 @@ const WORKERS: usize = 6;
 const LEASE_MS: u64 = 400;
 
 /// FAILOVER, again and again.
-pub fn failovers(job: &mut Job) -> Vec<History> {
-    job.side_by_side(GROUPS, hand_overs)
+pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
+    run.in_parallel(GROUPS, hand_overs)
 }
 
-fn hand_overs(job: &mut Job) -> History {
-    let mut group = Group::start(SERVERS, "appendonly yes\nappendfsync no");
-    let habits = Habits::mixed(LEASE_MS);
-    let crew = Crew::hire(WORKERS, "w", &group.route, &group.journal, &habits, &mut job.rng);
-    for _ in 0..job.count {
-        job.pause(LEASE_MS / 2..=LEASE_MS * 2);
+fn hand_overs(run: &mut ScenarioRun) -> History {
+    let mut group = ReplicationGroup::start(SERVERS, "appendonly yes\nappendfsync no");
+    let workload = Workload::mixed(LEASE_MS);
+    let pool = run.start_clients(WORKERS, &group.route, &group.recorder, &workload);
+    for _ in 0..run.count {
+        run.pause(LEASE_MS / 2..=LEASE_MS * 2);
         hand_over(&mut group);
     }
-    crew.dismiss();
-    group.settle()
+    pool.finish();
+    group.check_final_state()
 }
 
-fn hand_over(group: &mut Group) {
+fn hand_over(group: &mut ReplicationGroup) {
     let old = group.primary;
-    group.journal.event("FAILOVER");
+    group.recorder.event("FAILOVER");
     group.server(old).client().ok("FAILOVER TIMEOUT 20000");
     wait_for("the promotion", || group.new_primary().is_some());
     let new = group.new_primary().expect("it was there a moment ago");
-    group.send_clients_to(new);
+    group.redirect_clients(new);
     // The old one follows by itself.
     group.server(old).wait_until_linked();
-    group.wait_for_stream(SERVERS - 1);
+    group.wait_for_replication(SERVERS - 1);
 }

@@ -2,10 +2,10 @@
 
 use dlock_testkit::Server;
 
-use super::Job;
-use crate::clients::{Crew, Habits, Route};
-use crate::faults::LogFile;
-use crate::history::{History, Journal};
+use super::ScenarioRun;
+use crate::clients::{Route, Workload};
+use crate::faults::AofFile;
+use crate::history::{History, Recorder};
 use crate::servers;
 
 const WORKERS: usize = 6;
@@ -39,29 +39,29 @@ const NONE: Persistence = Persistence {
     grace_ms: 0,
 };
 
-/// Each answer was on disk before: nothing may be lost.
-pub fn logged_always(job: &mut Job) -> Vec<History> {
-    restarts(job, ALWAYS)
+/// Each reply was on disk before: nothing may be lost.
+pub fn fsync_always(run: &mut ScenarioRun) -> Vec<History> {
+    restarts(run, ALWAYS)
 }
 
 /// The log lacks its tail, so a grace covers it.
-pub fn logged_sometimes_with_grace(job: &mut Job) -> Vec<History> {
-    restarts(job, SOMETIMES.with_grace())
+pub fn lost_tail_with_grace(run: &mut ScenarioRun) -> Vec<History> {
+    restarts(run, SOMETIMES.with_grace())
 }
 
 /// The log lacks its tail, and nothing covers it.
-pub fn logged_sometimes(job: &mut Job) -> Vec<History> {
-    restarts(job, SOMETIMES)
+pub fn lost_tail(run: &mut ScenarioRun) -> Vec<History> {
+    restarts(run, SOMETIMES)
 }
 
 /// All is lost, so a grace covers it.
-pub fn unlogged_with_grace(job: &mut Job) -> Vec<History> {
-    restarts(job, NONE.with_grace())
+pub fn no_data_with_grace(run: &mut ScenarioRun) -> Vec<History> {
+    restarts(run, NONE.with_grace())
 }
 
 /// All is lost, and nothing covers it.
-pub fn unlogged(job: &mut Job) -> Vec<History> {
-    restarts(job, NONE)
+pub fn no_data(run: &mut ScenarioRun) -> Vec<History> {
+    restarts(run, NONE)
 }
 
 impl Persistence {
@@ -85,44 +85,44 @@ impl Persistence {
     }
 }
 
-fn restarts(job: &mut Job, persistence: Persistence) -> Vec<History> {
+fn restarts(run: &mut ScenarioRun, persistence: Persistence) -> Vec<History> {
     let policy = persistence.fsync_at(0).unwrap_or_default();
     let mut server = Server::with(&format!("{}\n{policy}", persistence.config()));
-    let journal = Journal::default();
+    let recorder = Recorder::default();
     let route = Route::to(server.port(), 0);
-    let habits = Habits {
-        keeps_name: true,
-        ..Habits::mixed(LEASE_MS)
+    let workload = Workload {
+        keeps_owner: true,
+        ..Workload::mixed(LEASE_MS)
     };
-    let crew = Crew::hire(WORKERS, "w", &route, &journal, &habits, &mut job.rng);
-    for term in 1..=job.count {
-        job.pause(20..=LEASE_MS * 2);
-        kill(job, &mut server, persistence, &journal);
+    let pool = run.start_clients(WORKERS, &route, &recorder, &workload);
+    for term in 1..=run.count {
+        run.pause(20..=LEASE_MS * 2);
+        kill(run, &mut server, persistence, &recorder);
         if let Some(policy) = persistence.fsync_at(term) {
-            journal.event(policy.clone());
+            recorder.event(policy.clone());
             server.add_config(&policy);
         }
         // Before anybody can reach the new process. It nearly always gets the port of the old one.
         route.set(server.port(), term);
         server.start_again();
         route.set(server.port(), term);
-        journal.event("the server is back");
+        recorder.event("the server is back");
     }
-    crew.dismiss();
-    servers::settle(&mut server, &journal);
-    vec![journal.history()]
+    pool.finish();
+    servers::check_final_state(&mut server, &recorder);
+    vec![recorder.history()]
 }
 
 /// `kill -9`. If the machine dies with the process, so does what came into the log in the time before.
-fn kill(job: &mut Job, server: &mut Server, persistence: Persistence, journal: &Journal) {
+fn kill(run: &mut ScenarioRun, server: &mut Server, persistence: Persistence, recorder: &Recorder) {
     if !persistence.loses_tail {
-        journal.event("kill -9 of the server, and a start");
+        recorder.event("kill -9 of the server, and a start");
         return server.kill();
     }
-    let log = LogFile::of(server);
+    let log = AofFile::of(server);
     let on_disk = log.length();
-    job.pause(0..=MAX_LOST_MS);
-    journal.event(format!(
+    run.pause(0..=MAX_LOST_MS);
+    recorder.event(format!(
         "death of the server, and of its log after {on_disk} bytes"
     ));
     server.kill();

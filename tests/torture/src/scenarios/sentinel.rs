@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use dlock_testkit::Sentinel;
 
-use super::Job;
-use super::group::Group;
-use crate::clients::{Crew, Habits};
+use super::ScenarioRun;
+use super::group::ReplicationGroup;
+use crate::clients::Workload;
 use crate::history::History;
 
 const SERVERS: usize = 3;
@@ -18,29 +18,29 @@ const PROMOTION_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The primary is killed, a Sentinel promotes a replica, with a grace.
-pub fn failovers(job: &mut Job) -> Vec<History> {
-    let mut group = Group::start(SERVERS, &format!("dlock.failover-grace-ms {LEASE_MS}"));
-    let habits = Habits {
-        keeps_name: true,
-        ..Habits::mixed(LEASE_MS)
+pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
+    let mut group = ReplicationGroup::start(SERVERS, &format!("dlock.failover-grace-ms {LEASE_MS}"));
+    let workload = Workload {
+        keeps_owner: true,
+        ..Workload::mixed(LEASE_MS)
     };
-    let crew = Crew::hire(WORKERS, "w", &group.route, &group.journal, &habits, &mut job.rng);
-    for _ in 0..job.count {
+    let pool = run.start_clients(WORKERS, &group.route, &group.recorder, &workload);
+    for _ in 0..run.count {
         // Each round has a Sentinel of its own, which knows the servers as they are now.
         let sentinel = Sentinel::of(group.server(group.primary), SERVERS - 1);
-        job.pause(LEASE_MS..=LEASE_MS * 2);
+        run.pause(LEASE_MS..=LEASE_MS * 2);
         group.kill_primary();
         let new = wait_for_promotion(&group);
-        let dead = group.send_clients_to(new);
+        let dead = group.redirect_clients(new);
         drop(sentinel);
-        group.revive(dead);
-        group.reunite();
+        group.restart(dead);
+        group.resync();
     }
-    crew.dismiss();
-    vec![group.settle()]
+    pool.finish();
+    vec![group.check_final_state()]
 }
 
-fn wait_for_promotion(group: &Group) -> usize {
+fn wait_for_promotion(group: &ReplicationGroup) -> usize {
     let start = Instant::now();
     while start.elapsed() < PROMOTION_TIMEOUT {
         if let Some(new) = group.new_primary() {

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use dlock_testkit::Server;
 
 /// The file that a server appends to. It outlives the process.
-pub struct LogFile(PathBuf);
+pub struct AofFile(PathBuf);
 
-impl LogFile {
+impl AofFile {
     /// The one of a server that logs and has not rewritten its log for now.
     pub fn of(server: &Server) -> Self {
         let files = fs::read_dir(server.folder().join("appendonlydir")).expect("the server logs");

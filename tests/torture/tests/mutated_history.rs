@@ -1,11 +1,11 @@
-//! A history of real clients on a real server holds; edited in one place, it breaks the rule of that place.
+//! A history of real clients on a real server holds; edited in one server, it breaks the rule of that server.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
 use dlock_torture::checkers::Rule;
-use dlock_torture::history::{Acquire, Answer, History, Limit, Op, Request};
-use dlock_torture::scenarios::{SCENARIOS, play};
+use dlock_torture::history::{Acquire, History, Limit, Op, Reply, Request};
+use dlock_torture::scenarios::{SCENARIOS, run_scenario};
 use dlock_torture::verdict::{Rules, Verdict};
 
 const SEED: u64 = 7;
@@ -15,7 +15,7 @@ const FAULTS: u32 = 12;
 fn real(scenario: &str) -> History {
     let found = SCENARIOS.iter().find(|known| known.name == scenario);
     let program = Path::new(env!("CARGO_BIN_EXE_dlock-torture"));
-    let verdict = play(found.expect("it exists"), SEED, FAULTS, program).expect("the harness works");
+    let verdict = run_scenario(found.expect("it exists"), SEED, FAULTS, program).expect("the harness works");
     assert!(verdict.holds(), "{:?}", verdict.broken);
     verdict
         .histories
@@ -42,19 +42,19 @@ fn breaks(rule: Rule, history: History) {
 }
 
 fn waited_ms(op: &Op) -> u64 {
-    match op.answer {
-        Answer::Granted { waited_ms, .. } => waited_ms,
+    match op.reply {
+        Reply::Granted { waited_ms, .. } => waited_ms,
         _ => 0,
     }
 }
 
 fn grants(history: &History) -> impl Iterator<Item = &Op> {
     let ops = history.ops.iter();
-    ops.filter(|op| matches!(op.answer, Answer::Granted { .. }))
+    ops.filter(|op| matches!(op.reply, Reply::Granted { .. }))
 }
 
 /// A mutex that somebody who was never there gets between these times, with the largest fence of all.
-fn intruder(beside: &Op, sent: u64, answered: u64) -> Op {
+fn intruder(beside: &Op, sent: u64, replied: u64) -> Op {
     Op {
         owner: "intruder".into(),
         request: Request::Acquire(Acquire {
@@ -63,14 +63,14 @@ fn intruder(beside: &Op, sent: u64, answered: u64) -> Op {
             block_ms: None,
             reqid: None,
         }),
-        answer: Answer::Granted {
+        reply: Reply::Granted {
             fence: 1 << 52,
             holds: 1,
             lease_ms: 100,
             waited_ms: 0,
         },
         sent,
-        answered,
+        replied,
         ..beside.clone()
     }
 }
@@ -81,7 +81,7 @@ fn a_second_holder() {
     let first = grants(&history).next().expect("somebody got a lock").clone();
     history
         .ops
-        .push(intruder(&first, first.answered + 1, first.answered + 2));
+        .push(intruder(&first, first.replied + 1, first.replied + 2));
     breaks(Rule::Overlap, history);
 }
 
@@ -89,7 +89,7 @@ fn a_second_holder() {
 fn a_fence_that_was_given_before() {
     let mut history = of_clients();
     let first = grants(&history).next().expect("somebody got a lock").clone();
-    let Answer::Granted { fence: old, .. } = first.answer else {
+    let Reply::Granted { fence: old, .. } = first.reply else {
         unreachable!()
     };
     let mut later = history
@@ -97,8 +97,8 @@ fn a_fence_that_was_given_before() {
         .iter_mut()
         .rev()
         .filter(|op| op.key == first.key && op.owner != first.owner);
-    let fence = later.find_map(|op| match &mut op.answer {
-        Answer::Granted { fence, .. } => Some(fence),
+    let fence = later.find_map(|op| match &mut op.reply {
+        Reply::Granted { fence, .. } => Some(fence),
         _ => None,
     });
     *fence.expect("others got the lock too") = old;
@@ -114,9 +114,9 @@ fn a_hold_that_is_denied() {
             lease_ms: 100,
             fence: None,
         },
-        answer: Answer::Refused("NOTHELD nobody holds this lock".into()),
-        sent: grant.answered + 1,
-        answered: grant.answered + 2,
+        reply: Reply::Error("NOTHELD nobody holds this lock".into()),
+        sent: grant.replied + 1,
+        replied: grant.replied + 2,
         ..grant
     });
     breaks(Rule::Leases, history);
@@ -130,29 +130,29 @@ fn a_waiter_that_is_overtaken() {
         .expect("somebody waited")
         .clone();
     let waited = waited_ms(&waiter) * 1_000;
-    let rival = intruder(&waiter, waiter.answered - waited + 1, waiter.sent + waited - 1);
-    assert!(rival.sent < rival.answered, "nobody waited long enough");
+    let rival = intruder(&waiter, waiter.replied - waited + 1, waiter.sent + waited - 1);
+    assert!(rival.sent < rival.replied, "nobody waited long enough");
     history.ops.push(rival);
-    breaks(Rule::Order, history);
+    breaks(Rule::Fifo, history);
 }
 
 #[test]
 fn an_answer_that_never_came() {
     let mut history = of_clients();
-    history.ops[0].answer = Answer::Silent;
-    breaks(Rule::Answers, history);
+    history.ops[0].reply = Reply::TimedOut;
+    breaks(Rule::Replies, history);
 }
 
 #[test]
 fn a_key_that_is_left() {
     let mut history = of_clients();
-    history.ends[0].keys = 1;
-    breaks(Rule::Ends, history);
+    history.final_states[0].keys = 1;
+    breaks(Rule::FinalStates, history);
 }
 
 #[test]
 fn an_acknowledged_element_that_is_not_stored() {
-    let mut history = real("effect");
+    let mut history = real("lost_writes");
     let acknowledged = history.writes.iter().find(|write| write.acknowledged);
     let element = acknowledged.expect("something was written").element;
     history
@@ -160,5 +160,5 @@ fn an_acknowledged_element_that_is_not_stored() {
         .as_mut()
         .expect("there is a store")
         .remove(&element);
-    breaks(Rule::Effect, history);
+    breaks(Rule::LostWrites, history);
 }

@@ -1,22 +1,23 @@
 //! In the end nothing is left, and no server has crashed.
 
 use super::{Rule, Violation};
-use crate::history::{End, History};
+use crate::history::{FinalState, History};
 
 /// Servers that crashed, or that keep keys or waiters after the last request and the last lease.
-pub fn unclean_ends(history: &History) -> Vec<Violation> {
-    let ends = history.ends.iter();
-    ends.flat_map(|end| {
-        complaints(end).into_iter().map(|what| Violation {
-            rule: Rule::Ends,
-            what: format!("the server on port {}: {what}", end.port),
-            ops: Vec::new(),
+pub fn unclean_final_states(history: &History) -> Vec<Violation> {
+    let final_states = history.final_states.iter();
+    final_states
+        .flat_map(|end| {
+            problems(end).into_iter().map(|what| Violation {
+                rule: Rule::FinalStates,
+                what: format!("the server on port {}: {what}", end.port),
+                ops: Vec::new(),
+            })
         })
-    })
-    .collect()
+        .collect()
 }
 
-fn complaints(end: &End) -> Vec<String> {
+fn problems(end: &FinalState) -> Vec<String> {
     let mut found = Vec::new();
     if end.keys > 0 {
         found.push(format!("{} keys are left", end.keys));

@@ -4,7 +4,7 @@ use super::{Rule, Violation};
 use crate::history::History;
 
 /// Starts after which the server had another state than its log says.
-pub fn wrongly_restored(history: &History) -> Vec<Violation> {
+pub fn wrong_restores(history: &History) -> Vec<Violation> {
     let wrong = history
         .restored
         .iter()

@@ -7,53 +7,59 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::actor::{Actor, Line};
 use super::gate::Gate;
+use super::lock_client::{ConnCutter, LockClient};
 use super::route::Route;
-use super::worker::{Habits, Worker};
-use crate::history::Journal;
+use super::worker::{Worker, Workload};
+use crate::history::Recorder;
 
 /// Longer than clients wait.
 const QUIET_TIME: Duration = Duration::from_millis(1_000);
 
 /// Workers that ask the server of one route.
-pub struct Crew {
-    members: Vec<Member>,
+pub struct ClientPool {
+    members: Vec<PooledClient>,
     stop: Arc<AtomicBool>,
 }
 
 /// What one can do to a worker.
-pub struct Member {
+pub struct PooledClient {
     /// Closed, it stops as a process does by SIGSTOP.
     pub gate: Gate,
     /// Cut, it loses its connection as if it had been killed.
-    pub line: Line,
+    pub cutter: ConnCutter,
     thread: JoinHandle<()>,
 }
 
-impl Crew {
+impl ClientPool {
     /// Workers called `<name>0`, `<name>1`, ...
-    pub fn hire(
+    pub fn start(
         count: usize,
         name: &str,
         route: &Route,
-        journal: &Journal,
-        habits: &Habits,
+        recorder: &Recorder,
+        workload: &Workload,
         rng: &mut Rng,
     ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let members = (0..count).map(|n| {
-            let actor = Actor::new(
+            let lock_client = LockClient::new(
                 format!("{name}{n}"),
                 route.clone(),
-                journal.clone(),
-                habits.patience,
+                recorder.clone(),
+                workload.reply_timeout,
             );
-            let (gate, line) = (Gate::default(), actor.line());
-            let mut worker = Worker::new(actor, habits.clone(), rng.fork(), gate.clone(), stop.clone());
-            Member {
+            let (gate, cutter) = (Gate::default(), lock_client.cutter());
+            let mut worker = Worker::new(
+                lock_client,
+                workload.clone(),
+                rng.fork(),
+                gate.clone(),
+                stop.clone(),
+            );
+            PooledClient {
                 gate,
-                line,
+                cutter,
                 thread: thread::spawn(move || worker.run()),
             }
         });
@@ -64,29 +70,29 @@ impl Crew {
     }
 
     /// Any of them.
-    pub fn any(&self, rng: &mut Rng) -> &Member {
+    pub fn any(&self, rng: &mut Rng) -> &PooledClient {
         &self.members[rng.usize(..self.members.len())]
     }
 
-    /// Ends the work, and waits until all have finished what they were at. Before that they work for a while
+    /// FinalStates the work, and waits until all have finished what they were at. Before that they work for a while
     /// without faults: a waiter that was forgotten shows when nobody kills its client.
-    pub fn dismiss(mut self) {
+    pub fn finish(mut self) {
         thread::sleep(QUIET_TIME);
-        self.send_home();
-        for member in self.members.drain(..) {
-            member.thread.join().expect("a worker has no reason to panic");
+        self.stop_all();
+        for client in self.members.drain(..) {
+            client.thread.join().expect("a worker has no reason to panic");
         }
     }
 
-    fn send_home(&self) {
+    fn stop_all(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.members.iter().for_each(|member| member.gate.open());
+        self.members.iter().for_each(|client| client.gate.open());
     }
 }
 
 /// A scenario that fails leaves no threads at work.
-impl Drop for Crew {
+impl Drop for ClientPool {
     fn drop(&mut self) {
-        self.send_home();
+        self.stop_all();
     }
 }

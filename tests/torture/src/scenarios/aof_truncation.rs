@@ -1,4 +1,4 @@
-//! An append-only file that ends anywhere in its last records, as after the death of a machine.
+//! An append-only file that final_states anywhere in its last records, as after the death of a machine.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use dlock_testkit::{Client, Server};
 
-use super::Job;
-use crate::clients::{Actor, Route};
-use crate::faults::LogFile;
-use crate::history::{Acquire, Answer, End, History, Journal, Limit, Op, Request, Restored};
+use super::ScenarioRun;
+use crate::clients::{LockClient, Route};
+use crate::faults::AofFile;
+use crate::history::{Acquire, FinalState, History, Limit, Op, Recorder, Reply, Request, Restored};
 
 const LOG: &str = "appendonly yes\nappendfsync always";
 const KEYS: [&str; 3] = ["door", "gate", "pool"];
 const OWNERS: [&str; 3] = ["alice", "bob", "carol"];
 /// Longer than the scenario takes.
 const LEASE_MS: u64 = 3_600_000;
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 const STEPS: usize = 40;
 /// The steps whose records are cut.
 const LAST_STEPS: usize = 12;
 
 /// The log of some dozen steps, cut at every byte of the last ones if there are rounds enough for that.
-pub fn every_byte(job: &mut Job) -> Vec<History> {
+pub fn every_byte(run: &mut ScenarioRun) -> Vec<History> {
     let mut server = Server::with(LOG);
-    let written = write_log(job, &server);
+    let written = write_log(run, &server);
     server.kill();
-    let log = LogFile::of(&server);
-    let cuts = written.cuts(job.count as usize);
+    let log = AofFile::of(&server);
+    let cuts = written.cuts(run.count as usize);
     // From the end on: the file only ever becomes shorter.
     cuts.into_iter()
         .rev()
@@ -62,30 +62,30 @@ impl Written {
 }
 
 /// Random acquisitions, extensions and releases, one after the other.
-fn write_log(job: &mut Job, server: &Server) -> Written {
-    let journal = Journal::default();
-    let mut actor = Actor::new(
+fn write_log(run: &mut ScenarioRun, server: &Server) -> Written {
+    let recorder = Recorder::default();
+    let mut lock_client = LockClient::new(
         "alice".into(),
         Route::to(server.port(), 0),
-        journal.clone(),
-        PATIENCE,
+        recorder.clone(),
+        REPLY_TIMEOUT,
     );
     let mut client = server.client();
-    let log = LogFile::of(server);
+    let log = AofFile::of(server);
     let mut states = BTreeMap::new();
     for step in 0..STEPS {
-        let key = KEYS[job.rng.usize(..KEYS.len())];
-        OWNERS[job.rng.usize(..OWNERS.len())].clone_into(&mut actor.owner);
-        let op = match job.rng.u8(..6) {
-            0 => actor.release(key, None, job.rng.bool(), None),
-            1 => actor.extend(key, LEASE_MS, None),
-            _ => actor.acquire(key, request(key, job.rng.bool().then(|| format!("r{step}")))),
+        let key = KEYS[run.rng.usize(..KEYS.len())];
+        OWNERS[run.rng.usize(..OWNERS.len())].clone_into(&mut lock_client.owner);
+        let op = match run.rng.u8(..6) {
+            0 => lock_client.release(key, None, run.rng.bool(), None),
+            1 => lock_client.extend(key, LEASE_MS, None),
+            _ => lock_client.acquire(key, request(key, run.rng.bool().then(|| format!("r{step}")))),
         };
         assert!(op.is_some(), "the server lives");
         states.insert(log.length(), state(&mut client));
     }
     Written {
-        ops: journal.history().ops,
+        ops: recorder.history().ops,
         states,
     }
 }
@@ -101,48 +101,48 @@ fn request(key: &str, reqid: Option<String>) -> Acquire {
 
 /// A server on a copy of the log as it is now: its state, and the fences that it gives.
 fn start_on(folder: &Path, written: &Written, length: u64) -> History {
-    let journal = Journal::default();
-    journal.event(format!(
+    let recorder = Recorder::default();
+    recorder.event(format!(
         "the log is cut to {length} bytes, and a server starts on it"
     ));
     match Server::on_copy_of(folder, LOG) {
         Ok(server) => {
             let mut client = server.client();
-            journal.open().restored.push(Restored {
+            recorder.lock().restored.push(Restored {
                 after: format!("a log of {length} bytes"),
                 expected: written.state_at(length),
                 found: state(&mut client),
             });
-            take_all(&server, &mut client, &journal);
+            take_all(&server, &mut client, &recorder);
         }
-        Err(log) => journal.open().ends.push(End {
+        Err(log) => recorder.lock().final_states.push(FinalState {
             port: 0,
             keys: 0,
             waiting: 0,
             crash: Some(format!("no start on a log of {length} bytes: {log}")),
         }),
     }
-    let mut history = journal.history();
+    let mut history = recorder.history();
     // Their fences count. Their leases do not: what was cut off is lost.
     history.ops.splice(0..0, written.ops.iter().map(without_lease));
     history
 }
 
 /// A new owner for each lock.
-fn take_all(server: &Server, client: &mut Client, journal: &Journal) {
+fn take_all(server: &Server, client: &mut Client, recorder: &Recorder) {
     let route = Route::to(server.port(), 1);
-    let mut actor = Actor::new("dave".into(), route, journal.clone(), PATIENCE);
+    let mut lock_client = LockClient::new("dave".into(), route, recorder.clone(), REPLY_TIMEOUT);
     for key in KEYS {
         client.ask::<i64>(&format!("DEL {key}"));
-        let op = actor.acquire(key, request(key, None));
-        let is_granted = op.is_some_and(|op| matches!(op.answer, Answer::Granted { .. }));
+        let op = lock_client.acquire(key, request(key, None));
+        let is_granted = op.is_some_and(|op| matches!(op.reply, Reply::Granted { .. }));
         assert!(is_granted, "nobody holds {key} any more");
     }
 }
 
 fn without_lease(op: &Op) -> Op {
     let mut op = op.clone();
-    if let Answer::Granted { lease_ms, .. } | Answer::Lease(lease_ms) = &mut op.answer {
+    if let Reply::Granted { lease_ms, .. } | Reply::Lease(lease_ms) = &mut op.reply {
         *lease_ms = 0;
     }
     if let Request::Extend { lease_ms, .. } = &mut op.request {

@@ -4,14 +4,14 @@ use super::{Rule, Violation};
 use crate::history::History;
 
 /// Elements that a holder believes to be stored, and that are not.
-pub fn lost_elements(history: &History) -> Vec<Violation> {
+pub fn lost_writes(history: &History) -> Vec<Violation> {
     let Some(stored) = &history.stored else {
         return Vec::new();
     };
     let acknowledged = history.writes.iter().filter(|write| write.acknowledged);
     let lost = acknowledged.filter(|write| !stored.contains(&write.element));
     lost.map(|write| Violation {
-        rule: Rule::Effect,
+        rule: Rule::LostWrites,
         what: format!(
             "element {} was acknowledged at {} under fence {} and is not stored",
             write.element, write.at, write.fence
@@ -22,9 +22,9 @@ pub fn lost_elements(history: &History) -> Vec<Violation> {
 }
 
 fn grants_with(history: &History, fence: u64) -> Vec<usize> {
-    use crate::history::Answer;
+    use crate::history::Reply;
     let ops = history.ops.iter().enumerate();
-    ops.filter(|(_, op)| matches!(op.answer, Answer::Granted { fence: f, .. } if f == fence))
+    ops.filter(|(_, op)| matches!(op.reply, Reply::Granted { fence: f, .. } if f == fence))
         .map(|(n, _)| n)
         .collect()
 }

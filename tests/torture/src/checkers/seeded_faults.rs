@@ -1,7 +1,7 @@
-//! Each checker against histories with one planted fault, and against the same without it.
+//! Each checker against histories with one seeded_faults fault, and against the same without it.
 
 use super::*;
-use crate::history::{Acquire, Answer, End, Limit, Place, Request, Restored, Write};
+use crate::history::{Acquire, FinalState, Limit, Reply, Request, Restored, ServerTerm, Write};
 
 const MUTEX: Limit = Limit::Of(1);
 
@@ -13,15 +13,15 @@ fn history(ops: Vec<Op>) -> History {
     }
 }
 
-fn op(owner: &str, sent_ms: u64, answered_ms: u64, request: Request, answer: Answer) -> Op {
+fn op(owner: &str, sent_ms: u64, answered_ms: u64, request: Request, reply: Reply) -> Op {
     Op {
         owner: owner.into(),
         key: "door".into(),
-        place: Place::default(),
+        server: ServerTerm::default(),
         request,
         sent: sent_ms * 1_000,
-        answered: answered_ms * 1_000,
-        answer,
+        replied: answered_ms * 1_000,
+        reply,
     }
 }
 
@@ -43,12 +43,12 @@ fn names(id: &str) -> Request {
     })
 }
 
-fn grant(fence: u64) -> Answer {
+fn grant(fence: u64) -> Reply {
     grant_of(fence, 1, 1_000, 0)
 }
 
-fn grant_of(fence: u64, holds: u64, lease_ms: u64, waited_ms: u64) -> Answer {
-    Answer::Granted {
+fn grant_of(fence: u64, holds: u64, lease_ms: u64, waited_ms: u64) -> Reply {
+    Reply::Granted {
         fence,
         holds,
         lease_ms,
@@ -67,19 +67,19 @@ const EXTEND: Request = Request::Extend {
     fence: None,
 };
 
-fn refused(error: &str) -> Answer {
-    Answer::Refused(error.into())
+fn refused(error: &str) -> Reply {
+    Reply::Error(error.into())
 }
 
 fn in_term(term: u32, op: Op) -> Op {
     Op {
-        place: Place { port: 0, term },
+        server: ServerTerm { port: 0, term },
         ..op
     }
 }
 
 /// Alice holds from 10 to 500 ms, bob from `bob_ms` on.
-fn alice_then_bob(bob_ms: u64, release: Answer) -> History {
+fn alice_then_bob(bob_ms: u64, release: Reply) -> History {
     history(vec![
         op("alice", 0, 10, asks(MUTEX), grant(1)),
         op("alice", 500, 510, RELEASE, release),
@@ -89,17 +89,17 @@ fn alice_then_bob(bob_ms: u64, release: Answer) -> History {
 
 #[test]
 fn two_holders_of_a_mutex_are_an_overlap() {
-    assert_eq!(overlaps(&alice_then_bob(400, Answer::Left(0))).len(), 1);
-    assert!(overlaps(&alice_then_bob(505, Answer::Left(0))).is_empty());
+    assert_eq!(overlaps(&alice_then_bob(400, Reply::Remaining(0))).len(), 1);
+    assert!(overlaps(&alice_then_bob(505, Reply::Remaining(0))).is_empty());
 }
 
 #[test]
 fn a_release_counts_from_when_it_was_sent_even_if_its_answer_never_came() {
-    for unknown in [Answer::Lost, Answer::Silent] {
+    for unknown in [Reply::Disconnected, Reply::TimedOut] {
         assert!(overlaps(&alice_then_bob(505, unknown)).is_empty());
     }
     // One of two holds was given back.
-    assert_eq!(overlaps(&alice_then_bob(505, Answer::Left(1))).len(), 1);
+    assert_eq!(overlaps(&alice_then_bob(505, Reply::Remaining(1))).len(), 1);
 }
 
 #[test]
@@ -118,16 +118,16 @@ fn with_a_second_holder_at(ms: u64) -> History {
 
 #[test]
 fn an_extension_prolongs_a_hold_and_a_refused_one_ends_it() {
-    let extended = |answer| {
+    let extended = |reply| {
         history(vec![
             op("alice", 0, 10, asks(MUTEX), grant(1)),
-            op("alice", 600, 610, EXTEND, answer),
+            op("alice", 600, 610, EXTEND, reply),
             op("bob", 1_200, 1_210, asks(MUTEX), grant(2)),
             op("carol", 700, 710, asks(Limit::Shared), grant(3)),
         ])
     };
     // Carol comes while alice holds; bob too, if the lease was extended.
-    assert_eq!(overlaps(&extended(Answer::Lease(1_000))).len(), 2);
+    assert_eq!(overlaps(&extended(Reply::Lease(1_000))).len(), 2);
     assert_eq!(overlaps(&extended(refused("NOTHELD nobody"))).len(), 1);
 }
 
@@ -167,7 +167,7 @@ fn a_fence_that_falls_or_stays_with_a_change_of_owner_is_wrong() {
     let second = |fence| {
         wrong_fences(&history(vec![
             op("alice", 0, 10, asks(MUTEX), grant(7)),
-            op("alice", 20, 30, RELEASE, Answer::Left(0)),
+            op("alice", 20, 30, RELEASE, Reply::Remaining(0)),
             op("bob", 40, 50, asks(MUTEX), grant(fence)),
         ]))
         .len()
@@ -182,7 +182,7 @@ fn an_owner_that_acquires_anew_gets_a_larger_fence() {
     let again = |fence| {
         wrong_fences(&history(vec![
             op("alice", 0, 10, asks(MUTEX), grant(7)),
-            op("alice", 20, 30, RELEASE, Answer::Left(0)),
+            op("alice", 20, 30, RELEASE, Reply::Remaining(0)),
             op("alice", 40, 50, asks(MUTEX), grant(fence)),
         ]))
         .len()
@@ -232,7 +232,7 @@ fn re_entry_keeps_the_fence() {
         let again = op("alice", 40, 50, asks(MUTEX), grant_of(fence, 2, 1_000, 0));
         wrong_fences(&history(vec![
             op("alice", 0, 10, asks(MUTEX), grant(5)),
-            op("alice", 12, 14, RELEASE, Answer::Left(0)),
+            op("alice", 12, 14, RELEASE, Reply::Remaining(0)),
             op("alice", 20, 30, asks(MUTEX), grant(7)),
             in_term(term, again),
         ]))
@@ -247,10 +247,10 @@ fn re_entry_keeps_the_fence() {
 
 #[test]
 fn a_repeated_request_is_a_re_entry_and_one_without_an_answer_excuses_it() {
-    let repeated = |first: Answer, fence| {
+    let repeated = |first: Reply, fence| {
         wrong_fences(&history(vec![
             op("alice", 0, 10, asks(MUTEX), grant(5)),
-            op("alice", 12, 14, RELEASE, Answer::Left(0)),
+            op("alice", 12, 14, RELEASE, Reply::Remaining(0)),
             op("alice", 20, 30, names("r1"), first),
             op("alice", 40, 50, names("r1"), grant(fence)),
         ]))
@@ -258,7 +258,7 @@ fn a_repeated_request_is_a_re_entry_and_one_without_an_answer_excuses_it() {
     };
     assert_eq!(repeated(grant(7), 7), 0);
     assert_eq!(repeated(grant(7), 8), 1);
-    assert_eq!(repeated(Answer::Lost, 8), 0);
+    assert_eq!(repeated(Reply::Disconnected, 8), 0);
     let moved = refused("MOVED 1 127.0.0.1:2");
     assert_eq!(repeated(moved.clone(), 8), 0, "the first one made no hold");
     assert_eq!(repeated(moved, 5), 1);
@@ -266,14 +266,14 @@ fn a_repeated_request_is_a_re_entry_and_one_without_an_answer_excuses_it() {
 
 #[test]
 fn a_hold_that_is_denied_before_its_deadline_is_a_broken_lease() {
-    let told = |sent_ms, request: Request, answer: Answer| {
+    let told = |sent_ms, request: Request, reply: Reply| {
         broken_leases(&history(vec![
             op("alice", 0, 10, asks(MUTEX), grant(7)),
-            op("alice", sent_ms, sent_ms + 5, request, answer),
+            op("alice", sent_ms, sent_ms + 5, request, reply),
         ]))
         .len()
     };
-    assert_eq!(told(500, EXTEND, Answer::Lease(1_000)), 0);
+    assert_eq!(told(500, EXTEND, Reply::Lease(1_000)), 0);
     assert_eq!(told(500, EXTEND, refused("NOTHELD nobody")), 1);
     assert_eq!(told(500, RELEASE, refused("NOTOWNER others")), 1);
     assert_eq!(
@@ -281,7 +281,7 @@ fn a_hold_that_is_denied_before_its_deadline_is_a_broken_lease() {
         0,
         "the deadline had come"
     );
-    assert_eq!(told(500, asks(MUTEX), Answer::Null), 1);
+    assert_eq!(told(500, asks(MUTEX), Reply::Null), 1);
     assert_eq!(told(500, asks(MUTEX), grant(8)), 1);
     assert_eq!(told(500, asks(MUTEX), grant_of(7, 2, 1_000, 0)), 0);
     let stale = |fence| Request::Extend {
@@ -294,7 +294,7 @@ fn a_hold_that_is_denied_before_its_deadline_is_a_broken_lease() {
 
 #[test]
 fn after_a_release_whose_answer_never_came_nothing_is_promised() {
-    let after = |release: Answer| {
+    let after = |release: Reply| {
         broken_leases(&history(vec![
             op("alice", 0, 10, asks(MUTEX), grant(7)),
             op("alice", 100, 110, RELEASE, release),
@@ -302,17 +302,17 @@ fn after_a_release_whose_answer_never_came_nothing_is_promised() {
         ]))
         .len()
     };
-    assert_eq!(after(Answer::Lost), 0);
-    assert_eq!(after(Answer::Left(0)), 0);
-    assert_eq!(after(Answer::Left(1)), 1);
+    assert_eq!(after(Reply::Disconnected), 0);
+    assert_eq!(after(Reply::Remaining(0)), 0);
+    assert_eq!(after(Reply::Remaining(1)), 1);
 }
 
 #[test]
 fn who_came_later_and_was_served_first_has_overtaken() {
-    let rival = |sent_ms, answered_ms, answer| {
-        overtaken(&history(vec![
+    let rival = |sent_ms, answered_ms, reply| {
+        queue_jumps(&history(vec![
             op("alice", 0, 310, asks(MUTEX), grant_of(8, 1, 1_000, 300)),
-            op("bob", sent_ms, answered_ms, asks(MUTEX), answer),
+            op("bob", sent_ms, answered_ms, asks(MUTEX), reply),
         ]))
         .len()
     };
@@ -325,7 +325,7 @@ fn who_came_later_and_was_served_first_has_overtaken() {
         0,
         "a re-entry goes first"
     );
-    assert_eq!(rival(20, 30, Answer::Null), 0);
+    assert_eq!(rival(20, 30, Reply::Null), 0);
 }
 
 #[test]
@@ -334,20 +334,23 @@ fn queues_of_two_servers_have_nothing_to_do_with_each_other() {
         in_term(1, op("alice", 0, 310, asks(MUTEX), grant_of(8, 1, 1_000, 300))),
         in_term(2, op("bob", 20, 30, asks(MUTEX), grant(70))),
     ]);
-    assert!(overtaken(&history).is_empty());
+    assert!(queue_jumps(&history).is_empty());
 }
 
 #[test]
 fn a_request_without_an_answer_and_one_with_two_are_seen() {
-    let answered = |answer: Answer, silence| {
-        let history = history(vec![op("alice", 0, 10, asks(MUTEX), answer)]);
-        without_one_answer(&history, silence).len()
+    let replied = |reply: Reply, missing_replies| {
+        let history = history(vec![op("alice", 0, 10, asks(MUTEX), reply)]);
+        wrong_replies(&history, missing_replies).len()
     };
-    assert_eq!(answered(Answer::Silent, Silence::Forbidden), 1);
-    assert_eq!(answered(Answer::Silent, Silence::Allowed), 0);
-    assert_eq!(answered(Answer::Strange("+PONG".into()), Silence::Allowed), 1);
-    assert_eq!(answered(Answer::Lost, Silence::Forbidden), 0);
-    assert_eq!(answered(grant(1), Silence::Forbidden), 0);
+    assert_eq!(replied(Reply::TimedOut, MissingReplies::Forbidden), 1);
+    assert_eq!(replied(Reply::TimedOut, MissingReplies::Allowed), 0);
+    assert_eq!(
+        replied(Reply::Unexpected("+PONG".into()), MissingReplies::Allowed),
+        1
+    );
+    assert_eq!(replied(Reply::Disconnected, MissingReplies::Forbidden), 0);
+    assert_eq!(replied(grant(1), MissingReplies::Forbidden), 0);
 }
 
 #[test]
@@ -360,47 +363,47 @@ fn an_acknowledged_element_that_is_not_stored_is_lost() {
     };
     let mut history = history(vec![op("alice", 0, 10, asks(MUTEX), grant(7))]);
     history.writes = vec![write(1, true), write(2, false), write(3, true)];
-    assert!(lost_elements(&history).is_empty(), "no store was used");
+    assert!(lost_writes(&history).is_empty(), "no store was used");
     history.stored = Some([1, 3].into());
-    assert!(lost_elements(&history).is_empty());
+    assert!(lost_writes(&history).is_empty());
     history.stored = Some([1].into());
-    let found = lost_elements(&history);
+    let found = lost_writes(&history);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].ops, [0], "the grant under which it was written");
 }
 
 #[test]
 fn what_is_left_and_a_crash_are_seen() {
-    let clean = End {
+    let clean = FinalState {
         port: 1,
         keys: 0,
         waiting: 0,
         crash: None,
     };
-    let complaints = |end: End| {
-        unclean_ends(&History {
-            ends: vec![end],
+    let problems = |end: FinalState| {
+        unclean_final_states(&History {
+            final_states: vec![end],
             ..History::default()
         })
         .len()
     };
-    assert_eq!(complaints(clean.clone()), 0);
+    assert_eq!(problems(clean.clone()), 0);
     assert_eq!(
-        complaints(End {
+        problems(FinalState {
             keys: 1,
             ..clean.clone()
         }),
         1
     );
     assert_eq!(
-        complaints(End {
+        problems(FinalState {
             waiting: 2,
             ..clean.clone()
         }),
         1
     );
     assert_eq!(
-        complaints(End {
+        problems(FinalState {
             crash: Some("assertion".into()),
             ..clean
         }),
@@ -416,7 +419,7 @@ fn a_state_that_never_was_is_seen_after_a_start() {
             expected: "alice holds door".into(),
             found: found.into(),
         };
-        wrongly_restored(&History {
+        wrong_restores(&History {
             restored: vec![restored],
             ..History::default()
         })
