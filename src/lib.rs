@@ -1,29 +1,31 @@
 //! DLOCK: distributed locks as native commands of Redis.
 //!
-//! # Layout
+//! What a lock is, and every way in which it changes, is the crate `dlock-core`. This crate is what Redis loads: it
+//! opens keys, reads the clock, runs the core's transitions and carries out their effects.
 //!
-//! - [`lock`]: the core. Pure Rust: what a lock is, and every way in which it changes.
-//! - [`server`]: the shell. Everything that calls Redis, or is called by it.
+//! - [`redis`]: the module API, made safe. All `unsafe` code is here. It knows nothing of locks.
+//! - [`module`]: what the server sees of the module as such: settings, the data type, events, INFO, the module's state.
+//! - [`reply`]: replies and errors.
+//! - [`txn`]: a change of one lock, from the open key to its effects.
+//! - [`commands`]: one file for each command of clients.
+//! - [`waiting`]: blocked clients and their queues.
+//! - [`replication`]: what replicas and the append-only file get.
+//! - [`expiry`]: leases that expire without anyone asking.
+//! - [`scheduler`]: what runs from the cron and from timers, in order.
 //!
-//! A request goes one way:
+//! Imports between files have no cycle: `redis` is at the bottom, `module::load` at the top, and `txn` between what a
+//! change needs and what makes changes.
 //!
-//! ```text
-//! arguments -> dlock_core::request -> [server::change opens the key and reads the clock, once]
-//!           -> dlock_core::step -> effects -> replicate, reply, wake, announce
-//! ```
-//!
-//! Timers, the cron and other events of the server come in as steps of the same kind.
+//! `docs/architecture.md` walks through them.
 
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::unreachable,
-        clippy::indexing_slicing,
-        clippy::arithmetic_side_effects
-    )
+#![deny(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
 )]
 
 mod commands;
@@ -31,38 +33,24 @@ mod expiry;
 mod module;
 mod redis;
 mod replication;
+mod reply;
+mod scheduler;
 mod txn;
 mod waiting;
 
 use redis_module::alloc::RedisAlloc;
-use redis_module::{Context, RedisString, Status, redis_module};
+use redis_module::redis_module;
 
-use commands::{Acquire, Apply, Extend, Info, Owner, Probe, Release, Sync};
 use module::data_type::LOCK_TYPE;
-use module::load::{Register, command, load};
+use module::load::load;
 
 /// 0.1.0 as the server wants it.
 const VERSION: i32 = 100;
-
-const COMMANDS: &[Register] = &[
-    command::<Acquire>, // DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
-    command::<Release>, // DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
-    command::<Extend>,  // DLOCK.EXTEND key owner lease-ms [FENCE fence]
-    command::<Owner>,   // DLOCK.OWNER key
-    command::<Info>,    // DLOCK.INFO key
-    command::<Apply>,   // DLOCK.APPLY key change: replication and the log only
-    command::<Probe>,   // DLOCK.PROBE key: the module itself only
-    command::<Sync>,    // DLOCK.SYNC fence grace-left-ms: replication and the log only
-];
-
-fn init(context: &Context, args: &[RedisString]) -> Status {
-    load(context, args, COMMANDS)
-}
 
 redis_module! {
     name: "dlock",
     version: VERSION,
     allocator: (RedisAlloc, RedisAlloc),
     data_types: [LOCK_TYPE],
-    init: init,
+    init: load,
 }

@@ -1,233 +1,369 @@
-//! How a lock changes: open the key, let the step decide, store the outcome, carry out the effects.
+//! A change of one lock: opens the key, reads the clock, runs transitions of the core, stores the lock, and carries out
+//! the effects.
 
-use crate::commands::entry::Failure;
+use std::ffi::{CStr, c_int};
+
+use dlock_core::expiry::ExpiryHandle;
+use dlock_core::{
+    Acquire, Effects, Enqueued, Event, Extend, Fences, Granted, Lock, LockName, Queue, Release, Replication,
+    Timeout, TransitionContext,
+};
+
+use crate::module::cluster;
 use crate::module::config;
-use crate::module::data_type::Stored;
-use crate::module::state::{self, State};
-use crate::redis::ctx::{self, Ctx, Flags, Text};
-use crate::redis::key::{Key, Value};
-use crate::waiting::due;
-use dlock_core::{Effects, Event, Lock, Replication, TransitionContext};
+use crate::module::data_type::LockValue;
+use crate::module::fences;
+use crate::module::state::{STATE, State};
+use crate::module::stats::add;
+use crate::redis::{Ctx, Flags, Gil, RStr, Value, WriteKey, log};
+use crate::replication::APPLY;
+use crate::reply::Error;
+use crate::waiting::blocked_clients;
+use crate::waiting::timer;
 
-/// The command that carries a change to replicas and the log.
-pub const APPLY: &std::ffi::CStr = c"DLOCK.APPLY";
-
-/// Where and when a lock changes.
-pub struct Change<'a> {
-    ctx: Ctx<'a>,
-    name: Text<'a>,
+/// A lock that is open for one change. Ends with [`Txn::commit`], also after a transition that was rejected: it may
+/// have expired holders or granted waiters before.
+#[must_use]
+pub struct Txn<'c, 'a> {
+    key: WriteKey<'c, 'a, LockValue>,
+    name: RStr<'c>,
+    db: c_int,
     flags: Flags,
-    moment: TransitionContext,
-    cause: Cause,
+    origin: Origin,
+    cx: TransitionContext,
+    /// The lock, as long as nothing is under the key.
+    new: LockValue,
+    effects: Box<Effects>,
+    /// The change must be encoded.
+    should_propagate: bool,
 }
 
 /// Why a lock changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum Origin {
     /// A client asks for it.
     Client,
-    /// The module does it by itself.
-    Module,
-    /// The primary or the log tells of it.
-    Told,
+    /// Something is due: a lease, a timeout, a grant from the queue.
+    Timer,
+    /// The primary or the log says so.
+    Replication,
 }
 
-impl<'a> Change<'a> {
-    /// A change that a client asks for. Refused where this server does not decide about locks.
-    pub fn asked(ctx: Ctx<'a>, name: Text<'a>, flags: Flags) -> Result<Self, Failure> {
-        Self::decided(ctx, name, flags, Cause::Client)
-    }
+/// What became of an ACQUIRE.
+pub enum Acquired {
+    Granted(Granted),
+    NotGranted,
+    Queued(Enqueued, LockName),
+}
 
-    /// A change that the module makes by itself, from a timer or the cron.
-    pub fn of_our_own(ctx: Ctx<'a>, name: Text<'a>, flags: Flags) -> Result<Self, Failure> {
-        Self::decided(ctx, name, flags, Cause::Module)
-    }
-
-    /// A change that the primary or the log tells of.
-    pub fn told(ctx: Ctx<'a>, name: Text<'a>, flags: Flags) -> Result<Self, Failure> {
-        if !flags.is_told() {
-            return Err(Failure::Internal);
+impl<'c, 'a> Txn<'c, 'a> {
+    /// A change that a client asks for. Rejected where locks do not change by requests: on replicas, while loading.
+    pub fn client(ctx: &'c mut Ctx<'a>, name: RStr<'c>, flags: Flags) -> Result<Self, Error> {
+        if !flags.is_active_primary() {
+            return Err(Error::ReadOnly);
         }
-        Ok(Self {
-            ctx,
-            name,
-            flags,
-            moment: moment(flags),
-            cause: Cause::Told,
-        })
+        Self::open(ctx, name, flags, Origin::Client)
     }
 
-    fn decided(ctx: Ctx<'a>, name: Text<'a>, flags: Flags, cause: Cause) -> Result<Self, Failure> {
-        if !flags.decides() {
-            return Err(Failure::ReadOnly);
+    /// A change that is due. Rejected as one of a client.
+    pub fn timer(ctx: &'c mut Ctx<'a>, name: RStr<'c>, flags: Flags) -> Result<Self, Error> {
+        if !flags.is_active_primary() {
+            return Err(Error::ReadOnly);
         }
-        Ok(Self {
-            ctx,
-            name,
-            flags,
-            moment: moment(flags),
-            cause,
-        })
+        Self::open(ctx, name, flags, Origin::Timer)
     }
 
-    pub fn moment(&self) -> &TransitionContext {
-        &self.moment
+    /// A change that comes from the primary or the log. Rejected if a client sends it.
+    pub fn replicated(ctx: &'c mut Ctx<'a>, name: RStr<'c>, flags: Flags) -> Result<Self, Error> {
+        if !flags.must_obey() {
+            return Err(Error::Internal);
+        }
+        Self::open(ctx, name, flags, Origin::Replication)
     }
 
-    /// Runs `step` on the lock, stores what became of it, and carries out the effects; `reply` answers.
-    pub fn run<R>(
-        &self,
-        step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
-        reply: impl FnOnce(R, &Effects),
-    ) {
-        self.perform_and(step, |outcome, effects| match outcome {
-            Ok(answer) => reply(answer, effects),
-            Err(failure) => failure.reply(self.ctx),
-        });
-    }
-
-    /// As [`Change::run`], when nobody waits for a reply.
-    pub fn perform<R>(
-        &self,
-        step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
-        self.perform_and(step, |outcome, _| outcome)
-    }
-
-    /// The effects, in their order: replicate, reply, wake, announce. Also after a refusal, which may come
-    /// after others were served.
-    fn perform_and<R, A>(
-        &self,
-        step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
-        reply: impl FnOnce(Result<R, Failure>, &Effects) -> A,
-    ) -> A {
-        let (spare, heard) = state::with(|state| (state.spare.take(), self.is_heard(state)));
-        let mut effects = spare.unwrap_or_default();
+    fn open(ctx: &'c mut Ctx<'a>, name: RStr<'c>, flags: Flags, origin: Origin) -> Result<Self, Error> {
+        let db = ctx.db();
+        let state = ctx.state();
+        let cx = state.transition_context(flags);
+        // What the module does by itself is no command that could be replicated verbatim.
+        let should_propagate = origin != Origin::Client || state.replication_targets.should_propagate(flags);
+        let mut key = WriteKey::open(ctx, name);
+        if let Value::OtherType = key.value() {
+            return Err(Error::WrongType);
+        }
+        let mut effects = key.gil().state().effects_scratch.take().unwrap_or_default();
         effects.clear();
-        if !heard {
+        if !should_propagate {
             effects.skip_encoding();
         }
-        let outcome = self.store(&mut effects, step);
-        self.replicate(&effects, heard);
-        if self.cause != Cause::Told {
-            self.count(&effects);
-        }
-        let answer = reply(outcome, &effects);
-        due::wake(&mut effects);
-        self.announce(&effects);
-        if state::with(|state| {
-            state.spare = Some(effects);
-            !state.waiting.is_empty()
-        }) {
-            due::arm();
-        }
-        answer
+        Ok(Self {
+            key,
+            name,
+            db,
+            flags,
+            origin,
+            cx,
+            new: LockValue::new(Lock::default()),
+            effects,
+            should_propagate,
+        })
     }
 
-    fn store<R>(
-        &self,
-        effects: &mut Effects,
-        step: impl FnOnce(&mut Stored, &mut Effects) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
-        let mut key = Key::write(self.ctx, self.name);
-        let (answer, is_free) = match key.value() {
-            Value::OtherType => return Err(Failure::WrongType),
-            Value::Nothing => {
-                let mut stored = Stored::new(Lock::default());
-                let answer = step(&mut stored, effects);
-                if !stored.lock.is_free() {
-                    let stored = Box::new(stored);
-                    self.keep_place(&stored);
-                    key.set(stored);
-                }
-                return answer;
-            }
-            Value::Lock(stored) => {
-                let answer = step(stored, effects);
-                let is_free = stored.lock.is_free();
-                if is_free {
-                    stored.give_up_place(self.ctx.db(), self.name.bytes());
-                } else {
-                    self.keep_place(stored);
-                }
-                (answer, is_free)
-            }
-        };
-        if is_free {
-            key.delete();
-        } else if effects.events.contains(&Event::Acquired) {
-            key.persist();
-        }
-        answer
+    /// For what does not change any key.
+    pub fn ctx(&self) -> &Ctx<'a> {
+        self.key.ctx()
     }
 
-    fn count(&self, effects: &Effects) {
-        state::with(|state| {
-            // Who waited does so still, or has an answer.
-            let is_awaited = || {
-                let name = state.waiting.name(self.ctx.db(), self.name.bytes());
-                !effects.wakes.is_empty() || name.is_some()
-            };
-            let awaited = effects.events.contains(&Event::Expired) && is_awaited();
-            state.counters.step(effects, awaited);
+    /// For what does not call the server.
+    pub fn gil(&mut self) -> &mut Gil<'a> {
+        self.key.gil()
+    }
+
+    /// Grants, or queues the request if it may block.
+    pub fn acquire(&mut self, request: &Acquire<'_>) -> Result<Acquired, Error> {
+        self.advance_fences();
+        self.gil().state().grace.observe_lease(request.lease_ms);
+        let granted = self.transition(|lock, queue, fences, cx, effects| {
+            dlock_core::acquire(lock, queue, request, cx, fences, effects)
+        })?;
+        match (granted, request.block) {
+            (Some(granted), _) => {
+                self.count_reentry();
+                Ok(Acquired::Granted(granted))
+            }
+            (None, None) => {
+                add(&mut self.gil().state().counters.not_granted);
+                Ok(Acquired::NotGranted)
+            }
+            (None, Some(timeout)) => self.enqueue(request, timeout),
+        }
+    }
+
+    fn count_reentry(&mut self) {
+        let is_new = self.effects.events.contains(&Event::Acquired);
+        let is_repeated = self.effects.replication == Replication::Nothing;
+        if !is_new && !is_repeated {
+            add(&mut self.gil().state().counters.reentered);
+        }
+    }
+
+    fn enqueue(&mut self, request: &Acquire<'_>, timeout: Timeout) -> Result<Acquired, Error> {
+        let (db, key, policy) = (self.db, self.name.bytes(), config::wait_policy());
+        let Parts { value, state, cx, .. } = self.parts();
+        let name = state.wait_table.name(db, key);
+        let name = name.unwrap_or_else(|| LockName::new(db, key));
+        let enqueued = state
+            .wait_table
+            .enqueue(&name, &value.lock, request, timeout, cx, policy)?;
+        Ok(Acquired::Queued(enqueued, name))
+    }
+
+    /// The holds that remain.
+    pub fn release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
+        let released = self.transition(|lock, queue, fences, cx, effects| {
+            dlock_core::release(lock, queue, request, cx, fences, effects)
+        });
+        if let Err(error) = &released {
+            self.gil().state().counters.release_rejected(error);
+        }
+        Ok(released?)
+    }
+
+    /// What remains of the lease, in milliseconds.
+    pub fn extend(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
+        self.gil().state().grace.observe_lease(request.lease_ms);
+        Ok(self.transition(|lock, queue, fences, cx, effects| {
+            dlock_core::extend(lock, queue, request, cx, fences, effects)
+        })?)
+    }
+
+    /// Times out waiters, expires holders, and grants the lock to the next waiters.
+    pub fn on_timer(&mut self) {
+        self.transition(|lock, queue, fences, cx, effects| {
+            dlock_core::on_timer(lock, queue, cx, fences, effects);
         });
     }
 
-    fn keep_place(&self, stored: &Stored) {
-        stored.keep_place(self.ctx.db(), self.name.bytes(), &self.moment);
+    /// Whether there was such a grant.
+    pub fn rollback_grant(&mut self, request: &Release<'_>) -> bool {
+        self.transition(|lock, queue, fences, cx, effects| {
+            dlock_core::rollback_grant(lock, queue, request, cx, fences, effects)
+        })
     }
 
-    /// Whether words are needed. What the module does by itself is no command that could stand for them.
-    fn is_heard(&self, state: &State) -> bool {
-        self.cause != Cause::Client || state.audience.listens(self.flags)
+    /// Removes holders whose leases have expired. The queue has its own schedule.
+    pub fn expire_holders(&mut self, due: ExpiryHandle) {
+        let Parts {
+            value, cx, effects, ..
+        } = self.parts();
+        value.clear_expiry_if(due);
+        dlock_core::expire_holders(&mut value.lock, cx, effects);
     }
 
-    fn replicate(&self, effects: &Effects, heard: bool) {
-        match effects.replication {
-            Replication::Nothing => return,
-            Replication::Verbatim if self.cause != Cause::Module => self.ctx.replicate_verbatim(),
-            // The server counts the change for its next snapshot, and sends it to nobody.
-            Replication::Change if !heard => self.ctx.replicate_verbatim(),
-            Replication::Verbatim | Replication::Change => {
-                self.ctx.replicate(APPLY, self.name, effects.change())
+    /// A change that was replicated.
+    pub fn apply(&mut self, change: &[u8]) -> Result<(), Error> {
+        let Parts {
+            value,
+            state,
+            cx,
+            effects,
+        } = self.parts();
+        dlock_core::apply(&mut value.lock, change, cx.now, &mut state.fences, effects)?;
+        let leases = value.lock.holders().iter().map(|holder| cx.lease_ms(holder));
+        state.grace.observe_lease(leases.max().unwrap_or(0));
+        Ok(())
+    }
+
+    /// A RELEASE that was replicated as it came.
+    pub fn apply_release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
+        let Parts { value, effects, .. } = self.parts();
+        Ok(dlock_core::apply_release(&mut value.lock, request, effects)?)
+    }
+
+    /// A cluster slot may have come here, or nothing may have ticked since a start or a promotion.
+    fn advance_fences(&mut self) {
+        let slot = self
+            .flags
+            .is_cluster()
+            .then(|| cluster::slot_of(self.name.bytes()));
+        let state = self.gil().state();
+        fences::advance_if_pending(state);
+        if let Some(slot) = slot {
+            fences::advance_for_slot(state, slot);
+        }
+    }
+
+    fn transition<R>(
+        &mut self,
+        run: impl FnOnce(&mut Lock, &mut Queue, &mut Fences, &TransitionContext, &mut Effects) -> R,
+    ) -> R {
+        let (db, key) = (self.db, self.name.bytes());
+        let Parts {
+            value,
+            state,
+            cx,
+            effects,
+        } = self.parts();
+        let fences = &mut state.fences;
+        state
+            .wait_table
+            .step(db, key, &mut value.lock, cx, |lock, queue| {
+                run(lock, queue, fences, cx, effects)
+            })
+    }
+
+    fn parts(&mut self) -> Parts<'_> {
+        let (value, state) = self.key.value_and(&STATE);
+        Parts {
+            value: match value {
+                Value::Ours(value) => value,
+                Value::Nothing | Value::OtherType => &mut self.new,
+            },
+            state,
+            cx: &self.cx,
+            effects: &mut self.effects,
+        }
+    }
+
+    /// Stores or deletes the lock, then carries out the effects: replicate, count, wake, notify, arm. Returns the outcome
+    /// of the transition, unless the lock could not be stored.
+    pub fn commit<R>(mut self, outcome: Result<R, Error>) -> Result<R, Error> {
+        let is_stored = self.store();
+        let Self {
+            key,
+            name,
+            db,
+            origin,
+            mut effects,
+            should_propagate,
+            ..
+        } = self;
+        let ctx = key.close();
+        let outcome = if is_stored {
+            replicate(ctx, name, &effects, origin, should_propagate);
+            if origin != Origin::Replication {
+                count(ctx.state(), db, name, &effects);
             }
+            blocked_clients::wake(ctx, &mut effects);
+            notify_keyspace(ctx, name, &effects);
+            outcome
+        } else {
+            blocked_clients::fail(ctx, &mut effects, &Error::NotStored.to_string());
+            outcome.and(Err(Error::NotStored))
+        };
+        let state = ctx.state();
+        state.effects_scratch = Some(effects);
+        if !state.wait_table.is_empty() {
+            timer::arm(ctx);
         }
-        self.ctx.signal_modified(self.name);
+        outcome
     }
 
-    fn announce(&self, effects: &Effects) {
-        for event in &effects.events {
-            let event = match event {
-                Event::Acquired => c"dlock.acquired",
-                Event::Released => c"dlock.released",
-                Event::Extended => c"dlock.extended",
-                Event::Expired => c"dlock.expired",
-            };
-            self.ctx.notify(event, self.name);
+    /// False if the server did not take the lock.
+    fn store(&mut self) -> bool {
+        let (db, name) = (self.db, self.name.bytes());
+        let has_new_holder = self.effects.events.contains(&Event::Acquired);
+        match self.key.value_and(&STATE) {
+            (Value::Ours(value), state) if value.lock.is_free() => {
+                value.cancel_expiry(state, db, name);
+                self.key.delete();
+            }
+            (Value::Ours(value), state) => {
+                value.schedule_expiry(state, db, name, &self.cx);
+                if has_new_holder {
+                    self.key.persist();
+                }
+            }
+            (Value::Nothing, state) if !self.new.lock.is_free() => {
+                self.new.schedule_expiry(state, db, name, &self.cx);
+                let new = std::mem::replace(&mut self.new, LockValue::new(Lock::default()));
+                let is_stored = self.key.set(Box::new(new));
+                debug_assert!(is_stored, "an empty key that is open for writing takes a value");
+                if !is_stored {
+                    log::warning("internal error: the server did not store a lock, which was not granted");
+                }
+                return is_stored;
+            }
+            (Value::Nothing | Value::OtherType, _) => {}
         }
+        true
     }
 }
 
-/// The moment at which a command runs: the clock is read here, once.
-pub fn moment(flags: Flags) -> TransitionContext {
-    let now = ctx::now();
-    let allow_eviction = config::allow_eviction();
-    state::with(|state| {
-        state.settle_grace(flags, now);
-        TransitionContext {
-            now,
-            grace_begin: state.grace.begin(),
-            grace_end: state.grace.end(),
-            evictable: state.evictable && !allow_eviction,
-        }
-    })
+/// What a transition works on.
+struct Parts<'t> {
+    value: &'t mut LockValue,
+    state: &'t mut State,
+    cx: &'t TransitionContext,
+    effects: &'t mut Effects,
 }
 
-/// The moment as far as leases go: where nobody asks for a lock.
-pub fn lease_moment() -> TransitionContext {
-    state::with(|state| TransitionContext {
-        grace_begin: state.grace.begin(),
-        grace_end: state.grace.end(),
-        ..TransitionContext::at(ctx::now())
-    })
+fn replicate(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects, origin: Origin, should_propagate: bool) {
+    match effects.replication {
+        Replication::Nothing => return,
+        Replication::Verbatim if origin != Origin::Timer => ctx.replicate_verbatim(),
+        // The server counts the change for its next snapshot, and sends it to nobody.
+        Replication::Change if !should_propagate => ctx.replicate_verbatim(),
+        Replication::Verbatim | Replication::Change => ctx.replicate(APPLY, name, effects.change()),
+    }
+    ctx.signal_modified(name);
+}
+
+fn count(state: &mut State, db: c_int, name: RStr<'_>, effects: &Effects) {
+    // A lock is contended if it has waiters, or had some that this transition answered.
+    let is_contended = effects.events.contains(&Event::Expired)
+        && (!effects.wakes.is_empty() || state.wait_table.name(db, name.bytes()).is_some());
+    state.counters.transition(effects, is_contended);
+}
+
+fn notify_keyspace(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects) {
+    for event in &effects.events {
+        let event: &CStr = match event {
+            Event::Acquired => c"dlock.acquired",
+            Event::Released => c"dlock.released",
+            Event::Extended => c"dlock.extended",
+            Event::Expired => c"dlock.expired",
+        };
+        ctx.notify(event, name);
+    }
 }

@@ -1,15 +1,8 @@
-use crate::commands::entry::{Call, Command, Failure};
-use crate::module::cluster;
 use crate::module::config;
-use crate::module::fences;
-use crate::module::state;
-use crate::module::stats::add;
-use crate::redis::command_info::{Argument, KeyUse, Metadata};
-use crate::redis::ctx::{Ctx, Flags, Text};
-use crate::txn::Change;
-use crate::waiting::blocked_clients;
-use crate::waiting::due;
-use dlock_core::{Effects, Enqueued, Event, Granted, LockName, Replication, WaitPolicy, acquire};
+use crate::redis::{Argument, BlockedClient, Call, Command, Ctx, Flags, KeyUse, Metadata};
+use crate::reply::Error;
+use crate::txn::{Acquired, Txn};
+use crate::waiting::{blocked_clients, due, rollback, timer};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
 ///
@@ -18,6 +11,8 @@ use dlock_core::{Effects, Enqueued, Event, Granted, LockName, Replication, WaitP
 pub struct Acquire;
 
 impl Command for Acquire {
+    type Error = Error;
+
     const METADATA: Metadata = Metadata {
         name: c"dlock.acquire",
         flags: c"write deny-oom fast blocking",
@@ -33,129 +28,54 @@ impl Command for Acquire {
                 c"limit",
                 &[
                     Argument::flag(c"shared", c"SHARED"),
-                    Argument::integer(c"n").after(c"LIMIT"),
+                    Argument::integer(c"n").token(c"LIMIT"),
                 ],
             ),
-            Argument::integer(c"timeout-ms").after(c"BLOCK").optional(),
-            Argument::string(c"id").after(c"REQID").optional(),
+            Argument::integer(c"timeout-ms").token(c"BLOCK").optional(),
+            Argument::string(c"id").token(c"REQID").optional(),
         ],
         categories: "write fast blocking",
         is_public: true,
     };
 
-    fn run(call: &Call<'_>) -> Result<(), Failure> {
+    fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let mut request = dlock_core::Acquire::parse(call.options(), config::max_lease_ms())?;
-        let (key, flags) = (call.key()?, call.ctx.flags());
+        let (key, flags) = (call.arg(1)?, call.ctx.flags());
         if !flags.can_block() {
             request.block = None;
         }
-        settle_others(call, flags, &request);
-        let change = Change::asked(call.ctx, key, flags)?;
-        raise_fences(flags, key);
-        let db = call.ctx.db();
-        let mut refused = true;
-        change.run(
-            |stored, effects| {
-                state::with(|state| {
-                    let (lock, moment) = (&mut stored.lock, change.moment());
-                    state.grace.observe_lease(request.lease_ms);
-                    let granted = state.step(db, key.bytes(), lock, moment, |lock, queue, fences| {
-                        acquire(lock, queue, &request, moment, fences, effects)
-                    })?;
-                    Ok(match (granted, request.block) {
-                        (Some(granted), _) => Outcome::Granted(granted),
-                        (None, None) => Outcome::NotGranted,
-                        (None, Some(timeout)) => {
-                            let name = state.waiting.name(db, key.bytes());
-                            let name = name.unwrap_or_else(|| LockName::new(db, key.bytes()));
-                            let waiting = &mut state.waiting;
-                            let enqueued =
-                                waiting.enqueue(&name, lock, &request, timeout, moment, rules())?;
-                            Outcome::Waits(enqueued, name)
-                        }
-                    })
-                })
-            },
-            |outcome, effects| {
-                refused = false;
-                count(&outcome, effects);
-                match outcome {
-                    Outcome::Granted(granted) => reply_granted(call.ctx, &granted),
-                    Outcome::NotGranted => call.ctx.reply_null_array(),
-                    Outcome::Waits(Enqueued { ticket, replaced }, name) => {
-                        if replaced {
-                            blocked_clients::replace(ticket);
-                        }
-                        blocked_clients::block(call, ticket, name, &request);
-                    }
-                }
-            },
-        );
-        if !refused {
-            keep(call, key, &request);
+        process_due_first(&mut call.ctx, flags, &request);
+        let mut txn = Txn::client(&mut call.ctx, key, flags)?;
+        let outcome = txn.acquire(&request);
+        if let Ok(Acquired::Queued(waiter, name)) = &outcome {
+            // Before the commit, whose keyspace events may make other modules run commands that grant this waiter.
+            if waiter.replaced {
+                blocked_clients::replace(txn.gil(), waiter.ticket);
+            }
+            let client = BlockedClient::block(txn.ctx());
+            blocked_clients::park(txn.gil(), client, waiter.ticket, name.clone(), &request);
         }
+        match txn.commit(outcome)? {
+            Acquired::Granted(granted) => call.ctx.reply_grant(&granted),
+            Acquired::NotGranted => call.ctx.reply_null_array(),
+            Acquired::Queued(..) => {}
+        }
+        rollback::cancel_rollback(&mut call.ctx, key.bytes(), &request);
         Ok(())
     }
 }
 
-/// What is due elsewhere comes first. An ended lease could look like part of a deadlock; and a grant that
-/// waits to be undone may not be found again by the request that it was for.
-fn settle_others(call: &Call<'_>, flags: Flags, request: &dlock_core::Acquire<'_>) {
-    let undeliverable = state::with(|state| !state.undeliverable.is_empty());
+/// What is due elsewhere comes first. An expired lease could look like part of a deadlock; and a grant that is to be
+/// rolled back may not be found again by the request that it was for.
+fn process_due_first(ctx: &mut Ctx<'_>, flags: Flags, request: &dlock_core::Acquire<'_>) {
+    let may_block = request.block.is_some();
+    let state = ctx.state();
     if flags.is_cluster() {
-        // Newer servers open every key in the slot of the running command: a timer looks instead.
-        due::arm();
-    } else if request.block.is_some() && state::with(|state| state.waiting.involves(request.owner)) {
-        due::ring_all(call.ctx);
-    } else if request.block.is_some() || undeliverable {
-        due::ring(call.ctx);
-    }
-}
-
-/// The hold of this name is wanted here, whatever becomes of other clients that asked for it. After the step,
-/// which may have granted it to one of them, and before the server can find that client gone.
-fn keep(call: &Call<'_>, key: Text<'_>, request: &dlock_core::Acquire<'_>) {
-    let Some(id) = request.request_id else { return };
-    if state::with(|state| !state.undeliverable.is_empty() || state.clients.any_in_flight()) {
-        due::keep(call.ctx.db(), key.bytes(), request.owner, id);
-    }
-}
-
-enum Outcome {
-    Granted(Granted),
-    NotGranted,
-    Waits(Enqueued, LockName),
-}
-
-fn rules() -> WaitPolicy {
-    WaitPolicy {
-        max_waiters: config::max_waiters_per_lock(),
-        detect_deadlocks: config::deadlock_detection(),
-    }
-}
-
-/// A cluster slot may have come here, or nothing may have ticked since a start or a promotion.
-fn raise_fences(flags: Flags, key: Text<'_>) {
-    if flags.is_cluster() {
-        cluster::demand_raise(key.bytes());
-    }
-    fences::raise();
-}
-
-fn count(outcome: &Outcome, effects: &Effects) {
-    let first = effects.events.contains(&Event::Acquired);
-    let repeated = effects.replication == Replication::Nothing;
-    state::with(|state| match outcome {
-        Outcome::NotGranted => add(&mut state.counters.not_granted),
-        Outcome::Granted(_) if !first && !repeated => add(&mut state.counters.reentered),
-        Outcome::Granted(_) | Outcome::Waits(..) => {}
-    });
-}
-
-/// `[fence, holds, lease-ms, waited-ms]`
-pub fn reply_granted(ctx: Ctx<'_>, granted: &Granted) {
-    ctx.reply_array(4);
-    for number in [granted.fence, granted.holds, granted.lease_ms, granted.waited_ms] {
-        ctx.reply_integer(number);
+        // Newer servers open every key in the slot of the running command: the timer does it.
+        timer::arm(ctx);
+    } else if may_block && state.wait_table.involves(request.owner) {
+        due::process_all_due(ctx);
+    } else if may_block || !state.grants_to_roll_back.is_empty() {
+        due::process_due(ctx);
     }
 }

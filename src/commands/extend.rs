@@ -1,9 +1,7 @@
-use crate::commands::entry::{Call, Command, Failure};
 use crate::module::config;
-use crate::module::state;
-use crate::redis::command_info::{Argument, KeyUse, Metadata};
-use crate::txn::Change;
-use dlock_core::extend;
+use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
+use crate::reply::Error;
+use crate::txn::Txn;
 
 /// DLOCK.EXTEND key owner lease-ms [FENCE fence]
 ///
@@ -11,6 +9,8 @@ use dlock_core::extend;
 pub struct Extend;
 
 impl Command for Extend {
+    type Error = Error;
+
     const METADATA: Metadata = Metadata {
         name: c"dlock.extend",
         flags: c"write fast",
@@ -22,33 +22,19 @@ impl Command for Extend {
             Argument::key(c"key"),
             Argument::string(c"owner"),
             Argument::integer(c"lease-ms"),
-            Argument::integer(c"fence").after(c"FENCE").optional(),
+            Argument::integer(c"fence").token(c"FENCE").optional(),
         ],
         categories: "write fast",
         is_public: true,
     };
 
-    fn run(call: &Call<'_>) -> Result<(), Failure> {
+    fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let request = dlock_core::Extend::parse(call.options(), config::max_lease_ms())?;
-        let key = call.key()?;
-        let change = Change::asked(call.ctx, key, call.ctx.flags())?;
-        let db = call.ctx.db();
-        change.run(
-            |stored, effects| {
-                state::with(|state| {
-                    let moment = change.moment();
-                    state.grace.observe_lease(request.lease_ms);
-                    state.step(
-                        db,
-                        key.bytes(),
-                        &mut stored.lock,
-                        moment,
-                        |lock, queue, fences| Ok(extend(lock, queue, &request, moment, fences, effects)?),
-                    )
-                })
-            },
-            |lease_ms, _| call.ctx.reply_integer(lease_ms),
-        );
+        let (key, flags) = (call.arg(1)?, call.ctx.flags());
+        let mut txn = Txn::client(&mut call.ctx, key, flags)?;
+        let outcome = txn.extend(&request);
+        let lease_ms = txn.commit(outcome)?;
+        call.ctx.reply_integer(lease_ms);
         Ok(())
     }
 }

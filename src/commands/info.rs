@@ -1,12 +1,11 @@
 use std::ffi::c_int;
 
-use crate::commands::entry::{Call, Command, Failure};
-use crate::module::state;
-use crate::redis::command_info::{Argument, KeyUse, Metadata};
-use crate::redis::ctx::Ctx;
-use crate::redis::key::{Key, Value};
-use crate::txn::moment;
 use dlock_core::{Holder, Limit, Timeout, TransitionContext, Waiter};
+
+use crate::module::data_type::LockValue;
+use crate::module::state::State;
+use crate::redis::{Argument, Call, Command, Ctx, KeyUse, Metadata, ReadKey, Value};
+use crate::reply::Error;
 
 /// DLOCK.INFO key
 ///
@@ -14,6 +13,8 @@ use dlock_core::{Holder, Limit, Timeout, TransitionContext, Waiter};
 pub struct Info;
 
 impl Command for Info {
+    type Error = Error;
+
     const METADATA: Metadata = Metadata {
         name: c"dlock.info",
         flags: c"readonly fast",
@@ -27,87 +28,73 @@ impl Command for Info {
         is_public: true,
     };
 
-    fn run(call: &Call<'_>) -> Result<(), Failure> {
-        let moment = moment(call.ctx.flags());
-        let name = call.key()?;
-        let mut key = Key::read(call.ctx, name);
+    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+        let (name, flags, db) = (call.arg(1)?, call.ctx.flags(), call.ctx.db());
+        let state = call.ctx.state();
+        let cx = state.transition_context(flags);
+        let (waiting, waiters) = waiters(state, db, name.bytes());
+        let key = ReadKey::<LockValue>::open(&mut call.ctx, name);
         let holders: Vec<&Holder> = match key.value() {
-            Value::OtherType => return Err(Failure::WrongType),
+            Value::OtherType => return Err(Error::WrongType),
             Value::Nothing => Vec::new(),
-            Value::Lock(stored) => stored
-                .lock
-                .holders()
-                .iter()
-                .filter(|holder| moment.is_live(holder))
-                .collect(),
+            Value::Ours(value) => {
+                let holders = value.lock.holders().iter();
+                holders.filter(|holder| cx.is_live(holder)).collect()
+            }
         };
-        let (waiting, waiters) = waiters(call.ctx.db(), name.bytes());
+        let ctx = key.ctx();
         if holders.is_empty() && waiting == 0 {
-            call.ctx.reply_null();
+            ctx.reply_null();
             return Ok(());
         }
-        call.ctx.reply_map(4);
-        call.ctx.reply_bytes(b"limit");
-        reply_limit(
-            call.ctx,
-            holders
-                .iter()
-                .map(|holder| holder.limit())
-                .min()
-                .unwrap_or(Limit::SHARED),
-        );
-        call.ctx.reply_bytes(b"holders");
-        call.ctx.reply_array(holders.len());
-        holders
-            .iter()
-            .for_each(|holder| reply_holder(call.ctx, holder, &moment));
-        call.ctx.reply_bytes(b"waiting");
-        call.ctx.reply_integer(waiting as u64);
-        call.ctx.reply_bytes(b"waiters");
-        call.ctx.reply_array(waiters.len());
-        waiters
-            .iter()
-            .for_each(|waiter| reply_waiter(call.ctx, waiter, &moment));
+        let limit = holders.iter().map(|holder| holder.limit()).min();
+        ctx.reply_map(4);
+        ctx.reply_bytes(b"limit");
+        reply_limit(ctx, limit.unwrap_or(Limit::SHARED));
+        ctx.reply_bytes(b"holders");
+        ctx.reply_array(holders.len());
+        for holder in holders {
+            reply_holder(ctx, holder, &cx);
+        }
+        ctx.reply_bytes(b"waiting");
+        ctx.reply_integer(waiting as u64);
+        ctx.reply_bytes(b"waiters");
+        ctx.reply_array(waiters.len());
+        for waiter in &waiters {
+            reply_waiter(ctx, waiter, &cx);
+        }
         Ok(())
     }
 }
 
-/// So many waiters are shown.
-const SHOWN: usize = 128;
+/// The number of waiters that are shown.
+const MAX_SHOWN: usize = 128;
 
 /// How many wait, and the first of them.
-fn waiters(db: c_int, key: &[u8]) -> (usize, Vec<Waiter>) {
-    state::with(|state| {
-        let name = state.waiting.name(db, key);
-        name.and_then(|name| state.waiting.queue(&name))
-            .map_or((0, Vec::new()), |queue| {
-                (
-                    queue.len(),
-                    queue
-                        .iter()
-                        .take(SHOWN)
-                        .map(|(_, waiter)| waiter.clone())
-                        .collect(),
-                )
-            })
-    })
+fn waiters(state: &State, db: c_int, key: &[u8]) -> (usize, Vec<Waiter>) {
+    let name = state.wait_table.name(db, key);
+    let Some(queue) = name.and_then(|name| state.wait_table.queue(&name)) else {
+        return (0, Vec::new());
+    };
+    let shown = queue.iter().take(MAX_SHOWN);
+    (queue.len(), shown.map(|(_, waiter)| waiter.clone()).collect())
 }
 
-fn reply_limit(ctx: Ctx<'_>, limit: Limit) {
+fn reply_limit(ctx: &Ctx<'_>, limit: Limit) {
     match limit.get() {
         Some(n) => ctx.reply_integer(u64::from(n)),
         None => ctx.reply_signed(-1),
     }
 }
 
-fn reply_waiter(ctx: Ctx<'_>, waiter: &Waiter, moment: &TransitionContext) {
+fn reply_waiter(ctx: &Ctx<'_>, waiter: &Waiter, cx: &TransitionContext) {
     ctx.reply_map(4);
     ctx.reply_bytes(b"owner");
     ctx.reply_bytes(waiter.owner());
     ctx.reply_bytes(b"limit");
     reply_limit(ctx, waiter.limit());
     ctx.reply_bytes(b"waited-ms");
-    ctx.reply_integer(waiter.since().ms_until(moment.now));
+    ctx.reply_integer(waiter.since().ms_until(cx.now));
     ctx.reply_bytes(b"timeout-ms");
     match waiter.timeout() {
         Timeout::Infinite => ctx.reply_signed(-1),
@@ -115,12 +102,12 @@ fn reply_waiter(ctx: Ctx<'_>, waiter: &Waiter, moment: &TransitionContext) {
     }
 }
 
-fn reply_holder(ctx: Ctx<'_>, holder: &Holder, moment: &TransitionContext) {
+fn reply_holder(ctx: &Ctx<'_>, holder: &Holder, cx: &TransitionContext) {
     let numbers: [(&[u8], u64); 4] = [
         (b"fence", holder.fence()),
         (b"holds", holder.holds()),
-        (b"lease-ms", moment.lease_ms(holder)),
-        (b"held-ms", holder.since().ms_until(moment.now)),
+        (b"lease-ms", cx.lease_ms(holder)),
+        (b"held-ms", holder.since().ms_until(cx.now)),
     ];
     ctx.reply_map(numbers.len().saturating_add(1));
     ctx.reply_bytes(b"owner");

@@ -1,7 +1,6 @@
-use crate::commands::entry::{Call, Command, Failure};
-use crate::redis::command_info::{Argument, KeyUse, Metadata};
-use crate::redis::key::{Key, Value};
-use crate::txn::moment;
+use crate::module::data_type::LockValue;
+use crate::redis::{Argument, Call, Command, KeyUse, Metadata, ReadKey, Value};
+use crate::reply::Error;
 
 /// DLOCK.OWNER key
 ///
@@ -9,6 +8,8 @@ use crate::txn::moment;
 pub struct Owner;
 
 impl Command for Owner {
+    type Error = Error;
+
     const METADATA: Metadata = Metadata {
         name: c"dlock.owner",
         flags: c"readonly fast",
@@ -21,17 +22,18 @@ impl Command for Owner {
         is_public: true,
     };
 
-    fn run(call: &Call<'_>) -> Result<(), Failure> {
-        let moment = moment(call.ctx.flags());
-        let mut key = Key::read(call.ctx, call.key()?);
+    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+        let (name, flags) = (call.arg(1)?, call.ctx.flags());
+        let cx = call.ctx.state().transition_context(flags);
+        let key = ReadKey::<LockValue>::open(&mut call.ctx, name);
         let owner = match key.value() {
-            Value::OtherType => return Err(Failure::WrongType),
+            Value::OtherType => return Err(Error::WrongType),
             Value::Nothing => None,
-            Value::Lock(stored) => stored.lock.holders().iter().find(|holder| moment.is_live(holder)),
+            Value::Ours(value) => value.lock.holders().iter().find(|holder| cx.is_live(holder)),
         };
         match owner {
-            Some(holder) => call.ctx.reply_bytes(holder.owner()),
-            None => call.ctx.reply_null(),
+            Some(holder) => key.ctx().reply_bytes(holder.owner()),
+            None => key.ctx().reply_null(),
         }
         Ok(())
     }

@@ -1,8 +1,6 @@
-use crate::commands::entry::{Call, Command, Failure};
-use crate::module::state;
-use crate::redis::command_info::{Argument, KeyUse, Metadata};
-use crate::txn::Change;
-use dlock_core::{apply_release, release};
+use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
+use crate::reply::Error;
+use crate::txn::Txn;
 
 /// DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
 ///
@@ -10,6 +8,8 @@ use dlock_core::{apply_release, release};
 pub struct Release;
 
 impl Command for Release {
+    type Error = Error;
+
     const METADATA: Metadata = Metadata {
         name: c"dlock.release",
         flags: c"write fast",
@@ -20,12 +20,12 @@ impl Command for Release {
         arguments: &[
             Argument::key(c"key"),
             Argument::string(c"owner"),
-            Argument::integer(c"fence").after(c"FENCE").optional(),
+            Argument::integer(c"fence").token(c"FENCE").optional(),
             Argument::optional_one_of(
                 c"which",
                 &[
                     Argument::flag(c"all", c"ALL"),
-                    Argument::string(c"id").after(c"REQID"),
+                    Argument::string(c"id").token(c"REQID"),
                 ],
             ),
         ],
@@ -33,36 +33,19 @@ impl Command for Release {
         is_public: true,
     };
 
-    fn run(call: &Call<'_>) -> Result<(), Failure> {
+    fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let request = dlock_core::Release::parse(call.options())?;
-        let (key, flags) = (call.key()?, call.ctx.flags());
-        let reply = |left, _: &_| call.ctx.reply_integer(left);
-        if flags.is_told() {
-            let change = Change::told(call.ctx, key, flags)?;
-            change.run(
-                |stored, effects| Ok(apply_release(&mut stored.lock, &request, effects)?),
-                reply,
-            );
-            return Ok(());
-        }
-        let change = Change::asked(call.ctx, key, flags)?;
-        let db = call.ctx.db();
-        change.run(
-            |stored, effects| {
-                state::with(|state| {
-                    let moment = change.moment();
-                    let lock = &mut stored.lock;
-                    let outcome = state.step(db, key.bytes(), lock, moment, |lock, queue, fences| {
-                        release(lock, queue, &request, moment, fences, effects)
-                    });
-                    if let Err(refusal) = &outcome {
-                        state.counters.release_refused(refusal);
-                    }
-                    Ok(outcome?)
-                })
-            },
-            reply,
-        );
+        let (key, flags) = (call.arg(1)?, call.ctx.flags());
+        let holds_left = if flags.must_obey() {
+            let mut txn = Txn::replicated(&mut call.ctx, key, flags)?;
+            let outcome = txn.apply_release(&request);
+            txn.commit(outcome)?
+        } else {
+            let mut txn = Txn::client(&mut call.ctx, key, flags)?;
+            let outcome = txn.release(&request);
+            txn.commit(outcome)?
+        };
+        call.ctx.reply_integer(holds_left);
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! The active expiry of leases.
+//! Leases that expire without anyone asking for their locks.
 
+pub mod keyspace_scan;
 pub mod sweeper;
 pub mod untracked;

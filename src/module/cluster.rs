@@ -1,14 +1,9 @@
-//! Cluster slots and fences. A free lock has no key that could migrate and bring its last fence along, so
-//! that the first grant in a slot which came here raises the counter to the clock.
+//! Cluster slots: which of them are here, and which node serves a key.
 
 use std::ops::RangeInclusive;
 
+use crate::redis::Ctx;
 use crc::{CRC_16_XMODEM, Crc};
-use redis_module::{Context, RedisValue};
-
-use crate::module::state;
-use crate::redis::ctx::Ctx;
-use dlock_core::AdvanceReason;
 
 const SLOTS: usize = 16_384;
 const WORD_BITS: usize = u64::BITS as usize;
@@ -16,7 +11,7 @@ const WORDS: usize = SLOTS / WORD_BITS;
 
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
-/// The slots for which the counter has been raised since they came here.
+/// The slots for which the fence counter has advanced since they came here.
 pub struct RaisedSlots([u64; WORDS]);
 
 impl RaisedSlots {
@@ -24,8 +19,8 @@ impl RaisedSlots {
         Self([0; WORDS])
     }
 
-    /// Whether the slot is new to the set, in which it is from now on.
-    fn insert(&mut self, slot: usize) -> bool {
+    /// Adds a slot; whether it was not in the set.
+    pub fn insert(&mut self, slot: usize) -> bool {
         let Some(word) = self.0.get_mut(slot.div_euclid(WORD_BITS)) else {
             return false;
         };
@@ -35,36 +30,29 @@ impl RaisedSlots {
         is_new
     }
 
-    fn keep_only(&mut self, other: &Self) {
+    /// Removes all that `other` has not; how many.
+    pub fn keep_only(&mut self, other: &Self) -> u32 {
+        let mut removed = 0_u32;
         for (word, other) in self.0.iter_mut().zip(other.0) {
+            removed = removed.saturating_add((*word & !other).count_ones());
             *word &= other;
         }
+        removed
     }
 }
 
-/// Has the fence counter raised if the key's slot has come here since the last look.
-pub fn demand_raise(key: &[u8]) {
-    let slot = slot_of(key);
-    state::with(|state| {
-        if state.slots.insert(slot) {
-            state.fences.request_advance(AdvanceReason::Slot);
-        }
-    });
-}
-
-/// Looks which slots are here, and forgets those that have left. From the cron.
-pub fn look(ctx: Ctx<'_>) {
-    if let Some(ranges) = ranges(ctx) {
-        let mut here = RaisedSlots::none();
-        for slot in ranges
-            .into_iter()
-            .filter(|range| range.is_here)
-            .flat_map(|range| range.slots)
-        {
-            here.insert(slot);
-        }
-        state::with(|state| state.slots.keep_only(&here));
+/// The slots that this node serves, if the server says.
+pub fn slots_here(ctx: &mut Ctx<'_>) -> Option<RaisedSlots> {
+    let ranges = ranges(ctx)?;
+    let mut here = RaisedSlots::none();
+    for slot in ranges
+        .into_iter()
+        .filter(|range| range.is_here)
+        .flat_map(|range| range.slots)
+    {
+        here.insert(slot);
     }
+    Some(here)
 }
 
 /// Which node serves a key.
@@ -78,7 +66,7 @@ pub enum Location {
     Unknown,
 }
 
-pub fn locate(ctx: Ctx<'_>, key: &[u8]) -> Location {
+pub fn locate(ctx: &mut Ctx<'_>, key: &[u8]) -> Location {
     let slot = slot_of(key);
     match ranges(ctx)
         .into_iter()
@@ -95,7 +83,7 @@ pub fn locate(ctx: Ctx<'_>, key: &[u8]) -> Location {
 }
 
 /// The slot of a key: of what stands between its first braces, if that is not empty, else of all of it.
-fn slot_of(key: &[u8]) -> usize {
+pub fn slot_of(key: &[u8]) -> usize {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = key.get(open.checked_add(1)?..)?;
         let length = rest
@@ -117,7 +105,7 @@ struct Range {
 }
 
 /// Whether the server would name the same address of a node to all clients, which is then that of CLUSTER NODES.
-fn has_one_address_for_all(ctx: Ctx<'_>) -> bool {
+fn has_one_address_for_all(ctx: &mut Ctx<'_>) -> bool {
     const ARGUMENTS: &[&str] = &[
         "GET",
         "cluster-preferred-endpoint-type",
@@ -127,10 +115,7 @@ fn has_one_address_for_all(ctx: Ctx<'_>) -> bool {
         "cluster-announce-client-ipv4",
         "cluster-announce-client-ipv6",
     ];
-    let settings: Option<Vec<String>> = match Context::new(ctx.raw()).call("CONFIG", ARGUMENTS) {
-        Ok(RedisValue::Array(settings)) => settings.into_iter().map(text).collect(),
-        _ => None,
-    };
+    let settings = ctx.call_for_texts(c"CONFIG", ARGUMENTS);
     settings.is_some_and(|settings| is_one_address_for_all(&settings))
 }
 
@@ -155,20 +140,9 @@ fn is_one_address_for_all(settings: &[String]) -> bool {
 }
 
 /// All slots that are served. CLUSTER NODES, because CLUSTER SLOTS from a timer crashes Valkey 8.0 and 8.1.
-fn ranges(ctx: Ctx<'_>) -> Option<Vec<Range>> {
-    let nodes = text(Context::new(ctx.raw()).call("CLUSTER", &["NODES"]).ok()?)?;
+fn ranges(ctx: &mut Ctx<'_>) -> Option<Vec<Range>> {
+    let nodes = ctx.call_for_text(c"CLUSTER", &["NODES"])?;
     Some(nodes.lines().flat_map(ranges_of).collect())
-}
-
-fn text(reply: RedisValue) -> Option<String> {
-    match reply {
-        RedisValue::SimpleString(text) | RedisValue::BulkString(text) => Some(text),
-        RedisValue::StringBuffer(text) => String::from_utf8(text).ok(),
-        RedisValue::BulkRedisString(text) => Some(text.to_string()),
-        // RESP3: a verbatim string.
-        RedisValue::VerbatimString((_, text)) => String::from_utf8(text).ok(),
-        _ => None,
-    }
 }
 
 /// One line: `id ip:port@bus-port flags primary ping pong epoch link range...`, where a range is `5`, `5-9`,

@@ -2,68 +2,68 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use redis_module::configuration::{
-    ConfigurationFlags, register_bool_configuration, register_i64_configuration,
-};
-use redis_module::{Context, raw};
+use dlock_core::{GraceLength, GraceSettings, WaitPolicy};
 
-use crate::redis::api::required;
-use dlock_core::{GraceLength, GraceSettings};
+use crate::redis::{Ctx, Number, Switch};
 
 /// Ten years. Together with the range of the clock it keeps every sum of times far from overflow.
-pub const LONGEST_MS: i64 = 10 * 366 * 24 * 60 * 60 * 1000;
+pub const MAX_MS: i64 = 10 * 366 * 24 * 60 * 60 * 1000;
 
-pub static MAX_LEASE_MS: AtomicI64 = AtomicI64::new(0);
-pub static MAX_WAITERS_PER_LOCK: AtomicI64 = AtomicI64::new(0);
-pub static DEADLOCK_DETECTION: AtomicBool = AtomicBool::new(false);
-pub static STARTUP_GRACE_MS: AtomicI64 = AtomicI64::new(0);
-pub static FAILOVER_GRACE_MS: AtomicI64 = AtomicI64::new(0);
-pub static ALLOW_EVICTION: AtomicBool = AtomicBool::new(false);
+static MAX_LEASE_MS: AtomicI64 = AtomicI64::new(0);
+static MAX_WAITERS_PER_LOCK: AtomicI64 = AtomicI64::new(0);
+static DEADLOCK_DETECTION: AtomicBool = AtomicBool::new(false);
+static STARTUP_GRACE_MS: AtomicI64 = AtomicI64::new(0);
+static FAILOVER_GRACE_MS: AtomicI64 = AtomicI64::new(0);
+static ALLOW_EVICTION: AtomicBool = AtomicBool::new(false);
 
-/// Name, default, smallest and largest value.
-type Numeric = (&'static str, &'static AtomicI64, i64, i64, i64);
+const fn number(name: &'static str, value: &'static AtomicI64, default: i64, min: i64, max: i64) -> Number {
+    Number {
+        name,
+        value,
+        default,
+        min,
+        max,
+    }
+}
 
-const NUMBERS: [Numeric; 4] = [
-    ("max-lease-ms", &MAX_LEASE_MS, 86_400_000, 1, LONGEST_MS),
-    (
+const fn switch(name: &'static str, value: &'static AtomicBool, default: bool) -> Switch {
+    Switch { name, value, default }
+}
+
+const MAX_WAITERS: i64 = u32::MAX as i64;
+
+const NUMBERS: [Number; 4] = [
+    number("max-lease-ms", &MAX_LEASE_MS, 86_400_000, 1, MAX_MS),
+    number(
         "max-waiters-per-lock",
         &MAX_WAITERS_PER_LOCK,
         10_000,
         0,
-        u32::MAX as i64,
+        MAX_WAITERS,
     ),
-    ("startup-grace-ms", &STARTUP_GRACE_MS, 0, -1, LONGEST_MS),
-    ("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, LONGEST_MS),
+    number("startup-grace-ms", &STARTUP_GRACE_MS, 0, -1, MAX_MS),
+    number("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, MAX_MS),
 ];
 
-const SWITCHES: [(&str, &AtomicBool, bool); 2] = [
-    ("deadlock-detection", &DEADLOCK_DETECTION, true),
-    ("allow-eviction", &ALLOW_EVICTION, false),
+const SWITCHES: [Switch; 2] = [
+    switch("deadlock-detection", &DEADLOCK_DETECTION, true),
+    switch("allow-eviction", &ALLOW_EVICTION, false),
 ];
 
 /// Registers the settings and takes over what the configuration file says; false when that is wrong.
-pub fn register(context: &Context) -> bool {
-    let flags = || ConfigurationFlags::DEFAULT;
-    for (name, variable, default, min, max) in NUMBERS {
-        register_i64_configuration(context, name, variable, default, min, max, flags(), None);
-    }
-    for (name, variable, default) in SWITCHES {
-        register_bool_configuration(context, name, variable, default, flags(), None);
-    }
-    // SAFETY: the context is valid during the call.
-    unsafe { required(raw::RedisModule_LoadConfigs)(context.ctx) == raw::REDISMODULE_OK as i32 }
+pub fn register(ctx: &mut Ctx<'_>) -> bool {
+    ctx.register_settings(&NUMBERS, &SWITCHES)
 }
 
 pub fn max_lease_ms() -> u64 {
     u64::try_from(MAX_LEASE_MS.load(Ordering::Relaxed)).unwrap_or(1)
 }
 
-pub fn max_waiters_per_lock() -> usize {
-    usize::try_from(MAX_WAITERS_PER_LOCK.load(Ordering::Relaxed)).unwrap_or(0)
-}
-
-pub fn deadlock_detection() -> bool {
-    DEADLOCK_DETECTION.load(Ordering::Relaxed)
+pub fn wait_policy() -> WaitPolicy {
+    WaitPolicy {
+        max_waiters: usize::try_from(MAX_WAITERS_PER_LOCK.load(Ordering::Relaxed)).unwrap_or(0),
+        detect_deadlocks: DEADLOCK_DETECTION.load(Ordering::Relaxed),
+    }
 }
 
 pub fn allow_eviction() -> bool {

@@ -1,264 +1,206 @@
 //! The data type `dist-lock`: what the server does with a lock as a value.
 
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
-use redis_module::native_types::RedisType;
-use redis_module::raw;
+use dlock_core::expiry::ExpiryHandle;
+use dlock_core::{Instant, Lock, MAX_FENCE, TransitionContext, decode_lock, encode_lock};
 
 use crate::expiry::untracked;
-use crate::module::state;
-use crate::redis::api::required;
-use crate::redis::ctx::{self, Text};
-use crate::redis::rdb;
-use crate::txn::lease_moment;
-use crate::waiting::due;
-use dlock_core::expiry::ExpiryHandle;
-use dlock_core::{Instant, Lock, TransitionContext, decode_lock, encode_lock};
+use crate::module::state::State;
+use crate::redis::{DataType, Digest, Flags, Gil, Io, NativeType, RStr, clock};
+use crate::replication::APPLY;
+use crate::waiting::timer;
 
 /// The encoding of values in RDB files and DUMP payloads.
 const ENCODING_VERSION: c_int = 1;
 
-/// A value: a lock, and where it stands in the registry. 64 bytes.
-pub struct Stored {
+/// The version of the record in the auxiliary data: fence counter, grace left in milliseconds.
+const AUX_VERSION: u64 = 1;
+
+pub static LOCK_TYPE: NativeType<LockValue> = NativeType::new("dist-lock", ENCODING_VERSION);
+
+/// A value: a lock, and where the expiry index has it. 64 bytes.
+pub struct LockValue {
     pub lock: Lock,
     /// A cell, because `unlink` gets a shared reference.
-    place: Cell<ExpiryHandle>,
+    expiry: Cell<ExpiryHandle>,
 }
 
-impl Stored {
+impl LockValue {
     pub fn new(lock: Lock) -> Self {
         Self {
             lock,
-            place: Cell::new(ExpiryHandle::NONE),
+            expiry: Cell::new(ExpiryHandle::NONE),
         }
     }
 
-    pub fn place(&self) -> ExpiryHandle {
-        self.place.get()
+    /// The expiry index has taken this entry out.
+    pub fn clear_expiry_if(&self, due: ExpiryHandle) {
+        if self.expiry.get() == due {
+            self.expiry.set(ExpiryHandle::NONE);
+        }
     }
 
-    /// The registry has taken the lock out.
-    pub fn has_no_place(&self) {
-        self.place.set(ExpiryHandle::NONE);
+    pub fn is_untracked(&self) -> bool {
+        self.expiry.get() == ExpiryHandle::UNTRACKED
     }
 
-    pub fn is_stray(&self) -> bool {
-        self.place() == ExpiryHandle::UNTRACKED
-    }
-
-    /// Has the lock looked at when its first lease has ended. One that is looked at earlier stays there.
-    pub fn keep_place(&self, db: c_int, name: &[u8], moment: &TransitionContext) {
-        let Some(at) = moment.first_lease_end(&self.lock) else {
+    /// Has the sweeper visit the lock when its first lease expires. An earlier visit stays as it is.
+    pub fn schedule_expiry(&self, state: &mut State, db: c_int, name: &[u8], cx: &TransitionContext) {
+        let Some(at) = cx.first_lease_end(&self.lock) else {
             return;
         };
-        let place = self.place();
-        if place.is_indexed() && place.covers(at) {
+        let old = self.expiry.get();
+        if old.is_indexed() && old.covers(at) {
             return;
         }
-        if self.is_stray() {
-            untracked::settled();
+        if self.is_untracked() {
+            untracked::dec();
         }
-        let new = state::with(|state| {
-            if place.is_indexed() {
-                state.registry.remove(db, name, place);
-            }
-            state.registry.insert(db, name, at)
-        });
-        self.place.set(new);
+        if old.is_indexed() {
+            state.expiry.remove(db, name, old);
+        }
+        self.expiry.set(state.expiry.insert(db, name, at));
     }
 
-    /// Nobody holds the lock any more: it is about to be deleted by ourselves.
-    pub fn give_up_place(&self, db: c_int, name: &[u8]) {
-        if self.is_stray() {
-            untracked::settled();
+    /// The lock is free, and its key is about to be deleted.
+    pub fn cancel_expiry(&self, state: &mut State, db: c_int, name: &[u8]) {
+        if self.is_untracked() {
+            untracked::dec();
         }
-        let place = self.place.replace(ExpiryHandle::NONE);
-        state::with(|state| state.registry.remove(db, name, place));
-    }
-
-    /// The value leaves its name.
-    fn unlink(&self, db: c_int, name: &[u8]) {
-        // A free lock is one that we delete ourselves.
-        if !self.is_stray() && !self.lock.is_free() {
-            let place = self.place.replace(ExpiryHandle::UNTRACKED);
-            untracked::lost();
-            let waited_for = state::with(|state| {
-                state.registry.remove(db, name, place);
-                let waited_for = state.waiting.name(db, name);
-                if let Some(name) = &waited_for {
-                    state.waiting.schedule(name, Instant::DISTANT_PAST);
-                }
-                waited_for.is_some()
-            });
-            if waited_for {
-                due::arm();
-            }
-        }
+        let old = self.expiry.replace(ExpiryHandle::NONE);
+        state.expiry.remove(db, name, old);
     }
 }
 
-/// The type as the server knows it.
-pub fn raw_type() -> *mut raw::RedisModuleType {
-    *LOCK_TYPE.raw_type.borrow()
-}
-
-pub static LOCK_TYPE: RedisType = RedisType::new(
-    "dist-lock",
-    ENCODING_VERSION,
-    raw::RedisModuleTypeMethods {
-        version: raw::REDISMODULE_TYPE_METHOD_VERSION as u64,
-        rdb_load: Some(rdb_load),
-        rdb_save: Some(rdb_save),
-        aof_rewrite: Some(aof_rewrite),
-        free: Some(free),
-        digest: Some(digest),
-        mem_usage: Some(mem_usage),
-        free_effort: Some(free_effort),
-        unlink2: Some(unlink),
-        aux_load: Some(rdb::aux_load),
-        aux_save2: Some(rdb::aux_save),
-        aux_save_triggers: raw::REDISMODULE_AUX_BEFORE_RDB as c_int,
-        // Always writes, and makes every RDB unreadable without the module. `aux_save2` (Redis 7.2) does not.
-        aux_save: None,
-        // `unlink2` also knows the name and the database.
-        unlink: None,
-        // A copied lock would have two lives: the server refuses COPY.
-        copy: None,
-        copy2: None,
-        // Locks are small and live shortly.
-        defrag: None,
-        // The one without a context suffices.
-        mem_usage2: None,
-        free_effort2: None,
-    },
-);
-
-unsafe extern "C" fn rdb_load(rdb: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
-    if encoding != ENCODING_VERSION {
-        rdb::log(
-            rdb,
-            "a lock in an encoding that this version of the module does not know, update the module",
-        );
-        return std::ptr::null_mut();
+impl DataType for LockValue {
+    fn native() -> &'static NativeType<Self> {
+        &LOCK_TYPE
     }
-    let stored = rdb::load_bytes(rdb).and_then(|bytes| load(rdb, &bytes));
-    stored.map_or(std::ptr::null_mut(), |stored| {
-        Box::into_raw(Box::new(stored)).cast()
-    })
-}
 
-fn load(rdb: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Stored> {
-    let moment = lease_moment();
-    let lock = match decode_lock(bytes, moment.now) {
-        Ok(lock) => lock,
-        Err(error) => {
-            rdb::log(rdb, &format!("a value that cannot be decoded: {error}"));
+    fn load(rdb: &mut Io<'_>, encoding: c_int) -> Option<Self> {
+        if encoding != ENCODING_VERSION {
+            rdb.log_warning(
+                "a lock in an encoding that this version of the module does not know, update the module",
+            );
             return None;
         }
-    };
-    if !learn(&lock, &moment) {
-        rdb::log(
-            rdb,
-            "a lock with a fencing token more than a year ahead of this server's, refused: check the clocks of both",
-        );
-        return None;
+        let bytes = rdb.load_bytes()?;
+        let cx = rdb.state().lease_context();
+        let lock = match decode_lock(&bytes, cx.now) {
+            Ok(lock) => lock,
+            Err(error) => {
+                rdb.log_warning(&format!("a value that cannot be decoded: {error}"));
+                return None;
+            }
+        };
+        if !observe(rdb, &lock, &cx) {
+            rdb.log_warning(
+                "a lock with a fencing token more than a year ahead of this server's, rejected: check the clocks of \
+                 both",
+            );
+            return None;
+        }
+        let value = Self::new(lock);
+        if let Some((db, name)) = rdb.key() {
+            value.schedule_expiry(rdb.state(), db, name.bytes(), &cx);
+        }
+        Some(value)
     }
-    let stored = Stored::new(lock);
-    if let Some((db, name)) = rdb::key_of(rdb) {
-        stored.keep_place(db, name.bytes(), &moment);
-    }
-    Some(stored)
-}
 
-/// Takes note of fences and leases that were given elsewhere. False when a client (RESTORE) brings a fence
-/// that cannot be true.
-fn learn(lock: &Lock, moment: &TransitionContext) -> bool {
-    let highest = lock
-        .holders()
-        .iter()
-        .map(|holder| holder.fence())
-        .max()
-        .unwrap_or(0);
-    let longest = lock
-        .holders()
-        .iter()
-        .map(|holder| moment.lease_ms(holder))
-        .max()
-        .unwrap_or(0);
-    let from_client = ctx::flags_without_client().decides();
-    let clock = ctx::wall_clock();
-    state::with(|state| {
-        if from_client && !state.fences.is_plausible(highest, clock) {
+    fn save(&self, rdb: &mut Io<'_>) {
+        let cx = rdb.state().lease_context();
+        rdb.save_bytes(&encode_lock(&self.lock, &cx));
+    }
+
+    fn rewrite(&self, aof: &mut Io<'_>, key: RStr<'_>) {
+        let cx = aof.state().lease_context();
+        aof.emit(APPLY, key, &encode_lock(&self.lock, &cx));
+    }
+
+    fn unlink(&self, gil: &mut Gil<'_>, db: c_int, name: RStr<'_>) {
+        // A free lock is one that the module itself deletes.
+        if self.is_untracked() || self.lock.is_free() {
+            return;
+        }
+        let old = self.expiry.replace(ExpiryHandle::UNTRACKED);
+        untracked::inc();
+        let state = gil.state();
+        state.expiry.remove(db, name.bytes(), old);
+        if let Some(name) = state.wait_table.name(db, name.bytes()) {
+            state.wait_table.schedule(&name, Instant::DISTANT_PAST);
+            timer::arm(gil);
+        }
+    }
+
+    fn free(self) {
+        if self.is_untracked() {
+            untracked::dec();
+        }
+    }
+
+    /// Owners with their fences and holds. Leases are left out: they pass at their own pace on a replica.
+    fn digest(&self, digest: &mut Digest<'_>) {
+        for holder in self.lock.holders() {
+            let numbers = format!("{}:{}:{:?}", holder.fence(), holder.holds(), holder.limit().get());
+            digest.add(holder.owner());
+            digest.add(numbers.as_bytes());
+        }
+        digest.end_sequence();
+    }
+
+    fn memory_usage(&self) -> usize {
+        size_of::<Self>().saturating_add(self.lock.heap_bytes())
+    }
+
+    fn free_effort(&self) -> usize {
+        self.lock.holders().len().max(1)
+    }
+
+    /// Redis 7.2 and later. A server that has never granted anything writes nothing, so that its RDB can be read
+    /// without the module.
+    fn save_aux(rdb: &mut Io<'_>) {
+        let now = clock::now();
+        let state = rdb.state();
+        let (fence, grace_left_ms) = (state.fences.known(), state.grace.left_ms(now));
+        if fence > 0 || grace_left_ms > 0 {
+            rdb.save_numbers(&[AUX_VERSION, fence, grace_left_ms]);
+        }
+    }
+
+    fn load_aux(rdb: &mut Io<'_>, encoding: c_int) -> bool {
+        let record = rdb.load_numbers();
+        let Some([_, fence, grace_left_ms]) =
+            record.filter(|[version, fence, _]| *version == AUX_VERSION && *fence <= MAX_FENCE)
+        else {
+            let [version, ..] = record.unwrap_or_default();
+            rdb.log_warning(&format!(
+                "module data of encoding {encoding} version {version} cannot be read: it is damaged, or a newer \
+                 version of the module wrote it"
+            ));
             return false;
-        }
-        state.fences.observe(highest);
-        state.grace.observe_lease(longest);
+        };
+        let now = clock::now();
+        let state = rdb.state();
+        state.fences.observe(fence);
+        state.grace.restore(grace_left_ms, now);
         true
-    })
-}
-
-unsafe extern "C" fn rdb_save(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
-    // SAFETY: the server passes a value of our type.
-    let stored = unsafe { &*value.cast::<Stored>() };
-    rdb::save_bytes(rdb, &encode_lock(&stored.lock, &lease_moment()));
-}
-
-unsafe extern "C" fn aof_rewrite(
-    aof: *mut raw::RedisModuleIO,
-    key: *mut raw::RedisModuleString,
-    value: *mut c_void,
-) {
-    // SAFETY: the server passes a value of our type, and the name it stands under.
-    let (stored, key) = unsafe { (&*value.cast::<Stored>(), Text::new(key)) };
-    rdb::emit_change(aof, key, &encode_lock(&stored.lock, &lease_moment()));
-}
-
-unsafe extern "C" fn free(value: *mut c_void) {
-    // SAFETY: a value of our type, made by `Box::into_raw`, that the server gives back once. It may be on
-    // another thread: nothing here but the value itself and an atomic is touched.
-    let stored = unsafe { Box::from_raw(value.cast::<Stored>()) };
-    if stored.is_stray() {
-        untracked::settled();
     }
 }
 
-unsafe extern "C" fn unlink(key: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {
-    // SAFETY: the server passes a value of our type, and a context that is valid during the call.
-    let (stored, name, db) = unsafe {
-        let name = required(raw::RedisModule_GetKeyNameFromOptCtx)(key);
-        let db = required(raw::RedisModule_GetDbIdFromOptCtx)(key);
-        (&*value.cast::<Stored>(), Text::new(name.cast_mut()), db)
-    };
-    stored.unlink(db, name.bytes());
-}
-
-/// Who holds the lock with which fence and how often. Leases are no part of it: they pass at their own
-/// pace on a replica.
-unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
-    // SAFETY: the server passes a value of our type.
-    let stored = unsafe { &*value.cast::<Stored>() };
-    for holder in stored.lock.holders() {
-        let numbers = format!("{}:{}:{:?}", holder.fence(), holder.holds(), holder.limit().get());
-        for part in [holder.owner(), numbers.as_bytes()] {
-            // SAFETY: the digest is valid during the call, the bytes are valid for their length.
-            unsafe {
-                required(raw::RedisModule_DigestAddStringBuffer)(digest, part.as_ptr().cast(), part.len())
-            };
-        }
+/// Takes note of fences and leases that were given elsewhere. False when a client (RESTORE) brings a fence that cannot
+/// be true.
+fn observe(gil: &mut Gil<'_>, lock: &Lock, cx: &TransitionContext) -> bool {
+    let fences = lock.holders().iter().map(|holder| holder.fence());
+    let leases = lock.holders().iter().map(|holder| cx.lease_ms(holder));
+    let highest = fences.max().unwrap_or(0);
+    let from_client = Flags::without_client(gil).is_active_primary();
+    let state = gil.state();
+    if from_client && !state.fences.is_plausible(highest, clock::wall_clock()) {
+        return false;
     }
-    // SAFETY: the digest is valid during the call.
-    unsafe { required(raw::RedisModule_DigestEndSequence)(digest) };
-}
-
-unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
-    // SAFETY: the server passes a value of our type.
-    let stored = unsafe { &*value.cast::<Stored>() };
-    size_of::<Stored>().saturating_add(stored.lock.heap_bytes())
-}
-
-unsafe extern "C" fn free_effort(_key: *mut raw::RedisModuleString, value: *const c_void) -> usize {
-    // SAFETY: the server passes a value of our type.
-    let stored = unsafe { &*value.cast::<Stored>() };
-    stored.lock.holders().len().max(1)
+    state.fences.observe(highest);
+    state.grace.observe_lease(leases.max().unwrap_or(0));
+    true
 }

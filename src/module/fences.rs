@@ -1,16 +1,33 @@
-//! When the counter of fences is raised.
+//! When the fence counter advances other than by grants.
 
-use crate::module::state;
-use crate::redis::ctx;
+use dlock_core::AdvanceReason;
 
-/// Raises the counter, if that is due: after a start or a promotion, or because a cluster slot came here. Done
-/// at the first tick, and before a grant that comes sooner. Replicas and the log are told.
-pub fn raise() {
-    if state::with(|state| state.fences.advance_pending()) {
-        let (clock, random) = (ctx::wall_clock(), rand::random());
-        state::with(|state| {
-            state.fences.advance(clock, random);
-            state.schedule.sync_due = true;
-        });
+use crate::module::state::State;
+use crate::redis::{clock, log};
+
+/// Advances the counter after a start or a promotion. Done at the first tick, and before a grant that comes sooner.
+pub fn advance_if_pending(state: &mut State) {
+    if state.fences.advance_pending() {
+        let before = state.fences.known();
+        advance(state);
+        log::notice(&format!(
+            "start or promotion: the fence counter advanced from {before} to {}",
+            state.fences.known()
+        ));
     }
+}
+
+/// Advances the counter at the first grant in a cluster slot that came to this node. A free lock has no key that could
+/// migrate and bring its last fence along.
+pub fn advance_for_slot(state: &mut State, slot: usize) {
+    if state.raised_slots.insert(slot) {
+        state.fences.request_advance(AdvanceReason::Slot);
+        advance(state);
+    }
+}
+
+/// Replicas and the log learn about it.
+fn advance(state: &mut State) {
+    state.fences.advance(clock::wall_clock(), rand::random());
+    state.schedule.checkpoint_due = true;
 }

@@ -1,81 +1,80 @@
-//! What happens when the module is loaded, after `redis_module!` has registered data type and settings.
+//! What happens when the module is loaded, after `redis_module!` has registered the data type.
 
-use redis_module::{Context, RedisString, Status, raw};
+use redis_module::{Context, RedisString, Status};
 
-use crate::commands::entry::Command;
+use crate::commands::{Acquire, Extend, Info, Owner, Release};
 use crate::module::config;
-use crate::module::events;
+use crate::module::events::DlockEvents;
 use crate::module::eviction;
-use crate::module::info;
-use crate::redis::api::required;
-use crate::redis::command_info;
-use crate::redis::ctx::Ctx;
-use crate::waiting::due;
-
-/// Makes one command known to the server.
-pub type Register = fn(Ctx<'_>) -> bool;
-
-/// See [`Register`].
-pub fn command<C: Command>(ctx: Ctx<'_>) -> bool {
-    command_info::register::<C>(ctx)
-}
+use crate::module::info::DlockInfo;
+use crate::redis::{Ctx, attach, log};
+use crate::replication::apply::Apply;
+use crate::replication::checkpoint::Sync;
+use crate::scheduler;
+use crate::waiting::gate::Probe;
 
 /// Registers commands, events and INFO; [`Status::Err`] keeps the module from being loaded.
-pub fn load(context: &Context, args: &[RedisString], commands: &[Register]) -> Status {
-    // SAFETY: the server passes a context that is valid during the call.
-    let ctx = unsafe { Ctx::new(context.ctx) };
-    if is_older_than_redis_7() {
-        ctx.log_warning("dlock needs Redis 7.0, Redict 7.3, Valkey 8.0 or later: update the server");
-        return Status::Err;
+pub fn load(context: &Context, args: &[RedisString]) -> Status {
+    let mut ctx = match attach(context) {
+        Ok(ctx) => ctx,
+        Err(missing) => {
+            context.log_warning(&format!(
+                "dlock needs Redis 7.0, Redict 7.3, Valkey 8.0 or later: this server has no {missing}, update it"
+            ));
+            return Status::Err;
+        }
+    };
+    match register(&mut ctx, !args.is_empty()) {
+        Ok(()) => Status::Ok,
+        Err(reason) => {
+            log::warning(reason);
+            Status::Err
+        }
     }
-    if !args.is_empty() {
-        ctx.log_warning(
+}
+
+fn register(ctx: &mut Ctx<'_>, has_arguments: bool) -> Result<(), &'static str> {
+    if has_arguments {
+        return Err(
             "dlock takes no module arguments: give settings as 'dlock.<name> <value>' in redis.conf, \
              or by MODULE LOADEX ... CONFIG dlock.<name> <value>",
         );
-        return Status::Err;
     }
-    set_options(ctx);
-    if !config::register(context) {
-        ctx.log_warning(
+    if !config::register(ctx) {
+        return Err(
             "dlock does not take the value of a setting, named above: correct 'dlock.<name> <value>' in redis.conf, \
              or in MODULE LOADEX ... CONFIG dlock.<name> <value>",
         );
-        return Status::Err;
     }
-    let registered = command_info::add_category(ctx)
-        && commands.iter().all(|register| register(ctx))
-        && events::subscribe(ctx)
-        && raw::register_info_function(ctx.raw(), Some(info::write)) == Status::Ok;
+    let registered = ctx.register_acl_category()
+        && register_commands(ctx)
+        && ctx.subscribe::<DlockEvents>()
+        && ctx.register_info::<DlockInfo>();
     if !registered {
-        ctx.log_warning(
+        return Err(
             "dlock could not register its commands or events: is another module of that name loaded?",
         );
-        return Status::Err;
     }
-    due::prepare(ctx);
-    eviction::look(ctx);
-    Status::Ok
+    ctx.state().schedule.on_wait_timer = scheduler::on_wait_timer;
+    eviction::refresh(ctx);
+    Ok(())
 }
 
-/// A server without the newest functions that we cannot do without.
-fn is_older_than_redis_7() -> bool {
-    // SAFETY: the pointers are set once, before this module is called.
-    let (describe, configure, clock) = unsafe {
-        (
-            raw::RedisModule_SetCommandInfo,
-            raw::RedisModule_RegisterNumericConfig,
-            raw::RedisModule_MonotonicMicroseconds,
-        )
-    };
-    describe.is_none() || configure.is_none() || clock.is_none()
-}
-
-fn set_options(ctx: Ctx<'_>) {
-    // IO errors: without it a truncated RESTORE kills the server. Implicit signals: with them a refused
-    // request would break WATCH and invalidate client caches.
-    let options =
-        raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-    // SAFETY: the context is valid.
-    unsafe { required(raw::RedisModule_SetModuleOptions)(ctx.raw(), options.cast_signed()) };
+fn register_commands(ctx: &mut Ctx<'_>) -> bool {
+    // DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
+    ctx.register_command::<Acquire>()
+        // DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
+        && ctx.register_command::<Release>()
+        // DLOCK.EXTEND key owner lease-ms [FENCE fence]
+        && ctx.register_command::<Extend>()
+        // DLOCK.OWNER key
+        && ctx.register_command::<Owner>()
+        // DLOCK.INFO key
+        && ctx.register_command::<Info>()
+        // DLOCK.APPLY key change: replication and the log only
+        && ctx.register_command::<Apply>()
+        // DLOCK.SYNC fence grace-left-ms: replication and the log only
+        && ctx.register_command::<Sync>()
+        // DLOCK.PROBE key: the module itself only
+        && ctx.register_command::<Probe>()
 }

@@ -1,13 +1,13 @@
-//! The module as the server sees it: settings, data type, events, INFO.
+//! The module as the server sees it: settings, data type, events, INFO, and the module's own state.
 
 pub mod cluster;
 pub mod config;
 pub mod data_type;
-pub mod events;
+mod events;
 pub mod eviction;
 pub mod fences;
-pub mod histogram;
-pub mod info;
+mod info;
+mod latency_histogram;
 pub mod load;
 pub mod state;
 pub mod stats;

@@ -1,63 +1,88 @@
-//! The module's own state: one for the process, touched only while the server calls us.
+//! The module's own state: one for the process.
+//!
+//! `ctx.state()` borrows the context. A call of the server needs that too, so that no callback finds the state in use:
+//! see [`crate::redis`].
 
-use std::cell::RefCell;
-use std::ffi::c_int;
+use dlock_core::expiry::ExpiryIndex;
+use dlock_core::{Effects, Fences, Grace, Instant, TransitionContext, WaitTable};
 
-use crate::expiry::sweeper::Schedule;
 use crate::module::cluster::RaisedSlots;
 use crate::module::config;
 use crate::module::stats::Counters;
-use crate::redis::ctx::Flags;
-use crate::replication::targets::Audience;
-use crate::waiting::blocked_clients::{Clients, Hold};
-use crate::waiting::due::Alarm;
-use dlock_core::expiry::ExpiryIndex;
-use dlock_core::{Effects, Fences, Grace, Instant, Lock, Queue, TransitionContext, WaitTable};
+use crate::redis::{Ctx, Flags, Gil, GilCell, KeyspaceScan, Timer, clock, log};
+use crate::replication::targets::ReplicationTargets;
+use crate::waiting::clients::{Clients, UndeliveredGrant};
 
-/// What the module knows beside the locks themselves.
+/// What the module knows besides the locks themselves.
 pub struct State {
     pub fences: Fences,
     pub grace: Grace,
-    pub audience: Audience,
-    pub registry: ExpiryIndex,
-    pub slots: RaisedSlots,
+    pub replication_targets: ReplicationTargets,
+    pub expiry: ExpiryIndex,
+    pub raised_slots: RaisedSlots,
     pub counters: Counters,
     /// The queues.
-    pub waiting: WaitTable,
-    /// The clients that stand in them.
+    pub wait_table: WaitTable,
+    /// The clients in them.
     pub clients: Clients,
-    /// Grants that nobody was there to receive.
-    pub undeliverable: Vec<Hold>,
-    pub alarm: Alarm,
+    /// Grants whose clients were gone, and when to try next to roll them back.
+    pub grants_to_roll_back: Vec<UndeliveredGrant>,
+    pub rollback_not_before: Instant,
     /// `maxmemory` is set and `maxmemory-policy` may evict locks.
     pub evictable: bool,
     pub schedule: Schedule,
     /// Empty effects, kept for their memory.
-    pub spare: Option<Box<Effects>>,
+    pub effects_scratch: Option<Box<Effects>>,
+}
+
+/// When the jobs of [`crate::scheduler`] run next.
+pub struct Schedule {
+    /// For what is due in the queues.
+    pub wait_timer: Option<Timer>,
+    /// What it calls. Set at load.
+    pub on_wait_timer: fn(&mut Ctx<'_>),
+    /// For the rest of the work that the cron began.
+    pub slice_timer: Option<Timer>,
+    /// Cron and timer may be due in one pass of the server's loop: clients would wait for both.
+    pub next_expiry_slice: Instant,
+    /// Fence counter and grace are to be sent to replicas and the log.
+    pub checkpoint_due: bool,
+    pub next_checkpoint: Instant,
+    pub next_refresh: Instant,
+    pub scan: Option<KeyspaceScan>,
+    /// After a scan that found nothing.
+    pub scan_not_before: Instant,
+    pub next_scan_log: Instant,
+    /// The log says that a grace is running.
+    pub grace_logged: bool,
+    /// Waiters that were dropped since the last line in the log about it.
+    pub dropped_waiters: usize,
 }
 
 impl State {
-    /// Nobody waits, and nobody who did is owed anything.
-    pub fn has_no_waiters(&self) -> bool {
-        self.waiting.is_empty() && self.undeliverable.is_empty()
+    /// What a transition depends on besides the lock. The clock is read here, once for each command.
+    pub fn transition_context(&mut self, flags: Flags) -> TransitionContext {
+        let now = clock::now();
+        self.start_pending_grace(flags, now);
+        TransitionContext {
+            now,
+            grace_begin: self.grace.begin(),
+            grace_end: self.grace.end(),
+            evictable: self.evictable && !config::allow_eviction(),
+        }
     }
 
-    /// Runs a step on a lock with its queue.
-    pub fn step<R>(
-        &mut self,
-        db: c_int,
-        key: &[u8],
-        lock: &mut Lock,
-        moment: &TransitionContext,
-        step: impl FnOnce(&mut Lock, &mut Queue, &mut Fences) -> R,
-    ) -> R {
-        let fences = &mut self.fences;
-        self.waiting
-            .step(db, key, lock, moment, |lock, queue| step(lock, queue, fences))
+    /// The same where leases are only looked at.
+    pub fn lease_context(&self) -> TransitionContext {
+        TransitionContext {
+            grace_begin: self.grace.begin(),
+            grace_end: self.grace.end(),
+            ..TransitionContext::at(clock::now())
+        }
     }
 
-    /// Begins a grace, if one is pending, and has it told to replicas and the log.
-    pub fn settle_grace(&mut self, flags: Flags, now: Instant) {
+    /// Starts a grace that is pending, and has replicas and the log learn about it.
+    pub fn start_pending_grace(&mut self, flags: Flags, now: Instant) {
         // Asked before every command: the settings are read only when they matter.
         if self.grace.is_pending()
             && !flags.is_loading()
@@ -65,38 +90,69 @@ impl State {
                 .grace
                 .start_if_pending(flags.is_primary(), &config::graces(), now)
         {
-            self.schedule.sync_due = true;
+            self.schedule.checkpoint_due = true;
+            self.log_grace(now);
         }
+    }
+
+    /// Tells the operator when a grace begins and ends.
+    pub fn log_grace(&mut self, now: Instant) {
+        let left_ms = self.grace.left_ms(now);
+        if self.schedule.grace_logged != (left_ms > 0) {
+            self.schedule.grace_logged = left_ms > 0;
+            if left_ms > 0 {
+                log::notice(&format!(
+                    "grace period began: no lock is granted for {left_ms} ms"
+                ));
+            } else {
+                log::notice("grace period ended: locks are granted again");
+            }
+        }
+    }
+
+    /// Nobody waits, and no grant is to be rolled back.
+    pub fn has_no_waiters(&self) -> bool {
+        self.wait_table.is_empty() && self.grants_to_roll_back.is_empty()
+    }
+
+    /// When something in the queues is due next.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let rollback = (!self.grants_to_roll_back.is_empty()).then_some(self.rollback_not_before);
+        rollback.into_iter().chain(self.wait_table.next_wakeup()).min()
     }
 }
 
-/// Access to the state.
-///
-/// The closure must not call the server: the server may call us back (deleting a key calls `unlink`),
-/// and would find the state in use.
-pub fn with<R>(access: impl FnOnce(&mut State) -> R) -> R {
-    access(&mut STATE.0.borrow_mut())
+impl Gil<'_> {
+    pub fn state(&mut self) -> &mut State {
+        STATE.get(self)
+    }
 }
 
-struct ServerThread(RefCell<State>);
-
-// SAFETY: the server calls commands, events, timers and callbacks of a data type one at a time: on its
-// main thread, or on another one that has its lock. Only two callbacks can run beside them, `free` and that of
-// INFO for the report of a crash, and they do not come here.
-unsafe impl Sync for ServerThread {}
-
-static STATE: ServerThread = ServerThread(RefCell::new(State {
+pub static STATE: GilCell<State> = GilCell::new(State {
     fences: Fences::starting(),
     grace: Grace::starting(),
-    audience: Audience::unknown(),
-    registry: ExpiryIndex::new(),
-    slots: RaisedSlots::none(),
+    replication_targets: ReplicationTargets::unknown(),
+    expiry: ExpiryIndex::new(),
+    raised_slots: RaisedSlots::none(),
     counters: Counters::new(),
-    waiting: WaitTable::new(),
-    clients: Clients::none(),
-    undeliverable: Vec::new(),
-    alarm: Alarm::unset(),
+    wait_table: WaitTable::new(),
+    clients: Clients::new(),
+    grants_to_roll_back: Vec::new(),
+    rollback_not_before: Instant::DISTANT_PAST,
     evictable: false,
-    schedule: Schedule::new(),
-    spare: None,
-}));
+    schedule: Schedule {
+        wait_timer: None,
+        on_wait_timer: |_| {},
+        slice_timer: None,
+        next_expiry_slice: Instant::DISTANT_PAST,
+        checkpoint_due: false,
+        next_checkpoint: Instant::DISTANT_PAST,
+        next_refresh: Instant::DISTANT_PAST,
+        scan: None,
+        scan_not_before: Instant::DISTANT_PAST,
+        next_scan_log: Instant::DISTANT_PAST,
+        grace_logged: false,
+        dropped_waiters: 0,
+    },
+    effects_scratch: None,
+});

@@ -1,7 +1,8 @@
 //! What `INFO dlock` counts.
 
-use crate::module::histogram::Durations;
 use dlock_core::{Answer, Effects, Error, Event};
+
+use crate::module::latency_histogram::LatencyHistogram;
 
 /// Counters since the start of the server, as a primary.
 pub struct Counters {
@@ -11,29 +12,29 @@ pub struct Counters {
     pub reentered: u64,
     /// ACQUIREs that were not granted.
     pub not_granted: u64,
-    /// Holders that gave up their last hold.
+    /// Holders that released their last hold.
     pub released: u64,
     /// RELEASEs by owners that had lost the lock before, or never had it.
     pub late_releases: u64,
-    /// EXTENDs that were answered.
+    /// EXTENDs that were granted.
     pub extended: u64,
-    /// Holders that were removed because their lease had ended.
+    /// Holders that were removed because their lease had expired.
     pub expired: u64,
-    /// Those of them for whose end somebody waited.
+    /// Those of them whose locks had waiters.
     pub expired_contended: u64,
     /// Waiters that were granted.
     pub grants_from_queue: u64,
-    /// Waiters whose time was up.
+    /// Waiters that timed out.
     pub wait_timeouts: u64,
     /// Milliseconds that granted waiters have waited, together.
-    pub waited_ms: u64,
-    /// For how long each of them waited.
-    pub waits: Durations,
-    /// For how long each owner that is no holder any more had the lock.
-    pub holds: Durations,
-    /// Grants to clients that had gone, given back.
+    pub total_waited_ms: u64,
+    /// How long each of them waited.
+    pub waited_ms: LatencyHistogram,
+    /// How long each owner that is no holder any more had the lock.
+    pub held_ms: LatencyHistogram,
+    /// Grants to clients that were gone.
     pub grants_rolled_back: u64,
-    /// Refused requests by their first word.
+    /// Rejected requests by their first word.
     pub errors: Errors,
 }
 
@@ -43,7 +44,7 @@ pub struct Errors {
     pub notheld: u64,
     pub notowner: u64,
     pub stale: u64,
-    pub grace_error: u64,
+    pub grace: u64,
     pub evictable: u64,
     pub deadlock: u64,
     pub queuefull: u64,
@@ -62,9 +63,9 @@ impl Counters {
             expired_contended: 0,
             grants_from_queue: 0,
             wait_timeouts: 0,
-            waited_ms: 0,
-            waits: Durations::none(),
-            holds: Durations::none(),
+            total_waited_ms: 0,
+            waited_ms: LatencyHistogram::new(),
+            held_ms: LatencyHistogram::new(),
             grants_rolled_back: 0,
             errors: Errors {
                 err: 0,
@@ -72,7 +73,7 @@ impl Counters {
                 notheld: 0,
                 notowner: 0,
                 stale: 0,
-                grace_error: 0,
+                grace: 0,
                 evictable: 0,
                 deadlock: 0,
                 queuefull: 0,
@@ -80,8 +81,8 @@ impl Counters {
         }
     }
 
-    /// What a step did to a lock, for which somebody waited or nobody.
-    pub fn step(&mut self, effects: &Effects, awaited: bool) {
+    /// What a transition did to a lock, with waiters or without.
+    pub fn transition(&mut self, effects: &Effects, is_contended: bool) {
         for event in &effects.events {
             add(match event {
                 Event::Acquired => &mut self.acquired,
@@ -89,41 +90,43 @@ impl Counters {
                 Event::Extended => &mut self.extended,
                 Event::Expired => &mut self.expired,
             });
-            if awaited && *event == Event::Expired {
+            if is_contended && *event == Event::Expired {
                 add(&mut self.expired_contended);
             }
         }
-        effects.held_ms.iter().for_each(|ms| self.holds.add(*ms));
+        for ms in &effects.held_ms {
+            self.held_ms.record(*ms);
+        }
     }
 
-    /// A RELEASE was refused.
-    pub fn release_refused(&mut self, refusal: &Error) {
-        if let Error::NotHeld | Error::NotOwner | Error::Stale(_) = refusal {
+    /// A RELEASE was rejected.
+    pub fn release_rejected(&mut self, error: &Error) {
+        if let Error::NotHeld | Error::NotOwner | Error::Stale(_) = error {
             add(&mut self.late_releases);
         }
     }
 
-    /// A waiter has its answer. Refusals are counted when they are told.
+    /// A waiter has its answer. Errors are counted when they are sent.
     pub fn answered(&mut self, answer: &Answer) {
         match answer {
             Answer::Granted(granted) => {
                 add(&mut self.grants_from_queue);
-                self.waited_ms = self.waited_ms.wrapping_add(granted.waited_ms);
-                self.waits.add(granted.waited_ms);
+                self.total_waited_ms = self.total_waited_ms.wrapping_add(granted.waited_ms);
+                self.waited_ms.record(granted.waited_ms);
             }
             Answer::TimedOut => add(&mut self.wait_timeouts),
             Answer::Withdrawn | Answer::Refused(_) => {}
         }
     }
 
-    pub fn refused(&mut self, refusal: &Error) {
-        add(match refusal {
-            // No error of anybody.
+    pub fn rejected(&mut self, error: &Error) {
+        add(match error {
+            // No error of anybody: the client has sent the request again.
             Error::Replaced => return,
             Error::NotHeld => &mut self.errors.notheld,
             Error::NotOwner => &mut self.errors.notowner,
             Error::Stale(_) => &mut self.errors.stale,
-            Error::Grace(_) => &mut self.errors.grace_error,
+            Error::Grace(_) => &mut self.errors.grace,
             Error::Evictable => &mut self.errors.evictable,
             Error::QueueFull(_) => &mut self.errors.queuefull,
             Error::Deadlock(_) => &mut self.errors.deadlock,

@@ -1,20 +1,18 @@
-//! What the server is told of a command, so that COMMAND INFO and DOCS, ACLs, cluster clients and the
-//! hints of redis-cli are right.
+//! All that the server can know about a command, so that COMMAND INFO and DOCS, ACLs, cluster clients and the hints of
+//! redis-cli are right.
 
 use std::ffi::{CStr, CString, c_int};
 use std::ptr;
 
 use redis_module::raw;
 
-use crate::commands::entry::{Command, entry};
-use crate::redis::api::required;
-use crate::redis::ctx::Ctx;
+use crate::redis::api::api;
 
 /// Everything about a command but what it does.
 pub struct Metadata {
     pub name: &'static CStr,
     pub flags: &'static CStr,
-    /// The number of arguments with the name, negative = at least so many.
+    /// The number of arguments with the name, negative = at least that many.
     pub arity: c_int,
     pub summary: &'static CStr,
     pub complexity: &'static CStr,
@@ -28,7 +26,7 @@ pub struct Metadata {
 }
 
 /// The module's ACL category.
-const CATEGORY: &str = "dlock";
+pub(super) const CATEGORY: &str = "dlock";
 
 const SINCE: &CStr = c"0.1.0";
 
@@ -49,7 +47,7 @@ enum Kind {
     Key,
     String,
     Integer,
-    /// A word that stands for itself.
+    /// A keyword without a value.
     Flag,
     OneOf(&'static [Argument]),
 }
@@ -68,15 +66,15 @@ impl Argument {
     }
 
     pub const fn flag(name: &'static CStr, token: &'static CStr) -> Self {
-        Self::new(name, Kind::Flag).after(token)
+        Self::new(name, Kind::Flag).token(token)
     }
 
     pub const fn optional_one_of(name: &'static CStr, arguments: &'static [Argument]) -> Self {
         Self::new(name, Kind::OneOf(arguments)).optional()
     }
 
-    /// The word that stands before the argument.
-    pub const fn after(self, token: &'static CStr) -> Self {
+    /// The keyword before the argument.
+    pub const fn token(self, token: &'static CStr) -> Self {
         Self {
             token: Some(token),
             ..self
@@ -100,64 +98,22 @@ impl Argument {
     }
 }
 
-/// Makes the command known to the server; false when it refuses.
-pub fn register<C: Command>(ctx: Ctx<'_>) -> bool {
-    let metadata = &C::METADATA;
-    let (first_key, last_key, step) = if metadata.key.is_some() {
-        (1, 1, 1)
-    } else {
-        (0, 0, 0)
-    };
-    // SAFETY: the context is valid, the strings are C strings, the server copies them.
-    let command = unsafe {
-        let (name, flags) = (metadata.name.as_ptr(), metadata.flags.as_ptr());
-        let create = required(raw::RedisModule_CreateCommand);
-        if create(
-            ctx.raw(),
-            name,
-            Some(entry::<C>),
-            flags,
-            first_key,
-            last_key,
-            step,
-        ) != OK
-        {
-            return false;
-        }
-        required(raw::RedisModule_GetCommand)(ctx.raw(), name)
-    };
-    !command.is_null() && describe(command, metadata) && categorize(command, metadata)
-}
-
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
-/// Redis 7.4, Redict and Valkey 8 have ACL categories of modules; older servers go without.
-pub fn add_category(ctx: Ctx<'_>) -> bool {
-    let name = CString::new(CATEGORY).unwrap_or_default();
-    // SAFETY: the pointer is set once, at load; the context is valid, the string is a C string.
-    unsafe { raw::RedisModule_AddACLCategory.is_none_or(|add| add(ctx.raw(), name.as_ptr()) == OK) }
-}
-
 /// Redis 7.2 and later; before, a module's command is in no category.
-fn categorize(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
-    // SAFETY: the pointers are set once, at load.
-    let (add, set) = unsafe {
-        (
-            raw::RedisModule_AddACLCategory,
-            raw::RedisModule_SetCommandACLCategories,
-        )
-    };
-    let own = if add.is_some() && metadata.is_public {
+pub(super) fn categorize(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
+    let own = if api().add_acl_category.is_some() && metadata.is_public {
         CATEGORY
     } else {
         ""
     };
     let categories = CString::new(format!("{} {own}", metadata.categories).trim_end()).unwrap_or_default();
+    let set = api().set_command_acl_categories;
     // SAFETY: the command is one that was just made, the string is a C string.
     set.is_none_or(|set| unsafe { set(command, categories.as_ptr()) == OK })
 }
 
-fn describe(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
+pub(super) fn describe(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -180,7 +136,7 @@ fn describe(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool 
     };
     // SAFETY: the command is one that was just made. All that `info` points to lives until the call
     // returns, and every array ends with a zeroed element; the server copies it.
-    unsafe { required(raw::RedisModule_SetCommandInfo)(command, &info) == OK }
+    unsafe { (api().set_command_info)(command, &info) == OK }
 }
 
 fn key_specs(key: Option<&KeyUse>) -> Vec<raw::RedisModuleCommandKeySpec> {

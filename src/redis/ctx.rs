@@ -1,104 +1,90 @@
-//! The context in which the server calls us, behind a safe face.
+//! The context in which the server calls the module.
+//!
+//! A method takes `&mut self` if the server may call the module back before it returns, or writes to the stream of
+//! replication. With `&self` it does neither.
 
-use std::ffi::{CStr, CString, c_int};
-use std::marker::PhantomData;
-use std::slice;
+use std::ffi::{CStr, c_int};
+use std::ops::{Deref, DerefMut};
 
 use redis_module::raw;
 
-use crate::redis::api::required;
-use dlock_core::{Instant, WallClock};
+use crate::redis::api::api;
+use crate::redis::gil::Gil;
+use crate::redis::string::RStr;
 
-/// A context of the server, valid while it is calling us.
-///
-/// Whoever has one runs while the server does nothing else: it is also the proof that the module's state
-/// may be touched.
-#[derive(Clone, Copy)]
+/// A context of the server, valid while it is calling the module. It is a [`Gil`] too.
 pub struct Ctx<'a> {
     raw: *mut raw::RedisModuleCtx,
-    call: PhantomData<&'a ()>,
+    gil: Gil<'a>,
 }
 
-/// A string of the server, valid as long as its context.
-#[derive(Clone, Copy)]
-pub struct Text<'a> {
-    raw: *mut raw::RedisModuleString,
-    call: PhantomData<&'a ()>,
+impl<'a> Deref for Ctx<'a> {
+    type Target = Gil<'a>;
+
+    fn deref(&self) -> &Gil<'a> {
+        &self.gil
+    }
 }
 
-/// How things stand with the server and the client.
-#[derive(Clone, Copy)]
-pub struct Flags(u32);
+impl<'a> DerefMut for Ctx<'a> {
+    fn deref_mut(&mut self) -> &mut Gil<'a> {
+        &mut self.gil
+    }
+}
 
 impl<'a> Ctx<'a> {
     /// # Safety
-    /// `raw` is a context that the server gave us, and stays valid for `'a`, during which the server
-    /// waits for us.
-    pub unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
+    /// `raw` is a context that the server gave the module, and stays valid for `'a`. As for [`Gil::assume`].
+    pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
         Self {
             raw,
-            call: PhantomData,
+            // SAFETY: the caller vouches for it.
+            gil: unsafe { Gil::assume() },
         }
     }
 
-    pub fn raw(self) -> *mut raw::RedisModuleCtx {
+    pub(super) fn raw(&self) -> *mut raw::RedisModuleCtx {
         self.raw
     }
 
-    pub fn flags(self) -> Flags {
+    pub fn flags(&self) -> Flags {
         // SAFETY: the context is valid.
-        let flags = unsafe { required(raw::RedisModule_GetContextFlags)(self.raw) };
-        Flags(flags.cast_unsigned())
+        Flags(unsafe { (api().get_context_flags)(self.raw) }.cast_unsigned())
     }
 
     /// Whether nothing may be written now: clients are paused, for a failover for instance.
-    pub fn is_paused(self) -> bool {
+    pub fn is_paused(&self) -> bool {
         // SAFETY: takes nothing, reads a flag of the server.
-        unsafe { required(raw::RedisModule_AvoidReplicaTraffic)() != 0 }
+        unsafe { (api().avoid_replica_traffic)() != 0 }
     }
 
-    pub fn db(self) -> c_int {
+    pub fn db(&self) -> c_int {
         // SAFETY: the context is valid.
-        unsafe { required(raw::RedisModule_GetSelectedDb)(self.raw) }
+        unsafe { (api().get_selected_db)(self.raw) }
     }
 
-    /// Whether there is such a database; it is then selected.
-    pub fn select_db(self, db: c_int) -> bool {
-        // SAFETY: the context is valid, a number out of range is answered with an error.
-        unsafe { required(raw::RedisModule_SelectDb)(self.raw, db) == raw::REDISMODULE_OK as c_int }
+    /// Selects a database; false if there is none of this number.
+    #[must_use]
+    pub fn select_db(&mut self, db: c_int) -> bool {
+        // SAFETY: the context is valid; a number out of range is answered with an error.
+        unsafe { (api().select_db)(self.raw, db) == raw::REDISMODULE_OK as c_int }
     }
 
-    /// Makes `f` a string of the server for the time of the call.
-    pub fn with_text<R>(self, bytes: &[u8], f: impl FnOnce(Text<'_>) -> R) -> R {
-        // SAFETY: the bytes are valid for their length and are copied.
-        let raw =
-            unsafe { required(raw::RedisModule_CreateString)(self.raw, bytes.as_ptr().cast(), bytes.len()) };
-        let result = f(Text {
-            raw,
-            call: PhantomData,
-        });
-        // SAFETY: made above, and `f` could not keep it.
-        unsafe { required(raw::RedisModule_FreeString)(self.raw, raw) };
-        result
-    }
-
-    /// Sends the command that is being carried out to replicas and the log, and counts a change since the
-    /// last snapshot.
-    pub fn replicate_verbatim(self) {
+    /// Sends the running command to replicas and the log, and counts a change since the last snapshot.
+    pub fn replicate_verbatim(&mut self) {
         // SAFETY: the context is one of a command.
-        unsafe { required(raw::RedisModule_ReplicateVerbatim)(self.raw) };
+        unsafe { (api().replicate_verbatim)(self.raw) };
     }
 
     /// Sends `command key bytes` to replicas and the log.
-    pub fn replicate(self, command: &CStr, key: Text<'_>, bytes: &[u8]) {
+    pub fn replicate(&mut self, command: &CStr, key: RStr<'_>, bytes: &[u8]) {
         // SAFETY: the arguments are what the format says: a string of the server, bytes and their length.
         unsafe {
-            let replicate = required(raw::RedisModule_Replicate);
-            replicate(
+            (api().replicate)(
                 self.raw,
                 command.as_ptr(),
                 c"sb".as_ptr(),
-                key.raw,
+                key.raw(),
                 bytes.as_ptr(),
                 bytes.len(),
             );
@@ -106,113 +92,44 @@ impl<'a> Ctx<'a> {
     }
 
     /// Sends `command a b` to replicas and the log.
-    pub fn replicate_numbers(self, command: &CStr, a: u64, b: u64) {
+    pub fn replicate_numbers(&mut self, command: &CStr, a: u64, b: u64) {
+        let (a, b) = (a.cast_signed(), b.cast_signed());
         // SAFETY: the arguments are what the format says: two long longs.
-        unsafe {
-            let replicate = required(raw::RedisModule_Replicate);
-            replicate(
-                self.raw,
-                command.as_ptr(),
-                c"ll".as_ptr(),
-                a.cast_signed(),
-                b.cast_signed(),
-            );
-        }
+        unsafe { (api().replicate)(self.raw, command.as_ptr(), c"ll".as_ptr(), a, b) };
     }
 
-    /// Whether a client could write to this key now; if not, the server's error.
-    pub fn probe(self, key: Text<'_>) -> Result<(), String> {
-        // SAFETY: the arguments are what the format says: as in a script, errors as replies, a string of
-        // the server. The reply is freed here, and nothing of it is kept.
-        unsafe {
-            let call = required(raw::RedisModule_Call);
-            let reply = call(self.raw, c"DLOCK.PROBE".as_ptr(), c"SEs".as_ptr(), key.raw);
-            if reply.is_null() {
-                return Err(String::new());
-            }
-            let mut len = 0;
-            let text = required(raw::RedisModule_CallReplyStringPtr)(reply, &mut len);
-            let is_error =
-                required(raw::RedisModule_CallReplyType)(reply) == raw::REDISMODULE_REPLY_ERROR as c_int;
-            let outcome = if !is_error {
-                Ok(())
-            } else if text.is_null() {
-                Err(String::new())
-            } else {
-                Err(String::from_utf8_lossy(slice::from_raw_parts(text.cast(), len)).into_owned())
-            };
-            required(raw::RedisModule_FreeCallReply)(reply);
-            outcome
-        }
-    }
-
-    /// A number from the server's INFO, if there is such a field.
-    pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
-        let mut error: c_int = 0;
-        // SAFETY: the context is valid, the strings are C strings; the answer is freed at once.
-        unsafe {
-            let info = required(raw::RedisModule_GetServerInfo)(self.raw, section.as_ptr());
-            let number =
-                required(raw::RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
-            required(raw::RedisModule_FreeServerInfo)(self.raw, info);
-            (error == raw::REDISMODULE_OK as c_int).then_some(number)
-        }
-    }
-
-    /// Tells clients that watch or track the key.
-    pub fn signal_modified(self, key: Text<'_>) {
+    /// Invalidates the key for clients that watch or track it.
+    pub fn signal_modified(&mut self, key: RStr<'_>) {
         // SAFETY: context and string are valid.
-        unsafe { required(raw::RedisModule_SignalModifiedKey)(self.raw, key.raw) };
+        unsafe { (api().signal_modified_key)(self.raw, key.raw()) };
     }
 
-    /// A keyspace event of the modules' class, `d`.
-    pub fn notify(self, event: &CStr, key: Text<'_>) {
+    /// Sends a keyspace event of the modules' class, `d`. Other modules may run commands when they get it.
+    pub fn notify(&mut self, event: &CStr, key: RStr<'_>) {
         let class = raw::REDISMODULE_NOTIFY_MODULE;
         // SAFETY: context and strings are valid; the server copies the name of the event.
-        unsafe { required(raw::RedisModule_NotifyKeyspaceEvent)(self.raw, class, event.as_ptr(), key.raw) };
-    }
-
-    pub fn log_warning(self, message: &str) {
-        let message = CString::new(message).unwrap_or_default();
-        // SAFETY: the context is valid; the format takes one C string, and gets one.
-        unsafe {
-            required(raw::RedisModule_Log)(self.raw, c"warning".as_ptr(), c"%s".as_ptr(), message.as_ptr());
-        }
+        unsafe { (api().notify_keyspace_event)(self.raw, class, event.as_ptr(), key.raw()) };
     }
 }
 
-impl<'a> Text<'a> {
-    /// # Safety
-    /// `raw` is a string of the server that stays valid for `'a`.
-    pub unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
-        Self {
-            raw,
-            call: PhantomData,
-        }
-    }
-
-    pub fn raw(self) -> *mut raw::RedisModuleString {
-        self.raw
-    }
-
-    pub fn bytes(self) -> &'a [u8] {
-        let mut len = 0;
-        // SAFETY: the string is valid for `'a`, and the server does not change it meanwhile.
-        unsafe {
-            let data = required(raw::RedisModule_StringPtrLen)(self.raw, &mut len);
-            slice::from_raw_parts(data.cast(), len)
-        }
-    }
-}
+/// The state of the server and of the client of a call.
+#[derive(Clone, Copy)]
+pub struct Flags(u32);
 
 impl Flags {
-    /// A primary that is not loading: here leases end by the clock.
-    pub fn decides(self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_MASTER) && !self.is_loading()
+    /// As seen from a callback that has no context.
+    pub fn without_client(_: &Gil<'_>) -> Self {
+        // SAFETY: the server takes a null context for "no client".
+        Self(unsafe { (api().get_context_flags)(std::ptr::null_mut()) }.cast_unsigned())
     }
 
-    /// The command comes from the primary or from the log: it is carried out as told.
-    pub fn is_told(self) -> bool {
+    /// A primary that is not loading: here leases expire by the clock.
+    pub fn is_active_primary(self) -> bool {
+        self.is_primary() && !self.is_loading()
+    }
+
+    /// The command comes from the primary or from the log: it is carried out as it is.
+    pub fn must_obey(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_REPLICATED) || self.is_loading()
     }
 
@@ -234,7 +151,7 @@ impl Flags {
     }
 
     /// What is replicated goes into an append-only file.
-    pub fn has_log(self) -> bool {
+    pub fn has_aof(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_AOF)
     }
 
@@ -245,25 +162,4 @@ impl Flags {
     fn has(self, any_of: u32) -> bool {
         self.0 & any_of != 0
     }
-}
-
-/// The server's monotonic clock.
-pub fn now() -> Instant {
-    // SAFETY: takes nothing.
-    let micros = unsafe { required(raw::RedisModule_MonotonicMicroseconds)() };
-    Instant::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
-}
-
-/// The wall clock. Only fences look at it.
-pub fn wall_clock() -> WallClock {
-    // SAFETY: takes nothing.
-    let unix_ms = unsafe { required(raw::RedisModule_Milliseconds)() };
-    WallClock::from_unix_ms(u64::try_from(unix_ms).unwrap_or(0))
-}
-
-/// The flags as seen from a callback that has no context.
-pub fn flags_without_client() -> Flags {
-    // SAFETY: the server takes a null context for "no client".
-    let flags = unsafe { required(raw::RedisModule_GetContextFlags)(std::ptr::null_mut()) };
-    Flags(flags.cast_unsigned())
 }

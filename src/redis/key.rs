@@ -1,111 +1,171 @@
-//! An open key, and the lock under it.
+//! Open keys, and the value of the module's type under them.
+//!
+//! An open key borrows its context, so that a command has one at a time, and nothing can delete the value while a
+//! reference to it is in use.
 
 use std::ffi::c_int;
+use std::marker::PhantomData;
 
 use redis_module::raw;
 
-use crate::module::data_type::{self, Stored};
-use crate::redis::api::required;
-use crate::redis::ctx::{Ctx, Text};
-
-/// A key that is open while this lives. Nothing found under it may be kept longer.
-pub struct Key<'a> {
-    raw: *mut raw::RedisModuleKey,
-    call: std::marker::PhantomData<&'a ()>,
-}
+use crate::redis::api::api;
+use crate::redis::ctx::Ctx;
+use crate::redis::data_type::DataType;
+use crate::redis::gil::{Gil, GilCell};
+use crate::redis::string::RStr;
 
 /// What is under a key.
-pub enum Value<'k> {
+pub enum Value<V> {
     Nothing,
-    Lock(&'k mut Stored),
+    Ours(V),
     OtherType,
 }
 
-impl<'a> Key<'a> {
-    /// Opens for reading. Never changes anything, on a replica neither.
-    pub fn read(ctx: Ctx<'a>, name: Text<'a>) -> Self {
-        Self::open(ctx, name, raw::REDISMODULE_READ)
-    }
+/// A key that is open for reading.
+pub struct ReadKey<'c, 'a, T> {
+    open: Open,
+    ctx: &'c mut Ctx<'a>,
+    value: PhantomData<T>,
+}
 
-    /// Opens for writing. A key whose Redis TTL has passed is deleted by that.
-    pub fn write(ctx: Ctx<'a>, name: Text<'a>) -> Self {
-        Self::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
-    }
+/// A key that is open for writing.
+pub struct WriteKey<'c, 'a, T> {
+    open: Open,
+    ctx: &'c mut Ctx<'a>,
+    value: PhantomData<T>,
+}
 
-    fn open(ctx: Ctx<'a>, name: Text<'a>, mode: u32) -> Self {
-        // SAFETY: context and name are valid for `'a`, and the key is closed before that ends.
-        let raw = unsafe { required(raw::RedisModule_OpenKey)(ctx.raw(), name.raw(), mode.cast_signed()) };
+impl<'c, 'a, T: DataType> ReadKey<'c, 'a, T> {
+    /// Changes nothing under the key, but that the server deletes it if its TTL has passed.
+    pub fn open(ctx: &'c mut Ctx<'a>, name: RStr<'_>) -> Self {
         Self {
-            raw,
-            call: std::marker::PhantomData,
+            open: Open::new(ctx, name, raw::REDISMODULE_READ),
+            ctx,
+            value: PhantomData,
         }
     }
 
-    pub fn value(&mut self) -> Value<'_> {
-        // SAFETY: the key is open or null, and is borrowed for as long as the value.
-        unsafe { value_of(self.raw) }
+    pub fn value(&self) -> Value<&T> {
+        // SAFETY: the key is open. While `self` is borrowed nothing changes it: that would take `&mut Ctx`.
+        unsafe { value_of(self.open.0) }.map(|value| unsafe { &*value })
     }
 
-    /// Puts a lock under the key, in place of nothing.
-    pub fn set(&mut self, stored: Box<Stored>) {
-        let value = Box::into_raw(stored);
-        // SAFETY: the key is open for writing, the value is of our type; the server now owns it and gives
-        // it back to `free`.
-        let status = unsafe {
-            required(raw::RedisModule_ModuleTypeSetValue)(self.raw, data_type::raw_type(), value.cast())
-        };
-        if status != raw::REDISMODULE_OK as c_int {
+    pub fn ctx(&self) -> &Ctx<'a> {
+        self.ctx
+    }
+}
+
+impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
+    /// The server deletes the key if its TTL has passed.
+    pub fn open(ctx: &'c mut Ctx<'a>, name: RStr<'_>) -> Self {
+        Self {
+            open: Open::new(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE),
+            ctx,
+            value: PhantomData,
+        }
+    }
+
+    /// The value, together with one that the [`Gil`] guards.
+    pub fn value_and<S>(&mut self, cell: &'static GilCell<S>) -> (Value<&mut T>, &mut S) {
+        // SAFETY: the key is open, and both references borrow it with its context: nothing else reaches the value.
+        let value = unsafe { value_of(self.open.0) }.map(|value| unsafe { &mut *value });
+        (value, cell.get(self.ctx))
+    }
+
+    pub fn value(&mut self) -> Value<&mut T> {
+        // SAFETY: as above.
+        unsafe { value_of(self.open.0) }.map(|value| unsafe { &mut *value })
+    }
+
+    /// Stores a value in place of nothing. False if the server does not take it.
+    #[must_use]
+    pub fn set(&mut self, value: Box<T>) -> bool {
+        let value = Box::into_raw(value);
+        // SAFETY: the key is open for writing, the value is of this type; the server now owns it.
+        let status = unsafe { (api().module_type_set_value)(self.open.0, T::native().raw(), value.cast()) };
+        if status != OK {
             // SAFETY: the server did not take it, so that it is still ours.
             drop(unsafe { Box::from_raw(value) });
         }
+        status == OK
     }
 
     pub fn delete(&mut self) {
         // SAFETY: the key is open for writing; no reference to its value is alive, `self` is borrowed.
-        unsafe { required(raw::RedisModule_DeleteKey)(self.raw) };
+        unsafe { (api().delete_key)(self.open.0) };
     }
 
-    /// Takes away a Redis TTL that somebody set by hand.
+    /// Removes a TTL.
     pub fn persist(&mut self) {
         let no_expire = i64::from(raw::REDISMODULE_NO_EXPIRE);
-        // SAFETY: the key is open for writing. To ask is cheaper than to take away what is not there.
+        // SAFETY: the key is open for writing. To ask is cheaper than to remove what is not there.
         unsafe {
-            if required(raw::RedisModule_GetAbsExpire)(self.raw) != no_expire {
-                required(raw::RedisModule_SetExpire)(self.raw, no_expire);
+            if (api().get_abs_expire)(self.open.0) != no_expire {
+                (api().set_expire)(self.open.0, no_expire);
             }
         }
     }
+
+    /// For what does not change any key.
+    pub fn ctx(&self) -> &Ctx<'a> {
+        self.ctx
+    }
+
+    /// For what does not call the server.
+    pub fn gil(&mut self) -> &mut Gil<'a> {
+        self.ctx
+    }
+
+    pub fn close(self) -> &'c mut Ctx<'a> {
+        self.ctx
+    }
 }
 
-impl Drop for Key<'_> {
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+/// Closed when dropped.
+struct Open(*mut raw::RedisModuleKey);
+
+impl Open {
+    fn new(ctx: &mut Ctx<'_>, name: RStr<'_>, mode: u32) -> Self {
+        // SAFETY: context and name are valid. The key is closed before the context ends.
+        Self(unsafe { (api().open_key)(ctx.raw(), name.raw(), mode.cast_signed()) })
+    }
+}
+
+impl Drop for Open {
     fn drop(&mut self) {
-        // SAFETY: opened by `open`, closed once. The server ignores null.
-        unsafe { required(raw::RedisModule_CloseKey)(self.raw) };
+        // SAFETY: opened by `new`, closed once. The server ignores null.
+        unsafe { (api().close_key)(self.0) };
+    }
+}
+
+impl<V> Value<V> {
+    fn map<W>(self, f: impl FnOnce(V) -> W) -> Value<W> {
+        match self {
+            Self::Nothing => Value::Nothing,
+            Self::Ours(value) => Value::Ours(f(value)),
+            Self::OtherType => Value::OtherType,
+        }
     }
 }
 
 /// What is under an open key.
 ///
 /// # Safety
-/// `key` is open for all of `'k`, or null, and nobody else has a reference to its value meanwhile.
-pub unsafe fn value_of<'k>(key: *mut raw::RedisModuleKey) -> Value<'k> {
-    // SAFETY: the key is open or null, which has no type.
-    let datatype = unsafe { required(raw::RedisModule_ModuleTypeGetType)(key) };
-    if datatype != data_type::raw_type() {
-        // SAFETY: the key is open or null, which the server takes for "nothing there".
-        let kind = unsafe { required(raw::RedisModule_KeyType)(key) };
-        return if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
-            Value::Nothing
-        } else {
-            Value::OtherType
-        };
+/// `key` is open, or null. The pointer is valid until the key is closed or changed.
+pub(super) unsafe fn value_of<T: DataType>(key: *mut raw::RedisModuleKey) -> Value<*mut T> {
+    // SAFETY: the key is open or null, which has no type and counts as empty. A value of this type is a `T` that
+    // `WriteKey::set` or `rdb_load` made.
+    unsafe {
+        if (api().module_type_get_type)(key) == T::native().raw() {
+            let value = (api().module_type_get_value)(key).cast::<T>();
+            if !value.is_null() {
+                return Value::Ours(value);
+            }
+        } else if (api().key_type)(key) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+            return Value::Nothing;
+        }
     }
-    // SAFETY: a value of our type is a `Stored` that `Key::set` or `rdb_load` made; the caller vouches that
-    // nobody else has it.
-    let stored = unsafe {
-        required(raw::RedisModule_ModuleTypeGetValue)(key)
-            .cast::<Stored>()
-            .as_mut()
-    };
-    stored.map_or(Value::OtherType, Value::Lock)
+    Value::OtherType
 }

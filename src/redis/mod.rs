@@ -1,9 +1,55 @@
-//! The safe face of the module API. It knows nothing of locks.
+//! The module API of Redis, made safe. This folder has all the `unsafe` code of the module, and knows nothing of locks.
+//!
+//! What makes it safe:
+//!
+//! - [`Gil`] and [`Ctx`] exist only while the server waits for the module. Neither can be copied.
+//! - [`GilCell`] gives its value to whoever has one of them, for as long as it is borrowed. All that can make the
+//!   server call the module back borrows it as well, so that the compiler refuses to touch the value meanwhile.
+//! - [`WriteKey`] borrows its [`Ctx`]: no value is reached by two references.
+//! - A [`BlockedClient`] is consumed by what unblocks it.
+//! - The callbacks are functions of this folder, generic over what they call: [`Command`], [`DataType`], [`Blocked`],
+//!   [`Events`], [`InfoSection`]. They turn raw pointers into the types above and add nothing.
+//!
+//! The crate `redis-module` is used for its bindings, its allocator and the macro that makes the module loadable. Its
+//! safe interface has no blocked clients with callbacks, panics where a function is missing, and covers one version of
+//! the server for each of its features; one file of this module loads on everything from Redis 7.0 to Valkey 9. So each
+//! function is looked up once, when the module is loaded (`api`), and called by these files only.
 
-pub mod api;
-pub mod command_info;
-pub mod ctx;
-pub mod key;
-pub mod rdb;
-pub mod reply;
-pub mod scan;
+#![allow(unsafe_code)]
+
+mod api;
+mod blocked_client;
+mod call;
+pub mod clock;
+mod command;
+mod command_info;
+mod config;
+mod ctx;
+mod data_type;
+mod events;
+mod gil;
+mod info;
+mod io;
+mod key;
+mod load;
+pub mod log;
+mod reply;
+mod scan;
+mod string;
+mod timer;
+
+pub use blocked_client::{Blocked, BlockedClient, BlockedId, client_id, close_client, may_lose_reply};
+pub use command::{Call, Command, CommandError, MissingArgument};
+pub use command_info::{Argument, KeyUse, Metadata};
+pub use config::{Number, Switch};
+pub use ctx::{Ctx, Flags};
+pub use data_type::{DataType, NativeType};
+pub use events::Events;
+pub use gil::{Gil, GilCell};
+pub use info::InfoSection;
+pub use io::{Digest, Io};
+pub use key::{ReadKey, Value, WriteKey};
+pub use load::attach;
+pub use scan::KeyspaceScan;
+pub use string::{RStr, RString};
+pub use timer::Timer;

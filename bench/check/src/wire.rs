@@ -19,9 +19,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Where the server enters the module for what is counted: a command, the reply to a waiter, and the end of its
 /// wait.
 const ENTRANCES: [&str; 3] = [
-    "dlock::commands::entry::entry*",
-    "dlock::waiting::blocked_clients::reply",
-    "dlock::waiting::blocked_clients::free",
+    "dlock::redis::command::entry*",
+    "dlock::redis::blocked_client::reply*",
+    "dlock::redis::blocked_client::free*",
 ];
 
 pub struct Scenario {

@@ -1,30 +1,30 @@
-//! How long things take: percentiles without a list of all that was measured.
+//! Latencies: percentiles without a list of all that was measured.
 
 use hdrhistogram::Histogram;
 
 /// Two digits are enough to see what is going on, and cost 24 kB.
 const DIGITS: u8 = 2;
 /// A week. What takes longer is shown as that.
-const LONGEST_MS: u64 = 7 * 24 * 3_600_000;
+const MAX_MS: u64 = 7 * 24 * 3_600_000;
 
 /// Durations in milliseconds. Takes memory with the first.
-pub struct Durations(Option<Histogram<u64>>);
+pub struct LatencyHistogram(Option<Histogram<u64>>);
 
-impl Durations {
-    pub const fn none() -> Self {
+impl LatencyHistogram {
+    pub const fn new() -> Self {
         Self(None)
     }
 
-    pub fn add(&mut self, ms: u64) {
+    pub fn record(&mut self, ms: u64) {
         if self.0.is_none() {
-            self.0 = Histogram::new_with_max(LONGEST_MS, DIGITS).ok();
+            self.0 = Histogram::new_with_max(MAX_MS, DIGITS).ok();
         }
         if let Some(histogram) = &mut self.0 {
             histogram.saturating_record(ms);
         }
     }
 
-    /// So many milliseconds, or fewer, took this part of all, in percent; 0 when there is nothing.
+    /// In milliseconds; 0 when nothing was recorded.
     pub fn percentile(&self, percent: f64) -> u64 {
         self.0
             .as_ref()

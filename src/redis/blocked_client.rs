@@ -1,0 +1,152 @@
+//! Clients that wait for a reply. The server's handle of one must be unblocked exactly once, whatever happens.
+
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+
+use redis_module::raw;
+
+use crate::redis::api::{api, detached};
+use crate::redis::ctx::Ctx;
+use crate::redis::gil::Gil;
+
+/// What travels with the answer to a blocked client, and what happens to the client meanwhile.
+pub trait Blocked: Sized + 'static {
+    /// Writes the answer to a client that is still there. `None`: it was unblocked without one.
+    fn reply(answer: Option<&Self>, ctx: &mut Ctx<'_>);
+    /// CLIENT UNBLOCK TIMEOUT. The client waits for a reply.
+    fn unblocked(ctx: &mut Ctx<'_>, id: BlockedId);
+    /// Closed, killed, CLIENT UNBLOCK ERROR, or a change of role. Also called for a client that was answered in the
+    /// same pass of the server's loop; that one is left to `free`.
+    fn disconnected(ctx: &mut Ctx<'_>, id: BlockedId);
+    /// The server is done with the answer. If the client `is_gone`, it may not have got it. Nothing may be written.
+    fn free(self: Box<Self>, gil: &mut Gil<'_>, is_gone: bool);
+}
+
+/// A blocked client whose answer is a `T`. Not `Copy`: what unblocks it consumes it.
+#[must_use]
+pub struct BlockedClient<T> {
+    raw: *mut raw::RedisModuleBlockedClient,
+    answer: PhantomData<fn(T)>,
+}
+
+/// Names a blocked client until it is unblocked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockedId(*mut raw::RedisModuleBlockedClient);
+
+impl<T: Blocked> BlockedClient<T> {
+    /// Blocks the client of the running command, which must be one that can block.
+    pub fn block(ctx: &Ctx<'_>) -> Self {
+        // SAFETY: the context is that of a command of a client. No timeout: the module keeps the time itself. A
+        // timeout of the server would race with a grant, or need the callback that may be missing.
+        let raw = unsafe {
+            (api().block_client)(
+                ctx.raw(),
+                Some(reply::<T>),
+                client_unblock::<T>(),
+                Some(free::<T>),
+                0,
+            )
+        };
+        // SAFETY: the handle was just made.
+        unsafe { (api().set_disconnect_callback)(raw, Some(disconnected::<T>)) };
+        Self {
+            raw,
+            answer: PhantomData,
+        }
+    }
+
+    pub fn id(&self) -> BlockedId {
+        BlockedId(self.raw)
+    }
+
+    /// The server passes the answer to [`Blocked::reply`], soon, and then to [`Blocked::free`].
+    pub fn unblock(self, _: &mut Gil<'_>, answer: Option<Box<T>>) {
+        let answer = answer.map_or(std::ptr::null_mut(), Box::into_raw);
+        // SAFETY: only `block` makes a handle, and this consumes it: it has not been unblocked before.
+        unsafe { (api().unblock_client)(self.raw, answer.cast()) };
+    }
+}
+
+/// The client of a call, by the number that the server gave it.
+pub fn client_id(ctx: &Ctx<'_>) -> u64 {
+    // SAFETY: the context is valid.
+    unsafe { (api().get_client_id)(ctx.raw()) }
+}
+
+/// Has the server close a client's connection, soon. Not from [`Blocked::disconnected`], which the server also calls
+/// for a client that it is about to free.
+pub fn close_client(_: &mut Gil<'_>, id: u64) {
+    // SAFETY: takes any number. The client is only marked: it may have more commands, but none of them runs any more,
+    // and it is freed when nothing of it is in use.
+    unsafe { (api().deauthenticate_and_close_client)(detached(), id) };
+}
+
+/// What CLIENT UNBLOCK TIMEOUT calls, or nothing where it would end the server: then it answers 0, as for a client that
+/// is not blocked.
+fn client_unblock<T: Blocked>() -> raw::RedisModuleCmdFunc {
+    match server_version() {
+        // Redis and Valkey 7.2 abort when CLIENT UNBLOCK TIMEOUT meets an answer.
+        REDIS_7_2..REDIS_7_3 => None,
+        _ => Some(unblocked::<T>),
+    }
+}
+
+/// Before Redis 7.2, a client that was answered a moment before CLIENT UNBLOCK TIMEOUT is left without any reply.
+pub fn may_lose_reply() -> bool {
+    server_version() < REDIS_7_2
+}
+
+const REDIS_7_2: c_int = 0x0007_0200;
+const REDIS_7_3: c_int = 0x0007_0300;
+
+/// `0x00MMmmpp`. Redict and Valkey count on from Redis 7.2.
+fn server_version() -> c_int {
+    // SAFETY: takes nothing.
+    unsafe { (api().get_server_version)() }
+}
+
+unsafe extern "C" fn reply<T: Blocked>(
+    ctx: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    // SAFETY: the context is valid during the call, and what travels with it is a `T`, if anything.
+    let (answer, mut ctx) = unsafe {
+        let answer = (api().get_blocked_client_private_data)(ctx);
+        (answer.cast::<T>().as_ref(), Ctx::new(ctx))
+    };
+    T::reply(answer, &mut ctx);
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn unblocked<T: Blocked>(
+    ctx: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    // SAFETY: the context is valid during the call.
+    let (handle, mut ctx) = unsafe { ((api().get_blocked_client_handle)(ctx), Ctx::new(ctx)) };
+    T::unblocked(&mut ctx, BlockedId(handle));
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn disconnected<T: Blocked>(
+    ctx: *mut raw::RedisModuleCtx,
+    handle: *mut raw::RedisModuleBlockedClient,
+) {
+    // SAFETY: the context is valid during the call.
+    T::disconnected(&mut unsafe { Ctx::new(ctx) }, BlockedId(handle));
+}
+
+unsafe extern "C" fn free<T: Blocked>(ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {
+    // SAFETY: the box that `unblock` sent, given back once. The context is valid during the call, though it may have
+    // no client any more.
+    let (answer, is_gone, mut gil) = unsafe {
+        (
+            Box::from_raw(answer.cast::<T>()),
+            (api().blocked_client_disconnected)(ctx) != 0,
+            Gil::assume(),
+        )
+    };
+    answer.free(&mut gil, is_gone);
+}

@@ -1,0 +1,127 @@
+//! Commands of the server that the module runs, and the server's INFO.
+
+use std::ffi::{CStr, c_int};
+use std::slice;
+
+use redis_module::raw;
+
+use crate::redis::api::api;
+use crate::redis::ctx::Ctx;
+use crate::redis::string::{RStr, RString};
+
+impl Ctx<'_> {
+    /// Whether a client could write to this key now; if not, the server's error. `probe` is a write command of one
+    /// key that does nothing.
+    pub fn can_write(&mut self, probe: &CStr, key: RStr<'_>) -> Result<(), String> {
+        // SAFETY: the arguments are what the format says: as in a script, errors as replies, a string of the server.
+        let reply = unsafe { (api().call)(self.raw(), probe.as_ptr(), c"SEs".as_ptr(), key.raw()) };
+        let Some(reply) = Reply::new(reply) else {
+            return Err(String::new());
+        };
+        if reply.is_error() {
+            Err(reply.text().unwrap_or_default())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The text that `command arguments` replies.
+    pub fn call_for_text(&mut self, command: &CStr, arguments: &[&str]) -> Option<String> {
+        self.call(command, arguments)?.text()
+    }
+
+    /// The array of texts that `command arguments` replies.
+    pub fn call_for_texts(&mut self, command: &CStr, arguments: &[&str]) -> Option<Vec<String>> {
+        self.call(command, arguments)?.texts()
+    }
+
+    fn call(&mut self, command: &CStr, arguments: &[&str]) -> Option<Reply> {
+        let strings: Vec<_> = arguments
+            .iter()
+            .map(|text| RString::new(text.as_bytes()))
+            .collect();
+        let raw: Vec<_> = strings.iter().map(|string| string.borrow().raw()).collect();
+        // SAFETY: the arguments are what the format says: an array of strings of the server, and its length.
+        let reply = unsafe {
+            (api().call)(
+                self.raw(),
+                command.as_ptr(),
+                c"v".as_ptr(),
+                raw.as_ptr(),
+                raw.len(),
+            )
+        };
+        Reply::new(reply).filter(|reply| !reply.is_error())
+    }
+
+    /// A number from the server's INFO, if there is such a field.
+    pub fn info_number(&mut self, section: &CStr, field: &CStr) -> Option<u64> {
+        let mut error: c_int = 0;
+        // SAFETY: the context is valid, the strings are C strings; the answer is freed at once.
+        unsafe {
+            let info = (api().get_server_info)(self.raw(), section.as_ptr());
+            let number = (api().server_info_get_field_unsigned)(info, field.as_ptr(), &mut error);
+            (api().free_server_info)(self.raw(), info);
+            (error == raw::REDISMODULE_OK as c_int).then_some(number)
+        }
+    }
+
+    /// A text from the server's INFO, if there is such a field.
+    pub fn info_text(&mut self, section: &CStr, field: &CStr) -> Option<Vec<u8>> {
+        // SAFETY: the context is valid, the strings are C strings; the answer is freed at once, and copied before.
+        unsafe {
+            let info = (api().get_server_info)(self.raw(), section.as_ptr());
+            let text = (api().server_info_get_field_c)(info, field.as_ptr());
+            let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes().to_vec());
+            (api().free_server_info)(self.raw(), info);
+            text
+        }
+    }
+}
+
+/// A reply, freed when dropped.
+struct Reply(*mut raw::RedisModuleCallReply);
+
+impl Reply {
+    fn new(raw: *mut raw::RedisModuleCallReply) -> Option<Self> {
+        (!raw.is_null()).then_some(Self(raw))
+    }
+
+    fn is_error(&self) -> bool {
+        // SAFETY: the reply is valid.
+        unsafe { (api().call_reply_type)(self.0) == raw::REDISMODULE_REPLY_ERROR as c_int }
+    }
+
+    fn text(&self) -> Option<String> {
+        text_of(self.0)
+    }
+
+    fn texts(&self) -> Option<Vec<String>> {
+        // SAFETY: the reply is valid; the elements are, as long as it is.
+        unsafe {
+            if (api().call_reply_type)(self.0) != raw::REDISMODULE_REPLY_ARRAY as c_int {
+                return None;
+            }
+            (0..(api().call_reply_length)(self.0))
+                .map(|index| text_of((api().call_reply_array_element)(self.0, index)))
+                .collect()
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        // SAFETY: made by a call, freed once. Nothing of it is kept.
+        unsafe { (api().free_call_reply)(self.0) };
+    }
+}
+
+fn text_of(reply: *mut raw::RedisModuleCallReply) -> Option<String> {
+    let mut len = 0;
+    // SAFETY: the reply is valid, or null, which has no text. The text is valid as long as the reply.
+    unsafe {
+        let text = (api().call_reply_string_ptr)(reply, &mut len);
+        (!text.is_null())
+            .then(|| String::from_utf8_lossy(slice::from_raw_parts(text.cast(), len)).into_owned())
+    }
+}

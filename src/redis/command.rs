@@ -1,0 +1,115 @@
+//! Commands: from the server's call to the module's, and their registration.
+
+use std::ffi::{CString, c_int};
+use std::slice;
+
+use redis_module::raw;
+
+use crate::redis::api::api;
+use crate::redis::command_info::{CATEGORY, Metadata, categorize, describe};
+use crate::redis::ctx::Ctx;
+use crate::redis::string::RStr;
+
+/// A command: what the server is told about it, and what it does.
+pub trait Command {
+    const METADATA: Metadata;
+    type Error: CommandError;
+
+    /// Carries the command out and replies, or says why not.
+    fn run(call: &mut Call<'_>) -> Result<(), Self::Error>;
+}
+
+/// The reply in place of the one that a command would have given.
+pub trait CommandError {
+    fn reply(&self, ctx: &mut Ctx<'_>);
+}
+
+/// Fewer arguments than the command's arity promises.
+pub struct MissingArgument;
+
+/// A command as it was called.
+pub struct Call<'a> {
+    pub ctx: Ctx<'a>,
+    argv: &'a [*mut raw::RedisModuleString],
+}
+
+impl<'a> Call<'a> {
+    /// The argument at this position, 0 = the command's name. The server has checked the arity.
+    pub fn arg(&self, position: usize) -> Result<RStr<'a>, MissingArgument> {
+        let raw = self.argv.get(position);
+        debug_assert!(
+            raw.is_some(),
+            "the arity of a command is smaller than what it reads"
+        );
+        // SAFETY: the server passes strings that live as long as the call.
+        raw.map(|raw| unsafe { RStr::new(*raw) }).ok_or(MissingArgument)
+    }
+
+    /// The arguments after the key.
+    pub fn options(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.argv.iter().skip(2).map(|raw| {
+            // SAFETY: the server passes strings that live as long as the call.
+            unsafe { RStr::new(*raw) }.bytes()
+        })
+    }
+}
+
+impl Ctx<'_> {
+    /// False if the server refuses the command.
+    pub fn register_command<C: Command>(&mut self) -> bool {
+        let metadata = &C::METADATA;
+        let (first_key, last_key, step) = if metadata.key.is_some() {
+            (1, 1, 1)
+        } else {
+            (0, 0, 0)
+        };
+        let (name, flags) = (metadata.name.as_ptr(), metadata.flags.as_ptr());
+        // SAFETY: the context is valid, the strings are C strings, the server copies them.
+        let command = unsafe {
+            let status = (api().create_command)(
+                self.raw(),
+                name,
+                Some(entry::<C>),
+                flags,
+                first_key,
+                last_key,
+                step,
+            );
+            if status != OK {
+                return false;
+            }
+            (api().get_command)(self.raw(), name)
+        };
+        !command.is_null() && describe(command, metadata) && categorize(command, metadata)
+    }
+
+    /// Redis 7.4, Redict and Valkey 8 have ACL categories of modules; older servers go without.
+    pub fn register_acl_category(&mut self) -> bool {
+        let name = CString::new(CATEGORY).unwrap_or_default();
+        let add = api().add_acl_category;
+        // SAFETY: the context is valid, the string is a C string.
+        add.is_none_or(|add| unsafe { add(self.raw(), name.as_ptr()) == OK })
+    }
+}
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+/// The function that the server calls for a command.
+unsafe extern "C" fn entry<C: Command>(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    let argc = usize::try_from(argc).unwrap_or(0);
+    // SAFETY: the server passes a context and as many arguments as it says, valid during the call.
+    let mut call = unsafe {
+        Call {
+            ctx: Ctx::new(ctx),
+            argv: slice::from_raw_parts(argv, argc),
+        }
+    };
+    if let Err(error) = C::run(&mut call) {
+        error.reply(&mut call.ctx);
+    }
+    OK
+}

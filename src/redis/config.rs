@@ -1,0 +1,103 @@
+//! Settings of the module. Each is an atomic variable: `CONFIG GET` reads it, `CONFIG SET` writes it.
+
+use std::ffi::{CString, c_char, c_int, c_longlong, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use redis_module::raw;
+
+use crate::redis::api::api;
+use crate::redis::ctx::Ctx;
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+pub struct Number {
+    pub name: &'static str,
+    pub value: &'static AtomicI64,
+    pub default: i64,
+    pub min: i64,
+    pub max: i64,
+}
+
+pub struct Switch {
+    pub name: &'static str,
+    pub value: &'static AtomicBool,
+    pub default: bool,
+}
+
+impl Ctx<'_> {
+    /// Registers the settings and reads what the configuration says; false if one of them has a bad value.
+    pub fn register_settings(&mut self, numbers: &[Number], switches: &[Switch]) -> bool {
+        let registered = numbers.iter().all(|number| self.register_number(number))
+            && switches.iter().all(|switch| self.register_switch(switch));
+        // SAFETY: the context is valid.
+        registered && unsafe { (api().load_configs)(self.raw()) == OK }
+    }
+
+    fn register_number(&mut self, setting: &Number) -> bool {
+        let name = CString::new(setting.name).unwrap_or_default();
+        // SAFETY: the context is valid, the server copies the name, the variable is static.
+        unsafe {
+            (api().register_numeric_config)(
+                self.raw(),
+                name.as_ptr(),
+                setting.default,
+                raw::REDISMODULE_CONFIG_DEFAULT,
+                setting.min,
+                setting.max,
+                Some(get_number),
+                Some(set_number),
+                None,
+                (&raw const *setting.value).cast_mut().cast(),
+            ) == OK
+        }
+    }
+
+    fn register_switch(&mut self, setting: &Switch) -> bool {
+        let name = CString::new(setting.name).unwrap_or_default();
+        // SAFETY: as above.
+        unsafe {
+            (api().register_bool_config)(
+                self.raw(),
+                name.as_ptr(),
+                c_int::from(setting.default),
+                raw::REDISMODULE_CONFIG_DEFAULT,
+                Some(get_switch),
+                Some(set_switch),
+                None,
+                (&raw const *setting.value).cast_mut().cast(),
+            ) == OK
+        }
+    }
+}
+
+unsafe extern "C" fn get_number(_: *const c_char, value: *mut c_void) -> c_longlong {
+    // SAFETY: the variable that the setting was registered with.
+    unsafe { &*value.cast::<AtomicI64>() }.load(Ordering::Relaxed)
+}
+
+unsafe extern "C" fn set_number(
+    _: *const c_char,
+    new: c_longlong,
+    value: *mut c_void,
+    _: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the variable that the setting was registered with.
+    unsafe { &*value.cast::<AtomicI64>() }.store(new, Ordering::Relaxed);
+    OK
+}
+
+unsafe extern "C" fn get_switch(_: *const c_char, value: *mut c_void) -> c_int {
+    // SAFETY: the variable that the setting was registered with.
+    c_int::from(unsafe { &*value.cast::<AtomicBool>() }.load(Ordering::Relaxed))
+}
+
+unsafe extern "C" fn set_switch(
+    _: *const c_char,
+    new: c_int,
+    value: *mut c_void,
+    _: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the variable that the setting was registered with.
+    unsafe { &*value.cast::<AtomicBool>() }.store(new != 0, Ordering::Relaxed);
+    OK
+}

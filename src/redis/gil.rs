@@ -1,0 +1,41 @@
+//! The proof that the server waits for this module, and what only that proof opens.
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+
+/// Whoever has one runs while the server does nothing else. It is neither `Copy` nor `Send`, and only the callbacks
+/// of this folder make one.
+pub struct Gil<'a>(PhantomData<(&'a mut (), *mut ())>);
+
+impl Gil<'_> {
+    /// # Safety
+    /// The server is calling the module, on its main thread or on one that has its lock, and no reference out of a
+    /// [`GilCell`] is in use.
+    pub(super) unsafe fn assume() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// A value that is reached only through a [`Gil`].
+///
+/// The reference borrows the `Gil` for as long as it lives. Every function that can make the server call the module
+/// back borrows the `Gil` too, as part of a [`Ctx`](crate::redis::Ctx) or of an open key. So no callback can find the
+/// value in use: the compiler refuses such a program.
+pub struct GilCell<T>(UnsafeCell<T>);
+
+// SAFETY: a `Gil` exists on one thread at a time: the server calls commands, events, timers and callbacks of a data
+// type on its main thread, or on another that has its lock. `free` and INFO for a crash report, which can run beside
+// them, get no `Gil`.
+unsafe impl<T> Sync for GilCell<T> {}
+
+impl<T> GilCell<T> {
+    pub const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    #[inline]
+    pub fn get<'g>(&'static self, _: &'g mut Gil<'_>) -> &'g mut T {
+        // SAFETY: the only `Gil` there is stays borrowed for as long as the reference.
+        unsafe { &mut *self.0.get() }
+    }
+}

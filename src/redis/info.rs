@@ -1,0 +1,45 @@
+//! The module's section of INFO.
+
+use std::ffi::{CString, c_int};
+
+use redis_module::raw;
+
+use crate::redis::api::api;
+use crate::redis::ctx::Ctx;
+use crate::redis::gil::Gil;
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+/// What the section shows: names, without the module's, and values.
+pub trait InfoSection {
+    fn fields(gil: &mut Gil<'_>) -> Vec<(&'static str, u64)>;
+}
+
+impl Ctx<'_> {
+    /// False if the server refuses it.
+    pub fn register_info<S: InfoSection>(&mut self) -> bool {
+        // SAFETY: the context is valid.
+        unsafe { (api().register_info_func)(self.raw(), Some(write::<S>)) == OK }
+    }
+}
+
+unsafe extern "C" fn write<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+    if for_crash_report != 0 {
+        // The thread that crashed may have been in the middle of a change, and need not be the server's own.
+        return;
+    }
+    // SAFETY: the server calls this from INFO, on its own thread.
+    let fields = S::fields(&mut unsafe { Gil::assume() });
+    // SAFETY: the server passes a context that is valid during the call; strings are C strings.
+    unsafe {
+        // Without a name the section is that of the module itself.
+        if (api().info_add_section)(info, std::ptr::null()) != OK {
+            // INFO was asked for another section.
+            return;
+        }
+        for (name, value) in fields {
+            let name = CString::new(name).unwrap_or_default();
+            (api().info_add_field_ulonglong)(info, name.as_ptr(), value);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Strings of the server.
+
+use std::marker::PhantomData;
+use std::ptr;
+use std::slice;
+
+use redis_module::raw;
+
+use crate::redis::api::api;
+
+/// A string of the server that somebody else keeps alive for `'a`: the name of a key, an argument.
+#[derive(Clone, Copy)]
+pub struct RStr<'a> {
+    raw: *mut raw::RedisModuleString,
+    owner: PhantomData<&'a ()>,
+}
+
+/// A string of the server that this module made.
+pub struct RString(*mut raw::RedisModuleString);
+
+impl<'a> RStr<'a> {
+    /// # Safety
+    /// `raw` is a string of the server that stays valid and unchanged for `'a`.
+    pub(super) unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
+        Self {
+            raw,
+            owner: PhantomData,
+        }
+    }
+
+    pub(super) fn raw(self) -> *mut raw::RedisModuleString {
+        self.raw
+    }
+
+    pub fn bytes(self) -> &'a [u8] {
+        let mut len = 0;
+        // SAFETY: the string is valid and unchanged for `'a`.
+        unsafe {
+            let data = (api().string_ptr_len)(self.raw, &mut len);
+            slice::from_raw_parts(data.cast(), len)
+        }
+    }
+}
+
+impl RString {
+    pub fn new(bytes: &[u8]) -> Self {
+        // SAFETY: the bytes are valid for their length and are copied. Without a context the string is ours to free.
+        Self(unsafe { (api().create_string)(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()) })
+    }
+
+    pub fn borrow(&self) -> RStr<'_> {
+        // SAFETY: the string is freed when `self` is dropped, not before.
+        unsafe { RStr::new(self.0) }
+    }
+}
+
+impl Drop for RString {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, freed once.
+        unsafe { (api().free_string)(ptr::null_mut(), self.0) };
+    }
+}

@@ -1,0 +1,57 @@
+//! Timers that fire once.
+
+use std::ffi::c_void;
+
+use dlock_core::Instant;
+use redis_module::raw;
+
+use crate::redis::api::{api, detached};
+use crate::redis::clock;
+use crate::redis::ctx::Ctx;
+use crate::redis::gil::Gil;
+
+/// No timer is set further ahead: the server's timers go by the wall clock, which may jump.
+const MAX_PERIOD_MS: u64 = 60_000;
+
+/// What a timer calls.
+pub type Callback = fn(&mut Ctx<'_>);
+
+/// A timer that is set. The first thing its callback does is to drop it: the server aborts when a timer is stopped
+/// while it fires.
+pub struct Timer {
+    id: raw::RedisModuleTimerID,
+    at: Instant,
+}
+
+impl Timer {
+    /// Fires at `at`, or a minute from now where that is sooner.
+    pub fn set(_: &mut Gil<'_>, at: Instant, callback: Callback) -> Self {
+        let period_ms = clock::now().ms_until_rounded_up(at).min(MAX_PERIOD_MS);
+        let period_ms = i64::try_from(period_ms).unwrap_or(0);
+        let callback = callback as *mut c_void;
+        // SAFETY: the context lives as long as the module. What travels with the timer is a function.
+        let id = unsafe { (api().create_timer)(detached(), period_ms, Some(fire), callback) };
+        Self { id, at }
+    }
+
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// Not from its own callback, which has dropped it.
+    pub fn stop(self, _: &mut Gil<'_>) {
+        // SAFETY: the context lives as long as the module, and the timer has not fired: its owner still had it.
+        unsafe { (api().stop_timer)(detached(), self.id, std::ptr::null_mut()) };
+    }
+}
+
+unsafe extern "C" fn fire(ctx: *mut raw::RedisModuleCtx, callback: *mut c_void) {
+    // SAFETY: the server passes a context that is valid during the call, and the function that `set` was given.
+    let (mut ctx, callback) = unsafe {
+        (
+            Ctx::new(ctx),
+            std::mem::transmute::<*mut c_void, Callback>(callback),
+        )
+    };
+    callback(&mut ctx);
+}

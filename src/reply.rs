@@ -1,0 +1,68 @@
+//! Replies to clients: grants, and errors with their counters.
+
+use std::fmt;
+
+use dlock_core::Granted;
+
+use crate::module::stats::add;
+use crate::redis::{CommandError, Ctx, MissingArgument};
+
+impl Ctx<'_> {
+    /// `[fence, holds, lease-ms, waited-ms]`
+    pub fn reply_grant(&self, granted: &Granted) {
+        self.reply_array(4);
+        for number in [granted.fence, granted.holds, granted.lease_ms, granted.waited_ms] {
+            self.reply_integer(number);
+        }
+    }
+}
+
+/// Why a command failed.
+#[derive(Clone, Debug)]
+pub enum Error {
+    /// The request was rejected.
+    Rejected(dlock_core::Error),
+    WrongType,
+    /// A client writes to a replica that allows it.
+    ReadOnly,
+    /// A command that only primaries and logs may send.
+    Internal,
+    /// The server refused to store the lock. It never should.
+    NotStored,
+}
+
+impl CommandError for Error {
+    fn reply(&self, ctx: &mut Ctx<'_>) {
+        let counters = &mut ctx.state().counters;
+        match self {
+            Self::Rejected(error) => counters.rejected(error),
+            Self::WrongType => add(&mut counters.errors.wrongtype),
+            Self::ReadOnly | Self::Internal | Self::NotStored => add(&mut counters.errors.err),
+        }
+        ctx.reply_error(&self.to_string());
+    }
+}
+
+impl From<dlock_core::Error> for Error {
+    fn from(error: dlock_core::Error) -> Self {
+        Self::Rejected(error)
+    }
+}
+
+impl From<MissingArgument> for Error {
+    fn from(_: MissingArgument) -> Self {
+        Self::Rejected(dlock_core::Error::UnknownOption(""))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rejected(error) => return error.fmt(f),
+            Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            Self::ReadOnly => "READONLY locks are granted and released by the primary, ask there",
+            Self::Internal => "ERR this command is for replication and the append-only file only",
+            Self::NotStored => "ERR the server did not store the lock: nothing was granted, see its log",
+        })
+    }
+}

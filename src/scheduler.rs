@@ -1,0 +1,110 @@
+//! What the module does without being asked, and in which order.
+//!
+//! - The cron of the server, `hz` times a second, runs all jobs, a slice of each.
+//! - The slice timer goes on with them while there is more to do.
+//! - The wait timer runs the queues at the moment when something is due there.
+
+use dlock_core::Instant;
+
+use crate::expiry::{keyspace_scan, sweeper};
+use crate::module::cluster;
+use crate::module::fences;
+use crate::redis::{Ctx, Flags, Timer, clock, log};
+use crate::replication::checkpoint;
+use crate::replication::targets::ReplicationTargets;
+use crate::waiting::due;
+
+/// The pause between slices, in which clients are served.
+const PAUSE_MS: u64 = 1;
+const REFRESH_INTERVAL_MS: u64 = 1_000;
+
+pub fn on_cron(ctx: &mut Ctx<'_>) {
+    run_jobs(ctx);
+}
+
+pub fn on_wait_timer(ctx: &mut Ctx<'_>) {
+    // First of all: a timer that fires must not be stopped.
+    ctx.state().schedule.wait_timer = None;
+    due::process_due(ctx);
+}
+
+fn on_slice_timer(ctx: &mut Ctx<'_>) {
+    ctx.state().schedule.slice_timer = None;
+    run_jobs(ctx);
+}
+
+fn run_jobs(ctx: &mut Ctx<'_>) {
+    let flags = ctx.flags();
+    if flags.is_loading() {
+        return;
+    }
+    let now = clock::now();
+    start_term(ctx, flags, now);
+    refresh_environment(ctx, flags, now);
+    let mut more = keyspace_scan::find_untracked(ctx, now);
+    more |= sweeper::lazy_free(ctx, now);
+    due::process_due(ctx);
+    if flags.is_primary() && !ctx.is_paused() {
+        checkpoint::send_if_due(ctx, now);
+        more |= sweeper::expire_due_locks(ctx, flags, now);
+    }
+    if more {
+        schedule_next_slice(ctx);
+    }
+}
+
+/// What a start or a promotion left to do: the grace, and the fence counter.
+fn start_term(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
+    let state = ctx.state();
+    state.start_pending_grace(flags, now);
+    state.log_grace(now);
+    if flags.is_primary() {
+        fences::advance_if_pending(state);
+    }
+}
+
+/// Once a second: who gets what is replicated, and which slots of the cluster are still here.
+fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
+    if ctx.state().schedule.next_refresh > now {
+        return;
+    }
+    ctx.state().schedule.next_refresh = now.after_ms(REFRESH_INTERVAL_MS);
+    refresh_replication_targets(ctx);
+    if flags.is_cluster() {
+        refresh_slots(ctx);
+    }
+    let dropped = std::mem::take(&mut ctx.state().schedule.dropped_waiters);
+    if dropped > 0 {
+        log::notice(&format!(
+            "{dropped} waiters got an error: their locks are not granted here any more"
+        ));
+    }
+}
+
+pub fn refresh_replication_targets(ctx: &mut Ctx<'_>) {
+    ctx.state().replication_targets = ReplicationTargets::read(ctx);
+}
+
+/// Waiters of slots that have left are dropped by the next run of the queues.
+fn refresh_slots(ctx: &mut Ctx<'_>) {
+    if let Some(here) = cluster::slots_here(ctx) {
+        let left = ctx.state().raised_slots.keep_only(&here);
+        if left > 0 {
+            log::notice(&format!("{left} cluster slots with locks have left this node"));
+        }
+    }
+    ctx.state().wait_table.schedule_db(None, Instant::DISTANT_PAST);
+}
+
+/// Has replicas and the log get the fence counter and the grace, in the next pass of the server's loop.
+pub fn request_checkpoint(ctx: &mut Ctx<'_>) {
+    ctx.state().schedule.checkpoint_due = true;
+    schedule_next_slice(ctx);
+}
+
+fn schedule_next_slice(ctx: &mut Ctx<'_>) {
+    if ctx.state().schedule.slice_timer.is_none() {
+        let timer = Timer::set(ctx, clock::now().after_ms(PAUSE_MS), on_slice_timer);
+        ctx.state().schedule.slice_timer = Some(timer);
+    }
+}

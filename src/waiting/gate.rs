@@ -1,0 +1,84 @@
+//! Whether the module may grant a lock by itself now. The server makes sure of it only for commands of clients.
+
+use crate::module::cluster::{self, Location};
+use crate::redis::{Argument, Call, Command, Ctx, Flags, KeyUse, Metadata, RStr};
+use crate::reply::Error;
+
+/// When to ask again a server that cannot grant now.
+pub const RETRY_MS: u64 = 50;
+
+/// What the server would say to a write of this key.
+pub enum GrantGate {
+    Open,
+    /// Clients are paused, too few replicas, the disk is full, not the primary...
+    Later,
+    /// The key is served elsewhere: what to tell the waiters.
+    Elsewhere(String),
+}
+
+impl GrantGate {
+    pub fn check(ctx: &mut Ctx<'_>, key: RStr<'_>, flags: Flags) -> Self {
+        if !flags.is_primary() {
+            // Redis has unblocked them itself. Valkey 9 keeps a module's clients when a cluster node becomes a replica.
+            return Self::Elsewhere("UNBLOCKED this server is a replica now, ask the primary".to_owned());
+        }
+        if !flags.is_active_primary() || ctx.is_paused() {
+            return Self::Later;
+        }
+        let Err(error) = ctx.can_write(Probe::METADATA.name, key) else {
+            return Self::Open;
+        };
+        match code(&error) {
+            _ if !flags.is_cluster() => Self::Later,
+            // Not about where the key is.
+            "NOREPLICAS" | "MISCONF" | "READONLY" | "MASTERDOWN" | "OOM" | "LOADING" => Self::Later,
+            code if is_cluster_down(code, &error) => {
+                Self::Elsewhere("CLUSTERDOWN the cluster is down, try again".to_owned())
+            }
+            _ => Self::Elsewhere(match cluster::locate(ctx, key.bytes()) {
+                Location::Elsewhere { slot, address } => format!("MOVED {slot} {address}"),
+                Location::Here | Location::Unknown => {
+                    "TRYAGAIN the slot of this key is on the move, try again".to_owned()
+                }
+            }),
+        }
+    }
+}
+
+/// The first word of an error.
+fn code(error: &str) -> &str {
+    let error = error.strip_prefix('-').unwrap_or(error);
+    error.split(' ').next().unwrap_or_default()
+}
+
+/// For a module's call the server has no code of its own for this, only a text.
+fn is_cluster_down(code: &str, error: &str) -> bool {
+    code == "CLUSTERDOWN" || (code == "ERR" && error.contains("while the cluster is down"))
+}
+
+/// DLOCK.PROBE key
+///
+/// Internal: does nothing. [`GrantGate`] calls this write command, and so learns from the server whether a client could
+/// write to the key now.
+pub struct Probe;
+
+impl Command for Probe {
+    type Error = Error;
+
+    const METADATA: Metadata = Metadata {
+        name: c"dlock.probe",
+        flags: c"write fast",
+        arity: 2,
+        summary: c"Internal: does nothing; asks the server whether a key can be written to.",
+        complexity: c"O(1)",
+        key: Some(KeyUse::Update),
+        arguments: &[Argument::key(c"key")],
+        categories: "write fast",
+        is_public: false,
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+        call.ctx.reply_ok();
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! The timer for what is due in the queues.
+//!
+//! Callbacks only schedule: they note in the wait table when a queue is due, and arm the timer. A grant that is
+//! replicated from inside a DEL callback would precede that DEL in the log.
+
+use crate::redis::{Gil, Timer};
+
+/// Sets the timer for what is due first, unless it fires by then anyway.
+pub fn arm(gil: &mut Gil<'_>) {
+    let state = gil.state();
+    let Some(at) = state.next_wakeup() else {
+        return;
+    };
+    let schedule = &mut state.schedule;
+    if schedule.wait_timer.as_ref().is_some_and(|timer| timer.at() <= at) {
+        return;
+    }
+    let (old, callback) = (schedule.wait_timer.take(), schedule.on_wait_timer);
+    if let Some(old) = old {
+        old.stop(gil);
+    }
+    let timer = Timer::set(gil, at, callback);
+    gil.state().schedule.wait_timer = Some(timer);
+}
