@@ -17,7 +17,7 @@ impl Command for Acquire {
         name: c"dlock.acquire",
         flags: c"write deny-oom fast blocking",
         arity: -4,
-        summary: c"Acquires a lock for an owner, or one more hold for an owner that holds it already.",
+        summary: c"Acquires a lock for an owner, or re-enters a lock that the owner already holds.",
         complexity: c"O(N) where N is the number of holders: 1 for a mutex.",
         key: Some(KeyUse::Update),
         arguments: &[

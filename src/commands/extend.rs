@@ -15,7 +15,7 @@ impl Command for Extend {
         name: c"dlock.extend",
         flags: c"write fast",
         arity: -4,
-        summary: c"Prolongs the lease of a holder. Never shortens it, never revives one that ended.",
+        summary: c"Extends the lease of a holder. Never shortens it, never revives an expired one.",
         complexity: c"O(N) where N is the number of holders: 1 for a mutex.",
         key: Some(KeyUse::Update),
         arguments: &[

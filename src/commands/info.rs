@@ -19,8 +19,7 @@ impl Command for Info {
         name: c"dlock.info",
         flags: c"readonly fast",
         arity: 2,
-        summary:
-            c"Returns all about a lock: its limit, its holders with fences, holds and leases, and its queue.",
+        summary: c"Returns the limit, the holders with fences, holds and leases, and the queue of a lock.",
         complexity: c"O(N) where N is the number of holders and of waiters shown.",
         key: Some(KeyUse::Read),
         arguments: &[Argument::key(c"key")],

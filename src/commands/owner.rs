@@ -14,7 +14,8 @@ impl Command for Owner {
         name: c"dlock.owner",
         flags: c"readonly fast",
         arity: 2,
-        summary: c"Returns who holds a lock: of several holders the one that has held it the longest.",
+        summary:
+            c"Returns the owner that holds a lock; of several holders, the one that has held it longest.",
         complexity: c"O(N) where N is the number of holders: 1 for a mutex.",
         key: Some(KeyUse::Read),
         arguments: &[Argument::key(c"key")],

@@ -14,7 +14,7 @@ impl Command for Release {
         name: c"dlock.release",
         flags: c"write fast",
         arity: -3,
-        summary: c"Gives back one hold of a lock, or all, or the one that a request made.",
+        summary: c"Releases one hold of a lock, all holds, or the hold of a request id.",
         complexity: c"O(N) where N is the number of holders: 1 for a mutex.",
         key: Some(KeyUse::Update),
         arguments: &[

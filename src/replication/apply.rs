@@ -16,7 +16,7 @@ impl Command for Apply {
         name: c"dlock.apply",
         flags: c"write admin",
         arity: 3,
-        summary: c"Internal: carries a change of a lock to replicas and the append-only file.",
+        summary: c"Internal: propagates a change of a lock to replicas and the append-only file.",
         complexity: c"O(N) where N is the number of holders: 1 for a mutex.",
         key: Some(KeyUse::Update),
         arguments: &[Argument::key(c"key"), Argument::string(c"change")],

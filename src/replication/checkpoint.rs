@@ -38,7 +38,7 @@ impl Command for Sync {
         name: c"dlock.sync",
         flags: c"write admin",
         arity: 3,
-        summary: c"Internal: carries fence counter and grace to replicas and the append-only file.",
+        summary: c"Internal: propagates the fence counter and the grace period to replicas and the append-only file.",
         complexity: c"O(1)",
         key: None,
         arguments: &[Argument::integer(c"fence"), Argument::integer(c"grace-left-ms")],

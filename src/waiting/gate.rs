@@ -69,7 +69,7 @@ impl Command for Probe {
         name: c"dlock.probe",
         flags: c"write fast",
         arity: 2,
-        summary: c"Internal: does nothing; asks the server whether a key can be written to.",
+        summary: c"Internal: does nothing; checks whether the server accepts a write to the key.",
         complexity: c"O(1)",
         key: Some(KeyUse::Update),
         arguments: &[Argument::key(c"key")],
