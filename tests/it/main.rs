@@ -3,6 +3,7 @@
 mod admin;
 mod cluster;
 mod commands;
+mod fixtures;
 mod persistence;
 mod replication;
 mod waiting;

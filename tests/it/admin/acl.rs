@@ -1,4 +1,4 @@
-//! Who may use which command on which key.
+//! ACL: categories, single commands, key patterns.
 
 use dlock_testkit::{Client, Server, skip};
 
@@ -29,7 +29,7 @@ fn assert_allowed(client: &mut Client, commands: &[&str]) {
 #[track_caller]
 fn assert_denied(client: &mut Client, commands: &[&str]) {
     for command in commands {
-        assert_eq!(client.error_code(command), "NOPERM", "{command}");
+        client.assert_error("NOPERM", command);
     }
 }
 
@@ -148,6 +148,6 @@ fn write_only_key_pattern_denies_all_commands() {
     server.client().acquire("door alice 10000");
     let mut client = user(&server, "%W~* +@all");
     assert_denied(&mut client, &READS);
-    // These answer what is in the key: they read it too.
+    // Their replies show the value of the key, so they need read access as well.
     assert_denied(&mut client, &WRITES);
 }

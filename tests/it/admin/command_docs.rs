@@ -1,4 +1,4 @@
-//! `docs/commands.md` and what the server tells of the commands: the same words.
+//! `docs/commands.md` says the same as COMMAND DOCS, CONFIG GET and INFO.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ fn line<'a>(section: &'a str, label: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("no line {label}"))
 }
 
-/// The syntax as one would write it, from the arguments that the server tells.
+/// The syntax line, from the arguments in COMMAND DOCS.
 fn syntax(command: &str, docs: &Map) -> String {
     let arguments: Vec<Map> = from(&docs["arguments"]);
     let arguments: Vec<String> = arguments.iter().map(argument).collect();

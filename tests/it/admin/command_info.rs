@@ -1,4 +1,4 @@
-//! COMMAND INFO, COMMAND DOCS and the like: what clients, proxies and redis-cli ask the server about us.
+//! COMMAND INFO, COMMAND DOCS and others: what clients, proxies and redis-cli ask the server about the module.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ const COMMANDS: [(&str, i64, &[&str], &[&str]); 5] = [
     ),
 ];
 
-/// The arguments as COMMAND DOCS tells them: `token name:type`, in brackets when optional.
+/// The arguments in COMMAND DOCS: `token name:type`, in brackets if optional.
 const ARGUMENTS: [(&str, &[&str]); 5] = [
     (
         "dlock.acquire",
@@ -84,17 +84,17 @@ fn command_info_has_arity_flags_and_key() {
         let info = &info[0];
         assert_eq!(text(&info[0]), name);
         assert_eq!(info[1], Value::Int(arity), "{name}");
-        let mut told = texts(&info[2]);
-        // The newer servers have more flags to tell.
-        told.retain(|flag| {
+        let mut actual = texts(&info[2]);
+        // Newer servers report more flags.
+        actual.retain(|flag| {
             [
                 "write", "readonly", "denyoom", "fast", "module", "admin", "blocking", "noscript", "loading",
                 "stale",
             ]
             .contains(&flag.as_str())
         });
-        told.sort();
-        assert_eq!(told, flags, "{name}");
+        actual.sort();
+        assert_eq!(actual, flags, "{name}");
         assert_eq!(
             info[3..6],
             [Value::Int(1), Value::Int(1), Value::Int(1)],
@@ -102,9 +102,9 @@ fn command_info_has_arity_flags_and_key() {
         );
         let key_specs: Vec<Map> = from(&info[8]);
         assert_eq!(key_specs.len(), 1, "{name}");
-        let mut told = texts(&key_specs[0]["flags"]);
-        told.sort();
-        assert_eq!(told, key_flags, "{name}");
+        let mut actual = texts(&key_specs[0]["flags"]);
+        actual.sort();
+        assert_eq!(actual, key_flags, "{name}");
     }
 }
 
@@ -119,8 +119,8 @@ fn command_docs_has_summary_complexity_since_and_arguments() {
         assert_eq!(text(&docs["since"]), env!("CARGO_PKG_VERSION"), "{name}");
         assert_eq!(text(&docs["group"]), "module", "{name}");
         assert_eq!(text(&docs["module"]), "dlock", "{name}");
-        let told: Vec<Map> = from(&docs["arguments"]);
-        assert_eq!(told.iter().map(shown).collect::<Vec<_>>(), arguments, "{name}");
+        let actual: Vec<Map> = from(&docs["arguments"]);
+        assert_eq!(actual.iter().map(shown).collect::<Vec<_>>(), arguments, "{name}");
     }
 }
 
@@ -190,7 +190,7 @@ fn wrong_arity_is_refused_by_server() {
             "{command}: {error}"
         );
     }
-    assert_eq!(client.stat("dlock_errors_err"), 0, "the module was not asked");
+    assert_eq!(client.stat("dlock_errors_err"), 0, "the module was not called");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use dlock_testkit::{Server, start, wait_for};
 
-/// Name, default, what is taken, what is refused.
+use crate::fixtures::held_by_alice;
+
+/// Name, default, valid values, invalid values.
 const SETTINGS: [(&str, &str, &[&str], &[&str]); 6] = [
     (
         "dlock.max-lease-ms",
@@ -97,17 +99,13 @@ fn config_rewrite_keeps_settings() {
 
 #[test]
 fn max_lease_applies_to_later_requests_only() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     client.config_set("dlock.max-lease-ms", "1000");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE gate bob 1001"), "ERR");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 1001"), "ERR");
-    assert_eq!(client.error_code("DLOCK.EXTEND door alice 1001"), "ERR");
+    client.assert_error("ERR", "DLOCK.ACQUIRE gate bob 1001");
+    client.assert_error("ERR", "DLOCK.ACQUIRE door alice 1001");
+    client.assert_error("ERR", "DLOCK.EXTEND door alice 1001");
     assert_eq!(client.acquire("gate bob 1000").lease_ms, 1000);
-    assert!(
-        client.extend("door alice 1000") > 50_000,
-        "a lease that was given stays"
-    );
+    assert!(client.extend("door alice 1000") > 50_000, "a granted lease stays");
     client.config_set("dlock.max-lease-ms", "200000000");
     assert_eq!(client.acquire("gate bob 200000000").lease_ms, 200_000_000);
 }
@@ -116,12 +114,12 @@ fn max_lease_applies_to_later_requests_only() {
 fn replica_accepts_lease_beyond_its_own_max_lease() {
     let server = Server::start();
     let replica = server.replica_with("dlock.max-lease-ms 1000");
-    let (mut client, mut there) = (server.client(), replica.client());
+    let (mut client, mut on_replica) = (server.client(), replica.client());
     client.acquire("door alice 60000");
     client.extend("door alice 90000");
     client.sync();
-    assert!(there.lock("door").holder("alice").lease_ms > 60_000);
+    assert!(on_replica.lock("door").holder("alice").lease_ms > 60_000);
     client.release("door alice");
     client.sync();
-    wait_for("the release", || !there.exists("door"));
+    wait_for("the release", || !on_replica.exists("door"));
 }

@@ -1,7 +1,9 @@
-//! What other commands do to a lock, and that what is there afterwards behaves.
+//! DEL, RENAME, MOVE, SWAPDB, FLUSHALL and others on a lock.
 
-use dlock_testkit::{Client, Events, Server, pause, start, start_with, wait_for};
+use dlock_testkit::{Client, Events, pause, start, start_with, wait_for};
 use redis::Value;
+
+use crate::fixtures::{held_by_alice, start_with_replica};
 
 #[test]
 fn removed_lock_is_free_and_next_fence_is_larger() {
@@ -22,16 +24,8 @@ fn removed_lock_is_free_and_next_fence_is_larger() {
         client.acquire("door bob 60000 SHARED");
         client.ask::<Value>(command);
         assert_eq!(client.owner("door"), None, "{command}");
-        assert_eq!(
-            client.error_code("DLOCK.RELEASE door alice"),
-            "NOTHELD",
-            "{command}"
-        );
-        assert_eq!(
-            client.error_code("DLOCK.EXTEND door bob 60000"),
-            "NOTHELD",
-            "{command}"
-        );
+        client.assert_error("NOTHELD", "DLOCK.RELEASE door alice");
+        client.assert_error("NOTHELD", "DLOCK.EXTEND door bob 60000");
         let next = client.acquire("door carol 60000");
         assert!(next.fence > fence + 1 && next.holds == 1, "{command}: {next:?}");
         client.ok("FLUSHALL");
@@ -51,17 +45,9 @@ fn overwritten_lock_is_refused_as_wrongtype() {
         client.acquire("door alice 200");
         client.ok("SET door2 text");
         client.ask::<Value>(command);
-        assert_eq!(
-            client.error_code("DLOCK.RELEASE door alice"),
-            "WRONGTYPE",
-            "{command}"
-        );
-        assert_eq!(
-            client.error_code("DLOCK.ACQUIRE door bob 60000"),
-            "WRONGTYPE",
-            "{command}"
-        );
-        // The sweep finds no lock there, and leaves it alone.
+        client.assert_error("WRONGTYPE", "DLOCK.RELEASE door alice");
+        client.assert_error("WRONGTYPE", "DLOCK.ACQUIRE door bob 60000");
+        // The sweep finds no lock there and leaves the key alone.
         pause(400);
         assert!(client.exists("door"), "{command}");
         client.ask::<i64>("DEL door");
@@ -86,7 +72,7 @@ fn lease_of_removed_lock_does_not_expire_its_successor() {
     pause(500);
     assert_eq!(client.lock("door").owners(), ["bob"]);
     assert_eq!(client.lock("a").owners(), ["bob"]);
-    assert!(events.take().is_empty(), "nobody expired");
+    assert!(events.take().is_empty(), "no holder expired");
 }
 
 #[test]
@@ -95,8 +81,8 @@ fn renamed_lock_is_held_under_new_name() {
     let fence = client.acquire("door alice 60000").fence;
     client.acquire("gate bob 60000");
     client.ok("RENAME door gate");
-    assert_eq!(client.lock("gate").standing(), [("alice".into(), fence, 1)]);
-    assert_eq!(client.error_code("DLOCK.RELEASE gate bob"), "NOTOWNER");
+    client.assert_sole_holder("gate", "alice", fence, 1);
+    client.assert_error("NOTOWNER", "DLOCK.RELEASE gate bob");
     assert_eq!(client.acquire("gate alice 60000").fence, fence);
     assert_eq!(client.release("gate alice ALL"), 0);
     assert!(client.acquire("gate bob 60000").fence > fence);
@@ -109,14 +95,13 @@ fn moved_lock_is_held_in_new_database() {
     assert_eq!(client.ask::<i64>("MOVE door 1"), 1);
     assert_eq!(client.owner("door"), None);
     client.ok("SELECT 1");
-    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    client.assert_sole_holder("door", "alice", fence, 1);
     assert_eq!(client.release("door alice"), 0);
 }
 
 #[test]
 fn swapdb_swaps_locks() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     client.ok("SELECT 1");
     client.acquire("door bob 60000");
     client.acquire("gate bob 60000");
@@ -145,9 +130,7 @@ fn expired_lock_is_removed_after_rename_move_swap_or_reload() {
             keys_in(&client.ask("INFO keyspace")) == 0
         });
     }
-    wait_for("nothing left to look for", || {
-        client.stat("dlock_untracked_locks") == 0
-    });
+    wait_for("no untracked locks", || client.stat("dlock_untracked_locks") == 0);
     assert_eq!(client.stat("dlock_locks"), 0);
 }
 
@@ -163,7 +146,7 @@ fn untracked_locks_are_found_after_chain_of_renames_and_moves() {
         }
     }
     steps.extend(["SWAPDB 3 4", "SWAPDB 0 3", "SWAPDB 3 0", "INFO keyspace"].map(str::to_owned));
-    let replies = client.batch(&steps.iter().map(String::as_str).collect::<Vec<_>>());
+    let replies = client.batch(&steps);
     assert_eq!(replies.last().map(keys_in), Some(21));
     wait_for("only the held lock", || {
         keys_in(&client.ask("INFO keyspace")) == 1
@@ -173,9 +156,7 @@ fn untracked_locks_are_found_after_chain_of_renames_and_moves() {
 
 #[test]
 fn untracked_lock_released_before_scan_ends_the_search() {
-    let server = Server::start();
-    let replica = server.replica();
-    let (mut client, mut there) = (server.client(), replica.client());
+    let (_server, _replica, mut client, mut on_replica) = start_with_replica();
     let ways: [&[&str]; 4] = [
         &["RENAME door gate", "DLOCK.RELEASE gate alice"],
         &["MOVE door 1", "SELECT 1", "DLOCK.RELEASE door alice", "SELECT 0"],
@@ -185,10 +166,8 @@ fn untracked_lock_released_before_scan_ends_the_search() {
     for way in ways {
         client.batch(&[&["DLOCK.ACQUIRE door alice 60000"], way].concat());
         client.sync();
-        for client in [&mut client, &mut there] {
-            wait_for("nothing left to look for", || {
-                client.stat("dlock_untracked_locks") == 0
-            });
+        for client in [&mut client, &mut on_replica] {
+            wait_for("no untracked locks", || client.stat("dlock_untracked_locks") == 0);
         }
     }
 }
@@ -204,9 +183,7 @@ fn flush_clears_expiry_index() {
         assert_eq!(client.stat("dlock_locks"), 0, "{command}");
         client.acquire("door alice 100");
         wait_for("the sweep", || !client.exists("door"));
-        wait_for("nothing left to look for", || {
-            client.stat("dlock_untracked_locks") == 0
-        });
+        wait_for("no untracked locks", || client.stat("dlock_untracked_locks") == 0);
     }
 }
 
@@ -242,9 +219,7 @@ fn flushdb_keeps_locks_of_other_databases() {
 
 #[test]
 fn foreign_commands_are_replicated() {
-    let server = Server::start();
-    let replica = server.replica();
-    let (mut client, mut there) = (server.client(), replica.client());
+    let (_server, _replica, mut client, mut on_replica) = start_with_replica();
     client.acquire("door alice 60000");
     client.acquire("gate bob 60000");
     client.acquire("gone carol 60000");
@@ -252,13 +227,13 @@ fn foreign_commands_are_replicated() {
     client.ask::<i64>("DEL gone");
     client.acquire("gone dave 60000");
     client.sync();
-    assert_eq!(there.lock("gate").owners(), ["alice"]);
-    assert_eq!(there.lock("gone").owners(), ["dave"]);
+    assert_eq!(on_replica.lock("gate").owners(), ["alice"]);
+    assert_eq!(on_replica.lock("gone").owners(), ["dave"]);
     client.acquire("short alice 1500");
     client.ok("RENAME short short2");
     client.sync();
-    assert_eq!(there.owner("short2").as_deref(), Some("alice"));
-    wait_for("the sweep", || !there.exists("short2"));
+    assert_eq!(on_replica.owner("short2").as_deref(), Some("alice"));
+    wait_for("the sweep", || !on_replica.exists("short2"));
     assert!(!client.exists("short2"));
 }
 

@@ -1,4 +1,4 @@
-//! `docs/guarantees.md` names the tests that show what it says: they are there.
+//! The tests and scenarios that `docs/guarantees.md` names exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ const SCENARIOS: &str = include_str!("../../torture/src/scenarios/table.rs");
 #[test]
 fn guarantees_name_existing_tests() {
     let mut named = 0;
-    for (file, test) in rows().flat_map(shown_by) {
+    for (file, test) in rows().flat_map(tests_in) {
         named += 1;
         if file == "torture" {
             let scenario = format!("name: \"{test}\"");
@@ -27,7 +27,7 @@ fn guarantees_name_existing_tests() {
 
 #[test]
 fn guarantees_cover_every_torture_scenario() {
-    let named: BTreeSet<_> = rows().flat_map(shown_by).collect();
+    let named: BTreeSet<_> = rows().flat_map(tests_in).collect();
     let scenarios = SCENARIOS
         .lines()
         .filter_map(|line| line.trim().strip_prefix("name: \""));
@@ -53,7 +53,7 @@ fn guarantees_name_scenarios_skipped_by_make_test() {
     assert_eq!(named, left_out);
 }
 
-/// The lines of the table of tests.
+/// The rows of the table of tests.
 fn rows() -> impl Iterator<Item = &'static str> {
     let table = GUARANTEES.split("| case | what | tests |").nth(1);
     let lines = table.expect("the table is there").lines().skip(2);
@@ -61,7 +61,7 @@ fn rows() -> impl Iterator<Item = &'static str> {
 }
 
 /// The files and the tests of a row: `file`: `test`, `test`; `file`: all.
-fn shown_by(row: &'static str) -> Vec<(&'static str, &'static str)> {
+fn tests_in(row: &'static str) -> Vec<(&'static str, &'static str)> {
     let cells: Vec<_> = row.split('|').collect();
     let groups = cells[3].split(';');
     let groups = groups.map(|group| {

@@ -2,7 +2,7 @@
 
 use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 
-/// Those that tell how things stand now. The others only ever grow.
+/// Current values. All other fields only grow.
 const GAUGES: [&str; 8] = [
     "dlock_evictable",
     "dlock_fence_known",
@@ -14,7 +14,7 @@ const GAUGES: [&str; 8] = [
     "dlock_waiters",
 ];
 
-/// Those that tell how long things took.
+/// Durations.
 const PERCENTILES: [&str; 6] = [
     "dlock_held_ms_max",
     "dlock_held_ms_p50",
@@ -24,7 +24,7 @@ const PERCENTILES: [&str; 6] = [
     "dlock_waited_ms_p99",
 ];
 
-/// Counted beside another one, which tells the same from another side.
+/// Counted in addition to another counter.
 const SIDE_COUNTERS: [&str; 2] = ["dlock_errors_late_releases", "dlock_expired_contended"];
 
 const COUNTERS: [&str; 19] = [
@@ -97,7 +97,7 @@ fn counters_count_only_their_event() {
     ];
     for (command, counter) in rows {
         let before = counters(&mut client);
-        // An error is an answer too.
+        // Errors are expected.
         let _ = client.call(command);
         let after = counters(&mut client);
         let counted: Vec<(&str, i64)> = before
@@ -140,7 +140,7 @@ fn late_releases_are_counted() {
     ] {
         client.error_code(refused);
     }
-    // Neither is a release that came too late.
+    // These two are no late releases.
     client.error_code("DLOCK.EXTEND door alice 60000");
     client.release("door alice REQID unknown");
     client.release("door bob");
@@ -174,14 +174,17 @@ fn percentiles_cover_hold_and_wait_times() {
     client.release("door alice");
     bob.granted();
     client.release("door bob");
-    assert!(client.stat("dlock_held_ms_max") >= 297, "two digits of 300");
+    assert!(
+        client.stat("dlock_held_ms_max") >= 297,
+        "300, rounded to two digits"
+    );
     assert!(client.stat("dlock_waited_ms_p50") >= 290);
     assert_eq!(
         client.stat("dlock_waited_ms_p50"),
         client.stat("dlock_waited_ms_max"),
-        "one has waited"
+        "a single wait"
     );
-    assert!(client.stat("dlock_held_ms_p50") < 100, "most are short");
+    assert!(client.stat("dlock_held_ms_p50") < 100, "most holds are short");
 }
 
 #[test]
@@ -211,14 +214,17 @@ fn replica_does_not_count_replicated_changes() {
     client.extend("door alice 70000");
     client.release("door alice");
     client.sync();
-    let mut there = replica.client();
-    assert!(counters(&mut there).iter().all(|(_, count)| *count == 0));
-    assert_eq!(there.stat("dlock_fence_known"), client.stat("dlock_fence_known"));
+    let mut on_replica = replica.client();
+    assert!(counters(&mut on_replica).iter().all(|(_, count)| *count == 0));
+    assert_eq!(
+        on_replica.stat("dlock_fence_known"),
+        client.stat("dlock_fence_known")
+    );
 }
 
 #[test]
 fn crash_report_skips_module_section() {
-    // Whoever crashed may have been at work on what the module would tell of.
+    // The crash may have happened while the module changed the state that INFO reads.
     let (mut server, mut client) = start_with("crash-memcheck-enabled no");
     client.acquire("door alice 60000");
     client.call("DEBUG SEGFAULT").expect_err("the server has crashed");

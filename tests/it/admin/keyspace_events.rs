@@ -1,8 +1,8 @@
-//! Keyspace events of class `d`, and where there are none.
+//! Keyspace events of class `d`, and when there are none.
 
 use dlock_testkit::{Events, start_with, wait_for};
 
-const NONE: [&str; 0] = [];
+use crate::fixtures::NOTHING;
 
 #[test]
 fn holder_changes_are_notified() {
@@ -39,9 +39,9 @@ fn requests_that_change_no_holder_are_not_notified() {
     client.ok("SET text value");
     events.take();
     let mut silent = |command: &str| {
-        // An error is an answer too.
+        // Errors are expected.
         let _ = client.call(command);
-        assert_eq!(events.take(), NONE, "{command}");
+        assert_eq!(events.take(), NOTHING, "{command}");
     };
     silent("DLOCK.ACQUIRE door alice 20000");
     silent("DLOCK.ACQUIRE door alice 20000 REQID r1");
@@ -139,7 +139,7 @@ fn events_are_silent_without_module_class() {
     client.acquire("door alice 10000");
     client.extend("door alice 20000");
     client.release("door alice");
-    assert_eq!(events.take(), NONE);
+    assert_eq!(events.take(), NOTHING);
     client.config_set("notify-keyspace-events", "Ed");
     client.acquire("door alice 10000");
     assert_eq!(events.take(), ["dlock.acquired door"]);

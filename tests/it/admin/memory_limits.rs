@@ -1,15 +1,16 @@
-//! A server that has run out of memory, and one that may evict locks.
+//! Out of memory, and eviction policies that could evict locks.
 
 use dlock_testkit::{Server, start, start_with, wait_for};
 
+use crate::fixtures::held_by_alice;
+
 #[test]
 fn out_of_memory_refuses_acquire_only() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     client.acquire("door alice 60000");
     client.config_set("maxmemory", "1");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000"), "OOM");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE gate bob 60000"), "OOM");
+    client.assert_error("OOM", "DLOCK.ACQUIRE door alice 60000");
+    client.assert_error("OOM", "DLOCK.ACQUIRE gate bob 60000");
     assert_eq!(client.extend("door alice 90000"), 90_000);
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
     assert_eq!(client.lock("door").holder("alice").holds, 2);
@@ -29,8 +30,7 @@ fn out_of_memory_does_not_stop_sweep() {
 
 #[test]
 fn volatile_policies_never_evict_locks() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
         client.config_set("maxmemory-policy", policy);
         client.config_set("maxmemory", "1gb");
@@ -72,7 +72,7 @@ fn volatile_policies_evict_ttl_keys_and_keep_locks() {
     }
 }
 
-/// How often the log has warned that locks may be evicted.
+/// The number of warnings in the log that locks may be evicted.
 fn warnings(server: &Server) -> usize {
     let log = server.log();
     let lines = log.lines().filter(|line| line.contains("(EVICTABLE)"));
@@ -83,8 +83,8 @@ fn warnings(server: &Server) -> usize {
 
 #[test]
 fn evicting_policy_is_logged_at_start() {
-    let unsafe_lines = "maxmemory 1gb\nmaxmemory-policy allkeys-lru";
-    assert_eq!(warnings(&Server::with(unsafe_lines)), 1);
+    let evicting = "maxmemory 1gb\nmaxmemory-policy allkeys-lru";
+    assert_eq!(warnings(&Server::with(evicting)), 1);
     for lines in [
         "maxmemory-policy allkeys-lru",
         "maxmemory 1gb\nmaxmemory-policy volatile-lru",
@@ -102,7 +102,7 @@ fn evicting_policy_is_logged_when_set() {
     client.config_set("maxmemory", "1gb");
     assert_eq!(warnings(&server), 1);
     client.config_set("maxmemory-policy", "allkeys-lfu");
-    assert_eq!(warnings(&server), 1, "it was so before");
+    assert_eq!(warnings(&server), 1, "locks could be evicted before as well");
     client.config_set("maxmemory-policy", "noeviction");
     client.config_set("maxmemory-policy", "allkeys-random");
     assert_eq!(warnings(&server), 2);
@@ -149,7 +149,7 @@ fn allow_eviction_permits_evicting_policy() {
         start_with("maxmemory 1gb\nmaxmemory-policy allkeys-lru\ndlock.allow-eviction yes");
     client.acquire("door alice 60000");
     client.config_set("dlock.allow-eviction", "no");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE gate bob 60000"), "EVICTABLE");
+    client.assert_error("EVICTABLE", "DLOCK.ACQUIRE gate bob 60000");
     client.config_set("dlock.allow-eviction", "yes");
     client.acquire("gate bob 60000");
 }
@@ -173,7 +173,7 @@ fn safe_policy_grants_to_new_owners_again() {
         ("maxmemory-policy", "volatile-ttl", "allkeys-lru"),
         ("maxmemory", "0", "1gb"),
     ] {
-        assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000"), "EVICTABLE");
+        client.assert_error("EVICTABLE", "DLOCK.ACQUIRE door alice 60000");
         client.config_set(name, safe);
         client.acquire("door alice 60000");
         client.release("door alice");
@@ -186,13 +186,13 @@ fn evicted_lock_is_free_and_next_fence_is_larger() {
     let (_server, mut client) = start_with("maxmemory-policy allkeys-random\ndlock.allow-eviction yes");
     let fence = client.acquire("door alice 60000").fence;
     client.config_set("maxmemory", "1");
-    // Whether this write is refused or not, the server evicts all it can for it.
+    // Whether or not it refuses this write, the server evicts all it can.
     wait_for("the eviction", || {
         let _ = client.call("SET text value");
         !client.exists("door")
     });
     client.config_set("maxmemory", "0");
-    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
+    client.assert_error("NOTHELD", "DLOCK.RELEASE door alice");
     assert!(client.acquire("door bob 60000").fence > fence);
     assert_eq!(client.stat("dlock_locks"), 1);
 }

@@ -1,4 +1,4 @@
-//! Loading the module, in each way that a server has.
+//! Loading the module in each way that a server offers.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn loadmodule_directive_loads_module() {
 fn module_load_adds_commands_to_running_server() {
     let server = Server::without_module("");
     let mut client = server.client();
-    assert_eq!(client.error_code("DLOCK.OWNER door"), "ERR");
+    client.assert_error("ERR", "DLOCK.OWNER door");
     client.ok(&format!("MODULE LOAD {}", module_path().display()));
     client.acquire("door alice 10000");
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
@@ -32,7 +32,7 @@ fn module_loadex_applies_settings() {
     ));
     assert_eq!(client.config("dlock.max-lease-ms"), "5000");
     assert_eq!(client.config("dlock.startup-grace-ms"), "0");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 5001"), "ERR");
+    client.assert_error("ERR", "DLOCK.ACQUIRE door alice 5001");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn module_loadex_with_bad_setting_loads_nothing() {
         "MODULE LOADEX {} CONFIG dlock.max-lease-ms 0",
         module.display()
     ));
-    assert_eq!(client.error_code("DLOCK.OWNER door"), "ERR");
+    client.assert_error("ERR", "DLOCK.OWNER door");
     assert!(
         server
             .log()
@@ -52,7 +52,7 @@ fn module_loadex_with_bad_setting_loads_nothing() {
     );
     assert!(
         !server.log().contains("could not register"),
-        "it is no other module's fault"
+        "no other module is blamed"
     );
     client.ok(&format!(
         "MODULE LOADEX {} CONFIG dlock.max-lease-ms 1",
@@ -66,7 +66,7 @@ fn module_load_with_arguments_is_refused() {
     let mut client = server.client();
     let module = module_path();
     client.error_code(&format!("MODULE LOAD {} surprise", module.display()));
-    assert_eq!(client.error_code("DLOCK.OWNER door"), "ERR");
+    client.assert_error("ERR", "DLOCK.OWNER door");
     client.ok(&format!("MODULE LOAD {}", module.display()));
 }
 
@@ -74,7 +74,7 @@ fn module_load_with_arguments_is_refused() {
 fn module_unload_is_refused() {
     let (_server, mut client) = start();
     client.acquire("door alice 10000");
-    assert_eq!(client.error_code("MODULE UNLOAD dlock"), "ERR");
+    client.assert_error("ERR", "MODULE UNLOAD dlock");
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
 }
 

@@ -1,17 +1,19 @@
-//! Locks in a cluster: slots that are elsewhere, and slots that move.
+//! Locks in a cluster: slots of other nodes, and slots that move.
 
 use dlock_testkit::{Client, Server, pause, wait_for};
 
+use crate::fixtures::wait_for_promotion;
+
 const LAST_SLOT: u16 = 16_383;
 
-/// Adds all slots to a node, and waits until the cluster is served.
+/// Adds all slots to a node, and waits until it serves them.
 fn own_all_slots(client: &mut Client) {
     client.ok(&format!("CLUSTER ADDSLOTSRANGE 0 {LAST_SLOT}"));
     wait_until_served(client);
 }
 
 fn wait_until_served(client: &mut Client) {
-    wait_for("a cluster that is served", || {
+    wait_for("a cluster that serves all slots", || {
         client.ask::<String>("CLUSTER INFO").contains("cluster_state:ok")
     });
 }
@@ -40,7 +42,7 @@ fn commands_work_on_node_owning_slot() {
     assert_eq!(client.try_acquire("door bob 60000"), None);
     client.extend("door alice 90000");
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
-    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    client.assert_sole_holder("door", "alice", fence, 1);
     client.release("door alice");
     client.acquire("abandoned alice 50");
     wait_for("the sweep", || client.ask::<i64>("DBSIZE") == 0);
@@ -50,8 +52,8 @@ fn commands_work_on_node_owning_slot() {
 fn unassigned_slot_is_refused_as_clusterdown() {
     let server = Server::cluster_node();
     let mut client = server.client();
-    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000"), "CLUSTERDOWN");
-    assert_eq!(client.error_code("DLOCK.OWNER door"), "CLUSTERDOWN");
+    client.assert_error("CLUSTERDOWN", "DLOCK.ACQUIRE door alice 60000");
+    client.assert_error("CLUSTERDOWN", "DLOCK.OWNER door");
 }
 
 #[test]
@@ -89,12 +91,12 @@ fn migrated_slot_keeps_holders_and_raises_fence() {
         "MIGRATE 127.0.0.1 {} {{door}}held 0 10000",
         second.port()
     ));
-    assert_eq!(one.error_code("DLOCK.OWNER {door}held"), "ASK");
+    one.assert_error("ASK", "DLOCK.OWNER {door}held");
     two.ok(&format!("CLUSTER SETSLOT {slot} NODE {id_two}"));
     one.ok(&format!("CLUSTER SETSLOT {slot} NODE {id_two}"));
 
-    assert_eq!(one.error_code("DLOCK.ACQUIRE {door}held alice 60000"), "MOVED");
-    assert_eq!(two.lock("{door}held").standing(), [("alice".into(), held, 1)]);
+    one.assert_error("MOVED", "DLOCK.ACQUIRE {door}held alice 60000");
+    two.assert_sole_holder("{door}held", "alice", held, 1);
     assert_eq!(two.try_acquire("{door}held bob 60000"), None);
     assert!(two.acquire("{door}free bob 60000").fence > free);
     two.release("{door}held alice");
@@ -129,7 +131,7 @@ fn slot_moved_back_gets_larger_fence() {
     let old = one.acquire("door alice 60000").fence;
     one.release("door alice");
     move_slot(&mut one, &mut two, slot, &id_two);
-    // A node looks once a second which slots it has.
+    // A node checks once a second which slots it has.
     pause(2500);
     let away = two.acquire("door alice 60000").fence;
     assert!(away > old + 1000, "the second node is ahead");
@@ -165,10 +167,8 @@ fn restarted_replica_has_no_startup_grace_when_promoted() {
         });
     }
     two.ok("CLUSTER FAILOVER");
-    wait_for("the promotion", || {
-        two.server_info("replication", "role") == "master"
-    });
-    assert_eq!(two.lock("door").standing(), [("alice".into(), fence, 1)]);
+    wait_for_promotion(&mut two);
+    two.assert_sole_holder("door", "alice", fence, 1);
     assert!(two.acquire("gate bob 60000").fence > fence);
 }
 
@@ -182,7 +182,7 @@ fn restarted_primary_has_startup_grace_in_cluster() {
     server.crash_and_restart();
     let mut client = server.client();
     wait_until_served(&mut client);
-    assert_eq!(client.error_code("DLOCK.ACQUIRE gate bob 60000"), "GRACE");
+    client.assert_error("GRACE", "DLOCK.ACQUIRE gate bob 60000");
 }
 
 /// Gives a slot without keys to another node.

@@ -1,11 +1,11 @@
-//! Waiters in a cluster: when their slot moves they are told, and are never served by the old node.
+//! Waiters in a cluster: redirected when their slot moves, never granted by the old node.
 
 use std::time::Duration;
 
 use dlock_testkit::{Client, Cluster, Move, Reply, Server, Waiter, pause, wait_for};
 
 /// Three primaries; alice holds a lock on the first, bob and carol wait for it.
-struct Scene {
+struct Fixture {
     cluster: Cluster,
     old: Client,
     key: String,
@@ -14,7 +14,7 @@ struct Scene {
     carol: Waiter,
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
         let cluster = Cluster::start(3);
         let mut old = cluster.client(0);
@@ -32,24 +32,20 @@ impl Scene {
         }
     }
 
-    /// The key goes and the move ends before the old node can look at the queue.
+    /// Moves the key and ends the move before the old node can process the queue.
     fn move_now(&mut self, slot: Move) {
         let (migrate, assign) = (self.cluster.migrate(slot, &self.key), self.cluster.assign(slot));
         self.old.batch(&[&migrate, &assign]);
         self.cluster.client(1).ok(&assign);
     }
 
-    /// Both waiters must be sent away with an error of this kind.
+    /// Both waiters must be refused with this error code, and not granted.
     #[track_caller]
-    fn sent_away(&mut self, code: &str) -> String {
+    fn assert_waiters_refused(&mut self, code: &str) -> String {
         let error = self.bob.error();
         assert!(error.starts_with(code), "{error}");
         assert_eq!(self.carol.error(), error);
-        assert_eq!(
-            self.old.stat("dlock_grants_from_queue"),
-            0,
-            "nobody was served here"
-        );
+        assert_eq!(self.old.stat("dlock_grants_from_queue"), 0, "no grant here");
         assert_eq!(self.old.stat("dlock_waiters"), 0);
         error
     }
@@ -57,77 +53,75 @@ impl Scene {
 
 #[test]
 fn waiter_of_moved_slot_is_redirected_to_new_node() {
-    let mut scene = Scene::new();
-    let slot = scene.cluster.begin_move(&scene.key, 0, 1);
-    scene.move_now(slot);
-    let error = scene.sent_away("MOVED ");
+    let mut fixture = Fixture::new();
+    let slot = fixture.cluster.begin_move(&fixture.key, 0, 1);
+    fixture.move_now(slot);
+    let error = fixture.assert_waiters_refused("MOVED ");
     assert_eq!(
         error,
-        format!("MOVED {} 127.0.0.1:{}", slot.slot, scene.cluster.nodes[1].port())
+        format!(
+            "MOVED {} 127.0.0.1:{}",
+            slot.slot,
+            fixture.cluster.nodes[1].port()
+        )
     );
 }
 
-/// What the server itself would say then, the module does not know.
+/// The module does not know the address that the server would reply.
 #[test]
 fn waiter_of_moved_slot_gets_tryagain_when_endpoints_are_hostnames() {
-    let mut scene = Scene::new();
-    scene
+    let mut fixture = Fixture::new();
+    fixture
         .old
         .config_set("cluster-preferred-endpoint-type", "hostname");
-    let slot = scene.cluster.begin_move(&scene.key, 0, 1);
-    scene.move_now(slot);
-    scene.sent_away("TRYAGAIN ");
-    let asked_again = scene
+    let slot = fixture.cluster.begin_move(&fixture.key, 0, 1);
+    fixture.move_now(slot);
+    fixture.assert_waiters_refused("TRYAGAIN ");
+    let asked_again = fixture
         .old
-        .error(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", scene.key));
+        .error(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", fixture.key));
     assert_eq!(
         asked_again,
-        format!("MOVED {} ?:{}", slot.slot, scene.cluster.nodes[1].port())
+        format!("MOVED {} ?:{}", slot.slot, fixture.cluster.nodes[1].port())
     );
 }
 
 #[test]
 fn waiter_retrying_at_new_node_is_granted() {
-    let mut scene = Scene::new();
-    let slot = scene.cluster.begin_move(&scene.key, 0, 1);
-    scene.move_now(slot);
-    scene.sent_away("MOVED ");
-    let mut new = scene.cluster.client(1);
-    let mut bob = scene.cluster.nodes[1].waiter(&format!("{} bob 60000 BLOCK 0", scene.key));
-    assert_eq!(
-        new.lock(&scene.key).standing(),
-        [("alice".into(), scene.fence, 1)]
-    );
-    new.release(&format!("{} alice", scene.key));
-    assert!(bob.granted().fence > scene.fence);
+    let mut fixture = Fixture::new();
+    let slot = fixture.cluster.begin_move(&fixture.key, 0, 1);
+    fixture.move_now(slot);
+    fixture.assert_waiters_refused("MOVED ");
+    let mut new = fixture.cluster.client(1);
+    let mut bob = fixture.cluster.nodes[1].waiter(&format!("{} bob 60000 BLOCK 0", fixture.key));
+    new.assert_sole_holder(&fixture.key, "alice", fixture.fence, 1);
+    new.release(&format!("{} alice", fixture.key));
+    assert!(bob.granted().fence > fixture.fence);
 }
 
 #[test]
 fn waiter_of_migrated_key_gets_tryagain() {
-    let mut scene = Scene::new();
-    let slot = scene.cluster.begin_move(&scene.key, 0, 1);
-    scene.bob.assert_waiting();
-    scene.old.ok(&scene.cluster.migrate(slot, &scene.key));
-    scene.sent_away("TRYAGAIN ");
-    // What the client is told then.
-    assert_eq!(
-        scene
-            .old
-            .error_code(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", scene.key)),
-        "ASK"
-    );
-    assert!(!scene.old.server_info("dlock", "dlock_locks").is_empty());
+    let mut fixture = Fixture::new();
+    let slot = fixture.cluster.begin_move(&fixture.key, 0, 1);
+    fixture.bob.assert_waiting();
+    fixture.old.ok(&fixture.cluster.migrate(slot, &fixture.key));
+    fixture.assert_waiters_refused("TRYAGAIN ");
+    // A new request is redirected.
+    fixture
+        .old
+        .assert_error("ASK", &format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", fixture.key));
+    assert!(!fixture.old.server_info("dlock", "dlock_locks").is_empty());
 }
 
 #[test]
 fn lock_still_in_migrating_slot_is_handed_over() {
-    let mut scene = Scene::new();
-    scene.cluster.begin_move(&scene.key, 0, 1);
-    assert_eq!(scene.old.release(&format!("{} alice", scene.key)), 0);
-    scene.bob.granted();
-    assert_eq!(scene.old.extend(&format!("{} bob 70000", scene.key)), 70_000);
-    scene.old.release(&format!("{} bob", scene.key));
-    scene.carol.granted();
+    let mut fixture = Fixture::new();
+    fixture.cluster.begin_move(&fixture.key, 0, 1);
+    assert_eq!(fixture.old.release(&format!("{} alice", fixture.key)), 0);
+    fixture.bob.granted();
+    assert_eq!(fixture.old.extend(&format!("{} bob 70000", fixture.key)), 70_000);
+    fixture.old.release(&format!("{} bob", fixture.key));
+    fixture.carol.granted();
 }
 
 #[test]
@@ -155,18 +149,18 @@ fn waiter_in_migrating_slot_is_granted_at_lease_end_or_gets_tryagain() {
 
 #[test]
 fn waiter_is_redirected_when_another_node_claims_slot() {
-    let mut scene = Scene::new();
-    let slot: u16 = scene.old.ask(&format!("CLUSTER KEYSLOT {}", scene.key));
-    let mut new = scene.cluster.client(1);
-    // The old node hears of it from the new one, over the bus.
-    new.ok(&format!("CLUSTER SETSLOT {slot} NODE {}", scene.cluster.id(1)));
+    let mut fixture = Fixture::new();
+    let slot: u16 = fixture.old.ask(&format!("CLUSTER KEYSLOT {}", fixture.key));
+    let mut new = fixture.cluster.client(1);
+    // The old node learns of it from the new one, over the bus.
+    new.ok(&format!("CLUSTER SETSLOT {slot} NODE {}", fixture.cluster.id(1)));
     new.ask::<String>("CLUSTER BUMPEPOCH");
-    let error = scene.sent_away("MOVED ");
+    let error = fixture.assert_waiters_refused("MOVED ");
     assert!(
-        error.ends_with(&format!(":{}", scene.cluster.nodes[1].port())),
+        error.ends_with(&format!(":{}", fixture.cluster.nodes[1].port())),
         "{error}"
     );
-    assert!(new.acquire(&format!("{} dave 60000", scene.key)).fence > scene.fence);
+    assert!(new.acquire(&format!("{} dave 60000", fixture.key)).fence > fixture.fence);
 }
 
 #[test]
@@ -201,38 +195,38 @@ fn waiter_on_importing_node_is_granted_or_redirected() {
 
 #[test]
 fn waiters_get_clusterdown_when_cluster_is_down() {
-    let mut scene = Scene::new();
-    // Some slot without a node is enough. One of its own: a slot of another node would come back by gossip.
-    let other = scene.cluster.key_on(0, "other-");
-    let other: u16 = scene.old.ask(&format!("CLUSTER KEYSLOT {other}"));
-    let slot: u16 = scene.old.ask(&format!("CLUSTER KEYSLOT {}", scene.key));
+    let mut fixture = Fixture::new();
+    // One unassigned slot is enough. It must belong to this node: gossip would restore a slot of another one.
+    let other = fixture.cluster.key_on(0, "other-");
+    let other: u16 = fixture.old.ask(&format!("CLUSTER KEYSLOT {other}"));
+    let slot: u16 = fixture.old.ask(&format!("CLUSTER KEYSLOT {}", fixture.key));
     assert_ne!(other, slot);
-    scene.old.ok(&format!("CLUSTER DELSLOTS {other}"));
-    scene.sent_away("CLUSTERDOWN ");
+    fixture.old.ok(&format!("CLUSTER DELSLOTS {other}"));
+    fixture.assert_waiters_refused("CLUSTERDOWN ");
 }
 
 #[test]
 fn cluster_failover_unblocks_waiters_and_keeps_lock() {
-    let mut scene = Scene::new();
-    scene.cluster.nodes.push(Server::cluster_node());
-    scene.cluster.introduce(3);
-    let mut replica = scene.cluster.client(3);
-    let primary = scene.cluster.id(0);
+    let mut fixture = Fixture::new();
+    fixture.cluster.nodes.push(Server::cluster_node());
+    fixture.cluster.introduce(3);
+    let mut replica = fixture.cluster.client(3);
+    let primary = fixture.cluster.id(0);
     wait_for("the primary to be known", || {
         replica.call(&format!("CLUSTER REPLICATE {primary}")).is_ok()
     });
-    scene.cluster.nodes[3].wait_until_linked();
+    fixture.cluster.nodes[3].wait_until_linked();
     wait_for("the replica to be known", || {
-        !scene
+        !fixture
             .old
             .ask::<Vec<String>>(&format!("CLUSTER REPLICAS {primary}"))
             .is_empty()
     });
     for n in 0..10 {
-        let key = scene.cluster.key_on(0, &format!("short{n}-"));
-        scene.old.acquire(&format!("{key} alice {}", 100 + 100 * n));
+        let key = fixture.cluster.key_on(0, &format!("short{n}-"));
+        fixture.old.acquire(&format!("{key} alice {}", 100 + 100 * n));
     }
-    // On a busy machine the nodes may not agree in time, and the server gives up after five seconds.
+    // On a busy machine the nodes may not agree in time, and the server aborts after five seconds.
     let mut polls = 0_u32;
     wait_for("the failover", || {
         if polls.is_multiple_of(1_400) {
@@ -241,16 +235,13 @@ fn cluster_failover_unblocks_waiters_and_keeps_lock() {
         polls += 1;
         replica.server_info("replication", "role") == "master"
     });
-    scene.sent_away("UNBLOCKED ");
-    scene.cluster.nodes[0].assert_alive();
+    fixture.assert_waiters_refused("UNBLOCKED ");
+    fixture.cluster.nodes[0].assert_alive();
     wait_for("the new primary", || {
-        replica.call(&format!("DLOCK.OWNER {}", scene.key)).is_ok()
+        replica.call(&format!("DLOCK.OWNER {}", fixture.key)).is_ok()
             && replica.server_info("replication", "role") == "master"
     });
-    assert_eq!(
-        replica.lock(&scene.key).standing(),
-        [("alice".into(), scene.fence, 1)]
-    );
+    replica.assert_sole_holder(&fixture.key, "alice", fixture.fence, 1);
 }
 
 #[test]
@@ -287,9 +278,9 @@ fn due_waiter_of_another_slot_is_processed_from_within_acquire() {
     client.acquire("gate alice 60000");
     let mut bob = cluster.nodes[0].waiter("gate bob 60000 BLOCK 300");
     let dave = cluster.nodes[0].waiter("gate dave 60000 BLOCK 60000");
-    // When carol's request for another slot comes, bob's time is up, and no timer has seen it yet.
+    // When carol's request for another slot arrives, bob has timed out, and no timer has processed it yet.
     client.batch(&["DEBUG SLEEP 0.6", "DLOCK.ACQUIRE door carol 1000 BLOCK 100"]);
     bob.assert_null();
     dave.assert_waiting();
-    assert_eq!(client.ask::<i64>("DBSIZE"), 2, "gate once, and door");
+    assert_eq!(client.ask::<i64>("DBSIZE"), 2, "gate and door");
 }

@@ -1,6 +1,8 @@
-//! DLOCK.ACQUIRE: who gets in, under which fence, and with how many holds.
+//! DLOCK.ACQUIRE without waiting: limits, fences, holds, request ids.
 
 use dlock_testkit::{Client, Server, start};
+
+use crate::fixtures::held_by_alice;
 
 const MAX_FENCE: u64 = (1 << 53) - 1;
 
@@ -28,108 +30,51 @@ fn fence_of_each_later_grant_is_larger() {
 #[test]
 fn acquire_is_granted_within_smallest_limit_of_holders() {
     let (_server, mut client) = start();
-    // One lock a row: what the first, second, third ... owner asks for, and whether it is granted.
-    type Row<'a> = (&'a str, &'a [(&'a str, bool)]);
-    let rows: &[Row] = &[
-        (
-            "a mutex admits one",
-            &[
-                ("", true),
-                ("", false),
-                ("LIMIT 1", false),
-                ("LIMIT 9", false),
-                ("SHARED", false),
-            ],
-        ),
-        (
-            "limit 1 is a mutex",
-            &[
-                ("LIMIT 1", true),
-                ("LIMIT 1", false),
-                ("", false),
-                ("SHARED", false),
-            ],
-        ),
+    // One lock per row. Each owner sends the next request: whether it is granted, and its options.
+    let rows = [
+        ("a mutex admits one", "yes; no; no LIMIT 1; no LIMIT 9; no SHARED"),
+        ("limit 1 is a mutex", "yes LIMIT 1; no LIMIT 1; no; no SHARED"),
         (
             "a plain request needs the lock free",
-            &[
-                ("SHARED", true),
-                ("", false),
-                ("LIMIT 1", false),
-                ("SHARED", true),
-            ],
+            "yes SHARED; no; no LIMIT 1; yes SHARED",
         ),
         (
             "shared requests join shared holders",
-            &[
-                ("SHARED", true),
-                ("SHARED", true),
-                ("SHARED", true),
-                ("SHARED", true),
-            ],
+            "yes SHARED; yes SHARED; yes SHARED; yes SHARED",
         ),
         (
             "a semaphore admits its limit",
-            &[
-                ("LIMIT 3", true),
-                ("LIMIT 3", true),
-                ("LIMIT 3", true),
-                ("LIMIT 3", false),
-            ],
+            "yes LIMIT 3; yes LIMIT 3; yes LIMIT 3; no LIMIT 3",
         ),
         (
             "the limit of a holder binds all",
-            &[
-                ("LIMIT 9", true),
-                ("LIMIT 2", true),
-                ("LIMIT 9", false),
-                ("SHARED", false),
-            ],
+            "yes LIMIT 9; yes LIMIT 2; no LIMIT 9; no SHARED",
         ),
         (
             "the limit of a request binds itself",
-            &[
-                ("LIMIT 9", true),
-                ("LIMIT 9", true),
-                ("LIMIT 2", false),
-                ("LIMIT 3", true),
-            ],
+            "yes LIMIT 9; yes LIMIT 9; no LIMIT 2; yes LIMIT 3",
         ),
         (
             "shared requests fill a semaphore",
-            &[
-                ("LIMIT 2", true),
-                ("SHARED", true),
-                ("SHARED", false),
-                ("LIMIT 2", false),
-            ],
+            "yes LIMIT 2; yes SHARED; no SHARED; no LIMIT 2",
         ),
         (
             "a semaphore joins shared holders",
-            &[
-                ("SHARED", true),
-                ("SHARED", true),
-                ("LIMIT 3", true),
-                ("SHARED", false),
-            ],
+            "yes SHARED; yes SHARED; yes LIMIT 3; no SHARED",
         ),
         (
             "the largest limit",
-            &[
-                ("LIMIT 2147483647", true),
-                ("LIMIT 2147483647", true),
-                ("SHARED", true),
-                ("", false),
-            ],
+            "yes LIMIT 2147483647; yes LIMIT 2147483647; yes SHARED; no",
         ),
     ];
     for (index, (rule, requests)) in rows.iter().enumerate() {
-        for (owner, (options, granted)) in requests.iter().enumerate() {
-            let answer = client.try_acquire(&format!("lock{index} owner{owner} 10000 {options}"));
+        for (owner, request) in requests.split("; ").enumerate() {
+            let (granted, options) = request.split_once(' ').unwrap_or((request, ""));
+            let reply = client.try_acquire(&format!("lock{index} owner{owner} 10000 {options}"));
             assert_eq!(
-                answer.is_some(),
-                *granted,
-                "{rule}: request {owner} with {options:?}"
+                reply.is_some(),
+                granted == "yes",
+                "{rule}: request {owner}: {request}"
             );
         }
     }
@@ -162,8 +107,7 @@ fn reentry_adds_hold_under_same_fence() {
 
 #[test]
 fn reentry_extends_lease_but_never_shortens_it() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     let shorter = client.acquire("door alice 1000");
     assert!((50_000..=60_000).contains(&shorter.lease_ms), "{shorter:?}");
     let longer = client.acquire("door alice 90000");
@@ -191,11 +135,7 @@ fn reentry_with_stricter_limit_is_refused_until_release() {
         ("d", "LIMIT 2", ""),
     ] {
         client.acquire(&format!("{key} alice 10000 {held}"));
-        assert_eq!(
-            client.error_code(&format!("DLOCK.ACQUIRE {key} alice 10000 {stricter}")),
-            "ERR",
-            "{held} to {stricter:?}"
-        );
+        client.assert_error("ERR", &format!("DLOCK.ACQUIRE {key} alice 10000 {stricter}"));
         assert_eq!(
             client.lock(key).holder("alice").holds,
             1,
@@ -249,19 +189,16 @@ fn reqid_holds_beyond_64_are_refused() {
     for n in 1..=64 {
         assert_eq!(client.acquire(&format!("door alice 10000 REQID r{n}")).holds, n);
     }
-    assert_eq!(
-        client.error_code("DLOCK.ACQUIRE door alice 10000 REQID r65"),
-        "ERR"
-    );
+    client.assert_error("ERR", "DLOCK.ACQUIRE door alice 10000 REQID r65");
     assert_eq!(
         client.acquire("door alice 10000 REQID r64").holds,
         64,
-        "a known id is no further hold"
+        "a known id adds no hold"
     );
     assert_eq!(
         client.acquire("door alice 10000").holds,
         65,
-        "a hold without a name is not counted"
+        "a hold without a request id is not counted"
     );
     client.release("door alice REQID r1");
     assert_eq!(client.acquire("door alice 10000 REQID r65").holds, 65);
@@ -301,8 +238,8 @@ fn owners_are_compared_by_all_bytes() {
     let (_server, mut client) = start();
     client.acquire("door alice 10000");
     for other in [&b"Alice"[..], b"alic", b"alice\0", b"alicf", b"a"] {
-        let answer: Option<Vec<u64>> = client.ask_args(&[b"DLOCK.ACQUIRE", b"door", other, b"10000"]);
-        assert_eq!(answer, None, "{other:?}");
+        let reply: Option<Vec<u64>> = client.ask_args(&[b"DLOCK.ACQUIRE", b"door", other, b"10000"]);
+        assert_eq!(reply, None, "{other:?}");
     }
 }
 

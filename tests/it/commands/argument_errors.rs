@@ -1,10 +1,10 @@
-//! Requests that are refused: the right first word, and no trace.
+//! Refused requests: the error code, and no side effects.
 
 use std::collections::BTreeMap;
 
 use dlock_testkit::{Client, Events, LockInfo, ReplicationStream, Server, start_with};
 
-/// What follows key and owner. Each row is one mistake.
+/// The arguments after key and owner. Each row is one mistake.
 const BAD_ACQUIRES: &[&[&str]] = &[
     &[],
     // lease-ms
@@ -50,7 +50,7 @@ const BAD_ACQUIRES: &[&[&str]] = &[
     &["1000", "REQID"],
     &["1000", "REQID", ""],
     &["1000", "REQID", REQUEST_ID_OF_65_BYTES],
-    // Options that contradict each other, stand twice, or do not exist
+    // Conflicting, repeated and unknown options
     &["1000", "SHARED", "LIMIT", "3"],
     &["1000", "LIMIT", "3", "SHARED"],
     &["1000", "SHARED", "SHARED"],
@@ -84,7 +84,7 @@ const BAD_RELEASES: &[&[&str]] = &[
     &["REQID"],
     &["REQID", ""],
     &["REQID", REQUEST_ID_OF_65_BYTES],
-    // Options that contradict each other, stand twice, or do not exist
+    // Conflicting, repeated and unknown options
     &["ALL", "REQID", "a"],
     &["REQID", "a", "ALL"],
     &["ALL", "ALL"],
@@ -127,22 +127,22 @@ const REQUEST_ID_OF_65_BYTES: &str = "123456789012345678901234567890123456789012
 
 #[test]
 fn bad_acquire_is_refused_without_side_effects() {
-    Scene::new().refuses_all("DLOCK.ACQUIRE", BAD_ACQUIRES);
+    Fixture::new().refuses_all("DLOCK.ACQUIRE", BAD_ACQUIRES);
 }
 
 #[test]
 fn bad_release_is_refused_without_side_effects() {
-    Scene::new().refuses_all("DLOCK.RELEASE", BAD_RELEASES);
+    Fixture::new().refuses_all("DLOCK.RELEASE", BAD_RELEASES);
 }
 
 #[test]
 fn bad_extend_is_refused_without_side_effects() {
-    Scene::new().refuses_all("DLOCK.EXTEND", BAD_EXTENDS);
+    Fixture::new().refuses_all("DLOCK.EXTEND", BAD_EXTENDS);
 }
 
 #[test]
 fn wrong_arity_is_refused_without_side_effects() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     for command in [
         "DLOCK.ACQUIRE",
         "DLOCK.RELEASE",
@@ -150,35 +150,35 @@ fn wrong_arity_is_refused_without_side_effects() {
         "DLOCK.OWNER",
         "DLOCK.INFO",
     ] {
-        scene.refuses("ERR", &[command]);
+        fixture.refuses("ERR", &[command]);
     }
     for command in ["DLOCK.ACQUIRE", "DLOCK.RELEASE", "DLOCK.EXTEND"] {
-        scene.refuses("ERR", &[command, "door"]);
+        fixture.refuses("ERR", &[command, "door"]);
     }
-    scene.refuses("ERR", &["DLOCK.ACQUIRE", "door", "alice"]);
-    scene.refuses("ERR", &["DLOCK.EXTEND", "door", "alice"]);
-    scene.refuses("ERR", &["DLOCK.OWNER", "door", "alice"]);
-    scene.refuses("ERR", &["DLOCK.INFO", "door", "alice"]);
+    fixture.refuses("ERR", &["DLOCK.ACQUIRE", "door", "alice"]);
+    fixture.refuses("ERR", &["DLOCK.EXTEND", "door", "alice"]);
+    fixture.refuses("ERR", &["DLOCK.OWNER", "door", "alice"]);
+    fixture.refuses("ERR", &["DLOCK.INFO", "door", "alice"]);
 }
 
 #[test]
 fn empty_or_too_long_owner_is_refused_without_side_effects() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let too_long = "o".repeat(513);
     for owner in ["", &too_long] {
         for key in ["door", "free"] {
-            scene.refuses("ERR", &["DLOCK.ACQUIRE", key, owner, "1000", "LIMIT", "3"]);
-            scene.refuses("ERR", &["DLOCK.RELEASE", key, owner]);
-            scene.refuses("ERR", &["DLOCK.EXTEND", key, owner, "1000"]);
+            fixture.refuses("ERR", &["DLOCK.ACQUIRE", key, owner, "1000", "LIMIT", "3"]);
+            fixture.refuses("ERR", &["DLOCK.RELEASE", key, owner]);
+            fixture.refuses("ERR", &["DLOCK.EXTEND", key, owner, "1000"]);
         }
     }
 }
 
 #[test]
 fn upgrade_is_refused_without_side_effects() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     for options in [&[][..], &["LIMIT", "2"], &["LIMIT", "1", "REQID", "new"]] {
-        scene.refuses(
+        fixture.refuses(
             "ERR",
             &[&["DLOCK.ACQUIRE", "door", "alice", "60000"], options].concat(),
         );
@@ -187,7 +187,7 @@ fn upgrade_is_refused_without_side_effects() {
 
 #[test]
 fn key_of_another_type_is_refused_as_wrongtype() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     for make in [
         "SET other text",
         "RPUSH other text",
@@ -195,21 +195,21 @@ fn key_of_another_type_is_refused_as_wrongtype() {
         "SADD other text",
         "XADD other * field text",
     ] {
-        scene.client.ask::<redis::Value>("DEL other");
-        scene.client.ask::<redis::Value>(make);
-        scene.traces();
-        scene.refuses("WRONGTYPE", &["DLOCK.ACQUIRE", "other", "alice", "1000"]);
-        scene.refuses("WRONGTYPE", &["DLOCK.RELEASE", "other", "alice"]);
-        scene.refuses("WRONGTYPE", &["DLOCK.RELEASE", "other", "alice", "REQID", "r1"]);
-        scene.refuses("WRONGTYPE", &["DLOCK.EXTEND", "other", "alice", "1000"]);
-        scene.refuses("WRONGTYPE", &["DLOCK.OWNER", "other"]);
-        scene.refuses("WRONGTYPE", &["DLOCK.INFO", "other"]);
+        fixture.client.ask::<redis::Value>("DEL other");
+        fixture.client.ask::<redis::Value>(make);
+        fixture.observe();
+        fixture.refuses("WRONGTYPE", &["DLOCK.ACQUIRE", "other", "alice", "1000"]);
+        fixture.refuses("WRONGTYPE", &["DLOCK.RELEASE", "other", "alice"]);
+        fixture.refuses("WRONGTYPE", &["DLOCK.RELEASE", "other", "alice", "REQID", "r1"]);
+        fixture.refuses("WRONGTYPE", &["DLOCK.EXTEND", "other", "alice", "1000"]);
+        fixture.refuses("WRONGTYPE", &["DLOCK.OWNER", "other"]);
+        fixture.refuses("WRONGTYPE", &["DLOCK.INFO", "other"]);
     }
 }
 
 #[test]
 fn lock_is_wrongtype_for_commands_of_other_types() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     for command in [
         &["GET", "door"][..],
         &["INCR", "door"],
@@ -217,24 +217,24 @@ fn lock_is_wrongtype_for_commands_of_other_types() {
         &["HGETALL", "door"],
         &["SCARD", "door"],
     ] {
-        scene.refuses("WRONGTYPE", command);
+        fixture.refuses("WRONGTYPE", command);
     }
 }
 
 #[test]
 fn release_and_extend_without_hold_are_refused_without_side_effects() {
-    let mut scene = Scene::new();
-    let fence = (scene.client.lock("door").holder("alice").fence + 1).to_string();
-    scene.refuses("NOTHELD", &["DLOCK.RELEASE", "free", "alice"]);
-    scene.refuses("NOTHELD", &["DLOCK.EXTEND", "free", "alice", "60000"]);
-    scene.refuses("NOTOWNER", &["DLOCK.RELEASE", "door", "carol", "ALL"]);
-    scene.refuses("NOTOWNER", &["DLOCK.EXTEND", "door", "carol", "60000"]);
-    scene.refuses("STALE", &["DLOCK.RELEASE", "door", "alice", "FENCE", &fence]);
-    scene.refuses(
+    let mut fixture = Fixture::new();
+    let fence = (fixture.client.lock("door").holder("alice").fence + 1).to_string();
+    fixture.refuses("NOTHELD", &["DLOCK.RELEASE", "free", "alice"]);
+    fixture.refuses("NOTHELD", &["DLOCK.EXTEND", "free", "alice", "60000"]);
+    fixture.refuses("NOTOWNER", &["DLOCK.RELEASE", "door", "carol", "ALL"]);
+    fixture.refuses("NOTOWNER", &["DLOCK.EXTEND", "door", "carol", "60000"]);
+    fixture.refuses("STALE", &["DLOCK.RELEASE", "door", "alice", "FENCE", &fence]);
+    fixture.refuses(
         "STALE",
         &["DLOCK.RELEASE", "door", "alice", "REQID", "r1", "FENCE", &fence],
     );
-    scene.refuses(
+    fixture.refuses(
         "STALE",
         &["DLOCK.EXTEND", "door", "alice", "60000", "FENCE", &fence],
     );
@@ -242,42 +242,42 @@ fn release_and_extend_without_hold_are_refused_without_side_effects() {
 
 #[test]
 fn ungranted_acquire_changes_only_its_counter() {
-    let mut scene = Scene::new();
-    let before = scene.traces();
-    let not_granted = scene.client.stat("dlock_not_granted");
-    assert_eq!(scene.client.try_acquire("door carol 60000"), None);
+    let mut fixture = Fixture::new();
+    let before = fixture.observe();
+    let not_granted = fixture.client.stat("dlock_not_granted");
+    assert_eq!(fixture.client.try_acquire("door carol 60000"), None);
     assert_eq!(
-        scene.client.try_acquire("door carol 60000 LIMIT 2 REQID r1"),
+        fixture.client.try_acquire("door carol 60000 LIMIT 2 REQID r1"),
         None
     );
-    assert_eq!(scene.client.stat("dlock_not_granted"), not_granted + 2);
-    assert_eq!(scene.traces(), before);
+    assert_eq!(fixture.client.stat("dlock_not_granted"), not_granted + 2);
+    assert_eq!(fixture.observe(), before);
 }
 
-/// A server with a lock, watched from all sides.
-struct Scene {
+/// A server with a lock whose side effects are watched.
+struct Fixture {
     client: Client,
     watcher: Client,
     events: Events,
     replication: ReplicationStream,
-    // Last: the server goes after those who talk to it.
+    // Declared last, so that the server is dropped after its clients.
     _server: Server,
 }
 
-/// All that a request could leave behind.
+/// Everything that a request could change.
 #[derive(Debug, PartialEq)]
-struct Traces {
+struct Observed {
     digest: String,
     lock: LockInfo,
     keyspace: BTreeMap<String, String>,
     unsaved_changes: String,
     counters: BTreeMap<String, String>,
     replicated: Vec<String>,
-    announced: Vec<String>,
+    notified: Vec<String>,
     watch_broken: bool,
 }
 
-impl Scene {
+impl Fixture {
     /// `door` is held by alice, with three holds, and by bob; both as LIMIT 3.
     fn new() -> Self {
         let (server, mut client) = start_with("notify-keyspace-events KEA");
@@ -290,18 +290,18 @@ impl Scene {
             client.acquire(&format!("door {request}"));
         }
         let replication = ReplicationStream::attach(&server);
-        let mut scene = Self {
+        let mut fixture = Self {
             client,
             watcher: server.client(),
             events: Events::watch(&server),
             replication,
             _server: server,
         };
-        scene.watch();
-        scene
+        fixture.watch();
+        fixture
     }
 
-    /// Each mistake, made by a holder, by somebody else, and with a free lock.
+    /// Each mistake by a holder, by another owner, and with a free lock.
     fn refuses_all(&mut self, command: &str, mistakes: &[&[&str]]) {
         for mistake in mistakes {
             for (key, owner) in [("door", "alice"), ("door", "carol"), ("free", "alice")] {
@@ -312,13 +312,13 @@ impl Scene {
 
     #[track_caller]
     fn refuses(&mut self, first_word: &str, command: &[&str]) {
-        let before = self.traces();
+        let before = self.observe();
         let words: Vec<&[u8]> = command.iter().map(|word| word.as_bytes()).collect();
         assert_eq!(self.client.error_code_args(&words), first_word, "{command:?}");
-        let after = self.traces();
+        let after = self.observe();
         assert_eq!(after, before, "{command:?}");
         assert_eq!(
-            (after.replicated.len(), after.announced.len(), after.watch_broken),
+            (after.replicated.len(), after.notified.len(), after.watch_broken),
             (0, 0, false),
             "{command:?}"
         );
@@ -328,10 +328,10 @@ impl Scene {
         self.watcher.ok("WATCH door free other");
     }
 
-    fn traces(&mut self) -> Traces {
+    fn observe(&mut self) -> Observed {
         let mut lock = self.client.lock("door");
         for holder in &mut lock.holders {
-            // Time passes in any case. That no lease became longer is seen in what is replicated.
+            // Leases and held times change anyway. A longer lease would be replicated.
             holder.lease_ms = 0;
             holder.held_ms = 0;
         }
@@ -341,7 +341,7 @@ impl Scene {
         self.watcher.ask::<String>("PING");
         let watch_broken = self.watcher.ask::<Option<Vec<String>>>("EXEC").is_none();
         self.watch();
-        Traces {
+        Observed {
             digest: self.client.digest("door"),
             lock,
             keyspace: self.client.info_section("keyspace"),
@@ -350,7 +350,7 @@ impl Scene {
                 .server_info("persistence", "rdb_changes_since_last_save"),
             counters,
             replicated: self.replication.take_all(),
-            announced: self.events.take(),
+            notified: self.events.take(),
             watch_broken,
         }
     }

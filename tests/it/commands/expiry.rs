@@ -1,11 +1,13 @@
-//! Leases that end: at once for every command, and within two seconds for the keyspace.
+//! Expired leases: at once for every command, within two seconds in the keyspace.
 
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Events, Grant, assert_elapsed_at_most, pause, start, start_with, wait_for};
 use redis::Value;
 
-/// SPEC: an abandoned lock has left the keyspace so long after its lease, at `hz 10`.
+use crate::fixtures::held_by_alice;
+
+/// Documented: an expired lock leaves the keyspace within this time, at `hz 10`.
 const GONE_WITHIN: Duration = Duration::from_secs(2);
 
 #[test]
@@ -18,7 +20,7 @@ fn expired_lock_is_granted_before_sweep() {
     let mut replies = client.resume_writes_with(&["EXISTS door", "DLOCK.ACQUIRE door bob 10000"]);
     assert_eq!(replies[0], Value::Int(1), "not swept yet");
     let grant = Grant::parse(replies.remove(1)).expect("the lock is free");
-    assert!(grant.fence > old + 1, "alice had the fence after {old}");
+    assert!(grant.fence > old + 1, "alice had fence {old} + 1");
     assert_eq!(client.lock("door").owners(), ["bob"]);
 }
 
@@ -67,9 +69,9 @@ fn expired_lease_is_neither_released_nor_extended_before_sweep() {
     assert_eq!(
         replies[4],
         Value::Int(0),
-        "to take back what is not there is no error"
+        "a release by an unknown request id is no error"
     );
-    assert_eq!(replies[5], Value::Nil, "nothing revived it");
+    assert_eq!(replies[5], Value::Nil, "it was not revived");
 }
 
 #[test]
@@ -102,7 +104,10 @@ fn expired_owner_reacquires_with_new_fence_and_one_hold() {
     let mut replies = client.resume_writes_with(&["EXISTS door", "DLOCK.ACQUIRE door alice 10000 REQID r1"]);
     assert_eq!(replies[0], Value::Int(1), "not swept yet");
     let grant = Grant::parse(replies.remove(1)).expect("the lock is free");
-    assert_eq!(grant.holds, 1, "the holds of before are gone, the named one too");
+    assert_eq!(
+        grant.holds, 1,
+        "the earlier holds are gone, with or without request id"
+    );
     assert!(grant.fence > old);
 }
 
@@ -137,8 +142,7 @@ fn expired_lock_leaves_keyspace_within_two_seconds() {
 
 #[test]
 fn held_lock_survives_sweeps() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     client.acquire("gate alice 50");
     wait_for("a sweep", || !client.exists("gate"));
     pause(300);
@@ -198,8 +202,8 @@ fn foreign_ttl_removes_lock_of_all_holders() {
     client.acquire("door bob 60000 SHARED");
     client.ask::<i64>("PEXPIRE door 50");
     wait_for("the time to live", || client.owner("door").is_none());
-    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
-    assert_eq!(client.error_code("DLOCK.EXTEND door bob 60000"), "NOTHELD");
+    client.assert_error("NOTHELD", "DLOCK.RELEASE door alice");
+    client.assert_error("NOTHELD", "DLOCK.EXTEND door bob 60000");
     assert!(client.acquire("door carol 10000").fence > fence + 1);
     assert_eq!(client.ask::<i64>("PTTL door"), -1);
 }
@@ -213,7 +217,7 @@ fn grant_to_new_holder_removes_foreign_ttl() {
     client.extend("door alice 70000");
     assert!(
         client.ask::<i64>("PTTL door") > 0,
-        "neither a re-entry nor an extension is a new holder"
+        "re-entry and extend grant to no new holder"
     );
     client.acquire("door bob 60000 SHARED");
     assert_eq!(client.ask::<i64>("PTTL door"), -1);
@@ -260,7 +264,7 @@ fn sweep_resumes_after_client_pause() {
     let (_server, mut client) = start_with("appendonly yes");
     client.pause_writes_after(&["DLOCK.ACQUIRE door alice 20"]);
     client.wait_for_lease_end("door", "alice");
-    // Several turns of the cron: to write in one of them would end the server.
+    // Several ticks: to write in one of them would abort the server.
     pause(400);
     assert_eq!(client.ask::<i64>("DBSIZE"), 1);
     client.ok("CLIENT UNPAUSE");

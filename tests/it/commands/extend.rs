@@ -1,6 +1,8 @@
-//! DLOCK.EXTEND: a lease grows and never shrinks.
+//! DLOCK.EXTEND: leases grow and never shrink.
 
 use dlock_testkit::start;
+
+use crate::fixtures::held_by_alice;
 
 #[test]
 fn extend_with_longer_lease_returns_it() {
@@ -12,8 +14,7 @@ fn extend_with_longer_lease_returns_it() {
 
 #[test]
 fn extend_with_shorter_lease_keeps_remaining_lease() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     let remains = client.extend("door alice 10");
     assert!((50_000..=60_000).contains(&remains), "{remains}");
     assert!(client.lock("door").holder("alice").lease_ms > 50_000);
@@ -43,16 +44,13 @@ fn extend_affects_only_its_holder() {
 #[test]
 fn extend_errors_have_distinct_codes() {
     let (_server, mut client) = start();
-    assert_eq!(client.error_code("DLOCK.EXTEND door alice 60000"), "NOTHELD");
+    client.assert_error("NOTHELD", "DLOCK.EXTEND door alice 60000");
     let fence = client.acquire("door alice 10000").fence;
-    assert_eq!(client.error_code("DLOCK.EXTEND door bob 60000"), "NOTOWNER");
-    assert_eq!(
-        client.error_code(&format!("DLOCK.EXTEND door bob 60000 FENCE {fence}")),
-        "NOTOWNER"
-    );
-    assert_eq!(
-        client.error_code(&format!("DLOCK.EXTEND door alice 60000 FENCE {}", fence - 1)),
-        "STALE"
+    client.assert_error("NOTOWNER", "DLOCK.EXTEND door bob 60000");
+    client.assert_error("NOTOWNER", &format!("DLOCK.EXTEND door bob 60000 FENCE {fence}"));
+    client.assert_error(
+        "STALE",
+        &format!("DLOCK.EXTEND door alice 60000 FENCE {}", fence - 1),
     );
     assert!(
         client.lock("door").holder("alice").lease_ms <= 10_000,
@@ -60,7 +58,7 @@ fn extend_errors_have_distinct_codes() {
     );
     assert_eq!(client.extend(&format!("door alice 60000 fence {fence}")), 60_000);
     client.release("door alice");
-    assert_eq!(client.error_code("DLOCK.EXTEND door alice 60000"), "NOTHELD");
+    client.assert_error("NOTHELD", "DLOCK.EXTEND door alice 60000");
 }
 
 #[test]
@@ -69,8 +67,5 @@ fn extend_with_fence_of_earlier_grant_is_stale() {
     let old = client.acquire("door alice 10000").fence;
     client.release("door alice");
     client.acquire("door alice 10000");
-    assert_eq!(
-        client.error_code(&format!("DLOCK.EXTEND door alice 60000 FENCE {old}")),
-        "STALE"
-    );
+    client.assert_error("STALE", &format!("DLOCK.EXTEND door alice 60000 FENCE {old}"));
 }

@@ -1,6 +1,8 @@
-//! DLOCK.OWNER and DLOCK.INFO: what they show, and that they only read.
+//! DLOCK.OWNER and DLOCK.INFO: their replies, and that they have no side effects.
 
 use dlock_testkit::{pause, start};
+
+use crate::fixtures::held_by_alice;
 
 #[test]
 fn free_lock_has_no_owner_and_no_info() {
@@ -16,7 +18,7 @@ fn owner_is_longest_holder() {
     for owner in ["alice", "bob", "carol"] {
         client.acquire(&format!("door {owner} 10000 SHARED"));
     }
-    // Neither a re-entry nor a longer lease makes anyone older or younger.
+    // Neither a re-entry nor a longer lease changes the order.
     client.acquire("door alice 10000 SHARED");
     client.extend("door carol 60000");
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
@@ -79,8 +81,7 @@ fn info_shows_smallest_limit_of_holders() {
 
 #[test]
 fn info_lease_falls_while_held_time_grows() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     let before = client.lock("door").holders.remove(0);
     pause(30);
     let after = client.lock("door").holders.remove(0);
@@ -95,8 +96,7 @@ fn info_lease_falls_while_held_time_grows() {
 
 #[test]
 fn reentry_keeps_held_time() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     pause(30);
     client.acquire("door alice 60000");
     assert!(client.lock("door").holder("alice").held_ms >= 29);

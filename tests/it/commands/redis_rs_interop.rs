@@ -1,4 +1,4 @@
-//! What an application does with an ordinary client library: typed answers, pipelines, transactions.
+//! The commands through redis-rs: typed replies, pipelines, transactions, scripts.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! DLOCK.RELEASE: which hold is given back, and what is refused.
+//! DLOCK.RELEASE: which hold is released, and what is refused.
 
 use dlock_testkit::start;
 
@@ -13,7 +13,7 @@ fn release_removes_one_hold_and_returns_remaining() {
         assert_eq!(client.owner("door").as_deref(), Some("alice"));
     }
     assert_eq!(client.release("door alice"), 0);
-    assert!(!client.exists("door"), "a lock that nobody holds is no key");
+    assert!(!client.exists("door"), "a free lock is no key");
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn release_removes_holds_without_reqid_first_then_newest() {
     client.acquire("door alice 10000");
     client.acquire("door alice 10000 REQID youngest");
     assert_eq!(client.release("door alice"), 2);
-    // An id that is known adds no hold: both named ones are still there.
+    // A known request id adds no hold: both are still there.
     assert_eq!(client.acquire("door alice 10000 REQID oldest").holds, 2);
     assert_eq!(client.acquire("door alice 10000 REQID youngest").holds, 2);
     assert_eq!(client.release("door alice"), 1);
@@ -66,7 +66,7 @@ fn repeated_release_by_reqid_is_idempotent() {
     }
     assert_eq!(client.lock("door").holder("alice").holds, 1);
     client.release("door alice");
-    assert_eq!(client.release("door alice REQID r1"), 0, "nobody holds the lock");
+    assert_eq!(client.release("door alice REQID r1"), 0, "the lock is free");
     client.acquire("door bob 10000");
     assert_eq!(client.release("door alice REQID r1"), 0, "another owner holds it");
     assert_eq!(client.lock("door").standing().len(), 1);
@@ -82,7 +82,7 @@ fn release_by_unknown_reqid_changes_nothing() {
     assert_eq!(
         client.release("door bob REQID r1"),
         0,
-        "the name belongs to alice"
+        "the request id belongs to alice"
     );
     assert_eq!(client.lock("door").holder("alice").holds, 1);
 }
@@ -90,25 +90,19 @@ fn release_by_unknown_reqid_changes_nothing() {
 #[test]
 fn release_errors_have_distinct_codes() {
     let (_server, mut client) = start();
-    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
+    client.assert_error("NOTHELD", "DLOCK.RELEASE door alice");
     let fence = client.acquire("door alice 10000").fence;
-    assert_eq!(client.error_code("DLOCK.RELEASE door bob"), "NOTOWNER");
-    assert_eq!(client.error_code("DLOCK.RELEASE door bob ALL"), "NOTOWNER");
-    assert_eq!(
-        client.error_code(&format!("DLOCK.RELEASE door bob FENCE {fence}")),
-        "NOTOWNER"
-    );
-    assert_eq!(
-        client.error_code(&format!("DLOCK.RELEASE door alice FENCE {}", fence - 1)),
-        "STALE"
-    );
-    assert_eq!(
-        client.error_code(&format!("DLOCK.RELEASE door alice ALL FENCE {}", fence + 1)),
-        "STALE"
+    client.assert_error("NOTOWNER", "DLOCK.RELEASE door bob");
+    client.assert_error("NOTOWNER", "DLOCK.RELEASE door bob ALL");
+    client.assert_error("NOTOWNER", &format!("DLOCK.RELEASE door bob FENCE {fence}"));
+    client.assert_error("STALE", &format!("DLOCK.RELEASE door alice FENCE {}", fence - 1));
+    client.assert_error(
+        "STALE",
+        &format!("DLOCK.RELEASE door alice ALL FENCE {}", fence + 1),
     );
     assert_eq!(client.lock("door").holder("alice").holds, 1);
     client.release("door alice");
-    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
+    client.assert_error("NOTHELD", "DLOCK.RELEASE door alice");
 }
 
 #[test]
@@ -128,14 +122,8 @@ fn release_with_old_fence_is_stale_even_for_unknown_reqid() {
     let old = client.acquire("door alice 10000 REQID r1").fence;
     client.release("door alice");
     client.acquire("door alice 10000 REQID r2");
-    assert_eq!(
-        client.error_code(&format!("DLOCK.RELEASE door alice REQID r1 FENCE {old}")),
-        "STALE"
-    );
-    assert_eq!(
-        client.error_code(&format!("DLOCK.RELEASE door alice REQID r2 FENCE {old}")),
-        "STALE"
-    );
+    client.assert_error("STALE", &format!("DLOCK.RELEASE door alice REQID r1 FENCE {old}"));
+    client.assert_error("STALE", &format!("DLOCK.RELEASE door alice REQID r2 FENCE {old}"));
     assert_eq!(client.lock("door").holder("alice").holds, 1);
 }
 
@@ -151,7 +139,7 @@ fn release_keeps_other_shared_holders() {
         client.lock("door").standing(),
         [before[0].clone(), before[2].clone()]
     );
-    assert_eq!(client.error_code("DLOCK.RELEASE door bob"), "NOTOWNER");
+    client.assert_error("NOTOWNER", "DLOCK.RELEASE door bob");
 }
 
 #[test]

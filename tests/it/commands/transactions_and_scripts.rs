@@ -3,6 +3,8 @@
 use dlock_testkit::{ReplicationStream, Server, start, wait_for};
 use redis::Value;
 
+use crate::fixtures::{held_by_alice, watch_is_broken};
+
 #[test]
 fn transaction_runs_all_commands() {
     let (_server, mut client) = start();
@@ -76,11 +78,11 @@ fn watch_is_broken_by_each_change() {
     ] {
         watcher.ok("WATCH door");
         client.ask::<Value>(command);
-        assert!(is_broken(&mut watcher), "{command}");
+        assert!(watch_is_broken(&mut watcher), "{command}");
     }
     watcher.ok("WATCH door");
     wait_for("the sweep", || client.ask::<i64>("DBSIZE") == 0);
-    assert!(is_broken(&mut watcher), "the sweep");
+    assert!(watch_is_broken(&mut watcher), "the sweep");
 }
 
 #[test]
@@ -93,10 +95,10 @@ fn script_runs_all_commands() {
         local extended = redis.call('DLOCK.EXTEND', KEYS[1], 'alice', 90000, 'FENCE', granted[1])
         local owner = redis.call('DLOCK.OWNER', KEYS[1])
         local left = redis.call('DLOCK.RELEASE', KEYS[1], 'alice', 'FENCE', granted[1])
-        local nobody = redis.call('DLOCK.OWNER', KEYS[1])
-        return {granted[2], tostring(refused), error['err'], extended, owner, left, tostring(nobody)}
+        local free = redis.call('DLOCK.OWNER', KEYS[1])
+        return {granted[2], tostring(refused), error['err'], extended, owner, left, tostring(free)}
     ";
-    let (holds, refused, error, extended, owner, left, nobody): (
+    let (holds, refused, error, extended, owner, left, free): (
         u64,
         String,
         String,
@@ -112,7 +114,7 @@ fn script_runs_all_commands() {
             extended,
             owner.as_str(),
             left,
-            nobody.as_str()
+            free.as_str()
         ),
         (1, "false", 90_000, "alice", 0, "false")
     );
@@ -150,8 +152,7 @@ fn script_is_replicated_by_effects() {
 
 #[test]
 fn read_only_script_reads_but_cannot_acquire() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     let owner: String = client.ask_args(&[
         b"EVAL_RO",
         b"return redis.call('DLOCK.OWNER', KEYS[1])",
@@ -191,11 +192,4 @@ fn function_runs_all_commands() {
         replica.client().lock("door").standing(),
         client.lock("door").standing()
     );
-}
-
-/// Whether a transaction of the client that watches is refused.
-fn is_broken(watcher: &mut dlock_testkit::Client) -> bool {
-    watcher.ok("MULTI");
-    watcher.ask::<String>("PING");
-    watcher.ask::<Option<Vec<String>>>("EXEC").is_none()
 }

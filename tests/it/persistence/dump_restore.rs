@@ -1,9 +1,11 @@
-//! DUMP, RESTORE, MIGRATE and COPY: a lock as a value that travels.
+//! DUMP, RESTORE, MIGRATE and COPY of a lock.
 
 use dlock_testkit::{Client, LockInfo, Server, payload, start, start_with, wait_for};
 use redis::Value;
 
-/// A lock with all that a lock can have.
+use crate::fixtures::held_by_alice;
+
+/// A lock with limits, request ids and several holders.
 fn make_lock(client: &mut Client) -> LockInfo {
     for request in [
         "alice 60000 LIMIT 5",
@@ -39,7 +41,7 @@ fn assert_same_lock(client: &mut Client, key: &str, before: &LockInfo) {
     assert_eq!(
         client.acquire(&format!("{key} bob 90000 LIMIT 4 REQID r1")).holds,
         1,
-        "the names came along"
+        "request ids are restored"
     );
 }
 
@@ -77,7 +79,7 @@ fn restore_onto_existing_key_needs_replace() {
     assert_eq!(client.lock("gate").owners(), ["dave"]);
     client.ask_args::<Value>(&[b"RESTORE", b"gate", b"0", &payload, b"REPLACE"]);
     assert_same_lock(&mut client, "gate", &before);
-    assert_eq!(client.error_code("DLOCK.RELEASE gate dave"), "NOTOWNER");
+    client.assert_error("NOTOWNER", "DLOCK.RELEASE gate dave");
 }
 
 #[test]
@@ -87,7 +89,7 @@ fn grant_after_restore_has_larger_fence() {
     behind.client().acquire("gate alice 60000");
     let mut client = ahead.client();
     client.acquire("first alice 60000");
-    // A promotion leaps ahead of the clock.
+    // A promotion raises the counter ahead of the clock.
     client.ok("REPLICAOF 127.0.0.1 1");
     client.ok("REPLICAOF NO ONE");
     let fence = client.acquire("door alice 60000").fence;
@@ -121,16 +123,15 @@ fn migrate_moves_lock_to_another_server() {
     from.ok(&format!("MIGRATE 127.0.0.1 {} door 0 10000", target.port()));
     assert!(!from.exists("door"));
     assert_same_lock(&mut to, "door", &before);
-    assert_eq!(from.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
+    from.assert_error("NOTHELD", "DLOCK.RELEASE door alice");
     assert_eq!(to.release("door carol"), 0);
 }
 
 #[test]
 fn copy_of_lock_is_refused() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     for command in ["COPY door gate", "COPY door gate REPLACE", "COPY door door DB 1"] {
-        assert_eq!(client.error_code(command), "ERR", "{command}");
+        client.assert_error("ERR", command);
     }
     assert_eq!(client.ask::<i64>("DBSIZE"), 1);
     client.ok("SELECT 1");
@@ -160,7 +161,7 @@ fn restore_with_implausible_fence_is_refused() {
         assert_eq!(
             client.acquire(&format!("lock{far} alice 60000")).fence / year,
             fence / year,
-            "the counter stayed"
+            "the counter is unchanged"
         );
     }
     let near = fence + year / 2;
@@ -168,7 +169,7 @@ fn restore_with_implausible_fence_is_refused() {
     assert!(client.acquire("next alice 60000").fence > near);
 }
 
-/// A number in the form of the encoding.
+/// A number as the codec writes it.
 fn leb128(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number > 0x7f {

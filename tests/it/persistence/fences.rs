@@ -1,8 +1,10 @@
-//! Fences rise for ever: over restarts with and without data, after a forged clock of another server.
+//! Fences rise over restarts with and without data, and after a promotion ahead of the clock.
 
 use dlock_testkit::{Client, Server, start, start_with};
 
-/// A lock that is acquired again and again, and the largest fence so far.
+use crate::fixtures::rewrite_aof;
+
+/// Acquires `door`. Its fence must be larger than the last one.
 fn next_fence(client: &mut Client, last: u64) -> u64 {
     let fence = client.acquire("door alice 60000").fence;
     assert!(fence > last, "{fence} after {last}");
@@ -83,16 +85,15 @@ fn fence_ahead_of_clock_survives_aof_rewrite_of_free_lock() {
     let (mut server, mut client) = start_with("appendonly yes\nappendfsync always");
     client.ok(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     server.wait_until_linked();
-    // A promotion leaps ahead of the clock.
+    // A promotion raises the counter ahead of the clock.
     client.ok("REPLICAOF NO ONE");
     client.release("door alice");
     let ahead = next_fence(&mut client, 0);
     client.release("door alice");
     for _ in 0..2 {
-        // One runs already, after the resync.
+        // The resync has started one already.
         client.wait_for_aof_rewrite();
-        client.ask::<redis::Value>("BGREWRITEAOF");
-        client.wait_for_aof_rewrite();
+        rewrite_aof(&mut client);
         server.crash_and_restart();
         client = server.client();
     }

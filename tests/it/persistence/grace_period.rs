@@ -1,15 +1,15 @@
-//! The grace after a start or a promotion: nobody gets a lock, known holders keep theirs.
+//! The grace period after a start or a promotion: no lock is granted, known holders keep theirs.
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Client, ReplicationStream, Server, skip, start, start_with, wait_for};
+use dlock_testkit::{Client, ReplicationStream, Server, skip, start_with, wait_for};
 
-const LOGGED: &str = "appendonly yes\nappendfsync always";
+use crate::fixtures::{AOF, held_by_alice, rewrite_aof};
 
-/// A server in the first minute of its start, where alice holds `door` for long and `short` for a moment.
-/// Also the fence of `door`.
-fn restarted_in_a_grace() -> (Server, Client, u64) {
-    let (mut server, mut client) = start_with(LOGGED);
+/// A restarted server in a grace of one minute. alice holds `door` with a long lease and `short` with a short one.
+/// The last value is the fence of `door`.
+fn restarted_in_grace() -> (Server, Client, u64) {
+    let (mut server, mut client) = start_with(AOF);
     let fence = client.acquire("door alice 600000").fence;
     client.acquire("door alice 600000 REQID r1");
     client.acquire("short alice 5000");
@@ -19,9 +19,9 @@ fn restarted_in_a_grace() -> (Server, Client, u64) {
     (server, client, fence)
 }
 
-/// What the error says about how long to wait.
+/// The remaining grace that the error states.
 #[track_caller]
-fn quarantine_ms(client: &mut Client, command: &str) -> u64 {
+fn grace_ms(client: &mut Client, command: &str) -> u64 {
     let text = client.error(command);
     assert!(text.starts_with("GRACE "), "{text}");
     let number = text
@@ -34,7 +34,7 @@ fn quarantine_ms(client: &mut Client, command: &str) -> u64 {
 
 #[test]
 fn grace_is_off_by_default() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     server.client().acquire("door alice 60000");
     server.crash_and_restart();
     server.client().acquire("gate bob 60000");
@@ -43,7 +43,7 @@ fn grace_is_off_by_default() {
 
 #[test]
 fn acquire_in_grace_is_refused_even_to_known_holder() {
-    let (_server, mut client, _) = restarted_in_a_grace();
+    let (_server, mut client, _) = restarted_in_grace();
     for request in [
         "free bob 1000",
         "door bob 1000",
@@ -51,7 +51,7 @@ fn acquire_in_grace_is_refused_even_to_known_holder() {
         "door alice 1000 REQID r2",
         "free alice 1000 SHARED",
     ] {
-        let ms = quarantine_ms(&mut client, &format!("DLOCK.ACQUIRE {request}"));
+        let ms = grace_ms(&mut client, &format!("DLOCK.ACQUIRE {request}"));
         assert!((1..=60_000).contains(&ms), "{request}: {ms}");
     }
     assert!(!client.exists("free"));
@@ -62,58 +62,52 @@ fn acquire_in_grace_is_refused_even_to_known_holder() {
 
 #[test]
 fn repeated_reqid_in_grace_is_answered() {
-    let (_server, mut client, fence) = restarted_in_a_grace();
+    let (_server, mut client, fence) = restarted_in_grace();
     let grant = client.acquire("door alice 600000 REQID r1");
     assert_eq!((grant.fence, grant.holds), (fence, 2));
 }
 
 #[test]
 fn bad_request_in_grace_is_refused_as_bad_request() {
-    let (_server, mut client, _) = restarted_in_a_grace();
+    let (_server, mut client, _) = restarted_in_grace();
     client.ok("SET text value");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 0"), "ERR");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE text alice 1000"), "WRONGTYPE");
+    client.assert_error("ERR", "DLOCK.ACQUIRE door alice 0");
+    client.assert_error("WRONGTYPE", "DLOCK.ACQUIRE text alice 1000");
 }
 
 #[test]
 fn extend_in_grace_needs_fence() {
-    let (_server, mut client, fence) = restarted_in_a_grace();
-    let ms = quarantine_ms(&mut client, "DLOCK.EXTEND door alice 700000");
+    let (_server, mut client, fence) = restarted_in_grace();
+    let ms = grace_ms(&mut client, "DLOCK.EXTEND door alice 700000");
     assert!((1..=60_000).contains(&ms));
     assert_eq!(
         client.extend(&format!("door alice 700000 FENCE {fence}")),
         700_000
     );
-    assert_eq!(
-        client.error_code(&format!("DLOCK.EXTEND door alice 700000 FENCE {}", fence + 1)),
-        "STALE"
+    client.assert_error(
+        "STALE",
+        &format!("DLOCK.EXTEND door alice 700000 FENCE {}", fence + 1),
     );
-    assert_eq!(
-        client.error_code(&format!("DLOCK.EXTEND door bob 700000 FENCE {fence}")),
-        "NOTOWNER"
-    );
-    assert_eq!(
-        client.error_code(&format!("DLOCK.EXTEND free bob 700000 FENCE {fence}")),
-        "NOTHELD"
-    );
+    client.assert_error("NOTOWNER", &format!("DLOCK.EXTEND door bob 700000 FENCE {fence}"));
+    client.assert_error("NOTHELD", &format!("DLOCK.EXTEND free bob 700000 FENCE {fence}"));
 }
 
 #[test]
 fn release_and_reads_work_in_grace() {
-    let (_server, mut client, fence) = restarted_in_a_grace();
+    let (_server, mut client, fence) = restarted_in_grace();
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
-    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 2)]);
+    client.assert_sole_holder("door", "alice", fence, 2);
     assert_eq!(client.release("door alice REQID r1"), 1);
     assert_eq!(client.release(&format!("door alice FENCE {fence}")), 0);
-    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOTHELD");
-    quarantine_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+    client.assert_error("NOTHELD", "DLOCK.RELEASE door alice");
+    grace_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
 }
 
 #[test]
 fn known_lease_lasts_until_end_of_grace() {
-    let (_server, mut client, _) = restarted_in_a_grace();
+    let (_server, mut client, _) = restarted_in_grace();
     let lease_ms = client.lock("short").holder("alice").lease_ms;
-    let left_ms = quarantine_ms(&mut client, "DLOCK.ACQUIRE short bob 1000");
+    let left_ms = grace_ms(&mut client, "DLOCK.ACQUIRE short bob 1000");
     assert!(lease_ms + 1 >= left_ms, "{lease_ms} {left_ms}");
     assert!(lease_ms <= 60_000, "no longer than needed: {lease_ms}");
     assert_eq!(client.release("short alice"), 0);
@@ -121,7 +115,7 @@ fn known_lease_lasts_until_end_of_grace() {
 
 #[test]
 fn lease_shorter_than_grace_expires_with_it() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     server.client().acquire("door alice 700");
     server.add_config("dlock.startup-grace-ms 2000");
     server.kill();
@@ -130,7 +124,7 @@ fn lease_shorter_than_grace_expires_with_it() {
     let mut client = server.client();
     while start.elapsed() < Duration::from_millis(1000) {
         assert_eq!(client.owner("door").as_deref(), Some("alice"));
-        quarantine_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+        grace_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
     }
     wait_for("the end of the grace", || {
         client.call("DLOCK.ACQUIRE door bob 60000").is_ok()
@@ -143,36 +137,36 @@ fn lease_shorter_than_grace_expires_with_it() {
 #[test]
 fn grace_of_minus_one_is_longest_lease_allowed_or_known() {
     let mut server = Server::with(&format!(
-        "{LOGGED}\ndlock.startup-grace-ms -1\ndlock.max-lease-ms 70000"
+        "{AOF}dlock.startup-grace-ms -1\ndlock.max-lease-ms 70000"
     ));
-    let ms = quarantine_ms(&mut server.client(), "DLOCK.ACQUIRE door alice 1000");
+    let ms = grace_ms(&mut server.client(), "DLOCK.ACQUIRE door alice 1000");
     assert!((60_000..=70_000).contains(&ms), "{ms}");
 
-    let mut server_with_lock = Server::with(LOGGED);
+    let mut server_with_lock = Server::with(AOF);
     server_with_lock.client().acquire("door alice 90000");
     server_with_lock.add_config("dlock.startup-grace-ms -1\ndlock.max-lease-ms 70000");
     server_with_lock.crash_and_restart();
-    let ms = quarantine_ms(&mut server_with_lock.client(), "DLOCK.ACQUIRE free alice 1000");
+    let ms = grace_ms(&mut server_with_lock.client(), "DLOCK.ACQUIRE free alice 1000");
     assert!((80_000..=90_000).contains(&ms), "{ms}");
     server.kill();
 }
 
 #[test]
 fn remaining_grace_survives_restart() {
-    for lines in [LOGGED, "save 3600 1000000"] {
+    for lines in [AOF, "save 3600 1000000"] {
         let (mut server, mut client) = start_with(&format!("{lines}\ndlock.startup-grace-ms 60000"));
-        quarantine_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
-        if lines != LOGGED && !keeps_module_data_in_rdb(&mut client) {
+        grace_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+        if lines != AOF && !keeps_module_data_in_rdb(&mut client) {
             skip("the part with RDB files: this server keeps no module data there");
             continue;
         }
-        if lines == LOGGED {
+        if lines == AOF {
             let log = server.folder().join("appendonlydir");
-            wait_for("the grace in the log", || folder_contains(&log, b"DLOCK.SYNC"));
+            wait_for("the grace in the AOF", || folder_contains(&log, b"DLOCK.SYNC"));
         }
         server.add_config("dlock.startup-grace-ms 0");
         server.restart();
-        let ms = quarantine_ms(&mut server.client(), "DLOCK.ACQUIRE door bob 1000");
+        let ms = grace_ms(&mut server.client(), "DLOCK.ACQUIRE door bob 1000");
         assert!((20_000..=60_000).contains(&ms), "{ms}");
     }
 }
@@ -181,12 +175,11 @@ fn remaining_grace_survives_restart() {
 fn remaining_grace_survives_aof_rewrite() {
     for preamble in ["yes", "no"] {
         let (mut server, mut client) = start_with(&format!(
-            "{LOGGED}\naof-use-rdb-preamble {preamble}\ndlock.startup-grace-ms 60000"
+            "{AOF}aof-use-rdb-preamble {preamble}\ndlock.startup-grace-ms 60000"
         ));
-        client.ask::<redis::Value>("BGREWRITEAOF");
-        client.wait_for_aof_rewrite();
+        rewrite_aof(&mut client);
         let mut stream = ReplicationStream::attach(&server);
-        wait_for("the grace in the log", || {
+        wait_for("the grace in the AOF", || {
             stream
                 .take_all()
                 .iter()
@@ -194,7 +187,7 @@ fn remaining_grace_survives_aof_rewrite() {
         });
         server.add_config("dlock.startup-grace-ms 0");
         server.crash_and_restart();
-        let ms = quarantine_ms(&mut server.client(), "DLOCK.ACQUIRE door bob 1000");
+        let ms = grace_ms(&mut server.client(), "DLOCK.ACQUIRE door bob 1000");
         assert!((20_000..=60_000).contains(&ms), "{ms}");
     }
 }
@@ -209,18 +202,18 @@ fn promotion_begins_failover_grace() {
     client.sync();
     primary.kill();
     let mut client = replica.client();
-    assert_eq!(client.error_code("DLOCK.ACQUIRE free bob 1000"), "READONLY");
+    client.assert_error("READONLY", "DLOCK.ACQUIRE free bob 1000");
     client.ok("REPLICAOF NO ONE");
-    let ms = quarantine_ms(&mut client, "DLOCK.ACQUIRE free bob 1000");
+    let ms = grace_ms(&mut client, "DLOCK.ACQUIRE free bob 1000");
     assert!((20_000..=60_000).contains(&ms), "{ms}");
-    quarantine_ms(&mut client, "DLOCK.EXTEND door alice 700000");
+    grace_ms(&mut client, "DLOCK.EXTEND door alice 700000");
     assert_eq!(
         client.extend(&format!("door alice 700000 FENCE {fence}")),
         700_000
     );
     assert!(
         client.lock("short").holder("alice").lease_ms > 10_000,
-        "it runs to the end of the grace"
+        "it lasts until the end of the grace"
     );
     assert_eq!(client.release(&format!("door alice FENCE {fence}")), 0);
 }
@@ -236,7 +229,7 @@ fn locks_are_granted_after_failover_grace() {
     let mut client = replica.client();
     client.ok("REPLICAOF NO ONE");
     let start = Instant::now();
-    quarantine_ms(&mut client, "DLOCK.ACQUIRE free bob 1000");
+    grace_ms(&mut client, "DLOCK.ACQUIRE free bob 1000");
     wait_for("the end of the grace", || {
         client.call("DLOCK.ACQUIRE free bob 60000").is_ok()
     });
@@ -248,7 +241,7 @@ fn locks_are_granted_after_failover_grace() {
 fn remaining_grace_survives_promotion() {
     let primary = Server::with("dlock.startup-grace-ms 60000");
     let replica = primary.replica();
-    // What the stream carries to one replica it carries to all.
+    // All replicas receive the same stream.
     let mut stream = ReplicationStream::attach(&primary);
     wait_for("the grace in the stream", || {
         stream
@@ -261,7 +254,7 @@ fn remaining_grace_survives_promotion() {
     client.sync();
     let mut client = replica.client();
     client.ok("REPLICAOF NO ONE");
-    let ms = quarantine_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+    let ms = grace_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
     assert!((20_000..=60_000).contains(&ms), "{ms}");
 }
 
@@ -279,19 +272,18 @@ fn restarted_replica_begins_no_grace() {
 
 #[test]
 fn changed_grace_setting_applies_to_next_grace() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (_server, mut client) = held_by_alice();
     client.config_set("dlock.startup-grace-ms", "60000");
     client.config_set("dlock.failover-grace-ms", "60000");
     client.acquire("gate bob 60000");
 }
 
-/// Whether RDB files have more than locks in them (Redis 7.2 and later).
+/// Whether RDB files contain auxiliary data of modules (Redis 7.2 and later).
 fn keeps_module_data_in_rdb(client: &mut Client) -> bool {
     client.ok("SAVE");
     let dir = client.config("dir");
     let file = std::fs::read(std::path::Path::new(&dir).join("dump.rdb")).expect("the server wrote it");
-    // The code of auxiliary data of modules, and the length of a number of 64 bits.
+    // The opcode of auxiliary module data, and a 64-bit length.
     file.windows(2).any(|bytes| bytes == [247, 0x81])
 }
 

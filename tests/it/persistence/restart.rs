@@ -1,4 +1,4 @@
-//! What a restart brings back: from an RDB file, from the append-only file, after a clean end and a crash.
+//! Locks after a restart: from RDB and AOF, after a clean shutdown and a crash.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -6,10 +6,11 @@ use std::time::Instant;
 use dlock_testkit::{Client, LockInfo, Server, start, start_with, wait_for};
 use redis::Value;
 
-const LOGGED: &str = "appendonly yes\nappendfsync always\n";
-const KEYS: [&str; 6] = ["mutex", "semaphore", "shared", "named", "given-up", "never"];
+use crate::fixtures::{AOF, rewrite_aof};
 
-/// Locks of all kinds. Leases are long: none ends during a test.
+const KEYS: [&str; 6] = ["mutex", "semaphore", "shared", "named", "released", "never"];
+
+/// Locks of all kinds, with leases that outlast the test.
 fn make_locks(client: &mut Client) {
     for request in [
         "mutex alice 60000",
@@ -22,17 +23,17 @@ fn make_locks(client: &mut Client) {
         "named alice 60000 REQID r1",
         "named alice 60000",
         "named alice 60000 REQID r2",
-        "given-up alice 60000",
+        "released alice 60000",
     ] {
         client.acquire(request);
     }
     client.release("shared bob");
     client.release("named alice");
     client.extend("semaphore bob 120000");
-    client.release("given-up alice");
+    client.release("released alice");
 }
 
-/// The locks as they are at a moment.
+/// The locks at one point in time.
 struct Snapshot {
     locks: BTreeMap<&'static str, Option<LockInfo>>,
     digests: BTreeMap<&'static str, String>,
@@ -51,7 +52,7 @@ impl Snapshot {
         }
     }
 
-    /// Same owners, holds, fences, limits and names; no lease ends earlier than it would have.
+    /// Same owners, holds, fences, limits and request ids; no lease expires earlier than it would have.
     #[track_caller]
     fn assert_restored(&self, client: &mut Client) {
         let now = Self::take(client);
@@ -71,9 +72,9 @@ impl Snapshot {
             for (then, now) in before.holders.iter().zip(&after.holders) {
                 assert!(
                     now.lease_ms + passed_ms >= then.lease_ms,
-                    "{key}: {then:?} ended earlier: {now:?}"
+                    "{key}: {then:?} expires earlier: {now:?}"
                 );
-                // In a log a lease stands as it was given, and counts anew: at most that long.
+                // The AOF has the granted lease, which starts again: at most that long.
                 let given = then.lease_ms + then.held_ms + 2;
                 assert!(now.lease_ms <= given, "{key}: {then:?} was prolonged: {now:?}");
             }
@@ -81,12 +82,12 @@ impl Snapshot {
         assert_eq!(
             client.acquire("named alice 60000 REQID r1").holds,
             2,
-            "the names came back"
+            "request ids are restored"
         );
         assert_eq!(
             client.acquire("named alice 60000 REQID r2").holds,
             2,
-            "the names came back"
+            "request ids are restored"
         );
         assert_eq!(client.try_acquire("mutex bob 1000"), None);
     }
@@ -113,7 +114,7 @@ fn clean_shutdown_with_save_points_restores_all_locks() {
 
 #[test]
 fn aof_restores_all_locks_after_crash() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     make_locks(&mut server.client());
     let before = Snapshot::take(&mut server.client());
     server.crash_and_restart();
@@ -125,10 +126,10 @@ fn aof_restores_all_locks_after_crash() {
 #[test]
 fn rewritten_aof_restores_all_locks() {
     for preamble in ["yes", "no"] {
-        let (mut server, mut client) = start_with(&format!("{LOGGED}aof-use-rdb-preamble {preamble}"));
+        let (mut server, mut client) = start_with(&format!("{AOF}aof-use-rdb-preamble {preamble}"));
         make_locks(&mut client);
-        rewrite_log(&mut client);
-        // The log goes on after its rewritten part.
+        rewrite_aof(&mut client);
+        // The AOF continues after its rewritten part.
         client.acquire("mutex alice 60000");
         client.release("shared alice");
         let before = Snapshot::take(&mut client);
@@ -164,9 +165,9 @@ fn debug_reload_keeps_locks_and_sweep() {
 
 #[test]
 fn acknowledged_changes_survive_crash() {
-    let (mut server, mut client) = start_with(LOGGED);
+    let (mut server, mut client) = start_with(AOF);
     let keys = ["a", "b", "c"];
-    // The same numbers in every run: a failure can be looked at.
+    // A fixed seed, so that a failure can be reproduced.
     let mut random = Random(42);
     for round in 0..4 {
         for _ in 0..120 {
@@ -176,7 +177,7 @@ fn acknowledged_changes_survive_crash() {
             );
             let options = ["", "SHARED", "LIMIT 2", "LIMIT 3"][random.below(4)];
             let id = random.below(5);
-            // What is refused or not granted is as much a part of it.
+            // Refused and ungranted requests are part of the test.
             let _ = match random.below(8) {
                 0..3 => client.call(&format!("DLOCK.ACQUIRE {key} {owner} 600000 {options}")),
                 3 => client.call(&format!(
@@ -209,7 +210,7 @@ fn acknowledged_changes_survive_crash() {
 
 #[test]
 fn released_lock_stays_released_after_crash() {
-    let (mut server, mut client) = start_with(LOGGED);
+    let (mut server, mut client) = start_with(AOF);
     client.acquire("door alice 60000");
     client.acquire("door alice 60000");
     client.release("door alice ALL");
@@ -221,14 +222,14 @@ fn released_lock_stays_released_after_crash() {
 
 #[test]
 fn locks_expiring_over_restart_are_swept() {
-    let (mut server, mut client) = start_with(LOGGED);
+    let (mut server, mut client) = start_with(AOF);
     client.acquire("logged alice 300");
     client.acquire("held alice 60000");
     server.crash_and_restart();
     let mut client = server.client();
     wait_for("the sweep", || !client.exists("logged"));
     client.acquire("saved alice 300");
-    rewrite_log(&mut client);
+    rewrite_aof(&mut client);
     server.crash_and_restart();
     let mut client = server.client();
     wait_for("the sweep", || !client.exists("saved"));
@@ -237,7 +238,7 @@ fn locks_expiring_over_restart_are_swept() {
 
 #[test]
 fn expired_holder_is_not_restored_from_aof() {
-    let (mut server, mut client) = start_with(LOGGED);
+    let (mut server, mut client) = start_with(AOF);
     client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 20",
         "DLOCK.ACQUIRE left alice 20 SHARED",
@@ -262,7 +263,7 @@ fn expired_holder_is_not_restored_from_aof() {
 
 #[test]
 fn expired_unswept_lease_is_not_revived_by_snapshot() {
-    for (lines, save) in [("", "SAVE"), (LOGGED, "BGREWRITEAOF")] {
+    for (lines, save) in [("", "SAVE"), (AOF, "BGREWRITEAOF")] {
         let (mut server, mut client) = start_with(lines);
         client.pause_writes_after(&[
             "DLOCK.ACQUIRE door alice 20",
@@ -283,10 +284,10 @@ fn expired_unswept_lease_is_not_revived_by_snapshot() {
 
 #[test]
 fn lease_in_aof_counts_from_restart() {
-    let (mut server, mut client) = start_with(LOGGED);
+    let (mut server, mut client) = start_with(AOF);
     client.pause_writes_after(&["DLOCK.ACQUIRE door alice 1500"]);
     client.wait_for_lease_end("door", "alice");
-    // Nothing in the log says that this lease has ended.
+    // The AOF does not record that this lease has expired.
     server.crash_and_restart();
     let mut client = server.client();
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
@@ -302,13 +303,7 @@ fn rdb_without_locks_loads_without_module() {
     assert_eq!(plain.client().ask::<String>("GET text"), "value");
 }
 
-/// Rewrites the log and waits until that is done.
-fn rewrite_log(client: &mut Client) {
-    client.ask::<Value>("BGREWRITEAOF");
-    client.wait_for_aof_rewrite();
-}
-
-/// Numbers that look random and are the same in every run (xorshift).
+/// Pseudo-random numbers from a fixed seed (xorshift).
 struct Random(u64);
 
 impl Random {

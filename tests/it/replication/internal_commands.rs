@@ -1,10 +1,10 @@
-//! The commands that only primaries and logs may send.
+//! The commands that only a primary or an AOF may send.
 
 use dlock_testkit::{Client, ReplicationStream, Server, start};
 use redis::Value;
 
-/// A server with a lock, and a change that would admit another owner to a free one.
-fn scene() -> (Server, Client, Vec<u8>) {
+/// A server, a client, and a change that would grant the free lock `door` to alice.
+fn start_with_change() -> (Server, Client, Vec<u8>) {
     let (server, mut client) = start();
     client.acquire("first alice 60000");
     let mut stream = ReplicationStream::attach(&server);
@@ -15,7 +15,7 @@ fn scene() -> (Server, Client, Vec<u8>) {
 }
 
 #[track_caller]
-fn assert_untouched(client: &mut Client, fence_known: i64) {
+fn assert_unchanged(client: &mut Client, fence_known: i64) {
     assert!(!client.exists("door"));
     assert_eq!(client.stat("dlock_fence_known"), fence_known);
     assert_eq!(client.stat("dlock_grace_left_ms"), 0);
@@ -24,19 +24,16 @@ fn assert_untouched(client: &mut Client, fence_known: i64) {
 
 #[test]
 fn internal_commands_are_refused_to_clients() {
-    let (_server, mut client, change) = scene();
+    let (_server, mut client, change) = start_with_change();
     let known = client.stat("dlock_fence_known");
     assert_eq!(client.error_code_args(&[b"DLOCK.APPLY", b"door", &change]), "ERR");
-    assert_eq!(
-        client.error_code(&format!("DLOCK.SYNC {} 60000", known + 1000)),
-        "ERR"
-    );
-    assert_untouched(&mut client, known);
+    client.assert_error("ERR", &format!("DLOCK.SYNC {} 60000", known + 1000));
+    assert_unchanged(&mut client, known);
 }
 
 #[test]
 fn internal_commands_are_refused_in_multi() {
-    let (_server, mut client, change) = scene();
+    let (_server, mut client, change) = start_with_change();
     let known = client.stat("dlock_fence_known");
     let apply = [&b"DLOCK.APPLY"[..], b"door", &change];
     let sync = format!("DLOCK.SYNC {} 60000", known + 1000);
@@ -51,23 +48,23 @@ fn internal_commands_are_refused_in_multi() {
         replies.iter().all(|reply| matches!(reply, Value::ServerError(_))),
         "{replies:?}"
     );
-    assert_untouched(&mut client, known);
+    assert_unchanged(&mut client, known);
 }
 
 #[test]
 fn internal_commands_are_refused_in_scripts() {
-    let (_server, mut client, change) = scene();
+    let (_server, mut client, change) = start_with_change();
     let known = client.stat("dlock_fence_known");
     let apply = b"return redis.call('DLOCK.APPLY', KEYS[1], ARGV[1])";
     client.error_code_args(&[b"EVAL", apply, b"1", b"door", &change]);
     let sync = b"return redis.call('DLOCK.SYNC', ARGV[1], 60000)";
     client.error_code_args(&[b"EVAL", sync, b"0", (known + 1000).to_string().as_bytes()]);
-    assert_untouched(&mut client, known);
+    assert_unchanged(&mut client, known);
 }
 
 #[test]
 fn malformed_internal_commands_are_refused() {
-    let (_server, mut client, _) = scene();
+    let (_server, mut client, _) = start_with_change();
     let known = client.stat("dlock_fence_known");
     for command in [
         "DLOCK.APPLY",
@@ -77,14 +74,14 @@ fn malformed_internal_commands_are_refused() {
         "DLOCK.SYNC x y",
         "DLOCK.SYNC 1 2 3",
     ] {
-        assert_eq!(client.error_code(command), "ERR", "{command}");
+        client.assert_error("ERR", command);
     }
-    assert_untouched(&mut client, known);
+    assert_unchanged(&mut client, known);
 }
 
 #[test]
 fn internal_commands_are_refused_on_writable_replica() {
-    let (server, _, change) = scene();
+    let (server, _, change) = start_with_change();
     let replica = server.replica_with("replica-read-only no");
     let mut client = replica.client();
     client.error_code_args(&[b"DLOCK.APPLY", b"door", &change]);

@@ -14,7 +14,7 @@ fn missing_replicas_refuse_writes_and_leases_still_expire() {
         "DLOCK.EXTEND gate alice 90000",
         "DLOCK.RELEASE gate alice",
     ] {
-        assert_eq!(client.error_code(command), "NOREPLICAS", "{command}");
+        client.assert_error("NOREPLICAS", command);
     }
     assert_eq!(client.lock("gate").holder("alice").holds, 1);
     assert_eq!(client.owner("gate").as_deref(), Some("alice"));
@@ -27,7 +27,7 @@ fn missing_replicas_refuse_writes_and_leases_still_expire() {
 #[test]
 fn enough_replicas_allow_all_commands() {
     let (server, mut client) = start_with("min-replicas-to-write 1");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000"), "NOREPLICAS");
+    client.assert_error("NOREPLICAS", "DLOCK.ACQUIRE door alice 60000");
     let mut replica = server.replica();
     wait_for("a replica that counts", || {
         client.call("DLOCK.ACQUIRE door alice 60000").is_ok()
@@ -39,6 +39,6 @@ fn enough_replicas_allow_all_commands() {
     wait_for("the loss of the replica", || {
         client.call("DLOCK.RELEASE door alice").is_err()
     });
-    assert_eq!(client.error_code("DLOCK.RELEASE door alice"), "NOREPLICAS");
+    client.assert_error("NOREPLICAS", "DLOCK.RELEASE door alice");
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
 }

@@ -2,8 +2,10 @@
 
 use dlock_testkit::{Client, Server, pause, wait_for};
 
-/// DESIGN: a promotion leaps so far over all fences known.
-const LEAP: u64 = 1 << 26;
+use crate::fixtures::{start_with_replica, wait_for_promotion};
+
+/// The minimum by which a promotion raises the fence counter.
+const PROMOTION_GAP: u64 = 1 << 26;
 
 fn promoted(primary: &mut Server, replica: &Server) -> Client {
     primary.kill();
@@ -22,12 +24,12 @@ fn holders_keep_locks_after_promotion() {
     client.acquire("gate bob 60000 SHARED");
     client.sync();
     let mut client = promoted(&mut primary, &replica);
-    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 2)]);
+    client.assert_sole_holder("door", "alice", fence, 2);
     assert_eq!(client.try_acquire("door bob 10000"), None);
     assert_eq!(
         client.acquire("door alice 60000 REQID r1").holds,
         2,
-        "the names came along"
+        "request ids are replicated"
     );
     assert_eq!(client.extend(&format!("door alice 80000 FENCE {fence}")), 80_000);
     assert_eq!(client.release(&format!("door alice ALL FENCE {fence}")), 0);
@@ -43,13 +45,13 @@ fn fences_after_promotion_exceed_those_of_old_primary() {
     old.sync();
     let mut new = replica.client();
     new.ok("REPLICAOF NO ONE");
-    // Cut off, the old primary goes on for a while.
+    // Isolated, the old primary continues for a while.
     let mut isolated = 0;
     for n in 0..1000 {
         isolated = old.acquire(&format!("lock{n} alice 60000")).fence;
     }
     let promoted = new.acquire("gate bob 60000").fence;
-    assert!(promoted >= known + LEAP, "{promoted} after {known}");
+    assert!(promoted >= known + PROMOTION_GAP, "{promoted} after {known}");
     assert!(promoted > isolated);
 }
 
@@ -64,7 +66,7 @@ fn lease_expired_during_failover_frees_lock() {
     primary.kill();
     wait_for("the end of the lease", || client.owner("gate").is_none());
     pause(200);
-    assert!(client.exists("gate"), "a replica waits for its primary's word");
+    assert!(client.exists("gate"), "a replica expires nothing itself");
     client.ok("REPLICAOF NO ONE");
     client.acquire("door bob 10000");
     wait_for("the sweep of the new primary", || !client.exists("gate"));
@@ -72,20 +74,16 @@ fn lease_expired_during_failover_frees_lock() {
 
 #[test]
 fn planned_failover_loses_nothing() {
-    let primary = Server::start();
-    let replica = primary.replica();
-    let (mut old, mut new) = (primary.client(), replica.client());
+    let (primary, _replica, mut old, mut new) = start_with_replica();
     let fence = old.acquire("door alice 60000").fence;
     old.acquire("door alice 60000");
     old.sync();
     old.ok("FAILOVER TIMEOUT 20000");
-    wait_for("the promotion", || {
-        new.server_info("replication", "role") == "master"
-    });
+    wait_for_promotion(&mut new);
     wait_for("the demotion", || {
         old.server_info("replication", "role") == "slave"
     });
-    assert_eq!(new.lock("door").standing(), [("alice".into(), fence, 2)]);
+    new.assert_sole_holder("door", "alice", fence, 2);
     assert_eq!(new.release(&format!("door alice ALL FENCE {fence}")), 0);
     assert!(new.acquire("door bob 60000").fence > fence);
     primary.wait_until_linked();
@@ -95,9 +93,7 @@ fn planned_failover_loses_nothing() {
 
 #[test]
 fn fences_rise_over_demotion_and_repromotion() {
-    let primary = Server::start();
-    let replica = primary.replica();
-    let (mut first, mut second) = (primary.client(), replica.client());
+    let (primary, replica, mut first, mut second) = start_with_replica();
     let mut last = first.acquire("door alice 60000").fence;
     first.sync();
     for _ in 0..2 {

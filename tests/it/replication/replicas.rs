@@ -1,7 +1,9 @@
-//! A replica has what its primary has, and decides nothing.
+//! A replica has the same locks as its primary, and grants or expires nothing itself.
 
 use dlock_testkit::{Client, Server, pause, start, wait_for};
 use redis::Value;
+
+use crate::fixtures::start_with_replica;
 
 /// A primary with all kinds of holders.
 fn primary_with_locks() -> (Server, Client) {
@@ -31,16 +33,16 @@ fn make_locks(client: &mut Client) {
 
 const LOCKS: [&str; 3] = ["mutex", "semaphore", "shared"];
 
-/// Same owners, holds, fences and limits, and leases that end no earlier.
+/// Same owners, holds, fences and limits, and leases that expire no earlier.
 #[track_caller]
 fn assert_same_locks(replica: &mut Client, primary: &mut Client) {
     for key in LOCKS {
         // The replica first: until the primary is asked, its leases only become shorter.
-        let there = replica.lock(key);
-        let here = primary.lock(key);
-        assert_eq!(there.standing(), here.standing(), "{key}");
-        assert_eq!(there.limit, here.limit, "{key}");
-        for (theirs, ours) in there.holders.iter().zip(&here.holders) {
+        let actual = replica.lock(key);
+        let expected = primary.lock(key);
+        assert_eq!(actual.standing(), expected.standing(), "{key}");
+        assert_eq!(actual.limit, expected.limit, "{key}");
+        for (theirs, ours) in actual.holders.iter().zip(&expected.holders) {
             assert!(
                 theirs.lease_ms >= ours.lease_ms,
                 "{key}: {theirs:?} ends before {ours:?}"
@@ -118,44 +120,40 @@ fn second_full_resync_replaces_dataset() {
 
 #[test]
 fn released_or_swept_lock_is_removed_on_replica() {
-    let server = Server::start();
-    let replica = server.replica();
-    let (mut client, mut there) = (server.client(), replica.client());
+    let (_server, _replica, mut client, mut on_replica) = start_with_replica();
     client.acquire("door alice 10000");
     client.sync();
-    assert!(there.exists("door"));
+    assert!(on_replica.exists("door"));
     client.release("door alice");
     client.sync();
-    assert!(!there.exists("door"));
+    assert!(!on_replica.exists("door"));
     client.pause_writes_after(&["DLOCK.ACQUIRE gate alice 50"]);
-    wait_for("the lock on the replica", || there.exists("gate"));
+    wait_for("the lock on the replica", || on_replica.exists("gate"));
     client.resume_writes_with(&[]);
-    wait_for("the sweep on the replica", || !there.exists("gate"));
-    assert!(!client.exists("gate"), "the primary came first");
+    wait_for("the sweep on the replica", || !on_replica.exists("gate"));
+    assert!(!client.exists("gate"), "the primary removed it first");
 }
 
 #[test]
 fn replica_hides_expired_lease_but_keeps_lock() {
-    let server = Server::start();
-    let replica = server.replica();
-    let (mut client, mut there) = (server.client(), replica.client());
+    let (_server, _replica, mut client, mut on_replica) = start_with_replica();
     client.pause_writes_after(&[
         "DLOCK.ACQUIRE door alice 50",
         "DLOCK.ACQUIRE both alice 50 SHARED",
         "DLOCK.ACQUIRE both bob 60000 SHARED",
     ]);
     wait_for("the locks on the replica", || {
-        there.exists("door") && there.exists("both")
+        on_replica.exists("door") && on_replica.exists("both")
     });
-    there.wait_for_lease_end("door", "alice");
-    there.wait_for_lease_end("both", "alice");
-    assert_eq!(there.find_lock("door"), None);
-    assert_eq!(there.lock("both").owners(), ["bob"]);
-    // Several turns of the cron: the replica has no say in it.
+    on_replica.wait_for_lease_end("door", "alice");
+    on_replica.wait_for_lease_end("both", "alice");
+    assert_eq!(on_replica.find_lock("door"), None);
+    assert_eq!(on_replica.lock("both").owners(), ["bob"]);
+    // Several ticks: the replica expires nothing itself.
     pause(400);
-    assert!(there.exists("door"));
+    assert!(on_replica.exists("door"));
     client.resume_writes_with(&[]);
-    wait_for("the sweep of the primary", || !there.exists("door"));
+    wait_for("the sweep of the primary", || !on_replica.exists("door"));
 }
 
 #[test]
@@ -165,7 +163,7 @@ fn lagging_replica_never_exceeds_limit() {
     let mut client = server.client();
     client.acquire("other alice 10000");
     client.sync();
-    // What comes now waits for the replica: there, the leases begin when those of the primary have ended.
+    // The replica applies what follows late: its leases begin when those of the primary have expired.
     let mut sleeper = replica.client();
     sleeper.send("DEBUG SLEEP 0.6");
     client.pause_writes_after(&[
@@ -186,21 +184,21 @@ fn lagging_replica_never_exceeds_limit() {
     ]);
     assert_eq!(replies[0], Value::Int(1), "not swept yet");
     assert_eq!(replies[4], Value::Int(0), "bob was the last");
-    let mut there = replica.client();
-    assert_eq!(there.lock("door").owners(), ["bob"]);
-    assert_eq!(there.lock("pair").owners(), ["bob", "carol"]);
-    assert!(!there.exists("left"));
+    let mut on_replica = replica.client();
+    assert_eq!(on_replica.lock("door").owners(), ["bob"]);
+    assert_eq!(on_replica.lock("pair").owners(), ["bob", "carol"]);
+    assert!(!on_replica.exists("left"));
 }
 
 #[test]
 fn replica_refuses_writes_and_answers_reads() {
     let (server, mut client) = start();
     let replica = server.replica();
-    let mut there = replica.client();
+    let mut on_replica = replica.client();
     client.acquire("door alice 10000");
     client.sync();
     for writable in ["no", "yes"] {
-        there.config_set("replica-read-only", if writable == "yes" { "no" } else { "yes" });
+        on_replica.config_set("replica-read-only", if writable == "yes" { "no" } else { "yes" });
         for command in [
             "DLOCK.ACQUIRE door alice 10000",
             "DLOCK.ACQUIRE free alice 10000",
@@ -208,29 +206,27 @@ fn replica_refuses_writes_and_answers_reads() {
             "DLOCK.EXTEND door alice 60000",
         ] {
             assert_eq!(
-                there.error_code(command),
+                on_replica.error_code(command),
                 "READONLY",
                 "{command}, writable: {writable}"
             );
         }
-        assert_eq!(there.owner("door").as_deref(), Some("alice"));
-        assert_eq!(there.lock("door").holder("alice").holds, 1);
+        assert_eq!(on_replica.owner("door").as_deref(), Some("alice"));
+        assert_eq!(on_replica.lock("door").holder("alice").holds, 1);
     }
 }
 
 #[test]
 fn removal_of_foreign_ttl_is_replicated() {
-    let server = Server::start();
-    let replica = server.replica();
-    let (mut client, mut there) = (server.client(), replica.client());
+    let (_server, _replica, mut client, mut on_replica) = start_with_replica();
     client.acquire("door alice 60000 SHARED");
     client.ask::<i64>("PEXPIRE door 100000");
     client.sync();
-    assert!(there.ask::<i64>("PTTL door") > 0);
+    assert!(on_replica.ask::<i64>("PTTL door") > 0);
     client.acquire("door bob 60000 SHARED");
     client.sync();
-    assert_eq!(there.ask::<i64>("PTTL door"), -1);
-    assert_eq!(there.lock("door").owners(), ["alice", "bob"]);
+    assert_eq!(on_replica.ask::<i64>("PTTL door"), -1);
+    assert_eq!(on_replica.lock("door").owners(), ["alice", "bob"]);
 }
 
 #[test]
@@ -238,9 +234,9 @@ fn sub_replica_has_same_locks() {
     let server = Server::start();
     let first = server.replica();
     let second = first.replica();
-    let (mut client, mut there) = (server.client(), second.client());
+    let (mut client, mut on_replica) = (server.client(), second.client());
     make_locks(&mut client);
     client.acquire("last alice 60000");
-    wait_for("the last change", || there.owner("last").is_some());
-    assert_same_locks(&mut there, &mut client);
+    wait_for("the last change", || on_replica.owner("last").is_some());
+    assert_same_locks(&mut on_replica, &mut client);
 }

@@ -1,29 +1,29 @@
-//! Words are formed only for those who hear them: whoever comes later misses nothing.
+//! Encoding is skipped while there is no AOF and no replica: one that is added later misses nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use dlock_testkit::{Client, Server, start_with, wait_for};
 
-/// A server that has looked around, and found nobody who listens.
-fn alone(lines: &str) -> (Server, Client) {
+/// A server that has noticed that it has no AOF and no replicas.
+fn start_without_consumers(lines: &str) -> (Server, Client) {
     let (server, mut client) = start_with(lines);
-    wait_for_a_look_around(&mut client);
+    wait_for_refresh(&mut client);
     (server, client)
 }
 
-/// The tick that removes an ended lock has looked around before.
-fn wait_for_a_look_around(client: &mut Client) {
+/// The tick that removes an expired lock has refreshed the list of consumers before.
+fn wait_for_refresh(client: &mut Client) {
     client.acquire("ended alice 1");
     wait_for("a tick", || !client.exists("ended"));
 }
 
-/// What all locks of a database come to, but for their leases.
+/// The digest of all locks, without their leases.
 fn digest(client: &mut Client) -> String {
     client.ask("DEBUG DIGEST")
 }
 
-/// Grants locks without a pause while `act` runs: how many.
+/// Grants locks continuously while `act` runs. Returns how many.
 fn while_granting(server: &Server, act: impl FnOnce()) -> usize {
     let stop = AtomicBool::new(false);
     let mut granting = server.client();
@@ -39,13 +39,13 @@ fn while_granting(server: &Server, act: impl FnOnce()) -> usize {
         });
         act();
         stop.store(true, Ordering::Relaxed);
-        granter.join().expect("all grants were made")
+        granter.join().expect("all grants succeed")
     })
 }
 
 #[test]
 fn unreplicated_grant_counts_as_unsaved_change() {
-    let (_server, mut client) = alone("");
+    let (_server, mut client) = start_without_consumers("");
     let before = client.server_info("persistence", "rdb_changes_since_last_save");
     client.acquire("door alice 60000");
     let after = client.server_info("persistence", "rdb_changes_since_last_save");
@@ -57,7 +57,7 @@ fn unreplicated_grant_counts_as_unsaved_change() {
 
 #[test]
 fn replica_attached_during_grants_has_all_locks() {
-    let (server, mut client) = alone("");
+    let (server, mut client) = start_without_consumers("");
     let mut replicas = Vec::new();
     let count = while_granting(&server, || {
         for _ in 0..2 {
@@ -67,15 +67,15 @@ fn replica_attached_during_grants_has_all_locks() {
     assert!(count > 0);
     client.acquire("last alice 600000");
     for replica in &replicas {
-        let mut there = replica.client();
-        wait_for("the last lock", || there.exists("last"));
-        assert_eq!(digest(&mut there), digest(&mut client));
+        let mut on_replica = replica.client();
+        wait_for("the last lock", || on_replica.exists("last"));
+        assert_eq!(digest(&mut on_replica), digest(&mut client));
     }
 }
 
 #[test]
 fn aof_enabled_during_grants_has_all_locks() {
-    let (mut server, mut client) = alone("");
+    let (mut server, mut client) = start_without_consumers("");
     let count = while_granting(&server, || {
         client.ok("CONFIG SET appendonly yes");
         client.ok("CONFIG SET appendfsync always");
@@ -91,15 +91,15 @@ fn aof_enabled_during_grants_has_all_locks() {
 
 #[test]
 fn aof_enabled_in_multi_has_grants_before_and_after() {
-    let (mut server, mut client) = alone("");
+    let (mut server, mut client) = start_without_consumers("");
     for command in [
         "MULTI",
         "DLOCK.ACQUIRE before alice 600000",
         "CONFIG SET appendonly yes",
-        "DLOCK.ACQUIRE behind alice 600000",
+        "DLOCK.ACQUIRE after alice 600000",
         "EXEC",
     ] {
-        client.call(command).expect("nothing is refused");
+        client.call(command).expect("no command fails");
     }
     client.acquire("later alice 600000");
     client.wait_for_aof_rewrite();
@@ -120,9 +120,9 @@ fn replica_resumed_after_primary_restart_has_first_grant() {
     server.restart();
     let mut client = server.client();
     client.acquire("second alice 600000");
-    let mut there = replica.client();
-    wait_for("the second lock", || there.exists("second"));
-    assert_eq!(digest(&mut there), digest(&mut client));
+    let mut on_replica = replica.client();
+    wait_for("the second lock", || on_replica.exists("second"));
+    assert_eq!(digest(&mut on_replica), digest(&mut client));
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn sub_replica_has_first_grant_of_promoted_replica() {
     let mut client = middle.client();
     client.ok("REPLICAOF NO ONE");
     client.acquire("door alice 600000");
-    let mut there = last.client();
-    wait_for("the lock", || there.exists("door"));
-    assert_eq!(digest(&mut there), digest(&mut client));
+    let mut on_replica = last.client();
+    wait_for("the lock", || on_replica.exists("door"));
+    assert_eq!(digest(&mut on_replica), digest(&mut client));
 }
 
 #[test]
@@ -144,16 +144,16 @@ fn reattached_replica_has_grants_made_while_detached() {
     let replica = server.replica();
     let mut client = server.client();
     replica.client().ok("REPLICAOF NO ONE");
-    wait_for("nobody attached", || {
+    wait_for("no attached replica", || {
         client.server_info("replication", "connected_slaves") == "0"
     });
-    wait_for_a_look_around(&mut client);
+    wait_for_refresh(&mut client);
     client.acquire("door alice 600000");
     replica
         .client()
         .ok(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
     replica.wait_until_linked();
-    let mut there = replica.client();
-    wait_for("the lock", || there.exists("door"));
-    assert_eq!(digest(&mut there), digest(&mut client));
+    let mut on_replica = replica.client();
+    wait_for("the lock", || on_replica.exists("door"));
+    assert_eq!(digest(&mut on_replica), digest(&mut client));
 }

@@ -1,11 +1,10 @@
-//! The exact commands that replicas and the log get: effects, never requests that depend on time.
+//! The exact commands in the replication stream: effects, never requests that depend on time.
 
 use dlock_testkit::{Client, ReplicationStream, Server, start, wait_for};
 
-const NOTHING: [&str; 0] = [];
-const APPLY_DOOR: &str = "DLOCK.APPLY door <change>";
+use crate::fixtures::{APPLY_DOOR, NOTHING};
 
-/// A primary that has given its first fence, and what it sends from now on.
+/// A primary that has granted its first fence, and what it replicates from now on.
 fn primary() -> (Server, Client, ReplicationStream) {
     let (server, mut client) = start();
     client.acquire("first alice 10000");
@@ -112,7 +111,7 @@ fn request_without_effect_is_not_replicated() {
         "DLOCK.INFO free",
     ];
     for command in commands {
-        // An error is an answer too.
+        // Errors are expected.
         let _ = client.call(command);
         assert_eq!(stream.take_all(), NOTHING, "{command}");
     }
@@ -130,7 +129,7 @@ fn read_of_expired_lock_is_not_replicated() {
         "EXISTS door",
     ]);
     assert_eq!(replies[3], redis::Value::Int(1), "not swept yet");
-    // Between the grant and the mark nothing, and then the sweep.
+    // Nothing between the grant and the mark, then the sweep.
     wait_for("the sweep", || !client.exists("door"));
     assert_eq!(
         stream.take_with_publish(),

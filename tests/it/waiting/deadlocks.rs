@@ -1,10 +1,12 @@
-//! Requests that no release could ever let in are refused, and no others.
+//! Requests that could never be granted are refused, and no others.
 
 use dlock_testkit::{Client, ReplicationStream, Waiter, pause, start, start_with};
 
-/// The request must be refused as a deadlock, and nothing else may have happened: the sentences of the circle.
+use crate::fixtures::held_by_alice;
+
+/// The request must be refused as a deadlock without side effects. Returns the parts of the cycle, sorted.
 #[track_caller]
-fn is_deadlock(client: &mut Client, request: &str) -> Vec<String> {
+fn assert_deadlock(client: &mut Client, request: &str) -> Vec<String> {
     let key = request.split_whitespace().next().expect("a key");
     let before = (
         client.find_lock(key).map(|lock| lock.standing()),
@@ -22,29 +24,28 @@ fn is_deadlock(client: &mut Client, request: &str) -> Vec<String> {
     );
     assert_eq!(client.stat("dlock_waiters"), counted[0]);
     assert_eq!(client.stat("dlock_errors_deadlock"), counted[1] + 1);
-    let circle = error.strip_prefix("DEADLOCK ").expect("the first word");
-    let circle = circle.split_once(": ").map_or(circle, |(circle, _)| circle);
-    let mut sentences: Vec<String> = circle.split("; ").map(str::to_owned).collect();
-    // Where a circle begins does not matter.
-    sentences.sort_unstable();
-    sentences
+    let cycle = error.strip_prefix("DEADLOCK ").expect("the first word");
+    let cycle = cycle.split_once(": ").map_or(cycle, |(cycle, _)| cycle);
+    let mut parts: Vec<String> = cycle.split("; ").map(str::to_owned).collect();
+    // Where the cycle begins does not matter.
+    parts.sort_unstable();
+    parts
 }
 
 #[test]
 fn deadlock_of_two_mutexes_is_refused() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     client.acquire("gate bob 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     assert_eq!(
-        is_deadlock(&mut client, "gate alice 60000 BLOCK 0"),
+        assert_deadlock(&mut client, "gate alice 60000 BLOCK 0"),
         [
             "alice holds door, waits for gate",
             "bob holds gate, waits for door"
         ]
     );
     bob.assert_waiting();
-    // Alice does as she is told.
+    // Alice releases what she holds, as the error says.
     client.release("door alice");
     bob.granted();
     let mut alice = server.waiter("gate alice 60000 BLOCK 0");
@@ -61,7 +62,7 @@ fn deadlock_error_lists_cycle_of_three() {
     let _alice = server.waiter("b alice 60000 BLOCK 0");
     let mut bob = server.waiter("c bob 60000 BLOCK 0");
     assert_eq!(
-        is_deadlock(&mut client, "a carol 60000 BLOCK 0"),
+        assert_deadlock(&mut client, "a carol 60000 BLOCK 0"),
         [
             "alice holds a, waits for b",
             "bob holds b, waits for c",
@@ -82,7 +83,7 @@ fn deadlock_of_many_is_refused_when_cycle_closes() {
     let mut waiters: Vec<Waiter> = (1..OWNERS)
         .map(|n| server.waiter(&format!("lock{} owner{n} 60000 BLOCK 0", n - 1)))
         .collect();
-    is_deadlock(&mut client, &format!("lock{} owner0 60000 BLOCK 0", OWNERS - 1));
+    assert_deadlock(&mut client, &format!("lock{} owner0 60000 BLOCK 0", OWNERS - 1));
     client.release("lock0 owner0");
     waiters[0].granted();
     waiters[1].assert_waiting();
@@ -95,10 +96,10 @@ fn semaphore_with_running_holder_is_no_deadlock() {
     client.acquire("pool carol 60000 LIMIT 2");
     client.acquire("gate bob 60000");
     let mut bob = server.waiter("pool bob 60000 LIMIT 2 BLOCK 0");
-    // It looks like a circle: alice holds pool, bob waits for it; bob holds gate.
+    // It looks like a cycle: alice holds pool, bob waits for it; bob holds gate.
     let mut alice = server.waiter("gate alice 60000 BLOCK 0");
-    // Carol is the way out, so she may not wait as well.
-    is_deadlock(&mut client, "gate carol 60000 BLOCK 0");
+    // Only carol can resolve it, so she may not wait as well.
+    assert_deadlock(&mut client, "gate carol 60000 BLOCK 0");
     client.release("pool carol");
     bob.granted();
     client.release("gate bob");
@@ -112,8 +113,8 @@ fn deadlock_counts_every_shared_holder() {
     client.acquire("door bob 60000 SHARED");
     client.acquire("gate carol 60000");
     let _carol = server.waiter("door carol 60000 BLOCK 0");
-    is_deadlock(&mut client, "gate alice 60000 BLOCK 0");
-    is_deadlock(&mut client, "gate bob 60000 SHARED BLOCK 0");
+    assert_deadlock(&mut client, "gate alice 60000 BLOCK 0");
+    assert_deadlock(&mut client, "gate bob 60000 SHARED BLOCK 0");
 }
 
 #[test]
@@ -131,9 +132,9 @@ fn deadlock_counts_waiters_queued_ahead() {
     client.acquire("door alice 60000 SHARED");
     client.acquire("gate bob 60000");
     let mut writer = server.waiter("door writer 60000 BLOCK 0");
-    // Bob would fit beside alice, but nobody overtakes the writer, and the writer waits for alice.
+    // Bob could share the lock with alice, but must not overtake the writer, which waits for alice.
     let bob = server.waiter("door bob 60000 SHARED BLOCK 0");
-    is_deadlock(&mut client, "gate alice 60000 BLOCK 0");
+    assert_deadlock(&mut client, "gate alice 60000 BLOCK 0");
     client.release("door alice");
     writer.granted();
     bob.assert_waiting();
@@ -145,20 +146,19 @@ fn deadlock_is_refused_despite_leases_and_timeouts() {
     client.acquire("door alice 20000");
     client.acquire("gate bob 20000");
     let mut bob = server.waiter("door bob 60000 BLOCK 1000");
-    is_deadlock(&mut client, "gate alice 60000 BLOCK 10");
-    // They do end the wait of those who have it.
+    assert_deadlock(&mut client, "gate alice 60000 BLOCK 10");
+    // The timeout still ends the wait.
     bob.assert_null();
 }
 
 #[test]
 fn departed_waiter_is_no_deadlock() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     client.acquire("gate bob 60000");
     let mut timed = server.waiter("door bob 60000 BLOCK 300");
     timed.assert_null();
     let alice = server.waiter("gate alice 60000 BLOCK 0");
-    is_deadlock(&mut client, "door bob 60000 BLOCK 0");
+    assert_deadlock(&mut client, "door bob 60000 BLOCK 0");
     alice.close();
     client.wait_for_queue("gate", 0);
     server.waiter("door bob 60000 BLOCK 0").assert_waiting();
@@ -166,8 +166,7 @@ fn departed_waiter_is_no_deadlock() {
 
 #[test]
 fn request_that_does_not_wait_is_no_deadlock() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     client.acquire("gate bob 60000");
     let _bob = server.waiter("door bob 60000 BLOCK 0");
     assert_eq!(client.try_acquire("gate alice 60000"), None);
@@ -183,17 +182,16 @@ fn deadlock_across_databases_is_refused() {
     client.acquire("door alice 60000");
     elsewhere.acquire("door bob 60000");
     let _bob = server.waiter("door bob 60000 BLOCK 0");
-    is_deadlock(&mut elsewhere, "door alice 60000 BLOCK 0");
+    assert_deadlock(&mut elsewhere, "door alice 60000 BLOCK 0");
 }
 
 #[test]
 fn deadlock_refusal_creates_no_key_and_replicates_nothing() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     client.acquire("gate bob 60000");
     let mut stream = ReplicationStream::attach(&server);
     let _bob = server.waiter("door bob 60000 BLOCK 0");
-    is_deadlock(&mut client, "gate alice 60000 BLOCK 0 REQID r1");
+    assert_deadlock(&mut client, "gate alice 60000 BLOCK 0 REQID r1");
     assert_eq!(stream.take(), [""; 0]);
     assert_eq!(client.ask::<i64>("DBSIZE"), 2);
 }
@@ -206,7 +204,7 @@ fn deadlock_search_uses_holders_of_lock_renamed_onto_key() {
     let mut bob = server.waiter("door bob 60000 LIMIT 2 BLOCK 0");
     client.acquire("other alice 60000 LIMIT 2");
     client.acquire("other carol 60000 LIMIT 2");
-    // One packet: the queue of door has not been looked at yet.
+    // One packet: the queue of door has not been processed yet.
     let mut alice = Waiter::connect(&server);
     alice.send("RENAME other door\r\nDLOCK.ACQUIRE gate alice 60000 BLOCK 0");
     assert_eq!(alice.next_reply(), redis::Value::Okay);
@@ -227,7 +225,7 @@ fn lock_renamed_onto_key_can_close_cycle() {
     let _bob = server.waiter("door bob 60000 BLOCK 0");
     client.acquire("other alice 60000");
     client.ok("RENAME other door");
-    is_deadlock(&mut client, "gate alice 60000 BLOCK 0");
+    assert_deadlock(&mut client, "gate alice 60000 BLOCK 0");
 }
 
 #[test]
@@ -240,9 +238,9 @@ fn deadlock_detection_disabled_lets_both_wait() {
     client.config_set("dlock.deadlock-detection", "yes");
     pause(50);
     bob.assert_waiting();
-    // The timeout is the way out.
+    // The timeout resolves the deadlock.
     alice.assert_null();
-    is_deadlock(&mut client, "gate alice 60000 BLOCK 600");
+    assert_deadlock(&mut client, "gate alice 60000 BLOCK 600");
     client.release("door alice");
     bob.granted();
 }
@@ -285,12 +283,12 @@ fn flushed_locks_are_no_deadlock() {
     }
     client.acquire("the-last alice 60000");
     let mut bob = server.waiter("the-last bob 60000 BLOCK 0");
-    // One packet: the server has had no time to look at so many queues.
+    // One packet: the server has had no time to process that many queues.
     let mut alice = Waiter::connect(&server);
     alice.send("FLUSHALL\r\nDLOCK.ACQUIRE gate bob 60000\r\nDLOCK.ACQUIRE gate alice 60000 BLOCK 0");
     alice.next_reply();
     alice.next_reply();
-    assert_eq!(client.queue("gate"), ["alice"], "bob is served, and then alice");
+    assert_eq!(client.queue("gate"), ["alice"], "bob is granted, alice waits");
     bob.granted();
     others.iter_mut().for_each(|other| _ = other.granted());
     client.release("gate bob");

@@ -1,21 +1,17 @@
-//! What other commands do to a lock that is waited for: the queue looks at what is there afterwards.
+//! DEL, RENAME, SET, RESTORE and others on a lock that has waiters.
 
 use dlock_testkit::{Client, Reply, Server, Waiter, start, start_with, wait_for};
 use redis::Value;
 
+use crate::fixtures::{assert_refused, held_by_alice};
+
 /// alice holds `door`, bob and carol wait.
-fn scene() -> (Server, Client, u64, Waiter, Waiter) {
+fn held_with_waiters() -> (Server, Client, u64, Waiter, Waiter) {
     let (server, mut client) = start();
     let fence = client.acquire("door alice 60000").fence;
     let bob = server.waiter("door bob 60000 BLOCK 0");
     let carol = server.waiter("door carol 60000 BLOCK 0");
     (server, client, fence, bob, carol)
-}
-
-#[track_caller]
-fn is_wrong_type(waiter: &mut Waiter) {
-    let error = waiter.error();
-    assert!(error.starts_with("WRONGTYPE "), "{error}");
 }
 
 #[test]
@@ -34,7 +30,7 @@ fn removed_lock_is_granted_to_next_waiter_with_larger_fence() {
         "FLUSHALL ASYNC",
     ];
     for command in breaks {
-        let (_server, mut client, fence, mut bob, carol) = scene();
+        let (_server, mut client, fence, mut bob, carol) = held_with_waiters();
         client.ask::<Value>(command);
         let grant = bob.granted();
         assert!(grant.fence > fence, "{command}");
@@ -60,11 +56,11 @@ fn overwritten_lock_refuses_all_waiters_as_wrongtype() {
         "SUNIONSTORE door set",
     ];
     for command in breaks {
-        let (_server, mut client, _, mut bob, mut carol) = scene();
+        let (_server, mut client, _, mut bob, mut carol) = held_with_waiters();
         client.batch(&["SET text value", "RPUSH list 1", "SADD set 1"]);
         client.ask::<Value>(command);
-        is_wrong_type(&mut bob);
-        is_wrong_type(&mut carol);
+        assert_refused(&mut bob, "WRONGTYPE");
+        assert_refused(&mut carol, "WRONGTYPE");
         assert_eq!(client.stat("dlock_waiters"), 0, "{command}");
         client.ask::<i64>("DEL door");
         client.acquire("door dave 60000");
@@ -73,11 +69,11 @@ fn overwritten_lock_refuses_all_waiters_as_wrongtype() {
 
 #[test]
 fn key_restored_before_queue_is_processed_changes_nothing() {
-    let (_server, mut client, fence, mut bob, mut carol) = scene();
+    let (_server, mut client, fence, mut bob, mut carol) = held_with_waiters();
     client.batch(&["RENAME door away", "SET door text", "RENAME away door"]);
     client.release("door alice REQID none");
     bob.assert_waiting();
-    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    client.assert_sole_holder("door", "alice", fence, 1);
     client.release("door alice");
     bob.granted();
     carol.assert_waiting();
@@ -87,19 +83,19 @@ fn key_restored_before_queue_is_processed_changes_nothing() {
 
 #[test]
 fn next_waiter_is_granted_before_command_after_removal() {
-    let (_server, mut client, fence, mut bob, _carol) = scene();
+    let (_server, mut client, fence, mut bob, _carol) = held_with_waiters();
     let replies = client.batch(&["DEL door", "DLOCK.ACQUIRE door dave 60000", "DLOCK.OWNER door"]);
     assert_eq!(
         replies[1..],
         [Value::Nil, Value::BulkString(b"bob".to_vec())],
-        "nobody overtakes"
+        "no overtaking"
     );
     assert!(bob.granted().fence > fence);
 }
 
 #[test]
 fn old_holder_is_refused_after_removal() {
-    let (_server, mut client, fence, mut bob, _carol) = scene();
+    let (_server, mut client, fence, mut bob, _carol) = held_with_waiters();
     let replies = client.batch(&[
         "DEL door",
         "DLOCK.RELEASE door alice",
@@ -113,14 +109,14 @@ fn old_holder_is_refused_after_removal() {
 
 #[test]
 fn waiters_wait_for_lock_renamed_onto_key() {
-    let (_server, mut client, _, mut bob, carol) = scene();
+    let (_server, mut client, _, mut bob, carol) = held_with_waiters();
     let fence = client.acquire("gate dave 60000").fence;
     client.ok("RENAME gate door");
     wait_for("the new lock", || client.owner("door").as_deref() == Some("dave"));
-    // Commands of ours look at the queue first.
+    // Commands of the module process the queue first.
     assert_eq!(client.try_acquire("door eve 60000"), None);
     bob.assert_waiting();
-    assert_eq!(client.lock("door").standing(), [("dave".into(), fence, 1)]);
+    client.assert_sole_holder("door", "dave", fence, 1);
     client.release("door dave");
     bob.granted();
     carol.assert_waiting();
@@ -128,7 +124,7 @@ fn waiters_wait_for_lock_renamed_onto_key() {
 
 #[test]
 fn lease_of_lock_renamed_onto_key_wakes_waiter() {
-    let (_server, mut client, _, mut bob, _carol) = scene();
+    let (_server, mut client, _, mut bob, _carol) = held_with_waiters();
     client.acquire("gate dave 300");
     client.ok("RENAME gate door");
     bob.granted();
@@ -147,8 +143,7 @@ fn old_lease_does_not_expire_lock_renamed_onto_key() {
 
 #[test]
 fn waiter_is_granted_when_renamed_lock_has_room() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut reader = server.waiter("door reader 60000 SHARED BLOCK 0");
     let writer = server.waiter("door writer 60000 BLOCK 0");
     client.acquire("gate dave 60000 SHARED");
@@ -160,10 +155,10 @@ fn waiter_is_granted_when_renamed_lock_has_room() {
 
 #[test]
 fn waiters_stay_with_key_when_lock_is_renamed_away() {
-    let (server, mut client, fence, mut bob, _carol) = scene();
+    let (server, mut client, fence, mut bob, _carol) = held_with_waiters();
     client.ok("RENAME door gate");
     bob.granted();
-    assert_eq!(client.lock("gate").standing(), [("alice".into(), fence, 1)]);
+    client.assert_sole_holder("gate", "alice", fence, 1);
     let mut at_gate = server.waiter("gate eve 60000 BLOCK 0");
     client.release("gate alice");
     at_gate.granted();
@@ -171,7 +166,7 @@ fn waiters_stay_with_key_when_lock_is_renamed_away() {
 
 #[test]
 fn waiters_wait_for_lock_restored_onto_key() {
-    let (_server, mut client, _, mut bob, _carol) = scene();
+    let (_server, mut client, _, mut bob, _carol) = held_with_waiters();
     client.acquire("gate dave 60000");
     let dump: Vec<u8> = client.ask("DUMP gate");
     client.ask::<i64>("DEL gate");
@@ -185,19 +180,19 @@ fn waiters_wait_for_lock_restored_onto_key() {
 
 #[test]
 fn restore_of_another_type_refuses_waiters_as_wrongtype() {
-    let (_server, mut client, _, mut bob, mut carol) = scene();
+    let (_server, mut client, _, mut bob, mut carol) = held_with_waiters();
     client.ok("SET text value");
     let dump: Vec<u8> = client.ask("DUMP text");
     client.ask_args::<Value>(&[b"RESTORE", b"door", b"0", &dump, b"REPLACE"]);
-    is_wrong_type(&mut bob);
-    is_wrong_type(&mut carol);
+    assert_refused(&mut bob, "WRONGTYPE");
+    assert_refused(&mut carol, "WRONGTYPE");
 }
 
 #[test]
 fn waiters_survive_debug_reload() {
-    let (_server, mut client, fence, mut bob, mut carol) = scene();
+    let (_server, mut client, fence, mut bob, mut carol) = held_with_waiters();
     client.ok("DEBUG RELOAD");
-    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    client.assert_sole_holder("door", "alice", fence, 1);
     assert_eq!(client.try_acquire("door eve 60000"), None);
     bob.assert_waiting();
     client.release("door alice");
@@ -223,21 +218,21 @@ fn evicted_lock_is_handed_over() {
     client.ask::<i64>("PEXPIRE door 600000");
     client.config_set("maxmemory", "1");
     wait_for("the eviction", || {
-        // Whether this write is refused or not, the server evicts all it can for it.
+        // Whether or not it refuses this write, the server evicts all it can.
         let _ = client.call("SET text value");
         client.owner("door").as_deref() != Some("alice")
     });
     let grant = bob.granted();
-    assert!(grant.fence > fence, "also while memory is short");
+    assert!(grant.fence > fence, "even when out of memory");
     assert_eq!(client.lock("door").owners(), ["bob"]);
 }
 
 #[test]
 fn copy_onto_waited_key_is_refused() {
-    let (_server, mut client, fence, mut bob, _carol) = scene();
+    let (_server, mut client, fence, mut bob, _carol) = held_with_waiters();
     client.acquire("gate dave 60000");
     client.error_code("COPY gate door REPLACE");
-    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    client.assert_sole_holder("door", "alice", fence, 1);
     assert_eq!(client.waiting("door"), 2);
     client.release("door alice");
     bob.granted();
@@ -245,7 +240,7 @@ fn copy_onto_waited_key_is_refused() {
 
 #[test]
 fn removal_in_transaction_grants_after_exec() {
-    let (_server, mut client, _, mut bob, mut carol) = scene();
+    let (_server, mut client, _, mut bob, mut carol) = held_with_waiters();
     client.batch(&["MULTI", "DEL door", "SET door text", "DEL door", "EXEC"]);
     bob.granted();
     client.batch(&["MULTI", "DEL door", "SET door text", "EXEC"]);

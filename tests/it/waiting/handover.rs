@@ -1,11 +1,12 @@
-//! A blocked ACQUIRE and the three ways in which it ends by itself: a release, the end of a lease, its
-//! timeout.
+//! A blocked ACQUIRE ends by a release, by the end of a lease, or by its timeout.
 
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{assert_elapsed_at_most, pause, reply_bytes, start, wait_for};
 
-/// SPEC: waiters are woken so long after the end of a lease, at `hz 10`.
+use crate::fixtures::held_by_alice;
+
+/// Documented: waiters are woken within this time after a lease expires, at `hz 10`.
 const WOKEN_WITHIN: Duration = Duration::from_millis(100);
 
 #[test]
@@ -17,7 +18,7 @@ fn release_hands_over_to_waiter() {
     assert_eq!(client.release("door alice"), 0);
     let grant = bob.granted();
     assert!(grant.fence > fence, "{grant:?} after fence {fence}");
-    assert_eq!(client.lock("door").standing(), [("bob".into(), grant.fence, 1)]);
+    client.assert_sole_holder("door", "bob", grant.fence, 1);
     assert_eq!(client.waiting("door"), 0);
     assert_eq!(grant.holds, 1);
 }
@@ -33,7 +34,7 @@ fn lease_end_hands_over_to_waiter() {
     assert!(start.elapsed() >= lease, "alice held it until then");
     assert_elapsed_at_most(lease + WOKEN_WITHIN, start);
     assert!(grant.fence > fence);
-    assert_eq!(client.lock("door").standing(), [("bob".into(), grant.fence, 1)]);
+    client.assert_sole_holder("door", "bob", grant.fence, 1);
 }
 
 #[test]
@@ -69,15 +70,14 @@ fn timeout_replies_null_and_leaves_no_state() {
     assert!(start.elapsed() >= Duration::from_millis(150));
     assert_elapsed_at_most(Duration::from_millis(250), start);
     assert_eq!(client.waiting("door"), 0);
-    assert_eq!(client.lock("door").standing(), [("alice".into(), fence, 1)]);
+    client.assert_sole_holder("door", "alice", fence, 1);
     client.release("door alice");
     assert!(!client.exists("door"), "bob does not get it afterwards");
 }
 
 #[test]
 fn block_0_waits_without_timeout() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     assert_eq!(client.waiters("door")[0].timeout_ms, -1);
     pause(300);
@@ -88,8 +88,7 @@ fn block_0_waits_without_timeout() {
 
 #[test]
 fn longest_timeout_waits() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let longest: i64 = 1 << 52;
     let mut bob = server.waiter(&format!("door bob 60000 BLOCK {longest}"));
     assert_eq!(client.waiters("door")[0].timeout_ms, longest);
@@ -101,15 +100,14 @@ fn longest_timeout_waits() {
 
 #[test]
 fn lease_of_waiter_begins_at_grant() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut bob = server.waiter("door bob 5000 BLOCK 0");
     wait_for("a while in the queue", || {
         client.waiters("door")[0].waited_ms >= 200
     });
     let released = Instant::now();
     client.release("door alice");
-    assert_eq!(bob.granted().lease_ms, 5000, "nothing has passed of it");
+    assert_eq!(bob.granted().lease_ms, 5000, "the full lease");
     let left = client.lock("door").holder("bob").lease_ms;
     let passed = u64::try_from(released.elapsed().as_millis()).expect("a short time");
     assert!(
@@ -120,8 +118,7 @@ fn lease_of_waiter_begins_at_grant() {
 
 #[test]
 fn waited_ms_counts_from_arrival() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let start = Instant::now();
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut waited = 0;
@@ -174,11 +171,10 @@ fn blocked_replies_have_resp2_and_resp3_shapes() {
 
 #[test]
 fn pipelined_commands_wait_behind_blocked_one() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     bob.send("ECHO later");
-    // The server has read it when it has answered somebody who asked afterwards.
+    // The server has read it once it has replied to a later request.
     client.ask::<String>("PING");
     bob.assert_waiting();
     client.release("door alice");

@@ -18,7 +18,7 @@ enum Way {
 }
 
 impl Way {
-    /// The answer to `DLOCK.ACQUIRE <args>` sent this way. Errors stand as values.
+    /// The reply to `DLOCK.ACQUIRE <args>` sent this way. Errors are values.
     #[track_caller]
     fn acquire(self, client: &mut Client, args: &str) -> Value {
         let words: Vec<&[u8]> = args.split_whitespace().map(str::as_bytes).collect();
@@ -26,7 +26,7 @@ impl Way {
             Self::Transaction => {
                 let replies = client.batch(&["MULTI", &format!("DLOCK.ACQUIRE {args}"), "EXEC"]);
                 let Value::Array(mut replies) = replies[2].clone() else {
-                    panic!("not the answer to EXEC: {replies:?}");
+                    panic!("not the reply to EXEC: {replies:?}");
                 };
                 return replies.remove(0);
             }
@@ -37,7 +37,7 @@ impl Way {
     }
 }
 
-fn server() -> (Server, Client) {
+fn start_with_library() -> (Server, Client) {
     let (server, mut client) = start();
     client.ask_args::<String>(&[b"FUNCTION", b"LOAD", LIBRARY]);
     (server, client)
@@ -45,10 +45,10 @@ fn server() -> (Server, Client) {
 
 #[test]
 fn block_on_free_lock_is_granted() {
-    let (_server, mut client) = server();
+    let (_server, mut client) = start_with_library();
     for way in WAYS {
-        let answer = way.acquire(&mut client, "door alice 60000 BLOCK 0");
-        let grant = Grant::parse(answer).expect("it is free");
+        let reply = way.acquire(&mut client, "door alice 60000 BLOCK 0");
+        let grant = Grant::parse(reply).expect("it is free");
         assert_eq!((grant.holds, grant.waited_ms), (1, 0), "{way:?}");
         client.release("door alice");
     }
@@ -56,33 +56,33 @@ fn block_on_free_lock_is_granted() {
 
 #[test]
 fn block_on_held_lock_replies_null() {
-    let (_server, mut client) = server();
+    let (_server, mut client) = start_with_library();
     client.acquire("door alice 60000");
     for way in WAYS {
         for block in ["BLOCK 0", "BLOCK 1", "BLOCK 60000 REQID r1", "LIMIT 3 BLOCK 0"] {
-            let answer = way.acquire(&mut client, &format!("door bob 60000 {block}"));
-            assert_eq!(answer, Value::Nil, "{way:?} {block}");
+            let reply = way.acquire(&mut client, &format!("door bob 60000 {block}"));
+            assert_eq!(reply, Value::Nil, "{way:?} {block}");
         }
         assert_eq!(client.waiting("door"), 0, "{way:?}");
     }
     assert_eq!(client.stat("dlock_waiters"), 0);
     assert_eq!(client.server_info("clients", "blocked_clients"), "0");
     client.release("door alice");
-    assert!(!client.exists("door"), "nobody waited");
+    assert!(!client.exists("door"), "no client waited");
 }
 
 #[test]
 fn block_in_script_keeps_queue() {
     for way in WAYS {
-        let (server, mut client) = server();
+        let (server, mut client) = start_with_library();
         client.acquire("door alice 60000 SHARED");
         let mut writer = server.waiter("door writer 60000 BLOCK 0");
         let mut reader = server.waiter("door reader 60000 SHARED BLOCK 0");
-        let answer = way.acquire(&mut client, "door bob 60000 SHARED BLOCK 0");
-        assert_eq!(answer, Value::Nil, "{way:?}: nobody overtakes");
+        let reply = way.acquire(&mut client, "door bob 60000 SHARED BLOCK 0");
+        assert_eq!(reply, Value::Nil, "{way:?}: no overtaking");
         assert_eq!(client.queue("door"), ["writer", "reader"], "{way:?}");
-        let answer = way.acquire(&mut client, "door alice 60000 SHARED BLOCK 0");
-        assert_eq!(Grant::parse(answer).expect("a re-entry").holds, 2, "{way:?}");
+        let reply = way.acquire(&mut client, "door alice 60000 SHARED BLOCK 0");
+        assert_eq!(Grant::parse(reply).expect("a re-entry").holds, 2, "{way:?}");
         client.release("door alice ALL");
         writer.granted();
         reader.assert_waiting();
@@ -93,7 +93,7 @@ fn block_in_script_keeps_queue() {
 
 #[test]
 fn release_in_transaction_grants_to_queue_first() {
-    let (server, mut client) = server();
+    let (server, mut client) = start_with_library();
     client.acquire("door alice 60000");
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
     let replies = client.batch(&[
@@ -117,7 +117,7 @@ fn release_in_transaction_grants_to_queue_first() {
 
 #[test]
 fn release_in_script_grants_to_queue_first() {
-    let (server, mut client) = server();
+    let (server, mut client) = start_with_library();
     client.acquire("door alice 60000");
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
     let script: &[u8] = b"redis.call('DLOCK.RELEASE', KEYS[1], 'alice') \
@@ -130,7 +130,7 @@ fn release_in_script_grants_to_queue_first() {
 
 #[test]
 fn deadlock_and_full_queue_reply_null() {
-    let (server, mut client) = server();
+    let (server, mut client) = start_with_library();
     client.acquire("door alice 60000");
     client.acquire("gate bob 60000");
     let _bob = server.waiter("door bob 60000 BLOCK 0");
@@ -146,13 +146,13 @@ fn deadlock_and_full_queue_reply_null() {
 
 #[test]
 fn bad_timeout_is_refused() {
-    let (_server, mut client) = server();
+    let (_server, mut client) = start_with_library();
     for way in WAYS {
         for block in ["BLOCK", "BLOCK x", "BLOCK -1", "BLOCK 0 BLOCK 0"] {
-            let answer = way.acquire(&mut client, &format!("door alice 60000 {block}"));
+            let reply = way.acquire(&mut client, &format!("door alice 60000 {block}"));
             assert!(
-                matches!(answer, Value::ServerError(_)),
-                "{way:?} {block}: {answer:?}"
+                matches!(reply, Value::ServerError(_)),
+                "{way:?} {block}: {reply:?}"
             );
         }
     }
@@ -163,9 +163,9 @@ fn bad_timeout_is_refused() {
 fn block_in_grace_is_refused() {
     let (_server, mut client) = start_with("dlock.startup-grace-ms 60000");
     for way in [Way::Transaction, Way::Script] {
-        let answer = way.acquire(&mut client, "door alice 60000 BLOCK 0");
-        let Value::ServerError(error) = answer else {
-            panic!("{way:?}: {answer:?}");
+        let reply = way.acquire(&mut client, "door alice 60000 BLOCK 0");
+        let Value::ServerError(error) = reply else {
+            panic!("{way:?}: {reply:?}");
         };
         assert_eq!(error.code(), "GRACE", "{way:?}");
     }
@@ -174,7 +174,7 @@ fn block_in_grace_is_refused() {
 
 #[test]
 fn connection_can_block_after_transaction() {
-    let (server, mut client) = server();
+    let (server, mut client) = start_with_library();
     client.acquire("door alice 60000");
     let mut waiter = Waiter::connect(&server);
     waiter.send("MULTI\r\nDLOCK.ACQUIRE door bob 60000 BLOCK 0\r\nEXEC");

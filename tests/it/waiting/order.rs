@@ -1,12 +1,13 @@
-//! Who is served next: in order of arrival, as many as the limits allow, and nobody comes between.
+//! FIFO order of grants, within the limits, without overtaking.
 
 use dlock_testkit::{Client, Grant, Server, Waiter, skip, start};
 use redis::Value;
 
-/// A server where alice holds `door` alone, and waiters for it in this order.
-fn scene(waiters: &[&str]) -> (Server, Client, Vec<Waiter>) {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+use crate::fixtures::held_by_alice;
+
+/// alice holds `door`, and these requests wait for it in this order.
+fn held_with_waiters(waiters: &[&str]) -> (Server, Client, Vec<Waiter>) {
+    let (server, client) = held_by_alice();
     let waiters = waiters
         .iter()
         .map(|request| server.waiter(&format!("door {request} BLOCK 0")))
@@ -14,8 +15,7 @@ fn scene(waiters: &[&str]) -> (Server, Client, Vec<Waiter>) {
     (server, client, waiters)
 }
 
-/// Those behind the given ones still wait.
-fn still_wait(waiters: &[Waiter]) {
+fn assert_all_waiting(waiters: &[Waiter]) {
     waiters.iter().for_each(Waiter::assert_waiting);
 }
 
@@ -31,7 +31,7 @@ fn waiters_are_granted_in_fifo_order() {
         assert_eq!(client.release(&format!("door {holder}")), 0);
         let fence = waiters[n].granted().fence;
         assert!(fence > last);
-        still_wait(&waiters[n + 1..]);
+        assert_all_waiting(&waiters[n + 1..]);
         last = fence;
         holder = format!("owner{n}");
     }
@@ -39,7 +39,7 @@ fn waiters_are_granted_in_fifo_order() {
 
 #[test]
 fn release_grants_to_all_readers_at_head_of_queue() {
-    let (_server, mut client, mut waiters) = scene(&[
+    let (_server, mut client, mut waiters) = held_with_waiters(&[
         "reader1 60000 SHARED",
         "reader2 60000 SHARED",
         "writer 60000",
@@ -50,19 +50,19 @@ fn release_grants_to_all_readers_at_head_of_queue() {
     assert!(waiters[1].granted().fence > first);
     assert_eq!(client.lock("door").owners(), ["reader1", "reader2"]);
     assert_eq!(client.queue("door"), ["writer", "reader3"]);
-    still_wait(&waiters[2..]);
+    assert_all_waiting(&waiters[2..]);
     client.release("door reader1");
-    still_wait(&waiters[2..]);
+    assert_all_waiting(&waiters[2..]);
     client.release("door reader2");
     waiters[2].granted();
-    still_wait(&waiters[3..]);
+    assert_all_waiting(&waiters[3..]);
     client.release("door writer");
     waiters[3].granted();
 }
 
 #[test]
 fn release_grants_to_as_many_waiters_as_semaphore_allows() {
-    let (_server, mut client, mut waiters) = scene(&[
+    let (_server, mut client, mut waiters) = held_with_waiters(&[
         "one 60000 LIMIT 2",
         "two 60000 LIMIT 2",
         "three 60000 LIMIT 2",
@@ -74,7 +74,7 @@ fn release_grants_to_as_many_waiters_as_semaphore_allows() {
     assert_eq!(client.queue("door"), ["three", "four"]);
     client.release("door two");
     waiters[2].granted();
-    still_wait(&waiters[3..]);
+    assert_all_waiting(&waiters[3..]);
     client.release("door one");
     waiters[3].granted();
 }
@@ -82,13 +82,13 @@ fn release_grants_to_as_many_waiters_as_semaphore_allows() {
 #[test]
 fn waiter_is_granted_within_smallest_limit() {
     let (_server, mut client, mut waiters) =
-        scene(&["one 60000 LIMIT 2", "two 60000 LIMIT 3", "three 60000 LIMIT 3"]);
+        held_with_waiters(&["one 60000 LIMIT 2", "two 60000 LIMIT 3", "three 60000 LIMIT 3"]);
     client.release("door alice");
     waiters[0].granted();
     waiters[1].granted();
-    still_wait(&waiters[2..]);
+    assert_all_waiting(&waiters[2..]);
     assert_eq!(client.lock("door").limit, 2);
-    // The strict one leaves, and with it its limit.
+    // The stricter limit is lifted with its holder.
     client.release("door one");
     waiters[2].granted();
     assert_eq!(client.lock("door").limit, 3);
@@ -118,7 +118,7 @@ fn request_never_overtakes_waiter_at_lease_end() {
     client.pause_writes_after(&[]);
     client.wait_for_lease_end("door", "alice");
     bob.assert_waiting();
-    // Before the server has served anybody by itself.
+    // Before the server grants by itself.
     let replies = client.resume_writes_with(&["DLOCK.ACQUIRE door carol 60000"]);
     assert_eq!(replies, [Value::Nil]);
     bob.granted();
@@ -132,7 +132,7 @@ fn waiter_due_for_grant_reenters_when_it_asks_again() {
     client.pause_writes_after(&[]);
     client.wait_for_lease_end("door", "alice");
     let mut replies = client.resume_writes_with(&["DLOCK.ACQUIRE door bob 60000"]);
-    let second = Grant::parse(replies.remove(0)).expect("bob was served first");
+    let second = Grant::parse(replies.remove(0)).expect("bob was granted first");
     let first = bob.granted();
     assert_eq!((first.holds, second.holds), (1, 2));
     assert_eq!(first.fence, second.fence);
@@ -140,22 +140,22 @@ fn waiter_due_for_grant_reenters_when_it_asks_again() {
 
 #[test]
 fn holder_reenters_ahead_of_waiters() {
-    let (_server, mut client, mut waiters) = scene(&["bob 60000"]);
+    let (_server, mut client, mut waiters) = held_with_waiters(&["bob 60000"]);
     assert_eq!(client.acquire("door alice 60000").holds, 2);
     assert_eq!(client.acquire("door alice 60000 BLOCK 0 REQID r1").holds, 3);
-    still_wait(&waiters);
+    assert_all_waiting(&waiters);
     client.release("door alice ALL");
     waiters[0].granted();
 }
 
 #[test]
 fn partial_release_hands_nothing_over() {
-    let (_server, mut client, mut waiters) = scene(&["bob 60000"]);
+    let (_server, mut client, mut waiters) = held_with_waiters(&["bob 60000"]);
     client.acquire("door alice 60000");
     client.acquire("door alice 60000 REQID r1");
     for left in [2, 1] {
         assert_eq!(client.release("door alice"), left);
-        still_wait(&waiters);
+        assert_all_waiting(&waiters);
     }
     client.release("door alice");
     waiters[0].granted();
@@ -163,13 +163,13 @@ fn partial_release_hands_nothing_over() {
 
 #[test]
 fn nonblocking_request_behind_waiters_gets_null() {
-    let (_server, mut client, _waiters) = scene(&["bob 60000"]);
+    let (_server, mut client, _waiters) = held_with_waiters(&["bob 60000"]);
     assert_eq!(client.try_acquire("door carol 60000"), None);
     assert_eq!(client.try_acquire("door bob 60000"), None);
     assert_eq!(client.queue("door"), ["bob"]);
 }
 
-/// A reader holds the lock; a writer waits for it and leaves; the readers behind it fit from then on.
+/// A reader holds the lock. A writer waits for it and leaves: now the readers behind it can be granted.
 #[test]
 fn departed_waiter_unblocks_those_behind_it() {
     let ways = ["TIMEOUT", "UNBLOCK", "KILL", "CLOSE", "WITHDRAW"];
@@ -216,7 +216,8 @@ fn departed_waiter_unblocks_those_behind_it() {
 
 #[test]
 fn waiter_leaving_middle_of_queue_keeps_order() {
-    let (_server, mut client, mut waiters) = scene(&["bob 60000", "carol 60000 REQID r1", "dave 60000"]);
+    let (_server, mut client, mut waiters) =
+        held_with_waiters(&["bob 60000", "carol 60000 REQID r1", "dave 60000"]);
     client.release("door carol REQID r1");
     waiters[1].assert_null();
     assert_eq!(client.queue("door"), ["bob", "dave"]);
@@ -229,8 +230,7 @@ fn waiter_leaving_middle_of_queue_keeps_order() {
 
 #[test]
 fn queues_of_two_locks_are_independent() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     client.acquire("gate alice 60000");
     let mut at_door = server.waiter("door bob 60000 BLOCK 0");
     let mut at_gate = server.waiter("gate carol 60000 BLOCK 0");

@@ -1,25 +1,25 @@
-//! Times in which a server may not grant: nobody is let in, nothing crashes, and afterwards it goes on.
+//! Times in which a server must not grant: grants are deferred, nothing crashes, and afterwards they happen.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Reply, Server, Waiter, pause, start, start_with, wait_for};
 
-const LOGGED: &str = "appendonly yes\nappendfsync always";
+use crate::fixtures::{AOF, assert_refused, held_by_alice, wait_for_promotion};
 
-/// A lock whose lease has ended, though nobody is let in, and a waiter for it.
+/// The lease of `door` expires, but its waiter is not granted.
 #[track_caller]
-fn lease_ends_unserved(client: &mut Client, waiter: &Waiter) {
+fn assert_grant_deferred(client: &mut Client, waiter: &Waiter) {
     client.wait_for_lease_end("door", "alice");
-    // The server tries again and again: it must not succeed.
+    // The server retries, and must not grant.
     pause(250);
     waiter.assert_waiting();
     assert_eq!(client.owner("door"), None);
     assert_eq!(client.waiting("door"), 1);
 }
 
-/// Has the replica miss something for a second: so long a failover makes the primary stand still.
-fn leave_behind(client: &mut Client, replica: &Server) {
+/// Makes the replica lag for a second. A failover pauses the primary that long.
+fn make_replica_lag(client: &mut Client, replica: &Server) {
     client.sync();
     replica.client().send("DEBUG SLEEP 1");
     pause(50);
@@ -28,7 +28,7 @@ fn leave_behind(client: &mut Client, replica: &Server) {
 
 #[test]
 fn paused_writes_defer_grants_with_aof_and_replica() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     let replica = server.replica();
     let mut client = server.client();
     client.acquire("door alice 300");
@@ -36,22 +36,19 @@ fn paused_writes_defer_grants_with_aof_and_replica() {
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut short = server.waiter("gate bob 60000 BLOCK 600");
     client.pause_writes_after(&[]);
-    lease_ends_unserved(&mut client, &bob);
+    assert_grant_deferred(&mut client, &bob);
     short.assert_null();
     server.assert_alive();
     client.ok("CLIENT UNPAUSE");
     let fence = bob.granted().fence;
     client.acquire("gate alice 60000");
     client.sync();
-    assert_eq!(
-        replica.client().lock("door").standing(),
-        [("bob".into(), fence, 1)]
-    );
+    replica.client().assert_sole_holder("door", "bob", fence, 1);
 }
 
 #[test]
 fn paused_clients_defer_grants_with_aof_and_replica() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     let replica = server.replica();
     let mut client = server.client();
     client.acquire("door alice 200");
@@ -63,15 +60,12 @@ fn paused_clients_defer_grants_with_aof_and_replica() {
     server.assert_alive();
     client.acquire("gate alice 60000");
     client.sync();
-    assert_eq!(
-        replica.client().lock("door").standing(),
-        [("bob".into(), fence, 1)]
-    );
+    replica.client().assert_sole_holder("door", "bob", fence, 1);
 }
 
 #[test]
 fn leases_expired_during_pause_are_handed_over_after_it() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     let _replica = server.replica();
     let mut client = server.client();
     let mut waiters: Vec<Waiter> = Vec::new();
@@ -108,8 +102,8 @@ fn waiter_leaving_during_pause_defers_grants_until_its_end() {
 
 #[test]
 fn planned_failover_unblocks_waiters_while_leases_expire() {
-    let mut server = Server::with(LOGGED);
-    let mut replica = server.replica_with(LOGGED);
+    let mut server = Server::with(AOF);
+    let mut replica = server.replica_with(AOF);
     let mut client = server.client();
     let mut waiters: Vec<Waiter> = Vec::new();
     for n in 0..20 {
@@ -118,7 +112,7 @@ fn planned_failover_unblocks_waiters_while_leases_expire() {
     }
     client.acquire("door alice 60000");
     waiters.push(server.waiter("door bob 60000 BLOCK 0"));
-    leave_behind(&mut client, &replica);
+    make_replica_lag(&mut client, &replica);
     client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
     for waiter in &mut waiters {
         match waiter.reply() {
@@ -129,15 +123,13 @@ fn planned_failover_unblocks_waiters_while_leases_expire() {
         }
     }
     let mut new = replica.client();
-    wait_for("the new primary", || {
-        new.server_info("replication", "role") == "master"
-    });
+    wait_for_promotion(&mut new);
     server.assert_alive();
     replica.assert_alive();
     assert_eq!(client.stat("dlock_waiters"), 0);
     assert_eq!(new.owner("door").as_deref(), Some("alice"));
     for n in 0..20 {
-        // What was granted stays granted, what ended is free.
+        // Grants are kept, expired locks are free.
         let holder = new.find_lock(&format!("lock{n}")).map(|lock| lock.owners());
         assert!(holder.is_none_or(|owners| owners == ["bob"] || owners == ["alice"]));
     }
@@ -145,10 +137,10 @@ fn planned_failover_unblocks_waiters_while_leases_expire() {
 
 #[test]
 fn aborted_failover_resumes_grants() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     let replica = server.replica();
     let mut client = server.client();
-    leave_behind(&mut client, &replica);
+    make_replica_lag(&mut client, &replica);
     client.acquire("door alice 400");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
@@ -167,26 +159,26 @@ fn missing_replicas_defer_grants() {
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut short = server.waiter("gate bob 60000 BLOCK 600");
     client.config_set("min-replicas-to-write", "1");
-    lease_ends_unserved(&mut client, &bob);
+    assert_grant_deferred(&mut client, &bob);
     short.assert_null();
-    assert_eq!(client.error_code("DLOCK.RELEASE gate alice"), "NOREPLICAS");
+    client.assert_error("NOREPLICAS", "DLOCK.RELEASE gate alice");
     let _replica = server.replica();
     bob.granted();
 }
 
 #[test]
 fn failed_save_defers_grants() {
-    let (server, mut client) = start_with("save 3600 1000000\ndbfilename in-the-way");
+    let (server, mut client) = start_with("save 3600 1000000\ndbfilename obstacle");
     client.acquire("door alice 300");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let obstacle = server.folder().join("in-the-way");
+    let obstacle = server.folder().join("obstacle");
     fs::create_dir(&obstacle).expect("the folder of the server is writable");
     client.ask::<String>("BGSAVE");
     wait_for("a save that fails", || {
         client.server_info("persistence", "rdb_last_bgsave_status") == "err"
     });
-    assert_eq!(client.error_code("DLOCK.ACQUIRE gate carol 60000"), "MISCONF");
-    lease_ends_unserved(&mut client, &bob);
+    client.assert_error("MISCONF", "DLOCK.ACQUIRE gate carol 60000");
+    assert_grant_deferred(&mut client, &bob);
     fs::remove_dir(&obstacle).expect("the folder of the server is writable");
     client.ask::<String>("BGSAVE");
     bob.granted();
@@ -199,7 +191,7 @@ fn blocking_acquire_in_grace_is_granted_at_its_end() {
     let mut carol = server.waiter("door carol 60000 SHARED BLOCK 0");
     let mut short = server.waiter("door dave 60000 BLOCK 20");
     short.assert_null();
-    assert_eq!(client.error_code("DLOCK.ACQUIRE door eve 60000"), "GRACE");
+    client.assert_error("GRACE", "DLOCK.ACQUIRE door eve 60000");
     assert!(!client.exists("door"), "waiters make no key");
     assert_eq!(client.queue("door"), ["bob", "carol"]);
     bob.assert_waiting();
@@ -212,7 +204,7 @@ fn blocking_acquire_in_grace_is_granted_at_its_end() {
 
 #[test]
 fn blocking_reentry_in_grace_waits_but_repeated_reqid_is_answered() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     let fence = server.client().acquire("door alice 60000 REQID r1").fence;
     server.add_config("dlock.startup-grace-ms 1000");
     server.crash_and_restart();
@@ -221,7 +213,7 @@ fn blocking_reentry_in_grace_waits_but_repeated_reqid_is_answered() {
     let known = client.acquire("door alice 60000 BLOCK 0 REQID r1");
     assert_eq!((known.fence, known.holds), (fence, 1));
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    // A release works in a grace; it lets nobody in.
+    // A release in a grace succeeds, but the lock is not granted.
     assert_eq!(client.release(&format!("door alice FENCE {fence}")), 0);
     assert!(client.stat("dlock_grace_left_ms") > 0, "the machine is too slow");
     bob.assert_waiting();
@@ -232,7 +224,7 @@ fn blocking_reentry_in_grace_waits_but_repeated_reqid_is_answered() {
 
 #[test]
 fn holder_waiting_in_grace_reenters_at_its_end() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     let fence = server.client().acquire("door alice 60000").fence;
     server.add_config("dlock.startup-grace-ms 700");
     server.crash_and_restart();
@@ -243,25 +235,24 @@ fn holder_waiting_in_grace_reenters_at_its_end() {
 
 #[test]
 fn stricter_reentry_in_grace_is_refused_at_once() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     server.client().acquire("door alice 60000 SHARED");
     server.add_config("dlock.startup-grace-ms 600000");
     server.crash_and_restart();
     let mut client = server.client();
-    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000 BLOCK 0"), "ERR");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE door alice 60000"), "ERR");
+    client.assert_error("ERR", "DLOCK.ACQUIRE door alice 60000 BLOCK 0");
+    client.assert_error("ERR", "DLOCK.ACQUIRE door alice 60000");
 }
 
 #[test]
 fn out_of_memory_does_not_stop_grants_to_waiters() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     client.acquire("gate alice 400");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut carol = server.waiter("door carol 60000 BLOCK 100");
     let mut dave = server.waiter("gate dave 60000 BLOCK 0");
     client.config_set("maxmemory", "1");
-    assert_eq!(client.error_code("DLOCK.ACQUIRE door eve 60000 BLOCK 0"), "OOM");
+    client.assert_error("OOM", "DLOCK.ACQUIRE door eve 60000 BLOCK 0");
     carol.assert_null();
     client.release("door alice");
     bob.granted();
@@ -274,12 +265,8 @@ fn evicting_policy_refuses_waiters_when_their_turn_comes() {
     client.acquire("door alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.config_set("maxmemory-policy", "allkeys-lru");
-    assert_eq!(
-        client.error_code("DLOCK.ACQUIRE door carol 60000 BLOCK 0"),
-        "EVICTABLE"
-    );
+    client.assert_error("EVICTABLE", "DLOCK.ACQUIRE door carol 60000 BLOCK 0");
     client.release("door alice");
-    let error = bob.error();
-    assert!(error.starts_with("EVICTABLE "), "{error}");
+    assert_refused(&mut bob, "EVICTABLE");
     assert!(!client.exists("door"));
 }

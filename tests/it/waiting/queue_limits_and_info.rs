@@ -1,33 +1,29 @@
-//! How many may wait, and what DLOCK.INFO and INFO tell about those who do.
+//! The limit of the queue, and waiters in DLOCK.INFO and INFO.
 
 use std::time::Instant;
 
 use dlock_testkit::{Client, Server, Waiter, pause, start_with, wait_for};
 use redis::Value;
 
-/// alice holds `door`, where so many may wait.
-fn room_for(waiters: u32) -> (Server, Client) {
+/// alice holds `door`, whose queue has this limit.
+fn held_with_queue_limit(waiters: u32) -> (Server, Client) {
     let (server, mut client) = start_with(&format!("dlock.max-waiters-per-lock {waiters}"));
     client.acquire("door alice 60000");
     (server, client)
 }
 
 #[track_caller]
-fn is_full(client: &mut Client, request: &str) {
+fn assert_queue_full(client: &mut Client, request: &str) {
     let before = client.stat("dlock_errors_queuefull");
     let queue = client.queue("door");
-    assert_eq!(
-        client.error_code(&format!("DLOCK.ACQUIRE {request}")),
-        "QUEUEFULL",
-        "{request}"
-    );
+    client.assert_error("QUEUEFULL", &format!("DLOCK.ACQUIRE {request}"));
     assert_eq!(client.queue("door"), queue);
     assert_eq!(client.stat("dlock_errors_queuefull"), before + 1);
 }
 
 #[test]
 fn full_queue_is_refused_until_waiter_leaves() {
-    let (server, mut client) = room_for(2);
+    let (server, mut client) = held_with_queue_limit(2);
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let carol = server.waiter("door carol 60000 BLOCK 0");
     for request in [
@@ -35,30 +31,30 @@ fn full_queue_is_refused_until_waiter_leaves() {
         "dave 60000 SHARED BLOCK 10",
         "bob 60000 BLOCK 0",
     ] {
-        is_full(&mut client, &format!("door {request}"));
+        assert_queue_full(&mut client, &format!("door {request}"));
     }
     carol.close();
     client.wait_for_queue("door", 1);
     let mut dave = server.waiter("door dave 60000 BLOCK 0");
-    is_full(&mut client, "door eve 60000 BLOCK 0");
+    assert_queue_full(&mut client, "door eve 60000 BLOCK 0");
     client.release("door alice");
     bob.granted();
     let _eve = server.waiter("door eve 60000 BLOCK 0");
-    is_full(&mut client, "door frank 60000 BLOCK 0");
+    assert_queue_full(&mut client, "door frank 60000 BLOCK 0");
     client.release("door bob");
     dave.granted();
 }
 
 #[test]
 fn request_without_new_queue_entry_is_not_queuefull() {
-    let (server, mut client) = room_for(1);
+    let (server, mut client) = held_with_queue_limit(1);
     let mut lost = server.waiter("door bob 60000 BLOCK 0 REQID r1");
     assert_eq!(client.acquire("door alice 60000 BLOCK 0").holds, 2, "a re-entry");
     assert_eq!(client.try_acquire("door carol 60000"), None, "without BLOCK");
     client.acquire("gate alice 60000");
     let _elsewhere = server.waiter("gate bob 60000 BLOCK 0");
     let mut bob = server.send_acquire("door bob 60000 BLOCK 0 REQID r1");
-    assert!(lost.error().starts_with("UNBLOCKED "), "its place was taken");
+    assert!(lost.error().starts_with("UNBLOCKED "), "it was replaced");
     assert_eq!(client.stat("dlock_errors_queuefull"), 0);
     client.release("door alice ALL");
     bob.granted();
@@ -66,12 +62,12 @@ fn request_without_new_queue_entry_is_not_queuefull() {
 
 #[test]
 fn lowered_queue_limit_keeps_waiters_and_refuses_new_ones() {
-    let (server, mut client) = room_for(10);
+    let (server, mut client) = held_with_queue_limit(10);
     let mut waiters: Vec<Waiter> = (0..3)
         .map(|n| server.waiter(&format!("door owner{n} 60000 BLOCK 0")))
         .collect();
     client.config_set("dlock.max-waiters-per-lock", "0");
-    is_full(&mut client, "door dave 60000 BLOCK 0");
+    assert_queue_full(&mut client, "door dave 60000 BLOCK 0");
     assert_eq!(client.waiting("door"), 3);
     client.release("door alice");
     for (n, waiter) in waiters.iter_mut().enumerate() {
@@ -83,12 +79,12 @@ fn lowered_queue_limit_keeps_waiters_and_refuses_new_ones() {
         0,
         "it is free"
     );
-    is_full(&mut client, "door eve 60000 BLOCK 0");
+    assert_queue_full(&mut client, "door eve 60000 BLOCK 0");
 }
 
 #[test]
 fn dlock_info_shows_queue_in_order() {
-    let (server, mut client) = room_for(10);
+    let (server, mut client) = held_with_queue_limit(10);
     let _waiters = [
         server.waiter("door bob 60000 BLOCK 0"),
         server.waiter("door carol 1000 SHARED BLOCK 600000"),
@@ -118,7 +114,7 @@ fn dlock_info_shows_queue_in_order() {
 
 #[test]
 fn dlock_info_shows_wait_time_of_each_waiter() {
-    let (server, mut client) = room_for(10);
+    let (server, mut client) = held_with_queue_limit(10);
     let start = Instant::now();
     let _bob = server.waiter("door bob 60000 BLOCK 0");
     pause(200);
@@ -133,7 +129,7 @@ fn dlock_info_shows_wait_time_of_each_waiter() {
 fn dlock_info_shows_head_of_long_queue_and_counts_all() {
     const SHOWN: usize = 128;
     const WAITERS: usize = SHOWN + 22;
-    let (server, mut client) = room_for(10_000);
+    let (server, mut client) = held_with_queue_limit(10_000);
     let waiters: Vec<Waiter> = (0..WAITERS)
         .map(|n| server.waiter(&format!("door owner{n} 60000 BLOCK 0")))
         .collect();
@@ -155,12 +151,12 @@ fn dlock_info_shows_queue_without_lock() {
     assert_eq!(client.owner("door"), None);
     assert!(!client.exists("door"), "waiters make no key");
     waiter.close();
-    wait_for("nothing to show", || client.find_lock("door").is_none());
+    wait_for("an empty queue", || client.find_lock("door").is_none());
 }
 
 #[test]
 fn dlock_info_has_no_side_effects() {
-    let (server, mut client) = room_for(10);
+    let (server, mut client) = held_with_queue_limit(10);
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let before = client.info_section("dlock");
     for _ in 0..3 {
@@ -179,7 +175,7 @@ fn dlock_info_has_no_side_effects() {
 
 #[test]
 fn gauges_count_current_waiters() {
-    let (server, mut client) = room_for(10);
+    let (server, mut client) = held_with_queue_limit(10);
     let gauges =
         |client: &mut Client| ["dlock_waiters", "dlock_contended_locks"].map(|gauge| client.stat(gauge));
     assert_eq!(gauges(&mut client), [0, 0]);
@@ -210,7 +206,7 @@ fn gauges_count_current_waiters() {
 
 #[test]
 fn counters_tell_how_waiting_ended() {
-    let (server, mut client) = room_for(10);
+    let (server, mut client) = held_with_queue_limit(10);
     let counters = |client: &mut Client| {
         [
             "dlock_grants_from_queue",
@@ -236,9 +232,9 @@ fn counters_tell_how_waiting_ended() {
     assert_eq!(client.stat("dlock_waited_ms"), waited_ms.cast_signed());
     server.waiter("door carol 60000 BLOCK 0").close();
     client.wait_for_queue("door", 0);
-    assert_eq!(counters(&mut client)[..3], [2, 1, 2], "who leaves is no timeout");
+    assert_eq!(counters(&mut client)[..3], [2, 1, 2], "a departure is no timeout");
     assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
-    // A grant without waiting is no hand-over.
+    // A grant without waiting is no grant from the queue.
     client.release("door bob ALL");
     client.acquire("door dave 60000 BLOCK 0");
     assert_eq!(client.stat("dlock_grants_from_queue"), 2);
@@ -246,7 +242,7 @@ fn counters_tell_how_waiting_ended() {
 
 #[test]
 fn refused_request_counts_only_as_its_error() {
-    let (server, mut client) = room_for(1);
+    let (server, mut client) = held_with_queue_limit(1);
     client.acquire("gate bob 60000");
     let _bob = server.waiter("door bob 60000 BLOCK 0");
     let before = client.info_section("dlock");

@@ -1,4 +1,4 @@
-//! Timeouts, releases, leases and departures in the same moment: everyone gets exactly one answer.
+//! Timeouts, releases, lease ends and disconnects at the same time: each waiter gets exactly one reply.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Reply, Waiter, pause, start, start_with, wait_for};
 
-/// Granted, and timed out. Anything else is wrong; after each answer the connection must be as good as before.
+use crate::fixtures::{held_by_alice, wait_until_none_blocked};
+
+/// The number of granted and of timed out waiters. Any other reply is wrong, and each connection must still work.
 #[track_caller]
 fn tally(waiters: &mut [Waiter]) -> (usize, usize) {
     let mut tally = (0, 0);
@@ -20,13 +22,22 @@ fn tally(waiters: &mut [Waiter]) -> (usize, usize) {
     tally
 }
 
+/// `lock{n}` is held by bob if its waiter was granted, and free if that timed out.
 #[track_caller]
-fn assert_nobody_is_left(client: &mut Client) {
-    wait_for("no blocked clients", || {
-        client.server_info("clients", "blocked_clients") == "0"
-    });
-    assert_eq!(client.stat("dlock_waiters"), 0);
-    assert_eq!(client.stat("dlock_contended_locks"), 0);
+fn assert_owners_match_replies(client: &mut Client, waiters: &mut [Waiter]) {
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        let holder = match waiter.reply() {
+            Reply::Granted(_) => Some("bob".to_owned()),
+            Reply::Null => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(client.owner(&format!("lock{n}")), holder, "lock{n}");
+    }
+}
+
+#[track_caller]
+fn assert_none_left(client: &mut Client) {
+    wait_until_none_blocked(client);
     assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
 }
 
@@ -42,12 +53,12 @@ fn racing_grants_and_timeouts_add_up() {
         for (n, waiter) in waiters.iter_mut().enumerate() {
             waiter.acquire(&format!("door owner{n} 60000 BLOCK {}", 5 + n * round / 2));
         }
-        // Releases whoever holds it, until nobody does.
+        // Releases each holder until the lock is free.
         while let Some(owner) = client.owner("door") {
             client.release(&format!("door {owner}"));
             pause(1);
         }
-        // Who came so late that the lock was free holds it still: then those behind it time out, or are let in.
+        // A request that found the lock free still holds it: the waiters behind it time out, or are granted.
         wait_for("the end of all waiting", || {
             if let Some(owner) = client.owner("door") {
                 client.release(&format!("door {owner}"));
@@ -63,7 +74,7 @@ fn racing_grants_and_timeouts_add_up() {
             client.release(&format!("door {owner}"));
         }
         assert!(!client.exists("door"));
-        assert_nobody_is_left(&mut client);
+        assert_none_left(&mut client);
     }
 }
 
@@ -76,23 +87,16 @@ fn timeout_and_release_in_one_loop_pass_give_one_reply() {
         client.acquire(&format!("lock{n} alice 60000"));
         waiters.push(server.waiter(&format!("lock{n} bob 60000 BLOCK 800")));
     }
-    // The server sleeps while the time runs out and the releases arrive: it finds both when it wakes.
+    // The timeouts expire and the releases arrive while the server sleeps: it finds both when it wakes.
     let mut sleeper = server.client();
     sleeper.send("DEBUG SLEEP 1.2");
     pause(50);
     let releases: Vec<String> = (0..LOCKS)
         .map(|n| format!("DLOCK.RELEASE lock{n} alice"))
         .collect();
-    client.batch(&releases.iter().map(String::as_str).collect::<Vec<_>>());
-    for (n, waiter) in waiters.iter_mut().enumerate() {
-        let holder = match waiter.reply() {
-            Reply::Granted(_) => Some("bob".to_owned()),
-            Reply::Null => None,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(client.owner(&format!("lock{n}")), holder, "lock{n}");
-    }
-    assert_nobody_is_left(&mut client);
+    client.batch(&releases);
+    assert_owners_match_replies(&mut client, &mut waiters);
+    assert_none_left(&mut client);
 }
 
 #[test]
@@ -106,22 +110,14 @@ fn timeout_and_lease_end_in_one_loop_pass_give_one_reply() {
         ));
         waiter.next_reply();
     }
-    for (n, waiter) in waiters.iter_mut().enumerate() {
-        let holder = match waiter.reply() {
-            Reply::Granted(_) => Some("bob".to_owned()),
-            Reply::Null => None,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(client.owner(&format!("lock{n}")), holder, "lock{n}");
-    }
-    assert_nobody_is_left(&mut client);
+    assert_owners_match_replies(&mut client, &mut waiters);
+    assert_none_left(&mut client);
 }
 
 #[test]
 fn unblock_at_timeout_gives_one_reply() {
     const WAITERS: usize = 30;
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut waiters = Vec::new();
     let mut unblocks = Vec::new();
     for n in 0..WAITERS {
@@ -134,9 +130,9 @@ fn unblock_at_timeout_gives_one_reply() {
     let mut sleeper = server.client();
     sleeper.send("DEBUG SLEEP 2.1");
     pause(50);
-    client.batch(&unblocks.iter().map(String::as_str).collect::<Vec<_>>());
+    client.batch(&unblocks);
     assert_eq!(tally(&mut waiters), (0, WAITERS));
-    assert_nobody_is_left(&mut client);
+    assert_none_left(&mut client);
 }
 
 #[test]
@@ -178,7 +174,7 @@ fn mutex_is_never_held_by_two_threads() {
     assert_eq!(client.stat("dlock_released"), granted as i64);
     assert_eq!(client.stat("dlock_wait_timeouts"), timed_out as i64);
     assert!(!client.exists("door"));
-    assert_nobody_is_left(&mut client);
+    assert_none_left(&mut client);
 }
 
 #[test]
@@ -193,7 +189,7 @@ fn timeout_is_kept_at_hz_1() {
         })
         .collect();
     assert!(took.iter().all(|took| *took >= Duration::from_millis(300)));
-    // If the ticks, one a second, ended the waits, each but the first would have taken a second.
+    // If the ticks, one a second, ended the waits, each but the first would take a second.
     let fastest = took[1..].iter().min();
     assert!(fastest < Some(&Duration::from_millis(900)), "{took:?}");
 }

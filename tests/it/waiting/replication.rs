@@ -1,16 +1,13 @@
-//! What replicas and the log get of a hand-over: owner and fence of the one who was served, in the right order.
+//! Hand-overs in the replication stream and the AOF.
 
 use dlock_testkit::{Client, ReplicationStream, Server, Waiter, start, start_with, wait_for};
 use redis::Value;
 
-const LOGGED: &str = "appendonly yes\nappendfsync always";
-const APPLY_DOOR: &str = "DLOCK.APPLY door <change>";
-const NOTHING: [&str; 0] = [];
+use crate::fixtures::{AOF, APPLY_DOOR, NOTHING, held_by_alice, rewrite_aof, start_with_replica};
 
-/// alice holds `door`, and what the server sends from now on.
+/// alice holds `door`. The stream has what the server replicates from now on.
 fn primary() -> (Server, Client, ReplicationStream) {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, client) = held_by_alice();
     let stream = ReplicationStream::attach(&server);
     (server, client, stream)
 }
@@ -67,9 +64,9 @@ fn grant_after_departed_waiter_is_replicated_alone() {
 fn waiting_is_not_replicated() {
     let (server, mut client, mut stream) = primary();
     server.waiter("door bob 60000 BLOCK 100").assert_null();
-    let mut withdrawn = server.waiter("door bob 60000 BLOCK 0 REQID r1");
+    let mut cancelled = server.waiter("door bob 60000 BLOCK 0 REQID r1");
     client.release("door bob REQID r1");
-    withdrawn.assert_null();
+    cancelled.assert_null();
     server.waiter("door bob 60000 BLOCK 0").close();
     client.wait_for_queue("door", 0);
     assert_eq!(stream.take_all(), NOTHING);
@@ -112,7 +109,7 @@ fn grant_after_removal_survives_crash() {
         "SWAPDB 0 1",
         "PEXPIRE door 20",
     ];
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     for command in breaks {
         let mut client = server.client();
         client.ask::<Value>("FLUSHALL");
@@ -137,11 +134,11 @@ fn grant_after_removal_survives_crash() {
 #[test]
 fn grant_answered_before_crash_survives() {
     const ROUNDS: usize = 6;
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     let mut fence = server.client().acquire("door owner0 600000").fence;
     for n in 1..=ROUNDS {
         let mut next = server.waiter(&format!("door owner{n} 600000 BLOCK 0 REQID r{n}"));
-        // Nobody reads the answer to the release: the waiter's may come first.
+        // The reply to the release is not read: that to the waiter may come first.
         let mut releaser = server.client();
         releaser.send(&format!("DLOCK.RELEASE door owner{}", n - 1));
         let grant = next.granted();
@@ -151,28 +148,25 @@ fn grant_answered_before_crash_survives() {
         fence = grant.fence;
         let lock = client.lock("door");
         assert_eq!(lock.standing(), [(format!("owner{n}"), fence, 1)]);
-        assert_eq!(lock.waiting, 0, "nobody waits after a restart");
+        assert_eq!(lock.waiting, 0, "a restart drops waiters");
         let known = client.acquire(&format!("door owner{n} 600000 REQID r{n}"));
-        assert_eq!((known.fence, known.holds), (fence, 1), "its name is known");
+        assert_eq!((known.fence, known.holds), (fence, 1), "its request id is known");
     }
 }
 
 #[test]
 fn grant_at_lease_end_survives_crash() {
-    let mut server = Server::with(LOGGED);
+    let mut server = Server::with(AOF);
     server.client().acquire("door alice 200");
     let mut bob = server.waiter("door bob 600000 BLOCK 0");
     let fence = bob.granted().fence;
     server.crash_and_restart();
-    assert_eq!(
-        server.client().lock("door").standing(),
-        [("bob".into(), fence, 1)]
-    );
+    server.client().assert_sole_holder("door", "bob", fence, 1);
 }
 
 #[test]
 fn rolled_back_grant_stays_rolled_back_after_crash() {
-    let (mut server, mut client) = start_with(LOGGED);
+    let (mut server, mut client) = start_with(AOF);
     client.acquire("door alice 60000");
     let mut bob = Waiter::connect(&server);
     let kill = format!("CLIENT KILL ID {}", bob.id());
@@ -182,24 +176,19 @@ fn rolled_back_grant_stays_rolled_back_after_crash() {
     client.batch(&["DLOCK.RELEASE door alice", &kill]);
     let fence = carol.granted().fence;
     server.crash_and_restart();
-    assert_eq!(
-        server.client().lock("door").standing(),
-        [("carol".into(), fence, 1)]
-    );
+    server.client().assert_sole_holder("door", "carol", fence, 1);
 }
 
 #[test]
 fn aof_rewrite_keeps_holders_and_drops_waiters() {
-    let (mut server, mut client) = start_with(LOGGED);
+    let (mut server, mut client) = start_with(AOF);
     client.acquire("door alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let _carol = server.waiter("door carol 60000 BLOCK 0");
-    client.ask::<Value>("BGREWRITEAOF");
-    client.wait_for_aof_rewrite();
+    rewrite_aof(&mut client);
     client.release("door alice");
     let fence = bob.granted().fence;
-    client.ask::<Value>("BGREWRITEAOF");
-    client.wait_for_aof_rewrite();
+    rewrite_aof(&mut client);
     server.crash_and_restart();
     let lock = server.client().lock("door");
     assert_eq!(lock.standing(), [("bob".into(), fence, 1)]);
@@ -208,16 +197,14 @@ fn aof_rewrite_keeps_holders_and_drops_waiters() {
 
 #[test]
 fn replica_agrees_on_each_handover() {
-    let server = Server::start();
-    let replica = server.replica();
-    let (mut client, mut there) = (server.client(), replica.client());
+    let (server, _replica, mut client, mut on_replica) = start_with_replica();
     client.acquire("door owner0 60000");
     for n in 1..=5 {
         let mut next = server.waiter(&format!("door owner{n} 60000 BLOCK 0"));
         client.release(&format!("door owner{}", n - 1));
         let fence = next.granted().fence;
         client.sync();
-        let lock = there.lock("door");
+        let lock = on_replica.lock("door");
         assert_eq!(lock.standing(), [(format!("owner{n}"), fence, 1)]);
         assert_eq!(lock.waiting, 0, "waiters are not replicated");
         assert_eq!(lock.limit, 1);
@@ -226,9 +213,9 @@ fn replica_agrees_on_each_handover() {
     client.ask::<i64>("DEL door");
     let fence = bob.granted().fence;
     wait_for("the replica to follow", || {
-        there
+        on_replica
             .find_lock("door")
             .is_some_and(|lock| lock.standing() == [("bob".into(), fence, 1)])
     });
-    assert_eq!(client.digest("door"), there.digest("door"));
+    assert_eq!(client.digest("door"), on_replica.digest("door"));
 }

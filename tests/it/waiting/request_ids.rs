@@ -1,12 +1,8 @@
-//! Waiting requests with a name: withdrawn by it, and replaced by a repetition.
+//! Waiting requests with a request id: cancelled by it, and replaced when repeated.
 
-use dlock_testkit::{Client, Server, Waiter, start, wait_for};
+use dlock_testkit::{Waiter, wait_for};
 
-fn held_by_alice() -> (Server, Client) {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
-    (server, client)
-}
+use crate::fixtures::{assert_refused, held_by_alice};
 
 #[test]
 fn release_by_reqid_cancels_waiter() {
@@ -55,7 +51,7 @@ fn repeated_reqid_replaces_waiter_in_place() {
         lost.error(),
         "UNBLOCKED replaced by a request with the same REQID"
     );
-    assert_eq!(client.queue("door"), ["bob", "carol"], "the place is kept");
+    assert_eq!(client.queue("door"), ["bob", "carol"], "the position is kept");
     assert_eq!(client.waiters("door")[0].timeout_ms, 3_600_000);
     client.release("door alice");
     let grant = bob.granted();
@@ -95,10 +91,9 @@ fn repeated_reqid_with_another_limit_is_refused() {
     let (server, mut client) = held_by_alice();
     let mut bob = server.waiter("door bob 60000 LIMIT 2 BLOCK 0 REQID r1");
     for other in ["", "SHARED", "LIMIT 3"] {
-        assert_eq!(
-            client.error_code(&format!("DLOCK.ACQUIRE door bob 60000 {other} BLOCK 0 REQID r1")),
+        client.assert_error(
             "ERR",
-            "{other}"
+            &format!("DLOCK.ACQUIRE door bob 60000 {other} BLOCK 0 REQID r1"),
         );
     }
     assert_eq!(client.waiters("door")[0].limit, 2);
@@ -134,7 +129,7 @@ fn reqid_can_be_repeated_many_times() {
     let mut lost: Vec<Waiter> = Vec::new();
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
     for n in 1..=20 {
-        // Every one can be told from the one before by its timeout.
+        // The timeout tells each from the one before.
         let waiter = server.send_acquire(&format!("door bob 60000 BLOCK {} REQID r1", 60_000 + n));
         wait_for("the replacement", || {
             let waiters = client.waiters("door");
@@ -144,7 +139,7 @@ fn reqid_can_be_repeated_many_times() {
     }
     let mut last = lost.pop().expect("one is left");
     for waiter in &mut lost {
-        assert!(waiter.error().starts_with("UNBLOCKED "));
+        assert_refused(waiter, "UNBLOCKED");
     }
     client.release("door alice");
     carol.granted();

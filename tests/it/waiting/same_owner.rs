@@ -1,11 +1,12 @@
-//! An owner that waits for a lock with several requests, and holds it once for each in the end.
+//! An owner that waits with several requests gets one hold for each.
 
-use dlock_testkit::{Reply, start};
+use dlock_testkit::Reply;
+
+use crate::fixtures::{assert_refused, held_by_alice};
 
 #[test]
 fn all_requests_of_owner_are_granted_together() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut first = server.waiter("door bob 5000 BLOCK 0");
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
     let mut others = [
@@ -39,24 +40,21 @@ fn all_requests_of_owner_are_granted_together() {
 
 #[test]
 fn stricter_waiting_request_of_new_holder_is_refused() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut granted = server.waiter("door bob 60000 LIMIT 3 BLOCK 0");
     let mut stricter = server.waiter("door bob 60000 LIMIT 2 BLOCK 0");
     let mut looser = server.waiter("door bob 60000 SHARED BLOCK 0");
     client.release("door alice");
     granted.granted();
     looser.granted();
-    let error = stricter.error();
-    assert!(error.starts_with("ERR "), "{error}");
+    assert_refused(&mut stricter, "ERR");
     let lock = client.lock("door");
     assert_eq!((lock.limit, lock.holder("bob").holds, lock.waiting), (3, 2, 0));
 }
 
 #[test]
 fn waiting_owner_reenters_lock_renamed_onto_key() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let carol = server.waiter("door carol 60000 BLOCK 0");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let fence = client.acquire("gate bob 60000").fence;
@@ -64,23 +62,22 @@ fn waiting_owner_reenters_lock_renamed_onto_key() {
     let grant = bob.granted();
     assert_eq!((grant.fence, grant.holds), (fence, 2));
     carol.assert_waiting();
-    assert_eq!(client.lock("door").standing(), [("bob".into(), fence, 2)]);
+    client.assert_sole_holder("door", "bob", fence, 2);
     assert_eq!(client.queue("door"), ["carol"]);
 }
 
 #[test]
 fn waiting_reqids_beyond_64_are_refused() {
     const MOST: usize = 64;
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut waiters: Vec<_> = (0..MOST + 1)
         .map(|n| server.waiter(&format!("door bob 60000 BLOCK 0 REQID r{n}")))
         .collect();
     client.release("door alice");
-    let answers: Vec<Reply> = waiters.iter_mut().map(|waiter| waiter.reply()).collect();
-    let refused: Vec<&Reply> = answers
+    let replies: Vec<Reply> = waiters.iter_mut().map(|waiter| waiter.reply()).collect();
+    let refused: Vec<&Reply> = replies
         .iter()
-        .filter(|answer| !matches!(answer, Reply::Granted(_)))
+        .filter(|reply| !matches!(reply, Reply::Granted(_)))
         .collect();
     assert!(
         matches!(refused[..], [Reply::Error(error)] if error.starts_with("ERR ")),

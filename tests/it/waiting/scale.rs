@@ -1,26 +1,19 @@
-//! Many waiters: all are served in their turn, and those that vanish leave nothing behind.
+//! Many waiters: all are granted in order, and those that disconnect leak nothing.
 
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Reply, Server, Waiter, assert_elapsed_at_most, start, wait_for};
 
+use crate::fixtures::{held_by_alice, wait_until_none_blocked};
+
 /// Clients that wait for `key`, one for each number.
-fn crowd(server: &Server, key: &str, numbers: std::ops::Range<usize>, options: &str) -> Vec<Waiter> {
+fn many_waiters(server: &Server, key: &str, numbers: std::ops::Range<usize>, options: &str) -> Vec<Waiter> {
     numbers
         .map(|n| server.send_acquire(&format!("{key} owner{n} 60000 BLOCK {options}")))
         .collect()
 }
 
-#[track_caller]
-fn wait_until_nobody_is_blocked(client: &mut Client) {
-    wait_for("no blocked clients", || {
-        client.server_info("clients", "blocked_clients") == "0"
-    });
-    assert_eq!(client.stat("dlock_waiters"), 0);
-    assert_eq!(client.stat("dlock_contended_locks"), 0);
-}
-
-/// The memory of the server when all that is freed later has been freed.
+/// The memory of the server once all other clients are freed.
 fn settled_memory(client: &mut Client) -> i64 {
     wait_for("the other clients to be gone", || {
         client.server_info("clients", "connected_clients") == "1"
@@ -32,9 +25,8 @@ fn settled_memory(client: &mut Client) -> i64 {
 #[test]
 fn thousand_waiters_of_one_lock_are_all_granted() {
     const WAITERS: usize = 1000;
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
-    let mut waiters = crowd(&server, "door", 0..WAITERS, "0");
+    let (server, mut client) = held_by_alice();
+    let mut waiters = many_waiters(&server, "door", 0..WAITERS, "0");
     client.wait_for_queue("door", WAITERS as i64);
     let start = Instant::now();
     let mut released = 0;
@@ -43,13 +35,13 @@ fn thousand_waiters_of_one_lock_are_all_granted() {
         released += 1;
     }
     assert_elapsed_at_most(Duration::from_secs(2), start);
-    assert_eq!(released, WAITERS + 1, "each was served once");
+    assert_eq!(released, WAITERS + 1, "each was granted once");
     let mut fences: Vec<u64> = waiters.iter_mut().map(|waiter| waiter.granted().fence).collect();
     fences.sort_unstable();
     fences.dedup();
     assert_eq!(fences.len(), WAITERS);
     assert_eq!(client.stat("dlock_grants_from_queue"), WAITERS as i64);
-    wait_until_nobody_is_blocked(&mut client);
+    wait_until_none_blocked(&mut client);
 }
 
 #[test]
@@ -61,7 +53,7 @@ fn many_locks_with_few_waiters_each_are_all_granted() {
     for key in 0..KEYS {
         client.acquire(&format!("lock{key} alice 60000"));
         let owners = key * WAITERS..(key + 1) * WAITERS;
-        waiters.push(crowd(&server, &format!("lock{key}"), owners, "0"));
+        waiters.push(many_waiters(&server, &format!("lock{key}"), owners, "0"));
     }
     wait_for("all queues", || {
         client.stat("dlock_waiters") == (KEYS * WAITERS) as i64
@@ -71,11 +63,11 @@ fn many_locks_with_few_waiters_each_are_all_granted() {
     for _ in 0..=WAITERS {
         let releases: Vec<String> = (0..KEYS)
             .map(|key| {
-                let owner = client.owner(&format!("lock{key}")).expect("somebody holds it");
+                let owner = client.owner(&format!("lock{key}")).expect("it is held");
                 format!("DLOCK.RELEASE lock{key} {owner}")
             })
             .collect();
-        client.batch(&releases.iter().map(String::as_str).collect::<Vec<_>>());
+        client.batch(&releases);
     }
     assert_elapsed_at_most(Duration::from_secs(3), start);
     waiters
@@ -83,14 +75,13 @@ fn many_locks_with_few_waiters_each_are_all_granted() {
         .flatten()
         .for_each(|waiter| _ = waiter.granted());
     assert_eq!(client.ask::<i64>("DBSIZE"), 0);
-    wait_until_nobody_is_blocked(&mut client);
+    wait_until_none_blocked(&mut client);
 }
 
 #[test]
 fn one_release_grants_to_thousand_readers() {
     const READERS: usize = 1000;
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut readers: Vec<Waiter> = (0..READERS)
         .map(|n| server.send_acquire(&format!("door owner{n} 60000 SHARED BLOCK 0")))
         .collect();
@@ -98,20 +89,20 @@ fn one_release_grants_to_thousand_readers() {
     client.release("door alice");
     assert_eq!(client.lock("door").holders.len(), READERS);
     readers.iter_mut().for_each(|reader| _ = reader.granted());
-    wait_until_nobody_is_blocked(&mut client);
+    wait_until_none_blocked(&mut client);
 }
 
 #[test]
 fn mass_disconnect_leaks_no_memory() {
     const WAITERS: usize = 500;
-    /// A leak of each waiter's owner and key alone would be more, over all rounds.
+    /// Leaking each waiter's owner and key would be more, over all rounds.
     const SLACK: i64 = 150_000;
     let (server, mut client) = start();
     client.acquire("door alice 600000");
-    // The first round is for what the server keeps for later: tables, buffers.
+    // The first round allocates what the server keeps: tables, buffers.
     let mut before = 0;
     for round in 0..7 {
-        let waiters = crowd(&server, "door", 0..WAITERS, "0");
+        let waiters = many_waiters(&server, "door", 0..WAITERS, "0");
         client.wait_for_queue("door", WAITERS as i64);
         if round % 2 == 0 {
             waiters.into_iter().for_each(Waiter::close);
@@ -121,7 +112,7 @@ fn mass_disconnect_leaks_no_memory() {
                 assert_eq!(waiter.reply(), Reply::Closed);
             }
         }
-        wait_until_nobody_is_blocked(&mut client);
+        wait_until_none_blocked(&mut client);
         let used = settled_memory(&mut client);
         if round == 0 {
             before = used;
@@ -137,9 +128,9 @@ fn mass_timeout_leaves_no_state() {
     const WAITERS: usize = 1000;
     let (server, mut client) = start();
     client.acquire("door alice 600000");
-    let mut waiters = crowd(&server, "door", 0..WAITERS, "500");
+    let mut waiters = many_waiters(&server, "door", 0..WAITERS, "500");
     waiters.iter_mut().for_each(Waiter::assert_null);
-    wait_until_nobody_is_blocked(&mut client);
+    wait_until_none_blocked(&mut client);
     assert_eq!(client.stat("dlock_wait_timeouts"), WAITERS as i64);
     drop(waiters);
     settled_memory(&mut client);
@@ -150,8 +141,7 @@ fn mass_timeout_leaves_no_state() {
 #[test]
 fn grants_to_killed_readers_are_all_rolled_back() {
     const READERS: usize = 400;
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut commands = vec!["DLOCK.RELEASE door alice".to_owned()];
     let mut readers: Vec<Waiter> = (0..READERS)
         .map(|n| {
@@ -164,7 +154,7 @@ fn grants_to_killed_readers_are_all_rolled_back() {
         })
         .collect();
     client.wait_for_queue("door", READERS as i64);
-    client.batch(&commands.iter().map(String::as_str).collect::<Vec<_>>());
+    client.batch(&commands);
     for (n, reader) in readers.iter_mut().enumerate() {
         match reader.reply() {
             Reply::Closed => assert_eq!(n % 2, 0),
@@ -172,18 +162,17 @@ fn grants_to_killed_readers_are_all_rolled_back() {
             other => panic!("{other:?}"),
         }
     }
-    wait_for("the grants to be undone", || {
+    wait_for("the rollbacks", || {
         client.stat("dlock_grants_rolled_back") == (READERS / 2) as i64
     });
     assert_eq!(client.lock("door").holders.len(), READERS / 2);
-    wait_until_nobody_is_blocked(&mut client);
+    wait_until_none_blocked(&mut client);
 }
 
 #[test]
 fn waiters_disconnecting_during_handovers_lose_no_grant() {
     const WAITERS: usize = 600;
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+    let (server, mut client) = held_by_alice();
     let mut staying = Vec::new();
     let mut leaving = Vec::new();
     for n in 0..WAITERS {
@@ -192,16 +181,16 @@ fn waiters_disconnecting_during_handovers_lose_no_grant() {
     }
     client.wait_for_queue("door", WAITERS as i64);
     let mut leaving = leaving.into_iter();
-    // Some vanish with a lock that was just handed to them: then it is undone, or was given up for them.
+    // Some disconnect right after their grant, which is then rolled back.
     while let Some(owner) = client.owner("door") {
         leaving.by_ref().take(2).for_each(Waiter::close);
-        // The owner may have vanished meanwhile.
+        // The owner may have disconnected meanwhile.
         let _ = client.call(&format!("DLOCK.RELEASE door {owner}"));
     }
     leaving.for_each(Waiter::close);
     staying.iter_mut().for_each(|waiter| _ = waiter.granted());
     wait_for("a free lock", || !client.exists("door"));
-    wait_until_nobody_is_blocked(&mut client);
+    wait_until_none_blocked(&mut client);
     let acquired = client.stat("dlock_acquired");
     assert_eq!(acquired, client.stat("dlock_released"));
     assert!(acquired > (WAITERS / 2) as i64);
@@ -220,5 +209,5 @@ fn simultaneous_lease_ends_wake_all_waiters() {
     waiters.iter_mut().for_each(|waiter| _ = waiter.granted());
     assert_eq!(client.stat("dlock_expired"), LOCKS as i64);
     assert_eq!(client.stat("dlock_locks"), LOCKS as i64);
-    wait_until_nobody_is_blocked(&mut client);
+    wait_until_none_blocked(&mut client);
 }

@@ -1,9 +1,11 @@
-//! CLIENT UNBLOCK for a waiter that was answered a moment before, in the same pass of the server's loop.
+//! CLIENT UNBLOCK of a waiter in the same loop pass as its grant.
 
-use dlock_testkit::{Client, Reply, Server, Waiter, start, wait_for};
+use dlock_testkit::{Client, Reply, Server, Waiter, wait_for};
+
+use crate::fixtures::held_by_alice;
 
 /// alice holds `door` and `gate`; bob waits for `door`, and has sent more.
-struct Scene {
+struct Fixture {
     server: Server,
     client: Client,
     bob: Waiter,
@@ -11,10 +13,9 @@ struct Scene {
     id: i64,
 }
 
-impl Scene {
+impl Fixture {
     fn new(more: &str) -> Self {
-        let (server, mut client) = start();
-        client.acquire("door alice 60000");
+        let (server, mut client) = held_by_alice();
         client.acquire("gate alice 60000");
         let mut bob = Waiter::connect(&server);
         let id = bob.id();
@@ -28,13 +29,13 @@ impl Scene {
         }
     }
 
-    /// Alice releases `door`, and bob is unblocked, before the server can answer him.
+    /// Releases `door` for alice and unblocks bob before the server can reply to him.
     fn unblock_after_grant(&mut self, how: &str) {
         let unblock = format!("CLIENT UNBLOCK {} {how}", self.id);
         self.client.batch(&["DLOCK.RELEASE door alice", &unblock]);
     }
 
-    /// The same, when alice has waited herself: the server then runs what she sent, and what bob sent, in one go.
+    /// The same from a client that was blocked itself: the server then runs its commands and those of bob in one pass.
     fn unblock_after_grant_in_one_go(&mut self, how: &str) {
         let mut alice = Waiter::connect(&self.server);
         alice.send(&format!(
@@ -47,23 +48,23 @@ impl Scene {
     }
 }
 
-/// On Redis 7.0 the server forgets bob's answer. That to his next command must not stand in for it.
+/// Redis 7.0 drops bob's reply. That to his next command must not be mistaken for it.
 #[test]
 fn next_reply_is_not_mistaken_for_reply_to_acquire() {
     for how in ["TIMEOUT", "ERROR"] {
-        let mut scene = Scene::new("PING");
-        scene.unblock_after_grant(how);
-        match scene.bob.reply() {
+        let mut fixture = Fixture::new("PING");
+        fixture.unblock_after_grant(how);
+        match fixture.bob.reply() {
             Reply::Granted(grant) => assert_eq!(
-                scene.client.lock("door").standing(),
+                fixture.client.lock("door").standing(),
                 [("bob".into(), grant.fence, 1)]
             ),
-            _ => wait_for("the grant to be undone", || !scene.client.exists("door")),
+            _ => wait_for("the rollback", || !fixture.client.exists("door")),
         }
     }
 }
 
-/// Whatever closes bob's connection must not do so while his next command runs.
+/// bob's connection must not be closed while his next command runs.
 #[test]
 fn client_with_pipelined_commands_can_be_unblocked() {
     let next = [
@@ -73,14 +74,14 @@ fn client_with_pipelined_commands_can_be_unblocked() {
     ];
     for next in next {
         for how in ["TIMEOUT", "ERROR"] {
-            let mut scene = Scene::new(next);
-            scene.unblock_after_grant_in_one_go(how);
-            scene.bob.close();
-            wait_for("nobody to wait", || {
-                scene.client.stat("dlock_waiters") == 0
-                    && scene.client.server_info("clients", "blocked_clients") == "0"
+            let mut fixture = Fixture::new(next);
+            fixture.unblock_after_grant_in_one_go(how);
+            fixture.bob.close();
+            wait_for("no waiters", || {
+                fixture.client.stat("dlock_waiters") == 0
+                    && fixture.client.server_info("clients", "blocked_clients") == "0"
             });
-            scene.server.assert_alive();
+            fixture.server.assert_alive();
         }
     }
 }

@@ -1,13 +1,14 @@
-//! Waiters that are made to leave: each gets exactly one answer, or its connection closes.
+//! Waiters that are removed: each gets exactly one reply, or its connection closes.
 
 use dlock_testkit::{Client, Reply, Server, Waiter, skip, start, wait_for};
+
+use crate::fixtures::{assert_refused, held_by_alice, wait_until_none_blocked};
 
 const WAITERS: usize = 3;
 
 /// alice holds `door`, and waiters with their client ids.
-fn scene() -> (Server, Client, Vec<(Waiter, i64)>) {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
+fn held_with_waiters() -> (Server, Client, Vec<(Waiter, i64)>) {
+    let (server, mut client) = held_by_alice();
     let waiters = (0..WAITERS)
         .map(|n| {
             let mut waiter = Waiter::connect(&server);
@@ -20,16 +21,9 @@ fn scene() -> (Server, Client, Vec<(Waiter, i64)>) {
     (server, client, waiters)
 }
 
-#[track_caller]
-fn wait_until_nobody_is_blocked(client: &mut Client) {
-    wait_for("no blocked clients", || {
-        client.server_info("clients", "blocked_clients") == "0"
-    });
-}
-
 #[test]
 fn client_unblock_replies_null_and_keeps_connection() {
-    let (server, mut client, mut waiters) = scene();
+    let (server, mut client, mut waiters) = held_with_waiters();
     if !server.supports_client_unblock() {
         return skip("CLIENT UNBLOCK of waiters is disabled on Redis 7.2");
     }
@@ -38,32 +32,31 @@ fn client_unblock_replies_null_and_keeps_connection() {
         assert_eq!(client.ask::<i64>(&format!("CLIENT UNBLOCK {id} {how}")), 1);
         waiter.assert_null();
         assert_eq!(client.waiting("door"), waiters.len() as i64);
-        // The same connection can wait again.
+        // The same connection can block again.
         waiter.acquire("door again 60000 BLOCK 10");
         waiter.assert_null();
     }
-    wait_until_nobody_is_blocked(&mut client);
+    wait_until_none_blocked(&mut client);
 }
 
 #[test]
 fn client_unblock_error_replies_unblocked_and_keeps_connection() {
-    let (server, mut client, mut waiters) = scene();
+    let (server, mut client, mut waiters) = held_with_waiters();
     if !server.supports_client_unblock() {
         return skip("CLIENT UNBLOCK of waiters is disabled on Redis 7.2");
     }
     let (mut waiter, id) = waiters.remove(1);
     assert_eq!(client.ask::<i64>(&format!("CLIENT UNBLOCK {id} ERROR")), 1);
-    let error = waiter.error();
-    assert!(error.starts_with("UNBLOCKED "), "{error}");
+    assert_refused(&mut waiter, "UNBLOCKED");
     assert_eq!(client.queue("door"), ["owner0", "owner2"]);
     waiter.acquire("door again 60000 BLOCK 10");
     waiter.assert_null();
 }
 
-/// Where the server could not bear what may come of it.
+/// Not on Redis 7.2, which would crash.
 #[test]
 fn client_unblock_reaches_every_waiter_or_none() {
-    let (server, mut client, mut waiters) = scene();
+    let (server, mut client, mut waiters) = held_with_waiters();
     let reached = i64::from(server.supports_client_unblock());
     for (_, id) in &waiters[1..] {
         assert_eq!(client.ask::<i64>(&format!("CLIENT UNBLOCK {id}")), reached);
@@ -74,7 +67,7 @@ fn client_unblock_reaches_every_waiter_or_none() {
 
 #[test]
 fn client_unblock_twice_replies_once() {
-    let (server, mut client, mut waiters) = scene();
+    let (server, mut client, mut waiters) = held_with_waiters();
     if !server.supports_client_unblock() {
         return skip("CLIENT UNBLOCK of waiters is disabled on Redis 7.2");
     }
@@ -85,7 +78,7 @@ fn client_unblock_twice_replies_once() {
     waiters[1].0.granted();
 }
 
-/// The server may give what it knew an answered client by to the next one that waits.
+/// The server may reuse the handle of an answered client for the next one that blocks.
 #[test]
 fn waiter_after_answered_waiter_can_leave() {
     let (server, mut client) = start();
@@ -105,7 +98,7 @@ fn waiter_after_answered_waiter_can_leave() {
 
 #[test]
 fn killed_waiter_is_closed_without_reply() {
-    let (_server, mut client, mut waiters) = scene();
+    let (_server, mut client, mut waiters) = held_with_waiters();
     let (mut waiter, id) = waiters.remove(1);
     assert_eq!(client.ask::<i64>(&format!("CLIENT KILL ID {id}")), 1);
     assert_eq!(waiter.reply(), Reply::Closed);
@@ -114,7 +107,7 @@ fn killed_waiter_is_closed_without_reply() {
 
 #[test]
 fn waiter_of_deleted_user_is_closed_without_reply() {
-    let (server, mut client, _waiters) = scene();
+    let (server, mut client, _waiters) = held_with_waiters();
     client.ok("ACL SETUSER eve on nopass ~* +@all");
     let mut waiter = Waiter::connect(&server);
     waiter.ask("AUTH eve x");
@@ -127,7 +120,7 @@ fn waiter_of_deleted_user_is_closed_without_reply() {
 
 #[test]
 fn closed_connection_leaves_queue() {
-    let (_server, mut client, mut waiters) = scene();
+    let (_server, mut client, mut waiters) = held_with_waiters();
     waiters.remove(0).0.close();
     client.wait_for_queue("door", 2);
     assert_eq!(client.queue("door"), ["owner1", "owner2"]);
@@ -138,7 +131,7 @@ fn closed_connection_leaves_queue() {
 
 #[test]
 fn last_departed_waiter_leaves_no_state() {
-    let (server, mut client, mut waiters) = scene();
+    let (server, mut client, mut waiters) = held_with_waiters();
     let (closes, id) = waiters.remove(0);
     closes.close();
     client.ask::<i64>(&format!("CLIENT KILL ID {}", waiters[0].1));
@@ -151,9 +144,9 @@ fn last_departed_waiter_leaves_no_state() {
     assert_eq!(
         client.ask::<i64>(&format!("CLIENT KILL ID {id}")),
         0,
-        "it is gone already"
+        "the client is gone"
     );
-    wait_until_nobody_is_blocked(&mut client);
+    wait_until_none_blocked(&mut client);
     assert_eq!(client.stat("dlock_waiters"), 0);
     assert_eq!(client.stat("dlock_contended_locks"), 0);
     client.release("door alice");
@@ -162,34 +155,30 @@ fn last_departed_waiter_leaves_no_state() {
 
 #[test]
 fn demotion_unblocks_all_waiters() {
-    let (server, mut client, mut waiters) = scene();
+    let (server, mut client, mut waiters) = held_with_waiters();
     let new_primary = Server::start();
     client.ok(&format!("REPLICAOF 127.0.0.1 {}", new_primary.port()));
     for (waiter, _) in &mut waiters {
-        let error = waiter.error();
-        assert!(error.starts_with("UNBLOCKED "), "{error}");
+        assert_refused(waiter, "UNBLOCKED");
     }
     server.wait_until_linked();
-    wait_until_nobody_is_blocked(&mut client);
+    wait_until_none_blocked(&mut client);
     assert_eq!(client.stat("dlock_waiters"), 0);
-    assert_eq!(
-        client.error_code("DLOCK.ACQUIRE door bob 60000 BLOCK 0"),
-        "READONLY"
-    );
+    client.assert_error("READONLY", "DLOCK.ACQUIRE door bob 60000 BLOCK 0");
 }
 
 #[test]
 fn brief_demotion_leaves_no_undelivered_grant() {
-    let (server, mut client, mut waiters) = scene();
+    let (server, mut client, mut waiters) = held_with_waiters();
     client.batch(&[
         "DLOCK.RELEASE door alice",
         "REPLICAOF 127.0.0.1 1",
         "REPLICAOF NO ONE",
     ]);
-    let answers = waiters.iter_mut().map(|(waiter, _)| waiter.reply());
-    let granted = answers.filter(|answer| matches!(answer, Reply::Granted(_)));
-    assert!(granted.count() <= 1, "at most the one whose turn it was");
-    // Whoever was granted the lock and did not hear of it does not keep it.
+    let replies = waiters.iter_mut().map(|(waiter, _)| waiter.reply());
+    let granted = replies.filter(|reply| matches!(reply, Reply::Granted(_)));
+    assert!(granted.count() <= 1, "at most the first waiter");
+    // A grant that was not delivered is rolled back.
     let mut next = server.send_acquire("door next 60000 BLOCK 0");
     next.granted();
     assert_eq!(client.lock("door").owners(), ["next"]);
@@ -200,20 +189,19 @@ fn writable_replica_refuses_blocking_acquire() {
     let server = Server::start();
     let replica = server.replica_with("replica-read-only no");
     server.client().acquire("door alice 60000");
-    let mut there = replica.client();
-    assert_eq!(
-        there.error_code("DLOCK.ACQUIRE door bob 60000 BLOCK 0"),
-        "READONLY"
-    );
-    assert_eq!(there.stat("dlock_waiters"), 0);
+    let mut on_replica = replica.client();
+    on_replica.assert_error("READONLY", "DLOCK.ACQUIRE door bob 60000 BLOCK 0");
+    assert_eq!(on_replica.stat("dlock_waiters"), 0);
 }
 
 #[test]
 fn shutdown_closes_all_waiters() {
-    let (server, mut client, mut waiters) = scene();
+    let (server, mut client, mut waiters) = held_with_waiters();
     client.send("SHUTDOWN NOSAVE");
     for (waiter, _) in &mut waiters {
         assert_eq!(waiter.reply(), Reply::Closed);
     }
-    wait_for("a good end", || server.log().contains("ready to exit, bye bye"));
+    wait_for("a clean shutdown", || {
+        server.log().contains("ready to exit, bye bye")
+    });
 }

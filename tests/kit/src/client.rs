@@ -92,6 +92,12 @@ impl Client {
         first_word(&expect_error(command, self.call(command)))
     }
 
+    /// A command that must fail with this error code.
+    #[track_caller]
+    pub fn assert_error(&mut self, code: &str, command: &str) {
+        assert_eq!(self.error_code(command), code, "{command}");
+    }
+
     #[track_caller]
     pub fn error_code_args(&mut self, words: &[&[u8]]) -> String {
         first_word(&expect_error(
@@ -147,6 +153,16 @@ impl Client {
     #[track_caller]
     pub fn find_lock(&mut self, key: &str) -> Option<LockInfo> {
         LockInfo::parse(&self.ask(&format!("DLOCK.INFO {key}")))
+    }
+
+    /// The lock must have this holder, and no other.
+    #[track_caller]
+    pub fn assert_sole_holder(&mut self, key: &str, owner: &str, fence: u64, holds: u64) {
+        assert_eq!(
+            self.lock(key).standing(),
+            [(owner.to_owned(), fence, holds)],
+            "{key}"
+        );
     }
 
     pub fn exists(&mut self, key: &str) -> bool {
@@ -251,11 +267,11 @@ impl Client {
 
     /// Sends commands in one packet: the server runs them with nothing in between.
     #[track_caller]
-    pub fn batch(&mut self, commands: &[&str]) -> Vec<Value> {
+    pub fn batch<T: AsRef<str>>(&mut self, commands: &[T]) -> Vec<Value> {
         self.pipeline(
             commands
                 .iter()
-                .map(|command| command.split_whitespace().map(str::as_bytes).collect()),
+                .map(|command| command.as_ref().split_whitespace().map(str::as_bytes).collect()),
         )
     }
 
