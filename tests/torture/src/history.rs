@@ -1,4 +1,4 @@
-//! What was asked, what was replied, and when. All that the checkers know.
+//! The recorded requests, replies and times: the input of the checkers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Microseconds on the clock of [`now`].
 pub type Micros = u64;
 
-/// Now, on a clock that all processes of the machine share, that no wall clock moves, and that counts suspend.
+/// Current CLOCK_BOOTTIME: shared by all processes, independent of the wall clock, and counting suspend.
 pub fn now() -> Micros {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -17,52 +17,52 @@ pub fn now() -> Micros {
     seconds * 1_000_000 + nanos / 1_000
 }
 
-/// One run: requests with their replies, and what was done to servers and clients meanwhile.
+/// The requests, replies and injected faults of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In the order in which they were replied.
+    /// Requests in the order of their replies.
     pub ops: Vec<Op>,
-    /// What the harness did, in order.
+    /// Injected faults, in order.
     pub events: Vec<Event>,
-    /// What holders wrote into a store that the lock protects.
+    /// Writes to the store that the lock protects.
     pub writes: Vec<Write>,
-    /// What the store has at the end. Nothing where no store was used.
+    /// Final contents of the store, if one was used.
     pub stored: Option<BTreeSet<u64>>,
-    /// What servers had after a start on their data.
+    /// States of servers after a restart.
     pub restored: Vec<Restored>,
-    /// What the servers have at the end.
+    /// Final states of the servers.
     pub final_states: Vec<FinalState>,
 }
 
 /// A request and its reply.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// Who asks.
+    /// The owner.
     pub owner: String,
-    /// For which lock.
+    /// The lock.
     pub key: String,
-    /// Whom.
+    /// The server and its term.
     pub server: ServerTerm,
-    /// For what.
+    /// The request.
     pub request: Request,
-    /// When, before the first byte was sent.
+    /// Time before the first byte was sent.
     pub sent: Micros,
-    /// When the reply had been read, or it was clear that none would come.
+    /// Time at which the reply was read, or the request failed.
     pub replied: Micros,
-    /// What came.
+    /// The reply.
     pub reply: Reply,
 }
 
-/// A server as one reign: it decides alone from its start, or its promotion, until it is replaced.
+/// A server during one term: from its start or promotion until it is replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerTerm {
     /// The port of the server.
     pub port: u16,
-    /// The number of the reign: larger than that of any server, or process, that it follows.
+    /// Term, larger than that of every earlier primary or process.
     pub term: u32,
 }
 
-/// What was asked for.
+/// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// DLOCK.ACQUIRE
@@ -85,12 +85,12 @@ pub enum Request {
     },
 }
 
-/// The options of an ACQUIRE.
+/// Arguments of ACQUIRE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquire {
     /// In milliseconds.
     pub lease_ms: u64,
-    /// How many may hold the lock at once.
+    /// The requested limit.
     pub limit: Limit,
     /// BLOCK
     pub block_ms: Option<u64>,
@@ -98,16 +98,16 @@ pub struct Acquire {
     pub reqid: Option<String>,
 }
 
-/// How many may hold a lock at once. The smaller one is the stricter one.
+/// How many may hold a lock at once, strictest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// So many; 1 = a mutex.
+    /// LIMIT; 1 is a mutex.
     Of(u32),
-    /// Any number.
+    /// SHARED.
     Shared,
 }
 
-/// What came back.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// To ACQUIRE.
@@ -116,90 +116,90 @@ pub enum Reply {
         fence: u64,
         /// Holds of this owner.
         holds: u64,
-        /// What remains, in milliseconds.
+        /// The remaining lease.
         lease_ms: u64,
-        /// For how long the request was queued.
+        /// Time in the queue.
         waited_ms: u64,
     },
     /// To ACQUIRE: not granted.
     Null,
-    /// To RELEASE: the holds that are left.
+    /// To RELEASE: the remaining holds.
     Remaining(u64),
-    /// To EXTEND: the lease that remains.
+    /// To EXTEND: the remaining lease.
     Lease(u64),
-    /// An error, the whole of it.
+    /// The text of an error reply.
     Error(String),
-    /// The connection ended before an reply: the request may or may not have been carried out.
+    /// The connection was closed before a reply: the request may or may not have been executed.
     Disconnected,
-    /// The connection is open, and no reply came in time.
+    /// No reply in time on an open connection.
     TimedOut,
-    /// Something that is no reply to this request, or a second reply to the last one.
+    /// Not a reply to this request, or a second reply to the previous one.
     Unexpected(String),
 }
 
-/// Something that the harness did.
+/// An action of the harness, such as a fault.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// When it was done.
+    /// Its time.
     pub at: Micros,
-    /// What it was.
+    /// A description.
     pub what: String,
 }
 
-/// An element that a holder tried to add to the store.
+/// An attempt of a holder to add an element to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The element, never written twice.
+    /// The element, unique in a run.
     pub element: u64,
-    /// The fence that the holder had.
+    /// The fence of the holder.
     pub fence: u64,
-    /// When the reply of the store was there.
+    /// Time of the store's reply.
     pub at: Micros,
-    /// Whether the holder believes that the element is in.
+    /// Whether the store acknowledged the write.
     pub acknowledged: bool,
 }
 
-/// The state of a server after a start on its data.
+/// The state of a server after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// On what it started.
+    /// The data it started on.
     pub after: String,
-    /// The state that it had when it wrote that.
+    /// The state described by the data.
     pub expected: String,
-    /// The state that it has.
+    /// The state after the restart.
     pub found: String,
 }
 
-/// What a server has, some time after the last request and the last lease.
+/// The state of a server after the last request and the last lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinalState {
     /// The port of the server.
     pub port: u16,
-    /// Keys of any kind.
+    /// Number of keys of any type.
     pub keys: u64,
-    /// Requests that still wait.
+    /// Number of waiters.
     pub waiting: u64,
-    /// How it died, if it did by itself: from its log.
+    /// The line of its log about a crash.
     pub crash: Option<String>,
 }
 
 impl Reply {
-    /// Whether it is an error with one of these first words.
-    pub fn is_error(&self, words: &[&str]) -> bool {
+    /// Whether this is an error with one of these codes.
+    pub fn is_error(&self, codes: &[&str]) -> bool {
         match self {
-            Self::Error(error) => words.contains(&error.split_whitespace().next().unwrap_or_default()),
+            Self::Error(error) => codes.contains(&error.split_whitespace().next().unwrap_or_default()),
             _ => false,
         }
     }
 
-    /// Whether the request may have been carried out, or not.
+    /// Whether it is unknown if the request was executed.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Disconnected | Self::TimedOut)
     }
 }
 
 impl Op {
-    /// The acquisition that this asked for.
+    /// The arguments, if this is an ACQUIRE.
     pub fn acquire(&self) -> Option<&Acquire> {
         match &self.request {
             Request::Acquire(acquire) => Some(acquire),
@@ -207,7 +207,7 @@ impl Op {
         }
     }
 
-    /// Until when an reply lets its owner believe in the hold: its safe local deadline.
+    /// The safe local deadline that the owner derives from the reply.
     pub fn safe_deadline(&self) -> Micros {
         let valid_ms = match self.reply {
             Reply::Granted {
@@ -220,17 +220,17 @@ impl Op {
     }
 }
 
-/// A history in the making, shared by all who write it.
+/// Records a history from several threads.
 #[derive(Clone, Default)]
 pub struct Recorder(Arc<Mutex<History>>);
 
 impl Recorder {
-    /// Writes down a request with its reply.
+    /// Records a request with its reply.
     pub fn op(&self, op: Op) {
         self.lock().ops.push(op);
     }
 
-    /// Writes down what the harness does.
+    /// Records an action of the harness.
     pub fn event(&self, what: impl Into<String>) {
         let event = Event {
             at: now(),
@@ -239,7 +239,7 @@ impl Recorder {
         self.lock().events.push(event);
     }
 
-    /// Changes anything else of the history.
+    /// Access to the history.
     pub fn lock(&self) -> MutexGuard<'_, History> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -301,12 +301,12 @@ impl fmt::Display for Reply {
                 "fence {fence}, holds {holds}, lease {lease_ms} ms, waited {waited_ms} ms"
             ),
             Self::Null => write!(f, "null"),
-            Self::Remaining(holds) => write!(f, "{holds} left"),
+            Self::Remaining(holds) => write!(f, "{holds} holds left"),
             Self::Lease(ms) => write!(f, "lease {ms} ms"),
             Self::Error(error) => write!(f, "{error}"),
             Self::Disconnected => write!(f, "connection lost"),
             Self::TimedOut => write!(f, "no reply"),
-            Self::Unexpected(what) => write!(f, "not an reply to this: {what}"),
+            Self::Unexpected(what) => write!(f, "unexpected reply: {what}"),
         }
     }
 }

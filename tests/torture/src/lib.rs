@@ -1,16 +1,16 @@
-//! Attacks what DLOCK promises: real clients on real servers under a seeded schedule of faults.
+//! Tests the guarantees of DLOCK with real clients on real servers under a seeded schedule of faults.
 //!
 //! # Layout
 //!
-//! - [`scenarios`]: servers, clients, and what is done to them, one file a kind.
-//! - [`clients`]: what clients do, and write down.
-//! - [`faults`]: what is done to servers beyond signals and commands.
-//! - [`history`]: every request and reply, with its times.
-//! - [`checkers`]: read a history and say which rules it breaks.
-//! - [`verdict`], [`report`]: what comes of it, for people.
+//! - [`scenarios`]: servers, clients, and the faults injected into them.
+//! - [`clients`]: clients that record what they do.
+//! - [`faults`]: faults beyond signals and commands.
+//! - [`history`]: every request and reply with its times.
+//! - [`checkers`]: find violated rules in a history.
+//! - [`verdict`], [`report`]: the result, and its output.
 //!
-//! The seed chooses the faults, their moments and what clients do next. How threads and processes
-//! interleave it cannot choose, so a run that is repeated is alike, not the same.
+//! The seed determines the faults, their times and the workload, but not the interleaving of threads and processes: a
+//! repeated run is similar, not identical.
 
 pub mod checkers;
 pub mod clients;

@@ -1,4 +1,4 @@
-//! `make torture`: what DLOCK promises, attacked.
+//! `make torture`: tests the guarantees of DLOCK under faults.
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -4,41 +4,41 @@ use std::path::PathBuf;
 
 use crate::scenarios::{SCENARIOS, Scenario};
 
-/// What `--help` prints.
+/// Output of `--help`.
 pub const USAGE: &str = "\
 dlock-torture [--scenario NAME]... [--seed N] [--count N] [--short] [--history FOLDER] [--list]
 
-  --scenario NAME   only this one; may be given several times
-  --seed N          the seed of the schedule of faults (default: from the clock, and printed)
-  --count N         how many faults or rounds, instead of the scenario's own number
-  --short           few rounds of each scenario: a first look
-  --history FOLDER  write the whole history of each scenario there
-  --list            name the scenarios and end
+  --scenario NAME   run this scenario only; may be repeated
+  --seed N          seed of the fault schedule (default: random, printed)
+  --count N         number of faults or rounds (default: depends on the scenario)
+  --short           run fewer rounds of each scenario
+  --history FOLDER  write the full history of each scenario to this folder
+  --list            list the scenarios and exit
 
-exit code: 0 all held, 1 a rule was broken, 2 the harness itself failed
+exit code: 0 all rules held, 1 a rule was violated, 2 the harness failed
 
 environment
-  DLOCK_SERVER   the server program, default redis-server
-  DLOCK_MODULE   the module, default the one that cargo built beside this program";
+  DLOCK_SERVER   server program (default: redis-server)
+  DLOCK_MODULE   module (default: the one that cargo built beside this program)";
 
-/// What to do.
+/// Parsed options.
 pub struct Options {
-    /// In this order.
+    /// Scenarios to run, in order.
     pub scenarios: Vec<&'static Scenario>,
-    /// Of all scenarios.
+    /// Seed of all scenarios.
     pub seed: u64,
-    /// Instead of the scenario's own number.
+    /// Overrides the count of the scenarios.
     pub count: Option<u32>,
-    /// Few rounds.
+    /// Use the short count.
     pub short: bool,
-    /// Where to write histories.
+    /// Folder for histories.
     pub history: Option<PathBuf>,
-    /// What to print instead of doing anything.
+    /// Text to print instead of running anything.
     pub text: Option<String>,
 }
 
 impl Options {
-    /// From the args of the command line; the error says what is wrong with them.
+    /// Parses the command line.
     pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             scenarios: Vec::new(),
@@ -69,7 +69,7 @@ impl Options {
         Ok(options)
     }
 
-    /// How many faults or rounds of a scenario.
+    /// Number of faults or rounds of a scenario.
     pub fn count_of(&self, scenario: &Scenario) -> u32 {
         let own = if self.short {
             scenario.short
@@ -82,7 +82,7 @@ impl Options {
 
 fn scenario(name: &str) -> Result<&'static Scenario, String> {
     let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
-    found.ok_or_else(|| format!("there is no scenario {name}:\n{}", list()))
+    found.ok_or_else(|| format!("unknown scenario {name}; the scenarios are:\n{}", list()))
 }
 
 fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
@@ -93,6 +93,6 @@ fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
 fn list() -> String {
     let lines = SCENARIOS
         .iter()
-        .map(|scenario| format!("{:<22} {}", scenario.name, scenario.description));
+        .map(|scenario| format!("{:<25} {}", scenario.name, scenario.description));
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,4 @@
-//! What the harness prints.
+//! Output of the harness.
 
 use std::fmt::Write as _;
 
@@ -7,21 +7,21 @@ use crate::history::{History, Micros, Op};
 use crate::scenarios::Scenario;
 use crate::verdict::Verdict;
 
-/// The most lines of a history that a proof shows.
+/// Maximum lines of a history excerpt.
 const EXCERPT_LINES: usize = 30;
 
-/// The header of the table.
+/// Header of the results table.
 pub fn header() -> String {
     format!(
-        "{:<22} {:>20} {:>7} {:>8} {:>8} {:>8} {:>9}  {}",
+        "{:<25} {:>20} {:>7} {:>8} {:>8} {:>8} {:>9}  {}",
         "scenario", "seed", "count", "requests", "grants", "faults", "expected", "verdict"
     )
 }
 
-/// One line of the table.
+/// A row of the results table.
 pub fn row(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> String {
     format!(
-        "{:<22} {:>20} {:>7} {:>8} {:>8} {:>8} {:>9}  {}",
+        "{:<25} {:>20} {:>7} {:>8} {:>8} {:>8} {:>9}  {}",
         scenario.name,
         seed,
         count,
@@ -35,31 +35,31 @@ pub fn row(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> Str
 
 fn summary(verdict: &Verdict) -> String {
     if verdict.missed_expected {
-        return "BLIND: what is known to break was not seen to".into();
+        return "BLIND: the expected violation was not detected".into();
     }
-    if verdict.broken.is_empty() {
+    if verdict.violations.is_empty() {
         return if verdict.expected > 0 {
-            "ok: seen, as expected"
+            "ok: expected violation detected"
         } else {
             "ok"
         }
         .into();
     }
     let mut rules: Vec<_> = verdict
-        .broken
+        .violations
         .iter()
         .map(|(violation, _)| violation.rule)
         .collect();
     rules.sort_unstable();
     let counts = rules.chunk_by(|a, b| a == b);
     let counts: Vec<String> = counts.map(|rule| format!("{} {}", rule.len(), rule[0])).collect();
-    format!("BROKEN: {}", counts.join(", "))
+    format!("VIOLATED: {}", counts.join(", "))
 }
 
-/// The shortest proof of each broken rule, and how to see it again.
+/// The shortest evidence of each violated rule, and how to reproduce it.
 pub fn evidence(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> String {
     let mut text = String::new();
-    let mut broken: Vec<&(Violation, usize)> = verdict.broken.iter().collect();
+    let mut broken: Vec<&(Violation, usize)> = verdict.violations.iter().collect();
     broken.sort_by_key(|(violation, n)| (violation.rule, span(violation, &verdict.histories[*n])));
     broken.dedup_by_key(|(violation, _)| violation.rule);
     for (violation, n) in broken {
@@ -68,7 +68,7 @@ pub fn evidence(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -
     }
     let _ = writeln!(
         text,
-        "\nto repeat: dlock-torture --scenario {} --seed {seed} --count {count}",
+        "\nto reproduce: dlock-torture --scenario {} --seed {seed} --count {count}",
         scenario.name
     );
     text
@@ -80,7 +80,7 @@ fn span(violation: &Violation, history: &History) -> Micros {
     ops().map(|op| op.replied).max().unwrap_or(0) - first
 }
 
-/// The requests that prove it, and what was done to the servers between them.
+/// The requests that prove the violation, with the events between them.
 fn excerpt(violation: &Violation, history: &History) -> String {
     let ops: Vec<&Op> = violation.ops.iter().map(|n| &history.ops[*n]).collect();
     let Some(start) = ops.iter().map(|op| op.sent).min() else {

@@ -1,4 +1,4 @@
-//! What is done to servers, and what is looked at when they are left alone.
+//! Waits for replication, and records the final state of servers.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use dlock_testkit::Server;
 
 use crate::history::{FinalState, Recorder};
 
-/// The last lease final_states, and the sweep comes: 2 s at `hz 10`, and a slow machine on top.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
-const STREAM_TIMEOUT_MS: u64 = 20_000;
+/// Time for the last lease to expire and be swept: 2 s at `hz 10`, more on a slow machine.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+const REPLICATION_TIMEOUT_MS: u64 = 20_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the log of a server says only when it has crashed, or is about to.
+/// Lines that only the log of a crashed server contains.
 const CRASH_MARKS: [&str; 5] = [
     "BUG REPORT",
     "ASSERTION FAILED",
@@ -21,31 +21,31 @@ const CRASH_MARKS: [&str; 5] = [
     "Guru Meditation",
 ];
 
-/// Waits until so many replicas get what their primary does. A link that is up may not stream yet for a
-/// second, and WAIT alone does not tell: a replica has confirmed its snapshot before.
+/// Waits until `replicas` replicas receive the replication stream. A link that is up may not stream yet for up to a
+/// second, and a plain WAIT also counts replicas that have only acknowledged the snapshot, so this writes first.
 pub fn wait_for_replication(primary: &Server, replicas: usize) {
     let mut client = primary.client();
-    // A write that concerns no key.
+    // A write without a key.
     client.ok("FUNCTION FLUSH");
-    let reached: usize = client.ask(&format!("WAIT {replicas} {STREAM_TIMEOUT_MS}"));
+    let reached: usize = client.ask(&format!("WAIT {replicas} {REPLICATION_TIMEOUT_MS}"));
     assert!(
         reached >= replicas,
-        "only {reached} of {replicas} replicas are in step"
+        "only {reached} of {replicas} replicas are in sync"
     );
 }
 
-/// Waits until a server that nobody asks any more is empty, and writes down what is left on it.
-pub fn check_final_state(server: &mut Server, recorder: &Recorder) {
+/// Waits until an idle server is empty and records its final state.
+pub fn record_final_state(server: &mut Server, recorder: &Recorder) {
     let start = Instant::now();
     let mut end = read_final_state(server);
-    while end.crash.is_none() && (end.keys > 0 || end.waiting > 0) && start.elapsed() < SETTLE_TIMEOUT {
+    while end.crash.is_none() && (end.keys > 0 || end.waiting > 0) && start.elapsed() < DRAIN_TIMEOUT {
         thread::sleep(POLL_INTERVAL);
         end = read_final_state(server);
     }
     recorder.lock().final_states.push(end);
 }
 
-/// As [`check_final_state`], for a server that is only asked whether it lives: its data are another's, or gone.
+/// Records only whether the server has crashed, for servers whose data does not matter.
 pub fn check_no_crash(server: &mut Server, recorder: &Recorder) {
     let end = FinalState {
         port: server.port(),
@@ -74,7 +74,7 @@ fn read_final_state(server: &mut Server) -> FinalState {
     }
 }
 
-/// How a server that nobody has killed has died, if it has; or what its log says that should not be there.
+/// The crash line in the log, or the last line of a server that exited unexpectedly.
 fn crash(server: &mut Server) -> Option<String> {
     let log = server.log();
     let marked = log
@@ -84,7 +84,7 @@ fn crash(server: &mut Server) -> Option<String> {
         Some(line) => Some(line.to_owned()),
         None => server.has_exited().then(|| {
             format!(
-                "it has ended; its last words: {}",
+                "exited unexpectedly; last log line: {}",
                 log.lines().last().unwrap_or_default()
             )
         }),

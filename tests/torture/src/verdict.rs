@@ -1,4 +1,4 @@
-//! What the checkers say about a scenario.
+//! The result of a scenario.
 
 use crate::checkers::{
     MissingReplies, Rule, Violation, broken_leases, lost_writes, overlaps, queue_jumps, unclean_final_states,
@@ -6,19 +6,19 @@ use crate::checkers::{
 };
 use crate::history::{History, Reply};
 
-/// What must hold in a scenario, beside what always must.
+/// The rules of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// What is known to break here, and must be seen to: it shows that the harness looks.
+    /// A rule that this scenario is known to violate. It must be detected, which shows that the checkers work.
     pub expected: Option<Rule>,
-    /// Whether nothing that was replied may be lost.
+    /// Whether acknowledged changes must not be lost.
     pub lossless: bool,
-    /// Whether the network may swallow replies.
+    /// Whether replies may be missing.
     pub missing_replies: MissingReplies,
 }
 
 impl Rules {
-    /// One live server, and nothing but time and clients.
+    /// All rules, for a healthy server.
     pub const STRICT: Self = Self {
         expected: None,
         lossless: true,
@@ -26,34 +26,34 @@ impl Rules {
     };
 }
 
-/// What a scenario did and what came of it.
+/// The outcome of a scenario.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Requests.
+    /// Number of requests.
     pub ops: usize,
-    /// Requests that were granted.
+    /// Number of grants.
     pub grants: usize,
-    /// Things done to servers, clients and the network.
+    /// Number of injected faults.
     pub faults: usize,
-    /// How often was seen what is known to break.
+    /// Number of expected violations.
     pub expected: usize,
-    /// What broke a rule, with the history that shows it.
-    pub broken: Vec<(Violation, usize)>,
-    /// What is known to break was not seen to.
+    /// Violations with the index of their history.
+    pub violations: Vec<(Violation, usize)>,
+    /// The expected violation was not detected.
     pub missed_expected: bool,
     /// The histories.
     pub histories: Vec<History>,
 }
 
 impl Verdict {
-    /// Lets all checkers read the histories.
+    /// Runs all checkers on the histories.
     pub fn of(histories: Vec<History>, rules: Rules) -> Self {
         let found = histories.iter().enumerate().flat_map(|(n, history)| {
             check(history, rules)
                 .into_iter()
                 .map(move |violation| (violation, n))
         });
-        let (expected, broken): (Vec<_>, Vec<_>) =
+        let (expected, violations): (Vec<_>, Vec<_>) =
             found.partition(|(violation, _)| Some(violation.rule) == rules.expected);
         let ops = || histories.iter().flat_map(|history| &history.ops);
         let is_grant = |reply: &Reply| matches!(reply, Reply::Granted { .. });
@@ -62,15 +62,15 @@ impl Verdict {
             grants: ops().filter(|op| is_grant(&op.reply)).count(),
             faults: histories.iter().map(|history| history.events.len()).sum(),
             expected: expected.len(),
-            broken,
+            violations,
             missed_expected: rules.expected.is_some() && expected.is_empty(),
             histories,
         }
     }
 
-    /// Whether all is as it must be.
+    /// Whether all rules held.
     pub fn holds(&self) -> bool {
-        self.broken.is_empty() && !self.missed_expected
+        self.violations.is_empty() && !self.missed_expected
     }
 }
 

@@ -1,4 +1,4 @@
-//! A history of real clients on a real server holds; edited in one server, it breaks the rule of that server.
+//! A real history passes all checks. Mutated in one place, it violates the rule of that place.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -11,30 +11,31 @@ use dlock_torture::verdict::{Rules, Verdict};
 const SEED: u64 = 7;
 const FAULTS: u32 = 12;
 
-/// A history that holds.
-fn real(scenario: &str) -> History {
+/// A history without violations.
+fn run_without_violations(scenario: &str) -> History {
     let found = SCENARIOS.iter().find(|known| known.name == scenario);
     let program = Path::new(env!("CARGO_BIN_EXE_dlock-torture"));
-    let verdict = run_scenario(found.expect("it exists"), SEED, FAULTS, program).expect("the harness works");
-    assert!(verdict.holds(), "{:?}", verdict.broken);
+    let verdict = run_scenario(found.expect("the scenario exists"), SEED, FAULTS, program)
+        .expect("the harness does not fail");
+    assert!(verdict.holds(), "{:?}", verdict.violations);
     verdict
         .histories
         .into_iter()
         .next()
-        .expect("one server, one history")
+        .expect("there is one history")
 }
 
-/// The same for all tests.
-fn of_clients() -> History {
+/// One history for all tests.
+fn clients_history() -> History {
     static HISTORY: OnceLock<History> = OnceLock::new();
-    HISTORY.get_or_init(|| real("clients")).clone()
+    HISTORY.get_or_init(|| run_without_violations("clients")).clone()
 }
 
 #[track_caller]
-fn breaks(rule: Rule, history: History) {
+fn assert_violates(rule: Rule, history: History) {
     let verdict = Verdict::of(vec![history], Rules::STRICT);
     let rules: Vec<Rule> = verdict
-        .broken
+        .violations
         .iter()
         .map(|(violation, _)| violation.rule)
         .collect();
@@ -53,7 +54,7 @@ fn grants(history: &History) -> impl Iterator<Item = &Op> {
     ops.filter(|op| matches!(op.reply, Reply::Granted { .. }))
 }
 
-/// A mutex that somebody who was never there gets between these times, with the largest fence of all.
+/// A grant of a mutex to an owner that never existed, with the largest fence of all.
 fn intruder(beside: &Op, sent: u64, replied: u64) -> Op {
     Op {
         owner: "intruder".into(),
@@ -76,19 +77,19 @@ fn intruder(beside: &Op, sent: u64, replied: u64) -> Op {
 }
 
 #[test]
-fn a_second_holder() {
-    let mut history = of_clients();
-    let first = grants(&history).next().expect("somebody got a lock").clone();
+fn second_holder_is_an_overlap() {
+    let mut history = clients_history();
+    let first = grants(&history).next().expect("some lock was granted").clone();
     history
         .ops
         .push(intruder(&first, first.replied + 1, first.replied + 2));
-    breaks(Rule::Overlap, history);
+    assert_violates(Rule::Overlap, history);
 }
 
 #[test]
-fn a_fence_that_was_given_before() {
-    let mut history = of_clients();
-    let first = grants(&history).next().expect("somebody got a lock").clone();
+fn repeated_fence_is_detected() {
+    let mut history = clients_history();
+    let first = grants(&history).next().expect("some lock was granted").clone();
     let Reply::Granted { fence: old, .. } = first.reply else {
         unreachable!()
     };
@@ -101,64 +102,64 @@ fn a_fence_that_was_given_before() {
         Reply::Granted { fence, .. } => Some(fence),
         _ => None,
     });
-    *fence.expect("others got the lock too") = old;
-    breaks(Rule::Fences, history);
+    *fence.expect("other owners got the lock too") = old;
+    assert_violates(Rule::Fences, history);
 }
 
 #[test]
-fn a_hold_that_is_denied() {
-    let mut history = of_clients();
-    let grant = grants(&history).next().expect("somebody got a lock").clone();
+fn denied_hold_is_a_broken_lease() {
+    let mut history = clients_history();
+    let grant = grants(&history).next().expect("some lock was granted").clone();
     history.ops.push(Op {
         request: Request::Extend {
             lease_ms: 100,
             fence: None,
         },
-        reply: Reply::Error("NOTHELD nobody holds this lock".into()),
+        reply: Reply::Error("NOTHELD lock is not held".into()),
         sent: grant.replied + 1,
         replied: grant.replied + 2,
         ..grant
     });
-    breaks(Rule::Leases, history);
+    assert_violates(Rule::Leases, history);
 }
 
 #[test]
-fn a_waiter_that_is_overtaken() {
-    let mut history = of_clients();
+fn waiter_passed_by_a_later_request_is_detected() {
+    let mut history = clients_history();
     let waiter = grants(&history)
         .max_by_key(|op| waited_ms(op))
-        .expect("somebody waited")
+        .expect("some request waited")
         .clone();
     let waited = waited_ms(&waiter) * 1_000;
     let rival = intruder(&waiter, waiter.replied - waited + 1, waiter.sent + waited - 1);
-    assert!(rival.sent < rival.replied, "nobody waited long enough");
+    assert!(rival.sent < rival.replied, "no request waited long enough");
     history.ops.push(rival);
-    breaks(Rule::Fifo, history);
+    assert_violates(Rule::Fifo, history);
 }
 
 #[test]
-fn an_answer_that_never_came() {
-    let mut history = of_clients();
+fn missing_reply_is_detected() {
+    let mut history = clients_history();
     history.ops[0].reply = Reply::TimedOut;
-    breaks(Rule::Replies, history);
+    assert_violates(Rule::Replies, history);
 }
 
 #[test]
-fn a_key_that_is_left() {
-    let mut history = of_clients();
+fn leftover_key_is_detected() {
+    let mut history = clients_history();
     history.final_states[0].keys = 1;
-    breaks(Rule::FinalStates, history);
+    assert_violates(Rule::FinalStates, history);
 }
 
 #[test]
-fn an_acknowledged_element_that_is_not_stored() {
-    let mut history = real("lost_writes");
+fn acknowledged_element_missing_from_store_is_detected() {
+    let mut history = run_without_violations("lost_writes");
     let acknowledged = history.writes.iter().find(|write| write.acknowledged);
-    let element = acknowledged.expect("something was written").element;
+    let element = acknowledged.expect("some element was written").element;
     history
         .stored
         .as_mut()
         .expect("there is a store")
         .remove(&element);
-    breaks(Rule::LostWrites, history);
+    assert_violates(Rule::LostWrites, history);
 }

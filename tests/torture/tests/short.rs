@@ -1,4 +1,4 @@
-//! Each scenario once, with few faults: `make torture` plays them at length.
+//! A short run of each scenario. `make torture` runs them at length.
 
 use std::path::Path;
 use std::thread;
@@ -6,16 +6,16 @@ use std::thread;
 use dlock_torture::report;
 use dlock_torture::scenarios::{SCENARIOS, Scenario, run_scenario};
 
-/// Any will do: the one that a failure was seen with is printed.
+/// Any seed will do; a failure prints it.
 const SEED: u64 = 1;
 
 #[track_caller]
 fn holds(name: &str) {
     let scenario = find(name);
     let program = Path::new(env!("CARGO_BIN_EXE_dlock-torture"));
-    let verdict = run_scenario(scenario, SEED, scenario.short, program).expect("the harness works");
-    assert!(verdict.grants > 0, "nobody got a lock");
-    assert!(verdict.faults > 0, "nothing was done to anybody");
+    let verdict = run_scenario(scenario, SEED, scenario.short, program).expect("the harness does not fail");
+    assert!(verdict.grants > 0, "no lock was granted");
+    assert!(verdict.faults > 0, "no fault was injected");
     assert!(
         verdict.holds(),
         "{}\n{}",
@@ -26,11 +26,11 @@ fn holds(name: &str) {
 
 fn find(name: &str) -> &'static Scenario {
     let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
-    found.unwrap_or_else(|| panic!("there is no scenario {name}"))
+    found.unwrap_or_else(|| panic!("unknown scenario {name}"))
 }
 
 #[test]
-fn clients() {
+fn faulty_clients_break_no_rule() {
     holds("clients");
 }
 
@@ -40,83 +40,83 @@ fn lost_writes() {
 }
 
 #[test]
-fn effect_fences() {
+fn fencing_prevents_lost_updates_of_paused_holders() {
     holds("lost_writes-fences");
 }
 
 #[test]
-fn effect_no_fences() {
+fn lost_updates_without_fencing_are_detected() {
     holds("lost_writes-no-fences");
 }
 
 #[test]
-fn network() {
+fn bad_network_breaks_no_rule() {
     holds("network");
 }
 
 #[test]
-fn eviction() {
+fn volatile_eviction_breaks_no_rule() {
     holds("eviction");
 }
 
 #[test]
-fn clock() {
+fn wall_clock_jumps_break_no_rule() {
     holds("clock");
 }
 
 #[test]
 fn aof_truncation() {
-    holds("log-cut");
+    holds("aof-truncation");
 }
 
 #[test]
-fn restart_always() {
+fn crash_with_appendfsync_always_loses_nothing() {
     holds("restart-always");
 }
 
 #[test]
-fn restart_grace() {
-    holds("restart-grace");
+fn grace_covers_lost_aof_tail() {
+    holds("restart-lost-tail-grace");
 }
 
 #[test]
-fn restart_tail() {
-    holds("restart-tail");
+fn overlaps_after_lost_aof_tail_are_detected() {
+    holds("restart-lost-tail");
 }
 
 #[test]
-fn restart_nothing_grace() {
-    holds("restart-nothing-grace");
+fn grace_covers_restart_without_data() {
+    holds("restart-no-data-grace");
 }
 
 #[test]
-fn restart_nothing() {
-    holds("restart-nothing");
+fn overlaps_after_restart_without_data_are_detected() {
+    holds("restart-no-data");
 }
 
 #[test]
-fn failover_grace() {
+fn grace_covers_unplanned_failover() {
     holds("failover-grace");
 }
 
 #[test]
-fn failover() {
+fn overlaps_after_failover_without_grace_are_detected() {
     holds("failover");
 }
 
 #[test]
-fn failover_planned() {
+fn planned_failover_loses_nothing() {
     holds("failover-planned");
 }
 
 #[test]
-fn partition() {
+fn overlaps_of_isolated_primary_are_detected() {
     holds("partition");
 }
 
-/// These mostly wait, for the timeouts of servers: together they take no longer than the longest.
+/// These mostly wait for timeouts of servers, so they run in parallel.
 #[test]
-fn clusters_a_sentinel_and_a_lag_limit() {
+fn cluster_sentinel_and_min_replicas_break_no_rule() {
     thread::scope(|scope| {
         scope.spawn(|| holds("cluster-resharding"));
         scope.spawn(|| holds("cluster-failover"));
@@ -126,7 +126,7 @@ fn clusters_a_sentinel_and_a_lag_limit() {
 }
 
 #[test]
-fn every_scenario_that_shows_something_soon_has_a_test() {
+fn every_scenario_with_a_short_run_has_a_test() {
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.short > 0) {
         let call = format!("holds(\"{}\")", scenario.name);
         assert!(include_str!("short.rs").contains(&call), "{}", scenario.name);

@@ -1,11 +1,11 @@
-//! Fences rise with every new holder, and are equal under re-entry.
+//! Fences increase with every new holder and stay the same on re-entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Rule, Violation, by_key, by_key_and_owner};
 use crate::history::{History, Micros, Op, Reply};
 
-/// Grants whose fence is not what is promised, in a run without RENAME, RESTORE and the like.
+/// Grants with a wrong fence. Not for runs with RENAME, RESTORE and the like.
 pub fn wrong_fences(history: &History) -> Vec<Violation> {
     let fresh = fresh_grants(history);
     let mut found = Vec::new();
@@ -23,18 +23,18 @@ pub fn wrong_fences(history: &History) -> Vec<Violation> {
     found
 }
 
-/// A grant, and when it happened on the server.
+/// A grant with bounds on its time on the server.
 #[derive(Clone, Copy)]
 struct Grant<'a> {
     n: usize,
     owner: &'a str,
     fence: u64,
     term: u32,
-    /// Not before this: the request was sent, and waited.
+    /// Lower bound: the request was sent and had waited.
     after: Micros,
-    /// Not later than this: the reply was there.
+    /// Upper bound: the reply had arrived.
     before: Micros,
-    /// The owner was no holder until then.
+    /// The owner was not a holder before.
     is_fresh: bool,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Grant<'a> {
     }
 }
 
-/// The grants that made their owner a holder: the first hold, and not an reply to a repeated request.
+/// Grants that made their owner a holder: not re-entries, not replies to repeated requests.
 fn fresh_grants(history: &History) -> BTreeSet<usize> {
     let mut fresh = BTreeSet::new();
     for ops in by_key_and_owner(history).values() {
@@ -66,7 +66,7 @@ fn fresh_grants(history: &History) -> BTreeSet<usize> {
             if !is_repeated && matches!(op.reply, Reply::Granted { holds: 1, .. }) {
                 fresh.insert(*n);
             }
-            // A request that was refused made no hold: a node may have sent it elsewhere.
+            // A rejected request made no hold; in a cluster it may have been a redirection.
             if !matches!(op.reply, Reply::Error(_)) {
                 used.extend(&acquire.reqid);
             }
@@ -75,7 +75,7 @@ fn fresh_grants(history: &History) -> BTreeSet<usize> {
     fresh
 }
 
-/// New holders whose fence is not above all that were given before, or by an earlier reign at any time.
+/// New holders whose fence does not exceed all earlier ones and all of earlier terms.
 fn non_increasing(grants: &[Grant<'_>]) -> Vec<Violation> {
     let mut terms: BTreeMap<u32, Vec<Grant<'_>>> = BTreeMap::new();
     for grant in grants {
@@ -95,7 +95,7 @@ fn non_increasing(grants: &[Grant<'_>]) -> Vec<Violation> {
             }
             found.extend(highest.filter(|known| known.fence >= grant.fence).map(|known| {
                 let what = format!(
-                    "{} got fence {}, after {} had got {}",
+                    "{} got fence {} after {} got {}",
                     grant.owner, grant.fence, known.owner, known.fence
                 );
                 violation(what, vec![known.n, grant.n])
@@ -113,7 +113,7 @@ fn higher<'a>(highest: Option<Grant<'a>>, other: Grant<'a>) -> Option<Grant<'a>>
     }
 }
 
-/// Fences that two owners of one lock got.
+/// Fences granted to two owners of a lock.
 fn duplicates(grants: &[Grant<'_>]) -> Vec<Violation> {
     let mut owners: BTreeMap<u64, Grant<'_>> = BTreeMap::new();
     let mut found = Vec::new();
@@ -130,7 +130,7 @@ fn duplicates(grants: &[Grant<'_>]) -> Vec<Violation> {
     found
 }
 
-/// Re-entries with another fence than that of the hold.
+/// Re-entries with a different fence.
 fn changed_on_reentry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Violation> {
     let mut seen: Vec<SeenFence> = Vec::new();
     let mut is_unsure = false;
@@ -151,10 +151,7 @@ fn changed_on_reentry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Viol
             && let Some(last) = seen.last()
             && !this.may_follow(&seen)
         {
-            let what = format!(
-                "{} entered again with fence {fence} after {}",
-                op.owner, last.fence
-            );
+            let what = format!("{} re-entered with fence {fence} after {}", op.owner, last.fence);
             found.push(violation(what, vec![last.n, *n]));
         }
         seen.push(this);
@@ -162,7 +159,7 @@ fn changed_on_reentry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Viol
     found
 }
 
-/// A fence that an owner was seen.
+/// A fence that an owner received.
 struct SeenFence {
     n: usize,
     fence: u64,
@@ -170,8 +167,8 @@ struct SeenFence {
 }
 
 impl SeenFence {
-    /// In one reign a hold keeps its fence. The next reign may know an earlier hold of this owner, when
-    /// later changes were lost on the way to it.
+    /// A hold keeps its fence within a term. The primary of the next term may know only an earlier hold of this owner, if
+    /// later changes were not replicated.
     fn may_follow(&self, seen: &[Self]) -> bool {
         match seen.last() {
             Some(last) if last.term == self.term => last.fence == self.fence,

@@ -1,16 +1,16 @@
-//! In the end nothing is left, and no server has crashed.
+//! At the end servers are empty and none has crashed.
 
 use super::{Rule, Violation};
 use crate::history::{FinalState, History};
 
-/// Servers that crashed, or that keep keys or waiters after the last request and the last lease.
+/// Servers that crashed, or that have keys or waiters after the last lease has expired.
 pub fn unclean_final_states(history: &History) -> Vec<Violation> {
     let final_states = history.final_states.iter();
     final_states
         .flat_map(|end| {
             problems(end).into_iter().map(|what| Violation {
                 rule: Rule::FinalStates,
-                what: format!("the server on port {}: {what}", end.port),
+                what: format!("server on port {}: {what}", end.port),
                 ops: Vec::new(),
             })
         })
@@ -20,10 +20,10 @@ pub fn unclean_final_states(history: &History) -> Vec<Violation> {
 fn problems(end: &FinalState) -> Vec<String> {
     let mut found = Vec::new();
     if end.keys > 0 {
-        found.push(format!("{} keys are left", end.keys));
+        found.push(format!("{} keys left", end.keys));
     }
     if end.waiting > 0 {
-        found.push(format!("{} requests still wait", end.waiting));
+        found.push(format!("{} waiters left", end.waiting));
     }
     found.extend(end.crash.iter().map(|crash| format!("crashed: {crash}")));
     found

@@ -1,23 +1,23 @@
-//! From when until when an owner certainly held a lock.
+//! The time spans in which an owner definitely held a lock.
 
 use super::by_key_and_owner;
 use crate::history::{History, Limit, Micros, Op, Reply, Request};
 
-/// A time in which an owner certainly was a holder.
+/// A time span in which an owner definitely held a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold<'a> {
-    /// The request whose reply began it.
+    /// The request that was granted.
     pub op: usize,
     pub key: &'a str,
     pub owner: &'a str,
     pub limit: Limit,
     /// The reply was received.
     pub from: Micros,
-    /// A release was sent, the owner was told that it is no holder, or the safe deadline had come.
+    /// A release was sent, the server denied the hold, or the safe deadline passed.
     pub to: Micros,
 }
 
-/// All certain holds. Those of one owner may overlap: a re-entry, an extension.
+/// All definite holds. Those of one owner may overlap: re-entries and extensions.
 pub fn certain_holds(history: &History) -> Vec<Hold<'_>> {
     let owners = by_key_and_owner(history);
     let holds = owners
@@ -52,7 +52,7 @@ fn of_one_owner<'a>(key: &'a str, owner: &'a str, ops: &[(usize, &Op)]) -> Vec<H
     holds
 }
 
-/// When this request may have ended all holds of its owner, at the earliest.
+/// The earliest time at which this request may have ended all holds of its owner.
 fn end_of_all(op: &Op) -> Option<Micros> {
     match (&op.request, &op.reply) {
         (Request::Release { .. }, Reply::Remaining(1..)) => None,

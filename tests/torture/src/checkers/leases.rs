@@ -1,16 +1,16 @@
-//! Who holds a lock is not told that it does not, before its lease final_states.
+//! The server never denies a hold before its lease expires.
 
 use super::{Rule, Violation, by_key_and_owner};
 use crate::history::{History, Micros, Op, Reply, Request};
 
-/// Replies that deny a hold which certainly lasted. Only for runs in which nothing that was replied may
-/// be lost: an unplanned failover loses holds.
+/// Replies that deny a hold whose lease has not expired. Not for runs that may lose acknowledged changes, such as
+/// unplanned failovers.
 pub fn broken_leases(history: &History) -> Vec<Violation> {
     let owners = by_key_and_owner(history);
     owners.values().flat_map(|ops| of_one_owner(ops)).collect()
 }
 
-/// The hold that an owner certainly has.
+/// A hold that the server has promised.
 struct PromisedHold {
     n: usize,
     fence: u64,
@@ -25,7 +25,7 @@ fn of_one_owner(ops: &[(usize, &Op)]) -> Vec<Violation> {
             found.push(Violation {
                 rule: Rule::Leases,
                 what: format!(
-                    "{} holds {} for {} us more, and was told: {}",
+                    "{} holds {} for {} us more, but the server replied: {}",
                     op.owner,
                     op.key,
                     broken.until - op.replied,
@@ -67,7 +67,7 @@ fn next(promised: Option<PromisedHold>, n: usize, op: &Op) -> Option<PromisedHol
             ..old
         }),
         (Request::Release { .. }, Reply::Remaining(1..), old) => old,
-        // One question is enough: after a denial the next one would be the same.
+        // Report one denial only: the next ones follow from it.
         (Request::Release { .. }, _, _) | (_, Reply::Error(_), _) => None,
         (_, _, old) => old,
     }

@@ -3,7 +3,7 @@
 use super::{Rule, Violation};
 use crate::history::History;
 
-/// Elements that a holder believes to be stored, and that are not.
+/// Acknowledged elements that are not in the store.
 pub fn lost_writes(history: &History) -> Vec<Violation> {
     let Some(stored) = &history.stored else {
         return Vec::new();
@@ -13,7 +13,7 @@ pub fn lost_writes(history: &History) -> Vec<Violation> {
     lost.map(|write| Violation {
         rule: Rule::LostWrites,
         what: format!(
-            "element {} was acknowledged at {} under fence {} and is not stored",
+            "element {} was acknowledged at {} with fence {} and is not stored",
             write.element, write.at, write.fence
         ),
         ops: grants_with(history, write.fence),

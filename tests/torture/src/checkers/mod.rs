@@ -1,8 +1,8 @@
-//! What reads a history and says which rules it breaks.
+//! Checkers read a history and report violated rules.
 //!
-//! A checker accuses only where the history leaves no other explanation. The time of a request on the
-//! server is known only between the sending and the reply, so that many true faults go unseen and no
-//! false one is seen. An reply that never came is unknown: the request may have been carried out, or not.
+//! Checkers have no false positives: they report only what the history proves. A request took effect at some time
+//! between sending and reply, so some violations go undetected. A request without a reply may or may not have been
+//! executed.
 
 mod fences;
 mod final_states;
@@ -28,35 +28,35 @@ pub use overlap::overlaps;
 pub use queue::{MissingReplies, queue_jumps, wrong_replies};
 pub use restores::wrong_restores;
 
-/// A rule that was broken, and the requests that prove it.
+/// A violated rule and the requests that prove it.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// Which rule.
     pub rule: Rule,
     /// What happened, in one line.
     pub what: String,
-    /// The requests, by their server in the history.
+    /// Indexes of the requests in the history.
     pub ops: Vec<usize>,
 }
 
-/// What must hold.
+/// The rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// Never more holders than the limit.
+    /// There are never more holders than the limit.
     Overlap,
-    /// Fences rise with every new holder, and are equal under re-entry.
+    /// Fences increase with every new holder and stay the same on re-entry.
     Fences,
-    /// Who holds a lock is not told that it does not, before its lease final_states.
+    /// The server never denies a hold before its lease expires.
     Leases,
     /// No acknowledged write is lost.
     LostWrites,
-    /// Waiters are served in the order of arrival.
+    /// Waiters are granted in FIFO order.
     Fifo,
-    /// Each request gets one reply, and not two.
+    /// Every request receives exactly one reply.
     Replies,
-    /// A server that starts on its data has a state that it had before.
+    /// A restarted server has the state that its data describes.
     Restored,
-    /// In the end nothing is left, and no server has crashed.
+    /// At the end servers are empty and none has crashed.
     FinalStates,
 }
 
@@ -66,16 +66,16 @@ impl fmt::Display for Rule {
             Self::Overlap => "overlap",
             Self::Fences => "fences",
             Self::Leases => "leases",
-            Self::LostWrites => "lost_writes",
-            Self::Fifo => "order",
+            Self::LostWrites => "lost writes",
+            Self::Fifo => "fifo",
             Self::Replies => "replies",
-            Self::Restored => "restored",
-            Self::FinalStates => "final_states",
+            Self::Restored => "restore",
+            Self::FinalStates => "final state",
         })
     }
 }
 
-/// The requests for each lock, with their places in the history, in the order in which they were sent.
+/// Requests by lock with their indexes, in the order of sending.
 fn by_key(history: &History) -> BTreeMap<&str, Vec<(usize, &Op)>> {
     let mut keys: BTreeMap<&str, Vec<(usize, &Op)>> = BTreeMap::new();
     for (n, op) in history.ops.iter().enumerate() {
@@ -87,8 +87,7 @@ fn by_key(history: &History) -> BTreeMap<&str, Vec<(usize, &Op)>> {
     keys
 }
 
-/// As [`by_key`], for each owner alone. An owner does one thing at a time, so this is also the order in
-/// which its requests were carried out.
+/// Requests by lock and owner. An owner has one request at a time, so this is also the order of execution.
 fn by_key_and_owner(history: &History) -> BTreeMap<(&str, &str), Vec<(usize, &Op)>> {
     let mut owners: BTreeMap<(&str, &str), Vec<(usize, &Op)>> = BTreeMap::new();
     for (key, ops) in by_key(history) {

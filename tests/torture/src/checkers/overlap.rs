@@ -1,10 +1,10 @@
-//! Never more holders than the limit.
+//! There are never more holders than the limit.
 
 use super::holds::{Hold, certain_holds};
 use super::{Rule, Violation};
 use crate::history::{History, Limit};
 
-/// Moments at which more owners certainly held a lock than the strictest of them allows.
+/// Times at which more owners definitely held a lock than its strictest limit allows.
 pub fn overlaps(history: &History) -> Vec<Violation> {
     let mut holds = certain_holds(history);
     holds.sort_by(|a, b| a.key.cmp(b.key).then(a.from.cmp(&b.from)));
@@ -12,7 +12,7 @@ pub fn overlaps(history: &History) -> Vec<Violation> {
     locks.flat_map(of_one_lock).collect()
 }
 
-/// Looks whenever a hold begins: then there are the most.
+/// Checks at the start of each hold, where the number of holders peaks.
 fn of_one_lock(holds: &[Hold<'_>]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut present: Vec<&Hold<'_>> = Vec::new();
@@ -46,7 +46,7 @@ fn violation(last: &Hold<'_>, present: &[&Hold<'_>]) -> Violation {
     Violation {
         rule: Rule::Overlap,
         what: format!(
-            "{} hold {} together for at least {} us",
+            "{} held {} together for at least {} us",
             owners(present).join(" and "),
             last.key,
             until - last.from

@@ -1,9 +1,9 @@
-//! Waiters are served in the order of arrival, and each request gets one reply.
+//! Waiters are granted in FIFO order, and every request receives exactly one reply.
 
 use super::{Rule, Violation, by_key};
 use crate::history::{History, Micros, Op, Reply};
 
-/// New holders that certainly came later than a waiter and certainly were served before it.
+/// New holders that definitely arrived after a waiter and were granted before it.
 pub fn queue_jumps(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     for ops in by_key(history).values() {
@@ -12,16 +12,16 @@ pub fn queue_jumps(history: &History) -> Vec<Violation> {
             let later = ops.partition_point(|(_, other)| other.sent <= waiter.arrived_before);
             let rivals = ops[later..]
                 .iter()
-                .take_while(|(_, rival)| rival.sent < waiter.served_after);
+                .take_while(|(_, rival)| rival.sent < waiter.granted_after);
             for (m, rival) in rivals {
-                if rival.server == op.server && is_new_owner(rival) && rival.replied < waiter.served_after {
+                if rival.server == op.server && is_new_owner(rival) && rival.replied < waiter.granted_after {
                     found.push(Violation {
                         rule: Rule::Fifo,
                         what: format!(
-                            "{} came later than {} and was served {} us earlier",
+                            "{} arrived after {} and was granted {} us earlier",
                             rival.owner,
                             op.owner,
-                            waiter.served_after - rival.replied
+                            waiter.granted_after - rival.replied
                         ),
                         ops: vec![*n, *m],
                     });
@@ -32,56 +32,55 @@ pub fn queue_jumps(history: &History) -> Vec<Violation> {
     found
 }
 
-/// A request that was queued for a while.
+/// A request that waited in the queue.
 struct Waiter {
     arrived_before: Micros,
-    served_after: Micros,
+    granted_after: Micros,
 }
 
 impl Waiter {
-    /// The server tells for how long it was queued: from that, both final_states are known.
+    /// The reply contains the time in the queue, which bounds arrival and grant.
     fn of(op: &Op) -> Option<Self> {
         match op.reply {
             Reply::Granted { waited_ms: 0, .. } => None,
             Reply::Granted { waited_ms, .. } => Some(Self {
                 arrived_before: op.replied.saturating_sub(waited_ms * 1_000),
-                served_after: op.sent + waited_ms * 1_000,
+                granted_after: op.sent + waited_ms * 1_000,
             }),
             _ => None,
         }
     }
 }
 
-/// Re-entries go first, and a repeated request takes the server of the first one.
+/// Re-entries go first, and a repeated request takes the place of the first one.
 fn is_new_owner(op: &Op) -> bool {
     let is_named = op.acquire().is_some_and(|acquire| acquire.reqid.is_some());
     matches!(op.reply, Reply::Granted { holds: 1, .. }) && !is_named
 }
 
-/// Requests that got no reply though the connection lasted, or more than one. `missing_replies` says whether the
-/// network may have swallowed an reply.
+/// Requests with no reply on an open connection, or with more than one.
 pub fn wrong_replies(history: &History, missing_replies: MissingReplies) -> Vec<Violation> {
     let wrong = |op: &Op| match &op.reply {
         Reply::TimedOut if missing_replies == MissingReplies::Forbidden => Some("no reply in time"),
-        Reply::Unexpected(_) => Some("an reply that belongs to no request"),
+        Reply::Unexpected(_) => Some("a reply that belongs to no request"),
         _ => None,
     };
     let ops = history.ops.iter().enumerate();
     ops.filter_map(|(n, op)| {
         wrong(op).map(|what| Violation {
             rule: Rule::Replies,
-            what: format!("{} asked for {}: {what}", op.owner, op.key),
+            what: format!("{} requested {}: {what}", op.owner, op.key),
             ops: vec![n],
         })
     })
     .collect()
 }
 
-/// Whether an reply may be missing on an open connection.
+/// Whether a reply may be missing on an open connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingReplies {
-    /// Nothing stands between client and server.
+    /// Clients connect directly.
     Forbidden,
-    /// A proxy does, which swallows bytes.
+    /// Clients connect through a proxy that drops data.
     Allowed,
 }

@@ -1,9 +1,9 @@
-//! A server that starts on its data has a state that it had before.
+//! A restarted server has the state that its data describes.
 
 use super::{Rule, Violation};
 use crate::history::History;
 
-/// Starts after which the server had another state than its log says.
+/// Restarts after which the state differs from the persisted one.
 pub fn wrong_restores(history: &History) -> Vec<Violation> {
     let wrong = history
         .restored

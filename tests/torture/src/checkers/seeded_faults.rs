@@ -1,4 +1,4 @@
-//! Each checker against histories with one seeded_faults fault, and against the same without it.
+//! Each checker finds a seeded fault in a history, and nothing in the same history without the fault.
 
 use super::*;
 use crate::history::{Acquire, FinalState, Limit, Reply, Request, Restored, ServerTerm, Write};
@@ -13,19 +13,19 @@ fn history(ops: Vec<Op>) -> History {
     }
 }
 
-fn op(owner: &str, sent_ms: u64, answered_ms: u64, request: Request, reply: Reply) -> Op {
+fn op(owner: &str, sent_ms: u64, replied_ms: u64, request: Request, reply: Reply) -> Op {
     Op {
         owner: owner.into(),
         key: "door".into(),
         server: ServerTerm::default(),
         request,
         sent: sent_ms * 1_000,
-        replied: answered_ms * 1_000,
+        replied: replied_ms * 1_000,
         reply,
     }
 }
 
-fn asks(limit: Limit) -> Request {
+fn acquire(limit: Limit) -> Request {
     Request::Acquire(Acquire {
         lease_ms: 1_000,
         limit,
@@ -34,7 +34,7 @@ fn asks(limit: Limit) -> Request {
     })
 }
 
-fn names(id: &str) -> Request {
+fn acquire_with_reqid(id: &str) -> Request {
     Request::Acquire(Acquire {
         lease_ms: 1_000,
         limit: MUTEX,
@@ -81,29 +81,29 @@ fn in_term(term: u32, op: Op) -> Op {
 /// Alice holds from 10 to 500 ms, bob from `bob_ms` on.
 fn alice_then_bob(bob_ms: u64, release: Reply) -> History {
     history(vec![
-        op("alice", 0, 10, asks(MUTEX), grant(1)),
+        op("alice", 0, 10, acquire(MUTEX), grant(1)),
         op("alice", 500, 510, RELEASE, release),
-        op("bob", bob_ms, bob_ms + 5, asks(MUTEX), grant(2)),
+        op("bob", bob_ms, bob_ms + 5, acquire(MUTEX), grant(2)),
     ])
 }
 
 #[test]
-fn two_holders_of_a_mutex_are_an_overlap() {
+fn overlap_of_two_mutex_holders_is_detected() {
     assert_eq!(overlaps(&alice_then_bob(400, Reply::Remaining(0))).len(), 1);
     assert!(overlaps(&alice_then_bob(505, Reply::Remaining(0))).is_empty());
 }
 
 #[test]
-fn a_release_counts_from_when_it_was_sent_even_if_its_answer_never_came() {
+fn hold_ends_when_release_is_sent_even_without_reply() {
     for unknown in [Reply::Disconnected, Reply::TimedOut] {
         assert!(overlaps(&alice_then_bob(505, unknown)).is_empty());
     }
-    // One of two holds was given back.
+    // One of two holds was released.
     assert_eq!(overlaps(&alice_then_bob(505, Reply::Remaining(1))).len(), 1);
 }
 
 #[test]
-fn a_hold_ends_at_its_safe_deadline() {
+fn hold_ends_at_safe_deadline() {
     // 0 + 1000 * 0.999 - 2 = 997
     assert_eq!(overlaps(&with_a_second_holder_at(996)).len(), 1);
     assert!(overlaps(&with_a_second_holder_at(997)).is_empty());
@@ -111,40 +111,40 @@ fn a_hold_ends_at_its_safe_deadline() {
 
 fn with_a_second_holder_at(ms: u64) -> History {
     history(vec![
-        op("alice", 0, 10, asks(MUTEX), grant(1)),
-        op("bob", ms - 1, ms, asks(MUTEX), grant(2)),
+        op("alice", 0, 10, acquire(MUTEX), grant(1)),
+        op("bob", ms - 1, ms, acquire(MUTEX), grant(2)),
     ])
 }
 
 #[test]
-fn an_extension_prolongs_a_hold_and_a_refused_one_ends_it() {
+fn extend_prolongs_hold_and_rejected_extend_ends_it() {
     let extended = |reply| {
         history(vec![
-            op("alice", 0, 10, asks(MUTEX), grant(1)),
+            op("alice", 0, 10, acquire(MUTEX), grant(1)),
             op("alice", 600, 610, EXTEND, reply),
-            op("bob", 1_200, 1_210, asks(MUTEX), grant(2)),
-            op("carol", 700, 710, asks(Limit::Shared), grant(3)),
+            op("bob", 1_200, 1_210, acquire(MUTEX), grant(2)),
+            op("carol", 700, 710, acquire(Limit::Shared), grant(3)),
         ])
     };
-    // Carol comes while alice holds; bob too, if the lease was extended.
+    // Carol overlaps with alice; so does bob if the lease was extended.
     assert_eq!(overlaps(&extended(Reply::Lease(1_000))).len(), 2);
-    assert_eq!(overlaps(&extended(refused("NOTHELD nobody"))).len(), 1);
+    assert_eq!(overlaps(&extended(refused("NOTHELD lock is not held"))).len(), 1);
 }
 
 #[test]
-fn the_time_in_the_queue_counts_for_the_deadline() {
+fn deadline_includes_time_in_queue() {
     let history = history(vec![
-        op("alice", 0, 2_010, asks(MUTEX), grant_of(1, 1, 1_000, 2_000)),
-        op("bob", 2_900, 2_910, asks(MUTEX), grant(2)),
+        op("alice", 0, 2_010, acquire(MUTEX), grant_of(1, 1, 1_000, 2_000)),
+        op("bob", 2_900, 2_910, acquire(MUTEX), grant(2)),
     ]);
     assert_eq!(overlaps(&history).len(), 1);
 }
 
 #[test]
-fn a_semaphore_has_as_many_holders_as_its_strictest_limit() {
+fn semaphore_overlap_uses_strictest_limit() {
     let three = |limits: [Limit; 3]| {
         let owners = ["alice", "bob", "carol"].into_iter().zip(limits).zip(1..);
-        let ops = owners.map(|((owner, limit), n)| op(owner, n * 10, n * 10 + 5, asks(limit), grant(n)));
+        let ops = owners.map(|((owner, limit), n)| op(owner, n * 10, n * 10 + 5, acquire(limit), grant(n)));
         overlaps(&history(ops.collect())).len()
     };
     assert_eq!(three([Limit::Of(3), Limit::Of(3), Limit::Of(3)]), 0);
@@ -154,36 +154,36 @@ fn a_semaphore_has_as_many_holders_as_its_strictest_limit() {
 }
 
 #[test]
-fn one_owner_never_overlaps_with_itself() {
+fn reentry_of_one_owner_is_no_overlap() {
     let history = history(vec![
-        op("alice", 0, 10, asks(MUTEX), grant(1)),
-        op("alice", 20, 30, asks(MUTEX), grant_of(1, 2, 1_000, 0)),
+        op("alice", 0, 10, acquire(MUTEX), grant(1)),
+        op("alice", 20, 30, acquire(MUTEX), grant_of(1, 2, 1_000, 0)),
     ]);
     assert!(overlaps(&history).is_empty());
 }
 
 #[test]
-fn a_fence_that_falls_or_stays_with_a_change_of_owner_is_wrong() {
+fn non_increasing_fence_of_new_owner_is_detected() {
     let second = |fence| {
         wrong_fences(&history(vec![
-            op("alice", 0, 10, asks(MUTEX), grant(7)),
+            op("alice", 0, 10, acquire(MUTEX), grant(7)),
             op("alice", 20, 30, RELEASE, Reply::Remaining(0)),
-            op("bob", 40, 50, asks(MUTEX), grant(fence)),
+            op("bob", 40, 50, acquire(MUTEX), grant(fence)),
         ]))
         .len()
     };
     assert_eq!(second(8), 0);
     assert_eq!(second(6), 1);
-    assert_eq!(second(7), 2, "it also was given twice");
+    assert_eq!(second(7), 2, "it is also a duplicate");
 }
 
 #[test]
-fn an_owner_that_acquires_anew_gets_a_larger_fence() {
+fn non_increasing_fence_of_same_owner_after_release_is_detected() {
     let again = |fence| {
         wrong_fences(&history(vec![
-            op("alice", 0, 10, asks(MUTEX), grant(7)),
+            op("alice", 0, 10, acquire(MUTEX), grant(7)),
             op("alice", 20, 30, RELEASE, Reply::Remaining(0)),
-            op("alice", 40, 50, asks(MUTEX), grant(fence)),
+            op("alice", 40, 50, acquire(MUTEX), grant(fence)),
         ]))
         .len()
     };
@@ -192,20 +192,20 @@ fn an_owner_that_acquires_anew_gets_a_larger_fence() {
 }
 
 #[test]
-fn grants_that_may_have_happened_in_either_order_are_not_compared() {
+fn fences_of_concurrent_grants_are_not_compared() {
     let history = history(vec![
-        op("alice", 0, 50, asks(Limit::Shared), grant(8)),
-        op("bob", 40, 60, asks(Limit::Shared), grant(7)),
+        op("alice", 0, 50, acquire(Limit::Shared), grant(8)),
+        op("bob", 40, 60, acquire(Limit::Shared), grant(7)),
     ]);
     assert!(wrong_fences(&history).is_empty());
 }
 
 #[test]
-fn a_waiter_is_granted_after_it_waited() {
+fn fence_of_waiter_counts_from_end_of_wait() {
     let fence_of_the_waiter = |fence| {
         wrong_fences(&history(vec![
-            op("alice", 0, 100, asks(MUTEX), grant(7)),
-            op("bob", 10, 400, asks(MUTEX), grant_of(fence, 1, 1_000, 300)),
+            op("alice", 0, 100, acquire(MUTEX), grant(7)),
+            op("bob", 10, 400, acquire(MUTEX), grant_of(fence, 1, 1_000, 300)),
         ]))
         .len()
     };
@@ -214,11 +214,11 @@ fn a_waiter_is_granted_after_it_waited() {
 }
 
 #[test]
-fn an_old_primary_that_goes_on_must_stay_below_the_new_one() {
+fn fence_of_old_primary_must_stay_below_new_term() {
     let fence_of_the_old_one = |fence| {
         wrong_fences(&history(vec![
-            in_term(2, op("bob", 40, 50, asks(MUTEX), grant(100))),
-            in_term(1, op("alice", 60, 70, asks(MUTEX), grant(fence))),
+            in_term(2, op("bob", 40, 50, acquire(MUTEX), grant(100))),
+            in_term(1, op("alice", 60, 70, acquire(MUTEX), grant(fence))),
         ]))
         .len()
     };
@@ -227,13 +227,13 @@ fn an_old_primary_that_goes_on_must_stay_below_the_new_one() {
 }
 
 #[test]
-fn re_entry_keeps_the_fence() {
+fn changed_fence_on_reentry_is_detected() {
     let re_entry = |fence, term| {
-        let again = op("alice", 40, 50, asks(MUTEX), grant_of(fence, 2, 1_000, 0));
+        let again = op("alice", 40, 50, acquire(MUTEX), grant_of(fence, 2, 1_000, 0));
         wrong_fences(&history(vec![
-            op("alice", 0, 10, asks(MUTEX), grant(5)),
+            op("alice", 0, 10, acquire(MUTEX), grant(5)),
             op("alice", 12, 14, RELEASE, Reply::Remaining(0)),
-            op("alice", 20, 30, asks(MUTEX), grant(7)),
+            op("alice", 20, 30, acquire(MUTEX), grant(7)),
             in_term(term, again),
         ]))
         .len()
@@ -241,18 +241,18 @@ fn re_entry_keeps_the_fence() {
     assert_eq!(re_entry(7, 0), 0);
     assert_eq!(re_entry(5, 0), 1);
     assert_eq!(re_entry(8, 0), 1);
-    assert_eq!(re_entry(5, 1), 0, "a new primary may know an earlier hold only");
+    assert_eq!(re_entry(5, 1), 0, "a new primary may know only an earlier hold");
     assert_eq!(re_entry(8, 1), 1);
 }
 
 #[test]
-fn a_repeated_request_is_a_re_entry_and_one_without_an_answer_excuses_it() {
+fn changed_fence_of_repeated_request_is_detected_unless_first_reply_was_lost() {
     let repeated = |first: Reply, fence| {
         wrong_fences(&history(vec![
-            op("alice", 0, 10, asks(MUTEX), grant(5)),
+            op("alice", 0, 10, acquire(MUTEX), grant(5)),
             op("alice", 12, 14, RELEASE, Reply::Remaining(0)),
-            op("alice", 20, 30, names("r1"), first),
-            op("alice", 40, 50, names("r1"), grant(fence)),
+            op("alice", 20, 30, acquire_with_reqid("r1"), first),
+            op("alice", 40, 50, acquire_with_reqid("r1"), grant(fence)),
         ]))
         .len()
     };
@@ -265,40 +265,40 @@ fn a_repeated_request_is_a_re_entry_and_one_without_an_answer_excuses_it() {
 }
 
 #[test]
-fn a_hold_that_is_denied_before_its_deadline_is_a_broken_lease() {
-    let told = |sent_ms, request: Request, reply: Reply| {
+fn denied_hold_before_deadline_is_a_broken_lease() {
+    let denials = |sent_ms, request: Request, reply: Reply| {
         broken_leases(&history(vec![
-            op("alice", 0, 10, asks(MUTEX), grant(7)),
+            op("alice", 0, 10, acquire(MUTEX), grant(7)),
             op("alice", sent_ms, sent_ms + 5, request, reply),
         ]))
         .len()
     };
-    assert_eq!(told(500, EXTEND, Reply::Lease(1_000)), 0);
-    assert_eq!(told(500, EXTEND, refused("NOTHELD nobody")), 1);
-    assert_eq!(told(500, RELEASE, refused("NOTOWNER others")), 1);
+    assert_eq!(denials(500, EXTEND, Reply::Lease(1_000)), 0);
+    assert_eq!(denials(500, EXTEND, refused("NOTHELD lock is not held")), 1);
+    assert_eq!(denials(500, RELEASE, refused("NOTOWNER held by others")), 1);
     assert_eq!(
-        told(995, EXTEND, refused("NOTHELD nobody")),
+        denials(995, EXTEND, refused("NOTHELD lock is not held")),
         0,
-        "the deadline had come"
+        "the deadline had passed"
     );
-    assert_eq!(told(500, asks(MUTEX), Reply::Null), 1);
-    assert_eq!(told(500, asks(MUTEX), grant(8)), 1);
-    assert_eq!(told(500, asks(MUTEX), grant_of(7, 2, 1_000, 0)), 0);
+    assert_eq!(denials(500, acquire(MUTEX), Reply::Null), 1);
+    assert_eq!(denials(500, acquire(MUTEX), grant(8)), 1);
+    assert_eq!(denials(500, acquire(MUTEX), grant_of(7, 2, 1_000, 0)), 0);
     let stale = |fence| Request::Extend {
         lease_ms: 1_000,
         fence: Some(fence),
     };
-    assert_eq!(told(500, stale(7), refused("STALE another")), 1);
-    assert_eq!(told(500, stale(6), refused("STALE another")), 0);
+    assert_eq!(denials(500, stale(7), refused("STALE newer fence")), 1);
+    assert_eq!(denials(500, stale(6), refused("STALE newer fence")), 0);
 }
 
 #[test]
-fn after_a_release_whose_answer_never_came_nothing_is_promised() {
+fn release_without_reply_ends_promised_lease() {
     let after = |release: Reply| {
         broken_leases(&history(vec![
-            op("alice", 0, 10, asks(MUTEX), grant(7)),
+            op("alice", 0, 10, acquire(MUTEX), grant(7)),
             op("alice", 100, 110, RELEASE, release),
-            op("alice", 500, 510, EXTEND, refused("NOTHELD nobody")),
+            op("alice", 500, 510, EXTEND, refused("NOTHELD lock is not held")),
         ]))
         .len()
     };
@@ -308,18 +308,18 @@ fn after_a_release_whose_answer_never_came_nothing_is_promised() {
 }
 
 #[test]
-fn who_came_later_and_was_served_first_has_overtaken() {
-    let rival = |sent_ms, answered_ms, reply| {
+fn later_request_granted_first_is_a_queue_jump() {
+    let rival = |sent_ms, replied_ms, reply| {
         queue_jumps(&history(vec![
-            op("alice", 0, 310, asks(MUTEX), grant_of(8, 1, 1_000, 300)),
-            op("bob", sent_ms, answered_ms, asks(MUTEX), reply),
+            op("alice", 0, 310, acquire(MUTEX), grant_of(8, 1, 1_000, 300)),
+            op("bob", sent_ms, replied_ms, acquire(MUTEX), reply),
         ]))
         .len()
     };
-    // Alice arrived by 10 ms, and was served at 300 ms or later.
+    // Alice arrived by 10 ms and was granted at 300 ms or later.
     assert_eq!(rival(20, 30, grant(7)), 1);
-    assert_eq!(rival(5, 30, grant(7)), 0, "bob may have come first");
-    assert_eq!(rival(20, 305, grant(7)), 0, "alice may have been served first");
+    assert_eq!(rival(5, 30, grant(7)), 0, "bob may have arrived first");
+    assert_eq!(rival(20, 305, grant(7)), 0, "alice may have been granted first");
     assert_eq!(
         rival(20, 30, grant_of(7, 2, 1_000, 0)),
         0,
@@ -329,18 +329,18 @@ fn who_came_later_and_was_served_first_has_overtaken() {
 }
 
 #[test]
-fn queues_of_two_servers_have_nothing_to_do_with_each_other() {
+fn queue_order_of_two_servers_is_independent() {
     let history = history(vec![
-        in_term(1, op("alice", 0, 310, asks(MUTEX), grant_of(8, 1, 1_000, 300))),
-        in_term(2, op("bob", 20, 30, asks(MUTEX), grant(70))),
+        in_term(1, op("alice", 0, 310, acquire(MUTEX), grant_of(8, 1, 1_000, 300))),
+        in_term(2, op("bob", 20, 30, acquire(MUTEX), grant(70))),
     ]);
     assert!(queue_jumps(&history).is_empty());
 }
 
 #[test]
-fn a_request_without_an_answer_and_one_with_two_are_seen() {
+fn missing_and_duplicate_replies_are_detected() {
     let replied = |reply: Reply, missing_replies| {
-        let history = history(vec![op("alice", 0, 10, asks(MUTEX), reply)]);
+        let history = history(vec![op("alice", 0, 10, acquire(MUTEX), reply)]);
         wrong_replies(&history, missing_replies).len()
     };
     assert_eq!(replied(Reply::TimedOut, MissingReplies::Forbidden), 1);
@@ -354,14 +354,14 @@ fn a_request_without_an_answer_and_one_with_two_are_seen() {
 }
 
 #[test]
-fn an_acknowledged_element_that_is_not_stored_is_lost() {
+fn acknowledged_element_missing_from_store_is_a_lost_write() {
     let write = |element, acknowledged| Write {
         element,
         fence: 7,
         at: 20_000,
         acknowledged,
     };
-    let mut history = history(vec![op("alice", 0, 10, asks(MUTEX), grant(7))]);
+    let mut history = history(vec![op("alice", 0, 10, acquire(MUTEX), grant(7))]);
     history.writes = vec![write(1, true), write(2, false), write(3, true)];
     assert!(lost_writes(&history).is_empty(), "no store was used");
     history.stored = Some([1, 3].into());
@@ -369,11 +369,11 @@ fn an_acknowledged_element_that_is_not_stored_is_lost() {
     history.stored = Some([1].into());
     let found = lost_writes(&history);
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].ops, [0], "the grant under which it was written");
+    assert_eq!(found[0].ops, [0], "the grant of the writer");
 }
 
 #[test]
-fn what_is_left_and_a_crash_are_seen() {
+fn leftover_keys_waiters_and_crashes_are_detected() {
     let clean = FinalState {
         port: 1,
         keys: 0,
@@ -412,10 +412,10 @@ fn what_is_left_and_a_crash_are_seen() {
 }
 
 #[test]
-fn a_state_that_never_was_is_seen_after_a_start() {
+fn unknown_state_after_restart_is_detected() {
     let found = |found: &str| {
         let restored = Restored {
-            after: "a cut log".into(),
+            after: "a truncated AOF".into(),
             expected: "alice holds door".into(),
             found: found.into(),
         };
@@ -426,5 +426,5 @@ fn a_state_that_never_was_is_seen_after_a_start() {
         .len()
     };
     assert_eq!(found("alice holds door"), 0);
-    assert_eq!(found("nobody holds door"), 1);
+    assert_eq!(found("door is free"), 1);
 }

@@ -1,4 +1,4 @@
-//! Several workers, each on a thread of its own.
+//! A pool of client threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,26 +13,26 @@ use super::route::Route;
 use super::worker::{Worker, Workload};
 use crate::history::Recorder;
 
-/// Longer than clients wait.
+/// Longer than clients wait for a lock.
 const QUIET_TIME: Duration = Duration::from_millis(1_000);
 
-/// Workers that ask the server of one route.
+/// Clients that share a route and a workload.
 pub struct ClientPool {
     members: Vec<PooledClient>,
     stop: Arc<AtomicBool>,
 }
 
-/// What one can do to a worker.
+/// Handles to inject faults into a client.
 pub struct PooledClient {
-    /// Closed, it stops as a process does by SIGSTOP.
+    /// Pauses the client, as SIGSTOP pauses a process.
     pub gate: Gate,
-    /// Cut, it loses its connection as if it had been killed.
+    /// Cuts its connection.
     pub cutter: ConnCutter,
     thread: JoinHandle<()>,
 }
 
 impl ClientPool {
-    /// Workers called `<name>0`, `<name>1`, ...
+    /// Starts clients called `<name>0`, `<name>1`, ...
     pub fn start(
         count: usize,
         name: &str,
@@ -69,18 +69,17 @@ impl ClientPool {
         }
     }
 
-    /// Any of them.
+    /// A random client.
     pub fn any(&self, rng: &mut Rng) -> &PooledClient {
         &self.members[rng.usize(..self.members.len())]
     }
 
-    /// FinalStates the work, and waits until all have finished what they were at. Before that they work for a while
-    /// without faults: a waiter that was forgotten shows when nobody kills its client.
+    /// Stops all clients after a while without faults, in which a waiter that the server forgot would be noticed.
     pub fn finish(mut self) {
         thread::sleep(QUIET_TIME);
         self.stop_all();
         for client in self.members.drain(..) {
-            client.thread.join().expect("a worker has no reason to panic");
+            client.thread.join().expect("workers do not panic");
         }
     }
 
@@ -90,7 +89,7 @@ impl ClientPool {
     }
 }
 
-/// A scenario that fails leaves no threads at work.
+/// Stops the threads of a scenario that panics.
 impl Drop for ClientPool {
     fn drop(&mut self) {
         self.stop_all();

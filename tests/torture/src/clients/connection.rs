@@ -87,8 +87,8 @@ impl Connection {
     }
 }
 
-/// A read with a timeout final_states with an error when the process is stopped meanwhile and goes on (`man 7 signal`):
-/// nothing has happened to the connection.
+/// Retries reads that fail with EINTR: reads with a timeout do when the process is stopped and continued (`man 7
+/// signal`).
 struct Uninterrupted<'a>(&'a TcpStream);
 
 impl Read for Uninterrupted<'_> {

@@ -1,18 +1,18 @@
-//! Where a client that is a thread can be stopped, as a process is by SIGSTOP.
+//! Pauses a client thread, as SIGSTOP pauses a process.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// A gate that one client passes before each step.
+/// A gate that a client passes before each step.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
-    /// The client stops at its next step.
+    /// The client pauses before its next step.
     pub fn close(&self) {
         self.set(true);
     }
 
-    /// The client goes on.
+    /// The client continues.
     pub fn open(&self) {
         self.set(false);
     }
@@ -23,7 +23,7 @@ impl Gate {
         changed.notify_all();
     }
 
-    /// Returns as soon as the gate is open.
+    /// Blocks while the gate is closed.
     pub fn pass(&self) {
         let (state, changed) = &*self.0;
         let state = state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A client that adds elements to a store under a mutex: a thread, or a process of its own.
+//! A client that adds elements to the store under a mutex, in a thread or a separate process.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::process::ExitCode;
@@ -15,34 +15,34 @@ use super::route::Route;
 use super::store::{Fencing, Store};
 use crate::history::{Acquire, Limit, Recorder, Reply, Write, now};
 
-/// The first arg of the command line of a process that is a holder.
+/// First argument of a holder process.
 const COMMAND: &str = "holder";
 const KEY: &str = "door";
 const BLOCK_MS: u64 = 500;
 const ATTEMPTS: u32 = 5;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Where a holder finds lock and store, and how it works.
+/// Configuration of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HolderConfig {
     /// The port of the server with the locks.
     pub locks: u16,
     /// The port of the server with the store.
     pub store: u16,
-    /// Where none is, the holder looks at its own clock before it writes.
+    /// Without fencing, the holder checks its deadline before it writes.
     pub fencing: Fencing,
-    /// The lease that it asks for.
+    /// The lease to request.
     pub lease_ms: u64,
-    /// For at most so long it thinks between reading and writing.
+    /// Maximum time between read and write.
     pub think_ms: u64,
-    /// Tells it and its elements from those of others.
+    /// Identifies the holder and its elements.
     pub number: u64,
 }
 
-/// Elements of one holder do not reach those of the next.
+/// Range of elements of each holder.
 const ELEMENTS: u64 = 1_000_000;
 
-/// See the module.
+/// See the module documentation.
 pub struct Holder {
     config: HolderConfig,
     lock_client: LockClient,
@@ -53,7 +53,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// A holder that stops at `gate`, in the worst of moments too: between reading and writing.
+    /// A holder that pauses at `gate`, also between read and write.
     pub fn new(config: HolderConfig, recorder: Recorder, gate: Gate, seed: u64) -> Self {
         let owner = format!("h{}", config.number);
         Self {
@@ -66,23 +66,23 @@ impl Holder {
         }
     }
 
-    /// Its connection to the locks.
+    /// Its client of the lock server.
     pub fn lock_client(&self) -> &LockClient {
         &self.lock_client
     }
 
-    /// Adds elements until it is told to stop.
+    /// Adds elements until `stop` is set.
     pub fn run(&mut self, stop: &AtomicBool, mut written: impl FnMut(Write)) {
         while !stop.load(Ordering::Relaxed) {
-            if let Some(write) = self.add_an_element() {
+            if let Some(write) = self.add_element() {
                 written(write);
             }
         }
     }
 
-    /// Read, think, write, as no store should be used without a lock.
-    fn add_an_element(&mut self) -> Option<Write> {
-        // An owner for one acquisition: what an earlier one left does not matter.
+    /// Reads the set, waits, and writes it back with one more element.
+    fn add_element(&mut self) -> Option<Write> {
+        // A new owner for each acquire, so that leftovers of earlier ones do not matter.
         self.next += 1;
         self.lock_client.owner = format!("h{}.{}", self.config.number, self.next % ELEMENTS);
         let id = self.next.to_string();
@@ -98,12 +98,12 @@ impl Holder {
             _ if grant.reply.is_unknown() => None,
             _ => return None,
         };
-        self.take_back(&id);
+        self.release(&id);
         written
     }
 
-    /// Releases, or withdraws what may still wait. If the reply is lost, again: it counts once.
-    fn take_back(&mut self, id: &str) {
+    /// Releases the lock, or cancels a request whose reply was lost. Retries are safe because of the request id.
+    fn release(&mut self, id: &str) {
         for _ in 0..ATTEMPTS {
             let op = self.lock_client.release(KEY, None, false, Some(id.to_owned()));
             if op.is_some_and(|op| !op.reply.is_unknown()) {
@@ -115,7 +115,7 @@ impl Holder {
     fn read_and_write(&mut self, fence: u64, deadline: u64) -> Option<Write> {
         let mut elements = self.store.read(fence)?;
         thread::sleep(Duration::from_millis(self.rng.u64(..=self.config.think_ms)));
-        // Without fences a careful holder does not write when its time is up. With them it need not care.
+        // Without fencing, a correct holder does not write after its deadline.
         if self.config.fencing == Fencing::Off && now() >= deadline {
             return None;
         }
@@ -131,7 +131,7 @@ impl Holder {
 }
 
 impl HolderConfig {
-    /// The command line of a process that is this holder.
+    /// Arguments of a process that runs this holder.
     pub fn to_args(self, seed: u64) -> Vec<String> {
         let fencing = u64::from(self.fencing == Fencing::On);
         let numbers = [
@@ -147,7 +147,7 @@ impl HolderConfig {
         [COMMAND.to_owned()].into_iter().chain(numbers).collect()
     }
 
-    /// The holder that a command line asks for, and its seed; `None` for other command lines.
+    /// Parses [`Self::to_args`]; `None` for other command lines.
     pub fn from_args(args: &[String]) -> Option<(Self, u64)> {
         let (command, numbers) = args.split_first()?;
         let numbers: Vec<u64> = numbers.iter().map_while(|arg| arg.parse().ok()).collect();
@@ -166,13 +166,13 @@ impl HolderConfig {
     }
 }
 
-/// A process that is a holder: prints its writes, one a line, until its input final_states.
+/// Runs a holder as a process: prints one write per line until stdin is closed.
 pub fn run_as_process(config: HolderConfig, seed: u64) -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     thread::spawn({
         let stop = Arc::clone(&stop);
         move || {
-            // Any end of the input is the end of the work.
+            // End of file or an error: stop.
             let _ = io::stdin().lock().lines().count();
             stop.store(true, Ordering::Relaxed);
         }
@@ -188,7 +188,7 @@ pub fn run_as_process(config: HolderConfig, seed: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A line that such a process printed.
+/// Parses a line of a holder process.
 pub fn parse_line(line: &str) -> Option<Write> {
     let mut args = line.split_whitespace();
     Some(Write {

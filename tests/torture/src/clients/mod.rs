@@ -1,4 +1,4 @@
-//! Real clients: what they do, and what can be done to them.
+//! Clients of the lock server and their workloads.
 
 mod client_pool;
 mod connection;

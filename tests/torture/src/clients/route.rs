@@ -1,31 +1,30 @@
-//! Where clients find the server that decides.
+//! Directs clients to the current primary.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::history::ServerTerm;
 
-/// Where clients find the server that decides, and the reign that it is in. Changed by a failover, and in a
-/// cluster by what servers say.
+/// Directs clients to the current primary and its term. Updated by failovers, and in a cluster by redirections.
 #[derive(Clone, Default)]
 pub struct Route(Arc<Mutex<Map>>);
 
 #[derive(Default)]
 struct Map {
-    /// For all keys that are not in `moved`.
+    /// Target of all keys that are not in `moved`.
     home: Target,
-    /// Where else a key is, in a cluster.
+    /// Ports by key, from redirections of a cluster.
     moved: HashMap<String, u16>,
-    /// All nodes of a cluster, and their reigns.
+    /// All nodes of a cluster with their terms.
     nodes: Vec<ServerTerm>,
 }
 
-/// See [`Route`].
+/// Destination of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Of the server, or of a proxy before it.
+    /// Port to connect to: the server's or a proxy's.
     pub port: u16,
-    /// The server itself.
+    /// The server that replies.
     pub server: ServerTerm,
 }
 
@@ -39,14 +38,14 @@ impl Target {
 }
 
 impl Route {
-    /// To a server without a proxy.
+    /// A route to a server without a proxy.
     pub fn to(port: u16, term: u32) -> Self {
         let route = Self::default();
         route.set(port, term);
         route
     }
 
-    /// To a cluster, each node with its reign. Clients begin at the first one.
+    /// A route to a cluster. Clients start at the first node.
     pub fn to_cluster(nodes: Vec<ServerTerm>) -> Self {
         let home = Target::direct(nodes[0]);
         let map = Map {
@@ -57,12 +56,12 @@ impl Route {
         Self(Arc::new(Mutex::new(map)))
     }
 
-    /// All clients go there from now on.
+    /// Redirects all clients.
     pub fn set(&self, port: u16, term: u32) {
         self.set_via_proxy(port, port, term);
     }
 
-    /// As [`Route::set`], through a proxy.
+    /// Redirects all clients through a proxy.
     pub fn set_via_proxy(&self, proxy: u16, port: u16, term: u32) {
         self.map().home = Target {
             port: proxy,
@@ -70,7 +69,7 @@ impl Route {
         };
     }
 
-    /// From now on a node of a cluster is in this reign.
+    /// Sets the term of a cluster node.
     pub fn set_term(&self, port: u16, term: u32) {
         let mut map = self.map();
         let nodes = map.nodes.iter_mut();
@@ -79,23 +78,23 @@ impl Route {
             .for_each(|node| node.term = term);
     }
 
-    /// Where to ask for a key.
+    /// The target for a key.
     pub(super) fn target(&self, key: &str) -> Target {
         let map = self.map();
         map.moved.get(key).map_or(map.home, |port| map.node(*port))
     }
 
-    /// A node that was named by another one.
+    /// The target of a redirection.
     pub(super) fn node(&self, port: u16) -> Target {
         self.map().node(port)
     }
 
-    /// Takes note of where a node says that a key is.
+    /// Records a MOVED redirection.
     pub(super) fn record_moved(&self, key: &str, port: u16) {
         self.map().moved.insert(key.to_owned(), port);
     }
 
-    /// The node of a key does not reply: the next request asks another one.
+    /// The node of a key is down: the next request goes to another node.
     pub(super) fn try_next_node(&self, key: &str, port: u16) {
         let mut map = self.map();
         let dead = map.nodes.iter().position(|node| node.port == port);

@@ -1,4 +1,4 @@
-//! What a client does all day: acquire, hold, extend, enter again, release, or forget to.
+//! A random workload: acquire, extend, re-enter, release, or forget to release.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use super::gate::Gate;
 use super::lock_client::LockClient;
 use crate::history::{Acquire, Limit, Micros, Op, Reply, now};
 
-/// What clients do, and how long it takes them. Times in milliseconds.
+/// Parameters of the workload. Times in milliseconds.
 #[derive(Clone)]
 pub struct Workload {
-    /// The locks, each with the limits that requests for it have.
+    /// The locks, each with the limits to request.
     pub locks: Vec<(String, Vec<Limit>)>,
-    /// The leases that they ask for.
+    /// Lease to request.
     pub lease_ms: RangeInclusive<u64>,
-    /// For how long they think between two steps.
+    /// Pause between two steps.
     pub think_ms: RangeInclusive<u64>,
-    /// For how long they are ready to wait.
+    /// BLOCK timeout.
     pub block_ms: RangeInclusive<u64>,
-    /// One in so many releases is forgotten.
+    /// One in this many releases is skipped.
     pub skip_release_one_in: u32,
-    /// Whether an owner keeps its name when a connection was lost. It may only where no request can arrive
-    /// after a later one: where the server is dead, not slow.
+    /// Whether a client keeps its owner name after a lost connection. Only safe where the server is dead, not slow:
+    /// otherwise an old request could arrive after a newer one.
     pub keeps_owner: bool,
-    /// For how long they wait for an reply that should come at once.
+    /// Time limit for a reply to a request that does not block.
     pub reply_timeout: Duration,
 }
 
-/// The longest that a server of ours is stopped, and a slow machine on top.
+/// Longer than any server is stopped.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Workload {
-    /// Two mutexes, a semaphore of two, and a lock that is shared or not. Leases around `lease_ms`.
+    /// Two mutexes, a semaphore of two, and a read-write lock. Leases of up to `lease_ms`.
     pub fn mixed(lease_ms: u64) -> Self {
         Self {
             locks: vec![
@@ -55,7 +55,7 @@ impl Workload {
     }
 }
 
-/// A client at work, until it is told to stop.
+/// Runs the workload on one client.
 pub struct Worker {
     name: String,
     lock_client: LockClient,
@@ -67,7 +67,7 @@ pub struct Worker {
     requests: u32,
 }
 
-/// A lock that the worker has.
+/// A lock that the worker holds.
 struct HeldLock<'a> {
     key: &'a str,
     limit: Limit,
@@ -77,7 +77,7 @@ struct HeldLock<'a> {
 }
 
 impl Worker {
-    /// A worker whose owners are called `name`, and something more.
+    /// The owner names begin with that of the client.
     pub fn new(
         lock_client: LockClient,
         workload: Workload,
@@ -97,7 +97,7 @@ impl Worker {
         }
     }
 
-    /// Works until the flag is set. What it holds then, it releases.
+    /// Runs until the flag is set, then releases the lock it holds.
     pub fn run(&mut self) {
         while !self.stop.load(Ordering::Relaxed) {
             self.acquire_and_release();
@@ -137,7 +137,7 @@ impl Worker {
         }
     }
 
-    /// Asks, and if the reply was lost, asks again or takes the request back, if that is safe.
+    /// Acquires. If the reply is lost, retries or cancels where that is safe.
     fn acquire(&mut self, key: &str, acquire: &Acquire) -> Option<Op> {
         self.gate.pass();
         let op = self.lock_client.acquire(key, acquire.clone())?;
@@ -159,7 +159,7 @@ impl Worker {
         }
     }
 
-    /// Some steps while the lock is held. Whether it is to be given up at the end.
+    /// Performs some steps with the lock. Returns whether to release it afterwards.
     fn use_lock(&mut self, held: &mut HeldLock<'_>) -> bool {
         for _ in 0..self.rng.u8(..4) {
             self.think();
@@ -200,7 +200,7 @@ impl Worker {
         self.lock_client.extend(held.key, lease_ms, fence)
     }
 
-    /// Releases, in one of several ways; or forgets to.
+    /// Releases in one of several ways, or forgets to.
     fn release(&mut self, held: &HeldLock<'_>) {
         if self.rng.u32(..self.workload.skip_release_one_in) == 0 {
             return;
@@ -213,7 +213,7 @@ impl Worker {
         };
         match op {
             Some(op) if op.reply.is_unknown() => self.on_disconnect(),
-            // It had entered again.
+            // Release the re-entrant holds too.
             Some(Op {
                 reply: Reply::Remaining(1..),
                 ..
@@ -228,7 +228,7 @@ impl Worker {
         }
     }
 
-    /// As another owner: what the last one asked for may still be carried out.
+    /// Continues as a new owner: the last request may still be executed.
     fn switch_owner(&mut self) {
         self.generation += 1;
         self.lock_client.owner = format!("{}.{}", self.name, self.generation);
@@ -240,7 +240,7 @@ impl Worker {
         ));
     }
 
-    /// A little, so that a server that refuses is not flooded.
+    /// Waits a little after an error.
     fn back_off(&mut self) {
         thread::sleep(Duration::from_millis(self.rng.u64(1..=10)));
     }

@@ -1,31 +1,32 @@
-//! The append-only file of a server that is dead, or will be.
+//! The append-only file of a server.
 
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 
 use dlock_testkit::Server;
 
-/// The file that a server appends to. It outlives the process.
+/// The incremental AOF of a server. Usable after the server is killed.
 pub struct AofFile(PathBuf);
 
 impl AofFile {
-    /// The one of a server that logs and has not rewritten its log for now.
+    /// Finds the file. There must be no rewrite in progress.
     pub fn of(server: &Server) -> Self {
-        let files = fs::read_dir(server.folder().join("appendonlydir")).expect("the server logs");
+        let files =
+            fs::read_dir(server.folder().join("appendonlydir")).expect("the server has an AOF folder");
         let files = files.flatten().map(|entry| entry.path());
         let mut files = files.filter(|path| path.to_string_lossy().ends_with(".incr.aof"));
-        Self(files.next().expect("the server appends to a file"))
+        Self(files.next().expect("the server has an incremental AOF"))
     }
 
     /// In bytes.
     pub fn length(&self) -> u64 {
-        fs::metadata(&self.0).expect("the log is there").len()
+        fs::metadata(&self.0).expect("the AOF exists").len()
     }
 
-    /// What a dying machine does to what it has not put on disk yet. The server must be dead.
-    pub fn cut_to(&self, length: u64) {
+    /// Truncates the file, as a power failure would. The server must not be running.
+    pub fn truncate(&self, length: u64) {
         let file = OpenOptions::new().write(true).open(&self.0);
-        let file = file.expect("the log is there");
-        file.set_len(length).expect("a file can be cut");
+        let file = file.expect("the AOF exists");
+        file.set_len(length).expect("a file can be truncated");
     }
 }

@@ -1,4 +1,4 @@
-//! What is done to servers beyond signals and commands.
+//! Faults beyond signals and commands.
 
 mod aof_file;
 mod wall_clock;

@@ -9,15 +9,14 @@ use tempfile::TempDir;
 
 const SOURCE: &str = include_str!("wall_clock.c");
 
-/// The wall clock of the servers that are started with its environment.
+/// The wall clock of servers that are started with its environment.
 pub struct WallClock {
     offset: File,
     folder: TempDir,
 }
 
 impl WallClock {
-    /// A clock that is right. The library that moves it is built here, by the C compiler that links Rust
-    /// programs anyway.
+    /// A correct clock. Compiles the preload library that shifts it.
     pub fn new() -> Self {
         let folder = TempDir::with_prefix("dlock-clock-").expect("a temporary folder can be made");
         let source = folder.path().join("wall_clock.c");
@@ -28,17 +27,14 @@ impl WallClock {
             .arg(&source)
             .status();
         let built = built.unwrap_or_else(|error| panic!("cannot run cc: {error}"));
-        assert!(
-            built.success(),
-            "cc cannot build the library that moves the clock"
-        );
+        assert!(built.success(), "cc failed to compile wall_clock.c");
         let offset = File::create(folder.path().join("offset")).expect("a temporary folder is writable");
         let clock = Self { offset, folder };
         clock.set(0);
         clock
     }
 
-    /// What a server needs in its environment to have this clock.
+    /// The environment of a server with this clock.
     pub fn environment(&self) -> Vec<(String, OsString)> {
         let path = |name: &str| self.folder.path().join(name).into_os_string();
         vec![
@@ -47,7 +43,7 @@ impl WallClock {
         ]
     }
 
-    /// From now on the clock is so many seconds ahead, or behind.
+    /// Sets the offset from the real time, in seconds.
     pub fn set(&self, seconds: i64) {
         self.offset
             .write_all_at(&seconds.to_ne_bytes(), 0)

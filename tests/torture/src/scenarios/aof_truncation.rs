@@ -1,4 +1,4 @@
-//! An append-only file that final_states anywhere in its last records, as after the death of a machine.
+//! An append-only file truncated at any byte of its last records, as after a power failure.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,35 +18,35 @@ const OWNERS: [&str; 3] = ["alice", "bob", "carol"];
 const LEASE_MS: u64 = 3_600_000;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 const STEPS: usize = 40;
-/// The steps whose records are cut.
+/// The truncation points lie in the records of these steps.
 const LAST_STEPS: usize = 12;
 
-/// The log of some dozen steps, cut at every byte of the last ones if there are rounds enough for that.
+/// Truncates the AOF of a few dozen commands at `count` points of the last ones: at every byte if `count` allows.
 pub fn every_byte(run: &mut ScenarioRun) -> Vec<History> {
     let mut server = Server::with(LOG);
     let written = write_log(run, &server);
     server.kill();
     let log = AofFile::of(&server);
     let cuts = written.cuts(run.count as usize);
-    // From the end on: the file only ever becomes shorter.
+    // From the end backwards: a file can only become shorter.
     cuts.into_iter()
         .rev()
         .map(|length| {
-            log.cut_to(length);
-            start_on(server.folder(), &written, length)
+            log.truncate(length);
+            restart_on(server.folder(), &written, length)
         })
         .collect()
 }
 
-/// What the log holds.
+/// The contents of the AOF.
 struct Written {
     ops: Vec<Op>,
-    /// The state of all locks, by the length of the log from which it holds.
+    /// State of all locks by length of the AOF.
     states: BTreeMap<u64, String>,
 }
 
 impl Written {
-    /// So many lengths, spread over the last steps.
+    /// `count` lengths, spread over the last steps.
     fn cuts(&self, count: usize) -> Vec<u64> {
         let lengths: Vec<u64> = self.states.keys().copied().collect();
         let first = lengths[lengths.len().saturating_sub(LAST_STEPS)];
@@ -61,7 +61,7 @@ impl Written {
     }
 }
 
-/// Random acquisitions, extensions and releases, one after the other.
+/// Performs random acquires, extends and releases in sequence.
 fn write_log(run: &mut ScenarioRun, server: &Server) -> Written {
     let recorder = Recorder::default();
     let mut lock_client = LockClient::new(
@@ -81,7 +81,7 @@ fn write_log(run: &mut ScenarioRun, server: &Server) -> Written {
             1 => lock_client.extend(key, LEASE_MS, None),
             _ => lock_client.acquire(key, request(key, run.rng.bool().then(|| format!("r{step}")))),
         };
-        assert!(op.is_some(), "the server lives");
+        assert!(op.is_some(), "the server runs");
         states.insert(log.length(), state(&mut client));
     }
     Written {
@@ -99,44 +99,44 @@ fn request(key: &str, reqid: Option<String>) -> Acquire {
     }
 }
 
-/// A server on a copy of the log as it is now: its state, and the fences that it gives.
-fn start_on(folder: &Path, written: &Written, length: u64) -> History {
+/// Starts a server on a copy of the AOF. Records its state and the fences of its next grants.
+fn restart_on(folder: &Path, written: &Written, length: u64) -> History {
     let recorder = Recorder::default();
-    recorder.event(format!(
-        "the log is cut to {length} bytes, and a server starts on it"
-    ));
+    recorder.event(format!("AOF truncated to {length} bytes, server started on it"));
     match Server::on_copy_of(folder, LOG) {
         Ok(server) => {
             let mut client = server.client();
             recorder.lock().restored.push(Restored {
-                after: format!("a log of {length} bytes"),
+                after: format!("AOF of {length} bytes"),
                 expected: written.state_at(length),
                 found: state(&mut client),
             });
-            take_all(&server, &mut client, &recorder);
+            acquire_all(&server, &mut client, &recorder);
         }
         Err(log) => recorder.lock().final_states.push(FinalState {
             port: 0,
             keys: 0,
             waiting: 0,
-            crash: Some(format!("no start on a log of {length} bytes: {log}")),
+            crash: Some(format!(
+                "server does not start on an AOF of {length} bytes: {log}"
+            )),
         }),
     }
     let mut history = recorder.history();
-    // Their fences count. Their leases do not: what was cut off is lost.
+    // The fences of the lost grants still count; their leases do not.
     history.ops.splice(0..0, written.ops.iter().map(without_lease));
     history
 }
 
-/// A new owner for each lock.
-fn take_all(server: &Server, client: &mut Client, recorder: &Recorder) {
+/// Acquires each lock for a new owner.
+fn acquire_all(server: &Server, client: &mut Client, recorder: &Recorder) {
     let route = Route::to(server.port(), 1);
     let mut lock_client = LockClient::new("dave".into(), route, recorder.clone(), REPLY_TIMEOUT);
     for key in KEYS {
         client.ask::<i64>(&format!("DEL {key}"));
         let op = lock_client.acquire(key, request(key, None));
         let is_granted = op.is_some_and(|op| matches!(op.reply, Reply::Granted { .. }));
-        assert!(is_granted, "nobody holds {key} any more");
+        assert!(is_granted, "{key} is free and must be granted");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A cluster whose slots move, and one whose primaries die.
+//! A cluster with migrating slots, and one with crashing primaries.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use crate::servers;
 const WORKERS: usize = 8;
 const LEASE_MS: u64 = 400;
 const NODES: u16 = 3;
-/// A node looks once a second which slots it has. One that comes back sooner has not been away, for the node:
+/// A node polls its slots once a second. It does not notice that a slot has left and come back within this time, and
 /// its fences may then be smaller than those of the other node.
-const SLOT_POLL_INTERVAL: Duration = Duration::from_millis(2_500);
+const MIN_TIME_AWAY: Duration = Duration::from_millis(2_500);
 
-/// The slots of locks move from node to node and back, with their holders and while clients wait.
+/// Slots migrate back and forth between two nodes, with holders and waiters.
 pub fn resharding(run: &mut ScenarioRun) -> Vec<History> {
     let mut cluster = Cluster::start(2);
     let recorder = Recorder::default();
@@ -28,13 +28,13 @@ pub fn resharding(run: &mut ScenarioRun) -> Vec<History> {
     for _ in 0..run.count {
         run.pause(5..=LEASE_MS);
         let n = run.rng.usize(..moved.len());
-        thread::sleep(SLOT_POLL_INTERVAL.saturating_sub(moved[n].elapsed()));
+        thread::sleep(MIN_TIME_AWAY.saturating_sub(moved[n].elapsed()));
         move_slot_of(run, &cluster, &workload.locks[n].0, &recorder);
         moved[n] = Instant::now();
     }
     pool.finish();
     for node in &mut cluster.nodes {
-        servers::check_final_state(node, &recorder);
+        servers::record_final_state(node, &recorder);
     }
     vec![recorder.history()]
 }
@@ -43,27 +43,27 @@ fn move_slot_of(run: &mut ScenarioRun, cluster: &Cluster, key: &str, recorder: &
     let from = usize::from(!is_here(&mut cluster.client(0), key));
     let to = 1 - from;
     let slot = cluster.begin_move(key, from, to);
-    recorder.event(format!("slot {} of {key} begins to move to node {to}", slot.slot));
+    recorder.event(format!("slot {} of {key} migrating to node {to}", slot.slot));
     run.pause(0..=50);
     migrate_all(cluster, slot, key);
     run.pause(0..=20);
-    // The new owner first: for a moment both know it, never neither. What came back meanwhile goes along.
+    // The new owner first, so that the slot is never without one.
     cluster.client(to).ok(&cluster.assign(slot));
     cluster.client(from).ok(&cluster.assign(slot));
-    recorder.event(format!("slot {} is on node {to}", slot.slot));
+    recorder.event(format!("slot {} assigned to node {to}", slot.slot));
 }
 
 fn is_here(client: &mut Client, key: &str) -> bool {
     client.call(&format!("EXISTS {key}")).is_ok()
 }
 
-/// A request between two migrations cannot make the key again: the old node replies ASK where it is not.
+/// The key cannot be created again afterwards: the old node replies ASK for missing keys.
 fn migrate_all(cluster: &Cluster, slot: Move, key: &str) {
     let mut client = cluster.client(slot.from);
     client.ask::<redis::Value>(&cluster.migrate(slot, key));
 }
 
-/// Three primaries, one with a replica. That primary is killed, the cluster promotes the replica by itself.
+/// Three primaries, one with a replica. That primary is killed and the cluster promotes the replica.
 pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
     let mut cluster = Cluster::start(NODES);
     let grace = format!("CONFIG SET dlock.failover-grace-ms {LEASE_MS}");
@@ -75,7 +75,7 @@ pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
         cluster.client(n).ok(&grace);
     }
     let id = cluster.id(primary);
-    wait_for("a node that knows the others", || {
+    wait_for("a node that has joined the cluster", || {
         cluster
             .client(replica)
             .call(&format!("CLUSTER REPLICATE {id}"))
@@ -89,7 +89,7 @@ pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
         keeps_owner: true,
         ..Workload::mixed(LEASE_MS)
     };
-    // All locks on the node that is killed.
+    // All locks are on the node that is killed.
     for (key, _) in &mut workload.locks {
         *key = cluster.key_on(primary, key);
     }
@@ -114,16 +114,15 @@ pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
     }
     pool.finish();
     servers::check_no_crash(&mut cluster.nodes[replica], &recorder);
-    servers::check_final_state(&mut cluster.nodes[primary], &recorder);
+    servers::record_final_state(&mut cluster.nodes[primary], &recorder);
     vec![recorder.history()]
 }
 
-/// All must know each other, and the replica as what it is: or they would not vote for it, and it would not
-/// believe them that its primary has failed.
+/// All nodes must see each other as connected and the replica as a replica, or they would not elect it.
 fn wait_until_known_as_replica(cluster: &Cluster, replica: usize) {
     let id = cluster.id(replica);
     let count = cluster.nodes.len();
-    wait_for("a cluster that knows the replica", || {
+    wait_for("a cluster that has accepted the replica", || {
         (0..count).all(|n| knows_all(&mut cluster.client(n), count, &id))
     });
 }

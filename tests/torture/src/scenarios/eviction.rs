@@ -1,4 +1,4 @@
-//! A server that is full and evicts what it may.
+//! A server at its memory limit that evicts keys.
 
 use dlock_testkit::{Client, Server};
 
@@ -10,13 +10,13 @@ use crate::servers;
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 400;
 const POLICIES: [&str; 4] = ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"];
-/// What the keys that fill the memory have as a value.
+/// Size of the values that fill the memory.
 const FILLING_BYTES: usize = 10_000;
-/// Beyond what the server uses when it is empty.
+/// Memory limit above the usage of an empty server.
 const ROOM_BYTES: u64 = 2_000_000;
 const KEYS_A_ROUND: usize = 50;
 
-/// Keys with a TTL come faster than they fit, under each policy that evicts only those.
+/// Fills the memory with keys with a TTL, under each policy that evicts only such keys.
 pub fn pressure(run: &mut ScenarioRun) -> Vec<History> {
     let mut server = Server::start();
     let mut admin = server.client();
@@ -35,16 +35,16 @@ pub fn pressure(run: &mut ScenarioRun) -> Vec<History> {
         recorder.event(format!("{policy}: {evicted} keys evicted so far"));
     }
     pool.finish();
-    // What is left of the filling would look like a lock that is left.
+    // A remaining key would look like a lock that was not released.
     admin.config_set("maxmemory", "0");
     for key in admin.ask::<Vec<String>>("KEYS filling:*") {
         admin.ask::<i64>(&format!("DEL {key}"));
     }
-    servers::check_final_state(&mut server, &recorder);
+    servers::record_final_state(&mut server, &recorder);
     vec![recorder.history()]
 }
 
-/// Writes until more has been evicted.
+/// Writes until the server has evicted something.
 fn fill_memory(run: &mut ScenarioRun, admin: &mut Client, policy: &str) -> u64 {
     admin.config_set("maxmemory-policy", policy);
     let value = "x".repeat(FILLING_BYTES);
@@ -52,7 +52,7 @@ fn fill_memory(run: &mut ScenarioRun, admin: &mut Client, policy: &str) -> u64 {
     while evicted(admin) == before {
         for _ in 0..KEYS_A_ROUND {
             let key = format!("filling:{}", run.rng.u32(..));
-            // Refused for a moment, when nothing is left that may go.
+            // Rejected while nothing can be evicted.
             let _ = admin.call(&format!("SET {key} {value} EX 1000"));
         }
         run.pause(1..=20);

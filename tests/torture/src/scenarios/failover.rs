@@ -1,4 +1,4 @@
-//! A primary that is killed, and a replica that takes over without its last words.
+//! A primary is killed, and a replica takes over that lacks its last writes.
 
 use std::time::{Duration, Instant};
 
@@ -9,26 +9,26 @@ use super::group::ReplicationGroup;
 use crate::clients::Workload;
 use crate::history::History;
 
-/// Groups of servers that fail over side by side.
+/// Replication groups that run in parallel.
 const GROUPS: u32 = 3;
 const SERVERS: usize = 3;
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 500;
-/// For so long, at most, a replica lacks what its primary does before that is killed.
+/// Maximum replication lag when the primary is killed.
 const MAX_LAG_MS: u64 = 150;
 
-/// With a grace of the longest lease.
+/// The grace period is as long as the longest lease.
 pub fn with_grace(run: &mut ScenarioRun) -> Vec<History> {
     let config = format!("dlock.failover-grace-ms {LEASE_MS}");
     run.in_parallel(GROUPS, move |run| failovers(run, &config))
 }
 
-/// Without any.
+/// No grace period.
 pub fn without_grace(run: &mut ScenarioRun) -> Vec<History> {
     run.in_parallel(GROUPS, |run| failovers(run, ""))
 }
 
-/// With a grace, and each time the second replica takes over from the first one without having heard of it.
+/// With a grace period. Each time the second replica takes over from the first without having replicated from it.
 pub fn unsynced(run: &mut ScenarioRun) -> Vec<History> {
     let config = format!("dlock.failover-grace-ms {LEASE_MS}");
     run.in_parallel(GROUPS, move |run| failovers_unsynced(run, &config))
@@ -41,7 +41,7 @@ fn failovers_unsynced(run: &mut ScenarioRun, config: &str) -> History {
     for _ in 0..run.count {
         run.pause(LEASE_MS..=LEASE_MS * 2);
         let first = fail_over(run, &mut group);
-        // The new primary grants something after its grace.
+        // The new primary grants locks after its grace period.
         run.pause(LEASE_MS * 2..=LEASE_MS * 3);
         group.kill_primary();
         let last = other_than(&group, first);
@@ -51,10 +51,10 @@ fn failovers_unsynced(run: &mut ScenarioRun, config: &str) -> History {
         group.resync();
     }
     pool.finish();
-    group.check_final_state()
+    group.finish()
 }
 
-/// Counts promotions, those of a second replica in the grace of the first included.
+/// Counts all promotions, including that of a second replica during the grace period of the first.
 fn failovers(run: &mut ScenarioRun, config: &str) -> History {
     let has_grace = !config.is_empty();
     let mut group = ReplicationGroup::start(SERVERS, config);
@@ -80,15 +80,15 @@ fn failovers(run: &mut ScenarioRun, config: &str) -> History {
         group.resync();
     }
     pool.finish();
-    group.check_final_state()
+    group.finish()
 }
 
-/// A replica is stopped, dies, or loses its link, and catches up.
+/// A replica is paused, killed or disconnected, and catches up.
 fn disturb_replica(run: &mut ScenarioRun, group: &mut ReplicationGroup) {
     let n = choose(&mut run.rng, &group.replicas());
     match run.rng.u8(..3) {
         0 => {
-            group.recorder.event("a replica is stopped");
+            group.recorder.event("SIGSTOP of a replica");
             group.server(n).stop();
             run.pause(0..=LEASE_MS);
             group.server(n).resume();
@@ -99,15 +99,15 @@ fn disturb_replica(run: &mut ScenarioRun, group: &mut ReplicationGroup) {
             group.resync();
         }
         _ => {
-            group.recorder.event("the links to the replicas are cut");
+            group.recorder.event("replication links cut");
             let mut client = group.server(group.primary).client();
             client.ask::<i64>("CLIENT KILL TYPE replica");
         }
     }
 }
 
-/// Both replicas stop hearing, not at the same moment; the primary goes on for a while and dies; one of
-/// them takes over.
+/// Both replicas are detached, one after the other. The primary keeps serving for a while and is killed. One of the
+/// replicas is promoted.
 fn fail_over(run: &mut ScenarioRun, group: &mut ReplicationGroup) -> usize {
     group.wait_for_replicated_grant();
     let mut replicas = group.replicas();
@@ -121,8 +121,8 @@ fn fail_over(run: &mut ScenarioRun, group: &mut ReplicationGroup) -> usize {
     group.promote(choose(&mut run.rng, &replicas))
 }
 
-/// The new primary dies too, inside its grace, as soon as the other replica follows it. If that took too
-/// long, the replica first gets all that the new primary has done meanwhile.
+/// The new primary is killed during its grace period, as soon as the other replica follows it. If that took too long,
+/// the replica catches up first.
 fn fail_over_again(run: &mut ScenarioRun, group: &mut ReplicationGroup, dead: usize) -> usize {
     let promoted = Instant::now();
     let last = group
@@ -140,7 +140,7 @@ fn fail_over_again(run: &mut ScenarioRun, group: &mut ReplicationGroup, dead: us
     group.promote(last)
 }
 
-/// The replica that is not `dead`.
+/// The replica other than `dead`.
 fn other_than(group: &ReplicationGroup, dead: usize) -> usize {
     let mut replicas = group.replicas().into_iter();
     replicas.find(|n| *n != dead).expect("a group has three servers")

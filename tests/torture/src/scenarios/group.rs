@@ -1,4 +1,4 @@
-//! A primary with replicas, whose roles go round.
+//! A primary with replicas that change roles.
 
 use dlock_testkit::{Server, wait_for};
 
@@ -6,26 +6,26 @@ use crate::clients::Route;
 use crate::history::{History, Recorder, Reply};
 use crate::servers;
 
-/// A port on which nobody ever listens: a replica of it is cut off, and keeps what it has.
+/// No server listens on this port: a replica of it is disconnected and keeps its data.
 pub const CLOSED_PORT: u16 = 1;
 
-/// Servers of which one is the primary.
+/// Servers that replicate from one primary.
 pub struct ReplicationGroup {
     servers: Vec<Server>,
-    /// Which one decides.
+    /// Index of the primary.
     pub primary: usize,
-    /// Where the clients find it.
+    /// Directs clients to the primary.
     pub route: Route,
-    /// What happened.
+    /// Records the history.
     pub recorder: Recorder,
     term: u32,
 }
 
 impl ReplicationGroup {
-    /// So many servers, all with these lines in their configuration, in step.
+    /// Starts `count` servers with this configuration and waits until they are in sync.
     pub fn start(count: usize, config: &str) -> Self {
         let mut servers: Vec<Server> = (0..count).map(|_| Server::with(config)).collect();
-        // A primary that comes back must not be one for a moment: a client may still be on its way to it.
+        // A restarted primary must come back as a replica: late requests of clients may still reach it.
         let as_replica = format!("replicaof 127.0.0.1 {CLOSED_PORT}");
         servers
             .iter_mut()
@@ -41,28 +41,28 @@ impl ReplicationGroup {
         group
     }
 
-    /// The server of that number.
+    /// The server with this index.
     pub fn server(&self, n: usize) -> &Server {
         &self.servers[n]
     }
 
-    /// The numbers of all that are not the primary.
+    /// Indexes of the replicas.
     pub fn replicas(&self) -> Vec<usize> {
         (0..self.servers.len()).filter(|n| *n != self.primary).collect()
     }
 
-    /// Makes a server a replica of the primary, if it is not.
+    /// Makes a server a replica of the primary.
     pub fn follow(&self, n: usize) {
         let port = self.servers[self.primary].port();
         let mut client = self.servers[n].client();
-        // OK, or that it is already.
+        // Replies OK, also if it is one already.
         client.ask::<String>(&format!("REPLICAOF 127.0.0.1 {port}"));
     }
 
-    /// Cuts a replica's link to the primary. It stays a replica, and keeps what it has.
+    /// Disconnects a replica from the primary. It remains a replica and keeps its data.
     pub fn detach(&self, n: usize) {
         self.recorder
-            .event(format!("port {} hears no more", self.servers[n].port()));
+            .event(format!("replica on port {} detached", self.servers[n].port()));
         self.servers[n]
             .client()
             .ok(&format!("REPLICAOF 127.0.0.1 {CLOSED_PORT}"));
@@ -73,7 +73,7 @@ impl ReplicationGroup {
         self.kill(self.primary);
     }
 
-    /// `kill -9` of one of them.
+    /// `kill -9` of a server.
     pub fn kill(&mut self, n: usize) {
         let role = if n == self.primary { "primary" } else { "replica" };
         let server = &mut self.servers[n];
@@ -82,35 +82,35 @@ impl ReplicationGroup {
         server.kill();
     }
 
-    /// Makes a replica the primary, and sends the clients there. Returns the number of the old one.
+    /// Promotes a replica and redirects the clients. Returns the index of the old primary.
     pub fn promote(&mut self, n: usize) -> usize {
         let server = &self.servers[n];
         server.client().ok("REPLICAOF NO ONE");
         self.redirect_clients(n)
     }
 
-    /// Sends the clients to a server that has become the primary. Returns the number of the old one.
+    /// Redirects the clients to a server that was promoted. Returns the index of the old primary.
     pub fn redirect_clients(&mut self, n: usize) -> usize {
         let server = &self.servers[n];
         self.term += 1;
-        self.recorder.event(format!("port {} is promoted", server.port()));
+        self.recorder.event(format!("port {} promoted", server.port()));
         self.route.set(server.port(), self.term);
         std::mem::replace(&mut self.primary, n)
     }
 
-    /// The number of another server that says it is a primary.
+    /// Index of a replica that reports itself as primary.
     pub fn new_primary(&self) -> Option<usize> {
         let replicas = self.replicas().into_iter();
         let mut primaries = replicas.filter(|n| self.servers[*n].is_primary());
         primaries.next()
     }
 
-    /// Starts a server that was killed. It follows nobody yet, and nobody asks it.
+    /// Restarts a killed server as a disconnected replica.
     pub fn restart(&mut self, n: usize) {
         self.servers[n].start_again();
     }
 
-    /// All others follow the primary, and are in step when this returns.
+    /// Attaches all replicas to the primary and waits until they are in sync.
     pub fn resync(&self) {
         let replicas = self.replicas();
         replicas.iter().for_each(|n| self.follow(*n));
@@ -118,12 +118,12 @@ impl ReplicationGroup {
         self.wait_for_replication(replicas.len());
     }
 
-    /// Waits until so many replicas have all that the primary has done so far.
+    /// Waits until `replicas` replicas have all writes of the primary.
     pub fn wait_for_replication(&self, replicas: usize) {
         servers::wait_for_replication(&self.servers[self.primary], replicas);
     }
 
-    /// Waits until the primary has granted something, which raises its fences, and all replicas have heard.
+    /// Waits until the primary has granted a lock, which raises its fence counter, and all replicas have it.
     pub fn wait_for_replicated_grant(&self) {
         wait_for("a grant of the new primary", || {
             let history = self.recorder.lock();
@@ -134,12 +134,12 @@ impl ReplicationGroup {
         self.wait_for_replication(self.servers.len() - 1);
     }
 
-    /// FinalStates the run: looks at what is left.
-    pub fn check_final_state(mut self) -> History {
+    /// Ends the run and records the final states.
+    pub fn finish(mut self) -> History {
         for n in self.replicas() {
             servers::check_no_crash(&mut self.servers[n], &self.recorder);
         }
-        servers::check_final_state(&mut self.servers[self.primary], &self.recorder);
+        servers::record_final_state(&mut self.servers[self.primary], &self.recorder);
         self.recorder.history()
     }
 }

@@ -1,4 +1,4 @@
-//! What locks are for: holders that read, think and write, and a store that loses nothing.
+//! Lost updates: holders read, modify and write back a set under a mutex, and no update may be lost.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -17,12 +17,12 @@ use crate::servers;
 
 const THREADS: u64 = 4;
 const PROCESSES: u64 = 2;
-/// No fault here is longer than a fraction of it.
+/// All faults are much shorter.
 const LONG_LEASE_MS: u64 = 5_000;
 const SHORT_LEASE_MS: u64 = 60;
 const THINK_MS: u64 = 8;
 
-/// Holders that keep to their deadlines, and a store without a fencing.
+/// Holders respect their deadlines; the store checks no fences.
 pub fn mutex_alone(run: &mut ScenarioRun) -> Vec<History> {
     let mut setup = Setup::start(run, Fencing::Off, LONG_LEASE_MS);
     for _ in 0..run.count {
@@ -42,13 +42,13 @@ pub fn mutex_alone(run: &mut ScenarioRun) -> Vec<History> {
     setup.finish()
 }
 
-/// Holders, real processes among them, that are stopped for longer than their lease and then write; the
-/// store refuses smaller fences.
+/// Holders (threads and processes) are paused past the end of their lease and then write; the store rejects stale
+/// fences.
 pub fn fences(run: &mut ScenarioRun) -> Vec<History> {
     stopped_holders(run, Fencing::On)
 }
 
-/// The same with a store that takes every write: some must be lost.
+/// The same without fencing: some updates must be lost.
 pub fn stopped_without_fences(run: &mut ScenarioRun) -> Vec<History> {
     stopped_holders(run, Fencing::Off)
 }
@@ -66,7 +66,7 @@ fn stopped_holders(run: &mut ScenarioRun, fencing: Fencing) -> Vec<History> {
     setup.finish()
 }
 
-/// Two servers and those who use them.
+/// A server with the lock, a server with the store, and the holders.
 struct Setup {
     locks: Server,
     store: Server,
@@ -124,12 +124,13 @@ impl Setup {
 
     fn disconnect_any_holder(&self, run: &mut ScenarioRun) {
         let holder = &self.threads[run.rng.usize(..self.threads.len())];
-        self.recorder.event("a client loses its connection to the locks");
+        self.recorder
+            .event("a client loses its connection to the lock server");
         holder.cutter.cut();
     }
 
     fn stop_server(&self, run: &mut ScenarioRun) {
-        self.recorder.event("the server is stopped for a moment");
+        self.recorder.event("SIGSTOP of the server for a moment");
         self.locks.stop();
         run.pause(1..=LONG_LEASE_MS / 50);
         self.locks.resume();
@@ -138,7 +139,7 @@ impl Setup {
     fn stop_any_thread(&self, run: &mut ScenarioRun) {
         let holder = &self.threads[run.rng.usize(..self.threads.len())];
         self.recorder
-            .event("a holder is stopped between reading and writing");
+            .event("a holder thread is paused between read and write");
         holder.gate.close();
         run.pause(SHORT_LEASE_MS / 2..=SHORT_LEASE_MS * 3);
         holder.gate.open();
@@ -146,7 +147,7 @@ impl Setup {
 
     fn stop_any_process(&self, run: &mut ScenarioRun) {
         let process = &self.processes[run.rng.usize(..self.processes.len())];
-        self.recorder.event("SIGSTOP of a holder");
+        self.recorder.event("SIGSTOP of a holder process");
         signal(process.child.id(), Signal::STOP);
         run.pause(SHORT_LEASE_MS / 2..=SHORT_LEASE_MS * 3);
         signal(process.child.id(), Signal::CONT);
@@ -155,18 +156,18 @@ impl Setup {
     fn finish(&mut self) -> Vec<History> {
         self.stop.store(true, Ordering::Relaxed);
         for holder in self.threads.drain(..) {
-            holder.thread.join().expect("a holder has no reason to panic");
+            holder.thread.join().expect("holders do not panic");
         }
         self.processes.drain(..).for_each(HolderProcess::finish);
-        // Of a store without a fencing: it takes no note of the fence, and replies with all elements.
+        // Without fencing the store ignores the fence and returns all elements.
         let stored = Store::open(self.store.port(), Fencing::Off).read(0);
         self.recorder.lock().stored = stored;
-        servers::check_final_state(&mut self.locks, &self.recorder);
+        servers::record_final_state(&mut self.locks, &self.recorder);
         vec![self.recorder.history()]
     }
 }
 
-/// A holder in a process of its own. Dropped, it is killed.
+/// A holder in a separate process, killed on drop.
 struct HolderProcess {
     child: Child,
     reader: Option<JoinHandle<()>>,
@@ -180,12 +181,12 @@ impl HolderProcess {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("cannot run {}: {error}", program.display()));
-        let output = child.stdout.take().expect("it is a pipe");
+        let output = child.stdout.take().expect("stdout is a pipe");
         let recorder = recorder.clone();
         let reader = thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             for line in lines {
-                let write = holder::parse_line(&line).expect("a holder prints writes only");
+                let write = holder::parse_line(&line).expect("holders print only writes");
                 recorder.lock().writes.push(write);
             }
         });
@@ -195,13 +196,13 @@ impl HolderProcess {
         }
     }
 
-    /// Tells it to stop, and reads what it wrote to the end.
+    /// Stops it and reads all its output.
     fn finish(mut self) {
         drop(self.child.stdin.take());
         let ended = self.child.wait().expect("a child can be waited for");
-        assert!(ended.success(), "a holder failed: {ended}");
+        assert!(ended.success(), "a holder process failed: {ended}");
         if let Some(reader) = self.reader.take() {
-            reader.join().expect("all lines are writes");
+            reader.join().expect("every line is a write");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The scenarios, one file a kind.
+//! The scenarios, grouped by kind.
 
 mod aof_truncation;
 mod clock;
@@ -27,34 +27,34 @@ use crate::verdict::{Rules, Verdict};
 
 pub use table::SCENARIOS;
 
-/// Servers, clients, and what is done to them.
+/// Servers, clients, and the faults injected into them.
 pub struct Scenario {
-    /// For the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// In a few words.
+    /// One line for `--list`.
     pub description: &'static str,
     /// How many faults, or rounds of them.
     pub count: u32,
-    /// As many for a first look; 0: it takes more to see anything.
+    /// The same for `--short`. 0: a short run shows nothing.
     pub short: u32,
-    /// What must hold.
+    /// The rules that must hold.
     pub rules: Rules,
-    /// Plays it.
+    /// Runs it.
     body: fn(&mut ScenarioRun) -> Vec<History>,
 }
 
-/// One play of a scenario.
+/// One run of a scenario.
 pub struct ScenarioRun {
     /// How many faults, or rounds of them.
     pub count: u32,
-    /// Chooses the faults and their moments.
+    /// Chooses the faults and their times.
     pub rng: Rng,
-    /// This program, for clients that are processes of their own.
+    /// This program, to start clients as separate processes.
     pub program: PathBuf,
 }
 
 impl ScenarioRun {
-    /// Divides the run among threads, each with servers of its own.
+    /// Splits the run among threads with separate servers.
     fn in_parallel(
         &mut self,
         threads: u32,
@@ -72,11 +72,11 @@ impl ScenarioRun {
                 running.push(thread::spawn(move || play(&mut part)));
             }
         }
-        // All of them first: a thread that goes on after a panic of another one would leave its servers behind.
+        // Join all threads before any panic propagates, or some would leave servers running.
         let histories: Vec<_> = running.into_iter().map(thread::JoinHandle::join).collect();
         let histories = histories.into_iter();
         histories
-            .map(|history| history.expect("the thread has printed why it panicked"))
+            .map(|history| history.expect("the thread has printed its panic"))
             .collect()
     }
 
@@ -97,7 +97,7 @@ impl ScenarioRun {
     }
 }
 
-/// Plays a scenario and lets the checkers read what happened. The error: the harness itself failed.
+/// Runs a scenario and checks its histories. An error means that the harness itself failed.
 pub fn run_scenario(scenario: &Scenario, seed: u64, count: u32, program: &Path) -> Result<Verdict, String> {
     let mut run = ScenarioRun {
         count,

@@ -1,4 +1,4 @@
-//! A bad network between clients and a server that lives.
+//! A bad network between clients and a healthy server.
 
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use crate::servers;
 
 const WORKERS: usize = 5;
 const LEASE_MS: u64 = 400;
-/// Clients give up early: a frozen network is longer.
+/// Shorter than a frozen network, so that clients time out.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(250);
 const LONGEST_FREEZE_MS: u64 = 600;
 const LONGEST_DELAY_MS: u64 = 80;
-/// About as long as a few requests: a cut falls inside one.
-const MOST_BYTES: usize = 300;
+/// The length of a few requests, so that a cut falls inside one.
+const MAX_BYTES: usize = 300;
 
-/// It delays, freezes one way or both, cuts after some bytes or at once, and refuses connections.
+/// The proxy delays data, freezes one or both directions, cuts connections at once or mid-request, and refuses
+/// connections.
 pub fn bad(run: &mut ScenarioRun) -> Vec<History> {
     let mut server = Server::start();
     let recorder = Recorder::default();
@@ -47,7 +48,7 @@ pub fn bad(run: &mut ScenarioRun) -> Vec<History> {
     }
     networks.iter().for_each(heal);
     pools.into_iter().for_each(ClientPool::finish);
-    servers::check_final_state(&mut server, &recorder);
+    servers::record_final_state(&mut server, &recorder);
     vec![recorder.history()]
 }
 
@@ -60,11 +61,11 @@ fn one_fault(run: &mut ScenarioRun, network: &Proxy, recorder: &Recorder) {
     match run.rng.u8(..5) {
         0 => {
             let delay = Duration::from_millis(run.rng.u64(..=LONGEST_DELAY_MS));
-            recorder.event(format!("the network is slow {way:?}: {delay:?}"));
+            recorder.event(format!("delay of {delay:?} {way:?}"));
             network.delay(way, delay);
         }
         1 => {
-            recorder.event(format!("nothing passes {way:?}"));
+            recorder.event(format!("frozen {way:?}"));
             network.freeze(way);
             if run.rng.bool() {
                 network.freeze(Way::ToServer);
@@ -77,16 +78,16 @@ fn one_fault(run: &mut ScenarioRun, network: &Proxy, recorder: &Recorder) {
             network.thaw();
         }
         2 => {
-            let bytes = run.rng.usize(1..=MOST_BYTES);
-            recorder.event(format!("a connection is cut {way:?} after {bytes} bytes"));
+            let bytes = run.rng.usize(1..=MAX_BYTES);
+            recorder.event(format!("connection cut {way:?} after {bytes} bytes"));
             network.cut_after(way, bytes);
         }
         3 => {
-            recorder.event("all connections are cut");
+            recorder.event("all connections cut");
             network.cut();
         }
         _ => {
-            recorder.event("new connections are refused, the old ones cut");
+            recorder.event("all connections cut, new ones refused");
             network.refuse(true);
             network.cut();
             run.pause(1..=LONGEST_FREEZE_MS / 2);

@@ -1,4 +1,4 @@
-//! One server that lives, and clients that do not.
+//! One healthy server with faulty clients.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::servers;
 const WORKERS: usize = 8;
 const LEASE_MS: u64 = 400;
 
-/// Clients die, stop, are killed, unblocked and paused; the server stops for a while.
+/// Clients disconnect, pause, and are killed, unblocked and paused by the server; the server is stopped for a while.
 pub fn clients(run: &mut ScenarioRun) -> Vec<History> {
     let mut server = Server::with("appendonly yes\nappendfsync no");
     let recorder = Recorder::default();
@@ -26,7 +26,7 @@ pub fn clients(run: &mut ScenarioRun) -> Vec<History> {
     }
     admin.ok("CLIENT UNPAUSE");
     pool.finish();
-    servers::check_final_state(&mut server, &recorder);
+    servers::record_final_state(&mut server, &recorder);
     vec![recorder.history()]
 }
 
@@ -40,21 +40,21 @@ fn one_fault(
     let client = pool.any(&mut run.rng);
     match run.rng.u8(..8) {
         0 => {
-            recorder.event("a client dies");
+            recorder.event("a client disconnects");
             client.cutter.cut();
         }
         1 => {
-            recorder.event("a client is stopped, for longer than its lease may last");
+            recorder.event("a client pauses, possibly past its lease");
             client.gate.close();
             run.pause(0..=LEASE_MS * 2);
-            recorder.event("it goes on");
+            recorder.event("the client resumes");
             client.gate.open();
         }
         2 => {
-            recorder.event("the server is stopped");
+            recorder.event("SIGSTOP of the server");
             server.stop();
             run.pause(1..=LEASE_MS * 2);
-            recorder.event("the server goes on");
+            recorder.event("SIGCONT of the server");
             server.resume();
         }
         3 => {
@@ -62,7 +62,7 @@ fn one_fault(
             let ms = run.rng.u64(1..=LEASE_MS);
             recorder.event(format!("CLIENT PAUSE {ms} {mode}"));
             admin.ok(&format!("CLIENT PAUSE {ms} {mode}"));
-            // Our own connection is paused with the others.
+            // The admin connection is paused too.
             thread::sleep(Duration::from_millis(ms));
         }
         4 => {
@@ -75,7 +75,7 @@ fn one_fault(
     }
 }
 
-/// Does something to a client chosen by its number.
+/// Runs a CLIENT command on a random client.
 fn with_any_client(
     run: &mut ScenarioRun,
     admin: &mut Client,
@@ -93,6 +93,6 @@ fn with_any_client(
         .collect();
     let Some(id) = run.rng.choice(ids) else { return };
     recorder.event(format!("{command} {id} {option}"));
-    // It may have gone meanwhile.
+    // The client may have disconnected.
     let _ = admin.call(&format!("{command} {id} {option}"));
 }

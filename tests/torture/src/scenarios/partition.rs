@@ -1,4 +1,4 @@
-//! A network that parts, with clients on both sides, and an old primary that does not know of the new one.
+//! A network partition with clients on both sides: the old primary does not know of the new one.
 
 use std::thread;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use crate::clients::{ClientPool, Route, Workload};
 use crate::history::{History, Recorder};
 use crate::servers;
 
-/// Pairs of servers that are parted side by side.
+/// Pairs of servers that run in parallel.
 const PAIRS: u32 = 3;
 const WORKERS_ON_A_SIDE: usize = 4;
 const LEASE_MS: u64 = 400;
-/// The smallest limit that there is.
+/// The smallest possible limit.
 const LAG_LIMIT: &str = "min-replicas-max-lag 1";
-/// A primary looks once a second how far its replicas lag, in whole seconds: it stops within 3.
+/// A primary checks the lag of its replicas once a second, in whole seconds: it stops within 3 s.
 const FAILOVER_MS: u64 = 4_000;
 
-/// The old primary goes on.
+/// The old primary keeps serving.
 pub fn keeps_serving(run: &mut ScenarioRun) -> Vec<History> {
     run.in_parallel(PAIRS, |run| partitions(run, OldPrimary::KeepsServing))
 }
 
-/// The old primary stops, because no replica confirms.
+/// The old primary stops accepting writes because no replica acknowledges them.
 pub fn min_replicas(run: &mut ScenarioRun) -> Vec<History> {
     run.in_parallel(PAIRS, |run| partitions(run, OldPrimary::NeedsReplica))
 }
 
-/// The same, but the old primary's process sleeps meanwhile, and paused when the new one serves.
+/// The same, but the old primary is paused during the failover and resumes when the new one serves.
 pub fn paused(run: &mut ScenarioRun) -> Vec<History> {
     run.in_parallel(PAIRS, |run| partitions(run, OldPrimary::IsPaused))
 }
 
-/// What the old primary does while the network is parted.
+/// Behaviour of the old primary during the partition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OldPrimary {
     KeepsServing,
@@ -60,7 +60,7 @@ impl OldPrimary {
 fn partitions(run: &mut ScenarioRun, old: OldPrimary) -> History {
     let mut pair = Pair::start(old.min_replicas());
     let workload = Workload::mixed(LEASE_MS);
-    let mut hire = |name, route| {
+    let mut start = |name, route| {
         ClientPool::start(
             WORKERS_ON_A_SIDE,
             name,
@@ -70,7 +70,7 @@ fn partitions(run: &mut ScenarioRun, old: OldPrimary) -> History {
             &mut run.rng,
         )
     };
-    let pools = [hire("near", &pair.near), hire("far", &pair.far)];
+    let pools = [start("near", &pair.near), start("far", &pair.far)];
     for _ in 0..run.count {
         run.pause(LEASE_MS / 2..=LEASE_MS * 2);
         pair.partition();
@@ -79,7 +79,7 @@ fn partitions(run: &mut ScenarioRun, old: OldPrimary) -> History {
         }
         thread::sleep(Duration::from_millis(old.failover_ms()));
         pair.promote();
-        // As long as its grace, and as long again.
+        // Up to twice the grace period.
         run.pause(LEASE_MS..=LEASE_MS * 2);
         if old == OldPrimary::IsPaused {
             pair.resume_primary();
@@ -88,17 +88,17 @@ fn partitions(run: &mut ScenarioRun, old: OldPrimary) -> History {
         pair.kill_old_primary_and_heal();
     }
     pools.into_iter().for_each(ClientPool::finish);
-    pair.check_final_state()
+    pair.finish()
 }
 
-/// A primary and a replica, with a network between them.
+/// A primary and a replica that connects through a proxy.
 struct Pair {
     primary: Server,
     replica: Server,
     network: Proxy,
-    /// Clients on the side of the primary.
+    /// Clients on the old primary's side.
     near: Route,
-    /// Clients on the side of the replica, once the network has parted.
+    /// Clients on the replica's side of the partition.
     far: Route,
     recorder: Recorder,
     term: u32,
@@ -109,7 +109,7 @@ impl Pair {
     fn start(min_replicas: u32) -> Self {
         let config = format!("dlock.failover-grace-ms {LEASE_MS}\n{LAG_LIMIT}");
         let (mut primary, mut replica) = (Server::with(&config), Server::with(&config));
-        // A primary that comes back must not be one for a moment: a client may still be on its way to it.
+        // A restarted primary must come back as a replica: late requests of clients may still reach it.
         for server in [&mut primary, &mut replica] {
             server.add_config(&format!("replicaof 127.0.0.1 {CLOSED_PORT}"));
         }
@@ -128,7 +128,7 @@ impl Pair {
         pair
     }
 
-    /// The replica follows, and from then on the primary relies on it.
+    /// Attaches the replica, then sets min-replicas-to-write on the primary.
     fn heal(&self) {
         let port = self.network.port();
         self.replica.client().ok(&format!("REPLICAOF 127.0.0.1 {port}"));
@@ -138,9 +138,9 @@ impl Pair {
         client.config_set("min-replicas-to-write", &self.min_replicas.to_string());
     }
 
-    /// Nothing passes between the two, in either direction, and neither is told.
+    /// Drops all traffic between the two servers. Connections stay open.
     fn partition(&self) {
-        self.recorder.event("the network parts");
+        self.recorder.event("network partition begins");
         self.network.freeze(Way::ToServer);
         self.network.freeze(Way::ToClient);
     }
@@ -161,11 +161,11 @@ impl Pair {
         client.ok("REPLICAOF NO ONE");
         self.term += 1;
         self.recorder
-            .event(format!("port {} is promoted", self.replica.port()));
+            .event(format!("port {} promoted", self.replica.port()));
         self.far.set(self.replica.port(), self.term);
     }
 
-    /// All clients go to the new primary. The old one comes back as its replica.
+    /// Redirects all clients to the new primary and restarts the old one as its replica.
     fn kill_old_primary_and_heal(&mut self) {
         self.recorder.event(format!(
             "kill -9 of the old primary, port {}",
@@ -179,9 +179,9 @@ impl Pair {
         self.heal();
     }
 
-    fn check_final_state(mut self) -> History {
+    fn finish(mut self) -> History {
         servers::check_no_crash(&mut self.replica, &self.recorder);
-        servers::check_final_state(&mut self.primary, &self.recorder);
+        servers::record_final_state(&mut self.primary, &self.recorder);
         self.recorder.history()
     }
 }

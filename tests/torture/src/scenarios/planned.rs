@@ -1,4 +1,4 @@
-//! A primary that hands over to its replica.
+//! Planned failovers.
 
 use dlock_testkit::wait_for;
 
@@ -12,31 +12,31 @@ const SERVERS: usize = 2;
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 400;
 
-/// FAILOVER, again and again.
+/// Repeated FAILOVER.
 pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
-    run.in_parallel(GROUPS, hand_overs)
+    run.in_parallel(GROUPS, planned_failovers)
 }
 
-fn hand_overs(run: &mut ScenarioRun) -> History {
+fn planned_failovers(run: &mut ScenarioRun) -> History {
     let mut group = ReplicationGroup::start(SERVERS, "appendonly yes\nappendfsync no");
     let workload = Workload::mixed(LEASE_MS);
     let pool = run.start_clients(WORKERS, &group.route, &group.recorder, &workload);
     for _ in 0..run.count {
         run.pause(LEASE_MS / 2..=LEASE_MS * 2);
-        hand_over(&mut group);
+        planned_failover(&mut group);
     }
     pool.finish();
-    group.check_final_state()
+    group.finish()
 }
 
-fn hand_over(group: &mut ReplicationGroup) {
+fn planned_failover(group: &mut ReplicationGroup) {
     let old = group.primary;
     group.recorder.event("FAILOVER");
     group.server(old).client().ok("FAILOVER TIMEOUT 20000");
     wait_for("the promotion", || group.new_primary().is_some());
-    let new = group.new_primary().expect("it was there a moment ago");
+    let new = group.new_primary().expect("the condition above holds");
     group.redirect_clients(new);
-    // The old one follows by itself.
+    // The old primary becomes a replica by itself.
     group.server(old).wait_until_linked();
     group.wait_for_replication(SERVERS - 1);
 }

@@ -1,4 +1,4 @@
-//! A server that is killed by `kill -9` and started again.
+//! A server is killed with `kill -9` and restarted.
 
 use dlock_testkit::Server;
 
@@ -10,15 +10,15 @@ use crate::servers;
 
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 400;
-/// A machine that dies takes with it what the server has written in the last second, about.
+/// A power failure loses about the last second of writes.
 const MAX_LOST_MS: u64 = 1_000;
 
-/// What a server of these scenarios survives on.
+/// Persistence settings of a scenario.
 #[derive(Clone, Copy)]
 struct Persistence {
-    /// Each start takes the next one for `appendfsync`. None: there is no log.
+    /// Values of `appendfsync`, used in turn. Empty: no AOF.
     fsync: &'static [&'static str],
-    /// The machine dies, not the process alone: what was written last is not on disk.
+    /// Simulates a power failure: the last writes are not on disk.
     loses_tail: bool,
     grace_ms: u64,
 }
@@ -39,33 +39,33 @@ const NONE: Persistence = Persistence {
     grace_ms: 0,
 };
 
-/// Each reply was on disk before: nothing may be lost.
+/// Every acknowledged change is on disk: nothing may be lost.
 pub fn fsync_always(run: &mut ScenarioRun) -> Vec<History> {
     restarts(run, ALWAYS)
 }
 
-/// The log lacks its tail, so a grace covers it.
+/// The tail of the AOF is lost; a grace period covers it.
 pub fn lost_tail_with_grace(run: &mut ScenarioRun) -> Vec<History> {
     restarts(run, SOMETIMES.with_grace())
 }
 
-/// The log lacks its tail, and nothing covers it.
+/// The tail of the AOF is lost, without a grace period.
 pub fn lost_tail(run: &mut ScenarioRun) -> Vec<History> {
     restarts(run, SOMETIMES)
 }
 
-/// All is lost, so a grace covers it.
+/// All data is lost; a grace period covers it.
 pub fn no_data_with_grace(run: &mut ScenarioRun) -> Vec<History> {
     restarts(run, NONE.with_grace())
 }
 
-/// All is lost, and nothing covers it.
+/// All data is lost, without a grace period.
 pub fn no_data(run: &mut ScenarioRun) -> Vec<History> {
     restarts(run, NONE)
 }
 
 impl Persistence {
-    /// Of the longest lease.
+    /// A grace period as long as the longest lease.
     fn with_grace(self) -> Self {
         Self {
             grace_ms: LEASE_MS,
@@ -78,7 +78,7 @@ impl Persistence {
         format!("appendonly {log}\ndlock.startup-grace-ms {}", self.grace_ms)
     }
 
-    /// For the start of that number.
+    /// The `appendfsync` setting of the n-th start.
     fn fsync_at(self, start: u32) -> Option<String> {
         let policy = self.fsync.iter().cycle().nth(start as usize)?;
         Some(format!("appendfsync {policy}"))
@@ -102,29 +102,27 @@ fn restarts(run: &mut ScenarioRun, persistence: Persistence) -> Vec<History> {
             recorder.event(policy.clone());
             server.add_config(&policy);
         }
-        // Before anybody can reach the new process. It nearly always gets the port of the old one.
+        // Before clients can reach the new process, which usually gets the same port.
         route.set(server.port(), term);
         server.start_again();
         route.set(server.port(), term);
-        recorder.event("the server is back");
+        recorder.event("server restarted");
     }
     pool.finish();
-    servers::check_final_state(&mut server, &recorder);
+    servers::record_final_state(&mut server, &recorder);
     vec![recorder.history()]
 }
 
-/// `kill -9`. If the machine dies with the process, so does what came into the log in the time before.
+/// `kill -9`. For a power failure, also truncates the AOF to its length some time before.
 fn kill(run: &mut ScenarioRun, server: &mut Server, persistence: Persistence, recorder: &Recorder) {
     if !persistence.loses_tail {
-        recorder.event("kill -9 of the server, and a start");
+        recorder.event("kill -9 and restart of the server");
         return server.kill();
     }
     let log = AofFile::of(server);
     let on_disk = log.length();
     run.pause(0..=MAX_LOST_MS);
-    recorder.event(format!(
-        "death of the server, and of its log after {on_disk} bytes"
-    ));
+    recorder.event(format!("power failure: AOF truncated to {on_disk} bytes"));
     server.kill();
-    log.cut_to(on_disk);
+    log.truncate(on_disk);
 }

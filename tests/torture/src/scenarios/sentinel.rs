@@ -1,4 +1,4 @@
-//! A Sentinel that promotes a replica when the primary has died.
+//! A Sentinel promotes a replica when the primary is killed.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use crate::history::History;
 const SERVERS: usize = 3;
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 500;
-/// A Sentinel that found no good replica tries again after 10 s, twice the timeout that it is given.
+/// A Sentinel that finds no suitable replica retries after 10 s, twice its failover timeout.
 const PROMOTION_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The primary is killed, a Sentinel promotes a replica, with a grace.
+/// The primary is killed and a Sentinel promotes a replica, with a grace period.
 pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
     let mut group = ReplicationGroup::start(SERVERS, &format!("dlock.failover-grace-ms {LEASE_MS}"));
     let workload = Workload {
@@ -26,7 +26,7 @@ pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
     };
     let pool = run.start_clients(WORKERS, &group.route, &group.recorder, &workload);
     for _ in 0..run.count {
-        // Each round has a Sentinel of its own, which knows the servers as they are now.
+        // A new Sentinel each round, which discovers the current topology.
         let sentinel = Sentinel::of(group.server(group.primary), SERVERS - 1);
         run.pause(LEASE_MS..=LEASE_MS * 2);
         group.kill_primary();
@@ -37,7 +37,7 @@ pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
         group.resync();
     }
     pool.finish();
-    vec![group.check_final_state()]
+    vec![group.finish()]
 }
 
 fn wait_for_promotion(group: &ReplicationGroup) -> usize {
@@ -48,5 +48,5 @@ fn wait_for_promotion(group: &ReplicationGroup) -> usize {
         }
         thread::sleep(POLL_INTERVAL);
     }
-    panic!("the Sentinel promoted nobody within {PROMOTION_TIMEOUT:?}");
+    panic!("the Sentinel promoted no replica within {PROMOTION_TIMEOUT:?}");
 }

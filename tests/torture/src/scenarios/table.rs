@@ -1,4 +1,4 @@
-//! All scenarios, the quick ones first, and what must hold in them.
+//! All scenarios and their rules, the quick ones first.
 
 use super::{
     Scenario, aof_truncation, clock, cluster, eviction, failover, lost_update, network, one_server,
@@ -7,75 +7,75 @@ use super::{
 use crate::checkers::{MissingReplies, Rule};
 use crate::verdict::Rules;
 
-/// An unplanned failover, or a restart without all data: what was replied may be lost, no lock may have too
-/// many holders.
+/// An unplanned failover or a restart with lost data: acknowledged changes may be lost, but locks never have too many
+/// holders.
 const LOSSY: Rules = Rules {
     lossless: false,
     ..Rules::STRICT
 };
 
-/// Known to be unsafe: overlaps must be seen, or the harness would not see them elsewhere either.
-const EVICTABLE: Rules = Rules {
+/// Known to be unsafe: overlaps must be detected, or the checkers would miss them elsewhere too.
+const OVERLAPPING: Rules = Rules {
     expected: Some(Rule::Overlap),
     ..LOSSY
 };
 
-/// As [`EVICTABLE`], for what is written and lost.
-const UNGUARDED: Rules = Rules {
+/// As [`OVERLAPPING`], for what is written and lost.
+const UNFENCED: Rules = Rules {
     expected: Some(Rule::LostWrites),
     ..LOSSY
 };
 
-/// A server that never heard of the fences of the one before it, with a clock behind them. Each promotion
-/// leaps by 32 s of clock and a random part, so that the smaller leap of two may be the later one.
+/// A new primary that does not know the fences of its predecessor. Each promotion advances the counter by 32 s of
+/// clock and a random part, so the later of two may advance less.
 const UNSYNCED: Rules = Rules {
     expected: Some(Rule::Fences),
     ..LOSSY
 };
 
-/// A network that may swallow replies.
+/// A network that may drop replies.
 const BAD_NETWORK: Rules = Rules {
     missing_replies: MissingReplies::Allowed,
     ..Rules::STRICT
 };
 
-/// All of them, the quick ones first.
+/// All scenarios, the quick ones first.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "clients",
-        description: "clients die, stop, are killed, unblocked and paused; the server stops for a while",
+        description: "clients disconnect, pause, and are killed and unblocked; the server is stopped for a while",
         count: 700,
         short: 12,
         rules: Rules::STRICT,
         body: one_server::clients,
     },
     Scenario {
-        name: "effect",
-        description: "an unguarded set under a mutex, holders keep to their deadlines: nothing is lost",
+        name: "lost-update",
+        description: "holders update a set under a mutex and respect their deadlines: no update is lost",
         count: 500,
         short: 10,
         rules: Rules::STRICT,
         body: lost_update::mutex_alone,
     },
     Scenario {
-        name: "effect-fences",
-        description: "holders are stopped past their lease, the store refuses smaller fences: nothing is lost",
+        name: "lost-update-fenced",
+        description: "holders are paused past their lease, the store rejects stale fences: no update is lost",
         count: 300,
         short: 10,
         rules: LOSSY,
         body: lost_update::fences,
     },
     Scenario {
-        name: "effect-no-fences",
-        description: "the same without fences: lost elements are expected",
+        name: "lost-update-unfenced",
+        description: "the same without fencing: lost updates are expected",
         count: 100,
         short: 15,
-        rules: UNGUARDED,
+        rules: UNFENCED,
         body: lost_update::stopped_without_fences,
     },
     Scenario {
         name: "network",
-        description: "a proxy delays, freezes one way or both, cuts inside of requests and replies",
+        description: "a proxy delays, freezes one or both directions, cuts inside requests and replies",
         count: 500,
         short: 8,
         rules: BAD_NETWORK,
@@ -83,7 +83,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "eviction",
-        description: "memory is full of keys with a TTL, under each volatile-* policy",
+        description: "the memory limit is reached, under each volatile-* policy",
         count: 600,
         short: 8,
         rules: Rules::STRICT,
@@ -91,15 +91,15 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "clock",
-        description: "the wall clock of the server jumps by hours, forward and back, also across restarts",
+        description: "the server's wall clock jumps by hours, forward and back, also across restarts",
         count: 400,
         short: 8,
         rules: Rules::STRICT,
         body: clock::jumps,
     },
     Scenario {
-        name: "log-cut",
-        description: "the append-only file final_states at every byte of its last records",
+        name: "aof-truncation",
+        description: "the AOF is truncated at every byte of its last records",
         count: 2000,
         short: 8,
         rules: LOSSY,
@@ -114,40 +114,40 @@ pub const SCENARIOS: &[Scenario] = &[
         body: restart::fsync_always,
     },
     Scenario {
-        name: "restart-grace",
-        description: "the machine dies with the tail of the log: appendfsync everysec and no in turn, with a grace",
+        name: "restart-lost-tail-grace",
+        description: "power failure loses the tail of the AOF, appendfsync everysec and no, with a grace period",
         count: 80,
         short: 2,
         rules: LOSSY,
         body: restart::lost_tail_with_grace,
     },
     Scenario {
-        name: "restart-tail",
-        description: "the same without a grace: overlaps are expected",
+        name: "restart-lost-tail",
+        description: "the same without a grace period: overlaps are expected",
         count: 40,
         short: 6,
-        rules: EVICTABLE,
+        rules: OVERLAPPING,
         body: restart::lost_tail,
     },
     Scenario {
-        name: "restart-nothing-grace",
-        description: "kill -9 and restart without any data, with a grace",
+        name: "restart-no-data-grace",
+        description: "kill -9 and restart without persistence, with a grace period",
         count: 40,
         short: 2,
         rules: LOSSY,
         body: restart::no_data_with_grace,
     },
     Scenario {
-        name: "restart-nothing",
-        description: "the same without a grace: overlaps are expected",
+        name: "restart-no-data",
+        description: "the same without a grace period: overlaps are expected",
         count: 20,
         short: 4,
-        rules: EVICTABLE,
+        rules: OVERLAPPING,
         body: restart::no_data,
     },
     Scenario {
         name: "failover-grace",
-        description: "the primary is killed with a lost tail, with a grace of the longest lease",
+        description: "the primary is killed with unreplicated writes, with a grace period of the longest lease",
         count: 500,
         short: 3,
         rules: LOSSY,
@@ -155,15 +155,15 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "failover",
-        description: "the same without a grace: overlaps are expected",
+        description: "the same without a grace period: overlaps are expected",
         count: 60,
         short: 6,
-        rules: EVICTABLE,
+        rules: OVERLAPPING,
         body: failover::without_grace,
     },
     Scenario {
         name: "failover-unsynced",
-        description: "the second replica takes over without having heard of the first: fences may fall",
+        description: "a second replica takes over that never replicated from the first: fences may decrease",
         count: 12,
         short: 0,
         rules: UNSYNCED,
@@ -171,7 +171,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "failover-planned",
-        description: "FAILOVER: the primary hands over, nothing is lost",
+        description: "planned failover with FAILOVER: nothing is lost",
         count: 40,
         short: 2,
         rules: Rules::STRICT,
@@ -179,7 +179,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "failover-sentinel",
-        description: "the primary is killed, a Sentinel promotes a replica, with a grace",
+        description: "the primary is killed, a Sentinel promotes a replica, with a grace period",
         count: 12,
         short: 1,
         rules: LOSSY,
@@ -187,7 +187,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "cluster-resharding",
-        description: "slots of a cluster move with their locks, to and fro",
+        description: "slots of a cluster migrate back and forth with their locks",
         count: 100,
         short: 3,
         rules: Rules::STRICT,
@@ -195,7 +195,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "cluster-failover",
-        description: "a primary of a cluster is killed, its replica takes over, with a grace",
+        description: "a primary of a cluster is killed, its replica takes over, with a grace period",
         count: 8,
         short: 1,
         rules: LOSSY,
@@ -203,10 +203,10 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "partition",
-        description: "an old primary that goes on serving, with a grace: overlaps are expected",
+        description: "an isolated old primary keeps serving, with a grace period: overlaps are expected",
         count: 30,
         short: 1,
-        rules: EVICTABLE,
+        rules: OVERLAPPING,
         body: partition::keeps_serving,
     },
     Scenario {
@@ -218,11 +218,11 @@ pub const SCENARIOS: &[Scenario] = &[
         body: partition::min_replicas,
     },
     Scenario {
-        name: "partition-asleep",
-        description: "the same, but the old primary sleeps and paused: it grants until it looks at its replicas",
+        name: "partition-paused",
+        description: "the same, but the old primary is paused and resumes: it grants until it checks its replicas",
         count: 12,
         short: 0,
-        rules: EVICTABLE,
+        rules: OVERLAPPING,
         body: partition::paused,
     },
 ];
