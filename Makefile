@@ -17,7 +17,7 @@ DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
 .PHONY: help run cluster sentinel down test test-matrix model fuzz torture miri asan bench bench-check check msrv deny \
-	book top-picture install install-deps
+	book install install-deps
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,10 +99,6 @@ deny: ## Check licences, sources and known vulnerabilities of dependencies (inst
 
 book: ## Build the book of docs/ (installs mdBook if it is missing)
 	tests/docs/build-book "$(TARGET)"
-
-top-picture: install-deps ## Draw the picture of `dlock top` in the README from a real session
-	cargo build --locked -p redis-dlock -p dlock-cli
-	cargo run --locked -p dlock-cli --example top-picture -- docs/pictures/top.svg
 
 install-deps:
 	@deploy/install-deps

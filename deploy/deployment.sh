@@ -136,7 +136,7 @@ ask() {
     "$client" -p "$port" "$@"
 }
 
-# Waits until the doctor finds neither problems nor warnings, and shows what it says, without all that is good:
+# Waits until the doctor finds neither problems nor warnings, and shows what it says, without the checks that passed:
 # see_doctor URL
 see_doctor() {
     local end=$((SECONDS + patience_s))
@@ -148,7 +148,7 @@ see_doctor() {
         sleep 0.5
     done
     echo "\$ $tool -u $1 doctor"
-    grep -v '^  good' "$folder/doctor.log"
+    grep -v '^  ok ' "$folder/doctor.log"
 }
 
 # Leaves the servers running for the user, until Ctrl-C.

@@ -1,6 +1,6 @@
-//! The command line. What stands here is what the help and the manual show.
+//! The command line. The doc comments are the text of `--help` and of the man pages.
 
-// The brackets in the help are no links.
+// The brackets in the help are not links.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::ffi::OsString;
@@ -10,44 +10,45 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::span;
+use crate::duration;
 
-// Manual pages keep the lines that begin with a space.
+// Man pages keep the line breaks of lines that start with a space.
 const EXIT_CODES: &str = "\
-Exit codes (those of sysexits.h where there is one):
-    0  done, or good
-    1  there is no such lock, nothing was broken; doctor: warnings
+Exit codes (from sysexits.h where it has one):
+    0  success
+    1  no such lock, or nothing was broken; doctor: warnings
     2  doctor: problems
-   64  the command line is wrong, or the server refuses a value in it
-   65  the name is not that of a lock: the key holds something else
-   69  no server, a server without the module, or one that refuses
-   71  the system refuses, a process for instance
-   74  the output cannot be written
-   75  run: the lock was not got; try again later
-   77  wrong password, or the user may not do this
-   79  run: the lock was lost, and the command was stopped
-  126  run: the command cannot be run
-  127  run: the command is not there
-  128+ ended by that signal, as a shell tells it
-       Otherwise `dlock run` ends with the exit code of its command.";
+   64  invalid command line, or the server rejected a value in it
+   65  the key exists but is not a lock
+   69  server unreachable, without the module, or unable to grant locks
+   71  operating system error, such as failure to create a process
+   74  output cannot be written
+   75  run: lock not acquired; try again later
+   77  wrong password, or permission denied
+   79  run: lock lost, and the command was stopped
+  126  run: the command is not executable
+  127  run: command not found
+  128+ terminated by a signal (128 + its number), as in a shell
+       Otherwise `dlock run` exits with the exit code of the command.";
 
 const ENVIRONMENT: &str = "\
 Environment:
-  DLOCK_URL       the server, as with -u; -u, -h, -p and -s win over it
-  REDISCLI_AUTH   the password, if neither -a nor the URL has one
-  NO_COLOR        no colours, if set and not empty";
+  DLOCK_URL            URL of the server, as for -u; overridden by -u, -h, -p and -s
+  REDISCLI_AUTH        password, if neither -a nor the URL has one
+  DLOCK_SENTINEL_AUTH  password of the Sentinels, unless --sentinel-pass is given
+  NO_COLOR             disables colors if set and not empty";
 
-/// Run commands under distributed locks, look at locks, check servers.
+/// Run commands under distributed locks, inspect locks, check servers.
 ///
-/// The server is a Redis or Valkey with the DLOCK module; by default the one at 127.0.0.1:6379. A server that
-/// belongs to a cluster stands for the whole cluster.
+/// The server is a Redis or Valkey server with the DLOCK module, by default the one at 127.0.0.1:6379. Any node of a
+/// cluster can be given to address the whole cluster.
 #[derive(Debug, Parser)]
 #[command(name = "dlock", version, disable_help_flag = true, after_long_help = format!("{EXIT_CODES}\n\n{ENVIRONMENT}"))]
 pub struct Cli {
     #[command(flatten)]
     pub server: ServerArgs,
 
-    /// Show what can be said, in full.
+    /// Print help
     #[arg(long, global = true, action = ArgAction::HelpLong)]
     help: Option<bool>,
 
@@ -55,7 +56,7 @@ pub struct Cli {
     pub action: Action,
 }
 
-/// Where the server is, as redis-cli takes it.
+/// How to reach the server, with the options of redis-cli.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Server")]
 pub struct ServerArgs {
@@ -64,27 +65,35 @@ pub struct ServerArgs {
     #[arg(short, long, global = true, value_name = "URL", conflicts_with_all = ["host", "port", "socket"])]
     pub url: Option<String>,
 
-    /// The host [default: 127.0.0.1]
+    /// Server host name [default: 127.0.0.1]
     #[arg(short, long, global = true)]
     pub host: Option<String>,
 
-    /// The port [default: 6379]
+    /// Server port [default: 6379]
     #[arg(short, long, global = true)]
     pub port: Option<u16>,
 
-    /// A unix socket instead of host and port
+    /// Unix socket, instead of host and port
     #[arg(short, long, global = true, value_name = "PATH", conflicts_with_all = ["host", "port", "tls"])]
     pub socket: Option<PathBuf>,
 
-    /// The password. Other users of this machine can see it: REDISCLI_AUTH is better
+    /// Password. Visible to other users of this machine: prefer REDISCLI_AUTH
     #[arg(short = 'a', long = "pass", global = true, value_name = "PASSWORD")]
     pub password: Option<String>,
 
-    /// The user; without it the password is that of the default user
+    /// User name [default: the default user]
     #[arg(long, global = true)]
     pub user: Option<String>,
 
-    /// The number of the database
+    /// Password of the Sentinels. Visible to other users of this machine: prefer DLOCK_SENTINEL_AUTH
+    #[arg(long = "sentinel-pass", global = true, value_name = "PASSWORD")]
+    pub sentinel_password: Option<String>,
+
+    /// User name for the Sentinels [default: the default user]
+    #[arg(long, global = true, value_name = "USER")]
+    pub sentinel_user: Option<String>,
+
+    /// Database number
     #[arg(short = 'n', long = "db", global = true, value_name = "DB")]
     pub database: Option<u32>,
 
@@ -92,15 +101,15 @@ pub struct ServerArgs {
     #[arg(long, global = true)]
     pub tls: bool,
 
-    /// The certificate of the authority that the server's one is checked by [default: those of the system]
+    /// CA certificate used to verify the server [default: the system's CA certificates]
     #[arg(long, global = true, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
 
-    /// The certificate to show to the server
+    /// Client certificate
     #[arg(long, global = true, value_name = "FILE", requires = "key")]
     pub cert: Option<PathBuf>,
 
-    /// The key of that certificate
+    /// Private key of the client certificate
     #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
 }
@@ -114,13 +123,13 @@ pub enum Action {
     Doctor(DoctorArgs),
     Stats(StatsArgs),
     Top(TopArgs),
-    /// Print the completions for a shell
+    /// Print shell completions
     ///
     /// For bash: dlock completions bash > ~/.local/share/bash-completion/completions/dlock
     Completions {
         shell: Shell,
     },
-    /// Write the manual pages into a folder
+    /// Write the man pages into a folder
     Man {
         folder: PathBuf,
     },
@@ -128,78 +137,80 @@ pub enum Action {
 
 /// Run a command under a lock
 ///
-/// Waits for the lock, runs the command, renews the lease while it runs, and gives the lock back when it
-/// ends. The command runs in a process group of its own. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to
-/// the whole group; on a terminal the command is in the foreground, as if a shell had started it. It finds
-/// DLOCK_OWNER and DLOCK_FENCE in its environment: send the fence along with what it writes, and have the
-/// resource refuse a smaller one than it has seen.
+/// Waits for the lock, runs the command, renews the lease while the command runs, and releases the lock when it
+/// exits. The command runs in its own process group. HUP, INT, QUIT, TERM, USR1 and USR2 are forwarded to the whole
+/// group; on a terminal, the command runs in the foreground, as if started by the shell. Its environment has
+/// DLOCK_OWNER and DLOCK_FENCE, the fencing token: send the token with every write, and have the resource reject
+/// tokens smaller than the largest it has seen.
 ///
-/// What the command leaves in the background is not waited for, and what it starts in a session or a process group of its
-/// own gets no signal, not even when the lock is lost. A `kill -9` of dlock itself stops neither the
-/// command nor the lease, which then ends unrenewed. While dlock is stopped (Ctrl-Z), it renews nothing.
+/// dlock does not wait for processes that the command leaves in the background. Processes that move to another
+/// session or process group receive no signals, not even when the lock is lost. A `kill -9` of dlock leaves the
+/// command running, and the lease expires without renewal. While dlock is stopped (Ctrl-Z), it does not renew the
+/// lease.
 ///
 /// Example, a job that must not run twice: dlock run --try nightly -- /usr/local/bin/report
 #[derive(Args, Debug)]
 #[command(after_long_help = EXIT_CODES)]
 pub struct RunArgs {
-    /// The lock
+    /// Name of the lock
     pub name: OsString,
 
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 
     /// Do not wait for the lock
     #[arg(long = "try", conflicts_with = "wait")]
-    pub at_once: bool,
+    pub no_wait: bool,
 
-    /// Wait for the lock so long at most: 30s, 1.5s, 500ms, 5m, 2h, 1d; a plain number is seconds [default: no limit]
-    #[arg(long, value_parser = span::parse, value_name = "TIME")]
+    /// Maximum time to wait for the lock: 30s, 1.5s, 500ms, 5m, 2h, 1d; a plain number is seconds [default: no limit]
+    #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub wait: Option<Duration>,
 
-    /// Share the lock with any number of others that share it too
+    /// Share the lock with any number of other shared holders
     #[arg(long, conflicts_with = "limit")]
     pub shared: bool,
 
-    /// At most N hold the lock at once
+    /// Allow up to N holders at the same time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2_147_483_647))]
     pub limit: Option<u32>,
 
-    /// For how long the lock is held without renewal: others wait so long when this machine dies
-    #[arg(long, value_parser = span::parse_lease, value_name = "TIME", default_value = "30s")]
+    /// The lease expires this long after its last renewal: others wait this long if this machine crashes
+    #[arg(long, value_parser = duration::parse_lease, value_name = "TIME", default_value = "30s")]
     pub lease: Duration,
 
-    /// The lock is given up after this time, and the command is treated as if the lock was lost
-    #[arg(long, value_parser = span::parse, value_name = "TIME")]
+    /// Release the lock after this time, and treat the command as if the lock was lost
+    #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub max_hold: Option<Duration>,
 
     /// What to do with the command when the lock is lost
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = OnLost::Kill)]
+    #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnLost::Kill)]
     pub on_lost: OnLost,
 
-    /// With `--on-lost term`: kill what has not ended after this time
-    #[arg(long, value_parser = span::parse, value_name = "TIME", default_value = "10s")]
+    /// With `--on-lost term`: send KILL to processes still running after this time
+    #[arg(long, value_parser = duration::parse, value_name = "TIME", default_value = "10s")]
     pub kill_after: Duration,
 }
 
-/// What happens to a command whose lock is lost.
+/// What happens to the command when the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnLost {
-    /// Kill it at once: others may have the lock by now
+    /// Send KILL at once: another client may already hold the lock
     Kill,
-    /// Ask it to end (TERM), kill it later
+    /// Send TERM, then KILL after a delay
     Term,
-    /// Say so, and let it go on
+    /// Print a warning and keep the command running
     Ignore,
 }
 
-/// List the locks
+/// List locks
 ///
-/// A lock shows up while somebody holds it, and up to two seconds longer. One that is only waited for, as in a
-/// grace, has no key: servers tell how many of them there are, not their names. `dlock show NAME` finds it.
+/// Lists locks that are held; a released or expired lock may be listed for up to two more seconds. A lock with
+/// waiters but no holder, as during a grace period, has no key and is not listed: only the number of such locks is
+/// known. `dlock show NAME` shows one.
 #[derive(Args, Debug)]
 pub struct LsArgs {
-    /// Only names like this: * is any text, ? any character, [ab] one of these
+    /// Only names that match: * is any text, ? any character, [ab] one of these characters
     pub pattern: Option<OsString>,
 
     /// Print a JSON array of the objects that `dlock show --json` prints
@@ -207,10 +218,10 @@ pub struct LsArgs {
     pub json: bool,
 }
 
-/// Show one lock: who holds it, since when, and who waits
+/// Show the holders and the queue of a lock
 #[derive(Args, Debug)]
 pub struct ShowArgs {
-    /// The lock
+    /// Name of the lock
     pub name: OsString,
 
     /// Print a JSON object
@@ -218,60 +229,60 @@ pub struct ShowArgs {
     pub json: bool,
 }
 
-/// Take a lock away from all its holders
+/// Forcibly release a lock
 ///
-/// Shows who holds it, asks, and deletes it, unless it has other holders by then. The holders are not stopped:
-/// they learn of it by their next command, and what they still write is refused only where fences are checked.
+/// Shows the holders, asks for confirmation, and deletes the lock unless its holders have changed. The holders are
+/// not stopped: their next DLOCK command fails, but their writes are rejected only by resources that check fencing
+/// tokens.
 #[derive(Args, Debug)]
 pub struct BreakArgs {
-    /// The lock
+    /// Name of the lock
     pub name: OsString,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
 }
 
-/// Check a deployment, and tell how to mend what is wrong
+/// Check a deployment and suggest fixes
 ///
-/// Looks at versions, persistence, eviction, replicas, graces, leases, timers, clocks, the cluster, and the
-/// rights of this user. Changes nothing. Ends with 0 when all is good, 1 with warnings, 2 with problems.
+/// Checks versions, persistence, eviction, replicas, grace periods, leases, timers, clocks, the cluster, and the
+/// permissions of the user. Changes nothing. Exits with 0 if all is well, 1 on warnings, 2 on problems.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
-    /// Print a JSON array of the findings
+    /// Print a JSON array of findings
     #[arg(long)]
     pub json: bool,
 }
 
-/// Print what the servers count
+/// Print the counters of the servers
 #[derive(Args, Debug)]
 pub struct StatsArgs {
-    /// Print the text exposition format of Prometheus, times in seconds
+    /// Print the Prometheus text format, times in seconds
     #[arg(long, conflicts_with = "json")]
     pub prometheus: bool,
 
-    /// Print a JSON object of the servers
+    /// Print a JSON object, keyed by server
     #[arg(long)]
     pub json: bool,
 }
 
-/// Watch the locks, full screen
+/// Watch locks in a full-screen view
 ///
-/// Keys: q ends, up and down choose, Enter looks into a lock, Esc goes back, s changes the order, / filters,
-/// space stops and goes on.
+/// Keys: q quits, up and down select a lock, Enter shows it, Esc goes back, s changes the sort order, / filters,
+/// space pauses.
 ///
-/// Shown are locks that somebody holds, and queues whose lock was held since top was started: others are counted
-/// as waiting, but servers do not tell their names.
+/// Shows locks that are held, and queues of locks that were held since top started. Other waiters are counted, but
+/// servers do not report the names of their locks.
 #[derive(Args, Debug)]
 pub struct TopArgs {
-    /// Only names like this, as for `dlock ls`
+    /// Only names that match, as for `dlock ls`
     pub pattern: Option<OsString>,
 
-    /// How often to look
-    #[arg(long, value_parser = span::parse, value_name = "TIME", default_value = "1s")]
+    /// Refresh interval
+    #[arg(long, value_parser = duration::parse, value_name = "TIME", default_value = "1s")]
     pub every: Duration,
 }
 
 #[cfg(test)]
-#[path = "args_tests.rs"]
 mod tests;

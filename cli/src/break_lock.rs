@@ -8,80 +8,76 @@ use redis::{Value, cmd, pipe};
 
 use crate::args::BreakArgs;
 use crate::exit::{Code, Failure};
-use crate::lock::Named;
+use crate::lock::NamedLock;
+use crate::output::Painter;
 use crate::server::{Node, Target};
 use crate::show;
-use crate::text::{Paint, shown};
 
-/// A holder that renews its lease changes the lock, again and again.
-const ATTEMPTS: usize = 100;
+/// Each renewal of a lease modifies the key and aborts the transaction.
+const MAX_ATTEMPTS: usize = 100;
 
 pub fn break_lock(args: &BreakArgs, target: &Target) -> Result<ExitCode, Failure> {
     let mut node = target.node_of(args.name.as_bytes())?;
-    let lock = Named::read(&mut node, args.name.as_bytes())?;
-    show::write(&lock, &mut io::stdout().lock(), Paint::for_output())?;
+    let lock = NamedLock::read(&mut node, args.name.as_bytes())?;
+    show::write(&lock, &mut io::stdout().lock(), Painter::for_stdout())?;
     if lock.holders().is_empty() {
-        return Ok(Code::Nothing.into());
+        return Ok(Code::NoEffect.into());
     }
     if !args.yes && !is_confirmed()? {
-        writeln!(io::stdout(), "Nothing was broken")?;
-        return Ok(Code::Nothing.into());
+        writeln!(io::stdout(), "Not broken")?;
+        return Ok(Code::NoEffect.into());
     }
     delete(&mut node, &lock)?;
     let next = if lock.waiting() == 0 {
         ""
     } else {
-        ", the next in the queue gets it"
+        ", and granted to the next waiter"
     };
     writeln!(
         io::stdout(),
-        "Broken{next}. The former holders are not stopped: see that they end, or that fences are checked"
+        "Broken{next}. The previous holders are still running: stop them, or make sure that fencing tokens are checked"
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn is_confirmed() -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody can be asked here: add --yes"));
+        return Err(Failure::usage(
+            "cannot ask for confirmation without a terminal: add --yes",
+        ));
     }
     let mut out = io::stdout().lock();
     write!(
         out,
-        "\nTake the lock away from all its holders, while they may still work? [y/N] "
+        "\nRelease this lock although its holders may still be using it? [y/N] "
     )?;
     out.flush()?;
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Failure::new(Code::System, format!("cannot read the answer: {error}")))?;
+    read.map_err(|error| Failure::new(Code::OsError, format!("cannot read the reply: {error}")))?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Deletes a lock that has the same holders as before.
-fn delete(node: &mut Node, shown_before: &Named) -> Result<(), Failure> {
-    let name = &shown_before.name;
-    for _ in 0..ATTEMPTS {
+/// Deletes the lock unless its holders have changed since they were shown.
+fn delete(node: &mut Node, expected: &NamedLock) -> Result<(), Failure> {
+    let name = &expected.name;
+    for _ in 0..MAX_ATTEMPTS {
         node.query::<()>(cmd("WATCH").arg(name))?;
-        let now = Named::read(node, name)?;
-        if fences(&now) != fences(shown_before) {
-            let message = format!(
-                "{}: other holders have it by now, nothing was broken",
-                shown(name)
-            );
-            return Err(Failure::new(Code::Nothing, message));
+        let now = NamedLock::read(node, name)?;
+        if fences(&now) != fences(expected) {
+            let message = "not broken: its holders have changed in the meantime";
+            return Err(Failure::new(Code::NoEffect, message).about(name));
         }
         let deletion: Value = pipe().atomic().del(name).query(&mut node.connection)?;
         if deletion != Value::Nil {
             return Ok(());
         }
     }
-    let message = format!(
-        "{}: it changes all the time, nothing was broken: try again",
-        shown(name)
-    );
-    Err(Failure::new(Code::Nothing, message))
+    let message = "not broken: it kept changing: try again";
+    Err(Failure::new(Code::NoEffect, message).about(name))
 }
 
-/// Each grant has another one.
-fn fences(lock: &Named) -> Vec<u64> {
+/// Fencing tokens identify grants.
+fn fences(lock: &NamedLock) -> Vec<u64> {
     lock.holders().iter().map(|holder| holder.fence).collect()
 }

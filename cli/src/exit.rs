@@ -1,4 +1,4 @@
-//! How the program ends.
+//! Exit codes, and errors that end the program.
 
 use std::io;
 use std::process::ExitCode;
@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use redis_dlock_client::Error;
 
-/// The exit codes, those of sysexits.h where there is one.
+use crate::text::display_name;
+
+/// Exit codes, from sysexits.h where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
-    /// Nothing there, or nothing done.
-    Nothing = 1,
+    /// No such lock, or nothing was changed.
+    NoEffect = 1,
     /// EX_USAGE
     Usage = 64,
     /// EX_DATAERR
@@ -19,24 +21,24 @@ pub enum Code {
     /// EX_UNAVAILABLE
     Unavailable = 69,
     /// EX_OSERR
-    System = 71,
+    OsError = 71,
     /// EX_IOERR
-    Output = 74,
+    IoError = 74,
     /// EX_TEMPFAIL
-    NotGot = 75,
+    NotAcquired = 75,
     /// EX_NOPERM
     NotPermitted = 77,
-    /// The number after the last one of sysexits.h.
-    Lost = 79,
-    CannotRun = 126,
-    NotFound = 127,
+    /// One more than the last code of sysexits.h.
+    LockLost = 79,
+    CommandNotExecutable = 126,
+    CommandNotFound = 127,
 }
 
-/// Why the program ends early.
-#[derive(Debug)]
+/// An error that ends the program.
+#[derive(Clone, Debug)]
 pub struct Failure {
     pub code: Code,
-    /// What happened, and what to do; empty: nothing needs to be said.
+    /// What happened and what to do. Empty if there is nothing to print.
     pub message: String,
 }
 
@@ -45,6 +47,14 @@ impl Failure {
         Self {
             code,
             message: message.into(),
+        }
+    }
+
+    /// The same failure, with the name of the lock in front.
+    pub fn about(self, lock: &[u8]) -> Self {
+        Self {
+            code: self.code,
+            message: format!("{}: {}", display_name(lock), self.message),
         }
     }
 
@@ -62,8 +72,8 @@ impl From<Code> for ExitCode {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Busy | Error::Timeout { .. } | Error::QueueFull(_) | Error::Grace(_) => Code::NotGot,
-            Error::NotHeld | Error::NotOwner | Error::Stale | Error::Lost(_) => Code::Lost,
+            Error::Busy | Error::Timeout { .. } | Error::QueueFull(_) | Error::Grace(_) => Code::NotAcquired,
+            Error::NotHeld | Error::NotOwner | Error::Stale | Error::Lost(_) => Code::LockLost,
             Error::Invalid(_) => Code::Usage,
             Error::Redis(error) => return server_error(error),
             _ => Code::Unavailable,
@@ -80,50 +90,55 @@ impl From<RedisError> for Failure {
 
 fn server_error(error: &RedisError) -> Failure {
     if error.kind() == ErrorKind::AuthenticationFailed {
-        let message =
-            format!("the server refuses the user or the password: {error}: see --user, -a and REDISCLI_AUTH");
+        let message = format!(
+            "the server rejected the user name or password: {error}: check --user, -a and REDISCLI_AUTH"
+        );
         return Failure::new(Code::NotPermitted, message);
     }
     if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
-        let message = "this server is a replica, it grants no locks: name the primary, or the Sentinels";
+        let message =
+            "this server is a replica and cannot grant locks: connect to the primary or the Sentinels";
         return Failure::new(Code::Unavailable, message);
     }
     match error.code() {
         Some("NOAUTH") => Failure::new(
             Code::NotPermitted,
-            "the server wants a password: set REDISCLI_AUTH, or name one with -a or in the URL",
+            "the server requires a password: set REDISCLI_AUTH, or pass it with -a or in the URL",
         ),
         Some("WRONGPASS") => Failure::new(
             Code::NotPermitted,
-            "the server refuses the user or the password: see --user, -a and REDISCLI_AUTH",
+            "the server rejected the user name or password: check --user, -a and REDISCLI_AUTH",
         ),
         Some("NOPERM") => Failure::new(
             Code::NotPermitted,
-            format!("this user may not do that: {error}: ask for the right (ACL SETUSER), or see --user"),
+            format!(
+                "permission denied: {error}: grant the permission with ACL SETUSER, or connect as another \
+                 user (--user)"
+            ),
         ),
         Some("WRONGTYPE") => Failure::new(
             Code::NotALock,
-            "the key of that name is not a lock: use another name, or delete the key",
+            "the key exists but is not a lock: use another name",
         ),
         Some("ERR") => {
-            let why = error.detail().unwrap_or("for no reason that it tells");
-            Failure::new(Code::Usage, format!("the server refuses: {why}"))
+            let reason = error.detail().unwrap_or("no reason given");
+            Failure::new(Code::Usage, format!("the server rejected the request: {reason}"))
         }
         _ if error.is_io_error() => Failure::new(
             Code::Unavailable,
-            format!("the connection to the server is lost: {error}: is the server running?"),
+            format!("lost the connection to the server: {error}: is the server running?"),
         ),
         _ => Failure::new(Code::Unavailable, error.to_string()),
     }
 }
 
-/// Output that cannot be written. A reader that has gone, as `head` does, is no failure to speak of.
+/// Output that cannot be written. A closed pipe, as with `| head`, is not worth a message.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let message = match error.kind() {
             io::ErrorKind::BrokenPipe => String::new(),
-            _ => format!("cannot write the output: {error}"),
+            _ => format!("cannot write output: {error}"),
         };
-        Self::new(Code::Output, message)
+        Self::new(Code::IoError, message)
     }
 }

@@ -1,4 +1,4 @@
-//! What a server tells of locks, and how it is shown.
+//! DLOCK.INFO replies, and their JSON form.
 
 use redis::{Cmd, cmd};
 use redis_dlock_client::{HolderInfo, LockInfo, WaiterInfo};
@@ -6,13 +6,12 @@ use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::server::Node;
-use crate::text::shown;
 
 /// A lock and its name.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct NamedLock {
     pub name: Vec<u8>,
-    /// `None`: it is free, and nobody waits.
+    /// `None` if the lock is free and has no waiters.
     pub info: Option<LockInfo>,
 }
 
@@ -20,11 +19,11 @@ pub fn info_command(name: &[u8]) -> Cmd {
     cmd("DLOCK.INFO").arg(name).take()
 }
 
-impl Named {
+impl NamedLock {
     pub fn read(node: &mut Node, name: &[u8]) -> Result<Self, Failure> {
         let info = node
             .query(&info_command(name))
-            .map_err(|failure| Failure::new(failure.code, format!("{}: {}", shown(name), failure.message)))?;
+            .map_err(|failure| failure.about(name))?;
         Ok(Self {
             name: name.to_vec(),
             info,
@@ -43,7 +42,7 @@ impl Named {
         self.info.as_ref().map_or(0, |info| info.waiting)
     }
 
-    /// `mutex`, `shared`, or `limit 3`; empty when nobody holds it.
+    /// `mutex`, `shared`, or `limit 3`; empty if the lock has no holder.
     pub fn kind(&self) -> String {
         match &self.info {
             Some(info) if !info.holders.is_empty() => kind(info.limit),

@@ -7,58 +7,58 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use crate::args::LsArgs;
-use crate::complain;
+use crate::duration;
 use crate::exit::Failure;
-use crate::lock::Named;
-use crate::scan::{self, Found};
+use crate::lock::NamedLock;
+use crate::output::{Painter, eprint_error};
+use crate::scan::{self, ScanResult};
 use crate::server::{Node, Target};
-use crate::span;
 use crate::table::Table;
-use crate::text::{Paint, shown};
+use crate::text::display_name;
 
 pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
     let pattern = args.pattern.as_deref().map(OsStrExt::as_bytes);
     let mut nodes = target.primaries()?;
-    let Found { locks, hidden } = scan::all(&mut nodes, pattern)?;
+    let ScanResult { locks, denied } = scan::all_locks(&mut nodes, pattern)?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
-        let locks: Value = locks.iter().map(Named::json).collect();
+        let locks: Value = locks.iter().map(NamedLock::json).collect();
         writeln!(out, "{locks:#}")?;
     } else {
-        table(&locks).write(&mut out, Paint::for_output())?;
+        table(&locks).write(&mut out, Painter::for_stdout())?;
         out.flush()?;
         if pattern.is_none() {
-            tell_of_the_unlisted(&mut nodes, &locks);
+            warn_about_unlisted_queues(&mut nodes, &locks);
         }
     }
     out.flush()?;
-    if !hidden.is_empty() {
-        complain(&format!(
-            "{} more that this user may not look at: ask for the right to their names (ACL SETUSER name ~pattern), \
-             or name those that it may see: dlock ls 'lock:*'",
-            hidden.len()
+    if !denied.is_empty() {
+        eprint_error(&format!(
+            "{} more locks that this user has no permission to read: grant access to their keys \
+             (ACL SETUSER name ~pattern), or list only those it can read: dlock ls 'lock:*'",
+            denied.len()
         ));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A queue without a holder has no key that a scan could find: the servers only tell how many queues there are.
-fn tell_of_the_unlisted(nodes: &mut [Node], locks: &[Named]) {
+/// A lock that has waiters but no holder has no key, so SCAN cannot find it: servers only report how many there are.
+fn warn_about_unlisted_queues(nodes: &mut [Node], locks: &[NamedLock]) {
     let listed = locks.iter().filter(|lock| lock.waiting() > 0).count() as u64;
-    // A user who may not use INFO is told nothing.
-    let counted = nodes
+    // Skipped without permission for INFO.
+    let contended = nodes
         .iter_mut()
         .filter_map(|node| node.info("dlock").ok()?.number("dlock_contended_locks"));
-    let unlisted = counted.sum::<u64>().saturating_sub(listed);
+    let unlisted = contended.sum::<u64>().saturating_sub(listed);
     if unlisted > 0 {
-        complain(&format!(
-            "{unlisted} more waited for: nobody holds them (a grace, too few replicas), or they are in another \
-             database. dlock show NAME shows one"
+        eprint_error(&format!(
+            "{unlisted} more locks have waiters but no holder (grace period, too few replicas), or are in another \
+             database: dlock show NAME shows one"
         ));
     }
 }
 
-fn table(locks: &[Named]) -> Table {
+fn table(locks: &[NamedLock]) -> Table {
     let mut table = Table::new(&[
         "LOCK",
         "KIND",
@@ -69,7 +69,7 @@ fn table(locks: &[Named]) -> Table {
         ">WAITING",
     ]);
     for lock in locks {
-        let mut cells = vec![shown(&lock.name), lock.kind()];
+        let mut cells = vec![display_name(&lock.name), lock.kind()];
         match lock.holders() {
             [] => cells.extend(["-", "", "", ""].map(str::to_owned)),
             [first, others @ ..] => {
@@ -78,10 +78,10 @@ fn table(locks: &[Named]) -> Table {
                 } else {
                     format!(" +{}", others.len())
                 };
-                cells.push(shown(first.owner.as_bytes()) + &more);
+                cells.push(display_name(first.owner.as_bytes()) + &more);
                 cells.push(first.fence.to_string());
-                cells.push(span::show(first.held));
-                cells.push(span::show(first.lease));
+                cells.push(duration::format(first.held));
+                cells.push(duration::format(first.lease));
             }
         }
         cells.push(lock.waiting().to_string());

@@ -1,23 +1,23 @@
-//! `dlock`: runs commands under distributed locks, looks at locks, checks servers.
+//! `dlock`: run commands under distributed locks, inspect locks, check servers.
 
 mod args;
 mod break_lock;
 mod doctor;
+mod duration;
 mod exit;
+mod generate;
 mod lock;
 mod ls;
-mod pages;
+mod output;
 mod run;
 mod scan;
 mod server;
 mod show;
-mod span;
 mod stats;
 mod table;
 mod text;
 mod top;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -25,22 +25,23 @@ use clap::error::ErrorKind;
 
 use crate::args::{Action, Cli};
 use crate::exit::{Code, Failure};
+use crate::output::eprint_error;
 use crate::server::Target;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return usage(&error),
+        Err(error) => return print_usage(&error),
     };
-    act(&cli).unwrap_or_else(|failure| {
+    dispatch(&cli).unwrap_or_else(|failure| {
         if !failure.message.is_empty() {
-            complain(&failure.message);
+            eprint_error(&failure.message);
         }
         failure.code.into()
     })
 }
 
-fn act(cli: &Cli) -> Result<ExitCode, Failure> {
+fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     let target = || Target::new(&cli.server);
     match &cli.action {
         Action::Run(args) => run::run(args, &target()?),
@@ -49,23 +50,18 @@ fn act(cli: &Cli) -> Result<ExitCode, Failure> {
         Action::Break(args) => break_lock::break_lock(args, &target()?),
         Action::Doctor(args) => doctor::doctor(args, &target()?),
         Action::Stats(args) => stats::stats(args, &target()?),
-        Action::Completions { shell } => pages::completions(*shell),
-        Action::Man { folder } => pages::man(folder),
+        Action::Completions { shell } => generate::completions(*shell),
+        Action::Man { folder } => generate::man_pages(folder),
         Action::Top(args) => top::top(args, &target()?),
     }
 }
 
-/// Help and version are no errors.
-fn usage(error: &clap::Error) -> ExitCode {
-    // An output that has gone cannot be told so.
+/// Prints help, version or a usage error.
+fn print_usage(error: &clap::Error) -> ExitCode {
+    // If this cannot be written, there is nowhere to report it.
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
         _ => Code::Usage.into(),
     }
-}
-
-/// Tells the user on the standard error, as one piece.
-pub fn complain(what: &str) {
-    let _ = io::stderr().write_all(format!("dlock: {what}\n").as_bytes());
 }

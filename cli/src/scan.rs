@@ -1,4 +1,4 @@
-//! All locks of the servers, by SCAN: the servers serve others meanwhile.
+//! Finds locks with SCAN, which does not block the servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -8,21 +8,21 @@ use redis::{Pipeline, cmd};
 use redis_dlock_client::LockInfo;
 
 use crate::exit::Failure;
-use crate::lock::{Named, info_command};
-use crate::server::{Node, is_hidden};
+use crate::lock::{NamedLock, info_command};
+use crate::server::{Node, is_key_denied};
 
-/// Keys that a server looks at in one go: less than a millisecond of its time.
-const STEP: u64 = 1000;
-/// A scan that is over sooner needs no progress bar.
-const LONG: Duration = Duration::from_millis(300);
+/// Keys per SCAN call: takes the server less than a millisecond.
+const BATCH_KEYS: u64 = 1000;
+/// A faster scan shows no progress bar.
+const PROGRESS_DELAY: Duration = Duration::from_millis(300);
 
-/// A walk through the keys of one server.
-pub struct Walk {
+/// An iteration over the keys of one server.
+pub struct KeyspaceScan {
     pattern: Option<Vec<u8>>,
     cursor: u64,
 }
 
-impl Walk {
+impl KeyspaceScan {
     pub fn new(pattern: Option<&[u8]>) -> Self {
         Self {
             pattern: pattern.map(<[u8]>::to_vec),
@@ -30,15 +30,15 @@ impl Walk {
         }
     }
 
-    /// The locks among the next keys; the walk may be over then.
-    pub fn step(&mut self, node: &mut Node) -> Result<Vec<Vec<u8>>, Failure> {
+    /// The locks among the next keys.
+    pub fn next_batch(&mut self, node: &mut Node) -> Result<Vec<Vec<u8>>, Failure> {
         let mut command = cmd("SCAN");
         command
             .arg(self.cursor)
             .arg("TYPE")
             .arg("dist-lock")
             .arg("COUNT")
-            .arg(STEP);
+            .arg(BATCH_KEYS);
         if let Some(pattern) = &self.pattern {
             command.arg("MATCH").arg(pattern);
         }
@@ -47,22 +47,22 @@ impl Walk {
         Ok(names)
     }
 
-    pub fn is_over(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.cursor == 0
     }
 }
 
-/// Locks that were found.
+/// The locks found by a scan.
 #[derive(Default)]
-pub struct Found {
-    pub locks: Vec<Named>,
-    /// The names of those that the user may not look at.
-    pub hidden: Vec<Vec<u8>>,
+pub struct ScanResult {
+    pub locks: Vec<NamedLock>,
+    /// Names of locks that the user has no permission to read.
+    pub denied: Vec<Vec<u8>>,
 }
 
-/// What is known of these locks. A key that has become something else meanwhile is left out.
-pub fn infos(node: &mut Node, names: Vec<Vec<u8>>) -> Result<Found, Failure> {
-    let mut found = Found::default();
+/// Reads these locks. Keys that no longer hold a lock are skipped.
+pub fn fetch_infos(node: &mut Node, names: Vec<Vec<u8>>) -> Result<ScanResult, Failure> {
+    let mut found = ScanResult::default();
     if names.is_empty() {
         return Ok(found);
     }
@@ -74,55 +74,55 @@ pub fn infos(node: &mut Node, names: Vec<Vec<u8>>) -> Result<Found, Failure> {
     let infos: Vec<redis::RedisResult<Option<LockInfo>>> = pipeline.query(&mut node.connection)?;
     for (name, info) in names.into_iter().zip(infos) {
         match info {
-            Ok(info) => found.locks.push(Named { name, info }),
+            Ok(info) => found.locks.push(NamedLock { name, info }),
             Err(error) if error.code() == Some("WRONGTYPE") => {}
-            Err(error) if is_hidden(&error) => found.hidden.push(name),
+            Err(error) if is_key_denied(&error) => found.denied.push(name),
             Err(error) => return Err(error.into()),
         }
     }
     Ok(found)
 }
 
-/// All locks with names like the pattern that somebody holds or waits for, by name.
-pub fn all(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<Found, Failure> {
+/// All locks that match the pattern and have a holder or a waiter, sorted by name.
+pub fn all_locks(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<ScanResult, Failure> {
     let progress = Progress::new(nodes);
-    // A scan may come by a key twice.
-    let (mut found, mut hidden) = (BTreeMap::new(), BTreeSet::new());
+    // SCAN can return a key more than once.
+    let (mut found, mut denied) = (BTreeMap::new(), BTreeSet::new());
     for node in nodes {
         node.require_module()?;
-        let mut walk = Walk::new(pattern);
+        let mut scan = KeyspaceScan::new(pattern);
         loop {
-            let names = walk.step(node)?;
-            progress.more(STEP, found.len());
-            let here = infos(node, names)?;
-            hidden.extend(here.hidden);
+            let names = scan.next_batch(node)?;
+            progress.advance(BATCH_KEYS, found.len());
+            let here = fetch_infos(node, names)?;
+            denied.extend(here.denied);
             found.extend(
                 here.locks
                     .into_iter()
                     .filter(|lock| lock.info.is_some())
                     .map(|lock| (lock.name.clone(), lock)),
             );
-            if walk.is_over() {
+            if scan.is_done() {
                 break;
             }
         }
     }
     progress.bar.finish_and_clear();
-    Ok(Found {
+    Ok(ScanResult {
         locks: found.into_values().collect(),
-        hidden: hidden.into_iter().collect(),
+        denied: denied.into_iter().collect(),
     })
 }
 
-/// A bar on the terminal, once it takes long.
+/// A progress bar on the terminal, shown once the scan takes long.
 struct Progress {
     bar: ProgressBar,
-    begun: Instant,
+    started: Instant,
 }
 
 impl Progress {
     fn new(nodes: &mut [Node]) -> Self {
-        // A user who may not ask for it gets a bar that stays full.
+        // Without permission for DBSIZE the bar stays full.
         let keys = nodes
             .iter_mut()
             .map(|node| node.query::<u64>(&cmd("DBSIZE")).unwrap_or_default());
@@ -131,13 +131,13 @@ impl Progress {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Self {
             bar,
-            begun: Instant::now(),
+            started: Instant::now(),
         }
     }
 
-    fn more(&self, keys: u64, locks: usize) {
-        if self.bar.is_hidden() && self.begun.elapsed() >= LONG {
-            // Draws nothing where that is no terminal.
+    fn advance(&self, keys: u64, locks: usize) {
+        if self.bar.is_hidden() && self.started.elapsed() >= PROGRESS_DELAY {
+            // Draws nothing if that is not a terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.set_message(locks.to_string());

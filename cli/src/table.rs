@@ -1,22 +1,22 @@
-//! Tables for people.
+//! Text tables.
 
 use std::io::{self, Write};
 
-use crate::text::{Colour, Paint};
+use crate::output::{Color, Painter};
 
-/// Rows of cells under a headline. Numbers stand to the right.
+/// Rows of cells under a header. Columns of numbers are right-aligned.
 pub struct Table {
-    headline: Vec<&'static str>,
+    header: Vec<&'static str>,
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A headline that begins with `>` belongs to a column of numbers.
-    pub fn new(headline: &[&'static str]) -> Self {
+    /// A title that starts with `>` makes the column right-aligned.
+    pub fn new(header: &[&'static str]) -> Self {
         Self {
-            headline: headline.iter().map(|head| head.trim_start_matches('>')).collect(),
-            right: headline.iter().map(|head| head.starts_with('>')).collect(),
+            header: header.iter().map(|title| title.trim_start_matches('>')).collect(),
+            right: header.iter().map(|title| title.starts_with('>')).collect(),
             rows: Vec::new(),
         }
     }
@@ -25,19 +25,15 @@ impl Table {
         self.rows.push(cells);
     }
 
-    pub fn write(&self, out: &mut dyn Write, paint: Paint) -> io::Result<()> {
-        let mut widths: Vec<usize> = self.headline.iter().map(|head| head.len()).collect();
+    pub fn write(&self, out: &mut dyn Write, paint: Painter) -> io::Result<()> {
+        let mut widths: Vec<usize> = self.header.iter().map(|title| title.len()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
             }
         }
-        let headline: Vec<String> = self.headline.iter().map(|&head| head.to_owned()).collect();
-        writeln!(
-            out,
-            "{}",
-            paint.paint(Colour::Bold, &self.line(&headline, &widths))
-        )?;
+        let header: Vec<String> = self.header.iter().map(|&title| title.to_owned()).collect();
+        writeln!(out, "{}", paint.paint(Color::Bold, &self.line(&header, &widths)))?;
         self.rows
             .iter()
             .try_for_each(|row| writeln!(out, "{}", self.line(row, &widths)))

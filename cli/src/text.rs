@@ -1,11 +1,9 @@
-//! Names on a terminal.
+//! Names and owners as printable text.
 
 use std::borrow::Cow;
-use std::env;
-use std::io::IsTerminal;
 
-/// A name as it can be shown: what a terminal could take for a command, and what is no text, as `\xNN`.
-pub fn shown(name: &[u8]) -> String {
+/// A name that is safe to print: control characters, invisible characters and invalid UTF-8 as `\xNN`.
+pub fn display_name(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -22,7 +20,7 @@ pub fn shown(name: &[u8]) -> String {
     text
 }
 
-/// What changes the order or the look of the text around it.
+/// Zero-width characters, bidirectional controls and line separators.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -33,8 +31,8 @@ fn escape(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// At most `width` characters of a text, the middle left out.
-pub fn cut(text: &str, width: usize) -> Cow<'_, str> {
+/// At most `width` characters, with an ellipsis in the middle of a longer text.
+pub fn truncate_middle(text: &str, width: usize) -> Cow<'_, str> {
     let length = text.chars().count();
     if length <= width {
         return text.into();
@@ -44,43 +42,10 @@ pub fn cut(text: &str, width: usize) -> Cow<'_, str> {
     }
     let head = (width - 1) / 2;
     let tail = width - 1 - head;
-    let mut cut: String = text.chars().take(head).collect();
-    cut.push('…');
-    cut.extend(text.chars().skip(length - tail));
-    cut.into()
-}
-
-/// Colours, where they are wanted.
-#[derive(Clone, Copy)]
-pub struct Paint {
-    colours: bool,
-}
-
-#[derive(Clone, Copy)]
-pub enum Colour {
-    Bold = 1,
-    Red = 31,
-    Green = 32,
-    Yellow = 33,
-}
-
-impl Paint {
-    /// For what is written to the standard output.
-    pub fn for_output() -> Self {
-        let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
-        Self {
-            colours: std::io::stdout().is_terminal() && !refused && !dumb,
-        }
-    }
-
-    pub fn paint<'a>(&self, colour: Colour, text: &'a str) -> Cow<'a, str> {
-        if self.colours {
-            format!("\x1b[{}m{text}\x1b[0m", colour as u8).into()
-        } else {
-            text.into()
-        }
-    }
+    let mut truncated: String = text.chars().take(head).collect();
+    truncated.push('…');
+    truncated.extend(text.chars().skip(length - tail));
+    truncated.into()
 }
 
 #[cfg(test)]
@@ -88,19 +53,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_command_the_terminal() {
-        assert_eq!(shown(b"orders:42"), "orders:42");
-        assert_eq!(shown("käse".as_bytes()), "käse");
-        assert_eq!(shown(b"a\x1b[2Jb\n"), "a\\x1b[2Jb\\x0a");
-        assert_eq!(shown(b"\xff\\"), "\\xff\\\\");
-        assert_eq!(shown("\u{202e}x".as_bytes()), "\\xe2\\x80\\xaex");
+    fn name_with_control_characters_is_escaped() {
+        assert_eq!(display_name(b"orders:42"), "orders:42");
+        assert_eq!(display_name("käse".as_bytes()), "käse");
+        assert_eq!(display_name(b"a\x1b[2Jb\n"), "a\\x1b[2Jb\\x0a");
+        assert_eq!(display_name(b"\xff\\"), "\\xff\\\\");
+        assert_eq!(display_name("\u{202e}x".as_bytes()), "\\xe2\\x80\\xaex");
     }
 
     #[test]
-    fn a_long_name_keeps_both_its_ends() {
-        assert_eq!(cut("short", 5), "short");
-        assert_eq!(cut("0123456789", 5), "01…89");
-        assert_eq!(cut("0123456789", 2), "01");
-        assert_eq!(cut("0123456789", 0), "");
+    fn long_text_is_truncated_in_the_middle() {
+        assert_eq!(truncate_middle("short", 5), "short");
+        assert_eq!(truncate_middle("0123456789", 5), "01…89");
+        assert_eq!(truncate_middle("0123456789", 2), "01");
+        assert_eq!(truncate_middle("0123456789", 0), "");
     }
 }

@@ -1,34 +1,55 @@
+//! What is known about a server.
+
 use std::time::Duration;
 
 use crate::server::Fields;
 
-/// What is known of a server. Whatever the user may not ask for is empty.
+/// Facts that the user has no permission to read are empty.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// `host:port`
     pub server: String,
     /// Why nothing else is known.
-    pub out_of_reach: Option<String>,
+    pub unreachable: Option<String>,
     /// INFO everything
     pub info: Fields,
     /// CONFIG GET *
-    pub settings: Fields,
+    pub config: Fields,
     /// CLUSTER INFO
     pub cluster: Fields,
-    /// The version that MODULE LIST tells, 100 * (100 * major + minor) + patch.
+    /// Nodes that CLUSTER NODES reports as failed.
+    pub failed_nodes: Vec<String>,
+    /// The version in MODULE LIST: 100 * (100 * major + minor) + patch.
     pub module_version: Option<u64>,
     /// How far the server's wall clock is ahead of this machine's.
     pub clock_ahead_ms: Option<i64>,
-    /// The longest lease that remains for a holder.
+    /// The longest remaining lease of a holder.
     pub longest_lease: Duration,
-    /// The commands of the module that this user may not use.
-    pub forbidden: Vec<&'static str>,
-    /// The other commands that it may not use, so that what they would tell is not known.
-    pub unasked: Vec<&'static str>,
+    /// DLOCK commands that the user has no permission for.
+    pub denied_commands: Vec<&'static str>,
+    /// Other commands that the user has no permission for, whose results are missing here.
+    pub denied_queries: Vec<&'static str>,
+    /// The number of locks that the user has no permission to read.
+    pub denied_locks: usize,
 }
 
 impl Facts {
-    pub fn role(&self) -> &'static str {
+    pub fn unreachable(server: String, reason: String) -> Self {
+        Self {
+            server,
+            unreachable: Some(reason),
+            ..Self::default()
+        }
+    }
+
+    pub fn title(&self) -> String {
+        if self.unreachable.is_some() {
+            return self.server.clone();
+        }
+        format!("{} ({}, {})", self.server, self.role(), self.version_text())
+    }
+
+    fn role(&self) -> &'static str {
         if self.is_replica() { "replica" } else { "primary" }
     }
 
@@ -44,18 +65,19 @@ impl Facts {
         self.info.get("cluster_enabled") == "1"
     }
 
-    /// Whether the settings could be asked for.
-    pub fn knows_settings(&self) -> bool {
-        !self.settings.get("appendonly").is_empty()
+    /// Whether the user has permission for CONFIG GET.
+    pub fn has_config(&self) -> bool {
+        !self.config.get("appendonly").is_empty()
     }
 
-    /// A setting that is a number.
+    /// A numeric setting.
     pub fn setting(&self, name: &str) -> Option<i64> {
-        self.settings.get(name).parse().ok()
+        self.config.get(name).parse().ok()
     }
 
-    pub fn is_set(&self, name: &str) -> bool {
-        self.settings.get(name) == "yes"
+    /// Whether a setting is `yes`.
+    pub fn is_enabled(&self, name: &str) -> bool {
+        self.config.get(name) == "yes"
     }
 
     pub fn replicas(&self) -> u64 {
@@ -67,29 +89,24 @@ impl Facts {
     }
 
     fn version(&self) -> &str {
-        let version = if self.is_valkey() {
+        let field = if self.is_valkey() {
             "valkey_version"
         } else {
             "redis_version"
         };
-        self.info.get(version)
+        self.info.get(field)
     }
 
-    /// The first number of the version.
     pub fn major_version(&self) -> Option<u64> {
         self.version().split('.').next()?.parse().ok()
     }
 
     pub fn version_text(&self) -> String {
         let product = if self.is_valkey() { "Valkey" } else { "Redis" };
-        format!(
-            "{product} {}",
-            if self.version().is_empty() {
-                "?"
-            } else {
-                self.version()
-            }
-        )
+        match self.version() {
+            "" => format!("{product}, unknown version"),
+            version => format!("{product} {version}"),
+        }
     }
 
     pub fn module_version_text(&self) -> Option<String> {

@@ -1,33 +1,34 @@
-/// What a check found.
+//! The result of a check.
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub level: Level,
-    /// What was checked.
+    /// The name of the check.
     pub check: &'static str,
-    /// What is the case.
-    pub what: String,
-    /// What that means for locks; empty when it is good.
-    pub means: &'static str,
-    /// What to do; empty when there is nothing to do.
-    pub mend: &'static str,
+    /// What was found.
+    pub message: String,
+    /// What that means for locks. Empty if all is well.
+    pub impact: &'static str,
+    /// How to fix it. Empty if there is nothing to do.
+    pub remedy: &'static str,
 }
 
-/// How bad it is, the worst last.
+/// In order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    Good,
-    /// Worth knowing.
+    Ok,
+    /// Worth knowing, but not wrong.
     Note,
-    /// Locks may be lost or late in some case that is not rare enough.
+    /// Locks can be lost or delayed under conditions that are likely to occur.
     Warning,
-    /// No locks, or locks that do not protect.
+    /// No locks are granted, or locks do not protect.
     Problem,
 }
 
 impl Level {
     pub fn name(self) -> &'static str {
         match self {
-            Self::Good => "good",
+            Self::Ok => "ok",
             Self::Note => "note",
             Self::Warning => "warning",
             Self::Problem => "problem",
@@ -36,29 +37,51 @@ impl Level {
 }
 
 impl Finding {
-    pub fn good(check: &'static str, what: impl Into<String>) -> Self {
+    pub fn ok(check: &'static str, message: impl Into<String>) -> Self {
         Self {
-            level: Level::Good,
+            level: Level::Ok,
             check,
-            what: what.into(),
-            means: "",
-            mend: "",
+            message: message.into(),
+            impact: "",
+            remedy: "",
         }
     }
 
-    pub fn bad(
+    pub fn new(
         level: Level,
         check: &'static str,
-        what: impl Into<String>,
-        means: &'static str,
-        mend: &'static str,
+        message: impl Into<String>,
+        impact: &'static str,
+        remedy: &'static str,
     ) -> Self {
         Self {
             level,
             check,
-            what: what.into(),
-            means,
-            mend,
+            message: message.into(),
+            impact,
+            remedy,
         }
+    }
+
+    pub fn problem(
+        check: &'static str,
+        message: impl Into<String>,
+        impact: &'static str,
+        remedy: &'static str,
+    ) -> Self {
+        Self::new(Level::Problem, check, message, impact, remedy)
+    }
+
+    pub fn warning(
+        check: &'static str,
+        message: impl Into<String>,
+        impact: &'static str,
+        remedy: &'static str,
+    ) -> Self {
+        Self::new(Level::Warning, check, message, impact, remedy)
+    }
+
+    pub fn note(check: &'static str, message: impl Into<String>, impact: &'static str) -> Self {
+        Self::new(Level::Note, check, message, impact, "")
     }
 }

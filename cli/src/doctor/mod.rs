@@ -1,99 +1,111 @@
-//! `dlock doctor`: facts are gathered, checked, and the findings told.
+//! `dlock doctor`: collects facts about the servers, checks them, and reports findings.
 
 mod checks;
+mod collect;
 mod facts;
 mod finding;
-mod gather;
+mod permissions;
+mod sentinels;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use self::facts::Facts;
 use self::finding::{Finding, Level};
 use crate::args::DoctorArgs;
 use crate::exit::Failure;
+use crate::output::{Color, Painter};
 use crate::server::Target;
-use crate::text::{Colour, Paint};
+
+/// The findings about one server or Sentinel.
+struct Report {
+    /// `host:port`
+    server: String,
+    title: String,
+    findings: Vec<Finding>,
+}
 
 pub fn doctor(args: &DoctorArgs, target: &Target) -> Result<ExitCode, Failure> {
-    let deployment = gather::all(target)?;
-    let findings: Vec<(&Facts, Vec<Finding>)> = deployment
-        .iter()
-        .map(|facts| (facts, checks::check(facts, &deployment)))
-        .collect();
+    let mut reports: Vec<Report> = Vec::new();
+    for (server, findings) in sentinels::check(target) {
+        let title = format!("{server} (Sentinel)");
+        reports.push(Report {
+            server,
+            title,
+            findings,
+        });
+    }
+    let deployment = collect::all_servers(target)?;
+    reports.extend(deployment.iter().map(|facts| Report {
+        server: facts.server.clone(),
+        title: facts.title(),
+        findings: checks::check(facts, &deployment),
+    }));
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
-        writeln!(out, "{:#}", json(&findings))?;
+        writeln!(out, "{:#}", json(&reports))?;
     } else {
-        write(&findings, &mut out, Paint::for_output())?;
+        write(&reports, &mut out, Painter::for_stdout())?;
     }
     out.flush()?;
-    Ok(match worst(&findings) {
-        Level::Good | Level::Note => ExitCode::SUCCESS,
+    let levels = reports.iter().flat_map(|report| &report.findings);
+    let worst = levels.map(|finding| finding.level).max();
+    Ok(match worst.unwrap_or(Level::Ok) {
+        Level::Ok | Level::Note => ExitCode::SUCCESS,
         Level::Warning => ExitCode::from(1),
         Level::Problem => ExitCode::from(2),
     })
 }
 
-fn worst(findings: &[(&Facts, Vec<Finding>)]) -> Level {
-    let levels = findings
-        .iter()
-        .flat_map(|(_, findings)| findings)
-        .map(|finding| finding.level);
-    levels.max().unwrap_or(Level::Good)
-}
-
-fn write(findings: &[(&Facts, Vec<Finding>)], out: &mut dyn Write, paint: Paint) -> io::Result<()> {
-    for (facts, findings) in findings {
-        let title = format!("{} ({}, {})", facts.server, facts.role(), facts.version_text());
-        writeln!(out, "{}", paint.paint(Colour::Bold, &title))?;
-        for finding in findings {
-            let (mark, colour) = match finding.level {
-                Level::Good => ("good   ", Colour::Green),
-                Level::Note => ("note   ", Colour::Bold),
-                Level::Warning => ("warning", Colour::Yellow),
-                Level::Problem => ("PROBLEM", Colour::Red),
-            };
-            writeln!(
-                out,
-                "  {}  {}: {}",
-                paint.paint(colour, mark),
-                finding.check,
-                finding.what
-            )?;
-            for (label, text) in [("means", finding.means), ("mend", finding.mend)] {
-                if !text.is_empty() {
-                    writeln!(out, "           {label}: {text}")?;
-                }
-            }
+fn write(reports: &[Report], out: &mut dyn Write, painter: Painter) -> io::Result<()> {
+    for report in reports {
+        writeln!(out, "{}", painter.paint(Color::Bold, &report.title))?;
+        for finding in &report.findings {
+            write_finding(finding, out, painter)?;
         }
     }
-    let count = |level, what| {
-        let all = findings.iter().flat_map(|(_, all)| all);
-        match all.filter(|finding| finding.level == level).count() {
-            1 => format!("1 {what}"),
-            n => format!("{n} {what}s"),
+    let count = |level, noun| {
+        let findings = reports.iter().flat_map(|report| &report.findings);
+        match findings.filter(|finding| finding.level == level).count() {
+            1 => format!("1 {noun}"),
+            n => format!("{n} {noun}s"),
         }
     };
     let problems = count(Level::Problem, "problem");
     writeln!(out, "{problems}, {}", count(Level::Warning, "warning"))
 }
 
-fn json(findings: &[(&Facts, Vec<Finding>)]) -> Value {
-    let findings = findings
+fn write_finding(finding: &Finding, out: &mut dyn Write, painter: Painter) -> io::Result<()> {
+    let (mark, color) = match finding.level {
+        Level::Ok => ("ok     ", Color::Green),
+        Level::Note => ("note   ", Color::Bold),
+        Level::Warning => ("warning", Color::Yellow),
+        Level::Problem => ("PROBLEM", Color::Red),
+    };
+    let mark = painter.paint(color, mark);
+    writeln!(out, "  {mark}  {}: {}", finding.check, finding.message)?;
+    for (label, text) in [("impact", finding.impact), ("remedy", finding.remedy)] {
+        if !text.is_empty() {
+            writeln!(out, "           {label}: {text}")?;
+        }
+    }
+    Ok(())
+}
+
+fn json(reports: &[Report]) -> Value {
+    let findings = reports
         .iter()
-        .flat_map(|(facts, all)| all.iter().map(move |finding| (facts, finding)));
+        .flat_map(|report| report.findings.iter().map(move |finding| (report, finding)));
     findings
-        .map(|(facts, finding)| {
+        .map(|(report, finding)| {
             json!({
-                "server": facts.server,
+                "server": report.server,
                 "check": finding.check,
                 "level": finding.level.name(),
-                "what": finding.what,
-                "means": finding.means,
-                "mend": finding.mend,
+                "message": finding.message,
+                "impact": finding.impact,
+                "remedy": finding.remedy,
             })
         })
         .collect()

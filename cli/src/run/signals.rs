@@ -1,3 +1,5 @@
+//! Signals received by dlock.
+
 use std::fs;
 use std::io;
 
@@ -5,10 +7,10 @@ use nix::sys::signal::{Signal, raise};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::job::has_shell;
+use super::terminal::has_parent_shell;
 
-/// Those that end a command, or mean something to it.
-const PASSED_ON: [Signal; 6] = [
+/// Signals that are forwarded to the command.
+const FORWARDED: [Signal; 6] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
@@ -17,20 +19,19 @@ const PASSED_ON: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// The signals that this program gets.
 pub struct Signals(UnboundedReceiver<Signal>);
 
 impl Signals {
-    /// Catches signals from now on, but those that are ignored: `nohup` stays `nohup`, for the command too.
+    /// Installs handlers, except for ignored signals: under `nohup`, the command ignores SIGHUP too.
     pub fn listen() -> io::Result<Self> {
         let (sender, receiver) = unbounded_channel();
-        let ignored = ignored();
-        for which in PASSED_ON.into_iter().chain([Signal::SIGTSTP, Signal::SIGCONT]) {
+        let ignored = ignored_signals();
+        for which in FORWARDED.into_iter().chain([Signal::SIGTSTP, Signal::SIGCONT]) {
             if ignored & (1 << (which as u32 - 1)) == 0 {
                 listen_to(which, sender.clone())?;
             }
         }
-        // Where this one is ignored, nobody is told how a command ended.
+        // If SIGCHLD is ignored, the exit status of the command is lost.
         drop(signal(SignalKind::child())?);
         Ok(Self(receiver))
     }
@@ -38,20 +39,20 @@ impl Signals {
     pub async fn next(&mut self) -> Signal {
         match self.0.recv().await {
             Some(signal) => signal,
-            // All are ignored.
+            // All signals are ignored.
             None => std::future::pending().await,
         }
     }
 
-    /// The next one that is passed on. There is no command yet that a stop would go to: it stops this program.
-    pub async fn passed_on(&mut self) -> Signal {
+    /// The next signal that ends the wait for the lock. Ctrl-Z stops this process, as there is no command yet.
+    pub async fn next_forwarded(&mut self) -> Signal {
         loop {
             match self.next().await {
-                Signal::SIGTSTP if has_shell() => {
-                    // To oneself it is always allowed.
+                Signal::SIGTSTP if has_parent_shell() => {
+                    // Cannot fail for the own process.
                     let _ = raise(Signal::SIGSTOP);
                 }
-                signal if PASSED_ON.contains(&signal) => return signal,
+                signal if FORWARDED.contains(&signal) => return signal,
                 _ => {}
             }
         }
@@ -64,8 +65,8 @@ fn listen_to(which: Signal, sender: UnboundedSender<Signal>) -> io::Result<()> {
     Ok(())
 }
 
-/// The signals that were ignored when this program was started, a bit each.
-fn ignored() -> u64 {
+/// The signals that were ignored when this program started, as a bit mask.
+fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())

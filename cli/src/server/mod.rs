@@ -1,9 +1,10 @@
-//! The servers, as the command line names them.
+//! Connections to the servers that the command line names.
 
+mod client_address;
+mod cluster;
 mod node;
-mod place;
-mod slots;
+mod server_url;
 mod target;
 
-pub use node::{Fields, Node, is_forbidden, is_hidden};
-pub use target::Target;
+pub use node::{Fields, Node, is_command_denied, is_key_denied};
+pub use target::{Discovered, Target};

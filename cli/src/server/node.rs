@@ -1,3 +1,5 @@
+//! A connection to one server.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,9 +9,8 @@ use redis_dlock_client::Error;
 use crate::exit::{Code, Failure};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to one server.
 pub struct Node {
     /// `host:port`, or the path of the socket.
     pub name: String,
@@ -17,61 +18,67 @@ pub struct Node {
     pub connection: Connection,
 }
 
-/// Whether a command is refused to the user, not just this name of a key.
-pub fn is_forbidden(error: &RedisError) -> bool {
-    is_refused(error) && error.detail().is_some_and(|detail| detail.contains("to run the"))
+/// Whether the user has no permission for the command at all.
+pub fn is_command_denied(error: &RedisError) -> bool {
+    is_permission_error(error) && error.detail().is_some_and(|detail| detail.contains("to run the"))
 }
 
-/// Whether the user may use the command, but not on a key of this name.
-pub fn is_hidden(error: &RedisError) -> bool {
-    is_refused(error) && !is_forbidden(error)
+/// Whether the user has permission for the command, but not for this key.
+pub fn is_key_denied(error: &RedisError) -> bool {
+    is_permission_error(error) && !is_command_denied(error)
 }
 
-fn is_refused(error: &RedisError) -> bool {
+fn is_permission_error(error: &RedisError) -> bool {
     error.code() == Some("NOPERM")
 }
 
-/// A section of INFO. A field that is not there is empty.
+/// Fields of INFO or of a similar reply. A missing field reads as an empty string.
 #[derive(Clone, Debug, Default)]
 pub struct Fields(pub BTreeMap<String, String>);
 
 impl Node {
     pub fn connect(client: &Client, address: ConnectionAddr) -> Result<Self, Failure> {
         let name = address.to_string();
-        let connection = client.get_connection_with_timeout(CONNECT_TIMEOUT).map_err(|error| {
-            if error.is_io_error() {
-                let message = format!(
-                    "cannot reach the server at {name}: {error}: is it running? -h and -p, -s, -u or DLOCK_URL \
-                     name another one"
-                );
-                return Failure::new(Code::Unavailable, message);
-            }
-            error.into()
-        })?;
-        connection.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        connection.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        let connection = client
+            .get_connection_with_timeout(CONNECT_TIMEOUT)
+            .map_err(|error| connect_failure(&name, error))?;
+        connection.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+        connection.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
         let mut node = Self {
             name,
             address,
             connection,
         };
-        let answer: RedisResult<Value> = cmd("PING").query(&mut node.connection);
-        match answer {
-            // A user may be allowed a few commands only. A missing password is another matter.
-            Err(error) if error.code() != Some("NOPERM") => Err(error.into()),
+        let reply: RedisResult<Value> = cmd("PING").query(&mut node.connection);
+        match reply {
+            // The user may lack permission for PING. Other errors, such as a missing password, are fatal.
+            Err(error) if !is_permission_error(&error) => Err(node.failure(error)),
             _ => Ok(node),
         }
     }
 
     pub fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
-        Ok(command.query(&mut self.connection)?)
+        let reply = command.query(&mut self.connection);
+        reply.map_err(|error| self.failure(error))
     }
 
-    /// Fails when the server does not have the module.
+    fn failure(&self, error: RedisError) -> Failure {
+        if is_timeout(&error) {
+            let seconds = RESPONSE_TIMEOUT.as_secs();
+            let message = format!(
+                "{}: no reply within {seconds} s: the server may be blocked",
+                self.name
+            );
+            return Failure::new(Code::Unavailable, message);
+        }
+        error.into()
+    }
+
+    /// Fails if the server does not have the module.
     pub fn require_module(&mut self) -> Result<(), Failure> {
-        // Any other answer comes from the module, or from a server that keeps the user out.
-        let answer: RedisResult<Value> = cmd("DLOCK.INFO").arg("").query(&mut self.connection);
-        match answer.map_err(Error::from) {
+        // Any other reply comes from the module, or means that permission is denied.
+        let reply: RedisResult<Value> = cmd("DLOCK.INFO").arg("").query(&mut self.connection);
+        match reply.map_err(Error::from) {
             Err(missing @ Error::ModuleMissing) => Err(Failure::new(
                 Code::Unavailable,
                 format!("{}: {missing}", self.name),
@@ -80,11 +87,35 @@ impl Node {
         }
     }
 
-    /// A section of INFO.
+    /// Reads a section of INFO.
     pub fn info(&mut self, section: &str) -> Result<Fields, Failure> {
         let text: String = self.query(cmd("INFO").arg(section))?;
         Ok(Fields::parse(&text))
     }
+}
+
+/// Read timeouts are reported as EAGAIN.
+fn is_timeout(error: &RedisError) -> bool {
+    error.is_timeout() || error.to_string().contains("os error 11")
+}
+
+fn connect_failure(name: &str, error: RedisError) -> Failure {
+    const OTHER_SERVER: &str = "Select another server with -h and -p, -s, -u or DLOCK_URL";
+    if !error.is_io_error() {
+        return error.into();
+    }
+    let text = error.to_string();
+    let message = if is_timeout(&error) {
+        let seconds = CONNECT_TIMEOUT.as_secs();
+        format!(
+            "cannot connect to {name}: no reply within {seconds} s: is it a server, and does it expect TLS? {OTHER_SERVER}"
+        )
+    } else if text.contains("certificate") {
+        format!("cannot connect to {name}: {error}: pass the certificate of its CA with --cacert FILE")
+    } else {
+        format!("cannot connect to {name}: {error}: is the server running? {OTHER_SERVER}")
+    };
+    Failure::new(Code::Unavailable, message)
 }
 
 impl Fields {
@@ -101,7 +132,7 @@ impl Fields {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// A field that is a number.
+    /// A numeric field.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.get(name).parse().ok()
     }

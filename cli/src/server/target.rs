@@ -1,3 +1,5 @@
+//! The deployment that the command line names, and how to connect to its servers.
+
 use std::env;
 use std::fs;
 use std::path::Path;
@@ -5,250 +7,257 @@ use std::path::Path;
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates, cmd,
 };
-use redis_dlock_client::Address;
 
+use super::cluster::slot_ranges;
 use super::node::Node;
-use super::place::{Place, host_of, parse, percent_encoded, tcp, tcp_address};
-use super::slots;
+use super::server_url::{ServerUrl, parse, parse_host, tcp_addr};
 use crate::args::ServerArgs;
 use crate::exit::{Code, Failure};
 
-/// Where the servers are, and how to get in.
 #[derive(Clone)]
 pub struct Target {
-    place: Place,
-    login: RedisConnectionInfo,
-    certificates: Option<TlsCertificates>,
+    pub(super) url: ServerUrl,
+    pub(super) login: RedisConnectionInfo,
+    /// For the Sentinels.
+    pub(super) sentinel_login: RedisConnectionInfo,
+    pub(super) certificates: Option<TlsCertificates>,
 }
 
-/// A server that is known by name, and may be out of reach.
-pub struct Found {
+/// A server of the deployment, which may be unreachable.
+pub struct Discovered {
     pub name: String,
     pub node: Result<Node, Failure>,
 }
 
 impl Target {
-    /// What the command line says, and what the environment says where it is silent.
+    /// Reads the options, and the environment variables for options that are not given.
     pub fn new(args: &ServerArgs) -> Result<Self, Failure> {
-        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
-        Self::of(args, variable("DLOCK_URL"), variable("REDISCLI_AUTH"))
+        Self::from_args(args, |name| env::var(name).ok())
     }
 
-    fn of(args: &ServerArgs, url: Option<String>, password: Option<String>) -> Result<Self, Failure> {
-        let is_named = args.host.is_some() || args.port.is_some() || args.socket.is_some();
-        let url = args.url.clone().or(url.filter(|_| !is_named));
-        let (mut place, mut login) = match url {
+    fn from_args(args: &ServerArgs, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Failure> {
+        let variable = |name| variable(name).filter(|value| !value.is_empty());
+        let has_address = args.host.is_some() || args.port.is_some() || args.socket.is_some();
+        let url = args
+            .url
+            .clone()
+            .or_else(|| variable("DLOCK_URL").filter(|_| !has_address));
+        let (mut url, mut login) = match url {
             Some(url) => parse(&url)?,
-            None => (Place::Node(address(args)), RedisConnectionInfo::default()),
+            None => (ServerUrl::Node(address(args)), RedisConnectionInfo::default()),
         };
         if args.tls {
-            place = place.with_tls();
+            url = url.with_tls();
         }
-        if let Some(user) = &args.user {
-            login = login.set_username(user);
-        }
-        let unless_told = password.filter(|_| login.password().is_none());
-        if let Some(password) = args.password.clone().or(unless_told) {
-            login = login.set_password(password);
-        }
+        login = with_credentials(
+            login,
+            args.user.as_deref(),
+            args.password.clone(),
+            variable("REDISCLI_AUTH"),
+        );
         if login.username().is_some() && login.password().is_none() {
             return Err(Failure::usage(
-                "a user needs a password: set REDISCLI_AUTH, or name one with -a or in the URL",
+                "--user needs a password: set REDISCLI_AUTH, or pass it with -a or in the URL",
             ));
         }
+        let sentinel_login = with_credentials(
+            RedisConnectionInfo::default(),
+            args.sentinel_user.as_deref(),
+            args.sentinel_password.clone(),
+            variable("DLOCK_SENTINEL_AUTH"),
+        );
         if let Some(database) = args.database {
             login = login.set_db(database.into());
         }
-        let certificates = certificates(args)?;
         Ok(Self {
-            place,
+            url,
             login,
-            certificates,
+            sentinel_login,
+            certificates: read_certificates(args)?,
         })
     }
 
-    /// The server to begin with: the primary as far as it is known, any node of a cluster.
+    /// The server to start with: the current primary, or any node of a cluster.
     pub fn first(&self) -> Result<Node, Failure> {
-        match &self.place {
-            Place::Node(address) => self.connect(address.clone()),
-            Place::Cluster { tls, hosts } => {
-                let mut nodes = hosts.iter().map(|host| self.connect(tcp(host, 6379, *tls)?));
-                first_good(&mut nodes)
+        match &self.url {
+            ServerUrl::Node(address) => self.connect(address.clone()),
+            ServerUrl::Cluster { tls, hosts } => {
+                let nodes = hosts
+                    .iter()
+                    .map(|host| self.connect(parse_host(host, 6379, *tls)?));
+                first_success(nodes)
             }
-            Place::Sentinels { tls, hosts, primary } => {
-                let mut answers = hosts.iter().map(|host| {
-                    let sentinel = Self {
-                        login: RedisConnectionInfo::default(),
-                        ..self.clone()
-                    };
-                    let sentinel = sentinel.connect(tcp(host, 26379, *tls)?)?;
-                    primary_known_to(sentinel, primary)
+            ServerUrl::Sentinels { tls, hosts, primary } => {
+                let addresses = hosts.iter().map(|host| {
+                    let sentinel = self.connect_sentinel(parse_host(host, 26379, *tls)?)?;
+                    primary_address(sentinel, primary)
                 });
-                let (host, port) = first_good(&mut answers)?;
-                self.connect(tcp_address(host, port, *tls))
+                let (host, port) = first_success(addresses)?;
+                self.connect(tcp_addr(host, port, *tls)).map_err(during_failover)
             }
         }
     }
 
-    /// All servers that grant locks: one, or the primaries of a cluster.
+    /// All servers that grant locks: one, or the primaries of a cluster. Fails if one is unreachable.
     pub fn primaries(&self) -> Result<Vec<Node>, Failure> {
-        self.each_primary()?.into_iter().map(|found| found.node).collect()
+        self.discover_primaries()?
+            .into_iter()
+            .map(|found| found.node)
+            .collect()
     }
 
-    /// As [`Target::primaries`], with those of a cluster that are out of reach.
-    pub fn each_primary(&self) -> Result<Vec<Found>, Failure> {
+    /// As [`Target::primaries`], including unreachable ones of a cluster.
+    pub fn discover_primaries(&self) -> Result<Vec<Discovered>, Failure> {
         let mut first = self.first()?;
         if !self.is_cluster(&mut first) {
-            return Ok(vec![Found {
+            return Ok(vec![Discovered {
                 name: first.name.clone(),
                 node: Ok(first),
             }]);
         }
         let mut primaries: Vec<ConnectionAddr> = Vec::new();
-        for range in slots::of(&mut first)? {
-            let address = self.like(&first, range.host, range.port);
+        for range in slot_ranges(&mut first)? {
+            let address = peer_address(&first, range.host, range.port);
             if !primaries.contains(&address) {
                 primaries.push(address);
             }
         }
         if primaries.is_empty() {
-            // Of a cluster that is still to be made. What it is asked it can answer, and the doctor tells what is wrong.
+            // The cluster has not been created yet. `dlock doctor` reports that.
             primaries.push(first.address.clone());
         }
         Ok(primaries
             .into_iter()
-            .map(|address| self.look_for(address))
+            .map(|address| self.discover(address))
             .collect())
     }
 
-    /// A server that another one told of: a node of its cluster, or a replica.
-    pub fn beside(&self, other: &Node, host: String, port: u16) -> Found {
-        self.look_for(self.like(other, host, port))
+    /// The name of the primary if the URL names Sentinels.
+    pub fn sentinel_primary(&self) -> Option<&str> {
+        match &self.url {
+            ServerUrl::Sentinels { primary, .. } => Some(primary),
+            _ => None,
+        }
     }
 
-    /// The server that has a lock.
-    pub fn node_of(&self, name: &[u8]) -> Result<Node, Failure> {
+    /// The Sentinels of the URL, including unreachable ones.
+    pub fn discover_sentinels(&self) -> Vec<Discovered> {
+        let ServerUrl::Sentinels { tls, hosts, .. } = &self.url else {
+            return Vec::new();
+        };
+        let discover = |host: &String| Discovered {
+            name: host.clone(),
+            node: parse_host(host, 26379, *tls).and_then(|address| self.connect_sentinel(address)),
+        };
+        hosts.iter().map(discover).collect()
+    }
+
+    pub fn has_password(&self) -> bool {
+        self.login.password().is_some()
+    }
+
+    pub fn has_sentinel_password(&self) -> bool {
+        self.sentinel_login.password().is_some()
+    }
+
+    /// A server at an address that `node` reported: another node of its cluster, or a replica.
+    pub fn peer(&self, node: &Node, host: String, port: u16) -> Discovered {
+        self.discover(peer_address(node, host, port))
+    }
+
+    /// The server that a lock belongs to.
+    pub fn node_of(&self, lock: &[u8]) -> Result<Node, Failure> {
         let mut first = self.first()?;
         if !self.is_cluster(&mut first) {
             return Ok(first);
         }
-        let slot = first.query(cmd("CLUSTER").arg("KEYSLOT").arg(name))?;
-        let ranges = slots::of(&mut first)?;
+        let slot = first.query(cmd("CLUSTER").arg("KEYSLOT").arg(lock))?;
+        let ranges = slot_ranges(&mut first)?;
         let range = ranges.iter().find(|range| range.contains(slot)).ok_or_else(|| {
-            Failure::new(
-                Code::Unavailable,
-                format!(
-                    "no node of the cluster serves slot {slot}, where this lock belongs: see dlock doctor"
-                ),
-            )
+            let message = format!("no node of the cluster serves slot {slot} of this lock: see dlock doctor");
+            Failure::new(Code::Unavailable, message)
         })?;
-        self.connect(self.like(&first, range.host.clone(), range.port))
+        self.connect(peer_address(&first, range.host.clone(), range.port))
     }
 
-    /// For the client library, after a first contact that tells at once what is wrong: a server out of reach,
-    /// a wrong password, a replica.
-    pub fn address(&self) -> Result<Address, Failure> {
-        let mut first = self.first()?;
-        let is_cluster = self.is_cluster(&mut first);
-        if !is_cluster
-            && first
-                .info("replication")
-                .is_ok_and(|info| info.get("role") == "slave")
-        {
-            return Err(Failure::new(
-                Code::Unavailable,
-                format!(
-                    "{} is a replica, it grants no locks: name the primary, or the Sentinels",
-                    first.name
-                ),
-            ));
-        }
-        if is_cluster && slots::of(&mut first)?.is_empty() {
-            return Err(Failure::new(
-                Code::Unavailable,
-                format!(
-                    "{} is a node of a cluster that serves no slots yet: make it with redis-cli --cluster create",
-                    first.name
-                ),
-            ));
-        }
-        let address = match &self.place {
-            Place::Node(_) if !is_cluster => self.client(first.address)?.try_into(),
-            Place::Sentinels { tls, hosts, primary } => {
-                let path = format!("/{primary}/{}", self.login.db());
-                self.url("sentinel", *tls, hosts, &path)?.parse()
-            }
-            Place::Node(address) => {
-                let (host, tls) = host_of(address)?;
-                self.url("cluster", tls, &[host], "")?.parse()
-            }
-            Place::Cluster { tls, hosts } => self.url("cluster", *tls, hosts, "")?.parse(),
-        };
-        Ok(address?)
-    }
-
-    fn url(&self, kind: &str, tls: bool, hosts: &[String], path: &str) -> Result<String, Failure> {
-        if self.certificates.is_some() {
-            return Err(Failure::usage(
-                "--cacert and --cert do not work with Sentinels or a cluster here: add the authority to those of the system",
-            ));
-        }
-        let scheme = if tls { "rediss" } else { "redis" };
-        let mut credentials = String::new();
-        if let Some(password) = self.login.password() {
-            let user = self.login.username().unwrap_or_default();
-            credentials = format!("{}:{}@", percent_encoded(user), percent_encoded(password));
-        }
-        Ok(format!(
-            "{scheme}-{kind}://{credentials}{}{path}",
-            hosts.join(",")
-        ))
-    }
-
-    /// A user who may not ask is taken to know that this is no cluster.
-    fn is_cluster(&self, node: &mut Node) -> bool {
-        matches!(self.place, Place::Cluster { .. })
+    /// Assumes that the server is no cluster node if the user has no permission for INFO.
+    pub(super) fn is_cluster(&self, node: &mut Node) -> bool {
+        matches!(self.url, ServerUrl::Cluster { .. })
             || node
                 .info("cluster")
                 .is_ok_and(|info| info.get("cluster_enabled") == "1")
     }
 
-    fn like(&self, other: &Node, host: String, port: u16) -> ConnectionAddr {
-        let (own_host, tls) = match &other.address {
-            ConnectionAddr::TcpTls { host, .. } => (host.as_str(), true),
-            ConnectionAddr::Tcp(host, _) => (host.as_str(), false),
-            _ => ("127.0.0.1", false),
-        };
-        // A node that does not know its own address leaves it out.
-        let host = if host.is_empty() {
-            own_host.to_owned()
-        } else {
-            host
-        };
-        tcp_address(host, port, tls)
-    }
-
-    fn client(&self, address: ConnectionAddr) -> Result<Client, Failure> {
-        let info = address
-            .into_connection_info()?
-            .set_redis_settings(self.login.clone());
-        let client = match &self.certificates {
-            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
-            None => Client::open(info),
-        };
-        client.map_err(|error| Failure::usage(format!("the address cannot be used: {error}")))
-    }
-
-    fn look_for(&self, address: ConnectionAddr) -> Found {
-        Found {
+    fn discover(&self, address: ConnectionAddr) -> Discovered {
+        Discovered {
             name: address.to_string(),
             node: self.connect(address),
         }
     }
 
     fn connect(&self, address: ConnectionAddr) -> Result<Node, Failure> {
-        Node::connect(&self.client(address.clone())?, address)
+        Node::connect(&self.client(address.clone(), &self.login)?, address)
     }
+
+    fn connect_sentinel(&self, address: ConnectionAddr) -> Result<Node, Failure> {
+        let name = address.to_string();
+        let client = self.client(address.clone(), &self.sentinel_login)?;
+        Node::connect(&client, address).map_err(|failure| match failure.code {
+            Code::NotPermitted => Failure::new(
+                failure.code,
+                format!(
+                    "Sentinel {name} requires another password: set DLOCK_SENTINEL_AUTH, or pass it with \
+                     --sentinel-pass (and --sentinel-user)"
+                ),
+            ),
+            _ => failure,
+        })
+    }
+
+    pub(super) fn client(
+        &self,
+        address: ConnectionAddr,
+        login: &RedisConnectionInfo,
+    ) -> Result<Client, Failure> {
+        let info = address.into_connection_info()?.set_redis_settings(login.clone());
+        let client = match &self.certificates {
+            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+            None => Client::open(info),
+        };
+        client.map_err(|error| Failure::usage(format!("invalid server address: {error}")))
+    }
+}
+
+fn with_credentials(
+    login: RedisConnectionInfo,
+    user: Option<&str>,
+    password: Option<String>,
+    default_password: Option<String>,
+) -> RedisConnectionInfo {
+    let login = match user {
+        Some(user) => login.set_username(user),
+        None => login,
+    };
+    let default_password = default_password.filter(|_| login.password().is_none());
+    match password.or(default_password) {
+        Some(password) => login.set_password(password),
+        None => login,
+    }
+}
+
+fn peer_address(node: &Node, host: String, port: u16) -> ConnectionAddr {
+    let (own_host, tls) = match &node.address {
+        ConnectionAddr::TcpTls { host, .. } => (host.as_str(), true),
+        ConnectionAddr::Tcp(host, _) => (host.as_str(), false),
+        _ => ("127.0.0.1", false),
+    };
+    // A node that does not know its own address reports an empty one.
+    let host = if host.is_empty() {
+        own_host.to_owned()
+    } else {
+        host
+    };
+    tcp_addr(host, port, tls)
 }
 
 fn address(args: &ServerArgs) -> ConnectionAddr {
@@ -261,28 +270,42 @@ fn address(args: &ServerArgs) -> ConnectionAddr {
     }
 }
 
-fn primary_known_to(mut sentinel: Node, primary: &str) -> Result<(String, u16), Failure> {
+fn primary_address(mut sentinel: Node, primary: &str) -> Result<(String, u16), Failure> {
     let command = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(primary).take();
-    let known: Option<(String, u16)> = sentinel.query(&command)?;
-    known.ok_or_else(|| {
-        let message = format!("the Sentinel {} knows no primary {primary}", sentinel.name);
+    let address: Option<(String, u16)> = sentinel.query(&command)?;
+    address.ok_or_else(|| {
+        let message = format!(
+            "Sentinel {} does not know a primary named {primary}",
+            sentinel.name
+        );
         Failure::new(Code::Unavailable, message)
     })
 }
 
-/// The first that succeeds, else the last failure.
-fn first_good<T>(attempts: &mut dyn Iterator<Item = Result<T, Failure>>) -> Result<T, Failure> {
-    let mut failure = Failure::usage("the URL names no host");
-    for attempt in attempts {
-        match attempt {
-            Ok(good) => return Ok(good),
-            Err(bad) => failure = bad,
-        }
+fn during_failover(failure: Failure) -> Failure {
+    if failure.code != Code::Unavailable {
+        return failure;
     }
-    Err(failure)
+    let message = format!(
+        "{}. The Sentinels still report it as the primary: a failover may be in progress, try again",
+        failure.message
+    );
+    Failure::new(failure.code, message)
 }
 
-fn certificates(args: &ServerArgs) -> Result<Option<TlsCertificates>, Failure> {
+/// The first success, or the last failure.
+fn first_success<T>(attempts: impl Iterator<Item = Result<T, Failure>>) -> Result<T, Failure> {
+    let mut last = Failure::usage("invalid server URL: it has no host");
+    for attempt in attempts {
+        match attempt {
+            Ok(value) => return Ok(value),
+            Err(failure) => last = failure,
+        }
+    }
+    Err(last)
+}
+
+fn read_certificates(args: &ServerArgs) -> Result<Option<TlsCertificates>, Failure> {
     let read = |path: &Path| {
         fs::read(path).map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
     };
@@ -302,5 +325,4 @@ fn certificates(args: &ServerArgs) -> Result<Option<TlsCertificates>, Failure> {
 }
 
 #[cfg(test)]
-#[path = "target_tests.rs"]
 mod tests;

@@ -1,5 +1,6 @@
-//! `dlock stats`
+//! `dlock stats`: the counters of INFO dlock.
 
+mod counters;
 mod prometheus;
 
 use std::io::{self, BufWriter, Write};
@@ -7,21 +8,15 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value};
 
+pub use self::counters::{ServerStats, fetch};
 use crate::args::StatsArgs;
 use crate::exit::Failure;
-use crate::server::{Fields, Node, Target};
-
-/// What one server counts.
-pub struct Counted {
-    pub server: String,
-    /// The fields of INFO dlock, without their prefix.
-    pub fields: Vec<(String, u64)>,
-}
+use crate::server::Target;
 
 pub fn stats(args: &StatsArgs, target: &Target) -> Result<ExitCode, Failure> {
     let mut servers = Vec::new();
     for node in &mut target.primaries()? {
-        servers.push(counted(node)?);
+        servers.push(fetch(node)?);
     }
     let mut out = BufWriter::new(io::stdout().lock());
     if args.prometheus {
@@ -35,26 +30,8 @@ pub fn stats(args: &StatsArgs, target: &Target) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks a server for INFO dlock.
-pub fn counted(node: &mut Node) -> Result<Counted, Failure> {
-    node.require_module()?;
-    let fields = numbers(&node.info("dlock")?);
-    Ok(Counted {
-        server: node.name.clone(),
-        fields,
-    })
-}
-
-fn numbers(info: &Fields) -> Vec<(String, u64)> {
-    let fields = info.0.iter().filter_map(|(name, value)| {
-        let name = name.strip_prefix("dlock_")?;
-        Some((name.to_owned(), value.parse().ok()?))
-    });
-    fields.collect()
-}
-
-fn write(servers: &[Counted], out: &mut dyn Write) -> io::Result<()> {
-    for (n, Counted { server, fields }) in servers.iter().enumerate() {
+fn write(servers: &[ServerStats], out: &mut dyn Write) -> io::Result<()> {
+    for (n, ServerStats { server, fields }) in servers.iter().enumerate() {
         if servers.len() > 1 {
             writeln!(out, "{}{server}", if n > 0 { "\n" } else { "" })?;
         }
@@ -66,7 +43,7 @@ fn write(servers: &[Counted], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn json(servers: &[Counted]) -> Value {
+fn json(servers: &[ServerStats]) -> Value {
     let object = |fields: &[(String, u64)]| -> Map<String, Value> {
         fields
             .iter()
@@ -75,7 +52,7 @@ fn json(servers: &[Counted]) -> Value {
     };
     let servers: Map<String, Value> = servers
         .iter()
-        .map(|counted| (counted.server.clone(), object(&counted.fields).into()))
+        .map(|stats| (stats.server.clone(), object(&stats.fields).into()))
         .collect();
     servers.into()
 }

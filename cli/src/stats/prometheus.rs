@@ -1,90 +1,96 @@
-//! The text exposition format of Prometheus: the units of its conventions, seconds, and `_total` for counters.
+//! The Prometheus text format, with its naming conventions: base units, and `_total` for counters.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::Counted;
+use super::counters::ServerStats;
 
-/// The fields that only rise, as long as the server runs.
+/// Fields that only increase while the server runs, with their help texts.
 const COUNTERS: &[(&str, &str)] = &[
-    ("acquired", "Owners that became holders."),
-    ("reentered", "Further holds given to holders."),
-    ("not_granted", "ACQUIREs that were answered with null at once."),
-    ("released", "Holders that gave up their last hold."),
-    ("extended", "EXTENDs that were answered with a lease."),
+    ("acquired", "Grants of a lock to a new holder."),
+    ("reentered", "Additional holds granted to existing holders."),
     (
-        "expired",
-        "Holders that were removed because their lease had ended.",
+        "not_granted",
+        "ACQUIRE requests not granted at once and not queued.",
     ),
-    ("grants_from_queue", "Waiters that were granted."),
-    ("waited_ms", "For how long granted waiters have waited, together."),
-    ("wait_timeouts", "Waiters whose time was up."),
+    ("released", "Holders that released their last hold."),
+    ("extended", "Successful EXTEND requests."),
+    ("expired", "Holders removed because their lease expired."),
+    ("grants_from_queue", "Grants to waiters."),
+    ("waited_ms", "Total time that granted waiters spent in a queue."),
+    ("wait_timeouts", "Waiters that timed out."),
     (
         "grants_rolled_back",
-        "Grants to waiters that had gone, given back.",
+        "Grants rolled back because the waiter had disconnected.",
     ),
     (
         "expired_contended",
-        "Holders that were removed because their lease had ended, while somebody waited.",
+        "Holders removed because their lease expired while others waited.",
     ),
     (
         LATE_RELEASES,
-        "RELEASEs by owners that had lost the lock before, or never had it.",
+        "RELEASE requests by owners that no longer held the lock.",
     ),
 ];
 
-/// Counted among the errors too, by their first words.
+/// Also counted by error code.
 const LATE_RELEASES: &str = "errors_late_releases";
 
-/// Refused requests, each with the first word of the error in its name.
+/// Prefix of the fields that count errors by code.
 const ERRORS: &str = "errors_";
 
 const GAUGES: &[(&str, &str)] = &[
-    ("locks", "Locks, those included whose leases have ended just now."),
+    (
+        "locks",
+        "Locks with a holder, including expired ones that are not removed yet.",
+    ),
     (
         "untracked_locks",
-        "Whether the module looks where a renamed or moved lock went.",
+        "1 while the keyspace is scanned for a lock that was renamed, moved or is being freed, else 0.",
     ),
-    ("waiters", "Requests that wait."),
-    ("contended_locks", "Locks that somebody waits for."),
+    ("waiters", "Waiters in all queues."),
+    ("contended_locks", "Locks with waiters."),
     (
         "longest_wait_ms",
-        "For how long the longest-waiting request has waited.",
+        "Time that the longest-waiting waiter has waited.",
     ),
-    ("fence_known", "The highest fence seen."),
+    ("fence_known", "Highest fencing token granted or observed."),
     (
         "grace_left_ms",
-        "What is left of a grace in which nobody gets a lock.",
+        "Remaining time of the grace period, in which no locks are granted.",
     ),
     (
         "evictable",
-        "Whether new owners are refused because locks could be evicted.",
+        "Whether no locks are granted because the eviction policy could evict them.",
     ),
-    ("held_ms_p50", "Half of the holds took no longer."),
-    ("held_ms_p99", "99 of 100 holds took no longer."),
-    ("held_ms_max", "No hold took longer."),
-    ("waited_ms_p50", "Half of the granted waiters waited no longer."),
-    ("waited_ms_p99", "99 of 100 granted waiters waited no longer."),
-    ("waited_ms_max", "No granted waiter waited longer."),
+    ("held_ms_p50", "Median of hold duration."),
+    ("held_ms_p99", "99th percentile of hold duration."),
+    ("held_ms_max", "Maximum hold duration."),
+    ("waited_ms_p50", "Median of the wait time of granted waiters."),
+    (
+        "waited_ms_p99",
+        "99th percentile of the wait time of granted waiters.",
+    ),
+    ("waited_ms_max", "Maximum wait time of granted waiters."),
 ];
 
-/// A metric with its values.
+/// A metric and its samples.
 struct Metric {
     help: &'static str,
     kind: &'static str,
-    /// Labels, and the value.
+    /// Labels and value.
     samples: Vec<(String, String)>,
 }
 
-/// All that the servers count, a sample for each of them.
-pub fn exposition(servers: &[Counted]) -> String {
+/// One metric per field, with a sample per server.
+pub fn exposition(servers: &[ServerStats]) -> String {
     let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
-    for Counted { server, fields } in servers {
+    for ServerStats { server, fields } in servers {
         for (field, value) in fields {
-            let (name, help, kind) = described(field);
-            let mut labels = format!("server=\"{}\"", escaped(server));
-            if let Some(error) = error_of(field) {
-                _ = write!(labels, ",error=\"{}\"", escaped(error));
+            let (name, help, kind) = describe(field);
+            let mut labels = format!("server=\"{}\"", escape_label(server));
+            if let Some(error) = error_code_of(field) {
+                _ = write!(labels, ",error=\"{}\"", escape_label(error));
             }
             let metric = metrics.entry(name).or_insert_with(|| Metric {
                 help,
@@ -105,8 +111,8 @@ pub fn exposition(servers: &[Counted]) -> String {
     text
 }
 
-/// Name, help and type of a field's metric. A field that a newer module adds has no type.
-fn described(field: &str) -> (String, &'static str, &'static str) {
+/// Name, help text and type of the metric for a field. Fields of a newer module are untyped.
+fn describe(field: &str) -> (String, &'static str, &'static str) {
     let base = match field.split_once("_ms") {
         Some((base, which)) => format!("dlock_{base}_seconds{which}"),
         None => format!("dlock_{field}"),
@@ -117,8 +123,8 @@ fn described(field: &str) -> (String, &'static str, &'static str) {
             .find(|(name, _)| *name == field)
             .map(|(_, help)| *help)
     };
-    if error_of(field).is_some() {
-        let help = "Refused requests by the first word of their error.";
+    if error_code_of(field).is_some() {
+        let help = "Requests rejected with an error, by error code.";
         return ("dlock_errors_total".to_owned(), help, "counter");
     }
     if let Some(help) = help(COUNTERS) {
@@ -126,12 +132,12 @@ fn described(field: &str) -> (String, &'static str, &'static str) {
     }
     match help(GAUGES) {
         Some(help) => (base, help, "gauge"),
-        None => (base, "A field of INFO dlock.", "untyped"),
+        None => (base, "Field of INFO dlock.", "untyped"),
     }
 }
 
-/// The first word of the errors that a field counts.
-fn error_of(field: &str) -> Option<&str> {
+/// The error code that a field counts.
+fn error_code_of(field: &str) -> Option<&str> {
     field.strip_prefix(ERRORS).filter(|_| field != LATE_RELEASES)
 }
 
@@ -143,8 +149,8 @@ fn in_base_unit(field: &str, value: u64) -> String {
     }
 }
 
-/// As the value of a label.
-fn escaped(text: &str) -> String {
+/// Escapes a label value.
+fn escape_label(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
@@ -157,9 +163,9 @@ mod tests {
     use super::*;
 
     fn scraped(servers: &[(&str, &[(&str, u64)])]) -> (String, Scrape) {
-        let servers: Vec<Counted> = servers
+        let servers: Vec<ServerStats> = servers
             .iter()
-            .map(|(server, fields)| Counted {
+            .map(|(server, fields)| ServerStats {
                 server: (*server).to_owned(),
                 fields: fields
                     .iter()
@@ -168,7 +174,7 @@ mod tests {
             })
             .collect();
         let text = exposition(&servers);
-        let scrape = Scrape::parse(text.lines().map(|line| Ok(line.to_owned()))).expect("text that parses");
+        let scrape = Scrape::parse(text.lines().map(|line| Ok(line.to_owned()))).expect("valid text format");
         (text, scrape)
     }
 
@@ -183,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parser_reads_counters_gauges_errors_and_times() {
+    fn exposition_is_read_by_parser() {
         let fields = [
             ("acquired", 7),
             ("waiters", 2),
@@ -214,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_is_described_once_for_all_servers() {
+    fn metric_of_several_servers_is_described_once() {
         let (text, scrape) = scraped(&[("one", &[("locks", 1)]), ("two", &[("locks", 2)])]);
         assert_eq!(text.matches("# TYPE dlock_locks gauge").count(), 1);
         assert_eq!(
@@ -224,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_has_no_type_and_a_strange_name_does_no_harm() {
+    fn unknown_field_is_untyped_and_label_is_escaped() {
         let (_, scrape) = scraped(&[("a\"b\\c", &[("later_added", 5)])]);
         let sample = &scrape.samples[0];
         assert_eq!(

@@ -1,4 +1,4 @@
-//! `dlock top`: a thread looks at the servers, this one draws what it found and listens to keys.
+//! `dlock top`: one thread samples the servers, another draws and handles keys.
 
 mod sampler;
 mod signals;
@@ -16,79 +16,79 @@ use nix::sys::signal::Signal;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use self::sampler::{Look, Sampler};
+use self::sampler::{SampleResult, Sampler};
 use self::state::State;
 use crate::args::TopArgs;
 use crate::exit::{Code, Failure};
 use crate::server::Target;
 
-/// So long a new sample may wait to be drawn.
+/// The longest delay before a new sample is drawn.
 const REFRESH: Duration = Duration::from_millis(50);
-/// More often would be a burden for the servers.
-const SHORTEST: Duration = Duration::from_millis(50);
+/// A shorter interval would put too much load on the servers.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 pub fn top(args: &TopArgs, target: &Target) -> Result<ExitCode, Failure> {
     if !stdout().is_terminal() {
         return Err(Failure::usage(
-            "dlock top needs a terminal: dlock ls and dlock stats do not",
+            "dlock top needs a terminal: use dlock ls or dlock stats instead",
         ));
     }
     let pattern = args.pattern.as_deref().map(OsStrExt::as_bytes);
-    // What is wrong with the server is told before the screen is taken.
+    // Report connection failures before switching to the full screen.
     let mut sampler = Sampler::connect(target, pattern)?;
     let first = sampler.sample()?;
-    let signals = signals::listen().map_err(|error| cannot("catch signals", &error.into()))?;
-    let (sender, looks) = channel();
-    let every = args.every.max(SHORTEST);
+    let signals = signals::listen().map_err(|error| terminal_failure("handle signals", &error.into()))?;
+    let (sender, results) = channel();
+    let every = args.every.max(MIN_INTERVAL);
     thread::spawn(move || sampler.run(every, &sender));
     let mut state = State::default();
     state.update(first);
-    let mut terminal = ratatui::try_init().map_err(|error| cannot("use the terminal", &error))?;
-    let outcome = watch(&mut terminal, &mut state, &looks, &signals);
+    let mut terminal = ratatui::try_init().map_err(|error| terminal_failure("use the terminal", &error))?;
+    let outcome = event_loop(&mut terminal, &mut state, &results, &signals);
     let restored = ratatui::try_restore();
     match (outcome, restored) {
-        // A terminal that has hung up cannot be restored.
+        // After a hang-up the terminal cannot be restored.
         (Ok(Some(signal)), _) => Ok(ExitCode::from(128 + signal as u8)),
         (Ok(None), Ok(())) => Ok(ExitCode::SUCCESS),
-        (Err(error), _) | (_, Err(error)) => Err(cannot("use the terminal", &error)),
+        (Err(error), _) | (_, Err(error)) => Err(terminal_failure("use the terminal", &error)),
     }
 }
 
-/// Draws until the user has seen enough, or a signal ends it.
-fn watch(
+/// Draws until the user quits or a signal arrives.
+fn event_loop(
     terminal: &mut DefaultTerminal,
     state: &mut State,
-    looks: &Receiver<Look>,
+    results: &Receiver<SampleResult>,
     signals: &Receiver<Signal>,
 ) -> std::io::Result<Option<Signal>> {
-    let mut is_stale = true;
-    while !state.is_over() {
+    let mut needs_redraw = true;
+    while !state.should_quit() {
         if let Ok(signal) = signals.try_recv() {
             return Ok(Some(signal));
         }
-        if is_stale {
+        if needs_redraw {
             terminal.draw(|frame| view::draw(frame, state))?;
-            is_stale = false;
+            needs_redraw = false;
         }
         if event::poll(REFRESH)? {
-            is_stale = true;
+            needs_redraw = true;
             if let Event::Key(key) = event::read()?
                 && key.kind != KeyEventKind::Release
             {
-                state.press(key);
+                state.on_key(key);
             }
         }
-        for look in looks.try_iter() {
-            is_stale = true;
-            match look {
+        for result in results.try_iter() {
+            needs_redraw = true;
+            match result {
                 Ok(sample) => state.update(sample),
-                Err(failure) => state.fail(failure.message),
+                Err(failure) => state.set_error(failure.message),
             }
         }
     }
     Ok(None)
 }
 
-fn cannot(what: &str, error: &std::io::Error) -> Failure {
-    Failure::new(Code::Output, format!("cannot {what}: {error}"))
+fn terminal_failure(action: &str, error: &std::io::Error) -> Failure {
+    Failure::new(Code::IoError, format!("cannot {action}: {error}"))
 }

@@ -4,42 +4,41 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::exit::Failure;
-use crate::lock::Named;
-use crate::scan::{self, Walk};
+use crate::lock::NamedLock;
+use crate::scan::{self, KeyspaceScan};
 use crate::server::{Node, Target};
 use crate::stats;
 
-/// So far a look goes through the keys of a server: a large keyspace is walked through by several looks.
-const STEPS: usize = 20;
-/// So many locks of a server are looked at.
-const MOST_LOCKS: usize = 2000;
+/// SCAN calls per server and sample: a large keyspace is scanned over several samples.
+const BATCHES_PER_SAMPLE: usize = 20;
+/// The number of locks that are read per server.
+const MAX_LOCKS_PER_NODE: usize = 2000;
 
-/// What was seen, or why nothing was.
-pub type Look = Result<Sample, Failure>;
+pub type SampleResult = Result<Sample, Failure>;
 
-/// What all servers told, at about the same time.
+/// The state of all servers at about the same time.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     pub servers: usize,
-    /// The fields of INFO dlock, summed up; of some, the largest.
-    pub counted: BTreeMap<String, u64>,
-    pub locks: Vec<Named>,
-    /// Since the last sample.
+    /// The fields of INFO dlock: the sum over all servers, or the maximum for some fields.
+    pub counters: BTreeMap<String, u64>,
+    pub locks: Vec<NamedLock>,
+    /// Time since the previous sample.
     pub elapsed: Duration,
 }
 
-/// Looks at the servers again and again.
+/// Samples the servers periodically.
 pub struct Sampler {
     target: Target,
     pattern: Option<Vec<u8>>,
-    watched: Vec<Watched>,
+    watched: Vec<WatchedNode>,
     last: Instant,
 }
 
-/// A server, and the locks that are known there.
-struct Watched {
+/// A server and the names of its known locks.
+struct WatchedNode {
     node: Node,
-    walk: Walk,
+    scan: KeyspaceScan,
     names: BTreeSet<Vec<u8>>,
 }
 
@@ -51,52 +50,52 @@ impl Sampler {
             watched: Vec::new(),
             last: Instant::now(),
         };
-        sampler.connect_again()?;
+        sampler.reconnect()?;
         Ok(sampler)
     }
 
-    fn connect_again(&mut self) -> Result<(), Failure> {
+    fn reconnect(&mut self) -> Result<(), Failure> {
         let nodes = self.target.primaries()?.into_iter();
         self.watched = nodes
-            .map(|node| Watched {
+            .map(|node| WatchedNode {
                 node,
-                walk: Walk::new(self.pattern.as_deref()),
+                scan: KeyspaceScan::new(self.pattern.as_deref()),
                 names: BTreeSet::new(),
             })
             .collect();
         Ok(())
     }
 
-    /// Looks until nobody wants to know any more.
-    pub fn run(mut self, every: Duration, looks: &Sender<Look>) {
-        let mut is_lost = false;
+    /// Samples until the receiver is dropped.
+    pub fn run(mut self, every: Duration, results: &Sender<SampleResult>) {
+        let mut must_reconnect = false;
         loop {
             thread::sleep(every);
-            let connected = if is_lost { self.connect_again() } else { Ok(()) };
-            let look = connected.and_then(|()| self.sample());
-            is_lost = look.is_err();
-            if looks.send(look).is_err() {
+            let connected = if must_reconnect { self.reconnect() } else { Ok(()) };
+            let result = connected.and_then(|()| self.sample());
+            must_reconnect = result.is_err();
+            if results.send(result).is_err() {
                 return;
             }
         }
     }
 
-    pub fn sample(&mut self) -> Look {
+    pub fn sample(&mut self) -> SampleResult {
         let mut sample = Sample {
             servers: self.watched.len(),
             ..Sample::default()
         };
         for watched in &mut self.watched {
-            for (field, value) in stats::counted(&mut watched.node)?.fields {
+            for (field, value) in stats::fetch(&mut watched.node)?.fields {
                 let is_maximum = is_maximum(&field);
-                let known = sample.counted.entry(field).or_default();
+                let known = sample.counters.entry(field).or_default();
                 *known = if is_maximum {
                     value.max(*known)
                 } else {
                     known.wrapping_add(value)
                 };
             }
-            sample.locks.extend(watched.look()?);
+            sample.locks.extend(watched.sample()?);
         }
         sample.elapsed = self.last.elapsed();
         self.last = Instant::now();
@@ -104,26 +103,26 @@ impl Sampler {
     }
 }
 
-/// Whether the largest value of all servers says more than the sum. Percentiles are those of the slowest server.
+/// Whether to combine a field by its maximum instead of its sum. Percentiles are those of the slowest server.
 fn is_maximum(field: &str) -> bool {
     matches!(field, "longest_wait_ms" | "fence_known" | "grace_left_ms")
         || ["_p50", "_p99", "_max"].iter().any(|end| field.ends_with(end))
 }
 
-impl Watched {
-    fn look(&mut self) -> Result<Vec<Named>, Failure> {
-        for _ in 0..STEPS {
-            self.names.extend(self.walk.step(&mut self.node)?);
-            if self.walk.is_over() {
+impl WatchedNode {
+    fn sample(&mut self) -> Result<Vec<NamedLock>, Failure> {
+        for _ in 0..BATCHES_PER_SAMPLE {
+            self.names.extend(self.scan.next_batch(&mut self.node)?);
+            if self.scan.is_done() {
                 break;
             }
         }
-        while self.names.len() > MOST_LOCKS {
+        while self.names.len() > MAX_LOCKS_PER_NODE {
             self.names.pop_last();
         }
-        // What the user may not look at is not shown.
-        let found = scan::infos(&mut self.node, self.names.iter().cloned().collect())?;
-        let locks: Vec<Named> = found
+        // Locks that the user has no permission to read are not shown.
+        let found = scan::fetch_infos(&mut self.node, self.names.iter().cloned().collect())?;
+        let locks: Vec<NamedLock> = found
             .locks
             .into_iter()
             .filter(|lock| lock.info.is_some())
@@ -138,7 +137,7 @@ mod tests {
     use super::is_maximum;
 
     #[test]
-    fn counters_of_several_servers_are_summed_and_times_are_not() {
+    fn counters_are_summed_and_maxima_are_not() {
         for field in ["acquired", "waiters", "locks", "waited_ms", "errors_stale"] {
             assert!(!is_maximum(field), "{field}");
         }

@@ -1,18 +1,20 @@
+//! Receives terminating signals.
+
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
 
-/// Those that would end the program and leave the terminal as it is: raw, and without a cursor.
-const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+/// Their default action would leave the terminal in raw mode and without a cursor.
+const TERMINATING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
-/// Catches the signals that end a program. Threads that are started later leave them to this one's channel.
+/// Blocks the terminating signals, also for threads started later, and receives them in a thread.
 pub fn listen() -> nix::Result<Receiver<Signal>> {
-    let ending: SigSet = ENDING.into_iter().collect();
-    ending.thread_block()?;
+    let terminating: SigSet = TERMINATING.into_iter().collect();
+    terminating.thread_block()?;
     let (sender, signals) = channel();
     thread::spawn(move || {
-        while let Ok(signal) = ending.wait() {
+        while let Ok(signal) = terminating.wait() {
             if sender.send(signal).is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! What is shown, and how keys change it. Pure.
+//! The state of the view and how keys change it. Pure.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -7,44 +7,43 @@ use std::time::Duration;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::sampler::Sample;
-use crate::lock::Named;
-use crate::text::shown;
+use crate::lock::NamedLock;
+use crate::text::display_name;
 
-/// As many samples as the widest sparkline shows.
+/// The width of the widest sparkline.
 const HISTORY: usize = 200;
 
 #[derive(Debug, Default)]
 pub struct State {
     sample: Sample,
-    /// What happened to the counters, the newest last.
     pub acquired: Rate,
     pub grants_from_queue: Rate,
     pub expired: Rate,
     pub waiting: History,
-    /// The fences that each lock had, and how many new ones were seen.
+    /// The grants seen for each lock.
     grants: HashMap<Vec<u8>, Grants>,
     pub order: Order,
     pub filter: String,
     pub mode: Mode,
-    /// The lock that the cursor is on.
-    chosen: Option<Vec<u8>>,
+    /// The name of the selected lock.
+    selected: Option<Vec<u8>>,
     pub is_paused: bool,
-    /// Why there is nothing new.
-    pub trouble: Option<String>,
-    is_over: bool,
+    /// Why the last sample failed.
+    pub error: Option<String>,
+    should_quit: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     #[default]
     List,
-    /// A filter is typed.
+    /// The user types a filter.
     Filter,
-    /// One lock is looked into.
+    /// One lock is shown.
     Lock,
 }
 
-/// What the list is sorted by, the highest first.
+/// The sort order of the list, descending except by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     #[default]
@@ -61,9 +60,9 @@ impl Order {
     pub fn title(self) -> &'static str {
         match self {
             Self::Waiting => "most waiting",
-            Self::Grants => "most grants seen",
+            Self::Grants => "most grants",
             Self::Held => "longest held",
-            Self::Waited => "longest waiting",
+            Self::Waited => "longest wait",
             Self::Name => "name",
         }
     }
@@ -78,11 +77,11 @@ impl Order {
 struct Grants {
     fences: HashSet<u64>,
     seen: u64,
-    /// How many looks have not found the lock held since.
-    missed: usize,
+    /// Samples since the lock was last seen held.
+    samples_missed: usize,
 }
 
-/// The last values, the newest last.
+/// The most recent values, oldest first.
 #[derive(Debug, Default)]
 pub struct History(VecDeque<u64>);
 
@@ -94,7 +93,7 @@ impl History {
         self.0.push_back(value);
     }
 
-    /// As many of the last values as there are, up to `count`.
+    /// Up to `count` of the most recent values.
     pub fn last(&self, count: usize) -> Vec<u64> {
         self.0
             .iter()
@@ -108,7 +107,7 @@ impl History {
     }
 }
 
-/// How fast a counter rises.
+/// The rate of a counter.
 #[derive(Debug, Default)]
 pub struct Rate {
     last: Option<u64>,
@@ -118,18 +117,18 @@ pub struct Rate {
 impl Rate {
     fn update(&mut self, value: u64, elapsed: Duration) {
         if let Some(last) = self.last {
-            // After a restart of the server it begins anew.
-            let rise = value.checked_sub(last).unwrap_or(value);
-            let rate = rise as f64 / elapsed.as_secs_f64().max(0.001);
+            // A restart of the server resets its counters.
+            let increase = value.checked_sub(last).unwrap_or(value);
+            let rate = increase as f64 / elapsed.as_secs_f64().max(0.001);
             self.per_second.push(rate.round() as u64);
         }
         self.last = Some(value);
     }
 }
 
-/// A line of the list.
+/// A row of the list.
 pub struct Row<'a> {
-    pub lock: &'a Named,
+    pub lock: &'a NamedLock,
     pub grants: u64,
 }
 
@@ -154,13 +153,13 @@ impl Row<'_> {
 }
 
 impl State {
-    /// Takes in what the servers told.
+    /// Adds a sample.
     pub fn update(&mut self, sample: Sample) {
-        self.trouble = None;
+        self.error = None;
         if self.is_paused {
             return;
         }
-        let count = |field: &str| sample.counted.get(field).copied().unwrap_or(0);
+        let count = |field: &str| sample.counters.get(field).copied().unwrap_or(0);
         self.acquired.update(count("acquired"), sample.elapsed);
         self.grants_from_queue
             .update(count("grants_from_queue"), sample.elapsed);
@@ -168,14 +167,14 @@ impl State {
         self.waiting.push(count("waiters"));
         self.count_grants(&sample.locks);
         self.sample = sample;
-        self.keep_choice();
+        self.keep_selection();
     }
 
-    /// Fences that are seen for the first time. Grants that come and go between two looks are missed. A lock that
-    /// is free for a moment is remembered, as long as it would be in the graphs.
-    fn count_grants(&mut self, locks: &[Named]) {
+    /// Counts new fencing tokens. Grants that start and end between two samples are missed. A lock that becomes free is
+    /// remembered for as long as the graphs cover.
+    fn count_grants(&mut self, locks: &[NamedLock]) {
         for grants in self.grants.values_mut() {
-            grants.missed += 1;
+            grants.samples_missed += 1;
         }
         for lock in locks {
             let fences: HashSet<u64> = lock.holders().iter().map(|holder| holder.fence).collect();
@@ -186,27 +185,27 @@ impl State {
             });
             grants.seen += fences.difference(&grants.fences).count() as u64;
             grants.fences = fences;
-            grants.missed = 0;
+            grants.samples_missed = 0;
         }
-        self.grants.retain(|_, grants| grants.missed < HISTORY);
+        self.grants.retain(|_, grants| grants.samples_missed < HISTORY);
     }
 
-    pub fn fail(&mut self, why: String) {
-        self.trouble = Some(why);
+    pub fn set_error(&mut self, why: String) {
+        self.error = Some(why);
     }
 
-    pub fn is_over(&self) -> bool {
-        self.is_over
+    pub fn should_quit(&self) -> bool {
+        self.should_quit
     }
 
-    pub fn counted(&self, field: &str) -> u64 {
-        self.sample.counted.get(field).copied().unwrap_or(0)
+    pub fn counter(&self, field: &str) -> u64 {
+        self.sample.counters.get(field).copied().unwrap_or(0)
     }
 
-    /// Refused requests. The late releases are among them, under the words of their errors.
+    /// Rejected requests. Late releases are already counted by their error codes.
     pub fn errors(&self) -> u64 {
-        let counted = self.sample.counted.iter();
-        counted
+        let counter = self.sample.counters.iter();
+        counter
             .filter(|(field, _)| field.starts_with("errors_") && *field != "errors_late_releases")
             .map(|(_, value)| value)
             .sum()
@@ -216,12 +215,12 @@ impl State {
         self.sample.servers
     }
 
-    /// The locks that are shown, in order.
+    /// The locks that match the filter, sorted.
     pub fn rows(&self) -> Vec<Row<'_>> {
         let filter = self.filter.to_lowercase();
         let locks = self.sample.locks.iter();
         let mut rows: Vec<Row<'_>> = locks
-            .filter(|lock| shown(&lock.name).to_lowercase().contains(&filter))
+            .filter(|lock| display_name(&lock.name).to_lowercase().contains(&filter))
             .map(|lock| Row {
                 lock,
                 grants: self.grants.get(&lock.name).map_or(0, |grants| grants.seen),
@@ -238,58 +237,58 @@ impl State {
         rows
     }
 
-    /// Where the cursor is among the rows.
+    /// The index of the selected row.
     pub fn position(&self) -> Option<usize> {
-        let chosen = self.chosen.as_ref()?;
-        self.rows().iter().position(|row| row.lock.name == *chosen)
+        let selected = self.selected.as_ref()?;
+        self.rows().iter().position(|row| row.lock.name == *selected)
     }
 
-    /// The name of the lock that the cursor is on.
-    pub fn chosen_name(&self) -> Option<&[u8]> {
-        self.chosen.as_deref()
+    /// The name of the selected lock.
+    pub fn selected_name(&self) -> Option<&[u8]> {
+        self.selected.as_deref()
     }
 
-    /// The lock that the cursor is on, unless it has gone.
-    pub fn chosen(&self) -> Option<&Named> {
-        let chosen = self.chosen.as_ref()?;
-        self.sample.locks.iter().find(|lock| lock.name == *chosen)
+    /// The selected lock, if it still exists.
+    pub fn selected(&self) -> Option<&NamedLock> {
+        let selected = self.selected.as_ref()?;
+        self.sample.locks.iter().find(|lock| lock.name == *selected)
     }
 
-    pub fn press(&mut self, key: KeyEvent) {
+    pub fn on_key(&mut self, key: KeyEvent) {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-            self.is_over = true;
+            self.should_quit = true;
             return;
         }
         match self.mode {
-            Mode::List => self.press_in_list(key.code),
-            Mode::Filter => self.press_in_filter(key.code),
+            Mode::List => self.on_list_key(key.code),
+            Mode::Filter => self.on_filter_key(key.code),
             Mode::Lock => match key.code {
-                KeyCode::Char('q') => self.is_over = true,
+                KeyCode::Char('q') => self.should_quit = true,
                 KeyCode::Char(' ') => self.is_paused = !self.is_paused,
                 KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.mode = Mode::List,
                 _ => {}
             },
         }
-        self.keep_choice();
+        self.keep_selection();
     }
 
-    fn press_in_list(&mut self, key: KeyCode) {
+    fn on_list_key(&mut self, key: KeyCode) {
         match key {
-            KeyCode::Char('q') => self.is_over = true,
+            KeyCode::Char('q') => self.should_quit = true,
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Char(' ') => self.is_paused = !self.is_paused,
-            KeyCode::Up | KeyCode::Char('k') => self.go(-1),
-            KeyCode::Down | KeyCode::Char('j') => self.go(1),
-            KeyCode::PageUp => self.go(-10),
-            KeyCode::PageDown => self.go(10),
-            KeyCode::Enter | KeyCode::Right if self.chosen.is_some() => self.mode = Mode::Lock,
+            KeyCode::Up | KeyCode::Char('k') => self.move_cursor(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.move_cursor(1),
+            KeyCode::PageUp => self.move_cursor(-10),
+            KeyCode::PageDown => self.move_cursor(10),
+            KeyCode::Enter | KeyCode::Right if self.selected.is_some() => self.mode = Mode::Lock,
             KeyCode::Esc => self.filter.clear(),
             _ => {}
         }
     }
 
-    fn press_in_filter(&mut self, key: KeyCode) {
+    fn on_filter_key(&mut self, key: KeyCode) {
         match key {
             KeyCode::Char(c) => self.filter.push(c),
             KeyCode::Backspace => _ = self.filter.pop(),
@@ -302,21 +301,21 @@ impl State {
         }
     }
 
-    fn go(&mut self, by: isize) {
+    fn move_cursor(&mut self, by: isize) {
         let at = self.position().unwrap_or(0).saturating_add_signed(by);
         let rows = self.rows();
         let row = rows.get(at.min(rows.len().saturating_sub(1)));
-        self.chosen = row.map(|row| row.lock.name.clone());
+        self.selected = row.map(|row| row.lock.name.clone());
     }
 
-    /// The cursor stays on its lock as long as that is in the list. A lock that is looked into may go and come.
-    fn keep_choice(&mut self) {
+    /// Keeps the selected lock while it is in the list. A lock that is shown on its own stays selected even if it is
+    /// released and acquired again.
+    fn keep_selection(&mut self) {
         if self.mode != Mode::Lock && self.position().is_none() {
-            self.chosen = self.rows().first().map(|row| row.lock.name.clone());
+            self.selected = self.rows().first().map(|row| row.lock.name.clone());
         }
     }
 }
 
 #[cfg(test)]
-#[path = "state_tests.rs"]
 pub mod tests;

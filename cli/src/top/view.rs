@@ -1,4 +1,4 @@
-//! How the state looks on a screen of any size.
+//! Draws the state on a screen of any size.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row as Cells, Sparkline, Table, TableState};
 
 use super::state::{History, Mode, Order, Row, State};
-use crate::lock::{Named, kind};
-use crate::span;
-use crate::text::{cut, shown};
+use crate::duration;
+use crate::lock::{NamedLock, kind};
+use crate::text::{display_name, truncate_middle};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
+const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
 const GRAPHS: u16 = 4;
-/// A lower screen has no room for counters and graphs.
-const LOW: u16 = 14;
+/// A screen with fewer rows does not show counters and graphs.
+const MIN_FULL_HEIGHT: u16 = 14;
 
 pub fn draw(frame: &mut Frame<'_>, state: &State) {
-    let (counters, graphs) = if frame.area().height < LOW {
+    let (counters, graphs) = if frame.area().height < MIN_FULL_HEIGHT {
         (0, 0)
     } else {
         (1, GRAPHS)
@@ -33,61 +33,64 @@ pub fn draw(frame: &mut Frame<'_>, state: &State) {
         Constraint::Length(1),
     ];
     let [head, below, middle, body, foot] = Layout::vertical(rows).areas(frame.area());
-    frame.render_widget(headline(state), head);
+    frame.render_widget(header(state), head);
     if graphs > 0 {
-        frame.render_widget(counted(state), below);
+        frame.render_widget(counters_line(state), below);
         draw_graphs(frame, state, middle);
     }
     match state.mode {
         Mode::Lock => draw_lock(frame, state, body),
         Mode::List | Mode::Filter => draw_list(frame, state, body),
     }
-    frame.render_widget(footline(state), foot);
+    frame.render_widget(footer(state), foot);
 }
 
-fn headline(state: &State) -> Line<'static> {
+fn header(state: &State) -> Line<'static> {
     let servers = match state.servers() {
         1 => String::new(),
         servers => format!("{servers} servers, "),
     };
     let mut text = format!(
         "dlock: {servers}{} locks, {} waiting",
-        state.counted("locks"),
-        state.counted("waiters")
+        state.counter("locks"),
+        state.counter("waiters")
     );
-    let longest = state.counted("longest_wait_ms");
+    let longest = state.counter("longest_wait_ms");
     if longest > 0 {
-        text += &format!(", the longest for {}", span::show(Duration::from_millis(longest)));
+        text += &format!(
+            ", the longest for {}",
+            duration::format(Duration::from_millis(longest))
+        );
     }
-    let grace = state.counted("grace_left_ms");
+    let grace = state.counter("grace_left_ms");
     if grace > 0 {
-        text += &format!(", GRACE for {}", span::show(Duration::from_millis(grace)));
+        text += &format!(", GRACE for {}", duration::format(Duration::from_millis(grace)));
     }
     Line::styled(text, BOLD)
 }
 
-/// What the servers have counted since they were started.
-fn counted(state: &State) -> Line<'static> {
-    let time = |field: &str| span::show(Duration::from_millis(state.counted(field)));
+/// Counters since the servers started.
+fn counters_line(state: &State) -> Line<'static> {
+    let time = |field: &str| duration::format(Duration::from_millis(state.counter(field)));
     let percentiles = |what| {
         let percentile = |which| time(&format!("{what}_ms_{which}"));
         format!("{} (p99 {})", percentile("p50"), percentile("p99"))
     };
     Line::from(format!(
-        "held {}, waited {}, {} timeouts, {} expired awaited, {} errors, {} late releases",
+        "held {}, waited {}, {} timeouts, {} expired with waiters, {} errors, {} late releases",
         percentiles("held"),
         percentiles("waited"),
-        state.counted("wait_timeouts"),
-        state.counted("expired_contended"),
+        state.counter("wait_timeouts"),
+        state.counter("expired_contended"),
         state.errors(),
-        state.counted("errors_late_releases"),
+        state.counter("errors_late_releases"),
     ))
 }
 
 fn draw_graphs(frame: &mut Frame<'_>, state: &State, area: Rect) {
     let graphs: [(&str, &History); 4] = [
         ("acquired/s", &state.acquired.per_second),
-        ("handed over/s", &state.grants_from_queue.per_second),
+        ("from queue/s", &state.grants_from_queue.per_second),
         ("expired/s", &state.expired.per_second),
         ("waiting", &state.waiting),
     ];
@@ -107,18 +110,20 @@ fn draw_graphs(frame: &mut Frame<'_>, state: &State, area: Rect) {
     }
 }
 
-/// A column of the list: its title, its width, and its text.
+/// A column of the list: title, width, and cell text.
 type Column = (&'static str, u16, fn(&Row<'_>) -> String);
 
-/// Those on the right go first when the screen is narrow.
+/// On a narrow screen, columns on the right are dropped first.
 const COLUMNS: [Column; 7] = [
     ("WAITING", 7, |row| row.lock.waiting().to_string()),
-    ("HELD FOR", 8, |row| dash_if_free(row, span::show(row.held()))),
+    ("HELD FOR", 8, |row| {
+        dash_if_free(row, duration::format(row.held()))
+    }),
     ("WAITED", 6, |row| {
         if row.lock.waiting() == 0 {
             "-".to_owned()
         } else {
-            span::show(row.waited())
+            duration::format(row.waited())
         }
     }),
     ("GRANTS", 6, |row| row.grants.to_string()),
@@ -126,7 +131,7 @@ const COLUMNS: [Column; 7] = [
         row.lock
             .holders()
             .first()
-            .map_or("-".to_owned(), |holder| span::show(holder.lease))
+            .map_or("-".to_owned(), |holder| duration::format(holder.lease))
     }),
     ("KIND", 10, |row| row.lock.kind()),
     ("HELD BY", 30, |row| holders(row.lock)),
@@ -140,11 +145,11 @@ fn dash_if_free(row: &Row<'_>, text: String) -> String {
     }
 }
 
-fn holders(lock: &Named) -> String {
+fn holders(lock: &NamedLock) -> String {
     match lock.holders() {
         [] => "-".to_owned(),
-        [one] => shown(one.owner.as_bytes()),
-        [first, others @ ..] => format!("{} +{}", shown(first.owner.as_bytes()), others.len()),
+        [one] => display_name(one.owner.as_bytes()),
+        [first, others @ ..] => format!("{} +{}", display_name(first.owner.as_bytes()), others.len()),
     }
 }
 
@@ -162,25 +167,25 @@ fn draw_list(frame: &mut Frame<'_>, state: &State, area: Rect) {
     let name_width = usize::from(NAME + room);
     let rows = state.rows();
     let lines = rows.iter().map(|row| {
-        let name = cut(&shown(&row.lock.name), name_width).into_owned();
+        let name = truncate_middle(&display_name(&row.lock.name), name_width).into_owned();
         let cells = columns
             .iter()
-            .map(|(_, width, text)| cut(&text(row), usize::from(*width)).into_owned());
+            .map(|(_, width, text)| truncate_middle(&text(row), usize::from(*width)).into_owned());
         Cells::new(std::iter::once(name).chain(cells).map(Cell::from))
     });
     let widths = columns.iter().map(|(_, width, _)| Constraint::Length(*width));
     let titles = std::iter::once("LOCK").chain(columns.iter().map(|(title, _, _)| *title));
     let table = Table::new(lines, std::iter::once(Constraint::Fill(1)).chain(widths))
         .header(Cells::new(titles.map(Cell::from)).style(BOLD))
-        .row_highlight_style(CHOSEN);
+        .row_highlight_style(SELECTED);
     let mut position = TableState::new().with_selected(state.position());
     frame.render_stateful_widget(table, area, &mut position);
 }
 
 fn draw_lock(frame: &mut Frame<'_>, state: &State, area: Rect) {
-    let name = shown(state.chosen_name().unwrap_or_default());
-    let Some(lock) = state.chosen() else {
-        let text = format!("{name}: nobody holds it, nobody waits for it");
+    let name = display_name(state.selected_name().unwrap_or_default());
+    let Some(lock) = state.selected() else {
+        let text = format!("{name}: not held, no waiters");
         frame.render_widget(Paragraph::new(text), area);
         return;
     };
@@ -191,9 +196,9 @@ fn draw_lock(frame: &mut Frame<'_>, state: &State, area: Rect) {
     for holder in lock.holders() {
         lines.push(Line::from(format!(
             "held by {} for {}, lease {}, {} holds, fence {}",
-            shown(holder.owner.as_bytes()),
-            span::show(holder.held),
-            span::show(holder.lease),
+            display_name(holder.owner.as_bytes()),
+            duration::format(holder.held),
+            duration::format(holder.lease),
             holder.holds,
             holder.fence
         )));
@@ -204,20 +209,20 @@ fn draw_lock(frame: &mut Frame<'_>, state: &State, area: Rect) {
         lines.push(Line::from(format!(
             "{:>4} {} ({}) for {}",
             n + 1,
-            shown(waiter.owner.as_bytes()),
+            display_name(waiter.owner.as_bytes()),
             kind(waiter.limit),
-            span::show(waiter.waited)
+            duration::format(waiter.waited)
         )));
     }
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-fn footline(state: &State) -> Line<'static> {
-    if let Some(trouble) = &state.trouble {
-        return Line::styled(trouble.clone(), BOLD.fg(Color::Red));
+fn footer(state: &State) -> Line<'static> {
+    if let Some(error) = &state.error {
+        return Line::styled(error.clone(), BOLD.fg(Color::Red));
     }
     if state.mode == Mode::Filter {
-        return Line::from(format!("/{}_  (Enter keeps it, Esc drops it)", state.filter));
+        return Line::from(format!("/{}_  (Enter applies, Esc clears)", state.filter));
     }
     let mut text = String::new();
     if state.is_paused {
@@ -228,17 +233,16 @@ fn footline(state: &State) -> Line<'static> {
     }
     text += match state.mode {
         Mode::Lock => "q quit  Esc back  space pause",
-        _ => "q quit  Enter look into  / filter  space pause  s sort: ",
+        _ => "q quit  Enter show  / filter  space pause  s sort: ",
     };
     if state.mode == Mode::List {
         text += state.order.title();
         if state.order == Order::Grants {
-            text += " (those between two looks are missed)";
+            text += " (not all grants are seen)";
         }
     }
     Line::from(text)
 }
 
 #[cfg(test)]
-#[path = "view_tests.rs"]
 mod tests;

@@ -1,0 +1,352 @@
+use std::time::Duration;
+
+use super::super::finding::Level::{self, Note, Problem, Warning};
+use super::*;
+use crate::server::Fields;
+
+/// A healthy single server.
+const INFO: &str = "redis_version:7.0.15\nrole:master\nconnected_slaves:0\ndlock_locks:0\ndlock_expired:0\n\
+                    dlock_released:0\ndlock_grace_left_ms:0\nused_memory:1000\nconnected_clients:3\ncluster_enabled:0\n\
+                    aof_last_write_status:ok\nrdb_last_bgsave_status:ok";
+const SETTINGS: &str = "appendonly:yes\nappendfsync:always\nno-appendfsync-on-rewrite:no\nsave:\nmaxmemory:0\n\
+                        maxmemory-policy:noeviction\nhz:10\nmin-replicas-to-write:0\nmin-replicas-max-lag:10\n\
+                        dlock.startup-grace-ms:0\ndlock.failover-grace-ms:0\ndlock.max-lease-ms:86400000\n\
+                        dlock.allow-eviction:no\nmaxclients:10000\n\
+                        dlock.max-waiters-per-lock:10000\ndlock.deadlock-detection:yes";
+
+/// A healthy server, changed by lines of INFO, settings and other facts.
+fn server(info: &str, settings: &str, change: impl FnOnce(&mut Facts)) -> Facts {
+    let with = |base: &str, lines: &str| Fields::parse(&format!("{base}\n{}", lines.replace(' ', "\n")));
+    let mut facts = Facts {
+        server: "one:6379".to_owned(),
+        info: with(INFO, info),
+        config: with(SETTINGS, settings),
+        module_version: Some(100),
+        clock_ahead_ms: Some(3),
+        ..Facts::default()
+    };
+    change(&mut facts);
+    facts
+}
+
+#[track_caller]
+fn level(facts: &Facts, name: &str) -> Level {
+    let findings = check(facts, std::slice::from_ref(facts));
+    let found = findings.iter().find(|finding| finding.check == name);
+    // No finding means that all is well.
+    found.map_or(Level::Ok, |finding| finding.level)
+}
+
+#[test]
+fn healthy_server_has_no_warnings() {
+    let findings = check(&server("", "", |_| ()), &[]);
+    let bad: Vec<_> = findings.iter().filter(|finding| finding.level > Note).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    let checked: Vec<_> = findings.iter().map(|finding| finding.check).collect();
+    let expected = [
+        "module",
+        "version",
+        "permissions",
+        "eviction",
+        "persistence",
+        "replicas",
+        "timers",
+        "clock",
+    ];
+    assert_eq!(checked, expected);
+}
+
+#[test]
+fn every_fact_has_the_expected_level() {
+    // The check, what INFO says, the settings, how bad that is.
+    let cases = [
+        ("version", "redis_version:6.2.7", "", Problem),
+        ("version", "valkey_version:7.2.5", "", Problem),
+        ("version", "valkey_version:8.0.1", "", Level::Ok),
+        ("role", "role:slave master_link_status:up", "", Level::Ok),
+        ("role", "role:slave master_link_status:down", "", Warning),
+        (
+            "eviction",
+            "",
+            "maxmemory:100000 maxmemory-policy:allkeys-lru",
+            Problem,
+        ),
+        (
+            "eviction",
+            "",
+            "maxmemory:100000 maxmemory-policy:allkeys-lru dlock.allow-eviction:yes",
+            Problem,
+        ),
+        (
+            "eviction",
+            "",
+            "maxmemory:0 maxmemory-policy:allkeys-lru",
+            Level::Ok,
+        ),
+        (
+            "eviction",
+            "",
+            "maxmemory:100000 maxmemory-policy:volatile-lru",
+            Level::Ok,
+        ),
+        ("startup grace", "", "dlock.startup-grace-ms:86400000", Level::Ok),
+        ("startup grace", "", "dlock.startup-grace-ms:86399999", Warning),
+        (
+            "failover grace",
+            "connected_slaves:1",
+            "dlock.failover-grace-ms:30000",
+            Warning,
+        ),
+        ("clients", "", "maxclients:99", Warning),
+        ("clients", "connected_clients:899", "maxclients:1000", Level::Ok),
+        ("clients", "connected_clients:900", "maxclients:1000", Warning),
+        ("queue limit", "", "dlock.max-waiters-per-lock:0", Warning),
+        ("deadlock detection", "", "dlock.deadlock-detection:no", Note),
+        ("memory", "used_memory:89999", "maxmemory:100000", Level::Ok),
+        ("memory", "used_memory:90000", "maxmemory:100000", Warning),
+        ("persistence", "", "", Level::Ok),
+        ("persistence", "", "no-appendfsync-on-rewrite:yes", Warning),
+        ("persistence", "", "appendfsync:everysec", Warning),
+        (
+            "persistence",
+            "",
+            "appendfsync:everysec dlock.startup-grace-ms:30000",
+            Level::Ok,
+        ),
+        ("persistence", "", "appendonly:no", Problem),
+        (
+            "persistence",
+            "",
+            "appendonly:no dlock.startup-grace-ms:-1",
+            Level::Ok,
+        ),
+        ("persistence", "", "appendonly:no save:60", Problem),
+        ("disk", "aof_last_write_status:err", "", Problem),
+        ("disk", "rdb_last_bgsave_status:err", "", Problem),
+        ("replicas", "", "", Note),
+        ("replicas", "connected_slaves:2", "", Level::Ok),
+        (
+            "replicas",
+            "connected_slaves:1 min_slaves_good_slaves:1",
+            "min-replicas-to-write:1",
+            Level::Ok,
+        ),
+        (
+            "replicas",
+            "connected_slaves:1 min_slaves_good_slaves:0",
+            "min-replicas-to-write:1",
+            Problem,
+        ),
+        ("isolated primary", "connected_slaves:1", "", Warning),
+        (
+            "isolated primary",
+            "connected_slaves:1 cluster_enabled:1",
+            "",
+            Level::Ok,
+        ),
+        (
+            "isolated primary",
+            "connected_slaves:1",
+            "min-replicas-to-write:1",
+            Warning,
+        ),
+        (
+            "isolated primary",
+            "connected_slaves:1",
+            "min-replicas-to-write:1 min-replicas-max-lag:0",
+            Warning,
+        ),
+        (
+            "isolated primary",
+            "connected_slaves:1",
+            "min-replicas-to-write:1 min-replicas-max-lag:3",
+            Level::Ok,
+        ),
+        ("failover grace", "", "", Level::Ok),
+        ("failover grace", "connected_slaves:1", "", Warning),
+        (
+            "failover grace",
+            "connected_slaves:1",
+            "dlock.failover-grace-ms:30000 dlock.max-lease-ms:30000",
+            Level::Ok,
+        ),
+        ("failover grace", "role:slave master_link_status:up", "", Warning),
+        ("grace period", "dlock_grace_left_ms:1", "", Warning),
+        ("max lease", "", "dlock.startup-grace-ms:-1", Warning),
+        (
+            "max lease",
+            "",
+            "dlock.failover-grace-ms:-1 dlock.max-lease-ms:30000",
+            Level::Ok,
+        ),
+        ("timers", "", "hz:9", Warning),
+        ("timers", "", "hz:100", Level::Ok),
+        ("expired leases", "dlock_expired:9", "", Level::Ok),
+        (
+            "expired leases",
+            "dlock_expired:10 dlock_released:100",
+            "",
+            Level::Ok,
+        ),
+        (
+            "expired leases",
+            "dlock_expired:11 dlock_released:100",
+            "",
+            Warning,
+        ),
+        ("config", "", "appendonly:", Warning),
+    ];
+    for (name, info, settings, expected) in cases {
+        assert_eq!(
+            level(&server(info, settings, |_| ()), name),
+            expected,
+            "{name}: {info} {settings}"
+        );
+    }
+}
+
+#[test]
+fn grace_shorter_than_running_lease_is_a_warning() {
+    for (lease_s, expected) in [(30, Level::Ok), (31, Warning)] {
+        let lease = |facts: &mut Facts| facts.longest_lease = Duration::from_secs(lease_s);
+        let started = server("", "dlock.startup-grace-ms:30000 dlock.max-lease-ms:30000", lease);
+        assert_eq!(level(&started, "startup grace"), expected, "{lease_s}");
+        let settings = "dlock.failover-grace-ms:30000 dlock.max-lease-ms:30000";
+        let promoted = server("connected_slaves:1", settings, lease);
+        assert_eq!(level(&promoted, "failover grace"), expected, "{lease_s}");
+    }
+    let by_lease = server("", "dlock.startup-grace-ms:-1 dlock.max-lease-ms:1000", |facts| {
+        facts.longest_lease = Duration::from_secs(31);
+    });
+    assert_eq!(level(&by_lease, "startup grace"), Level::Ok);
+}
+
+#[test]
+fn clock_skew_above_one_second_is_a_warning() {
+    for (ahead_ms, expected) in [
+        (1000, Level::Ok),
+        (1001, Warning),
+        (-1000, Level::Ok),
+        (-1001, Warning),
+    ] {
+        let facts = server("", "", |facts| facts.clock_ahead_ms = Some(ahead_ms));
+        assert_eq!(level(&facts, "clock"), expected, "{ahead_ms}");
+    }
+}
+
+#[test]
+fn cluster_with_unassigned_slots_is_a_problem() {
+    let cases = [
+        ("ok", "16384", Level::Ok),
+        ("fail", "16384", Problem),
+        ("ok", "16383", Problem),
+    ];
+    for (state, slots, expected) in cases {
+        let facts = server("cluster_enabled:1", "", |facts| {
+            facts.cluster = Fields::parse(&format!("cluster_state:{state}\ncluster_slots_assigned:{slots}"));
+        });
+        assert_eq!(level(&facts, "cluster"), expected, "{state} {slots}");
+    }
+}
+
+#[test]
+fn cluster_primary_without_replica_is_a_warning() {
+    for (size, expected) in [("1", Note), ("3", Warning)] {
+        let facts = server("cluster_enabled:1", "", |facts| {
+            facts.cluster = Fields::parse(&format!("cluster_size:{size}"));
+        });
+        assert_eq!(level(&facts, "replicas"), expected, "{size}");
+    }
+}
+
+#[test]
+fn failed_cluster_node_is_a_warning() {
+    let facts = server("cluster_enabled:1", "", |facts| {
+        facts.failed_nodes = vec!["127.0.0.1:7403".to_owned()];
+    });
+    assert_eq!(level(&facts, "cluster nodes"), Warning);
+}
+
+#[test]
+fn settings_that_differ_between_servers_are_a_warning() {
+    let first = server("", "", |_| ());
+    let mut second = server("", "dlock.max-lease-ms:1000", |_| ());
+    second.server = "two:6379".to_owned();
+    let deployment = [first.clone(), second.clone()];
+    let differs = |facts: &Facts| {
+        let findings = check(facts, &deployment);
+        findings
+            .into_iter()
+            .find(|finding| finding.check == "settings differ")
+    };
+    assert!(differs(&first).is_none());
+    let message = differs(&second).expect("a finding").message;
+    assert_eq!(
+        message,
+        "dlock.max-lease-ms is 1000 here and 86400000 on one:6379"
+    );
+}
+
+#[test]
+fn locks_without_permission_are_a_note() {
+    let facts = server("", "", |facts| facts.denied_locks = 2);
+    assert_eq!(level(&facts, "longest lease"), Note);
+}
+
+#[test]
+fn missing_permissions_are_named() {
+    for (command, expected) in [("DLOCK.EXTEND", Problem), ("DLOCK.INFO", Note)] {
+        let facts = server("", "", |facts| facts.denied_commands = vec![command]);
+        assert_eq!(level(&facts, "permissions"), expected, "{command}");
+        let findings = check(&facts, &[]);
+        let rights = findings
+            .iter()
+            .find(|finding| finding.check == "permissions")
+            .unwrap();
+        assert!(rights.message.contains(command));
+    }
+}
+
+#[test]
+fn older_module_version_is_a_warning() {
+    let old = server("", "", |_| ());
+    let new = server("", "", |facts| facts.module_version = Some(101));
+    let deployment = [old.clone(), new.clone()];
+    assert_eq!(server::module(&old, &deployment).level, Warning);
+    assert_eq!(server::module(&new, &deployment).level, Level::Ok);
+}
+
+#[test]
+fn missing_server_or_module_suppresses_other_checks() {
+    let facts = server("dlock_locks:", "appendonly:no", |_| ());
+    let findings = check(&facts, &[]);
+    assert_eq!(findings.len(), 1);
+    assert_eq!((findings[0].check, findings[0].level), ("module", Problem));
+    let away = server("", "", |facts| {
+        facts.unreachable = Some("cannot connect".to_owned())
+    });
+    let findings = check(&away, &[]);
+    assert_eq!(findings.len(), 1);
+    assert_eq!((findings[0].check, findings[0].level), ("reachability", Problem));
+    let blind = check(&Facts::default(), &[]);
+    assert_eq!((blind[0].check, blind[0].level), ("info", Warning));
+}
+
+#[test]
+fn every_bad_finding_has_impact_and_remedy() {
+    let facts = server(
+        "connected_slaves:1 min_slaves_good_slaves:0 dlock_grace_left_ms:5 dlock_expired:50 used_memory:1 \
+         aof_last_write_status:err",
+        "appendonly:no maxmemory:1 maxmemory-policy:allkeys-lru hz:1 min-replicas-to-write:1",
+        |facts| facts.clock_ahead_ms = Some(99_000),
+    );
+    let findings = check(&facts, &[]);
+    let bad: Vec<_> = findings.iter().filter(|finding| finding.level > Note).collect();
+    assert!(bad.len() > 8, "{bad:#?}");
+    for finding in bad {
+        assert!(
+            !finding.impact.is_empty() && !finding.remedy.is_empty(),
+            "{finding:#?}"
+        );
+    }
+}

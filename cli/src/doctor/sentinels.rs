@@ -1,0 +1,134 @@
+//! Checks the Sentinels of the URL, and what they know about the servers.
+
+use std::collections::BTreeMap;
+
+use redis::cmd;
+
+use super::finding::Finding;
+use crate::exit::Failure;
+use crate::server::{Node, Target};
+
+/// With fewer Sentinels, the failure of one prevents failovers.
+const MIN_SENTINELS: usize = 3;
+
+/// Fields of a server or Sentinel in a reply of SENTINEL.
+type Instance = BTreeMap<String, String>;
+
+/// The findings about each Sentinel, by its address. Empty unless the URL names Sentinels.
+pub fn check(target: &Target) -> Vec<(String, Vec<Finding>)> {
+    let Some(primary) = target.sentinel_primary() else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for found in target.discover_sentinels() {
+        let findings = match found.node {
+            Ok(mut sentinel) => check_sentinel(&mut sentinel, primary, target)
+                .unwrap_or_else(|failure| vec![unreachable(&failure)]),
+            Err(failure) => vec![unreachable(&failure)],
+        };
+        all.push((found.name, findings));
+    }
+    all
+}
+
+fn unreachable(failure: &Failure) -> Finding {
+    Finding::warning(
+        "reachability",
+        &failure.message,
+        "with one Sentinel less, a failover may not reach the quorum or the majority",
+        "check that the Sentinel runs, that it can be reached at this address, and its password",
+    )
+}
+
+fn check_sentinel(sentinel: &mut Node, primary: &str, target: &Target) -> Result<Vec<Finding>, Failure> {
+    let mut query = |subcommand: &str| -> Result<Vec<Instance>, Failure> {
+        sentinel.query(cmd("SENTINEL").arg(subcommand).arg(primary))
+    };
+    let sentinels = query("SENTINELS")?;
+    let replicas = query("REPLICAS")?;
+    let quorum = cmd("SENTINEL")
+        .arg("CKQUORUM")
+        .arg(primary)
+        .query::<String>(&mut sentinel.connection);
+    let mut findings = vec![
+        quorum_finding(quorum.err().map(|error| error.to_string())),
+        sentinels_finding(&sentinels),
+    ];
+    findings.extend(replicas_finding(&replicas));
+    if target.has_password() && !target.has_sentinel_password() {
+        findings.push(Finding::note(
+            "sentinel password",
+            "this Sentinel accepts connections without a password",
+            "anyone who can connect can start a failover or reconfigure it",
+        ));
+    }
+    Ok(findings)
+}
+
+fn quorum_finding(error: Option<String>) -> Finding {
+    const CHECK: &str = "quorum";
+    match error {
+        None => Finding::ok(CHECK, "the Sentinels can start and authorize a failover"),
+        Some(error) => Finding::problem(
+            CHECK,
+            format!("no failover is possible: {error}"),
+            "if the primary fails, no replica is promoted and no locks are granted",
+            "bring the missing Sentinels back; see SENTINEL CKQUORUM",
+        ),
+    }
+}
+
+fn sentinels_finding(others: &[Instance]) -> Finding {
+    const CHECK: &str = "sentinels";
+    let down: Vec<String> = others
+        .iter()
+        .filter(|other| is_down(other))
+        .map(address)
+        .collect();
+    let count = others.len() + 1;
+    if !down.is_empty() {
+        return Finding::warning(
+            CHECK,
+            format!("{} of {count} down: {}", down.len(), down.join(", ")),
+            "if more Sentinels fail, no failover is possible",
+            "bring them back, or forget removed ones with SENTINEL RESET",
+        );
+    }
+    if count < MIN_SENTINELS {
+        return Finding::warning(
+            CHECK,
+            format!("only {count}"),
+            "if one fails, the others have no majority and no failover is possible",
+            "run at least three Sentinels on different machines",
+        );
+    }
+    Finding::ok(CHECK, format!("{count}, all up"))
+}
+
+fn replicas_finding(replicas: &[Instance]) -> Option<Finding> {
+    let down: Vec<String> = replicas
+        .iter()
+        .filter(|replica| is_down(replica))
+        .map(address)
+        .collect();
+    (!down.is_empty()).then(|| {
+        Finding::warning(
+            "replicas known to Sentinel",
+            format!("{} of {} down: {}", down.len(), replicas.len(), down.join(", ")),
+            "fewer replicas can take over; with min-replicas-to-write, too few of them stop all grants",
+            "bring them back, or forget removed ones with SENTINEL RESET",
+        )
+    })
+}
+
+fn is_down(instance: &Instance) -> bool {
+    let flags = instance.get("flags").map_or("", String::as_str);
+    flags
+        .split(',')
+        .any(|flag| matches!(flag, "s_down" | "o_down" | "disconnected"))
+}
+
+fn address(instance: &Instance) -> String {
+    let field = |name| instance.get(name).map_or("?", String::as_str);
+    format!("{}:{}", field("ip"), field("port"))
+}

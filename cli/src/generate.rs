@@ -1,0 +1,29 @@
+//! Generates completions and man pages from the command line definition.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::args::Cli;
+use crate::exit::{Code, Failure};
+
+pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "dlock", &mut text);
+    io::stdout().write_all(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn man_pages(folder: &Path) -> Result<ExitCode, Failure> {
+    let written = fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), folder));
+    written.map_err(|error| {
+        let message = format!("cannot write to {}: {error}", folder.display());
+        Failure::new(Code::IoError, message)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

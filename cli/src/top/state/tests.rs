@@ -1,0 +1,225 @@
+use std::collections::BTreeMap;
+
+use redis::{FromRedisValue, Value};
+
+use super::*;
+
+/// A lock with one holder for each fence, that began to hold so long ago, and waiters that wait for so long.
+pub fn lock(name: &str, fences: &[u64], held_ms: i64, waited_ms: &[i64]) -> NamedLock {
+    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+    let map = |fields: Vec<(&str, Value)>| {
+        Value::Map(
+            fields
+                .into_iter()
+                .map(|(name, value)| (text(name), value))
+                .collect(),
+        )
+    };
+    let holder = |fence: &u64| {
+        map(vec![
+            ("owner", text(&format!("owner-{fence}"))),
+            ("fence", Value::Int(*fence as i64)),
+            ("holds", Value::Int(1)),
+            ("lease-ms", Value::Int(30_000)),
+            ("held-ms", Value::Int(held_ms)),
+        ])
+    };
+    let waiter = |ms: &i64| {
+        map(vec![
+            ("owner", text("waiter")),
+            ("limit", Value::Int(1)),
+            ("waited-ms", Value::Int(*ms)),
+            ("timeout-ms", Value::Int(-1)),
+        ])
+    };
+    let info = map(vec![
+        ("limit", Value::Int(1)),
+        ("holders", Value::Array(fences.iter().map(holder).collect())),
+        ("waiting", Value::Int(waited_ms.len() as i64)),
+        ("waiters", Value::Array(waited_ms.iter().map(waiter).collect())),
+    ]);
+    NamedLock {
+        name: name.as_bytes().to_vec(),
+        info: Some(redis_dlock_client::LockInfo::from_redis_value(info).expect("an answer of DLOCK.INFO")),
+    }
+}
+
+pub fn sample(locks: Vec<NamedLock>, counters: &[(&str, u64)]) -> Sample {
+    let counters: BTreeMap<String, u64> = counters
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), *value))
+        .collect();
+    Sample {
+        servers: 1,
+        counters,
+        locks,
+        elapsed: Duration::from_secs(2),
+    }
+}
+
+/// Waiting: b. Held the longest: c. Waiting the longest: a.
+pub fn three() -> Vec<NamedLock> {
+    vec![
+        lock("a", &[1], 1_000, &[9_000]),
+        lock("b", &[2], 2_000, &[500, 400]),
+        lock("c", &[3], 3_000, &[]),
+    ]
+}
+
+fn names(state: &State) -> String {
+    state
+        .rows()
+        .iter()
+        .map(|row| display_name(&row.lock.name))
+        .collect()
+}
+
+pub fn press(state: &mut State, keys: &str) {
+    for key in keys.chars() {
+        let code = match key {
+            '\n' => KeyCode::Enter,
+            '\x1b' => KeyCode::Esc,
+            '\x08' => KeyCode::Backspace,
+            '↓' => KeyCode::Down,
+            '↑' => KeyCode::Up,
+            key => KeyCode::Char(key),
+        };
+        state.on_key(KeyEvent::from(code));
+    }
+}
+
+pub fn state(locks: Vec<NamedLock>) -> State {
+    let mut state = State::default();
+    state.update(sample(locks, &[]));
+    state
+}
+
+#[test]
+fn list_is_sorted_by_each_order() {
+    let mut state = state(three());
+    state.update(sample(
+        vec![
+            lock("a", &[1], 1_000, &[9_000]),
+            lock("b", &[2], 2_000, &[500, 400]),
+            lock("c", &[4], 3_000, &[]),
+        ],
+        &[],
+    ));
+    let mut orders = Vec::new();
+    for _ in 0..5 {
+        orders.push((state.order, names(&state)));
+        press(&mut state, "s");
+    }
+    let expected = [
+        (Order::Waiting, "bac"),
+        (Order::Grants, "cab"),
+        (Order::Held, "cba"),
+        (Order::Waited, "abc"),
+        (Order::Name, "abc"),
+    ];
+    assert_eq!(orders, expected.map(|(order, names)| (order, names.to_owned())));
+    assert_eq!(state.order, Order::Waiting);
+}
+
+#[test]
+fn filter_is_typed_applied_and_cleared() {
+    let mut state = state(vec![lock("Jobs", &[1], 0, &[]), lock("orders", &[2], 0, &[])]);
+    press(&mut state, "/jobx\x08\n");
+    assert_eq!((names(&state).as_str(), &state.mode), ("Jobs", &Mode::List));
+    press(&mut state, "q");
+    assert!(state.should_quit());
+    press(&mut state, "\x1b");
+    assert_eq!(names(&state), "Jobsorders");
+    press(&mut state, "/q\x1b");
+    assert_eq!(names(&state), "Jobsorders");
+}
+
+#[test]
+fn selection_follows_its_lock() {
+    let mut state = state(three());
+    press(&mut state, "↓↓↓↓");
+    assert_eq!(state.selected_name(), Some(&b"c"[..]));
+    press(&mut state, "↑");
+    assert_eq!(state.selected_name(), Some(&b"a"[..]));
+    press(&mut state, "s");
+    assert_eq!(state.selected_name(), Some(&b"a"[..]));
+    // It has gone: the first one is selected.
+    state.update(sample(vec![lock("c", &[3], 0, &[])], &[]));
+    assert_eq!(state.selected_name(), Some(&b"c"[..]));
+    state.update(sample(vec![], &[]));
+    assert_eq!(state.selected_name(), None);
+    press(&mut state, "↓↑\n");
+    assert_eq!(state.mode, Mode::List);
+}
+
+#[test]
+fn shown_lock_stays_selected_while_released() {
+    let mut state = state(three());
+    press(&mut state, "\n");
+    assert_eq!(state.mode, Mode::Lock);
+    state.update(sample(vec![], &[]));
+    assert!(state.selected().is_none());
+    state.update(sample(three(), &[]));
+    assert_eq!(state.selected().map(|lock| lock.waiting()), Some(2));
+    press(&mut state, "\x1b");
+    assert_eq!(state.mode, Mode::List);
+}
+
+#[test]
+fn grants_are_counted_by_new_fences() {
+    let mut state = state(vec![lock("a", &[1, 2], 0, &[])]);
+    for fences in [&[1, 2][..], &[2, 3], &[], &[4, 5]] {
+        state.update(sample(vec![lock("a", fences, 0, &[])], &[]));
+    }
+    assert_eq!(state.rows()[0].grants, 3);
+}
+
+#[test]
+fn grant_count_survives_short_release() {
+    let mut state = state(vec![lock("a", &[1], 0, &[])]);
+    let look = |state: &mut State, locks: Vec<NamedLock>| state.update(sample(locks, &[]));
+    look(&mut state, vec![lock("a", &[2], 0, &[])]);
+    look(&mut state, vec![]);
+    look(&mut state, vec![lock("a", &[3], 0, &[])]);
+    assert_eq!(state.rows()[0].grants, 2);
+    for _ in 0..HISTORY {
+        look(&mut state, vec![]);
+    }
+    look(&mut state, vec![lock("a", &[4], 0, &[])]);
+    assert_eq!(state.rows()[0].grants, 0, "it was forgotten");
+}
+
+#[test]
+fn rate_is_per_second_and_survives_server_restart() {
+    let mut state = State::default();
+    for acquired in [100, 110, 110, 4] {
+        state.update(sample(vec![], &[("acquired", acquired), ("waiters", acquired)]));
+    }
+    assert_eq!(state.acquired.per_second.last(10), [5, 0, 2]);
+    assert_eq!(state.waiting.last(2), [110, 4]);
+    for n in 0..1000 {
+        state.update(sample(vec![], &[("acquired", n)]));
+    }
+    assert_eq!(state.acquired.per_second.last(1000).len(), HISTORY);
+}
+
+#[test]
+fn pause_keeps_the_sample() {
+    let mut state = state(three());
+    press(&mut state, " ");
+    state.update(sample(vec![], &[]));
+    assert_eq!(names(&state), "bac");
+    press(&mut state, " ");
+    state.update(sample(vec![], &[]));
+    assert_eq!(names(&state), "");
+}
+
+#[test]
+fn error_is_kept_until_next_sample() {
+    let mut state = state(three());
+    state.set_error("no server".to_owned());
+    assert_eq!(state.error.as_deref(), Some("no server"));
+    assert_eq!(names(&state), "bac");
+    state.update(sample(vec![], &[]));
+    assert_eq!(state.error, None);
+}

@@ -1,0 +1,69 @@
+//! `dlock break`.
+
+use dlock_testkit::Server;
+
+use crate::support::terminal::Terminal;
+use crate::support::{dlock_at, outcome};
+
+#[test]
+fn break_grants_lock_to_next_waiter() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("job alice 600000").fence;
+    let mut waiter = server.waiter("job bob 60000 BLOCK 0");
+    let broken = outcome(&mut dlock_at(&server, &["break", "--yes", "job"]));
+    assert_eq!(broken.code, 0, "{broken:?}");
+    assert!(
+        broken.out.contains("alice") && broken.out.contains("next waiter"),
+        "{broken:?}"
+    );
+    assert!(waiter.granted().fence > fence);
+}
+
+#[test]
+fn break_without_terminal_needs_yes() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("job alice 600000");
+    let refused = outcome(&mut dlock_at(&server, &["break", "job"]));
+    assert_eq!(refused.code, 64);
+    assert!(refused.err.contains("--yes"), "{refused:?}");
+    assert_eq!(client.owner("job").as_deref(), Some("alice"));
+}
+
+#[test]
+fn break_asks_for_confirmation() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (answer, code, broken) in [
+        ("n\r", 1, false),
+        ("\r", 1, false),
+        ("\x04", 1, false),
+        ("y\r", 0, true),
+    ] {
+        client.acquire("job alice 60000");
+        let mut terminal = Terminal::start(&dlock_at(&server, &["break", "job"]), 24, 120);
+        terminal.wait_for("[y/N]");
+        assert!(terminal.text().contains("alice"));
+        terminal.press(answer);
+        let (ended, screen) = terminal.end();
+        assert_eq!(ended, code, "{answer:?}: {screen}");
+        assert_eq!(client.owner("job").is_none(), broken, "{answer:?}: {screen}");
+    }
+}
+
+#[test]
+fn break_aborts_when_holder_changed_during_question() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("job alice 60000");
+    let mut terminal = Terminal::start(&dlock_at(&server, &["break", "job"]), 24, 120);
+    terminal.wait_for("[y/N]");
+    client.release("job alice");
+    client.acquire("job bob 60000");
+    terminal.press("y\r");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 1, "{screen}");
+    assert!(screen.contains("holders have changed"), "{screen}");
+    assert_eq!(client.owner("job").as_deref(), Some("bob"));
+}

@@ -1,0 +1,239 @@
+//! `dlock doctor` on real deployments, good and bad.
+
+use crate::support::{dlock_at, outcome};
+use dlock_testkit::{Cluster, Server};
+
+/// The level of each check, of all servers.
+fn findings(server: &Server) -> (i32, Vec<(String, String)>) {
+    let told = outcome(&mut dlock_at(server, &["doctor", "--json"]));
+    let json: serde_json::Value =
+        serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+    let text = |finding: &serde_json::Value, field: &str| finding[field].as_str().expect("text").to_owned();
+    let findings = json.as_array().expect("an array").iter();
+    (
+        told.code,
+        findings
+            .map(|finding| (text(finding, "check"), text(finding, "level")))
+            .collect(),
+    )
+}
+
+/// The checks that find this level.
+fn at_level(server: &Server, level: &str) -> (i32, Vec<String>) {
+    let (code, findings) = findings(server);
+    (
+        code,
+        findings
+            .into_iter()
+            .filter(|finding| finding.1 == level)
+            .map(|finding| finding.0)
+            .collect(),
+    )
+}
+
+const DURABLE: &str = "appendonly yes\nappendfsync always";
+
+#[test]
+fn healthy_server_has_no_findings() {
+    let server = Server::with(DURABLE);
+    let told = outcome(&mut dlock_at(&server, &["doctor"]));
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(told.out.contains("0 problems, 0 warnings"), "{told:?}");
+}
+
+#[test]
+fn doctor_changes_no_data_and_no_counter() {
+    let server = Server::with(DURABLE);
+    let mut client = server.client();
+    client.acquire("job alice 600000");
+    let digest: String = client.ask("DEBUG DIGEST");
+    findings(&server);
+    assert_eq!(client.ask::<String>("DEBUG DIGEST"), digest);
+    assert_eq!(
+        (client.stat("dlock_acquired"), client.stat("dlock_released")),
+        (1, 0)
+    );
+}
+
+#[test]
+fn missing_persistence_is_a_problem_without_startup_grace() {
+    let server = Server::start();
+    assert_eq!(at_level(&server, "problem"), (2, vec!["persistence".to_owned()]));
+    let mut client = server.client();
+    client.config_set("dlock.max-lease-ms", "3600000");
+    client.config_set("dlock.startup-grace-ms", "3600000");
+    assert_eq!(at_level(&server, "problem"), (0, vec![]));
+    client.config_set("dlock.startup-grace-ms", "30000");
+    assert_eq!(
+        at_level(&server, "warning"),
+        (1, vec!["startup grace".to_owned()])
+    );
+    client.config_set("dlock.max-lease-ms", "30000");
+    assert_eq!(at_level(&server, "warning"), (0, vec![]));
+    client.config_set("dlock.max-lease-ms", "3600000");
+    client.acquire("job alice 3600000");
+    client.config_set("dlock.max-lease-ms", "30000");
+    assert_eq!(
+        at_level(&server, "warning"),
+        (1, vec!["startup grace".to_owned()])
+    );
+}
+
+#[test]
+fn eviction_timers_and_running_grace_are_reported() {
+    let server = Server::with(&format!(
+        "{DURABLE}\nhz 5\ndlock.startup-grace-ms 600000\ndlock.max-lease-ms 600000"
+    ));
+    assert_eq!(
+        at_level(&server, "warning"),
+        (1, vec!["grace period".to_owned(), "timers".to_owned()])
+    );
+    let mut client = server.client();
+    client.config_set("maxmemory", "100mb");
+    client.config_set("maxmemory-policy", "allkeys-random");
+    assert_eq!(at_level(&server, "problem"), (2, vec!["eviction".to_owned()]));
+}
+
+#[test]
+fn replicas_are_checked_with_their_primary() {
+    let durable = format!("{DURABLE}\ndlock.max-lease-ms 30000");
+    let server = Server::with(&durable);
+    let replica = server.replica_with(&durable);
+    let (code, warnings) = at_level(&server, "warning");
+    assert_eq!(
+        (code, warnings),
+        (
+            1,
+            ["isolated primary", "failover grace", "failover grace"]
+                .map(str::to_owned)
+                .into()
+        )
+    );
+    let mut client = server.client();
+    client.config_set("min-replicas-to-write", "1");
+    client.config_set("min-replicas-max-lag", "3");
+    client.config_set("dlock.failover-grace-ms", "30000");
+    // After a promotion, the replica uses its own settings.
+    let expected = ["failover grace", "settings differ"].map(str::to_owned);
+    assert_eq!(at_level(&server, "warning"), (1, expected.into()));
+    replica.client().config_set("dlock.failover-grace-ms", "30000");
+    replica.client().config_set("min-replicas-to-write", "1");
+    assert_eq!(at_level(&server, "warning"), (0, vec![]));
+    drop(replica);
+    let gone = || at_level(&server, "problem") == (2, vec!["replicas".to_owned()]);
+    dlock_testkit::wait_for("the end of the replica to be noticed", gone);
+}
+
+#[test]
+fn missing_permissions_are_named() {
+    let server = Server::with(DURABLE);
+    server
+        .client()
+        .ok("ACL SETUSER app on >secret ~* +@all -dlock.extend");
+    let told = outcome(&mut dlock_at(
+        &server,
+        &["--user", "app", "-a", "secret", "doctor"],
+    ));
+    assert_eq!(told.code, 2, "{told:?}");
+    assert!(told.out.contains("no permission for DLOCK.EXTEND\n"), "{told:?}");
+}
+
+#[test]
+fn cluster_nodes_are_checked_one_by_one() {
+    let mut cluster = Cluster::start(2);
+    let (_, findings) = findings(&cluster.nodes[0]);
+    let good: Vec<_> = findings.iter().filter(|finding| finding.0 == "cluster").collect();
+    assert_eq!(good.len(), 2, "{findings:?}");
+    assert!(good.iter().all(|finding| finding.1 == "ok"), "{findings:?}");
+    cluster.client(0).ask::<redis::Value>("CLUSTER DELSLOTS 1");
+    let told = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
+    assert_eq!(told.code, 2, "{told:?}");
+    assert!(told.out.contains("16383 of 16384"), "{told:?}");
+    cluster.nodes[1].kill();
+    let told = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
+    assert_eq!(told.code, 2, "{told:?}");
+    let lost = format!("cannot connect to 127.0.0.1:{}", cluster.nodes[1].port());
+    assert!(told.out.contains(&lost), "{told:?}");
+}
+
+#[test]
+fn replica_without_module_is_a_problem() {
+    let server = Server::with(DURABLE);
+    let replica = Server::without_module(&format!("replicaof 127.0.0.1 {}\n{DURABLE}", server.port()));
+    replica.wait_until_linked();
+    assert_eq!(at_level(&server, "problem"), (2, vec!["module".to_owned()]));
+}
+
+#[test]
+fn snapshots_only_is_a_problem_and_everysec_a_warning() {
+    let server = Server::with("save 3600 1");
+    assert_eq!(at_level(&server, "problem"), (2, vec!["persistence".to_owned()]));
+    let lagging = Server::with("appendonly yes\nappendfsync everysec");
+    assert_eq!(at_level(&lagging, "warning"), (1, vec!["persistence".to_owned()]));
+}
+
+#[test]
+fn unbounded_grace_is_reported() {
+    let server = Server::with(&format!("{DURABLE}\ndlock.failover-grace-ms -1"));
+    assert_eq!(at_level(&server, "warning"), (1, vec!["max lease".to_owned()]));
+    server.client().config_set("dlock.max-lease-ms", "30000");
+    assert_eq!(at_level(&server, "warning"), (0, vec![]));
+}
+
+#[test]
+fn disconnected_replica_is_reported() {
+    let mut server = Server::with(DURABLE);
+    let replica = server.replica_with(DURABLE);
+    server.kill();
+    let noticed = || at_level(&replica, "warning").1.contains(&"role".to_owned());
+    dlock_testkit::wait_for("the end of the link to be noticed", noticed);
+}
+
+#[test]
+fn skipped_checks_name_the_denied_command() {
+    let server = Server::with(DURABLE);
+    for (right, command) in [("time", "TIME"), ("module|list", "MODULE LIST"), ("scan", "SCAN")] {
+        let mut client = server.client();
+        client.ok("ACL SETUSER app on >secret ~* +@all");
+        client.ok(&format!("ACL SETUSER app -{right}"));
+        let told = outcome(&mut dlock_at(
+            &server,
+            &["--user", "app", "-a", "secret", "doctor"],
+        ));
+        assert_eq!(told.code, 1, "{told:?}");
+        assert!(
+            told.out.contains(&format!("no permission for {command}\n")),
+            "{told:?}"
+        );
+    }
+    let cluster = Cluster::start(1);
+    cluster
+        .client(0)
+        .ok("ACL SETUSER app on >secret ~* +@all -cluster|info");
+    let told = outcome(&mut dlock_at(
+        &cluster.nodes[0],
+        &["--user", "app", "-a", "secret", "doctor"],
+    ));
+    assert!(told.out.contains("no permission for CLUSTER INFO\n"), "{told:?}");
+}
+
+#[test]
+fn documented_doctor_user_has_all_permissions() {
+    let page = include_str!("../../../docs/operations.md");
+    let line = page
+        .lines()
+        .find_map(|line| line.split_once("> ACL SETUSER doctor "));
+    let (_, rights) = line.expect("the page makes the user");
+    let server = Server::with(DURABLE);
+    server.client().ok(&format!("ACL SETUSER doctor {rights}"));
+    server.client().acquire("lock:42 alice 60000");
+    let login = ["--user", "doctor", "-a", "doctor-secret", "doctor"];
+    let told = outcome(&mut dlock_at(&server, &login));
+    assert_eq!(told.code, 0, "{told:?}");
+    let cluster = Cluster::start(2);
+    for node in &cluster.nodes {
+        node.client().ok(&format!("ACL SETUSER doctor {rights}"));
+    }
+    let told = outcome(&mut dlock_at(&cluster.nodes[0], &login));
+    assert!(!told.out.contains("no permission"), "{told:?}");
+}

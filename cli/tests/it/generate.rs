@@ -1,0 +1,155 @@
+//! Completions, manual pages, and `make install`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{dlock, outcome};
+use dlock_testkit::{Server, module_path};
+
+const COMMANDS: [&str; 9] = [
+    "run",
+    "ls",
+    "show",
+    "break",
+    "doctor",
+    "stats",
+    "top",
+    "completions",
+    "man",
+];
+
+#[test]
+fn completions_of_every_shell_have_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let told = outcome(&mut dlock(&["completions", shell]));
+        assert_eq!(told.code, 0);
+        for command in COMMANDS {
+            assert!(told.out.contains(command), "{shell}: {command}");
+        }
+    }
+}
+
+#[test]
+fn bash_completes_a_partial_command() {
+    let script = outcome(&mut dlock(&["completions", "bash"])).out;
+    let ask = "COMP_WORDS=(dlock do); COMP_CWORD=1; _dlock dlock do dlock; echo \"${COMPREPLY[@]}\"";
+    let bash = Command::new("bash")
+        .args(["--norc", "-c", &format!("{script}\n{ask}")])
+        .output()
+        .expect("bash");
+    assert_eq!(String::from_utf8_lossy(&bash.stdout).trim(), "doctor", "{bash:?}");
+}
+
+#[test]
+fn man_pages_are_written_for_every_command() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().to_str().expect("text");
+    assert_eq!(outcome(&mut dlock(&["man", path])).code, 0);
+    let page = |name: &str| {
+        fs::read_to_string(folder.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    for command in COMMANDS {
+        assert!(page(&format!("dlock-{command}.1")).contains(".TH"), "{command}");
+    }
+    assert!(page("dlock-run.1").contains("lock lost"));
+    let main = page("dlock.1");
+    for words in [
+        "Exit codes",
+        "lock not acquired",
+        "DLOCK_URL",
+        "REDISCLI_AUTH",
+        "NO_COLOR",
+    ] {
+        assert!(main.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn man_folder_not_writable_exits_74() {
+    let refused = outcome(&mut dlock(&["man", "/proc/nowhere"]));
+    assert_eq!(refused.code, 74, "{refused:?}");
+}
+
+fn install(places: &[(&str, &Path)]) {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the project");
+    let installed = Command::new(project.join("deploy/install"))
+        .args([env!("CARGO_BIN_EXE_dlock").as_ref(), module_path().as_os_str()])
+        .env_remove("DESTDIR")
+        .env_remove("MODULEDIR")
+        .envs(places.iter().copied())
+        .output()
+        .expect("the script runs");
+    assert!(installed.status.success(), "{installed:?}");
+}
+
+/// All files below a folder, by name.
+fn files(folder: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).expect("it is below");
+                found.insert(name.to_str().expect("text").to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn install_script_installs_exactly_the_expected_files() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    install(&[("DESTDIR", root.path()), ("PREFIX", Path::new("/opt/dlock"))]);
+    let mut expected = BTreeSet::from(
+        [
+            "bin/dlock",
+            "lib/redis/modules/libdlock.so",
+            "share/bash-completion/completions/dlock",
+            "share/doc/dlock/dlock.conf",
+            "share/doc/dlock/redis-server.service.d/dlock.conf",
+            "share/fish/vendor_completions.d/dlock.fish",
+            "share/man/man1/dlock.1",
+            "share/zsh/site-functions/_dlock",
+        ]
+        .map(str::to_owned),
+    );
+    expected.extend(COMMANDS.map(|command| format!("share/man/man1/dlock-{command}.1")));
+    let expected: BTreeSet<String> = expected.iter().map(|file| format!("opt/dlock/{file}")).collect();
+    assert_eq!(files(root.path()), expected);
+    for file in expected {
+        let metadata = fs::metadata(root.path().join(&file)).expect("it is there");
+        // Redis loads no module that is not executable.
+        let is_code = file.ends_with("bin/dlock") || file.ends_with(".so");
+        let mode = if is_code { 0o755 } else { 0o644 };
+        assert!(metadata.len() > 0, "{file}");
+        assert_eq!(metadata.permissions().mode() & 0o777, mode, "{file}");
+    }
+}
+
+#[test]
+fn installed_examples_load_the_installed_module() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let modules = root.path().join("modules");
+    install(&[("PREFIX", root.path()), ("MODULEDIR", &modules)]);
+    let modules = modules.to_str().expect("text");
+    let examples = root.path().join("share/doc/dlock");
+    let drop_in =
+        fs::read_to_string(examples.join("redis-server.service.d/dlock.conf")).expect("it is there");
+    assert!(drop_in.contains(&format!("\nExecPaths={modules}\n")), "{drop_in}");
+    let lines = fs::read_to_string(examples.join("dlock.conf")).expect("it is there");
+    assert!(
+        lines.contains(&format!("\nloadmodule {modules}/libdlock.so\n")),
+        "{lines}"
+    );
+    let server = Server::without_module(&format!("include {}", examples.join("dlock.conf").display()));
+    assert_eq!(server.client().config("dlock.max-lease-ms"), "60000");
+}

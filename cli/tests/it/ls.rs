@@ -1,0 +1,157 @@
+//! `dlock ls`.
+
+use std::time::Duration;
+
+use dlock_testkit::{Proxy, Server, Way};
+
+use crate::support::terminal::Terminal;
+use crate::support::{dlock, dlock_at, dlock_on, json, names, outcome};
+
+#[test]
+fn ls_lists_all_locks_by_name() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.ok("SET other-key x");
+    for n in 0..1500 {
+        client.acquire(&format!("job:{n:04} owner{n} 600000"));
+    }
+    let listed = json(&server, &["ls"]);
+    let expected: Vec<String> = (0..1500).map(|n| format!("job:{n:04}")).collect();
+    assert_eq!(names(&listed), expected);
+    assert_eq!(listed[42]["holders"][0]["owner"], "owner42");
+}
+
+#[test]
+fn ls_pattern_filters_locks() {
+    let server = Server::start();
+    let mut client = server.client();
+    for name in ["a1", "a2", "b1"] {
+        client.acquire(&format!("{name} alice 60000"));
+    }
+    assert_eq!(names(&json(&server, &["ls", "a*"])), ["a1", "a2"]);
+    assert_eq!(names(&json(&server, &["ls", "?1"])), ["a1", "b1"]);
+    assert!(names(&json(&server, &["ls", "c*"])).is_empty());
+}
+
+#[test]
+fn ls_lists_selected_database() {
+    let server = Server::start();
+    server.client().acquire("in-zero alice 60000");
+    let mut client = server.client();
+    client.ok("SELECT 3");
+    client.acquire("in-three alice 60000");
+    let port = server.port().to_string();
+    let listed = outcome(&mut dlock(&["-p", &port, "-n", "3", "ls"]));
+    assert!(
+        listed.out.contains("in-three") && !listed.out.contains("in-zero"),
+        "{listed:?}"
+    );
+}
+
+#[test]
+fn ls_table_shows_holder_lease_and_waiters() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("job alice 3600000").fence;
+    client.acquire("readers one 60000 SHARED");
+    client.acquire("readers two 60000 SHARED");
+    client.acquire("seats one 60000 LIMIT 3");
+    let _waiter = server.waiter("job bob 60000 BLOCK 0");
+    let listed = outcome(&mut dlock_at(&server, &["ls"]));
+    let lines: Vec<Vec<&str>> = listed
+        .out
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let fence = fence.to_string();
+    assert_eq!(lines[1][..4], ["job", "mutex", "alice", &fence]);
+    assert_eq!(lines[1][5..], ["59m59s", "1"]);
+    assert_eq!(lines[2][..4], ["readers", "shared", "one", "+1"]);
+    assert_eq!(lines[3][..4], ["seats", "limit", "3", "one"]);
+}
+
+#[test]
+fn binary_names_are_escaped() {
+    let server = Server::start();
+    server
+        .client()
+        .ask_args::<redis::Value>(&[b"DLOCK.ACQUIRE", b"\xff\x1b[2J", b"ow\x07ner", b"60000"]);
+    let listed = outcome(&mut dlock_at(&server, &["ls"]));
+    assert!(
+        listed.out.contains("\\xff\\x1b[2J") && listed.out.contains("ow\\x07ner"),
+        "{listed:?}"
+    );
+    assert_eq!(json(&server, &["ls"])[0]["name_hex"], "ff1b5b324a");
+}
+
+#[test]
+fn ls_counts_queues_without_holder() {
+    let server = Server::with("dlock.startup-grace-ms 600000");
+    let _bob = server.waiter("job bob 60000 BLOCK 0");
+    let listed = outcome(&mut dlock_at(&server, &["ls"]));
+    assert_eq!(listed.code, 0, "{listed:?}");
+    assert!(
+        listed.err.starts_with("dlock: 1 more locks have waiters"),
+        "{listed:?}"
+    );
+    // What programs read is not disturbed.
+    assert!(names(&json(&server, &["ls"])).is_empty());
+    assert_eq!(json(&server, &["show", "job"])["waiting"], 1);
+    let quiet = Server::start();
+    quiet.client().acquire("job alice 600000");
+    let _bob = quiet.waiter("job bob 60000 BLOCK 0");
+    assert_eq!(outcome(&mut dlock_at(&quiet, &["ls"])).err, "");
+}
+
+#[test]
+fn ls_counts_locks_without_permission() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("lock:mine alice 60000");
+    client.acquire("other alice 60000");
+    client.ok("ACL SETUSER viewer on >secret resetkeys ~lock:* nocommands +dlock.info +info +scan +ping");
+    let login = ["--user", "viewer", "-a", "secret", "ls"];
+    let told = outcome(&mut dlock_at(&server, &login));
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(
+        told.out.contains("lock:mine") && !told.out.contains("other"),
+        "{told:?}"
+    );
+    assert!(told.err.contains("1 more"), "{told:?}");
+    let told = json(&server, &login);
+    assert_eq!(names(&told), ["lock:mine"]);
+    // Who may look at none is told so.
+    client.ok("ACL SETUSER viewer -dlock.info");
+    let refused = outcome(&mut dlock_at(&server, &login));
+    assert_eq!(refused.code, 77, "{refused:?}");
+}
+
+#[test]
+fn no_color_disables_colors() {
+    let server = Server::start();
+    server.client().acquire("job alice 60000");
+    let is_bold = |variable: &str| {
+        let mut command = dlock_at(&server, &["ls"]);
+        command.env(variable, "1");
+        let terminal = Terminal::start(&command, 24, 120);
+        terminal.wait_for("alice");
+        terminal.is_bold(0, 0)
+    };
+    assert!(is_bold("SOME_OTHER_VARIABLE"));
+    assert!(!is_bold("NO_COLOR"));
+}
+
+#[test]
+fn long_scan_shows_temporary_progress_bar() {
+    let server = Server::start();
+    server.client().ask::<redis::Value>("DEBUG POPULATE 400000");
+    server.client().acquire("job alice 60000");
+    // A slow network makes it long.
+    let proxy = Proxy::to(server.port());
+    proxy.delay(Way::ToClient, Duration::from_millis(5));
+    let terminal = Terminal::start(&dlock_on(proxy.port(), &["ls"]), 24, 120);
+    terminal.wait_for("keys,");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    assert!(screen.contains("alice") && !screen.contains("keys,"), "{screen}");
+}

@@ -1,0 +1,271 @@
+//! `dlock run`: the lock, the command, signals and exit codes.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::support::{Running, dlock_at, is_running, outcome, script_at, wait_until_free};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, pause, wait_for};
+use nix::sys::signal::Signal;
+
+/// Says that it runs, and ends when its input does.
+const READY: &str = "echo ready; cat";
+
+#[test]
+fn command_holds_lock_and_gets_owner_and_fence() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut job = Running::script(&server, &[], "echo $DLOCK_OWNER; echo $DLOCK_FENCE; cat");
+    let (owner, fence) = (job.line(), job.line());
+    let lock = client.lock("job");
+    assert_eq!((lock.owners(), lock.limit), (vec![owner], 1));
+    assert_eq!(lock.holders[0].fence.to_string(), fence);
+    job.close_input();
+    assert_eq!(job.end().code, 0);
+    assert!(client.find_lock("job").is_none());
+}
+
+#[test]
+fn exit_code_of_command_is_passed_on() {
+    let server = Server::start();
+    for (script, code) in [
+        ("true", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("kill -9 $$", 137),
+        ("kill $$", 143),
+    ] {
+        assert_eq!(Running::script(&server, &[], script).end().code, code, "{script}");
+    }
+}
+
+#[test]
+fn command_not_executable_releases_lock() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (command, code) in [
+        ("/does/not/exist", 127),
+        ("does-not-exist", 127),
+        ("/etc/passwd", 126),
+    ] {
+        let failed = outcome(&mut dlock_at(&server, &["run", "job", "--", command]));
+        assert_eq!(failed.code, code, "{failed:?}");
+        assert!(failed.err.contains(command), "{failed:?}");
+        assert!(client.find_lock("job").is_none());
+    }
+}
+
+#[test]
+fn lock_not_acquired_exits_75_without_running_command() {
+    let server = Server::start();
+    server.client().acquire("job somebody 60000");
+    for how in [&["--try"][..], &["--wait", "0"], &["--wait", "200ms"]] {
+        let refused = Running::script(&server, how, "echo ran").end();
+        assert_eq!(
+            (refused.code, refused.out.as_str()),
+            (75, ""),
+            "{how:?}: {refused:?}"
+        );
+        assert!(refused.err.contains("job"), "{refused:?}");
+    }
+    assert_eq!(server.client().waiting("job"), 0);
+}
+
+#[test]
+fn grant_after_lease_expiry_counts_as_not_acquired() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    proxy.delay(Way::ToClient, Duration::from_millis(150));
+    let options = ["--try", "--lease", "100ms"];
+    let late = Running::start(&mut script_at(proxy.port(), &options, "echo ran")).end();
+    assert_eq!((late.code, late.out.as_str()), (75, ""), "{late:?}");
+    assert!(late.err.contains("--lease"), "{late:?}");
+}
+
+#[test]
+fn request_in_flight_at_timeout_is_cancelled() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    // To connect takes most of the wait, so the request arrives after it.
+    proxy.delay(Way::ToServer, Duration::from_millis(600));
+    let job = Running::start(&mut script_at(proxy.port(), &["--wait", "900ms"], "echo ran"));
+    let ended = job.end();
+    assert_eq!((ended.code, ended.out.as_str()), (75, ""), "{ended:?}");
+    // It has arrived by then, if it was still under way.
+    pause(1500);
+    assert!(server.client().find_lock("job").is_none());
+}
+
+#[test]
+fn run_waits_without_limit_by_default() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("job somebody 60000");
+    let mut job = Running::script(&server, &[], "echo ran");
+    client.wait_for_queue("job", 1);
+    client.release("job somebody");
+    job.expect("ran");
+    assert_eq!(job.end().code, 0);
+}
+
+#[test]
+fn shared_and_limited_locks_admit_several_holders() {
+    let server = Server::start();
+    for (options, count) in [(&["--shared", "--try"][..], 3), (&["--limit", "2", "--try"], 2)] {
+        let mut holders: Vec<Running> = Vec::new();
+        for _ in 0..count {
+            let mut job = Running::script(&server, options, READY);
+            job.expect("ready");
+            holders.push(job);
+        }
+        let exclusive = Running::script(&server, &["--try"], READY).end();
+        assert_eq!(exclusive.code, 75, "{options:?}");
+        if options[0] == "--limit" {
+            let one_more = Running::script(&server, options, READY).end();
+            assert_eq!(one_more.code, 75);
+        }
+        for mut holder in holders {
+            holder.close_input();
+            assert_eq!(holder.end().code, 0);
+        }
+    }
+}
+
+#[test]
+fn lease_is_renewed_while_command_runs() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut job = Running::script(&server, &["--lease", "400ms"], "echo $DLOCK_FENCE; cat");
+    let fence = job.line();
+    pause(1500);
+    assert_eq!(client.lock("job").holders[0].fence.to_string(), fence);
+    job.close_input();
+    assert_eq!(job.end().code, 0);
+}
+
+#[test]
+fn signals_are_forwarded_to_command() {
+    let server = Server::start();
+    let signals = [
+        ("HUP", Signal::SIGHUP),
+        ("INT", Signal::SIGINT),
+        ("QUIT", Signal::SIGQUIT),
+        ("TERM", Signal::SIGTERM),
+        ("USR1", Signal::SIGUSR1),
+        ("USR2", Signal::SIGUSR2),
+    ];
+    for (name, signal) in signals {
+        let script =
+            format!("trap 'echo got {name}; exit 9' {name}; echo ready; while :; do sleep 0.01; done");
+        let mut job = Running::script(&server, &[], &script);
+        job.expect("ready");
+        job.signal(signal);
+        job.expect(&format!("got {name}"));
+        assert_eq!(job.end().code, 9, "{name}");
+    }
+}
+
+#[test]
+fn signal_reaches_whole_process_group() {
+    let server = Server::start();
+    let mut job = Running::script(&server, &[], "sleep 1000 >&- 2>&- & echo $!; wait");
+    let grandchild = job.line();
+    assert!(is_running(&grandchild));
+    job.signal(Signal::SIGTERM);
+    assert_eq!(job.end().code, 143);
+    wait_for("the end of the grandchild", || !is_running(&grandchild));
+}
+
+#[test]
+fn signal_while_waiting_cancels_request() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("job somebody 60000");
+    let job = Running::script(&server, &[], "echo ran");
+    client.wait_for_queue("job", 1);
+    job.signal(Signal::SIGTERM);
+    let ended = job.end();
+    assert_eq!((ended.code, ended.out.as_str()), (143, ""));
+    assert_eq!(client.waiting("job"), 0);
+}
+
+#[test]
+fn ignored_signal_stays_ignored() {
+    let server = Server::start();
+    let tool = script(
+        "trap '' HUP; exec \"$0\" run job -- sh -c 'echo ready; cat'",
+        &server,
+    );
+    let mut job = Running::start(&mut { tool });
+    job.expect("ready");
+    job.signal(Signal::SIGHUP);
+    job.close_input();
+    assert_eq!(job.end().code, 0);
+}
+
+#[test]
+fn exit_code_is_known_with_sigchld_ignored() {
+    let server = Server::start();
+    let script = "sleep 0.2; exit 7";
+    let tool = script_at(server.port(), &[], script);
+    let mut command = Command::new("env");
+    command
+        .arg("--ignore-signal=CHLD")
+        .arg(tool.get_program())
+        .args(tool.get_args());
+    command.env("DLOCK_URL", format!("redis://127.0.0.1:{}", server.port()));
+    assert_eq!(Running::start(&mut command).end().code, 7);
+}
+
+#[test]
+fn grant_in_flight_at_signal_is_released() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let mut client = server.client();
+    client.acquire("job somebody 60000");
+    let job = Running::start(&mut script_at(proxy.port(), &[], "echo ran"));
+    client.wait_for_queue("job", 1);
+    proxy.delay(Way::ToClient, Duration::from_millis(300));
+    proxy.delay(Way::ToServer, Duration::from_millis(300));
+    client.release("job somebody");
+    assert!(client.find_lock("job").is_some());
+    job.signal(Signal::SIGTERM);
+    assert_eq!(job.end().code, 143);
+    assert!(client.find_lock("job").is_none());
+}
+
+/// A shell script that finds the tool in `$0`.
+fn script(script: &str, server: &Server) -> Command {
+    let tool = dlock_at(server, &[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(tool.get_program());
+    command.env("DLOCK_URL", format!("redis://127.0.0.1:{}", server.port()));
+    command
+}
+
+#[test]
+fn max_hold_ends_command() {
+    let server = Server::start();
+    let start = Instant::now();
+    let mut job = Running::script(&server, &["--max-hold", "500ms"], "echo ready; exec sleep 1000");
+    job.expect("ready");
+    let ended = job.end();
+    assert_eq!(ended.code, 79, "{ended:?}");
+    assert!(start.elapsed() < SLOW_MACHINE * 3);
+    wait_until_free(&mut server.client(), "job");
+}
+
+#[test]
+fn lease_above_server_limit_names_option() {
+    let server = Server::with("dlock.max-lease-ms 10000");
+    let refused = Running::script(&server, &[], "echo ran").end();
+    assert_eq!((refused.code, refused.out.as_str()), (64, ""), "{refused:?}");
+    assert!(refused.err.contains("--lease"), "{refused:?}");
+}
+
+#[test]
+fn value_rejected_by_server_exits_64() {
+    let server = Server::start();
+    let refused = Running::script(&server, &["--lease", "10000d"], "echo ran").end();
+    assert_eq!((refused.code, refused.out.as_str()), (64, ""), "{refused:?}");
+    assert!(refused.err.contains("lease"), "{refused:?}");
+}

@@ -1,0 +1,185 @@
+//! `dlock run` when the lock is lost, and when the server goes away.
+
+use crate::support::{Running, is_running, script_at, wait_until_free};
+use dlock_testkit::{Proxy, Server, pause, wait_for};
+use nix::sys::signal::Signal;
+
+/// Short, so that a loss is noticed soon; long enough for a slow machine.
+const LEASE: [&str; 2] = ["--lease", "1500ms"];
+
+#[test]
+fn lost_lock_kills_whole_process_group() {
+    let server = Server::start();
+    let mut job = Running::script(
+        &server,
+        &LEASE,
+        "trap '' TERM; sleep 1000 >&- 2>&- & echo $!; wait; echo never",
+    );
+    let grandchild = job.line();
+    server.client().call("DEL job").unwrap();
+    let ended = job.end();
+    assert_eq!((ended.code, ended.out.as_str()), (79, ""), "{ended:?}");
+    assert!(
+        ended.err.contains("lost the lock job") && ended.err.contains("killing"),
+        "{ended:?}"
+    );
+    wait_for("the end of the grandchild", || !is_running(&grandchild));
+}
+
+#[test]
+fn on_lost_term_terminates_command() {
+    let server = Server::start();
+    let script = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut job = Running::script(&server, &[&LEASE[..], &["--on-lost", "term"]].concat(), script);
+    job.expect("ready");
+    server.client().call("DEL job").unwrap();
+    job.expect("cleaned up");
+    assert_eq!(job.end().code, 79);
+}
+
+#[test]
+fn on_lost_term_kills_command_after_delay() {
+    let server = Server::start();
+    let options = [&LEASE[..], &["--on-lost", "term", "--kill-after", "300ms"]].concat();
+    let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut job = Running::script(&server, &options, script);
+    job.expect("ready");
+    server.client().call("DEL job").unwrap();
+    job.expect("asked");
+    assert_eq!(job.end().code, 79);
+}
+
+#[test]
+fn on_lost_term_kills_remaining_processes_of_group() {
+    let server = Server::start();
+    let options = [&LEASE[..], &["--on-lost", "term"]].concat();
+    let script = "(trap '' TERM; echo $(exec sh -c 'echo $PPID'); exec sleep 1000 >&- 2>&-) & wait";
+    let mut job = Running::script(&server, &options, script);
+    let stubborn = job.line();
+    server.client().call("DEL job").unwrap();
+    let ended = job.end();
+    assert_eq!(ended.code, 79, "{ended:?}");
+    wait_for("the end of what ignores TERM", || !is_running(&stubborn));
+}
+
+#[test]
+fn lost_lock_kills_command_with_blocked_stderr() {
+    let mut server = Server::start();
+    let command = |server: &Server| script_at(server.port(), &LEASE, "echo ready; exec sleep 1000");
+    // The server tells of the loss.
+    let mut job = Running::start_unheard(&mut command(&server));
+    job.expect("ready");
+    server.client().call("DEL job").unwrap();
+    assert_eq!(job.end().code, 79);
+    // Nobody tells of it, and the trouble before it is worth a word, too.
+    let mut job = Running::start_unheard(&mut command(&server));
+    job.expect("ready");
+    server.kill();
+    assert_eq!(job.end().code, 79);
+}
+
+#[test]
+fn on_lost_ignore_keeps_command_running() {
+    let server = Server::start();
+    let options = [&LEASE[..], &["--on-lost", "ignore"]].concat();
+    let mut job = Running::script(&server, &options, "echo $DLOCK_OWNER; cat; exit 5");
+    job.line();
+    let mut client = server.client();
+    client.call("DEL job").unwrap();
+    client.acquire("job somebody 60000");
+    // By then a renewal has been refused.
+    pause(2000);
+    assert!(!job.has_ended());
+    job.close_input();
+    let ended = job.end();
+    assert_eq!(ended.code, 5, "{ended:?}");
+    assert!(ended.err.contains("keeps running"), "{ended:?}");
+    assert_eq!(client.owner("job").as_deref(), Some("somebody"));
+}
+
+#[test]
+fn lock_lost_just_before_exit_is_reported() {
+    let server = Server::start();
+    let mut job = Running::script(&server, &["--lease", "60s"], "echo ready; cat");
+    job.expect("ready");
+    server.client().call("DEL job").unwrap();
+    job.close_input();
+    let ended = job.end();
+    assert_eq!(ended.code, 79, "{ended:?}");
+    assert!(ended.err.contains("before the command exited"), "{ended:?}");
+}
+
+#[test]
+fn short_server_outage_keeps_lock() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let mut job = Running::start(&mut script_at(
+        proxy.port(),
+        &["--lease", "4s"],
+        "echo ready; cat",
+    ));
+    job.expect("ready");
+    proxy.refuse(true);
+    proxy.cut();
+    pause(2000);
+    proxy.refuse(false);
+    pause(3000);
+    assert_eq!(server.client().lock("job").holders.len(), 1);
+    job.close_input();
+    let ended = job.end();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(
+        ended.err.contains("cannot renew") && ended.err.contains("renewed the lease"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn long_server_outage_ends_command() {
+    let mut server = Server::start();
+    let mut job = Running::script(&server, &LEASE, "echo ready; exec sleep 1000");
+    job.expect("ready");
+    server.kill();
+    let ended = job.end();
+    assert_eq!(ended.code, 79, "{ended:?}");
+}
+
+#[test]
+fn server_restart_keeps_run_waiting() {
+    let mut server = Server::with("appendonly yes\nappendfsync always");
+    server.client().acquire("job somebody 600000");
+    let mut job = Running::script(&server, &[], "echo ran");
+    server.client().wait_for_queue("job", 1);
+    server.crash_and_restart();
+    let mut client = server.client();
+    client.wait_for_queue("job", 1);
+    client.release("job somebody");
+    job.expect("ran");
+    assert_eq!(job.end().code, 0);
+}
+
+#[test]
+fn server_down_at_exit_keeps_exit_code_of_command() {
+    let mut server = Server::start();
+    let mut job = Running::script(&server, &["--lease", "60s"], "echo ready; cat; exit 3");
+    job.expect("ready");
+    server.kill();
+    job.close_input();
+    let ended = job.end();
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.err.contains("until its lease expires"), "{ended:?}");
+}
+
+#[test]
+fn dlock_stopped_past_lease_ends_command() {
+    let server = Server::start();
+    let mut job = Running::script(&server, &["--lease", "500ms"], "echo ready; exec sleep 1000");
+    job.expect("ready");
+    job.signal(Signal::SIGSTOP);
+    let mut client = server.client();
+    wait_until_free(&mut client, "job");
+    client.acquire("job somebody 60000");
+    job.signal(Signal::SIGCONT);
+    assert_eq!(job.end().code, 79);
+    assert_eq!(client.owner("job").as_deref(), Some("somebody"));
+}

@@ -1,0 +1,55 @@
+//! `dlock show`.
+
+use dlock_testkit::Server;
+use serde_json::Value;
+
+use crate::support::{dlock_at, json, outcome};
+
+#[test]
+fn show_lists_holders_and_waiters() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.acquire("job alice 600000").fence;
+    client.acquire("job alice 600000");
+    let _bob = server.waiter("job bob 60000 BLOCK 0");
+    let _carol = server.waiter("job carol 60000 SHARED BLOCK 500000");
+    let lock = json(&server, &["show", "job"]);
+    assert_eq!(lock["limit"], 1);
+    let holder = &lock["holders"][0];
+    assert_eq!((&holder["owner"], &holder["holds"]), (&"alice".into(), &2.into()));
+    assert_eq!(holder["fence"], fence);
+    assert_eq!(lock["waiting"], 2);
+    assert_eq!(lock["waiters"][0]["owner"], "bob");
+    assert_eq!(lock["waiters"][0]["timeout_ms"], Value::Null);
+    assert_eq!(lock["waiters"][1]["timeout_ms"], 500_000);
+    let text = outcome(&mut dlock_at(&server, &["show", "job"]));
+    for words in [
+        "mutex, held by 1",
+        "alice",
+        "Waiters: 2",
+        "bob",
+        "none",
+        "carol",
+        "shared",
+        "8m20s",
+    ] {
+        assert!(text.out.contains(words), "{words}: {}", text.out);
+    }
+}
+
+#[test]
+fn show_and_break_of_free_lock_exit_1() {
+    let server = Server::start();
+    let shown = outcome(&mut dlock_at(&server, &["show", "job"]));
+    assert_eq!(shown.code, 1);
+    assert!(shown.out.contains("not held"), "{shown:?}");
+    let lock = json(&server, &["show", "job"]);
+    assert_eq!(
+        (&lock["holders"], &lock["waiting"]),
+        (&Value::Array(vec![]), &0.into())
+    );
+    assert_eq!(
+        outcome(&mut dlock_at(&server, &["break", "--yes", "job"])).code,
+        1
+    );
+}

@@ -1,0 +1,208 @@
+//! `dlock stats`, compared with work that was counted by those who did it.
+
+use std::collections::BTreeMap;
+
+use crate::support::{dlock_at, outcome};
+use dlock_testkit::{Client, Cluster, Grant, Server, pause, wait_for};
+use prometheus_parse::{Scrape, Value};
+
+/// How often each thing happened, under the names of INFO.
+type Counted = BTreeMap<String, u64>;
+
+fn count(counted: &mut Counted, what: &str) {
+    *counted.entry(what.to_owned()).or_default() += 1;
+}
+
+/// What the tool tells of this server, for programs.
+fn told(server: &Server) -> Counted {
+    let text = outcome(&mut dlock_at(server, &["stats", "--json"])).out;
+    let mut servers: BTreeMap<String, Counted> = serde_json::from_str(&text).expect("JSON");
+    servers
+        .remove(&format!("127.0.0.1:{}", server.port()))
+        .expect("the server is among them")
+}
+
+fn scrape(server: &Server) -> Scrape {
+    let text = outcome(&mut dlock_at(server, &["stats", "--prometheus"])).out;
+    Scrape::parse(text.lines().map(|line| Ok(line.to_owned()))).expect("text that parses")
+}
+
+/// Requests of three owners for four locks, counted by their answers.
+fn requests(client: &mut Client, counted: &mut Counted) {
+    let mut random: u64 = 2026;
+    let mut pick = |among: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) % among
+    };
+    for _ in 0..500 {
+        let (lock, owner) = (pick(4), pick(3));
+        match pick(3) {
+            0 => match client.try_acquire(&format!("lock{lock} owner{owner} 600000")) {
+                Some(Grant { holds: 1, .. }) => count(counted, "acquired"),
+                Some(_) => count(counted, "reentered"),
+                None => count(counted, "not_granted"),
+            },
+            1 => match client.call(&format!("DLOCK.RELEASE lock{lock} owner{owner}")) {
+                Ok(redis::Value::Int(0)) => count(counted, "released"),
+                Ok(_) => {}
+                Err(error) => {
+                    count(counted, &refusal(&error));
+                    count(counted, "errors_late_releases");
+                }
+            },
+            _ => match client.call(&format!("DLOCK.EXTEND lock{lock} owner{owner} 600000")) {
+                Ok(_) => count(counted, "extended"),
+                Err(error) => count(counted, &refusal(&error)),
+            },
+        }
+    }
+}
+
+fn refusal(error: &redis::RedisError) -> String {
+    format!("errors_{}", error.code().expect("a first word").to_lowercase())
+}
+
+#[test]
+fn every_reply_is_counted_once() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut counted = Counted::new();
+    requests(&mut client, &mut counted);
+    let told = told(&server);
+    for (what, times) in &counted {
+        assert_eq!(told[what], *times, "{what}: {counted:?}\n{told:?}");
+    }
+    let expected = [
+        "acquired",
+        "errors_late_releases",
+        "errors_notheld",
+        "errors_notowner",
+        "extended",
+        "not_granted",
+        "reentered",
+        "released",
+    ];
+    assert_eq!(counted.keys().collect::<Vec<_>>(), expected, "all of it happened");
+}
+
+#[test]
+fn waits_and_expired_leases_are_counted_and_timed() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("queue owner 600000");
+    for n in 0..5 {
+        let mut waiter = server.waiter(&format!("queue waiter{n} 600000 BLOCK 0"));
+        pause(20);
+        let holder = if n == 0 {
+            "owner".to_owned()
+        } else {
+            format!("waiter{}", n - 1)
+        };
+        client.release(&format!("queue {holder}"));
+        waiter.granted();
+    }
+    for n in 0..3 {
+        server
+            .waiter(&format!("queue late{n} 600000 BLOCK 10"))
+            .assert_null();
+    }
+    for n in 0..4 {
+        client.acquire(&format!("short{n} owner 10"));
+    }
+    wait_for("the end of the leases", || told(&server)["expired"] == 4);
+    let told = told(&server);
+    for (what, times) in [
+        ("acquired", 10),
+        ("grants_from_queue", 5),
+        ("released", 5),
+        ("wait_timeouts", 3),
+        ("not_granted", 0),
+        ("expired", 4),
+        ("expired_contended", 0),
+        ("waiters", 0),
+        ("locks", 1),
+    ] {
+        assert_eq!(told[what], times, "{what}: {told:?}");
+    }
+    assert!(told["waited_ms"] >= 5 * 19, "{told:?}");
+    assert!(
+        told["waited_ms_p50"] >= 19 && told["waited_ms_p50"] <= told["waited_ms_max"],
+        "{told:?}"
+    );
+    assert!(
+        told["held_ms_max"] >= 19 && told["held_ms_p99"] <= told["held_ms_max"],
+        "{told:?}"
+    );
+}
+
+#[test]
+fn text_json_and_prometheus_have_the_same_values() {
+    let server = Server::start();
+    let mut client = server.client();
+    requests(&mut client, &mut Counted::new());
+    let _waiting = server.waiter("lock0 somebody 1000 SHARED BLOCK 0");
+    // What depends on the moment is not compared.
+    let told: Counted = told(&server)
+        .into_iter()
+        .filter(|(what, _)| !what.starts_with("longest"))
+        .collect();
+    let people = outcome(&mut dlock_at(&server, &["stats"])).out;
+    let lines: BTreeMap<&str, &str> = people.lines().filter_map(|line| line.split_once(' ')).collect();
+    let scrape = scrape(&server);
+    for (what, value) in told {
+        assert_eq!(lines[what.as_str()].trim(), value.to_string(), "{what}");
+        assert_eq!(scraped(&scrape, &what), Some(value as f64), "{what}");
+    }
+    let untyped = scrape
+        .samples
+        .iter()
+        .find(|sample| matches!(sample.value, Value::Untyped(_)));
+    assert!(untyped.is_none(), "{untyped:?}");
+}
+
+/// The value of a field of INFO, as Prometheus is told it.
+fn scraped(scrape: &Scrape, field: &str) -> Option<f64> {
+    let error = field
+        .strip_prefix("errors_")
+        .filter(|error| *error != "late_releases");
+    let (base, factor) = match field.split_once("_ms") {
+        Some((base, which)) => (format!("dlock_{base}_seconds{which}"), 1000.0),
+        None => (format!("dlock_{field}"), 1.0),
+    };
+    let sample = scrape.samples.iter().find(|sample| match error {
+        Some(error) => sample.metric == "dlock_errors_total" && sample.labels.get("error") == Some(error),
+        None => sample.metric == base || sample.metric == format!("{base}_total"),
+    })?;
+    match sample.value {
+        Value::Counter(value) | Value::Gauge(value) => Some((value * factor).round()),
+        _ => None,
+    }
+}
+
+#[test]
+fn cluster_stats_have_one_entry_per_primary() {
+    let cluster = Cluster::start(2);
+    for n in 0..2 {
+        let key = cluster.key_on(n, "job");
+        cluster.client(n).acquire(&format!("{key} alice 600000"));
+    }
+    let scrape = scrape(&cluster.nodes[0]);
+    let mut acquired: Vec<(&str, &Value)> = scrape
+        .samples
+        .iter()
+        .filter(|sample| sample.metric == "dlock_acquired_total")
+        .map(|sample| (sample.labels.get("server").expect("a label"), &sample.value))
+        .collect();
+    acquired.sort_by_key(|(server, _)| *server);
+    let mut servers: Vec<String> = cluster
+        .nodes
+        .iter()
+        .map(|node| format!("127.0.0.1:{}", node.port()))
+        .collect();
+    servers.sort();
+    let expected: Vec<(&str, &Value)> = servers
+        .iter()
+        .map(|server| (server.as_str(), &Value::Counter(1.0)))
+        .collect();
+    assert_eq!(acquired, expected);
+}
