@@ -74,7 +74,7 @@ bench: install-deps ## Compare with other locks (ARGS="--quick", ARGS="--only cp
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
 
 bench-check: install-deps ## Count instructions; fail on a regression of more than 5 % (new baseline: ARGS=--update)
-	cargo build --release --locked -p redis-dlock -p dlock-bench-check
+	cargo build --release --locked -p redis-dlock -p dlock-bench --lib --bin dlock-bench-check
 	$(TARGET)/release/dlock-bench-check $(ARGS)
 
 # Check it.

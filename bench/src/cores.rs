@@ -1,41 +1,44 @@
-//! Which cores the client and a server run on. Only Linux lets a program choose.
+//! CPU affinity of the client and of a server. Only Linux lets a program set it.
 
+#[cfg(target_os = "linux")]
+use rustix::process::Pid;
 #[cfg(target_os = "linux")]
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Result;
 use crate::server::Server;
 
-/// While it lives, this thread runs on one core, and the server's commands on another one, as on two machines.
+/// Pins this thread to one core and the server's command thread to another, like two machines, until dropped.
 ///
-/// Left to itself, the system often puts both on the same core, which is near to the data. Then nobody can read a
-/// reply before the server has done all that it does after it.
-pub struct Apart {
+/// Otherwise the scheduler often puts both on the same core for cache locality, and the client cannot read a reply
+/// before the server has finished everything it does after writing it.
+pub struct PinnedCores {
     #[cfg(target_os = "linux")]
-    before: CpuSet,
+    previous: CpuSet,
 }
 
 #[cfg(target_os = "linux")]
-impl Apart {
-    /// `None`: this process may use only one core.
-    pub fn begin(server: &Server) -> Result<Option<Self>> {
-        let before = sched_getaffinity(None)?;
-        // The first one and the last: neighbours may be one core that looks like two.
-        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| before.is_set(*core));
-        let (Some(ours), Some(the_servers)) = (cores.next(), cores.next_back()) else {
+impl PinnedCores {
+    /// `None`: this process may use one core only.
+    pub fn pin(server: &Server) -> Result<Option<Self>> {
+        let previous = sched_getaffinity(None)?;
+        // The first and the last: neighbours may be two hyperthreads of one core.
+        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| previous.is_set(*core));
+        let (Some(client_core), Some(server_core)) = (cores.next(), cores.next_back()) else {
             return Ok(None);
         };
-        sched_setaffinity(Some(server.pid()), &only(the_servers))?;
-        sched_setaffinity(None, &only(ours))?;
-        Ok(Some(Self { before }))
+        let pid = Pid::from_raw(server.pid().cast_signed());
+        sched_setaffinity(pid, &only(server_core))?;
+        sched_setaffinity(None, &only(client_core))?;
+        Ok(Some(Self { previous }))
     }
 }
 
 #[cfg(target_os = "linux")]
-impl Drop for Apart {
+impl Drop for PinnedCores {
     fn drop(&mut self) {
-        // An error would mean that these cores are gone.
-        let _ = sched_setaffinity(None, &self.before);
+        // Fails only if these cores have been taken offline.
+        let _ = sched_setaffinity(None, &self.previous);
     }
 }
 
@@ -47,9 +50,9 @@ fn only(core: usize) -> CpuSet {
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Apart {
-    /// `None`: the system decides.
-    pub fn begin(_: &Server) -> Result<Option<Self>> {
+impl PinnedCores {
+    /// `None`: the scheduler decides.
+    pub fn pin(_: &Server) -> Result<Option<Self>> {
         Ok(None)
     }
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and TERM end the run as an error does: what was started is stopped on the way out.
+//! SIGINT and SIGTERM end the run like an error, so that every server is stopped on the way out.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,20 +7,20 @@ use std::sync::{Arc, LazyLock};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-pub fn listen() -> io::Result<()> {
+pub fn install_handlers() -> io::Result<()> {
     for signal in [SIGINT, SIGTERM] {
-        flag::register(signal, Arc::clone(&ASKED))?;
+        flag::register(signal, Arc::clone(&INTERRUPTED))?;
     }
     Ok(())
 }
 
-/// An error once somebody has asked the run to end.
+/// An error once a signal has arrived.
 pub fn check() -> io::Result<()> {
-    // Not `ErrorKind::Interrupted`: that one means "try again".
-    if ASKED.load(Ordering::Relaxed) {
-        Err(io::Error::other("stopped by a signal"))
+    // Not `ErrorKind::Interrupted`: readers and writers retry on that one.
+    if INTERRUPTED.load(Ordering::Relaxed) {
+        Err(io::Error::other("interrupted by a signal"))
     } else {
         Ok(())
     }

@@ -1,32 +1,33 @@
-//! `make bench`: what DLOCK costs, beside what it replaces, on servers of its own.
+//! `make bench`: what DLOCK costs, compared with other locks on the same machine.
 //!
-//! Every figure is a ratio, or stands beside a floor, measured in the same run: absolute times say more
-//! about the machine than about the module.
+//! Every figure is a ratio, or comes with a lower bound from the same run: absolute times say more about the machine
+//! than about the module.
 
-mod contenders;
 mod cores;
+mod environment;
+mod implementations;
 mod interrupt;
-mod machine;
+mod interruptible_stream;
 mod options;
-mod patient;
 mod resp;
 mod results;
 mod server;
-mod works;
+mod workloads;
 
 use std::env;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use machine::Origin;
+use environment::Environment;
 use options::Options;
-use results::print::{Verdicts, WorkTable};
+use results::print::{TargetTable, WorkloadTable};
 use results::progress::Progress;
 use results::report;
 use results::table::Summary;
-use works::{Bench, WORKS};
+use workloads::{Bench, WORKLOADS};
 
-/// Whatever ends a run early. It is only ever printed.
+/// Errors end the run; they are only printed.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
@@ -40,58 +41,73 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode> {
-    let Some(options) = Options::parse(env::args().skip(1), WORKS)? else {
-        println!("{}", options::usage(WORKS));
+    let Some(options) = Options::parse(env::args().skip(1), WORKLOADS)? else {
+        println!("{}", options::usage(WORKLOADS));
         return Ok(ExitCode::SUCCESS);
     };
-    interrupt::listen()?;
-    let module = server::module()?;
-    let origin = Origin::here(
+    interrupt::install_handlers()?;
+    let environment = Environment::detect(
         server::version()?,
-        machine::with_commit(server::module_version(&module)?),
+        environment::with_commit(server::module_version()?),
     );
-    let works: Vec<_> = WORKS.iter().filter(|work| options.wants(work)).collect();
-    let bench = Bench {
-        module,
-        quick: options.quick,
-        servers: options.servers.clone(),
-        progress: Progress::new(works.len()),
-    };
-    for (name, what) in origin.lines() {
-        bench.progress.print(&format!("{name:<9}{what}"));
-    }
-    let mut summary = Summary::default();
-    for work in works {
-        summary.begin(work.name);
-        bench.progress.work(work.name);
-        let start = Instant::now();
-        (work.run)(&bench, &mut summary)?;
-        let table = WorkTable {
-            summary: &summary,
-            work: work.name,
-        };
-        bench.progress.print(&format!(
-            "\n{}: {} ({:.0?})\n{table}",
-            work.name,
-            work.about,
-            start.elapsed()
-        ));
-        bench.progress.work_done();
-    }
-    bench.progress.finish();
-    println!("\n{}", Verdicts(&summary));
+    let summary = measure(&options, &environment)?;
+    println!("\n{}", TargetTable(&summary));
 
     let folder = match &options.out {
         Some(folder) => folder.clone(),
-        None => server::target_folder()?.join("bench"),
+        None => default_folder()?,
     };
-    report::write(&folder, &origin, &summary)?;
-    println!("\nresults and plots are in {}", folder.display());
+    report::write(&folder, &environment, &summary)?;
+    println!("\nresults.csv and the plots are in {}", folder.display());
 
-    let failed = options.check && summary.missed();
+    let failed = options.check && summary.has_missed_target();
     Ok(if failed {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
     })
+}
+
+fn measure(options: &Options, environment: &Environment) -> Result<Summary> {
+    let workloads: Vec<_> = WORKLOADS
+        .iter()
+        .filter(|workload| options.selects(workload))
+        .collect();
+    let bench = Bench {
+        quick: options.quick,
+        servers: options.servers.clone(),
+        progress: Progress::new(workloads.len()),
+    };
+    for (name, value) in environment.rows() {
+        bench.progress.print(&format!("{name:<9}{value}"));
+    }
+    let mut summary = Summary::default();
+    for workload in workloads {
+        summary.begin(workload.name);
+        bench.progress.workload(workload.name);
+        let start = Instant::now();
+        (workload.run)(&bench, &mut summary)?;
+        let table = WorkloadTable {
+            summary: &summary,
+            workload: workload.name,
+        };
+        bench.progress.print(&format!(
+            "\n{}: {} ({:.0?})\n{table}",
+            workload.name,
+            workload.about,
+            start.elapsed()
+        ));
+        bench.progress.workload_done();
+    }
+    bench.progress.finish();
+    Ok(summary)
+}
+
+/// `target/bench`; this program is in `target/<profile>/`.
+fn default_folder() -> Result<PathBuf> {
+    let program = env::current_exe()?;
+    let target = program.ancestors().nth(2);
+    Ok(target
+        .ok_or("this program is not in a target folder, use --out")?
+        .join("bench"))
 }

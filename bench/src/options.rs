@@ -4,48 +4,48 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use crate::Result;
-use crate::works::Work;
+use crate::workloads::Workload;
 
 const USAGE: &str = "\
-dlock-bench [--quick] [--check] [--only WORK]... [--servers DIR] [--out DIR]
+dlock-bench [--quick] [--check] [--only WORKLOAD]... [--servers DIR] [--out DIR]
 
-  --quick       a first look in less than two minutes: fewer rounds, fewer cases
-  --check       exit code 1 when a target is missed
-  --only WORK   only this one; may be given several times
-  --servers DIR the servers that `tests/matrix/fetch-servers DIR` has put there, for the work `servers`
-  --out DIR     where results.json, results.csv and the plots go, default target/bench
+  --quick          fewer rounds and cases, less than two minutes
+  --check          exit with 1 if a target is missed
+  --only WORKLOAD  run this workload only; can be repeated
+  --servers DIR    servers downloaded by `tests/matrix/fetch-servers DIR`, for the workload `servers`
+  --out DIR        where to write results.csv and the plots, default target/bench
 
 environment
-  DLOCK_SERVER   the server program, default redis-server
-  DLOCK_MODULE   the module, default target/release/libdlock.so
-  DLOCK_ETCD     the etcd program, default etcd (Debian: etcd-server); without it, it takes no part
+  DLOCK_SERVER   server program, default redis-server
+  DLOCK_MODULE   module, default target/release/libdlock.so
+  DLOCK_ETCD     etcd program, default etcd (Debian: etcd-server); skipped if not installed
 
-works";
+workloads";
 
 #[derive(Default)]
 pub struct Options {
     pub quick: bool,
     pub check: bool,
-    /// None = not measured.
+    /// `None`: the workload `servers` is skipped.
     pub servers: Option<PathBuf>,
-    /// None = below the target folder.
+    /// `None`: `target/bench`.
     pub out: Option<PathBuf>,
-    /// Names of works; empty = all.
+    /// Names of workloads; empty for all.
     only: Vec<String>,
 }
 
-/// The help, with the works that there are.
-pub fn usage(works: &[Work]) -> String {
-    works.iter().fold(USAGE.into(), |mut text, work| {
+/// The help text, with the list of workloads.
+pub fn usage(workloads: &[Workload]) -> String {
+    workloads.iter().fold(USAGE.into(), |mut text, workload| {
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {:<14} {}", work.name, work.about);
+        let _ = write!(text, "\n  {:<14} {}", workload.name, workload.about);
         text
     })
 }
 
 impl Options {
-    /// `None`: help was asked for.
-    pub fn parse(args: impl IntoIterator<Item = String>, works: &[Work]) -> Result<Option<Self>> {
+    /// `None`: help was requested.
+    pub fn parse(args: impl IntoIterator<Item = String>, workloads: &[Workload]) -> Result<Option<Self>> {
         let mut options = Self::default();
         let mut args = args.into_iter();
         while let Some(arg) = args.next() {
@@ -53,9 +53,9 @@ impl Options {
                 "--quick" => options.quick = true,
                 "--check" => options.check = true,
                 "--only" => {
-                    let name = args.next().ok_or("--only needs the name of a work")?;
-                    if works.iter().all(|work| work.name != name) {
-                        return Err(format!("no work is called {name}\n{}", usage(works)).into());
+                    let name = args.next().ok_or("--only needs the name of a workload")?;
+                    if workloads.iter().all(|workload| workload.name != name) {
+                        return Err(format!("unknown workload {name}\n{}", usage(workloads)).into());
                     }
                     options.only.push(name);
                 }
@@ -64,14 +64,14 @@ impl Options {
                 }
                 "--out" => options.out = Some(args.next().ok_or("--out needs a folder")?.into()),
                 "--help" | "-h" => return Ok(None),
-                _ => return Err(format!("unknown option {arg}\n{}", usage(works)).into()),
+                _ => return Err(format!("unknown option {arg}\n{}", usage(workloads)).into()),
             }
         }
         Ok(Some(options))
     }
 
-    pub fn wants(&self, work: &Work) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == work.name)
+    pub fn selects(&self, workload: &Workload) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == workload.name)
     }
 }
 
@@ -79,44 +79,50 @@ impl Options {
 mod tests {
     use super::*;
 
-    const WORKS: [Work; 2] = [
-        Work {
+    const WORKLOADS: [Workload; 2] = [
+        Workload {
             name: "one",
             about: "the first",
             run: |_, _| Ok(()),
         },
-        Work {
+        Workload {
             name: "two",
             about: "the second",
             run: |_, _| Ok(()),
         },
     ];
 
-    fn wanted(args: &[&str]) -> std::result::Result<Vec<&'static str>, String> {
+    fn selected(args: &[&str]) -> std::result::Result<Vec<&'static str>, String> {
         let args = args.iter().map(|arg| (*arg).to_owned());
-        let options = Options::parse(args, &WORKS).map_err(|error| error.to_string())?;
+        let options = Options::parse(args, &WORKLOADS).map_err(|error| error.to_string())?;
         let options = options.ok_or("help")?;
-        let works = WORKS.iter().filter(|work| options.wants(work));
-        Ok(works.map(|work| work.name).collect())
+        let workloads = WORKLOADS.iter().filter(|workload| options.selects(workload));
+        Ok(workloads.map(|workload| workload.name).collect())
     }
 
     #[test]
-    fn all_works_run_but_where_only_some_are_named() {
-        assert_eq!(wanted(&["--quick"]), Ok(vec!["one", "two"]));
-        assert_eq!(wanted(&["--only", "two"]), Ok(vec!["two"]));
+    fn only_option_selects_the_named_workloads() {
+        assert_eq!(selected(&["--quick"]), Ok(vec!["one", "two"]));
+        assert_eq!(selected(&["--only", "two"]), Ok(vec!["two"]));
         assert_eq!(
-            wanted(&["--only", "two", "--only", "one"]),
+            selected(&["--only", "two", "--only", "one"]),
             Ok(vec!["one", "two"])
         );
     }
 
     #[test]
-    fn a_work_that_is_not_there_is_an_error_that_lists_those_that_are() {
-        let error = wanted(&["--only", "three"]).err();
+    fn only_option_with_unknown_workload_lists_the_known_ones() {
+        let error = selected(&["--only", "three"]).err();
         assert!(
-            error.is_some_and(|text| text.contains("no work is called three") && text.contains("the second"))
+            error.is_some_and(|text| text.contains("unknown workload three") && text.contains("the second"))
         );
-        assert!(wanted(&["--only"]).is_err() && wanted(&["--out"]).is_err() && wanted(&["--fast"]).is_err());
-        assert_eq!(wanted(&["--help"]), Err("help".into()));
+    }
+
+    #[test]
+    fn options_incomplete_or_unknown_are_errors() {
+        assert!(
+            selected(&["--only"]).is_err() && selected(&["--out"]).is_err() && selected(&["--fast"]).is_err()
+        );
+        assert_eq!(selected(&["--help"]), Err("help".into()));
     }
 }

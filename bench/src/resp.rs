@@ -1,9 +1,12 @@
-//! Just enough of the protocol: no client library, so that nothing stands between the bytes and the server.
+//! A minimal RESP client.
+//!
+//! The benchmark has a client to itself so that no library adds time to what is measured: requests are encoded in
+//! advance, and many are written before the first reply is read.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::time::Instant;
 
-use crate::patient::{Patient, is_timeout};
+use crate::interruptible_stream::{InterruptibleStream, is_timeout};
 use crate::{Result, interrupt};
 
 const READ_BUFFER: usize = 1 << 16;
@@ -19,7 +22,7 @@ pub enum Reply {
     Null,
 }
 
-/// Appends a command in the form in which every client library sends it.
+/// Appends a command as a RESP array, like every client library.
 pub fn encode<'a>(command: impl ExactSizeIterator<Item = &'a str>, bytes: &mut Vec<u8>) {
     bytes.extend(format!("*{}\r\n", command.len()).bytes());
     for part in command {
@@ -27,8 +30,15 @@ pub fn encode<'a>(command: impl ExactSizeIterator<Item = &'a str>, bytes: &mut V
     }
 }
 
+/// One command, encoded.
+pub fn command(words: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(words.iter().copied(), &mut bytes);
+    bytes
+}
+
 pub struct Connection {
-    stream: BufReader<Patient>,
+    stream: BufReader<InterruptibleStream>,
 }
 
 impl Connection {
@@ -36,18 +46,18 @@ impl Connection {
         Self::with_buffer(port, READ_BUFFER)
     }
 
-    /// For one of very many connections.
+    /// For one of thousands of connections.
     pub fn open_small(port: u16) -> io::Result<Self> {
         Self::with_buffer(port, SMALL_READ_BUFFER)
     }
 
     fn with_buffer(port: u16, size: usize) -> io::Result<Self> {
         Ok(Self {
-            stream: BufReader::with_capacity(size, Patient::connect(port)?),
+            stream: BufReader::with_capacity(size, InterruptibleStream::connect(port)?),
         })
     }
 
-    /// One command; an error reply is an error.
+    /// Sends a command and reads the reply. An error reply is an error.
     pub fn call(&mut self, command: &[&str]) -> Result<Reply> {
         self.send_words(command)?;
         match self.receive()? {
@@ -56,7 +66,7 @@ impl Connection {
         }
     }
 
-    /// A command that is answered with text.
+    /// A command with a bulk string as its reply.
     pub fn text(&mut self, command: &[&str]) -> Result<String> {
         match self.call(command)? {
             Reply::Bulk(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
@@ -64,7 +74,7 @@ impl Connection {
         }
     }
 
-    /// A field of INFO.
+    /// A field of INFO, if the server has it.
     pub fn info(&mut self, section: &str, field: &str) -> Result<Option<String>> {
         let text = self.text(&["INFO", section])?;
         let mut fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -73,22 +83,20 @@ impl Connection {
             .map(|(_, value)| value.to_owned()))
     }
 
-    /// A field of INFO that every server has.
+    /// A number in INFO. A missing field is an error.
     pub fn info_number(&mut self, section: &str, field: &str) -> Result<f64> {
         let value = self
             .info(section, field)?
-            .ok_or_else(|| format!("INFO {section} without {field}"))?;
+            .ok_or_else(|| format!("INFO {section} has no field {field}"))?;
         Ok(value.parse()?)
     }
 
-    /// Writes one command.
+    /// Sends a command without reading the reply.
     pub fn send_words(&mut self, command: &[&str]) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        encode(command.iter().copied(), &mut bytes);
-        self.send(&bytes)
+        self.send(&self::command(command))
     }
 
-    /// Writes commands that are bytes already.
+    /// Sends encoded commands.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         interrupt::check()?;
         self.stream.get_mut().write_all(bytes)
@@ -97,7 +105,7 @@ impl Connection {
     pub fn receive(&mut self) -> Result<Reply> {
         let line = self.line()?;
         let Some((kind, rest)) = line.split_at_checked(1) else {
-            return Err("an empty line".into());
+            return Err("protocol error: empty line".into());
         };
         Ok(match kind {
             "+" => Reply::Simple(rest.into()),
@@ -110,16 +118,16 @@ impl Connection {
                     .map(|_| self.receive())
                     .collect::<Result<_>>()?,
             ),
-            _ => return Err(format!("not a reply: {line}").into()),
+            _ => return Err(format!("protocol error: {line}").into()),
         })
     }
 
-    /// A reply of which something came until `end`; else None, and the connection is as before.
+    /// `None` if no byte of a reply has arrived by `end`; the reply can still be read later.
     pub fn receive_until(&mut self, end: Instant) -> Result<Option<Reply>> {
-        self.stream.get_mut().wait_until(Some(end))?;
-        let came = self.stream.fill_buf().map(|bytes| !bytes.is_empty());
-        self.stream.get_mut().wait_until(None)?;
-        match came {
+        self.stream.get_mut().set_read_deadline(Some(end))?;
+        let arrived = self.stream.fill_buf().map(|bytes| !bytes.is_empty());
+        self.stream.get_mut().set_read_deadline(None)?;
+        match arrived {
             Ok(true) => self.receive().map(Some),
             Ok(false) => Err("the server closed the connection".into()),
             Err(error) if is_timeout(&error) => Ok(None),
@@ -151,24 +159,24 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_reply_that_is_late_can_be_read_later() -> Result<()> {
+    fn reply_after_the_deadline_is_read_later() -> Result<()> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let connection = &mut Connection::open(listener.local_addr()?.port())?;
         let (mut server, _) = listener.accept()?;
         assert_eq!(connection.receive_until(Instant::now())?, None);
         server.write_all(b":7\r\n")?;
-        let patience = Instant::now() + Duration::from_secs(20);
-        assert_eq!(connection.receive_until(patience)?, Some(Reply::Integer(7)));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        assert_eq!(connection.receive_until(deadline)?, Some(Reply::Integer(7)));
         drop(server);
         assert!(
-            connection.receive_until(patience).is_err(),
+            connection.receive_until(deadline).is_err(),
             "the connection is closed"
         );
         Ok(())
     }
 
     #[test]
-    fn replies_of_every_kind_are_read_and_errors_are_seen() -> Result<()> {
+    fn reply_of_every_type_is_parsed() -> Result<()> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let connection = &mut Connection::open(listener.local_addr()?.port())?;
         let (mut server, _) = listener.accept()?;
@@ -186,7 +194,7 @@ mod tests {
             connection.call(&["GET", "a"]).map_err(|error| error.to_string()),
             Err("GET a: ERR no".into())
         );
-        assert!(connection.receive().is_err(), "no such kind of reply");
+        assert!(connection.receive().is_err(), "unknown type");
         assert!(connection.receive().is_err(), "the connection is closed");
         Ok(())
     }

@@ -1,8 +1,11 @@
-//! What was measured: rows of figures, and the tables, files and plots that are made of them.
+//! Results of a run: rows of figures, and the tables, the CSV file and the plots made from them.
 
 pub mod plot;
 pub mod print;
 pub mod progress;
 pub mod report;
-pub mod spread;
+pub mod stats;
 pub mod table;
+
+/// The implementation that figures belong to by default, and that plots highlight.
+pub const DLOCK: &str = "dlock";

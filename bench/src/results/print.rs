@@ -1,42 +1,43 @@
-//! The tables that the terminal shows.
+//! Tables for the terminal.
 
 use std::fmt::{self, Write};
 
+use crate::results::stats::number;
 use crate::results::table::{Row, Summary};
 
-/// What one work found: its circumstances one after the other, contenders below each other.
-pub struct WorkTable<'a> {
+/// Results of one workload: a table per case, a line per implementation.
+pub struct WorkloadTable<'a> {
     pub summary: &'a Summary,
-    pub work: &'a str,
+    pub workload: &'a str,
 }
 
-/// What has a target, of all works.
-pub struct Verdicts<'a>(pub &'a Summary);
+/// All figures with a target.
+pub struct TargetTable<'a>(pub &'a Summary);
 
 const NAME: usize = 30;
 
-impl fmt::Display for WorkTable<'_> {
+impl fmt::Display for WorkloadTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = self.summary.rows_of(self.work);
+        let rows = self.summary.rows_of(self.workload);
         for case in unique(rows.iter().map(|row| row.case.as_str())) {
             let rows: Vec<_> = rows.iter().copied().filter(|row| row.case == case).collect();
-            let contenders = unique(rows.iter().map(|row| row.contender.as_str()));
+            let implementations = unique(rows.iter().map(|row| row.implementation.as_str()));
             if !case.is_empty() {
                 writeln!(f, "\n   {case}")?;
             }
-            match contenders[..] {
+            match implementations[..] {
                 [_] => list(f, &rows)?,
-                _ => matrix(f, &rows, &contenders)?,
+                _ => matrix(f, &rows, &implementations)?,
             }
         }
-        for note in self.summary.notes_of(self.work) {
+        for note in self.summary.notes_of(self.workload) {
             writeln!(f, "   note: {note}")?;
         }
         Ok(())
     }
 }
 
-/// A line a figure.
+/// A line per figure.
 fn list(f: &mut fmt::Formatter<'_>, rows: &[&Row]) -> fmt::Result {
     for row in rows {
         writeln!(f, "     {:<52}{}", row.metric, with_range(row))?;
@@ -44,13 +45,13 @@ fn list(f: &mut fmt::Formatter<'_>, rows: &[&Row]) -> fmt::Result {
     Ok(())
 }
 
-/// A line a contender, a column a metric.
-fn matrix(f: &mut fmt::Formatter<'_>, rows: &[&Row], contenders: &[&str]) -> fmt::Result {
+/// A line per implementation, a column per metric.
+fn matrix(f: &mut fmt::Formatter<'_>, rows: &[&Row], implementations: &[&str]) -> fmt::Result {
     let metrics = unique(rows.iter().map(|row| row.metric.as_str()));
-    let cell = |contender: &str, metric: &str| {
+    let cell = |implementation: &str, metric: &str| {
         let row = rows
             .iter()
-            .find(|row| row.contender == contender && row.metric == metric);
+            .find(|row| row.implementation == implementation && row.metric == metric);
         row.map_or_else(|| "-".into(), |row| compact(row))
     };
     let heads: Vec<_> = metrics.iter().map(|metric| head(rows, metric)).collect();
@@ -58,7 +59,9 @@ fn matrix(f: &mut fmt::Formatter<'_>, rows: &[&Row], contenders: &[&str]) -> fmt
         .iter()
         .zip(&heads)
         .map(|(metric, head)| {
-            let cells = contenders.iter().map(|contender| cell(contender, metric));
+            let cells = implementations
+                .iter()
+                .map(|implementation| cell(implementation, metric));
             cells
                 .map(|cell| cell.chars().count())
                 .fold(head.chars().count(), usize::max)
@@ -69,10 +72,10 @@ fn matrix(f: &mut fmt::Formatter<'_>, rows: &[&Row], contenders: &[&str]) -> fmt
         write!(f, "  {head:>width$}")?;
     }
     writeln!(f)?;
-    for contender in contenders {
-        write!(f, "     {contender:<NAME$}")?;
+    for implementation in implementations {
+        write!(f, "     {implementation:<NAME$}")?;
         for (metric, &width) in metrics.iter().zip(&widths) {
-            write!(f, "  {:>width$}", cell(contender, metric))?;
+            write!(f, "  {:>width$}", cell(implementation, metric))?;
         }
         writeln!(f)?;
     }
@@ -92,7 +95,7 @@ fn head(rows: &[&Row], metric: &str) -> String {
     }
 }
 
-/// `1.31 ±4%`, and what dlock shows to it: `(0.84)`.
+/// `1.31 ±4%`, and `(0.84)`, the ratio of DLOCK to it.
 fn compact(row: &Row) -> String {
     let mut text = number(row.median);
     if row.max > row.min && row.median != 0.0 {
@@ -121,17 +124,7 @@ fn with_range(row: &Row) -> String {
     text
 }
 
-/// Three digits that say something, or all before the point.
-fn number(value: f64) -> String {
-    match value.abs() {
-        100.0.. => format!("{value:.0}"),
-        10.0.. => format!("{value:.1}"),
-        1.0.. => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
-/// In the order in which they come first.
+/// In order of first appearance.
 fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut unique = Vec::new();
     for name in names {
@@ -142,60 +135,56 @@ fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     unique
 }
 
-impl fmt::Display for Verdicts<'_> {
+impl fmt::Display for TargetTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows: Vec<_> = self.0.rows().iter().filter_map(verdict).collect();
+        let rows: Vec<_> = self.0.rows().iter().filter_map(result).collect();
         let width = rows
             .iter()
             .map(|(name, ..)| name.chars().count())
             .fold(0, usize::max)
             + 2;
-        write!(f, "{:<width$}{:<32}{:<12}verdict", "figure", "value", "target")?;
-        for (name, value, target, verdict) in rows {
-            write!(f, "\n{name:<width$}{value:<32}{target:<12}{verdict}")?;
+        write!(f, "{:<width$}{:<32}{:<12}result", "figure", "value", "target")?;
+        for (name, value, target, result) in rows {
+            write!(f, "\n{name:<width$}{value:<32}{target:<12}{result}")?;
         }
         Ok(())
     }
 }
 
-/// Name, value, target and whether it is met; nothing without a target.
-fn verdict(row: &Row) -> Option<(String, String, String, &'static str)> {
+/// Name, value, target and whether it is met; `None` without a target.
+fn result(row: &Row) -> Option<(String, String, String, &'static str)> {
     let (target, met) = (row.target?, row.met?);
     let metric = row.metric.trim_start();
     let name = match row.case.as_str() {
-        "" => format!("{}: {metric}", row.work),
-        case => format!("{}: {metric}, {case}", row.work),
+        "" => format!("{}: {metric}", row.workload),
+        case => format!("{}: {metric}, {case}", row.workload),
     };
-    let verdict = if met { "ok" } else { "MISSED" };
-    Some((name, with_range(row), target.into(), verdict))
+    let result = if met { "ok" } else { "MISSED" };
+    Some((name, with_range(row), target.into(), result))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::spread::Spread;
+    use crate::results::stats::Stats;
     use crate::results::table::Figure;
 
     fn summary() -> Summary {
         let mut summary = Summary::default();
         summary.begin("waiting");
-        let figure = |values: [f64; 2]| {
-            Figure::new("wait p50", Spread::of(values))
-                .ms()
-                .case("16 clients")
-        };
+        let figure = |values: [f64; 2]| Figure::new("wait p50", Stats::of(values)).ms().case("16 clients");
         summary.add(figure([1.0, 1.2]).at_most(2.0));
-        summary.add(figure([10.0, 10.0]).of("other").ratio(Spread::of([0.11])));
+        summary.add(figure([10.0, 10.0]).of("other").ratio(Stats::of([0.11])));
         summary.note("etcd is not installed");
         summary
     }
 
     #[test]
-    fn contenders_stand_below_each_other() {
+    fn workload_table_with_two_implementations_has_a_line_for_each() {
         let summary = summary();
-        let table = WorkTable {
+        let table = WorkloadTable {
             summary: &summary,
-            work: "waiting",
+            workload: "waiting",
         };
         let lines: Vec<_> = table
             .to_string()
@@ -216,8 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_are_of_what_has_a_target() {
-        let text = Verdicts(&summary()).to_string();
+    fn target_table_lists_only_figures_with_a_target() {
+        let text = TargetTable(&summary()).to_string();
         assert_eq!(text.lines().count(), 2);
         assert!(
             text.contains("waiting: wait p50, 16 clients") && text.ends_with("ok"),

@@ -1,4 +1,4 @@
-//! How far the run is: a bar on the terminal, nothing where there is none.
+//! A progress bar on a terminal, nothing elsewhere.
 
 use std::io::{self, IsTerminal};
 
@@ -7,37 +7,36 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// For so many works.
-    pub fn new(works: usize) -> Self {
+    pub fn new(workloads: usize) -> Self {
         let target = if io::stderr().is_terminal() {
             ProgressDrawTarget::stderr()
         } else {
             ProgressDrawTarget::hidden()
         };
-        let bar = ProgressBar::with_draw_target(Some(works as u64), target);
-        // A template that does not parse shows the plain bar.
+        let bar = ProgressBar::with_draw_target(Some(workloads as u64), target);
+        // A template that does not parse leaves the default style.
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed_precise}  {msg}") {
             bar.set_style(style);
         }
         Self(bar)
     }
 
-    pub fn work(&self, name: &str) {
+    pub fn workload(&self, name: &str) {
         self.0.set_message(name.to_owned());
         self.0.tick();
     }
 
-    /// What a work does now.
-    pub fn step(&self, work: &str, step: &str) {
-        self.0.set_message(format!("{work}: {step}"));
+    /// The current step of a workload.
+    pub fn step(&self, workload: &str, step: &str) {
+        self.0.set_message(format!("{workload}: {step}"));
         self.0.tick();
     }
 
-    pub fn work_done(&self) {
+    pub fn workload_done(&self) {
         self.0.inc(1);
     }
 
-    /// Prints to the standard output, not through the bar.
+    /// Prints to standard output without garbling the bar.
     pub fn print(&self, text: &str) {
         self.0.suspend(|| println!("{text}"));
     }

@@ -1,97 +1,68 @@
-//! The results as files: JSON for programs, CSV for a spreadsheet, each with where they come from.
+//! Writes the results: a CSV file, which starts with its environment as comments, and the plots.
 
 use std::fs;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use crate::Result;
-use crate::machine::Origin;
-use crate::results::table::{Row, Summary};
+use crate::environment::Environment;
+use crate::results::table::Summary;
 
-/// Lines of the CSV file that are none of the table.
+/// Starts a comment line in the CSV file.
 const COMMENT: u8 = b'#';
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    pub origin: Origin,
-    pub figures: Vec<Row>,
-    pub notes: Vec<Note>,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub struct Note {
-    pub work: String,
-    pub text: String,
-}
-
-impl Report {
-    pub fn of(origin: &Origin, summary: &Summary) -> Self {
-        let note = |(work, text): &(&str, String)| Note {
-            work: (*work).into(),
-            text: text.clone(),
-        };
-        Self {
-            origin: origin.clone(),
-            figures: summary.rows().to_vec(),
-            notes: summary.notes().iter().map(note).collect(),
-        }
-    }
-
-    fn json(&self) -> Result<String> {
-        Ok(serde_json::to_string_pretty(self)? + "\n")
-    }
-
-    fn csv(&self) -> Result<String> {
-        let mut table = csv::Writer::from_writer(Vec::new());
-        for row in &self.figures {
-            table.serialize(row)?;
-        }
-        let table = String::from_utf8(table.into_inner().map_err(|error| error.to_string())?)?;
-        let origin = self.origin.lines().map(|(name, what)| (name.to_owned(), what));
-        let notes = self.notes.iter();
-        let notes = notes.map(|note| (format!("note, {}", note.work), note.text.clone()));
-        let comments = origin.into_iter().chain(notes);
-        let comments = comments.map(|(name, what)| format!("{} {name}: {what}\n", char::from(COMMENT)));
-        Ok(comments.collect::<String>() + &table)
-    }
-}
-
-/// `results.json`, `results.csv` and the plots, in this folder, which is made where it is not there.
-pub fn write(folder: &Path, origin: &Origin, summary: &Summary) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|error| format!("no folder {}: {error}", folder.display()))?;
-    let report = Report::of(origin, summary);
-    fs::write(folder.join("results.json"), report.json()?)?;
-    fs::write(folder.join("results.csv"), report.csv()?)?;
+/// Writes `results.csv` and the plots. Creates the folder if it does not exist.
+pub fn write(folder: &Path, environment: &Environment, summary: &Summary) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+    fs::write(folder.join("results.csv"), csv(environment, summary)?)?;
     for plot in summary.plots() {
-        plot.draw(folder, origin)?;
+        plot.draw(folder, environment)?;
     }
     Ok(())
+}
+
+fn csv(environment: &Environment, summary: &Summary) -> Result<String> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    for row in summary.rows() {
+        table.serialize(row)?;
+    }
+    let table = String::from_utf8(table.into_inner().map_err(|error| error.to_string())?)?;
+    let rows = environment.rows().map(|(name, value)| (name.to_owned(), value));
+    let notes = summary.notes().iter();
+    let notes = notes.map(|(workload, note)| (format!("note, {workload}"), note.clone()));
+    let comments = rows.into_iter().chain(notes);
+    let comments = comments.map(|(name, text)| format!("{} {name}: {text}\n", char::from(COMMENT)));
+    Ok(comments.collect::<String>() + &table)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::spread::Spread;
-    use crate::results::table::Figure;
+    use crate::results::stats::Stats;
+    use crate::results::table::{Figure, Row};
 
-    fn report() -> Report {
+    fn summary() -> Summary {
         let mut summary = Summary::default();
         summary.begin("cpu");
-        let pair = Figure::new("pair, pipelined", Spread::of([1.5, 1.25, 2.0]));
+        let pair = Figure::new("pair, pipelined", Stats::of([1.5, 1.25, 2.0]));
         summary.add(
             pair.unit("us")
-                .of("the \"floor\"")
-                .ratio(Spread::of([1.125]))
+                .of("the \"other\"")
+                .ratio(Stats::of([1.125]))
                 .at_most(1.25),
         );
         summary.add(
-            Figure::new("fairness", Spread::of([0.1 + 0.2]))
+            Figure::new("fairness", Stats::of([0.1 + 0.2]))
                 .case("16 clients")
                 .at_least(0.99),
         );
         summary.note("etcd is not installed");
-        let origin = Origin {
+        summary
+    }
+
+    #[test]
+    fn csv_of_results_has_all_rows_and_the_environment() -> Result<()> {
+        let summary = summary();
+        let environment = Environment {
             cpu: "a CPU, fast".into(),
             cores: 2,
             kernel: "Linux 6.1".into(),
@@ -100,31 +71,18 @@ mod tests {
             module: "dlock 0.1.0".into(),
             command_line: "dlock-bench --quick".into(),
         };
-        Report::of(&origin, &summary)
-    }
-
-    #[test]
-    fn json_says_what_the_report_says() -> Result<()> {
-        let report = report();
-        assert_eq!(serde_json::from_str::<Report>(&report.json()?)?, report);
-        Ok(())
-    }
-
-    #[test]
-    fn csv_has_a_row_a_figure_and_says_where_it_comes_from() -> Result<()> {
-        let report = report();
-        let csv = report.csv()?;
+        let csv = csv(&environment, &summary)?;
         let mut reader = csv::ReaderBuilder::new()
             .comment(Some(COMMENT))
             .from_reader(csv.as_bytes());
         let rows = reader
             .deserialize()
             .collect::<std::result::Result<Vec<Row>, _>>()?;
-        assert_eq!(rows, report.figures);
+        assert_eq!(rows, summary.rows());
         let header = csv.lines().find(|line| !line.starts_with('#'));
         assert_eq!(
             header,
-            Some("work,contender,metric,case,unit,median,min,max,ratio,target,met")
+            Some("workload,implementation,metric,case,unit,median,min,max,ratio,target,met")
         );
         for part in [
             "2 cores, a CPU, fast",

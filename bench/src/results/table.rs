@@ -1,30 +1,28 @@
-//! The figures of a run: each is one row of the results, beside its target where it has one.
+//! Figures of a run, one per row, some with a target.
 
 use serde::{Deserialize, Serialize};
 
+use crate::results::DLOCK;
 use crate::results::plot::Plot;
-use crate::results::spread::Spread;
+use crate::results::stats::Stats;
 
-/// Who is measured when nothing else is said.
-pub const DLOCK: &str = "dlock";
-
-/// A figure as the results give it. The names are the columns.
+/// A row of results.csv. The fields are its columns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    pub work: String,
-    pub contender: String,
+    pub workload: String,
+    pub implementation: String,
     pub metric: String,
-    /// Under which circumstances, where a work has several.
+    /// Distinguishes the cases of a workload.
     pub case: String,
     /// Empty for a ratio.
     pub unit: String,
     pub median: f64,
     pub min: f64,
     pub max: f64,
-    /// What dlock shows to what this contender shows, of the same rounds.
+    /// DLOCK divided by this implementation, within the same rounds.
     pub ratio: Option<f64>,
     pub target: Option<Target>,
-    /// None without a target.
+    /// `None` without a target.
     pub met: Option<bool>,
 }
 
@@ -36,32 +34,32 @@ pub enum Target {
     AtLeast(f64),
 }
 
-/// A row that is being made.
+/// Builds a row.
 pub struct Figure {
-    contender: String,
+    implementation: String,
     metric: String,
     case: String,
     unit: &'static str,
-    value: Spread,
-    ratio: Option<Spread>,
+    value: Stats,
+    ratio: Option<Stats>,
     target: Option<Target>,
 }
 
-/// What all works found.
+/// Results of all workloads.
 #[derive(Default)]
 pub struct Summary {
-    /// The work that runs now.
-    work: &'static str,
+    /// The one that is running.
+    workload: &'static str,
     rows: Vec<Row>,
     notes: Vec<(&'static str, String)>,
     plots: Vec<Plot>,
 }
 
 impl Figure {
-    /// A ratio, of dlock, without a target.
-    pub fn new(metric: impl Into<String>, value: Spread) -> Self {
+    /// A ratio, of DLOCK, without a target.
+    pub fn new(metric: impl Into<String>, value: Stats) -> Self {
         Self {
-            contender: DLOCK.into(),
+            implementation: DLOCK.into(),
             metric: metric.into(),
             case: String::new(),
             unit: "",
@@ -79,10 +77,10 @@ impl Figure {
         Self { unit, ..self }
     }
 
-    /// Somebody else's figure.
-    pub fn of(self, contender: impl Into<String>) -> Self {
+    /// Of another implementation.
+    pub fn of(self, implementation: impl Into<String>) -> Self {
         Self {
-            contender: contender.into(),
+            implementation: implementation.into(),
             ..self
         }
     }
@@ -94,8 +92,8 @@ impl Figure {
         }
     }
 
-    /// What dlock shows to what this contender shows.
-    pub fn ratio(self, ratio: Spread) -> Self {
+    /// DLOCK divided by this implementation.
+    pub fn ratio(self, ratio: Stats) -> Self {
         Self {
             ratio: Some(ratio),
             ..self
@@ -120,8 +118,8 @@ impl Figure {
 impl Target {
     fn is_met(self, value: f64) -> bool {
         match self {
-            Self::AtMost(most) => value <= most,
-            Self::AtLeast(least) => value >= least,
+            Self::AtMost(limit) => value <= limit,
+            Self::AtLeast(limit) => value >= limit,
         }
     }
 }
@@ -129,8 +127,8 @@ impl Target {
 impl From<Target> for String {
     fn from(target: Target) -> Self {
         match target {
-            Target::AtMost(most) => format!("<= {most}"),
-            Target::AtLeast(least) => format!(">= {least}"),
+            Target::AtMost(limit) => format!("<= {limit}"),
+            Target::AtLeast(limit) => format!(">= {limit}"),
         }
     }
 }
@@ -141,39 +139,39 @@ impl TryFrom<String> for Target {
     fn try_from(text: String) -> Result<Self, String> {
         let number = |digits: &str| digits.parse().map_err(|error| format!("{text}: {error}"));
         match text.split_once(' ') {
-            Some(("<=", most)) => number(most).map(Self::AtMost),
-            Some((">=", least)) => number(least).map(Self::AtLeast),
+            Some(("<=", limit)) => number(limit).map(Self::AtMost),
+            Some((">=", limit)) => number(limit).map(Self::AtLeast),
             _ => Err(format!("not a target: {text}")),
         }
     }
 }
 
 impl Summary {
-    /// What is added from now on belongs to this work.
-    pub fn begin(&mut self, work: &'static str) {
-        self.work = work;
+    /// Everything added from now on belongs to this workload.
+    pub fn begin(&mut self, workload: &'static str) {
+        self.workload = workload;
     }
 
     pub fn add(&mut self, figure: Figure) {
         let value = figure.value;
         self.rows.push(Row {
-            work: self.work.into(),
-            contender: figure.contender,
+            workload: self.workload.into(),
+            implementation: figure.implementation,
             metric: figure.metric,
             case: figure.case,
             unit: figure.unit.into(),
             median: value.median,
-            min: value.low,
-            max: value.high,
+            min: value.min,
+            max: value.max,
             ratio: figure.ratio.map(|ratio| ratio.median),
             met: figure.target.map(|target| target.is_met(value.median)),
             target: figure.target,
         });
     }
 
-    /// What a reader must know to read the figures of this work rightly; who could not take part, too.
+    /// What a reader needs to know to interpret the figures of this workload.
     pub fn note(&mut self, note: impl Into<String>) {
-        self.notes.push((self.work, note.into()));
+        self.notes.push((self.workload, note.into()));
     }
 
     pub fn plot(&mut self, plot: Plot) {
@@ -184,16 +182,16 @@ impl Summary {
         &self.rows
     }
 
-    pub fn rows_of(&self, work: &str) -> Vec<&Row> {
-        self.rows.iter().filter(|row| row.work == work).collect()
+    pub fn rows_of(&self, workload: &str) -> Vec<&Row> {
+        self.rows.iter().filter(|row| row.workload == workload).collect()
     }
 
-    pub fn notes_of(&self, work: &str) -> impl Iterator<Item = &str> {
-        let notes = self.notes.iter().filter(move |(of, _)| *of == work);
+    pub fn notes_of(&self, workload: &str) -> impl Iterator<Item = &str> {
+        let notes = self.notes.iter().filter(move |(of, _)| *of == workload);
         notes.map(|(_, note)| note.as_str())
     }
 
-    /// Each with the work that it belongs to.
+    /// Each with its workload.
     pub fn notes(&self) -> &[(&'static str, String)] {
         &self.notes
     }
@@ -202,8 +200,8 @@ impl Summary {
         &self.plots
     }
 
-    /// Whether any target was missed.
-    pub fn missed(&self) -> bool {
+    /// Whether any figure misses its target.
+    pub fn has_missed_target(&self) -> bool {
         self.rows.iter().any(|row| row.met == Some(false))
     }
 }
@@ -220,28 +218,31 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_met_up_to_its_edge() {
+    fn target_at_its_limit_is_met() {
         let met = |figure: Figure| row_of(figure).met;
-        let value = |median| Figure::new("pair", Spread::of([median]));
+        let value = |median| Figure::new("pair", Stats::of([median]));
         assert_eq!(met(value(1.25).at_most(1.25)), Some(true));
         assert_eq!(met(value(1.26).at_most(1.25)), Some(false));
         assert_eq!(met(value(0.99).at_least(0.99)), Some(true));
         assert_eq!(met(value(0.98).at_least(0.99)), Some(false));
         assert_eq!(met(value(7.0)), None);
-        // What could not be measured meets nothing.
+        // A figure that could not be measured misses its target.
         assert_eq!(met(value(f64::NAN).at_most(1.25)), Some(false));
     }
 
     #[test]
-    fn a_figure_is_of_dlock_and_of_the_work_that_runs() {
-        let row = row_of(Figure::new("pair", Spread::of([1.0, 3.0, 2.0])).unit("us"));
-        assert_eq!((row.work.as_str(), row.contender.as_str()), ("cpu", DLOCK));
+    fn figure_by_default_belongs_to_dlock_and_the_running_workload() {
+        let row = row_of(Figure::new("pair", Stats::of([1.0, 3.0, 2.0])).unit("us"));
+        assert_eq!(
+            (row.workload.as_str(), row.implementation.as_str()),
+            ("cpu", DLOCK)
+        );
         assert_eq!((row.min, row.median, row.max), (1.0, 2.0, 3.0));
         let row = row_of(
-            Figure::new("pair", Spread::of([4.0]))
+            Figure::new("pair", Stats::of([4.0]))
                 .of("other")
-                .ratio(Spread::of([0.5])),
+                .ratio(Stats::of([0.5])),
         );
-        assert_eq!((row.contender.as_str(), row.ratio), ("other", Some(0.5)));
+        assert_eq!((row.implementation.as_str(), row.ratio), ("other", Some(0.5)));
     }
 }

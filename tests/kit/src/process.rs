@@ -28,6 +28,11 @@ pub enum StartFailure {
     Exited(String),
 }
 
+/// The server program: what `DLOCK_SERVER` names, else `redis-server`.
+pub fn server_program() -> OsString {
+    env::var_os("DLOCK_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
 /// A port that was free a moment ago.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the system has a free port");
@@ -46,8 +51,10 @@ pub fn signal(pid: u32, signal: Signal) {
 }
 
 impl Process {
-    /// Starts the server in `folder` with `config`, and returns once `is_ready`.
+    /// Starts the server in `folder` with `config`, and returns once `is_ready`. `launcher` is the program and the
+    /// arguments that precede the configuration file.
     pub fn start(
+        launcher: &[OsString],
         folder: &Path,
         config: &str,
         environment: &[(String, OsString)],
@@ -57,15 +64,16 @@ impl Process {
         fs::write(&config_file, config).expect("the folder of the server is writable");
         let log = folder.join("server.log");
         let log_start = fs::read(&log).map_or(0, |text| text.len());
-        let program = env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into());
-        let child = Command::new(&program)
+        let (program, arguments) = launcher.split_first().expect("a launcher names a program");
+        let child = Command::new(program)
+            .args(arguments)
             .arg(&config_file)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(open_log(&log))
             .stderr(open_log(&log))
             .spawn()
-            .unwrap_or_else(|error| panic!("cannot run {program}: {error}"));
+            .unwrap_or_else(|error| panic!("cannot run {}: {error}", program.display()));
         let mut process = Self { child, log };
         let start = Instant::now();
         while !is_ready() {

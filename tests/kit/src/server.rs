@@ -1,5 +1,5 @@
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::process::{Process, StartFailure, free_port, signal};
+use crate::process::{Process, StartFailure, free_port, server_program, signal};
 use crate::wait::wait_for;
 
 const PORT_ATTEMPTS: usize = 10;
@@ -20,6 +20,7 @@ pub struct Server {
     process: Process,
     folder: TempDir,
     port: u16,
+    launcher: Vec<OsString>,
     config: String,
     environment: Vec<(String, OsString)>,
 }
@@ -68,15 +69,27 @@ impl Server {
 
     /// A server with more environment variables, at every start.
     pub fn with_environment(lines: &str, environment: Vec<(String, OsString)>) -> Self {
-        Self::launch_in(new_folder(), with_module(lines), environment)
-            .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+        Self::launch_in(
+            new_folder(),
+            vec![server_program()],
+            with_module(lines),
+            environment,
+        )
+        .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+    }
+
+    /// As [`Server::try_with`], started by other words than the server program alone: another program, or one that
+    /// runs the server, such as valgrind.
+    pub fn launched_by(launcher: &[impl AsRef<OsStr>], lines: &str) -> Result<Self, String> {
+        let launcher = launcher.iter().map(|word| word.as_ref().to_owned()).collect();
+        Self::launch_in(new_folder(), launcher, with_module(lines), Vec::new())
     }
 
     /// A server on a copy of the files in a folder, or its log if it does not start.
     pub fn on_copy_of(folder: &Path, lines: &str) -> Result<Self, String> {
         let own = new_folder();
         copy_folder(folder, own.path());
-        Self::launch_in(own, with_module(lines), Vec::new())
+        Self::launch_in(own, vec![server_program()], with_module(lines), Vec::new())
     }
 
     pub fn without_module(lines: &str) -> Self {
@@ -87,7 +100,7 @@ impl Server {
     pub fn without_module_on_copy_of(other: &Self, file: &str) -> Self {
         let folder = new_folder();
         std::fs::copy(other.folder.path().join(file), folder.path().join(file)).expect("the file is there");
-        Self::launch_in(folder, "\n".into(), Vec::new())
+        Self::launch_in(folder, vec![server_program()], "\n".into(), Vec::new())
             .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
@@ -101,19 +114,21 @@ impl Server {
     }
 
     fn launch(config: String) -> Result<Self, String> {
-        Self::launch_in(new_folder(), config, Vec::new())
+        Self::launch_in(new_folder(), vec![server_program()], config, Vec::new())
     }
 
     fn launch_in(
         folder: TempDir,
+        launcher: Vec<OsString>,
         config: String,
         environment: Vec<(String, OsString)>,
     ) -> Result<Self, String> {
-        let (process, port) = launch(folder.path(), &config, &environment, free_port())?;
+        let (process, port) = launch(folder.path(), &launcher, &config, &environment, free_port())?;
         Ok(Self {
             process,
             folder,
             port,
+            launcher,
             config,
             environment,
         })
@@ -144,10 +159,15 @@ impl Server {
         self.start_again();
     }
 
-    /// SHUTDOWN, and a start on the same data.
-    pub fn restart(&mut self) {
+    /// SHUTDOWN, and waits for the process to exit.
+    pub fn shut_down(&mut self) {
         self.client().send("SHUTDOWN");
         self.process.wait_for_exit();
+    }
+
+    /// SHUTDOWN, and a start on the same data.
+    pub fn restart(&mut self) {
+        self.shut_down();
         self.start_again();
     }
 
@@ -167,8 +187,14 @@ impl Server {
     /// Starts a server that was killed, on the same data and if possible on the same port.
     pub fn start_again(&mut self) {
         self.process.wait_for_exit();
-        (self.process, self.port) = launch(self.folder.path(), &self.config, &self.environment, self.port)
-            .unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
+        (self.process, self.port) = launch(
+            self.folder.path(),
+            &self.launcher,
+            &self.config,
+            &self.environment,
+            self.port,
+        )
+        .unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
     }
 
     /// More lines for the next start. Later lines win.
@@ -249,6 +275,7 @@ fn copy_folder(from: &Path, to: &Path) {
 /// Starts a server on `port`, or on another one when that is taken.
 fn launch(
     folder: &Path,
+    launcher: &[OsString],
     config: &str,
     environment: &[(String, OsString)],
     port: u16,
@@ -256,7 +283,7 @@ fn launch(
     let mut port = port;
     for _ in 0..PORT_ATTEMPTS {
         let config = format!("{}{config}", own_config(folder, port));
-        match Process::start(folder, &config, environment, || is_ready(folder, port)) {
+        match Process::start(launcher, folder, &config, environment, || is_ready(folder, port)) {
             Ok(process) => return Ok((process, port)),
             Err(StartFailure::AddressInUse) => port = free_port(),
             Err(StartFailure::Exited(log)) => return Err(log),

@@ -1,13 +1,13 @@
-//! One value a name: bars below each other where they begin at zero and can be compared by eye, dots on a
-//! logarithmic axis where the longest bar would hide the others.
+//! One value per name: bars that start at zero, or dots on a logarithmic axis if the longest bar would dwarf the
+//! others.
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Bar, color, font, number};
+use super::{Bar, Canvas, color, font};
 use crate::Result;
-use crate::results::table::DLOCK;
+use crate::results::DLOCK;
+use crate::results::stats::number;
 
 const NAMES_WIDTH: i32 = 530;
 const VALUES_WIDTH: i32 = 260;
@@ -15,12 +15,12 @@ const BAR_HEIGHT: i32 = 38;
 const STEP: i32 = 84;
 const ABOVE: i32 = 10;
 const BELOW: i32 = 60;
-/// From here on a bar is too short to be seen beside another.
-const WIDE: f64 = 40.0;
+/// The axis is logarithmic if the values span a larger factor than this.
+const MAX_LINEAR_FACTOR: f64 = 40.0;
 
-/// Where a value is drawn.
+/// Maps values to pixels.
 struct Scale {
-    /// Of the smallest value, on a logarithmic axis.
+    /// Left end of the axis if it is logarithmic, else `None`.
     low: Option<f64>,
     high: f64,
     width: f64,
@@ -29,12 +29,12 @@ struct Scale {
 impl Scale {
     fn of(bars: &[Bar], width: f64) -> Self {
         let values = || bars.iter().map(|bar| bar.value);
-        let high = values().map(|value| value.high).fold(0.0, f64::max);
-        let low = values().map(|value| value.low).fold(high, f64::min);
-        let is_wide = low > 0.0 && high / low > WIDE;
+        let high = values().map(|value| value.max).fold(0.0, f64::max);
+        let low = values().map(|value| value.min).fold(high, f64::min);
+        let is_logarithmic = low > 0.0 && high / low > MAX_LINEAR_FACTOR;
         Self {
-            // The smallest needs a little room at its left.
-            low: is_wide.then_some(low / 2.0),
+            // Leaves some room to the left of the smallest value.
+            low: is_logarithmic.then_some(low / 2.0),
             high,
             width,
         }
@@ -53,10 +53,7 @@ pub fn height(bars: usize) -> u32 {
     (ABOVE + BELOW) as u32 + STEP as u32 * bars as u32
 }
 
-pub fn draw<B: DrawingBackend>(area: &DrawingArea<B, Shift>, unit: &str, bars: &[Bar]) -> Result<()>
-where
-    B::ErrorType: 'static,
-{
+pub fn draw(area: &Canvas<'_>, unit: &str, bars: &[Bar]) -> Result<()> {
     let (width, _) = area.dim_in_pixel();
     let scale = Scale::of(bars, f64::from(width as i32 - NAMES_WIDTH - VALUES_WIDTH));
 
@@ -67,28 +64,23 @@ where
     if scale.low.is_some() {
         let style = font(21, FontStyle::Normal).color(&RGBColor(120, 120, 120));
         let below = ABOVE + STEP * bars.len() as i32 + 12;
-        area.draw_text(
-            "logarithmic: each equal step to the right is as many times more",
-            &style,
-            (NAMES_WIDTH, below),
-        )?;
+        area.draw_text("logarithmic scale", &style, (NAMES_WIDTH, below))?;
     }
     Ok(())
 }
 
-fn draw_bar<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
-    scale: &Scale,
-    unit: &str,
-    bar: &Bar,
-    middle: i32,
-) -> Result<()>
-where
-    B::ErrorType: 'static,
-{
-    let ours = bar.name.starts_with(DLOCK);
-    let color = if ours { color(0) } else { RGBColor(150, 160, 172) };
-    let weight = if ours { FontStyle::Bold } else { FontStyle::Normal };
+fn draw_bar(area: &Canvas<'_>, scale: &Scale, unit: &str, bar: &Bar, middle: i32) -> Result<()> {
+    let is_dlock = bar.name.starts_with(DLOCK);
+    let color = if is_dlock {
+        color(0)
+    } else {
+        RGBColor(150, 160, 172)
+    };
+    let weight = if is_dlock {
+        FontStyle::Bold
+    } else {
+        FontStyle::Normal
+    };
     let text = || font(27, weight).color(&BLACK);
     let name = text().pos(Pos::new(HPos::Right, VPos::Center));
     area.draw_text(&bar.name, &name, (NAMES_WIDTH - 20, middle))?;
@@ -107,7 +99,7 @@ where
         ];
         area.draw(&Rectangle::new(corners, color.filled()))?;
     }
-    let (low, high) = (scale.x(bar.value.low), scale.x(bar.value.high));
+    let (low, high) = (scale.x(bar.value.min), scale.x(bar.value.max));
     if high > low {
         let dark = RGBColor(40, 40, 40);
         area.draw(&PathElement::new(

@@ -1,40 +1,36 @@
-//! What is around every picture: title, how it was measured, and where it comes from.
+//! The parts of every plot: title, how it was measured, and a footer with the environment.
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::font;
+use super::{Canvas, font};
 use crate::Result;
-use crate::machine::Origin;
+use crate::environment::Environment;
 
 const MARGIN: i32 = 54;
 const TITLE_BOTTOM: u32 = 150;
 const FOOTER_SIZE: i32 = 21;
 const FOOTER_LINE: i32 = 30;
-/// Of the footer's size; a longer line is broken.
+/// Longer lines of the footer are wrapped.
 const FOOTER_CHARS: usize = 150;
 
-/// What it takes above and below the figures.
-pub fn height(origin: &Origin) -> u32 {
-    TITLE_BOTTOM + footer_height(&footer(origin))
+/// Height of title and footer.
+pub fn height(environment: &Environment) -> u32 {
+    TITLE_BOTTOM + footer_height(&footer(environment))
 }
 
-/// Lines, a little room below them, a rule and some more room above.
+/// The lines, a rule above them, and margins.
 fn footer_height(footer: &[String]) -> u32 {
     49 + FOOTER_LINE as u32 * footer.len() as u32
 }
 
-/// Returns the part of the area that is left for the figures.
-pub fn draw<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
+/// Returns the part of the area that remains for the figures.
+pub fn draw<'a>(
+    area: &Canvas<'a>,
     title: &str,
     about: &str,
-    origin: &Origin,
-) -> Result<DrawingArea<B, Shift>>
-where
-    B::ErrorType: 'static,
-{
+    environment: &Environment,
+) -> Result<Canvas<'a>> {
     area.fill(&WHITE)?;
     let bold = font(42, FontStyle::Bold).color(&BLACK);
     area.draw_text(title, &bold, (MARGIN, 36))?;
@@ -42,7 +38,7 @@ where
     area.draw_text(about, &font(26, FontStyle::Normal).color(&grey), (MARGIN, 98))?;
 
     let (width, height) = area.dim_in_pixel();
-    let footer = footer(origin);
+    let footer = footer(environment);
     let figures_bottom = height - footer_height(&footer);
     let footer_top = figures_bottom as i32 + 27;
     let rule = [
@@ -60,13 +56,13 @@ where
     Ok(inner)
 }
 
-fn footer(origin: &Origin) -> Vec<String> {
-    let lines = origin.lines().map(|(name, what)| format!("{name}: {what}"));
-    lines.iter().flat_map(|line| broken(line)).collect()
+fn footer(environment: &Environment) -> Vec<String> {
+    let lines = environment.rows().map(|(name, what)| format!("{name}: {what}"));
+    lines.iter().flat_map(|line| wrap(line)).collect()
 }
 
-/// Into lines that fit, between words where there are any.
-fn broken(line: &str) -> Vec<String> {
+/// Wraps a line between words.
+fn wrap(line: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in line.split(' ') {
         let last = lines.len() - 1;
@@ -87,13 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_line_is_broken_between_words() {
+    fn long_line_is_wrapped_between_words() {
         let line = "word ".repeat(50);
-        let lines = broken(line.trim());
+        let lines = wrap(line.trim());
         assert_eq!(lines.len(), 2);
         assert!(lines.iter().all(|line| line.chars().count() <= FOOTER_CHARS));
         let words: usize = lines.iter().map(|line| line.split_whitespace().count()).sum();
         assert_eq!(words, 50);
-        assert_eq!(broken("short"), ["short"]);
+        assert_eq!(wrap("short"), ["short"]);
     }
 }

@@ -1,28 +1,20 @@
-//! Values over values, a line a contender, both axes logarithmic.
+//! Values over values, a line per implementation, both axes logarithmic.
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Series, color, font, number};
+use super::{Canvas, Series, color, font};
 use crate::Result;
-use crate::results::table::DLOCK;
+use crate::results::DLOCK;
+use crate::results::stats::number;
 
 pub const HEIGHT: u32 = 880;
 
 const LEGEND_WIDTH: i32 = 500;
-/// Between two names at the ends of lines.
+/// Distance between two names in the legend.
 const LEGEND_STEP: i32 = 38;
 
-pub fn draw<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
-    x: &str,
-    y: &str,
-    series: &[Series],
-) -> Result<()>
-where
-    B::ErrorType: 'static,
-{
+pub fn draw(area: &Canvas<'_>, x: &str, y: &str, series: &[Series]) -> Result<()> {
     let points = || series.iter().flat_map(|series| &series.points);
     let range = |values: &mut dyn Iterator<Item = f64>, room: f64| {
         let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), value| {
@@ -31,7 +23,7 @@ where
         low / room..high * room
     };
     let xs = range(&mut points().map(|(x, _)| *x), 1.08);
-    let ys = range(&mut points().flat_map(|(_, y)| [y.low, y.high]), 1.4);
+    let ys = range(&mut points().flat_map(|(_, y)| [y.min, y.max]), 1.4);
     let mut chart = ChartBuilder::on(area)
         .margin_left(36)
         .margin_right(LEGEND_WIDTH)
@@ -46,7 +38,7 @@ where
         .axis_desc_style(font(26, FontStyle::Normal))
         .label_style(labels())
         .disable_x_mesh()
-        // Where there are points: below.
+        // Drawn below, at the points only.
         .set_tick_mark_size(LabelAreaPosition::Bottom, 0)
         .x_label_formatter(&|_| String::new())
         .y_label_formatter(&|y| if is_round(*y) { plain(*y) } else { String::new() })
@@ -71,14 +63,14 @@ where
     }
 
     let mut ends = Vec::new();
-    // Ours last, above the others.
+    // DLOCK last, on top of the others.
     for (index, Series { name, points }) in series.iter().enumerate().rev() {
         let color = color(index);
         let width = if name == DLOCK { 7 } else { 3 };
         let line = points.iter().map(|(x, y)| (*x, y.median));
         chart.draw_series(LineSeries::new(line, color.stroke_width(width)))?;
         chart.draw_series(points.iter().map(|(x, y)| {
-            PathElement::new(vec![(*x, y.low), (*x, y.high)], color.mix(0.5).stroke_width(3))
+            PathElement::new(vec![(*x, y.min), (*x, y.max)], color.mix(0.5).stroke_width(3))
         }))?;
         let size = if name == DLOCK { 10 } else { 7 };
         chart.draw_series(
@@ -94,14 +86,8 @@ where
     draw_names(area, ends)
 }
 
-/// Each at the height of its line's end, moved apart where they would cover each other.
-fn draw_names<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
-    mut ends: Vec<(i32, &String, RGBColor, f64)>,
-) -> Result<()>
-where
-    B::ErrorType: 'static,
-{
+/// Each next to the end of its line, moved so that none overlap.
+fn draw_names(area: &Canvas<'_>, mut ends: Vec<(i32, &String, RGBColor, f64)>) -> Result<()> {
     ends.sort_by_key(|(height, ..)| *height);
     let (width, _) = area.dim_in_pixel();
     let (_, rows) = area.get_pixel_range();
@@ -121,10 +107,10 @@ where
     Ok(())
 }
 
-/// Heights in rising order, moved so that two are at least a step apart and none is above `top`. Those that are
-/// too near form a group around the middle of where they want to be.
+/// Moves heights, in ascending order, so that two are at least a step apart and none is above `top`. Labels that are
+/// too close form a group around their mean.
 fn apart(heights: &[i32], top: i32) -> Vec<i32> {
-    // Of each group: where it begins, and how many it has.
+    // Start and size of each group.
     let mut groups: Vec<(i32, i32)> = Vec::new();
     for &height in heights {
         let mut group = (height.max(top), 1);
@@ -132,9 +118,9 @@ fn apart(heights: &[i32], top: i32) -> Vec<i32> {
             && start + count * LEGEND_STEP > group.0
         {
             groups.pop();
-            let all = count + group.1;
+            let size = count + group.1;
             let middle = start * count + (group.0 - count * LEGEND_STEP) * group.1;
-            group = ((middle / all).max(top), all);
+            group = ((middle / size).max(top), size);
         }
         groups.push(group);
     }
@@ -142,7 +128,7 @@ fn apart(heights: &[i32], top: i32) -> Vec<i32> {
     groups.into_iter().flat_map(of_group).collect()
 }
 
-/// 1, 2 or 5 times a power of ten: the others stand too near to each other on a logarithmic axis.
+/// 1, 2 or 5 times a power of ten: other ticks are too dense on a logarithmic axis.
 fn is_round(value: f64) -> bool {
     let digit = value / 10_f64.powf(value.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -150,7 +136,7 @@ fn is_round(value: f64) -> bool {
         .any(|round| (digit - round).abs() < 0.01)
 }
 
-/// `256`, `0.05`: no exponent, no zeros at the end.
+/// `256`, `0.05`: no exponent, no trailing zeros.
 fn plain(value: f64) -> String {
     if value >= 1.0 {
         format!("{value:.0}")
@@ -164,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_do_not_cover_each_other() {
+    fn legend_with_close_names_moves_them_apart() {
         assert_eq!(apart(&[10, 200], 0), [10, 200]);
         let heights = apart(&[100, 100, 100], 0);
         assert_eq!(heights, [100 - LEGEND_STEP, 100, 100 + LEGEND_STEP]);
@@ -173,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_have_no_exponent() {
+    fn axis_labels_have_no_exponent() {
         assert_eq!([256.0, 0.05, 1000.0].map(plain), ["256", "0.05", "1000"]);
         assert_eq!(
             [1000.0, 0.05, 900.0, 0.2].map(is_round),

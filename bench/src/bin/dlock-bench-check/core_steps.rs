@@ -1,0 +1,183 @@
+//! Transitions of the core, called like the module calls them. Deterministic: no randomness, no clock.
+
+use std::hint::black_box;
+
+use dlock_core::{
+    Acquire, Effects, Fences, Holds, Instant, Limit, Lock, LockName, Queue, Release, Timeout,
+    TransitionContext, WaitPolicy, WaitTable, acquire, expire_holders, release,
+};
+
+use crate::Result;
+
+pub const ROUNDS: u64 = 1_000;
+
+const LEASE_MS: u64 = 30_000;
+const DB: i32 = 0;
+const KEY: &[u8] = b"lock:000123";
+const POLICY: WaitPolicy = WaitPolicy {
+    max_waiters: 10_000,
+    detect_deadlocks: true,
+};
+
+pub struct Scenario {
+    pub name: &'static str,
+    /// What callgrind counts.
+    pub function: &'static str,
+    run: fn(),
+}
+
+pub const SCENARIOS: [Scenario; 4] = [
+    Scenario {
+        name: "acquire and release",
+        function: "dlock_bench_check::core_steps::pair",
+        run: || repeat(&mut Core::new(), pair),
+    },
+    Scenario {
+        name: "re-enter and release once",
+        function: "dlock_bench_check::core_steps::pair",
+        run: || repeat(&mut Core::held_by(b"owner-000001"), pair),
+    },
+    Scenario {
+        name: "wait, release and hand over",
+        function: "dlock_bench_check::core_steps::hand_over",
+        run: || repeat(&mut Core::held_by(b"owner-000000"), hand_over),
+    },
+    Scenario {
+        name: "expire an abandoned lock",
+        function: "dlock_bench_check::core_steps::expire",
+        run: || repeat(&mut Core::with_abandoned_locks(), expire),
+    },
+];
+
+/// Runs the scenario of this name.
+pub fn run(name: &str) -> Result<()> {
+    let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name);
+    (scenario.ok_or_else(|| format!("no scenario {name}"))?.run)();
+    Ok(())
+}
+
+fn repeat(core: &mut Core, scenario: fn(&mut Core, u64)) {
+    (0..ROUNDS).for_each(|round| scenario(core, round));
+}
+
+/// By a new holder, or by one that re-enters.
+#[inline(never)]
+fn pair(core: &mut Core, _: u64) {
+    core.acquire(&request(b"owner-000001"));
+    core.release(b"owner-000001");
+}
+
+/// Two owners alternate: one waits until the other releases.
+#[inline(never)]
+fn hand_over(core: &mut Core, round: u64) {
+    let (holder, waiter): (&[u8], &[u8]) = if round.is_multiple_of(2) {
+        (b"owner-000000", b"owner-000001")
+    } else {
+        (b"owner-000001", b"owner-000000")
+    };
+    core.wait(&request(waiter));
+    core.release(holder);
+    assert_eq!(core.effects.wakes.len(), 1, "no waiter was granted");
+}
+
+#[inline(never)]
+fn expire(core: &mut Core, _: u64) {
+    if let Some(mut lock) = core.abandoned.pop() {
+        core.effects.clear();
+        expire_holders(&mut lock, &core.context, &mut core.effects);
+        assert!(black_box(lock).is_free(), "an expired holder remains");
+    }
+}
+
+/// The state of a server with one lock, and locks that were never released.
+struct Core {
+    lock: Lock,
+    abandoned: Vec<Lock>,
+    waiting: WaitTable,
+    fences: Fences,
+    context: TransitionContext,
+    effects: Effects,
+}
+
+fn request(owner: &[u8]) -> Acquire<'_> {
+    Acquire {
+        owner,
+        lease_ms: LEASE_MS,
+        limit: Limit::MUTEX,
+        block: None,
+        request_id: None,
+    }
+}
+
+impl Core {
+    fn new() -> Self {
+        Self {
+            lock: Lock::default(),
+            abandoned: Vec::new(),
+            waiting: WaitTable::new(),
+            fences: Fences::starting(),
+            context: TransitionContext::at(Instant::from_micros(1)),
+            effects: Effects::default(),
+        }
+    }
+
+    fn held_by(owner: &[u8]) -> Self {
+        let mut core = Self::new();
+        core.acquire(&request(owner));
+        core
+    }
+
+    /// Their leases have expired.
+    fn with_abandoned_locks() -> Self {
+        let mut core = Self::new();
+        for number in 0..ROUNDS {
+            core.acquire(&request(format!("owner-{number:06}").as_bytes()));
+            core.abandoned.push(std::mem::take(&mut core.lock));
+        }
+        core.context = TransitionContext::at(core.context.now.after_ms(LEASE_MS));
+        core
+    }
+
+    fn step<R>(&mut self, step: impl FnOnce(&mut Lock, &mut Queue, &mut Fences, &mut Effects) -> R) -> R {
+        let (fences, effects) = (&mut self.fences, &mut self.effects);
+        effects.clear();
+        self.waiting
+            .step(DB, KEY, &mut self.lock, &self.context, |lock, queue| {
+                step(lock, queue, fences, effects)
+            })
+    }
+
+    /// Whether it was granted.
+    fn acquire(&mut self, request: &Acquire<'_>) -> bool {
+        let context = self.context;
+        let granted = self
+            .step(|lock, queue, fences, effects| acquire(lock, queue, request, &context, fences, effects));
+        matches!(black_box(granted), Ok(Some(_)))
+    }
+
+    fn wait(&mut self, request: &Acquire<'_>) {
+        assert!(!self.acquire(request), "the lock was free");
+        let name = LockName::new(DB, KEY);
+        let enqueued = self.waiting.enqueue(
+            &name,
+            &self.lock,
+            request,
+            Timeout::Infinite,
+            &self.context,
+            POLICY,
+        );
+        assert!(enqueued.is_ok(), "{enqueued:?}");
+    }
+
+    fn release(&mut self, owner: &[u8]) {
+        let context = self.context;
+        let request = Release {
+            owner,
+            fence: None,
+            holds: Holds::One,
+        };
+        let released = self
+            .step(|lock, queue, fences, effects| release(lock, queue, &request, &context, fences, effects));
+        assert!(released.is_ok(), "{released:?}");
+    }
+}

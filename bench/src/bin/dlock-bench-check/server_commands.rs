@@ -1,0 +1,86 @@
+//! The module's commands on a real server under callgrind.
+
+use dlock_testkit::{Client, Server, Waiter, wait_for};
+use redis::Value;
+
+use crate::callgrind::Callgrind;
+use crate::{Result, server_program};
+
+pub const ROUNDS: u64 = 1_000;
+
+/// Where the server calls the module: a command, the reply to a blocked client, and the end of its wait.
+const ENTRY_POINTS: [&str; 3] = [
+    "dlock::redis::command::entry*",
+    "dlock::redis::blocked_client::reply*",
+    "dlock::redis::blocked_client::free*",
+];
+
+pub struct Scenario {
+    pub name: &'static str,
+    run: fn(&Server),
+}
+
+pub const SCENARIOS: [Scenario; 2] = [
+    Scenario {
+        name: "ACQUIRE and RELEASE",
+        run: pairs,
+    },
+    Scenario {
+        name: "ACQUIRE BLOCK, RELEASE and hand-over",
+        run: hand_overs,
+    },
+];
+
+/// Instructions of all rounds.
+pub fn count(scenario: &Scenario) -> Result<u64> {
+    let callgrind = Callgrind::new(&ENTRY_POINTS)?;
+    let mut launcher = callgrind.command_line();
+    launcher.push(server_program());
+    let mut server = Server::launched_by(&launcher, "")?;
+    (scenario.run)(&server);
+    server.shut_down();
+    callgrind.total()
+}
+
+/// One lock, acquired and released. The waiter sends commands as plain lines, which take the server no time to encode.
+fn pairs(server: &Server) {
+    let mut client = Waiter::connect(server);
+    for _ in 0..ROUNDS {
+        expect_grant(&client.ask("DLOCK.ACQUIRE lock:000123 owner-000001 3600000"));
+        assert_eq!(
+            client.ask("DLOCK.RELEASE lock:000123 owner-000001"),
+            Value::Int(0)
+        );
+    }
+}
+
+/// Two clients that hand a lock back and forth.
+fn hand_overs(server: &Server) {
+    let mut observer = server.client();
+    let (mut holder, mut waiter) = (Waiter::connect(server), Waiter::connect(server));
+    let (mut owner, mut next_owner) = ("owner-000001", "owner-000002");
+    expect_grant(&holder.ask(&format!("DLOCK.ACQUIRE lock:000123 {owner} 3600000")));
+    for _ in 0..ROUNDS {
+        waiter.acquire(&format!("lock:000123 {next_owner} 3600000 BLOCK 0"));
+        wait_for_blocked_client(&mut observer);
+        holder.send(&format!("DLOCK.RELEASE lock:000123 {owner}"));
+        expect_grant(&waiter.next_reply());
+        assert_eq!(holder.next_reply(), Value::Int(0));
+        std::mem::swap(&mut holder, &mut waiter);
+        std::mem::swap(&mut owner, &mut next_owner);
+    }
+}
+
+fn expect_grant(reply: &Value) {
+    assert!(
+        matches!(reply, Value::Array(fields) if fields.len() == 4),
+        "{reply:?}"
+    );
+}
+
+/// INFO, because DLOCK.INFO would be counted.
+fn wait_for_blocked_client(observer: &mut Client) {
+    wait_for("a blocked client", || {
+        observer.server_info("clients", "blocked_clients") == "1"
+    });
+}
