@@ -229,7 +229,7 @@ fn foreign_commands_are_replicated() {
     client.sync();
     assert_eq!(on_replica.lock("gate").owners(), ["alice"]);
     assert_eq!(on_replica.lock("gone").owners(), ["dave"]);
-    client.acquire("short alice 1500");
+    client.acquire("short alice 4000");
     client.ok("RENAME short short2");
     client.sync();
     assert_eq!(on_replica.owner("short2").as_deref(), Some("alice"));

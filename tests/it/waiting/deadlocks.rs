@@ -145,7 +145,7 @@ fn deadlock_is_refused_despite_leases_and_timeouts() {
     let (server, mut client) = start();
     client.acquire("door alice 20000");
     client.acquire("gate bob 20000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 1000");
+    let mut bob = server.waiter("door bob 60000 BLOCK 2000");
     assert_deadlock(&mut client, "gate alice 60000 BLOCK 10");
     // The timeout still ends the wait.
     bob.assert_null();
@@ -155,7 +155,7 @@ fn deadlock_is_refused_despite_leases_and_timeouts() {
 fn departed_waiter_is_no_deadlock() {
     let (server, mut client) = held_by_alice();
     client.acquire("gate bob 60000");
-    let mut timed = server.waiter("door bob 60000 BLOCK 300");
+    let mut timed = server.waiter("door bob 60000 BLOCK 1000");
     timed.assert_null();
     let alice = server.waiter("gate alice 60000 BLOCK 0");
     assert_deadlock(&mut client, "door bob 60000 BLOCK 0");
@@ -234,7 +234,7 @@ fn deadlock_detection_disabled_lets_both_wait() {
     client.acquire("door alice 60000");
     client.acquire("gate bob 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let mut alice = server.waiter("gate alice 60000 BLOCK 600");
+    let mut alice = server.waiter("gate alice 60000 BLOCK 1500");
     client.config_set("dlock.deadlock-detection", "yes");
     pause(50);
     bob.assert_waiting();

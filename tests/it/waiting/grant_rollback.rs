@@ -129,7 +129,10 @@ fn released_grant_is_not_rolled_back_again() {
     let grant = Grant::parse(replies[1].clone()).expect("the lock was free");
     // A later grant shows that a rollback would have happened by now.
     fixture.client.acquire("gate alice 60000");
-    fixture.server.waiter("gate bob 60000 BLOCK 20").assert_null();
+    fixture
+        .server
+        .send_acquire("gate bob 60000 BLOCK 20")
+        .assert_null();
     fixture.client.assert_sole_holder("door", "bob", grant.fence, 1);
     assert_eq!(fixture.client.stat("dlock_grants_rolled_back"), 0);
 }
@@ -143,7 +146,10 @@ fn repeated_reqid_before_rollback_keeps_hold() {
         // Bob has got a reply that he holds the lock: it must not be rolled back.
         Some(grant) => {
             assert_eq!(grant.holds, 1);
-            fixture.server.waiter("door dave 60000 BLOCK 50").assert_null();
+            fixture
+                .server
+                .send_acquire("door dave 60000 BLOCK 50")
+                .assert_null();
             fixture.client.assert_sole_holder("door", "bob", grant.fence, 1);
             carol.assert_waiting();
         }
@@ -167,7 +173,7 @@ fn repeated_reqid_granted_by_its_own_transition_keeps_hold() {
     let grant = Grant::parse(replies[1].clone()).expect("bob was first in the queue");
     assert_eq!(lost.reply(), Reply::Closed);
     // A later timeout shows that a rollback would have happened by now.
-    server.waiter("door dave 60000 BLOCK 50").assert_null();
+    server.send_acquire("door dave 60000 BLOCK 50").assert_null();
     client.assert_sole_holder("door", "bob", grant.fence, 1);
 }
 
@@ -204,7 +210,10 @@ fn repeated_reqid_on_new_connection_has_one_hold() {
     // The grant may have been rolled back by now, or not.
     let grant = fixture.server.client().acquire("door bob 60000 REQID r1");
     assert_eq!(grant.holds, 1);
-    fixture.server.waiter("door dave 60000 BLOCK 50").assert_null();
+    fixture
+        .server
+        .send_acquire("door dave 60000 BLOCK 50")
+        .assert_null();
     fixture.client.assert_sole_holder("door", "bob", grant.fence, 1);
 }
 
@@ -222,7 +231,10 @@ fn rollback_does_not_cancel_later_request_with_same_reqid() {
         second.next_reply();
     }
     // A later timeout shows that the rollback has happened by now.
-    fixture.server.waiter("door dave 60000 BLOCK 50").assert_null();
+    fixture
+        .server
+        .send_acquire("door dave 60000 BLOCK 50")
+        .assert_null();
     second.assert_waiting();
     assert_eq!(fixture.client.queue("door"), ["bob"]);
     assert_eq!(fixture.client.stat("dlock_grants_rolled_back"), 0);

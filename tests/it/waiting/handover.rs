@@ -27,10 +27,10 @@ fn release_hands_over_to_waiter() {
 fn lease_end_hands_over_to_waiter() {
     let (server, mut client) = start();
     let start = Instant::now();
-    let fence = client.acquire("door alice 400").fence;
+    let fence = client.acquire("door alice 600").fence;
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let grant = bob.granted();
-    let lease = Duration::from_millis(400);
+    let lease = Duration::from_millis(600);
     assert!(start.elapsed() >= lease, "alice held it until then");
     assert_elapsed_at_most(lease + WOKEN_WITHIN, start);
     assert!(grant.fence > fence);
@@ -42,10 +42,10 @@ fn last_lease_end_hands_over_to_waiter() {
     let (server, mut client) = start();
     let start = Instant::now();
     client.acquire("door alice 50 SHARED");
-    client.acquire("door carol 500 SHARED");
+    client.acquire("door carol 700 SHARED");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     bob.granted();
-    assert!(start.elapsed() >= Duration::from_millis(500));
+    assert!(start.elapsed() >= Duration::from_millis(700));
     assert_eq!(client.lock("door").owners(), ["bob"]);
 }
 
@@ -53,11 +53,11 @@ fn last_lease_end_hands_over_to_waiter() {
 fn extended_lease_keeps_waiter_waiting() {
     let (server, mut client) = start();
     let start = Instant::now();
-    client.acquire("door alice 300");
+    client.acquire("door alice 600");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    client.extend("door alice 900");
+    client.extend("door alice 1200");
     bob.granted();
-    assert!(start.elapsed() >= Duration::from_millis(900));
+    assert!(start.elapsed() >= Duration::from_millis(1200));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn timeout_replies_null_and_leaves_no_state() {
     let (server, mut client) = start();
     let fence = client.acquire("door alice 60000").fence;
     let start = Instant::now();
-    let mut bob = server.waiter("door bob 60000 BLOCK 150");
+    let mut bob = server.send_acquire("door bob 60000 BLOCK 150");
     bob.assert_null();
     assert!(start.elapsed() >= Duration::from_millis(150));
     assert_elapsed_at_most(Duration::from_millis(250), start);

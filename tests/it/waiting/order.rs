@@ -113,7 +113,7 @@ fn request_never_overtakes_waiter_even_if_it_fits() {
 #[test]
 fn request_never_overtakes_waiter_at_lease_end() {
     let (server, mut client) = start();
-    client.acquire("door alice 200");
+    client.acquire("door alice 600");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.pause_writes_after(&[]);
     client.wait_for_lease_end("door", "alice");
@@ -127,7 +127,7 @@ fn request_never_overtakes_waiter_at_lease_end() {
 #[test]
 fn waiter_due_for_grant_reenters_when_it_asks_again() {
     let (server, mut client) = start();
-    client.acquire("door alice 200");
+    client.acquire("door alice 600");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.pause_writes_after(&[]);
     client.wait_for_lease_end("door", "alice");
@@ -183,7 +183,7 @@ fn departed_waiter_unblocks_those_behind_it() {
         client.acquire("door alice 60000 SHARED");
         let mut writer = Waiter::connect(&server);
         let id = writer.id();
-        let timeout = if way == "TIMEOUT" { 300 } else { 0 };
+        let timeout = if way == "TIMEOUT" { 1000 } else { 0 };
         writer.acquire(&format!("door writer 60000 BLOCK {timeout} REQID r1"));
         client.wait_for_queue("door", 1);
         let mut readers = [

@@ -18,10 +18,10 @@ fn assert_grant_deferred(client: &mut Client, waiter: &Waiter) {
     assert_eq!(client.waiting("door"), 1);
 }
 
-/// Makes the replica lag for a second. A failover pauses the primary that long.
-fn make_replica_lag(client: &mut Client, replica: &Server) {
+/// Makes the replica lag for some seconds. A failover pauses the primary that long.
+fn make_replica_lag(client: &mut Client, replica: &Server, seconds: u32) {
     client.sync();
-    replica.client().send("DEBUG SLEEP 1");
+    replica.client().send(&format!("DEBUG SLEEP {seconds}"));
     pause(50);
     client.ok("SET text value");
 }
@@ -31,10 +31,10 @@ fn paused_writes_defer_grants_with_aof_and_replica() {
     let mut server = Server::with(AOF);
     let replica = server.replica();
     let mut client = server.client();
-    client.acquire("door alice 300");
+    client.acquire("door alice 1000");
     client.acquire("gate alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let mut short = server.waiter("gate bob 60000 BLOCK 600");
+    let mut short = server.waiter("gate bob 60000 BLOCK 1500");
     client.pause_writes_after(&[]);
     assert_grant_deferred(&mut client, &bob);
     short.assert_null();
@@ -51,12 +51,12 @@ fn paused_clients_defer_grants_with_aof_and_replica() {
     let mut server = Server::with(AOF);
     let replica = server.replica();
     let mut client = server.client();
-    client.acquire("door alice 200");
+    client.acquire("door alice 1000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let start = Instant::now();
-    client.batch(&["CLIENT PAUSE 900 ALL"]);
+    client.batch(&["CLIENT PAUSE 1500 ALL"]);
     let fence = bob.granted().fence;
-    assert!(start.elapsed() >= Duration::from_millis(900));
+    assert!(start.elapsed() >= Duration::from_millis(1500));
     server.assert_alive();
     client.acquire("gate alice 60000");
     client.sync();
@@ -112,7 +112,7 @@ fn planned_failover_unblocks_waiters_while_leases_expire() {
     }
     client.acquire("door alice 60000");
     waiters.push(server.waiter("door bob 60000 BLOCK 0"));
-    make_replica_lag(&mut client, &replica);
+    make_replica_lag(&mut client, &replica, 1);
     client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
     for waiter in &mut waiters {
         match waiter.reply() {
@@ -140,8 +140,8 @@ fn aborted_failover_resumes_grants() {
     let mut server = Server::with(AOF);
     let replica = server.replica();
     let mut client = server.client();
-    make_replica_lag(&mut client, &replica);
-    client.acquire("door alice 400");
+    make_replica_lag(&mut client, &replica, 5);
+    client.acquire("door alice 600");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
     client.wait_for_lease_end("door", "alice");
@@ -154,10 +154,10 @@ fn aborted_failover_resumes_grants() {
 #[test]
 fn missing_replicas_defer_grants() {
     let (server, mut client) = start();
-    client.acquire("door alice 300");
+    client.acquire("door alice 1000");
     client.acquire("gate alice 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let mut short = server.waiter("gate bob 60000 BLOCK 600");
+    let mut short = server.waiter("gate bob 60000 BLOCK 1500");
     client.config_set("min-replicas-to-write", "1");
     assert_grant_deferred(&mut client, &bob);
     short.assert_null();
@@ -169,7 +169,7 @@ fn missing_replicas_defer_grants() {
 #[test]
 fn failed_save_defers_grants() {
     let (server, mut client) = start_with("save 3600 1000000\ndbfilename obstacle");
-    client.acquire("door alice 300");
+    client.acquire("door alice 1000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let obstacle = server.folder().join("obstacle");
     fs::create_dir(&obstacle).expect("the folder of the server is writable");
@@ -186,10 +186,10 @@ fn failed_save_defers_grants() {
 
 #[test]
 fn blocking_acquire_in_grace_is_granted_at_its_end() {
-    let (server, mut client) = start_with("dlock.startup-grace-ms 800");
+    let (server, mut client) = start_with("dlock.startup-grace-ms 3000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut carol = server.waiter("door carol 60000 SHARED BLOCK 0");
-    let mut short = server.waiter("door dave 60000 BLOCK 20");
+    let mut short = server.send_acquire("door dave 60000 BLOCK 20");
     short.assert_null();
     client.assert_error("GRACE", "DLOCK.ACQUIRE door eve 60000");
     assert!(!client.exists("door"), "waiters make no key");
@@ -206,7 +206,7 @@ fn blocking_acquire_in_grace_is_granted_at_its_end() {
 fn blocking_reentry_in_grace_waits_but_repeated_reqid_is_answered() {
     let mut server = Server::with(AOF);
     let fence = server.client().acquire("door alice 60000 REQID r1").fence;
-    server.add_config("dlock.startup-grace-ms 1000");
+    server.add_config("dlock.startup-grace-ms 3000");
     server.crash_and_restart();
     let mut client = server.client();
     let mut alice = server.waiter("door alice 60000 BLOCK 0 REQID r2");
@@ -226,7 +226,7 @@ fn blocking_reentry_in_grace_waits_but_repeated_reqid_is_answered() {
 fn holder_waiting_in_grace_reenters_at_its_end() {
     let mut server = Server::with(AOF);
     let fence = server.client().acquire("door alice 60000").fence;
-    server.add_config("dlock.startup-grace-ms 700");
+    server.add_config("dlock.startup-grace-ms 2000");
     server.crash_and_restart();
     let mut alice = server.waiter("door alice 60000 BLOCK 0");
     let grant = alice.granted();
@@ -247,9 +247,9 @@ fn stricter_reentry_in_grace_is_refused_at_once() {
 #[test]
 fn out_of_memory_does_not_stop_grants_to_waiters() {
     let (server, mut client) = held_by_alice();
-    client.acquire("gate alice 400");
+    client.acquire("gate alice 1000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let mut carol = server.waiter("door carol 60000 BLOCK 100");
+    let mut carol = server.waiter("door carol 60000 BLOCK 1000");
     let mut dave = server.waiter("gate dave 60000 BLOCK 0");
     client.config_set("maxmemory", "1");
     client.assert_error("OOM", "DLOCK.ACQUIRE door eve 60000 BLOCK 0");

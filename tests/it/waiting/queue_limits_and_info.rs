@@ -218,7 +218,7 @@ fn counters_tell_how_waiting_ended() {
         .map(|counter| client.stat(counter))
     };
     assert_eq!(counters(&mut client), [0, 0, 1, 0, 0]);
-    server.waiter("door bob 60000 BLOCK 50").assert_null();
+    server.send_acquire("door bob 60000 BLOCK 50").assert_null();
     let timed_out = counters(&mut client);
     assert_eq!(timed_out[..4], [0, 1, 1, 0]);
     let mut bob = server.waiter("door bob 60000 BLOCK 0");

@@ -124,9 +124,9 @@ fn unblock_at_timeout_gives_one_reply() {
         let mut waiter = Waiter::connect(&server);
         unblocks.push(format!("CLIENT UNBLOCK {} TIMEOUT", waiter.id()));
         waiter.acquire(&format!("door owner{n} 60000 BLOCK 2000"));
-        client.wait_for_queue("door", n as i64 + 1);
         waiters.push(waiter);
     }
+    client.wait_for_queue("door", WAITERS as i64);
     let mut sleeper = server.client();
     sleeper.send("DEBUG SLEEP 2.1");
     pause(50);
@@ -184,7 +184,7 @@ fn timeout_is_kept_at_hz_1() {
     let took: Vec<Duration> = (0..4)
         .map(|_| {
             let start = Instant::now();
-            server.waiter("door bob 60000 BLOCK 300").assert_null();
+            server.send_acquire("door bob 60000 BLOCK 300").assert_null();
             start.elapsed()
         })
         .collect();

@@ -37,7 +37,7 @@ fn expiry_and_handover_are_replicated_as_one_change() {
     let (server, mut client) = start();
     client.acquire("first alice 60000");
     let mut stream = ReplicationStream::attach(&server);
-    client.acquire("door alice 200");
+    client.acquire("door alice 600");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     bob.granted();
     assert_eq!(
@@ -63,7 +63,7 @@ fn grant_after_departed_waiter_is_replicated_alone() {
 #[test]
 fn waiting_is_not_replicated() {
     let (server, mut client, mut stream) = primary();
-    server.waiter("door bob 60000 BLOCK 100").assert_null();
+    server.send_acquire("door bob 60000 BLOCK 100").assert_null();
     let mut cancelled = server.waiter("door bob 60000 BLOCK 0 REQID r1");
     client.release("door bob REQID r1");
     cancelled.assert_null();
@@ -157,7 +157,7 @@ fn grant_answered_before_crash_survives() {
 #[test]
 fn grant_at_lease_end_survives_crash() {
     let mut server = Server::with(AOF);
-    server.client().acquire("door alice 200");
+    server.client().acquire("door alice 600");
     let mut bob = server.waiter("door bob 600000 BLOCK 0");
     let fence = bob.granted().fence;
     server.crash_and_restart();
