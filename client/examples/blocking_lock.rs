@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use redis_dlock_client::Error;
-use redis_dlock_client::blocking::Locks;
+use redis_dlock_client::{Error, Locks};
 
 fn main() -> Result<(), Error> {
     let address = std::env::args().nth(1).expect("the address of the server");
@@ -21,12 +20,12 @@ pub fn run(address: &str) -> Result<u64, Error> {
         .lock("orders:42")
         .lease(Duration::from_secs(10))
         .wait(Duration::from_secs(5));
-    let guard = lock.acquire()?;
+    let guard = lock.blocking_acquire()?;
     let fence = guard.fence();
     // Nothing can cancel a thread: long work looks at the guard from time to time.
     if let Some(reason) = guard.lost_reason() {
         return Err(Error::Lost(reason));
     }
-    guard.release()?;
+    guard.blocking_release()?;
     Ok(fence)
 }

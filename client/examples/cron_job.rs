@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redis_dlock_client::{Acquire, AsyncLockCommands, Error, Owner};
+use redis_dlock_client::{Acquire, Error, Owner};
 
 /// Hosts may be so late, or their clocks so wrong.
 const LATENESS: Duration = Duration::from_secs(600);
@@ -26,7 +26,7 @@ pub async fn run(address: &str, hour: &str, job: impl AsyncFnOnce()) -> Result<b
         .await?;
     // A lock that nobody gives back: no guard, but a lease, which keeps out those who come late.
     let request = Acquire::new(format!("nightly:{hour}"), Owner::unique(), LATENESS);
-    let is_mine = connection.dlock_acquire(request).await?.is_some();
+    let is_mine = request.query_async(&mut connection).await?.is_some();
     if is_mine {
         job().await;
     }

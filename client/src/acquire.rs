@@ -10,6 +10,7 @@ use crate::backoff::Backoff;
 use crate::cancel::{Outstanding, cancel};
 use crate::client::Client;
 use crate::clock::BootInstant;
+use crate::command::Grant;
 use crate::connect::PooledConnection;
 use crate::error::Error;
 use crate::events::EventKind;
@@ -17,7 +18,6 @@ use crate::guard::Guard;
 use crate::hold::{Hold, LostReason, Plan};
 use crate::identity::{Block, RequestIdentity};
 use crate::options::Options;
-use crate::raw::Grant;
 use crate::renewal::SharedHold;
 use crate::replicas::Replicas;
 use crate::touch::{Passing, touch};
@@ -214,7 +214,7 @@ impl Attempt {
 
     /// Asks over a connection that nobody else has.
     async fn ask_alone(&mut self, block: Block) -> Response {
-        let seat = match self.client.room().seat(&self.request.identity.key).await {
+        let seat = match self.client.pool().checkout(&self.request.identity.key).await {
             Ok(seat) => seat,
             Err(error) => {
                 return Response {
@@ -242,7 +242,7 @@ impl Attempt {
         }
         let failure = answer.as_ref().err().or(refusal.as_ref());
         if let Some(seat) = self.sent.seat.take() {
-            self.client.room().leave(seat, failure);
+            self.client.pool().checkin(seat, failure);
         }
         let mut answered = self.settle(sent_at, answer);
         if let (Ok(_), Some(error)) = (&answered.outcome, refusal) {

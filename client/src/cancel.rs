@@ -92,7 +92,7 @@ async fn cancel_blocked(client: &Client, identity: &RequestIdentity, seat: Poole
         return false;
     };
     let is_answered = was_answered(&answer);
-    client.room().leave(seat, answer.err().as_ref());
+    client.pool().checkin(seat, answer.err().as_ref());
     is_answered
 }
 

@@ -52,7 +52,7 @@ impl Settings {
     /// Calls `hook` whenever something happens to a lock, in the task or thread where it happens: it must be quick,
     /// and not block. Mostly that is the one thread in the background. As long as the hook does not return there, no
     /// lock of this client is renewed and no [token](crate::Guard::token) cancelled; a call of
-    /// [`blocking`](crate::blocking) in it never returns. What takes longer, writing to a terminal or a pipe for
+    /// `blocking_*` in it never returns. What takes longer, writing to a terminal or a pipe for
     /// instance, belongs into a thread of its own. The same is true of a subscriber of `tracing`.
     ///
     /// ```
@@ -75,7 +75,7 @@ impl Settings {
 /// What all locks and guards of one address share.
 pub(crate) struct Client {
     link: Arc<Link>,
-    room: BlockingPool,
+    pool: BlockingPool,
     context: Arc<RenewalContext>,
     renewal_thread: Arc<RenewalThread>,
     retry_timeout: Duration,
@@ -93,7 +93,7 @@ impl Client {
         } = settings;
         Self {
             link: Link::new(address.clone(), timeouts, Purpose::Requests),
-            room: BlockingPool::new(address.clone(), timeouts),
+            pool: BlockingPool::new(address.clone(), timeouts),
             context: Arc::new(RenewalContext {
                 link: Link::new(address.clone(), timeouts, Purpose::Renewal),
                 reporter: Reporter::new(address, hook),
@@ -111,8 +111,8 @@ impl Client {
     }
 
     /// The connections for requests that wait.
-    pub fn room(&self) -> &BlockingPool {
-        &self.room
+    pub fn pool(&self) -> &BlockingPool {
+        &self.pool
     }
 
     /// What the thread in the background needs for the holds of this client.

@@ -1,42 +1,42 @@
-//! Time as leases need it: a clock that goes on while the machine sleeps, and deadlines on the safe side.
+//! A clock that counts suspend, and safe deadlines on it.
 
 use std::ops::Add;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A point of time on a clock that only goes forward, also while the machine is suspended, and that nobody
-/// sets. Only meaningful within one boot of one machine.
+/// A point in time on a monotonic clock that also counts the time during which the machine is suspended. Comparable
+/// within one boot of one machine only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootInstant {
     since_boot_us: u64,
 }
 
-/// Counts suspend. The monotonic clock of Linux does not, that of macOS does (but not the one that the standard
-/// library takes there).
+/// The monotonic clock of Linux does not count suspend; that of macOS does, unlike the one that std uses there.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
 impl BootInstant {
-    /// Now.
+    /// The current time.
     pub fn now() -> Self {
         let now = clock_gettime(CLOCK);
-        // Neither is negative: the clock counts from the boot.
+        // Neither is negative: the clock starts at boot.
         Self {
             since_boot_us: now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000,
         }
     }
 
-    /// A moment as far from the beginning of the clock, for tests that bring their own time.
-    pub fn after_boot(time: Duration) -> Self {
+    /// An instant of a simulated clock.
+    #[cfg(test)]
+    pub(crate) fn after_boot(time: Duration) -> Self {
         Self {
             since_boot_us: whole_us(time),
         }
     }
 
-    /// For how long it has been later than `earlier`; zero if it is not.
+    /// The time since `earlier`; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.since_boot_us.saturating_sub(earlier.since_boot_us))
     }
@@ -45,7 +45,7 @@ impl BootInstant {
 impl Add<Duration> for BootInstant {
     type Output = Self;
 
-    /// Later by `time`; a time without end gives the end of the clock.
+    /// Later by `time`, saturating.
     fn add(self, time: Duration) -> Self {
         Self {
             since_boot_us: self.since_boot_us.saturating_add(whole_us(time)),
@@ -53,20 +53,14 @@ impl Add<Duration> for BootInstant {
     }
 }
 
-/// Until when a lease certainly lasts, for the holder that sent its request at `sent` and was told that it
-/// had been queued for `waited` and that `lease` remained: `sent + (waited + lease) * 0.999 - 2 ms`.
-///
-/// The server's clock may go 0.1 % faster than ours, and no more is allowed for: one that is being slewed can be
-/// faster (chronyd may slew by 8 %, unless its `maxslewrate` is lowered). Nor does any clock here count the time for
-/// which a hypervisor freezes the machine. Only a resource that checks fences is safe against that.
-///
-/// Both times that the server told are rounded down. A lease that is too short for all this certainly lasts until `sent`,
-/// which is over.
-pub fn safe_deadline(sent: BootInstant, waited: Duration, lease: Duration) -> BootInstant {
+/// When a lease may have expired, by a reply to a request that was sent at `sent`: see
+/// [`Grant::safe_deadline`](crate::Grant::safe_deadline).
+pub(crate) fn safe_deadline(sent: BootInstant, waited: Duration, lease: Duration) -> BootInstant {
+    // The server rounds both times down.
     const ROUNDING: Duration = Duration::from_millis(2);
-    let told = waited.saturating_add(lease);
-    let drift = Duration::from_micros(whole_us(told).div_ceil(1000));
-    sent + told.saturating_sub(drift).saturating_sub(ROUNDING)
+    let granted = waited.saturating_add(lease);
+    let drift = Duration::from_micros(whole_us(granted).div_ceil(1000));
+    sent + granted.saturating_sub(drift).saturating_sub(ROUNDING)
 }
 
 fn whole_us(time: Duration) -> u64 {
@@ -75,14 +69,21 @@ fn whole_us(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+    use std::process::Command;
+
     use super::*;
+
+    /// Set for the copy of a test in a time namespace: the time outside.
+    const TIME_OUTSIDE: &str = "DLOCK_TEST_TIME_OUTSIDE_US";
+    const SUSPENDED: Duration = Duration::from_secs(1_000_000);
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
 
     #[test]
-    fn the_clock_goes_forward() {
+    fn clock_is_monotonic() {
         let start = BootInstant::now();
         std::thread::sleep(ms(2));
         assert!(BootInstant::now().since(start) >= ms(2));
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_safe_deadline_takes_off_drift_and_rounding() {
+    fn safe_deadline_subtracts_drift_and_rounding() {
         let sent = BootInstant::after_boot(ms(1000));
         let cases = [
             // waited, lease, lasts for
@@ -109,9 +110,44 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_times_neither_wrap_around_nor_panic() {
+    fn safe_deadline_saturates_for_the_longest_lease() {
         let sent = BootInstant::now();
         assert!(safe_deadline(sent, Duration::MAX, Duration::MAX) > sent);
         assert!(sent + Duration::MAX > sent);
+    }
+
+    fn since_boot() -> Duration {
+        BootInstant::now().since(BootInstant::after_boot(Duration::ZERO))
+    }
+
+    /// A test cannot suspend the machine, but it can enter a time namespace, in which only the clock that counts
+    /// suspend is ahead, as it is after a suspend.
+    #[test]
+    fn clock_counts_suspend() {
+        if let Ok(outside) = env::var(TIME_OUTSIDE) {
+            let outside = Duration::from_micros(outside.parse().unwrap());
+            assert!(since_boot() >= outside + SUSPENDED, "{:?}", since_boot());
+            return;
+        }
+        let seconds = SUSPENDED.as_secs().to_string();
+        let unshare = || {
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--time", "--fork", "--boottime", &seconds]);
+            command
+        };
+        let probe = unshare().arg("true").output();
+        if !probe.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: cannot create a time namespace (unshare --user --time)");
+            return;
+        }
+        let inside = unshare()
+            .arg(env::current_exe().unwrap())
+            .args(["--exact", "clock::tests::clock_counts_suspend"])
+            .env(TIME_OUTSIDE, since_boot().as_micros().to_string())
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&inside.stdout);
+        assert!(inside.status.success(), "{output}");
+        assert!(output.contains("1 passed"), "{output}");
     }
 }

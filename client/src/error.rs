@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-#[cfg(feature = "tokio")]
-use crate::{hold::LostReason, redlock::NoQuorum};
+#[cfg(feature = "locks")]
+use crate::hold::LostReason;
+#[cfg(feature = "redlock")]
+use crate::redlock::NoQuorum;
 
 /// What went wrong, and what to do.
 #[derive(Clone, Debug)]
@@ -30,7 +32,7 @@ pub enum Error {
     /// The owner holds the lock, but by a later acquisition: the lease of this one ended.
     Stale,
     /// The lock is lost. See [`LostReason`].
-    #[cfg(feature = "tokio")]
+    #[cfg(feature = "locks")]
     Lost(LostReason),
     /// Waiting could never end: each of the owners that are named waits for the next one. Nothing was queued.
     Deadlock(String),
@@ -41,12 +43,12 @@ pub enum Error {
     /// The server could evict locks, so it grants none; it says what to change.
     Evictable(String),
     /// Too few of several servers agreed; it names them.
-    #[cfg(feature = "tokio")]
+    #[cfg(feature = "redlock")]
     NoQuorum(NoQuorum),
     /// The server does not have the module.
     ModuleMissing,
     /// Too few servers had the lock in time. It is being given back: asked for again at once, it may still be busy.
-    #[cfg(feature = "tokio")]
+    #[cfg(feature = "locks")]
     #[non_exhaustive]
     Unreplicated {
         /// So many replicas had to acknowledge it; where it is to be on disk, the primary counts, too.
@@ -69,7 +71,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Grace(_) => true,
-            #[cfg(feature = "tokio")]
+            #[cfg(feature = "redlock")]
             Self::NoQuorum(failure) => failure.is_transient(),
             Self::Redis(error) => is_transient(error),
             _ => false,
@@ -78,7 +80,7 @@ impl Error {
 
     /// Whether the lock is not held any more: the server says so, or the lease may have ended.
     pub fn is_lost(&self) -> bool {
-        #[cfg(feature = "tokio")]
+        #[cfg(feature = "locks")]
         if let Self::Lost(_) = self {
             return true;
         }
@@ -86,7 +88,7 @@ impl Error {
     }
 
     /// The error of redis-rs, where it has no name of its own here.
-    #[cfg(feature = "tokio")]
+    #[cfg(feature = "locks")]
     pub(crate) fn as_redis(&self) -> Option<&RedisError> {
         match self {
             Self::Redis(error) => Some(error),
@@ -95,14 +97,14 @@ impl Error {
     }
 
     /// Whether the server does not know a command whose name begins so, in small letters.
-    #[cfg(feature = "tokio")]
+    #[cfg(feature = "locks")]
     pub(crate) fn is_unknown_command(&self, name: &str) -> bool {
         self.as_redis()
             .is_some_and(|error| is_unknown_command(error, name))
     }
 
     /// The lock was not granted in time.
-    #[cfg(feature = "tokio")]
+    #[cfg(feature = "locks")]
     pub(crate) fn timeout(key: &[u8], waited: Duration, last: Option<Self>) -> Self {
         Self::Timeout {
             key: String::from_utf8_lossy(key).into_owned(),
@@ -112,7 +114,7 @@ impl Error {
     }
 
     /// The server did not answer in time.
-    #[cfg(feature = "tokio")]
+    #[cfg(feature = "locks")]
     pub(crate) fn no_response() -> Self {
         let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
         Self::Redis(error.into())
@@ -120,7 +122,7 @@ impl Error {
 
     /// Whether the request may or may not have been carried out: no answer came. Only of a request that was sent; of an
     /// attempt to connect this says nothing.
-    #[cfg(feature = "tokio")]
+    #[cfg(feature = "locks")]
     pub(crate) fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Parse)
     }
@@ -204,7 +206,7 @@ impl fmt::Display for Error {
             Self::NotHeld => f.write_str("the lease had ended, nobody holds the lock: acquire it again"),
             Self::NotOwner => f.write_str("the lease had ended, others hold the lock: acquire it again"),
             Self::Stale => f.write_str("the lease had ended, the owner has acquired the lock again since"),
-            #[cfg(feature = "tokio")]
+            #[cfg(feature = "locks")]
             Self::Lost(reason) => write!(f, "the lock is lost: {reason}"),
             Self::Deadlock(detail) => write!(
                 f,
@@ -213,9 +215,9 @@ impl fmt::Display for Error {
             Self::QueueFull(detail) => write!(f, "too many wait for the lock: {detail}"),
             Self::Grace(detail) => write!(f, "the server grants nothing yet: {detail}"),
             Self::Evictable(detail) => write!(f, "the server could evict locks: {detail}"),
-            #[cfg(feature = "tokio")]
+            #[cfg(feature = "redlock")]
             Self::NoQuorum(failure) => failure.fmt(f),
-            #[cfg(feature = "tokio")]
+            #[cfg(feature = "locks")]
             Self::Unreplicated { needed, acknowledged } => write!(
                 f,
                 "only {acknowledged} of {needed} servers acknowledged the lock in time, so it was given back"
@@ -271,7 +273,7 @@ mod tests {
         ));
     }
 
-    #[cfg(feature = "tokio")]
+    #[cfg(feature = "redlock")]
     #[test]
     fn too_few_servers_are_worth_another_try_when_those_that_failed_are() {
         let no_quorum = |errors: &[Error]| {

@@ -87,6 +87,24 @@ impl Guard {
         lost(&self.lost_token(), || self.lease_status()).await
     }
 
+    /// The runtime of the renewal thread.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        self.client.renewal_thread().runtime()
+    }
+
+    /// Releases the lock after work under it.
+    pub(crate) async fn finish<T>(self, done: T) -> Result<T, Error> {
+        if let Some(reason) = self.lost_reason() {
+            return Err(Error::Lost(reason));
+        }
+        match self.release().await {
+            Err(error @ Error::Lost(_)) => Err(error),
+            // The work was done while the lock was held, even if the lock may not be free yet.
+            _ => Ok(done),
+        }
+    }
+
     pub(crate) fn lease_status(&self) -> LeaseStatus {
         self.lost_reason().map_or_else(|| Ok(self.remaining()), Err)
     }

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use redis::Cmd;
 
+use crate::command::{Acquire, Extend, Release};
 use crate::owner::{Owner, random_name};
-use crate::raw::{Acquire, Extend, Release};
 
 /// How many owners may hold a lock at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl RequestIdentity {
         request = match block {
             Block::No => request,
             Block::AtMost(timeout) => request.block(timeout),
-            Block::Endless => request.block_without_limit(),
+            Block::Endless => request.block_indefinitely(),
         };
         request.into()
     }

@@ -11,66 +11,68 @@
 //! - `locks`, `guard`, `blocking`: what applications see.
 //! - `redlock`: the same on a majority of servers, made of guards on the single ones.
 
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod acquire;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod backoff;
-#[cfg(feature = "tokio")]
-pub mod blocking;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "blocking")]
+mod blocking;
+#[cfg(feature = "locks")]
 mod cancel;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod client;
-pub mod clock;
-#[cfg(feature = "tokio")]
+mod clock;
+mod command;
+#[cfg(feature = "locks")]
 mod connect;
 mod error;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod events;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod guard;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod hold;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod identity;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod locks;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod lost;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod options;
 mod owner;
-mod raw;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "redlock")]
 pub mod redlock;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod release;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod renewal;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod replicas;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod sync;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 mod touch;
 
 /// The client library underneath, whose types are part of this crate's interface.
 pub use redis;
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 pub use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "blocking")]
+pub use blocking::blocking_acquire_all;
+pub use clock::BootInstant;
+pub use command::{Acquire, Extend, GetInfo, GetOwner, Grant, HolderInfo, LockInfo, Release, WaiterInfo};
+#[cfg(feature = "cluster")]
+pub use connect::slot_of;
 pub use error::Error;
 pub use owner::Owner;
-pub use raw::{
-    Acquire, Extend, Grant, HolderInfo, LockCommands, LockInfo, LockPipeline, Release, WaiterInfo,
-};
-#[cfg(feature = "tokio")]
+#[cfg(feature = "locks")]
 pub use {
     client::Settings,
-    connect::Address,
+    connect::{Address, Endpoints},
     events::{Event, EventKind},
     guard::Guard,
     hold::LostReason,
     locks::{Guards, Lock, Locks, acquire_all},
-    raw::AsyncLockCommands,
 };

@@ -4,21 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "blocking")]
 use tokio::runtime::Handle;
 
 use crate::acquire::{self, AcquireRequest};
 use crate::client::{Client, Settings};
+use crate::command::{GetInfo, GetOwner, LockInfo};
 use crate::connect::Address;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::identity::{Limit, RequestIdentity};
 use crate::options::Options;
 use crate::owner::Owner;
-use crate::raw::{LockInfo, info_of, owner_of};
 use crate::renewal::RenewalThread;
 use crate::replicas::Replicas;
 
-pub(crate) use all::release_all;
 pub use all::{Guards, acquire_all};
 
 /// All locks of a server. Cheap to clone; one for the whole application is enough.
@@ -28,7 +28,7 @@ pub use all::{Guards, acquire_all};
 /// which has the connection, does not run. Renewals are not concerned, they have a thread of their own.
 ///
 /// Open it after a fork, as a daemon and a server with worker processes do: the child has no such thread. There
-/// nothing is renewed, no loss is told, and calls of [`blocking`](crate::blocking) never return.
+/// nothing is renewed, no loss is told, and calls of `blocking_*` never return.
 #[derive(Clone)]
 pub struct Locks {
     client: Arc<Client>,
@@ -207,27 +207,21 @@ impl Lock {
             reason = guard.lost() => return Err(Error::Lost(reason)),
             done = work(&guard) => done,
         };
-        if let Some(reason) = guard.lost_reason() {
-            return Err(Error::Lost(reason));
-        }
-        match guard.release().await {
-            Err(error @ Error::Lost(_)) => Err(error),
-            // The work was done while the lock was held. That it may not be free yet is another matter.
-            _ => Ok(done),
-        }
+        guard.finish(done).await
     }
 
     /// The owner that has held the lock the longest; `None`: it is free.
     pub async fn current_owner(&self) -> Result<Option<Owner>, Error> {
-        self.client.link().query(&owner_of(&*self.key)).await
+        self.client.link().query(&GetOwner::new(&*self.key).into()).await
     }
 
     /// All about the lock; `None`: it is free, and nobody waits.
     pub async fn info(&self) -> Result<Option<LockInfo>, Error> {
-        self.client.link().query(&info_of(&*self.key)).await
+        self.client.link().query(&GetInfo::new(&*self.key).into()).await
     }
 
     /// The runtime of the thread in the background.
+    #[cfg(feature = "blocking")]
     pub(crate) fn runtime(&self) -> &Handle {
         self.client.renewal_thread().runtime()
     }

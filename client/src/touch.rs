@@ -6,11 +6,11 @@
 //! given back.
 
 use crate::acquire::AcquireRequest;
+use crate::command::Grant;
 use crate::connect::PooledConnection;
 use crate::error::Error;
 use crate::hold::LostReason;
 use crate::identity::{Block, RequestIdentity};
-use crate::raw::Grant;
 
 /// The names of holds that are taken only to be given back, as long as it is not certain that they are gone.
 pub(crate) type Passing = Vec<RequestIdentity>;

@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 use crate::hold::LostReason;
 use crate::lost::{LeaseStatus, poll_interval, reason_of};
 
-/// Runs a future on this thread, its timers and connections on that of the runtime. Unlike the function of
-/// the runtime, it also works within another runtime: there it blocks a thread, but does not panic.
+/// Runs a future on this thread, with the timers and sockets of `runtime`. Unlike `Handle::block_on`, it does not panic
+/// within another runtime: there it blocks a worker thread.
 pub(super) fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
-    let _inside = runtime.enter();
+    let _entered = runtime.enter();
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
-    // A task around this thread has a budget, which is not refilled as long as the task does not yield: once it is
-    // spent, the wake-ups go to the runtime of that task, which this thread keeps from passing them on.
+    // A task around this thread has a coop budget, which is not refilled until the task yields. Once it is spent,
+    // wake-ups go through the runtime of that task, which this thread blocks.
     let mut future = pin!(unconstrained(future));
     loop {
         match future.as_mut().poll(&mut context) {
@@ -29,32 +29,22 @@ pub(super) fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> 
     }
 }
 
-/// As [`lost`](crate::lost::lost), by the timers of this thread: those of the background may be held up with it.
-pub(super) fn block_until_lost(token: &CancellationToken, look: impl Fn() -> LeaseStatus) -> LostReason {
-    let reason = block_until_any_lost(std::slice::from_ref(token), look);
-    token.cancel();
-    reason
-}
-
-/// The same for several locks, of which one is lost.
-pub(super) fn block_until_any_lost(
-    tokens: &[CancellationToken],
-    look: impl Fn() -> LeaseStatus,
-) -> LostReason {
+/// As [`lost`](crate::lost::lost) for the first of several locks, with this thread's own timers: a hook that blocks
+/// the renewal thread blocks its timers, too.
+pub(super) fn block_until_lost(tokens: &[CancellationToken], status: impl Fn() -> LeaseStatus) -> LostReason {
     loop {
-        match look() {
+        let remaining = match status() {
             Err(reason) => return reason,
-            Ok(remaining) => {
-                let each = tokens.iter().map(|token| Box::pin(token.cancelled()));
-                if block_for(poll_interval(remaining), select_all(each)) {
-                    return reason_of(look());
-                }
-            }
+            Ok(remaining) => remaining,
+        };
+        let cancelled = select_all(tokens.iter().map(|token| Box::pin(token.cancelled())));
+        if block_for(poll_interval(remaining), cancelled) {
+            return reason_of(status());
         }
     }
 }
 
-/// Runs a future that needs no runtime on this thread, for so long at most. Whether it has ended.
+/// Runs a future that needs no runtime on this thread, for at most `limit`. Whether it has completed.
 fn block_for(limit: Duration, future: impl Future) -> bool {
     let begun = Instant::now();
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

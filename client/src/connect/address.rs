@@ -2,8 +2,6 @@ use std::fmt;
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
-#[cfg(feature = "sentinel")]
-use std::sync::Mutex;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -12,13 +10,14 @@ use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
 
 use super::connection::{Connection, Purpose, Timeouts};
-#[cfg(feature = "cluster")]
-use super::slots::Slots;
-use crate::error::Error;
+use super::endpoints::{Endpoints, invalid};
 #[cfg(feature = "sentinel")]
-use crate::sync::lock;
+use super::sentinel::Sentinel;
+#[cfg(feature = "cluster")]
+use super::slots::SlotCache;
+use crate::error::Error;
 
-/// A peer that the network lost without a word is noticed after about this long.
+/// A peer that vanished without closing its connection is detected after about this long.
 const DEAD_PEER: Duration = Duration::from_secs(10);
 
 /// Where the server is.
@@ -26,21 +25,20 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 /// | text | what |
 /// |---|---|
 /// | `redis://[user:password@]host[:port][/db]` | one server; `rediss://` for TLS (feature `tls-rustls`) |
-/// | `unix:///path/to/socket[?db=1]` | one server, by its socket |
-/// | `redis-sentinel://[user:password@]host[:port],host[:port]/name[/db]` | the primary that these Sentinels know by that name (feature `sentinel`). User and password are those of the primary. `rediss-sentinel://` for TLS everywhere |
-/// | `redis-cluster://[user:password@]host[:port],host[:port]` | the cluster that these nodes belong to (feature `cluster`); `rediss-cluster://` for TLS |
+/// | `unix:///path/to/socket[?db=1]` | one server, over a Unix socket |
+/// | `redis-sentinel://[user:password@]host[:port],host[:port]/name[/db]` | the primary that these Sentinels know by that name (feature `sentinel`). User and password are those of the primary. `rediss-sentinel://` uses TLS for all connections |
+/// | `redis-cluster://[user:password@]host[:port],host[:port]` | the cluster of these nodes (feature `cluster`); `rediss-cluster://` for TLS |
 ///
-/// What does not fit in a text, certificates for instance, comes in a [`redis::Client`] or a
-/// `redis::sentinel::SentinelClient`. Such a client of Sentinels serves requests and renewal_thread alike: after a failover,
-/// renewal_thread may wait for a task of the application that asks the Sentinels. A text makes two.
+/// For what the text cannot express, certificates for instance, use [`Endpoints`], a [`redis::Client`] or a
+/// `redis::sentinel::SentinelClient`. Requests and renewals share such a `SentinelClient`: after a failover, a renewal
+/// may have to wait for a task of the application that is asking the Sentinels. An address from text has one for each.
 ///
-/// In a cluster, redis-rs itself repeats a request whose connection was lost. That does no harm: requests are
-/// repeated with their ids. It cannot be switched off, for it is also how redis-rs follows a slot to another node.
+/// In a cluster, redis-rs itself retries a request whose connection was lost. This is harmless, because requests
+/// carry request ids. It cannot be turned off: redis-rs uses the same mechanism to follow a slot to another node.
 #[derive(Clone)]
 pub struct Address(Arc<Kind>);
 
-/// To connect takes long enough for an allocation, and it keeps the futures of an application small: what
-/// the client library does here is nested deeper than the compiler likes.
+/// Boxed to keep the futures of applications small. Connecting takes much longer than an allocation.
 type Connecting<'a, C> = Pin<Box<dyn Future<Output = RedisResult<C>> + Send + 'a>>;
 
 enum Kind {
@@ -51,40 +49,21 @@ enum Kind {
     Cluster(Box<Cluster>),
 }
 
-#[cfg(feature = "sentinel")]
-struct Sentinel {
-    requests: Search,
-    /// One of its own: a search that the application has begun goes on only while its runtime runs. It has none when it
-    /// gave the client itself, of which there is one.
-    renewal: Option<Search>,
-    /// What to call it. The client does not tell.
-    label: String,
-}
-
-/// A way to find the primary.
-#[cfg(feature = "sentinel")]
-struct Search {
-    client: tokio::sync::Mutex<redis::sentinel::SentinelClient>,
-    /// The primary that the Sentinels told of. To ask them takes several connections, and long when one of them is
-    /// silent.
-    primary: Mutex<Option<Client>>,
-}
-
 #[cfg(feature = "cluster")]
 struct Cluster {
     client: redis::cluster::ClusterClient,
     renewal_client: redis::cluster::ClusterClient,
-    slots: Slots,
+    slots: SlotCache,
 }
 
 impl Address {
-    /// A connection that is to be shared.
+    /// A connection that many requests share.
     pub(crate) fn connect(&self, timeouts: Timeouts, purpose: Purpose) -> Connecting<'_, Connection> {
         Box::pin(async move {
             #[cfg(feature = "cluster")]
             if let Kind::Cluster(cluster) = &*self.0 {
                 #[cfg(feature = "tls-rustls")]
-                provide_cryptography();
+                install_crypto_provider();
                 let config = redis::cluster::ClusterConfig::new()
                     .set_connection_timeout(timeouts.connect)
                     .set_response_timeout(timeouts.response);
@@ -95,15 +74,15 @@ impl Address {
                 let connection = client.get_async_connection_with_config(config).await?;
                 return Ok(Connection::Cluster(connection));
             }
-            // Whatever led to the last connection, it is of no use any more.
+            // The last connection is gone, and so may be the primary that it led to.
             #[cfg(feature = "sentinel")]
             if let Kind::Sentinel(sentinel) = &*self.0 {
-                *lock(&sentinel.search(purpose).primary) = None;
+                sentinel.discovery(purpose).forget_primary();
             }
             let mut client = self.client_for(&[], purpose).await?;
             if purpose == Purpose::Requests {
                 let info = client.get_connection_info().clone();
-                client = Client::open(info.set_tcp_settings(with_zero_linger(tcp_settings())))?;
+                client = Client::open(info.set_tcp_settings(with_zero_linger(keepalive_settings())))?;
             }
             let config = timeouts.config();
             let connection = client
@@ -113,47 +92,65 @@ impl Address {
         })
     }
 
-    /// A connection to wait on, to this server alone.
-    pub(crate) fn connect_to_wait(
+    /// A connection for one blocked request at a time, to this server only.
+    pub(crate) fn connect_blocking(
         client: Client,
         timeouts: Timeouts,
     ) -> Connecting<'static, MultiplexedConnection> {
         Box::pin(async move {
-            let config = timeouts.config_to_wait();
+            let config = timeouts.config_without_response_timeout();
             client.get_multiplexed_async_connection_with_config(&config).await
         })
     }
 
-    /// What connects to the one server that serves a key, as far as is known.
+    /// A client for the one server that serves a key, as far as known.
     #[cfg_attr(not(all(feature = "cluster", feature = "sentinel")), expect(unused_variables))]
     pub(crate) fn client_for<'a>(&'a self, key: &'a [u8], purpose: Purpose) -> Connecting<'a, Client> {
         Box::pin(async move {
             #[cfg(feature = "tls-rustls")]
-            provide_cryptography();
+            install_crypto_provider();
             match &*self.0 {
                 Kind::Node(client) => Ok(Client::clone(client)),
                 #[cfg(feature = "sentinel")]
-                Kind::Sentinel(sentinel) => sentinel.search(purpose).primary().await,
+                Kind::Sentinel(sentinel) => sentinel.discovery(purpose).primary().await,
                 #[cfg(feature = "cluster")]
-                Kind::Cluster(cluster) => Client::open(cluster.slots.place(key)),
+                Kind::Cluster(cluster) => Client::open(cluster.slots.node_for(key)),
             }
         })
     }
 
-    #[cfg(feature = "sentinel")]
-    fn of_sentinel(
-        client: redis::sentinel::SentinelClient,
-        renewal: Option<redis::sentinel::SentinelClient>,
-        label: String,
-    ) -> Self {
-        Self(Arc::new(Kind::Sentinel(Box::new(Sentinel {
-            requests: Search::new(client),
-            renewal: renewal.map(Search::new),
-            label,
-        }))))
+    /// Clients for the servers that grant locks: the primary, or all primaries of a cluster.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Redis`]: no Sentinel or no node of the cluster could be reached.
+    pub async fn primaries(&self) -> Result<Vec<Client>, Error> {
+        #[cfg(feature = "cluster")]
+        if let Kind::Cluster(cluster) = &*self.0 {
+            let map = cluster.slots.fetch().await?;
+            let clients = map.primaries().into_iter().map(Client::open);
+            return Ok(clients.collect::<RedisResult<_>>()?);
+        }
+        Ok(vec![self.client_for(&[], Purpose::Requests).await?])
     }
 
-    /// Whether both certainly lead to the same server, whatever the database.
+    /// A client for the server that holds a lock of this key.
+    ///
+    /// # Errors
+    ///
+    /// As [`Address::primaries`]; [`Error::Invalid`]: no node of the cluster serves the key's slot.
+    pub async fn node_for(&self, key: impl AsRef<[u8]>) -> Result<Client, Error> {
+        let key = key.as_ref();
+        #[cfg(feature = "cluster")]
+        if let Kind::Cluster(cluster) = &*self.0 {
+            let node = cluster.slots.fetch().await?.node_for(key)?;
+            return Ok(Client::open(node)?);
+        }
+        Ok(self.client_for(key, Purpose::Requests).await?)
+    }
+
+    /// Whether both certainly lead to the same server, in whichever database.
+    #[cfg(feature = "redlock")]
     pub(crate) fn is_same_server(&self, other: &Self) -> bool {
         match (&*self.0, &*other.0) {
             (Kind::Node(one), Kind::Node(other)) => {
@@ -175,16 +172,16 @@ impl Address {
         }
     }
 
-    /// Learns from an error of a node that a key is served elsewhere.
+    /// Updates the slot cache from a MOVED error of a node.
     #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
-    pub(crate) fn learn(&self, error: &RedisError, node: &ConnectionAddr) {
+    pub(crate) fn on_redirect(&self, error: &RedisError, node: &ConnectionAddr) {
         #[cfg(feature = "cluster")]
         if let Kind::Cluster(cluster) = &*self.0 {
-            cluster.slots.learn(error, node);
+            cluster.slots.on_redirect(error, node);
         }
     }
 
-    /// A node cannot be reached, or was lost, or is no primary any more: another one may be the right one now.
+    /// A node is unreachable, was lost, or is not a primary any more: the next connection may go elsewhere.
     #[cfg_attr(not(any(feature = "cluster", feature = "sentinel")), expect(unused_variables))]
     pub(crate) fn forget(&self, node: &ConnectionAddr) {
         match &*self.0 {
@@ -197,52 +194,57 @@ impl Address {
     }
 }
 
-#[cfg(feature = "sentinel")]
-impl Sentinel {
-    fn search(&self, purpose: Purpose) -> &Search {
-        match (purpose, &self.renewal) {
-            (Purpose::Renewal, Some(search)) => search,
-            _ => &self.requests,
-        }
-    }
+impl TryFrom<Endpoints> for Address {
+    type Error = Error;
 
-    fn forget(&self, node: &ConnectionAddr) {
-        for search in std::iter::once(&self.requests).chain(&self.renewal) {
-            search.forget(node);
-        }
+    fn try_from(endpoints: Endpoints) -> Result<Self, Error> {
+        let kind = match endpoints {
+            Endpoints::Node(info) => {
+                Kind::Node(Box::new(Client::open(with_keepalive(info)).map_err(invalid)?))
+            }
+            #[cfg(feature = "cluster")]
+            Endpoints::Cluster(nodes) => Kind::Cluster(Box::new(Cluster::new(nodes)?)),
+            #[cfg(not(feature = "cluster"))]
+            Endpoints::Cluster(_) => {
+                return Err(super::endpoints::missing_feature(
+                    "the address of a cluster",
+                    "cluster",
+                ));
+            }
+            #[cfg(feature = "sentinel")]
+            Endpoints::Sentinel {
+                sentinels,
+                name,
+                primary,
+            } => Kind::Sentinel(Box::new(
+                Sentinel::new(&sentinels, &name, &primary).map_err(invalid)?,
+            )),
+            #[cfg(not(feature = "sentinel"))]
+            Endpoints::Sentinel { .. } => {
+                return Err(super::endpoints::missing_feature(
+                    "the address of Sentinels",
+                    "sentinel",
+                ));
+            }
+        };
+        Ok(Self(Arc::new(kind)))
     }
 }
 
-#[cfg(feature = "sentinel")]
-impl Search {
-    fn new(client: redis::sentinel::SentinelClient) -> Self {
-        Self {
-            client: tokio::sync::Mutex::new(client),
-            primary: Mutex::default(),
-        }
-    }
-
-    /// One task asks. The others that came meanwhile share its answer.
-    async fn primary(&self) -> RedisResult<Client> {
-        if let Some(primary) = self.known() {
-            return Ok(primary);
-        }
-        let mut client = self.client.lock().await;
-        if let Some(primary) = self.known() {
-            return Ok(primary);
-        }
-        let told = client.async_get_client().await?;
-        let primary = Client::open(with_keepalive(told.get_connection_info().clone()))?;
-        *lock(&self.primary) = Some(primary.clone());
-        Ok(primary)
-    }
-
-    fn known(&self) -> Option<Client> {
-        lock(&self.primary).clone()
-    }
-
-    fn forget(&self, node: &ConnectionAddr) {
-        lock(&self.primary).take_if(|primary| primary.get_connection_info().addr() == node);
+#[cfg(feature = "cluster")]
+impl Cluster {
+    fn new(nodes: Vec<ConnectionInfo>) -> Result<Self, Error> {
+        let client = |settings| {
+            redis::cluster::ClusterClient::builder(nodes.clone())
+                .tcp_settings(settings)
+                .build()
+                .map_err(invalid)
+        };
+        Ok(Self {
+            client: client(with_zero_linger(keepalive_settings()))?,
+            renewal_client: client(keepalive_settings())?,
+            slots: SlotCache::new(nodes.into_iter().map(with_keepalive).collect())?,
+        })
     }
 }
 
@@ -250,13 +252,7 @@ impl FromStr for Address {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        match text.split_once("://") {
-            Some(("redis-cluster", rest)) => cluster("redis", rest),
-            Some(("rediss-cluster", rest)) => cluster("rediss", rest),
-            Some(("redis-sentinel", rest)) => sentinel("redis", rest),
-            Some(("rediss-sentinel", rest)) => sentinel("rediss", rest),
-            _ => Client::open(text).map_err(invalid)?.try_into(),
-        }
+        text.parse::<Endpoints>()?.try_into()
     }
 }
 
@@ -280,8 +276,7 @@ impl TryFrom<Client> for Address {
     type Error = Error;
 
     fn try_from(client: Client) -> Result<Self, Error> {
-        let client = Client::open(with_keepalive(client.get_connection_info().clone())).map_err(invalid)?;
-        Ok(Self(Arc::new(Kind::Node(Box::new(client)))))
+        Endpoints::Node(client.get_connection_info().clone()).try_into()
     }
 }
 
@@ -290,7 +285,7 @@ impl TryFrom<redis::sentinel::SentinelClient> for Address {
     type Error = Error;
 
     fn try_from(client: redis::sentinel::SentinelClient) -> Result<Self, Error> {
-        Ok(Self::of_sentinel(client, None, "by Sentinel".into()))
+        Ok(Self(Arc::new(Kind::Sentinel(Box::new(Sentinel::shared(client))))))
     }
 }
 
@@ -301,33 +296,33 @@ impl fmt::Debug for Address {
 }
 
 impl fmt::Display for Address {
-    /// Tells no password.
+    /// Never shows a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             Kind::Node(client) => client.get_connection_info().addr().fmt(f),
             #[cfg(feature = "sentinel")]
-            Kind::Sentinel(sentinel) => f.write_str(&sentinel.label),
+            Kind::Sentinel(sentinel) => f.write_str(sentinel.label()),
             #[cfg(feature = "cluster")]
-            Kind::Cluster(cluster) => write!(f, "cluster of {}", cluster.slots.first().addr()),
+            Kind::Cluster(cluster) => write!(f, "cluster of {}", cluster.slots.first_seed().addr()),
         }
     }
 }
 
-/// TLS needs a provider of cryptography: the one that the application has installed, else this one.
+/// Uses the provider that the application installed, else ring.
 #[cfg(feature = "tls-rustls")]
-fn provide_cryptography() {
+fn install_crypto_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // An error means that another thread was faster.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
 
-/// Small messages leave at once, and a dead peer is noticed.
-fn with_keepalive(info: ConnectionInfo) -> ConnectionInfo {
-    info.set_tcp_settings(tcp_settings())
+/// Sends small packets at once and detects dead peers.
+pub(super) fn with_keepalive(info: ConnectionInfo) -> ConnectionInfo {
+    info.set_tcp_settings(keepalive_settings())
 }
 
-fn tcp_settings() -> TcpSettings {
+pub(super) fn keepalive_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new()
         .with_time(DEAD_PEER / 2)
         .with_interval(DEAD_PEER / 4)
@@ -338,100 +333,9 @@ fn tcp_settings() -> TcpSettings {
     settings
 }
 
-/// What the peer has not received when the connection is closed is not sent again: see [`Purpose::Requests`].
+/// Discards unacknowledged data when the connection closes: see [`Purpose::Requests`].
 fn with_zero_linger(settings: TcpSettings) -> TcpSettings {
     settings.set_linger_time(Duration::ZERO)
-}
-
-fn invalid(error: RedisError) -> Error {
-    Error::Invalid(format!("the address cannot be used: {error}"))
-}
-
-/// `user:password@` or nothing, and the rest.
-#[cfg(any(feature = "cluster", feature = "sentinel"))]
-fn split_credentials(rest: &str) -> (&str, &str) {
-    match rest.rfind('@') {
-        Some(at) => rest.split_at(at + 1),
-        None => ("", rest),
-    }
-}
-
-#[cfg(feature = "cluster")]
-fn cluster(scheme: &str, rest: &str) -> Result<Address, Error> {
-    let (credentials, hosts) = split_credentials(rest);
-    let hosts = hosts.trim_end_matches('/');
-    let nodes: Vec<String> = hosts
-        .split(',')
-        .map(|host| format!("{scheme}://{credentials}{host}"))
-        .collect();
-    let client = |settings| {
-        redis::cluster::ClusterClient::builder(nodes.iter().map(String::as_str))
-            .tcp_settings(settings)
-            .build()
-            .map_err(invalid)
-    };
-    let renewal_client = client(tcp_settings())?;
-    let client = client(with_zero_linger(tcp_settings()))?;
-    let named: RedisResult<Vec<ConnectionInfo>> = nodes
-        .iter()
-        .map(|node| Ok(with_keepalive(node.parse()?)))
-        .collect();
-    let slots = Slots::new(named.map_err(invalid)?);
-    Ok(Address(Arc::new(Kind::Cluster(Box::new(Cluster {
-        client,
-        renewal_client,
-        slots,
-    })))))
-}
-
-#[cfg(not(feature = "cluster"))]
-fn cluster(_: &str, _: &str) -> Result<Address, Error> {
-    Err(Error::Invalid(
-        "the address of a cluster needs the feature `cluster` of redis-dlock-client".into(),
-    ))
-}
-
-#[cfg(feature = "sentinel")]
-fn sentinel(scheme: &str, rest: &str) -> Result<Address, Error> {
-    use redis::TlsMode;
-    use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-
-    let (credentials, rest) = split_credentials(rest);
-    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (name, db) = path.split_once('/').unwrap_or((path, ""));
-    if name.is_empty() {
-        return Err(Error::Invalid(
-            "the address of Sentinels needs the name of the primary: redis-sentinel://host:26379/name".into(),
-        ));
-    }
-    let sentinels: Vec<String> = hosts
-        .split(',')
-        .map(|host| format!("{scheme}://{host}"))
-        .collect();
-    // Only for the user, the password and the database in it.
-    let primary: ConnectionInfo = format!("redis://{credentials}primary/{db}")
-        .parse()
-        .map_err(invalid)?;
-    let mut node = SentinelNodeConnectionInfo::default()
-        .set_redis_connection_info(primary.redis_settings().clone())
-        .set_tcp_settings(tcp_settings());
-    if scheme == "rediss" {
-        node = node.set_tls_mode(TlsMode::Secure);
-    }
-    let client = || {
-        let sentinels = sentinels.iter().map(String::as_str).collect();
-        let primary = SentinelServerType::Master;
-        SentinelClient::build(sentinels, String::from(name), Some(node.clone()), primary).map_err(invalid)
-    };
-    let label = format!("{name} by Sentinel {hosts}");
-    Ok(Address::of_sentinel(client()?, Some(client()?), label))
-}
-
-#[cfg(not(feature = "sentinel"))]
-fn sentinel(_: &str, _: &str) -> Result<Address, Error> {
-    Err(Error::Invalid(
-        "the address of Sentinels needs the feature `sentinel` of redis-dlock-client".into(),
-    ))
 }
 
 #[cfg(test)]
@@ -439,13 +343,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_and_shown_without_its_password() {
+    fn address_is_displayed_without_its_password() {
         let address: Address = "redis://alice:secret@example.com:7000/2".parse().unwrap();
         assert_eq!(format!("{address:?}"), "Address(example.com:7000)");
     }
 
     #[test]
-    fn an_address_that_cannot_be_is_refused_with_a_reason() {
+    fn invalid_address_is_rejected_with_a_reason() {
         for text in ["", "nonsense", "http://example.com", "redis://"] {
             let error = Address::try_from(text).unwrap_err();
             assert!(matches!(error, Error::Invalid(_)), "{text}: {error:?}");
@@ -456,16 +360,16 @@ mod tests {
 
     #[cfg(feature = "cluster")]
     #[test]
-    fn an_address_of_a_cluster_names_several_nodes() {
+    fn cluster_address_takes_several_nodes() {
         let address: Address = "redis-cluster://:secret@one:7000,two:7001/".parse().unwrap();
         assert_eq!(format!("{address:?}"), "Address(cluster of one:7000)");
     }
 
     #[cfg(feature = "sentinel")]
     #[test]
-    fn an_address_of_sentinels_names_the_primary() {
+    fn sentinel_address_takes_the_name_of_the_primary() {
         let address = Address::try_from("redis-sentinel://:secret@one:26379,two/main/3").unwrap();
-        assert_eq!(address.to_string(), "main by Sentinel one:26379,two");
+        assert_eq!(address.to_string(), "main known to Sentinel one:26379,two:26379");
         assert!(Address::try_from("redis-sentinel://one/main/nonsense").is_err());
     }
 }

@@ -26,8 +26,8 @@ impl Timeouts {
             .set_response_timeout(Some(self.response))
     }
 
-    /// For a connection on which requests wait as long as they want to.
-    pub fn config_to_wait(self) -> AsyncConnectionConfig {
+    /// For blocked requests.
+    pub fn config_without_response_timeout(self) -> AsyncConnectionConfig {
         self.config().set_response_timeout(None)
     }
 }

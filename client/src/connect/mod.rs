@@ -1,13 +1,19 @@
-//! Connections: where the server is, one that all requests share, and those that wait.
+//! Connections: where the server is, the connection that requests share, and the pool for blocked requests.
 
 mod address;
 mod connection;
+mod endpoints;
 mod link;
+mod pool;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 #[cfg(feature = "cluster")]
 mod slots;
-mod waiting;
 
 pub use address::Address;
 pub(crate) use connection::{Purpose, Timeouts};
+pub use endpoints::Endpoints;
 pub(crate) use link::{Link, Route};
-pub(crate) use waiting::{BlockingPool, PooledConnection};
+pub(crate) use pool::{BlockingPool, PooledConnection};
+#[cfg(feature = "cluster")]
+pub use slots::slot_of;

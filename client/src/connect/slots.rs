@@ -1,139 +1,240 @@
+//! Which node of a cluster serves which slot.
+
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use crc::{CRC_16_XMODEM, Crc};
-use redis::{ConnectionAddr, ConnectionInfo, RedisError};
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, FromRedisValue, ParsingError, RedisError, RedisResult, Value, cmd,
+};
 
+use crate::error::Error;
 use crate::sync::lock;
 
 const SLOTS: u16 = 16_384;
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
-/// Which node serves a slot, as far as nodes have told: for connections to one node only.
-pub(super) struct Slots {
-    /// The nodes that the application names, one at least. They differ in their places only.
-    named: Vec<ConnectionInfo>,
+/// The cluster slot of a key. Only its hash tag counts, the text between the first braces, if it has one.
+pub fn slot_of(key: impl AsRef<[u8]>) -> u16 {
+    let key = key.as_ref();
+    let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
+        let length = key[open + 1..].iter().position(|&byte| byte == b'}')?;
+        (length > 0).then(|| &key[open + 1..][..length])
+    });
+    CRC.checksum(tag.unwrap_or(key)) % SLOTS
+}
+
+/// The slots that redirections have revealed, for connections to one node only.
+pub(super) struct SlotCache {
+    /// The nodes that the application named, at least one. They differ in host and port only.
+    seeds: Vec<ConnectionInfo>,
     known: Mutex<Known>,
 }
 
 #[derive(Default)]
 struct Known {
     by_slot: HashMap<u16, ConnectionAddr>,
-    /// All places that nodes have told of. A cluster may have moved away from all that are named.
-    told: Vec<ConnectionAddr>,
-    /// Where to ask for a slot that is not known: an index into the named places and, behind them, the told ones.
-    turn: usize,
+    /// All nodes that a redirection has named. A cluster may have moved away from all its seeds.
+    discovered: Vec<ConnectionAddr>,
+    /// The node to ask about an unknown slot: an index into the seeds followed by the discovered nodes.
+    next: usize,
 }
 
-impl Slots {
-    /// There must be one node at least.
-    pub fn new(named: Vec<ConnectionInfo>) -> Self {
-        Self {
-            named,
-            known: Mutex::default(),
+impl SlotCache {
+    pub fn new(seeds: Vec<ConnectionInfo>) -> Result<Self, Error> {
+        if seeds.is_empty() {
+            return Err(Error::Invalid(
+                "the address of a cluster needs at least one node".into(),
+            ));
         }
+        Ok(Self {
+            seeds,
+            known: Mutex::default(),
+        })
     }
 
-    pub fn first(&self) -> &ConnectionInfo {
-        &self.named[0]
+    pub fn first_seed(&self) -> &ConnectionInfo {
+        &self.seeds[0]
     }
 
-    /// The node that serves the key, if that is known; else one that can tell.
-    pub fn place(&self, key: &[u8]) -> ConnectionInfo {
+    /// The node that serves the key if known, else one that redirects to it.
+    pub fn node_for(&self, key: &[u8]) -> ConnectionInfo {
         let known = lock(&self.known);
         let addr = match known.by_slot.get(&slot_of(key)) {
             Some(addr) => addr,
-            None => self.whose_turn(&known),
+            None => self.next_to_ask(&known),
         };
-        self.first().clone().set_addr(addr.clone())
+        self.first_seed().clone().set_addr(addr.clone())
     }
 
-    fn whose_turn<'a>(&'a self, known: &'a Known) -> &'a ConnectionAddr {
-        match self.named.get(known.turn) {
-            Some(named) => named.addr(),
-            None => &known.told[known.turn - self.named.len()],
+    /// Asks the cluster for all its slots.
+    pub async fn fetch(&self) -> RedisResult<SlotMap> {
+        let mut last = None;
+        for _ in 0..self.seeds.len() {
+            let node = {
+                let known = lock(&self.known);
+                self.first_seed()
+                    .clone()
+                    .set_addr(self.next_to_ask(&known).clone())
+            };
+            match SlotMap::fetch(node.clone()).await {
+                Ok(map) => return Ok(map),
+                Err(error) => last = Some(error),
+            }
+            self.forget(node.addr());
+        }
+        Err(last.unwrap_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected).into()))
+    }
+
+    fn next_to_ask<'a>(&'a self, known: &'a Known) -> &'a ConnectionAddr {
+        match self.seeds.get(known.next) {
+            Some(seed) => seed.addr(),
+            None => &known.discovered[known.next - self.seeds.len()],
         }
     }
 
-    /// Learns from `MOVED slot host:port`, as a node told it.
-    pub fn learn(&self, error: &RedisError, teller: &ConnectionAddr) {
-        let told = error.redirect_node().filter(|_| error.code() == Some("MOVED"));
-        if let Some((place, slot)) = told
-            && let Some(addr) = at(teller, place)
+    /// Updates the cache from `MOVED slot host:port`.
+    pub fn on_redirect(&self, error: &RedisError, sender: &ConnectionAddr) {
+        let target = error.redirect_node().filter(|_| error.code() == Some("MOVED"));
+        if let Some((target, slot)) = target
+            && let Some(addr) = resolve(sender, target)
         {
-            self.note(slot, addr);
+            self.insert(slot, addr);
         }
     }
 
-    fn note(&self, slot: u16, addr: ConnectionAddr) {
+    fn insert(&self, slot: u16, addr: ConnectionAddr) {
         let mut known = lock(&self.known);
-        if !known.told.contains(&addr) && self.named.iter().all(|named| *named.addr() != addr) {
-            known.told.push(addr.clone());
+        if !known.discovered.contains(&addr) && self.seeds.iter().all(|seed| *seed.addr() != addr) {
+            known.discovered.push(addr.clone());
         }
         known.by_slot.insert(slot, addr);
     }
 
-    /// A node cannot be reached: others may serve its slots by now, and others are to be asked.
+    /// A node is unreachable: another one may serve its slots now, and another one is asked.
     pub fn forget(&self, node: &ConnectionAddr) {
         let mut known = lock(&self.known);
-        if self.whose_turn(&known) == node {
-            known.turn += 1;
+        if self.next_to_ask(&known) == node {
+            known.next += 1;
         }
         known.by_slot.retain(|_, addr| addr != node);
-        known.told.retain(|addr| addr != node);
-        known.turn %= self.named.len() + known.told.len();
+        known.discovered.retain(|addr| addr != node);
+        known.next %= self.seeds.len() + known.discovered.len();
     }
 }
 
-/// The address of `host:port`, reached as the node is that told of it.
-fn at(teller: &ConnectionAddr, place: &str) -> Option<ConnectionAddr> {
-    let (host, port) = place.rsplit_once(':')?;
-    let mut addr = teller.clone();
-    if let ConnectionAddr::Tcp(its_host, its_port)
-    | ConnectionAddr::TcpTls {
-        host: its_host,
-        port: its_port,
-        ..
-    } = &mut addr
-    {
-        // A node that does not know its own name leaves it out.
-        if !host.is_empty() {
-            host.clone_into(its_host);
+/// The primaries of a cluster and their slots, as one node knows them.
+pub(super) struct SlotMap {
+    node: ConnectionInfo,
+    ranges: Vec<SlotRange>,
+}
+
+struct SlotRange {
+    first: u16,
+    last: u16,
+    /// Empty when the node that answered does not know its own address.
+    host: String,
+    port: u16,
+}
+
+impl SlotMap {
+    async fn fetch(node: ConnectionInfo) -> RedisResult<Self> {
+        let client = Client::open(node.clone())?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let ranges = cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+        Ok(Self { node, ranges })
+    }
+
+    pub fn primaries(&self) -> Vec<ConnectionInfo> {
+        let mut primaries: Vec<ConnectionAddr> = Vec::new();
+        for range in &self.ranges {
+            let addr = range.addr(&self.node);
+            if !primaries.contains(&addr) {
+                primaries.push(addr);
+            }
         }
-        *its_port = port.parse().ok()?;
+        let info = |addr| self.node.clone().set_addr(addr);
+        primaries.into_iter().map(info).collect()
     }
-    Some(addr)
+
+    pub fn node_for(&self, key: &[u8]) -> Result<ConnectionInfo, Error> {
+        let slot = slot_of(key);
+        let range = self
+            .ranges
+            .iter()
+            .find(|range| (range.first..=range.last).contains(&slot));
+        let unassigned = || {
+            Error::Invalid(format!(
+                "no node of the cluster serves slot {slot}, to which this key belongs: assign all slots"
+            ))
+        };
+        let range = range.ok_or_else(unassigned)?;
+        Ok(self.node.clone().set_addr(range.addr(&self.node)))
+    }
 }
 
-/// The slot of a key: only what stands in its first braces counts, if anything does.
-fn slot_of(key: &[u8]) -> u16 {
-    let braces = key.iter().position(|&byte| byte == b'{').and_then(|open| {
-        let length = key[open + 1..].iter().position(|&byte| byte == b'}')?;
-        (length > 0).then(|| &key[open + 1..][..length])
-    });
-    CRC.checksum(braces.unwrap_or(key)) % SLOTS
+impl SlotRange {
+    fn addr(&self, node: &ConnectionInfo) -> ConnectionAddr {
+        with_host_and_port(node.addr(), &self.host, self.port)
+    }
+}
+
+impl FromRedisValue for SlotRange {
+    /// `first, last, [host, port, ...] of the primary, those of its replicas ...`
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let incomplete = || ParsingError::from("incomplete reply to CLUSTER SLOTS");
+        let mut fields = Vec::<Value>::from_redis_value(value)?.into_iter();
+        let first = u16::from_redis_value(fields.next().ok_or_else(incomplete)?)?;
+        let last = u16::from_redis_value(fields.next().ok_or_else(incomplete)?)?;
+        let mut primary = Vec::<Value>::from_redis_value(fields.next().ok_or_else(incomplete)?)?.into_iter();
+        let host = Option::<String>::from_redis_value(primary.next().ok_or_else(incomplete)?)?;
+        let port = u16::from_redis_value(primary.next().ok_or_else(incomplete)?)?;
+        Ok(Self {
+            first,
+            last,
+            host: host.unwrap_or_default(),
+            port,
+        })
+    }
+}
+
+/// The address of `host:port`, reached in the same way as the node that named it.
+fn resolve(sender: &ConnectionAddr, target: &str) -> Option<ConnectionAddr> {
+    let (host, port) = target.rsplit_once(':')?;
+    Some(with_host_and_port(sender, host, port.parse().ok()?))
+}
+
+fn with_host_and_port(like: &ConnectionAddr, new_host: &str, new_port: u16) -> ConnectionAddr {
+    let mut addr = like.clone();
+    if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } = &mut addr {
+        // A node that does not know its own name leaves it out.
+        if !new_host.is_empty() {
+            new_host.clone_into(host);
+        }
+        *port = new_port;
+    }
+    addr
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn named(nodes: &[&str]) -> Slots {
+    fn cache(seeds: &[&str]) -> SlotCache {
         let parse = |node: &&str| format!("redis://:secret@{node}/").parse().unwrap();
-        Slots::new(nodes.iter().map(parse).collect())
+        SlotCache::new(seeds.iter().map(parse).collect()).unwrap()
     }
 
     fn addr(node: &str) -> ConnectionAddr {
-        at(&ConnectionAddr::Tcp(String::new(), 0), node).unwrap()
+        resolve(&ConnectionAddr::Tcp(String::new(), 0), node).unwrap()
     }
 
-    fn place(slots: &Slots, key: &str) -> String {
-        slots.place(key.as_bytes()).addr().to_string()
+    fn node_for(slots: &SlotCache, key: &str) -> String {
+        slots.node_for(key.as_bytes()).addr().to_string()
     }
 
     #[test]
-    fn the_slot_of_a_key_is_the_one_that_servers_compute() {
-        // As told by CLUSTER KEYSLOT.
+    fn slot_of_key_matches_cluster_keyslot() {
         let cases: [(&str, u16); 5] = [
             ("", 0),
             ("foo", 12_182),
@@ -142,46 +243,79 @@ mod tests {
             ("{}foo", 9_500),
         ];
         for (key, slot) in cases {
-            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+            assert_eq!(slot_of(key), slot, "{key}");
         }
     }
 
     #[test]
-    fn what_a_node_tells_of_a_slot_is_used_for_its_keys() {
-        let slots = named(&["one:7000"]);
-        assert_eq!(place(&slots, "foo"), "one:7000");
-        slots.note(12_182, addr("two:7001"));
-        assert_eq!(place(&slots, "foo"), "two:7001");
-        assert_eq!(place(&slots, "bar"), "one:7000");
+    fn redirected_slot_is_looked_up_at_its_new_node() {
+        let slots = cache(&["one:7000"]);
+        assert_eq!(node_for(&slots, "foo"), "one:7000");
+        slots.insert(12_182, addr("two:7001"));
+        assert_eq!(node_for(&slots, "foo"), "two:7001");
+        assert_eq!(node_for(&slots, "bar"), "one:7000");
     }
 
     #[test]
-    fn a_node_that_leaves_its_name_out_means_the_one_by_which_it_was_reached() {
-        assert_eq!(at(&addr("two:7001"), ":7002"), Some(addr("two:7002")));
-        assert_eq!(at(&addr("two:7001"), "three:7002"), Some(addr("three:7002")));
-        assert_eq!(at(&addr("two:7001"), "nonsense"), None);
+    fn redirection_without_host_names_the_sender() {
+        assert_eq!(resolve(&addr("two:7001"), ":7002"), Some(addr("two:7002")));
+        assert_eq!(resolve(&addr("two:7001"), "three:7002"), Some(addr("three:7002")));
+        assert_eq!(resolve(&addr("two:7001"), "nonsense"), None);
     }
 
     #[test]
-    fn a_node_that_cannot_be_reached_is_asked_no_more_while_there_is_another() {
-        let slots = named(&["one:7000", "two:7001"]);
-        slots.note(12_182, addr("three:7002"));
+    fn unreachable_node_is_not_asked_while_there_is_another() {
+        let slots = cache(&["one:7000", "two:7001"]);
+        slots.insert(12_182, addr("three:7002"));
         slots.forget(&addr("one:7000"));
-        assert_eq!(place(&slots, "bar"), "two:7001");
+        assert_eq!(node_for(&slots, "bar"), "two:7001");
         slots.forget(&addr("two:7001"));
-        assert_eq!(place(&slots, "bar"), "three:7002");
+        assert_eq!(node_for(&slots, "bar"), "three:7002");
         slots.forget(&addr("three:7002"));
-        // What was named is tried again, what was told is gone.
-        assert_eq!(place(&slots, "foo"), "two:7001");
+        // Seeds are tried again, discovered nodes are not.
+        assert_eq!(node_for(&slots, "foo"), "two:7001");
         slots.forget(&addr("two:7001"));
-        assert_eq!(place(&slots, "foo"), "one:7000");
+        assert_eq!(node_for(&slots, "foo"), "one:7000");
     }
 
     #[test]
-    fn the_loss_of_another_node_does_not_change_whom_to_ask() {
-        let slots = named(&["one:7000"]);
-        slots.note(12_182, addr("two:7001"));
+    fn losing_another_node_keeps_the_node_to_ask() {
+        let slots = cache(&["one:7000"]);
+        slots.insert(12_182, addr("two:7001"));
         slots.forget(&addr("two:7001"));
-        assert_eq!(place(&slots, "foo"), "one:7000");
+        assert_eq!(node_for(&slots, "foo"), "one:7000");
+    }
+
+    #[test]
+    fn slot_map_lists_each_primary_once() {
+        let range = |first, last, host: &str, port| SlotRange {
+            first,
+            last,
+            host: host.into(),
+            port,
+        };
+        let map = SlotMap {
+            node: "redis://:secret@one:7000/".parse().unwrap(),
+            ranges: vec![
+                range(0, 100, "", 7000),
+                range(101, 16_000, "two", 7001),
+                range(16_001, 16_200, "one", 7000),
+            ],
+        };
+        let primaries: Vec<String> = map
+            .primaries()
+            .iter()
+            .map(|info| info.addr().to_string())
+            .collect();
+        assert_eq!(primaries, ["one:7000", "two:7001"]);
+        assert_eq!(map.node_for(b"foo").unwrap().addr().to_string(), "two:7001");
+        assert!(matches!(
+            SlotMap {
+                ranges: vec![],
+                ..map
+            }
+            .node_for(b"foo"),
+            Err(Error::Invalid(_))
+        ));
     }
 }

@@ -13,6 +13,7 @@ use crate::owner::Owner;
 
 /// Several locks that are held together. See [`acquire_all`].
 #[must_use = "guards that are dropped at once give the locks back at once"]
+#[derive(Default)]
 pub struct Guards {
     guards: Vec<Guard>,
 }
@@ -95,10 +96,6 @@ fn sorted(mut locks: Vec<Lock>) -> Result<Vec<Lock>, Error> {
 }
 
 impl Guards {
-    pub(crate) fn into_guards(self) -> Vec<Guard> {
-        self.guards
-    }
-
     /// The single guards, sorted by the names of their locks.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
@@ -125,13 +122,25 @@ impl Guards {
         first_loss(&self.guards).await
     }
 
+    #[cfg(feature = "blocking")]
+    pub(crate) fn lease_status(&self) -> crate::lost::LeaseStatus {
+        self.guards
+            .iter()
+            .try_fold(Duration::MAX, |least, guard| Ok(least.min(guard.lease_status()?)))
+    }
+
     /// Gives all locks back, the last one first.
     ///
     /// # Errors
     ///
     /// The first of those of [`Guard::release`]. The other locks are given back all the same.
     pub async fn release(self) -> Result<(), Error> {
-        release_all(self.guards).await
+        let mut releases: FuturesUnordered<_> = self.guards.into_iter().rev().map(Guard::release).collect();
+        let mut outcome = Ok(());
+        while let Some(released) = releases.next().await {
+            outcome = outcome.and(released.map(drop));
+        }
+        outcome
     }
 }
 
@@ -142,16 +151,6 @@ async fn first_loss(guards: &[Guard]) -> LostReason {
         Some(reason) => reason,
         None => std::future::pending().await,
     }
-}
-
-/// See [`Guards::release`].
-pub(crate) async fn release_all(guards: Vec<Guard>) -> Result<(), Error> {
-    let mut releases: FuturesUnordered<_> = guards.into_iter().rev().map(Guard::release).collect();
-    let mut outcome = Ok(());
-    while let Some(released) = releases.next().await {
-        outcome = outcome.and(released.map(drop));
-    }
-    outcome
 }
 
 impl fmt::Debug for Guards {

@@ -2,13 +2,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::error::NodeFailure;
 use super::held::{Held, Node};
 use super::quorum::Quorum;
 use super::round::{by_majority, by_one};
-use crate::clock::BootInstant;
 use crate::error::Error;
 use crate::hold::LostReason;
 use crate::lost::{LeaseStatus, lost};
@@ -28,6 +28,8 @@ pub struct Guard {
     held: Arc<Held>,
     quorum: Quorum,
     node_timeout: Duration,
+    #[cfg(feature = "blocking")]
+    runtime: tokio::runtime::Handle,
 }
 
 impl Guard {
@@ -40,11 +42,17 @@ impl Guard {
         node_timeout: Duration,
     ) -> Self {
         let calm = (held.remaining() / 4).min(MAX_IDLE_CHECK);
-        renewal_thread.spawn_at(BootInstant::now() + calm, Held::watch(Arc::downgrade(&held)));
+        let watched = Arc::downgrade(&held);
+        renewal_thread.runtime().spawn(async move {
+            sleep(calm).await;
+            Held::watch(watched).await;
+        });
         Self {
             held,
             quorum,
             node_timeout,
+            #[cfg(feature = "blocking")]
+            runtime: renewal_thread.runtime().clone(),
         }
     }
 
@@ -80,6 +88,21 @@ impl Guard {
     /// Resolves when the lock is lost, at the local deadline at the latest, even when the servers are silent.
     pub async fn lost(&self) -> LostReason {
         lost(self.lost_token(), || self.lease_status()).await
+    }
+
+    /// The runtime of the renewal thread.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.runtime
+    }
+
+    /// Releases the lock after work under it.
+    pub(crate) async fn finish<T>(self, done: T) -> Result<T, Error> {
+        match self.release().await {
+            Err(error @ Error::Lost(_)) => Err(error),
+            // The work was done while the lock was held, even if the lock may not be free yet.
+            _ => Ok(done),
+        }
     }
 
     pub(crate) fn lease_status(&self) -> LeaseStatus {

@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "blocking")]
 use tokio::runtime::Handle;
 
 use super::acquire::{self, AcquireRequest};
@@ -184,14 +185,11 @@ impl Lock {
             reason = guard.lost() => return Err(Error::Lost(reason)),
             done = work(&guard) => done,
         };
-        match guard.release().await {
-            Err(error @ Error::Lost(_)) => Err(error),
-            // The work was done while the lock was held. That it may not be free yet is another matter.
-            _ => Ok(done),
-        }
+        guard.finish(done).await
     }
 
     /// The runtime of the thread in the background.
+    #[cfg(feature = "blocking")]
     pub(crate) fn runtime(&self) -> &Handle {
         self.nodes[0].renewal_thread().runtime()
     }

@@ -71,14 +71,8 @@ impl RenewalThread {
         self.shared.tasks.spawn_on(task, &self.runtime);
     }
 
-    /// Has something done that is not urgent: at that time, or when the thread is awake anyway.
-    pub fn spawn_at(&self, due: BootInstant, task: impl Future<Output = ()> + Send + 'static) {
-        if self.shared.agenda.spawn_at(due, Box::pin(task)) {
-            self.shared.wake.notify_one();
-        }
-    }
-
     /// The runtime of the thread.
+    #[cfg(any(feature = "blocking", feature = "redlock"))]
     pub fn runtime(&self) -> &Handle {
         &self.runtime
     }
@@ -108,9 +102,6 @@ impl Shared {
         let now = BootInstant::now();
         while let Some(held) = self.agenda.take_due(now) {
             self.process(&held, now);
-        }
-        while let Some(task) = self.agenda.take_errand(now) {
-            self.tasks.spawn(task);
         }
         self.agenda.next_timeout(BootInstant::now())
     }

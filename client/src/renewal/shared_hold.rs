@@ -2,7 +2,6 @@
 //! between a guard that is given up, a renewal and a loss are races here.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -89,9 +88,6 @@ fn next_number() -> u64 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Something to do that is no hold.
-pub(crate) type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// When which hold is due.
 pub(crate) struct RenewalQueue {
     entries: Mutex<Entries>,
@@ -99,7 +95,6 @@ pub(crate) struct RenewalQueue {
 
 struct Entries {
     due: BTreeMap<(BootInstant, u64), Arc<SharedHold>>,
-    errands: BTreeMap<(BootInstant, u64), BackgroundTask>,
     /// The keeper looks at the agenda then, if nobody wakes it.
     next_look: BootInstant,
     is_over: bool,
@@ -109,7 +104,6 @@ impl RenewalQueue {
     pub fn new(now: BootInstant) -> Self {
         let entries = Entries {
             due: BTreeMap::new(),
-            errands: BTreeMap::new(),
             next_look: now,
             is_over: false,
         };
@@ -131,20 +125,6 @@ impl RenewalQueue {
         entries.look_by(due)
     }
 
-    /// Puts an errand down. Whether the keeper has to be woken.
-    pub fn spawn_at(&self, due: BootInstant, errand: BackgroundTask) -> bool {
-        let mut entries = lock(&self.entries);
-        entries.errands.insert((due, next_number()), errand);
-        entries.look_by(due)
-    }
-
-    /// Takes off an errand that is due.
-    pub fn take_errand(&self, now: BootInstant) -> Option<BackgroundTask> {
-        let mut entries = lock(&self.entries);
-        let first = entries.errands.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove())
-    }
-
     /// Takes a hold off.
     pub fn remove(&self, held: &SharedHold) {
         lock(&self.entries).remove(held);
@@ -162,8 +142,7 @@ impl RenewalQueue {
     /// For how long there is nothing to do; `None` when it is over.
     pub fn next_timeout(&self, now: BootInstant) -> Option<Duration> {
         let mut entries = lock(&self.entries);
-        let first = entries.due.keys().next().into_iter();
-        let first = first.chain(entries.errands.keys().next()).min();
+        let first = entries.due.keys().next();
         let nap = first.map_or(REST, |&(due, _)| due.since(now).min(MAX_SLEEP));
         entries.next_look = now + nap;
         (!entries.is_over).then_some(nap)
@@ -366,12 +345,6 @@ mod tests {
                     Some(Duration::ZERO),
                     "expiry_reason"
                 );
-                assert!(
-                    agenda.spawn_at(at(1999), Box::pin(async {})),
-                    "due before it looks"
-                );
-                assert!(agenda.take_errand(at(1998)).is_none());
-                assert!(agenda.take_errand(at(1999)).is_some() && agenda.take_errand(at(1999)).is_none());
                 agenda.end();
                 assert_eq!(agenda.next_timeout(at(2000)), None);
             },

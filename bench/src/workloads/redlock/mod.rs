@@ -6,7 +6,7 @@ mod nodes;
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis_dlock_client::{Acquire, AsyncLockCommands, Owner, Release, redlock};
+use redis_dlock_client::{Acquire, Owner, Release, redlock};
 use rslock::LockManager;
 use tokio::runtime::{Builder, Runtime};
 
@@ -196,12 +196,13 @@ async fn rslock_turn(manager: &LockManager, key: &str) -> Result<Sample> {
 async fn single_turn(connection: &mut MultiplexedConnection, key: &str) -> Result<Sample> {
     let owner = Owner::unique();
     let start = Instant::now();
-    let grant = connection.dlock_acquire(Acquire::new(key, &owner, LEASE)).await?;
+    let grant = Acquire::new(key, &owner, LEASE).query_async(connection).await?;
     let acquire = ms(start.elapsed());
     let fence = grant.ok_or("a free lock was not granted")?.fence;
     let start = Instant::now();
-    connection
-        .dlock_release(Release::new(key, &owner).fence(fence))
+    Release::new(key, &owner)
+        .fence(fence)
+        .query_async(connection)
         .await?;
     Ok(Sample {
         acquire,

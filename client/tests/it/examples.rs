@@ -1,29 +1,27 @@
 //! The examples do what they say. `readme.rs` runs the first one.
 
-mod support;
-
 // Their programs are not called here.
 #[allow(dead_code)]
-#[path = "../examples/blocking_lock.rs"]
+#[path = "../../examples/blocking_lock.rs"]
 mod blocking_lock;
 #[allow(dead_code)]
-#[path = "../examples/cancellation.rs"]
+#[path = "../../examples/cancellation.rs"]
 mod cancellation;
 #[allow(dead_code)]
-#[path = "../examples/cron_job.rs"]
+#[path = "../../examples/cron_job.rs"]
 mod cron_job;
 #[allow(dead_code)]
-#[path = "../examples/leader_election.rs"]
+#[path = "../../examples/leader_election.rs"]
 mod leader_election;
 #[allow(dead_code)]
-#[path = "../examples/redlock.rs"]
+#[path = "../../examples/redlock.rs"]
 mod redlock;
 
 use std::time::Duration;
 
+use crate::support::{locks, ms, soon, until, until_free, url};
 use dlock_testkit::{Client, Server};
 use redis_dlock_client::{Error, LostReason};
-use support::{locks, ms, soon, until, until_free, url};
 
 #[test]
 fn blocking_lock() {

@@ -1,13 +1,11 @@
 //! Leases that are renewed, and locks that are lost: noticed in time, told, and never believed in for longer.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::{Journal, StuckHook, calls, locks, ms, soon, stall, until, until_free, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
 use redis_dlock_client::{Error, Locks, LostReason};
-use support::{Journal, StuckHook, calls, locks, ms, soon, stall, until, until_free, url};
 use tokio::time::timeout;
 
 #[tokio::test]

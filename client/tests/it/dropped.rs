@@ -1,14 +1,12 @@
 //! Futures and guards that are dropped: whatever the moment, nothing is left behind.
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::{Journal, locks, ms, soon, until, until_free, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, wait_for};
 use redis_dlock_client::{Error, Guard, Locks, Owner};
-use support::{Journal, locks, ms, soon, until, until_free, url};
 use tokio::runtime::{Builder, Runtime};
 
 fn runtime() -> Runtime {
@@ -163,7 +161,7 @@ async fn a_waiting_future_that_is_dropped_leaves_the_queue_and_keeps_its_connect
         };
         until("the queue to be empty", || client.waiting("door") == 0).await;
         assert!(left.elapsed() < SLOW_MACHINE);
-        until("the withdrawal", || journal.count("Withdrawn") == round).await;
+        until("the withdrawal", || journal.count("Cancelled") == round).await;
     }
     // The shared one, that of the background, one to wait on, and the test's own.
     let connections: i64 = client

@@ -1,7 +1,5 @@
 //! A bad network: whatever is lost, nothing counts twice, and nothing is left behind for longer than its lease.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +7,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::{Journal, calls, ms, soon, until, until_free};
 use dlock_testkit::{Proxy, Server, Way};
 use redis_dlock_client::{Error, Locks, Owner, Settings};
-use support::{Journal, calls, ms, soon, until, until_free};
 
 /// For how long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(10);

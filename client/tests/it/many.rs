@@ -1,13 +1,11 @@
 //! A thousand tasks, on one lock and on a thousand.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::support::{locks, soon, until};
 use dlock_testkit::Server;
-use support::{locks, soon, until};
 
 const TASKS: u64 = 1000;
 

@@ -4,13 +4,11 @@
 //! the lock up at their first failure, and holders that nobody tells (`lost`), cancelled futures and dropped
 //! guards that leak (`dropped`), leases that wrap around (`lost`, and `hold` in the crate).
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{calls, locks, ms, until_free};
 use dlock_testkit::{SLOW_MACHINE, Server};
 use redis_dlock_client::{Error, Locks, Owner};
-use support::{calls, locks, ms, until_free};
 
 fn connections(server: &Server) -> u64 {
     server

@@ -1,10 +1,8 @@
 //! Where servers can be: a port, a socket, behind TLS, behind Sentinels, in a cluster.
 
-mod support;
-
+use crate::support::{ms, soon, until, until_free, url};
 use dlock_testkit::Server;
 use redis_dlock_client::{Error, Locks};
-use support::{ms, soon, until, until_free, url};
 
 /// A lock is acquired, waited for, renewed, cancelled and given back, whatever the address.
 async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str) {
@@ -61,7 +59,6 @@ async fn a_unix_socket() {
     check(&locks, &mut server.client(), "door").await;
 }
 
-#[cfg(feature = "cluster")]
 #[tokio::test]
 async fn a_cluster_and_a_slot_that_moves() {
     use dlock_testkit::Cluster;
@@ -101,7 +98,6 @@ async fn a_cluster_and_a_slot_that_moves() {
     until_free(&mut cluster.client(2), &key).await;
 }
 
-#[cfg(feature = "sentinel")]
 #[tokio::test]
 async fn the_primary_that_a_sentinel_knows_before_and_after_a_failover() {
     let mut primary = Server::start();
@@ -118,7 +114,6 @@ async fn the_primary_that_a_sentinel_knows_before_and_after_a_failover() {
     check(&locks, &mut replica.client(), "gate").await;
 }
 
-#[cfg(feature = "sentinel")]
 #[tokio::test]
 async fn a_new_primary_is_found_for_renewals_although_the_application_hogs_its_runtime_while_it_looks_for_it()
 {
@@ -143,7 +138,6 @@ async fn a_new_primary_is_found_for_renewals_although_the_application_hogs_its_r
     asking.abort();
 }
 
-#[cfg(feature = "sentinel")]
 #[tokio::test]
 async fn a_silent_sentinel_holds_up_only_the_first_of_many_waiters() {
     const WAITERS: i64 = 50;
@@ -169,7 +163,6 @@ async fn a_silent_sentinel_holds_up_only_the_first_of_many_waiters() {
 }
 
 /// Sentinels name their connections. Without them they could take the primary for dead.
-#[cfg(feature = "sentinel")]
 fn cut_all_but_sentinels(client: &mut dlock_testkit::Client) {
     let list: String = client.ask("CLIENT LIST TYPE normal");
     for line in list.lines() {
@@ -183,7 +176,6 @@ fn cut_all_but_sentinels(client: &mut dlock_testkit::Client) {
 }
 
 /// A server that has just been promoted sends its clients away.
-#[cfg(feature = "sentinel")]
 fn is_primary(server: &Server) -> bool {
     let client = redis::Client::open(url(server)).unwrap();
     let role = client
@@ -192,7 +184,6 @@ fn is_primary(server: &Server) -> bool {
     role.is_ok_and(|role: Vec<redis::Value>| role[0] == redis::Value::BulkString(b"master".to_vec()))
 }
 
-#[cfg(feature = "tls-rustls")]
 #[tokio::test]
 async fn a_server_behind_tls_with_a_certificate_of_its_own() {
     use redis::{Client, TlsCertificates};

@@ -1,12 +1,10 @@
 //! Locks that count when replicas have them.
 
-mod support;
-
 use std::time::Instant;
 
+use crate::support::{Journal, calls, locks, ms, soon, until, until_free, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
-use redis_dlock_client::{Error, Guard, Lock, Locks, Owner, Settings, blocking};
-use support::{Journal, calls, locks, ms, soon, until, until_free, url};
+use redis_dlock_client::{Error, Guard, Lock, Locks, Owner, Settings};
 
 fn lock(server: &Server) -> Lock {
     locks(server).lock("door").replicas(1, ms(400))
@@ -214,14 +212,16 @@ async fn a_grant_whose_answer_was_lost_is_not_confirmed_without_the_replica() {
 async fn a_grant_whose_answer_was_lost_is_not_confirmed_to_a_thread_either() {
     let scene = Scene::new();
     let settings = scene.journal.settings();
-    let locks = blocking::Locks::with(scene.proxy.url(), settings).unwrap();
+    let locks = Locks::with(scene.proxy.url(), settings).unwrap();
     let warm = locks.lock("door").replicas(1, ms(10_000));
-    let guard = tokio::task::spawn_blocking(move || warm.acquire()).await.unwrap();
+    let guard = tokio::task::spawn_blocking(move || warm.blocking_acquire())
+        .await
+        .unwrap();
     scene.give_back(|| drop(guard.unwrap())).await;
     scene.replica.stop();
     let lock = locks.lock("door").replicas(1, ms(400));
     // Lazily: a thread would begin at once.
-    let acquiring = async { tokio::task::spawn_blocking(move || lock.acquire().map(drop)).await };
+    let acquiring = async { tokio::task::spawn_blocking(move || lock.blocking_acquire().map(drop)).await };
     let outcome = scene.lose_the_answer_to(acquiring).await.unwrap();
     scene.replica.resume();
     assert!(matches!(outcome, Err(Error::Unreplicated { .. })), "{outcome:?}");

@@ -1,14 +1,10 @@
 //! A cluster that loses nodes: waiting goes on at another one.
 
-#![cfg(feature = "cluster")]
-
-mod support;
-
 use std::net::TcpListener;
 
+use crate::support::{ms, soon, until};
 use dlock_testkit::{Cluster, Server};
 use redis_dlock_client::{Error, Locks};
-use support::{ms, soon, until};
 
 /// Waits for a lock that is held, until it is given back.
 async fn wait_for_lock(locks: &Locks, cluster: &Cluster, node: usize, key: &str) {

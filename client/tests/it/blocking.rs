@@ -1,42 +1,41 @@
 //! The same for threads that block.
 
-mod support;
-
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::{StuckHook, locks, ms, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, wait_for};
-use redis_dlock_client::blocking::{Locks, acquire_all, redlock};
-use redis_dlock_client::{Error, LostReason, Owner};
-use support::{StuckHook, ms, url};
+use redis_dlock_client::{Error, Locks, LostReason, Owner, blocking_acquire_all, redlock};
 use tokio::runtime::Builder;
 
 /// For how long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-fn locks(server: &Server) -> Locks {
-    Locks::open(url(server)).unwrap()
-}
 
 #[test]
 fn a_lock_is_acquired_inspected_extended_and_given_back() {
     let server = Server::start();
     let mut client = server.client();
     let lock = locks(&server).lock("door").lease(ms(10_000)).auto_renew(false);
-    assert_eq!(lock.current_owner().unwrap(), None);
-    let guard = lock.acquire().unwrap();
+    assert_eq!(lock.blocking_current_owner().unwrap(), None);
+    let guard = lock.blocking_acquire().unwrap();
     assert_eq!((guard.key(), guard.holds()), (&b"door"[..], 1));
     assert_eq!(
         client.lock("door").standing(),
         [(guard.owner().to_string(), guard.fence(), 1)]
     );
-    assert_eq!(lock.current_owner().unwrap().as_ref(), Some(guard.owner()));
-    assert_eq!(lock.info().unwrap().unwrap().holders[0].fence, guard.fence());
-    assert!(guard.extend(ms(60_000)).unwrap() > ms(50_000));
+    assert_eq!(
+        lock.blocking_current_owner().unwrap().as_ref(),
+        Some(guard.owner())
+    );
+    assert_eq!(
+        lock.blocking_info().unwrap().unwrap().holders[0].fence,
+        guard.fence()
+    );
+    assert!(guard.blocking_extend(ms(60_000)).unwrap() > ms(50_000));
     assert!(guard.is_held() && guard.lost_reason().is_none() && guard.remaining() > ms(50_000));
-    assert!(matches!(lock.try_acquire(), Err(Error::Busy)));
-    assert_eq!(guard.release().unwrap(), 0);
+    assert!(matches!(lock.blocking_try_acquire(), Err(Error::Busy)));
+    assert_eq!(guard.blocking_release().unwrap(), 0);
     assert!(client.find_lock("door").is_none());
 }
 
@@ -47,7 +46,7 @@ fn threads_wait_in_order_and_a_wait_ends_in_time() {
     client.acquire("door alice 60000");
     let locks = locks(&server);
     let start = Instant::now();
-    let refused = locks.lock("door").wait(ms(200)).acquire().unwrap_err();
+    let refused = locks.lock("door").wait(ms(200)).blocking_acquire().unwrap_err();
     assert!(matches!(refused, Error::Timeout { .. }), "{refused:?}");
     assert!(start.elapsed() >= ms(200) && start.elapsed() < ms(200) + SLOW_MACHINE);
     wait_for("an empty queue", || client.waiting("door") == 0);
@@ -55,9 +54,9 @@ fn threads_wait_in_order_and_a_wait_ends_in_time() {
     for n in 0..4 {
         let lock = locks.lock("door").owner(format!("thread{n}"));
         threads.push(thread::spawn(move || {
-            let guard = lock.acquire().unwrap();
+            let guard = lock.blocking_acquire().unwrap();
             let fence = guard.fence();
-            guard.release().unwrap();
+            guard.blocking_release().unwrap();
             fence
         }));
         wait_for("a place in the queue", || client.waiting("door") == n + 1);
@@ -72,32 +71,38 @@ fn options_are_those_of_the_async_locks() {
     let server = Server::start();
     let locks = locks(&server);
     let readers = [
-        locks.lock("book").shared().acquire().unwrap(),
-        locks.lock("book").shared().acquire().unwrap(),
+        locks.lock("book").shared().blocking_acquire().unwrap(),
+        locks.lock("book").shared().blocking_acquire().unwrap(),
     ];
     let _pool = [
-        locks.lock("pool").limit(2).acquire().unwrap(),
-        locks.lock("pool").limit(2).acquire().unwrap(),
+        locks.lock("pool").limit(2).blocking_acquire().unwrap(),
+        locks.lock("pool").limit(2).blocking_acquire().unwrap(),
     ];
     assert!(matches!(
-        locks.lock("pool").limit(2).try_acquire(),
+        locks.lock("pool").limit(2).blocking_try_acquire(),
         Err(Error::Busy)
     ));
     drop(readers);
     let owner = Owner::unique();
-    let first = locks.lock("door").owner(&owner).acquire().unwrap();
-    let second = locks.lock("door").owner(&owner).acquire().unwrap();
-    assert_eq!((first.release().unwrap(), second.release().unwrap()), (1, 0));
+    let first = locks.lock("door").owner(&owner).blocking_acquire().unwrap();
+    let second = locks.lock("door").owner(&owner).blocking_acquire().unwrap();
+    assert_eq!(
+        (
+            first.blocking_release().unwrap(),
+            second.blocking_release().unwrap()
+        ),
+        (1, 0)
+    );
     let short = locks
         .lock("door")
         .lease(ms(200))
         .max_hold(ms(500))
-        .acquire()
+        .blocking_acquire()
         .unwrap();
-    assert_eq!(short.lost(), LostReason::MaxHoldExceeded);
+    assert_eq!(short.blocking_lost(), LostReason::MaxHoldExceeded);
     assert!(short.token().is_cancelled());
     assert!(matches!(
-        short.release(),
+        short.blocking_release(),
         Err(Error::Lost(LostReason::MaxHoldExceeded))
     ));
 }
@@ -105,19 +110,23 @@ fn options_are_those_of_the_async_locks() {
 #[test]
 fn a_lease_is_renewed_while_the_thread_does_something_else() {
     let server = Server::start();
-    let guard = locks(&server).lock("door").lease(ms(300)).acquire().unwrap();
+    let guard = locks(&server)
+        .lock("door")
+        .lease(ms(300))
+        .blocking_acquire()
+        .unwrap();
     thread::sleep(ms(1000));
     assert!(guard.is_held());
-    assert_eq!(guard.release().unwrap(), 0);
+    assert_eq!(guard.blocking_release().unwrap(), 0);
 }
 
 #[test]
 fn work_runs_under_the_lock_and_hears_of_its_loss() {
     let server = Server::start();
     let locks = locks(&server);
-    assert!(locks.lock("door").run(|guard| guard.is_held()).unwrap());
+    assert!(locks.lock("door").blocking_run(|guard| guard.is_held()).unwrap());
     let lock = locks.lock("door").lease(ms(100)).auto_renew(false);
-    let outcome = lock.run(|guard| wait_for("the reason", || !guard.is_held()));
+    let outcome = lock.blocking_run(|guard| wait_for("the reason", || !guard.is_held()));
     assert!(
         matches!(outcome, Err(Error::Lost(LostReason::LeaseExpired))),
         "{outcome:?}"
@@ -129,12 +138,12 @@ fn a_guard_that_is_dropped_gives_its_lock_back_also_within_a_runtime() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
-    drop(locks.acquire("door").unwrap());
+    drop(locks.blocking_acquire("door").unwrap());
     wait_for("the lock to be free", || client.find_lock("door").is_none());
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         // No good habit, but no panic.
-        drop(locks.acquire("door").unwrap());
+        drop(locks.blocking_acquire("door").unwrap());
     });
     wait_for("the lock to be free", || client.find_lock("door").is_none());
 }
@@ -152,7 +161,11 @@ fn a_task_of_a_runtime_may_block_as_often_as_it_likes() {
         thread::spawn(move || {
             let task = runtime.spawn(async move {
                 for _ in 0..TURNS {
-                    locks.acquire("door").unwrap().release().unwrap();
+                    locks
+                        .blocking_acquire("door")
+                        .unwrap()
+                        .blocking_release()
+                        .unwrap();
                     turn.send(()).unwrap();
                 }
             });
@@ -170,11 +183,11 @@ fn a_lost_connection_is_replaced() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let locks = Locks::open(proxy.url()).unwrap();
-    let guard = locks.acquire("door").unwrap();
+    let guard = locks.blocking_acquire("door").unwrap();
     proxy.cut();
-    assert_eq!(guard.release().unwrap(), 0);
+    assert_eq!(guard.blocking_release().unwrap(), 0);
     proxy.cut();
-    assert_eq!(locks.acquire("door").unwrap().holds(), 1);
+    assert_eq!(locks.blocking_acquire("door").unwrap().holds(), 1);
 }
 
 #[test]
@@ -182,25 +195,28 @@ fn several_locks_are_acquired_all_or_none() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
-    let guards = acquire_all([locks.lock("b"), locks.lock("a")]).unwrap();
+    let guards = blocking_acquire_all([locks.lock("b"), locks.lock("a")]).unwrap();
     let keys: Vec<&[u8]> = guards.guards().iter().map(|guard| guard.key()).collect();
     assert_eq!(keys, [b"a", b"b"]);
     assert!(guards.is_held() && guards.lost_reason().is_none() && guards.remaining() > ms(1000));
-    guards.release().unwrap();
+    guards.blocking_release().unwrap();
     assert!(client.find_lock("a").is_none() && client.find_lock("b").is_none());
     client.acquire("b alice 60000");
-    let refused = acquire_all(["a", "b"].map(|key| locks.lock(key).wait(ms(200)))).unwrap_err();
+    let refused = blocking_acquire_all(["a", "b"].map(|key| locks.lock(key).wait(ms(200)))).unwrap_err();
     assert!(
         matches!(&refused, Error::Timeout { key, .. } if key == "b"),
         "{refused:?}"
     );
     wait_for("nothing to be kept", || client.find_lock("a").is_none());
     client.release("b alice");
-    let guards = acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600)))).unwrap();
+    let guards = blocking_acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600)))).unwrap();
     client.call("DEL b").unwrap();
-    assert_eq!(guards.lost(), LostReason::NotHeld);
-    assert!(matches!(guards.release(), Err(Error::Lost(LostReason::NotHeld))));
-    assert!(acquire_all([]).unwrap().release().is_ok());
+    assert_eq!(guards.blocking_lost(), LostReason::NotHeld);
+    assert!(matches!(
+        guards.blocking_release(),
+        Err(Error::Lost(LostReason::NotHeld))
+    ));
+    assert!(blocking_acquire_all([]).unwrap().blocking_release().is_ok());
 }
 
 #[test]
@@ -213,27 +229,36 @@ fn a_lock_on_a_majority_is_acquired_extended_lost_and_given_back() {
     let locks = redlock::Locks::open(servers.iter().map(url)).unwrap();
     servers[0].kill();
     let lock = locks.lock("door").lease(ms(10_000)).node_timeout(SLOW_MACHINE);
-    let guard = lock.acquire().unwrap();
+    let guard = lock.blocking_acquire().unwrap();
     assert_eq!(guard.key(), b"door");
     assert_eq!(servers[1].client().owner("door"), Some(guard.owner().to_string()));
     assert!(guard.is_held() && guard.lost_reason().is_none() && guard.remaining() < ms(10_000));
     assert!(matches!(
-        lock.try_acquire(),
+        lock.blocking_try_acquire(),
         Err(Error::Busy | Error::NoQuorum(_))
     ));
-    assert!(guard.extend(ms(60_000)).unwrap() > ms(50_000));
-    guard.release().unwrap();
+    assert!(guard.blocking_extend(ms(60_000)).unwrap() > ms(50_000));
+    guard.blocking_release().unwrap();
     wait_for("the lock to be free", || holders(&servers[1..]) == 0);
 
-    assert!(lock.clone().shared().run(|guard| guard.is_held()).unwrap());
-    drop(locks.acquire("door").unwrap());
+    assert!(
+        lock.clone()
+            .shared()
+            .blocking_run(|guard| guard.is_held())
+            .unwrap()
+    );
+    drop(locks.blocking_acquire("door").unwrap());
     wait_for("the lock to be free", || holders(&servers[1..]) == 0);
 
-    let short = lock.clone().max_hold(ms(300)).acquire().unwrap();
-    assert_eq!(short.lost(), LostReason::MaxHoldExceeded);
+    let short = lock.clone().max_hold(ms(300)).blocking_acquire().unwrap();
+    assert_eq!(short.blocking_lost(), LostReason::MaxHoldExceeded);
     assert!(short.token().is_cancelled());
     servers[1].kill();
-    let refused = lock.auto_renew(false).wait(ms(300)).acquire().unwrap_err();
+    let refused = lock
+        .auto_renew(false)
+        .wait(ms(300))
+        .blocking_acquire()
+        .unwrap_err();
     assert!(
         refused.to_string().contains(&servers[1].port().to_string()),
         "{refused}"
@@ -245,8 +270,8 @@ fn a_hook_that_does_not_return_does_not_keep_a_thread_from_learning_that_its_lea
     let server = Server::start();
     let hook = StuckHook::new();
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
-    let guard = locks.lock("door").lease(ms(600)).acquire().unwrap();
-    learns_that_the_lease_is_over(hook, || guard.lost());
+    let guard = locks.lock("door").lease(ms(600)).blocking_acquire().unwrap();
+    learns_that_the_lease_is_over(hook, || guard.blocking_lost());
 }
 
 #[track_caller]
@@ -269,8 +294,8 @@ fn a_hook_that_does_not_return_hides_no_loss_of_one_of_several_locks() {
     let hook = StuckHook::new();
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
     let lock = |name| locks.lock(name).lease(ms(600));
-    let guards = acquire_all([lock("door"), lock("gate")]).unwrap();
-    learns_that_the_lease_is_over(hook, || guards.lost());
+    let guards = blocking_acquire_all([lock("door"), lock("gate")]).unwrap();
+    learns_that_the_lease_is_over(hook, || guards.blocking_lost());
 }
 
 #[test]
@@ -278,6 +303,6 @@ fn a_hook_that_does_not_return_hides_no_loss_on_a_majority() {
     let servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
     let hook = StuckHook::new();
     let locks = redlock::Locks::with(servers.iter().map(url), hook.settings()).unwrap();
-    let guard = locks.lock("door").lease(ms(600)).acquire().unwrap();
-    learns_that_the_lease_is_over(hook, || guard.lost());
+    let guard = locks.lock("door").lease(ms(600)).blocking_acquire().unwrap();
+    learns_that_the_lease_is_over(hook, || guard.blocking_lost());
 }

@@ -3,19 +3,15 @@
 //! Their addresses are texts, so the certificate that vouches for them is one of the system. The tests run in a
 //! copy of this program, for which the system's certificates are those of the test.
 
-#![cfg(all(feature = "cluster", feature = "sentinel", feature = "tls-rustls"))]
-
-mod support;
-
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{ms, soon, until, until_free};
 use dlock_testkit::{Client, SLOW_MACHINE, Server, free_port, wait_for};
 use redis_dlock_client::{Error, Locks};
-use support::{ms, soon, until, until_free};
 use tempfile::TempDir;
 
 /// Where the copy finds its certificate and its key.
@@ -33,7 +29,7 @@ fn among_friends(test: &str) -> Option<PathBuf> {
     fs::write(folder.path().join("cert.pem"), own.cert.pem()).unwrap();
     fs::write(folder.path().join("key.pem"), own.signing_key.serialize_pem()).unwrap();
     let copy = Command::new(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", &format!("tls::{test}"), "--nocapture"])
         .env(FOLDER, folder.path())
         .env("SSL_CERT_FILE", folder.path().join("cert.pem"))
         .output()

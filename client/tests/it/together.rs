@@ -1,14 +1,12 @@
 //! Several locks at once: all or none, in whatever order they are named.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::{locks, ms, soon, until, until_free, url};
 use dlock_testkit::{SLOW_MACHINE, Server};
 use redis_dlock_client::{Error, Locks, LostReason, acquire_all};
-use support::{locks, ms, soon, until, until_free, url};
 
 #[tokio::test]
 async fn all_locks_are_held_by_one_owner_and_given_back() {

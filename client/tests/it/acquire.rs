@@ -1,12 +1,10 @@
 //! Getting locks and giving them back, with every option.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{Journal, locks, ms, soon, until, until_free, url};
 use dlock_testkit::{SLOW_MACHINE, Server};
 use redis_dlock_client::{Error, Locks, Owner, Settings};
-use support::{Journal, locks, ms, soon, until, until_free, url};
 
 #[tokio::test]
 async fn a_lock_is_acquired_and_given_back() {

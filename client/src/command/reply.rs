@@ -3,65 +3,76 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, ParsingError, Value};
 
+use crate::clock::{BootInstant, safe_deadline};
 use crate::owner::Owner;
 
-/// What a granted ACQUIRE answers.
+/// The reply to a granted ACQUIRE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grant {
     /// The fencing token, 1 to 2^53 - 1: larger for every later grant of this lock.
     pub fence: u64,
-    /// How often the owner holds the lock now.
+    /// How many holds the owner has now.
     pub holds: u64,
-    /// The lease that remained when the server answered. Not a safe deadline by itself: see
-    /// [`safe_deadline`](crate::clock::safe_deadline).
+    /// The lease that remained when the server replied. Use [`Grant::safe_deadline`] to tell how long it lasts.
     pub lease: Duration,
-    /// For how long this request was queued.
+    /// How long this request was queued.
     pub waited: Duration,
 }
 
-/// What INFO tells of a lock.
+/// The reply to INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The smallest limit among the holders; `None` when all of them share.
+    /// The smallest limit among the holders; `None` if all of them share.
     pub limit: Option<u32>,
-    /// Those that hold the lock, the one that has held it the longest first.
+    /// The holders, the one that has held the lock the longest first.
     pub holders: Vec<HolderInfo>,
-    /// How many requests wait.
+    /// The length of the queue.
     pub waiting: u64,
-    /// The first 128 of them, in queue order.
+    /// The first 128 waiters, in queue order.
     pub waiters: Vec<WaiterInfo>,
 }
 
-/// An owner that holds a lock.
+/// A holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HolderInfo {
-    /// Who it is.
+    /// The owner.
     pub owner: Owner,
-    /// Its fencing token.
+    /// The fencing token.
     pub fence: u64,
-    /// How often it holds the lock.
+    /// The number of holds.
     pub holds: u64,
-    /// What remains of its lease.
+    /// The remaining lease.
     pub lease: Duration,
-    /// For how long it has held the lock.
+    /// How long it has held the lock.
     pub held: Duration,
 }
 
-/// A request that waits for a lock.
+/// A request in the queue of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaiterInfo {
-    /// Who asks.
+    /// The owner.
     pub owner: Owner,
-    /// With how many holders it would put up; `None` for a shared request.
+    /// The requested limit; `None` for a shared request.
     pub limit: Option<u32>,
-    /// For how long it has waited.
+    /// How long it has waited.
     pub waited: Duration,
-    /// For how long it waits in all; `None` without limit.
+    /// The timeout of the request; `None` if it has none.
     pub timeout: Option<Duration>,
+}
+
+impl Grant {
+    /// When the lease may have expired, for a request that was sent at `sent`: `sent + (waited + lease) * 0.999 - 2 ms`.
+    ///
+    /// This allows for a server clock that runs 0.1 % faster than the client's. A clock that is being slewed can be
+    /// faster than that: chronyd may slew by 8 % unless `maxslewrate` is lowered. And no clock counts the time during
+    /// which a hypervisor freezes the machine. Only a resource that checks fences is safe against both.
+    pub fn safe_deadline(&self, sent: BootInstant) -> BootInstant {
+        safe_deadline(sent, self.waited, self.lease)
+    }
 }
 
 impl FromRedisValue for Grant {
@@ -113,7 +124,7 @@ impl FromRedisValue for WaiterInfo {
     }
 }
 
-/// A map, or what RESP2 has in its place. Fields that a newer server adds are no error.
+/// A map, or the flat array that RESP2 has in its place. Unknown fields of newer servers are ignored.
 struct Fields(HashMap<String, Value>);
 
 impl FromRedisValue for Fields {
@@ -125,11 +136,11 @@ impl FromRedisValue for Fields {
 impl Fields {
     fn take<T: FromRedisValue>(&mut self, name: &str) -> Result<T, ParsingError> {
         let value = self.0.remove(name);
-        let value = value.ok_or_else(|| ParsingError::from(format!("DLOCK.INFO did not tell {name}")))?;
+        let value = value.ok_or_else(|| ParsingError::from(format!("DLOCK.INFO did not return {name}")))?;
         T::from_redis_value(value)
     }
 
-    /// A number that -1 stands in for the lack of.
+    /// A number; -1 means none.
     fn optional<T: TryFrom<i64>>(&mut self, name: &str) -> Result<Option<T>, ParsingError> {
         let number: i64 = self.take(name)?;
         if number == -1 {
@@ -138,6 +149,6 @@ impl Fields {
         let number = T::try_from(number);
         number
             .map(Some)
-            .map_err(|_| ParsingError::from(format!("DLOCK.INFO told an impossible {name}")))
+            .map_err(|_| ParsingError::from(format!("DLOCK.INFO returned an invalid {name}")))
     }
 }

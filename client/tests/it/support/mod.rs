@@ -1,8 +1,5 @@
 //! What the tests of locks and guards share.
 
-// Each test program uses a part of it.
-#![allow(dead_code)]
-
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 

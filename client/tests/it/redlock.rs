@@ -1,15 +1,13 @@
 //! Locks on a majority of servers, of which some fail.
 
-mod support;
-
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::{ms, soon, until, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
 use redis_dlock_client::redlock::{Guard, Locks, NoQuorum};
 use redis_dlock_client::{Error, LostReason, Settings};
-use support::{ms, soon, until, url};
 
 /// Longer than any test goes on.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,18 +1,16 @@
 //! The example of README.md is compiled with its documentation, and run here.
 
-mod support;
-
-#[path = "../examples/first.rs"]
+#[path = "../../examples/first.rs"]
 #[allow(dead_code)]
 mod first;
 
+use crate::support::{calls, url};
 use dlock_testkit::Server;
-use support::{calls, url};
 
 #[test]
 fn readme_shows_the_example_word_by_word() {
-    let readme = include_str!("../README.md");
-    let example = include_str!("../examples/first.rs");
+    let readme = include_str!("../../README.md");
+    let example = include_str!("../../examples/first.rs");
     let (_, code) = example.split_once("\n\n").unwrap();
     assert!(readme.contains(&format!("```rust,no_run\n{code}```")));
 }

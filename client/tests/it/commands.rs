@@ -1,116 +1,121 @@
 //! The five commands on the connections of redis-rs, with typed answers and errors.
 
-mod support;
-
-#[cfg(feature = "cluster")]
+use crate::support::{ms, url};
 use dlock_testkit::Cluster;
 use dlock_testkit::Server;
-use redis_dlock_client::{
-    Acquire, AsyncLockCommands, Error, Extend, Grant, LockCommands, LockInfo, LockPipeline, Owner, Release,
-};
-use support::{ms, url};
+use redis_dlock_client::{Acquire, Error, Extend, GetInfo, GetOwner, Grant, LockInfo, Owner, Release};
 
-fn check_sync(connection: &mut impl LockCommands, key: &str) {
+fn check_sync(connection: &mut impl redis::ConnectionLike, key: &str) {
     let lease = ms(60_000);
-    let grant = connection
-        .dlock_acquire(Acquire::new(key, "alice", lease).request_id("r1"))
+    let grant = Acquire::new(key, "alice", lease)
+        .request_id("r1")
+        .query(connection)
         .unwrap()
         .unwrap();
     assert_eq!((grant.holds, grant.lease, grant.waited), (1, lease, ms(0)));
     assert!(grant.fence > 0);
+    assert_eq!(Acquire::new(key, "bob", lease).query(connection).unwrap(), None);
     assert_eq!(
-        connection.dlock_acquire(Acquire::new(key, "bob", lease)).unwrap(),
-        None
-    );
-    assert_eq!(
-        connection
-            .dlock_acquire(Acquire::new(key, "bob", lease).block(ms(1)))
+        Acquire::new(key, "bob", lease)
+            .block(ms(1))
+            .query(connection)
             .unwrap(),
         None
     );
     assert_eq!(
-        connection
-            .dlock_extend(Extend::new(key, "alice", 2 * lease).fence(grant.fence))
+        Extend::new(key, "alice", 2 * lease)
+            .fence(grant.fence)
+            .query(connection)
             .unwrap(),
         2 * lease
     );
-    assert_eq!(connection.dlock_owner(key).unwrap(), Some(Owner::from("alice")));
-    let info = connection.dlock_info(key).unwrap().unwrap();
+    assert_eq!(
+        GetOwner::new(key).query(connection).unwrap(),
+        Some(Owner::from("alice"))
+    );
+    let info = GetInfo::new(key).query(connection).unwrap().unwrap();
     assert_eq!(
         (info.limit, info.holders[0].fence, info.waiting),
         (Some(1), grant.fence, 0)
     );
-    let stale = connection.dlock_release(Release::new(key, "alice").fence(grant.fence + 1));
+    let stale = Release::new(key, "alice")
+        .fence(grant.fence + 1)
+        .query(connection);
     assert!(matches!(stale, Err(Error::Stale)), "{stale:?}");
-    let not_owner = connection.dlock_release(Release::new(key, "bob"));
+    let not_owner = Release::new(key, "bob").query(connection);
     assert!(matches!(not_owner, Err(Error::NotOwner)), "{not_owner:?}");
     assert_eq!(
-        connection
-            .dlock_release(Release::new(key, "alice").request_id("r1"))
+        Release::new(key, "alice")
+            .request_id("r1")
+            .query(connection)
             .unwrap(),
         0
     );
-    let not_held = connection.dlock_extend(Extend::new(key, "alice", lease));
+    let not_held = Extend::new(key, "alice", lease).query(connection);
     assert!(matches!(not_held, Err(Error::NotHeld)), "{not_held:?}");
-    assert_eq!(connection.dlock_owner(key).unwrap(), None);
-    assert_eq!(connection.dlock_info(key).unwrap(), None);
+    assert_eq!(GetOwner::new(key).query(connection).unwrap(), None);
+    assert_eq!(GetInfo::new(key).query(connection).unwrap(), None);
     for _ in 0..3 {
-        connection
-            .dlock_acquire(Acquire::new(key, "alice", lease).shared())
+        Acquire::new(key, "alice", lease)
+            .shared()
+            .query(connection)
             .unwrap()
             .unwrap();
     }
-    connection
-        .dlock_acquire(Acquire::new(key, "bob", lease).limit(5))
+    Acquire::new(key, "bob", lease)
+        .limit(5)
+        .query(connection)
         .unwrap()
         .unwrap();
-    assert_eq!(
-        connection
-            .dlock_release(Release::new(key, "alice").all())
-            .unwrap(),
-        0
-    );
-    assert_eq!(connection.dlock_release(Release::new(key, "bob")).unwrap(), 0);
+    assert_eq!(Release::new(key, "alice").all().query(connection).unwrap(), 0);
+    assert_eq!(Release::new(key, "bob").query(connection).unwrap(), 0);
 }
 
-async fn check_async(connection: &mut impl AsyncLockCommands, key: &str) {
+async fn check_async(connection: &mut impl redis::aio::ConnectionLike, key: &str) {
     let lease = ms(60_000);
-    let grant = connection
-        .dlock_acquire(Acquire::new(key, "alice", lease))
+    let grant = Acquire::new(key, "alice", lease)
+        .query_async(connection)
         .await
         .unwrap()
         .unwrap();
     assert_eq!((grant.holds, grant.lease), (1, lease));
     assert_eq!(
-        connection
-            .dlock_acquire(Acquire::new(key, "bob", lease))
+        Acquire::new(key, "bob", lease)
+            .query_async(connection)
             .await
             .unwrap(),
         None
     );
     assert_eq!(
-        connection
-            .dlock_extend(Extend::new(key, "alice", 2 * lease))
+        Extend::new(key, "alice", 2 * lease)
+            .query_async(connection)
             .await
             .unwrap(),
         2 * lease
     );
     assert_eq!(
-        connection.dlock_owner(key).await.unwrap(),
+        GetOwner::new(key).query_async(connection).await.unwrap(),
         Some(Owner::from("alice"))
     );
     assert_eq!(
-        connection.dlock_info(key).await.unwrap().unwrap().holders[0].fence,
+        GetInfo::new(key)
+            .query_async(connection)
+            .await
+            .unwrap()
+            .unwrap()
+            .holders[0]
+            .fence,
         grant.fence
     );
     assert_eq!(
-        connection
-            .dlock_release(Release::new(key, "alice").fence(grant.fence))
+        Release::new(key, "alice")
+            .fence(grant.fence)
+            .query_async(connection)
             .await
             .unwrap(),
         0
     );
-    let not_held = connection.dlock_release(Release::new(key, "alice")).await;
+    let not_held = Release::new(key, "alice").query_async(connection).await;
     assert!(matches!(not_held, Err(Error::NotHeld)), "{not_held:?}");
 }
 
@@ -135,7 +140,6 @@ async fn on_an_async_connection_of_either_protocol() {
     }
 }
 
-#[cfg(feature = "cluster")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_connections_to_a_cluster() {
     let cluster = Cluster::start(2);
@@ -146,8 +150,8 @@ async fn on_connections_to_a_cluster() {
         check_async(&mut client.get_async_connection().await.unwrap(), &key).await;
         let mut pipeline = redis::cluster::cluster_pipe();
         pipeline
-            .dlock_acquire(Acquire::new(&key, "alice", ms(60_000)))
-            .dlock_release(Release::new(&key, "alice"));
+            .add_command(Acquire::new(&key, "alice", ms(60_000)).into())
+            .add_command(Release::new(&key, "alice").into());
         let (granted, left): (Option<Grant>, u64) =
             tokio::task::block_in_place(|| pipeline.query(&mut client.get_connection().unwrap()).unwrap());
         assert!(granted.is_some() && left == 0);
@@ -165,12 +169,12 @@ fn in_pipelines_and_transactions() {
         }
         let lease = ms(60_000);
         pipeline
-            .dlock_acquire(Acquire::new("door", "alice", lease))
-            .dlock_acquire(Acquire::new("door", "bob", lease))
-            .dlock_extend(Extend::new("door", "alice", 2 * lease))
-            .dlock_owner("door")
-            .dlock_info("door")
-            .dlock_release(Release::new("door", "alice"));
+            .add_command(Acquire::new("door", "alice", lease).into())
+            .add_command(Acquire::new("door", "bob", lease).into())
+            .add_command(Extend::new("door", "alice", 2 * lease).into())
+            .add_command(GetOwner::new("door").into())
+            .add_command(GetInfo::new("door").into())
+            .add_command(Release::new("door", "alice").into());
         type Answers = (Option<Grant>, Option<Grant>, u64, Owner, Option<LockInfo>, u64);
         let (alice, bob, lease_ms, owner, info, left): Answers = pipeline.query(client.connection()).unwrap();
         assert!(alice.is_some() && bob.is_none());
@@ -183,7 +187,7 @@ fn in_pipelines_and_transactions() {
 fn an_error_in_a_pipeline_has_the_same_type() {
     let server = Server::start();
     let refused = redis::pipe()
-        .dlock_release(Release::new("door", "alice"))
+        .add_command(Release::new("door", "alice").into())
         .query::<(u64,)>(server.client().connection())
         .unwrap_err();
     let server_errors = refused.into_server_errors().unwrap();
@@ -197,7 +201,7 @@ fn all_about_a_lock_with_a_queue() {
         client.acquire(&format!("{book} reader 60000 SHARED"));
         let _limited = server.waiter(&format!("{book} writer 60000 BLOCK 0"));
         let _shared = server.waiter(&format!("{book} other 60000 SHARED BLOCK 50000"));
-        let info = client.connection().dlock_info(book).unwrap().unwrap();
+        let info = GetInfo::new(book).query(client.connection()).unwrap().unwrap();
         assert_eq!((info.limit, info.waiting), (None, 2));
         assert_eq!(info.holders[0].owner, Owner::from("reader"));
         let waiters: Vec<_> = info

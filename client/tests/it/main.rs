@@ -1,0 +1,20 @@
+//! The client against real servers.
+
+mod acquire;
+mod addresses;
+mod blocking;
+mod cluster;
+mod commands;
+mod dropped;
+mod examples;
+mod faults;
+mod known_pitfalls;
+mod lost;
+mod many;
+mod proxy;
+mod readme;
+mod redlock;
+mod replicas;
+mod support;
+mod tls;
+mod together;
