@@ -153,7 +153,7 @@ fn leftover_key_is_detected() {
 
 #[test]
 fn acknowledged_element_missing_from_store_is_detected() {
-    let mut history = run_without_violations("lost_writes");
+    let mut history = run_without_violations("lost-update");
     let acknowledged = history.writes.iter().find(|write| write.acknowledged);
     let element = acknowledged.expect("some element was written").element;
     history

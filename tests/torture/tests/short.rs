@@ -35,18 +35,18 @@ fn faulty_clients_break_no_rule() {
 }
 
 #[test]
-fn lost_writes() {
-    holds("lost_writes");
+fn mutex_holders_lose_no_update() {
+    holds("lost-update");
 }
 
 #[test]
 fn fencing_prevents_lost_updates_of_paused_holders() {
-    holds("lost_writes-fences");
+    holds("lost-update-fenced");
 }
 
 #[test]
 fn lost_updates_without_fencing_are_detected() {
-    holds("lost_writes-no-fences");
+    holds("lost-update-unfenced");
 }
 
 #[test]
