@@ -1,4 +1,4 @@
-//! The ways to name servers, each tried: a cluster, a socket, Sentinels, TLS.
+//! Connecting to a cluster, a Unix socket, Sentinels, and with TLS.
 
 use std::fs;
 use std::net::TcpListener;
@@ -57,7 +57,7 @@ fn sentinels_report_the_primary_before_and_after_failover() {
     let mut primary = Server::start();
     let replica = primary.replica();
     let sentinel = Sentinel::of(&primary, 1);
-    // The first one is not there.
+    // The first Sentinel is unreachable.
     let url = format!("redis-sentinel://127.0.0.1:1,127.0.0.1:{}/main", sentinel.port());
     let script = "echo $DLOCK_FENCE; cat";
     let mut job = Running::start(&mut dlock(&[
@@ -84,7 +84,7 @@ fn sentinels_report_the_primary_before_and_after_failover() {
     );
 }
 
-/// A server that has just been promoted sends its clients away.
+/// Reconnects, since a promotion closes connections.
 fn role(server: &Server) -> String {
     let client = redis::Client::open(("127.0.0.1", server.port())).expect("the address is well formed");
     let role = client
@@ -103,7 +103,7 @@ fn tls_server_is_verified_by_its_certificate() {
     let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
     fs::write(&certificate, own.cert.pem()).expect("a file");
     fs::write(&key, own.signing_key.serialize_pem()).expect("a file");
-    // A port that was free a moment ago.
+    // May be taken by another process meanwhile, which is unlikely.
     let port = TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a port")
@@ -126,7 +126,7 @@ fn tls_server_is_verified_by_its_certificate() {
         ));
         assert_eq!(run.code, 3, "{run:?}");
     }
-    // A certificate that nobody vouches for is refused.
+    // The certificate is self-signed.
     let refused = outcome(&mut dlock(&["-u", &url, "ls"]));
     assert_eq!((refused.code, refused.out.as_str()), (69, ""), "{refused:?}");
     assert!(refused.err.contains("certificate"), "{refused:?}");

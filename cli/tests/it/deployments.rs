@@ -1,4 +1,4 @@
-//! The deployments of `deploy/`, started from its very files: found good, and one of them sees a failover.
+//! Starts the deployments of `deploy/` from its files, and checks them with `dlock doctor`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,7 +18,7 @@ fn project() -> &'static Path {
         .expect("the tool is a folder of the project")
 }
 
-/// A script that runs servers until it is interrupted. Dropped, it is interrupted.
+/// A script that runs servers until it is interrupted. Interrupted when dropped.
 struct Deployment {
     script: Child,
     output: BufReader<ChildStdout>,
@@ -26,7 +26,7 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// Starts a script of the project. `first` is where free ports are looked for.
+    /// Starts a script of the project. The search for free ports starts at `first`.
     fn start(script: &str, first: u16, environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut script = Command::new(project().join("deploy").join(script))
@@ -46,15 +46,15 @@ impl Deployment {
         }
     }
 
-    /// What it tells until all runs.
+    /// The output of the script until all servers run.
     #[track_caller]
-    fn told_until_ready(&mut self) -> String {
-        let mut told = String::new();
-        while !told.contains("== Ready") {
-            let length = self.output.read_line(&mut told).expect("text");
-            assert!(length > 0, "the script has ended:\n{told}");
+    fn output_until_ready(&mut self) -> String {
+        let mut output = String::new();
+        while !output.contains("== Ready") {
+            let length = self.output.read_line(&mut output).expect("text");
+            assert!(length > 0, "the script has ended:\n{output}");
         }
-        told
+        output
     }
 
     fn pids(&self) -> Vec<String> {
@@ -65,7 +65,7 @@ impl Deployment {
             .collect()
     }
 
-    /// As Ctrl-C does, but by the signal that no shell has ignored for what it starts in the background.
+    /// Sends TERM. Unlike INT, shells do not ignore it in background processes.
     fn interrupt(&self) {
         kill(Pid::from_raw(self.script.id() as i32), Signal::SIGTERM).expect("it runs");
     }
@@ -82,14 +82,14 @@ impl Drop for Deployment {
     fn drop(&mut self) {
         if !self.has_ended() {
             self.interrupt();
-            // It ends its servers first.
+            // It stops its servers before it exits.
             let _ = self.script.wait();
         }
     }
 }
 
-/// The first of six ports that are free, and so are those for a cluster's bus, 10000 above. They lie below
-/// those that the system gives to clients.
+/// The first of six consecutive free ports, whose cluster bus ports (10000 above) are free too. All are below the
+/// range of ephemeral ports.
 fn free_ports(first: u16) -> u16 {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let start = first + (std::process::id() % 150) as u16 * 10;
@@ -102,25 +102,25 @@ fn free_ports(first: u16) -> u16 {
 #[test]
 fn single_server_configuration_has_no_warnings() {
     let file = fs::read_to_string(project().join("deploy/single/redis.conf")).expect("the file is there");
-    // Those that the harness has of its own.
+    // Set by the test server itself.
     let own = ["loadmodule ", "port ", "bind ", "dir "];
     let (replaced, lines): (Vec<&str>, Vec<&str>) = file
         .lines()
         .partition(|line| own.iter().any(|word| line.starts_with(word)));
     assert_eq!(replaced.len(), own.len(), "{replaced:?}");
     let server = Server::with(&lines.join("\n"));
-    let told = outcome(&mut dlock_at(&server, &["doctor"]));
-    assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.out.contains("appendfsync always"), "{told:?}");
+    let output = outcome(&mut dlock_at(&server, &["doctor"]));
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.contains("appendfsync always"), "{output:?}");
 }
 
 #[test]
 fn cluster_script_starts_healthy_cluster_and_stops_it() {
     let mut cluster = Deployment::start("run-cluster", 20_000, &[("LEASE_MS", "5000")]);
-    let told = cluster.told_until_ready();
-    assert_eq!(told.matches("(primary, ").count(), 3, "{told}");
-    assert_eq!(told.matches("(replica, ").count(), 3, "{told}");
-    assert!(told.contains("0 problems, 0 warnings"), "{told}");
+    let output = cluster.output_until_ready();
+    assert_eq!(output.matches("(primary, ").count(), 3, "{output}");
+    assert_eq!(output.matches("(replica, ").count(), 3, "{output}");
+    assert!(output.contains("0 problems, 0 warnings"), "{output}");
     let pids = cluster.pids();
     assert_eq!(pids.len(), 6);
     assert!(pids.iter().all(|pid| is_running(pid)), "{pids:?}");
@@ -133,23 +133,23 @@ fn cluster_script_starts_healthy_cluster_and_stops_it() {
 fn sentinel_script_keeps_lock_through_failover() {
     let short = [("LEASE_MS", "8000"), ("DOWN_AFTER_MS", "2000")];
     let mut sentinels = Deployment::start("run-sentinel", 22_000, &short);
-    let told = sentinels.told_until_ready();
+    let output = sentinels.output_until_ready();
     // Before the failover and after it.
-    assert_eq!(told.matches("0 problems, 0 warnings").count(), 2, "{told}");
-    assert_eq!(told.matches("\nalice\n").count(), 2, "{told}");
-    assert!(told.contains("\nGRACE "), "{told}");
-    let fences: Vec<u64> = told
+    assert_eq!(output.matches("0 problems, 0 warnings").count(), 2, "{output}");
+    assert_eq!(output.matches("\nalice\n").count(), 2, "{output}");
+    assert!(output.contains("\nGRACE "), "{output}");
+    let fences: Vec<u64> = output
         .lines()
         .filter_map(|line| line.strip_prefix("fence ")?.parse().ok())
         .collect();
-    assert_eq!(fences.len(), 2, "{told}");
-    assert!(fences[0] < fences[1], "{told}");
+    assert_eq!(fences.len(), 2, "{output}");
+    assert!(fences[0] < fences[1], "{output}");
 }
 
 #[test]
 fn servers_left_by_killed_script_can_be_stopped() {
     let mut cluster = Deployment::start("run-cluster", 24_000, &[("LEASE_MS", "5000")]);
-    cluster.told_until_ready();
+    cluster.output_until_ready();
     let pids = cluster.pids();
     cluster.script.kill().expect("it runs");
     wait_for("the end of the script", || cluster.has_ended());

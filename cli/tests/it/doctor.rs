@@ -1,24 +1,24 @@
-//! `dlock doctor` on real deployments, good and bad.
+//! `dlock doctor`.
 
 use crate::support::{dlock_at, outcome};
 use dlock_testkit::{Cluster, Server};
 
-/// The level of each check, of all servers.
+/// Exit code, and check and level of all findings.
 fn findings(server: &Server) -> (i32, Vec<(String, String)>) {
-    let told = outcome(&mut dlock_at(server, &["doctor", "--json"]));
+    let output = outcome(&mut dlock_at(server, &["doctor", "--json"]));
     let json: serde_json::Value =
-        serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+        serde_json::from_str(&output.out).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let text = |finding: &serde_json::Value, field: &str| finding[field].as_str().expect("text").to_owned();
     let findings = json.as_array().expect("an array").iter();
     (
-        told.code,
+        output.code,
         findings
             .map(|finding| (text(finding, "check"), text(finding, "level")))
             .collect(),
     )
 }
 
-/// The checks that find this level.
+/// Exit code, and the checks with findings of this level.
 fn at_level(server: &Server, level: &str) -> (i32, Vec<String>) {
     let (code, findings) = findings(server);
     (
@@ -36,9 +36,9 @@ const DURABLE: &str = "appendonly yes\nappendfsync always";
 #[test]
 fn healthy_server_has_no_findings() {
     let server = Server::with(DURABLE);
-    let told = outcome(&mut dlock_at(&server, &["doctor"]));
-    assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.out.contains("0 problems, 0 warnings"), "{told:?}");
+    let output = outcome(&mut dlock_at(&server, &["doctor"]));
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.contains("0 problems, 0 warnings"), "{output:?}");
 }
 
 #[test]
@@ -130,12 +130,15 @@ fn missing_permissions_are_named() {
     server
         .client()
         .ok("ACL SETUSER app on >secret ~* +@all -dlock.extend");
-    let told = outcome(&mut dlock_at(
+    let output = outcome(&mut dlock_at(
         &server,
         &["--user", "app", "-a", "secret", "doctor"],
     ));
-    assert_eq!(told.code, 2, "{told:?}");
-    assert!(told.out.contains("no permission for DLOCK.EXTEND\n"), "{told:?}");
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(
+        output.out.contains("no permission for DLOCK.EXTEND\n"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -146,14 +149,14 @@ fn cluster_nodes_are_checked_one_by_one() {
     assert_eq!(good.len(), 2, "{findings:?}");
     assert!(good.iter().all(|finding| finding.1 == "ok"), "{findings:?}");
     cluster.client(0).ask::<redis::Value>("CLUSTER DELSLOTS 1");
-    let told = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
-    assert_eq!(told.code, 2, "{told:?}");
-    assert!(told.out.contains("16383 of 16384"), "{told:?}");
+    let output = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.out.contains("16383 of 16384"), "{output:?}");
     cluster.nodes[1].kill();
-    let told = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
-    assert_eq!(told.code, 2, "{told:?}");
+    let output = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
+    assert_eq!(output.code, 2, "{output:?}");
     let lost = format!("cannot connect to 127.0.0.1:{}", cluster.nodes[1].port());
-    assert!(told.out.contains(&lost), "{told:?}");
+    assert!(output.out.contains(&lost), "{output:?}");
 }
 
 #[test]
@@ -196,25 +199,28 @@ fn skipped_checks_name_the_denied_command() {
         let mut client = server.client();
         client.ok("ACL SETUSER app on >secret ~* +@all");
         client.ok(&format!("ACL SETUSER app -{right}"));
-        let told = outcome(&mut dlock_at(
+        let output = outcome(&mut dlock_at(
             &server,
             &["--user", "app", "-a", "secret", "doctor"],
         ));
-        assert_eq!(told.code, 1, "{told:?}");
+        assert_eq!(output.code, 1, "{output:?}");
         assert!(
-            told.out.contains(&format!("no permission for {command}\n")),
-            "{told:?}"
+            output.out.contains(&format!("no permission for {command}\n")),
+            "{output:?}"
         );
     }
     let cluster = Cluster::start(1);
     cluster
         .client(0)
         .ok("ACL SETUSER app on >secret ~* +@all -cluster|info");
-    let told = outcome(&mut dlock_at(
+    let output = outcome(&mut dlock_at(
         &cluster.nodes[0],
         &["--user", "app", "-a", "secret", "doctor"],
     ));
-    assert!(told.out.contains("no permission for CLUSTER INFO\n"), "{told:?}");
+    assert!(
+        output.out.contains("no permission for CLUSTER INFO\n"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -228,12 +234,12 @@ fn documented_doctor_user_has_all_permissions() {
     server.client().ok(&format!("ACL SETUSER doctor {rights}"));
     server.client().acquire("lock:42 alice 60000");
     let login = ["--user", "doctor", "-a", "doctor-secret", "doctor"];
-    let told = outcome(&mut dlock_at(&server, &login));
-    assert_eq!(told.code, 0, "{told:?}");
+    let output = outcome(&mut dlock_at(&server, &login));
+    assert_eq!(output.code, 0, "{output:?}");
     let cluster = Cluster::start(2);
     for node in &cluster.nodes {
         node.client().ok(&format!("ACL SETUSER doctor {rights}"));
     }
-    let told = outcome(&mut dlock_at(&cluster.nodes[0], &login));
-    assert!(!told.out.contains("no permission"), "{told:?}");
+    let output = outcome(&mut dlock_at(&cluster.nodes[0], &login));
+    assert!(!output.out.contains("no permission"), "{output:?}");
 }

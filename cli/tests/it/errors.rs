@@ -1,4 +1,4 @@
-//! What goes wrong is told clearly, with the exit code that the manual tells.
+//! Error messages and exit codes.
 
 use std::process::Stdio;
 
@@ -6,7 +6,7 @@ use crate::support::terminal::Terminal;
 use crate::support::{Outcome, dlock, dlock_at, dlock_on, outcome};
 use dlock_testkit::Server;
 
-/// Each way to use a server. `run` would leave a trace.
+/// All commands that use a server.
 const ALL: [&[&str]; 7] = [
     &["run", "job", "--", "echo", "ran"],
     &["ls"],
@@ -85,7 +85,7 @@ fn denied_command_exits_77() {
             &[&["--user", "app", "-a", "secret"], args].concat(),
         ))
     };
-    // What the reference names for applications is enough to run something.
+    // The documented permissions of applications suffice.
     let run = as_app(&["run", "job", "--", "sh", "-c", "exit 3"]);
     assert_eq!(run.code, 3, "{run:?}");
     for args in [&["ls"][..], &["show", "job"], &["stats"]] {

@@ -24,10 +24,10 @@ const COMMANDS: [&str; 9] = [
 #[test]
 fn completions_of_every_shell_have_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let told = outcome(&mut dlock(&["completions", shell]));
-        assert_eq!(told.code, 0);
+        let output = outcome(&mut dlock(&["completions", shell]));
+        assert_eq!(output.code, 0);
         for command in COMMANDS {
-            assert!(told.out.contains(command), "{shell}: {command}");
+            assert!(output.out.contains(command), "{shell}: {command}");
         }
     }
 }
@@ -87,7 +87,7 @@ fn install(places: &[(&str, &Path)]) {
     assert!(installed.status.success(), "{installed:?}");
 }
 
-/// All files below a folder, by name.
+/// The relative paths of all files below a folder.
 fn files(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![folder.to_owned()];
@@ -127,7 +127,7 @@ fn install_script_installs_exactly_the_expected_files() {
     assert_eq!(files(root.path()), expected);
     for file in expected {
         let metadata = fs::metadata(root.path().join(&file)).expect("it is there");
-        // Redis loads no module that is not executable.
+        // Redis only loads executable modules.
         let is_code = file.ends_with("bin/dlock") || file.ends_with(".so");
         let mode = if is_code { 0o755 } else { 0o644 };
         assert!(metadata.len() > 0, "{file}");

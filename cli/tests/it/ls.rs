@@ -94,7 +94,7 @@ fn ls_counts_queues_without_holder() {
         listed.err.starts_with("dlock: 1 more locks have waiters"),
         "{listed:?}"
     );
-    // What programs read is not disturbed.
+    // JSON output has no such warning.
     assert!(names(&json(&server, &["ls"])).is_empty());
     assert_eq!(json(&server, &["show", "job"])["waiting"], 1);
     let quiet = Server::start();
@@ -111,16 +111,16 @@ fn ls_counts_locks_without_permission() {
     client.acquire("other alice 60000");
     client.ok("ACL SETUSER viewer on >secret resetkeys ~lock:* nocommands +dlock.info +info +scan +ping");
     let login = ["--user", "viewer", "-a", "secret", "ls"];
-    let told = outcome(&mut dlock_at(&server, &login));
-    assert_eq!(told.code, 0, "{told:?}");
+    let output = outcome(&mut dlock_at(&server, &login));
+    assert_eq!(output.code, 0, "{output:?}");
     assert!(
-        told.out.contains("lock:mine") && !told.out.contains("other"),
-        "{told:?}"
+        output.out.contains("lock:mine") && !output.out.contains("other"),
+        "{output:?}"
     );
-    assert!(told.err.contains("1 more"), "{told:?}");
-    let told = json(&server, &login);
-    assert_eq!(names(&told), ["lock:mine"]);
-    // Who may look at none is told so.
+    assert!(output.err.contains("1 more"), "{output:?}");
+    let output = json(&server, &login);
+    assert_eq!(names(&output), ["lock:mine"]);
+    // Without permission for any lock it is an error.
     client.ok("ACL SETUSER viewer -dlock.info");
     let refused = outcome(&mut dlock_at(&server, &login));
     assert_eq!(refused.code, 77, "{refused:?}");
@@ -146,7 +146,7 @@ fn long_scan_shows_temporary_progress_bar() {
     let server = Server::start();
     server.client().ask::<redis::Value>("DEBUG POPULATE 400000");
     server.client().acquire("job alice 60000");
-    // A slow network makes it long.
+    // Latency makes the scan slow.
     let proxy = Proxy::to(server.port());
     proxy.delay(Way::ToClient, Duration::from_millis(5));
     let terminal = Terminal::start(&dlock_on(proxy.port(), &["ls"]), 24, 120);

@@ -3,11 +3,11 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::{Running, dlock_at, is_running, outcome, script_at, wait_until_free};
+use crate::support::{Running, WAIT, dlock_at, is_running, outcome, script_at, wait_until_free};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, pause, wait_for};
 use nix::sys::signal::Signal;
 
-/// Says that it runs, and ends when its input does.
+/// Reports that it runs, and exits at the end of its input.
 const READY: &str = "echo ready; cat";
 
 #[test]
@@ -57,7 +57,7 @@ fn command_not_executable_releases_lock() {
 #[test]
 fn lock_not_acquired_exits_75_without_running_command() {
     let server = Server::start();
-    server.client().acquire("job somebody 60000");
+    server.client().acquire("job another 60000");
     for how in [&["--try"][..], &["--wait", "0"], &["--wait", "200ms"]] {
         let refused = Running::script(&server, how, "echo ran").end();
         assert_eq!(
@@ -85,12 +85,12 @@ fn grant_after_lease_expiry_counts_as_not_acquired() {
 fn request_in_flight_at_timeout_is_cancelled() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    // To connect takes most of the wait, so the request arrives after it.
+    // Connecting takes most of the wait time, so the request arrives after it.
     proxy.delay(Way::ToServer, Duration::from_millis(600));
     let job = Running::start(&mut script_at(proxy.port(), &["--wait", "900ms"], "echo ran"));
     let ended = job.end();
     assert_eq!((ended.code, ended.out.as_str()), (75, ""), "{ended:?}");
-    // It has arrived by then, if it was still under way.
+    // By then a request in flight has arrived.
     pause(1500);
     assert!(server.client().find_lock("job").is_none());
 }
@@ -99,10 +99,10 @@ fn request_in_flight_at_timeout_is_cancelled() {
 fn run_waits_without_limit_by_default() {
     let server = Server::start();
     let mut client = server.client();
-    client.acquire("job somebody 60000");
+    client.acquire("job another 60000");
     let mut job = Running::script(&server, &[], "echo ran");
     client.wait_for_queue("job", 1);
-    client.release("job somebody");
+    client.release("job another");
     job.expect("ran");
     assert_eq!(job.end().code, 0);
 }
@@ -154,8 +154,7 @@ fn signals_are_forwarded_to_command() {
         ("USR2", Signal::SIGUSR2),
     ];
     for (name, signal) in signals {
-        let script =
-            format!("trap 'echo got {name}; exit 9' {name}; echo ready; while :; do sleep 0.01; done");
+        let script = format!("trap 'echo got {name}; exit 9' {name}; echo ready; {WAIT}");
         let mut job = Running::script(&server, &[], &script);
         job.expect("ready");
         job.signal(signal);
@@ -179,7 +178,7 @@ fn signal_reaches_whole_process_group() {
 fn signal_while_waiting_cancels_request() {
     let server = Server::start();
     let mut client = server.client();
-    client.acquire("job somebody 60000");
+    client.acquire("job another 60000");
     let job = Running::script(&server, &[], "echo ran");
     client.wait_for_queue("job", 1);
     job.signal(Signal::SIGTERM);
@@ -221,19 +220,19 @@ fn grant_in_flight_at_signal_is_released() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let mut client = server.client();
-    client.acquire("job somebody 60000");
+    client.acquire("job another 60000");
     let job = Running::start(&mut script_at(proxy.port(), &[], "echo ran"));
     client.wait_for_queue("job", 1);
     proxy.delay(Way::ToClient, Duration::from_millis(300));
     proxy.delay(Way::ToServer, Duration::from_millis(300));
-    client.release("job somebody");
+    client.release("job another");
     assert!(client.find_lock("job").is_some());
     job.signal(Signal::SIGTERM);
     assert_eq!(job.end().code, 143);
     assert!(client.find_lock("job").is_none());
 }
 
-/// A shell script that finds the tool in `$0`.
+/// A shell script with the path of `dlock` in `$0`.
 fn script(script: &str, server: &Server) -> Command {
     let tool = dlock_at(server, &[]);
     let mut command = Command::new("sh");

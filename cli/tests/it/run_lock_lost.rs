@@ -1,10 +1,10 @@
-//! `dlock run` when the lock is lost, and when the server goes away.
+//! `dlock run` when the lock is lost or the server fails.
 
-use crate::support::{Running, is_running, script_at, wait_until_free};
+use crate::support::{Running, WAIT, is_running, script_at, wait_until_free};
 use dlock_testkit::{Proxy, Server, pause, wait_for};
 use nix::sys::signal::Signal;
 
-/// Short, so that a loss is noticed soon; long enough for a slow machine.
+/// Short, so that a loss is noticed quickly, but long enough for a slow machine.
 const LEASE: [&str; 2] = ["--lease", "1500ms"];
 
 #[test]
@@ -29,8 +29,9 @@ fn lost_lock_kills_whole_process_group() {
 #[test]
 fn on_lost_term_terminates_command() {
     let server = Server::start();
-    let script = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
-    let mut job = Running::script(&server, &[&LEASE[..], &["--on-lost", "term"]].concat(), script);
+    let script = "trap 'echo cleaned up; exit 0' TERM; echo ready";
+    let script = format!("{script}; {WAIT}");
+    let mut job = Running::script(&server, &[&LEASE[..], &["--on-lost", "term"]].concat(), &script);
     job.expect("ready");
     server.client().call("DEL job").unwrap();
     job.expect("cleaned up");
@@ -41,8 +42,8 @@ fn on_lost_term_terminates_command() {
 fn on_lost_term_kills_command_after_delay() {
     let server = Server::start();
     let options = [&LEASE[..], &["--on-lost", "term", "--kill-after", "300ms"]].concat();
-    let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
-    let mut job = Running::script(&server, &options, script);
+    let script = format!("trap 'echo asked' TERM; echo ready; {WAIT}");
+    let mut job = Running::script(&server, &options, &script);
     job.expect("ready");
     server.client().call("DEL job").unwrap();
     job.expect("asked");
@@ -66,13 +67,13 @@ fn on_lost_term_kills_remaining_processes_of_group() {
 fn lost_lock_kills_command_with_blocked_stderr() {
     let mut server = Server::start();
     let command = |server: &Server| script_at(server.port(), &LEASE, "echo ready; exec sleep 1000");
-    // The server tells of the loss.
-    let mut job = Running::start_unheard(&mut command(&server));
+    // The server rejects the renewal.
+    let mut job = Running::start_with_blocked_stderr(&mut command(&server));
     job.expect("ready");
     server.client().call("DEL job").unwrap();
     assert_eq!(job.end().code, 79);
-    // Nobody tells of it, and the trouble before it is worth a word, too.
-    let mut job = Running::start_unheard(&mut command(&server));
+    // The server is gone; failed renewals are reported too.
+    let mut job = Running::start_with_blocked_stderr(&mut command(&server));
     job.expect("ready");
     server.kill();
     assert_eq!(job.end().code, 79);
@@ -86,15 +87,15 @@ fn on_lost_ignore_keeps_command_running() {
     job.line();
     let mut client = server.client();
     client.call("DEL job").unwrap();
-    client.acquire("job somebody 60000");
-    // By then a renewal has been refused.
+    client.acquire("job another 60000");
+    // By then a renewal has failed.
     pause(2000);
     assert!(!job.has_ended());
     job.close_input();
     let ended = job.end();
     assert_eq!(ended.code, 5, "{ended:?}");
     assert!(ended.err.contains("keeps running"), "{ended:?}");
-    assert_eq!(client.owner("job").as_deref(), Some("somebody"));
+    assert_eq!(client.owner("job").as_deref(), Some("another"));
 }
 
 #[test]
@@ -147,13 +148,13 @@ fn long_server_outage_ends_command() {
 #[test]
 fn server_restart_keeps_run_waiting() {
     let mut server = Server::with("appendonly yes\nappendfsync always");
-    server.client().acquire("job somebody 600000");
+    server.client().acquire("job another 600000");
     let mut job = Running::script(&server, &[], "echo ran");
     server.client().wait_for_queue("job", 1);
     server.crash_and_restart();
     let mut client = server.client();
     client.wait_for_queue("job", 1);
-    client.release("job somebody");
+    client.release("job another");
     job.expect("ran");
     assert_eq!(job.end().code, 0);
 }
@@ -178,8 +179,8 @@ fn dlock_stopped_past_lease_ends_command() {
     job.signal(Signal::SIGSTOP);
     let mut client = server.client();
     wait_until_free(&mut client, "job");
-    client.acquire("job somebody 60000");
+    client.acquire("job another 60000");
     job.signal(Signal::SIGCONT);
     assert_eq!(job.end().code, 79);
-    assert_eq!(client.owner("job").as_deref(), Some("somebody"));
+    assert_eq!(client.owner("job").as_deref(), Some("another"));
 }

@@ -11,7 +11,7 @@ fn run(server: &Server, script: &str) -> Command {
     dlock_at(server, &["run", "job", "--", "sh", "-c", script])
 }
 
-/// An interactive shell that finds the tool in its path, as `dlock`.
+/// An interactive shell with `dlock` in its PATH.
 fn shell(server: &Server) -> Terminal {
     let mut command = Command::new("bash");
     command.args(["--norc", "--noprofile", "-i"]);
@@ -44,7 +44,7 @@ fn command_runs_in_foreground() {
 #[test]
 fn ctrl_c_ends_the_command_and_frees_the_lock() {
     let server = Server::start();
-    let mut terminal = Terminal::start(&run(&server, "echo ready; sleep 1000; echo never"), 24, 80);
+    let mut terminal = Terminal::start(&run(&server, "echo ready; read line; echo never"), 24, 80);
     terminal.wait_for("ready");
     terminal.press("\x03");
     let (code, screen) = terminal.end();
@@ -57,7 +57,7 @@ fn ctrl_c_ends_the_command_and_frees_the_lock() {
 fn ctrl_c_while_waiting_cancels_request() {
     let server = Server::start();
     let mut client = server.client();
-    client.acquire("job somebody 60000");
+    client.acquire("job another 60000");
     let mut terminal = Terminal::start(&run(&server, "true"), 24, 80);
     client.wait_for_queue("job", 1);
     terminal.press("\x03");
@@ -79,7 +79,7 @@ fn ctrl_z_stops_the_command_and_fg_continues_it() {
     shell.press("echo the shell is ba''ck\r");
     shell.wait_for("the shell is back");
     shell.press("fg\r");
-    // Typed sooner, it would be the shell's, not that of the command.
+    // Input typed earlier would go to the shell.
     shell.wait_for("prompt> fg\ndlock run");
     shell.press("words\r");
     shell.wait_for("got words");
@@ -92,7 +92,7 @@ fn ctrl_z_stops_the_command_and_fg_continues_it() {
 fn ctrl_z_while_waiting_stops_dlock_and_fg_continues_it() {
     let server = Server::start();
     let mut client = server.client();
-    client.acquire("job somebody 60000");
+    client.acquire("job another 60000");
     let mut shell = shell(&server);
     shell.press("dlock run job -- sh -c 'echo wor''ks'\r");
     client.wait_for_queue("job", 1);
@@ -100,7 +100,7 @@ fn ctrl_z_while_waiting_stops_dlock_and_fg_continues_it() {
     shell.wait_for("Stopped");
     shell.press("fg\r");
     shell.wait_for("prompt> fg\ndlock run");
-    client.release("job somebody");
+    client.release("job another");
     shell.wait_for("works");
     shell.press("exit\r");
     assert_eq!(shell.end().0, 0);
@@ -111,8 +111,8 @@ fn command_stopped_past_lease_does_not_continue() {
     let server = Server::start();
     let mut client = server.client();
     let mut shell = shell(&server);
-    // Says so when it goes on.
-    let script = "trap \"echo went o''n\" CONT; echo re''ady; while :; do sleep 0.01; done";
+    // Waits in a builtin: Ctrl-Z while the shell starts a program may stop only the child of its vfork.
+    let script = "trap \"echo went o''n\" CONT; echo re''ady; read line";
     shell.press(&format!("dlock run --lease 1s job -- sh -c '{script}'\r"));
     shell.wait_for("ready");
     shell.press("\x1a");

@@ -1,4 +1,4 @@
-//! `dlock stats`, compared with work that was counted by those who did it.
+//! `dlock stats`, compared with the replies that clients received.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use crate::support::{dlock_at, outcome};
 use dlock_testkit::{Client, Cluster, Grant, Server, pause, wait_for};
 use prometheus_parse::{Scrape, Value};
 
-/// How often each thing happened, under the names of INFO.
+/// Counters, by their names in INFO.
 type Counted = BTreeMap<String, u64>;
 
 fn count(counted: &mut Counted, what: &str) {
     *counted.entry(what.to_owned()).or_default() += 1;
 }
 
-/// What the tool tells of this server, for programs.
-fn told(server: &Server) -> Counted {
+/// The JSON output for this server.
+fn json_stats(server: &Server) -> Counted {
     let text = outcome(&mut dlock_at(server, &["stats", "--json"])).out;
     let mut servers: BTreeMap<String, Counted> = serde_json::from_str(&text).expect("JSON");
     servers
@@ -27,7 +27,7 @@ fn scrape(server: &Server) -> Scrape {
     Scrape::parse(text.lines().map(|line| Ok(line.to_owned()))).expect("text that parses")
 }
 
-/// Requests of three owners for four locks, counted by their answers.
+/// Sends requests of three owners for four locks and counts the replies.
 fn requests(client: &mut Client, counted: &mut Counted) {
     let mut random: u64 = 2026;
     let mut pick = |among: u64| {
@@ -46,19 +46,19 @@ fn requests(client: &mut Client, counted: &mut Counted) {
                 Ok(redis::Value::Int(0)) => count(counted, "released"),
                 Ok(_) => {}
                 Err(error) => {
-                    count(counted, &refusal(&error));
+                    count(counted, &error_field(&error));
                     count(counted, "errors_late_releases");
                 }
             },
             _ => match client.call(&format!("DLOCK.EXTEND lock{lock} owner{owner} 600000")) {
                 Ok(_) => count(counted, "extended"),
-                Err(error) => count(counted, &refusal(&error)),
+                Err(error) => count(counted, &error_field(&error)),
             },
         }
     }
 }
 
-fn refusal(error: &redis::RedisError) -> String {
+fn error_field(error: &redis::RedisError) -> String {
     format!("errors_{}", error.code().expect("a first word").to_lowercase())
 }
 
@@ -68,9 +68,9 @@ fn every_reply_is_counted_once() {
     let mut client = server.client();
     let mut counted = Counted::new();
     requests(&mut client, &mut counted);
-    let told = told(&server);
+    let output = json_stats(&server);
     for (what, times) in &counted {
-        assert_eq!(told[what], *times, "{what}: {counted:?}\n{told:?}");
+        assert_eq!(output[what], *times, "{what}: {counted:?}\n{output:?}");
     }
     let expected = [
         "acquired",
@@ -109,8 +109,8 @@ fn waits_and_expired_leases_are_counted_and_timed() {
     for n in 0..4 {
         client.acquire(&format!("short{n} owner 10"));
     }
-    wait_for("the end of the leases", || told(&server)["expired"] == 4);
-    let told = told(&server);
+    wait_for("the end of the leases", || json_stats(&server)["expired"] == 4);
+    let output = json_stats(&server);
     for (what, times) in [
         ("acquired", 10),
         ("grants_from_queue", 5),
@@ -122,16 +122,16 @@ fn waits_and_expired_leases_are_counted_and_timed() {
         ("waiters", 0),
         ("locks", 1),
     ] {
-        assert_eq!(told[what], times, "{what}: {told:?}");
+        assert_eq!(output[what], times, "{what}: {output:?}");
     }
-    assert!(told["waited_ms"] >= 5 * 19, "{told:?}");
+    assert!(output["waited_ms"] >= 5 * 19, "{output:?}");
     assert!(
-        told["waited_ms_p50"] >= 19 && told["waited_ms_p50"] <= told["waited_ms_max"],
-        "{told:?}"
+        output["waited_ms_p50"] >= 19 && output["waited_ms_p50"] <= output["waited_ms_max"],
+        "{output:?}"
     );
     assert!(
-        told["held_ms_max"] >= 19 && told["held_ms_p99"] <= told["held_ms_max"],
-        "{told:?}"
+        output["held_ms_max"] >= 19 && output["held_ms_p99"] <= output["held_ms_max"],
+        "{output:?}"
     );
 }
 
@@ -140,16 +140,16 @@ fn text_json_and_prometheus_have_the_same_values() {
     let server = Server::start();
     let mut client = server.client();
     requests(&mut client, &mut Counted::new());
-    let _waiting = server.waiter("lock0 somebody 1000 SHARED BLOCK 0");
-    // What depends on the moment is not compared.
-    let told: Counted = told(&server)
+    let _waiting = server.waiter("lock0 another 1000 SHARED BLOCK 0");
+    // Current wait times change between the calls.
+    let output: Counted = json_stats(&server)
         .into_iter()
         .filter(|(what, _)| !what.starts_with("longest"))
         .collect();
     let people = outcome(&mut dlock_at(&server, &["stats"])).out;
     let lines: BTreeMap<&str, &str> = people.lines().filter_map(|line| line.split_once(' ')).collect();
     let scrape = scrape(&server);
-    for (what, value) in told {
+    for (what, value) in output {
         assert_eq!(lines[what.as_str()].trim(), value.to_string(), "{what}");
         assert_eq!(scraped(&scrape, &what), Some(value as f64), "{what}");
     }
@@ -160,7 +160,7 @@ fn text_json_and_prometheus_have_the_same_values() {
     assert!(untyped.is_none(), "{untyped:?}");
 }
 
-/// The value of a field of INFO, as Prometheus is told it.
+/// The value of a field of INFO in the Prometheus format.
 fn scraped(scrape: &Scrape, field: &str) -> Option<f64> {
     let error = field
         .strip_prefix("errors_")

@@ -45,7 +45,7 @@ fn top_sorts_by_each_column() {
     let _others = ["dave", "erin"].map(|owner| server.waiter(&format!("first {owner} 1000 BLOCK 0")));
     let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 110);
     terminal.wait_for("second");
-    // Grants are seen only by some looks: the order by them is tried where looks are made up.
+    // Samples may miss grants: unit tests cover the order by grants.
     let sorted = [
         ("most waiting", Some(("first", "second"))),
         ("most grants", None),
@@ -110,7 +110,7 @@ fn top_reports_failure_before_taking_screen() {
     assert!(screen.contains("loadmodule"), "{screen}");
 }
 
-/// What `stty` told of the terminal, each time it was asked.
+/// The terminal modes that `stty` printed.
 fn modes(screen: &str) -> Vec<&str> {
     screen
         .lines()

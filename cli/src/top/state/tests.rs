@@ -4,7 +4,7 @@ use redis::{FromRedisValue, Value};
 
 use super::*;
 
-/// A lock with one holder for each fence, that began to hold so long ago, and waiters that wait for so long.
+/// A lock with a holder per fencing token, all held for `held_ms`, and a waiter per wait time.
 pub fn lock(name: &str, fences: &[u64], held_ms: i64, waited_ms: &[i64]) -> NamedLock {
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let map = |fields: Vec<(&str, Value)>| {
@@ -40,7 +40,7 @@ pub fn lock(name: &str, fences: &[u64], held_ms: i64, waited_ms: &[i64]) -> Name
     ]);
     NamedLock {
         name: name.as_bytes().to_vec(),
-        info: Some(redis_dlock_client::LockInfo::from_redis_value(info).expect("an answer of DLOCK.INFO")),
+        info: Some(redis_dlock_client::LockInfo::from_redis_value(info).expect("a reply of DLOCK.INFO")),
     }
 }
 
@@ -57,7 +57,7 @@ pub fn sample(locks: Vec<NamedLock>, counters: &[(&str, u64)]) -> Sample {
     }
 }
 
-/// Waiting: b. Held the longest: c. Waiting the longest: a.
+/// Most waiters: b. Held the longest: c. Longest wait: a.
 pub fn three() -> Vec<NamedLock> {
     vec![
         lock("a", &[1], 1_000, &[9_000]),
@@ -143,7 +143,7 @@ fn selection_follows_its_lock() {
     assert_eq!(state.selected_name(), Some(&b"a"[..]));
     press(&mut state, "s");
     assert_eq!(state.selected_name(), Some(&b"a"[..]));
-    // It has gone: the first one is selected.
+    // After its release the first lock is selected.
     state.update(sample(vec![lock("c", &[3], 0, &[])], &[]));
     assert_eq!(state.selected_name(), Some(&b"c"[..]));
     state.update(sample(vec![], &[]));
@@ -186,7 +186,7 @@ fn grant_count_survives_short_release() {
         look(&mut state, vec![]);
     }
     look(&mut state, vec![lock("a", &[4], 0, &[])]);
-    assert_eq!(state.rows()[0].grants, 0, "it was forgotten");
+    assert_eq!(state.rows()[0].grants, 0, "it is no longer remembered");
 }
 
 #[test]

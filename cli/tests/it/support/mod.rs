@@ -1,7 +1,4 @@
-//! What the tests of the tool share.
-
-// Each test program uses a part of it.
-#![allow(dead_code)]
+//! Helpers of all tests.
 
 pub mod terminal;
 
@@ -14,10 +11,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// So much a pipe holds.
+/// A shell command that waits forever without starting a program. A signal that arrives while dash starts a program by
+/// vfork is lost, or stops only the child.
+pub const WAIT: &str = "while :; do read line; done";
+
+/// The capacity of a pipe.
 const PIPE_BYTES: usize = 65_536;
 
-/// The tool, told nothing by the environment.
+/// `dlock` without the environment variables that it reads.
 pub fn dlock(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dlock"));
     command
@@ -28,7 +29,7 @@ pub fn dlock(args: &[&str]) -> Command {
     command
 }
 
-/// The tool, told where a server is.
+/// `dlock` with the URL of a server in its environment.
 pub fn dlock_at(server: &Server, args: &[&str]) -> Command {
     dlock_on(server.port(), args)
 }
@@ -39,7 +40,7 @@ pub fn dlock_on(port: u16, args: &[&str]) -> Command {
     command
 }
 
-/// How a program ended, and what it said.
+/// Exit code and output of a program.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: i32,
@@ -47,12 +48,12 @@ pub struct Outcome {
     pub err: String,
 }
 
-/// Runs the tool to its end.
+/// Runs a program until it exits.
 #[track_caller]
 pub fn outcome(command: &mut Command) -> Outcome {
     let output = command.stdin(Stdio::null()).output().expect("the tool runs");
     let outcome = Outcome {
-        code: output.status.code().expect("the tool ends by itself"),
+        code: output.status.code().expect("it was not killed by a signal"),
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),
     };
@@ -60,11 +61,11 @@ pub fn outcome(command: &mut Command) -> Outcome {
     outcome
 }
 
-/// What is printed for programs.
+/// Runs `dlock` with `--json`.
 #[track_caller]
 pub fn json(server: &Server, args: &[&str]) -> Value {
-    let told = outcome(&mut dlock_at(server, &[args, &["--json"]].concat()));
-    serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"))
+    let output = outcome(&mut dlock_at(server, &[args, &["--json"]].concat()));
+    serde_json::from_str(&output.out).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 pub fn names(locks: &Value) -> Vec<&str> {
@@ -75,14 +76,14 @@ pub fn names(locks: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The tool at work. Dropped, it is killed.
+/// A running program. Killed when dropped.
 pub struct Running {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     errors: Option<JoinHandle<String>>,
-    /// Full, and read by nobody.
-    unread: Option<PipeReader>,
+    /// The read end of a full pipe, kept open.
+    _unread: Option<PipeReader>,
 }
 
 impl Running {
@@ -103,15 +104,16 @@ impl Running {
             input: child.stdin.take(),
             output: BufReader::new(child.stdout.take().expect("a pipe")),
             errors: Some(thread::spawn(read)),
-            unread: None,
+            _unread: None,
             child,
         }
     }
 
-    /// Its standard error is a pipe that takes nothing more, and that nobody reads.
-    pub fn start_unheard(command: &mut Command) -> Self {
+    /// Starts it with a full pipe as its standard error.
+    pub fn start_with_blocked_stderr(command: &mut Command) -> Self {
         let (unread, mut full) = pipe().expect("the system has pipes");
-        full.write_all(&[0; PIPE_BYTES]).expect("a pipe has so much room");
+        full.write_all(&[0; PIPE_BYTES])
+            .expect("an empty pipe has this capacity");
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -122,17 +124,17 @@ impl Running {
             input: child.stdin.take(),
             output: BufReader::new(child.stdout.take().expect("a pipe")),
             errors: None,
-            unread: Some(unread),
+            _unread: Some(unread),
             child,
         }
     }
 
-    /// Runs a shell script under the lock `job`, which ends when its input does, if not before.
+    /// Runs a shell script under the lock `job`.
     pub fn script(server: &Server, options: &[&str], script: &str) -> Self {
         Self::start(&mut script_at(server.port(), options, script))
     }
 
-    /// The next line that is written.
+    /// The next line of output.
     #[track_caller]
     pub fn line(&mut self) -> String {
         let mut line = String::new();
@@ -165,13 +167,13 @@ impl Running {
         self.child.try_wait().expect("the state of a child can be read")
     }
 
-    /// How it ends, with what is left of its output.
+    /// Waits until it exits: its exit code and the rest of its output.
     #[track_caller]
     pub fn end(mut self) -> Outcome {
-        wait_for("the end of the tool", || self.has_ended());
+        wait_for("the program to exit", || self.has_ended());
         let mut out = String::new();
         self.output.read_to_string(&mut out).expect("text");
-        let status = self.status().expect("it has ended");
+        let status = self.status().expect("it has exited");
         let err = self
             .errors
             .take()
@@ -187,7 +189,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // An error means that it has ended.
+        // An error means that it has exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -199,13 +201,13 @@ pub fn script_at(port: u16, options: &[&str], script: &str) -> Command {
     dlock_on(port, &args)
 }
 
-/// Whether a process is there and not just a zombie.
+/// Whether a process exists and is not a zombie.
 pub fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Waits until nobody holds a lock, and nobody waits for it.
+/// Waits until a lock has neither holder nor waiters.
 #[track_caller]
 pub fn wait_until_free(client: &mut Client, key: &str) {
     wait_for(&format!("{key} to be free"), || client.find_lock(key).is_none());
