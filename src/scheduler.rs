@@ -88,17 +88,20 @@ pub fn refresh_replication_targets(ctx: &mut Ctx<'_>) {
 /// Waiters of slots that have left are dropped by the next run of the queues.
 fn refresh_slots(ctx: &mut Ctx<'_>) {
     if let Some(here) = cluster::slots_here(ctx) {
-        let left = ctx.state().raised_slots.keep_only(&here);
+        let left = ctx.state().raised_slots.intersect(&here);
         if left > 0 {
             log::notice(&format!("{left} cluster slots with locks have left this node"));
         }
     }
-    ctx.state().wait_table.schedule_db(None, Instant::DISTANT_PAST);
+    ctx.state()
+        .engine
+        .wait_table
+        .schedule_db(None, Instant::DISTANT_PAST);
 }
 
 /// Has replicas and the log get the fence counter and the grace, in the next pass of the server's loop.
 pub fn request_checkpoint(ctx: &mut Ctx<'_>) {
-    ctx.state().schedule.checkpoint_due = true;
+    ctx.state().engine.checkpoint_due = true;
     schedule_next_slice(ctx);
 }
 

@@ -3,13 +3,13 @@
 
 use std::ffi::{CStr, c_int};
 
+use dlock_core::cluster_slots;
 use dlock_core::expiry::ExpiryHandle;
 use dlock_core::{
-    Acquire, Effects, Enqueued, Event, Extend, Fences, Granted, Lock, LockName, Queue, Release, Replication,
-    Timeout, TransitionContext,
+    Acquire, Acquired, Effects, Event, Extend, Lock, LockRef, Release, Replication, Transition,
+    TransitionContext,
 };
 
-use crate::module::cluster;
 use crate::module::config;
 use crate::module::data_type::LockValue;
 use crate::module::fences;
@@ -47,13 +47,6 @@ enum Origin {
     Timer,
     /// The primary or the log says so.
     Replication,
-}
-
-/// What became of an ACQUIRE.
-pub enum Acquired {
-    Granted(Granted),
-    NotGranted,
-    Queued(Enqueued, LockName),
 }
 
 impl<'c, 'a> Txn<'c, 'a> {
@@ -122,21 +115,13 @@ impl<'c, 'a> Txn<'c, 'a> {
     /// Grants, or queues the request if it may block.
     pub fn acquire(&mut self, request: &Acquire<'_>) -> Result<Acquired, Error> {
         self.advance_fences();
-        self.gil().state().grace.observe_lease(request.lease_ms);
-        let granted = self.transition(|lock, queue, fences, cx, effects| {
-            dlock_core::acquire(lock, queue, request, cx, fences, effects)
-        })?;
-        match (granted, request.block) {
-            (Some(granted), _) => {
-                self.count_reentry();
-                Ok(Acquired::Granted(granted))
-            }
-            (None, None) => {
-                add(&mut self.gil().state().counters.not_granted);
-                Ok(Acquired::NotGranted)
-            }
-            (None, Some(timeout)) => self.enqueue(request, timeout),
+        let acquired = self.begin().acquire(request, config::wait_policy())?;
+        match acquired {
+            Acquired::Granted(_) => self.count_reentry(),
+            Acquired::NotGranted => add(&mut self.gil().state().counters.not_granted),
+            Acquired::Queued(_) => {}
         }
+        Ok(acquired)
     }
 
     fn count_reentry(&mut self) {
@@ -147,22 +132,9 @@ impl<'c, 'a> Txn<'c, 'a> {
         }
     }
 
-    fn enqueue(&mut self, request: &Acquire<'_>, timeout: Timeout) -> Result<Acquired, Error> {
-        let (db, key, policy) = (self.db, self.name.bytes(), config::wait_policy());
-        let Parts { value, state, cx, .. } = self.parts();
-        let name = state.wait_table.name(db, key);
-        let name = name.unwrap_or_else(|| LockName::new(db, key));
-        let enqueued = state
-            .wait_table
-            .enqueue(&name, &value.lock, request, timeout, cx, policy)?;
-        Ok(Acquired::Queued(enqueued, name))
-    }
-
     /// The holds that remain.
     pub fn release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
-        let released = self.transition(|lock, queue, fences, cx, effects| {
-            dlock_core::release(lock, queue, request, cx, fences, effects)
-        });
+        let released = self.begin().release(request);
         if let Err(error) = &released {
             self.gil().state().counters.release_rejected(error);
         }
@@ -171,53 +143,36 @@ impl<'c, 'a> Txn<'c, 'a> {
 
     /// What remains of the lease, in milliseconds.
     pub fn extend(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
-        self.gil().state().grace.observe_lease(request.lease_ms);
-        Ok(self.transition(|lock, queue, fences, cx, effects| {
-            dlock_core::extend(lock, queue, request, cx, fences, effects)
-        })?)
+        Ok(self.begin().extend(request)?)
     }
 
     /// Times out waiters, expires holders, and grants the lock to the next waiters.
     pub fn on_timer(&mut self) {
-        self.transition(|lock, queue, fences, cx, effects| {
-            dlock_core::on_timer(lock, queue, cx, fences, effects);
-        });
+        self.begin().on_timer();
     }
 
     /// Whether there was such a grant.
     pub fn rollback_grant(&mut self, request: &Release<'_>) -> bool {
-        self.transition(|lock, queue, fences, cx, effects| {
-            dlock_core::rollback_grant(lock, queue, request, cx, fences, effects)
-        })
+        self.begin().rollback_grant(request)
     }
 
     /// Removes holders whose leases have expired. The queue has its own schedule.
     pub fn expire_holders(&mut self, due: ExpiryHandle) {
-        let Parts {
-            value, cx, effects, ..
-        } = self.parts();
-        value.clear_expiry_if(due);
-        dlock_core::expire_holders(&mut value.lock, cx, effects);
+        if let (Value::Ours(value), _) = self.key.value_and(&STATE) {
+            value.clear_expiry_if(due);
+        }
+        self.begin().expire_holders();
     }
 
     /// A change that was replicated.
     pub fn apply(&mut self, change: &[u8]) -> Result<(), Error> {
-        let Parts {
-            value,
-            state,
-            cx,
-            effects,
-        } = self.parts();
-        dlock_core::apply(&mut value.lock, change, cx.now, &mut state.fences, effects)?;
-        let leases = value.lock.holders().iter().map(|holder| cx.lease_ms(holder));
-        state.grace.observe_lease(leases.max().unwrap_or(0));
+        self.begin().apply(change)?;
         Ok(())
     }
 
     /// A RELEASE that was replicated as it came.
     pub fn apply_release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
-        let Parts { value, effects, .. } = self.parts();
-        Ok(dlock_core::apply_release(&mut value.lock, request, effects)?)
+        Ok(self.begin().apply_release(request)?)
     }
 
     /// A cluster slot may have come here, or nothing may have ticked since a start or a promotion.
@@ -225,7 +180,7 @@ impl<'c, 'a> Txn<'c, 'a> {
         let slot = self
             .flags
             .is_cluster()
-            .then(|| cluster::slot_of(self.name.bytes()));
+            .then(|| cluster_slots::slot_of(self.name.bytes()));
         let state = self.gil().state();
         fences::advance_if_pending(state);
         if let Some(slot) = slot {
@@ -233,36 +188,15 @@ impl<'c, 'a> Txn<'c, 'a> {
         }
     }
 
-    fn transition<R>(
-        &mut self,
-        run: impl FnOnce(&mut Lock, &mut Queue, &mut Fences, &TransitionContext, &mut Effects) -> R,
-    ) -> R {
-        let (db, key) = (self.db, self.name.bytes());
-        let Parts {
-            value,
-            state,
-            cx,
-            effects,
-        } = self.parts();
-        let fences = &mut state.fences;
+    fn begin(&mut self) -> Transition<'_> {
+        let name = LockRef::new(self.db, self.name.bytes());
+        let (value, state) = match self.key.value_and(&STATE) {
+            (Value::Ours(value), state) => (value, state),
+            (Value::Nothing | Value::OtherType, state) => (&mut self.new, state),
+        };
         state
-            .wait_table
-            .step(db, key, &mut value.lock, cx, |lock, queue| {
-                run(lock, queue, fences, cx, effects)
-            })
-    }
-
-    fn parts(&mut self) -> Parts<'_> {
-        let (value, state) = self.key.value_and(&STATE);
-        Parts {
-            value: match value {
-                Value::Ours(value) => value,
-                Value::Nothing | Value::OtherType => &mut self.new,
-            },
-            state,
-            cx: &self.cx,
-            effects: &mut self.effects,
-        }
+            .engine
+            .begin(name, &mut value.lock, &self.cx, &mut self.effects)
     }
 
     /// Stores or deletes the lock, then carries out the effects: replicate, count, wake, notify, arm. Returns the outcome
@@ -293,7 +227,7 @@ impl<'c, 'a> Txn<'c, 'a> {
         };
         let state = ctx.state();
         state.effects_scratch = Some(effects);
-        if !state.wait_table.is_empty() {
+        if !state.engine.wait_table.is_empty() {
             timer::arm(ctx);
         }
         outcome
@@ -330,14 +264,6 @@ impl<'c, 'a> Txn<'c, 'a> {
     }
 }
 
-/// What a transition works on.
-struct Parts<'t> {
-    value: &'t mut LockValue,
-    state: &'t mut State,
-    cx: &'t TransitionContext,
-    effects: &'t mut Effects,
-}
-
 fn replicate(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects, origin: Origin, should_propagate: bool) {
     match effects.replication {
         Replication::Nothing => return,
@@ -352,7 +278,12 @@ fn replicate(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects, origin: Origi
 fn count(state: &mut State, db: c_int, name: RStr<'_>, effects: &Effects) {
     // A lock is contended if it has waiters, or had some that this transition answered.
     let is_contended = effects.events.contains(&Event::Expired)
-        && (!effects.wakes.is_empty() || state.wait_table.name(db, name.bytes()).is_some());
+        && (!effects.wakes.is_empty()
+            || state
+                .engine
+                .wait_table
+                .queue(LockRef::new(db, name.bytes()))
+                .is_some());
     state.counters.transition(effects, is_contended);
 }
 

@@ -13,14 +13,14 @@
 //! lease, rounded up, and counts from the moment at which it is read; `held-ms` is for how long the owner
 //! has held the lock. A whole lock is the change that makes it from nothing.
 
-use super::effects::Event;
+use super::context::TransitionContext;
 use super::error::Error;
 use super::fence::{Fence, MAX_FENCE};
 use super::limit::Limit;
 use super::lock::{Holder, Lock, MAX_REQUEST_IDS};
+use super::outcome::Event;
 use super::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
 use super::time::Instant;
-use super::transition::TransitionContext;
 
 const VERSION: u8 = 1;
 const EXPIRED: u8 = 1;

@@ -1,10 +1,11 @@
 //! What a step wants done, as plain data. The shell does it, in this order: replicate, reply, wake, announce.
 
 use super::codec::Writer;
+use super::context::TransitionContext;
 use super::error::Error;
 use super::lock::Holder;
-use super::queue::Ticket;
-use super::transition::{Granted, TransitionContext};
+use super::outcome::{Event, Granted};
+use super::ticket::Ticket;
 
 /// How a step reaches replicas and the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,19 +17,6 @@ pub enum Replication {
     Verbatim,
     /// The change that [`Effects::change`] spells out.
     Change,
-}
-
-/// What keyspace events are told, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// An owner became a holder.
-    Acquired,
-    /// A holder gave up its last hold.
-    Released,
-    /// A lease was extended.
-    Extended,
-    /// A holder whose lease had ended was removed.
-    Expired,
 }
 
 /// A waiter that has its answer.

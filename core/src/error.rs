@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::deadlock::Cycle;
 use super::limit::Limit;
-use super::wait_cycle::Cycle;
 
 /// A refused request. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,8 @@ use std::rc::Rc;
 
 use super::limit::Limit;
 use super::request::{Acquire, Timeout};
+use super::ticket::Ticket;
 use super::time::Instant;
-
-/// A place in a queue: larger = later. Unique in the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub(super) u64);
 
 /// The name of an owner, shared by all that refer to it.
 pub(super) type Owner = Rc<[u8]>;
@@ -28,18 +25,18 @@ pub struct Waiter {
 }
 
 /// The queue of one lock.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Queue {
     waiters: BTreeMap<Ticket, Waiter>,
     /// An owner may wait several times, and leaves with all when it becomes a holder.
     by_owner: BTreeMap<Owner, Tickets>,
     deadlines: BTreeSet<(Instant, Ticket)>,
-    /// Owners that have stopped waiting here, until [`super::WaitTable`] takes note of it.
+    /// Owners that stopped waiting here, until the wait table takes note of it.
     pub(super) departed_owners: Vec<Owner>,
 }
 
 /// The requests of one owner, in order of arrival: at least one, and nearly always no more.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Tickets {
     One(Ticket),
     Many(BTreeSet<Ticket>),
@@ -92,8 +89,8 @@ impl Queue {
         }
     }
 
-    /// A queue that somebody is about to join, with memory for the first who leaves.
-    pub(super) fn with_waiters() -> Self {
+    /// A queue for its first waiter. Granting it the lock allocates nothing.
+    pub(super) fn with_room_for_one() -> Self {
         Self {
             departed_owners: Vec::with_capacity(1),
             ..Self::new()
@@ -122,12 +119,11 @@ impl Queue {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// The first waiter whose time is up.
-    pub(super) fn first_expired(&self, now: Instant) -> Option<Ticket> {
-        self.deadlines
-            .first()
-            .filter(|(deadline, _)| *deadline <= now)
-            .map(|(_, ticket)| *ticket)
+    /// Removes the first waiter whose timeout has passed.
+    pub(super) fn remove_timed_out(&mut self, now: Instant) -> Option<Ticket> {
+        let (deadline, ticket) = *self.deadlines.first()?;
+        (deadline <= now).then(|| self.remove(ticket))?;
+        Some(ticket)
     }
 
     /// All who wait here.

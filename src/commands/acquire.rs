@@ -1,7 +1,9 @@
+use dlock_core::Acquired;
+
 use crate::module::config;
 use crate::redis::{Argument, BlockedClient, Call, Command, Ctx, Flags, KeyUse, Metadata};
 use crate::reply::Error;
-use crate::txn::{Acquired, Txn};
+use crate::txn::Txn;
 use crate::waiting::{blocked_clients, due, rollback, timer};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
@@ -47,18 +49,18 @@ impl Command for Acquire {
         process_due_first(&mut call.ctx, flags, &request);
         let mut txn = Txn::client(&mut call.ctx, key, flags)?;
         let outcome = txn.acquire(&request);
-        if let Ok(Acquired::Queued(waiter, name)) = &outcome {
+        if let Ok(Acquired::Queued(waiter)) = &outcome {
             // Before the commit, whose keyspace events may make other modules run commands that grant this waiter.
             if waiter.replaced {
                 blocked_clients::replace(txn.gil(), waiter.ticket);
             }
             let client = BlockedClient::block(txn.ctx());
-            blocked_clients::park(txn.gil(), client, waiter.ticket, name.clone(), &request);
+            blocked_clients::park(txn.gil(), client, waiter.ticket, waiter.name.clone(), &request);
         }
         match txn.commit(outcome)? {
             Acquired::Granted(granted) => call.ctx.reply_grant(&granted),
             Acquired::NotGranted => call.ctx.reply_null_array(),
-            Acquired::Queued(..) => {}
+            Acquired::Queued(_) => {}
         }
         rollback::cancel_rollback(&mut call.ctx, key.bytes(), &request);
         Ok(())
@@ -73,7 +75,7 @@ fn process_due_first(ctx: &mut Ctx<'_>, flags: Flags, request: &dlock_core::Acqu
     if flags.is_cluster() {
         // Newer servers open every key in the slot of the running command: the timer does it.
         timer::arm(ctx);
-    } else if may_block && state.wait_table.involves(request.owner) {
+    } else if may_block && state.engine.wait_table.involves(request.owner) {
         due::process_all_due(ctx);
     } else if may_block || !state.grants_to_roll_back.is_empty() {
         due::process_due(ctx);

@@ -1,6 +1,6 @@
 use std::ffi::c_int;
 
-use dlock_core::{Holder, Limit, Timeout, TransitionContext, Waiter};
+use dlock_core::{Holder, Limit, LockRef, Timeout, TransitionContext, Waiter};
 
 use crate::module::data_type::LockValue;
 use crate::module::state::State;
@@ -71,8 +71,7 @@ const MAX_SHOWN: usize = 128;
 
 /// How many wait, and the first of them.
 fn waiters(state: &State, db: c_int, key: &[u8]) -> (usize, Vec<Waiter>) {
-    let name = state.wait_table.name(db, key);
-    let Some(queue) = name.and_then(|name| state.wait_table.queue(&name)) else {
+    let Some(queue) = state.engine.wait_table.queue(LockRef::new(db, key)) else {
         return (0, Vec::new());
     };
     let shown = queue.iter().take(MAX_SHOWN);

@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use dlock_core::expiry::ExpiryHandle;
-use dlock_core::{Instant, Lock, MAX_FENCE, TransitionContext, decode_lock, encode_lock};
+use dlock_core::{
+    Checkpoint, Instant, Lock, LockRef, MAX_FENCE, TransitionContext, decode_lock, encode_lock,
+};
 
 use crate::expiry::untracked;
 use crate::module::state::State;
@@ -128,8 +130,9 @@ impl DataType for LockValue {
         untracked::inc();
         let state = gil.state();
         state.expiry.remove(db, name.bytes(), old);
-        if let Some(name) = state.wait_table.name(db, name.bytes()) {
-            state.wait_table.schedule(&name, Instant::DISTANT_PAST);
+        let (name, table) = (LockRef::new(db, name.bytes()), &mut state.engine.wait_table);
+        if table.queue(name).is_some() {
+            table.schedule(name, Instant::DISTANT_PAST);
             timer::arm(gil);
         }
     }
@@ -162,10 +165,9 @@ impl DataType for LockValue {
     /// without the module.
     fn save_aux(rdb: &mut Io<'_>) {
         let now = clock::now();
-        let state = rdb.state();
-        let (fence, grace_left_ms) = (state.fences.known(), state.grace.left_ms(now));
-        if fence > 0 || grace_left_ms > 0 {
-            rdb.save_numbers(&[AUX_VERSION, fence, grace_left_ms]);
+        let checkpoint = rdb.state().engine.checkpoint(now);
+        if checkpoint != Checkpoint::default() {
+            rdb.save_numbers(&[AUX_VERSION, checkpoint.fence, checkpoint.grace_left_ms]);
         }
     }
 
@@ -182,9 +184,8 @@ impl DataType for LockValue {
             return false;
         };
         let now = clock::now();
-        let state = rdb.state();
-        state.fences.observe(fence);
-        state.grace.restore(grace_left_ms, now);
+        let checkpoint = Checkpoint { fence, grace_left_ms };
+        rdb.state().engine.restore_checkpoint(checkpoint, now);
         true
     }
 }
@@ -193,14 +194,12 @@ impl DataType for LockValue {
 /// be true.
 fn observe(gil: &mut Gil<'_>, lock: &Lock, cx: &TransitionContext) -> bool {
     let fences = lock.holders().iter().map(|holder| holder.fence());
-    let leases = lock.holders().iter().map(|holder| cx.lease_ms(holder));
     let highest = fences.max().unwrap_or(0);
     let from_client = Flags::without_client(gil).is_active_primary();
     let state = gil.state();
-    if from_client && !state.fences.is_plausible(highest, clock::wall_clock()) {
+    if from_client && !state.engine.fences.is_plausible(highest, clock::wall_clock()) {
         return false;
     }
-    state.fences.observe(highest);
-    state.grace.observe_lease(leases.max().unwrap_or(0));
+    state.engine.observe_lock(lock, cx);
     true
 }

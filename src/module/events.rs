@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use dlock_core::{AdvanceReason, Instant};
+use dlock_core::Instant;
 
 use crate::module::eviction;
 use crate::redis::{Ctx, Events, clock, log};
@@ -35,12 +35,10 @@ impl Events for DlockEvents {
         let state = ctx.state();
         state.replication_targets.mark_unknown();
         if is_primary {
-            state.fences.request_advance(AdvanceReason::Promotion);
-            state.grace.promoted();
+            state.engine.promote();
         } else {
-            state.grace.demoted();
-            state.wait_table.schedule_db(None, Instant::DISTANT_PAST);
-            let waiters = state.wait_table.waiters();
+            state.engine.demote();
+            let waiters = state.engine.wait_table.waiters();
             if waiters > 0 {
                 log::notice(&format!(
                     "this server is a replica now: {waiters} waiters are unblocked and have to ask the primary"
@@ -68,6 +66,7 @@ impl Events for DlockEvents {
         let state = ctx.state();
         state.expiry.flush(db);
         state
+            .engine
             .wait_table
             .schedule_db(Some(db).filter(|db| *db >= 0), Instant::DISTANT_PAST);
         timer::arm(ctx);
@@ -78,7 +77,10 @@ impl Events for DlockEvents {
         let [first, second] = dbs;
         state.expiry.swap(first, second);
         for db in dbs {
-            state.wait_table.schedule_db(Some(db), Instant::DISTANT_PAST);
+            state
+                .engine
+                .wait_table
+                .schedule_db(Some(db), Instant::DISTANT_PAST);
         }
         timer::arm(ctx);
     }

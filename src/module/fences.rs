@@ -7,12 +7,12 @@ use crate::redis::{clock, log};
 
 /// Advances the counter after a start or a promotion. Done at the first tick, and before a grant that comes sooner.
 pub fn advance_if_pending(state: &mut State) {
-    if state.fences.advance_pending() {
-        let before = state.fences.known();
+    if state.engine.fences.advance_pending() {
+        let before = state.engine.fences.known();
         advance(state);
         log::notice(&format!(
             "start or promotion: the fence counter advanced from {before} to {}",
-            state.fences.known()
+            state.engine.fences.known()
         ));
     }
 }
@@ -21,13 +21,14 @@ pub fn advance_if_pending(state: &mut State) {
 /// migrate and bring its last fence along.
 pub fn advance_for_slot(state: &mut State, slot: usize) {
     if state.raised_slots.insert(slot) {
-        state.fences.request_advance(AdvanceReason::Slot);
+        state.engine.fences.request_advance(AdvanceReason::Slot);
         advance(state);
     }
 }
 
 /// Replicas and the log learn about it.
 fn advance(state: &mut State) {
-    state.fences.advance(clock::wall_clock(), rand::random());
-    state.schedule.checkpoint_due = true;
+    state
+        .engine
+        .advance_fences_if_pending(clock::wall_clock(), rand::random());
 }

@@ -14,6 +14,7 @@ impl InfoSection for DlockInfo {
         let counters = &state.counters;
         let errors = &counters.errors;
         let longest_wait_ms = state
+            .engine
             .wait_table
             .longest_since()
             .map_or(0, |since| since.ms_until(now));
@@ -31,8 +32,8 @@ impl InfoSection for DlockInfo {
             ("held_ms_p50", counters.held_ms.percentile(50.0)),
             ("held_ms_p99", counters.held_ms.percentile(99.0)),
             ("held_ms_max", counters.held_ms.percentile(100.0)),
-            ("waiters", state.wait_table.waiters() as u64),
-            ("contended_locks", state.wait_table.locks() as u64),
+            ("waiters", state.engine.wait_table.waiters() as u64),
+            ("contended_locks", state.engine.wait_table.locks() as u64),
             ("longest_wait_ms", longest_wait_ms),
             ("grants_from_queue", counters.grants_from_queue),
             ("waited_ms", counters.total_waited_ms),
@@ -51,8 +52,8 @@ impl InfoSection for DlockInfo {
             ("errors_evictable", errors.evictable),
             ("errors_deadlock", errors.deadlock),
             ("errors_queuefull", errors.queuefull),
-            ("fence_known", state.fences.known()),
-            ("grace_left_ms", state.grace.left_ms(now)),
+            ("fence_known", state.engine.fences.known()),
+            ("grace_left_ms", state.engine.grace.left_ms(now)),
             ("evictable", u64::from(evictable)),
         ]
     }

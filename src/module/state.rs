@@ -3,10 +3,10 @@
 //! `ctx.state()` borrows the context. A call of the server needs that too, so that no callback finds the state in use:
 //! see [`crate::redis`].
 
+use dlock_core::cluster_slots::SlotSet;
 use dlock_core::expiry::ExpiryIndex;
-use dlock_core::{Effects, Fences, Grace, Instant, TransitionContext, WaitTable};
+use dlock_core::{Effects, Engine, Instant, TransitionContext};
 
-use crate::module::cluster::RaisedSlots;
 use crate::module::config;
 use crate::module::stats::Counters;
 use crate::redis::{Ctx, Flags, Gil, GilCell, KeyspaceScan, Timer, clock, log};
@@ -15,15 +15,13 @@ use crate::waiting::clients::{Clients, UndeliveredGrant};
 
 /// What the module knows besides the locks themselves.
 pub struct State {
-    pub fences: Fences,
-    pub grace: Grace,
+    /// Fence counter, grace period and queues.
+    pub engine: Engine,
     pub replication_targets: ReplicationTargets,
     pub expiry: ExpiryIndex,
-    pub raised_slots: RaisedSlots,
+    pub raised_slots: SlotSet,
     pub counters: Counters,
-    /// The queues.
-    pub wait_table: WaitTable,
-    /// The clients in them.
+    /// The clients in the queues.
     pub clients: Clients,
     /// Grants whose clients were gone, and when to try next to roll them back.
     pub grants_to_roll_back: Vec<UndeliveredGrant>,
@@ -45,8 +43,6 @@ pub struct Schedule {
     pub slice_timer: Option<Timer>,
     /// Cron and timer may be due in one pass of the server's loop: clients would wait for both.
     pub next_expiry_slice: Instant,
-    /// Fence counter and grace are to be sent to replicas and the log.
-    pub checkpoint_due: bool,
     pub next_checkpoint: Instant,
     pub next_refresh: Instant,
     pub scan: Option<KeyspaceScan>,
@@ -65,39 +61,32 @@ impl State {
         let now = clock::now();
         self.start_pending_grace(flags, now);
         TransitionContext {
-            now,
-            grace_begin: self.grace.begin(),
-            grace_end: self.grace.end(),
             evictable: self.evictable && !config::allow_eviction(),
+            ..self.engine.context(now)
         }
     }
 
     /// The same where leases are only looked at.
     pub fn lease_context(&self) -> TransitionContext {
-        TransitionContext {
-            grace_begin: self.grace.begin(),
-            grace_end: self.grace.end(),
-            ..TransitionContext::at(clock::now())
-        }
+        self.engine.context(clock::now())
     }
 
     /// Starts a grace that is pending, and has replicas and the log learn about it.
     pub fn start_pending_grace(&mut self, flags: Flags, now: Instant) {
         // Asked before every command: the settings are read only when they matter.
-        if self.grace.is_pending()
+        if self.engine.grace.is_pending()
             && !flags.is_loading()
             && self
-                .grace
-                .start_if_pending(flags.is_primary(), &config::graces(), now)
+                .engine
+                .start_grace_if_pending(flags.is_primary(), &config::graces(), now)
         {
-            self.schedule.checkpoint_due = true;
             self.log_grace(now);
         }
     }
 
     /// Tells the operator when a grace begins and ends.
     pub fn log_grace(&mut self, now: Instant) {
-        let left_ms = self.grace.left_ms(now);
+        let left_ms = self.engine.grace.left_ms(now);
         if self.schedule.grace_logged != (left_ms > 0) {
             self.schedule.grace_logged = left_ms > 0;
             if left_ms > 0 {
@@ -112,13 +101,16 @@ impl State {
 
     /// Nobody waits, and no grant is to be rolled back.
     pub fn has_no_waiters(&self) -> bool {
-        self.wait_table.is_empty() && self.grants_to_roll_back.is_empty()
+        self.engine.wait_table.is_empty() && self.grants_to_roll_back.is_empty()
     }
 
     /// When something in the queues is due next.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let rollback = (!self.grants_to_roll_back.is_empty()).then_some(self.rollback_not_before);
-        rollback.into_iter().chain(self.wait_table.next_wakeup()).min()
+        rollback
+            .into_iter()
+            .chain(self.engine.wait_table.next_wakeup())
+            .min()
     }
 }
 
@@ -129,13 +121,11 @@ impl Gil<'_> {
 }
 
 pub static STATE: GilCell<State> = GilCell::new(State {
-    fences: Fences::starting(),
-    grace: Grace::starting(),
+    engine: Engine::starting(),
     replication_targets: ReplicationTargets::unknown(),
     expiry: ExpiryIndex::new(),
-    raised_slots: RaisedSlots::none(),
+    raised_slots: SlotSet::EMPTY,
     counters: Counters::new(),
-    wait_table: WaitTable::new(),
     clients: Clients::new(),
     grants_to_roll_back: Vec::new(),
     rollback_not_before: Instant::DISTANT_PAST,
@@ -145,7 +135,6 @@ pub static STATE: GilCell<State> = GilCell::new(State {
         on_wait_timer: |_| {},
         slice_timer: None,
         next_expiry_slice: Instant::DISTANT_PAST,
-        checkpoint_due: false,
         next_checkpoint: Instant::DISTANT_PAST,
         next_refresh: Instant::DISTANT_PAST,
         scan: None,

@@ -1,7 +1,7 @@
 //! DLOCK.SYNC: fence counter and grace, which belong to no lock. Servers without `aux_save2` have them neither in their
 //! snapshots nor in a rewritten log.
 
-use dlock_core::{Instant, MAX_FENCE};
+use dlock_core::{Checkpoint, Instant, MAX_FENCE};
 
 use crate::module::config;
 use crate::redis::{Argument, Call, Command, Ctx, Metadata, clock};
@@ -13,16 +13,15 @@ const INTERVAL_MS: u64 = 1_000;
 /// Sends a checkpoint to replicas and the log: once a second during a grace, and when one was requested.
 pub fn send_if_due(ctx: &mut Ctx<'_>, now: Instant) {
     let state = ctx.state();
-    let (fence, grace_left_ms) = (state.fences.known(), state.grace.left_ms(now));
-    let schedule = &mut state.schedule;
-    let is_due = schedule.checkpoint_due || (grace_left_ms > 0 && schedule.next_checkpoint <= now);
-    if !is_due {
+    let checkpoint = state.engine.checkpoint(now);
+    let is_repeated = checkpoint.grace_left_ms > 0 && state.schedule.next_checkpoint <= now;
+    if !state.engine.checkpoint_due && !is_repeated {
         return;
     }
-    schedule.checkpoint_due = false;
-    schedule.next_checkpoint = now.after_ms(INTERVAL_MS);
-    if fence > 0 || grace_left_ms > 0 {
-        ctx.replicate_numbers(c"DLOCK.SYNC", fence, grace_left_ms);
+    state.engine.checkpoint_due = false;
+    state.schedule.next_checkpoint = now.after_ms(INTERVAL_MS);
+    if checkpoint != Checkpoint::default() {
+        ctx.replicate_numbers(c"DLOCK.SYNC", checkpoint.fence, checkpoint.grace_left_ms);
     }
 }
 
@@ -53,9 +52,8 @@ impl Command for Sync {
         let fence = number(call, 1, "fence", MAX_FENCE)?;
         let grace_left_ms = number(call, 2, "grace-left-ms", config::MAX_MS.unsigned_abs())?;
         let now = clock::now();
-        let state = call.ctx.state();
-        state.fences.observe(fence);
-        state.grace.observe(grace_left_ms, now);
+        let checkpoint = Checkpoint { fence, grace_left_ms };
+        call.ctx.state().engine.apply_checkpoint(checkpoint, now);
         call.ctx.replicate_verbatim();
         call.ctx.reply_ok();
         Ok(())

@@ -70,7 +70,10 @@ fn remove(gil: &mut Gil<'_>, id: BlockedId) -> bool {
     let Some((blocked, client)) = state.clients.take_by_id(id) else {
         return false;
     };
-    state.wait_table.remove_waiter(&client.name, client.ticket);
+    state
+        .engine
+        .wait_table
+        .remove_waiter(client.name.as_ref(), client.ticket);
     blocked.unblock(gil, None);
     timer::arm(gil);
     true

@@ -34,7 +34,7 @@ fn process_due_within(ctx: &mut Ctx<'_>, slice_ms: u64) {
     let now = clock::now();
     let slice_end = now.after_ms(slice_ms);
     rollback::roll_back_grants(ctx, flags);
-    while let Some(name) = ctx.state().wait_table.next_due(now) {
+    while let Some(name) = ctx.state().engine.wait_table.next_due(now) {
         if ctx.select_db(name.db) {
             process_lock(ctx, &name, flags);
         } else {
@@ -60,7 +60,7 @@ fn process_lock(ctx: &mut Ctx<'_>, name: &LockName, flags: Flags) {
         GrantGate::Later => {
             time_out_waiters(ctx, name);
             let retry = clock::now().after_ms(RETRY_MS);
-            ctx.state().wait_table.defer(name, retry);
+            ctx.state().engine.wait_table.defer(name.as_ref(), retry);
         }
         GrantGate::Elsewhere(error) => drop_waiters(ctx, name, &error),
     }
@@ -80,14 +80,16 @@ fn run_timer_step(ctx: &mut Ctx<'_>, name: &LockName, key: &RString, flags: Flag
 fn time_out_waiters(gil: &mut Gil<'_>, name: &LockName) {
     let mut effects = Effects::default();
     let state = gil.state();
-    let cx = state.lease_context();
-    state.wait_table.time_out_waiters(name, &cx, &mut effects);
+    state
+        .engine
+        .wait_table
+        .time_out_waiters(name.as_ref(), clock::now(), &mut effects);
     blocked_clients::wake(gil, &mut effects);
 }
 
 /// Answers all waiters of a lock with an error.
 fn drop_waiters(gil: &mut Gil<'_>, name: &LockName, error: &str) {
-    let tickets = gil.state().wait_table.drain(name);
+    let tickets = gil.state().engine.wait_table.drain(name.as_ref());
     let dropped = &mut gil.state().schedule.dropped_waiters;
     *dropped = dropped.saturating_add(tickets.len());
     for ticket in tickets {

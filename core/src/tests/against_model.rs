@@ -18,7 +18,7 @@ impl Pair {
     fn new() -> Self {
         let subject = Subject::new(0);
         let model = Model {
-            last_fence: subject.fences.last(),
+            last_fence: subject.engine.fences.last(),
             ..Model::default()
         };
         Self {
@@ -73,7 +73,7 @@ impl Pair {
 
     fn take_over(&mut self, raise: AdvanceReason, grace_ms: u64) {
         self.subject.take_over(raise, grace_ms);
-        self.model.take_over(self.subject.fences.last(), grace_ms);
+        self.model.take_over(self.subject.engine.fences.last(), grace_ms);
     }
 }
 

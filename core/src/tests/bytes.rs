@@ -9,13 +9,14 @@ use proptest::sample::{Index, select};
 
 use super::schedule::config;
 use crate::codec::{decode_lock, encode_lock};
+use crate::context::TransitionContext;
 use crate::effects::{Effects, Replication};
-use crate::fence::Fences;
+use crate::engine::Engine;
 use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
+use crate::name::LockRef;
 use crate::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
 use crate::time::Instant;
-use crate::transition::{TransitionContext, apply};
 
 /// A holder of a random lock. Limit and fence are told as what they are above the least that is sound.
 #[derive(Clone, Debug)]
@@ -163,8 +164,10 @@ fn check_decode(bytes: &[u8], now: Instant) {
 /// Whatever is applied leaves a lock that can be, and whatever is not leaves no trace. Whether it was.
 fn check_apply(lock: &mut Lock, bytes: &[u8], now: Instant) -> bool {
     let before = lock.clone();
-    let (mut fences, mut effects) = (Fences::starting(), Effects::default());
-    let accepted = apply(lock, bytes, now, &mut fences, &mut effects).is_ok();
+    let (mut engine, mut effects) = (Engine::starting(), Effects::default());
+    let (name, cx) = (LockRef::new(0, b"lock"), TransitionContext::at(now));
+    let accepted = engine.begin(name, lock, &cx, &mut effects).apply(bytes).is_ok();
+    let fences = &engine.fences;
     if accepted {
         assert!(is_possible(lock), "{lock:?}");
         let new = |holder: &&Holder| before.get(holder.owner()) != Some(*holder);

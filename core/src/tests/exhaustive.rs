@@ -9,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 use super::naive::{self, Model};
 use super::plain::{Action, Limit, Micros, Request};
 use super::subject::{Subject, core_limit, name_bytes, owner_bytes};
-use crate::fence::Fences;
+use crate::engine::Engine;
 use crate::lock::Holder;
 
 const OWNERS: u8 = 3;
@@ -167,7 +167,7 @@ impl State {
     /// A server in this state, its clock at `origin`, with leases that end so many ticks later.
     fn subject(&self, origin: Micros, later: u8) -> Subject {
         let mut subject = Subject {
-            fences: Fences::starting(),
+            engine: Engine::starting(),
             ..Subject::new(origin)
         };
         // Whoever has ended by now had ended when it began.
@@ -183,7 +183,7 @@ impl State {
                 holder.add_with_id(&name_bytes(*name)).expect("few names");
             }
             subject.lock.push(holder);
-            subject.fences.observe(fence);
+            subject.engine.fences.observe(fence);
         }
         subject
     }

@@ -3,14 +3,22 @@
 use std::time::{self, Duration};
 
 use crate::codec::encode_lock;
+use crate::context::TransitionContext;
 use crate::effects::Effects;
-use crate::fence::Fences;
+use crate::engine::Engine;
 use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
-use crate::queue::{Queue, Ticket, Waiter};
+use crate::name::LockRef;
+use crate::outcome::Acquired;
 use crate::request::{Acquire, Holds, Release, Timeout};
 use crate::time::Instant;
-use crate::transition::{TransitionContext, apply, expire_holders, release};
+use crate::wait_table::WaitPolicy;
+
+const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+const POLICY: WaitPolicy = WaitPolicy {
+    max_waiters: usize::MAX,
+    detect_deadlocks: true,
+};
 
 /// So many holders at once take about as long as in small lots, or, if the work grew with the square, so many
 /// times as long as there are lots.
@@ -62,8 +70,10 @@ fn held_by_writer() -> Lock {
 
 /// The writer gives way to so many readers. The change, the lock after it, and the time.
 fn let_in(number: u64) -> (Effects, Lock, Duration) {
-    let (mut lock, mut queue, mut effects) = (held_by_writer(), Queue::new(), Effects::default());
-    for (n, owner) in (1..).zip(readers(number)) {
+    let (mut engine, mut lock, mut effects) = (Engine::starting(), held_by_writer(), Effects::default());
+    engine.fences.observe(1);
+    let cx = TransitionContext::at(BEGIN);
+    for owner in readers(number) {
         let request = Acquire {
             owner: owner.as_bytes(),
             lease_ms: LEASE_MS,
@@ -71,27 +81,18 @@ fn let_in(number: u64) -> (Effects, Lock, Duration) {
             block: Some(Timeout::Infinite),
             request_id: None,
         };
-        let waiter = Waiter::new(&request, Timeout::Infinite, BEGIN);
-        queue.insert(Ticket(n), waiter);
+        let mut transition = engine.begin(NAME, &mut lock, &cx, &mut effects);
+        let queued = transition.acquire(&request, POLICY);
+        assert!(matches!(queued, Ok(Acquired::Queued(_))));
     }
     let request = Release {
         owner: b"writer",
         fence: None,
         holds: Holds::All,
     };
-    let mut fences = Fences::starting();
-    fences.observe(1);
     let took = timed(|| {
-        let moment = TransitionContext::at(BEGIN);
-        let left = release(
-            &mut lock,
-            &mut queue,
-            &request,
-            &moment,
-            &mut fences,
-            &mut effects,
-        );
-        assert_eq!(left, Ok(0));
+        let mut transition = engine.begin(NAME, &mut lock, &cx, &mut effects);
+        assert_eq!(transition.release(&request), Ok(0));
     });
     assert_eq!(lock.holders().len() as u64, number);
     (effects, lock, took)
@@ -99,9 +100,11 @@ fn let_in(number: u64) -> (Effects, Lock, Duration) {
 
 /// The time that a replica takes for a change, which makes `expected` of its lock.
 fn told(mut lock: Lock, change: &[u8], expected: &Lock) -> Duration {
-    let (mut fences, mut effects) = (Fences::starting(), Effects::default());
+    let (mut engine, mut effects) = (Engine::starting(), Effects::default());
+    let cx = TransitionContext::at(BEGIN);
     let took = timed(|| {
-        apply(&mut lock, change, BEGIN, &mut fences, &mut effects).unwrap();
+        let mut transition = engine.begin(NAME, &mut lock, &cx, &mut effects);
+        transition.apply(change).unwrap();
     });
     assert_eq!(&lock, expected);
     took
@@ -125,7 +128,9 @@ fn a_replica_that_is_told_of_the_end_of_many_leases() {
     assert_grows_with_the_number(|number| {
         let before = held_by(readers(number), Limit::SHARED);
         let (mut lock, mut effects) = (before.clone(), Effects::default());
-        expire_holders(&mut lock, &TransitionContext::at(LATER), &mut effects);
+        Engine::starting()
+            .begin(NAME, &mut lock, &TransitionContext::at(LATER), &mut effects)
+            .expire_holders();
         assert!(lock.is_free());
         told(before, effects.change(), &lock)
     });

@@ -2,14 +2,15 @@
 
 use super::plain::{Action, Answer, Request};
 use super::subject::core_limit;
-use crate::effects::{Effects, Event, Replication};
+use crate::context::TransitionContext;
+use crate::effects::{Effects, Replication};
 use crate::fence::Fence;
 use crate::lock::{Holder, Lock};
-use crate::transition::TransitionContext;
+use crate::outcome::Event;
 
 /// One step: a request, or a sweep.
 #[derive(Debug)]
-pub struct Transition<'a> {
+pub struct Checked<'a> {
     pub before: &'a Lock,
     pub known_before: Fence,
     /// The request and the owner's name; `None` = a sweep.
@@ -22,7 +23,7 @@ pub struct Transition<'a> {
     pub effects: &'a Effects,
 }
 
-type Promise = fn(&Transition) -> bool;
+type Promise = fn(&Checked) -> bool;
 
 const PROMISES: [(&str, Promise); 14] = [
     (
@@ -59,24 +60,24 @@ const PROMISES: [(&str, Promise); 14] = [
     ),
 ];
 
-pub fn check(step: &Transition) {
+pub fn check(step: &Checked) {
     for (promise, holds) in PROMISES {
         assert!(holds(step), "broken: {promise}\n{step:#?}");
     }
 }
 
-fn mutual_exclusion(step: &Transition) -> bool {
+fn mutual_exclusion(step: &Checked) -> bool {
     let live: Vec<&Holder> = step.live(step.after).collect();
     live.iter()
         .filter_map(|holder| holder.limit().get())
         .all(|limit| live.len() as u64 <= u64::from(limit))
 }
 
-fn sound(step: &Transition) -> bool {
+fn sound(step: &Checked) -> bool {
     step.after.is_sound() && step.after.holders().iter().all(|holder| holder.holds() > 0)
 }
 
-fn fences_rise(step: &Transition) -> bool {
+fn fences_rise(step: &Checked) -> bool {
     let mut given = step.came().map(Holder::fence);
     let (new, second) = (given.next(), given.next());
     new.is_none_or(|fence| fence > step.known_before)
@@ -84,7 +85,7 @@ fn fences_rise(step: &Transition) -> bool {
         && step.known_after == new.unwrap_or(step.known_before)
 }
 
-fn holders_stay_who_they_are(step: &Transition) -> bool {
+fn holders_stay_who_they_are(step: &Checked) -> bool {
     let who = |holder: &Holder| {
         (
             holder.owner().to_vec(),
@@ -98,24 +99,24 @@ fn holders_stay_who_they_are(step: &Transition) -> bool {
         .all(|(old, new)| who(old) == who(new))
 }
 
-fn leases_never_shrink(step: &Transition) -> bool {
+fn leases_never_shrink(step: &Checked) -> bool {
     step.stayed()
         .all(|(old, new)| step.moment.lease_end(new) >= step.moment.lease_end(old))
 }
 
-fn never_revived(step: &Transition) -> bool {
+fn never_revived(step: &Checked) -> bool {
     step.stayed()
         .all(|(old, new)| step.moment.is_live(old) || !step.moment.is_live(new))
 }
 
-fn refused_without_trace(step: &Transition) -> bool {
+fn refused_without_trace(step: &Checked) -> bool {
     match (step.request, step.answer) {
         (Some(_), Answer::Error(..) | Answer::NotGranted) => step.left_no_trace(),
         _ => true,
     }
 }
 
-fn repeated_without_trace(step: &Transition) -> bool {
+fn repeated_without_trace(step: &Checked) -> bool {
     let Some((request, owner)) = step.request else {
         return true;
     };
@@ -136,7 +137,7 @@ fn repeated_without_trace(step: &Transition) -> bool {
     }
 }
 
-fn others_stay(step: &Transition) -> bool {
+fn others_stay(step: &Checked) -> bool {
     let asks = |holder: &Holder| step.request.is_some_and(|(_, owner)| owner == holder.owner());
     step.live(step.before)
         .filter(|holder| !asks(holder))
@@ -144,16 +145,16 @@ fn others_stay(step: &Transition) -> bool {
         && step.came().all(asks)
 }
 
-fn no_grants_in_a_grace(step: &Transition) -> bool {
+fn no_grants_in_a_grace(step: &Checked) -> bool {
     let holds = |lock: &Lock| lock.holders().iter().map(Holder::holds).sum::<u64>();
     step.moment.grace_end <= step.moment.now || holds(step.after) <= holds(step.before)
 }
 
-fn changes_sweep(step: &Transition) -> bool {
+fn changes_sweep(step: &Checked) -> bool {
     !step.changed() || step.live(step.after).count() == step.after.holders().len()
 }
 
-fn first_lease_end_is_known(step: &Transition) -> bool {
+fn first_lease_end_is_known(step: &Checked) -> bool {
     let due = step
         .moment
         .first_lease_end(step.before)
@@ -163,7 +164,7 @@ fn first_lease_end_is_known(step: &Transition) -> bool {
 
 /// The events, told from the difference between before and after: the expired ones first, then what the
 /// request did. So nobody is announced twice or in silence.
-fn events_tell(step: &Transition) -> bool {
+fn events_tell(step: &Checked) -> bool {
     let (ended, gave_up): (Vec<&Holder>, Vec<&Holder>) =
         step.gone().partition(|holder| !step.moment.is_live(holder));
     let mut expected = vec![Event::Expired; ended.len()];
@@ -184,11 +185,11 @@ fn events_tell(step: &Transition) -> bool {
     step.effects.events == expected && announced == step.gone().count()
 }
 
-fn changes_are_replicated(step: &Transition) -> bool {
+fn changes_are_replicated(step: &Checked) -> bool {
     step.changed() == (step.effects.replication != Replication::Nothing)
 }
 
-impl<'a> Transition<'a> {
+impl<'a> Checked<'a> {
     fn live(&self, lock: &'a Lock) -> impl Iterator<Item = &'a Holder> {
         lock.holders().iter().filter(|holder| self.moment.is_live(holder))
     }

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use super::plain::{Answer, Micros, Request};
 use super::schedule::{Memory, Step, config, schedule};
 use super::subject::{Record, Saved, Stored, Subject};
-use crate::effects::{Event, Replication};
+use crate::effects::Replication;
 use crate::fence::AdvanceReason;
+use crate::outcome::Event;
 
 /// How the next record reaches a replica.
 #[derive(Clone, Copy, Debug)]

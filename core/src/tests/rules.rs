@@ -2,9 +2,10 @@
 
 use super::plain::{Answer, Request};
 use super::subject::{Subject, core_limit, owner_bytes};
-use crate::effects::{Event, Replication};
+use crate::effects::Replication;
 use crate::fence::{AdvanceReason, MAX_FENCE};
 use crate::lock::{Holder, MAX_REQUEST_IDS};
+use crate::outcome::Event;
 
 const ALICE: u8 = 0;
 const BOB: u8 = 1;
@@ -317,7 +318,7 @@ fn an_owner_has_at_most_64_named_holds() {
 fn at_the_largest_hold_count_a_re_entry_is_refused() {
     let mut server = server();
     let now = server.moment().now;
-    let fence = server.fences.known();
+    let fence = server.engine.fences.known();
     let mut alice = Holder::new(
         owner_bytes(ALICE),
         core_limit(MUTEX),
@@ -340,7 +341,7 @@ fn at_the_largest_hold_count_a_re_entry_is_refused() {
 #[test]
 fn when_the_fences_are_used_up_nobody_new_is_granted() {
     let mut server = server();
-    server.fences.observe(MAX_FENCE - 1);
+    server.engine.fences.observe(MAX_FENCE - 1);
     assert_eq!(
         granted(&mut server, Request::acquire(ALICE, 10, SHARED)).0,
         MAX_FENCE

@@ -3,18 +3,25 @@
 //! Every step taken through here is checked against the promises, so every test checks them.
 
 use super::plain::{Action, Answer, Limit as PlainLimit, Micros, Request, View};
-use super::promises::{self, Transition};
+use super::promises::{self, Checked};
 use crate::codec::{decode_lock, encode_lock};
-use crate::effects::{Effects, Event, Replication};
+use crate::context::TransitionContext;
+use crate::effects::{Effects, Replication};
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::fence::{AdvanceReason, Fence, Fences, WallClock};
+use crate::fence::{AdvanceReason, Fence, WallClock};
 use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
-use crate::queue::Queue;
+use crate::name::LockRef;
+use crate::outcome::{Acquired, Event, Granted};
 use crate::request::{Acquire, Extend, Holds, Release};
 use crate::time::Instant;
-use crate::transition::{
-    Granted, TransitionContext, acquire, apply, apply_release, expire_holders, extend, release,
+use crate::transition::Transition;
+use crate::wait_table::WaitPolicy;
+
+const POLICY: WaitPolicy = WaitPolicy {
+    max_waiters: 0,
+    detect_deadlocks: false,
 };
 
 /// Owners are of different lengths: none may be taken for the beginning of another.
@@ -26,7 +33,7 @@ const UNIX_MS: u64 = 1_750_000_000_000;
 #[derive(Debug)]
 pub struct Subject {
     pub lock: Lock,
-    pub fences: Fences,
+    pub engine: Engine,
     pub effects: Effects,
     pub now: Micros,
     pub grace_begin: Option<Micros>,
@@ -66,11 +73,11 @@ pub struct Stored {
 impl Subject {
     /// A server without the lock, whose clock shows `origin` at 0.
     pub fn new(origin: Micros) -> Self {
-        let mut fences = Fences::starting();
-        fences.advance(WallClock::from_unix_ms(UNIX_MS), 0);
+        let mut engine = Engine::starting();
+        engine.advance_fences_if_pending(WallClock::from_unix_ms(UNIX_MS), 0);
         Self {
             lock: Lock::default(),
-            fences,
+            engine,
             effects: Effects::default(),
             now: 0,
             grace_begin: None,
@@ -84,7 +91,7 @@ impl Subject {
         let left = self.grace_end.map_or(0, |end| end - self.now).max(0);
         Saved {
             lock: (!self.lock.is_free()).then(|| encode_lock(&self.lock, &self.moment())),
-            known: self.fences.known(),
+            known: self.engine.fences.known(),
             grace_left_ms: (left as u64).div_ceil(1000),
         }
     }
@@ -98,7 +105,7 @@ impl Subject {
         if let Some(bytes) = &saved.lock {
             server.lock = decode_lock(bytes, server.moment().now).expect("what was written can be read");
         }
-        server.fences.observe(saved.known);
+        server.engine.fences.observe(saved.known);
         server.begin_grace(saved.grace_left_ms);
         server
     }
@@ -111,38 +118,36 @@ impl Subject {
     /// What the server does when a lease has ended, checked against the promises.
     pub fn sweep(&mut self) {
         self.step(None, |server| {
-            let moment = server.moment();
-            expire_holders(&mut server.lock, &moment, &mut server.effects);
+            server.begin(&server.moment()).expire_holders();
             Answer::NotGranted
         });
     }
 
     fn step(&mut self, request: Option<&Request>, step: impl FnOnce(&mut Self) -> Answer) -> Answer {
-        let (before, known_before) = (self.lock.clone(), self.fences.known());
+        let (before, known_before) = (self.lock.clone(), self.engine.fences.known());
         self.effects.clear();
         let answer = step(self);
-        promises::check(&Transition {
+        promises::check(&Checked {
             before: &before,
             known_before,
             request: request.map(|request| (request, owner_bytes(request.owner))),
             moment: &self.moment(),
             after: &self.lock,
-            known_after: self.fences.known(),
+            known_after: self.engine.fences.known(),
             answer,
             effects: &self.effects,
         });
         answer
     }
 
+    pub fn begin<'a>(&'a mut self, cx: &'a TransitionContext) -> Transition<'a> {
+        let name = LockRef::new(0, b"lock");
+        self.engine.begin(name, &mut self.lock, cx, &mut self.effects)
+    }
+
     fn perform(&mut self, request: &Request) -> Answer {
         let moment = self.moment();
-        let Self {
-            lock,
-            fences,
-            effects,
-            ..
-        } = self;
-        let queue = &mut Queue::default();
+        let mut transition = self.begin(&moment);
         let owner = owner_bytes(request.owner);
         match request.action {
             Action::Acquire {
@@ -159,8 +164,8 @@ impl Subject {
                     block: None,
                     request_id,
                 };
-                match acquire(lock, queue, &request, &moment, fences, effects) {
-                    Ok(Some(Granted {
+                match transition.acquire(&request, POLICY) {
+                    Ok(Acquired::Granted(Granted {
                         fence,
                         holds,
                         lease_ms,
@@ -170,8 +175,9 @@ impl Subject {
                         holds,
                         lease_ms,
                     },
-                    Ok(Some(granted)) => panic!("nobody waited: {granted:?}"),
-                    Ok(None) => Answer::NotGranted,
+                    Ok(Acquired::Granted(granted)) => panic!("nobody waited: {granted:?}"),
+                    Ok(Acquired::NotGranted) => Answer::NotGranted,
+                    Ok(Acquired::Queued(_)) => panic!("no request blocks"),
                     Err(refusal) => error(refusal),
                 }
             }
@@ -181,12 +187,11 @@ impl Subject {
                     lease_ms,
                     fence: request.fence,
                 };
-                extend(lock, queue, &request, &moment, fences, effects).map_or_else(error, Answer::Lease)
+                transition.extend(&request).map_or_else(error, Answer::Lease)
             }
-            _ => with_release(request, |request| {
-                release(lock, queue, request, &moment, fences, effects)
-            })
-            .map_or_else(error, Answer::Holds),
+            _ => {
+                with_release(request, |request| transition.release(request)).map_or_else(error, Answer::Holds)
+            }
         }
     }
 
@@ -203,24 +208,26 @@ impl Subject {
     /// As a replica, or from the log: what was told happens.
     pub fn receive(&mut self, record: &Record) {
         self.effects.clear();
-        let now = self.moment().now;
-        let Self {
-            lock,
-            fences,
-            effects,
-            ..
-        } = self;
+        let moment = self.moment();
+        let mut transition = self.begin(&moment);
         match record {
             Record::Nothing => return,
             Record::Verbatim(request) => {
-                with_release(request, |request| apply_release(lock, request, effects))
+                with_release(request, |request| transition.apply_release(request))
                     .expect("a release that happened there happens here");
             }
             Record::Change(change) => {
-                let admitted = apply(lock, change, now, fences, effects).expect("a change that a step wrote");
-                assert_eq!(admitted, effects.events.contains(&Event::Acquired));
+                let admitted = transition.apply(change).expect("a change that a step wrote");
+                assert_eq!(admitted, self.effects.events.contains(&Event::Acquired));
             }
         }
+        let Self {
+            lock,
+            engine,
+            effects,
+            ..
+        } = self;
+        let fences = &engine.fences;
         assert_eq!(
             effects.replication,
             Replication::Verbatim,
@@ -236,10 +243,10 @@ impl Subject {
 
     /// Becomes a primary: raises the counter of fences, and a grace begins.
     pub fn take_over(&mut self, raise: AdvanceReason, grace_ms: u64) {
-        let last = self.fences.last();
-        self.fences.request_advance(raise);
-        self.fences.advance(WallClock::from_unix_ms(UNIX_MS), last);
-        assert!(self.fences.last() >= last);
+        let last = self.engine.fences.last();
+        self.engine.fences.request_advance(raise);
+        self.engine.fences.advance(WallClock::from_unix_ms(UNIX_MS), last);
+        assert!(self.engine.fences.last() >= last);
         self.begin_grace(grace_ms);
     }
 

@@ -1,47 +1,33 @@
-use super::grant::grant_waiters;
-use super::{TransitionContext, authorize, expire_holders};
-use crate::effects::Effects;
+use super::{Step, authorize, vanished};
 use crate::error::Error;
-use crate::fence::Fences;
-use crate::lock::Lock;
-use crate::queue::Queue;
 use crate::request::Extend;
 
-/// Prolongs a lease; answers what remains of it, in milliseconds.
-///
-/// During a grace a holder may be one that released, and acquired again, before the failover: only the
-/// fence tells whether it still means this hold.
-pub fn extend(
-    lock: &mut Lock,
-    queue: &mut Queue,
-    request: &Extend<'_>,
-    cx: &TransitionContext,
-    fences: &mut Fences,
-    effects: &mut Effects,
-) -> Result<u64, Error> {
-    let lease_ms = extend_lease(lock, request, cx, effects);
-    grant_waiters(lock, queue, cx, fences, effects);
-    lease_ms
-}
+impl Step<'_> {
+    /// During a grace period the owner may have released and re-acquired the lock before the failover. Only the
+    /// fence proves that the request means this hold.
+    pub(super) fn extend(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
+        let lease_ms = self.extend_lease(request);
+        self.grant_waiters();
+        lease_ms
+    }
 
-fn extend_lease(
-    lock: &mut Lock,
-    request: &Extend<'_>,
-    cx: &TransitionContext,
-    effects: &mut Effects,
-) -> Result<u64, Error> {
-    if let (None, Some(left_ms)) = (request.fence, cx.grace_left_ms()) {
-        return Err(Error::Grace(left_ms));
+    fn extend_lease(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
+        let cx = self.cx;
+        if let (None, Some(left_ms)) = (request.fence, cx.grace_left_ms()) {
+            return Err(Error::Grace(left_ms));
+        }
+        let holder = authorize(self.lock, request.owner, request.fence, |holder| {
+            cx.is_live(holder)
+        })?;
+        let lease_end = cx.extended_lease_end(holder, request.lease_ms);
+        let is_longer = lease_end > cx.lease_end(holder);
+        holder.lease_end = lease_end;
+        self.expire_holders();
+        let holder = self.lock.get(request.owner).ok_or_else(vanished)?;
+        if is_longer {
+            self.effects.updated(holder, cx);
+        }
+        self.effects.extended();
+        Ok(cx.lease_ms(holder))
     }
-    let holder = authorize(lock, request.owner, request.fence, |holder| cx.is_live(holder))?;
-    let lease_end = cx.extended_lease_end(holder, request.lease_ms);
-    let longer = lease_end > cx.lease_end(holder);
-    holder.lease_end = lease_end;
-    expire_holders(lock, cx, effects);
-    let holder = lock.get(request.owner).ok_or(Error::NotHeld)?;
-    if longer {
-        effects.updated(holder, cx);
-    }
-    effects.extended();
-    Ok(cx.lease_ms(holder))
 }

@@ -1,103 +1,101 @@
-use super::{Occupancy, TransitionContext, expire_holders};
+use super::acquire::{add_hold, granted};
+use super::{Occupancy, Step, expire_holders};
+use crate::context::TransitionContext;
 use crate::effects::Effects;
 use crate::error::Error;
-use crate::fence::Fences;
-use crate::lock::{Holder, Lock};
+use crate::lock::Holder;
 use crate::queue::{Queue, Waiter};
-use crate::transition::acquire::{add_hold, granted};
+use crate::ticket::Ticket;
 
-/// Looks after a lock when nobody asks for it: whose time is up, whose lease has ended, who can be let in.
-pub fn on_timer(
-    lock: &mut Lock,
-    queue: &mut Queue,
-    cx: &TransitionContext,
-    fences: &mut Fences,
-    effects: &mut Effects,
-) {
-    time_out_waiters(queue, cx, effects);
-    expire_holders(lock, cx, effects);
-    grant_waiters(lock, queue, cx, fences, effects);
-}
-
-/// Answers the waiters whose time is up.
-pub fn time_out_waiters(queue: &mut Queue, cx: &TransitionContext, effects: &mut Effects) {
-    while let Some(ticket) = queue.first_expired(cx.now) {
-        queue.remove(ticket);
-        effects.timed_out(ticket);
+impl Step<'_> {
+    pub(super) fn on_timer(&mut self) {
+        self.time_out_waiters();
+        self.expire_holders();
+        self.grant_waiters();
     }
-}
 
-/// Lets in the first waiters, in order, as far as the grant rule allows.
-pub(super) fn grant_waiters(
-    lock: &mut Lock,
-    queue: &mut Queue,
-    cx: &TransitionContext,
-    fences: &mut Fences,
-    effects: &mut Effects,
-) {
-    if queue.is_empty() || cx.grace_left_ms().is_some() {
-        return;
-    }
-    time_out_waiters(queue, cx, effects);
-    reenter_holders(lock, queue, cx, effects);
-    let mut occupancy = Occupancy::of(lock, cx);
-    while let Some((ticket, waiter)) = queue.first() {
-        if cx.evictable {
-            queue.remove(ticket);
-            effects.refused(ticket, Error::Evictable);
-            continue;
+    fn time_out_waiters(&mut self) {
+        while let Some(ticket) = self.queue.remove_timed_out(self.cx.now) {
+            self.effects.timed_out(ticket);
         }
-        let with_waiter = occupancy.with(waiter.limit);
-        if !with_waiter.is_within_limit() {
+    }
+
+    /// Grants the lock to the first waiters, in order, as far as the grant rule allows.
+    #[inline]
+    pub(super) fn grant_waiters(&mut self) {
+        if !self.queue.is_empty() && self.cx.grace_left_ms().is_none() {
+            self.grant_first_waiters();
+        }
+    }
+
+    fn grant_first_waiters(&mut self) {
+        let cx = self.cx;
+        self.time_out_waiters();
+        self.reenter_holders();
+        let mut occupancy = Occupancy::of(self.lock, cx);
+        while let Some((ticket, waiter)) = self.queue.first() {
+            if cx.evictable {
+                self.reject_waiter(ticket, Error::Evictable);
+                continue;
+            }
+            let with_waiter = occupancy.with(waiter.limit);
+            if !with_waiter.is_within_limit() {
+                return;
+            }
+            let Some(fence) = self.fences.next_fence() else {
+                self.reject_waiter(ticket, Error::FencesUsedUp);
+                continue;
+            };
+            // Before the first grant: no lease expires during a transition.
+            if occupancy.holders < self.lock.holders().len() {
+                expire_holders(self.lock, cx, self.effects);
+            }
+            let lease_end = cx.now.after_ms(waiter.lease_ms);
+            let mut holder = Holder::new(&waiter.owner, waiter.limit, fence, cx.now, lease_end);
+            grant_requests(self.queue, &mut holder, cx, self.effects);
+            self.effects.acquired(&holder, cx);
+            self.lock.push(holder);
+            occupancy = with_waiter;
+        }
+    }
+
+    fn reject_waiter(&mut self, ticket: Ticket, error: Error) {
+        self.queue.remove(ticket);
+        self.effects.refused(ticket, error);
+    }
+
+    /// Waiting owners that became holders without this queue (RENAME, RESTORE) re-enter.
+    fn reenter_holders(&mut self) {
+        let cx = self.cx;
+        let waits = |holder: &Holder| cx.is_live(holder) && self.queue.has(holder.owner());
+        if !self.lock.holders().iter().any(waits) {
             return;
         }
-        let Some(fence) = fences.next_fence() else {
-            queue.remove(ticket);
-            effects.refused(ticket, Error::FencesUsedUp);
-            continue;
-        };
-        // Before the first grant: no lease ends during a step.
-        if occupancy.holders < lock.holders().len() {
-            expire_holders(lock, cx, effects);
-        }
-        let lease_end = cx.now.after_ms(waiter.lease_ms);
-        let mut holder = Holder::new(&waiter.owner, waiter.limit, fence, cx.now, lease_end);
-        grant_all(queue, &mut holder, cx, effects);
-        effects.acquired(&holder, cx);
-        lock.push(holder);
-        occupancy = with_waiter;
-    }
-}
-
-/// An owner that came to hold the lock by other ways than this queue (RENAME, RESTORE) re-enters.
-fn reenter_holders(lock: &mut Lock, queue: &mut Queue, cx: &TransitionContext, effects: &mut Effects) {
-    let waits = |holder: &Holder| cx.is_live(holder) && queue.has(holder.owner());
-    if !lock.holders().iter().any(waits) {
-        return;
-    }
-    // Departures stand before holders in a change.
-    expire_holders(lock, cx, effects);
-    for holder in lock.holders_mut() {
-        if queue.has(holder.owner()) {
-            let holds = holder.holds();
-            grant_all(queue, holder, cx, effects);
-            if holder.holds() > holds {
-                effects.updated(holder, cx);
+        // A change lists removals before holders.
+        self.expire_holders();
+        for holder in self.lock.holders_mut() {
+            if self.queue.has(holder.owner()) {
+                let holds = holder.holds();
+                grant_requests(self.queue, holder, cx, self.effects);
+                if holder.holds() > holds {
+                    self.effects.updated(holder, cx);
+                }
             }
         }
     }
 }
 
-/// Gives a holder a hold for each of its waiting requests. Those that want a stricter limit are refused.
-fn grant_all(queue: &mut Queue, holder: &mut Holder, cx: &TransitionContext, effects: &mut Effects) {
-    let Some(requests) = queue.remove_owner(holder.owner()) else {
+/// Gives a holder a hold for each of its waiting requests. Requests with a stricter limit are rejected.
+fn grant_requests(queue: &mut Queue, holder: &mut Holder, cx: &TransitionContext, effects: &mut Effects) {
+    let Some(tickets) = queue.remove_owner(holder.owner()) else {
         return;
     };
-    for ticket in requests.iter() {
+    for ticket in tickets.iter() {
         let Some(waiter) = queue.remove_only(ticket) else {
+            debug_assert!(false, "an owner's ticket without a waiter");
             continue;
         };
-        match grant_one(&waiter, holder, cx) {
+        match grant_request(&waiter, holder, cx) {
             Ok(()) => {
                 let waited_ms = waiter.since.ms_until(cx.now);
                 effects.granted(ticket, granted(holder, cx, waited_ms));
@@ -107,7 +105,7 @@ fn grant_all(queue: &mut Queue, holder: &mut Holder, cx: &TransitionContext, eff
     }
 }
 
-fn grant_one(waiter: &Waiter, holder: &mut Holder, cx: &TransitionContext) -> Result<(), Error> {
+fn grant_request(waiter: &Waiter, holder: &mut Holder, cx: &TransitionContext) -> Result<(), Error> {
     if waiter.limit < holder.limit {
         return Err(Error::Upgrade(holder.limit));
     }

@@ -1,9 +1,9 @@
-//! Every transition of a lock, one file a request.
+//! Transitions of a lock, one file a request.
 //!
-//! A step looks at everything before it changes anything: a request that is refused, or not granted,
-//! leaves no trace. A step that changes a lock first removes the holders whose lease has ended, and tells
-//! of it, so that a replica never has more holders than the primary. A step that frees something serves
-//! the queue at once: nobody can come between.
+//! A transition validates before it changes anything: a request that is rejected, or not granted, has no side
+//! effects. A transition that changes a lock first removes the holders whose lease has expired, and
+//! replicates their removal, so a replica never exceeds the limit. A transition that frees capacity grants it
+//! to waiters at once: no later request can overtake them.
 
 mod acquire;
 mod apply;
@@ -11,75 +11,160 @@ mod extend;
 mod grant;
 mod release;
 
-pub use acquire::{Granted, acquire};
-pub use apply::apply;
-pub use extend::extend;
-pub use grant::{on_timer, time_out_waiters};
-pub use release::{apply_release, release, rollback_grant};
-
+use super::context::TransitionContext;
 use super::effects::Effects;
+use super::engine::Engine;
 use super::error::Error;
+use super::fence::Fences;
 use super::limit::Limit;
 use super::lock::{Holder, Lock};
-use super::time::Instant;
+use super::name::LockRef;
+use super::outcome::{Acquired, Enqueued};
+use super::queue::{Queue, Waiter};
+use super::request::{Acquire, Extend, Release, Timeout};
+use super::wait_table::WaitPolicy;
 
-/// The moment at which a step happens: the clock, read once, and how things stand with the server.
-#[derive(Clone, Copy, Debug)]
-pub struct TransitionContext {
-    pub now: Instant,
-    /// Begin and end of the last grace. Leases that ran when it began run at least to its end.
-    pub grace_begin: Instant,
-    pub grace_end: Instant,
-    /// The server may evict locks, and that is not allowed: no new owners.
-    pub evictable: bool,
+/// A change of one lock: see [`Engine::begin`]. Each method is a whole transition. Afterwards the wait table is
+/// consistent and the effects say what to replicate, whom to wake and which events to publish, even if the
+/// request itself was rejected.
+#[derive(Debug)]
+pub struct Transition<'a> {
+    engine: &'a mut Engine,
+    name: LockRef<'a>,
+    lock: &'a mut Lock,
+    cx: &'a TransitionContext,
+    effects: &'a mut Effects,
 }
 
-impl TransitionContext {
-    /// A moment without a grace on a server that keeps its locks.
-    pub fn at(now: Instant) -> Self {
+impl<'a> Transition<'a> {
+    pub(super) fn new(
+        engine: &'a mut Engine,
+        name: LockRef<'a>,
+        lock: &'a mut Lock,
+        cx: &'a TransitionContext,
+        effects: &'a mut Effects,
+    ) -> Self {
         Self {
-            now,
-            grace_begin: Instant::DISTANT_PAST,
-            grace_end: Instant::DISTANT_PAST,
-            evictable: false,
+            engine,
+            name,
+            lock,
+            cx,
+            effects,
         }
     }
 
-    /// When this lease ends. Every holder granted after a grace ends after it, so that the larger of the
-    /// two is right for all, for ever; but for a lease that had ended before the grace began.
-    pub fn lease_end(&self, holder: &Holder) -> Instant {
-        if holder.lease_end > self.grace_begin {
-            holder.lease_end.max(self.grace_end)
-        } else {
-            holder.lease_end
+    /// Grants a hold: always to a holder (re-entry), to a new owner when no request waits and the limits allow
+    /// one more holder. A request that blocks is queued otherwise.
+    pub fn acquire(&mut self, request: &Acquire<'_>, policy: WaitPolicy) -> Result<Acquired, Error> {
+        self.engine.grace.observe_lease(request.lease_ms);
+        let granted = self.step().acquire(request);
+        self.sync_waiters();
+        match (granted?, request.block) {
+            (Some(granted), _) => Ok(Acquired::Granted(granted)),
+            (None, None) => Ok(Acquired::NotGranted),
+            (None, Some(timeout)) => self.enqueue(request, timeout, policy).map(Acquired::Queued),
         }
     }
 
-    /// What remains of a lease, in milliseconds, rounded down.
-    pub fn lease_ms(&self, holder: &Holder) -> u64 {
-        self.now.ms_until(self.lease_end(holder))
+    /// Releases holds and grants the lock to waiters. Returns how many holds the owner has left.
+    pub fn release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
+        let left = self.step().release(request);
+        self.sync_waiters();
+        left
     }
 
-    /// The first moment at which the lock changes by itself.
-    pub fn first_lease_end(&self, lock: &Lock) -> Option<Instant> {
-        lock.holders().iter().map(|holder| self.lease_end(holder)).min()
+    /// Extends a lease. Returns what remains of it, in milliseconds.
+    pub fn extend(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
+        self.engine.grace.observe_lease(request.lease_ms);
+        let lease_ms = self.step().extend(request);
+        self.sync_waiters();
+        lease_ms
     }
 
-    pub fn is_live(&self, holder: &Holder) -> bool {
-        self.lease_end(holder) > self.now
+    /// Releases a hold whose client disconnected before the grant reached it. Returns whether it still existed.
+    pub fn rollback_grant(&mut self, request: &Release<'_>) -> bool {
+        let was_held = self.step().rollback_grant(request);
+        self.sync_waiters();
+        was_held
     }
 
-    fn grace_left_ms(&self) -> Option<u64> {
-        (self.grace_end > self.now).then(|| self.now.ms_until_rounded_up(self.grace_end))
+    /// Times out waiters, expires holders and grants the lock to waiters.
+    pub fn on_timer(&mut self) {
+        self.step().on_timer();
+        self.sync_waiters();
     }
 
-    /// The longer of what remains of a lease and a new one.
-    fn extended_lease_end(&self, holder: &Holder, lease_ms: u64) -> Instant {
-        self.lease_end(holder).max(self.now.after_ms(lease_ms))
+    /// Removes the holders whose lease has expired. Its waiters are left to [`Transition::on_timer`], for which
+    /// they are due at the same time.
+    pub fn expire_holders(&mut self) {
+        expire_holders(self.lock, self.cx, self.effects);
+    }
+
+    fn step(&mut self) -> Step<'_> {
+        Step {
+            lock: self.lock,
+            queue: self.engine.wait_table.queue_mut(self.name),
+            fences: &mut self.engine.fences,
+            cx: self.cx,
+            effects: self.effects,
+        }
+    }
+
+    #[inline]
+    fn sync_waiters(&mut self) {
+        if !self.engine.wait_table.is_empty() {
+            self.engine.wait_table.sync(self.name, self.lock, self.cx);
+        }
+    }
+
+    fn enqueue(
+        &mut self,
+        request: &Acquire<'_>,
+        timeout: Timeout,
+        policy: WaitPolicy,
+    ) -> Result<Enqueued, Error> {
+        let table = &mut self.engine.wait_table;
+        let waiter = Waiter::new(request, timeout, self.cx.now);
+        let enqueued = table.insert(self.name, waiter, policy.max_waiters)?;
+        table.sync(self.name, self.lock, self.cx);
+        if policy.detect_deadlocks
+            && !enqueued.replaced
+            && let Some(cycle) = table.find_deadlock(self.name, request.owner, self.cx.now)
+        {
+            table.withdraw(self.name, enqueued.ticket);
+            table.sync(self.name, self.lock, self.cx);
+            return Err(Error::Deadlock(Box::new(cycle)));
+        }
+        Ok(enqueued)
     }
 }
 
-/// The live holder that asks, if its fence is the one it gives.
+/// The rules: a lock with its queue. The wait table is synchronized afterwards.
+struct Step<'a> {
+    lock: &'a mut Lock,
+    queue: &'a mut Queue,
+    fences: &'a mut Fences,
+    cx: &'a TransitionContext,
+    effects: &'a mut Effects,
+}
+
+impl Step<'_> {
+    fn expire_holders(&mut self) {
+        expire_holders(self.lock, self.cx, self.effects);
+    }
+}
+
+fn expire_holders(lock: &mut Lock, cx: &TransitionContext, effects: &mut Effects) {
+    lock.remove_if(
+        |holder| !cx.is_live(holder),
+        |holder| {
+            effects.expired(holder.owner());
+            effects.held(holder, cx);
+        },
+    );
+}
+
+/// The holder that makes the request, if the fence it gives is its own.
 fn authorize<'a>(
     lock: &'a mut Lock,
     owner: &[u8],
@@ -94,21 +179,16 @@ fn authorize<'a>(
         }
         Some(_) => {}
     }
-    lock.get_mut(owner).ok_or(Error::NotHeld)
+    lock.get_mut(owner).ok_or_else(vanished)
 }
 
-/// Removes the holders whose lease has ended.
-pub fn expire_holders(lock: &mut Lock, cx: &TransitionContext, effects: &mut Effects) {
-    lock.remove_if(
-        |holder| !cx.is_live(holder),
-        |holder| {
-            effects.expired(holder.owner());
-            effects.held(holder, cx);
-        },
-    );
+/// The error for a holder that was there a moment ago: impossible.
+fn vanished() -> Error {
+    debug_assert!(false, "a live holder vanished during a transition");
+    Error::NotHeld
 }
 
-/// What the grant rule looks at: how many hold the lock, and the smallest limit among them.
+/// What the grant rule depends on: the number of holders and the smallest limit among them.
 #[derive(Clone, Copy)]
 struct Occupancy {
     holders: usize,
@@ -121,10 +201,10 @@ impl Occupancy {
         limit: Limit::SHARED,
     };
 
-    /// Who holds the lock now: those whose lease has ended do not.
+    /// The holders whose lease has not expired.
     fn of(lock: &Lock, cx: &TransitionContext) -> Self {
         let live = lock.holders().iter().filter(|holder| cx.is_live(holder));
-        live.fold(Self::EMPTY, |so_far, holder| so_far.with(holder.limit))
+        live.fold(Self::EMPTY, |occupancy, holder| occupancy.with(holder.limit))
     }
 
     /// With one more holder.
@@ -135,7 +215,7 @@ impl Occupancy {
         }
     }
 
-    /// The grant rule: so many holders as there are must be within the smallest limit among them.
+    /// The grant rule: the number of holders is within the smallest limit among them.
     fn is_within_limit(&self) -> bool {
         self.limit.allows(self.holders)
     }

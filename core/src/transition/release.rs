@@ -1,129 +1,113 @@
-use super::grant::grant_waiters;
-use super::{TransitionContext, authorize, expire_holders};
-use crate::effects::{Effects, Replication};
+use super::{Step, Transition, authorize};
+use crate::effects::Replication;
 use crate::error::Error;
-use crate::fence::Fences;
 use crate::lock::{Holder, Lock};
-use crate::queue::Queue;
 use crate::request::{Holds, Release};
 
-/// Gives back holds, and lets in who can be; answers how many are left, 0 = this owner has given the lock up.
-pub fn release(
-    lock: &mut Lock,
-    queue: &mut Queue,
-    request: &Release<'_>,
-    cx: &TransitionContext,
-    fences: &mut Fences,
-    effects: &mut Effects,
-) -> Result<u64, Error> {
-    let left = release_holds(lock, queue, request, cx, effects);
-    grant_waiters(lock, queue, cx, fences, effects);
-    if matches!(left, Ok((_, true))) && effects.records() == 1 {
-        // Nobody's lease had ended, nobody was let in: a replica that does what the request says ends with
-        // the same state.
-        effects.replication = Replication::Verbatim;
-    }
-    left.map(|(left, _)| left)
-}
-
-/// Gives back a hold that was granted to a client which has gone; whether it was still there.
-pub fn rollback_grant(
-    lock: &mut Lock,
-    queue: &mut Queue,
-    request: &Release<'_>,
-    cx: &TransitionContext,
-    fences: &mut Fences,
-    effects: &mut Effects,
-) -> bool {
-    let holder = lock.get(request.owner).filter(|holder| cx.is_live(holder));
-    let is_there = holder.is_some_and(|holder| match request.holds {
-        Holds::ById(name) => holder.has_request_id(name),
-        Holds::One | Holds::All => holder.anonymous() > 0,
-    });
-    if is_there {
-        return release(lock, queue, request, cx, fences, effects).is_ok();
-    }
-    // Something else has freed the lock meanwhile: a step that sees the queue leaves nobody in it who fits.
-    grant_waiters(lock, queue, cx, fences, effects);
-    false
-}
-
-/// The release itself: the holds that are left, and whether anything changed.
-fn release_holds(
-    lock: &mut Lock,
-    queue: &mut Queue,
-    request: &Release<'_>,
-    cx: &TransitionContext,
-    effects: &mut Effects,
-) -> Result<(u64, bool), Error> {
-    let left = match take_holds(lock, request, |holder| cx.is_live(holder))? {
-        Released::Nothing(holds) => {
-            cancel_waiter(queue, request, effects);
-            return Ok((holds, false));
+impl Transition<'_> {
+    /// Applies a RELEASE from the primary or the append-only file: it happened, whatever the clock says here.
+    pub fn apply_release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
+        let left = match take_holds(self.lock, request, |_| true)? {
+            Taken::Nothing(holds) => return Ok(holds),
+            Taken::Left(left) => left,
+        };
+        if left == 0 {
+            self.lock.remove(request.owner);
+            self.effects.released(request.owner);
         }
-        Released::Some(left) => left,
-    };
-    expire_holders(lock, cx, effects);
-    match lock.get(request.owner) {
-        Some(holder) if left == 0 => {
-            effects.released(request.owner);
-            effects.held(holder, cx);
-            lock.remove(request.owner);
+        self.effects.replication = Replication::Verbatim;
+        Ok(left)
+    }
+}
+
+impl Step<'_> {
+    pub(super) fn release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
+        let left = self.release_holds(request);
+        self.grant_waiters();
+        if matches!(left, Ok((_, true))) && self.effects.records() == 1 {
+            // No holder expired and no waiter was granted the lock: a replica that executes the request ends
+            // with the same state.
+            self.effects.replication = Replication::Verbatim;
         }
-        Some(holder) => effects.updated(holder, cx),
-        None => {}
+        left.map(|(left, _)| left)
     }
-    Ok((left, true))
+
+    pub(super) fn rollback_grant(&mut self, request: &Release<'_>) -> bool {
+        let holder = self
+            .lock
+            .get(request.owner)
+            .filter(|holder| self.cx.is_live(holder));
+        let was_held = holder.is_some_and(|holder| match request.holds {
+            Holds::ById(id) => holder.has_request_id(id),
+            Holds::One | Holds::All => holder.anonymous() > 0,
+        });
+        if was_held {
+            return self.release(request).is_ok();
+        }
+        // Something else may have freed the lock: no transition that sees the queue leaves a waiter in it that
+        // could be granted.
+        self.grant_waiters();
+        false
+    }
+
+    /// The number of holds that are left, and whether anything changed.
+    fn release_holds(&mut self, request: &Release<'_>) -> Result<(u64, bool), Error> {
+        let cx = self.cx;
+        let left = match take_holds(self.lock, request, |holder| cx.is_live(holder))? {
+            Taken::Nothing(holds) => {
+                self.cancel_waiter(request);
+                return Ok((holds, false));
+            }
+            Taken::Left(left) => left,
+        };
+        self.expire_holders();
+        match self.lock.get(request.owner) {
+            Some(holder) if left == 0 => {
+                self.effects.released(request.owner);
+                self.effects.held(holder, cx);
+                self.lock.remove(request.owner);
+            }
+            Some(holder) => self.effects.updated(holder, cx),
+            None => debug_assert!(false, "a live holder expired"),
+        }
+        Ok((left, true))
+    }
+
+    /// Withdraws a request that still waits.
+    fn cancel_waiter(&mut self, request: &Release<'_>) {
+        if let Holds::ById(id) = request.holds
+            && let Some((ticket, _)) = self.queue.find(request.owner, id)
+        {
+            self.queue.remove(ticket);
+            self.effects.withdrawn(ticket);
+        }
+    }
 }
 
-/// Takes back a request that still waits.
-fn cancel_waiter(queue: &mut Queue, request: &Release<'_>, effects: &mut Effects) {
-    if let Holds::ById(id) = request.holds
-        && let Some((ticket, _)) = queue.find(request.owner, id)
-    {
-        queue.remove(ticket);
-        effects.withdrawn(ticket);
-    }
-}
-
-/// A release that the primary or the log tells of: it happened, whatever the clock says here.
-pub fn apply_release(lock: &mut Lock, request: &Release<'_>, effects: &mut Effects) -> Result<u64, Error> {
-    let left = match take_holds(lock, request, |_| true)? {
-        Released::Nothing(holds) => return Ok(holds),
-        Released::Some(left) => left,
-    };
-    if left == 0 {
-        lock.remove(request.owner);
-        effects.released(request.owner);
-    }
-    effects.replication = Replication::Verbatim;
-    Ok(left)
-}
-
-enum Released {
+enum Taken {
     /// There was no such hold: the holds as they are.
     Nothing(u64),
     /// The holds that are left. A holder with none must be removed.
-    Some(u64),
+    Left(u64),
 }
 
 fn take_holds(
     lock: &mut Lock,
     request: &Release<'_>,
     is_valid: impl Fn(&Holder) -> bool,
-) -> Result<Released, Error> {
+) -> Result<Taken, Error> {
     let holder = match authorize(lock, request.owner, request.fence, is_valid) {
-        // To take back a hold that is not there is no error, so that it can be asked for again.
+        // Releasing by id is idempotent.
         Err(Error::NotHeld | Error::NotOwner) if matches!(request.holds, Holds::ById(_)) => {
-            return Ok(Released::Nothing(0));
+            return Ok(Taken::Nothing(0));
         }
         holder => holder?,
     };
     match request.holds {
         Holds::One => holder.release_one(),
         Holds::All => holder.release_all(),
-        Holds::ById(name) if holder.release_by_id(name) => {}
-        Holds::ById(_) => return Ok(Released::Nothing(holder.holds())),
+        Holds::ById(id) if holder.release_by_id(id) => {}
+        Holds::ById(_) => return Ok(Taken::Nothing(holder.holds())),
     }
-    Ok(Released::Some(holder.holds()))
+    Ok(Taken::Left(holder.holds()))
 }

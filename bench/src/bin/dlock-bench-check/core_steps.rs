@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use dlock_core::{
-    Acquire, Effects, Fences, Holds, Instant, Limit, Lock, LockName, Queue, Release, Timeout,
-    TransitionContext, WaitPolicy, WaitTable, acquire, expire_holders, release,
+    Acquire, Acquired, Effects, Engine, Holds, Instant, Limit, Lock, LockRef, Release, Timeout, Transition,
+    TransitionContext, WaitPolicy,
 };
 
 use crate::Result;
@@ -75,7 +75,10 @@ fn hand_over(core: &mut Core, round: u64) {
     } else {
         (b"owner-000001", b"owner-000000")
     };
-    core.wait(&request(waiter));
+    core.wait(&Acquire {
+        block: Some(Timeout::Infinite),
+        ..request(waiter)
+    });
     core.release(holder);
     assert_eq!(core.effects.wakes.len(), 1, "no waiter was granted");
 }
@@ -84,7 +87,10 @@ fn hand_over(core: &mut Core, round: u64) {
 fn expire(core: &mut Core, _: u64) {
     if let Some(mut lock) = core.abandoned.pop() {
         core.effects.clear();
-        expire_holders(&mut lock, &core.context, &mut core.effects);
+        let name = LockRef::new(DB, KEY);
+        core.engine
+            .begin(name, &mut lock, &core.context, &mut core.effects)
+            .expire_holders();
         assert!(black_box(lock).is_free(), "an expired holder remains");
     }
 }
@@ -93,8 +99,7 @@ fn expire(core: &mut Core, _: u64) {
 struct Core {
     lock: Lock,
     abandoned: Vec<Lock>,
-    waiting: WaitTable,
-    fences: Fences,
+    engine: Engine,
     context: TransitionContext,
     effects: Effects,
 }
@@ -114,8 +119,7 @@ impl Core {
         Self {
             lock: Lock::default(),
             abandoned: Vec::new(),
-            waiting: WaitTable::new(),
-            fences: Fences::starting(),
+            engine: Engine::starting(),
             context: TransitionContext::at(Instant::from_micros(1)),
             effects: Effects::default(),
         }
@@ -138,46 +142,30 @@ impl Core {
         core
     }
 
-    fn step<R>(&mut self, step: impl FnOnce(&mut Lock, &mut Queue, &mut Fences, &mut Effects) -> R) -> R {
-        let (fences, effects) = (&mut self.fences, &mut self.effects);
-        effects.clear();
-        self.waiting
-            .step(DB, KEY, &mut self.lock, &self.context, |lock, queue| {
-                step(lock, queue, fences, effects)
-            })
+    fn begin(&mut self) -> Transition<'_> {
+        self.effects.clear();
+        let name = LockRef::new(DB, KEY);
+        self.engine
+            .begin(name, &mut self.lock, &self.context, &mut self.effects)
     }
 
-    /// Whether it was granted.
-    fn acquire(&mut self, request: &Acquire<'_>) -> bool {
-        let context = self.context;
-        let granted = self
-            .step(|lock, queue, fences, effects| acquire(lock, queue, request, &context, fences, effects));
-        matches!(black_box(granted), Ok(Some(_)))
+    fn acquire(&mut self, request: &Acquire<'_>) {
+        let acquired = black_box(self.begin().acquire(request, POLICY));
+        assert!(matches!(acquired, Ok(Acquired::Granted(_))), "{acquired:?}");
     }
 
     fn wait(&mut self, request: &Acquire<'_>) {
-        assert!(!self.acquire(request), "the lock was free");
-        let name = LockName::new(DB, KEY);
-        let enqueued = self.waiting.enqueue(
-            &name,
-            &self.lock,
-            request,
-            Timeout::Infinite,
-            &self.context,
-            POLICY,
-        );
-        assert!(enqueued.is_ok(), "{enqueued:?}");
+        let acquired = self.begin().acquire(request, POLICY);
+        assert!(matches!(acquired, Ok(Acquired::Queued(_))), "{acquired:?}");
     }
 
     fn release(&mut self, owner: &[u8]) {
-        let context = self.context;
         let request = Release {
             owner,
             fence: None,
             holds: Holds::One,
         };
-        let released = self
-            .step(|lock, queue, fences, effects| release(lock, queue, &request, &context, fences, effects));
+        let released = self.begin().release(&request);
         assert!(released.is_ok(), "{released:?}");
     }
 }

@@ -3,17 +3,16 @@
 
 use super::subject::Server;
 use super::words::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
-use crate::deadlock::WaitForGraph;
 use crate::error::Error;
 use crate::request::Acquire;
 
 /// The words of the refusal. Nothing is queued.
 #[track_caller]
 fn refusal(server: &mut Server, key: &str, request: &Acquire<'_>) -> String {
-    let before = server.waiting.waiters();
+    let before = server.engine.wait_table.waiters();
     match server.acquire(key, request) {
         Err(Error::Deadlock(circle)) => {
-            assert_eq!(server.waiting.waiters(), before);
+            assert_eq!(server.engine.wait_table.waiters(), before);
             circle.to_string()
         }
         outcome => panic!("{outcome:?} to {request:?}"),
@@ -149,16 +148,23 @@ fn a_lease_that_ended_while_nothing_could_be_granted_is_no_part_of_a_deadlock() 
     waits(&mut server, "a", &wait("bob", AN_HOUR));
     server.pass_ms(10);
     let due = server
-        .waiting
+        .engine
+        .wait_table
         .next_due(server.moment.now)
         .expect("the lease has ended");
-    server.waiting.defer(&due, server.moment.now.after_ms(50));
+    server
+        .engine
+        .wait_table
+        .defer(due.as_ref(), server.moment.now.after_ms(50));
     waits(&mut server, "b", &wait("alice", AN_HOUR));
 }
 
 /// How many owners, locks and requests a search for this owner looks at.
 fn visited(server: &Server, owner: &str) -> (usize, usize, usize) {
-    let world = WaitForGraph::reached_by(&server.waiting, owner.as_bytes(), server.moment.now);
+    let world = server
+        .engine
+        .wait_table
+        .wait_for_graph(owner.as_bytes(), server.moment.now);
     let requests = world.locks.iter().map(|site| site.queue.len()).sum();
     (world.owners.len(), world.locks.len(), requests)
 }

@@ -10,7 +10,7 @@ use super::naive::Model;
 use super::plain::{Ask, Block, Client, Told, Undelivered, Waiter};
 use super::schedule::{Break, Pass, Step};
 use super::subject::{RETRY_MS, Server};
-use crate::wait_cycle::{Claim, Cycle};
+use crate::deadlock::{Claim, Cycle};
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 /// Small, so that schedules reach it.
@@ -47,7 +47,7 @@ impl Pair {
         let mut server = Server::with(&KEYS[..locks]);
         server.rules.max_waiters = MAX_WAITERS;
         let model = Model {
-            last_fence: server.fences.last(),
+            last_fence: server.engine.fences.last(),
             max_waiters: MAX_WAITERS,
             detect_deadlocks: true,
             locks: vec![Default::default(); locks],
@@ -375,11 +375,13 @@ impl Pair {
             }
         }
         assert!(everybody_is_done(self), "somebody never got an answer");
-        assert!(self.server.waiting.is_empty() && self.server.waiting.next_wakeup().is_none());
-        assert_eq!(self.server.waiting.longest_since(), None);
+        assert!(
+            self.server.engine.wait_table.is_empty() && self.server.engine.wait_table.next_wakeup().is_none()
+        );
+        assert_eq!(self.server.engine.wait_table.longest_since(), None);
         let mut owners = self.asks.iter().map(|ask| owner_bytes(ask.request.owner));
         assert!(
-            !owners.any(|owner| self.server.waiting.involves(owner)),
+            !owners.any(|owner| self.server.engine.wait_table.involves(owner)),
             "somebody is still said to wait, or to hold what is waited for"
         );
     }
@@ -394,7 +396,7 @@ struct Link {
 }
 
 impl Link {
-    fn of(link: &crate::wait_cycle::Link) -> Self {
+    fn of(link: &crate::deadlock::Link) -> Self {
         let lock = |key: &[u8]| KEYS.iter().position(|known| known.as_bytes() == key);
         Self {
             owner: owner_number(&link.owner),

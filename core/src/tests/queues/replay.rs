@@ -48,8 +48,10 @@ impl Follower {
         }
         assert_follows(&self.locks[sent.lock], &sent.after);
         // A server has one counter for all locks.
-        let known = self.locks[sent.lock].fences.known();
-        self.locks.iter_mut().for_each(|lock| lock.fences.observe(known));
+        let known = self.locks[sent.lock].engine.fences.known();
+        self.locks
+            .iter_mut()
+            .for_each(|lock| lock.engine.fences.observe(known));
     }
 }
 

@@ -3,11 +3,12 @@
 use super::subject::{Outcome, Server};
 use super::words::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
 use crate::effects::{Answer, Effects};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::limit::Limit;
-use crate::queue::Ticket;
+use crate::name::LockRef;
 use crate::request::Holds;
-use crate::transition::apply;
+use crate::ticket::Ticket;
 
 fn has_been_granted(server: &Server, ticket: Ticket) -> bool {
     let is_grant = |(to, answer): &(Ticket, Answer)| *to == ticket && matches!(answer, Answer::Granted(_));
@@ -59,14 +60,15 @@ fn what_a_grace_that_ends_replicates_is_understood() {
     server
         .acquire("a", &shared(ask("bob", AN_HOUR)))
         .expect("granted");
-    let now = server.moment.now;
-    let told = apply(
-        &mut replica,
-        server.effects.change(),
-        now,
-        &mut server.fences,
-        &mut Effects::default(),
-    );
+    let change = server.effects.change().to_vec();
+    let told = Engine::starting()
+        .begin(
+            LockRef::new(0, b"a"),
+            &mut replica,
+            &server.moment,
+            &mut Effects::default(),
+        )
+        .apply(&change);
     assert_eq!(told, Ok(true));
 }
 
@@ -107,7 +109,7 @@ fn a_refused_release_after_a_del_does_not_keep_the_queue_waiting() {
     assert!(
         has_been_granted(&server, bob),
         "{:?}",
-        server.waiting.next_wakeup()
+        server.engine.wait_table.next_wakeup()
     );
 }
 
@@ -123,7 +125,7 @@ fn a_refused_extend_after_a_waiter_left_does_not_keep_the_others_waiting() {
     assert!(
         has_been_granted(&server, reader),
         "{:?}",
-        server.waiting.next_wakeup()
+        server.engine.wait_table.next_wakeup()
     );
 }
 
@@ -194,8 +196,9 @@ fn the_mirror_knows_with_which_limit_an_owner_came_back() {
     let of_alice = server.lock("b").clone();
     server.replace("a", of_alice);
     server.ring();
-    let mirror = &server.waiting.entries[&server.name("a")].holders;
-    assert_eq!(mirror[0].limit, Limit::SHARED);
+    let name = server.name("a");
+    let entry = server.engine.wait_table.entry(name.as_ref()).unwrap();
+    assert_eq!(entry.holders[0].limit, Limit::SHARED);
 }
 
 #[test]

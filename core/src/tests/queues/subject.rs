@@ -9,20 +9,23 @@ use super::super::plain::{Action, Answer as PlainAnswer, Micros, Request};
 use super::super::subject::{Record, Stored, core_limit, error, name_bytes, name_number};
 use super::super::subject::{owner_bytes, owner_number, view_of, with_release};
 use super::plain::{self, Ask, Block, Client, Scene, Told, Undelivered};
-use super::promises::{self, Snapshot, Transition};
+use super::promises::{self, Checked, Snapshot};
 use crate::codec::{decode_lock, encode_lock};
+use crate::context::TransitionContext;
+use crate::deadlock::Cycle;
 use crate::effects::{Answer, Effects, Replication, Wake};
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::fence::{Fence, Fences, WallClock};
+use crate::fence::{Fence, WallClock};
 use crate::lock::{Holder, Lock};
-use crate::queue::{Queue, Ticket};
+use crate::name::LockName;
+use crate::outcome::{Acquired, Granted};
+use crate::queue::{Queue, Waiter};
 use crate::request::{Acquire, Extend, Holds, Release, Timeout};
+use crate::ticket::Ticket;
 use crate::time::Instant;
-use crate::transition::{
-    Granted, TransitionContext, acquire, expire_holders, extend, on_timer, release, rollback_grant,
-};
-use crate::wait_cycle::Cycle;
-use crate::wait_table::{LockName, WaitPolicy, WaitTable};
+use crate::transition::Transition;
+use crate::wait_table::WaitPolicy;
 
 const UNIX_MS: u64 = 1_750_000_000_000;
 /// What the clock of the server shows at 0.
@@ -31,10 +34,9 @@ const ORIGIN: Micros = 123_456;
 pub const RETRY_MS: u64 = 50;
 
 pub struct Server {
-    pub waiting: WaitTable,
+    pub engine: Engine,
     /// What is under each name; free = no key.
     pub locks: Vec<(LockName, Lock)>,
-    pub fences: Fences,
     pub effects: Effects,
     /// All answers that waiters were given, oldest first, until somebody takes them.
     pub answers: Vec<(Ticket, Answer)>,
@@ -77,16 +79,15 @@ pub enum What {
 impl Server {
     /// A server on which nobody holds or waits for these locks.
     pub fn with(locks: &[&str]) -> Self {
-        let mut fences = Fences::starting();
-        fences.advance(WallClock::from_unix_ms(UNIX_MS), 0);
+        let mut engine = Engine::starting();
+        engine.advance_fences_if_pending(WallClock::from_unix_ms(UNIX_MS), 0);
         let name = |key: &&str| LockName {
             db: 0,
             key: key.as_bytes().into(),
         };
         Self {
-            waiting: WaitTable::new(),
+            engine,
             locks: locks.iter().map(|key| (name(key), Lock::default())).collect(),
-            fences,
             effects: Effects::default(),
             answers: Vec::new(),
             moment: TransitionContext::at(Instant::from_micros(ORIGIN)),
@@ -140,28 +141,20 @@ impl Server {
     }
 
     fn acquire_now(&mut self, key: &str, request: &Acquire<'_>) -> Result<Outcome, Error> {
-        let moment = self.moment;
-        let granted = self.step(key, |lock, queue, fences, effects| {
-            acquire(lock, queue, request, &moment, fences, effects)
-        })?;
-        match (granted, request.block) {
-            (Some(granted), _) => Ok(Outcome::Granted(granted)),
-            (None, None) => Ok(Outcome::NotGranted),
-            (None, Some(timeout)) => self.enqueue(key, request, timeout),
-        }
-    }
-
-    fn enqueue(&mut self, key: &str, request: &Acquire<'_>, timeout: Timeout) -> Result<Outcome, Error> {
-        let place = self.place(key);
-        let (name, lock) = &self.locks[place];
-        let enqueued = self
-            .waiting
-            .enqueue(name, lock, request, timeout, &self.moment, self.rules)?;
-        if enqueued.replaced {
-            self.answers
-                .push((enqueued.ticket, Answer::Refused(Error::Replaced)));
-        }
-        Ok(Outcome::Waits(enqueued.ticket))
+        let rules = self.rules;
+        Ok(
+            match self.step(key, |transition| transition.acquire(request, rules))? {
+                Acquired::Granted(granted) => Outcome::Granted(granted),
+                Acquired::NotGranted => Outcome::NotGranted,
+                Acquired::Queued(enqueued) => {
+                    if enqueued.replaced {
+                        self.answers
+                            .push((enqueued.ticket, Answer::Refused(Error::Replaced)));
+                    }
+                    Outcome::Waits(enqueued.ticket)
+                }
+            },
+        )
     }
 
     pub fn release(&mut self, key: &str, owner: &str, share: Holds<'_>) -> Result<u64, Error> {
@@ -176,10 +169,7 @@ impl Server {
     }
 
     fn release_now(&mut self, key: &str, request: &Release<'_>) -> Result<u64, Error> {
-        let moment = self.moment;
-        self.step(key, |lock, queue, fences, effects| {
-            release(lock, queue, request, &moment, fences, effects)
-        })
+        self.step(key, |transition| transition.release(request))
     }
 
     pub fn extend(
@@ -200,10 +190,7 @@ impl Server {
     }
 
     fn extend_now(&mut self, key: &str, request: &Extend<'_>) -> Result<u64, Error> {
-        let moment = self.moment;
-        self.step(key, |lock, queue, fences, effects| {
-            extend(lock, queue, request, &moment, fences, effects)
-        })
+        self.step(key, |transition| transition.extend(request))
     }
 
     /// A hold was granted to a client which had gone.
@@ -219,31 +206,25 @@ impl Server {
     }
 
     fn undo_now(&mut self, key: &str, request: &Release<'_>) -> bool {
-        let moment = self.moment;
-        self.step(key, |lock, queue, fences, effects| {
-            rollback_grant(lock, queue, request, &moment, fences, effects)
-        })
+        self.step(key, |transition| transition.rollback_grant(request))
     }
 
     /// Looks after every queue that is due.
     pub fn ring(&mut self) {
-        while let Some(name) = self.waiting.next_due(self.moment.now) {
+        while let Some(name) = self.engine.wait_table.next_due(self.moment.now) {
             let key = String::from_utf8_lossy(&name.key).into_owned();
             self.tend_to(&key);
         }
     }
 
     fn tend_to(&mut self, key: &str) {
-        let moment = self.moment;
-        self.step(key, |lock, queue, fences, effects| {
-            on_timer(lock, queue, &moment, fences, effects);
-        });
+        self.step(key, |transition| transition.on_timer());
     }
 
     /// A waiter's client is gone.
     pub fn leave(&mut self, key: &str, ticket: Ticket) {
         let name = self.name(key);
-        self.waiting.remove_waiter(&name, ticket);
+        self.engine.wait_table.remove_waiter(name.as_ref(), ticket);
     }
 
     /// DEL, RENAME, RESTORE REPLACE: another value is under the name, and its queue is marked.
@@ -253,28 +234,22 @@ impl Server {
         self.mark(place);
     }
 
-    fn step<R>(
-        &mut self,
-        key: &str,
-        step: impl FnOnce(&mut Lock, &mut Queue, &mut Fences, &mut Effects) -> R,
-    ) -> R {
+    fn step<R>(&mut self, key: &str, step: impl FnOnce(&mut Transition<'_>) -> R) -> R {
         let place = self.place(key);
         let before = self.snapshot(place);
-        let known_before = self.fences.known();
+        let known_before = self.engine.fences.known();
         let (name, lock) = &mut self.locks[place];
         self.effects.clear();
-        let (fences, effects) = (&mut self.fences, &mut self.effects);
-        let result = self
-            .waiting
-            .step(name.db, &name.key, lock, &self.moment, |lock, queue| {
-                step(lock, queue, fences, effects)
-            });
-        promises::check(&Transition {
+        let mut transition = self
+            .engine
+            .begin(name.as_ref(), lock, &self.moment, &mut self.effects);
+        let result = step(&mut transition);
+        promises::check(&Checked {
             before: &before,
             known_before,
             moment: &self.moment,
             after: &self.snapshot(place),
-            known_after: self.fences.known(),
+            known_after: self.engine.fences.known(),
             effects: &self.effects,
         });
         let wakes = self.effects.wakes.iter().cloned();
@@ -285,7 +260,12 @@ impl Server {
 
     fn snapshot(&self, place: usize) -> Snapshot {
         let (name, lock) = &self.locks[place];
-        let waiters = self.waiting.queue(name).into_iter().flat_map(Queue::iter);
+        let waiters = self
+            .engine
+            .wait_table
+            .queue(name.as_ref())
+            .into_iter()
+            .flat_map(Queue::iter);
         Snapshot {
             lock: lock.clone(),
             queue: waiters.map(|(ticket, waiter)| (ticket, waiter.clone())).collect(),
@@ -356,7 +336,7 @@ impl Server {
 
     /// A holder that came to be there by whatever steps; answers its fence.
     pub fn put_holder(&mut self, lock: usize, holder: &naive::Holder) -> Fence {
-        let fence = self.fences.next_fence().expect("a fence");
+        let fence = self.engine.fences.next_fence().expect("a fence");
         let instant = |time: Micros| Instant::from_micros(time + ORIGIN);
         let (since, lease_end) = (instant(holder.since), instant(holder.lease_end));
         let owner = owner_bytes(holder.owner);
@@ -382,34 +362,33 @@ impl Server {
             block: timeout(waiter.block),
             request_id: name.as_ref().map(|name| &name[..]),
         };
-        let rules = WaitPolicy {
-            detect_deadlocks: false,
-            ..self.rules
-        };
-        let (name, lock) = &self.locks[lock];
-        let timeout = request.block.expect("one who waits");
-        let enqueued = self
-            .waiting
-            .enqueue(name, lock, &request, timeout, &self.moment, rules);
-        let ticket = enqueued.expect("room in the queue").ticket;
+        let (name, table) = (self.locks[lock].0.as_ref(), &mut self.engine.wait_table);
+        let waiter_of = Waiter::new(&request, request.block.expect("one who waits"), self.moment.now);
+        let ticket = table
+            .insert(name, waiter_of, self.rules.max_waiters)
+            .expect("room in the queue")
+            .ticket;
+        table.sync(name, &self.locks[lock].1, &self.moment);
         self.clients.insert(ticket, waiter.client);
     }
 
     /// Somebody has to look at a queue, if there is one.
     pub fn mark(&mut self, lock: usize) {
         let name = self.locks[lock].0.clone();
-        self.waiting.schedule(&name, Instant::DISTANT_PAST);
+        self.engine
+            .wait_table
+            .schedule(name.as_ref(), Instant::DISTANT_PAST);
     }
 
     pub fn is_due(&self, lock: usize) -> bool {
-        let entry = self.waiting.entries.get(&self.locks[lock].0);
+        let entry = self.engine.wait_table.entry(self.locks[lock].0.as_ref());
         let alarm = entry.and_then(|entry| entry.next_wakeup);
         alarm.is_some_and(|alarm| alarm <= self.moment.now)
     }
 
     /// The lock that is due first.
     pub fn due(&mut self) -> Option<usize> {
-        let name = self.waiting.next_due(self.moment.now)?;
+        let name = self.engine.wait_table.next_due(self.moment.now)?;
         self.locks.iter().position(|(known, _)| *known == name)
     }
 
@@ -421,8 +400,12 @@ impl Server {
     /// What is due for a lock while the server may grant nothing.
     pub fn hold_back(&mut self, lock: usize) {
         let (name, mut effects) = (self.locks[lock].0.clone(), Effects::default());
-        self.waiting.time_out_waiters(&name, &self.moment, &mut effects);
-        self.waiting.defer(&name, self.moment.now.after_ms(RETRY_MS));
+        self.engine
+            .wait_table
+            .time_out_waiters(name.as_ref(), self.moment.now, &mut effects);
+        self.engine
+            .wait_table
+            .defer(name.as_ref(), self.moment.now.after_ms(RETRY_MS));
         self.answers
             .extend(effects.wakes.into_iter().map(|wake| (wake.ticket, wake.answer)));
         self.tell();
@@ -455,9 +438,11 @@ impl Server {
 
     /// Somebody sweeps the lock, as the server does when its lease has ended and nobody waits.
     pub fn sweep(&mut self, lock: usize) {
-        let moment = self.moment;
         self.effects.clear();
-        expire_holders(&mut self.locks[lock].1, &moment, &mut self.effects);
+        let (name, value) = &mut self.locks[lock];
+        self.engine
+            .begin(name.as_ref(), value, &self.moment, &mut self.effects)
+            .expire_holders();
         self.record(lock, None);
     }
 
@@ -478,7 +463,7 @@ impl Server {
     /// DUMP, `None` = there is nothing.
     pub fn dump(&self, lock: usize) -> Option<Vec<u8>> {
         let mut value = self.locks[lock].1.clone();
-        expire_holders(&mut value, &self.moment, &mut Effects::default());
+        value.remove_if(|holder| !self.moment.is_live(holder), |_| {});
         (!value.is_free()).then(|| encode_lock(&value, &self.moment))
     }
 
@@ -491,7 +476,7 @@ impl Server {
 
     /// All who wait for this lock are sent away.
     pub fn drain(&mut self, lock: usize, code: &'static str) {
-        for ticket in self.waiting.drain(&self.locks[lock].0.clone()) {
+        for ticket in self.engine.wait_table.drain(self.locks[lock].0.as_ref()) {
             let client = self.clients.remove(&ticket).expect("one who waits");
             self.told.push((client, Told::error(code)));
         }
@@ -506,7 +491,7 @@ impl Server {
     }
 
     pub fn next_wakeup(&self) -> Option<Micros> {
-        let alarm = self.waiting.next_wakeup()?;
+        let alarm = self.engine.wait_table.next_wakeup()?;
         Some(alarm.as_micros().saturating_sub(ORIGIN))
     }
 

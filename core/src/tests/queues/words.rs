@@ -2,8 +2,8 @@
 
 use super::subject::{Outcome, Server};
 use crate::limit::Limit;
-use crate::queue::Ticket;
 use crate::request::{Acquire, Timeout};
+use crate::ticket::Ticket;
 
 pub const AN_HOUR: u64 = 3_600_000;
 

@@ -4,9 +4,15 @@ use std::hash::{Hash, Hasher};
 
 use super::setting::{Breach, Setting};
 use dlock_core::{
-    Acquire, AdvanceReason, Effects, Error, Extend, Fences, Grace, Granted, Holder, Instant, Lock, Queue,
-    Release, TransitionContext, WallClock, acquire, apply, apply_release, decode_lock, encode_lock,
-    expire_holders, extend, release,
+    Acquire, Acquired, Checkpoint, Effects, Engine, Error, Extend, Fences, Holder, Instant, Lock, LockRef,
+    Release, TransitionContext, WaitPolicy, WallClock, decode_lock, encode_lock,
+};
+
+const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+/// Requests of this model do not wait.
+const POLICY: WaitPolicy = WaitPolicy {
+    max_waiters: 0,
+    detect_deadlocks: false,
 };
 
 const LONG_AGO_UNIX_MS: u64 = 1_710_000_000_000;
@@ -14,10 +20,7 @@ const LONG_AGO_UNIX_MS: u64 = 1_710_000_000_000;
 #[derive(Clone)]
 pub struct Server {
     pub lock: Lock,
-    pub fences: Fences,
-    pub grace: Grace,
-    /// A grace has begun, and neither replicas nor the log know.
-    pub sync_due: bool,
+    pub engine: Engine,
     /// What its random numbers are.
     pub dice: u64,
     /// The fences of the holders whose lease ran when its grace began.
@@ -28,24 +31,21 @@ pub struct Server {
 #[derive(Clone, Default, Hash)]
 pub struct Saved {
     lock: Vec<u8>,
-    fence: u64,
-    grace_left_ms: u64,
+    checkpoint: Checkpoint,
 }
 
 /// What reaches replicas and the log.
 pub enum Told<'a> {
     Change(&'a [u8]),
     Release(Release<'a>),
-    Sync { fence: u64, grace_left_ms: u64 },
+    Sync(Checkpoint),
 }
 
 impl Server {
     pub fn starting() -> Self {
         Self {
             lock: Lock::default(),
-            fences: Fences::starting(),
-            grace: Grace::starting(),
-            sync_due: false,
+            engine: Engine::starting(),
             dice: 0,
             kept: Vec::new(),
         }
@@ -57,11 +57,12 @@ impl Server {
         if !saved.lock.is_empty() {
             server.lock = decode_lock(&saved.lock, now).expect("it was stored");
         }
-        server.learn_from_lock(now);
-        server.fences.observe(saved.fence);
-        if setting.breach != Some(Breach::GraceForgotten) {
-            server.grace.restore(saved.grace_left_ms, now);
-        }
+        server
+            .engine
+            .observe_lock(&server.lock, &TransitionContext::at(now));
+        server
+            .engine
+            .restore_checkpoint(known(saved.checkpoint, setting), now);
         server
     }
 
@@ -71,65 +72,49 @@ impl Server {
             lock: if is_free {
                 Vec::new()
             } else {
-                encode_lock(&self.lock, &self.lease_moment(now))
+                encode_lock(&self.lock, &self.engine.context(now))
             },
-            fence: self.fences.known(),
-            grace_left_ms: self.grace.left_ms(now),
+            checkpoint: self.engine.checkpoint(now),
         }
     }
 
     pub fn promote(&mut self, setting: &Setting, dice: u64) {
         self.dice = dice;
-        self.grace.promoted();
+        self.engine.promote();
         if setting.breach == Some(Breach::NoRaise) {
-            // As if it had been raised long ago.
+            // As if it had been advanced long ago.
             let mut fences = Fences::starting();
             fences.advance(WallClock::from_unix_ms(LONG_AGO_UNIX_MS), 0);
-            fences.observe(self.fences.known());
-            self.fences = fences;
-        } else {
-            self.fences.request_advance(AdvanceReason::Promotion);
+            fences.observe(self.engine.fences.known());
+            self.engine.fences = fences;
         }
     }
 
-    /// The moment of a decision: what is pending begins.
-    fn moment(&mut self, now: Instant, setting: &Setting) -> TransitionContext {
+    /// The context of a decision: what is pending starts.
+    fn cx(&mut self, now: Instant, setting: &Setting) -> TransitionContext {
         self.settle(now, setting);
-        let mut moment = self.lease_moment(now);
+        let mut cx = self.engine.context(now);
         if setting.breach == Some(Breach::EndedProlonged) {
-            moment.grace_begin = Instant::DISTANT_PAST;
+            cx.grace_begin = Instant::DISTANT_PAST;
         }
-        moment
+        cx
     }
 
-    /// A grace begins, if one is pending.
+    /// A grace period starts, if one is pending.
     pub fn settle(&mut self, now: Instant, setting: &Setting) {
-        let before = self.lease_moment(now);
-        if self.grace.is_pending() && self.grace.start_if_pending(true, &setting.graces(), now) {
-            self.sync_due = true;
+        let before = self.engine.context(now);
+        if self.engine.start_grace_if_pending(true, &setting.graces(), now) {
             let live = self.lock.holders().iter().filter(|holder| before.is_live(holder));
             self.kept = live.map(Holder::fence).collect();
         }
     }
 
-    fn lease_moment(&self, now: Instant) -> TransitionContext {
-        TransitionContext {
-            grace_begin: self.grace.begin(),
-            grace_end: self.grace.end(),
-            ..TransitionContext::at(now)
-        }
-    }
-
     pub fn in_grace(&self, now: Instant) -> bool {
-        self.grace.end() > now
+        self.engine.grace.end() > now
     }
 
-    /// If it is demanded.
-    pub fn raise_fences(&mut self, clock: WallClock) {
-        if self.fences.advance_pending() {
-            self.fences.advance(clock, self.dice);
-            self.sync_due |= self.fences.known() > 0;
-        }
+    pub fn advance_fences(&mut self, clock: WallClock) {
+        self.engine.advance_fences_if_pending(clock, self.dice);
     }
 
     pub fn acquire(
@@ -139,26 +124,19 @@ impl Server {
         clock: WallClock,
         setting: &Setting,
         effects: &mut Effects,
-    ) -> Result<Option<Granted>, Error> {
-        let mut moment = self.moment(now, setting);
+    ) -> Result<Acquired, Error> {
+        let mut cx = self.cx(now, setting);
         let is_known = self
             .lock
             .holders()
             .iter()
             .any(|holder| holder.owner() == request.owner);
         if setting.breach == Some(Breach::ReentryInGrace) && is_known {
-            moment.grace_end = Instant::DISTANT_PAST;
+            cx.grace_end = Instant::DISTANT_PAST;
         }
-        self.raise_fences(clock);
-        self.grace.observe_lease(request.lease_ms);
-        acquire(
-            &mut self.lock,
-            &mut Queue::new(),
-            request,
-            &moment,
-            &mut self.fences,
-            effects,
-        )
+        self.advance_fences(clock);
+        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
+        transition.acquire(request, POLICY)
     }
 
     pub fn extend(
@@ -168,26 +146,19 @@ impl Server {
         setting: &Setting,
         effects: &mut Effects,
     ) -> Result<u64, Error> {
-        let mut moment = self.moment(now, setting);
+        let mut cx = self.cx(now, setting);
         let mut request = *request;
         match setting.breach {
-            Some(Breach::NotProlonged) => moment.grace_end = Instant::DISTANT_PAST,
+            Some(Breach::NotProlonged) => cx.grace_end = Instant::DISTANT_PAST,
             // It has to be hidden from the core that there is a grace, and which lease that prolongs.
             Some(Breach::ExtendWithoutFence) => {
-                moment.grace_end = Instant::DISTANT_PAST;
+                cx.grace_end = Instant::DISTANT_PAST;
                 request.fence = None;
             }
             _ => {}
         }
-        self.grace.observe_lease(request.lease_ms);
-        extend(
-            &mut self.lock,
-            &mut Queue::new(),
-            &request,
-            &moment,
-            &mut self.fences,
-            effects,
-        )
+        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
+        transition.extend(&request)
     }
 
     pub fn release(
@@ -197,66 +168,56 @@ impl Server {
         setting: &Setting,
         effects: &mut Effects,
     ) -> Result<u64, Error> {
-        let moment = self.moment(now, setting);
-        release(
-            &mut self.lock,
-            &mut Queue::new(),
-            request,
-            &moment,
-            &mut self.fences,
-            effects,
-        )
+        let cx = self.cx(now, setting);
+        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
+        transition.release(request)
     }
 
-    /// Ended leases are swept.
+    /// Expired leases are swept.
     pub fn sweep(&mut self, now: Instant, setting: &Setting, effects: &mut Effects) {
-        let moment = self.moment(now, setting);
-        expire_holders(&mut self.lock, &moment, effects);
+        let cx = self.cx(now, setting);
+        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
+        transition.expire_holders();
     }
 
-    /// What a cron tells replicas and the log.
+    /// What a cron sends to replicas and the log.
     pub fn sync(&mut self, now: Instant) -> Option<Told<'static>> {
-        let grace_left_ms = self.grace.left_ms(now);
-        let due = std::mem::take(&mut self.sync_due) || grace_left_ms > 0;
-        due.then_some(Told::Sync {
-            fence: self.fences.known(),
-            grace_left_ms,
-        })
+        let checkpoint = self.engine.checkpoint(now);
+        let due = std::mem::take(&mut self.engine.checkpoint_due) || checkpoint.grace_left_ms > 0;
+        (due && checkpoint != Checkpoint::default()).then_some(Told::Sync(checkpoint))
     }
 
-    /// As a replica: what was told happens.
+    /// As a replica: applies what the primary sent.
     pub fn hear(&mut self, told: &Told<'_>, now: Instant, setting: &Setting) {
-        let effects = &mut Effects::default();
+        let (effects, cx) = (&mut Effects::default(), self.engine.context(now));
+        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
         match told {
             Told::Change(change) => {
-                apply(&mut self.lock, change, now, &mut self.fences, effects).expect("a step wrote it");
-                self.learn_from_lock(now);
+                transition.apply(change).expect("a transition wrote it");
             }
             Told::Release(request) => {
-                apply_release(&mut self.lock, request, effects).expect("it happened there");
+                transition.apply_release(request).expect("it happened there");
             }
-            Told::Sync { fence, grace_left_ms } => {
-                self.fences.observe(*fence);
-                if setting.breach != Some(Breach::GraceForgotten) {
-                    self.grace.observe(*grace_left_ms, now);
-                }
-            }
+            Told::Sync(checkpoint) => self.engine.apply_checkpoint(known(*checkpoint, setting), now),
         }
     }
+}
 
-    fn learn_from_lock(&mut self, now: Instant) {
-        let moment = self.lease_moment(now);
-        for holder in self.lock.holders() {
-            self.fences.observe(holder.fence());
-            self.grace.observe_lease(moment.lease_ms(holder));
-        }
+/// What a server takes note of.
+fn known(checkpoint: Checkpoint, setting: &Setting) -> Checkpoint {
+    match setting.breach {
+        Some(Breach::GraceForgotten) => Checkpoint {
+            grace_left_ms: 0,
+            ..checkpoint
+        },
+        _ => checkpoint,
     }
 }
 
 /// By what it will do. How a lease came to end when it does makes no difference, nor do counts of the past.
 impl Hash for Server {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let moment = self.lease_moment(Instant::default());
+        let cx = self.engine.context(Instant::default());
         for holder in self.lock.holders() {
             (
                 holder.owner(),
@@ -265,8 +226,15 @@ impl Hash for Server {
                 holder.holds(),
             )
                 .hash(state);
-            moment.lease_end(holder).hash(state);
+            cx.lease_end(holder).hash(state);
         }
-        (&self.fences, &self.grace, self.sync_due, self.dice, &self.kept).hash(state);
+        (
+            &self.engine.fences,
+            &self.engine.grace,
+            self.engine.checkpoint_due,
+            self.dice,
+            &self.kept,
+        )
+            .hash(state);
     }
 }

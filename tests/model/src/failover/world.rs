@@ -7,7 +7,8 @@ use super::server::{Saved, Server, Told};
 use super::setting::{Breach, LONGEST_LEASE_TICKS, Log, OldPrimary, Setting, TICK_MS, Watch};
 use crate::search::World;
 use dlock_core::{
-    Acquire, Effects, Error, Event as News, Extend, Holds, Instant, Limit, Release, Replication, WallClock,
+    Acquire, Acquired, Checkpoint, Effects, Error, Event as News, Extend, Holds, Instant, Limit, Release,
+    Replication, WallClock,
 };
 
 /// 2025, so that fences are as long as real ones.
@@ -151,19 +152,20 @@ impl<'a> Failover<'a> {
         // The first start has forgotten nothing.
         let (calm, now) = (Setting::default(), world.now());
         world.nodes[0].server.settle(now, &calm);
-        world.raise_fences(0);
+        world.advance_fences(0);
         if !setting.fresh {
             let fence = world.nodes[0]
                 .server
+                .engine
                 .fences
                 .next_fence()
                 .expect("there are numbers left");
             world.tell(
                 0,
-                &Told::Sync {
+                &Told::Sync(Checkpoint {
                     fence,
                     grace_left_ms: 0,
-                },
+                }),
             );
         }
         world
@@ -236,7 +238,7 @@ impl<'a> Failover<'a> {
                 if self.setting.log == Log::Behind {
                     events.push(Event::Fsync { server });
                 }
-                let untold = node.server.sync_due || node.server.grace.is_pending();
+                let untold = node.server.engine.checkpoint_due || node.server.engine.grace.is_pending();
                 if untold {
                     events.push(Event::Cron { server });
                 }
@@ -342,7 +344,7 @@ impl<'a> Failover<'a> {
             .server
             .acquire(&request, now, clock, self.setting, &mut effects);
         self.replicate(server, &effects, None);
-        let Ok(Some(granted)) = granted else {
+        let Ok(Acquired::Granted(granted)) = granted else {
             return Ok(());
         };
         self.grants_left -= 1;
@@ -449,13 +451,13 @@ impl<'a> Failover<'a> {
         node.line = line;
         node.server.promote(self.setting, dice);
         node.began_ms = self.raises;
-        self.raise_fences(replica);
+        self.advance_fences(replica);
     }
 
     /// As the module does it: at the first tick, long before anything else happens.
-    fn raise_fences(&mut self, server: usize) {
+    fn advance_fences(&mut self, server: usize) {
         let clock = self.wall_clock(server);
-        self.nodes[server].server.raise_fences(clock);
+        self.nodes[server].server.advance_fences(clock);
     }
 
     fn kill(&mut self, server: usize) {
@@ -480,7 +482,7 @@ impl<'a> Failover<'a> {
         node.role = Role::Primary { lost_at: None };
         node.began_ms = self.raises;
         node.server.settle(now, self.setting);
-        self.raise_fences(server);
+        self.advance_fences(server);
     }
 
     fn attach(&mut self, server: usize, primary: usize) {
@@ -489,7 +491,7 @@ impl<'a> Failover<'a> {
         let line = self.nodes[primary].line;
         let node = &mut self.nodes[server];
         node.server = Server::load(&saved, now, self.setting);
-        node.server.grace.demoted();
+        node.server.engine.demote();
         node.role = Role::Replica { of: Some(primary) };
         node.line = line;
         if self.setting.log == Log::Always {

@@ -2,12 +2,17 @@
 
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Acquire, Effects, Extend, Fences, Holds, Instant, Limit, Lock, Queue, Release, Replication,
-    TransitionContext, acquire, apply, apply_release, decode_lock, encode_lock, expire_holders, extend,
-    release,
+    Acquire, Effects, Engine, Extend, Holds, Instant, Limit, Lock, LockRef, Release, Replication,
+    TransitionContext, WaitPolicy, decode_lock, encode_lock,
 };
 
-/// Where the clock of the reader may stand.
+const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+const LEASE_MS: u64 = u64::MAX >> 12;
+const POLICY: WaitPolicy = WaitPolicy {
+    max_waiters: 0,
+    detect_deadlocks: false,
+};
+/// The time at the reader.
 const CLOCKS_MICROS: [i64; 4] = [0, 1, 123_456_789_012_345, -123_456_789];
 
 /// Bytes are refused, or make a lock that requests could have made, and are what that lock is written as.
@@ -21,8 +26,8 @@ pub fn payload(bytes: &[u8]) {
         assert_sound(&lock);
         assert_eq!(encode_lock(&lock, &TransitionContext::at(now)), bytes, "{lock:?}");
         check_grace(&lock, now);
-        for moment in moments(&lock, now) {
-            check_steps(&lock, &moment);
+        for cx in contexts(&lock, now) {
+            check_steps(&lock, &cx);
         }
     }
 }
@@ -44,103 +49,98 @@ fn check_grace(lock: &Lock, now: Instant) {
 }
 
 /// When the lock was read, just before and when its first lease ends, and at the end of time.
-fn moments(lock: &Lock, now: Instant) -> [TransitionContext; 4] {
+fn contexts(lock: &Lock, now: Instant) -> [TransitionContext; 4] {
     let first_end = TransitionContext::at(now).first_lease_end(lock).unwrap_or(now);
     let last_micro = Instant::from_micros(first_end.as_micros().saturating_sub(1)).max(now);
     [now, last_micro, first_end, Instant::from_micros(i64::MAX)].map(TransitionContext::at)
 }
 
-type Step = fn(&mut Lock, &[u8], u64, &TransitionContext, &mut Effects);
+#[derive(Clone, Copy)]
+enum Step {
+    AcquireMutex,
+    AcquireShared,
+    Extend,
+    Release,
+    Expire,
+}
 
-const STEPS: [Step; 5] = [ask_one_more, ask_shared, prolong, give_back, sweep];
+const STEPS: [Step; 5] = [
+    Step::AcquireMutex,
+    Step::AcquireShared,
+    Step::Extend,
+    Step::Release,
+    Step::Expire,
+];
 
-fn check_steps(lock: &Lock, moment: &TransitionContext) {
+fn check_steps(lock: &Lock, cx: &TransitionContext) {
     let holders = lock.holders();
     let known = [holders.first(), holders.last()].into_iter().flatten();
     let known = known.map(|holder| (holder.owner(), holder.fence()));
     for (owner, fence) in known.chain([(b"a stranger".as_slice(), 1)]) {
         for step in STEPS {
             let (mut after, mut effects) = (lock.clone(), Effects::default());
-            step(&mut after, owner, fence, moment, &mut effects);
+            run(step, &mut after, owner, fence, cx, &mut effects);
             assert_sound(&after);
-            check_replica(lock, &after, owner, moment, &effects);
+            check_replica(lock, &after, owner, cx, &effects);
         }
+    }
+}
+
+/// The server knows the lock. Where the fences are used up, no new owner is granted. A rejection is an outcome too.
+fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, cx: &TransitionContext, effects: &mut Effects) {
+    let mut engine = Engine::starting();
+    engine.observe_lock(lock, cx);
+    let mut transition = engine.begin(NAME, lock, cx, effects);
+    let mut acquire = |limit| {
+        let request = Acquire {
+            owner,
+            lease_ms: LEASE_MS,
+            limit,
+            block: None,
+            request_id: None,
+        };
+        let _ = transition.acquire(&request, POLICY);
+    };
+    match step {
+        Step::AcquireMutex => acquire(Limit::MUTEX),
+        Step::AcquireShared => acquire(Limit::SHARED),
+        Step::Extend => {
+            let fence = Some(fence);
+            let lease_ms = LEASE_MS;
+            let _ = transition.extend(&Extend {
+                owner,
+                lease_ms,
+                fence,
+            });
+        }
+        Step::Release => {
+            let _ = transition.release(&one_hold(owner));
+        }
+        Step::Expire => transition.expire_holders(),
     }
 }
 
 /// A replica that was told has the same holders, with leases that end no earlier.
-fn check_replica(before: &Lock, after: &Lock, owner: &[u8], moment: &TransitionContext, effects: &Effects) {
-    let (mut replica, mut news) = (before.clone(), Effects::default());
+fn check_replica(before: &Lock, after: &Lock, owner: &[u8], cx: &TransitionContext, effects: &Effects) {
+    let (mut replica, mut engine, mut news) = (before.clone(), Engine::starting(), Effects::default());
+    let mut transition = engine.begin(NAME, &mut replica, cx, &mut news);
     match effects.replication {
         Replication::Nothing => {}
         Replication::Verbatim => {
-            apply_release(&mut replica, &one_hold(owner), &mut news).expect("it happened there");
+            transition
+                .apply_release(&one_hold(owner))
+                .expect("it happened there");
         }
         Replication::Change => {
-            apply(
-                &mut replica,
-                effects.change(),
-                moment.now,
-                &mut Fences::starting(),
-                &mut news,
-            )
-            .expect("a change that a step wrote");
+            transition
+                .apply(effects.change())
+                .expect("a change that a transition wrote");
         }
     }
     assert_eq!(who(&replica), who(after));
     for (theirs, ours) in replica.holders().iter().zip(after.holders()) {
-        assert!(moment.lease_end(theirs) >= moment.lease_end(ours));
+        assert!(cx.lease_end(theirs) >= cx.lease_end(ours));
     }
-}
-
-fn ask_one_more(lock: &mut Lock, owner: &[u8], _: u64, moment: &TransitionContext, effects: &mut Effects) {
-    ask(lock, owner, Limit::MUTEX, moment, effects);
-}
-
-fn ask_shared(lock: &mut Lock, owner: &[u8], _: u64, moment: &TransitionContext, effects: &mut Effects) {
-    ask(lock, owner, Limit::SHARED, moment, effects);
-}
-
-/// Its fences are those of a server that knows the lock. Where they are used up, nobody new is granted.
-fn ask(lock: &mut Lock, owner: &[u8], limit: Limit, moment: &TransitionContext, effects: &mut Effects) {
-    let mut fences = Fences::starting();
-    lock.holders()
-        .iter()
-        .for_each(|holder| fences.observe(holder.fence()));
-    let request = Acquire {
-        owner,
-        lease_ms: u64::MAX >> 12,
-        limit,
-        block: None,
-        request_id: None,
-    };
-    // A refusal is an answer too.
-    let _ = acquire(lock, &mut Queue::new(), &request, moment, &mut fences, effects);
-}
-
-fn prolong(lock: &mut Lock, owner: &[u8], fence: u64, moment: &TransitionContext, effects: &mut Effects) {
-    let request = Extend {
-        owner,
-        lease_ms: u64::MAX >> 12,
-        fence: Some(fence),
-    };
-    let _ = extend(
-        lock,
-        &mut Queue::new(),
-        &request,
-        moment,
-        &mut Fences::starting(),
-        effects,
-    );
-}
-
-fn give_back(lock: &mut Lock, owner: &[u8], _: u64, moment: &TransitionContext, effects: &mut Effects) {
-    let fences = &mut Fences::starting();
-    let _ = release(lock, &mut Queue::new(), &one_hold(owner), moment, fences, effects);
-}
-
-fn sweep(lock: &mut Lock, _: &[u8], _: u64, moment: &TransitionContext, effects: &mut Effects) {
-    expire_holders(lock, moment, effects);
 }
 
 fn one_hold(owner: &[u8]) -> Release<'_> {

@@ -12,9 +12,11 @@
 use super::choices::Choices;
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Effects, Fences, Grace, Instant, Lock, MAX_FENCE, Release, Replication, TransitionContext, apply,
-    apply_release, decode_lock, encode_lock, number,
+    Checkpoint, Effects, Engine, Instant, Lock, LockRef, MAX_FENCE, Release, Replication, TransitionContext,
+    decode_lock, encode_lock, number,
 };
+
+const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
 
 /// The longest grace that a primary can tell of: ten years.
 const LONGEST_GRACE_MS: u64 = 10 * 366 * 24 * 60 * 60 * 1000;
@@ -43,14 +45,13 @@ pub fn replication(bytes: &[u8]) {
         assert_eq!(late.hear(kind, told), outcome);
         late.now = on_time;
         assert_eq!(who(&late.lock), who(&replica.lock));
-        assert_eq!(late.fences, replica.fences);
+        assert_eq!(late.engine.fences, replica.engine.fences);
     }
 }
 
 struct Replica {
     lock: Lock,
-    fences: Fences,
-    grace: Grace,
+    engine: Engine,
     now: Instant,
 }
 
@@ -58,35 +59,34 @@ impl Replica {
     fn new(clock_micros: i64) -> Self {
         Self {
             lock: Lock::default(),
-            fences: Fences::starting(),
-            grace: Grace::starting(),
+            engine: Engine::starting(),
             now: Instant::from_micros(clock_micros),
         }
     }
 
     /// Whether it was believed.
     fn hear(&mut self, kind: u8, told: &[u8]) -> bool {
-        let (before, known_before) = (self.lock.clone(), self.fences.known());
+        let (before, known_before) = (self.lock.clone(), self.engine.fences.known());
         let mut effects = Effects::default();
+        let cx = TransitionContext::at(self.now);
+        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, &mut effects);
         let believed = match kind {
-            0 => apply(&mut self.lock, told, self.now, &mut self.fences, &mut effects).is_ok(),
-            1 => self.hear_release(told, &mut effects),
+            0 => transition.apply(told).is_ok(),
+            1 => {
+                let request = Release::parse(told.split(|byte| *byte == b'\n'));
+                request.is_ok_and(|request| transition.apply_release(&request).is_ok())
+            }
             _ => return self.hear_sync(told),
         };
         let passes_on = effects.replication == Replication::Verbatim;
         if !believed {
             assert!(!passes_on && effects.events.is_empty());
-            assert_eq!((&self.lock, self.fences.known()), (&before, known_before));
+            assert_eq!((&self.lock, self.engine.fences.known()), (&before, known_before));
         }
         // A release by a name that is not there is believed, and changes nothing.
         assert!(passes_on || self.lock == before);
         self.check();
         believed
-    }
-
-    fn hear_release(&mut self, told: &[u8], effects: &mut Effects) -> bool {
-        let request = Release::parse(told.split(|byte| *byte == b'\n'));
-        request.is_ok_and(|request| apply_release(&mut self.lock, &request, effects).is_ok())
     }
 
     fn hear_sync(&mut self, told: &[u8]) -> bool {
@@ -95,31 +95,28 @@ impl Replica {
         let (Ok(fence), Ok(left_ms)) = (next(MAX_FENCE), next(LONGEST_GRACE_MS)) else {
             return false;
         };
-        let end_before = self.grace.end();
-        self.fences.observe(fence);
-        self.grace.observe(left_ms, self.now);
-        assert!(self.fences.known() >= fence && self.grace.left_ms(self.now) >= left_ms);
-        assert!(self.grace.end() >= end_before);
+        let end_before = self.engine.grace.end();
+        let grace_left_ms = left_ms;
+        self.engine
+            .apply_checkpoint(Checkpoint { fence, grace_left_ms }, self.now);
+        assert!(self.engine.fences.known() >= fence && self.engine.grace.left_ms(self.now) >= left_ms);
+        assert!(self.engine.grace.end() >= end_before);
         true
     }
 
     /// The lock is sound, its fences are known, and it comes back from where it is stored.
     fn check(&self) {
         assert_sound(&self.lock);
-        let known = self.fences.known();
+        let known = self.engine.fences.known();
         assert!(self.lock.holders().iter().all(|holder| holder.fence() <= known));
         if self.lock.is_free() {
             return;
         }
-        let moment = TransitionContext {
-            grace_begin: self.grace.begin(),
-            grace_end: self.grace.end(),
-            ..TransitionContext::at(self.now)
-        };
-        let read = decode_lock(&encode_lock(&self.lock, &moment), self.now).expect("it was stored");
+        let cx = self.engine.context(self.now);
+        let read = decode_lock(&encode_lock(&self.lock, &cx), self.now).expect("it was stored");
         assert_eq!(who(&read), who(&self.lock));
         for (read, stored) in read.holders().iter().zip(self.lock.holders()) {
-            assert!(moment.lease_end(read) >= moment.lease_end(stored));
+            assert!(cx.lease_end(read) >= cx.lease_end(stored));
         }
     }
 }

@@ -91,8 +91,8 @@ fn rollback_grant(server: &mut Server, choices: &mut Choices<'_>) {
 /// Half a millisecond is not the end of any lease.
 fn pass(server: &mut Server, choices: &mut Choices<'_>) {
     let micros = i64::from(choices.byte()) * 500;
-    let now = server.moment.now.as_micros() + micros;
-    server.moment.now = dlock_core::Instant::from_micros(now);
+    let now = server.cx.now.as_micros() + micros;
+    server.cx.now = dlock_core::Instant::from_micros(now);
     if choices.of(&[true, false]) {
         server.ring();
     }
@@ -113,7 +113,7 @@ fn befall(server: &mut Server, choices: &mut Choices<'_>) {
     match choices.byte() % 6 {
         0 => server.take_over(false),
         1 => server.take_over(true),
-        2 => server.moment.evictable ^= true,
+        2 => server.cx.evictable ^= true,
         3 => server.begin_grace(),
         4 => server.drain(place(choices)),
         _ => server.on_timer(place(choices)),

@@ -5,28 +5,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Acquire, Answer, Effects, Error, Extend, Fences, Granted, Holder, Instant, Lock, LockName, Queue,
-    Release, Replication, Ticket, TransitionContext, WaitPolicy, WaitTable, WallClock, acquire, apply,
-    apply_release, decode_lock, encode_lock, extend, on_timer, release, rollback_grant,
+    Acquire, Acquired, Answer, Effects, Engine, Error, Extend, Granted, Holder, Instant, Lock, LockName,
+    Queue, Release, Replication, Ticket, Transition, TransitionContext, WaitPolicy, WallClock, decode_lock,
+    encode_lock,
 };
 
 /// A wall clock in 2025, so that fences are as long as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
 /// So few that queues become full.
-const RULES: WaitPolicy = WaitPolicy {
+const POLICY: WaitPolicy = WaitPolicy {
     max_waiters: 6,
     detect_deadlocks: true,
 };
 
 pub struct Server {
-    waiting: WaitTable,
+    engine: Engine,
     locks: Vec<(LockName, Lock)>,
     /// What a replica has, that is told of every step at once.
     replica: Vec<Lock>,
-    fences: Fences,
-    /// The fences that a replica knows of.
-    replica_fences: Fences,
-    pub moment: TransitionContext,
+    replica_engine: Engine,
+    pub cx: TransitionContext,
     /// Those who wait for an answer: ticket, and the place of the lock.
     open: BTreeMap<Ticket, usize>,
     highest_fence: u64,
@@ -36,20 +34,19 @@ pub struct Server {
 
 impl Server {
     pub fn with_locks(count: u8) -> Self {
-        let mut fences = Fences::starting();
-        fences.advance(WallClock::from_unix_ms(UNIX_MS), 0);
+        let mut engine = Engine::starting();
+        engine.advance_fences_if_pending(WallClock::from_unix_ms(UNIX_MS), 0);
         let name = |number: u8| LockName {
             db: i32::from(number % 2),
             key: [b'k', number].as_slice().into(),
         };
         Self {
-            waiting: WaitTable::new(),
             locks: (0..count).map(|number| (name(number), Lock::default())).collect(),
             replica: vec![Lock::default(); usize::from(count)],
-            highest_fence: fences.known(),
-            fences,
-            replica_fences: Fences::starting(),
-            moment: TransitionContext::at(Instant::from_micros(123_456)),
+            highest_fence: engine.fences.known(),
+            engine,
+            replica_engine: Engine::starting(),
+            cx: TransitionContext::at(Instant::from_micros(123_456)),
             open: BTreeMap::new(),
             let_in: BTreeSet::new(),
         }
@@ -64,53 +61,38 @@ impl Server {
         if request.block.is_some() {
             self.ring();
         }
-        let (before, moment) = (self.live(place), self.moment);
-        let granted = self.step(place, None, |lock, queue, fences, effects| {
-            acquire(lock, queue, request, &moment, fences, effects)
-        });
-        match (granted, request.block) {
-            (Ok(Some(granted)), _) => self.check_grant(place, request, &granted, &before),
-            (Ok(None), Some(timeout)) => {
-                let (name, lock) = &self.locks[place];
-                let enqueued = self.waiting.enqueue(name, lock, request, timeout, &moment, RULES);
-                match enqueued {
-                    // Its place is the one of the request that it replaces.
-                    Ok(enqueued) => {
-                        assert_eq!(
-                            self.open.insert(enqueued.ticket, place).is_some(),
-                            enqueued.replaced
-                        );
-                    }
-                    Err(refused) => assert_one_line(&refused),
-                }
+        let before = self.live(place);
+        match self.step(place, None, |transition| transition.acquire(request, POLICY)) {
+            Ok(Acquired::Granted(granted)) => self.check_grant(place, request, &granted, &before),
+            Ok(Acquired::NotGranted) => assert_eq!(request.block, None),
+            // Its place is the one of the request that it replaces.
+            Ok(Acquired::Queued(enqueued)) => {
+                let former = self.open.insert(enqueued.ticket, place);
+                assert_eq!(former.is_some(), enqueued.replaced);
             }
-            (Ok(None), None) => {}
-            (Err(refusal), _) => assert_one_line(&refusal),
+            Err(error) => assert_one_line(&error),
         }
         self.check();
     }
 
     pub fn release(&mut self, place: usize, request: &Release<'_>) {
-        let moment = self.moment;
-        let _ = self.step(place, Some(request), |lock, queue, fences, effects| {
-            release(lock, queue, request, &moment, fences, effects).inspect_err(assert_one_line)
+        let _ = self.step(place, Some(request), |transition| {
+            transition.release(request).inspect_err(assert_one_line)
         });
         self.check();
     }
 
     /// A hold is given back whose client has gone.
     pub fn rollback_grant(&mut self, place: usize, request: &Release<'_>) {
-        let moment = self.moment;
-        self.step(place, Some(request), |lock, queue, fences, effects| {
-            rollback_grant(lock, queue, request, &moment, fences, effects)
+        self.step(place, Some(request), |transition| {
+            transition.rollback_grant(request)
         });
         self.check();
     }
 
     pub fn extend(&mut self, place: usize, request: &Extend<'_>) {
-        let moment = self.moment;
-        let _ = self.step(place, None, |lock, queue, fences, effects| {
-            extend(lock, queue, request, &moment, fences, effects).inspect_err(assert_one_line)
+        let _ = self.step(place, None, |transition| {
+            transition.extend(request).inspect_err(assert_one_line)
         });
         self.check();
     }
@@ -118,7 +100,7 @@ impl Server {
     /// Looks after every queue that is due. After that, nobody waits who could be let in.
     pub fn ring(&mut self) {
         let mut looks = 0;
-        while let Some(name) = self.waiting.next_due(self.moment.now) {
+        while let Some(name) = self.engine.wait_table.next_due(self.cx.now) {
             looks += 1;
             assert!(looks <= 2 * self.locks.len(), "{name:?} stays due");
             let place = self
@@ -134,16 +116,15 @@ impl Server {
 
     /// A lease has ended, or somebody has to look.
     pub fn on_timer(&mut self, place: usize) {
-        let moment = self.moment;
-        self.step(place, None, |lock, queue, fences, effects| {
-            on_timer(lock, queue, &moment, fences, effects);
-        });
+        self.step(place, None, |transition| transition.on_timer());
     }
 
     /// The client of one waiter is gone.
     pub fn leave(&mut self, choice: usize) {
         if let Some((&ticket, &place)) = self.open.iter().nth(choice % self.open.len().max(1)) {
-            self.waiting.remove_waiter(&self.locks[place].0, ticket);
+            self.engine
+                .wait_table
+                .remove_waiter(self.locks[place].0.as_ref(), ticket);
             self.open.remove(&ticket);
         }
         self.check();
@@ -151,7 +132,7 @@ impl Server {
 
     /// The lock has moved to another node: all its waiters are sent away.
     pub fn drain(&mut self, place: usize) {
-        for ticket in self.waiting.drain(&self.locks[place].0) {
+        for ticket in self.engine.wait_table.drain(self.locks[place].0.as_ref()) {
             assert_eq!(self.open.remove(&ticket), Some(place));
         }
         self.check();
@@ -161,8 +142,8 @@ impl Server {
     pub fn replace(&mut self, place: usize, lock: Lock) {
         self.replica[place] = lock.clone();
         self.locks[place].1 = lock;
-        let name = self.locks[place].0.clone();
-        self.waiting.schedule(&name, Instant::DISTANT_PAST);
+        let name = self.locks[place].0.as_ref();
+        self.engine.wait_table.schedule(name, Instant::DISTANT_PAST);
     }
 
     /// The server starts again from what it stored, or its replica takes over. Nobody waits any more.
@@ -174,42 +155,41 @@ impl Server {
             } else {
                 &self.locks[place].1
             };
-            let stored = encode_lock(lock, &self.moment);
+            let stored = encode_lock(lock, &self.cx);
             let read = match lock.is_free() {
                 true => Lock::default(),
-                false => decode_lock(&stored, self.moment.now).expect("it was stored"),
+                false => decode_lock(&stored, self.cx.now).expect("it was stored"),
             };
             assert_eq!(who(&read), who(lock));
             self.replica[place] = read.clone();
             self.locks[place].1 = read;
         }
-        assert!(self.waiting.is_empty() && self.waiting.next_wakeup().is_none() && self.open.is_empty());
+        assert!(
+            self.engine.wait_table.is_empty()
+                && self.engine.wait_table.next_wakeup().is_none()
+                && self.open.is_empty()
+        );
     }
 
     /// A grace begins, or the one that runs becomes longer.
     pub fn begin_grace(&mut self) {
-        let moment = &mut self.moment;
-        if moment.grace_end <= moment.now {
-            moment.grace_begin = moment.now;
+        let cx = &mut self.cx;
+        if cx.grace_end <= cx.now {
+            cx.grace_begin = cx.now;
         }
-        moment.grace_end = moment.now.after_ms(4);
+        cx.grace_end = cx.now.after_ms(4);
     }
 
     fn step<R>(
         &mut self,
         place: usize,
         as_it_came: Option<&Release<'_>>,
-        step: impl FnOnce(&mut Lock, &mut Queue, &mut Fences, &mut Effects) -> R,
+        step: impl FnOnce(&mut Transition<'_>) -> R,
     ) -> R {
         let before = self.live(place);
         let mut effects = Effects::default();
         let (name, lock) = &mut self.locks[place];
-        let fences = &mut self.fences;
-        let result = self
-            .waiting
-            .step(name.db, &name.key, lock, &self.moment, |lock, queue| {
-                step(lock, queue, fences, &mut effects)
-            });
+        let result = step(&mut self.engine.begin(name.as_ref(), lock, &self.cx, &mut effects));
         self.deliver(place, &effects, &before);
         self.tell_replica(place, &effects, as_it_came);
         result
@@ -217,7 +197,7 @@ impl Server {
 
     /// Every answer goes to somebody who waits for one, and nobody is let in before those who came earlier.
     fn deliver(&mut self, place: usize, effects: &Effects, before: &BTreeSet<Vec<u8>>) {
-        let queue = self.waiting.queue(&self.locks[place].0);
+        let queue = self.engine.wait_table.queue(self.locks[place].0.as_ref());
         let first_left = queue.and_then(|queue| queue.iter().next().map(|(ticket, _)| ticket));
         let mut first_of = BTreeMap::new();
         for wake in &effects.wakes {
@@ -230,7 +210,7 @@ impl Server {
         self.let_in = first_of.keys().copied().collect();
         for (fence, first) in first_of {
             let holder = self.holder_of(place, fence);
-            assert!(self.moment.is_live(holder));
+            assert!(self.cx.is_live(holder));
             let is_new = !before.contains(holder.owner());
             assert!(
                 !is_new || first_left.is_none_or(|left| first < left),
@@ -240,31 +220,27 @@ impl Server {
     }
 
     fn tell_replica(&mut self, place: usize, effects: &Effects, as_it_came: Option<&Release<'_>>) {
-        let (replica, now) = (&mut self.replica[place], self.moment.now);
-        let mut news = Effects::default();
+        let (replica, mut news) = (&mut self.replica[place], Effects::default());
+        let (name, engine) = (self.locks[place].0.as_ref(), &mut self.replica_engine);
+        let mut transition = engine.begin(name, replica, &self.cx, &mut news);
         match effects.replication {
             Replication::Nothing => {}
             Replication::Verbatim => {
                 let request = as_it_came.expect("only a RELEASE goes as it came");
-                apply_release(replica, request, &mut news).expect("it happened here");
+                transition.apply_release(request).expect("it happened here");
             }
             Replication::Change => {
-                apply(
-                    replica,
-                    effects.change(),
-                    now,
-                    &mut self.replica_fences,
-                    &mut news,
-                )
-                .expect("a change that a step wrote");
+                transition
+                    .apply(effects.change())
+                    .expect("a change that a step wrote");
             }
         }
         let lock = &self.locks[place].1;
         assert_eq!(who(replica), who(lock));
         for (theirs, ours) in replica.holders().iter().zip(lock.holders()) {
             // When those that have ended did so, nobody remembers exactly once another grace has begun.
-            let ended = !self.moment.is_live(ours);
-            assert!(ended || self.moment.lease_end(theirs) >= self.moment.lease_end(ours));
+            let ended = !self.cx.is_live(ours);
+            assert!(ended || self.cx.lease_end(theirs) >= self.cx.lease_end(ours));
         }
     }
 
@@ -281,7 +257,10 @@ impl Server {
         // A holder re-enters ahead of all; so does one whom this request has let in from the queue first.
         if !before.contains(request.owner) && !self.let_in.contains(&granted.fence) {
             assert!(
-                self.waiting.queue(&self.locks[place].0).is_none(),
+                self.engine
+                    .wait_table
+                    .queue(self.locks[place].0.as_ref())
+                    .is_none(),
                 "overtook those who wait"
             );
         }
@@ -292,8 +271,9 @@ impl Server {
         for (place, (name, lock)) in self.locks.iter().enumerate() {
             assert_sound(lock);
             let queued = self
-                .waiting
-                .queue(name)
+                .engine
+                .wait_table
+                .queue(name.as_ref())
                 .into_iter()
                 .flat_map(Queue::iter)
                 .map(|(ticket, _)| ticket);
@@ -307,25 +287,30 @@ impl Server {
                 "those who wait for {name:?} are not those who stand in its queue"
             );
         }
-        assert_eq!(self.waiting.waiters(), self.open.len());
-        assert!(self.fences.known() >= self.highest_fence);
-        self.highest_fence = self.fences.known();
+        assert_eq!(self.engine.wait_table.waiters(), self.open.len());
+        assert!(self.engine.fences.known() >= self.highest_fence);
+        self.highest_fence = self.engine.fences.known();
     }
 
     /// The first in a queue is one who cannot be let in now, by a rule stated apart from the code.
     fn check_nobody_is_forgotten(&self, place: usize) {
         let (name, lock) = &self.locks[place];
-        let Some(queue) = self.waiting.queue(name) else {
+        let Some(queue) = self.engine.wait_table.queue(name.as_ref()) else {
             return;
         };
-        assert!(self.waiting.next_wakeup().is_none_or(|at| at > self.moment.now));
-        if self.moment.grace_end > self.moment.now {
+        assert!(
+            self.engine
+                .wait_table
+                .next_wakeup()
+                .is_none_or(|at| at > self.cx.now)
+        );
+        if self.cx.grace_end > self.cx.now {
             return;
         }
         let live: Vec<&Holder> = lock
             .holders()
             .iter()
-            .filter(|holder| self.moment.is_live(holder))
+            .filter(|holder| self.cx.is_live(holder))
             .collect();
         for (_, waiter) in queue.iter() {
             assert!(
@@ -344,7 +329,7 @@ impl Server {
             .lock(place)
             .holders()
             .iter()
-            .filter(|holder| self.moment.is_live(holder));
+            .filter(|holder| self.cx.is_live(holder));
         live.map(|holder| holder.owner().to_vec()).collect()
     }
 

@@ -1,43 +1,43 @@
-//! Why somebody waits for ever, in words.
+//! Why a request would wait for ever, as a message.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-use super::deadlock::{NodeId, WaitForGraph};
+use super::graph::{NodeId, WaitForGraph};
 
-/// Owners that wait for each other in a circle: each has a claim on what the one before it waits for.
+/// Owners that wait for each other in a cycle: each has a claim on what the one before it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cycle {
-    pub(super) links: Vec<Link>,
-    /// Whether the request that was refused is part of it, and not only stuck behind it.
-    pub(super) closed_by_request: bool,
+    pub(crate) links: Vec<Link>,
+    /// Whether the rejected request is part of the cycle, and not only blocked by it.
+    pub(crate) closed_by_request: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Link {
-    pub(super) owner: Box<[u8]>,
-    pub(super) claim: Claim,
-    /// The key of what the owner before it waits for.
-    pub(super) claims: Box<[u8]>,
-    pub(super) waits_for: Box<[u8]>,
+pub(crate) struct Link {
+    pub(crate) owner: Box<[u8]>,
+    pub(crate) claim: Claim,
+    /// The key that the owner before it waits for.
+    pub(crate) claims: Box<[u8]>,
+    pub(crate) waits_for: Box<[u8]>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(crate) enum Claim {
     Holds,
-    /// Will hold it before this owner has its turn.
+    /// It waits ahead of this owner in the queue.
     QueuedAhead(Box<[u8]>),
 }
 
 /// An owner, and a lock for which it waits for ever.
 type Edge = (NodeId, NodeId);
 
-/// The shortest circle through the request of `owner` for `lock`, after a reduction that left it waiting.
+/// The shortest cycle through the request of `owner` for `lock`, after a reduction that left it waiting.
 ///
-/// A request that makes a deadlock closes a circle. One that only meets a deadlock (one that formed while
-/// nobody searched, or that a RENAME made) may stand outside: then a circle that it waits for.
+/// A request that creates a deadlock closes a cycle. One that only runs into a deadlock (formed while detection
+/// was off, or by a RENAME) may be outside of it: then a cycle that it waits for.
 pub(super) fn shortest_cycle(graph: &WaitForGraph<'_>, owner: NodeId, lock: NodeId) -> Cycle {
-    let closed = Paths::from(graph, owner, lock).back();
+    let closed = Paths::from(graph, owner, lock).back_to_start();
     let closed_by_request = closed.is_some();
     let edges = closed.unwrap_or_else(|| follow(graph, owner));
     Cycle {
@@ -46,20 +46,20 @@ pub(super) fn shortest_cycle(graph: &WaitForGraph<'_>, owner: NodeId, lock: Node
     }
 }
 
-/// A search in breadth over those who wait for ever: from a waiter to the holders of what it waits for, who
-/// all wait for ever too, or they would have given it up.
-struct Paths<'w> {
-    graph: &'w WaitForGraph<'w>,
+/// A breadth-first search over the owners that wait for ever: from a waiter to the holders of what it waits for,
+/// which all wait for ever too, or the reduction would have released it.
+struct Paths<'g> {
+    graph: &'g WaitForGraph<'g>,
     start: NodeId,
-    /// From whom, and by which lock, each owner is reached.
+    /// From which owner, and by which lock, each owner is reached.
     reached: Vec<Option<Edge>>,
     /// The locks whose holders are reached.
     visited: Vec<bool>,
     next: VecDeque<Edge>,
 }
 
-impl<'w> Paths<'w> {
-    fn from(graph: &'w WaitForGraph<'w>, start: NodeId, lock: NodeId) -> Self {
+impl<'g> Paths<'g> {
+    fn from(graph: &'g WaitForGraph<'g>, start: NodeId, lock: NodeId) -> Self {
         Self {
             graph,
             start,
@@ -69,8 +69,8 @@ impl<'w> Paths<'w> {
         }
     }
 
-    /// The shortest way that leads back to the start, if there is one.
-    fn back(mut self) -> Option<Vec<Edge>> {
+    /// The shortest path that leads back to the start, if there is one.
+    fn back_to_start(mut self) -> Option<Vec<Edge>> {
         while let Some(edge) = self.next.pop_front() {
             let (_, lock) = edge;
             if std::mem::replace(self.visited.get_mut(lock)?, true) {
@@ -88,6 +88,7 @@ impl<'w> Paths<'w> {
 
     fn reach(&mut self, owner: NodeId, from: Edge) {
         let (Some(reached), Some(node)) = (self.reached.get_mut(owner), self.graph.owners.get(owner)) else {
+            debug_assert!(false, "no such node");
             return;
         };
         if reached.is_none() {
@@ -115,23 +116,26 @@ impl<'w> Paths<'w> {
     }
 }
 
-/// From a waiter to one who holds what it waits for, and on, until one comes again.
-fn follow(graph: &WaitForGraph<'_>, owner: NodeId) -> Vec<Edge> {
+/// From a waiter to a holder of what it waits for, and on, until an owner is reached again.
+fn follow(graph: &WaitForGraph<'_>, start: NodeId) -> Vec<Edge> {
     let mut edges: Vec<Edge> = Vec::new();
-    let mut places = vec![None; graph.owners.len()];
-    let mut owner = owner;
+    let mut positions = vec![None; graph.owners.len()];
+    let mut owner = start;
     while let Some((lock, holder)) = blocked_by(graph, owner) {
-        let place = places.get_mut(owner).and_then(|place| place.replace(edges.len()));
-        if let Some(place) = place {
-            return edges.split_off(place);
+        let seen = positions
+            .get_mut(owner)
+            .and_then(|position| position.replace(edges.len()));
+        if let Some(position) = seen {
+            return edges.split_off(position);
         }
         edges.push((owner, lock));
         owner = holder;
     }
+    debug_assert!(false, "an owner that waits for ever waits for nobody who does");
     edges
 }
 
-/// What this owner waits for, and somebody who holds it.
+/// What this owner waits for, and one of its holders.
 fn blocked_by(graph: &WaitForGraph<'_>, owner: NodeId) -> Option<(NodeId, NodeId)> {
     let lock = *graph.owners.get(owner)?.waits.first()?;
     let (_, holder) = *graph.locks.get(lock)?.holders.first()?;
@@ -165,7 +169,7 @@ fn link(graph: &WaitForGraph<'_>, (owner, waits_for): Edge, (other, claims): Edg
 /// `alice holds a, waits for b; bob holds b, waits for a: ` and what to do.
 impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// A longer circle is cut.
+        /// A longer cycle is truncated.
         const SHOWN: usize = 8;
         for (index, link) in self.links.iter().take(SHOWN).enumerate() {
             let separator = if index == 0 { "" } else { "; " };

@@ -1,0 +1,210 @@
+//! Cluster slots: which slot a key is in, and which node serves it.
+
+use std::ops::RangeInclusive;
+
+use crc::{CRC_16_XMODEM, Crc};
+
+const SLOTS: usize = 16_384;
+const WORD_BITS: usize = u64::BITS as usize;
+const WORDS: usize = SLOTS / WORD_BITS;
+
+const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+
+/// The slot of a key: the CRC of what is between its first braces if that is not empty, else of the whole key.
+pub fn slot_of(key: &[u8]) -> usize {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = key.get(open.checked_add(1)?..)?;
+        let length = rest
+            .iter()
+            .position(|byte| *byte == b'}')
+            .filter(|length| *length > 0)?;
+        rest.get(..length)
+    });
+    usize::from(CRC.checksum(tag.unwrap_or(key))).rem_euclid(SLOTS)
+}
+
+/// A set of slots.
+#[derive(Debug)]
+pub struct SlotSet([u64; WORDS]);
+
+impl SlotSet {
+    /// No slots.
+    pub const EMPTY: Self = Self([0; WORDS]);
+
+    /// Adds a slot. Returns whether it is new.
+    pub fn insert(&mut self, slot: usize) -> bool {
+        let Some(word) = self.0.get_mut(slot.div_euclid(WORD_BITS)) else {
+            return false;
+        };
+        let bit = 1_u64.rotate_left(slot.rem_euclid(WORD_BITS) as u32);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    /// Removes the slots that are not in `other`. Returns how many these were.
+    pub fn intersect(&mut self, other: &Self) -> u32 {
+        let mut removed = 0_u32;
+        for (word, other) in self.0.iter_mut().zip(other.0) {
+            removed = removed.saturating_add((*word & !other).count_ones());
+            *word &= other;
+        }
+        removed
+    }
+}
+
+/// Slots and the node that serves them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SlotRange {
+    /// The slots.
+    pub slots: RangeInclusive<usize>,
+    /// Whether this server serves them.
+    pub is_local: bool,
+    /// The address of the node, `None` while the cluster does not know it.
+    pub address: Option<String>,
+}
+
+/// The slots that are served, from the reply to CLUSTER NODES. Each line is
+/// `id ip:port@bus-port flags primary ping pong epoch link range...`, where a range is `5`, `5-9`, or something in
+/// brackets about a slot that is being migrated.
+pub fn parse_cluster_nodes(nodes: &str) -> Vec<SlotRange> {
+    nodes.lines().flat_map(ranges_of).collect()
+}
+
+fn ranges_of(node: &str) -> Vec<SlotRange> {
+    let fields: Vec<&str> = node.split(' ').collect();
+    let [_, endpoint, flags, _, _, _, _, _, ranges @ ..] = fields.as_slice() else {
+        return Vec::new();
+    };
+    let is_local = flags.split(',').any(|flag| flag == "myself");
+    let address = endpoint
+        .split('@')
+        .next()
+        .filter(|address| !address.starts_with(':'));
+    let range = |range: &&str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let slots = first.parse().ok()?..=last.parse().ok()?;
+        Some(SlotRange {
+            slots,
+            is_local,
+            address: address.map(str::to_owned),
+        })
+    };
+    ranges.iter().filter_map(range).collect()
+}
+
+/// The settings that [`has_single_address`] needs.
+pub const ADDRESS_SETTINGS: [&str; 6] = [
+    "cluster-preferred-endpoint-type",
+    "port",
+    "tls-port",
+    "tls-cluster",
+    "cluster-announce-client-ipv4",
+    "cluster-announce-client-ipv6",
+];
+
+/// Whether all clients know a node by the same address, which is then the one of CLUSTER NODES. `settings`: names
+/// and values, alternating. A server without TLS has no settings for it, and only Valkey announces addresses to
+/// clients.
+pub fn has_single_address(settings: &[String]) -> bool {
+    let value = |name: &str, default| {
+        let mut settings = settings.chunks_exact(2);
+        let found = settings.find_map(|setting| match setting {
+            [found, value] if found == name => Some(value.as_str()),
+            _ => None,
+        });
+        found.unwrap_or(default)
+    };
+    let by_address = value("cluster-preferred-endpoint-type", "") == "ip";
+    let without_tls = value("tls-port", "0") == "0";
+    let only_tls = value("port", "") == "0" && value("tls-cluster", "no") == "yes";
+    let none_for_clients = ["cluster-announce-client-ipv4", "cluster-announce-client-ipv6"]
+        .iter()
+        .all(|name| value(name, "").is_empty());
+    by_address && none_for_clients && (without_tls || only_tls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot_of_key_matches_cluster_specification() {
+        assert_eq!(slot_of(b"123456789"), 0x31C3);
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
+        assert_eq!(
+            slot_of(b"foo{}{bar}"),
+            usize::from(CRC.checksum(b"foo{}{bar}")) % SLOTS
+        );
+        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+        assert_eq!(slot_of(b"foo{bar}{zap}"), slot_of(b"bar"));
+        assert_eq!(slot_of(b"open{"), usize::from(CRC.checksum(b"open{")) % SLOTS);
+    }
+
+    #[test]
+    fn cluster_nodes_line_yields_ranges_without_migrating_slots() {
+        let line =
+            "e7d1 127.0.0.1:30001@31001,host myself,master - 0 14260 1 connected 0-5460 7000 [93-<-07c3]";
+        let range = |slots, is_local, address: Option<&str>| SlotRange {
+            slots,
+            is_local,
+            address: address.map(Into::into),
+        };
+        let address = Some("127.0.0.1:30001");
+        assert_eq!(
+            ranges_of(line),
+            [range(0..=5460, true, address), range(7000..=7000, true, address)]
+        );
+        let unknown = "07c3 :0@0 master,noaddr - 0 0 2 disconnected 5461-5462";
+        assert_eq!(ranges_of(unknown), [range(5461..=5462, false, None)]);
+        assert_eq!(
+            ranges_of("e7d1 127.0.0.1:30004@31004 slave e7d1 0 1 4 connected"),
+            []
+        );
+        assert_eq!(ranges_of("nonsense"), []);
+    }
+
+    #[test]
+    fn single_address_requires_ip_endpoints_and_no_mixed_tls() {
+        let settings = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let is_for_all = |text: &str| has_single_address(&settings(text));
+        let by_ip = "cluster-preferred-endpoint-type ip";
+        assert!(is_for_all(&format!("port 7000 {by_ip}")), "a server without TLS");
+        assert!(is_for_all(&format!(
+            "{by_ip} port 7000 tls-port 0 tls-cluster no"
+        )));
+        assert!(is_for_all(&format!(
+            "{by_ip} port 0 tls-port 7000 tls-cluster yes"
+        )));
+        assert!(!is_for_all(&format!(
+            "{by_ip} port 7000 tls-port 7001 tls-cluster yes"
+        )));
+        assert!(!is_for_all(&format!(
+            "{by_ip} port 7000 tls-port 7001 tls-cluster no"
+        )));
+        assert!(!is_for_all(&format!(
+            "{by_ip} port 0 tls-port 7001 tls-cluster no"
+        )));
+        assert!(!is_for_all("cluster-preferred-endpoint-type hostname port 7000"));
+        assert!(!is_for_all(
+            "cluster-preferred-endpoint-type unknown-endpoint port 7000"
+        ));
+        assert!(is_for_all(&format!(
+            "port 7000 {by_ip} cluster-announce-client-ipv4 "
+        )));
+        assert!(!is_for_all(&format!(
+            "port 7000 {by_ip} cluster-announce-client-ipv4 10.0.0.1"
+        )));
+        assert!(!is_for_all(""), "a server that does not say");
+    }
+
+    #[test]
+    fn slot_is_new_again_after_it_left_the_set() {
+        let mut slots = SlotSet::EMPTY;
+        assert!(slots.insert(0) && slots.insert(16_383) && !slots.insert(0));
+        let mut here = SlotSet::EMPTY;
+        here.insert(16_383);
+        assert_eq!(slots.intersect(&here), 1);
+        assert!(slots.insert(0) && !slots.insert(16_383));
+    }
+}

@@ -1,0 +1,123 @@
+//! The wait-for graph: owners, and the locks that they hold and wait for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::limit::Limit;
+use crate::name::LockName;
+
+/// The index of an owner, or of a lock, in a [`WaitForGraph`].
+pub(crate) type NodeId = usize;
+
+#[derive(Default)]
+pub(crate) struct WaitForGraph<'a> {
+    pub(crate) owners: Vec<OwnerNode<'a>>,
+    pub(crate) locks: Vec<LockNode<'a>>,
+}
+
+pub(crate) struct OwnerNode<'a> {
+    pub(crate) name: &'a [u8],
+    pub(super) holds: BTreeMap<NodeId, Hold>,
+    pub(crate) waits: BTreeSet<NodeId>,
+}
+
+pub(super) struct Hold {
+    limit: Limit,
+    /// A hold that exists, not one that the reduction has added.
+    pub(super) is_real: bool,
+}
+
+pub(crate) struct LockNode<'a> {
+    pub(crate) name: &'a LockName,
+    /// The holders, including those that the reduction has admitted: the strictest limit comes first.
+    pub(super) holders: BTreeSet<(Limit, NodeId)>,
+    /// The waiters, in order: one request for each owner, since its others are granted together with it.
+    pub(crate) queue: Vec<(NodeId, Limit)>,
+    /// How many of them the reduction has admitted.
+    admitted: usize,
+}
+
+impl<'a> WaitForGraph<'a> {
+    /// The owner from which all others are reached.
+    pub(crate) const FIRST: NodeId = 0;
+
+    pub(crate) fn add_owner(&mut self, name: &'a [u8]) -> NodeId {
+        self.owners.push(OwnerNode {
+            name,
+            holds: BTreeMap::new(),
+            waits: BTreeSet::new(),
+        });
+        self.owners.len().saturating_sub(1)
+    }
+
+    pub(crate) fn add_lock(&mut self, name: &'a LockName) -> NodeId {
+        self.locks.push(LockNode {
+            name,
+            holders: BTreeSet::new(),
+            queue: Vec::new(),
+            admitted: 0,
+        });
+        self.locks.len().saturating_sub(1)
+    }
+
+    pub(crate) fn add_holder(&mut self, lock: NodeId, owner: NodeId, limit: Limit) {
+        self.insert_holder(lock, owner, limit, true);
+    }
+
+    /// Adds the next waiter of a lock.
+    pub(crate) fn add_waiter(&mut self, lock: NodeId, owner: NodeId, limit: Limit) {
+        let (Some(owner_node), Some(lock_node)) = (self.owners.get_mut(owner), self.locks.get_mut(lock))
+        else {
+            debug_assert!(false, "no such node");
+            return;
+        };
+        // A holder that waits re-enters: nothing blocks it.
+        if !owner_node.holds.contains_key(&lock) {
+            owner_node.waits.insert(lock);
+            lock_node.queue.push((owner, limit));
+        }
+    }
+
+    fn insert_holder(&mut self, lock: NodeId, owner: NodeId, limit: Limit, is_real: bool) {
+        let (Some(owner_node), Some(lock_node)) = (self.owners.get_mut(owner), self.locks.get_mut(lock))
+        else {
+            debug_assert!(false, "no such node");
+            return;
+        };
+        lock_node.holders.insert((limit, owner));
+        owner_node.holds.insert(lock, Hold { limit, is_real });
+    }
+
+    /// Whether an owner waits for nothing.
+    pub(super) fn is_idle(&self, owner: NodeId) -> bool {
+        self.owners.get(owner).is_some_and(|node| node.waits.is_empty())
+    }
+
+    /// Removes an owner from all locks that it holds, and returns these.
+    pub(super) fn release_all(&mut self, owner: NodeId) -> impl Iterator<Item = NodeId> + use<> {
+        let holds = self
+            .owners
+            .get_mut(owner)
+            .map(|node| std::mem::take(&mut node.holds))
+            .unwrap_or_default();
+        for (lock, hold) in &holds {
+            if let Some(node) = self.locks.get_mut(*lock) {
+                node.holders.remove(&(hold.limit, owner));
+            }
+        }
+        holds.into_keys()
+    }
+
+    /// Admits the first waiter, if the grant rule does.
+    pub(super) fn admit(&mut self, lock: NodeId) -> Option<NodeId> {
+        let node = self.locks.get_mut(lock)?;
+        let (owner, limit) = *node.queue.get(node.admitted)?;
+        let strictest = node.holders.first().map_or(limit, |(held, _)| limit.min(*held));
+        if !strictest.allows(node.holders.len().saturating_add(1)) {
+            return None;
+        }
+        node.admitted = node.admitted.saturating_add(1);
+        self.owners.get_mut(owner)?.waits.remove(&lock);
+        self.insert_holder(lock, owner, limit, false);
+        Some(owner)
+    }
+}

@@ -1,0 +1,46 @@
+//! Deadlock detection: which waiters could never be granted the lock that they wait for.
+//!
+//! By reduction (Holt 1972): every owner that does not wait releases all it holds; the grant rule and the queue
+//! order then admit some waiters; those of them that wait for nothing else release all they hold too, and so on.
+//! Owners that still wait in the end wait for ever. A search for cycles among owners would be right for mutexes
+//! only: a semaphore is free as soon as any one of its holders leaves.
+//!
+//! The wait table hands over the part of the graph that the request depends on: the holders of its lock and the
+//! waiters queued ahead, the locks that these wait for, and so on. Each owner releases once, and each request is
+//! admitted once.
+
+mod cycle;
+mod graph;
+
+pub use cycle::Cycle;
+#[cfg(test)]
+pub(crate) use cycle::{Claim, Link};
+pub(crate) use graph::{NodeId, WaitForGraph};
+
+use super::name::LockRef;
+
+/// The cycle that keeps the first owner of the graph waiting for that lock for ever, `None` if it will be granted.
+pub(crate) fn search(mut graph: WaitForGraph<'_>, name: LockRef<'_>) -> Option<Cycle> {
+    reduce(&mut graph);
+    let lock = graph.locks.iter().position(|node| node.name.as_ref() == name);
+    debug_assert!(lock.is_some(), "the request's lock is not in its graph");
+    let lock = lock?;
+    let is_stuck = graph.owners.get(WaitForGraph::FIRST)?.waits.contains(&lock);
+    is_stuck.then(|| cycle::shortest_cycle(&graph, WaitForGraph::FIRST, lock))
+}
+
+/// Lets every owner that waits for nothing release all it holds, until no such owner is left.
+fn reduce(graph: &mut WaitForGraph<'_>) {
+    // A waiter that fits already is only delayed: by a grace period, or until the timer fires.
+    (0..graph.locks.len()).for_each(|lock| while graph.admit(lock).is_some() {});
+    let mut idle: Vec<NodeId> = (0..graph.owners.len())
+        .filter(|owner| graph.is_idle(*owner))
+        .collect();
+    while let Some(owner) = idle.pop() {
+        for lock in graph.release_all(owner) {
+            while let Some(admitted) = graph.admit(lock) {
+                idle.extend(Some(admitted).filter(|owner| graph.is_idle(*owner)));
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! All queues of a server: which requests wait for which lock, and when each queue needs attention.
+
+mod graph;
+mod owners;
+mod wakeups;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Place;
+use std::rc::Rc;
+
+use super::context::TransitionContext;
+use super::deadlock::{self, Cycle, WaitForGraph};
+use super::effects::Effects;
+use super::error::Error;
+use super::limit::Limit;
+use super::lock::{Holder, Lock};
+use super::name::{LockName, LockRef};
+use super::outcome::Enqueued;
+use super::queue::{Owner, Queue, Waiter};
+use super::ticket::Ticket;
+use super::time::Instant;
+use owners::OwnerIndex;
+use wakeups::Wakeups;
+
+/// What a new waiter must respect.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitPolicy {
+    /// The length of a queue.
+    pub max_waiters: usize,
+    /// Whether a request that would wait for ever is rejected.
+    pub detect_deadlocks: bool,
+}
+
+/// The queues of one database.
+type Database = BTreeMap<Rc<[u8]>, Entry>;
+
+/// The queues of all locks that are waited for, by database and key. A queue belongs to a name, whatever value is
+/// stored there.
+#[derive(Clone, Debug, Default)]
+pub struct WaitTable {
+    databases: BTreeMap<i32, Database>,
+    /// The number of queues.
+    locks: usize,
+    wakeups: Wakeups,
+    owners: OwnerIndex,
+    last_ticket: u64,
+    /// The queue of a lock that no request waits for. Always empty.
+    empty: Queue,
+}
+
+/// A queue with at least one waiter, and its lock's holders as they were after the last transition.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) name: LockName,
+    pub(super) queue: Queue,
+    pub(super) holders: Vec<HolderSnapshot>,
+    pub(super) next_wakeup: Option<Instant>,
+}
+
+/// A holder, as far as deadlocks are concerned.
+#[derive(Clone, Debug)]
+pub(super) struct HolderSnapshot {
+    owner: Owner,
+    pub(super) limit: Limit,
+    lease_end: Instant,
+}
+
+impl WaitTable {
+    /// A table without waiters.
+    pub const fn new() -> Self {
+        Self {
+            databases: BTreeMap::new(),
+            locks: 0,
+            wakeups: Wakeups::new(),
+            owners: OwnerIndex::new(),
+            last_ticket: 0,
+            empty: Queue::new(),
+        }
+    }
+
+    /// Whether no request waits.
+    pub fn is_empty(&self) -> bool {
+        self.locks == 0
+    }
+
+    /// The number of locks that are waited for.
+    pub fn locks(&self) -> usize {
+        self.locks
+    }
+
+    /// The number of waiters.
+    pub fn waiters(&self) -> usize {
+        self.entries().map(|entry| entry.queue.len()).sum()
+    }
+
+    /// When the longest waiter began to wait.
+    pub fn longest_since(&self) -> Option<Instant> {
+        self.entries()
+            .flat_map(|entry| entry.queue.iter())
+            .map(|(_, waiter)| waiter.since())
+            .min()
+    }
+
+    /// The queue of a lock, if any request waits there.
+    pub fn queue(&self, name: LockRef<'_>) -> Option<&Queue> {
+        self.entry(name).map(|entry| &entry.queue)
+    }
+
+    /// Whether this owner waits anywhere, or holds what others wait for.
+    pub fn involves(&self, owner: &[u8]) -> bool {
+        self.owners.contains(owner)
+    }
+
+    /// When the next queue is due.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        self.wakeups.first().map(|(at, _)| at)
+    }
+
+    /// A queue that is due at `now`. It stays due until a transition of its lock, or [`WaitTable::defer`].
+    pub fn next_due(&self, now: Instant) -> Option<LockName> {
+        let (at, name) = self.wakeups.first()?;
+        (at <= now).then(|| name.clone())
+    }
+
+    /// Makes a queue due at `at`.
+    pub fn schedule(&mut self, name: LockRef<'_>, at: Instant) {
+        if let Some(entry) = entry_mut(&mut self.databases, name) {
+            self.wakeups
+                .replace(&entry.name, &mut entry.next_wakeup, Some(at));
+        }
+    }
+
+    /// Makes a queue due at `until` that cannot be served now, or when the first waiter times out before.
+    pub fn defer(&mut self, name: LockRef<'_>, until: Instant) {
+        let deadline = self.queue(name).and_then(Queue::first_deadline);
+        self.schedule(name, deadline.map_or(until, |deadline| deadline.min(until)));
+    }
+
+    /// Makes all queues of a database due at `at`; `None` = of all databases.
+    pub fn schedule_db(&mut self, db: Option<i32>, at: Instant) {
+        for entry in self.databases.values_mut().flat_map(BTreeMap::values_mut) {
+            if db.is_none_or(|db| db == entry.name.db) {
+                self.wakeups
+                    .replace(&entry.name, &mut entry.next_wakeup, Some(at));
+            }
+        }
+    }
+
+    /// Removes a waiter whose client has disconnected. The waiters after it become due.
+    pub fn remove_waiter(&mut self, name: LockRef<'_>, ticket: Ticket) {
+        self.withdraw(name, ticket);
+        self.remove_if_empty(name);
+        self.schedule(name, Instant::DISTANT_PAST);
+    }
+
+    /// Removes all waiters of a lock that cannot be granted here any more.
+    pub fn drain(&mut self, name: LockRef<'_>) -> Vec<Ticket> {
+        let Some(entry) = self.remove_entry(name) else {
+            return Vec::new();
+        };
+        for owner in entry.queue.owners() {
+            self.owners.remove_wait(owner, &entry.name);
+        }
+        entry.queue.iter().map(|(ticket, _)| ticket).collect()
+    }
+
+    /// Times out waiters of a lock that cannot be granted now.
+    pub fn time_out_waiters(&mut self, name: LockRef<'_>, now: Instant, effects: &mut Effects) {
+        while let Some(ticket) = self.queue_mut(name).remove_timed_out(now) {
+            effects.timed_out(ticket);
+        }
+        self.remove_if_empty(name);
+    }
+
+    /// The queue that a transition of the lock works on. The caller calls [`WaitTable::sync`] afterwards.
+    #[inline]
+    pub(super) fn queue_mut(&mut self, name: LockRef<'_>) -> &mut Queue {
+        debug_assert!(self.empty.is_empty(), "a waiter was put into no queue");
+        if self.is_empty() {
+            return &mut self.empty;
+        }
+        entry_mut(&mut self.databases, name).map_or(&mut self.empty, |entry| &mut entry.queue)
+    }
+
+    /// Takes note of the effects of a transition on a queue and its lock.
+    pub(super) fn sync(&mut self, name: LockRef<'_>, lock: &Lock, cx: &TransitionContext) {
+        let Some(entry) = entry_mut(&mut self.databases, name) else {
+            return;
+        };
+        entry.note_departures(&mut self.owners);
+        if entry.queue.is_empty() {
+            self.remove_entry(name);
+            return;
+        }
+        sync_holders(&mut entry.holders, lock, cx, &mut self.owners);
+        let next = next_change(&entry.queue, lock, cx);
+        self.wakeups.replace(&entry.name, &mut entry.next_wakeup, next);
+    }
+
+    /// Puts a waiter into a queue: in the position of a request with the same id, else at the end. A request that
+    /// is rejected changes nothing. The caller calls [`WaitTable::sync`] afterwards.
+    pub(super) fn insert(
+        &mut self,
+        name: LockRef<'_>,
+        waiter: Waiter,
+        max_waiters: usize,
+    ) -> Result<Enqueued, Error> {
+        let entry = self.entry(name);
+        let queue = entry.map_or(&self.empty, |entry| &entry.queue);
+        let same = waiter
+            .request_id
+            .as_deref()
+            .and_then(|id| queue.find(&waiter.owner, id));
+        let (ticket, replaced) = match same {
+            Some((_, same)) if same.limit != waiter.limit => return Err(Error::OtherLimit),
+            Some((ticket, _)) => (ticket, true),
+            None if queue.len() >= max_waiters => return Err(Error::QueueFull(max_waiters)),
+            None => (Ticket(self.last_ticket.saturating_add(1)), false),
+        };
+        let name = entry.map_or_else(|| name.to_name(), |entry| entry.name.clone());
+        self.last_ticket = self.last_ticket.max(ticket.0);
+        let database = self.databases.entry(name.db).or_default();
+        let entry = match database.entry(Rc::clone(&name.key)) {
+            Place::Occupied(entry) => entry.into_mut(),
+            Place::Vacant(place) => {
+                self.locks = self.locks.saturating_add(1);
+                place.insert(Entry::new(name.clone()))
+            }
+        };
+        if replaced {
+            entry.queue.remove(ticket);
+        }
+        let owner = Rc::clone(&waiter.owner);
+        entry.queue.insert(ticket, waiter);
+        self.owners.add_wait(owner, &name);
+        Ok(Enqueued {
+            ticket,
+            name,
+            replaced,
+        })
+    }
+
+    /// Takes a waiter out of its queue. The caller calls [`WaitTable::sync`] afterwards.
+    pub(super) fn withdraw(&mut self, name: LockRef<'_>, ticket: Ticket) {
+        self.queue_mut(name).remove(ticket);
+    }
+
+    /// The cycle that keeps this owner waiting for that lock for ever, if there is one.
+    pub(super) fn find_deadlock(&self, name: LockRef<'_>, owner: &[u8], now: Instant) -> Option<Cycle> {
+        if !self.owners.may_close_cycle(owner) {
+            return None;
+        }
+        deadlock::search(self.wait_for_graph(owner, now), name)
+    }
+
+    /// The part of the wait-for graph that is reached from `owner`, which is its first owner.
+    pub(super) fn wait_for_graph<'a>(&'a self, owner: &'a [u8], now: Instant) -> WaitForGraph<'a> {
+        graph::reached_from(self, owner, now)
+    }
+
+    /// The queues in which this owner waits.
+    fn waits_of(&self, owner: &[u8]) -> impl Iterator<Item = &Entry> {
+        self.owners
+            .waits_of(owner)
+            .filter_map(|name| self.entry(name.as_ref()))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.databases.values().flat_map(BTreeMap::values)
+    }
+
+    pub(super) fn entry(&self, name: LockRef<'_>) -> Option<&Entry> {
+        self.databases.get(&name.db)?.get(name.key)
+    }
+
+    fn remove_entry(&mut self, name: LockRef<'_>) -> Option<Entry> {
+        let mut entry = self.databases.get_mut(&name.db)?.remove(name.key)?;
+        self.locks = self.locks.saturating_sub(1);
+        self.wakeups.replace(&entry.name, &mut entry.next_wakeup, None);
+        for holder in &entry.holders {
+            self.owners.remove_hold(&holder.owner);
+        }
+        Some(entry)
+    }
+
+    /// Takes note of the owners that stopped waiting, and forgets the queue after the last.
+    fn remove_if_empty(&mut self, name: LockRef<'_>) {
+        if let Some(entry) = entry_mut(&mut self.databases, name) {
+            entry.note_departures(&mut self.owners);
+            if entry.queue.is_empty() {
+                self.remove_entry(name);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn new(name: LockName) -> Self {
+        Self {
+            name,
+            queue: Queue::with_room_for_one(),
+            // Nearly every lock has one holder.
+            holders: Vec::with_capacity(1),
+            next_wakeup: None,
+        }
+    }
+
+    /// Takes note of the owners that stopped waiting here.
+    fn note_departures(&mut self, owners: &mut OwnerIndex) {
+        while let Some(owner) = self.queue.departed_owners.pop() {
+            // A request that replaced another one left, and is back.
+            if !self.queue.has(&owner) {
+                owners.remove_wait(&owner, &self.name);
+            }
+        }
+    }
+}
+
+fn entry_mut<'a>(databases: &'a mut BTreeMap<i32, Database>, name: LockRef<'_>) -> Option<&'a mut Entry> {
+    databases.get_mut(&name.db)?.get_mut(name.key)
+}
+
+/// Makes the snapshots those of the holders of `lock`. Holders leave from anywhere, new ones are appended.
+fn sync_holders(
+    snapshots: &mut Vec<HolderSnapshot>,
+    lock: &Lock,
+    cx: &TransitionContext,
+    owners: &mut OwnerIndex,
+) {
+    let live = |holder: &&Holder| cx.is_live(holder);
+    let mut present = lock.holders().iter().filter(live).peekable();
+    snapshots.retain_mut(|snapshot| {
+        let Some(holder) = present.next_if(|holder| holder.owner() == &*snapshot.owner) else {
+            owners.remove_hold(&snapshot.owner);
+            return false;
+        };
+        // It may have left, and come back with another limit.
+        snapshot.limit = holder.limit();
+        snapshot.lease_end = cx.lease_end(holder);
+        true
+    });
+    for holder in present {
+        let owner: Owner = holder.owner().into();
+        owners.add_hold(&owner);
+        snapshots.push(HolderSnapshot {
+            owner,
+            limit: holder.limit(),
+            lease_end: cx.lease_end(holder),
+        });
+    }
+}
+
+/// When a queue changes without a request: a waiter times out, a lease expires, or the grace period ends.
+fn next_change(queue: &Queue, lock: &Lock, cx: &TransitionContext) -> Option<Instant> {
+    let grace_end = Some(cx.grace_end).filter(|end| *end > cx.now);
+    [queue.first_deadline(), cx.first_lease_end(lock), grace_end]
+        .into_iter()
+        .flatten()
+        .min()
+}
