@@ -65,7 +65,7 @@ fn wall_clock_jumps_break_no_rule() {
 }
 
 #[test]
-fn aof_truncation() {
+fn truncated_aof_restores_an_earlier_state() {
     holds("aof-truncation");
 }
 
