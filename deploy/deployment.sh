@@ -1,19 +1,19 @@
 # shellcheck shell=bash disable=SC2154 # tool and module are the arguments of the script that sources this
-# What run-cluster and run-sentinel share. Sourced, not run.
+# Shared by run-cluster and run-sentinel. Sourced, not executed.
 #
-# Servers are started from copies of the files in deploy/, with other ports, folders and shorter leases. Each has a
-# folder of its own, which is its working directory: so a process that is found by its number is known to be ours.
+# Servers are started from copies of the files in deploy/, with other ports, folders and shorter leases. Each has its
+# own working directory, by which end-deployment recognises its process.
 
-# The longest lease here, and so the length of the graces. The files say more: that is long to watch.
+# The maximum lease and the grace periods: shorter than in deploy/, to keep the demonstration short.
 lease_ms=${LEASE_MS:-15000}
-# No server takes longer to start, no deployment longer to settle.
-patience_s=60
+# Timeout for servers to start and deployments to become healthy.
+timeout_s=60
 
 server=${DLOCK_SERVER:-redis-server}
 client=${server%-server}-cli
 command -v "$client" >/dev/null || client=redis-cli
 name=${0##*/}
-# The processes that run, by folder.
+# Process ids by port.
 declare -A pids
 
 say() {
@@ -25,10 +25,10 @@ fail() {
     exit 1
 }
 
-# Ends servers by their numbers, in good order if they do so within some seconds.
+# Stops servers by process id: SIGTERM, then SIGKILL after some seconds.
 end_servers() {
     for _ in {1..25}; do
-        # One that writes its first log refuses to end, and is asked again.
+        # A server that writes its first AOF refuses to stop: try again.
         kill "$@" 2>/dev/null || return 0
         sleep 0.2
     done
@@ -36,20 +36,20 @@ end_servers() {
     wait
 }
 
-# Ends all that was started, however this script ends.
+# Stops all servers when this script exits.
 end_all() {
     trap - EXIT
     trap '' INT TERM HUP
     [ ${#pids[@]} -eq 0 ] || end_servers "${pids[@]}"
-    echo "$name: all servers have ended" >&2
+    echo "$name: all servers stopped" >&2
 }
 trap end_all EXIT
-# The exit is what ends the servers. 128 + the signal, as shells tell it.
+# The exit trap stops the servers. 128 + the signal number, as shells report it.
 trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-# Runs a command and shows it, as a user would type it.
+# Prints a command as a user would type it, and runs it.
 show() {
     echo "\$ $*"
     "$@"
@@ -57,26 +57,26 @@ show() {
 
 # Waits until a command succeeds: wait_for WHAT COMMAND...
 wait_for() {
-    local what=$1 end=$((SECONDS + patience_s))
+    local what=$1 end=$((SECONDS + timeout_s))
     shift
     until "$@" >/dev/null 2>&1; do
-        [ $SECONDS -lt $end ] || fail "waited $patience_s s in vain for $what; the logs are in $folder"
+        [ $SECONDS -lt $end ] || fail "timed out after $timeout_s s waiting for $what; see the logs in $folder"
         sleep 0.1
     done
 }
 
-# Makes sure that nobody has these ports, before anything is started.
+# Checks that the ports are free before anything is started.
 check_ports() {
     local port
     for port; do
-        [ "$port" -le 65535 ] || fail "port $port is too large: begin with a smaller one (PORT=7401)"
+        [ "$port" -le 65535 ] || fail "port $port is too large: choose a smaller first port (PORT=7401)"
         if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-            fail "port $port is taken: 'make down' ends what was left behind; or begin elsewhere: PORT=7501"
+            fail "port $port is in use: run 'make down' to stop servers left behind, or choose another first port (PORT=7501)"
         fi
     done
 }
 
-# Begins anew in a folder: begin_in FOLDER
+# Empties the folder: begin_in FOLDER
 begin_in() {
     mkdir -p "$1"
     folder=$(cd "$1" && pwd -P)
@@ -84,7 +84,7 @@ begin_in() {
     mkdir "$folder/servers"
 }
 
-# Replaces the value of a line in a file, which has to have it: put FILE NAME VALUE
+# Replaces the value of a setting, which the file must contain: put FILE NAME VALUE
 put() {
     local line found=
     while IFS= read -r line; do
@@ -93,11 +93,11 @@ put() {
         fi
         printf '%s\n' "$line"
     done <"$1" >"$1.new"
-    [ "$found" ] || fail "there is no line '$2 ...' in the file that $1 is a copy of"
+    [ "$found" ] || fail "the original of $1 has no line '$2 ...'"
     mv "$1.new" "$1"
 }
 
-# Copies a file of deploy/ for a process on a port, into a folder of its own: copy_for PORT FILE
+# Copies a file of deploy/ into the folder of a process: copy_for PORT FILE
 copy_for() {
     local own=$folder/servers/$1
     mkdir -p "$own"
@@ -114,7 +114,7 @@ copy_for_server() {
     put "$folder/servers/$1/server.conf" dlock.max-lease-ms "$lease_ms"
 }
 
-# Starts a process on its copy: start PORT [OPTION...]
+# Starts a process with its copy: start PORT [OPTION...]
 start() {
     local port=$1 own=$folder/servers/$1
     shift
@@ -125,25 +125,25 @@ start() {
 }
 
 answers() {
-    kill -0 "${pids[$1]}" 2>/dev/null || fail "the server on port $1 has ended, see $folder/servers/$1/log"
+    kill -0 "${pids[$1]}" 2>/dev/null || fail "the server on port $1 exited, see $folder/servers/$1/log"
     [ "$(ask "$1" PING)" = PONG ]
 }
 
-# Asks the server on a port: ask PORT COMMAND...
+# Sends a command to the server on a port: ask PORT COMMAND...
 ask() {
     local port=$1
     shift
     "$client" -p "$port" "$@"
 }
 
-# Waits until the doctor finds neither problems nor warnings, and shows what it says, without the checks that passed:
+# Waits until `dlock doctor` reports neither problems nor warnings, and prints its output without passed checks:
 # see_doctor URL
 see_doctor() {
-    local end=$((SECONDS + patience_s))
+    local end=$((SECONDS + timeout_s))
     until "$tool" -u "$1" doctor >"$folder/doctor.log" 2>&1; do
         if [ $SECONDS -ge $end ]; then
             cat "$folder/doctor.log" >&2
-            fail "waited $patience_s s in vain for a deployment without warnings"
+            fail "timed out after $timeout_s s waiting for a deployment without warnings"
         fi
         sleep 0.5
     done
@@ -154,7 +154,7 @@ see_doctor() {
 # Leaves the servers running for the user, until Ctrl-C.
 stay() {
     local port
-    say "Ready: Ctrl-C ends all"
+    say "Ready: Ctrl-C stops all servers"
     echo "dlock -u $1 top"
     echo "logs and configuration: $folder/servers"
     while kill -0 "${pids[@]}" 2>/dev/null; do wait -n || true; sleep 1; done
