@@ -87,8 +87,8 @@ pub fn refresh_replication_targets(ctx: &mut Ctx<'_>) {
 
 /// Waiters of slots that have left are dropped by the next run of the queues.
 fn refresh_slots(ctx: &mut Ctx<'_>) {
-    if let Some(here) = cluster::slots_here(ctx) {
-        let left = ctx.state().raised_slots.intersect(&here);
+    if let Some(local) = cluster::local_slots(ctx) {
+        let left = ctx.state().raised_slots.intersect(&local);
         if left > 0 {
             log::notice(&format!("{left} cluster slots with locks have left this node"));
         }

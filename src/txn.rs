@@ -3,11 +3,10 @@
 
 use std::ffi::{CStr, c_int};
 
-use dlock_core::cluster_slots;
+use dlock_core::cluster_slots::slot_of;
 use dlock_core::expiry::ExpiryHandle;
 use dlock_core::{
-    Acquire, Acquired, Effects, Event, Extend, Lock, LockRef, Release, Replication, Transition,
-    TransitionContext,
+    Acquire, Acquired, Effects, Event, Extend, LockRef, Release, Replication, Transition, TransitionContext,
 };
 
 use crate::module::config;
@@ -31,8 +30,8 @@ pub struct Txn<'c, 'a> {
     flags: Flags,
     origin: Origin,
     cx: TransitionContext,
-    /// The lock, as long as nothing is under the key.
-    new: LockValue,
+    /// The lock, if nothing is under the key.
+    new: Option<Box<LockValue>>,
     effects: Box<Effects>,
     /// The change must be encoded.
     should_propagate: bool,
@@ -81,9 +80,11 @@ impl<'c, 'a> Txn<'c, 'a> {
         // What the module does by itself is no command that could be replicated verbatim.
         let should_propagate = origin != Origin::Client || state.replication_targets.should_propagate(flags);
         let mut key = WriteKey::open(ctx, name);
-        if let Value::OtherType = key.value() {
-            return Err(Error::WrongType);
-        }
+        let new = match key.value() {
+            Value::OtherType => return Err(Error::WrongType),
+            Value::Nothing => Some(Box::default()),
+            Value::Ours(_) => None,
+        };
         let mut effects = key.gil().state().effects_scratch.take().unwrap_or_default();
         effects.clear();
         if !should_propagate {
@@ -96,7 +97,7 @@ impl<'c, 'a> Txn<'c, 'a> {
             flags,
             origin,
             cx,
-            new: LockValue::new(Lock::default()),
+            new,
             effects,
             should_propagate,
         })
@@ -115,26 +116,21 @@ impl<'c, 'a> Txn<'c, 'a> {
     /// Grants, or queues the request if it may block.
     pub fn acquire(&mut self, request: &Acquire<'_>) -> Result<Acquired, Error> {
         self.advance_fences();
-        let acquired = self.begin().acquire(request, config::wait_policy())?;
+        let acquired = self.transition().acquire(request, config::wait_policy())?;
+        let is_new = self.effects.events.contains(&Event::Acquired);
+        let is_repeated = self.effects.replication == Replication::Nothing;
+        let counters = &mut self.gil().state().counters;
         match acquired {
-            Acquired::Granted(_) => self.count_reentry(),
-            Acquired::NotGranted => add(&mut self.gil().state().counters.not_granted),
-            Acquired::Queued(_) => {}
+            Acquired::Granted(_) if !is_new && !is_repeated => add(&mut counters.reentered),
+            Acquired::NotGranted => add(&mut counters.not_granted),
+            Acquired::Granted(_) | Acquired::Queued(_) => {}
         }
         Ok(acquired)
     }
 
-    fn count_reentry(&mut self) {
-        let is_new = self.effects.events.contains(&Event::Acquired);
-        let is_repeated = self.effects.replication == Replication::Nothing;
-        if !is_new && !is_repeated {
-            add(&mut self.gil().state().counters.reentered);
-        }
-    }
-
     /// The holds that remain.
     pub fn release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
-        let released = self.begin().release(request);
+        let released = self.transition().release(request);
         if let Err(error) = &released {
             self.gil().state().counters.release_rejected(error);
         }
@@ -143,44 +139,39 @@ impl<'c, 'a> Txn<'c, 'a> {
 
     /// What remains of the lease, in milliseconds.
     pub fn extend(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
-        Ok(self.begin().extend(request)?)
+        Ok(self.transition().extend(request)?)
     }
 
     /// Times out waiters, expires holders, and grants the lock to the next waiters.
     pub fn on_timer(&mut self) {
-        self.begin().on_timer();
+        self.transition().on_timer();
     }
 
     /// Whether there was such a grant.
     pub fn rollback_grant(&mut self, request: &Release<'_>) -> bool {
-        self.begin().rollback_grant(request)
+        self.transition().rollback_grant(request)
     }
 
     /// Removes holders whose leases have expired. The queue has its own schedule.
     pub fn expire_holders(&mut self, due: ExpiryHandle) {
-        if let (Value::Ours(value), _) = self.key.value_and(&STATE) {
-            value.clear_expiry_if(due);
-        }
-        self.begin().expire_holders();
+        self.parts().value.clear_expiry_if(due);
+        self.transition().expire_holders();
     }
 
     /// A change that was replicated.
     pub fn apply(&mut self, change: &[u8]) -> Result<(), Error> {
-        self.begin().apply(change)?;
+        self.transition().apply(change)?;
         Ok(())
     }
 
     /// A RELEASE that was replicated as it came.
     pub fn apply_release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
-        Ok(self.begin().apply_release(request)?)
+        Ok(self.transition().apply_release(request)?)
     }
 
     /// A cluster slot may have come here, or nothing may have ticked since a start or a promotion.
     fn advance_fences(&mut self) {
-        let slot = self
-            .flags
-            .is_cluster()
-            .then(|| cluster_slots::slot_of(self.name.bytes()));
+        let slot = self.flags.is_cluster().then(|| slot_of(self.name.bytes()));
         let state = self.gil().state();
         fences::advance_if_pending(state);
         if let Some(slot) = slot {
@@ -188,15 +179,28 @@ impl<'c, 'a> Txn<'c, 'a> {
         }
     }
 
-    fn begin(&mut self) -> Transition<'_> {
+    fn transition(&mut self) -> Transition<'_> {
         let name = LockRef::new(self.db, self.name.bytes());
-        let (value, state) = match self.key.value_and(&STATE) {
-            (Value::Ours(value), state) => (value, state),
-            (Value::Nothing | Value::OtherType, state) => (&mut self.new, state),
-        };
-        state
-            .engine
-            .begin(name, &mut value.lock, &self.cx, &mut self.effects)
+        let Parts {
+            value,
+            state,
+            cx,
+            effects,
+        } = self.parts();
+        state.engine.begin(name, &mut value.lock, cx, effects)
+    }
+
+    fn parts(&mut self) -> Parts<'_> {
+        let (value, state) = self.key.value_and(&STATE);
+        Parts {
+            value: match value {
+                Value::Ours(value) => value,
+                Value::Nothing | Value::OtherType => self.new.get_or_insert_default(),
+            },
+            state,
+            cx: &self.cx,
+            effects: &mut self.effects,
+        }
     }
 
     /// Stores or deletes the lock, then carries out the effects: replicate, count, wake, notify, arm. Returns the outcome
@@ -236,32 +240,36 @@ impl<'c, 'a> Txn<'c, 'a> {
     /// False if the server did not take the lock.
     fn store(&mut self) -> bool {
         let (db, name) = (self.db, self.name.bytes());
-        let has_new_holder = self.effects.events.contains(&Event::Acquired);
-        match self.key.value_and(&STATE) {
-            (Value::Ours(value), state) if value.lock.is_free() => {
-                value.cancel_expiry(state, db, name);
+        let Parts { value, state, cx, .. } = self.parts();
+        if value.lock.is_free() {
+            value.cancel_expiry(state, db, name);
+            if self.new.is_none() {
                 self.key.delete();
             }
-            (Value::Ours(value), state) => {
-                value.schedule_expiry(state, db, name, &self.cx);
-                if has_new_holder {
-                    self.key.persist();
-                }
+            return true;
+        }
+        value.schedule_expiry(state, db, name, cx);
+        if let Some(new) = self.new.take() {
+            let is_stored = self.key.set(new);
+            debug_assert!(is_stored, "an empty key that is open for writing takes a value");
+            if !is_stored {
+                log::warning("internal error: the server did not store a lock, which was not granted");
             }
-            (Value::Nothing, state) if !self.new.lock.is_free() => {
-                self.new.schedule_expiry(state, db, name, &self.cx);
-                let new = std::mem::replace(&mut self.new, LockValue::new(Lock::default()));
-                let is_stored = self.key.set(Box::new(new));
-                debug_assert!(is_stored, "an empty key that is open for writing takes a value");
-                if !is_stored {
-                    log::warning("internal error: the server did not store a lock, which was not granted");
-                }
-                return is_stored;
-            }
-            (Value::Nothing | Value::OtherType, _) => {}
+            return is_stored;
+        }
+        if self.effects.events.contains(&Event::Acquired) {
+            self.key.persist();
         }
         true
     }
+}
+
+/// What a transition works on.
+struct Parts<'t> {
+    value: &'t mut LockValue,
+    state: &'t mut State,
+    cx: &'t TransitionContext,
+    effects: &'t mut Effects,
 }
 
 fn replicate(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects, origin: Origin, should_propagate: bool) {

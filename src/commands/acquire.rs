@@ -55,7 +55,7 @@ impl Command for Acquire {
                 blocked_clients::replace(txn.gil(), waiter.ticket);
             }
             let client = BlockedClient::block(txn.ctx());
-            blocked_clients::park(txn.gil(), client, waiter.ticket, waiter.name.clone(), &request);
+            blocked_clients::park(txn.gil(), client, waiter, &request);
         }
         match txn.commit(outcome)? {
             Acquired::Granted(granted) => call.ctx.reply_grant(&granted),

@@ -7,17 +7,13 @@ use dlock_core::cluster_slots::{
 use crate::redis::Ctx;
 
 /// The slots that this node serves, if the server says.
-pub fn slots_here(ctx: &mut Ctx<'_>) -> Option<SlotSet> {
-    let ranges = ranges(ctx)?;
-    let mut here = SlotSet::EMPTY;
-    for slot in ranges
-        .into_iter()
-        .filter(|range| range.is_local)
-        .flat_map(|range| range.slots)
-    {
-        here.insert(slot);
+pub fn local_slots(ctx: &mut Ctx<'_>) -> Option<SlotSet> {
+    let mut local = SlotSet::EMPTY;
+    let ranges = ranges(ctx)?.into_iter().filter(|range| range.is_local);
+    for slot in ranges.flat_map(|range| range.slots) {
+        local.insert(slot);
     }
-    Some(here)
+    Some(local)
 }
 
 /// Which node serves a key.
@@ -33,11 +29,8 @@ pub enum Location {
 
 pub fn locate(ctx: &mut Ctx<'_>, key: &[u8]) -> Location {
     let slot = slot_of(key);
-    match ranges(ctx)
-        .into_iter()
-        .flatten()
-        .find(|range| range.slots.contains(&slot))
-    {
+    let mut ranges = ranges(ctx).into_iter().flatten();
+    match ranges.find(|range| range.slots.contains(&slot)) {
         Some(SlotRange { is_local: true, .. }) => Location::Here,
         Some(SlotRange {
             address: Some(address),

@@ -29,8 +29,14 @@ pub struct LockValue {
     expiry: Cell<ExpiryHandle>,
 }
 
+impl Default for LockValue {
+    fn default() -> Self {
+        Self::new(Lock::default())
+    }
+}
+
 impl LockValue {
-    pub fn new(lock: Lock) -> Self {
+    fn new(lock: Lock) -> Self {
         Self {
             lock,
             expiry: Cell::new(ExpiryHandle::NONE),
@@ -130,9 +136,9 @@ impl DataType for LockValue {
         untracked::inc();
         let state = gil.state();
         state.expiry.remove(db, name.bytes(), old);
-        let (name, table) = (LockRef::new(db, name.bytes()), &mut state.engine.wait_table);
-        if table.queue(name).is_some() {
-            table.schedule(name, Instant::DISTANT_PAST);
+        let name = LockRef::new(db, name.bytes());
+        if state.engine.wait_table.queue(name).is_some() {
+            state.engine.wait_table.schedule(name, Instant::DISTANT_PAST);
             timer::arm(gil);
         }
     }
@@ -164,8 +170,7 @@ impl DataType for LockValue {
     /// Redis 7.2 and later. A server that has never granted anything writes nothing, so that its RDB can be read
     /// without the module.
     fn save_aux(rdb: &mut Io<'_>) {
-        let now = clock::now();
-        let checkpoint = rdb.state().engine.checkpoint(now);
+        let checkpoint = rdb.state().engine.checkpoint(clock::now());
         if checkpoint != Checkpoint::default() {
             rdb.save_numbers(&[AUX_VERSION, checkpoint.fence, checkpoint.grace_left_ms]);
         }
@@ -183,9 +188,8 @@ impl DataType for LockValue {
             ));
             return false;
         };
-        let now = clock::now();
         let checkpoint = Checkpoint { fence, grace_left_ms };
-        rdb.state().engine.restore_checkpoint(checkpoint, now);
+        rdb.state().engine.restore_checkpoint(checkpoint, clock::now());
         true
     }
 }
@@ -193,13 +197,16 @@ impl DataType for LockValue {
 /// Takes note of fences and leases that were given elsewhere. False when a client (RESTORE) brings a fence that cannot
 /// be true.
 fn observe(gil: &mut Gil<'_>, lock: &Lock, cx: &TransitionContext) -> bool {
-    let fences = lock.holders().iter().map(|holder| holder.fence());
-    let highest = fences.max().unwrap_or(0);
     let from_client = Flags::without_client(gil).is_active_primary();
-    let state = gil.state();
-    if from_client && !state.engine.fences.is_plausible(highest, clock::wall_clock()) {
+    let highest = lock.holders().iter().map(|holder| holder.fence()).max();
+    let engine = &mut gil.state().engine;
+    if from_client
+        && !engine
+            .fences
+            .is_plausible(highest.unwrap_or(0), clock::wall_clock())
+    {
         return false;
     }
-    state.engine.observe_lock(lock, cx);
+    engine.observe_lock(lock, cx);
     true
 }

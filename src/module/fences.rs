@@ -1,4 +1,4 @@
-//! When the fence counter advances other than by grants.
+//! When the fence counter advances other than by grants. Replicas and the log learn about it by a checkpoint.
 
 use dlock_core::AdvanceReason;
 
@@ -26,9 +26,7 @@ pub fn advance_for_slot(state: &mut State, slot: usize) {
     }
 }
 
-/// Replicas and the log learn about it.
 fn advance(state: &mut State) {
-    state
-        .engine
-        .advance_fences_if_pending(clock::wall_clock(), rand::random());
+    let (clock, random) = (clock::wall_clock(), rand::random());
+    state.engine.advance_fences_if_pending(clock, random);
 }

@@ -15,10 +15,11 @@ use crate::waiting::clients::{Clients, UndeliveredGrant};
 
 /// What the module knows besides the locks themselves.
 pub struct State {
-    /// Fence counter, grace period and queues.
+    /// Fence counter, grace and queues.
     pub engine: Engine,
     pub replication_targets: ReplicationTargets,
     pub expiry: ExpiryIndex,
+    /// The cluster slots for which the fence counter has advanced since they came here.
     pub raised_slots: SlotSet,
     pub counters: Counters,
     /// The clients in the queues.

@@ -15,6 +15,7 @@ use crate::redis::gil::{Gil, GilCell};
 use crate::redis::string::RStr;
 
 /// What is under a key.
+#[derive(Clone, Copy)]
 pub enum Value<V> {
     Nothing,
     Ours(V),
@@ -32,7 +33,8 @@ pub struct ReadKey<'c, 'a, T> {
 pub struct WriteKey<'c, 'a, T> {
     open: Open,
     ctx: &'c mut Ctx<'a>,
-    value: PhantomData<T>,
+    /// Looked up once: nothing but `self` changes it while the key is open.
+    value: Value<*mut T>,
 }
 
 impl<'c, 'a, T: DataType> ReadKey<'c, 'a, T> {
@@ -58,23 +60,22 @@ impl<'c, 'a, T: DataType> ReadKey<'c, 'a, T> {
 impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
     /// The server deletes the key if its TTL has passed.
     pub fn open(ctx: &'c mut Ctx<'a>, name: RStr<'_>) -> Self {
-        Self {
-            open: Open::new(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE),
-            ctx,
-            value: PhantomData,
-        }
+        let open = Open::new(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
+        // SAFETY: the key is open.
+        let value = unsafe { value_of(open.0) };
+        Self { open, ctx, value }
+    }
+
+    pub fn value(&mut self) -> Value<&mut T> {
+        // SAFETY: the key is open, and the reference borrows it with its context: nothing else reaches the value.
+        self.value.map(|value| unsafe { &mut *value })
     }
 
     /// The value, together with one that the [`Gil`] guards.
     pub fn value_and<S>(&mut self, cell: &'static GilCell<S>) -> (Value<&mut T>, &mut S) {
-        // SAFETY: the key is open, and both references borrow it with its context: nothing else reaches the value.
-        let value = unsafe { value_of(self.open.0) }.map(|value| unsafe { &mut *value });
+        // SAFETY: as above. Both borrow the key.
+        let value = self.value.map(|value| unsafe { &mut *value });
         (value, cell.get(self.ctx))
-    }
-
-    pub fn value(&mut self) -> Value<&mut T> {
-        // SAFETY: as above.
-        unsafe { value_of(self.open.0) }.map(|value| unsafe { &mut *value })
     }
 
     /// Stores a value in place of nothing. False if the server does not take it.
@@ -86,13 +87,16 @@ impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
         if status != OK {
             // SAFETY: the server did not take it, so that it is still ours.
             drop(unsafe { Box::from_raw(value) });
+            return false;
         }
-        status == OK
+        self.value = Value::Ours(value);
+        true
     }
 
     pub fn delete(&mut self) {
         // SAFETY: the key is open for writing; no reference to its value is alive, `self` is borrowed.
         unsafe { (api().delete_key)(self.open.0) };
+        self.value = Value::Nothing;
     }
 
     /// Removes a TTL.

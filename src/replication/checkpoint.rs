@@ -14,8 +14,8 @@ const INTERVAL_MS: u64 = 1_000;
 pub fn send_if_due(ctx: &mut Ctx<'_>, now: Instant) {
     let state = ctx.state();
     let checkpoint = state.engine.checkpoint(now);
-    let is_repeated = checkpoint.grace_left_ms > 0 && state.schedule.next_checkpoint <= now;
-    if !state.engine.checkpoint_due && !is_repeated {
+    let is_periodic = checkpoint.grace_left_ms > 0 && state.schedule.next_checkpoint <= now;
+    if !state.engine.checkpoint_due && !is_periodic {
         return;
     }
     state.engine.checkpoint_due = false;
@@ -49,11 +49,11 @@ impl Command for Sync {
         if !call.ctx.flags().must_obey() {
             return Err(Error::Internal);
         }
-        let fence = number(call, 1, "fence", MAX_FENCE)?;
-        let grace_left_ms = number(call, 2, "grace-left-ms", config::MAX_MS.unsigned_abs())?;
-        let now = clock::now();
-        let checkpoint = Checkpoint { fence, grace_left_ms };
-        call.ctx.state().engine.apply_checkpoint(checkpoint, now);
+        let checkpoint = Checkpoint {
+            fence: number(call, 1, "fence", MAX_FENCE)?,
+            grace_left_ms: number(call, 2, "grace-left-ms", config::MAX_MS.unsigned_abs())?,
+        };
+        call.ctx.state().engine.apply_checkpoint(checkpoint, clock::now());
         call.ctx.replicate_verbatim();
         call.ctx.reply_ok();
         Ok(())

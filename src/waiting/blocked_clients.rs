@@ -10,7 +10,7 @@
 //! In both cases it is unblocked exactly once. An answered client may vanish before `reply`: then only `free` is
 //! called, and a grant has to be rolled back.
 
-use dlock_core::{Acquire, Answer, Effects, Error, LockName, Ticket};
+use dlock_core::{Acquire, Answer, Effects, Enqueued, Error, Ticket};
 
 use crate::redis::{
     Blocked, BlockedClient, BlockedId, CommandError, Ctx, Gil, client_id, close_client, may_lose_reply,
@@ -20,14 +20,8 @@ use crate::waiting::clients::{Client, Reply};
 use crate::waiting::timer;
 
 /// Keeps a client that was just blocked until its ticket has an answer.
-pub fn park(
-    gil: &mut Gil<'_>,
-    blocked: BlockedClient<Client>,
-    ticket: Ticket,
-    name: LockName,
-    request: &Acquire<'_>,
-) {
-    let client = Box::new(Client::new(ticket, name, request));
+pub fn park(gil: &mut Gil<'_>, blocked: BlockedClient<Client>, waiter: &Enqueued, request: &Acquire<'_>) {
+    let client = Box::new(Client::new(waiter, request));
     gil.state().clients.insert(blocked, client);
 }
 

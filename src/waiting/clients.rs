@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 
-use dlock_core::{Acquire, Answer, LockName, Ticket};
+use dlock_core::{Acquire, Answer, Enqueued, LockName, Ticket};
 
 use crate::redis::{BlockedClient, BlockedId};
 
@@ -52,10 +52,10 @@ pub struct UndeliveredGrant {
 }
 
 impl Client {
-    pub fn new(ticket: Ticket, name: LockName, request: &Acquire<'_>) -> Self {
+    pub fn new(waiter: &Enqueued, request: &Acquire<'_>) -> Self {
         Self {
-            ticket,
-            name,
+            ticket: waiter.ticket,
+            name: waiter.name.clone(),
             owner: request.owner.into(),
             request_id: request.request_id.map(Into::into),
             reply: None,

@@ -79,11 +79,8 @@ fn run_timer_step(ctx: &mut Ctx<'_>, name: &LockName, key: &RString, flags: Flag
 /// While nothing can be granted, timeouts are kept all the same.
 fn time_out_waiters(gil: &mut Gil<'_>, name: &LockName) {
     let mut effects = Effects::default();
-    let state = gil.state();
-    state
-        .engine
-        .wait_table
-        .time_out_waiters(name.as_ref(), clock::now(), &mut effects);
+    let wait_table = &mut gil.state().engine.wait_table;
+    wait_table.time_out_waiters(name.as_ref(), clock::now(), &mut effects);
     blocked_clients::wake(gil, &mut effects);
 }
 
