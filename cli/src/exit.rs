@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use redis_dlock_client::Error;
 
+use crate::output::eprint_error;
 use crate::text::display_name;
 
 /// Exit codes, from sysexits.h where it has one.
@@ -60,6 +61,17 @@ impl Failure {
 
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
+    }
+}
+
+/// The exit code of a command that skipped unreachable servers, which it prints.
+pub fn report_unreachable(failures: &[Failure]) -> ExitCode {
+    for failure in failures {
+        eprint_error(&failure.message);
+    }
+    match failures.first() {
+        Some(failure) => failure.code.into(),
+        None => ExitCode::SUCCESS,
     }
 }
 

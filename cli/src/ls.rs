@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::args::LsArgs;
 use crate::duration;
-use crate::exit::Failure;
+use crate::exit::{Failure, report_unreachable};
 use crate::lock::NamedLock;
 use crate::output::{Painter, eprint_error};
 use crate::scan::{self, ScanResult};
@@ -18,7 +18,7 @@ use crate::text::display_name;
 
 pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
     let pattern = args.pattern.as_deref().map(OsStrExt::as_bytes);
-    let mut nodes = target.primaries()?;
+    let (mut nodes, unreachable) = target.reachable_primaries()?;
     let ScanResult { locks, denied } = scan::all_locks(&mut nodes, pattern)?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
@@ -39,7 +39,7 @@ pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
             denied.len()
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(report_unreachable(&unreachable))
 }
 
 /// A lock that has waiters but no holder has no key, so SCAN cannot find it: servers only report how many there are.

@@ -75,7 +75,8 @@ pub fn fetch_infos(node: &mut Node, names: Vec<Vec<u8>>) -> Result<ScanResult, F
     for (name, info) in names.into_iter().zip(infos) {
         match info {
             Ok(info) => found.locks.push(NamedLock { name, info }),
-            Err(error) if error.code() == Some("WRONGTYPE") => {}
+            // No longer a lock, or its slot has moved to another node.
+            Err(error) if matches!(error.code(), Some("WRONGTYPE" | "MOVED" | "ASK")) => {}
             Err(error) if is_key_denied(&error) => found.denied.push(name),
             Err(error) => return Err(error.into()),
         }

@@ -55,7 +55,7 @@ fn check_sentinel(sentinel: &mut Node, primary: &str, target: &Target) -> Result
         sentinels_finding(&sentinels),
     ];
     findings.extend(replicas_finding(&replicas));
-    if target.has_password() && !target.has_sentinel_password() {
+    if target.has_open_sentinels() {
         findings.push(Finding::note(
             "sentinel password",
             "this Sentinel accepts connections without a password",

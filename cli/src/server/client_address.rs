@@ -1,12 +1,10 @@
-//! The address of a [`Target`] in the form that the client library takes.
+//! The address of a [`Target`] for the client library.
 
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
-use redis::{ConnectionAddr, TlsMode};
-use redis_dlock_client::Address;
+use redis::{ConnectionInfo, TlsCertificates, TlsMode};
+use redis_dlock_client::{Address, Endpoints};
 
-use super::cluster::slot_ranges;
-use super::server_url::{ServerUrl, host_and_tls, parse_host, percent_encode};
-use super::target::Target;
+use super::target::{Target, block_on, cluster_of};
 use crate::exit::{Code, Failure};
 
 impl Target {
@@ -14,98 +12,73 @@ impl Target {
     pub fn client_address(&self) -> Result<Address, Failure> {
         let mut first = self.first()?;
         let name = first.name.clone();
-        let unavailable = |reason: &str| {
-            let message = format!("{name} {reason}");
-            Err(Failure::new(Code::Unavailable, message))
-        };
-        let is_cluster = self.is_cluster(&mut first);
-        let is_replica = !is_cluster
-            && first
-                .info("replication")
-                .is_ok_and(|info| info.get("role") == "slave");
+        let unavailable = |reason: &str| Err(Failure::new(Code::Unavailable, format!("{name} {reason}")));
+        if self.is_cluster(&mut first) {
+            if self.certificates.is_some() {
+                return Err(Failure::usage(
+                    "dlock run cannot use --cacert and --cert with a cluster: set SSL_CERT_FILE to the CA certificate \
+                     instead",
+                ));
+            }
+            let cluster = cluster_of(&first)?;
+            if block_on(cluster.primaries())?.is_empty() {
+                return unavailable(
+                    "is a node of a cluster that serves no slots yet: create the cluster with redis-cli --cluster create",
+                );
+            }
+            return match &self.endpoints {
+                Endpoints::Node(_) => Ok(cluster),
+                _ => Ok(self.endpoints.clone().try_into()?),
+            };
+        }
+        let is_replica = first
+            .info("replication")
+            .is_ok_and(|info| info.get("role") == "slave");
         if is_replica {
             return unavailable(
                 "is a replica and cannot grant locks: connect to the primary or the Sentinels",
             );
         }
-        if is_cluster && slot_ranges(&mut first)?.is_empty() {
-            return unavailable(
-                "is a node of a cluster that serves no slots yet: create the cluster with redis-cli --cluster create",
-            );
+        match (&self.endpoints, &self.certificates) {
+            (
+                Endpoints::Sentinel {
+                    sentinels,
+                    name,
+                    primary,
+                    ..
+                },
+                Some(certificates),
+            ) => sentinel_client(sentinels, name, primary, certificates),
+            _ => Ok(self.endpoints.clone().try_into()?),
         }
-        let address = match &self.url {
-            ServerUrl::Node(_) if !is_cluster => self.client(first.address, &self.login)?.try_into(),
-            ServerUrl::Sentinels { tls, hosts, primary } => {
-                if self.certificates.is_some() || self.sentinel_login.password().is_some() {
-                    return self.sentinel_client(*tls, hosts, primary);
-                }
-                let path = format!("/{primary}/{}", self.login.db());
-                self.client_url("sentinel", *tls, hosts, &path)?.parse()
-            }
-            ServerUrl::Node(address) => {
-                let (host, tls) = host_and_tls(address)?;
-                self.client_url("cluster", tls, &[host], "")?.parse()
-            }
-            ServerUrl::Cluster { tls, hosts } => self.client_url("cluster", *tls, hosts, "")?.parse(),
-        };
-        Ok(address?)
     }
+}
 
-    /// For what a URL cannot express: certificates, and credentials of the Sentinels.
-    fn sentinel_client(&self, tls: bool, hosts: &[String], primary: &str) -> Result<Address, Failure> {
-        let sentinels: Vec<ConnectionAddr> = hosts
-            .iter()
-            .map(|host| parse_host(host, 26379, tls))
-            .collect::<Result<_, _>>()?;
-        let mut builder = SentinelClientBuilder::new(sentinels, primary, SentinelServerType::Master)?
-            .set_client_to_redis_db(self.login.db());
-        if tls {
-            builder = builder
-                .set_client_to_redis_tls_mode(TlsMode::Secure)
-                .set_client_to_sentinel_tls_mode(TlsMode::Secure);
-        }
-        if let Some(certificates) = &self.certificates {
-            builder = builder
-                .set_client_to_redis_certificates(certificates.clone())
-                .set_client_to_sentinel_certificates(certificates.clone());
-        }
-        if let Some(user) = self.login.username() {
-            builder = builder.set_client_to_redis_username(user);
-        }
-        if let Some(password) = self.login.password() {
-            builder = builder.set_client_to_redis_password(password);
-        }
-        if let Some(user) = self.sentinel_login.username() {
-            builder = builder.set_client_to_sentinel_username(user);
-        }
-        if let Some(password) = self.sentinel_login.password() {
-            builder = builder.set_client_to_sentinel_password(password);
-        }
-        Ok(builder.build()?.try_into()?)
+/// [`Endpoints`] with Sentinels do not carry the certificates for the primary.
+fn sentinel_client(
+    sentinels: &[ConnectionInfo],
+    name: &str,
+    primary: &ConnectionInfo,
+    certificates: &TlsCertificates,
+) -> Result<Address, Failure> {
+    let addresses = sentinels.iter().map(|info| info.addr().clone());
+    let settings = primary.redis_settings();
+    let mut builder = SentinelClientBuilder::new(addresses, name, SentinelServerType::Master)?
+        .set_client_to_redis_db(settings.db())
+        .set_client_to_redis_tls_mode(TlsMode::Secure)
+        .set_client_to_redis_certificates(certificates.clone());
+    if let Some(user) = settings.username() {
+        builder = builder.set_client_to_redis_username(user);
     }
-
-    pub(super) fn client_url(
-        &self,
-        kind: &str,
-        tls: bool,
-        hosts: &[String],
-        path: &str,
-    ) -> Result<String, Failure> {
-        if self.certificates.is_some() {
-            return Err(Failure::usage(
-                "dlock run cannot use --cacert and --cert with a cluster: set SSL_CERT_FILE to the CA \
-                 certificate instead",
-            ));
-        }
-        let scheme = if tls { "rediss" } else { "redis" };
-        let mut credentials = String::new();
-        if let Some(password) = self.login.password() {
-            let user = self.login.username().unwrap_or_default();
-            credentials = format!("{}:{}@", percent_encode(user), percent_encode(password));
-        }
-        Ok(format!(
-            "{scheme}-{kind}://{credentials}{}{path}",
-            hosts.join(",")
-        ))
+    if let Some(password) = settings.password() {
+        builder = builder.set_client_to_redis_password(password);
     }
+    let settings = sentinels.first().map(ConnectionInfo::redis_settings);
+    if let Some(user) = settings.and_then(|settings| settings.username()) {
+        builder = builder.set_client_to_sentinel_username(user);
+    }
+    if let Some(password) = settings.and_then(|settings| settings.password()) {
+        builder = builder.set_client_to_sentinel_password(password);
+    }
+    Ok(builder.build()?.try_into()?)
 }

@@ -1,9 +1,8 @@
 //! Connections to the servers that the command line names.
 
 mod client_address;
-mod cluster;
+mod from_args;
 mod node;
-mod server_url;
 mod target;
 
 pub use node::{Fields, Node, is_command_denied, is_key_denied};

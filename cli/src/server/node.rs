@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{Client, Cmd, Connection, ConnectionAddr, FromRedisValue, RedisError, RedisResult, Value, cmd};
+use redis::{Client, Cmd, Connection, ConnectionInfo, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use redis_dlock_client::Error;
 
 use crate::exit::{Code, Failure};
@@ -14,7 +14,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Node {
     /// `host:port`, or the path of the socket.
     pub name: String,
-    pub address: ConnectionAddr,
+    pub(super) info: ConnectionInfo,
     pub connection: Connection,
 }
 
@@ -37,16 +37,17 @@ fn is_permission_error(error: &RedisError) -> bool {
 pub struct Fields(pub BTreeMap<String, String>);
 
 impl Node {
-    pub fn connect(client: &Client, address: ConnectionAddr) -> Result<Self, Failure> {
-        let name = address.to_string();
-        let connection = client
+    pub fn connect(info: &ConnectionInfo) -> Result<Self, Failure> {
+        let name = info.addr().to_string();
+        let connection = Client::open(info.clone())
+            .map_err(|error| Failure::usage(format!("invalid server address: {error}")))?
             .get_connection_with_timeout(CONNECT_TIMEOUT)
             .map_err(|error| connect_failure(&name, error))?;
         connection.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         connection.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
         let mut node = Self {
             name,
-            address,
+            info: info.clone(),
             connection,
         };
         let reply: RedisResult<Value> = cmd("PING").query(&mut node.connection);

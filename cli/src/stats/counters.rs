@@ -1,13 +1,34 @@
-//! Reads INFO dlock.
+//! Reads INFO dlock, and for Prometheus the role, the versions and the settings.
+
+use redis::cmd;
 
 use crate::exit::Failure;
 use crate::server::{Fields, Node};
 
 /// The counters of one server.
+#[derive(Default)]
 pub struct ServerStats {
     pub server: String,
     /// The numeric fields of INFO dlock, without their prefix.
     pub fields: Vec<(String, u64)>,
+    /// Settings that are durations, in milliseconds. Empty without permission for CONFIG GET.
+    pub settings_ms: Vec<(&'static str, u64)>,
+    /// `primary` or `replica`. Empty without permission for INFO.
+    pub role: &'static str,
+    /// The version of the module and of the server.
+    pub versions: (String, String),
+    /// Whether the server is unreachable, so that all else is empty.
+    pub is_down: bool,
+}
+
+impl ServerStats {
+    pub fn down(server: String) -> Self {
+        Self {
+            server,
+            is_down: true,
+            ..Self::default()
+        }
+    }
 }
 
 pub fn fetch(node: &mut Node) -> Result<ServerStats, Failure> {
@@ -16,7 +37,54 @@ pub fn fetch(node: &mut Node) -> Result<ServerStats, Failure> {
     Ok(ServerStats {
         server: node.name.clone(),
         fields,
+        ..ServerStats::default()
     })
+}
+
+/// Adds what only Prometheus needs.
+pub fn fetch_details(node: &mut Node, stats: &mut ServerStats) {
+    if let Ok(info) = node.info("everything") {
+        stats.role = match info.get("role") {
+            "slave" => "replica",
+            _ => "primary",
+        };
+        let server = match info.get("valkey_version") {
+            "" => info.get("redis_version"),
+            version => version,
+        };
+        stats.versions = (module_version(&info).unwrap_or_default(), server.to_owned());
+    }
+    if let Ok(config) = node.query(cmd("CONFIG").arg("GET").arg("dlock.*")) {
+        stats.settings_ms = settings_ms(&Fields(config));
+    }
+}
+
+/// From a line such as `module:name=dlock,ver=100,api=1,...`. The other modules have the same field name, so this may
+/// be missing.
+fn module_version(info: &Fields) -> Option<String> {
+    let module = info.get("module").strip_prefix("name=dlock,ver=")?;
+    let version: u64 = module.split(',').next()?.parse().ok()?;
+    Some(format!(
+        "{}.{}.{}",
+        version / 10_000,
+        version / 100 % 100,
+        version % 100
+    ))
+}
+
+/// A grace period of -1 is as long as the longest lease.
+fn settings_ms(config: &Fields) -> Vec<(&'static str, u64)> {
+    let max_lease = config.number("dlock.max-lease-ms");
+    let grace = |name| config.number(name).or(max_lease);
+    let settings = [
+        ("max_lease_ms", max_lease),
+        ("startup_grace_ms", grace("dlock.startup-grace-ms")),
+        ("failover_grace_ms", grace("dlock.failover-grace-ms")),
+    ];
+    settings
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }
 
 fn numeric_fields(info: &Fields) -> Vec<(String, u64)> {

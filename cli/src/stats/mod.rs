@@ -8,16 +8,14 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value};
 
+use self::counters::fetch_details;
 pub use self::counters::{ServerStats, fetch};
 use crate::args::StatsArgs;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure, report_unreachable};
 use crate::server::Target;
 
 pub fn stats(args: &StatsArgs, target: &Target) -> Result<ExitCode, Failure> {
-    let mut servers = Vec::new();
-    for node in &mut target.primaries()? {
-        servers.push(fetch(node)?);
-    }
+    let (servers, failures) = fetch_all(target, args.prometheus)?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.prometheus {
         out.write_all(prometheus::exposition(&servers).as_bytes())?;
@@ -27,11 +25,40 @@ pub fn stats(args: &StatsArgs, target: &Target) -> Result<ExitCode, Failure> {
         write(&servers, &mut out)?;
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(report_unreachable(&failures))
+}
+
+/// Reads all servers. For Prometheus, an unreachable server is a result; otherwise it is an error if no other is left.
+fn fetch_all(target: &Target, prometheus: bool) -> Result<(Vec<ServerStats>, Vec<Failure>), Failure> {
+    let (mut servers, mut failures) = (Vec::new(), Vec::new());
+    let discovered = match target.discover_primaries() {
+        Err(failure) if prometheus && failure.code == Code::Unavailable => {
+            servers.extend(target.server_names().into_iter().map(ServerStats::down));
+            return Ok((servers, vec![failure]));
+        }
+        discovered => discovered?,
+    };
+    for found in discovered {
+        let stats = found.node.and_then(|mut node| {
+            let mut stats = fetch(&mut node)?;
+            if prometheus {
+                fetch_details(&mut node, &mut stats);
+            }
+            Ok(stats)
+        });
+        servers.push(stats.unwrap_or_else(|failure| {
+            failures.push(failure);
+            ServerStats::down(found.name)
+        }));
+    }
+    match failures.first() {
+        Some(failure) if !prometheus && servers.iter().all(|stats| stats.is_down) => Err(failure.clone()),
+        _ => Ok((servers, failures)),
+    }
 }
 
 fn write(servers: &[ServerStats], out: &mut dyn Write) -> io::Result<()> {
-    for (n, ServerStats { server, fields }) in servers.iter().enumerate() {
+    for (n, ServerStats { server, fields, .. }) in servers.iter().filter(|stats| !stats.is_down).enumerate() {
         if servers.len() > 1 {
             writeln!(out, "{}{server}", if n > 0 { "\n" } else { "" })?;
         }
@@ -52,7 +79,10 @@ fn json(servers: &[ServerStats]) -> Value {
     };
     let servers: Map<String, Value> = servers
         .iter()
-        .map(|stats| (stats.server.clone(), object(&stats.fields).into()))
+        .map(|stats| {
+            let fields = (!stats.is_down).then(|| object(&stats.fields));
+            (stats.server.clone(), fields.into())
+        })
         .collect();
     servers.into()
 }

@@ -63,6 +63,12 @@ const GAUGES: &[(&str, &str)] = &[
         "evictable",
         "Whether no locks are granted because the eviction policy could evict them.",
     ),
+    ("max_lease_ms", "Longest lease that the server accepts."),
+    ("startup_grace_ms", "Length of the grace period after a start."),
+    (
+        "failover_grace_ms",
+        "Length of the grace period after a failover.",
+    ),
     ("held_ms_p50", "Median of hold duration."),
     ("held_ms_p99", "99th percentile of hold duration."),
     ("held_ms_max", "Maximum hold duration."),
@@ -85,8 +91,11 @@ struct Metric {
 /// One metric per field, with a sample per server.
 pub fn exposition(servers: &[ServerStats]) -> String {
     let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
-    for ServerStats { server, fields } in servers {
-        for (field, value) in fields {
+    for stats in servers {
+        add_details(&mut metrics, stats);
+        let server = &stats.server;
+        for (field, value) in stats.fields.iter().cloned().chain(settings(stats)) {
+            let (field, value) = (&field, &value);
             let (name, help, kind) = describe(field);
             let mut labels = format!("server=\"{}\"", escape_label(server));
             if let Some(error) = error_code_of(field) {
@@ -109,6 +118,48 @@ pub fn exposition(servers: &[ServerStats]) -> String {
         }
     }
     text
+}
+
+/// Metrics that are not fields of INFO dlock.
+fn add_details(metrics: &mut BTreeMap<String, Metric>, stats: &ServerStats) {
+    let server = escape_label(&stats.server);
+    let mut add = |name: &str, help, labels: String, value: &str| {
+        let metric = metrics.entry(name.to_owned()).or_insert_with(|| Metric {
+            help,
+            kind: "gauge",
+            samples: Vec::new(),
+        });
+        metric
+            .samples
+            .push((format!("server=\"{server}\"{labels}"), value.to_owned()));
+    };
+    let up = if stats.is_down { "0" } else { "1" };
+    add("dlock_up", "Whether the server could be read.", String::new(), up);
+    if stats.role.is_empty() {
+        return;
+    }
+    let role = format!(",role=\"{}\"", stats.role);
+    add(
+        "dlock_role",
+        "Always 1. The label is the role of the server.",
+        role,
+        "1",
+    );
+    let (module, server_version) = &stats.versions;
+    let versions = format!(
+        ",version=\"{}\",server_version=\"{}\"",
+        escape_label(module),
+        escape_label(server_version)
+    );
+    let help = "Always 1. The labels are the versions of the module and of the server.";
+    add("dlock_build_info", help, versions, "1");
+}
+
+fn settings(stats: &ServerStats) -> impl Iterator<Item = (String, u64)> {
+    stats
+        .settings_ms
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), *value))
 }
 
 /// Name, help text and type of the metric for a field. Fields of a newer module are untyped.
@@ -171,6 +222,7 @@ mod tests {
                     .iter()
                     .map(|(name, value)| ((*name).to_owned(), *value))
                     .collect(),
+                ..ServerStats::default()
             })
             .collect();
         let text = exposition(&servers);
@@ -220,6 +272,27 @@ mod tests {
     }
 
     #[test]
+    fn details_are_labels_and_gauges_and_unreachable_server_is_down() {
+        let server = ServerStats {
+            server: "one".to_owned(),
+            settings_ms: vec![("max_lease_ms", 30_000)],
+            role: "primary",
+            versions: ("0.1.0".to_owned(), "7.2.4".to_owned()),
+            ..ServerStats::default()
+        };
+        let text = exposition(&[server, ServerStats::down("two".to_owned())]);
+        for line in [
+            "dlock_up{server=\"one\"} 1",
+            "dlock_up{server=\"two\"} 0",
+            "dlock_role{server=\"one\",role=\"primary\"} 1",
+            "dlock_build_info{server=\"one\",version=\"0.1.0\",server_version=\"7.2.4\"} 1",
+            "dlock_max_lease_seconds{server=\"one\"} 30.000",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}:\n{text}");
+        }
+    }
+
+    #[test]
     fn metric_of_several_servers_is_described_once() {
         let (text, scrape) = scraped(&[("one", &[("locks", 1)]), ("two", &[("locks", 2)])]);
         assert_eq!(text.matches("# TYPE dlock_locks gauge").count(), 1);
@@ -232,7 +305,11 @@ mod tests {
     #[test]
     fn unknown_field_is_untyped_and_label_is_escaped() {
         let (_, scrape) = scraped(&[("a\"b\\c", &[("later_added", 5)])]);
-        let sample = &scrape.samples[0];
+        let sample = scrape
+            .samples
+            .iter()
+            .find(|sample| sample.metric == "dlock_later_added");
+        let sample = sample.expect("the metric");
         assert_eq!(
             (sample.metric.as_str(), &sample.value),
             ("dlock_later_added", &Value::Untyped(5.0))

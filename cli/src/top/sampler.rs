@@ -20,6 +20,8 @@ pub type SampleResult = Result<Sample, Failure>;
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     pub servers: usize,
+    /// Why other servers are missing.
+    pub unreachable: Vec<String>,
     /// The fields of INFO dlock: the sum over all servers, or the maximum for some fields.
     pub counters: BTreeMap<String, u64>,
     pub locks: Vec<NamedLock>,
@@ -32,6 +34,7 @@ pub struct Sampler {
     target: Target,
     pattern: Option<Vec<u8>>,
     watched: Vec<WatchedNode>,
+    unreachable: Vec<String>,
     last: Instant,
 }
 
@@ -48,6 +51,7 @@ impl Sampler {
             target: target.clone(),
             pattern: pattern.map(<[u8]>::to_vec),
             watched: Vec::new(),
+            unreachable: Vec::new(),
             last: Instant::now(),
         };
         sampler.reconnect()?;
@@ -55,8 +59,10 @@ impl Sampler {
     }
 
     fn reconnect(&mut self) -> Result<(), Failure> {
-        let nodes = self.target.primaries()?.into_iter();
+        let (nodes, failures) = self.target.reachable_primaries()?;
+        self.unreachable = failures.into_iter().map(|failure| failure.message).collect();
         self.watched = nodes
+            .into_iter()
             .map(|node| WatchedNode {
                 node,
                 scan: KeyspaceScan::new(self.pattern.as_deref()),
@@ -73,7 +79,7 @@ impl Sampler {
             thread::sleep(every);
             let connected = if must_reconnect { self.reconnect() } else { Ok(()) };
             let result = connected.and_then(|()| self.sample());
-            must_reconnect = result.is_err();
+            must_reconnect = result.is_err() || !self.unreachable.is_empty();
             if results.send(result).is_err() {
                 return;
             }
@@ -83,6 +89,7 @@ impl Sampler {
     pub fn sample(&mut self) -> SampleResult {
         let mut sample = Sample {
             servers: self.watched.len(),
+            unreachable: self.unreachable.clone(),
             ..Sample::default()
         };
         for watched in &mut self.watched {

@@ -155,7 +155,7 @@ impl Row<'_> {
 impl State {
     /// Adds a sample.
     pub fn update(&mut self, sample: Sample) {
-        self.error = None;
+        self.error = sample.unreachable.first().cloned();
         if self.is_paused {
             return;
         }

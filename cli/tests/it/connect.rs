@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 
+use crate::support::terminal::Terminal;
 use crate::support::{Running, dlock, dlock_at, dlock_on, json, names, outcome};
 use dlock_testkit::{Cluster, Sentinel, Server, wait_for};
 
@@ -130,4 +131,70 @@ fn tls_server_is_verified_by_its_certificate() {
     let refused = outcome(&mut dlock(&["-u", &url, "ls"]));
     assert_eq!((refused.code, refused.out.as_str()), (69, ""), "{refused:?}");
     assert!(refused.err.contains("certificate"), "{refused:?}");
+}
+
+#[test]
+fn sentinel_password_is_separate_from_that_of_the_primary() {
+    let primary = Server::start();
+    let _replica = primary.replica();
+    primary.client().acquire("job alice 600000");
+    let sentinel = Sentinel::of(&primary, 1);
+    let client = redis::Client::open(("127.0.0.1", sentinel.port())).expect("a valid address");
+    let mut connection = client.get_connection().expect("the Sentinel runs");
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "default", "resetpass", ">secret"])
+        .exec(&mut connection)
+        .expect("Sentinels have ACLs");
+    let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port());
+    let refused = outcome(&mut dlock(&["-u", &url, "ls"]));
+    assert_eq!(refused.code, 77, "{refused:?}");
+    assert!(
+        refused.err.contains("Sentinel 127.0.0.1") && refused.err.contains("DLOCK_SENTINEL_AUTH"),
+        "{refused:?}"
+    );
+    let listed = outcome(&mut dlock(&["-u", &url, "--sentinel-pass", "secret", "ls"]));
+    assert!(listed.out.contains("alice"), "{listed:?}");
+    let run = ["-u", &url, "run", "other", "--", "sh", "-c", "exit 3"];
+    let run = outcome(dlock(&run).env("DLOCK_SENTINEL_AUTH", "secret"));
+    assert_eq!(run.code, 3, "{run:?}");
+}
+
+#[test]
+fn unreachable_cluster_node_is_reported_and_others_are_shown() {
+    let mut cluster = Cluster::start(2);
+    for n in 0..2 {
+        cluster
+            .client(n)
+            .config_set("cluster-require-full-coverage", "no");
+        let name = cluster.key_on(n, "job");
+        cluster.client(n).acquire(&format!("{name} owner{n} 600000"));
+    }
+    let dead = format!("127.0.0.1:{}", cluster.nodes[1].port());
+    cluster.nodes[1].kill();
+    let at = |args: &[&str]| outcome(&mut dlock_at(&cluster.nodes[0], args));
+    let listed = at(&["ls"]);
+    assert_eq!(listed.code, 69, "{listed:?}");
+    assert!(
+        listed.out.contains("owner0") && !listed.out.contains("owner1"),
+        "{listed:?}"
+    );
+    assert!(
+        listed.err.contains(&format!("cannot connect to {dead}")),
+        "{listed:?}"
+    );
+    let stats = at(&["stats"]);
+    assert_eq!(stats.code, 69, "{stats:?}");
+    assert_eq!(stats.out.matches("waiters").count(), 1, "{stats:?}");
+    let metrics = at(&["stats", "--prometheus"]);
+    assert_eq!(metrics.code, 69, "{metrics:?}");
+    assert!(
+        metrics.out.contains(&format!("dlock_up{{server=\"{dead}\"}} 0")),
+        "{metrics:?}"
+    );
+    assert_eq!(metrics.out.matches("dlock_locks{").count(), 1, "{metrics:?}");
+    let mut terminal = Terminal::start(&dlock_at(&cluster.nodes[0], &["top", "--every", "50ms"]), 24, 110);
+    terminal.wait_for("owner0");
+    terminal.wait_for(&format!("cannot connect to {dead}"));
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
 }

@@ -1,7 +1,7 @@
 //! `dlock doctor`.
 
-use crate::support::{dlock_at, outcome};
-use dlock_testkit::{Cluster, Server};
+use crate::support::{dlock, dlock_at, outcome};
+use dlock_testkit::{Cluster, Sentinel, Server, wait_for};
 
 /// Exit code, and check and level of all findings.
 fn findings(server: &Server) -> (i32, Vec<(String, String)>) {
@@ -47,12 +47,10 @@ fn doctor_changes_no_data_and_no_counter() {
     let mut client = server.client();
     client.acquire("job alice 600000");
     let digest: String = client.ask("DEBUG DIGEST");
+    let counters = client.info_section("dlock");
     findings(&server);
     assert_eq!(client.ask::<String>("DEBUG DIGEST"), digest);
-    assert_eq!(
-        (client.stat("dlock_acquired"), client.stat("dlock_released")),
-        (1, 0)
-    );
+    assert_eq!(client.info_section("dlock"), counters);
 }
 
 #[test]
@@ -121,7 +119,7 @@ fn replicas_are_checked_with_their_primary() {
     assert_eq!(at_level(&server, "warning"), (0, vec![]));
     drop(replica);
     let gone = || at_level(&server, "problem") == (2, vec!["replicas".to_owned()]);
-    dlock_testkit::wait_for("the end of the replica to be noticed", gone);
+    wait_for("the end of the replica to be noticed", gone);
 }
 
 #[test]
@@ -189,7 +187,7 @@ fn disconnected_replica_is_reported() {
     let replica = server.replica_with(DURABLE);
     server.kill();
     let noticed = || at_level(&replica, "warning").1.contains(&"role".to_owned());
-    dlock_testkit::wait_for("the end of the link to be noticed", noticed);
+    wait_for("the end of the link to be noticed", noticed);
 }
 
 #[test]
@@ -242,4 +240,31 @@ fn documented_doctor_user_has_all_permissions() {
     }
     let output = outcome(&mut dlock_at(&cluster.nodes[0], &login));
     assert!(!output.out.contains("no permission"), "{output:?}");
+}
+
+#[test]
+fn settings_that_prevent_waiting_are_reported() {
+    let server = Server::with(&format!("{DURABLE}\ndlock.max-waiters-per-lock 0\nmaxclients 64"));
+    let expected = ["clients", "queue limit"].map(str::to_owned);
+    assert_eq!(at_level(&server, "warning"), (1, expected.into()));
+}
+
+#[test]
+fn failed_sentinels_and_replicas_are_reported() {
+    let primary = Server::with(DURABLE);
+    let replica = primary.replica();
+    let sentinel = Sentinel::of(&primary, 1);
+    let url = format!("redis-sentinel://127.0.0.1:1,127.0.0.1:{}/main", sentinel.port());
+    let doctor = || outcome(&mut dlock(&["-u", &url, "doctor"])).out;
+    let output = doctor();
+    assert!(
+        output.contains("127.0.0.1:1 (Sentinel)\n  warning  reachability"),
+        "{output}"
+    );
+    assert!(output.contains("ok       quorum"), "{output}");
+    assert!(output.contains("warning  sentinels: only 1"), "{output}");
+    drop(replica);
+    wait_for("the Sentinel to notice the failed replica", || {
+        doctor().contains("warning  replicas known to Sentinel: 1 of 1 down")
+    });
 }

@@ -7,14 +7,13 @@ use crate::support::{Outcome, dlock, dlock_at, dlock_on, outcome};
 use dlock_testkit::Server;
 
 /// All commands that use a server.
-const ALL: [&[&str]; 7] = [
+const ALL: [&[&str]; 6] = [
     &["run", "job", "--", "echo", "ran"],
     &["ls"],
     &["show", "job"],
     &["break", "--yes", "job"],
     &["doctor"],
     &["stats"],
-    &["stats", "--prometheus"],
 ];
 
 #[track_caller]

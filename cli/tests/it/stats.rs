@@ -206,3 +206,30 @@ fn cluster_stats_have_one_entry_per_primary() {
         .collect();
     assert_eq!(acquired, expected);
 }
+
+#[test]
+fn unreachable_server_has_metric_up_0() {
+    let output = outcome(&mut crate::support::dlock_on(1, &["stats", "--prometheus"]));
+    assert_eq!(output.code, 69, "{output:?}");
+    assert!(
+        output.out.contains("dlock_up{server=\"127.0.0.1:1\"} 0"),
+        "{output:?}"
+    );
+    assert!(output.err.contains("cannot connect"), "{output:?}");
+}
+
+#[test]
+fn metrics_have_role_versions_and_graces() {
+    let server =
+        Server::with("dlock.max-lease-ms 30000\ndlock.startup-grace-ms 5000\ndlock.failover-grace-ms -1");
+    let text = outcome(&mut dlock_at(&server, &["stats", "--prometheus"])).out;
+    for part in [
+        "role=\"primary\"} 1",
+        "version=\"0.1.0\",server_version=\"",
+        "dlock_max_lease_seconds{server=\"",
+        "\"} 5.000",
+        "\"} 30.000",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+}
