@@ -276,7 +276,7 @@ fn replicate(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects, origin: Origi
     match effects.replication {
         Replication::Nothing => return,
         Replication::Verbatim if origin != Origin::Timer => ctx.replicate_verbatim(),
-        // The server counts the change for its next snapshot, and sends it to nobody.
+        // The server counts the change for its next snapshot, and discards the command.
         Replication::Change if !should_propagate => ctx.replicate_verbatim(),
         Replication::Verbatim | Replication::Change => ctx.replicate(APPLY, name, effects.change()),
     }

@@ -9,7 +9,7 @@ use crate::reply::Error;
 
 /// DLOCK.INFO key
 ///
-/// Replies a map of limit, holders, waiting and waiters, null when the lock is free and nobody waits.
+/// Replies a map of limit, holders, waiting and waiters, null when the lock is free and has no waiters.
 pub struct Info;
 
 impl Command for Info {

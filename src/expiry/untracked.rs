@@ -1,4 +1,4 @@
-//! Locks that left their name alive: RENAME and MOVE put a value under another name, and the module is only told that it
+//! Locks that left their name alive. RENAME and MOVE put a value under another name, but the module only learns that it
 //! has left the first one.
 //!
 //! A value that is unlinked is untracked. It nearly always is freed a moment later. As long as one is not, it may be

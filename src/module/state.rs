@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// Nobody waits, and no grant is to be rolled back.
+    /// There are no waiters, and no grant is to be rolled back.
     pub fn has_no_waiters(&self) -> bool {
         self.engine.wait_table.is_empty() && self.grants_to_roll_back.is_empty()
     }

@@ -10,7 +10,7 @@ use crate::redis::command_info::{CATEGORY, Metadata, categorize, describe};
 use crate::redis::ctx::Ctx;
 use crate::redis::string::RStr;
 
-/// A command: what the server is told about it, and what it does.
+/// A command: its metadata and its handler.
 pub trait Command {
     const METADATA: Metadata;
     type Error: CommandError;

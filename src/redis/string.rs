@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use crate::redis::api::api;
 
-/// A string of the server that somebody else keeps alive for `'a`: the name of a key, an argument.
+/// A borrowed string, which its owner keeps alive for `'a`: the name of a key, an argument.
 #[derive(Clone, Copy)]
 pub struct RStr<'a> {
     raw: *mut raw::RedisModuleString,

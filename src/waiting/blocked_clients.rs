@@ -30,7 +30,7 @@ pub fn replace(gil: &mut Gil<'_>, ticket: Ticket) {
     answer(gil, ticket, Reply::Answer(Answer::Refused(Error::Replaced)));
 }
 
-/// Answers the clients to whom a transition gave an answer.
+/// Sends the clients the answers of a transition.
 pub fn wake(gil: &mut Gil<'_>, effects: &mut Effects) {
     for wake in effects.wakes.drain(..) {
         gil.state().counters.answered(&wake.answer);

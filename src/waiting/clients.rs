@@ -118,7 +118,7 @@ impl Clients {
         !self.in_flight.is_empty()
     }
 
-    /// The server is done with a reply that granted: the grant, if its client is gone and nobody else has it.
+    /// The server is done with a reply that granted: the grant, if its client is gone and no other client got it.
     pub fn finish(&mut self, client: Client, is_gone: bool) -> Option<UndeliveredGrant> {
         // A client that was replaced had the ticket of the one which took its place.
         let Some(Reply::Answer(Answer::Granted(granted))) = client.reply else {
