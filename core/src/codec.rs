@@ -1,17 +1,17 @@
-//! Locks and changes to locks as bytes. One encoding for RDB, AOF and replication.
+//! The encoding of locks and changes: one for RDB, AOF and replication.
 //!
 //! ```text
-//! change    = version departure* holder*
+//! change    = version removal* holder*
 //! version   = 0x01
-//! departure = 0x01 owner          its lease had ended
-//!           | 0x02 owner          it gave the lock up
-//! holder    = 0x03 owner limit fence lease-ms held-ms unnamed names name*
-//! owner     = length byte*        name = length byte*
+//! removal   = 0x01 owner          its lease had expired
+//!           | 0x02 owner          it released the lock
+//! holder    = 0x03 owner limit fence lease-ms held-ms anonymous ids id*
+//! owner     = length byte*        id = length byte*
 //! ```
 //!
 //! Numbers are unsigned LEB128 in their shortest form. Limit 0 = none. `lease-ms` is what remains of the
-//! lease, rounded up, and counts from the moment at which it is read; `held-ms` is for how long the owner
-//! has held the lock. A whole lock is the change that makes it from nothing.
+//! lease, rounded up, and counts from the time of decoding; `held-ms` is how long the owner has held the lock;
+//! `anonymous` is the number of holds without a request id. A whole lock is encoded as the change that creates it.
 
 use super::context::TransitionContext;
 use super::error::Error;
@@ -27,24 +27,24 @@ const EXPIRED: u8 = 1;
 const RELEASED: u8 = 2;
 const HOLDER: u8 = 3;
 
-/// Leases and ages are at most this, far beyond what any clock here counts.
+/// The largest lease or age: far beyond any real clock.
 const MAX_MS: u64 = 1 << 52;
 
-/// A change as it is read.
+/// A decoded change.
 #[derive(Debug, Default)]
 pub(super) struct ChangeRecord<'a> {
     pub(super) removals: Vec<Removal<'a>>,
     pub(super) holders: Vec<Holder>,
 }
 
-/// An owner that is no holder any more.
+/// An owner that is not a holder any more.
 #[derive(Debug)]
 pub(super) struct Removal<'a> {
     pub(super) owner: &'a [u8],
     pub(super) event: Event,
 }
 
-/// The bytes of a lock that is held.
+/// Encodes a lock that is held.
 pub fn encode_lock(lock: &Lock, cx: &TransitionContext) -> Vec<u8> {
     let mut writer = Writer::default();
     for holder in lock.holders() {
@@ -53,7 +53,7 @@ pub fn encode_lock(lock: &Lock, cx: &TransitionContext) -> Vec<u8> {
     writer.bytes
 }
 
-/// The lock that `bytes` tell of, with leases that count from `now`.
+/// Decodes a lock. Its leases count from `now`.
 pub fn decode_lock(bytes: &[u8], now: Instant) -> Result<Lock, Error> {
     let change = decode_change(bytes, now)?;
     if !change.removals.is_empty() || change.holders.is_empty() {
@@ -70,7 +70,7 @@ pub fn decode_lock(bytes: &[u8], now: Instant) -> Result<Lock, Error> {
     }
 }
 
-/// The change that `bytes` tell of, with leases that count from `now`.
+/// Decodes a change. Its leases count from `now`.
 pub(super) fn decode_change(bytes: &[u8], now: Instant) -> Result<ChangeRecord<'_>, Error> {
     let (&VERSION, rest) = bytes.split_first().ok_or(Error::InvalidEncoding)? else {
         return Err(Error::InvalidEncoding);
@@ -89,7 +89,7 @@ pub(super) fn decode_change(bytes: &[u8], now: Instant) -> Result<ChangeRecord<'
     Ok(change)
 }
 
-/// Writes a change. The version byte comes with the first record.
+/// Encodes a change. The version byte is written with the first record.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     bytes: Vec<u8>,
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// 0 to `max`, in the one shortest form.
+    /// 0 to `max`, in the shortest form only.
     fn number(&mut self, max: u64) -> Result<u64, Error> {
         let mut number = 0_u64;
         for shift in (0..u64::BITS).step_by(7) {

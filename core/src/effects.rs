@@ -1,4 +1,4 @@
-//! What a step wants done, as plain data. The shell does it, in this order: replicate, reply, wake, announce.
+//! The side effects of a transition, as plain data. The shell performs them: replicate, reply, wake, publish.
 
 use super::codec::Writer;
 use super::context::TransitionContext;
@@ -7,50 +7,59 @@ use super::lock::Holder;
 use super::outcome::{Event, Granted};
 use super::ticket::Ticket;
 
-/// How a step reaches replicas and the log.
+/// How a transition reaches replicas and the append-only file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replication {
     /// Nothing changed.
     #[default]
     Nothing,
-    /// The request as it came: replaying it needs no clock and gives the same state.
+    /// The request itself: executing it again needs no clock and gives the same state.
     Verbatim,
-    /// The change that [`Effects::change`] spells out.
+    /// The change that [`Effects::change`] encodes.
     Change,
 }
 
-/// A waiter that has its answer.
+/// A waiter whose request is decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wake {
+    /// The waiter.
     pub ticket: Ticket,
+    /// The reply to its client.
     pub answer: Answer,
 }
 
-/// The one answer that a waiter gets.
+/// The one reply that a waiter gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// It holds the lock.
     Granted(Granted),
+    /// Its timeout has passed.
     TimedOut,
-    /// Its own client took the request back.
+    /// The owner released the request by its id.
     Withdrawn,
+    /// It was rejected.
     Refused(Error),
 }
 
-/// The effects of one step. Reused from step to step, so that a step allocates nothing for them.
+/// The effects of one transition. Reuse them: then a transition allocates nothing for them.
 #[derive(Debug, Default)]
 pub struct Effects {
+    /// What to replicate.
     pub replication: Replication,
+    /// The keyspace events to publish, in order.
     pub events: Vec<Event>,
+    /// The waiters to wake, in order.
     pub wakes: Vec<Wake>,
-    /// For how many milliseconds each owner that is no holder any more had the lock.
+    /// How many milliseconds each former holder had the lock.
     pub held_ms: Vec<u64>,
-    /// Nobody hears of the change: it is not spelled out.
+    /// Nothing consumes the change: it is not encoded.
     encoding_skipped: bool,
     change: Writer,
     records: usize,
 }
 
 impl Effects {
+    /// Prepares for the next transition.
     pub fn clear(&mut self) {
         self.encoding_skipped = false;
         self.replication = Replication::Nothing;
@@ -61,12 +70,12 @@ impl Effects {
         self.records = 0;
     }
 
-    /// Nobody will hear of the change of this step: it need not be spelled out.
+    /// Nothing will consume the change of this transition: do not encode it.
     pub fn skip_encoding(&mut self) {
         self.encoding_skipped = true;
     }
 
-    /// The change in the encoding that `apply` reads, when somebody hears of it.
+    /// The change for [`crate::Transition::apply`], unless its encoding was skipped.
     pub fn change(&self) -> &[u8] {
         self.change.as_bytes()
     }
@@ -80,7 +89,7 @@ impl Effects {
         self.events.push(Event::Extended);
     }
 
-    /// The holder is now as it stands here: another hold, fewer holds, or a longer lease.
+    /// The new state of a holder: another hold, fewer holds, or a longer lease.
     pub(super) fn updated(&mut self, holder: &Holder, cx: &TransitionContext) {
         self.record(|change| change.holder(holder, cx));
     }
@@ -95,12 +104,12 @@ impl Effects {
         self.record(|change| change.expired(owner));
     }
 
-    /// Whether the holder gave up or its lease ended.
+    /// The end of a hold, by a release or an expired lease.
     pub(super) fn held(&mut self, holder: &Holder, cx: &TransitionContext) {
         self.held_ms.push(holder.since().ms_until(cx.now));
     }
 
-    /// Of how many parts the change consists.
+    /// The number of records in the change.
     pub(super) fn records(&self) -> usize {
         self.records
     }

@@ -1,11 +1,11 @@
-//! Why a request was refused. The first word is the contract; the rest says what to do.
+//! Why a request was rejected. The first word of the text is part of the interface; the rest says what to do.
 
 use std::fmt;
 
 use super::deadlock::Cycle;
 use super::limit::Limit;
 
-/// A refused request. It changed nothing.
+/// A rejected request. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// An option that this command does not take; the text is its syntax.
@@ -17,36 +17,48 @@ pub enum Error {
     /// Two options that exclude each other.
     Conflict(&'static str, &'static str),
     /// Not a plain decimal, or out of range.
-    NodeId { what: &'static str, min: u64, max: u64 },
+    Number {
+        /// The argument.
+        what: &'static str,
+        /// The smallest value.
+        min: u64,
+        /// The largest value.
+        max: u64,
+    },
     /// A string that is empty or too long.
-    Length { what: &'static str, max: usize },
+    Length {
+        /// The argument.
+        what: &'static str,
+        /// The largest length.
+        max: usize,
+    },
     /// A re-entry with a stricter limit than the one held.
     Upgrade(Limit),
-    /// More named holds than an owner may have.
+    /// More holds with a request id than an owner may have.
     TooManyRequestIds(usize),
-    /// The hold count has reached its end.
+    /// The hold count has reached its maximum.
     TooManyHolds,
-    /// The fence counter has reached its end.
+    /// The fence counter has reached its maximum.
     FencesUsedUp,
-    /// Nobody holds the lock.
+    /// The lock has no holders.
     NotHeld,
-    /// Others hold the lock, this owner does not.
+    /// Other owners hold the lock.
     NotOwner,
-    /// This owner holds the lock under another fence: this one.
+    /// This owner holds the lock under another fence: the one given here.
     Stale(u64),
-    /// A grace is running for so many more milliseconds.
+    /// A grace period is running for this many more milliseconds.
     Grace(u64),
     /// The server may evict locks.
     Evictable,
     /// A request with this id waits with another limit.
     OtherLimit,
-    /// So many waiters are there already.
+    /// The queue has this many waiters, which is the maximum.
     QueueFull(usize),
-    /// A request with the same id has taken this one's place.
+    /// A request with the same id has replaced this one.
     Replaced,
     /// The request would wait for ever.
     Deadlock(Box<Cycle>),
-    /// Bytes that are no change of a lock in an encoding that this version knows.
+    /// Bytes that are not a valid lock or change in a known encoding.
     InvalidEncoding,
 }
 
@@ -75,7 +87,7 @@ impl fmt::Display for Error {
             Self::Repeated(option) => write!(f, "{option} is given twice, give it once"),
             Self::MissingValue(option) => write!(f, "{option} needs a value after it"),
             Self::Conflict(a, b) => write!(f, "{a} and {b} exclude each other, give one of them"),
-            Self::NodeId { what, min, max } => {
+            Self::Number { what, min, max } => {
                 write!(f, "{what} must be a plain decimal from {min} to {max}")
             }
             Self::Length { what, max } => write!(f, "{what} must have 1 to {max} bytes"),
@@ -157,7 +169,7 @@ mod tests {
             Error::Repeated("BLOCK"),
             Error::MissingValue("BLOCK"),
             Error::Conflict("SHARED", "LIMIT"),
-            Error::NodeId { what, min, max },
+            Error::Number { what, min, max },
             Error::Length { what, max: 2 },
             Error::Upgrade(Limit::MUTEX),
             Error::Upgrade(Limit::SHARED),

@@ -1,8 +1,8 @@
-//! Fencing tokens: one counter a server, larger for every later grant.
+//! Fencing tokens: one counter per server, larger with every grant.
 //!
-//! The counter starts at a clock (milliseconds since 2024 times 2048) and rises by one a grant, so it
-//! falls behind that clock, and a server that lost its memory starts above what it gave before. After a
-//! promotion it also leaps over what an isolated old primary may still be giving.
+//! The counter starts at the wall clock (milliseconds since 2024 times 2048) and grows by one per grant. So it
+//! falls behind the clock, and a server that lost its data starts above all fences that it issued before. After
+//! a promotion it also skips the fences that an isolated old primary may still be issuing.
 
 /// A fencing token: 1 to [`MAX_FENCE`].
 pub type Fence = u64;
@@ -10,22 +10,23 @@ pub type Fence = u64;
 /// 2^53 - 1, the largest integer that every client language can hold.
 pub const MAX_FENCE: Fence = (1 << 53) - 1;
 
-/// How far a promotion leaps: an old primary that goes on must give so many fences to catch up.
+/// How far a promotion advances: an isolated old primary must issue this many fences to catch up.
 const PROMOTION_GAP: Fence = 1 << 26;
-/// A leap gets so many random bits: two servers promoted from one primary differ.
+/// Random bits added to the gap: two servers promoted from one primary differ.
 const RANDOM_BITS: u32 = 21;
-/// Fences a millisecond: nobody grants two million locks a second for ever.
+/// Fences per millisecond: no server sustains two million grants per second.
 const FENCES_PER_MS: u64 = 2048;
 /// 2024-01-01T00:00:00Z in milliseconds since 1970.
 const EPOCH_MS: u64 = 1_704_067_200_000;
 /// 366 days.
 const YEAR_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
-/// The wall clock as a fence. Only ever used to start or raise the counter.
+/// The wall clock as a fence. Only used to start or advance the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock(Fence);
 
 impl WallClock {
+    /// From milliseconds since 1970.
     pub fn from_unix_ms(unix_ms: u64) -> Self {
         Self(
             unix_ms
@@ -36,30 +37,30 @@ impl WallClock {
     }
 }
 
-/// Why the counter has to be raised before the next grant.
+/// Why the counter has to advance before the next grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AdvanceReason {
-    /// This server started as a primary: above all that it knows, and above all that it may have forgotten.
+    /// This server started as a primary: above all fences that it knows or may have forgotten.
     Start,
-    /// This server was promoted: also above what the old primary gave after the last word from it.
+    /// This server was promoted: also above what the old primary issued after its last message.
     Promotion,
-    /// A cluster slot came here: the node it left may be ahead.
+    /// A cluster slot was migrated to this node: its former node may be ahead.
     Slot,
 }
 
-/// The counter.
+/// The counter of fencing tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fences {
     /// The highest fence seen in grants, values and messages from a primary.
     known: Fence,
-    /// Where the counter began on a server that knows of no fence. It keeps that to itself: what it stores can
-    /// be read without the module as long as no lock was ever granted.
+    /// Where the counter started on a server that knows no fence. It is not stored: as long as no lock was ever
+    /// granted, the RDB file can be read without the module.
     floor: Fence,
     pending: Option<AdvanceReason>,
 }
 
 impl Fences {
-    /// A server that starts: nothing is known, and the counter is to be raised.
+    /// A server that starts: it knows no fence, and the counter has to advance.
     pub const fn starting() -> Self {
         Self {
             known: 0,
@@ -73,12 +74,12 @@ impl Fences {
         self.known
     }
 
-    /// Takes note of a fence that was given elsewhere or earlier.
+    /// Takes note of a fence that was issued elsewhere or earlier.
     pub fn observe(&mut self, fence: Fence) {
         self.known = self.known.max(fence);
     }
 
-    /// Has the counter raised before the next grant. The bigger reason wins.
+    /// Makes the counter advance before the next grant. The stronger reason wins.
     pub fn request_advance(&mut self, reason: AdvanceReason) {
         self.pending = match (self.pending, reason) {
             (Some(AdvanceReason::Promotion), _) | (_, AdvanceReason::Promotion) => {
@@ -94,10 +95,10 @@ impl Fences {
         self.pending.is_some()
     }
 
-    /// Raises the counter as demanded. `random`: any number, its low bits are used.
+    /// Advances the counter as requested. `random`: any number, its low bits are used.
     ///
-    /// The sooner after the demand the better: a primary that goes on alone must not be raised by a later
-    /// clock than the server that is promoted in its place.
+    /// Call it soon after the request: an isolated primary must not advance by a later clock than the server that
+    /// is promoted in its place.
     pub fn advance(&mut self, clock: WallClock, random: u64) {
         let last = self.last();
         let gap = last
@@ -114,20 +115,20 @@ impl Fences {
         }
     }
 
-    /// The fence of a new grant, `None` when the numbers are used up.
+    /// The fence of a new grant, `None` after the largest one.
     pub fn next_fence(&mut self) -> Option<Fence> {
         let next = self.last().checked_add(1).filter(|next| *next <= MAX_FENCE)?;
         self.known = next;
         Some(next)
     }
 
-    /// Where the counter stands.
+    /// The last value of the counter.
     pub(super) fn last(&self) -> Fence {
         self.known.max(self.floor)
     }
 
-    /// Whether a value from a client (RESTORE) may raise the counter so far: one forged payload must not
-    /// use the numbers up.
+    /// Whether a fence from a client (RESTORE) is at most a year ahead: one forged payload must not exhaust the
+    /// counter.
     pub fn is_plausible(&self, fence: Fence, clock: WallClock) -> bool {
         let year = YEAR_MS.saturating_mul(FENCES_PER_MS);
         fence <= self.known.max(clock.0).saturating_add(year)

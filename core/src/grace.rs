@@ -1,31 +1,36 @@
-//! The grace after a start or a promotion: a time in which nobody gets a lock, so that a hold which was
-//! lost on the way here has ended before anyone else is admitted.
+//! The grace period after a start or a promotion: no lock is granted, so that a hold that was lost in
+//! persistence or replication expires before another owner is granted the lock.
 
 use super::time::Instant;
 
-/// How long a grace is, as it is set.
+/// The configured length of a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraceLength {
     /// 0 = none.
     Ms(u64),
-    /// As long as the longest lease known, and at least as the longest that may be asked for.
-    LongestLease { max_lease_ms: u64 },
+    /// The longest lease known, and at least the longest that clients may request.
+    LongestLease {
+        /// The longest lease that clients may request.
+        max_lease_ms: u64,
+    },
 }
 
-/// The graces that are set.
+/// The configured grace periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceSettings {
+    /// After a start as a primary.
     pub startup: GraceLength,
+    /// After a promotion.
     pub failover: GraceLength,
 }
 
-/// The grace of a server: the one that runs, and the one that may begin.
+/// The grace period of a server, and what may start the next one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grace {
-    /// Begin and end of the last grace.
+    /// Start and end of the last grace period.
     begin: Instant,
     end: Instant,
-    /// What may begin a grace, not yet dealt with.
+    /// What starts the next grace period.
     pending: Option<Trigger>,
     /// The longest lease seen since the start, here or from elsewhere.
     longest_lease_ms: u64,
@@ -38,6 +43,7 @@ enum Trigger {
 }
 
 impl Grace {
+    /// A server that starts.
     pub const fn starting() -> Self {
         Self {
             begin: Instant::DISTANT_PAST,
@@ -47,10 +53,12 @@ impl Grace {
         }
     }
 
+    /// When the last grace period started.
     pub fn begin(&self) -> Instant {
         self.begin
     }
 
+    /// When the last grace period ends.
     pub fn end(&self) -> Instant {
         self.end
     }
@@ -60,18 +68,18 @@ impl Grace {
         now.ms_until_rounded_up(self.end)
     }
 
-    /// What the primary, or the log, says is left of its grace.
+    /// Takes note of a grace period of the primary, or in the append-only file.
     pub fn observe(&mut self, left_ms: u64, now: Instant) {
-        // Who was a holder when it began, they say too: here the same leases may seem to have ended.
+        // All holders that they have not removed were live when it started, even if their leases seem expired here.
         self.run(left_ms, Instant::DISTANT_PAST, now);
     }
 
-    /// What was left of a grace when the locks were stored that are loaded with it: their leases count from now.
+    /// Restores a grace period that was stored together with the locks: the leases of these count from now.
     pub fn restore(&mut self, left_ms: u64, now: Instant) {
         self.run(left_ms, now, now);
     }
 
-    /// A grace begins, or the one that runs becomes longer: whoever was a holder when that began is one still.
+    /// Starts a grace period, or extends the current one, which keeps its start.
     fn run(&mut self, left_ms: u64, begin: Instant, now: Instant) {
         if left_ms > 0 {
             if self.end <= now {
@@ -81,14 +89,17 @@ impl Grace {
         }
     }
 
+    /// Takes note of a lease that was granted here or elsewhere.
     pub fn observe_lease(&mut self, lease_ms: u64) {
         self.longest_lease_ms = self.longest_lease_ms.max(lease_ms);
     }
 
+    /// This server is the primary now.
     pub fn promoted(&mut self) {
         self.pending = Some(Trigger::Promotion);
     }
 
+    /// This server is a replica now.
     pub fn demoted(&mut self) {
         self.pending = None;
     }
@@ -98,8 +109,8 @@ impl Grace {
         self.pending.is_some()
     }
 
-    /// Begins what is pending. Not to be called while loading: the time of a grace counts from its end.
-    /// Whether a grace began.
+    /// Starts the pending grace period. Not to be called while loading: it counts from the end of that. Returns
+    /// whether a grace period started.
     pub fn start_if_pending(&mut self, is_primary: bool, settings: &GraceSettings, now: Instant) -> bool {
         let length = match self.pending.take().filter(|_| is_primary) {
             None => return false,

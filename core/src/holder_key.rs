@@ -1,120 +1,103 @@
-//! Who a holder is: its owner, and the request_ids of its named holds.
+//! The identity of a holder: its owner, and the request ids of its holds.
 //!
-//! A server has one of these for every held lock, so that each form is as small as it can be.
+//! A server has one of these for every held lock, so it is as small as possible.
 
-/// An owner of at most so many bytes that has no named holds needs no memory of its own: it stands where the
-/// pointers of the others would.
-const SHORT: usize = 22;
+use super::inline_bytes::InlineBytes;
 
-/// An owner, and the request_ids of its named holds, oldest first.
+/// An owner, and the request ids of its holds, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HolderKey(Repr);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Repr {
-    /// What follows the owner is zero.
-    Short {
-        length: u8,
-        bytes: [u8; SHORT],
-    },
-    Long(Box<[u8]>),
-    Named(Box<Named>),
+    Plain(InlineBytes),
+    WithIds(Box<WithIds>),
 }
 
-/// There is at least one name.
+/// There is at least one request id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
+struct WithIds {
     owner: Box<[u8]>,
     request_ids: Box<[Box<[u8]>]>,
 }
 
 impl HolderKey {
-    /// An owner without named holds.
+    /// An owner without request ids.
     pub fn of(owner: &[u8]) -> Self {
-        Self::short(owner).unwrap_or_else(|| Self(Repr::Long(owner.into())))
-    }
-
-    fn short(owner: &[u8]) -> Option<Self> {
-        let mut bytes = [0; SHORT];
-        bytes.get_mut(..owner.len())?.copy_from_slice(owner);
-        let length = u8::try_from(owner.len()).ok()?;
-        Some(Self(Repr::Short { length, bytes }))
+        Self(Repr::Plain(InlineBytes::new(owner)))
     }
 
     pub fn owner(&self) -> &[u8] {
         match &self.0 {
-            Repr::Short { length, bytes } => bytes.get(..usize::from(*length)).unwrap_or_default(),
-            Repr::Long(owner) => owner,
-            Repr::Named(named) => &named.owner,
+            Repr::Plain(owner) => owner.as_bytes(),
+            Repr::WithIds(key) => &key.owner,
         }
     }
 
     pub fn request_ids(&self) -> &[Box<[u8]>] {
         match &self.0 {
-            Repr::Short { .. } | Repr::Long(_) => &[],
-            Repr::Named(named) => &named.request_ids,
+            Repr::Plain(_) => &[],
+            Repr::WithIds(key) => &key.request_ids,
         }
     }
 
-    /// Adds the youngest name.
-    pub fn push(&mut self, name: &[u8]) {
+    /// Adds the latest request id.
+    pub fn push(&mut self, id: &[u8]) {
         match &mut self.0 {
-            Repr::Named(named) => {
-                let mut request_ids = std::mem::take(&mut named.request_ids).into_vec();
-                request_ids.reserve_exact(1);
-                request_ids.push(name.into());
-                named.request_ids = request_ids.into_boxed_slice();
+            Repr::WithIds(key) => {
+                let mut ids = std::mem::take(&mut key.request_ids).into_vec();
+                ids.reserve_exact(1);
+                ids.push(id.into());
+                key.request_ids = ids.into_boxed_slice();
             }
-            Repr::Short { .. } | Repr::Long(_) => {
-                self.0 = Repr::Named(Box::new(Named {
-                    owner: self.owner().into(),
-                    request_ids: Box::new([name.into()]),
+            Repr::Plain(owner) => {
+                self.0 = Repr::WithIds(Box::new(WithIds {
+                    owner: owner.as_bytes().into(),
+                    request_ids: Box::new([id.into()]),
                 }));
             }
         }
     }
 
-    /// Takes the youngest name away.
+    /// Removes the latest request id.
     pub fn pop(&mut self) {
-        self.change_names(|request_ids| {
-            request_ids.pop();
+        self.change_ids(|ids| {
+            ids.pop();
         });
     }
 
-    /// Takes a name away; whether it was there.
-    pub fn remove(&mut self, name: &[u8]) -> bool {
+    /// Removes a request id. Returns whether it was there.
+    pub fn remove(&mut self, id: &[u8]) -> bool {
         let before = self.request_ids().len();
-        self.change_names(|request_ids| request_ids.retain(|own| **own != *name));
+        self.change_ids(|ids| ids.retain(|own| **own != *id));
         self.request_ids().len() < before
     }
 
     pub fn clear(&mut self) {
-        self.change_names(Vec::clear);
+        self.change_ids(Vec::clear);
     }
 
-    fn change_names(&mut self, change: impl FnOnce(&mut Vec<Box<[u8]>>)) {
-        let Repr::Named(named) = &mut self.0 else { return };
-        let mut request_ids = std::mem::take(&mut named.request_ids).into_vec();
-        change(&mut request_ids);
-        if request_ids.is_empty() {
-            *self = Self::of(&named.owner);
+    fn change_ids(&mut self, change: impl FnOnce(&mut Vec<Box<[u8]>>)) {
+        let Repr::WithIds(key) = &mut self.0 else { return };
+        let mut ids = std::mem::take(&mut key.request_ids).into_vec();
+        change(&mut ids);
+        if ids.is_empty() {
+            *self = Self::of(&key.owner);
         } else {
-            named.request_ids = request_ids.into_boxed_slice();
+            key.request_ids = ids.into_boxed_slice();
         }
     }
 
-    /// The bytes beside its own size.
+    /// The heap memory, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
-            Repr::Short { .. } => 0,
-            Repr::Long(owner) => owner.len(),
-            Repr::Named(named) => {
-                let request_ids = named.request_ids.iter();
-                request_ids
-                    .map(|name| size_of_val(name).saturating_add(name.len()))
-                    .fold(size_of::<Named>(), usize::saturating_add)
-                    .saturating_add(named.owner.len())
-            }
+            Repr::Plain(owner) => owner.heap_bytes(),
+            Repr::WithIds(key) => key
+                .request_ids
+                .iter()
+                .map(|id| size_of_val(id).saturating_add(id.len()))
+                .fold(size_of::<WithIds>(), usize::saturating_add)
+                .saturating_add(key.owner.len()),
         }
     }
 }
@@ -122,6 +105,8 @@ impl HolderKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SHORT: usize = 22;
 
     #[test]
     fn short_owners_without_names_need_no_memory_of_their_own() {

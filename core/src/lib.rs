@@ -27,7 +27,6 @@
 //! # Ok::<(), dlock_core::Error>(())
 //! ```
 
-#![allow(missing_docs)]
 #![cfg_attr(
     not(test),
     deny(
@@ -51,6 +50,7 @@ pub mod expiry;
 mod fence;
 mod grace;
 mod holder_key;
+mod inline_bytes;
 mod limit;
 mod lock;
 mod name;
@@ -70,6 +70,7 @@ pub use engine::{Checkpoint, Engine};
 pub use error::Error;
 pub use fence::{AdvanceReason, Fences, MAX_FENCE, WallClock};
 pub use grace::{Grace, GraceLength, GraceSettings};
+pub use inline_bytes::InlineBytes;
 pub use limit::Limit;
 pub use lock::{Holder, Lock};
 pub use name::{LockName, LockRef};

@@ -1,11 +1,13 @@
 //! How many holders a lock may have at once.
 
-/// 1 = mutex, n = semaphore, no limit = shared lock. The smaller, the stricter.
+/// 1 = mutex, n = semaphore, no limit = shared lock. A smaller limit is stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit(u32);
 
 impl Limit {
+    /// One holder.
     pub const MUTEX: Self = Self(1);
+    /// Any number of holders.
     pub const SHARED: Self = Self(u32::MAX);
     /// The largest `n` of `LIMIT n`.
     pub const MAX: u32 = i32::MAX as u32;
@@ -20,7 +22,7 @@ impl Limit {
         (self != Self::SHARED).then_some(self.0)
     }
 
-    /// Whether so many holders are within the limit.
+    /// Whether this many holders are within the limit.
     pub fn allows(self, holders: usize) -> bool {
         self.get()
             .is_none_or(|n| u32::try_from(holders).is_ok_and(|holders| holders <= n))

@@ -1,8 +1,8 @@
-//! The state of a lock: its holders, and what always holds of them.
+//! The state of a lock: its holders, and their invariants.
 //!
-//! Invariants, kept by the functions here and checked by [`Lock::is_sound`] where a lock is read:
-//! - no owner stands twice; every holder has at least one hold; fences rise in the order of the holders;
-//! - there are never more holders than the smallest limit among them allows.
+//! The functions here keep them, and [`Lock::is_sound`] checks a lock that was decoded:
+//! - owners are distinct, every holder has at least one hold, fences increase in the order of the holders;
+//! - the number of holders is within the smallest limit among them.
 
 use super::error::Error;
 use super::fence::Fence;
@@ -10,7 +10,7 @@ use super::holder_key::HolderKey;
 use super::limit::Limit;
 use super::time::Instant;
 
-/// An owner has at most so many named holds on a lock.
+/// The number of holds with a request id that an owner may have on a lock.
 pub const MAX_REQUEST_IDS: usize = 64;
 
 /// A lock, free when it has no holders.
@@ -19,7 +19,7 @@ pub struct Lock {
     holders: Holders,
 }
 
-/// One owner's part in a lock: 56 bytes, and what [`HolderKey`] needs.
+/// An owner that holds a lock: 56 bytes, and the heap memory of its [`HolderKey`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     holder_key: HolderKey,
@@ -30,7 +30,7 @@ pub struct Holder {
     anonymous: u32,
 }
 
-/// Nearly every lock has one holder, which then needs no allocation of its own.
+/// Nearly every lock has one holder, which needs no allocation.
 #[derive(Clone, Debug)]
 enum Holders {
     One(Holder),
@@ -38,16 +38,17 @@ enum Holders {
 }
 
 impl Lock {
-    /// All holders, those too whose lease has ended unswept, longest-standing first.
+    /// All holders, oldest first, including expired ones that have not been removed yet.
     pub fn holders(&self) -> &[Holder] {
         self.holders.as_slice()
     }
 
+    /// Whether the lock has no holders.
     pub fn is_free(&self) -> bool {
         self.holders().is_empty()
     }
 
-    /// The bytes that the lock takes beside its own size.
+    /// The heap memory of the lock, in bytes.
     pub fn heap_bytes(&self) -> usize {
         let table = match &self.holders {
             Holders::One(_) => 0,
@@ -77,7 +78,7 @@ impl Lock {
         self.holders.push(holder);
     }
 
-    /// Removes the holders that `leaves` says yes to, and hands each to `left`.
+    /// Removes the holders for which `leaves` is true, and passes each to `left`.
     pub(super) fn remove_if(&mut self, leaves: impl Fn(&Holder) -> bool, mut left: impl FnMut(&Holder)) {
         let stays = |holder: &Holder| {
             let leaves = leaves(holder);
@@ -93,7 +94,7 @@ impl Lock {
         self.holders.retain(|holder| holder.owner() != owner);
     }
 
-    /// The invariants at the top of this file.
+    /// Whether the invariants at the top of this file hold.
     pub(super) fn is_sound(&self) -> bool {
         let holders = self.holders();
         let limit = holders.iter().map(|holder| holder.limit).min();
@@ -105,7 +106,7 @@ impl Lock {
     }
 }
 
-/// Two locks are equal when their holders are, however these came to be there.
+/// Locks are equal if their holders are, in whichever form these are stored.
 impl PartialEq for Lock {
     fn eq(&self, other: &Self) -> bool {
         self.holders() == other.holders()
@@ -125,14 +126,17 @@ impl Holder {
         }
     }
 
+    /// The owner.
     pub fn owner(&self) -> &[u8] {
         self.holder_key.owner()
     }
 
+    /// The fencing token.
     pub fn fence(&self) -> Fence {
         self.fence
     }
 
+    /// The limit with which it was granted the lock.
     pub fn limit(&self) -> Limit {
         self.limit
     }
@@ -159,13 +163,13 @@ impl Holder {
         self.request_ids().iter().any(|own| **own == *name)
     }
 
-    /// Adds `count` unnamed holds.
+    /// Adds `count` holds without a request id.
     pub(super) fn add_anonymous(&mut self, count: u32) -> Result<(), Error> {
         self.anonymous = self.anonymous.checked_add(count).ok_or(Error::TooManyHolds)?;
         Ok(())
     }
 
-    /// Adds a hold of that name, which must be new.
+    /// Adds a hold with that request id, which must be new.
     pub(super) fn add_with_id(&mut self, name: &[u8]) -> Result<(), Error> {
         if self.request_ids().len() >= MAX_REQUEST_IDS {
             return Err(Error::TooManyRequestIds(MAX_REQUEST_IDS));
@@ -174,7 +178,7 @@ impl Holder {
         Ok(())
     }
 
-    /// Gives back an unnamed hold, else the youngest named one.
+    /// Releases a hold without a request id, else the latest one.
     pub(super) fn release_one(&mut self) {
         match self.anonymous.checked_sub(1) {
             Some(fewer) => self.anonymous = fewer,
@@ -187,7 +191,7 @@ impl Holder {
         self.holder_key.clear();
     }
 
-    /// Gives back the hold of that name; whether there was one.
+    /// Releases the hold with that request id. Returns whether there was one.
     pub(super) fn release_by_id(&mut self, name: &[u8]) -> bool {
         self.holder_key.remove(name)
     }

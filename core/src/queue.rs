@@ -1,4 +1,4 @@
-//! The waiters of one lock, in order of arrival. Only ids: whose client waits is the shell's business.
+//! The waiters of one lock, in FIFO order. The shell maps their tickets to clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -9,7 +9,7 @@ use super::request::{Acquire, Timeout};
 use super::ticket::Ticket;
 use super::time::Instant;
 
-/// The name of an owner, shared by all that refer to it.
+/// An owner, shared by all that refer to it.
 pub(super) type Owner = Rc<[u8]>;
 
 /// A blocked ACQUIRE.
@@ -28,7 +28,7 @@ pub struct Waiter {
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     waiters: BTreeMap<Ticket, Waiter>,
-    /// An owner may wait several times, and leaves with all when it becomes a holder.
+    /// An owner may have several requests here. All are granted together.
     by_owner: BTreeMap<Owner, Tickets>,
     deadlines: BTreeSet<(Instant, Ticket)>,
     /// Owners that stopped waiting here, until the wait table takes note of it.
@@ -54,23 +54,27 @@ impl Waiter {
         }
     }
 
+    /// Who waits.
     pub fn owner(&self) -> &[u8] {
         &self.owner
     }
 
+    /// The limit that it requests.
     pub fn limit(&self) -> Limit {
         self.limit
     }
 
+    /// When the request arrived.
     pub fn since(&self) -> Instant {
         self.since
     }
 
+    /// How long it waits.
     pub fn timeout(&self) -> Timeout {
         self.timeout
     }
 
-    /// When it gives up.
+    /// When it times out.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.timeout {
             Timeout::Infinite => None,
@@ -80,6 +84,7 @@ impl Waiter {
 }
 
 impl Queue {
+    /// An empty queue.
     pub const fn new() -> Self {
         Self {
             waiters: BTreeMap::new(),
@@ -97,10 +102,12 @@ impl Queue {
         }
     }
 
+    /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
+    /// The number of waiters.
     pub fn len(&self) -> usize {
         self.waiters.len()
     }
@@ -114,7 +121,7 @@ impl Queue {
         self.iter().next()
     }
 
-    /// The first moment at which a waiter gives up.
+    /// When the first waiter times out.
     pub(super) fn first_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
@@ -126,7 +133,7 @@ impl Queue {
         Some(ticket)
     }
 
-    /// All who wait here.
+    /// The owners that wait here.
     pub(super) fn owners(&self) -> impl Iterator<Item = &Owner> {
         self.by_owner.keys()
     }
@@ -141,7 +148,7 @@ impl Queue {
         self.by_owner.get(owner)?.iter().next()
     }
 
-    /// Who waits behind the first place, or from the start, up to the second, which must be the later one.
+    /// The waiters after the first ticket, or from the start, up to and including the second.
     pub(super) fn between(
         &self,
         after: Option<Ticket>,
@@ -153,7 +160,7 @@ impl Queue {
             .map(|(ticket, waiter)| (*ticket, waiter))
     }
 
-    /// The request of that owner and name.
+    /// The request of that owner with that id.
     pub(super) fn find(&self, owner: &[u8], request_id: &[u8]) -> Option<(Ticket, &Waiter)> {
         self.by_owner.get(owner)?.iter().find_map(|ticket| {
             let waiter = self.waiters.get(&ticket)?;
@@ -161,7 +168,7 @@ impl Queue {
         })
     }
 
-    /// Puts a waiter into a place that is the last, or was its own before.
+    /// Inserts a waiter at the end, or with the ticket of a request that it replaces.
     pub(super) fn insert(&mut self, ticket: Ticket, waiter: Waiter) {
         if let Some(deadline) = waiter.deadline() {
             self.deadlines.insert((deadline, ticket));
@@ -173,14 +180,14 @@ impl Queue {
         self.waiters.insert(ticket, waiter);
     }
 
-    /// The requests of an owner that waits no more: each of them has to be taken out of its place.
+    /// Removes an owner from the index. The caller removes each of its tickets with [`Queue::remove_only`].
     pub(super) fn remove_owner(&mut self, owner: &[u8]) -> Option<Tickets> {
         let (owner, tickets) = self.by_owner.remove_entry(owner)?;
         self.departed_owners.push(owner);
         Some(tickets)
     }
 
-    /// Takes a waiter out of its place; what is known of its owner stays.
+    /// Removes a waiter, but not its entry in the index of owners.
     pub(super) fn remove_only(&mut self, ticket: Ticket) -> Option<Waiter> {
         let waiter = self.waiters.remove(&ticket)?;
         if let Some(deadline) = waiter.deadline() {
@@ -189,7 +196,7 @@ impl Queue {
         Some(waiter)
     }
 
-    /// Takes a waiter out, for whatever reason.
+    /// Removes a waiter.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
         let waiter = self.remove_only(ticket)?;
         let others_wait = match self.by_owner.get_mut(&waiter.owner) {

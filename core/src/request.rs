@@ -1,67 +1,79 @@
-//! What a client asks for: one struct a command, each with its `parse`.
-//!
-//! A parser gets the arguments that follow the key.
+//! The requests of clients: one struct per command, each parsed from the arguments after the key.
 
 use super::error::Error;
 use super::fence::MAX_FENCE;
 use super::limit::Limit;
 
-/// An owner is 1 to this many bytes.
+/// The largest length of an owner.
 pub const MAX_OWNER_BYTES: usize = 512;
-/// A request waits for at most so long, or without limit.
+/// The longest timeout, except for an infinite one.
 const MAX_TIMEOUT_MS: u64 = 1 << 52;
-/// A request id is 1 to this many bytes.
+/// The largest length of a request id.
 pub const MAX_REQUEST_ID_BYTES: usize = 64;
 
 /// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquire<'a> {
+    /// Who wants to hold the lock.
     pub owner: &'a [u8],
+    /// The length of the lease.
     pub lease_ms: u64,
+    /// How many owners may hold the lock at once.
     pub limit: Limit,
-    /// Whether the request waits when it cannot be granted, and for how long.
+    /// The timeout if the request waits until it can be granted.
     pub block: Option<Timeout>,
-    /// The name of the hold that this request makes.
+    /// The idempotency key of the request and of its hold.
     pub request_id: Option<&'a [u8]>,
 }
 
 /// How long a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
+    /// Until it is granted.
     Infinite,
+    /// At most this many milliseconds.
     Ms(u64),
 }
 
 /// `DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release<'a> {
+    /// The holder.
     pub owner: &'a [u8],
+    /// The fence under which it holds the lock, if it says so.
     pub fence: Option<u64>,
+    /// What to release.
     pub holds: Holds<'a>,
 }
 
-/// Which of its holds an owner gives back.
+/// Which of its holds an owner releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds<'a> {
-    /// An unnamed one, else the youngest named one.
+    /// One without a request id, else the latest one.
     One,
+    /// All of them.
     All,
+    /// The one with this request id.
     ById(&'a [u8]),
 }
 
 /// `DLOCK.EXTEND key owner lease-ms [FENCE fence]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extend<'a> {
+    /// The holder.
     pub owner: &'a [u8],
+    /// The new length of the lease.
     pub lease_ms: u64,
+    /// The fence under which it holds the lock, if it says so.
     pub fence: Option<u64>,
 }
 
 impl<'a> Acquire<'a> {
+    /// The syntax of the command.
     pub const SYNTAX: &'static str =
         "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]";
 
-    /// `max_lease_ms`: the longest lease that the server allows.
+    /// Parses the arguments. `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
         let mut args = Args {
             args,
@@ -102,8 +114,10 @@ impl<'a> Acquire<'a> {
 }
 
 impl<'a> Release<'a> {
+    /// The syntax of the command.
     pub const SYNTAX: &'static str = "DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]";
 
+    /// Parses the arguments.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
         let mut args = Args {
             args,
@@ -135,6 +149,7 @@ impl<'a> Release<'a> {
 }
 
 impl<'a> Extend<'a> {
+    /// The syntax of the command.
     pub const SYNTAX: &'static str = "DLOCK.EXTEND key owner lease-ms [FENCE fence]";
 
     /// `max_lease_ms`: the longest lease that the server allows.
@@ -180,7 +195,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
         self.args.next()
     }
 
-    /// The server checks the number of arguments before it calls us, so a missing one is an error of syntax.
+    /// The server has checked the number of arguments, so a missing one is a syntax error.
     fn required(&mut self) -> Result<&'a [u8], Error> {
         self.next().ok_or(Error::UnknownOption(self.syntax))
     }
@@ -195,7 +210,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
 
     fn limit(&mut self) -> Result<Limit, Error> {
         let n = number("LIMIT", self.value("LIMIT")?, 1, u64::from(Limit::MAX))?;
-        let error = Error::NodeId {
+        let error = Error::Number {
             what: "LIMIT",
             min: 1,
             max: u64::from(Limit::MAX),
@@ -238,7 +253,7 @@ fn bytes<'a>(what: &'static str, value: &'a [u8], max: usize) -> Result<&'a [u8]
 pub fn number(what: &'static str, text: &[u8], min: u64, max: u64) -> Result<u64, Error> {
     plain_decimal(text)
         .filter(|n| (min..=max).contains(n))
-        .ok_or(Error::NodeId { what, min, max })
+        .ok_or(Error::Number { what, min, max })
 }
 
 fn plain_decimal(text: &[u8]) -> Option<u64> {
@@ -330,7 +345,7 @@ mod tests {
             "18446744073709551616",
             "¹",
         ] {
-            let error = Error::NodeId {
+            let error = Error::Number {
                 what: "lease-ms",
                 min: 1,
                 max: 1_000,

@@ -1,9 +1,9 @@
-//! Time as the core sees it: a point on a monotonic clock that somebody else reads.
+//! Points on a monotonic clock. The shell reads the clock; the core only compares.
 
 /// A point in time, in microseconds on the monotonic clock of this process.
 ///
-/// Signed, because a hold that came from another machine may have begun before this clock did.
-/// Arithmetic saturates: a lease so long that it leaves the range never ends.
+/// Signed, because a hold from another machine may have started before this clock did. Arithmetic saturates: a
+/// lease beyond the range never ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(i64);
 
@@ -13,18 +13,22 @@ impl Instant {
     /// Before every instant that a clock can show.
     pub const DISTANT_PAST: Self = Self(i64::MIN);
 
+    /// From microseconds since the zero of the clock.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
+    /// Microseconds since the zero of the clock.
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
+    /// This many milliseconds later.
     pub fn after_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(micros(ms)))
     }
 
+    /// This many milliseconds earlier.
     pub fn before_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_sub(micros(ms)))
     }
@@ -34,7 +38,7 @@ impl Instant {
         self.micros_until(later).div_euclid(MICROS_PER_MS as u64)
     }
 
-    /// As [`Instant::ms_until`], rounded up: what is sent to others, so that a lease never ends early there.
+    /// Like [`Instant::ms_until`], rounded up: for replicas, so that a lease never expires early there.
     pub fn ms_until_rounded_up(self, later: Self) -> u64 {
         self.micros_until(later).div_ceil(MICROS_PER_MS as u64)
     }

@@ -42,7 +42,7 @@ pub fn expire_due_locks(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) -> bool {
 fn expire_holders(ctx: &mut Ctx<'_>, flags: Flags, due: &DueLock) {
     let key = RString::new(due.name.as_bytes());
     if let Ok(mut txn) = Txn::timer(ctx, key.borrow(), flags) {
-        txn.expire_holders(due.place);
+        txn.expire_holders(due.handle);
         // An error is in the log.
         let _ = txn.commit(Ok(()));
     }

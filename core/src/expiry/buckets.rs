@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::handle::{Bucket, ExpiryHandle};
-use super::name::Name;
 use super::slab::BucketSlab;
 use crate::Instant;
+use crate::inline_bytes::InlineBytes;
 
 #[derive(Default)]
 pub struct Buckets {
     buckets: BTreeMap<Bucket, BucketSlab>,
-    /// The bucket that was last inserted into. It may be empty: leases of one length come and go in it.
+    /// The bucket that was last inserted into. It stays even if it is empty: leases of equal length reuse it.
     latest: Option<Bucket>,
     len: u64,
 }
@@ -25,7 +25,12 @@ impl Buckets {
         if let Some(former) = self.latest.replace(bucket).filter(|former| *former != bucket) {
             self.remove_if_empty(former);
         }
-        match self.buckets.entry(bucket).or_default().insert(Name::new(name)) {
+        match self
+            .buckets
+            .entry(bucket)
+            .or_default()
+            .insert(InlineBytes::new(name))
+        {
             Some(slot) => {
                 self.len = self.len.saturating_add(1);
                 ExpiryHandle { bucket, slot }
@@ -34,20 +39,20 @@ impl Buckets {
         }
     }
 
-    pub fn remove(&mut self, name: &[u8], place: ExpiryHandle) {
-        let Some(slots) = self.buckets.get_mut(&place.bucket) else {
+    pub fn remove(&mut self, name: &[u8], handle: ExpiryHandle) {
+        let Some(slots) = self.buckets.get_mut(&handle.bucket) else {
             return;
         };
         let before = slots.len();
-        slots.remove(place.slot, name);
+        slots.remove(handle.slot, name);
         let removed = before.saturating_sub(slots.len());
-        if slots.len() == 0 && self.latest != Some(place.bucket) {
-            self.buckets.remove(&place.bucket);
+        if slots.len() == 0 && self.latest != Some(handle.bucket) {
+            self.buckets.remove(&handle.bucket);
         }
         self.len = self.len.saturating_sub(u64::from(removed));
     }
 
-    /// Forgets a chunk of names, of a database that was emptied; false when there is none.
+    /// Frees a chunk of names of a flushed database. Returns whether there was one.
     pub fn drop_chunk(&mut self) -> bool {
         while let Some(mut first) = self.buckets.first_entry() {
             if first.get_mut().drop_chunk() {
@@ -70,7 +75,7 @@ impl Buckets {
             .is_some_and(|(bucket, _)| bucket.has_passed(now))
     }
 
-    pub fn take_due(&mut self, now: Instant) -> Option<(Name, ExpiryHandle)> {
+    pub fn take_due(&mut self, now: Instant) -> Option<(InlineBytes, ExpiryHandle)> {
         loop {
             let mut first = self
                 .buckets
@@ -124,8 +129,8 @@ mod tests {
     fn no_bucket_stays_behind_but_the_one_in_use() {
         let mut buckets = Buckets::default();
         for ms in (0..10_000).step_by(250) {
-            let place = buckets.insert(b"a", at(ms));
-            buckets.remove(b"a", place);
+            let handle = buckets.insert(b"a", at(ms));
+            buckets.remove(b"a", handle);
         }
         assert_eq!((buckets.buckets.len(), buckets.len()), (1, 0));
         assert!(buckets.take_due(at(60_000)).is_none());

@@ -1,4 +1,4 @@
-//! Where a lock stands in its wheel.
+//! The position of a lock in the expiry index.
 
 use crate::Instant;
 
@@ -16,29 +16,31 @@ pub struct Bucket(u32);
 const BUCKET_MICROS: i64 = 250_000;
 
 impl ExpiryHandle {
-    /// In no wheel.
+    /// Not in the index.
     pub const NONE: Self = Self {
         bucket: Bucket(u32::MAX),
         slot: u32::MAX,
     };
-    /// In no wheel, because the value has left its name.
+    /// Not in the index, because the value was moved from its key.
     pub const UNTRACKED: Self = Self {
         bucket: Bucket(u32::MAX),
         slot: 0,
     };
 
+    /// Whether the lock is in the index.
     pub fn is_indexed(self) -> bool {
         self.bucket != Self::NONE.bucket
     }
 
-    /// Whether a lock that stands here is looked at in time for `at`.
+    /// Whether the lock is due at `at` or before.
     pub fn covers(self, at: Instant) -> bool {
         self.bucket <= Bucket::of(at)
     }
 }
 
 impl Bucket {
-    /// The bucket that an instant falls into. What lies too far ahead is looked at earlier, and put on.
+    /// The bucket of an instant. An instant beyond all buckets gets the last one: the lock is due earlier, and is
+    /// inserted again then.
     pub(super) fn of(at: Instant) -> Self {
         let bucket = at.as_micros().max(0).div_euclid(BUCKET_MICROS);
         Self(

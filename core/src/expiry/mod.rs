@@ -1,41 +1,44 @@
-//! Which locks there are, by the time at which somebody has to look at them.
+//! The expiry index: all locks of the server, by the time at which their first lease expires.
 //!
-//! A lock has no Redis TTL: when its owner vanishes, the module must remove it. Every lock under a key
-//! stands in the wheel of its database, in the bucket in which its first lease ends. An extended lock
-//! stays where it is, and is put on when its bucket is due.
+//! A lock has no Redis TTL, so the module itself must remove expired holders. Each database has buckets of a
+//! quarter of a second, and each lock is in the bucket of its first lease end. An extended lock stays in its
+//! bucket until that is due, and is then inserted again.
 //!
-//! The registry holds names, never pointers: FLUSHALL, DEBUG RELOAD and RENAME free or move values
-//! without a word. A name may therefore be wrong; a lock that stands nowhere is a stray and is looked for.
+//! The index holds keys, never pointers: FLUSHALL, DEBUG RELOAD and RENAME free or move values without notice. So
+//! a key may be stale, and a lock may be untracked until a scan of the keyspace finds it.
 
 mod buckets;
 mod handle;
-mod name;
 mod slab;
 
 use std::ffi::c_int;
 
 use buckets::Buckets;
 pub use handle::ExpiryHandle;
-pub use name::Name;
 
 use crate::Instant;
+use crate::inline_bytes::InlineBytes;
 
-/// One wheel a database.
+/// The locks of all databases.
 #[derive(Default)]
 pub struct ExpiryIndex {
     databases: Vec<Buckets>,
-    /// Those of databases that were emptied. Millions of names are not freed at once: no client waits for that.
+    /// Flushed databases. Millions of keys are freed in slices, so that no client waits for that.
     flushed: Vec<Buckets>,
 }
 
-/// A lock that somebody has to look at.
+/// A lock whose first lease may have expired.
 pub struct DueLock {
+    /// The database.
     pub db: c_int,
-    pub name: Name,
-    pub place: ExpiryHandle,
+    /// The key.
+    pub name: InlineBytes,
+    /// Where it was in the index.
+    pub handle: ExpiryHandle,
 }
 
 impl ExpiryIndex {
+    /// An empty index.
     pub const fn new() -> Self {
         Self {
             databases: Vec::new(),
@@ -43,6 +46,7 @@ impl ExpiryIndex {
         }
     }
 
+    /// Whether there are no locks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -52,7 +56,7 @@ impl ExpiryIndex {
         self.databases.iter().map(Buckets::len).sum()
     }
 
-    /// Has the lock looked at when `at` has passed; where it stands from now on.
+    /// Inserts a lock that is due at `at`. Returns its position.
     pub fn insert(&mut self, db: c_int, name: &[u8], at: Instant) -> ExpiryHandle {
         let index = usize::try_from(db).unwrap_or(0);
         if index >= self.databases.len() {
@@ -64,19 +68,19 @@ impl ExpiryIndex {
             .map_or(ExpiryHandle::NONE, |buckets| buckets.insert(name, at))
     }
 
-    /// Forgets the lock, if it does stand there.
-    pub fn remove(&mut self, db: c_int, name: &[u8], place: ExpiryHandle) {
+    /// Removes a lock, if it is in that position.
+    pub fn remove(&mut self, db: c_int, name: &[u8], handle: ExpiryHandle) {
         if let Some(buckets) = self.database_mut(db) {
-            buckets.remove(name, place);
+            buckets.remove(name, handle);
         }
     }
 
-    /// Takes out a lock whose time has come.
+    /// Removes and returns a lock that is due.
     pub fn take_due(&mut self, now: Instant) -> Option<DueLock> {
         self.databases.iter_mut().zip(0..).find_map(|(buckets, db)| {
             buckets
                 .take_due(now)
-                .map(|(name, place)| DueLock { db, name, place })
+                .map(|(name, handle)| DueLock { db, name, handle })
         })
     }
 
@@ -85,7 +89,7 @@ impl ExpiryIndex {
         self.databases.iter().any(|buckets| buckets.is_due(now))
     }
 
-    /// The database is emptied; -1 = all are.
+    /// Removes all locks of a database; -1 = of all databases.
     pub fn flush(&mut self, db: c_int) {
         if db < 0 {
             self.flushed.append(&mut self.databases);
@@ -95,7 +99,7 @@ impl ExpiryIndex {
         }
     }
 
-    /// Frees a few names of emptied databases; false when there are none.
+    /// Frees some keys of flushed databases. Returns whether there were any.
     pub fn free_chunk(&mut self) -> bool {
         while let Some(buckets) = self.flushed.last_mut() {
             if buckets.drop_chunk() {
@@ -106,6 +110,7 @@ impl ExpiryIndex {
         false
     }
 
+    /// Swaps two databases.
     pub fn swap(&mut self, first: c_int, second: c_int) {
         let (Ok(first), Ok(second)) = (usize::try_from(first), usize::try_from(second)) else {
             return;

@@ -1,11 +1,11 @@
-//! The names in one bucket: slots that stay where they are, so that a lock can remember its own.
+//! The keys in one bucket, in slots that do not move, so that a lock can store its own.
 
-use super::name::Name;
+use crate::inline_bytes::InlineBytes;
 
 /// Slots come in chunks of at most this many: no copy of a large vector ever stalls a command.
 const CHUNK: usize = 256;
 
-/// A set of names, each in a numbered slot.
+/// A set of keys, each in a numbered slot.
 #[derive(Default)]
 pub struct BucketSlab {
     chunks: Vec<Vec<Slot>>,
@@ -15,7 +15,7 @@ pub struct BucketSlab {
 }
 
 enum Slot {
-    Taken(Name),
+    Taken(InlineBytes),
     Free { next: Option<u32> },
 }
 
@@ -24,8 +24,8 @@ impl BucketSlab {
         self.taken
     }
 
-    /// Puts a name into a slot. `None` when there are 2^32 of them.
-    pub fn insert(&mut self, name: Name) -> Option<u32> {
+    /// Inserts a key. `None` if all 2^32 slots are taken.
+    pub fn insert(&mut self, name: InlineBytes) -> Option<u32> {
         let index = match self.free {
             Some(index) => {
                 let slot = self.slot_mut(index)?;
@@ -41,7 +41,7 @@ impl BucketSlab {
         Some(index)
     }
 
-    /// Frees a slot, if this name is in it.
+    /// Frees a slot, if this key is in it.
     pub fn remove(&mut self, index: u32, name: &[u8]) {
         let free = self.free;
         let Some(slot) = self.slot_mut(index) else { return };
@@ -52,10 +52,10 @@ impl BucketSlab {
         }
     }
 
-    /// Takes out the name in the last taken slot. What is behind it is free, and is given back.
-    pub fn pop(&mut self) -> Option<(u32, Name)> {
-        // Slots behind the taken one go away, so the list of free ones may not be used any more. Those in
-        // front of it are lost for reuse, until the bucket is empty, which it soon will be.
+    /// Removes the key in the last taken slot, and frees the memory after it.
+    pub fn pop(&mut self) -> Option<(u32, InlineBytes)> {
+        // Slots after the taken one vanish, so the free list is invalid. The free slots before it are not reused
+        // until the bucket is empty, which it soon will be.
         self.free = None;
         while let Some(chunk) = self.chunks.last_mut() {
             while let Some(slot) = chunk.pop() {
@@ -73,12 +73,12 @@ impl BucketSlab {
         None
     }
 
-    /// Forgets the last chunk of names; false when there is none.
+    /// Frees the last chunk of keys. Returns whether there was one.
     pub fn drop_chunk(&mut self) -> bool {
         self.chunks.pop().is_some()
     }
 
-    fn push(&mut self, name: Name) -> Option<u32> {
+    fn push(&mut self, name: InlineBytes) -> Option<u32> {
         let full = self.chunks.last().is_none_or(|chunk| chunk.len() >= CHUNK);
         if full {
             // The first chunk grows with the bucket: most buckets are small.
@@ -112,21 +112,21 @@ mod tests {
     fn freed_slots_are_used_again_before_new_ones() {
         let mut slots = BucketSlab::default();
         let places: Vec<u32> = (0..600)
-            .map(|i| slots.insert(Name::new(&name(i))).unwrap())
+            .map(|i| slots.insert(InlineBytes::new(&name(i))).unwrap())
             .collect();
         assert_eq!(places, (0..600).collect::<Vec<u32>>());
         slots.remove(3, &name(3));
         slots.remove(500, &name(500));
         assert_eq!(slots.len(), 598);
-        assert_eq!(slots.insert(Name::new(b"x")), Some(500));
-        assert_eq!(slots.insert(Name::new(b"y")), Some(3));
-        assert_eq!(slots.insert(Name::new(b"z")), Some(600));
+        assert_eq!(slots.insert(InlineBytes::new(b"x")), Some(500));
+        assert_eq!(slots.insert(InlineBytes::new(b"y")), Some(3));
+        assert_eq!(slots.insert(InlineBytes::new(b"z")), Some(600));
     }
 
     #[test]
     fn only_the_name_that_stands_there_is_removed() {
         let mut slots = BucketSlab::default();
-        let index = slots.insert(Name::new(b"a")).unwrap();
+        let index = slots.insert(InlineBytes::new(b"a")).unwrap();
         slots.remove(index, b"b");
         slots.remove(index + 1, b"a");
         assert_eq!(slots.len(), 1);
@@ -139,7 +139,7 @@ mod tests {
     fn popping_yields_every_name_with_its_slot_and_skips_free_ones() {
         let mut slots = BucketSlab::default();
         for i in 0..600 {
-            slots.insert(Name::new(&name(i)));
+            slots.insert(InlineBytes::new(&name(i)));
         }
         for i in (0..600).step_by(3) {
             slots.remove(i, &name(i));
