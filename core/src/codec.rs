@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_comes_back_as_it_was_with_leases_that_count_from_the_reading() {
+    fn lock_round_trips_with_leases_counted_from_decoding() {
         let written = cx(10_000);
         let bytes = encode_lock(&lock(), &written);
         assert_eq!(decode_lock(&bytes, written.now), Ok(lock()));
@@ -287,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_written_rounded_up() {
+    fn lease_is_encoded_rounded_up() {
         let bytes = encode_lock(&lock(), &cx(10_001));
         let read = decode_lock(&bytes, Instant::from_micros(10_001)).unwrap();
         assert!(read.holders()[0].lease_end >= lock().holders()[0].lease_end);
     }
 
     #[test]
-    fn every_proper_prefix_and_every_longer_form_is_refused() {
+    fn truncated_or_extended_encoding_is_rejected() {
         let bytes = encode_lock(&lock(), &cx(0));
         let after_alice = bytes.iter().rposition(|byte| *byte == HOLDER).unwrap();
         for cut in (0..bytes.len()).filter(|cut| *cut != after_alice) {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_step_could_have_written_is_refused() {
+    fn unsound_encoding_is_rejected() {
         let holder = |owner: &[u8], limit: u8, fence: u8, anonymous: u8| {
             let mut bytes = vec![HOLDER, owner.len() as u8];
             bytes.extend_from_slice(owner);

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_says_what_to_do() {
+    fn error_text_always_gives_advice() {
         let advice = [
             "the syntax is",
             "give ",

@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn a_start_takes_the_clock_when_it_is_above_all_known() {
+    fn start_with_clock_ahead_advances_fences_to_clock() {
         assert_eq!(advanced(0, AdvanceReason::Start, MS, 9), CLOCK + 1);
         assert_eq!(advanced(CLOCK - 1, AdvanceReason::Start, MS, 9), CLOCK + 1);
     }
 
     #[test]
-    fn a_start_with_the_clock_behind_leaps_over_all_known() {
+    fn start_with_clock_behind_advances_fences_by_gap() {
         assert_eq!(
             advanced(CLOCK, AdvanceReason::Start, MS, 9),
             CLOCK + PROMOTION_GAP + 9 + 1
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_takes_the_larger_of_clock_and_leap() {
+    fn promotion_advances_fences_to_larger_of_clock_and_gap() {
         assert_eq!(advanced(5, AdvanceReason::Promotion, MS, 9), CLOCK + 1);
         assert_eq!(
             advanced(CLOCK - 7, AdvanceReason::Promotion, MS, 9),
@@ -181,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_takes_the_clock_if_larger() {
+    fn slot_advances_fences_to_clock_if_larger() {
         assert_eq!(advanced(5, AdvanceReason::Slot, MS, 9), CLOCK + 1);
         assert_eq!(advanced(CLOCK + 5, AdvanceReason::Slot, MS, 9), CLOCK + 6);
     }
 
     #[test]
-    fn a_server_that_knows_of_no_fence_keeps_its_start_to_itself_until_it_grants() {
+    fn start_without_known_fence_is_not_stored_before_first_grant() {
         let mut fences = Fences::starting();
         fences.advance(WallClock::from_unix_ms(MS), 9);
         assert_eq!(fences.known(), 0);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_leaps_over_a_start_that_granted_nothing() {
+    fn promotion_after_start_without_grants_advances_by_gap() {
         let mut fences = Fences::starting();
         fences.advance(WallClock::from_unix_ms(MS), 9);
         fences.request_advance(AdvanceReason::Promotion);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bigger_reason_to_raise_wins() {
+    fn stronger_advance_reason_wins() {
         let mut fences = Fences {
             known: 0,
             floor: 0,
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_end_at_two_to_the_53() {
+    fn fences_end_at_two_to_the_53() {
         let mut fences = Fences {
             known: MAX_FENCE - 1,
             floor: 0,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_more_than_a_year_ahead_is_not_plausible() {
+    fn fence_more_than_a_year_ahead_is_implausible() {
         let fences = Fences {
             known: CLOCK,
             floor: 0,

@@ -137,7 +137,7 @@ mod tests {
     };
 
     #[test]
-    fn a_start_as_a_primary_and_a_promotion_begin_what_is_set_for_them() {
+    fn primary_start_and_promotion_start_configured_grace() {
         let mut grace = Grace::starting();
         assert!(grace.start_if_pending(true, &SETTINGS, NOW));
         assert_eq!(grace.left_ms(NOW), 10);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_begins_none_whether_it_starts_or_was_demoted_at_once() {
+    fn replica_starts_no_grace() {
         let mut grace = Grace::starting();
         assert!(!grace.start_if_pending(false, &SETTINGS, NOW));
         grace.promoted();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grace_is_never_cut_short() {
+    fn grace_is_never_shortened() {
         let mut grace = Grace::starting();
         grace.observe(30, NOW);
         assert!(grace.start_if_pending(true, &SETTINGS, NOW));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grace_that_becomes_longer_began_when_it_began() {
+    fn extended_grace_keeps_its_start() {
         let mut grace = Grace::starting();
         grace.restore(10, NOW);
         grace.restore(10, NOW.after_ms(9));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grace_that_the_primary_tells_of_keeps_all_whom_it_has_not_removed() {
+    fn replicated_grace_covers_all_holders_not_removed() {
         let mut grace = Grace::starting();
         grace.observe(10, NOW);
         assert_eq!(
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_longer_than_may_be_asked_for_now_makes_the_longest_grace_longer() {
+    fn grace_of_longest_lease_covers_leases_beyond_current_maximum() {
         for (longest_known, expected) in [(19, 20), (21, 21)] {
             let mut grace = Grace::starting();
             grace.observe_lease(longest_known);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grace_of_0_is_none() {
+    fn grace_of_zero_does_not_start() {
         let none = GraceSettings {
             startup: GraceLength::Ms(0),
             ..SETTINGS

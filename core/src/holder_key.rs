@@ -109,7 +109,7 @@ mod tests {
     const SHORT: usize = 22;
 
     #[test]
-    fn short_owners_without_names_need_no_memory_of_their_own() {
+    fn holder_key_of_short_owner_needs_no_heap() {
         assert_eq!(size_of::<HolderKey>(), 24);
         for length in [0, 1, SHORT] {
             assert_eq!(HolderKey::of(&vec![b'o'; length]).heap_bytes(), 0, "{length}");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_of_any_length_and_their_names_are_kept() {
+    fn holder_key_keeps_owner_and_request_ids() {
         for length in [1, SHORT - 1, SHORT, SHORT + 1, 512] {
             let owner: Vec<u8> = (0..length).map(|n| n as u8).collect();
             let plain = HolderKey::of(&owner);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_names_loses_none() {
+    fn holder_key_without_request_ids_removes_none() {
         let mut holder_key = HolderKey::of(b"owner");
         holder_key.pop();
         holder_key.clear();

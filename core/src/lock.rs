@@ -243,13 +243,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_with_one_holder_is_one_small_allocation() {
+    fn lock_with_one_holder_is_56_bytes() {
         assert_eq!(size_of::<Holder>(), 56);
         assert_eq!(size_of::<Lock>(), 56);
     }
 
     #[test]
-    fn the_youngest_named_hold_goes_after_the_unnamed_ones() {
+    fn release_takes_anonymous_holds_before_latest_request_id() {
         let now = Instant::default();
         let mut holder = Holder::new(b"alice", Limit::MUTEX, 1, now, now);
         holder.add_with_id(b"first").unwrap();

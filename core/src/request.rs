@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_in_any_order_and_case() {
+    fn acquire_options_are_accepted_in_any_order_and_case() {
         let expected = Acquire {
             owner: b"alice",
             lease_ms: 10,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_unknown_repeated_or_alone_is_refused() {
+    fn unknown_repeated_or_valueless_option_is_rejected() {
         use Error::*;
         let rows: &[(&[&str], Error)] = &[
             (&["a", "1", "NX"], UnknownOption(Acquire::SYNTAX)),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_plain_decimals_within_their_range() {
+    fn numbers_outside_plain_decimal_range_are_rejected() {
         for text in [
             "",
             "0",
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_and_request_ids_have_a_length() {
+    fn owner_and_request_id_lengths_are_limited() {
         let (longest, too_long) = ("o".repeat(512), "o".repeat(513));
         assert!(acquire(&[&longest, "1"]).is_ok());
         for owner in ["", &too_long] {
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn release_tells_one_all_and_named_apart() {
+    fn release_parses_one_all_and_by_id() {
         assert_eq!(release(&["a"]).map(|r| r.holds), Ok(Holds::One));
         assert_eq!(release(&["a", "all"]).map(|r| r.holds), Ok(Holds::All));
         assert_eq!(

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_due_within_a_quarter_of_a_second_after_its_time() {
+    fn lock_is_due_within_a_quarter_second_after_its_time() {
         let mut buckets = Buckets::default();
         buckets.insert(b"a", at(1_000));
         assert!(buckets.take_due(at(1_000)).is_none());
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_buckets_come_first_and_removed_locks_never() {
+    fn due_locks_come_in_bucket_order_without_removed_ones() {
         let mut buckets = Buckets::default();
         let early = buckets.insert(b"early", at(500));
         buckets.insert(b"late", at(900));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bucket_stays_behind_but_the_one_in_use() {
+    fn empty_bucket_is_removed_unless_it_is_the_latest() {
         let mut buckets = Buckets::default();
         for ms in (0..10_000).step_by(250) {
             let handle = buckets.insert(b"a", at(ms));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_before_the_clock_began_or_beyond_all_buckets_finds_a_place() {
+    fn lock_with_out_of_range_time_is_indexed() {
         let mut buckets = Buckets::default();
         buckets.insert(b"past", Instant::from_micros(-5));
         let far = buckets.insert(b"far", Instant::from_micros(i64::MAX));

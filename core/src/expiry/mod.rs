@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn emptied_databases_are_freed_a_few_names_at_a_time() {
+    fn flushed_databases_are_freed_in_chunks() {
         let mut registry = ExpiryIndex::new();
         for db in 0..3 {
             for n in 0..1000_u32 {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn freed_slots_are_used_again_before_new_ones() {
+    fn slab_reuses_freed_slots_before_new_ones() {
         let mut slots = BucketSlab::default();
         let places: Vec<u32> = (0..600)
             .map(|i| slots.insert(InlineBytes::new(&name(i))).unwrap())
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_name_that_stands_there_is_removed() {
+    fn slab_removes_only_a_matching_key() {
         let mut slots = BucketSlab::default();
         let index = slots.insert(InlineBytes::new(b"a")).unwrap();
         slots.remove(index, b"b");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn popping_yields_every_name_with_its_slot_and_skips_free_ones() {
+    fn slab_pop_yields_taken_slots_only() {
         let mut slots = BucketSlab::default();
         for i in 0..600 {
             slots.insert(InlineBytes::new(&name(i)));

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::naive::Model;
-use super::plain::{Action, Micros};
+use super::ops::{Action, Micros};
 use super::schedule::{Memory, Pass, Step, Told, config, schedule};
 use super::subject::Subject;
 use crate::fence::AdvanceReason;
@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(config(2_000))]
 
     #[test]
-    fn the_core_answers_and_looks_as_the_model_does(schedule in schedule()) {
+    fn single_lock_matches_model_in_random_schedules(schedule in schedule()) {
         let mut pair = Pair::new();
         for step in schedule {
             pair.step(step);

@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::naive::{self, Model};
-use super::plain::{Action, Limit, Micros, Request};
+use super::ops::{Action, Limit, Micros, Request};
 use super::subject::{Subject, core_limit, name_bytes, owner_bytes};
 use crate::engine::Engine;
 use crate::lock::Holder;
@@ -173,7 +173,7 @@ impl State {
         // Whoever has ended by now had ended when it began.
         subject.grace_begin = (self.grace_ticks > 0).then_some(0);
         subject.grace_end = (self.grace_ticks > 0).then(|| Micros::from(self.grace_ticks) * TICK);
-        let now = subject.moment().now;
+        let now = subject.cx().now;
         for (owner, part) in (0..).zip(&self.holders) {
             let lease_end = now.after_ms(u64::from(part.ticks + later));
             let (owner, fence) = (owner_bytes(owner), fence_of(owner));
@@ -211,7 +211,7 @@ impl State {
     }
 
     fn of(subject: &Subject) -> Self {
-        let moment = subject.moment();
+        let cx = subject.cx();
         let part = |holder: &Holder| Part {
             limit: holder.limit().get(),
             unnamed: holder.anonymous(),
@@ -220,7 +220,7 @@ impl State {
                 .iter()
                 .filter_map(|name| name.last().copied())
                 .collect(),
-            ticks: moment.lease_ms(holder) as u8,
+            ticks: cx.lease_ms(holder) as u8,
         };
         let grace_ticks = subject.grace_end.map_or(0, |end| end / TICK) as u8;
         Self {
@@ -240,7 +240,7 @@ fn most_holders(states: &HashSet<State>) -> Option<usize> {
 }
 
 #[test]
-fn no_mutex_that_can_be_reached_has_two_holders() {
+fn mutex_has_one_holder_in_every_reachable_state() {
     let states = search(&Alphabet {
         limits: &[Some(1)],
         names: &[0, 1],
@@ -250,7 +250,7 @@ fn no_mutex_that_can_be_reached_has_two_holders() {
 }
 
 #[test]
-fn no_semaphore_of_two_that_can_be_reached_has_three_holders() {
+fn semaphore_of_two_has_two_holders_in_every_reachable_state() {
     let states = search(&Alphabet {
         limits: &[Some(2)],
         names: &[0, 1],
@@ -260,7 +260,7 @@ fn no_semaphore_of_two_that_can_be_reached_has_three_holders() {
 }
 
 #[test]
-fn a_shared_lock_can_be_held_by_all() {
+fn shared_lock_can_be_held_by_all_owners() {
     let states = search(&Alphabet {
         limits: &[None],
         names: &[],
@@ -270,7 +270,7 @@ fn a_shared_lock_can_be_held_by_all() {
 }
 
 #[test]
-fn no_mix_of_limits_that_can_be_reached_has_more_holders_than_the_smallest_allows() {
+fn mixed_limits_keep_smallest_limit_in_every_reachable_state() {
     let states = search(&Alphabet {
         limits: &[Some(1), Some(2), None],
         names: &[0],

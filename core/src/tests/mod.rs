@@ -1,30 +1,30 @@
 //! Tests of the core as a whole.
 //!
 //! ```text
-//! plain          requests, answers and views in words that belong neither to the core nor to the model
-//! naive          the model: one lock as the contract tells it, without any cleverness
-//! schedule       random schedules: who asks what, how time passes, when a server starts or is promoted
-//! subject        the core behind plain words; checks the promises at every single step
-//! promises       what must be true of every step, whatever was asked
+//! ops            requests, replies and views in types that belong neither to the core nor to the model
+//! naive          the model: one lock by the letter of the contract, without optimizations
+//! schedule       random schedules: which requests arrive, how time passes, when a server starts or is promoted
+//! subject        the core behind `ops`; checks the invariants after every transition
+//! invariants     what must be true after every transition, whatever was requested
 //!
 //! rules          the contract by example, to be read
 //! against_model  random schedules, core and model side by side
-//! replay         what is replicated gives the same state, on lagging replicas, from a log, after a promotion
+//! replay         what is replicated gives the same state: on lagging replicas, from the AOF, after a promotion
 //! exhaustive     every reachable state of small locks
-//! masses         many holders in one step: the work grows with their number
-//! bytes          the encoding: nothing lost, nothing believed that cannot be
-//! queues         the same for several locks and those who wait for them
+//! scaling        many holders in one transition: the work is linear in their number
+//! codec          the encoding: nothing is lost, nothing unsound is accepted
+//! queues         the same for several locks and their waiters
 //! ```
 
 mod against_model;
-mod bytes;
+mod codec;
 mod exhaustive;
-mod masses;
+mod invariants;
 mod naive;
-mod plain;
-mod promises;
+mod ops;
 mod queues;
 mod replay;
 mod rules;
+mod scaling;
 mod schedule;
 mod subject;

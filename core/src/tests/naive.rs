@@ -3,7 +3,7 @@
 //! It knows no clever representation and never sweeps: a holder whose lease has ended stays in the list
 //! and is ignored. So an owner may stand in the list several times, alive at most once.
 
-use super::plain::{Action, Answer, Limit, Micros, Request, View};
+use super::ops::{Action, Answer, Limit, Micros, Request, View};
 
 #[derive(Clone, Debug, Default)]
 pub struct Model {

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::plain::{Answer, Micros, Request};
+use super::ops::{Answer, Micros, Request};
 use super::schedule::{Memory, Step, config, schedule};
 use super::subject::{Record, Saved, Stored, Subject};
 use crate::effects::Replication;
@@ -132,7 +132,7 @@ impl Log {
         }
     }
 
-    /// A server reads it at one moment, but for the last so many records, and goes through the same states.
+    /// A server reads it at one cx, but for the last so many records, and goes through the same states.
     fn load(&self, now: Micros, origin: Micros, lost: usize) -> Subject {
         let mut server = Subject::load(&self.base, now, origin);
         let there = self.records.len().saturating_sub(lost);
@@ -190,7 +190,7 @@ proptest! {
     #![proptest_config(config(1_500))]
 
     #[test]
-    fn replicas_and_the_log_follow_the_primary_through_every_schedule(
+    fn replicas_and_aof_follow_primary_in_random_schedules(
         schedule in schedule(),
         deliveries in vec([delivery(), delivery()], 70),
         downtime in 0_i64..50_000,
@@ -238,7 +238,7 @@ fn owners(server: &Subject) -> Vec<&[u8]> {
 }
 
 #[test]
-fn a_grace_outlasts_a_hold_that_the_promoted_replica_never_heard_of() {
+fn grace_outlasts_hold_unknown_to_promoted_replica() {
     let mut cluster = Cluster::new();
     ask(&mut cluster, &Request::acquire(ALICE, 30, Some(1)));
     let promotion = Step::Promotion {
@@ -255,7 +255,7 @@ fn a_grace_outlasts_a_hold_that_the_promoted_replica_never_heard_of() {
 }
 
 #[test]
-fn an_admission_takes_ended_holders_from_the_replicas_too() {
+fn acquire_replicates_removal_of_expired_holders() {
     let mut cluster = alice_has_ended_unswept();
     assert_eq!(owners(&cluster.primary), [b"a".as_slice(), b"ab"]);
     let answer = ask(&mut cluster, &Request::acquire(CAROL, 10, Some(2)));
@@ -266,7 +266,7 @@ fn an_admission_takes_ended_holders_from_the_replicas_too() {
 }
 
 #[test]
-fn a_release_takes_ended_holders_from_the_replicas_too() {
+fn release_replicates_removal_of_expired_holders() {
     let mut cluster = alice_has_ended_unswept();
     assert_eq!(ask(&mut cluster, &Request::release(BOB)), Answer::Holds(1));
     assert_eq!(cluster.primary.effects.replication, Replication::Change);
@@ -281,7 +281,7 @@ fn a_release_takes_ended_holders_from_the_replicas_too() {
 }
 
 #[test]
-fn the_last_release_takes_ended_holders_from_the_replicas_too() {
+fn last_release_replicates_removal_of_expired_holders() {
     let mut cluster = alice_has_ended_unswept();
     assert_eq!(ask(&mut cluster, &Request::release_all(BOB)), Answer::Holds(0));
     for server in cluster.replicas.iter().chain([&cluster.primary]) {
@@ -290,7 +290,7 @@ fn the_last_release_takes_ended_holders_from_the_replicas_too() {
 }
 
 #[test]
-fn no_lease_ends_by_the_clock_of_a_replica() {
+fn replica_never_expires_leases_by_its_clock() {
     let mut cluster = alice_has_ended_unswept();
     let replica = &mut cluster.replicas[0];
     replica.now += AN_HOUR;

@@ -1,6 +1,6 @@
 //! The contract by example.
 
-use super::plain::{Answer, Request};
+use super::ops::{Answer, Request};
 use super::subject::{Subject, core_limit, owner_bytes};
 use crate::effects::Replication;
 use crate::fence::{AdvanceReason, MAX_FENCE};
@@ -34,7 +34,7 @@ fn granted(server: &mut Subject, request: Request) -> (u64, u64, u64) {
 }
 
 #[test]
-fn nobody_else_gets_a_held_mutex() {
+fn mutex_held_by_one_owner_is_not_granted_to_another() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
     for limit in [MUTEX, Some(2), SHARED] {
@@ -45,7 +45,7 @@ fn nobody_else_gets_a_held_mutex() {
 }
 
 #[test]
-fn a_semaphore_admits_as_many_as_the_smallest_limit() {
+fn semaphore_admits_up_to_smallest_limit() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, Some(3)));
     granted(&mut server, Request::acquire(BOB, 10, Some(2)));
@@ -59,7 +59,7 @@ fn a_semaphore_admits_as_many_as_the_smallest_limit() {
 }
 
 #[test]
-fn readers_share_and_a_writer_stays_out() {
+fn shared_holders_exclude_mutex_request() {
     let mut server = server();
     for reader in [ALICE, BOB, CAROL] {
         granted(&mut server, Request::acquire(reader, 10, SHARED));
@@ -68,7 +68,7 @@ fn readers_share_and_a_writer_stays_out() {
 }
 
 #[test]
-fn a_re_entry_keeps_the_fence_and_never_shortens_the_lease() {
+fn reentry_keeps_fence_and_never_shortens_lease() {
     let mut server = server();
     let (fence, ..) = granted(&mut server, Request::acquire(ALICE, 100, MUTEX));
     assert_eq!(
@@ -83,7 +83,7 @@ fn a_re_entry_keeps_the_fence_and_never_shortens_the_lease() {
 }
 
 #[test]
-fn a_re_entry_neither_loosens_nor_tightens_the_limit() {
+fn reentry_never_changes_limit() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, Some(2)));
     granted(&mut server, Request::acquire(ALICE, 10, SHARED));
@@ -100,7 +100,7 @@ fn a_re_entry_neither_loosens_nor_tightens_the_limit() {
 }
 
 #[test]
-fn a_lease_ends_at_its_end_and_not_a_microsecond_before() {
+fn lease_expires_exactly_at_its_end() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
     server.now += 9_999;
@@ -111,7 +111,7 @@ fn a_lease_ends_at_its_end_and_not_a_microsecond_before() {
 }
 
 #[test]
-fn an_ended_lease_is_never_revived_even_when_nobody_took_the_lock() {
+fn expired_lease_is_never_revived() {
     let mut server = server();
     let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
     server.now += 10_000;
@@ -131,7 +131,7 @@ fn an_ended_lease_is_never_revived_even_when_nobody_took_the_lock() {
 }
 
 #[test]
-fn each_holder_expires_alone_and_once() {
+fn holders_expire_independently_and_once() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, SHARED));
     granted(&mut server, Request::acquire(BOB, 20, SHARED));
@@ -147,7 +147,7 @@ fn each_holder_expires_alone_and_once() {
 }
 
 #[test]
-fn what_remains_of_a_lease_is_rounded_down() {
+fn remaining_lease_is_rounded_down() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
     server.now += 1;
@@ -159,7 +159,7 @@ fn what_remains_of_a_lease_is_rounded_down() {
 }
 
 #[test]
-fn a_repeated_request_id_counts_once_and_does_not_touch_the_lease() {
+fn repeated_reqid_counts_once_and_keeps_lease() {
     let mut server = server();
     let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
     assert_eq!(
@@ -177,7 +177,7 @@ fn a_repeated_request_id_counts_once_and_does_not_touch_the_lease() {
 }
 
 #[test]
-fn a_release_gives_back_unnamed_holds_first_and_then_the_youngest_named_one() {
+fn release_takes_anonymous_holds_then_latest_reqid() {
     let mut server = server();
     granted(&mut server, Request::named(ALICE, 10, MUTEX, 2));
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
@@ -191,7 +191,7 @@ fn a_release_gives_back_unnamed_holds_first_and_then_the_youngest_named_one() {
 }
 
 #[test]
-fn only_the_fence_of_this_grant_is_accepted() {
+fn stale_fence_is_rejected() {
     let mut server = server();
     let (old, ..) = granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
     assert_eq!(
@@ -227,7 +227,7 @@ fn only_the_fence_of_this_grant_is_accepted() {
 }
 
 #[test]
-fn who_holds_nothing_is_told_whether_others_do() {
+fn release_without_hold_reports_notheld_or_notowner() {
     let mut server = server();
     for request in [
         Request::release(BOB),
@@ -248,7 +248,7 @@ fn who_holds_nothing_is_told_whether_others_do() {
 }
 
 #[test]
-fn a_grace_grants_nothing_keeps_what_is_known_and_lets_go() {
+fn grace_grants_nothing_and_keeps_known_holders() {
     let mut server = server();
     let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, SHARED, 1));
     server.take_over(AdvanceReason::Start, 50);
@@ -277,7 +277,7 @@ fn a_grace_grants_nothing_keeps_what_is_known_and_lets_go() {
 }
 
 #[test]
-fn a_release_works_in_a_grace() {
+fn release_in_grace_succeeds() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
     server.take_over(AdvanceReason::Promotion, 50);
@@ -286,7 +286,7 @@ fn a_release_works_in_a_grace() {
 }
 
 #[test]
-fn a_server_that_may_evict_locks_refuses_new_owners_only() {
+fn evictable_server_rejects_new_owners_only() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, SHARED));
     server.evictable = true;
@@ -298,7 +298,7 @@ fn a_server_that_may_evict_locks_refuses_new_owners_only() {
 }
 
 #[test]
-fn an_owner_has_at_most_64_named_holds() {
+fn acquire_with_65th_reqid_is_rejected() {
     let mut server = server();
     let last = MAX_REQUEST_IDS as u8;
     for name in 0..last {
@@ -315,9 +315,9 @@ fn an_owner_has_at_most_64_named_holds() {
 }
 
 #[test]
-fn at_the_largest_hold_count_a_re_entry_is_refused() {
+fn reentry_at_largest_hold_count_is_rejected() {
     let mut server = server();
-    let now = server.moment().now;
+    let now = server.cx().now;
     let fence = server.engine.fences.known();
     let mut alice = Holder::new(
         owner_bytes(ALICE),
@@ -339,7 +339,7 @@ fn at_the_largest_hold_count_a_re_entry_is_refused() {
 }
 
 #[test]
-fn when_the_fences_are_used_up_nobody_new_is_granted() {
+fn acquire_with_exhausted_fences_is_rejected() {
     let mut server = server();
     server.engine.fences.observe(MAX_FENCE - 1);
     assert_eq!(

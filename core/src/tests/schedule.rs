@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngAlgorithm;
 
-use super::plain::{Action, Answer, Limit, Micros, Request};
+use super::ops::{Action, Answer, Limit, Micros, Request};
 
 const OWNERS: u8 = 4;
 const NAMES: u8 = 3;

@@ -2,8 +2,8 @@
 //!
 //! Every step taken through here is checked against the promises, so every test checks them.
 
-use super::plain::{Action, Answer, Limit as PlainLimit, Micros, Request, View};
-use super::promises::{self, Checked};
+use super::invariants::{self, Checked};
+use super::ops::{Action, Answer, Limit as OpsLimit, Micros, Request, View};
 use crate::codec::{decode_lock, encode_lock};
 use crate::context::TransitionContext;
 use crate::effects::{Effects, Replication};
@@ -90,7 +90,7 @@ impl Subject {
     pub fn save(&self) -> Saved {
         let left = self.grace_end.map_or(0, |end| end - self.now).max(0);
         Saved {
-            lock: (!self.lock.is_free()).then(|| encode_lock(&self.lock, &self.moment())),
+            lock: (!self.lock.is_free()).then(|| encode_lock(&self.lock, &self.cx())),
             known: self.engine.fences.known(),
             grace_left_ms: (left as u64).div_ceil(1000),
         }
@@ -103,7 +103,7 @@ impl Subject {
             ..Self::new(origin)
         };
         if let Some(bytes) = &saved.lock {
-            server.lock = decode_lock(bytes, server.moment().now).expect("what was written can be read");
+            server.lock = decode_lock(bytes, server.cx().now).expect("what was written can be read");
         }
         server.engine.fences.observe(saved.known);
         server.begin_grace(saved.grace_left_ms);
@@ -118,7 +118,7 @@ impl Subject {
     /// What the server does when a lease has ended, checked against the promises.
     pub fn sweep(&mut self) {
         self.step(None, |server| {
-            server.begin(&server.moment()).expire_holders();
+            server.begin(&server.cx()).expire_holders();
             Answer::NotGranted
         });
     }
@@ -127,11 +127,11 @@ impl Subject {
         let (before, known_before) = (self.lock.clone(), self.engine.fences.known());
         self.effects.clear();
         let answer = step(self);
-        promises::check(&Checked {
+        invariants::check(&Checked {
             before: &before,
             known_before,
             request: request.map(|request| (request, owner_bytes(request.owner))),
-            moment: &self.moment(),
+            cx: &self.cx(),
             after: &self.lock,
             known_after: self.engine.fences.known(),
             answer,
@@ -146,8 +146,8 @@ impl Subject {
     }
 
     fn perform(&mut self, request: &Request) -> Answer {
-        let moment = self.moment();
-        let mut transition = self.begin(&moment);
+        let cx = self.cx();
+        let mut transition = self.begin(&cx);
         let owner = owner_bytes(request.owner);
         match request.action {
             Action::Acquire {
@@ -208,8 +208,8 @@ impl Subject {
     /// As a replica, or from the log: what was told happens.
     pub fn receive(&mut self, record: &Record) {
         self.effects.clear();
-        let moment = self.moment();
-        let mut transition = self.begin(&moment);
+        let cx = self.cx();
+        let mut transition = self.begin(&cx);
         match record {
             Record::Nothing => return,
             Record::Verbatim(request) => {
@@ -269,7 +269,7 @@ impl Subject {
         }
     }
 
-    pub fn moment(&self) -> TransitionContext {
+    pub fn cx(&self) -> TransitionContext {
         let here = |time: Micros| Instant::from_micros(time + self.origin);
         TransitionContext {
             grace_begin: self.grace_begin.map_or(Instant::DISTANT_PAST, here),
@@ -281,16 +281,16 @@ impl Subject {
 
     /// The live holders, as clients see them.
     pub fn view(&self) -> Vec<View> {
-        let moment = self.moment();
-        self.live().map(|holder| view_of(holder, &moment)).collect()
+        let cx = self.cx();
+        self.live().map(|holder| view_of(holder, &cx)).collect()
     }
 
     pub fn live(&self) -> impl Iterator<Item = &Holder> {
-        let moment = self.moment();
+        let cx = self.cx();
         self.lock
             .holders()
             .iter()
-            .filter(move |holder| moment.is_live(holder))
+            .filter(move |holder| cx.is_live(holder))
     }
 
     /// When the leases of the live holders end.
@@ -300,7 +300,7 @@ impl Subject {
 
     /// When a lease ends, on the clock that all share.
     pub fn lease_end(&self, holder: &Holder) -> Micros {
-        self.moment().lease_end(holder).as_micros() - self.origin
+        self.cx().lease_end(holder).as_micros() - self.origin
     }
 
     /// All holders as they are stored, with the ends of their leases.
@@ -326,7 +326,7 @@ impl From<&Holder> for Stored {
 }
 
 /// A holder, as clients see it.
-pub fn view_of(holder: &Holder, moment: &TransitionContext) -> View {
+pub fn view_of(holder: &Holder, cx: &TransitionContext) -> View {
     View {
         owner: owner_number(holder.owner()),
         fence: holder.fence(),
@@ -337,8 +337,8 @@ pub fn view_of(holder: &Holder, moment: &TransitionContext) -> View {
             .iter()
             .map(|name| name_number(name))
             .collect(),
-        lease_ms: moment.lease_ms(holder),
-        held_ms: holder.since().ms_until(moment.now),
+        lease_ms: cx.lease_ms(holder),
+        held_ms: holder.since().ms_until(cx.now),
     }
 }
 
@@ -357,7 +357,7 @@ pub fn name_bytes(name: u8) -> [u8; 2] {
     [b'r', name]
 }
 
-pub fn core_limit(limit: PlainLimit) -> Limit {
+pub fn core_limit(limit: OpsLimit) -> Limit {
     limit.map_or(Limit::SHARED, |n| Limit::new(n).expect("a limit"))
 }
 

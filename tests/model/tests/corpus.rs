@@ -23,21 +23,21 @@ fn replay(target: &str, feed: fn(&[u8])) {
 }
 
 #[test]
-fn any_arguments_are_refused_or_read_within_their_ranges() {
+fn corpus_arguments_are_rejected_or_within_range() {
     replay("arguments", fuzz::arguments);
 }
 
 #[test]
-fn any_payload_is_refused_or_makes_a_lock_that_is_written_the_same() {
+fn corpus_payload_is_rejected_or_round_trips() {
     replay("payload", fuzz::payload);
 }
 
 #[test]
-fn any_replication_commands_leave_a_sound_lock() {
+fn corpus_replication_leaves_lock_sound() {
     replay("replication", fuzz::replication);
 }
 
 #[test]
-fn in_any_sequence_of_requests_every_waiter_gets_one_answer() {
+fn corpus_sequence_gives_every_waiter_one_reply() {
     replay("sequence", fuzz::sequence);
 }

@@ -183,14 +183,14 @@ const FENCES: [Promise; 6] = [
 ];
 
 #[test]
-fn with_a_grace_of_the_longest_lease_no_two_are_sure_of_a_lock() {
+fn grace_of_longest_lease_prevents_overlap() {
     for (name, setting) in HOLDS {
         holds(name, &setting());
     }
 }
 
 #[test]
-fn fences_rise_for_every_later_grant_and_an_isolated_primary_stays_below() {
+fn fences_of_isolated_primary_stay_below_new_primary() {
     for (name, setting) in FENCES {
         holds(name, &setting());
     }
@@ -199,7 +199,7 @@ fn fences_rise_for_every_later_grant_and_an_isolated_primary_stays_below() {
 /// The same in larger worlds: more time, more requests.
 #[test]
 #[ignore = "a minute in a release build: make model"]
-fn what_is_promised_holds_in_larger_worlds() {
+fn guarantees_hold_in_larger_models() {
     let longer = |setting: Setting| Setting {
         ticks: setting.ticks + 1,
         ..setting
@@ -227,7 +227,7 @@ mod conditions_of_a_grace {
     use super::*;
 
     #[test]
-    fn without_one_two_are_sure_of_a_lock_after_a_failover() {
+    fn failover_without_grace_allows_overlap() {
         let setting = Setting {
             failover_grace_ticks: 0,
             ..failover()
@@ -242,7 +242,7 @@ mod conditions_of_a_grace {
     }
 
     #[test]
-    fn without_one_two_are_sure_of_a_lock_after_a_start() {
+    fn start_without_grace_allows_overlap() {
         let setting = Setting {
             startup_grace_ticks: 0,
             ..start()
@@ -257,7 +257,7 @@ mod conditions_of_a_grace {
     }
 
     #[test]
-    fn it_must_be_as_long_as_the_longest_lease() {
+    fn grace_shorter_than_longest_lease_allows_overlap() {
         let setting = Setting {
             failover_grace_ticks: 1,
             ..failover()
@@ -273,7 +273,7 @@ mod conditions_of_a_grace {
     }
 
     #[test]
-    fn the_old_primary_must_not_go_on() {
+    fn old_primary_that_keeps_granting_allows_overlap() {
         let way = [
             "alice to 0: ACQUIRE 1",
             "1 is promoted (dice 9)",
@@ -285,7 +285,7 @@ mod conditions_of_a_grace {
     }
 
     #[test]
-    fn an_old_primary_that_stops_is_not_enough() {
+    fn stopped_old_primary_without_grace_allows_overlap() {
         let setting = Setting {
             failover_grace_ticks: 0,
             ..min_replicas()
@@ -306,7 +306,7 @@ mod rules_left_out {
     use super::*;
 
     #[test]
-    fn a_grace_that_a_start_forgets() {
+    fn grace_forgotten_by_start_allows_overlap() {
         let way = [
             "1 hears nothing any more",
             "alice to 0: ACQUIRE 1",
@@ -324,7 +324,7 @@ mod rules_left_out {
     }
 
     #[test]
-    fn a_grace_that_a_replica_does_not_hear_of() {
+    fn grace_unknown_to_replica_allows_overlap() {
         let way = [
             "alice to 0: ACQUIRE 1",
             "0 is killed",
@@ -341,7 +341,7 @@ mod rules_left_out {
     }
 
     #[test]
-    fn a_grace_that_does_not_prolong_the_leases_of_known_holders() {
+    fn grace_without_lease_extension_allows_overlap() {
         let way = [
             "alice to 0: ACQUIRE 1",
             "1 hears nothing any more",
@@ -354,7 +354,7 @@ mod rules_left_out {
     }
 
     #[test]
-    fn a_grace_that_prolongs_a_lease_that_had_ended() {
+    fn grace_that_revives_expired_lease_allows_overlap() {
         let way = [
             "alice to 0: ACQUIRE 1",
             "1 hears nothing any more",
@@ -368,7 +368,7 @@ mod rules_left_out {
     }
 
     #[test]
-    fn a_grace_in_which_known_holders_may_acquire_again() {
+    fn reentry_in_grace_allows_overlap() {
         let way = [
             "alice to 0: ACQUIRE 1",
             "1 hears nothing any more",
@@ -385,7 +385,7 @@ mod rules_left_out {
     }
 
     #[test]
-    fn an_extend_in_a_grace_that_does_not_name_its_fence() {
+    fn extend_in_grace_without_fence_allows_overlap() {
         let setting = Setting {
             shared: true,
             watch: Watch::Overlaps,
@@ -406,7 +406,7 @@ mod rules_left_out {
     }
 
     #[test]
-    fn a_promotion_that_does_not_raise_the_fences() {
+    fn promotion_without_fence_gap_repeats_fences() {
         let way = [
             "1 hears nothing any more",
             "alice to 0: ACQUIRE 1",
@@ -421,7 +421,7 @@ mod rules_left_out {
     }
 
     #[test]
-    fn promotions_without_random_numbers() {
+    fn promotions_without_random_bits_repeat_fences() {
         let way = [
             "1 is promoted (dice 5)",
             "alice to 1: ACQUIRE 1",
@@ -444,7 +444,7 @@ mod risks_that_are_left {
     /// from the start, so that Alice's runs again. A replica that lags has the same gap, as long as the lag.
     /// So an owner must not believe an EXTEND that it sent when it was not sure any more.
     #[test]
-    fn a_lost_end_of_a_lease_is_revived_by_an_extend_that_comes_too_late_after_a_start() {
+    fn late_extend_after_start_revives_lost_expiry() {
         let way = [
             "alice to 0: ACQUIRE 1",
             "0 writes its log",
@@ -459,7 +459,7 @@ mod risks_that_are_left {
 
     /// The grace is in no log yet. `dlock.startup-grace-ms` closes this gap.
     #[test]
-    fn a_server_that_is_killed_before_it_told_of_its_grace_has_none_after_its_next_start() {
+    fn server_killed_before_grace_checkpoint_restarts_without_grace() {
         let setting = Setting {
             kill_at_once: true,
             ..start_within_grace()
@@ -477,7 +477,7 @@ mod risks_that_are_left {
 
     /// Both leap from the same fence. After 33 seconds without a raise both take the clock, and these rise.
     #[test]
-    fn two_promotions_of_one_ancestor_differ_by_their_random_numbers_alone() {
+    fn concurrent_promotions_differ_by_random_bits_only() {
         let way = [
             "1 is promoted (dice 9)",
             "alice to 1: ACQUIRE 1",
@@ -489,7 +489,7 @@ mod risks_that_are_left {
 
     /// For the 33 seconds of its leap a promoted server is ahead of the clock that it would start with.
     #[test]
-    fn a_server_that_starts_without_data_soon_after_its_promotion_is_behind_its_own_leap() {
+    fn fences_after_start_without_data_soon_after_promotion_fall_behind() {
         let setting = Setting {
             kills: 1,
             log: Log::None,
@@ -507,7 +507,7 @@ mod risks_that_are_left {
     }
 
     #[test]
-    fn a_server_that_starts_without_data_and_a_clock_set_back_is_behind_itself() {
+    fn fences_after_start_without_data_and_clock_set_back_fall_behind() {
         let way = [
             "alice to 0: ACQUIRE 1",
             "0 is killed",
@@ -523,7 +523,7 @@ mod risks_that_are_left {
     }
 
     #[test]
-    fn an_old_primary_that_is_started_again_while_isolated_takes_the_clock() {
+    fn isolated_old_primary_that_restarts_advances_fences_to_clock() {
         let setting = Setting {
             kills: 1,
             starts_beside_another: true,

@@ -25,14 +25,14 @@ fn falls(setting: SlotSetting, way: &[&str]) {
 }
 
 #[test]
-fn fences_rise_wherever_the_slot_goes_when_clocks_agree() {
+fn slot_migration_with_equal_clocks_keeps_fences_rising() {
     let outcome = explore(CALM);
     assert!(outcome.states > 500, "{} states", outcome.states);
     assert_eq!(outcome.found, None);
 }
 
 #[test]
-fn without_a_raise_they_fall_on_a_node_that_raised_its_counter_earlier() {
+fn slot_migration_without_advance_lets_fences_fall() {
     let setting = SlotSetting {
         without_raise: true,
         ..CALM
@@ -42,7 +42,7 @@ fn without_a_raise_they_fall_on_a_node_that_raised_its_counter_earlier() {
 
 /// The risk that is left: the clock of the other node is behind what was granted.
 #[test]
-fn they_fall_when_clocks_differ_by_more_than_the_time_since_the_last_raise() {
+fn slot_migration_with_clock_skew_lets_fences_fall() {
     let setting = SlotSetting {
         behind_ticks: 1,
         ..CALM
@@ -52,7 +52,7 @@ fn they_fall_when_clocks_differ_by_more_than_the_time_since_the_last_raise() {
 
 /// The risk that is left: for the 33 seconds of its leap a promoted node is ahead of all clocks.
 #[test]
-fn they_fall_when_the_slot_moves_away_from_a_node_soon_after_its_promotion() {
+fn slot_migration_soon_after_promotion_lets_fences_fall() {
     let setting = SlotSetting {
         promotions: 1,
         ..CALM
@@ -70,7 +70,7 @@ fn they_fall_when_the_slot_moves_away_from_a_node_soon_after_its_promotion() {
 
 /// The risk that is left: a node looks at its slots once a second.
 #[test]
-fn they_fall_when_the_slot_comes_back_before_its_node_has_seen_it_leave() {
+fn slot_that_returns_before_refresh_lets_fences_fall() {
     let setting = SlotSetting {
         back_at_once: true,
         ..CALM

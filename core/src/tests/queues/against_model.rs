@@ -13,7 +13,7 @@ proptest! {
     #![proptest_config(config(3_000))]
 
     #[test]
-    fn the_core_answers_all_who_ask_and_wait_as_the_model_does(schedule in any_schedule()) {
+    fn queues_match_model_in_random_schedules(schedule in any_schedule()) {
         let mut pair = Pair::new(LOCKS);
         for step in schedule {
             pair.step(step);
@@ -23,7 +23,7 @@ proptest! {
 }
 
 #[test]
-fn deadlocks_are_found_exactly_and_spelled_out_truly_in_ten_thousand_schedules() {
+fn deadlock_search_matches_model_in_ten_thousand_schedules() {
     let deadlocks = Cell::new(0);
     let outcome = TestRunner::new(config(10_000)).run(&schedule(STUBBORN), |schedule| {
         let mut pair = Pair::new(LOCKS);

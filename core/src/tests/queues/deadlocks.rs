@@ -1,8 +1,8 @@
 //! Requests that no release could ever let in, by example: who is refused, in which words, and what it takes
 //! to find out.
 
+use super::dsl::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
 use super::subject::Server;
-use super::words::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
 use crate::error::Error;
 use crate::request::Acquire;
 
@@ -11,20 +11,20 @@ use crate::request::Acquire;
 fn refusal(server: &mut Server, key: &str, request: &Acquire<'_>) -> String {
     let before = server.engine.wait_table.waiters();
     match server.acquire(key, request) {
-        Err(Error::Deadlock(circle)) => {
+        Err(Error::Deadlock(cycle)) => {
             assert_eq!(server.engine.wait_table.waiters(), before);
-            circle.to_string()
+            cycle.to_string()
         }
         outcome => panic!("{outcome:?} to {request:?}"),
     }
 }
 
-/// The circle that the refusal spells out, without the advice.
+/// The cycle that the refusal spells out, without the advice.
 #[track_caller]
 fn deadlock(server: &mut Server, key: &str, request: &Acquire<'_>) -> String {
     let text = refusal(server, key, request);
-    let circle = text.strip_suffix(": release what this owner holds, then try again");
-    circle.expect("advice that helps").to_owned()
+    let cycle = text.strip_suffix(": release what this owner holds, then try again");
+    cycle.expect("advice that helps").to_owned()
 }
 
 fn pool(owner: &str) -> Acquire<'_> {
@@ -36,12 +36,12 @@ fn wait_for_pool(owner: &str) -> Acquire<'_> {
 }
 
 #[test]
-fn the_circle_goes_through_the_request_also_where_semaphores_make_another_one() {
+fn deadlock_cycle_includes_the_request_despite_other_cycles() {
     let mut server = Server::with(&["m", "n", "own"]);
     for (key, owner) in [("m", "bob"), ("m", "alice"), ("n", "carol"), ("n", "alice")] {
         granted(&mut server, key, &pool(owner));
     }
-    // Carol and bob would be in a circle of their own, but for alice, who can let both in.
+    // Carol and bob would be in a cycle of their own, but for alice, who can let both in.
     waits(&mut server, "m", &wait_for_pool("carol"));
     waits(&mut server, "n", &wait_for_pool("bob"));
     granted(&mut server, "own", &ask("carol", AN_HOUR));
@@ -52,7 +52,7 @@ fn the_circle_goes_through_the_request_also_where_semaphores_make_another_one() 
 }
 
 #[test]
-fn who_stands_before_in_a_queue_is_not_said_to_hold_the_lock() {
+fn deadlock_message_distinguishes_queued_ahead_from_holding() {
     let mut server = Server::with(&["a", "b"]);
     granted(&mut server, "a", &ask("dave", AN_HOUR));
     granted(&mut server, "b", &ask("bob", AN_HOUR));
@@ -65,7 +65,7 @@ fn who_stands_before_in_a_queue_is_not_said_to_hold_the_lock() {
 }
 
 #[test]
-fn the_shortest_circle_is_told() {
+fn deadlock_message_shows_shortest_cycle() {
     let mut server = Server::with(&["a", "b", "c"]);
     for (key, owner) in [("a", "alice"), ("a", "dave"), ("b", "bob"), ("c", "carol")] {
         granted(&mut server, key, &shared(ask(owner, AN_HOUR)));
@@ -81,7 +81,7 @@ fn the_shortest_circle_is_told() {
 
 /// The deadlock formed while nobody searched. It is not alice's, but she would wait as long.
 #[test]
-fn who_would_wait_for_a_deadlock_of_others_is_told_of_theirs() {
+fn request_blocked_by_existing_deadlock_gets_its_cycle() {
     let mut server = Server::with(&["a", "b", "own"]);
     granted(&mut server, "a", &ask("bob", AN_HOUR));
     granted(&mut server, "b", &ask("carol", AN_HOUR));
@@ -99,7 +99,7 @@ fn who_would_wait_for_a_deadlock_of_others_is_told_of_theirs() {
 }
 
 #[test]
-fn a_request_that_took_the_place_of_another_is_still_in_the_way() {
+fn replaced_reqid_still_counts_for_deadlocks() {
     let mut server = Server::with(&["a", "b"]);
     granted(&mut server, "a", &ask("alice", AN_HOUR));
     granted(&mut server, "b", &ask("bob", AN_HOUR));
@@ -109,7 +109,7 @@ fn a_request_that_took_the_place_of_another_is_still_in_the_way() {
 }
 
 #[test]
-fn of_an_owner_that_waits_twice_the_first_request_counts() {
+fn deadlock_counts_first_request_of_owner_that_waits_twice() {
     let mut server = Server::with(&["a", "b"]);
     granted(&mut server, "a", &ask("dave", AN_HOUR));
     granted(&mut server, "b", &ask("alice", AN_HOUR));
@@ -125,7 +125,7 @@ fn of_an_owner_that_waits_twice_the_first_request_counts() {
 }
 
 #[test]
-fn an_owner_that_waits_for_two_locks_gives_up_nothing_before_it_has_both() {
+fn deadlock_owner_waiting_for_two_locks_releases_nothing_before_both() {
     let mut server = Server::with(&["a", "b", "c"]);
     for (key, owner) in [("a", "dave"), ("b", "bob"), ("c", "alice")] {
         granted(&mut server, key, &ask(owner, AN_HOUR));
@@ -141,7 +141,7 @@ fn an_owner_that_waits_for_two_locks_gives_up_nothing_before_it_has_both() {
 /// While the server may grant nothing (paused clients, too few replicas), nobody sweeps. Right after that a
 /// request may come before the queue has been looked at again.
 #[test]
-fn a_lease_that_ended_while_nothing_could_be_granted_is_no_part_of_a_deadlock() {
+fn expired_lease_of_deferred_queue_is_no_deadlock() {
     let mut server = Server::with(&["a", "b"]);
     granted(&mut server, "a", &ask("alice", 10));
     granted(&mut server, "b", &ask("bob", AN_HOUR));
@@ -150,12 +150,12 @@ fn a_lease_that_ended_while_nothing_could_be_granted_is_no_part_of_a_deadlock() 
     let due = server
         .engine
         .wait_table
-        .next_due(server.moment.now)
+        .next_due(server.cx.now)
         .expect("the lease has ended");
     server
         .engine
         .wait_table
-        .defer(due.as_ref(), server.moment.now.after_ms(50));
+        .defer(due.as_ref(), server.cx.now.after_ms(50));
     waits(&mut server, "b", &wait("alice", AN_HOUR));
 }
 
@@ -164,13 +164,13 @@ fn visited(server: &Server, owner: &str) -> (usize, usize, usize) {
     let world = server
         .engine
         .wait_table
-        .wait_for_graph(owner.as_bytes(), server.moment.now);
+        .wait_for_graph(owner.as_bytes(), server.cx.now);
     let requests = world.locks.iter().map(|site| site.queue.len()).sum();
     (world.owners.len(), world.locks.len(), requests)
 }
 
 #[test]
-fn who_is_not_in_the_way_is_not_visited() {
+fn deadlock_search_skips_unrelated_owners() {
     let others: Vec<String> = (0..2_000).map(|n| format!("other{n}")).collect();
     let keys: Vec<&str> = ["a", "b"]
         .into_iter()
@@ -196,7 +196,7 @@ fn who_is_not_in_the_way_is_not_visited() {
 }
 
 #[test]
-fn each_is_visited_once_however_many_ways_lead_there() {
+fn deadlock_search_visits_each_node_once() {
     const ROWS: usize = 12;
     let keys: Vec<String> = (0..ROWS).map(|row| format!("lock{row}")).collect();
     let mut server = Server::with(&keys.iter().map(|key| &**key).collect::<Vec<_>>());
@@ -217,6 +217,6 @@ fn each_is_visited_once_however_many_ways_lead_there() {
         (3 * ROWS, ROWS - 1, 3 * (ROWS - 1))
     );
     let last = owner(ROWS - 1, 1);
-    let circle = deadlock(&mut server, &keys[0], &wait(&last, AN_HOUR));
-    assert!(circle.ends_with("and 4 more"), "{circle}");
+    let cycle = deadlock(&mut server, &keys[0], &wait(&last, AN_HOUR));
+    assert!(cycle.ends_with("and 4 more"), "{cycle}");
 }

@@ -7,10 +7,10 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::super::naive::Holder;
-use super::super::plain::{Action, Limit, Micros, Request};
+use super::super::ops::{Action, Limit, Micros, Request};
 use super::super::subject::{Stored, name_number, owner_number};
+use super::ops::{Ask, Block, Waiter};
 use super::pair::Pair;
-use super::plain::{Ask, Block, Waiter};
 use super::schedule::Break;
 
 const OWNERS: u8 = 3;
@@ -161,7 +161,7 @@ fn after(state: &State, step: Step) -> State {
     let mut pair = state.pair();
     match step {
         Step::Ask(ask) => pair.ask(&ask),
-        Step::Ring => pair.ring(),
+        Step::Ring => pair.process_due(),
         Step::Leave { lock, place } => pair.leave(lock, place),
         Step::Delete(lock) => pair.break_lock(Break::Delete(lock)),
     }
@@ -241,7 +241,7 @@ impl State {
         };
         let site = |lock: usize| Site {
             holders: pair.server.stored(lock).into_iter().map(part).collect(),
-            queue: pair.server.scene(lock).queue.into_iter().map(place).collect(),
+            queue: pair.server.fixture(lock).queue.into_iter().map(place).collect(),
             is_due: pair.server.is_due(lock),
         };
         Self {
@@ -275,7 +275,7 @@ fn largest(states: &HashSet<State>) -> (usize, usize) {
 }
 
 #[test]
-fn one_lock_of_all_sorts_while_time_passes() {
+fn one_lock_with_queue_matches_model_in_every_reachable_state() {
     let states = Alphabet {
         locks: 1,
         limits: &[Some(1), Some(2), None],
@@ -290,7 +290,7 @@ fn one_lock_of_all_sorts_while_time_passes() {
 }
 
 #[test]
-fn a_mutex_and_request_ids_while_time_passes() {
+fn mutex_with_request_ids_matches_model_in_every_reachable_state() {
     let states = Alphabet {
         locks: 1,
         limits: &[Some(1)],
@@ -305,7 +305,7 @@ fn a_mutex_and_request_ids_while_time_passes() {
 }
 
 #[test]
-fn two_mutexes_for_which_owners_wait_for_ever() {
+fn two_mutexes_match_model_in_every_reachable_state() {
     let states = Alphabet {
         locks: 2,
         limits: &[Some(1)],
@@ -320,7 +320,7 @@ fn two_mutexes_for_which_owners_wait_for_ever() {
 }
 
 #[test]
-fn two_semaphores_for_which_owners_wait_for_ever() {
+fn two_semaphores_match_model_in_every_reachable_state() {
     let states = Alphabet {
         locks: 2,
         limits: &[Some(1), Some(2)],

@@ -4,8 +4,8 @@
 //! given up. What a request for one lock comes to, the model of one lock says.
 
 use super::super::naive::{Holder, Model as OneLock};
-use super::super::plain::{Action, Answer, Limit, Micros, Request};
-use super::plain::{Ask, Block, Client, Scene, Told, Undelivered, Waiter};
+use super::super::ops::{Action, Answer, Limit, Micros, Request};
+use super::ops::{Ask, Block, Client, Fixture, Told, Undelivered, Waiter};
 
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -244,16 +244,16 @@ impl Model {
             .any(|holder| holder.owner == owner && holder.holds.contains(&name))
     }
 
-    pub fn scene(&self, lock: usize) -> Scene {
+    pub fn fixture(&self, lock: usize) -> Fixture {
         let mut one = self.locks[lock].lock.clone();
         one.now = self.now;
-        Scene {
+        Fixture {
             holders: one.view(),
             queue: self.locks[lock].queue.clone(),
         }
     }
 
-    /// Whether nothing is left to do for this lock at this moment. That eviction is unsafe nobody needs to be
+    /// Whether nothing is left to do for this lock at this cx. That eviction is unsafe nobody needs to be
     /// told before its turn.
     pub fn is_settled(&self, lock: usize) -> bool {
         let mut later = Self {

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::super::naive::Holder;
-use super::super::plain::{Action, Answer, Micros};
+use super::super::ops::{Action, Answer, Micros};
 use super::super::schedule::{Memory, Told as Fence};
 use super::super::subject::{owner_bytes, owner_number};
 use super::naive::Model;
-use super::plain::{Ask, Block, Client, Told, Undelivered, Waiter};
+use super::ops::{Ask, Block, Client, Told, Undelivered, Waiter};
 use super::schedule::{Break, Pass, Step};
 use super::subject::{RETRY_MS, Server};
 use crate::deadlock::{Claim, Cycle};
@@ -104,7 +104,7 @@ impl Pair {
                 block,
             } => self.ask_as_told(lock, owner, action, told, block),
             Step::Pass(pass) => self.pass(pass),
-            Step::Ring => self.ring(),
+            Step::Ring => self.process_due(),
             Step::Leave { lock, place } => self.leave(lock, place),
             Step::Vanish => self.one_vanishes = true,
             // A server that may grant nothing takes no writes from administrators either.
@@ -112,7 +112,7 @@ impl Pair {
             Step::Break(_) => {}
             Step::Grace(grace_ms) => self.grace(grace_ms),
             Step::Evictable(evictable) => {
-                self.server.moment.evictable = evictable;
+                self.server.cx.evictable = evictable;
                 self.model.evictable = evictable;
             }
             Step::HeldBack(is_held_back) => self.is_held_back = is_held_back,
@@ -136,46 +136,46 @@ impl Pair {
     pub fn ask(&mut self, ask: &Ask) {
         let is_acquire = matches!(ask.request.action, Action::Acquire { .. });
         if is_acquire && (ask.block != Block::No || !self.undelivered.is_empty()) {
-            self.ring();
+            self.process_due();
         }
         let client = self.asks.len();
         self.asks.push(*ask);
         self.done.push(false);
         self.model.ask(client, ask);
-        if let Some(circle) = self.server.ask(client, ask) {
+        if let Some(cycle) = self.server.ask(client, ask) {
             self.deadlocks += 1;
-            self.check_circle(ask, &circle);
+            self.check_circle(ask, &cycle);
         }
     }
 
-    /// Every word of the circle must be true. A request that makes a deadlock must be part of it.
-    fn check_circle(&self, ask: &Ask, circle: &Cycle) {
+    /// Every word of the cycle must be true. A request that makes a deadlock must be part of it.
+    fn check_circle(&self, ask: &Ask, cycle: &Cycle) {
         let makes_it = self.model.waiting_for_ever().is_empty();
         let of_request = |link: &Link| (link.owner, link.waits_for) == (ask.request.owner, ask.lock);
-        let links: Vec<Link> = circle.links.iter().map(Link::of).collect();
+        let links: Vec<Link> = cycle.links.iter().map(Link::of).collect();
         let closed_by_request = links.iter().any(of_request);
-        assert_eq!(circle.closed_by_request, closed_by_request, "{circle}");
+        assert_eq!(cycle.closed_by_request, closed_by_request, "{cycle}");
         assert!(
             closed_by_request || !makes_it,
-            "not the one that was closed: {circle}"
+            "not the one that was closed: {cycle}"
         );
         let before = links.iter().cycle().skip(links.len() - 1);
         for (link, before) in links.iter().zip(before) {
-            assert_eq!(link.claims, before.waits_for, "{circle}");
-            let is_true = match link.stands_before {
+            assert_eq!(link.claims, before.waits_for, "{cycle}");
+            let is_true = match link.queued_ahead {
                 None => self
                     .model
                     .live(link.claims)
                     .any(|holder| holder.owner == link.owner),
                 Some(other) => {
-                    assert_eq!(other, before.owner, "{circle}");
+                    assert_eq!(other, before.owner, "{cycle}");
                     let place = self.place(link.owner, link.claims);
                     let after = self.place(other, link.claims);
                     place.is_some_and(|place| after.is_none_or(|after| place < after))
                 }
             };
             let waits = of_request(link) || self.place(link.owner, link.waits_for).is_some();
-            assert!(is_true && waits, "{circle}");
+            assert!(is_true && waits, "{cycle}");
         }
     }
 
@@ -198,10 +198,10 @@ impl Pair {
         self.server.set_now(self.model.now);
     }
 
-    pub fn ring(&mut self) {
+    pub fn process_due(&mut self) {
         if !self.is_held_back {
             for hold in std::mem::take(&mut self.undelivered) {
-                self.server.rollback_grant(&hold);
+                self.server.roll_back(&hold);
                 self.model.rollback_grant(&hold);
             }
         }
@@ -298,8 +298,8 @@ impl Pair {
             self.note(client, told);
         }
         for lock in 0..self.model.locks.len() {
-            let (scene, expected) = (self.server.scene(lock), self.model.scene(lock));
-            assert_eq!(scene, expected, "lock {lock} after {step:?}");
+            let (fixture, expected) = (self.server.fixture(lock), self.model.fixture(lock));
+            assert_eq!(fixture, expected, "lock {lock} after {step:?}");
             let waits = expected.queue.iter().map(|waiter| waiter.client);
             { waits }.for_each(|client| assert!(!self.done[client], "answered, and waits on"));
             self.check_alarm(lock);
@@ -387,10 +387,10 @@ impl Pair {
     }
 }
 
-/// A link of a circle in plain words.
+/// A link of a cycle in plain words.
 struct Link {
     owner: u8,
-    stands_before: Option<u8>,
+    queued_ahead: Option<u8>,
     claims: usize,
     waits_for: usize,
 }
@@ -400,7 +400,7 @@ impl Link {
         let lock = |key: &[u8]| KEYS.iter().position(|known| known.as_bytes() == key);
         Self {
             owner: owner_number(&link.owner),
-            stands_before: match &link.claim {
+            queued_ahead: match &link.claim {
                 Claim::Holds => None,
                 Claim::QueuedAhead(other) => Some(owner_number(other)),
             },

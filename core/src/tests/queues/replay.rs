@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::plain::Micros;
+use super::super::ops::Micros;
 use super::super::schedule::config;
 use super::super::subject::{Stored, Subject};
 use super::pair::Pair;
@@ -42,7 +42,7 @@ impl Follower {
             }
             What::Grace(ms) => lock.told_of_grace(*ms),
             What::Restored(bytes) => {
-                let now = lock.moment().now;
+                let now = lock.cx().now;
                 lock.lock = decode_lock(bytes, now).expect("what the primary could read");
             }
         }
@@ -71,7 +71,7 @@ proptest! {
     #![proptest_config(config(800))]
 
     #[test]
-    fn replicas_and_the_log_follow_every_hand_over(
+    fn replicas_and_aof_follow_every_hand_over(
         schedule in any_schedule(),
         lags in vec(0_i64..60_000, 60),
         downtime in 0_i64..1_000_000,

@@ -1,7 +1,7 @@
 //! The contract by example.
 
+use super::dsl::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
 use super::subject::{Outcome, Server};
-use super::words::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
 use crate::effects::{Answer, Effects};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -26,7 +26,7 @@ fn holders(server: &Server, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_grace_that_ends_lets_a_holder_re_enter_whoever_comes_first() {
+fn waiting_holder_reenters_when_grace_ends() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &shared(ask("alice", AN_HOUR)));
     server.grace(10);
@@ -39,7 +39,7 @@ fn a_grace_that_ends_lets_a_holder_re_enter_whoever_comes_first() {
 
 /// On the server before, somebody else may have been let in since: that is what may be forgotten here.
 #[test]
-fn a_lease_that_had_ended_before_a_grace_stays_ended() {
+fn lease_expired_before_grace_stays_expired() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &ask("alice", 10));
     server.pass_ms(10);
@@ -50,7 +50,7 @@ fn a_lease_that_had_ended_before_a_grace_stays_ended() {
 }
 
 #[test]
-fn what_a_grace_that_ends_replicates_is_understood() {
+fn change_at_end_of_grace_is_applied_by_replica() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &shared(ask("alice", AN_HOUR)));
     let mut replica = server.lock("a").clone();
@@ -65,7 +65,7 @@ fn what_a_grace_that_ends_replicates_is_understood() {
         .begin(
             LockRef::new(0, b"a"),
             &mut replica,
-            &server.moment,
+            &server.cx,
             &mut Effects::default(),
         )
         .apply(&change);
@@ -73,19 +73,19 @@ fn what_a_grace_that_ends_replicates_is_understood() {
 }
 
 #[test]
-fn a_holder_of_a_mutex_re_enters_at_the_end_of_a_grace_though_others_ask_first() {
+fn mutex_holder_reenters_at_end_of_grace_before_others() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &ask("alice", AN_HOUR));
     server.grace(10);
     let again = waits(&mut server, "a", &wait("alice", AN_HOUR));
     server.pass_ms(10);
     assert_eq!(server.acquire("a", &ask("bob", 5)), Ok(Outcome::NotGranted));
-    server.ring();
+    server.process_due();
     assert!(has_been_granted(&server, again));
 }
 
 #[test]
-fn an_owner_that_a_restored_lock_names_as_holder_re_enters_whoever_comes_first() {
+fn waiter_that_restore_made_a_holder_reenters() {
     let mut server = Server::with(&["a", "b"]);
     granted(&mut server, "a", &ask("bob", AN_HOUR));
     granted(&mut server, "b", &shared(ask("alice", AN_HOUR)));
@@ -99,13 +99,13 @@ fn an_owner_that_a_restored_lock_names_as_holder_re_enters_whoever_comes_first()
 }
 
 #[test]
-fn a_refused_release_after_a_del_does_not_keep_the_queue_waiting() {
+fn rejected_release_after_del_grants_queue() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &ask("alice", AN_HOUR));
     let bob = waits(&mut server, "a", &wait("bob", AN_HOUR));
     server.replace("a", Default::default());
     assert_eq!(server.release("a", "alice", Holds::One), Err(Error::NotHeld));
-    server.ring();
+    server.process_due();
     assert!(
         has_been_granted(&server, bob),
         "{:?}",
@@ -114,14 +114,14 @@ fn a_refused_release_after_a_del_does_not_keep_the_queue_waiting() {
 }
 
 #[test]
-fn a_refused_extend_after_a_waiter_left_does_not_keep_the_others_waiting() {
+fn rejected_extend_after_waiter_left_grants_queue() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &shared(ask("alice", AN_HOUR)));
     let writer = waits(&mut server, "a", &wait("bob", AN_HOUR));
     let reader = waits(&mut server, "a", &shared(wait("carol", AN_HOUR)));
     server.leave("a", writer);
     assert_eq!(server.extend("a", "dave", 5, None), Err(Error::NotOwner));
-    server.ring();
+    server.process_due();
     assert!(
         has_been_granted(&server, reader),
         "{:?}",
@@ -130,7 +130,7 @@ fn a_refused_extend_after_a_waiter_left_does_not_keep_the_others_waiting() {
 }
 
 #[test]
-fn a_holder_whose_lease_has_ended_is_no_part_of_a_deadlock() {
+fn expired_holder_is_no_deadlock() {
     let mut server = Server::with(&["a", "b"]);
     granted(&mut server, "a", &limited(2, ask("alice", 10)));
     granted(&mut server, "a", &limited(2, ask("dave", AN_HOUR)));
@@ -141,7 +141,7 @@ fn a_holder_whose_lease_has_ended_is_no_part_of_a_deadlock() {
 }
 
 #[test]
-fn who_waits_for_two_free_locks_in_a_grace_is_in_no_deadlock() {
+fn waiting_for_two_free_locks_in_grace_is_no_deadlock() {
     let mut server = Server::with(&["a", "b"]);
     server.grace(10);
     waits(&mut server, "a", &wait("alice", AN_HOUR));
@@ -149,7 +149,7 @@ fn who_waits_for_two_free_locks_in_a_grace_is_in_no_deadlock() {
 }
 
 #[test]
-fn who_waits_twice_for_a_free_lock_in_a_grace_is_in_no_deadlock() {
+fn waiting_twice_for_a_free_lock_in_grace_is_no_deadlock() {
     let mut server = Server::with(&["a"]);
     server.grace(10);
     waits(&mut server, "a", &wait("alice", AN_HOUR));
@@ -157,7 +157,7 @@ fn who_waits_twice_for_a_free_lock_in_a_grace_is_in_no_deadlock() {
 }
 
 #[test]
-fn a_repeated_request_gets_the_hold_of_its_old_place() {
+fn repeated_reqid_keeps_its_queue_position() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &ask("alice", AN_HOUR));
     for id in ["r1", "r2", "r1"] {
@@ -174,7 +174,7 @@ fn a_repeated_request_gets_the_hold_of_its_old_place() {
 /// Alice is granted `a` by r1; the key is dumped, deleted, and taken by Bob. Alice, who never saw the answer,
 /// asks again and waits. Then the key is restored.
 #[test]
-fn a_waiting_request_whose_hold_is_restored_counts_once() {
+fn waiting_reqid_restored_as_hold_counts_once() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &named("r1", ask("alice", AN_HOUR)));
     let dumped = server.lock("a").clone();
@@ -182,27 +182,27 @@ fn a_waiting_request_whose_hold_is_restored_counts_once() {
     granted(&mut server, "a", &ask("bob", AN_HOUR));
     let again = waits(&mut server, "a", &named("r1", wait("alice", AN_HOUR)));
     server.replace("a", dumped);
-    server.ring();
+    server.process_due();
     assert!(has_been_granted(&server, again));
     assert_eq!(server.lock("a").holders()[0].holds(), 1);
 }
 
 #[test]
-fn the_mirror_knows_with_which_limit_an_owner_came_back() {
+fn wait_table_updates_limit_of_returning_holder() {
     let mut server = Server::with(&["a", "b"]);
     granted(&mut server, "a", &ask("alice", AN_HOUR));
     granted(&mut server, "b", &shared(ask("alice", AN_HOUR)));
     waits(&mut server, "a", &wait("bob", AN_HOUR));
     let of_alice = server.lock("b").clone();
     server.replace("a", of_alice);
-    server.ring();
+    server.process_due();
     let name = server.name("a");
     let entry = server.engine.wait_table.entry(name.as_ref()).unwrap();
     assert_eq!(entry.holders[0].limit, Limit::SHARED);
 }
 
 #[test]
-fn the_lease_of_a_waiter_begins_at_the_grant_and_its_own_wait_is_told() {
+fn waiter_lease_starts_at_grant_with_its_own_waited_ms() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &ask("alice", 100));
     server.pass_ms(1);
@@ -217,7 +217,7 @@ fn the_lease_of_a_waiter_begins_at_the_grant_and_its_own_wait_is_told() {
 
 /// A client that was granted the lock was gone before it was told. Then the key is deleted.
 #[test]
-fn an_undone_grant_that_is_no_more_does_not_keep_the_queue_waiting() {
+fn rollback_of_missing_grant_grants_queue() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &ask("alice", AN_HOUR));
     waits(&mut server, "a", &wait("bob", AN_HOUR));
@@ -225,21 +225,21 @@ fn an_undone_grant_that_is_no_more_does_not_keep_the_queue_waiting() {
     server.release("a", "alice", Holds::One).expect("alice holds it");
     let fence = server.lock("a").holders()[0].fence();
     server.replace("a", Default::default());
-    server.give_back("a", "bob", fence, Holds::One);
-    server.ring();
+    server.rollback_grant("a", "bob", fence, Holds::One);
+    server.process_due();
     assert!(has_been_granted(&server, carol));
 }
 
 /// During a grace a holder waits to re-enter. The undone grant of the same name has been given back by hand.
 #[test]
-fn an_undone_grant_that_is_no_more_leaves_a_request_of_its_name_alone() {
+fn rollback_of_missing_grant_keeps_waiting_reqid() {
     let mut server = Server::with(&["a"]);
     granted(&mut server, "a", &ask("alice", AN_HOUR));
     let fence = server.lock("a").holders()[0].fence();
     server.grace(10);
     let again = waits(&mut server, "a", &named("r1", wait("alice", AN_HOUR)));
-    assert!(!server.give_back("a", "alice", fence, Holds::ById(b"r1")));
+    assert!(!server.rollback_grant("a", "alice", fence, Holds::ById(b"r1")));
     server.pass_ms(10);
-    server.ring();
+    server.process_due();
     assert!(has_been_granted(&server, again));
 }

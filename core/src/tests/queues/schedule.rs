@@ -6,9 +6,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::super::plain::{Action, Limit, Micros};
+use super::super::ops::{Action, Limit, Micros};
 use super::super::schedule::Told;
-use super::plain::Block;
+use super::ops::Block;
 
 const OWNERS: u8 = 5;
 const NAMES: u8 = 2;
@@ -55,7 +55,7 @@ pub enum Break {
     /// Remembers the value for a RESTORE.
     Dump(usize),
     Restore(usize),
-    /// SET and DEL: another type for a moment, which sends the waiters away.
+    /// SET and DEL: another type for a cx, which sends the waiters away.
     OtherType(usize),
 }
 

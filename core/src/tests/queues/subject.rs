@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 
 use super::super::naive;
-use super::super::plain::{Action, Answer as PlainAnswer, Micros, Request};
+use super::super::ops::{Action, Answer as OpsAnswer, Micros, Request};
 use super::super::subject::{Record, Stored, core_limit, error, name_bytes, name_number};
 use super::super::subject::{owner_bytes, owner_number, view_of, with_release};
-use super::plain::{self, Ask, Block, Client, Scene, Told, Undelivered};
-use super::promises::{self, Checked, Snapshot};
+use super::invariants::{self, Checked, Snapshot};
+use super::ops::{self, Ask, Block, Client, Fixture, Told, Undelivered};
 use crate::codec::{decode_lock, encode_lock};
 use crate::context::TransitionContext;
 use crate::deadlock::Cycle;
@@ -40,7 +40,7 @@ pub struct Server {
     pub effects: Effects,
     /// All answers that waiters were given, oldest first, until somebody takes them.
     pub answers: Vec<(Ticket, Answer)>,
-    pub moment: TransitionContext,
+    pub cx: TransitionContext,
     pub rules: WaitPolicy,
     clients: BTreeMap<Ticket, Client>,
     told: Vec<(Client, Told)>,
@@ -90,7 +90,7 @@ impl Server {
             locks: locks.iter().map(|key| (name(key), Lock::default())).collect(),
             effects: Effects::default(),
             answers: Vec::new(),
-            moment: TransitionContext::at(Instant::from_micros(ORIGIN)),
+            cx: TransitionContext::at(Instant::from_micros(ORIGIN)),
             rules: WaitPolicy {
                 max_waiters: 10_000,
                 detect_deadlocks: true,
@@ -102,15 +102,15 @@ impl Server {
     }
 
     pub fn pass_ms(&mut self, ms: u64) {
-        self.moment.now = self.moment.now.after_ms(ms);
+        self.cx.now = self.cx.now.after_ms(ms);
     }
 
     /// A grace begins now, or the one that runs becomes longer.
     pub fn grace(&mut self, ms: u64) {
-        if self.moment.grace_end <= self.moment.now {
-            self.moment.grace_begin = self.moment.now;
+        if self.cx.grace_end <= self.cx.now {
+            self.cx.grace_begin = self.cx.now;
         }
-        self.moment.grace_end = self.moment.grace_end.max(self.moment.now.after_ms(ms));
+        self.cx.grace_end = self.cx.grace_end.max(self.cx.now.after_ms(ms));
     }
 
     pub fn name(&self, key: &str) -> LockName {
@@ -135,7 +135,7 @@ impl Server {
     /// ACQUIRE. A request that blocks lets go first what is due anywhere.
     pub fn acquire(&mut self, key: &str, request: &Acquire<'_>) -> Result<Outcome, Error> {
         if request.block.is_some() {
-            self.ring();
+            self.process_due();
         }
         self.acquire_now(key, request)
     }
@@ -194,8 +194,8 @@ impl Server {
     }
 
     /// A hold was granted to a client which had gone.
-    pub fn give_back(&mut self, key: &str, owner: &str, fence: Fence, share: Holds<'_>) -> bool {
-        self.undo_now(
+    pub fn rollback_grant(&mut self, key: &str, owner: &str, fence: Fence, share: Holds<'_>) -> bool {
+        self.rollback_now(
             key,
             &Release {
                 owner: owner.as_bytes(),
@@ -205,13 +205,13 @@ impl Server {
         )
     }
 
-    fn undo_now(&mut self, key: &str, request: &Release<'_>) -> bool {
+    fn rollback_now(&mut self, key: &str, request: &Release<'_>) -> bool {
         self.step(key, |transition| transition.rollback_grant(request))
     }
 
     /// Looks after every queue that is due.
-    pub fn ring(&mut self) {
-        while let Some(name) = self.engine.wait_table.next_due(self.moment.now) {
+    pub fn process_due(&mut self) {
+        while let Some(name) = self.engine.wait_table.next_due(self.cx.now) {
             let key = String::from_utf8_lossy(&name.key).into_owned();
             self.tend_to(&key);
         }
@@ -242,12 +242,12 @@ impl Server {
         self.effects.clear();
         let mut transition = self
             .engine
-            .begin(name.as_ref(), lock, &self.moment, &mut self.effects);
+            .begin(name.as_ref(), lock, &self.cx, &mut self.effects);
         let result = step(&mut transition);
-        promises::check(&Checked {
+        invariants::check(&Checked {
             before: &before,
             known_before,
-            moment: &self.moment,
+            cx: &self.cx,
             after: &self.snapshot(place),
             known_after: self.engine.fences.known(),
             effects: &self.effects,
@@ -275,12 +275,12 @@ impl Server {
 
 /// The same in plain words: locks, owners and clients are numbers, and nothing is due before it is rung for.
 impl Server {
-    /// Answers, if the request was refused as a deadlock, with the circle that the text names.
+    /// Answers, if the request was refused as a deadlock, with the cycle that the text names.
     pub fn ask(&mut self, client: Client, ask: &Ask) -> Option<Cycle> {
         let key = self.key(ask.lock);
         let request = &ask.request;
         let owner = owner_bytes(request.owner);
-        let mut circle = None;
+        let mut cycle = None;
         let answer = match request.action {
             Action::Acquire {
                 lease_ms,
@@ -298,9 +298,9 @@ impl Server {
                 match self.acquire_now(&key, &request) {
                     Ok(Outcome::Granted(granted)) => {
                         assert_eq!(granted.waited_ms, 0, "nobody waited");
-                        plain_grant(&granted)
+                        ops_grant(&granted)
                     }
-                    Ok(Outcome::NotGranted) => PlainAnswer::NotGranted,
+                    Ok(Outcome::NotGranted) => OpsAnswer::NotGranted,
                     Ok(Outcome::Waits(ticket)) => {
                         self.deliver(ask.lock, None);
                         let former = self.clients.insert(ticket, client);
@@ -308,8 +308,8 @@ impl Server {
                         return None;
                     }
                     Err(Error::Deadlock(found)) => {
-                        circle = Some(*found);
-                        PlainAnswer::Error("DEADLOCK", 0)
+                        cycle = Some(*found);
+                        OpsAnswer::Error("DEADLOCK", 0)
                     }
                     Err(refused) => error(refused),
                 }
@@ -324,14 +324,14 @@ impl Server {
                         fence,
                     },
                 )
-                .map_or_else(error, PlainAnswer::Lease)
+                .map_or_else(error, OpsAnswer::Lease)
             }
             _ => with_release(request, |release| self.release_now(&key, release))
-                .map_or_else(error, PlainAnswer::Holds),
+                .map_or_else(error, OpsAnswer::Holds),
         };
         self.told.push((client, Told::at_once(answer)));
         self.deliver(ask.lock, Some(request));
-        circle
+        cycle
     }
 
     /// A holder that came to be there by whatever steps; answers its fence.
@@ -353,7 +353,7 @@ impl Server {
     }
 
     /// A waiter that came to be there by whatever steps.
-    pub fn put_waiter(&mut self, lock: usize, waiter: &plain::Waiter) {
+    pub fn put_waiter(&mut self, lock: usize, waiter: &ops::Waiter) {
         let name = waiter.name.map(name_bytes);
         let request = Acquire {
             owner: owner_bytes(waiter.owner),
@@ -363,12 +363,12 @@ impl Server {
             request_id: name.as_ref().map(|name| &name[..]),
         };
         let (name, table) = (self.locks[lock].0.as_ref(), &mut self.engine.wait_table);
-        let waiter_of = Waiter::new(&request, request.block.expect("one who waits"), self.moment.now);
+        let waiter_of = Waiter::new(&request, request.block.expect("one who waits"), self.cx.now);
         let ticket = table
             .insert(name, waiter_of, self.rules.max_waiters)
             .expect("room in the queue")
             .ticket;
-        table.sync(name, &self.locks[lock].1, &self.moment);
+        table.sync(name, &self.locks[lock].1, &self.cx);
         self.clients.insert(ticket, waiter.client);
     }
 
@@ -383,12 +383,12 @@ impl Server {
     pub fn is_due(&self, lock: usize) -> bool {
         let entry = self.engine.wait_table.entry(self.locks[lock].0.as_ref());
         let alarm = entry.and_then(|entry| entry.next_wakeup);
-        alarm.is_some_and(|alarm| alarm <= self.moment.now)
+        alarm.is_some_and(|alarm| alarm <= self.cx.now)
     }
 
     /// The lock that is due first.
     pub fn due(&mut self) -> Option<usize> {
-        let name = self.engine.wait_table.next_due(self.moment.now)?;
+        let name = self.engine.wait_table.next_due(self.cx.now)?;
         self.locks.iter().position(|(known, _)| *known == name)
     }
 
@@ -402,10 +402,10 @@ impl Server {
         let (name, mut effects) = (self.locks[lock].0.clone(), Effects::default());
         self.engine
             .wait_table
-            .time_out_waiters(name.as_ref(), self.moment.now, &mut effects);
+            .time_out_waiters(name.as_ref(), self.cx.now, &mut effects);
         self.engine
             .wait_table
-            .defer(name.as_ref(), self.moment.now.after_ms(RETRY_MS));
+            .defer(name.as_ref(), self.cx.now.after_ms(RETRY_MS));
         self.answers
             .extend(effects.wakes.into_iter().map(|wake| (wake.ticket, wake.answer)));
         self.tell();
@@ -418,7 +418,7 @@ impl Server {
         self.leave(&self.key(lock), ticket);
     }
 
-    pub fn rollback_grant(&mut self, hold: &Undelivered) {
+    pub fn roll_back(&mut self, hold: &Undelivered) {
         let name = hold.name.map(name_bytes);
         let share = name.as_ref().map_or(Holds::One, |name| Holds::ById(name));
         let request = Release {
@@ -426,7 +426,7 @@ impl Server {
             fence: Some(hold.fence),
             holds: share,
         };
-        self.undo_now(&self.key(hold.lock), &request);
+        self.rollback_now(&self.key(hold.lock), &request);
         self.deliver(hold.lock, None);
     }
 
@@ -441,7 +441,7 @@ impl Server {
         self.effects.clear();
         let (name, value) = &mut self.locks[lock];
         self.engine
-            .begin(name.as_ref(), value, &self.moment, &mut self.effects)
+            .begin(name.as_ref(), value, &self.cx, &mut self.effects)
             .expire_holders();
         self.record(lock, None);
     }
@@ -463,13 +463,13 @@ impl Server {
     /// DUMP, `None` = there is nothing.
     pub fn dump(&self, lock: usize) -> Option<Vec<u8>> {
         let mut value = self.locks[lock].1.clone();
-        value.remove_if(|holder| !self.moment.is_live(holder), |_| {});
-        (!value.is_free()).then(|| encode_lock(&value, &self.moment))
+        value.remove_if(|holder| !self.cx.is_live(holder), |_| {});
+        (!value.is_free()).then(|| encode_lock(&value, &self.cx))
     }
 
     /// RESTORE REPLACE
     pub fn restore(&mut self, lock: usize, bytes: &[u8]) {
-        let value = decode_lock(bytes, self.moment.now).expect("what was dumped can be restored");
+        let value = decode_lock(bytes, self.cx.now).expect("what was dumped can be restored");
         self.replace(&self.key(lock), value);
         self.send(lock, What::Restored(bytes.to_vec()));
     }
@@ -483,11 +483,11 @@ impl Server {
     }
 
     pub fn now(&self) -> Micros {
-        self.moment.now.as_micros() - ORIGIN
+        self.cx.now.as_micros() - ORIGIN
     }
 
     pub fn set_now(&mut self, now: Micros) {
-        self.moment.now = Instant::from_micros(now + ORIGIN);
+        self.cx.now = Instant::from_micros(now + ORIGIN);
     }
 
     pub fn next_wakeup(&self) -> Option<Micros> {
@@ -503,10 +503,10 @@ impl Server {
         std::mem::take(&mut self.sent)
     }
 
-    pub fn scene(&self, lock: usize) -> Scene {
+    pub fn fixture(&self, lock: usize) -> Fixture {
         let Snapshot { lock, queue } = self.snapshot(lock);
-        let live = lock.holders().iter().filter(|holder| self.moment.is_live(holder));
-        let waiters = queue.iter().map(|(ticket, waiter)| plain::Waiter {
+        let live = lock.holders().iter().filter(|holder| self.cx.is_live(holder));
+        let waiters = queue.iter().map(|(ticket, waiter)| ops::Waiter {
             client: self.clients[ticket],
             owner: owner_number(waiter.owner()),
             limit: waiter.limit.get(),
@@ -518,8 +518,8 @@ impl Server {
                 Timeout::Ms(ms) => Block::Ms(ms),
             },
         });
-        Scene {
-            holders: live.map(|holder| view_of(holder, &self.moment)).collect(),
+        Fixture {
+            holders: live.map(|holder| view_of(holder, &self.cx)).collect(),
             queue: waiters.collect(),
         }
     }
@@ -528,7 +528,7 @@ impl Server {
         let holders = self.locks[lock].1.holders().iter();
         holders
             .map(|holder| {
-                let lease_end = self.moment.lease_end(holder).as_micros() - ORIGIN;
+                let lease_end = self.cx.lease_end(holder).as_micros() - ORIGIN;
                 (Stored::from(holder), lease_end)
             })
             .collect()
@@ -561,7 +561,7 @@ impl Server {
             let client = self.clients.remove(&ticket).expect("one who waits");
             let told = match answer {
                 Answer::Granted(granted) => Told {
-                    answer: plain_grant(&granted),
+                    answer: ops_grant(&granted),
                     waited_ms: granted.waited_ms,
                 },
                 Answer::TimedOut | Answer::Withdrawn => Told::null(),
@@ -572,8 +572,8 @@ impl Server {
     }
 }
 
-fn plain_grant(granted: &Granted) -> PlainAnswer {
-    PlainAnswer::Granted {
+fn ops_grant(granted: &Granted) -> OpsAnswer {
+    OpsAnswer::Granted {
         fence: granted.fence,
         holds: granted.holds,
         lease_ms: granted.lease_ms,

@@ -111,12 +111,12 @@ fn told(mut lock: Lock, change: &[u8], expected: &Lock) -> Duration {
 }
 
 #[test]
-fn one_release_that_lets_in_many_readers() {
+fn release_that_grants_many_readers_scales_linearly() {
     assert_grows_with_the_number(|number| let_in(number).2);
 }
 
 #[test]
-fn a_replica_that_is_told_of_many_readers() {
+fn apply_of_many_new_holders_scales_linearly() {
     assert_grows_with_the_number(|number| {
         let (effects, lock, _) = let_in(number);
         told(held_by_writer(), effects.change(), &lock)
@@ -124,7 +124,7 @@ fn a_replica_that_is_told_of_many_readers() {
 }
 
 #[test]
-fn a_replica_that_is_told_of_the_end_of_many_leases() {
+fn apply_of_many_expired_holders_scales_linearly() {
     assert_grows_with_the_number(|number| {
         let before = held_by(readers(number), Limit::SHARED);
         let (mut lock, mut effects) = (before.clone(), Effects::default());
@@ -137,7 +137,7 @@ fn a_replica_that_is_told_of_the_end_of_many_leases() {
 }
 
 #[test]
-fn a_lock_with_many_readers_in_a_log() {
+fn apply_of_a_whole_lock_scales_linearly() {
     assert_grows_with_the_number(|number| {
         let lock = held_by(readers(number), Limit::SHARED);
         told(
@@ -149,7 +149,7 @@ fn a_lock_with_many_readers_in_a_log() {
 }
 
 #[test]
-fn a_replica_that_is_told_again_how_many_readers_stand() {
+fn repeated_apply_of_many_holders_scales_linearly() {
     assert_grows_with_the_number(|number| {
         let lock = held_by(readers(number), Limit::SHARED);
         told(

@@ -10,7 +10,7 @@ use crate::outcome::Event;
 use crate::queue::Waiter;
 use crate::ticket::Ticket;
 
-/// A lock and its queue at one moment.
+/// A lock and its queue at one cx.
 #[derive(Debug)]
 pub struct Snapshot {
     pub lock: Lock,
@@ -21,15 +21,15 @@ pub struct Snapshot {
 pub struct Checked<'a> {
     pub before: &'a Snapshot,
     pub known_before: Fence,
-    pub moment: &'a TransitionContext,
+    pub cx: &'a TransitionContext,
     pub after: &'a Snapshot,
     pub known_after: Fence,
     pub effects: &'a Effects,
 }
 
-type Promise = fn(&Checked) -> bool;
+type Invariant = fn(&Checked) -> bool;
 
-const PROMISES: [(&str, Promise); 10] = [
+const INVARIANTS: [(&str, Invariant); 10] = [
     (
         "never more live holders than the smallest limit among them",
         within_the_limit,
@@ -55,8 +55,8 @@ const PROMISES: [(&str, Promise); 10] = [
 ];
 
 pub fn check(step: &Checked) {
-    for (promise, holds) in PROMISES {
-        assert!(holds(step), "broken: {promise}\n{step:#?}");
+    for (invariant, holds) in INVARIANTS {
+        assert!(holds(step), "violated: {invariant}\n{step:#?}");
     }
 }
 
@@ -122,7 +122,7 @@ fn nobody_waits_in_vain(step: &Checked) -> bool {
     let limits = step.live().map(Holder::limit);
     let strictest = limits.fold(first.limit(), Ord::min);
     let fits = strictest.allows(step.live().count() + 1);
-    !fits && !step.moment.evictable && !step.live().any(waits)
+    !fits && !step.cx.evictable && !step.live().any(waits)
 }
 
 fn grants_are_true(step: &Checked) -> bool {
@@ -135,14 +135,14 @@ fn grants_are_true(step: &Checked) -> bool {
         own.is_some_and(|holder| {
             holder.fence() == granted.fence
                 && holder.holds() >= granted.holds
-                && step.moment.lease_ms(holder) >= granted.lease_ms
-                && granted.waited_ms == waiter.since().ms_until(step.moment.now)
+                && step.cx.lease_ms(holder) >= granted.lease_ms
+                && granted.waited_ms == waiter.since().ms_until(step.cx.now)
         })
     })
 }
 
 fn timeouts_are_true(step: &Checked) -> bool {
-    let now = step.moment.now;
+    let now = step.cx.now;
     let is_late = |waiter: &Waiter| waiter.deadline().is_some_and(|deadline| deadline <= now);
     let answers_true = step.effects.wakes.iter().all(|wake| match wake.answer {
         Answer::TimedOut => is_late(step.waiter(wake.ticket)),
@@ -168,7 +168,7 @@ fn events_tell_in_order(step: &Checked) -> bool {
     let after: BTreeSet<Fence> = step.after.lock.holders().iter().map(Holder::fence).collect();
     let gone = step.before.lock.holders().iter();
     let gone = gone.filter(|holder| !after.contains(&holder.fence()));
-    let (gave_up, ended): (Vec<&Holder>, Vec<&Holder>) = gone.partition(|holder| step.moment.is_live(holder));
+    let (gave_up, ended): (Vec<&Holder>, Vec<&Holder>) = gone.partition(|holder| step.cx.is_live(holder));
     let new_before_ended = step
         .effects
         .events
@@ -184,7 +184,7 @@ fn events_tell_in_order(step: &Checked) -> bool {
 impl<'a> Checked<'a> {
     fn live(&self) -> impl Iterator<Item = &'a Holder> {
         let holders = self.after.lock.holders().iter();
-        holders.filter(|holder| self.moment.is_live(holder))
+        holders.filter(|holder| self.cx.is_live(holder))
     }
 
     /// Those who became holders.
@@ -200,6 +200,6 @@ impl<'a> Checked<'a> {
     }
 
     fn is_grace(&self) -> bool {
-        self.moment.grace_end > self.moment.now
+        self.cx.grace_end > self.cx.now
     }
 }

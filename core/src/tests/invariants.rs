@@ -1,6 +1,6 @@
 //! What must be true of every step, whatever was asked and whatever the lock was like before.
 
-use super::plain::{Action, Answer, Request};
+use super::ops::{Action, Answer, Request};
 use super::subject::core_limit;
 use crate::context::TransitionContext;
 use crate::effects::{Effects, Replication};
@@ -15,7 +15,7 @@ pub struct Checked<'a> {
     pub known_before: Fence,
     /// The request and the owner's name; `None` = a sweep.
     pub request: Option<(&'a Request, &'a [u8])>,
-    pub moment: &'a TransitionContext,
+    pub cx: &'a TransitionContext,
     pub after: &'a Lock,
     pub known_after: Fence,
     /// Means nothing for a sweep.
@@ -23,9 +23,9 @@ pub struct Checked<'a> {
     pub effects: &'a Effects,
 }
 
-type Promise = fn(&Checked) -> bool;
+type Invariant = fn(&Checked) -> bool;
 
-const PROMISES: [(&str, Promise); 14] = [
+const INVARIANTS: [(&str, Invariant); 14] = [
     (
         "mutual exclusion: never more live holders than the smallest limit among them",
         mutual_exclusion,
@@ -61,8 +61,8 @@ const PROMISES: [(&str, Promise); 14] = [
 ];
 
 pub fn check(step: &Checked) {
-    for (promise, holds) in PROMISES {
-        assert!(holds(step), "broken: {promise}\n{step:#?}");
+    for (invariant, holds) in INVARIANTS {
+        assert!(holds(step), "violated: {invariant}\n{step:#?}");
     }
 }
 
@@ -101,12 +101,12 @@ fn holders_stay_who_they_are(step: &Checked) -> bool {
 
 fn leases_never_shrink(step: &Checked) -> bool {
     step.stayed()
-        .all(|(old, new)| step.moment.lease_end(new) >= step.moment.lease_end(old))
+        .all(|(old, new)| step.cx.lease_end(new) >= step.cx.lease_end(old))
 }
 
 fn never_revived(step: &Checked) -> bool {
     step.stayed()
-        .all(|(old, new)| step.moment.is_live(old) || !step.moment.is_live(new))
+        .all(|(old, new)| step.cx.is_live(old) || !step.cx.is_live(new))
 }
 
 fn refused_without_trace(step: &Checked) -> bool {
@@ -147,7 +147,7 @@ fn others_stay(step: &Checked) -> bool {
 
 fn no_grants_in_a_grace(step: &Checked) -> bool {
     let holds = |lock: &Lock| lock.holders().iter().map(Holder::holds).sum::<u64>();
-    step.moment.grace_end <= step.moment.now || holds(step.after) <= holds(step.before)
+    step.cx.grace_end <= step.cx.now || holds(step.after) <= holds(step.before)
 }
 
 fn changes_sweep(step: &Checked) -> bool {
@@ -156,9 +156,9 @@ fn changes_sweep(step: &Checked) -> bool {
 
 fn first_lease_end_is_known(step: &Checked) -> bool {
     let due = step
-        .moment
+        .cx
         .first_lease_end(step.before)
-        .is_some_and(|end| end <= step.moment.now);
+        .is_some_and(|end| end <= step.cx.now);
     step.request.is_some() || step.changed() == due
 }
 
@@ -166,7 +166,7 @@ fn first_lease_end_is_known(step: &Checked) -> bool {
 /// request did. So nobody is announced twice or in silence.
 fn events_tell(step: &Checked) -> bool {
     let (ended, gave_up): (Vec<&Holder>, Vec<&Holder>) =
-        step.gone().partition(|holder| !step.moment.is_live(holder));
+        step.gone().partition(|holder| !step.cx.is_live(holder));
     let mut expected = vec![Event::Expired; ended.len()];
     if let Some((request, owner)) = step.request {
         let released = gave_up.iter().any(|holder| holder.owner() == owner);
@@ -191,7 +191,7 @@ fn changes_are_replicated(step: &Checked) -> bool {
 
 impl<'a> Checked<'a> {
     fn live(&self, lock: &'a Lock) -> impl Iterator<Item = &'a Holder> {
-        lock.holders().iter().filter(|holder| self.moment.is_live(holder))
+        lock.holders().iter().filter(|holder| self.cx.is_live(holder))
     }
 
     /// Those who were holders before and are no more.
@@ -224,7 +224,7 @@ impl<'a> Checked<'a> {
         let is_same = |old: &Holder, new: &Holder| {
             (old.owner(), old.fence(), old.anonymous()) == (new.owner(), new.fence(), new.anonymous())
                 && old.request_ids() == new.request_ids()
-                && self.moment.lease_end(old) == self.moment.lease_end(new)
+                && self.cx.lease_end(old) == self.cx.lease_end(new)
         };
         let (before, after) = (self.before.holders(), self.after.holders());
         before.len() != after.len() || before.iter().zip(after).any(|(old, new)| !is_same(old, new))

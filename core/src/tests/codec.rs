@@ -350,7 +350,7 @@ proptest! {
     #![proptest_config(config(1_500))]
 
     #[test]
-    fn a_lock_that_was_written_is_read_as_it_was(
+    fn random_lock_round_trips(
         parts in vec(part(), 1..7),
         grace_micros in prop_oneof![Just(0), 0_i64..200_000],
         now in now(),
@@ -358,8 +358,8 @@ proptest! {
     ) {
         let written = lock(now, parts);
         let grace_end = Instant::from_micros(now.as_micros() + grace_micros);
-        let moment = TransitionContext { grace_end, ..TransitionContext::at(now) };
-        let read = decode_lock(&encode_lock(&written, &moment), then).expect("a sound lock");
+        let cx = TransitionContext { grace_end, ..TransitionContext::at(now) };
+        let read = decode_lock(&encode_lock(&written, &cx), then).expect("a sound lock");
         assert!(is_possible(&read));
         assert_eq!(read.holders().len(), written.holders().len());
         for (read, written) in read.holders().iter().zip(written.holders()) {
@@ -376,7 +376,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_refused_or_make_a_possible_lock(
+    fn random_bytes_are_rejected_or_decode_to_sound_lock(
         bytes in any_bytes(),
         parts in vec(part(), 0..4),
         now in now(),
@@ -386,7 +386,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bytes_are_refused_or_make_a_possible_lock(
+    fn damaged_bytes_are_rejected_or_decode_to_sound_lock(
         parts in vec(part(), 1..5),
         others in vec(part(), 0..3),
         damages in vec(damage(), 0..4),
@@ -399,7 +399,7 @@ proptest! {
     }
 
     #[test]
-    fn a_change_is_applied_if_and_only_if_it_can_be_one_of_this_lock(
+    fn change_is_applied_only_if_it_fits_the_lock(
         holders in vec(told_holder(), 0..4),
         changes in vec(told(), 1..6),
     ) {
@@ -418,7 +418,7 @@ proptest! {
 }
 
 #[test]
-fn owners_and_names_have_their_longest_length_and_no_more() {
+fn decoded_owner_and_request_id_lengths_are_limited() {
     let is_read = |told: ToldHolder| decode_lock(&Told::one(told).bytes(), Instant::default()).is_ok();
     let with_name = |length| ToldHolder {
         names: vec![vec![b'n'; length]],
@@ -447,7 +447,7 @@ fn owners_and_names_have_their_longest_length_and_no_more() {
 }
 
 #[test]
-fn the_65th_name_of_a_holder_is_not_read() {
+fn holder_with_65_request_ids_is_not_decoded() {
     for (count, expected) in [(64, true), (65, false)] {
         let names = (0..count).map(|name| vec![name]).collect();
         let told = Told::one(ToldHolder {

@@ -1,6 +1,6 @@
 //! Plain words for several locks and those who wait for them.
 
-use super::super::plain::{Action, Answer, Limit, Micros, Request, View};
+use super::super::ops::{Action, Answer, Limit, Micros, Request, View};
 
 /// Whoever sends a request. Each gets exactly one answer, at once or later.
 pub type Client = usize;
@@ -43,7 +43,7 @@ pub struct Waiter {
 
 /// A lock with its queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scene {
+pub struct Fixture {
     pub holders: Vec<View>,
     pub queue: Vec<Waiter>,
 }
