@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -144,19 +145,20 @@ pub enum Action {
 /// tokens smaller than the largest it has seen.
 ///
 /// dlock does not wait for processes that the command leaves in the background. Processes that move to another
-/// session or process group receive no signals, not even when the lock is lost. A `kill -9` of dlock leaves the
-/// command running, and the lease expires without renewal. While dlock is stopped (Ctrl-Z), it does not renew the
-/// lease.
+/// session or process group receive no signals, not even when the lock is lost. A `kill -9` of dlock kills the command
+/// on Linux, but not the processes that it has started, and the lock stays held until the lease expires. While dlock is
+/// stopped (Ctrl-Z), it does not renew the lease. On a terminal, dlock reports what it waits for after a second.
 ///
-/// Example, a job that must not run twice: dlock run --try nightly -- /usr/local/bin/report
+/// Options go before the command. Example, a job that must not run twice: dlock run --try nightly /usr/local/bin/report
 #[derive(Args, Debug)]
 #[command(after_long_help = EXIT_CODES)]
 pub struct RunArgs {
     /// Name of the lock
+    #[arg(value_parser = OsStringValueParser::new().try_map(parse_name))]
     pub name: OsString,
 
     /// Command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 
     /// Do not wait for the lock
@@ -176,8 +178,17 @@ pub struct RunArgs {
     pub limit: Option<u32>,
 
     /// The lease expires this long after its last renewal: others wait this long if this machine crashes
-    #[arg(long, value_parser = duration::parse_lease, value_name = "TIME", default_value = "30s")]
-    pub lease: Duration,
+    /// [default: 30s, or the longest lease that the server accepts]
+    #[arg(long, value_parser = duration::parse_lease, value_name = "TIME")]
+    pub lease: Option<Duration>,
+
+    /// Print nothing while waiting, nor if the lock is not acquired
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Exit code if the lock is not acquired, instead of 75
+    #[arg(long, value_name = "N")]
+    pub busy_code: Option<u8>,
 
     /// Release the lock after this time, and treat the command as if the lock was lost
     #[arg(long, value_parser = duration::parse, value_name = "TIME")]
@@ -190,6 +201,14 @@ pub struct RunArgs {
     /// With `--on-lost term`: send KILL to processes still running after this time
     #[arg(long, value_parser = duration::parse, value_name = "TIME", default_value = "10s")]
     pub kill_after: Duration,
+}
+
+/// An unset variable in a script must not lock the empty name.
+fn parse_name(name: OsString) -> Result<OsString, &'static str> {
+    if name.is_empty() {
+        return Err("the name of a lock must not be empty");
+    }
+    Ok(name)
 }
 
 /// What happens to the command when the lock is lost.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// A shorter lease expires before a busy machine can renew it.
+const MIN_LEASE: Duration = Duration::from_millis(100);
+
 /// `1.5h`, `30s`, `500ms`; a number without a unit is in seconds.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let end = text
@@ -26,8 +29,8 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 /// A duration that is long enough for a lease.
 pub fn parse_lease(text: &str) -> Result<Duration, String> {
     let lease = parse(text)?;
-    if lease < Duration::from_millis(1) {
-        return Err("a lease must be at least 1ms".to_owned());
+    if lease < MIN_LEASE {
+        return Err("a lease must be at least 100ms, so that it can be renewed in time".to_owned());
     }
     Ok(lease)
 }
@@ -82,7 +85,8 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
-        assert!(parse_lease("0").is_err());
+        assert!(parse_lease("99ms").is_err());
+        assert!(parse_lease("100ms").is_ok());
     }
 
     #[test]

@@ -29,6 +29,9 @@ use crate::output::eprint_error;
 use crate::server::Target;
 
 fn main() -> ExitCode {
+    if let Some(exit) = run::exec_if_helper() {
+        return exit;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return print_usage(&error),

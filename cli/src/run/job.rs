@@ -1,9 +1,8 @@
 //! The command, in a process group of its own, so that signals reach everything it starts.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
@@ -14,6 +13,7 @@ use nix::unistd::{Pid, getpgrp};
 use redis_dlock_client::Guard;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::parent_death;
 use super::terminal::{Terminal, has_parent_shell};
 use crate::exit::{Code, Failure};
 
@@ -45,7 +45,7 @@ impl Job {
             .spawn(move || group.recv().map(|group| wait_for_exit(group, &sender)))
             .map_err(|error| cannot_start_thread(&error))?;
         let owner = OsString::from(guard.owner().to_string());
-        let child = Command::new(program)
+        let child = parent_death::command(program)
             .args(args)
             .env("DLOCK_FENCE", guard.fence().to_string())
             .env("DLOCK_OWNER", owner)
@@ -159,7 +159,7 @@ fn cannot_start_thread(error: &io::Error) -> Failure {
     )
 }
 
-fn cannot_run(program: &OsString, error: &io::Error) -> Failure {
+pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let code = match error.kind() {
         io::ErrorKind::NotFound => Code::CommandNotFound,
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Code::OsError,

@@ -2,6 +2,8 @@
 
 mod acquire;
 mod job;
+mod parent_death;
+mod progress;
 mod release;
 mod signals;
 mod stderr_writer;
@@ -15,6 +17,7 @@ use redis_dlock_client::{Event, EventKind, Locks, Settings};
 
 use self::acquire::{Acquired, acquire};
 use self::job::Job;
+pub use self::parent_death::exec_if_helper;
 use self::signals::Signals;
 use self::stderr_writer::{StderrSender, StderrWriter};
 use self::supervisor::{Supervisor, exit_code_of};
@@ -37,9 +40,10 @@ pub fn run(args: &RunArgs, target: &Target) -> Result<ExitCode, Failure> {
 
 async fn run_under_lock(args: &RunArgs, locks: &Locks, stderr: &StderrSender) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().map_err(|error| os_failure("install signal handlers", &error))?;
-    let guard = match acquire(args, locks, &mut signals).await? {
+    let guard = match acquire(args, locks, &mut signals, stderr).await? {
         Acquired::Guard(guard) => guard,
         Acquired::Interrupted(signal) => return Ok(exit_code_of(signal)),
+        Acquired::Busy(code) => return Ok(ExitCode::from(code)),
     };
     let job = match Job::start(&args.command, &guard) {
         Ok(job) => job,

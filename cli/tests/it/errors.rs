@@ -152,7 +152,9 @@ fn evicting_server_exits_69_not_75() {
 
 #[test]
 fn invalid_command_line_exits_64() {
-    let lines: [&[&str]; 10] = [
+    let lines: [&[&str]; 12] = [
+        &["run", "", "true"],
+        &["run", "--lease", "99ms", "job", "true"],
         &[],
         &["nonsense"],
         &["run", "job"],

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::{Running, WAIT, dlock_at, is_running, outcome, script_at, wait_until_free};
+use crate::support::{Running, WAIT, dlock_at, is_running, json, outcome, script_at, wait_until_free};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, pause, wait_for};
 use nix::sys::signal::Signal;
 
@@ -256,7 +256,7 @@ fn max_hold_ends_command() {
 #[test]
 fn lease_above_server_limit_names_option() {
     let server = Server::with("dlock.max-lease-ms 10000");
-    let refused = Running::script(&server, &[], "echo ran").end();
+    let refused = Running::script(&server, &["--lease", "10001ms"], "echo ran").end();
     assert_eq!((refused.code, refused.out.as_str()), (64, ""), "{refused:?}");
     assert!(refused.err.contains("--lease"), "{refused:?}");
 }
@@ -267,4 +267,59 @@ fn value_rejected_by_server_exits_64() {
     let refused = Running::script(&server, &["--lease", "10000d"], "echo ran").end();
     assert_eq!((refused.code, refused.out.as_str()), (64, ""), "{refused:?}");
     assert!(refused.err.contains("lease"), "{refused:?}");
+}
+
+#[test]
+fn default_lease_is_at_most_what_the_server_accepts() {
+    let server = Server::with("dlock.max-lease-ms 10000");
+    let mut job = Running::script(&server, &[], READY);
+    job.expect("ready");
+    let lock = json(&server, &["show", "job"]);
+    assert!(
+        lock["holders"][0]["lease_ms"].as_u64().expect("a number") <= 10_000,
+        "{lock}"
+    );
+    job.close_input();
+    assert_eq!(job.end().code, 0);
+}
+
+#[test]
+fn busy_message_names_the_holder_and_quiet_suppresses_it() {
+    let server = Server::start();
+    server.client().acquire("job alice 60000");
+    let run = |options: &[&str]| {
+        let args = [&["run", "--try"], options, &["job", "echo", "ran"]].concat();
+        outcome(&mut dlock_at(&server, &args))
+    };
+    let busy = run(&[]);
+    assert_eq!(busy.code, 75, "{busy:?}");
+    assert!(busy.err.contains("busy: held by alice for"), "{busy:?}");
+    let other_code = run(&["--busy-code", "0"]);
+    assert_eq!(
+        (other_code.code, other_code.out.as_str()),
+        (0, ""),
+        "{other_code:?}"
+    );
+    assert!(other_code.err.contains("held by alice"), "{other_code:?}");
+    let quiet = run(&["-q", "--busy-code", "9"]);
+    assert_eq!((quiet.code, quiet.out.as_str(), quiet.err.as_str()), (9, "", ""));
+}
+
+#[test]
+fn command_needs_no_separator() {
+    let server = Server::start();
+    let run = outcome(&mut dlock_at(
+        &server,
+        &["run", "job", "sh", "-c", "echo $1", "--", "--lease"],
+    ));
+    assert_eq!((run.code, run.out.as_str()), (0, "--lease\n"), "{run:?}");
+}
+
+#[test]
+fn killed_dlock_takes_its_command_along() {
+    let server = Server::start();
+    let mut job = Running::script(&server, &[], "echo $$; exec sleep 1000 >&- 2>&-");
+    let command = job.line();
+    job.signal(Signal::SIGKILL);
+    wait_for("the command to be killed", || !is_running(&command));
 }

@@ -193,3 +193,15 @@ fn terminal_returns_to_script_after_command() {
     terminal.wait_for("got words");
     assert_eq!(terminal.end().0, 0);
 }
+
+#[test]
+fn long_wait_reports_holder_and_queue() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("job alice 600000");
+    let terminal = Terminal::start(&run(&server, "echo works"), 24, 80);
+    terminal.wait_for("waiting for job: held by alice for");
+    terminal.wait_for("1 waiting");
+    client.release("job alice");
+    assert_eq!(terminal.end().0, 0);
+}

@@ -1,0 +1,65 @@
+//! Tells a user on a terminal what the lock is waiting for.
+
+use std::convert::Infallible;
+use std::io::{IsTerminal, stderr};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use redis_dlock_client::{Lock, LockInfo};
+use tokio::time::sleep;
+
+use super::stderr_writer::StderrSender;
+use crate::args::RunArgs;
+use crate::duration;
+use crate::text::display_name;
+
+/// A shorter wait is not worth a message.
+const DELAY: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Prints what the lock waits for, once, and whenever the server becomes unreachable or reachable.
+pub async fn report(args: &RunArgs, lock: &Lock, sender: &StderrSender) -> Infallible {
+    if args.quiet || !stderr().is_terminal() {
+        return std::future::pending().await;
+    }
+    let name = display_name(args.name.as_bytes());
+    let mut was_reachable = None;
+    sleep(DELAY).await;
+    loop {
+        let info = lock.info().await;
+        if was_reachable != Some(info.is_ok()) {
+            was_reachable = Some(info.is_ok());
+            sender.print(match info {
+                Ok(info) => format!(
+                    "waiting for {name}{}",
+                    info.as_ref().map_or_else(String::new, holders)
+                ),
+                Err(error) => format!("waiting for {name}: {error}"),
+            });
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// `: held by web-3:2211 for 12s, 2 waiting`. Empty without permission for DLOCK.INFO.
+pub async fn describe(lock: &Lock) -> String {
+    match lock.info().await {
+        Ok(Some(info)) => holders(&info),
+        _ => String::new(),
+    }
+}
+
+fn holders(info: &LockInfo) -> String {
+    let mut text = String::new();
+    if let Some((holder, others)) = info.holders.split_first() {
+        let owner = display_name(holder.owner.as_bytes());
+        text += &format!(": held by {owner} for {}", duration::format(holder.held));
+        if !others.is_empty() {
+            text += &format!(" and {} others", others.len());
+        }
+    }
+    if info.waiting > 0 {
+        text += &format!(", {} waiting", info.waiting);
+    }
+    text
+}
