@@ -3,7 +3,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// Pauses between attempts: they double, and no two clients make the same ones.
+/// Exponential backoff with jitter.
 pub(crate) struct Backoff {
     next: Duration,
 }
@@ -13,7 +13,7 @@ impl Backoff {
         Self { next: FIRST }
     }
 
-    /// The next pause: between a half and the whole of the time that is due, but at most `limit`.
+    /// The next pause: 50 to 100 % of the interval, but at most `limit`.
     pub fn pause(&mut self, limit: Duration) -> Duration {
         let pause = self.next.mul_f64(rand::random_range(0.5..=1.0));
         self.next = (self.next * 2).min(LONGEST);
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_longest_one_and_keep_to_their_limit() {
+    fn pause_doubles_up_to_its_maximum_and_respects_the_limit() {
         let mut backoff = Backoff::new();
         let mut due = FIRST;
         for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! Taking back a request whose answer nobody waits for.
+//! Cancelling a request whose reply is not awaited any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,39 +13,36 @@ use crate::error::Error;
 use crate::events::EventKind;
 use crate::identity::RequestIdentity;
 
-/// A connection whose request is not answered for so long, though it was taken back, is closed.
+/// A connection whose blocked request is not answered within this time after the cancellation is closed.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
-/// What a lost connection still had under way has arrived by then: what was lost on the way is not sent again, see
-/// [`Purpose::Requests`](crate::connect::Purpose::Requests). A connection on which a request waits is closed in the
-/// normal way, and the system goes on sending for a while: what is granted by that ends with its lease.
+/// Packets of a lost connection arrive within this time, because the system does not retransmit them: see
+/// [`Purpose::Requests`](crate::connect::Purpose::Requests). Connections for blocked requests are closed in the usual
+/// way, and the system may retransmit for longer; a grant that results from that ends with its lease.
 const LATE_PACKET_WINDOW: Duration = Duration::from_millis(500);
 
-/// Where a request may be that has not been answered; by default nowhere.
+/// Where a request without a reply may be; by default nowhere.
 #[derive(Default)]
 pub(crate) struct Outstanding {
     /// On the shared connection.
     pub route: Option<Route>,
     /// On a connection of its own.
-    pub seat: Option<PooledConnection>,
-    /// It was on a connection that is lost.
+    pub connection: Option<PooledConnection>,
+    /// On a connection that was lost.
     pub is_lost: bool,
 }
 
 impl Outstanding {
-    /// On a connection that is lost.
-    pub fn lost() -> Self {
-        Self {
-            is_lost: true,
-            ..Self::default()
-        }
+    pub fn is_nowhere(&self) -> bool {
+        self.route.is_none() && self.connection.is_none() && !self.is_lost
     }
 
-    pub fn is_nowhere(&self) -> bool {
-        self.route.is_none() && self.seat.is_none() && !self.is_lost
+    /// Whether the reply to a blocked request is missing.
+    pub fn is_blocked(&self) -> bool {
+        self.connection.is_some()
     }
 }
 
-/// Takes a request back, wherever it is: it waits no more, and what it was granted is given back.
+/// Cancels a request wherever it is: it leaves the queue, and what it was granted is released.
 pub(crate) async fn cancel(
     client: Arc<Client>,
     identity: RequestIdentity,
@@ -55,11 +52,11 @@ pub(crate) async fn cancel(
     let link = &client.renewal_context().link;
     let mut is_settled = !sent.is_lost;
     if let Some(route) = sent.route {
-        // Nothing overtakes the request there; but in a cluster it may have gone elsewhere.
-        is_settled &= was_answered(&route.query(&identity.withdraw()).await) && !route.may_redirect();
+        // Requests on one connection stay in order; but a cluster connection may have redirected the first one.
+        is_settled &= has_reply(&route.query(&identity.cancel()).await) && !route.may_redirect();
     }
-    if let Some(seat) = sent.seat {
-        is_settled &= cancel_blocked(&client, &identity, seat).await;
+    if let Some(connection) = sent.connection {
+        is_settled &= cancel_blocked(&client, &identity, connection).await;
     }
     if !is_settled {
         cancel_until_lease_end(link, &identity, BootInstant::now() + lease).await;
@@ -67,55 +64,56 @@ pub(crate) async fn cancel(
     client.report(&identity, EventKind::Cancelled);
 }
 
-/// The request cannot be taken back on its own connection, which reads nothing until it is answered; nor on
-/// another one alone, where the release may come before the request. So on both: once the second has been
-/// answered on the waiting connection, so has the request. Whether that was so.
-async fn cancel_blocked(client: &Client, identity: &RequestIdentity, seat: PooledConnection) -> bool {
-    let command = identity.withdraw();
-    let answered = {
-        let on_its_own = seat.query::<u64>(&command);
-        tokio::pin!(on_its_own);
+/// Whether the request is settled.
+///
+/// The server reads nothing from the blocked connection until the request is answered, and a release on another
+/// connection may overtake the request. So the release is sent on both: when the one on the blocked connection is
+/// answered, the request before it has been, too.
+async fn cancel_blocked(client: &Client, identity: &RequestIdentity, connection: PooledConnection) -> bool {
+    let command = identity.cancel();
+    let reply = {
+        let in_order = connection.query::<u64>(&command);
+        tokio::pin!(in_order);
         let mut backoff = Backoff::new();
-        let pressing = async {
+        let unblocking = async {
             loop {
                 let _: Result<u64, _> = client.renewal_context().link.query(&command).await;
                 let pause = backoff.pause(Duration::MAX);
-                if let Ok(answer) = timeout(pause, &mut on_its_own).await {
-                    return answer;
+                if let Ok(reply) = timeout(pause, &mut in_order).await {
+                    return reply;
                 }
             }
         };
-        timeout(CANCEL_TIMEOUT, pressing).await
+        timeout(CANCEL_TIMEOUT, unblocking).await
     };
-    let Ok(answer) = answered else {
-        // Closed: the server forgets the request, and takes back what it could not deliver.
+    let Ok(reply) = reply else {
+        // Closed: the server removes the waiter, and rolls back a grant that it cannot deliver.
         return false;
     };
-    let is_answered = was_answered(&answer);
-    client.pool().checkin(seat, answer.err().as_ref());
-    is_answered
+    let is_settled = has_reply(&reply);
+    client.pool().checkin(connection, reply.err().as_ref());
+    is_settled
 }
 
-/// Whether the server has spoken, be it to say that there is nothing to release.
-fn was_answered(answer: &Result<u64, Error>) -> bool {
-    answer.as_ref().err().is_none_or(|error| !error.is_transient())
+/// Whether the server has replied, even if only that there is nothing to release.
+fn has_reply(reply: &Result<u64, Error>) -> bool {
+    reply.as_ref().err().is_none_or(|error| !error.is_transient())
 }
 
-/// The request may arrive yet, by a connection that is lost. A hold that comes of it ends with its lease in
-/// any case.
+/// The request may still arrive from a lost connection. What it is granted ends with its lease at the latest.
 async fn cancel_until_lease_end(link: &Arc<Link>, identity: &RequestIdentity, until: BootInstant) {
-    let command = identity.withdraw();
+    let command = identity.cancel();
     let mut backoff = Backoff::new();
     let mut is_second = false;
     loop {
-        let answer = link.query::<u64>(&command).await;
-        let is_again = answer.is_err_and(|error| error.is_transient());
+        let reply = link.query::<u64>(&command).await;
+        let failed = reply.is_err_and(|error| error.is_transient());
         let left = until.since(BootInstant::now());
-        if left.is_zero() || (is_second && !is_again) {
+        if left.is_zero() || (is_second && !failed) {
             return;
         }
-        is_second |= !is_again;
-        let pause = if is_again {
+        is_second |= !failed;
+        let pause = if failed {
             backoff.pause(left)
         } else {
             LATE_PACKET_WINDOW

@@ -1,16 +1,16 @@
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use crate::clock::BootInstant;
+use tokio::sync::Notify;
+
 use crate::connect::{Address, BlockingPool, Link, Purpose, Timeouts};
 use crate::events::{Event, EventKind, Hook, Reporter};
 use crate::identity::RequestIdentity;
-use crate::release::release_in_background;
-use crate::renewal::RenewalThread;
-use crate::renewal::{RenewalContext, SharedHold};
+use crate::renewal::{RenewalContext, RenewalThread};
 
-/// How a client behaves.
+/// Timeouts, and a hook for events.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Settings {
     timeouts: Timeouts,
     retry_timeout: Duration,
@@ -31,33 +31,32 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long the server may take to accept a connection. Default: 2 s.
+    /// How long to wait for a connection. Default: 2 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.connect = timeout;
         self
     }
 
-    /// How long the server may take to answer a request, waiting for a lock aside. Default: 1 s.
+    /// How long to wait for the reply to a request that does not block. Default: 1 s.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.response = timeout;
         self
     }
 
-    /// For how long a request that does not wait is tried again when the connection is lost. Default: 5 s.
-    pub fn retry_timeout(mut self, retry_timeout: Duration) -> Self {
-        self.retry_timeout = retry_timeout;
+    /// How long a request that does not block is retried when the connection is lost. Default: 5 s.
+    pub fn retry_timeout(mut self, timeout: Duration) -> Self {
+        self.retry_timeout = timeout;
         self
     }
 
-    /// Calls `hook` whenever something happens to a lock, in the task or thread where it happens: it must be quick,
-    /// and not block. Mostly that is the one thread in the background. As long as the hook does not return there, no
-    /// lock of this client is renewed and no [token](crate::Guard::token) cancelled; a call of
-    /// `blocking_*` in it never returns. What takes longer, writing to a terminal or a pipe for
-    /// instance, belongs into a thread of its own. The same is true of a subscriber of `tracing`.
+    /// Calls `hook` for every event, in the task or thread in which it occurs, mostly the renewal thread: the hook must
+    /// be quick and must not block. Until it returns, that thread renews no lock of this client and cancels no
+    /// [token](crate::Guard::token), and a `blocking_*` call in it never returns. Use a thread of your own for anything
+    /// slower, such as writing to a terminal or a pipe. The same applies to subscribers of `tracing`.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
-    /// use redis_dlock_client::{Settings, EventKind};
+    /// use redis_dlock_client::{EventKind, Settings};
     ///
     /// static LOST: AtomicU64 = AtomicU64::new(0);
     /// let settings = Settings::default().on_event(|event| {
@@ -84,19 +83,22 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Clients of several servers may have one keeper.
+    /// Clients of several servers may share a renewal thread.
     pub fn new(address: Address, settings: Settings, renewal_thread: Arc<RenewalThread>) -> Self {
         let Settings {
             timeouts,
             retry_timeout,
             hook,
         } = settings;
+        let disconnected = Arc::new(Notify::new());
+        let notified = Some(Arc::clone(&disconnected));
         Self {
-            link: Link::new(address.clone(), timeouts, Purpose::Requests),
+            link: Link::new(address.clone(), timeouts, Purpose::Requests, None),
             pool: BlockingPool::new(address.clone(), timeouts),
             context: Arc::new(RenewalContext {
-                link: Link::new(address.clone(), timeouts, Purpose::Renewal),
+                link: Link::new(address.clone(), timeouts, Purpose::Renewal, notified),
                 reporter: Reporter::new(address, hook),
+                disconnected,
             }),
             renewal_thread,
             retry_timeout,
@@ -110,28 +112,23 @@ impl Client {
         &self.link
     }
 
-    /// The connections for requests that wait.
+    /// The connections for blocked requests.
     pub fn pool(&self) -> &BlockingPool {
         &self.pool
     }
 
-    /// What the thread in the background needs for the holds of this client.
     pub fn renewal_context(&self) -> &Arc<RenewalContext> {
         &self.context
     }
 
-    /// The thread in the background.
     pub fn renewal_thread(&self) -> &Arc<RenewalThread> {
         &self.renewal_thread
     }
 
-    /// Connects the background before it is needed, so that the first renewal of a short lease does not have to
-    /// wait for that.
+    /// Connects the renewal thread before the first lock needs it.
     pub fn warm_up(&self) {
-        self.warm_up.call_once(|| {
-            let link = Arc::clone(&self.context.link);
-            self.renewal_thread.spawn(async move { drop(link.route().await) });
-        });
+        self.warm_up
+            .call_once(|| self.renewal_thread.maintain(&self.context));
     }
 
     pub fn address(&self) -> &Address {
@@ -142,22 +139,12 @@ impl Client {
         self.retry_timeout
     }
 
-    /// For how long a request that does not wait may be under way, connecting included.
+    /// How long a request that does not block may take, including the time to connect.
     pub fn longest_request(&self) -> Duration {
         self.longest_request
     }
 
     pub fn report(&self, identity: &RequestIdentity, kind: EventKind<'_>) {
         self.context.reporter.report(identity, kind);
-    }
-
-    /// Gives a hold up, and leaves its release to the background. Never blocks.
-    pub fn let_go(self: &Arc<Self>, held: Arc<SharedHold>) {
-        let release = held.with(|hold| hold.give_up(BootInstant::now()));
-        self.renewal_thread.unwatch(&held);
-        if release.is_needed() {
-            let errand = release_in_background(Arc::clone(self), held, release);
-            self.renewal_thread.spawn(errand);
-        }
     }
 }

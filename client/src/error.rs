@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-#[cfg(feature = "locks")]
-use crate::hold::LostReason;
 #[cfg(feature = "redlock")]
 use crate::redlock::NoQuorum;
 
@@ -13,64 +11,84 @@ use crate::redlock::NoQuorum;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Others hold the lock, or stand in its queue. Try again later, or wait.
+    /// Others hold the lock or are queued for it. Try again later, or wait.
     Busy,
     /// The lock was not granted in time.
     #[non_exhaustive]
     Timeout {
-        /// Which lock, as text: of several, the one that was not granted.
+        /// The lock, as text: of several, the one that was not granted.
         key: String,
-        /// For how long it was waited.
+        /// How long the request waited.
         waited: Duration,
-        /// What went wrong on the last attempt; `None` when others simply held the lock.
+        /// The error of the last attempt, if the server was unavailable; `None` if others simply held the lock.
         last: Option<Box<Self>>,
     },
-    /// Nobody holds the lock: the lease ended. What was done meanwhile was not protected to its end.
+    /// Nobody holds the lock: the lease has expired. The work was not protected to its end.
     NotHeld,
-    /// Others hold the lock: the lease ended, and somebody else was granted it.
+    /// Others hold the lock: the lease has expired, and the lock was granted to another owner.
     NotOwner,
-    /// The owner holds the lock, but by a later acquisition: the lease of this one ended.
+    /// The owner holds the lock by a later acquisition: the lease of this one has expired.
     Stale,
     /// The lock is lost. See [`LostReason`].
     #[cfg(feature = "locks")]
     Lost(LostReason),
-    /// Waiting could never end: each of the owners that are named waits for the next one. Nothing was queued.
+    /// Waiting would never end: each of the named owners waits for the next one. Nothing was queued.
     Deadlock(String),
-    /// So many wait for the lock that the server takes no more.
+    /// The queue of the lock is full.
     QueueFull(String),
-    /// The server has been started or promoted, and grants nothing for a while; it says for how long.
+    /// The server was started or promoted, and its grace period is still running; the text says how long.
     Grace(String),
-    /// The server could evict locks, so it grants none; it says what to change.
+    /// The server could evict locks, so it grants none; the text says what to change.
     Evictable(String),
-    /// Too few of several servers agreed; it names them.
+    /// Too few of several servers agreed; the text names the others.
     #[cfg(feature = "redlock")]
     NoQuorum(NoQuorum),
-    /// The server does not have the module.
+    /// The server has not loaded the module.
     ModuleMissing,
-    /// Too few servers had the lock in time. It is being given back: asked for again at once, it may still be busy.
+    /// Too few servers acknowledged the grant in time. The lock is being released: an immediate retry may find it busy.
     #[cfg(feature = "locks")]
     #[non_exhaustive]
     Unreplicated {
-        /// So many replicas had to acknowledge it; where it is to be on disk, the primary counts, too.
+        /// How many replicas had to acknowledge it; with `fsynced`, the primary counts, too.
         needed: u32,
-        /// So many did.
+        /// How many did.
         acknowledged: u32,
     },
-    /// The release was sent, and no answer tells whether it, or a loss before it, ended the hold. The lock is free when
-    /// its lease ends, if not before.
+    /// The release was sent, but no reply tells whether it ended the hold, or a loss before it. The lock is free when its
+    /// lease expires at the latest.
     Unconfirmed(Box<Self>),
-    /// An address or an option that cannot be: what is wrong with it.
+    /// An invalid address or option: what is wrong with it.
     Invalid(String),
-    /// Anything else: the connection, or another error of the server.
+    /// Any other error, of the connection or of the server.
     Redis(RedisError),
 }
 
+/// Why a lock was lost.
+#[cfg(feature = "locks")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The lease was not renewed in time, as far as the client knows: the server may have been unavailable.
+    LeaseExpired,
+    /// The lock was held for the maximum time.
+    MaxHoldExceeded,
+    /// The server reports that nobody holds the lock.
+    NotHeld,
+    /// The server reports that others hold the lock.
+    NotOwner,
+    /// The server reports that the owner holds the lock by a later acquisition.
+    Stale,
+}
+
 impl Error {
-    /// Whether the same request may succeed a little later: the connection was lost, or the server is not
-    /// ready to serve it just now.
+    /// Whether the same request may succeed later without any change: the server was unavailable or not ready, the queue
+    /// was full, or replicas were late.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Grace(_) => true,
+            Self::Grace(_) | Self::QueueFull(_) => true,
+            Self::Timeout { last, .. } => last.as_ref().is_some_and(|last| last.is_transient()),
+            #[cfg(feature = "locks")]
+            Self::Unreplicated { .. } => true,
             #[cfg(feature = "redlock")]
             Self::NoQuorum(failure) => failure.is_transient(),
             Self::Redis(error) => is_transient(error),
@@ -78,7 +96,7 @@ impl Error {
         }
     }
 
-    /// Whether the lock is not held any more: the server says so, or the lease may have ended.
+    /// Whether the lock is not held any more: the server says so, or the lease may have expired.
     pub fn is_lost(&self) -> bool {
         #[cfg(feature = "locks")]
         if let Self::Lost(_) = self {
@@ -87,7 +105,7 @@ impl Error {
         matches!(self, Self::NotHeld | Self::NotOwner | Self::Stale)
     }
 
-    /// The error of redis-rs, where it has no name of its own here.
+    /// The error of redis-rs, if it is no other variant.
     #[cfg(feature = "locks")]
     pub(crate) fn as_redis(&self) -> Option<&RedisError> {
         match self {
@@ -96,14 +114,13 @@ impl Error {
         }
     }
 
-    /// Whether the server does not know a command whose name begins so, in small letters.
+    /// Whether the server does not know this command; `name` is in lower case.
     #[cfg(feature = "locks")]
     pub(crate) fn is_unknown_command(&self, name: &str) -> bool {
         self.as_redis()
             .is_some_and(|error| is_unknown_command(error, name))
     }
 
-    /// The lock was not granted in time.
     #[cfg(feature = "locks")]
     pub(crate) fn timeout(key: &[u8], waited: Duration, last: Option<Self>) -> Self {
         Self::Timeout {
@@ -113,18 +130,31 @@ impl Error {
         }
     }
 
-    /// The server did not answer in time.
+    /// The server did not respond in time.
     #[cfg(feature = "locks")]
     pub(crate) fn no_response() -> Self {
         let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
         Self::Redis(error.into())
     }
 
-    /// Whether the request may or may not have been carried out: no answer came. Only of a request that was sent; of an
-    /// attempt to connect this says nothing.
+    /// Whether the server may have carried out the request, because no reply arrived. Meaningful only for a request that
+    /// was sent, not for an attempt to connect.
     #[cfg(feature = "locks")]
     pub(crate) fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Parse)
+    }
+}
+
+#[cfg(feature = "locks")]
+impl LostReason {
+    /// What a server's error says about the holder, if anything.
+    pub(crate) fn reported_by(error: &Error) -> Option<Self> {
+        match error {
+            Error::NotHeld => Some(Self::NotHeld),
+            Error::NotOwner => Some(Self::NotOwner),
+            Error::Stale => Some(Self::Stale),
+            _ => None,
+        }
     }
 }
 
@@ -155,7 +185,7 @@ fn is_transient(error: &RedisError) -> bool {
     }
 }
 
-/// An [`Address`](crate::Address) is one already.
+/// For functions that take an [`Address`](crate::Address) as well as text.
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}
@@ -189,50 +219,64 @@ fn is_unknown_command(error: &RedisError, name: &str) -> bool {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy => f.write_str("others hold the lock or wait for it: try again later, or wait"),
+            Self::Busy => f.write_str("others hold the lock or are queued for it: try again later, or wait"),
             Self::Timeout {
                 key,
                 waited,
                 last: None,
-            } => write!(f, "others held {key} for all of {waited:?}"),
+            } => write!(f, "timed out after {waited:?} waiting for {key}: others held it"),
             Self::Timeout {
                 key,
                 waited,
                 last: Some(last),
             } => write!(
                 f,
-                "no lock of {key} within {waited:?}, the last attempt failed: {last}"
+                "timed out after {waited:?} waiting for {key}; last error: {last}"
             ),
-            Self::NotHeld => f.write_str("the lease had ended, nobody holds the lock: acquire it again"),
-            Self::NotOwner => f.write_str("the lease had ended, others hold the lock: acquire it again"),
-            Self::Stale => f.write_str("the lease had ended, the owner has acquired the lock again since"),
+            Self::NotHeld => f.write_str("the lease has expired and nobody holds the lock: acquire it again"),
+            Self::NotOwner => f.write_str("the lease has expired and others hold the lock: acquire it again"),
+            Self::Stale => {
+                f.write_str("the lease has expired and the owner has acquired the lock again since")
+            }
             #[cfg(feature = "locks")]
             Self::Lost(reason) => write!(f, "the lock is lost: {reason}"),
-            Self::Deadlock(detail) => write!(
-                f,
-                "waiting would be a deadlock, release something first: {detail}"
-            ),
-            Self::QueueFull(detail) => write!(f, "too many wait for the lock: {detail}"),
-            Self::Grace(detail) => write!(f, "the server grants nothing yet: {detail}"),
+            Self::Deadlock(detail) => {
+                write!(f, "waiting would be a deadlock, release a lock first: {detail}")
+            }
+            Self::QueueFull(detail) => write!(f, "the queue of the lock is full: {detail}"),
+            Self::Grace(detail) => write!(f, "the server's grace period is running: {detail}"),
             Self::Evictable(detail) => write!(f, "the server could evict locks: {detail}"),
             #[cfg(feature = "redlock")]
             Self::NoQuorum(failure) => failure.fmt(f),
             #[cfg(feature = "locks")]
             Self::Unreplicated { needed, acknowledged } => write!(
                 f,
-                "only {acknowledged} of {needed} servers acknowledged the lock in time, so it was given back"
+                "only {acknowledged} of {needed} servers acknowledged the lock in time, so it was released"
             ),
             Self::ModuleMissing => f.write_str(
-                "the server does not have the DLOCK module: add `loadmodule /path/to/libdlock.so` to its \
+                "the server has not loaded the DLOCK module: add `loadmodule /path/to/libdlock.so` to its \
                  configuration and restart it, or send it `MODULE LOAD /path/to/libdlock.so`",
             ),
             Self::Unconfirmed(last) => write!(
                 f,
-                "it is not known whether the lock was released, it is free when its lease ends: {last}"
+                "no reply confirmed the release, the lock is free when its lease expires at the latest: {last}"
             ),
-            Self::Invalid(what) => f.write_str(what),
+            Self::Invalid(reason) => f.write_str(reason),
             Self::Redis(error) => error.fmt(f),
         }
+    }
+}
+
+#[cfg(feature = "locks")]
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LeaseExpired => "the lease was not renewed in time",
+            Self::MaxHoldExceeded => "it was held for the maximum time",
+            Self::NotHeld => "the server reports that nobody holds it",
+            Self::NotOwner => "the server reports that others hold it",
+            Self::Stale => "the server reports that its owner has acquired it again since",
+        })
     }
 }
 
@@ -258,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_the_module_is_told_apart_and_the_error_says_how_to_load_it() {
+    fn missing_module_is_recognized_and_error_says_how_to_load_it() {
         for quote in ['\'', '`'] {
             let error = answered(
                 "ERR",
@@ -275,7 +319,7 @@ mod tests {
 
     #[cfg(feature = "redlock")]
     #[test]
-    fn too_few_servers_are_worth_another_try_when_those_that_failed_are() {
+    fn missing_quorum_is_transient_if_all_failures_are() {
         let no_quorum = |errors: &[Error]| {
             let failures = errors.iter().map(|error| crate::redlock::NodeFailure {
                 node: "redis://127.0.0.1/".parse().unwrap(),
@@ -295,18 +339,32 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_either_a_lost_lock_or_worth_another_try_or_final() {
+    fn errors_are_lost_transient_or_final() {
         for code in ["NOTHELD", "NOTOWNER", "STALE"] {
             let error = answered(code, "");
             assert!(error.is_lost() && !error.is_transient(), "{code}");
         }
-        for code in ["NOREPLICAS", "GRACE", "OOM", "MISCONF", "UNBLOCKED"] {
+        for code in ["NOREPLICAS", "GRACE", "OOM", "MISCONF", "UNBLOCKED", "QUEUEFULL"] {
             let error = answered(code, "");
             assert!(error.is_transient() && !error.is_lost(), "{code}");
         }
-        for code in ["ERR", "WRONGTYPE", "DEADLOCK", "QUEUEFULL", "EVICTABLE", "NOAUTH"] {
+        for code in ["ERR", "WRONGTYPE", "DEADLOCK", "EVICTABLE", "NOAUTH"] {
             let error = answered(code, "");
             assert!(!error.is_transient() && !error.is_lost(), "{code}");
         }
+    }
+
+    #[cfg(feature = "locks")]
+    #[test]
+    fn timeout_is_transient_if_the_server_was_unavailable() {
+        let timeout = |last| Error::timeout(b"door", Duration::from_secs(1), last);
+        assert!(timeout(Some(Error::no_response())).is_transient());
+        assert!(!timeout(None).is_transient());
+        assert!(!timeout(Some(answered("NOAUTH", ""))).is_transient());
+        let unreplicated = Error::Unreplicated {
+            needed: 2,
+            acknowledged: 1,
+        };
+        assert!(unreplicated.is_transient());
     }
 }

@@ -4,46 +4,45 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connect::Address;
-use crate::error::Error;
-use crate::hold::LostReason;
+use crate::error::{Error, LostReason};
 use crate::identity::RequestIdentity;
 use crate::owner::Owner;
 
-/// Something that happened to a lock, for metrics. The same goes to `tracing`.
+/// An event of a lock, for metrics. The same events go to `tracing`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// Where: of several servers, each has its own events.
+    /// The server.
     pub server: &'a Address,
-    /// The lock.
+    /// The key of the lock.
     pub key: &'a [u8],
-    /// Who asked for it.
+    /// The owner of the acquisition.
     pub owner: &'a Owner,
     /// What happened.
     pub kind: EventKind<'a>,
 }
 
-/// What can happen to a lock.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum EventKind<'a> {
-    /// It was granted.
+    /// The lock was granted.
     #[non_exhaustive]
     Acquired {
         /// The fencing token.
         fence: u64,
-        /// How long it took in all.
+        /// How long the acquisition took.
         took: Duration,
     },
-    /// It was not granted.
+    /// The lock was not granted.
     #[non_exhaustive]
     AcquireFailed {
         /// Why.
         error: &'a Error,
-        /// How long it took in all.
+        /// How long the attempt took.
         took: Duration,
     },
-    /// Nobody waited for the answer of a request any longer: it was taken back.
+    /// A request was cancelled because its reply was not awaited any more.
     Cancelled,
     /// The lease was renewed.
     #[non_exhaustive]
@@ -51,26 +50,26 @@ pub enum EventKind<'a> {
         /// How long it took.
         took: Duration,
     },
-    /// The lease was not renewed. It is tried again until the lease ends. When the server says that the lock is lost,
-    /// it is [`EventKind::Lost`] instead.
+    /// The lease was not renewed. The renewal is retried until the lease expires. If the server reports that the lock
+    /// is lost, the event is [`EventKind::Lost`] instead.
     #[non_exhaustive]
     RenewFailed {
         /// Why.
         error: &'a Error,
     },
-    /// It is lost.
+    /// The lock was lost.
     #[non_exhaustive]
     Lost {
         /// Why.
         reason: LostReason,
     },
-    /// It was given back.
+    /// The lock was released.
     #[non_exhaustive]
     Released {
         /// How many holds the owner has left.
         holds_left: u64,
     },
-    /// It was not given back, or that is not known.
+    /// The lock was not released, or the outcome is unknown.
     #[non_exhaustive]
     ReleaseFailed {
         /// Why.
@@ -78,7 +77,7 @@ pub enum EventKind<'a> {
     },
 }
 
-/// What an application wants to be told.
+/// The application's callback for events.
 #[derive(Clone, Default)]
 pub(crate) struct Hook(Option<Arc<Listener>>);
 
@@ -96,7 +95,7 @@ impl fmt::Debug for Hook {
     }
 }
 
-/// Tells what happens to the locks of a server.
+/// Reports the events of one server.
 pub(crate) struct Reporter {
     server: Address,
     hook: Hook,
@@ -111,7 +110,7 @@ impl Reporter {
         &self.server
     }
 
-    /// A hook or a subscriber that panics harms nobody but itself.
+    /// Panics of hooks and subscribers are contained.
     pub fn report(&self, identity: &RequestIdentity, kind: EventKind<'_>) {
         let event = Event {
             server: &self.server,
@@ -119,7 +118,7 @@ impl Reporter {
             owner: &identity.owner,
             kind,
         };
-        // The panic's message has been printed by then.
+        // The panic hook has printed its message.
         let _ = catch_unwind(AssertUnwindSafe(|| trace(&event)));
         if let Hook(Some(hook)) = &self.hook {
             let _ = catch_unwind(AssertUnwindSafe(|| hook(&event)));
@@ -139,17 +138,17 @@ fn trace(event: &Event<'_>) {
         EventKind::AcquireFailed { error, took } => {
             tracing::debug!(%server, %key, %owner, %error, ?took, "lock not acquired")
         }
-        EventKind::Cancelled => tracing::debug!(%server, %key, %owner, "request for a lock withdrawn"),
+        EventKind::Cancelled => tracing::debug!(%server, %key, %owner, "lock request cancelled"),
         EventKind::Renewed { took } => tracing::trace!(%server, %key, %owner, ?took, "lease renewed"),
         EventKind::RenewFailed { error } => {
-            tracing::warn!(%server, %key, %owner, %error, "lease not renewed, trying again")
+            tracing::warn!(%server, %key, %owner, %error, "lease renewal failed, retrying")
         }
         EventKind::Lost { reason } => tracing::error!(%server, %key, %owner, %reason, "lock lost"),
         EventKind::Released { holds_left } => {
             tracing::debug!(%server, %key, %owner, holds_left, "lock released")
         }
         EventKind::ReleaseFailed { error } => {
-            tracing::warn!(%server, %key, %owner, %error, "lock not released")
+            tracing::warn!(%server, %key, %owner, %error, "lock release failed")
         }
     }
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use redis::Cmd;
 
+use crate::clock::BootInstant;
 use crate::command::{Acquire, Extend, Release};
 use crate::owner::{Owner, random_name};
 
@@ -14,16 +15,16 @@ pub(crate) enum Limit {
     Shared,
 }
 
-/// For how long a request waits in the server's queue.
+/// Whether and how long a request waits in the server's queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Block {
     No,
-    AtMost(Duration),
-    Endless,
+    /// `None`: without a timeout.
+    Until(Option<BootInstant>),
 }
 
-/// What one acquisition is known by: the lock, the owner, and the name of the hold. All its requests carry
-/// it, however often they are sent.
+/// What identifies one acquisition: key, owner and request id. All its requests carry them, however often they are
+/// sent.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestIdentity {
     pub key: Arc<[u8]>,
@@ -54,13 +55,13 @@ impl RequestIdentity {
         };
         request = match block {
             Block::No => request,
-            Block::AtMost(timeout) => request.block(timeout),
-            Block::Endless => request.block_indefinitely(),
+            Block::Until(Some(until)) => request.block(until.since(BootInstant::now())),
+            Block::Until(None) => request.block_indefinitely(),
         };
         request.into()
     }
 
-    /// Gives back the hold, of which the fence is known.
+    /// Releases the hold, of which the fence is known.
     pub fn release(&self, fence: u64) -> Cmd {
         Release::new(&*self.key, &self.owner)
             .fence(fence)
@@ -68,8 +69,8 @@ impl RequestIdentity {
             .into()
     }
 
-    /// Takes the request back, whether it waits, was granted, or never arrived.
-    pub fn withdraw(&self) -> Cmd {
+    /// Cancels the request, whether it is queued, was granted, or never arrived.
+    pub fn cancel(&self) -> Cmd {
         Release::new(&*self.key, &self.owner)
             .request_id(&self.id[..])
             .into()

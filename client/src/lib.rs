@@ -1,15 +1,15 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //!
 //! # Layout
 //!
-//! - `raw`: the five commands, their requests and answers.
-//! - `hold`: what a client knows of a hold and does about it. Pure: no I/O, no clock.
-//! - `connect`: where the server is, the connection that requests share, those on which they wait.
-//! - `acquire`, `replicas`, `withdraw`, `release`: the way of a lock, there and back.
-//! - `held`: what guards share with the keeper. All their races are there.
-//! - `keeper`: the thread that renews, tells of losses, and finishes what others left.
-//! - `locks`, `guard`, `blocking`: what applications see.
-//! - `redlock`: the same on a majority of servers, made of guards on the single ones.
+//! - `command`: the five commands, their requests and replies.
+//! - `hold`: the state of a hold as the client knows it. Pure: no I/O, no clock.
+//! - `connect`: addresses, the shared connection, and the pool for blocked requests.
+//! - `acquire`, `replicas`, `cancel`, `release`: the life of a lock.
+//! - `renewal`: the thread that renews leases and works in the background, and what it shares with guards.
+//! - `locks`, `guard`, `multi`, `blocking`: the interface for applications.
+//! - `redlock`: locks on a majority of servers, built from guards on each of them.
 
 #[cfg(feature = "locks")]
 mod acquire;
@@ -39,6 +39,8 @@ mod locks;
 #[cfg(feature = "locks")]
 mod lost;
 #[cfg(feature = "locks")]
+mod multi;
+#[cfg(feature = "locks")]
 mod options;
 mod owner;
 #[cfg(feature = "redlock")]
@@ -51,10 +53,8 @@ mod renewal;
 mod replicas;
 #[cfg(feature = "locks")]
 mod sync;
-#[cfg(feature = "locks")]
-mod touch;
 
-/// The client library underneath, whose types are part of this crate's interface.
+/// The client library underneath. Its types are part of this crate's interface.
 pub use redis;
 #[cfg(feature = "locks")]
 pub use tokio_util::sync::CancellationToken;
@@ -71,8 +71,9 @@ pub use owner::Owner;
 pub use {
     client::Settings,
     connect::{Address, Endpoints},
+    error::LostReason,
     events::{Event, EventKind},
     guard::Guard,
-    hold::LostReason,
-    locks::{Guards, Lock, Locks, acquire_all},
+    locks::{Lock, Locks},
+    multi::{Guards, acquire_all},
 };

@@ -1,11 +1,6 @@
-mod all;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-#[cfg(feature = "blocking")]
-use tokio::runtime::Handle;
 
 use crate::acquire::{self, AcquireRequest};
 use crate::client::{Client, Settings};
@@ -19,41 +14,40 @@ use crate::owner::Owner;
 use crate::renewal::RenewalThread;
 use crate::replicas::Replicas;
 
-pub use all::{Guards, acquire_all};
-
-/// All locks of a server. Cheap to clone; one for the whole application is enough.
+/// All locks of a server. Cheap to clone; one per application is enough.
 ///
-/// Its connections live on the runtime in which they were first needed, and are shared. With several runtimes, each
-/// of which runs on one thread, give each a `Locks` of its own: else the tasks of one can wait in vain while the other,
-/// which has the connection, does not run. Renewals are not concerned, they have a thread of their own.
+/// Its connections live on the runtime in which they were first needed. With several single-threaded runtimes, give
+/// each a `Locks` of its own: otherwise tasks of one may wait for the one that drives the connection. Renewals are not
+/// affected, they have a thread of their own.
 ///
-/// Open it after a fork, as a daemon and a server with worker processes do: the child has no such thread. There
-/// nothing is renewed, no loss is told, and calls of `blocking_*` never return.
+/// Open it after a fork, as daemons and servers with worker processes do: the child does not have the renewal thread.
+/// There nothing is renewed, no loss is detected, and `blocking_*` methods never return.
 #[derive(Clone)]
 pub struct Locks {
     client: Arc<Client>,
 }
 
-/// One lock, and how it is to be acquired.
+/// One lock, and how to acquire it.
 ///
-/// Without an explicit owner each acquisition has a new one. For re-entry and for the detection of
-/// deadlocks, name [an owner](Lock::owner), and let one task at a time use it.
+/// Without an explicit owner each acquisition has a unique one. For re-entry and for deadlock detection, set
+/// [an owner](Lock::owner), and use it in one task at a time.
 #[derive(Clone)]
+#[must_use = "a lock is not held before it is acquired"]
 pub struct Lock {
-    client: Arc<Client>,
-    key: Arc<[u8]>,
-    owner: Option<Owner>,
-    options: Options,
+    pub(crate) client: Arc<Client>,
+    pub(crate) key: Arc<[u8]>,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) options: Options,
     replicas: Option<Replicas>,
 }
 
 impl Locks {
-    /// The locks of the server at an address, a text or a [`redis::Client`]. Nothing is sent yet: a server
-    /// that is not there is noticed by the first request.
+    /// The locks of the server at an address: text, [`Endpoints`](crate::Endpoints), or a [`redis::Client`]. Nothing is
+    /// sent yet: the first request finds out whether the server is there.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`]: the address cannot be used. [`Error::Redis`]: the system gives no thread.
+    /// [`Error::Invalid`]: the address is invalid. [`Error::Redis`]: the system cannot create a thread.
     pub fn open<A: TryInto<Address>>(address: A) -> Result<Self, Error>
     where
         Error: From<A::Error>,
@@ -72,7 +66,7 @@ impl Locks {
         })
     }
 
-    /// One of the locks.
+    /// The lock of a key.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
         Lock {
             client: Arc::clone(&self.client),
@@ -83,7 +77,7 @@ impl Locks {
         }
     }
 
-    /// Acquires a lock, with the default options. See [`Lock::acquire`].
+    /// Acquires a lock with the default options. See [`Lock::acquire`].
     pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.lock(key).acquire().await
     }
@@ -92,18 +86,46 @@ impl Locks {
     pub async fn try_acquire(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.lock(key).try_acquire().await
     }
+
+    /// Resolves when all releases and cancellations that are in progress in the background are done or given up.
+    ///
+    /// Call it at the end of a graceful shutdown, after all tasks have ended: the guards that they dropped are released
+    /// in the background, and a process that ends before that leaves the locks to their leases.
+    ///
+    /// ```no_run
+    /// # async fn main_task() -> Result<(), redis_dlock_client::Error> {
+    /// use std::time::Duration;
+    /// use redis_dlock_client::Locks;
+    ///
+    /// let locks = Locks::open("redis://127.0.0.1/")?;
+    /// let mut tasks = tokio::task::JoinSet::new();
+    /// // ... tasks that hold locks
+    /// tasks.shutdown().await;
+    /// // A server that is unavailable is retried until the leases expire: do not wait that long.
+    /// let _ = tokio::time::timeout(Duration::from_secs(5), locks.settle()).await;
+    /// # Ok(()) }
+    /// ```
+    pub async fn settle(&self) {
+        self.client.renewal_thread().settle().await;
+    }
+
+    /// The runtime of the renewal thread.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        self.client.renewal_thread().runtime()
+    }
 }
 
 impl Lock {
-    /// For how long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the server. Default:
-    /// 30 s. A lease that is not longer than a round trip to the server and 3 ms is over before it is held: then
-    /// [`Lock::acquire`] asks again and again, until [`Error::Timeout`].
+    /// How long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the server. Default: 30 s. A lease
+    /// that is not longer than a round trip to the server and 3 ms expires before it is held: then [`Lock::acquire`]
+    /// retries until [`Error::Timeout`].
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
     }
 
-    /// For how long [`Lock::acquire`] waits; [`Duration::MAX`] is without limit. Default: 30 s.
+    /// How long [`Lock::acquire`] waits; [`Duration::MAX`]: without a timeout. Default: 30 s.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.options.wait = wait;
         self
@@ -121,22 +143,23 @@ impl Lock {
         self
     }
 
-    /// Whether the lease is renewed, at a third of it, as long as the guard lives. Default: yes.
+    /// Whether the lease is renewed, after about a third of it, as long as the guard lives. Default: yes.
     pub fn auto_renew(mut self, renew: bool) -> Self {
         self.options.renews = renew;
         self
     }
 
-    /// The guard is lost after this time, renewed or not: a stuck holder does not keep the lock for ever.
-    /// Default: no limit.
+    /// The guard is lost after this time, renewed or not, so that a stuck holder does not keep the lock for ever.
+    /// Default: no maximum.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
     }
 
-    /// The lock counts as acquired when so many replicas have it, and is given back when they have not within
-    /// `timeout` after the grant: then a failover to one of them keeps it. It takes a connection of its own, and a
-    /// round trip to the replicas, during which the lease runs. Renewals and releases are not waited for. Default: none.
+    /// The lock counts as acquired only when this many replicas have acknowledged it; it is released if they have not
+    /// within `timeout` after the grant. Then it survives a failover to one of them. This takes a connection of its own
+    /// and a round trip to the replicas, during which the lease runs. It does not apply to renewals and releases.
+    /// Default: none.
     pub fn replicas(mut self, replicas: u32, timeout: Duration) -> Self {
         self.replicas = Some(Replicas {
             needed: replicas,
@@ -146,9 +169,9 @@ impl Lock {
         self
     }
 
-    /// As [`Lock::replicas`], but the lock must be in the log on disk: of the server itself, and of so many replicas,
-    /// which may be none. Then a crash of the server keeps it. Needs `appendonly yes`, and a server that has WAITAOF:
-    /// Redis 7.2 and later, and Valkey. Default: as the server's `appendfsync` says.
+    /// As [`Lock::replicas`], but the lock must be fsynced to the AOF of the primary and of this many replicas, which
+    /// may be none. Then it survives a crash of the server. Needs `appendonly yes` and a server with WAITAOF: Redis 7.2
+    /// and later, and Valkey. Default: as the server's `appendfsync` says.
     pub fn fsynced(mut self, replicas: u32, timeout: Duration) -> Self {
         self.replicas = Some(Replicas {
             needed: replicas,
@@ -158,35 +181,34 @@ impl Lock {
         self
     }
 
-    /// Who asks. Whoever has the same owner shares its locks: a lock that it holds is granted again at once, and
-    /// counted. One task at a time should use an owner: two that use the same one, two processes for instance, hold
-    /// the lock together, under the same [fence](Guard::fence), so that no check of fences tells them apart. A name
-    /// for people is best followed by something unique: `format!("{name}:{}", Owner::unique())`. Default: a new one
-    /// for each acquisition.
+    /// The owner. All who use the same owner share its locks: a lock that it holds is granted again at once, and
+    /// counted. Use an owner in one task at a time: two processes with the same owner hold the lock together, under the
+    /// same [fence](Guard::fence), so that no check of fences tells them apart. To make a readable name unique, append
+    /// a unique owner: `format!("{name}:{}", Owner::unique())`. Default: a unique one for each acquisition.
     pub fn owner(mut self, owner: impl Into<Owner>) -> Self {
         self.owner = Some(owner.into());
         self
     }
 
-    /// Acquires the lock if it is free and nobody waits for it.
+    /// Acquires the lock if it is free and has no waiters.
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`]: it is not. A lost connection is a reason to ask again, for as long as the client has
-    /// [patience](Settings::patience); the same acquisition never counts twice.
+    /// [`Error::Busy`]: it is not. After a lost connection the request is retried for the client's
+    /// [`retry_timeout`](Settings::retry_timeout); the same acquisition never counts twice.
     pub async fn try_acquire(&self) -> Result<Guard, Error> {
         acquire::try_acquire(&self.client, self.request()).await
     }
 
-    /// Acquires the lock; waits for it in the server's queue, which is served in order of arrival.
+    /// Acquires the lock; waits for it in the server's queue, which is FIFO.
     ///
-    /// Cancel-safe: a future that is dropped is taken back, whether it was granted meanwhile or not.
+    /// Cancel-safe: if the future is dropped, the request is cancelled, even if it was granted meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`]: it was not granted in time. [`Error::Deadlock`], [`Error::QueueFull`], [`Error::Evictable`],
-    /// [`Error::Unreplicated`]: there is no use in waiting. What may pass, a server out of reach for instance, is
-    /// waited for.
+    /// [`Error::Timeout`]: it was not granted in time. [`Error::Deadlock`], [`Error::Evictable`],
+    /// [`Error::Unreplicated`]: waiting does not help. Whatever may pass, such as an unavailable server or a full queue,
+    /// is waited for.
     pub async fn acquire(&self) -> Result<Guard, Error> {
         if self.options.wait.is_zero() {
             return self.try_acquire().await;
@@ -194,8 +216,8 @@ impl Lock {
         acquire::acquire(&self.client, self.request()).await
     }
 
-    /// Runs `work` under the lock, and releases it. When the lock is lost, the work is cancelled: its future
-    /// is dropped at its next `await`.
+    /// Runs `work` under the lock, then releases it. When the lock is lost, the work is cancelled: its future is dropped
+    /// at its next `await`.
     ///
     /// # Errors
     ///
@@ -210,19 +232,21 @@ impl Lock {
         guard.finish(done).await
     }
 
-    /// The owner that has held the lock the longest; `None`: it is free.
+    /// The owner that has held the lock the longest; `None` if it is free.
     pub async fn current_owner(&self) -> Result<Option<Owner>, Error> {
-        self.client.link().query(&GetOwner::new(&*self.key).into()).await
+        let command = GetOwner::new(&*self.key).into();
+        self.client.link().query(&command).await
     }
 
-    /// All about the lock; `None`: it is free, and nobody waits.
+    /// The holders and waiters; `None` if the lock is free and has no waiters.
     pub async fn info(&self) -> Result<Option<LockInfo>, Error> {
-        self.client.link().query(&GetInfo::new(&*self.key).into()).await
+        let command = GetInfo::new(&*self.key).into();
+        self.client.link().query(&command).await
     }
 
-    /// The runtime of the thread in the background.
+    /// The runtime of the renewal thread.
     #[cfg(feature = "blocking")]
-    pub(crate) fn runtime(&self) -> &Handle {
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
         self.client.renewal_thread().runtime()
     }
 

@@ -5,38 +5,37 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::hold::LostReason;
+use crate::error::LostReason;
 
-/// Timers do not count suspend: after it, a loss is noticed within this.
+/// Timers do not count suspend: after it, a loss is noticed within this time.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// What is known of a lock: for how long it is certainly held, or why it is lost.
+/// How long a lock is held for certain, or why it is lost.
 pub(crate) type LeaseStatus = Result<Duration, LostReason>;
 
-/// Waits until a lock is lost. The thread in the background tells it by the token; but it may be held up, by a hook of
-/// the application for instance, so the clock is looked at as well.
-pub(crate) async fn lost(token: &CancellationToken, look: impl Fn() -> LeaseStatus) -> LostReason {
+/// Resolves when a lock is lost. The renewal thread cancels the token; in case a hook of the application blocks that
+/// thread, the clock is checked, too.
+pub(crate) async fn lost(token: &CancellationToken, status: impl Fn() -> LeaseStatus) -> LostReason {
     loop {
-        match look() {
+        match status() {
             Err(reason) => {
                 token.cancel();
                 return reason;
             }
             Ok(remaining) => {
                 if timeout(poll_interval(remaining), token.cancelled()).await.is_ok() {
-                    return reason_of(look());
+                    return reason_of(status());
                 }
             }
         }
     }
 }
 
-/// The loss that a token tells of.
-pub(crate) fn reason_of(lease_status: LeaseStatus) -> LostReason {
-    lease_status.err().unwrap_or(LostReason::LeaseExpired)
+/// Why a lock is lost whose token was cancelled.
+pub(crate) fn reason_of(status: LeaseStatus) -> LostReason {
+    status.err().unwrap_or(LostReason::LeaseExpired)
 }
 
-/// So long nobody has to look at the clock.
 pub(crate) fn poll_interval(remaining: Duration) -> Duration {
     remaining.min(MAX_SLEEP)
 }

@@ -1,8 +1,10 @@
 use std::time::Duration;
 
+use crate::clock::BootInstant;
+use crate::hold::Plan;
 use crate::identity::Limit;
 
-/// How a lock is to be acquired, on one server or on several.
+/// How to acquire a lock, on one server or on several.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub limit: Limit,
@@ -25,9 +27,45 @@ impl Default for Options {
 }
 
 impl Options {
-    /// For how long to wait; `None` is without limit.
+    /// How long to wait; `None`: without a timeout.
     pub fn wait_limit(&self) -> Option<Duration> {
-        // Longer than any server's clock runs is without limit.
+        // The server accepts no longer timeouts.
         Some(self.wait).filter(|&wait| wait < Duration::from_secs(1 << 40))
+    }
+
+    /// The plan for a hold that was granted at `now`.
+    pub fn plan(&self, now: BootInstant) -> Plan {
+        // With jitter: locks that were acquired at the same time are not renewed at the same time for ever.
+        let third = |lease: Duration| (lease / 3).mul_f64(rand::random_range(0.85..=1.0));
+        Plan {
+            lease: self.lease,
+            renew_after: self.renews.then(|| third(self.lease)),
+            over_at: self.max_hold.map(|max_hold| now + max_hold),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewal_intervals_of_simultaneous_holds_differ() {
+        let now = BootInstant::now();
+        let third = Duration::from_secs(10);
+        let intervals: Vec<_> = (0..100)
+            .filter_map(|_| Options::default().plan(now).renew_after)
+            .collect();
+        assert!(
+            intervals
+                .iter()
+                .all(|interval| *interval <= third && *interval >= third * 8 / 10)
+        );
+        let spread = intervals
+            .iter()
+            .max()
+            .unwrap()
+            .saturating_sub(*intervals.iter().min().unwrap());
+        assert!(spread > third / 20, "{spread:?}");
     }
 }

@@ -4,42 +4,41 @@ use std::sync::{Arc, LazyLock};
 
 use redis::{FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value};
 
-/// Who asks for a lock: any string of 1 to 512 bytes.
+/// The owner of a lock: any string of 1 to 512 bytes.
 ///
-/// An owner is neither a thread nor a connection. Whoever uses the same owner shares its locks: a second
-/// acquisition by the same owner is granted at once and counted. One owner does one thing at a time; tasks
-/// that run at once need owners of their own.
+/// An owner is neither a thread nor a connection. All who use the same owner share its locks: another acquisition by
+/// the same owner is granted at once and counted. Concurrent tasks need owners of their own.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner(Arc<[u8]>);
 
 impl Owner {
-    /// A new owner that nobody else has: `host:pid:random`.
+    /// A unique owner: `host:pid:random`.
     pub fn unique() -> Self {
         let host: &[u8] = &HOST;
         let pid = format!(":{}:", process::id());
         Self([host, pid.as_bytes(), &random_name()].concat().into())
     }
 
-    /// The bytes of the name.
+    /// The bytes of the owner.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The same for the life of the process and of those that it forks, unlike its number.
+/// Unlike the pid, it does not change in a forked process.
 static HOST: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let host = rustix::system::uname();
-    // Short enough that the whole name keeps to 512 bytes.
+    // The whole owner has at most 512 bytes.
     let host = host.nodename().to_bytes();
     host[..host.len().min(255)].to_vec()
 });
 
-/// 128 random bits, written as 32 hexadecimal digits.
+/// 128 random bits as 32 hexadecimal digits.
 pub(crate) fn random_name() -> [u8; 32] {
     name_of(rand::random(), process::id())
 }
 
-/// Processes that were forked from one go on with the same random numbers: their own numbers tell them apart.
+/// Forked processes continue with the same random numbers; their pids make the names unique.
 fn name_of(random: u128, pid: u32) -> [u8; 32] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let bits = random ^ u128::from(pid);
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_that_nobody_else_has_tells_host_and_process() {
+    fn unique_owner_names_host_and_pid() {
         let (one, other) = (Owner::unique(), Owner::unique());
         assert_ne!(one, other);
         let name = one.to_string();
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn forked_processes_have_names_of_their_own_though_they_draw_the_same_random_numbers() {
+    fn random_names_of_forked_processes_differ() {
         let random = rand::random();
         assert_ne!(name_of(random, 4711), name_of(random, 4712));
         assert_eq!(name_of(random, 4711), name_of(random, 4711));

@@ -1,4 +1,4 @@
-//! Giving a hold back: while somebody waits for the outcome, and behind everybody's back.
+//! Releasing a hold: awaited, or in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,16 @@ use crate::clock::BootInstant;
 use crate::connect::Link;
 use crate::error::Error;
 use crate::events::EventKind;
-use crate::hold::{Release, ReleaseStep};
+use crate::hold::{PendingRelease, ReleaseStep};
 use crate::renewal::SharedHold;
 
-/// Gives a hold back, and tries again until the lease ends, or for as long as there is patience: the holds
-/// that the owner has left.
+/// Releases a hold, with retries until the lease or the timeout ends: how many holds the owner has left.
 pub(crate) async fn release(
     client: &Client,
     link: &Arc<Link>,
     held: &SharedHold,
-    mut release: Release,
-    patience: Duration,
+    mut pending: PendingRelease,
+    retry_timeout: Duration,
 ) -> Result<u64, Error> {
     let command = held.identity.release(held.fence);
     let mut backoff = Backoff::new();
@@ -32,15 +31,15 @@ pub(crate) async fn release(
             Err(error) => Err(error),
         };
         let now = BootInstant::now();
-        let until = *until.get_or_insert(now + patience);
+        let until = *until.get_or_insert(now + retry_timeout);
         let step = match sent {
-            Ok(answer) => release.on_answer(answer, now),
-            Err(error) => release.on_unsent(error, now),
+            Ok(reply) => pending.on_reply(reply, now),
+            Err(error) => pending.on_unsent(error, now),
         };
         match step {
             ReleaseStep::Done(outcome) => break outcome,
-            ReleaseStep::Again(error) if now >= until => break Err(release.end(error)),
-            ReleaseStep::Again(_) => sleep(backoff.pause(until.since(now))).await,
+            ReleaseStep::Retry(error) if now >= until => break Err(pending.give_up(error)),
+            ReleaseStep::Retry(_) => sleep(backoff.pause(until.since(now))).await,
         }
     };
     match &outcome {
@@ -55,8 +54,16 @@ pub(crate) async fn release(
     outcome
 }
 
-/// As [`release`], for a guard that is gone. It is tried until the lease ends.
-pub(crate) async fn release_in_background(client: Arc<Client>, held: Arc<SharedHold>, to_do: Release) {
-    // The outcome has been reported.
-    let _ = release(&client, &held.context.link, &held, to_do, Duration::MAX).await;
+/// Releases the hold of a guard that was dropped, with retries until the lease ends. Never blocks.
+pub(crate) fn release_in_background(client: &Arc<Client>, held: Arc<SharedHold>) {
+    let pending = held.give_up(BootInstant::now());
+    client.renewal_thread().unwatch(&held);
+    if pending.is_needed() {
+        let context = Arc::clone(client);
+        client.renewal_thread().spawn(async move {
+            let link = &context.renewal_context().link;
+            // The outcome is reported as an event.
+            let _ = release(&context, link, &held, pending, Duration::MAX).await;
+        });
+    }
 }

@@ -1,12 +1,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex whose holders leave no change half done: after a panic of one of them the data is still
-/// good, and the rest of the program goes on.
+/// Ignores poisoning: no change is left half done, so the data is valid after a panic, too.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same, under the eyes of a scheduler that tries all orders when it is tested.
+/// The same, under a scheduler that explores interleavings in tests.
 pub mod model_checked {
     use std::sync::PoisonError;
 

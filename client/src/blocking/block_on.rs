@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 use tokio_util::sync::CancellationToken;
 
-use crate::hold::LostReason;
+use crate::error::LostReason;
 use crate::lost::{LeaseStatus, poll_interval, reason_of};
 
 /// Runs a future on this thread, with the timers and sockets of `runtime`. Unlike `Handle::block_on`, it does not panic

@@ -8,11 +8,13 @@ mod block_on;
 use std::thread;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use crate::command::LockInfo;
-use crate::error::Error;
+use crate::error::{Error, LostReason};
 use crate::guard::Guard;
-use crate::hold::LostReason;
-use crate::locks::{Guards, Lock, Locks, acquire_all};
+use crate::locks::{Lock, Locks};
+use crate::multi::{Guards, acquire_all};
 use crate::owner::Owner;
 use block_on::{block_on, block_until_lost};
 
@@ -61,6 +63,12 @@ impl Locks {
     /// [`Locks::try_acquire`] for threads outside async code.
     pub fn blocking_try_acquire(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.lock(key).blocking_try_acquire()
+    }
+
+    /// [`Locks::settle`] for threads outside async code: `false` if that takes longer than `limit`.
+    pub fn blocking_settle(&self, limit: Duration) -> bool {
+        let settled = async { timeout(limit, self.settle()).await };
+        block_on(self.runtime(), settled).is_ok()
     }
 }
 

@@ -5,9 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use redis::aio::SendError;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult,
+};
+use tokio::sync::Notify;
 
 use super::connection::{Connection, Purpose, Timeouts};
 use super::endpoints::{Endpoints, invalid};
@@ -58,7 +62,12 @@ struct Cluster {
 
 impl Address {
     /// A connection that many requests share.
-    pub(crate) fn connect(&self, timeouts: Timeouts, purpose: Purpose) -> Connecting<'_, Connection> {
+    pub(crate) fn connect(
+        &self,
+        timeouts: Timeouts,
+        purpose: Purpose,
+        disconnected: Option<Arc<Notify>>,
+    ) -> Connecting<'_, Connection> {
         Box::pin(async move {
             #[cfg(feature = "cluster")]
             if let Kind::Cluster(cluster) = &*self.0 {
@@ -80,6 +89,11 @@ impl Address {
                 sentinel.discovery(purpose).forget_primary();
             }
             let mut client = self.client_for(&[], purpose).await?;
+            if let Some(disconnected) = disconnected
+                && let Some(connection) = connect_with_notice(&client, timeouts, disconnected).await?
+            {
+                return Ok(Connection::Node(connection));
+            }
             if purpose == Purpose::Requests {
                 let info = client.get_connection_info().clone();
                 client = Client::open(info.set_tcp_settings(with_zero_linger(keepalive_settings())))?;
@@ -305,6 +319,29 @@ impl fmt::Display for Address {
             #[cfg(feature = "cluster")]
             Kind::Cluster(cluster) => write!(f, "cluster of {}", cluster.slots.first_seed().addr()),
         }
+    }
+}
+
+/// A connection that reports its loss, which takes RESP3; `None` if the server, or a proxy before it, does not speak that.
+async fn connect_with_notice(
+    client: &Client,
+    timeouts: Timeouts,
+    disconnected: Arc<Notify>,
+) -> RedisResult<Option<MultiplexedConnection>> {
+    let info = client.get_connection_info().clone();
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let client = Client::open(info.set_redis_settings(settings))?;
+    let config = timeouts.config().set_push_sender(move |push: PushInfo| {
+        if push.kind == PushKind::Disconnection {
+            disconnected.notify_one();
+        }
+        Ok::<(), SendError>(())
+    });
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    match connecting.await {
+        Ok(connection) => Ok(Some(connection)),
+        Err(error) if error.is_io_error() => Err(error),
+        Err(_) => Ok(None),
     }
 }
 

@@ -5,17 +5,17 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisFuture, Value};
 
-/// How long a server may take.
+/// How long to wait for a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
-    /// To accept a connection.
+    /// For a connection.
     pub connect: Duration,
-    /// To answer a request that does not wait.
+    /// For the reply to a request that does not block.
     pub response: Duration,
 }
 
 impl Timeouts {
-    /// For how long a request that does not wait may be under way, connecting included.
+    /// For the reply to a request that does not block, including the time to connect.
     pub fn request(self) -> Duration {
         self.connect.saturating_add(self.response)
     }
@@ -35,15 +35,15 @@ impl Timeouts {
 /// What a shared connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The requests of the application, which it waits for. What the server has not received when the connection is
-    /// closed is forgotten: else the system would send it again for a while, and an ACQUIRE could arrive, and be
-    /// granted, after all that takes it back.
+    /// Requests whose replies the application awaits. Data that the server has not acknowledged is discarded when the
+    /// connection is closed: otherwise the system would retransmit it for a while, and an ACQUIRE could arrive, and be
+    /// granted, after the requests that cancel it.
     Requests,
-    /// Renewals and releases in the background. What was sent just before the process ends is delivered.
+    /// Renewals and background releases. What was sent just before the process ends is still delivered.
     Renewal,
 }
 
-/// A connection that many tasks can use at once.
+/// A connection that many tasks use at once.
 #[derive(Clone)]
 pub(crate) enum Connection {
     Node(MultiplexedConnection),
@@ -52,7 +52,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Whether a request may be sent on to another server.
+    /// Whether requests may be redirected to another server, so that later ones can overtake them.
     pub fn may_redirect(&self) -> bool {
         !matches!(self, Self::Node(_))
     }

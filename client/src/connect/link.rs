@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind};
-
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::address::Address;
@@ -11,14 +11,16 @@ use super::connection::{Connection, Purpose, Timeouts};
 use crate::error::Error;
 use crate::sync::lock;
 
-/// A connection that all requests share, made when it is needed and again when it is lost. Never for
-/// requests that wait.
+/// A connection that all requests share, made on demand and replaced when it is lost. Never used for requests that
+/// block.
 pub(crate) struct Link {
     address: Address,
     timeouts: Timeouts,
     purpose: Purpose,
+    /// Notified when the connection is lost, also if nothing is sent.
+    disconnected: Option<Arc<Notify>>,
     current: Mutex<Option<Arc<Current>>>,
-    /// SharedHold by the task that connects: how it went the last time.
+    /// Locked by the task that connects: the error of the last attempt.
     connecting: tokio::sync::Mutex<Option<RedisError>>,
 }
 
@@ -26,7 +28,7 @@ struct Current {
     connection: Connection,
 }
 
-/// The connection that a request takes: a later request over the same route cannot overtake it.
+/// The connection that a request took. Later requests on the same route do not overtake it.
 #[derive(Clone)]
 pub(crate) struct Route {
     link: Arc<Link>,
@@ -34,11 +36,17 @@ pub(crate) struct Route {
 }
 
 impl Link {
-    pub fn new(address: Address, timeouts: Timeouts, purpose: Purpose) -> Arc<Self> {
+    pub fn new(
+        address: Address,
+        timeouts: Timeouts,
+        purpose: Purpose,
+        disconnected: Option<Arc<Notify>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             address,
             timeouts,
             purpose,
+            disconnected,
             current: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
         })
@@ -49,29 +57,29 @@ impl Link {
         self.route().await?.query(command).await
     }
 
-    /// Sends a request once. Its connection is given up when it has not been answered in time, which may be earlier
-    /// than a connection finds out itself that it is dead.
+    /// Sends a request once. Without a reply within `limit`, the connection is dropped, which may be sooner than its
+    /// own timeouts would.
     pub async fn query_within<T: FromRedisValue>(
         self: &Arc<Self>,
-        patience: Duration,
+        limit: Duration,
         command: &Cmd,
     ) -> Result<T, Error> {
         let mut taken = None;
         let asking = async { taken.insert(self.route().await?).query(command).await };
-        if let Ok(answer) = timeout(patience, asking).await {
-            return answer;
+        if let Ok(reply) = timeout(limit, asking).await {
+            return reply;
         }
         if let Some(route) = taken {
-            self.give_up(&route.current);
+            self.discard(&route.current);
         }
         Err(Error::no_response())
     }
 
-    /// The connection of now; makes one if there is none.
+    /// The current connection, or a new one.
     pub async fn route(self: &Arc<Self>) -> Result<Route, Error> {
         let current = match self.current() {
             Some(current) => current,
-            // A task of its own: the one that gives up waiting for it does not undo what it has done so far.
+            // In a task of its own, which goes on when the caller is cancelled.
             None => match tokio::spawn(Arc::clone(self).connect()).await {
                 Ok(connected) => connected?,
                 Err(_) => return Err(RedisError::from(io::Error::from(io::ErrorKind::NotConnected)).into()),
@@ -87,7 +95,7 @@ impl Link {
         lock(&self.current).clone()
     }
 
-    /// One task connects. The others that came meanwhile share what comes of it.
+    /// One task connects; those that arrive meanwhile share the outcome.
     async fn connect(self: Arc<Self>) -> RedisResult<Arc<Current>> {
         let (mut failure, shares) = match self.connecting.try_lock() {
             Ok(failure) => (failure, false),
@@ -99,7 +107,8 @@ impl Link {
         if let (true, Some(error)) = (shares, &*failure) {
             return Err(error.clone());
         }
-        let connecting = self.address.connect(self.timeouts, self.purpose);
+        let disconnected = self.disconnected.clone();
+        let connecting = self.address.connect(self.timeouts, self.purpose, disconnected);
         let connected = in_time(self.timeouts.connect, connecting).await;
         *failure = connected.as_ref().err().cloned();
         let current = Arc::new(Current {
@@ -110,7 +119,7 @@ impl Link {
     }
 
     /// The next request takes another connection.
-    fn give_up(&self, lost: &Arc<Current>) {
+    fn discard(&self, lost: &Arc<Current>) {
         let mut current = lock(&self.current);
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, lost)) {
             *current = None;
@@ -119,7 +128,6 @@ impl Link {
 }
 
 impl Route {
-    /// Whether a request may be sent on to another server, behind the back of the ones that follow it.
     pub fn may_redirect(&self) -> bool {
         self.current.connection.may_redirect()
     }
@@ -128,22 +136,22 @@ impl Route {
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
         let mut connection = self.current.connection.clone();
         let query = command.query_async(&mut connection);
-        let answer: RedisResult<T> = if self.may_redirect() {
-            // It is tried on many ways, each of which has its own timeouts.
+        let reply: RedisResult<T> = if self.may_redirect() {
+            // redis-rs tries several nodes, each with timeouts of its own.
             in_time(self.link.timeouts.request(), query).await
         } else {
             query.await
         };
-        answer.map_err(|error| {
+        reply.map_err(|error| {
             if should_reconnect(&error) {
-                self.link.give_up(&self.current);
+                self.link.discard(&self.current);
             }
             map_error(error, self.may_redirect())
         })
     }
 }
 
-/// The outcome of what may take so long and no longer, whatever the client library tries meanwhile.
+/// Limits the time that redis-rs takes for all it tries.
 pub(super) async fn in_time<T>(
     limit: Duration,
     work: impl Future<Output = RedisResult<T>>,
@@ -154,18 +162,18 @@ pub(super) async fn in_time<T>(
     }
 }
 
-/// What an error of redis-rs means. Only an address of a cluster leads to the node that another one names.
+/// Only the address of a cluster leads to the node that MOVED names.
 pub(super) fn map_error(error: RedisError, is_cluster: bool) -> Error {
     if !is_cluster && error.code() == Some("MOVED") {
-        let text = "the server is a node of a cluster, and another one serves this lock: open the address \
-                    of the cluster, redis-cluster://host:port";
+        let text = "the server is a cluster node, and another node serves this lock: use the address of the \
+                    cluster, redis-cluster://host:port";
         return Error::Invalid(text.into());
     }
     error.into()
 }
 
-/// Whether a connection that gave this error is better replaced: it is lost, or silent, or leads to a
-/// server that is no primary any more.
+/// Whether to replace the connection that gave this error: it is lost, unresponsive, or leads to a server that is no
+/// primary any more.
 pub(super) fn should_reconnect(error: &RedisError) -> bool {
     error.is_unrecoverable_error()
         || error.is_io_error()

@@ -44,7 +44,6 @@ impl Sentinel {
         }
         let client = || {
             let (sentinels, role) = (sentinels.to_vec(), SentinelServerType::Master);
-            // Owned: without TLS, redis takes no borrowed name.
             SentinelClient::build(sentinels, String::from(name), Some(node.clone()), role)
         };
         let hosts: Vec<String> = sentinels.iter().map(|info| info.addr().to_string()).collect();

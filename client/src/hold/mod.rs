@@ -1,60 +1,42 @@
-//! What a client knows of a hold, and what it does about it. Pure: time and answers come in, actions come
-//! out; nothing here waits, sends, or looks at a clock.
+//! The state of a hold as the client knows it. Pure: times and replies go in, actions come out; nothing here waits,
+//! sends, or reads a clock.
 //!
-//! The rules:
-//! - A hold is lost when its safe deadline has passed, or when the server says so. Lost is for ever.
-//! - A lease is renewed a third of its length after the last confirmed request, or a third of what the grant left
-//!   of it, and again and again if that fails, for whatever reason, until the deadline. Then nothing is sent any more.
-//! - Nothing is renewed beyond the total time that a hold may take, and not once it is given up.
+//! - A hold is lost when its safe deadline has passed or when the server says so. A lost hold stays lost.
+//! - A lease is renewed after about a third of it, or a third of what the grant left of it. A failed renewal is retried
+//!   until the deadline, whatever the failure. After that nothing is sent.
+//! - Nothing is renewed beyond the maximum hold time, or after the hold was given up.
 
 mod release;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::clock::{BootInstant, safe_deadline};
-use crate::error::Error;
+use crate::error::{Error, LostReason};
 
-pub(crate) use release::{Release, ReleaseStep};
+pub(crate) use release::{PendingRelease, ReleaseStep};
 
-/// A failed renewal is repeated after a 20th of what is left of the lease, but not sooner or later than this.
-const SOONEST_RETRY: Duration = Duration::from_millis(5);
-const LATEST_RETRY: Duration = Duration::from_secs(1);
+/// A failed renewal is retried after a 20th of the remaining lease, within these limits.
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(5);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the holder wants.
+/// How long to hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// The length of a lease.
     pub lease: Duration,
-    /// Whether the lease is renewed without being asked.
-    pub renews: bool,
-    /// When the hold is over, renewed or not.
+    /// How long after a confirmed request the lease is renewed; `None`: never.
+    pub renew_after: Option<Duration>,
+    /// When the hold ends, renewed or not.
     pub over_at: Option<BootInstant>,
 }
 
-/// Why a lock is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LostReason {
-    /// The lease was not renewed in time, as far as is known: the server may have been out of reach.
-    LeaseExpired,
-    /// The hold has taken the longest time that was allowed.
-    MaxHoldExceeded,
-    /// The server says that nobody holds the lock.
-    NotHeld,
-    /// The server says that others hold the lock.
-    NotOwner,
-    /// The server says that the owner holds the lock by a later acquisition.
-    Stale,
-}
-
-/// A hold as the client knows it.
+/// The state of a hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     plan: Plan,
-    /// Until then the lease certainly lasts.
+    /// The lease lasts at least until then.
     deadline: BootInstant,
     renewal: Renewal,
     state: State,
@@ -74,17 +56,17 @@ enum Renewal {
     UnderWay,
 }
 
-/// What is to be done.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Send EXTEND with this lease, and take a failure for granted after `retry_timeout`.
-    Extend { lease: Duration, patience: Duration },
-    /// Tell the holder.
+    /// Send EXTEND with this lease; without a reply within `timeout` it has failed.
+    Extend { lease: Duration, timeout: Duration },
+    /// Notify the holder.
     NotifyLost(LostReason),
 }
 
 impl Hold {
-    /// A hold that was just granted, by the answer to a request that was sent at `sent`.
+    /// A hold that was granted in reply to a request that was sent at `sent`.
     pub fn granted(plan: Plan, sent: BootInstant, waited: Duration, lease: Duration) -> Self {
         let mut hold = Self {
             plan,
@@ -92,18 +74,17 @@ impl Hold {
             renewal: Renewal::Never,
             state: State::Held,
         };
-        // The lease began when the waiting ended. A grant that is told again, for its answer was lost, leaves less.
-        let pause = lease.min(plan.lease) / 3;
-        hold.renewal = hold.next_renewal(sent + waited + pause);
+        // The lease began when the wait ended. After a lost reply, the repeated grant has less of it left.
+        hold.renewal = hold.next_renewal(sent + waited, lease / 3);
         hold
     }
 
-    /// Whether the lock is certainly held.
+    /// Whether the lock is held for certain.
     pub fn is_held(&self, now: BootInstant) -> bool {
         self.state == State::Held && now < self.end()
     }
 
-    /// For how long the lock is certainly held, if nothing is renewed.
+    /// How long the lock is held for certain without further renewal.
     pub fn remaining(&self, now: BootInstant) -> Duration {
         match self.state {
             State::Held => self.end().since(now),
@@ -120,12 +101,12 @@ impl Hold {
         }
     }
 
-    /// Whether the holder has been told that the lock is lost.
-    pub fn is_lost(&self) -> bool {
-        matches!(self.state, State::Lost(_))
+    /// Whether the hold was found lost or given up.
+    pub fn is_over(&self) -> bool {
+        self.state != State::Held
     }
 
-    /// When there is something to do next, answers aside.
+    /// When [`Hold::on_time`] has something to do.
     pub fn wakes_at(&self) -> Option<BootInstant> {
         match (self.state, self.renewal) {
             (State::Held, Renewal::DueAt(due)) => Some(due.min(self.end())),
@@ -134,7 +115,7 @@ impl Hold {
         }
     }
 
-    /// Time has passed.
+    /// Called when [`Hold::wakes_at`] has passed.
     pub fn on_time(&mut self, now: BootInstant) -> Option<Action> {
         if self.state != State::Held {
             return None;
@@ -148,7 +129,7 @@ impl Hold {
         }
     }
 
-    /// An EXTEND that was sent at `sent` for a renewal was answered, or not.
+    /// The same for an EXTEND that renews the lease.
     pub fn on_renewed(
         &mut self,
         sent: BootInstant,
@@ -158,14 +139,14 @@ impl Hold {
         let action = self.on_extended(sent, answer, now);
         if self.renewal == Renewal::UnderWay {
             self.renewal = match answer {
-                Ok(_) => self.next_renewal(sent + self.plan.lease / 3),
-                Err(_) => self.next_renewal(now + retry_pause(self.deadline.since(now))),
+                Ok(_) => self.next_renewal(sent, self.plan.lease / 3),
+                Err(_) => self.next_renewal(now, retry_pause(self.deadline.since(now))),
             };
         }
         action
     }
 
-    /// An EXTEND that was sent at `sent` was answered, or not.
+    /// The reply to an EXTEND that was sent at `sent`, or the error instead of it.
     pub fn on_extended(
         &mut self,
         sent: BootInstant,
@@ -187,9 +168,16 @@ impl Hold {
         }
     }
 
-    /// The holder gives the lock up: nothing is renewed from now on. What is to be sent.
-    pub fn give_up(&mut self, now: BootInstant) -> Release {
-        let release = Release::new(self, now);
+    /// Has the lease renewed at `at` at the latest, if it is renewed at all.
+    pub fn renew_by(&mut self, at: BootInstant) {
+        if let Renewal::DueAt(due) = &mut self.renewal {
+            *due = (*due).min(at);
+        }
+    }
+
+    /// The holder gives the lock up: nothing is renewed from now on.
+    pub fn give_up(&mut self, now: BootInstant) -> PendingRelease {
+        let release = PendingRelease::new(self, now);
         if self.state == State::Held {
             self.state = State::GivenUp;
         }
@@ -202,17 +190,16 @@ impl Hold {
         let to_the_end = self.plan.over_at.map(|over_at| enough_for(over_at.since(now)));
         Action::Extend {
             lease: to_the_end.map_or(self.plan.lease, |lease| lease.min(self.plan.lease)),
-            patience: self.deadline.since(now) / 2,
+            timeout: self.deadline.since(now) / 2,
         }
     }
 
-    /// The time of a renewal, if one is of use.
-    fn next_renewal(&self, at: BootInstant) -> Renewal {
+    /// Renews after the planned interval from `start`, or after `at_most`, unless the lease lasts long enough.
+    fn next_renewal(&self, start: BootInstant, at_most: Duration) -> Renewal {
         let lasts_to_the_end = self.plan.over_at.is_some_and(|over_at| self.deadline >= over_at);
-        if self.plan.renews && !lasts_to_the_end {
-            Renewal::DueAt(at)
-        } else {
-            Renewal::Never
+        match self.plan.renew_after {
+            Some(interval) if !lasts_to_the_end => Renewal::DueAt(start + interval.min(at_most)),
+            _ => Renewal::Never,
         }
     }
 
@@ -222,7 +209,7 @@ impl Hold {
             .map_or(self.deadline, |over_at| over_at.min(self.deadline))
     }
 
-    /// Why a hold whose end has come is lost.
+    /// Why a hold is lost when its end has passed.
     fn expiry_reason(&self) -> LostReason {
         match self.plan.over_at {
             Some(over_at) if over_at <= self.deadline => LostReason::MaxHoldExceeded,
@@ -237,35 +224,11 @@ impl Hold {
     }
 }
 
-impl LostReason {
-    /// What an error of the server says of the holder; `None` when it says nothing.
-    pub(crate) fn reported_by(error: &Error) -> Option<Self> {
-        match error {
-            Error::NotHeld => Some(Self::NotHeld),
-            Error::NotOwner => Some(Self::NotOwner),
-            Error::Stale => Some(Self::Stale),
-            _ => None,
-        }
-    }
-}
-
-/// A lease whose safe deadline is at least so far away.
+/// A lease whose safe deadline is at least this far away.
 fn enough_for(time: Duration) -> Duration {
     time + time / 500 + Duration::from_millis(4)
 }
 
 fn retry_pause(left: Duration) -> Duration {
-    (left / 20).clamp(SOONEST_RETRY, LATEST_RETRY)
-}
-
-impl fmt::Display for LostReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::LeaseExpired => "the lease was not renewed in time",
-            Self::MaxHoldExceeded => "the lock was held for the longest time that was allowed",
-            Self::NotHeld => "the server says that nobody holds the lock",
-            Self::NotOwner => "the server says that others hold the lock",
-            Self::Stale => "the server says that the owner has acquired the lock again since",
-        })
-    }
+    (left / 20).clamp(MIN_RETRY_PAUSE, MAX_RETRY_PAUSE)
 }

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{Action, Hold, LostReason, Plan, ReleaseStep};
+use super::{Action, Hold, Plan, ReleaseStep};
 use crate::clock::{BootInstant, safe_deadline};
-use crate::error::Error;
+use crate::error::{Error, LostReason};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -29,7 +29,7 @@ fn no_replicas() -> Error {
 fn renewed() -> Hold {
     hold(Plan {
         lease: ms(3000),
-        renews: true,
+        renew_after: Some(ms(1000)),
         over_at: None,
     })
 }
@@ -42,13 +42,13 @@ fn hold(plan: Plan) -> Hold {
 const LASTS_MS: u64 = 2995;
 
 #[test]
-fn a_lease_is_renewed_at_a_third_of_it() {
+fn lease_is_renewed_after_a_third() {
     let mut hold = renewed();
     assert_eq!(hold.wakes_at(), Some(at(1000)));
     assert_eq!(hold.on_time(at(999)), None);
     let extend = Action::Extend {
         lease: ms(3000),
-        patience: ms(LASTS_MS - 1000) / 2,
+        timeout: ms(LASTS_MS - 1000) / 2,
     };
     assert_eq!(hold.on_time(at(1000)), Some(extend));
     assert_eq!(hold.on_time(at(1001)), None, "one at a time");
@@ -58,10 +58,10 @@ fn a_lease_is_renewed_at_a_third_of_it() {
 }
 
 #[test]
-fn the_third_is_counted_from_the_grant_not_from_the_request() {
+fn renewal_counts_from_grant_not_from_request() {
     let plan = Plan {
         lease: ms(3000),
-        renews: true,
+        renew_after: Some(ms(1000)),
         over_at: None,
     };
     let hold = Hold::granted(plan, at(0), ms(10_000), ms(3000));
@@ -69,10 +69,10 @@ fn the_third_is_counted_from_the_grant_not_from_the_request() {
 }
 
 #[test]
-fn of_a_grant_that_leaves_less_than_a_lease_it_is_the_third_of_what_is_left() {
+fn renewal_of_shortened_grant_counts_from_what_is_left() {
     let plan = Plan {
         lease: ms(3000),
-        renews: true,
+        renew_after: Some(ms(1000)),
         over_at: None,
     };
     // The answer was lost, and is given again when most of the lease is over.
@@ -87,7 +87,7 @@ fn of_a_grant_that_leaves_less_than_a_lease_it_is_the_third_of_what_is_left() {
 }
 
 #[test]
-fn a_failed_renewal_is_repeated_until_the_deadline_and_no_longer() {
+fn failed_renewal_is_retried_until_deadline() {
     for error in [
         cut(),
         no_replicas(),
@@ -114,7 +114,7 @@ fn a_failed_renewal_is_repeated_until_the_deadline_and_no_longer() {
 }
 
 #[test]
-fn what_the_server_says_about_the_holder_is_final() {
+fn loss_reported_by_server_is_final() {
     for (error, reason) in [
         (Error::NotHeld, LostReason::NotHeld),
         (Error::NotOwner, LostReason::NotOwner),
@@ -136,7 +136,7 @@ fn what_the_server_says_about_the_holder_is_final() {
 }
 
 #[test]
-fn a_renewal_that_is_confirmed_too_late_counts_as_lost() {
+fn renewal_confirmed_after_deadline_is_loss() {
     let mut hold = renewed();
     hold.on_time(at(1000));
     let answer = hold.on_renewed(at(1000), &Ok(ms(3000)), at(LASTS_MS));
@@ -144,17 +144,17 @@ fn a_renewal_that_is_confirmed_too_late_counts_as_lost() {
 }
 
 #[test]
-fn an_extension_never_shortens() {
+fn extend_never_shortens_lease() {
     let mut hold = renewed();
     hold.on_extended(at(10), &Ok(ms(1)), at(11));
     assert_eq!(hold.remaining(at(11)), ms(LASTS_MS - 11));
 }
 
 #[test]
-fn a_hold_that_is_not_renewed_lasts_to_its_deadline() {
+fn hold_without_renewal_lasts_to_deadline() {
     let mut hold = hold(Plan {
         lease: ms(3000),
-        renews: false,
+        renew_after: None,
         over_at: None,
     });
     assert_eq!(hold.wakes_at(), Some(at(LASTS_MS)));
@@ -166,10 +166,10 @@ fn a_hold_that_is_not_renewed_lasts_to_its_deadline() {
 }
 
 #[test]
-fn a_grant_that_came_too_late_is_no_hold() {
+fn late_grant_is_not_held() {
     let plan = Plan {
         lease: ms(1000),
-        renews: true,
+        renew_after: Some(ms(1000)),
         over_at: None,
     };
     let hold = Hold::granted(plan, at(0), ms(0), ms(1000));
@@ -178,10 +178,10 @@ fn a_grant_that_came_too_late_is_no_hold() {
 }
 
 #[test]
-fn no_renewal_goes_beyond_the_longest_time() {
+fn renewal_does_not_exceed_max_hold() {
     let mut hold = hold(Plan {
         lease: ms(3000),
-        renews: true,
+        renew_after: Some(ms(1000)),
         over_at: Some(at(5000)),
     });
     assert!(matches!(hold.on_time(at(1000)), Some(Action::Extend { lease, .. }) if lease == ms(3000)));
@@ -203,7 +203,7 @@ fn no_renewal_goes_beyond_the_longest_time() {
 }
 
 #[test]
-fn nothing_is_renewed_once_the_lock_is_given_up() {
+fn given_up_hold_is_not_renewed() {
     let mut hold = renewed();
     assert!(hold.give_up(at(1)).is_needed());
     assert_eq!(hold.wakes_at(), None);
@@ -214,19 +214,19 @@ fn nothing_is_renewed_once_the_lock_is_given_up() {
 }
 
 #[test]
-fn a_lock_that_was_lost_by_time_alone_is_still_released() {
+fn expired_hold_is_still_released() {
     let mut hold = renewed();
     hold.on_time(at(LASTS_MS));
     assert!(hold.give_up(at(LASTS_MS)).is_needed());
 }
 
 #[test]
-fn a_lock_whose_lease_ended_unnoticed_is_lost_whatever_its_release_says() {
+fn release_of_expired_hold_reports_loss() {
     // As after a suspend, before the background has looked.
     let release = || renewed().give_up(at(LASTS_MS));
     assert!(release().is_needed());
     let unsent = release().on_unsent(cut(), at(LASTS_MS));
-    let silent = release().on_answer(Err(cut()), at(LASTS_MS));
+    let silent = release().on_reply(Err(cut()), at(LASTS_MS));
     for step in [unsent, silent] {
         assert!(
             matches!(
@@ -239,40 +239,40 @@ fn a_lock_whose_lease_ended_unnoticed_is_lost_whatever_its_release_says() {
 }
 
 #[test]
-fn a_release_tells_its_outcome_and_says_so_when_that_is_unknown() {
+fn release_reports_outcome_or_unconfirmed() {
     let release = || renewed().give_up(at(1));
     let (before, after) = (at(2000), at(LASTS_MS));
     let outcome = |step| match step {
         ReleaseStep::Done(outcome) => outcome,
-        ReleaseStep::Again(error) => panic!("again, after {error}"),
+        ReleaseStep::Retry(error) => panic!("again, after {error}"),
     };
-    assert!(matches!(outcome(release().on_answer(Ok(1), before)), Ok(1)));
+    assert!(matches!(outcome(release().on_reply(Ok(1), before)), Ok(1)));
     // With a request id the server says the same of a hold that has ended by itself.
-    let late = outcome(release().on_answer(Ok(0), after));
+    let late = outcome(release().on_reply(Ok(0), after));
     assert!(
         matches!(late, Err(Error::Lost(LostReason::LeaseExpired))),
         "{late:?}"
     );
-    let lost = outcome(release().on_answer(Err(Error::Stale), before));
+    let lost = outcome(release().on_reply(Err(Error::Stale), before));
     assert!(matches!(lost, Err(Error::Lost(LostReason::Stale))), "{lost:?}");
 
     // An attempt before may have been carried out: that, or a loss before it.
     let mut repeated = release();
     assert!(matches!(
-        repeated.on_answer(Err(cut()), before),
-        ReleaseStep::Again(_)
+        repeated.on_reply(Err(cut()), before),
+        ReleaseStep::Retry(_)
     ));
-    let unknown = outcome(repeated.on_answer(Err(Error::Stale), before));
+    let unknown = outcome(repeated.on_reply(Err(Error::Stale), before));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
-    let late = outcome(repeated.on_answer(Err(Error::Stale), after));
+    let late = outcome(repeated.on_reply(Err(Error::Stale), after));
     assert!(matches!(late, Err(Error::Lost(LostReason::Stale))), "{late:?}");
-    let unknown = outcome(repeated.on_answer(Err(cut()), after));
+    let unknown = outcome(repeated.on_reply(Err(cut()), after));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
 
     // What could not be sent was not carried out.
     let mut unsent = release();
-    assert!(matches!(unsent.on_unsent(cut(), before), ReleaseStep::Again(_)));
-    let lost = outcome(unsent.on_answer(Err(Error::Stale), before));
+    assert!(matches!(unsent.on_unsent(cut(), before), ReleaseStep::Retry(_)));
+    let lost = outcome(unsent.on_reply(Err(Error::Stale), before));
     assert!(matches!(lost, Err(Error::Lost(LostReason::Stale))), "{lost:?}");
     let failure = outcome(release().on_unsent(cut(), after));
     assert!(matches!(failure, Err(Error::Redis(_))), "{failure:?}");
@@ -280,19 +280,19 @@ fn a_release_tells_its_outcome_and_says_so_when_that_is_unknown() {
     // A refusal of the server is no attempt that may have been carried out.
     let mut refused = release();
     assert!(matches!(
-        refused.on_answer(Err(no_replicas()), before),
-        ReleaseStep::Again(_)
+        refused.on_reply(Err(no_replicas()), before),
+        ReleaseStep::Retry(_)
     ));
-    let refusal = outcome(refused.on_answer(Err(no_replicas()), after));
+    let refusal = outcome(refused.on_reply(Err(no_replicas()), after));
     assert!(matches!(refusal, Err(Error::Redis(_))), "{refusal:?}");
 }
 
 #[test]
-fn a_lock_that_was_lost_stays_so_whatever_its_release_says() {
+fn lost_hold_stays_lost_after_release() {
     let mut hold = renewed();
     hold.on_time(at(LASTS_MS));
     for answer in [Ok(0), Err(cut()), Err(Error::Stale)] {
-        let step = hold.give_up(at(LASTS_MS)).on_answer(answer, at(LASTS_MS));
+        let step = hold.give_up(at(LASTS_MS)).on_reply(answer, at(LASTS_MS));
         let ReleaseStep::Done(Err(Error::Lost(reason))) = step else {
             panic!("{step:?}");
         };
@@ -336,7 +336,7 @@ impl World {
                 assert_eq!(self.told_lost, 0, "a renewal of a lost lock");
                 assert!(
                     self.asked.is_none() && self.answered.is_none(),
-                    "two renewal_thread at once"
+                    "two renewals at once"
                 );
                 self.asked = Some((self.now, lease));
             }
@@ -419,7 +419,7 @@ impl World {
 }
 
 #[test]
-fn in_all_schedules_nobody_believes_in_an_ended_lease_and_no_renewal_survives() {
+fn no_schedule_holds_expired_lease_or_renews_after_release() {
     let mut seen = HashSet::new();
     let mut open = vec![World::new()];
     while let Some(world) = open.pop() {

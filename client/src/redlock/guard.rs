@@ -10,7 +10,7 @@ use super::held::{Held, Node};
 use super::quorum::Quorum;
 use super::round::{by_majority, by_one};
 use crate::error::Error;
-use crate::hold::LostReason;
+use crate::error::LostReason;
 use crate::lost::{LeaseStatus, lost};
 use crate::owner::Owner;
 use crate::renewal::RenewalThread;

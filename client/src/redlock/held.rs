@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::hold::{Hold, NodeLease};
 use crate::clock::BootInstant;
 use crate::connect::Address;
+use crate::error::LostReason;
 use crate::guard::Guard as NodeGuard;
-use crate::hold::LostReason;
 use crate::owner::Owner;
 use crate::sync::lock;
 

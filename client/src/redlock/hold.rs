@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::quorum::{Quorum, certain};
 use crate::clock::BootInstant;
-use crate::hold::LostReason;
+use crate::error::LostReason;
 
 /// A hold on a majority of servers.
 #[derive(Clone, Debug)]

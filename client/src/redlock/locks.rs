@@ -52,7 +52,7 @@ impl Locks {
         Self::with(addresses, Settings::default())
     }
 
-    /// As [`Locks::open`], with other settings than the default ones. [`Settings::patience`] does not matter:
+    /// As [`Locks::open`], with other settings than the default ones. [`Settings::retry_timeout`] does not matter:
     /// each server is asked once, and [`Lock::wait`] says for how long all are asked again.
     pub fn with<A: TryInto<Address>>(
         addresses: impl IntoIterator<Item = A>,

@@ -9,7 +9,7 @@ use super::error::{NoQuorum, NodeFailure};
 use super::quorum::{Decision, Quorum, Tally, Vote};
 use crate::connect::Address;
 use crate::error::Error;
-use crate::hold::LostReason;
+use crate::error::LostReason;
 
 /// What is under way, and what has come of it so far. Dropped, nobody waits for the rest any more.
 pub(super) struct Round<T, F> {

@@ -1,9 +1,11 @@
-//! The thread behind the guards: it renews leases, tells what is lost, and carries out what guards and
-//! dropped futures leave behind. So nothing of that depends on the runtime of the application, and one
-//! stuck task of it costs nobody else a lock.
+//! The renewal thread: it renews leases, detects losses, and runs releases and cancellations in the background. It
+//! does not depend on the runtime of the application, so a task that blocks there costs no lock.
+
+mod queue;
+mod shared_hold;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -12,67 +14,88 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
+use crate::backoff::Backoff;
 use crate::clock::BootInstant;
-use crate::error::Error;
+use crate::error::{Error, LostReason};
 use crate::events::EventKind;
-mod shared_hold;
+use crate::hold::Action;
+use crate::sync::lock;
+use queue::RenewalQueue;
+pub(crate) use shared_hold::{RenewalContext, SharedHold};
 
-use crate::hold::{Action, LostReason};
-pub(crate) use shared_hold::{RenewalContext, RenewalQueue, SharedHold};
-
-/// The handle to the thread. Dropped, the thread ends as soon as nothing is left to do.
+/// The handle to the thread. Dropped, the thread ends when its tasks are done.
 pub(crate) struct RenewalThread {
     shared: Arc<Shared>,
     runtime: Handle,
 }
 
 struct Shared {
-    agenda: RenewalQueue,
+    queue: RenewalQueue,
     wake: Notify,
-    tasks: TaskTracker,
+    /// Releases and cancellations in progress.
+    tasks: Mutex<TaskTracker>,
 }
 
 impl RenewalThread {
     pub fn start() -> Result<Arc<Self>, Error> {
-        let cannot = |error: io::Error| Error::Redis(error.into());
+        let failed = |error: io::Error| Error::Redis(error.into());
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(cannot)?;
+            .map_err(failed)?;
         let handle = runtime.handle().clone();
         let shared = Arc::new(Shared {
-            agenda: RenewalQueue::new(BootInstant::now()),
+            queue: RenewalQueue::new(BootInstant::now()),
             wake: Notify::new(),
-            tasks: TaskTracker::new(),
+            tasks: Mutex::default(),
         });
-        let keeping = keep(Arc::clone(&shared));
+        let running = run(Arc::clone(&shared));
         thread::Builder::new()
-            .name("dlock-keeper".into())
-            .spawn(move || runtime.block_on(keeping))
-            .map_err(cannot)?;
+            .name("dlock-renewal".into())
+            .spawn(move || runtime.block_on(running))
+            .map_err(failed)?;
         Ok(Arc::new(Self {
             shared,
             runtime: handle,
         }))
     }
 
-    /// Looks after a hold from now on.
+    /// Renews the hold from now on.
     pub fn watch(&self, held: &Arc<SharedHold>) {
         self.shared.schedule(held);
     }
 
-    /// Does not look after a hold any more. To be called after it was given up.
+    /// Stops renewing a hold that was given up.
     pub fn unwatch(&self, held: &SharedHold) {
-        self.shared.agenda.remove(held);
+        self.shared.queue.remove(held);
     }
 
-    /// Has something done that nobody waits for. Never blocks, works on any thread.
+    /// Runs a release or a cancellation in the background. Never blocks, works on any thread.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.shared.tasks.spawn_on(task, &self.runtime);
+        lock(&self.shared.tasks).spawn_on(task, &self.runtime);
+    }
+
+    /// Connects, and renews all holds as soon as a lost connection has been replaced.
+    pub fn maintain(&self, context: &Arc<RenewalContext>) {
+        let (shared, context) = (Arc::clone(&self.shared), Arc::downgrade(context));
+        self.runtime.spawn(shared.maintain(context));
+    }
+
+    /// Resolves when all tasks that were spawned before are done.
+    pub async fn settle(&self) {
+        let settled = {
+            let mut tasks = lock(&self.shared.tasks);
+            let earlier = std::mem::take(&mut *tasks);
+            earlier.close();
+            // A later call waits for these tasks, too.
+            let all = earlier.clone();
+            tasks.spawn_on(async move { all.wait().await }, &self.runtime);
+            earlier
+        };
+        settled.wait().await;
     }
 
     /// The runtime of the thread.
-    #[cfg(any(feature = "blocking", feature = "redlock"))]
     pub fn runtime(&self) -> &Handle {
         &self.runtime
     }
@@ -80,85 +103,108 @@ impl RenewalThread {
 
 impl Drop for RenewalThread {
     fn drop(&mut self) {
-        self.shared.agenda.end();
+        self.shared.queue.close();
         self.shared.wake.notify_one();
     }
 }
 
-async fn keep(shared: Arc<Shared>) {
-    while let Some(nap) = shared.run_due() {
+async fn run(shared: Arc<Shared>) {
+    while let Some(timeout) = shared.run_due() {
         tokio::select! {
             () = shared.wake.notified() => {}
-            () = sleep(nap) => {}
+            () = sleep(timeout) => {}
         }
     }
-    shared.tasks.close();
-    shared.tasks.wait().await;
+    let tasks = lock(&shared.tasks).clone();
+    tasks.close();
+    tasks.wait().await;
 }
 
 impl Shared {
-    /// Does what is due. For how long there is nothing to do then; `None` when it is over.
+    /// Handles all holds that are due. How long there is nothing to do then; `None` when the thread ends.
     fn run_due(self: &Arc<Self>) -> Option<Duration> {
         let now = BootInstant::now();
-        while let Some(held) = self.agenda.take_due(now) {
-            self.process(&held, now);
-        }
-        self.agenda.next_timeout(BootInstant::now())
-    }
-
-    fn process(self: &Arc<Self>, held: &Arc<SharedHold>, now: BootInstant) {
-        match held.with(|hold| hold.on_time(now)) {
-            Some(Action::Extend { lease, patience }) => {
-                let renewal = Arc::clone(self).renew(Arc::clone(held), lease, patience);
-                tokio::spawn(renewal);
+        while let Some(held) = self.queue.take_due(now) {
+            match held.with(|hold| hold.on_time(now)) {
+                Some(Action::Extend { lease, timeout }) => {
+                    tokio::spawn(Arc::clone(self).renew(Arc::clone(&held), lease, timeout));
+                }
+                Some(Action::NotifyLost(reason)) => notify_lost(&held, reason),
+                None => {}
             }
-            Some(Action::NotifyLost(reason)) => notify_lost(held, reason),
-            None => {}
+            self.schedule(&held);
         }
-        self.schedule(held);
+        self.queue.next_timeout(BootInstant::now())
     }
 
     fn schedule(&self, held: &Arc<SharedHold>) {
-        if self.agenda.schedule(held) {
+        if self.queue.schedule(held) {
             self.wake.notify_one();
         }
     }
 
-    async fn renew(self: Arc<Self>, held: Arc<SharedHold>, lease: Duration, patience: Duration) {
+    async fn renew(self: Arc<Self>, held: Arc<SharedHold>, lease: Duration, timeout: Duration) {
         let sent = BootInstant::now();
-        let answer = extend(&held, lease, patience).await;
+        let command = held.identity.extend(lease, held.fence);
+        let reply = held.context.link.query_within::<u64>(timeout, &command).await;
+        let reply = reply.map(Duration::from_millis);
         let took = BootInstant::now().since(sent);
-        let what = match &answer {
+        let kind = match &reply {
             Ok(_) => EventKind::Renewed { took },
             Err(error) => EventKind::RenewFailed { error },
         };
         let (action, is_held) = held.with(|hold| {
-            // The time of now, not of before: somebody may have found the lock lost meanwhile, and it stays so.
+            // Read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
             let now = BootInstant::now();
-            let action = hold.on_renewed(sent, &answer, now);
+            let action = hold.on_renewed(sent, &reply, now);
             (action, hold.is_held(now))
         });
         match action {
             Some(Action::NotifyLost(reason)) => notify_lost(&held, reason),
-            _ if is_held => held.context.reporter.report(&held.identity, what),
-            // It was given up meanwhile: nobody renews it any more.
+            _ if is_held => held.context.reporter.report(&held.identity, kind),
+            // It was given up meanwhile.
             _ => {}
         }
         self.schedule(&held);
     }
+
+    /// A server that closed the connection may have lost its locks: every hold is renewed as soon as there is another
+    /// connection.
+    async fn maintain(self: Arc<Self>, context: Weak<RenewalContext>) {
+        let Some(disconnected) = context.upgrade().map(|context| {
+            let disconnected = Arc::clone(&context.disconnected);
+            let link = Arc::clone(&context.link);
+            // Before it is needed, so that the first renewal of a short lease does not have to wait.
+            tokio::spawn(async move { drop(link.route().await) });
+            disconnected
+        }) else {
+            return;
+        };
+        loop {
+            disconnected.notified().await;
+            let Some(context) = context.upgrade() else {
+                return;
+            };
+            let mut backoff = Backoff::new();
+            while self.queue.has_holds_of(&context) {
+                // A reply shows that this is another connection. Some users may not send PING, but get a reply, too.
+                let reply = context.link.query::<redis::Value>(&redis::cmd("PING")).await;
+                if !reply.is_err_and(|error| error.is_transient()) {
+                    if self.queue.renew_all_of(&context, BootInstant::now()) {
+                        self.wake.notify_one();
+                    }
+                    break;
+                }
+                sleep(backoff.pause(Duration::MAX)).await;
+            }
+        }
+    }
 }
 
-/// Tells the holder that its lock is lost.
+/// Notifies the holder that its lock is lost.
 pub(crate) fn notify_lost(held: &SharedHold, reason: LostReason) {
     held.cancel();
     held.context
         .reporter
         .report(&held.identity, EventKind::Lost { reason });
-}
-
-/// Sends an EXTEND: the lease that remains.
-async fn extend(held: &SharedHold, lease: Duration, patience: Duration) -> Result<Duration, Error> {
-    let command = held.identity.extend(lease, held.fence);
-    let answer: Result<u64, Error> = held.context.link.query_within(patience, &command).await;
-    answer.map(Duration::from_millis)
 }

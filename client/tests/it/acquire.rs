@@ -7,7 +7,7 @@ use dlock_testkit::{SLOW_MACHINE, Server};
 use redis_dlock_client::{Error, Locks, Owner, Settings};
 
 #[tokio::test]
-async fn a_lock_is_acquired_and_given_back() {
+async fn lock_is_acquired_and_released() {
     let server = Server::start();
     let mut client = server.client();
     let guard = locks(&server).acquire("door").await.unwrap();
@@ -26,7 +26,7 @@ async fn a_lock_is_acquired_and_given_back() {
 }
 
 #[tokio::test]
-async fn each_acquisition_has_an_owner_and_a_larger_fence_of_its_own() {
+async fn acquisition_has_unique_owner_and_larger_fence() {
     let server = Server::start();
     let lock = locks(&server).lock("door");
     let first = lock.acquire().await.unwrap();
@@ -38,7 +38,7 @@ async fn each_acquisition_has_an_owner_and_a_larger_fence_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_lock_that_others_hold_is_refused_at_once_or_after_the_wait() {
+async fn held_lock_is_busy_at_once_or_times_out() {
     let server = Server::start();
     server.client().acquire("door alice 60000");
     let lock = locks(&server).lock("door");
@@ -59,7 +59,7 @@ async fn a_lock_that_others_hold_is_refused_at_once_or_after_the_wait() {
 }
 
 #[tokio::test]
-async fn waiters_are_served_in_order_of_arrival() {
+async fn waiters_are_granted_in_order_of_arrival() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("door alice 60000");
@@ -82,7 +82,7 @@ async fn waiters_are_served_in_order_of_arrival() {
 }
 
 #[tokio::test]
-async fn the_time_spent_waiting_does_not_count_against_the_lease() {
+async fn lease_starts_after_the_wait() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("door alice 700");
@@ -95,7 +95,7 @@ async fn the_time_spent_waiting_does_not_count_against_the_lease() {
 }
 
 #[tokio::test]
-async fn readers_share_and_a_semaphore_admits_its_number() {
+async fn shared_lock_and_semaphore_admit_their_limit() {
     let server = Server::start();
     let locks = locks(&server);
     let reading = locks.lock("book").shared();
@@ -111,7 +111,7 @@ async fn readers_share_and_a_semaphore_admits_its_number() {
 }
 
 #[tokio::test]
-async fn two_guards_of_one_owner_count_on_the_server() {
+async fn reentrant_guards_count_holds() {
     let server = Server::start();
     let owner = Owner::unique();
     let lock = locks(&server).lock("door").owner(&owner);
@@ -132,7 +132,7 @@ async fn two_guards_of_one_owner_count_on_the_server() {
 }
 
 #[tokio::test]
-async fn anybody_can_ask_who_holds_a_lock_and_who_waits() {
+async fn info_shows_holders_and_waiters() {
     let server = Server::start();
     let lock = locks(&server).lock("door").owner("alice").lease(ms(60_000));
     assert_eq!(lock.current_owner().await.unwrap(), None);
@@ -154,7 +154,7 @@ async fn anybody_can_ask_who_holds_a_lock_and_who_waits() {
 }
 
 #[tokio::test]
-async fn an_extension_prolongs_the_lease_and_never_shortens_it() {
+async fn extend_never_shortens_lease() {
     let server = Server::start();
     let guard = locks(&server)
         .lock("door")
@@ -169,7 +169,7 @@ async fn an_extension_prolongs_the_lease_and_never_shortens_it() {
 }
 
 #[tokio::test]
-async fn a_server_without_the_module_is_reported_with_what_to_do() {
+async fn missing_module_is_reported_with_remedy() {
     let server = Server::without_module("");
     let lock = locks(&server).lock("door");
     for outcome in [lock.try_acquire().await, lock.acquire().await] {
@@ -183,7 +183,7 @@ async fn a_server_without_the_module_is_reported_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_no_waiting_helps_comes_at_once() {
+async fn permanent_error_is_returned_without_waiting() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -206,12 +206,30 @@ async fn a_refusal_that_no_waiting_helps_comes_at_once() {
     client.ok("CONFIG SET dlock.max-waiters-per-lock 1");
     client.acquire("door alice 60000");
     let _waiter = server.waiter("door bob 60000 BLOCK 0");
-    let full = locks.acquire("door").await.unwrap_err();
-    assert!(matches!(full, Error::QueueFull(_)), "{full:?}");
+    let full = locks.lock("door").wait(ms(300)).acquire().await.unwrap_err();
+    let is_full =
+        matches!(&full, Error::Timeout { last: Some(last), .. } if matches!(**last, Error::QueueFull(_)));
+    assert!(is_full && full.is_transient(), "{full:?}");
 }
 
 #[tokio::test]
-async fn a_deadlock_is_refused_and_its_circle_told() {
+async fn full_queue_is_waited_for() {
+    let server = Server::with("dlock.max-waiters-per-lock 1");
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let _waiter = server.waiter("door bob 1 BLOCK 0");
+    let locks = locks(&server);
+    let waiting = tokio::spawn(async move { locks.acquire("door").await.map(drop) });
+    until("the request to be rejected", || {
+        client.stat("dlock_errors_queuefull") > 0
+    })
+    .await;
+    client.release("door alice");
+    soon("the lock", waiting).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn deadlock_is_rejected_with_its_cycle() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("a alice 60000");
@@ -232,7 +250,7 @@ async fn a_deadlock_is_refused_and_its_circle_told() {
 }
 
 #[tokio::test]
-async fn a_grace_refuses_those_who_do_not_wait_and_is_waited_for_by_those_who_do() {
+async fn grace_rejects_try_acquire_and_delays_acquire() {
     let server = Server::with("dlock.startup-grace-ms 1500");
     let lock = locks(&server).lock("door");
     let refused = lock.try_acquire().await.unwrap_err();
@@ -241,14 +259,14 @@ async fn a_grace_refuses_those_who_do_not_wait_and_is_waited_for_by_those_who_do
 }
 
 #[tokio::test]
-async fn a_server_that_may_evict_locks_is_told_apart() {
+async fn evictable_server_is_reported() {
     let server = Server::with("maxmemory 100mb\nmaxmemory-policy allkeys-lru");
     let refused = locks(&server).try_acquire("door").await.unwrap_err();
     assert!(matches!(refused, Error::Evictable(_)), "{refused:?}");
 }
 
 #[tokio::test]
-async fn work_runs_under_the_lock_which_is_free_afterwards() {
+async fn run_holds_lock_and_releases_it() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -262,7 +280,7 @@ async fn work_runs_under_the_lock_which_is_free_afterwards() {
 }
 
 #[tokio::test]
-async fn every_step_is_reported_to_the_hook() {
+async fn hook_receives_every_event() {
     let server = Server::start();
     let journal = Journal::default();
     let locks = Locks::with(url(&server), journal.settings()).unwrap();
@@ -281,7 +299,7 @@ async fn every_step_is_reported_to_the_hook() {
 }
 
 #[tokio::test]
-async fn an_event_names_the_server() {
+async fn event_names_server() {
     let server = Server::start();
     let (told, heard) = std::sync::mpsc::channel();
     let settings = Settings::default().on_event(move |event| {

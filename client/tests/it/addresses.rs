@@ -29,7 +29,7 @@ async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str) {
 }
 
 #[tokio::test]
-async fn a_database_of_a_server_with_a_password() {
+async fn url_with_password_and_database_connects() {
     let server = Server::with("user alice on >secret ~* &* +@all");
     let locks = Locks::open(format!("redis://alice:secret@127.0.0.1:{}/3", server.port())).unwrap();
     let mut client = server.client();
@@ -44,14 +44,14 @@ async fn a_database_of_a_server_with_a_password() {
 }
 
 #[tokio::test]
-async fn a_client_of_redis_rs_made_by_hand() {
+async fn redis_client_is_accepted_as_address() {
     let server = Server::start();
     let client = redis::Client::open(url(&server)).unwrap();
     check(&Locks::open(client).unwrap(), &mut server.client(), "door").await;
 }
 
 #[tokio::test]
-async fn a_unix_socket() {
+async fn unix_socket_connects() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("redis.sock");
     let server = Server::with(&format!("unixsocket {}", socket.display()));
@@ -60,7 +60,7 @@ async fn a_unix_socket() {
 }
 
 #[tokio::test]
-async fn a_cluster_and_a_slot_that_moves() {
+async fn cluster_lock_survives_slot_migration() {
     use dlock_testkit::Cluster;
 
     let cluster = Cluster::start(3);
@@ -99,7 +99,7 @@ async fn a_cluster_and_a_slot_that_moves() {
 }
 
 #[tokio::test]
-async fn the_primary_that_a_sentinel_knows_before_and_after_a_failover() {
+async fn sentinel_failover_is_followed() {
     let mut primary = Server::start();
     let replica = primary.replica();
     let sentinel = dlock_testkit::Sentinel::of(&primary, 1);
@@ -115,8 +115,7 @@ async fn the_primary_that_a_sentinel_knows_before_and_after_a_failover() {
 }
 
 #[tokio::test]
-async fn a_new_primary_is_found_for_renewals_although_the_application_hogs_its_runtime_while_it_looks_for_it()
-{
+async fn sentinel_discovery_for_renewals_needs_no_application_runtime() {
     let primary = Server::start();
     let _replica = primary.replica();
     let sentinel = dlock_testkit::Sentinel::of(&primary, 1);
@@ -139,7 +138,7 @@ async fn a_new_primary_is_found_for_renewals_although_the_application_hogs_its_r
 }
 
 #[tokio::test]
-async fn a_silent_sentinel_holds_up_only_the_first_of_many_waiters() {
+async fn unresponsive_sentinel_delays_only_the_first_waiter() {
     const WAITERS: i64 = 50;
     let primary = Server::start();
     let _replica = primary.replica();
@@ -185,7 +184,7 @@ fn is_primary(server: &Server) -> bool {
 }
 
 #[tokio::test]
-async fn a_server_behind_tls_with_a_certificate_of_its_own() {
+async fn self_signed_certificate_is_accepted_if_trusted() {
     use redis::{Client, TlsCertificates};
 
     let folder = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use tokio::runtime::Builder;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_lock_is_acquired_inspected_extended_and_given_back() {
+fn blocking_methods_cover_the_life_of_a_lock() {
     let server = Server::start();
     let mut client = server.client();
     let lock = locks(&server).lock("door").lease(ms(10_000)).auto_renew(false);
@@ -40,7 +40,7 @@ fn a_lock_is_acquired_inspected_extended_and_given_back() {
 }
 
 #[test]
-fn threads_wait_in_order_and_a_wait_ends_in_time() {
+fn blocking_waiters_are_fifo_and_time_out() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("door alice 60000");
@@ -67,7 +67,7 @@ fn threads_wait_in_order_and_a_wait_ends_in_time() {
 }
 
 #[test]
-fn options_are_those_of_the_async_locks() {
+fn blocking_acquire_respects_options() {
     let server = Server::start();
     let locks = locks(&server);
     let readers = [
@@ -108,7 +108,7 @@ fn options_are_those_of_the_async_locks() {
 }
 
 #[test]
-fn a_lease_is_renewed_while_the_thread_does_something_else() {
+fn lease_is_renewed_while_thread_is_busy() {
     let server = Server::start();
     let guard = locks(&server)
         .lock("door")
@@ -121,7 +121,7 @@ fn a_lease_is_renewed_while_the_thread_does_something_else() {
 }
 
 #[test]
-fn work_runs_under_the_lock_and_hears_of_its_loss() {
+fn blocking_run_reports_loss() {
     let server = Server::start();
     let locks = locks(&server);
     assert!(locks.lock("door").blocking_run(|guard| guard.is_held()).unwrap());
@@ -134,7 +134,7 @@ fn work_runs_under_the_lock_and_hears_of_its_loss() {
 }
 
 #[test]
-fn a_guard_that_is_dropped_gives_its_lock_back_also_within_a_runtime() {
+fn dropped_guard_is_released_within_runtime() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -149,7 +149,7 @@ fn a_guard_that_is_dropped_gives_its_lock_back_also_within_a_runtime() {
 }
 
 #[test]
-fn a_task_of_a_runtime_may_block_as_often_as_it_likes() {
+fn blocking_in_async_task_does_not_exhaust_coop_budget() {
     // No good habit either. A task that never yields has soon used up its budget with the runtime that it is in.
     const TURNS: u32 = 200;
     let server = Server::start();
@@ -179,7 +179,7 @@ fn a_task_of_a_runtime_may_block_as_often_as_it_likes() {
 }
 
 #[test]
-fn a_lost_connection_is_replaced() {
+fn lost_connection_is_replaced_for_blocking_calls() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let locks = Locks::open(proxy.url()).unwrap();
@@ -191,7 +191,7 @@ fn a_lost_connection_is_replaced() {
 }
 
 #[test]
-fn several_locks_are_acquired_all_or_none() {
+fn blocking_acquire_all_is_all_or_none() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -220,7 +220,7 @@ fn several_locks_are_acquired_all_or_none() {
 }
 
 #[test]
-fn a_lock_on_a_majority_is_acquired_extended_lost_and_given_back() {
+fn redlock_has_blocking_methods() {
     let mut servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
     let holders = |servers: &[Server]| {
         let held = |server: &&Server| server.client().owner("door").is_some();
@@ -266,7 +266,7 @@ fn a_lock_on_a_majority_is_acquired_extended_lost_and_given_back() {
 }
 
 #[test]
-fn a_hook_that_does_not_return_does_not_keep_a_thread_from_learning_that_its_lease_is_over() {
+fn blocking_lost_resolves_despite_stuck_hook() {
     let server = Server::start();
     let hook = StuckHook::new();
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
@@ -289,7 +289,7 @@ fn learns_that_the_lease_is_over(hook: StuckHook, lost: impl FnOnce() -> LostRea
 }
 
 #[test]
-fn a_hook_that_does_not_return_hides_no_loss_of_one_of_several_locks() {
+fn blocking_lost_of_several_resolves_despite_stuck_hook() {
     let server = Server::start();
     let hook = StuckHook::new();
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
@@ -299,7 +299,7 @@ fn a_hook_that_does_not_return_hides_no_loss_of_one_of_several_locks() {
 }
 
 #[test]
-fn a_hook_that_does_not_return_hides_no_loss_on_a_majority() {
+fn redlock_blocking_lost_resolves_despite_stuck_hook() {
     let servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
     let hook = StuckHook::new();
     let locks = redlock::Locks::with(servers.iter().map(url), hook.settings()).unwrap();

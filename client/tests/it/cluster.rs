@@ -21,7 +21,7 @@ async fn wait_for_lock(locks: &Locks, cluster: &Cluster, node: usize, key: &str)
 }
 
 #[tokio::test]
-async fn a_cluster_whose_first_address_is_dead_can_be_waited_for_at_the_next_one() {
+async fn waiter_skips_dead_seed_node() {
     let cluster = Cluster::start(3);
     // Its port is free again at once.
     let dead = TcpListener::bind("127.0.0.1:0")
@@ -39,7 +39,7 @@ async fn a_cluster_whose_first_address_is_dead_can_be_waited_for_at_the_next_one
 }
 
 #[tokio::test]
-async fn a_lock_that_is_to_be_replicated_is_tried_at_the_node_that_serves_it() {
+async fn replicated_lock_is_acquired_at_its_node() {
     let cluster = Cluster::start(3);
     let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();
     for node in 0..3 {
@@ -50,7 +50,7 @@ async fn a_lock_that_is_to_be_replicated_is_tried_at_the_node_that_serves_it() {
 }
 
 #[tokio::test]
-async fn a_lock_that_another_node_serves_is_refused_at_once_when_only_one_node_is_known() {
+async fn moved_lock_is_rejected_for_single_node_address() {
     let cluster = Cluster::start(3);
     let locks = Locks::open(format!("redis://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();
     let lock = locks.lock(cluster.key_on(1, "door"));
@@ -66,7 +66,7 @@ async fn a_lock_that_another_node_serves_is_refused_at_once_when_only_one_node_i
 }
 
 #[tokio::test]
-async fn a_primary_that_dies_is_waited_for_no_more_once_its_replica_takes_over() {
+async fn waiter_follows_cluster_failover() {
     let mut cluster = Cluster::start(3);
     add_replica(&mut cluster).await;
     let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[1].port())).unwrap();

@@ -120,7 +120,7 @@ async fn check_async(connection: &mut impl redis::aio::ConnectionLike, key: &str
 }
 
 #[test]
-fn on_a_blocking_connection_of_either_protocol() {
+fn commands_work_on_blocking_connections() {
     let server = Server::start();
     for mut client in [server.client(), server.client_resp3()] {
         check_sync(client.connection(), "door");
@@ -128,7 +128,7 @@ fn on_a_blocking_connection_of_either_protocol() {
 }
 
 #[tokio::test]
-async fn on_an_async_connection_of_either_protocol() {
+async fn commands_work_on_async_connections() {
     let server = Server::start();
     for protocol in ["resp2", "resp3"] {
         let client = redis::Client::open(format!("{}?protocol={protocol}", url(&server))).unwrap();
@@ -141,7 +141,7 @@ async fn on_an_async_connection_of_either_protocol() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_connections_to_a_cluster() {
+async fn commands_work_on_cluster_connections() {
     let cluster = Cluster::start(2);
     let client = redis::cluster::ClusterClient::new([url(&cluster.nodes[0])]).unwrap();
     for node in 0..2 {
@@ -159,7 +159,7 @@ async fn on_connections_to_a_cluster() {
 }
 
 #[test]
-fn in_pipelines_and_transactions() {
+fn commands_work_in_pipelines_and_transactions() {
     let server = Server::start();
     let mut client = server.client();
     for atomic in [false, true] {
@@ -184,7 +184,7 @@ fn in_pipelines_and_transactions() {
 }
 
 #[test]
-fn an_error_in_a_pipeline_has_the_same_type() {
+fn pipeline_error_keeps_its_code() {
     let server = Server::start();
     let refused = redis::pipe()
         .add_command(Release::new("door", "alice").into())
@@ -195,7 +195,7 @@ fn an_error_in_a_pipeline_has_the_same_type() {
 }
 
 #[test]
-fn all_about_a_lock_with_a_queue() {
+fn info_reply_is_parsed_with_queue() {
     let server = Server::start();
     for (book, mut client) in [("red", server.client()), ("blue", server.client_resp3())] {
         client.acquire(&format!("{book} reader 60000 SHARED"));

@@ -25,7 +25,7 @@ fn wait_until_free(server: &Server, key: &str) {
 }
 
 #[test]
-fn a_guard_that_is_dropped_gives_its_lock_back_inside_and_outside_of_a_runtime() {
+fn dropped_guard_is_released_with_and_without_runtime() {
     let server = Server::start();
     let runtime = runtime();
     runtime.block_on(async { drop(locks(&server).acquire("door").await.unwrap()) });
@@ -38,7 +38,7 @@ fn a_guard_that_is_dropped_gives_its_lock_back_inside_and_outside_of_a_runtime()
 }
 
 #[test]
-fn a_guard_that_outlives_its_runtime_is_still_renewed_and_given_back() {
+fn guard_outlives_its_runtime() {
     let server = Server::start();
     let mut client = server.client();
     let runtime = runtime();
@@ -57,7 +57,7 @@ fn a_guard_that_outlives_its_runtime_is_still_renewed_and_given_back() {
 }
 
 #[test]
-fn a_guard_in_a_task_that_a_runtime_drops_at_its_shutdown_is_given_back() {
+fn guard_dropped_by_runtime_shutdown_is_released() {
     let server = Server::start();
     let mut client = server.client();
     let runtime = runtime();
@@ -72,7 +72,7 @@ fn a_guard_in_a_task_that_a_runtime_drops_at_its_shutdown_is_given_back() {
 }
 
 #[test]
-fn a_guard_is_given_back_by_a_panic() {
+fn guard_is_released_by_panic() {
     let server = Server::start();
     let runtime = runtime();
     let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -92,7 +92,7 @@ fn a_guard_is_given_back_by_a_panic() {
 }
 
 #[test]
-fn dropping_a_guard_never_waits_for_a_server_that_is_silent() {
+fn drop_does_not_block_on_unresponsive_server() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let runtime = runtime();
@@ -111,7 +111,7 @@ fn dropping_a_guard_never_waits_for_a_server_that_is_silent() {
 }
 
 #[test]
-fn a_client_serves_one_runtime_after_the_other() {
+fn locks_are_usable_from_successive_runtimes() {
     let server = Server::start();
     let locks = locks(&server);
     for n in 0..3 {
@@ -133,7 +133,7 @@ fn a_client_serves_one_runtime_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_release_that_is_dropped_goes_on_in_the_background() {
+async fn dropped_release_continues_in_background() {
     let server = Server::start();
     let mut client = server.client();
     let proxy = Proxy::to(server.port());
@@ -147,7 +147,7 @@ async fn a_release_that_is_dropped_goes_on_in_the_background() {
 }
 
 #[tokio::test]
-async fn a_waiting_future_that_is_dropped_leaves_the_queue_and_keeps_its_connection_usable() {
+async fn dropped_waiter_leaves_queue_and_keeps_connection() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("door alice 60000");
@@ -187,7 +187,7 @@ async fn drop_after<T>(patience: Duration, future: impl Future<Output = T>) {
 }
 
 #[tokio::test]
-async fn a_future_that_is_dropped_at_any_moment_leaves_no_lock_behind() {
+async fn acquire_dropped_at_any_time_leaves_no_lock() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -210,7 +210,7 @@ async fn a_future_that_is_dropped_at_any_moment_leaves_no_lock_behind() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_gives_up_while_it_is_granted_takes_nothing_with_it() {
+async fn waiter_dropped_during_grant_leaves_no_lock() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -230,7 +230,7 @@ async fn a_waiter_that_gives_up_while_it_is_granted_takes_nothing_with_it() {
 }
 
 #[tokio::test]
-async fn an_explicit_owner_keeps_what_it_holds_when_another_request_of_it_is_dropped() {
+async fn dropped_request_keeps_other_holds_of_owner() {
     let server = Server::start();
     let mut client = server.client();
     let owner = Owner::unique();
@@ -249,7 +249,7 @@ async fn an_explicit_owner_keeps_what_it_holds_when_another_request_of_it_is_dro
 }
 
 #[test]
-fn all_connections_are_closed_after_the_last_guard_is_gone_and_its_lock_given_back() {
+fn connections_close_after_last_guard() {
     let server = Server::start();
     let runtime = runtime();
     drop(guard(&server, &runtime));
@@ -262,7 +262,7 @@ fn all_connections_are_closed_after_the_last_guard_is_gone_and_its_lock_given_ba
 }
 
 #[tokio::test]
-async fn a_timeout_is_exact_and_takes_the_request_back_though_the_server_is_silent() {
+async fn timeout_is_exact_and_cancels_on_unresponsive_server() {
     let server = Server::start();
     let mut client = server.client();
     let proxy = Proxy::to(server.port());
@@ -280,4 +280,19 @@ async fn a_timeout_is_exact_and_takes_the_request_back_though_the_server_is_sile
     assert!(took >= ms(300) && took < ms(300) + SLOW_MACHINE / 3, "{took:?}");
     proxy.thaw();
     until_free(&mut client, "door").await;
+}
+
+#[tokio::test]
+async fn token_is_cancelled_when_guard_is_released_or_dropped() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let guard = locks.acquire("door").await.unwrap();
+    let token = guard.token();
+    assert!(!token.is_cancelled());
+    guard.release().await.unwrap();
+    assert!(token.is_cancelled());
+    let guard = locks.acquire("door").await.unwrap();
+    let token = guard.token();
+    drop(guard);
+    soon("the token", token.cancelled()).await;
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Journal, calls, ms, soon, until, until_free};
+use crate::support::{Journal, calls, locks, ms, soon, until, until_free};
 use dlock_testkit::{Proxy, Server, Way};
 use redis_dlock_client::{Error, Locks, Owner, Settings};
 
@@ -42,7 +42,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn an_acquisition_whose_answer_is_cut_at_any_byte_counts_once() {
+async fn acquire_with_reply_cut_at_any_byte_counts_once() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     let owner = Owner::unique();
@@ -65,7 +65,7 @@ async fn an_acquisition_whose_answer_is_cut_at_any_byte_counts_once() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_cut_at_any_byte_is_sent_again() {
+async fn request_cut_at_any_byte_is_retried() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     // An acquisition and a release have some 280 bytes together.
@@ -88,7 +88,7 @@ async fn a_request_that_is_cut_at_any_byte_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_release_whose_answer_is_cut_at_any_byte_is_repeated_and_confirmed() {
+async fn release_with_reply_cut_at_any_byte_is_confirmed() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     // ":0\r\n"
@@ -108,7 +108,7 @@ async fn a_release_whose_answer_is_cut_at_any_byte_is_repeated_and_confirmed() {
 }
 
 #[tokio::test]
-async fn a_renewal_whose_answer_is_cut_at_any_byte_is_repeated() {
+async fn renewal_with_reply_cut_at_any_byte_is_retried() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     // ":3000\r\n"
@@ -126,7 +126,7 @@ async fn a_renewal_whose_answer_is_cut_at_any_byte_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_short_lease_is_renewed_over_another_connection_when_one_is_silent() {
+async fn short_lease_is_renewed_after_unresponsive_connection() {
     let journal = Journal::default();
     let scene = Scene::with(journal.settings());
     let guard = scene.locks.lock("door").lease(ms(2000)).acquire().await.unwrap();
@@ -142,7 +142,7 @@ async fn a_short_lease_is_renewed_over_another_connection_when_one_is_silent() {
 }
 
 #[tokio::test]
-async fn a_waiter_whose_grant_is_cut_at_any_byte_gets_the_lock_once() {
+async fn waiter_with_grant_cut_at_any_byte_is_granted_once() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     // "*4\r\n:<16 digits>\r\n:1\r\n:5000\r\n:<waited>\r\n"
@@ -166,7 +166,7 @@ async fn a_waiter_whose_grant_is_cut_at_any_byte_gets_the_lock_once() {
 }
 
 #[tokio::test]
-async fn a_release_whose_outcome_cannot_be_known_says_so_and_goes_on_behind_the_scenes() {
+async fn release_without_reply_is_unconfirmed_and_continues() {
     let scene = Scene::with(
         Settings::default()
             .retry_timeout(ms(300))
@@ -188,7 +188,7 @@ async fn a_release_whose_outcome_cannot_be_known_says_so_and_goes_on_behind_the_
 }
 
 #[tokio::test]
-async fn a_release_that_could_never_be_sent_is_not_called_unconfirmed() {
+async fn unsent_release_is_not_unconfirmed() {
     let scene = Scene::with(Settings::default().retry_timeout(ms(300)));
     let guard = scene
         .locks
@@ -208,7 +208,7 @@ async fn a_release_that_could_never_be_sent_is_not_called_unconfirmed() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_given_up_after_the_wait_and_named() {
+async fn unreachable_server_times_out_with_its_error() {
     let scene = Scene::with(Settings::default().retry_timeout(ms(200)));
     scene.proxy.refuse(true);
     let start = Instant::now();
@@ -229,7 +229,7 @@ async fn a_server_that_cannot_be_reached_is_given_up_after_the_wait_and_named() 
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_in_time_is_good_enough() {
+async fn acquire_waits_for_server_restart() {
     let mut scene = Scene::new();
     scene.server.kill();
     let waiting = tokio::spawn({
@@ -243,7 +243,7 @@ async fn a_server_that_comes_back_in_time_is_good_enough() {
 }
 
 #[tokio::test]
-async fn a_waiter_whose_connection_is_cut_waits_on_with_another_one() {
+async fn waiter_reconnects_after_lost_connection() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     client.acquire("door alice 60000");
@@ -266,7 +266,7 @@ async fn a_waiter_whose_connection_is_cut_waits_on_with_another_one() {
 }
 
 #[tokio::test]
-async fn a_waiter_whose_grant_was_lost_on_its_way_gets_the_lock_once() {
+async fn waiter_with_lost_grant_is_granted_once() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     for _ in 0..10 {
@@ -298,7 +298,7 @@ async fn a_waiter_whose_grant_was_lost_on_its_way_gets_the_lock_once() {
 }
 
 #[tokio::test]
-async fn a_lock_that_gets_free_is_acquired_though_no_connection_can_be_had_to_wait_on() {
+async fn free_lock_is_acquired_without_blocking_connection() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     scene.warm_up().await;
@@ -315,7 +315,7 @@ async fn a_lock_that_gets_free_is_acquired_though_no_connection_can_be_had_to_wa
 }
 
 #[tokio::test]
-async fn a_waiter_that_is_dropped_while_the_network_is_gone_gets_no_lock_later() {
+async fn waiter_dropped_during_outage_gets_no_lock() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     client.acquire("door alice 60000");
@@ -333,7 +333,7 @@ async fn a_waiter_that_is_dropped_while_the_network_is_gone_gets_no_lock_later()
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_replaced_once_for_all_who_use_it() {
+async fn lost_connection_is_replaced_once_for_all_requests() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     scene.warm_up().await;
@@ -360,7 +360,7 @@ async fn a_lost_connection_is_replaced_once_for_all_who_use_it() {
 }
 
 #[tokio::test]
-async fn who_only_looks_at_locks_is_answered_again_after_a_lost_connection() {
+async fn reads_recover_after_lost_connection() {
     let scene = Scene::new();
     scene.server.client().acquire("door alice 60000");
     let lock = scene.locks.lock("door");
@@ -375,7 +375,7 @@ async fn who_only_looks_at_locks_is_answered_again_after_a_lost_connection() {
 }
 
 #[tokio::test]
-async fn hundreds_of_requests_share_one_failure_to_connect() {
+async fn concurrent_requests_share_connect_failure() {
     let scene = Scene::with(
         Settings::default()
             .retry_timeout(Duration::ZERO)
@@ -396,7 +396,7 @@ async fn hundreds_of_requests_share_one_failure_to_connect() {
 }
 
 #[tokio::test]
-async fn a_slow_network_is_no_loss() {
+async fn slow_network_loses_no_lock() {
     let journal = Journal::default();
     let scene = Scene::with(journal.settings());
     scene.proxy.delay(Way::ToServer, ms(40));
@@ -408,7 +408,7 @@ async fn a_slow_network_is_no_loss() {
 }
 
 #[tokio::test]
-async fn a_request_that_may_yet_arrive_is_taken_back_though_a_later_one_was_refused() {
+async fn lost_request_is_cancelled_though_its_retry_was_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("redis://{}/", listener.local_addr().unwrap());
     let (told, heard) = mpsc::channel();
@@ -486,7 +486,7 @@ fn silent_server(listener: TcpListener, closed: mpsc::Sender<std::io::Result<usi
 }
 
 #[tokio::test]
-async fn a_connection_that_is_given_up_is_reset_so_that_the_system_sends_no_request_again() {
+async fn discarded_connection_is_reset() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", listener.local_addr().unwrap());
     let (sender, closed) = mpsc::channel();
@@ -504,4 +504,22 @@ async fn a_connection_that_is_given_up_is_reset_so_that_the_system_sends_no_requ
         end.expect_err("it is no orderly end").kind(),
         std::io::ErrorKind::ConnectionReset
     );
+}
+
+#[tokio::test]
+async fn timeout_of_waiter_names_unresponsive_server() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("door alice 60000");
+    let locks = locks(&server);
+    let lock = locks.lock("door").wait(ms(2000));
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("a place in the queue", || client.waiting("door") == 1).await;
+    server.stop();
+    let error = waiting.await.unwrap().unwrap_err();
+    server.resume();
+    let is_outage = matches!(&error, Error::Timeout { last: Some(_), .. }) && error.is_transient();
+    assert!(is_outage, "{error:?}");
+    let held = locks.lock("door").wait(ms(300)).acquire().await.unwrap_err();
+    assert!(matches!(&held, Error::Timeout { last: None, .. }), "{held:?}");
 }

@@ -19,7 +19,7 @@ fn connections(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn a_connection_is_not_made_for_every_operation() {
+async fn operations_share_connections() {
     let server = Server::start();
     let locks = locks(&server);
     locks.acquire("warm-up").await.unwrap().release().await.unwrap();
@@ -38,7 +38,7 @@ async fn a_connection_is_not_made_for_every_operation() {
 }
 
 #[tokio::test]
-async fn an_extension_by_nothing_does_not_delete_the_lock() {
+async fn extend_by_zero_keeps_lock() {
     let server = Server::start();
     let guard = locks(&server).acquire("door").await.unwrap();
     let refused = guard.extend(Duration::ZERO).await.unwrap_err();
@@ -51,7 +51,7 @@ async fn an_extension_by_nothing_does_not_delete_the_lock() {
 }
 
 #[tokio::test]
-async fn the_shortest_leases_neither_underflow_nor_pretend() {
+async fn shortest_lease_is_never_reported_as_held() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -66,7 +66,7 @@ async fn the_shortest_leases_neither_underflow_nor_pretend() {
 }
 
 #[tokio::test]
-async fn a_guard_is_released_by_any_thread_and_only_once_by_its_owner() {
+async fn guard_is_released_from_any_thread_once() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -89,7 +89,7 @@ async fn a_guard_is_released_by_any_thread_and_only_once_by_its_owner() {
 }
 
 #[tokio::test]
-async fn re_entry_neither_adds_up_leases_nor_changes_the_fence() {
+async fn reentry_keeps_fence_and_lease() {
     let server = Server::start();
     let mut client = server.client();
     let lock = locks(&server)
@@ -114,7 +114,7 @@ async fn re_entry_neither_adds_up_leases_nor_changes_the_fence() {
 }
 
 #[tokio::test]
-async fn the_fence_of_a_guard_is_its_own_and_not_the_newest_one() {
+async fn fence_belongs_to_its_guard() {
     let server = Server::start();
     let mut client = server.client();
     let guard = locks(&server)
@@ -132,7 +132,7 @@ async fn the_fence_of_a_guard_is_its_own_and_not_the_newest_one() {
 }
 
 #[tokio::test]
-async fn a_refused_request_is_not_followed_by_releases() {
+async fn rejected_request_sends_no_release() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("door alice 60000");
@@ -154,7 +154,7 @@ async fn a_refused_request_is_not_followed_by_releases() {
 }
 
 #[tokio::test]
-async fn waiting_asks_nothing_of_the_server() {
+async fn waiting_does_not_poll() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("door alice 800");
@@ -168,7 +168,7 @@ async fn waiting_asks_nothing_of_the_server() {
 }
 
 #[tokio::test]
-async fn an_error_names_its_cause_and_not_a_missing_lock() {
+async fn error_names_its_cause() {
     let locks = Locks::open("redis://127.0.0.1:1/").unwrap();
     let start = std::time::Instant::now();
     let error = locks.lock("door").wait(ms(200)).acquire().await.unwrap_err();
@@ -177,7 +177,7 @@ async fn an_error_names_its_cause_and_not_a_missing_lock() {
 }
 
 #[tokio::test]
-async fn a_script_engine_is_not_needed() {
+async fn lock_needs_no_scripts() {
     let server = Server::with("user default on nopass ~* &* +@all -@scripting");
     let guard = locks(&server).acquire("door").await.unwrap();
     assert_eq!(guard.release().await.unwrap(), 0);

@@ -9,7 +9,7 @@ use redis_dlock_client::{Error, Locks, LostReason};
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn a_lease_is_renewed_as_long_as_the_guard_lives() {
+async fn lease_is_renewed_while_guard_lives() {
     let server = Server::start();
     let mut client = server.client();
     let guard = locks(&server)
@@ -29,7 +29,7 @@ async fn a_lease_is_renewed_as_long_as_the_guard_lives() {
 }
 
 #[tokio::test]
-async fn a_lease_is_renewed_although_the_application_hogs_its_runtime() {
+async fn lease_is_renewed_despite_blocked_runtime() {
     let server = Server::start();
     let guard = locks(&server)
         .lock("door")
@@ -44,7 +44,7 @@ async fn a_lease_is_renewed_although_the_application_hogs_its_runtime() {
 }
 
 #[tokio::test]
-async fn no_renewal_survives_the_release() {
+async fn renewal_stops_with_release() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -68,7 +68,7 @@ async fn no_renewal_survives_the_release() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_not_renewed_ends_on_the_clock_of_the_holder_before_that_of_the_server() {
+async fn lease_expires_locally_before_it_does_on_server() {
     let server = Server::start();
     let mut client = server.client();
     let guard = locks(&server)
@@ -98,7 +98,7 @@ async fn a_lease_that_is_not_renewed_ends_on_the_clock_of_the_holder_before_that
 }
 
 #[tokio::test]
-async fn a_silent_server_does_not_keep_the_holder_from_learning_that_its_lease_is_over() {
+async fn unresponsive_server_does_not_hide_lease_expiry() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let locks = Locks::open(proxy.url()).unwrap();
@@ -111,7 +111,7 @@ async fn a_silent_server_does_not_keep_the_holder_from_learning_that_its_lease_i
 }
 
 #[tokio::test]
-async fn a_hook_that_does_not_return_does_not_keep_the_holder_from_learning_that_its_lease_is_over() {
+async fn lost_resolves_despite_stuck_hook() {
     let server = Server::start();
     let hook = StuckHook::new();
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
@@ -121,7 +121,7 @@ async fn a_hook_that_does_not_return_does_not_keep_the_holder_from_learning_that
 }
 
 #[tokio::test]
-async fn a_token_that_the_application_cancels_says_nothing_of_the_lock() {
+async fn token_cancelled_by_application_loses_no_lock() {
     let server = Server::start();
     let locks = locks(&server);
     let guard = locks.lock("door").lease(ms(600)).acquire().await.unwrap();
@@ -134,7 +134,7 @@ async fn a_token_that_the_application_cancels_says_nothing_of_the_lock() {
 }
 
 #[tokio::test]
-async fn a_lock_that_an_administrator_removed_is_lost_at_the_next_renewal() {
+async fn deleted_lock_is_lost_at_next_renewal() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -170,7 +170,7 @@ async fn a_lock_that_an_administrator_removed_is_lost_at_the_next_renewal() {
 }
 
 #[tokio::test]
-async fn a_release_takes_nothing_from_those_who_got_the_lock_meanwhile() {
+async fn release_of_lost_lock_keeps_next_holder() {
     let server = Server::start();
     let mut client = server.client();
     let lock = locks(&server).lock("door").owner("alice");
@@ -186,7 +186,7 @@ async fn a_release_takes_nothing_from_those_who_got_the_lock_meanwhile() {
 }
 
 #[tokio::test]
-async fn one_failed_renewal_costs_nothing() {
+async fn failed_renewal_is_retried() {
     let server = Server::start();
     let mut client = server.client();
     let proxy = Proxy::to(server.port());
@@ -205,7 +205,7 @@ async fn one_failed_renewal_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_renewal_of_what_is_given_up_or_lost_is_no_failed_renewal() {
+async fn renewal_of_ended_hold_reports_no_failure() {
     let server = Server::start();
     let mut client = server.client();
     let proxy = Proxy::to(server.port());
@@ -229,7 +229,7 @@ async fn a_renewal_of_what_is_given_up_or_lost_is_no_failed_renewal() {
 }
 
 #[tokio::test]
-async fn a_refused_renewal_is_repeated_and_does_not_release_the_lock() {
+async fn rejected_renewal_is_retried() {
     let server = Server::start();
     let mut client = server.client();
     let journal = Journal::default();
@@ -245,7 +245,7 @@ async fn a_refused_renewal_is_repeated_and_does_not_release_the_lock() {
 }
 
 #[tokio::test]
-async fn a_stopped_server_that_goes_on_too_late_finds_the_guard_lost() {
+async fn guard_is_lost_when_server_resumes_too_late() {
     let server = Server::start();
     let guard = locks(&server)
         .lock("door")
@@ -263,7 +263,7 @@ async fn a_stopped_server_that_goes_on_too_late_finds_the_guard_lost() {
 }
 
 #[tokio::test]
-async fn the_longest_time_ends_a_guard_that_renews_itself() {
+async fn max_hold_ends_renewed_guard() {
     let server = Server::start();
     let mut client = server.client();
     let lock = locks(&server).lock("door").lease(ms(300)).max_hold(ms(1000));
@@ -277,7 +277,7 @@ async fn the_longest_time_ends_a_guard_that_renews_itself() {
 }
 
 #[tokio::test]
-async fn work_is_cancelled_when_its_lock_is_lost() {
+async fn run_cancels_work_on_loss() {
     static CANCELLED: AtomicBool = AtomicBool::new(false);
     struct Work;
     impl Drop for Work {
@@ -306,7 +306,7 @@ async fn work_is_cancelled_when_its_lock_is_lost() {
 }
 
 #[tokio::test]
-async fn work_that_ends_after_its_lock_was_lost_is_told_so() {
+async fn run_reports_loss_before_end_of_work() {
     let server = Server::start();
     let lock = locks(&server).lock("door").lease(ms(100)).auto_renew(false);
     // It never awaits, so it cannot be cancelled.
@@ -318,7 +318,7 @@ async fn work_that_ends_after_its_lock_was_lost_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_grant_whose_answer_comes_after_its_lease_is_no_lock() {
+async fn late_grant_is_not_returned() {
     let server = Server::start();
     let mut client = server.client();
     let proxy = Proxy::to(server.port());
@@ -331,7 +331,7 @@ async fn a_grant_whose_answer_comes_after_its_lease_is_no_lock() {
 }
 
 #[tokio::test]
-async fn hundreds_of_guards_are_renewed_by_one_thread() {
+async fn hundreds_of_guards_share_one_renewal_thread() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);

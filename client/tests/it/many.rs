@@ -32,7 +32,7 @@ impl Counter {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_tasks_pass_through_one_lock_one_at_a_time() {
+async fn thousand_tasks_hold_one_lock_one_at_a_time() {
     let server = Server::start();
     let mut client = server.client();
     let lock = locks(&server).lock("door").wait(Duration::from_secs(120));
@@ -70,7 +70,7 @@ async fn a_thousand_tasks_pass_through_one_lock_one_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_tasks_hold_a_thousand_locks_at_once() {
+async fn thousand_tasks_hold_thousand_locks() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -99,7 +99,7 @@ async fn a_thousand_tasks_hold_a_thousand_locks_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_and_writers_keep_out_of_each_others_way() {
+async fn readers_and_writers_exclude_each_other() {
     let server = Server::start();
     let locks = locks(&server);
     let (readers, writers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));

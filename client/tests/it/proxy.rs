@@ -45,7 +45,7 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_pass_both_ways() {
+fn proxy_forwards_both_ways() {
     let mut ends = Ends::new();
     ends.client.write_all(b"question").unwrap();
     assert_eq!(read(&mut ends.server, 8), b"question");
@@ -55,7 +55,7 @@ fn bytes_pass_both_ways() {
 }
 
 #[test]
-fn a_connection_is_cut_after_exactly_so_many_bytes_of_one_way() {
+fn proxy_cuts_after_exact_number_of_bytes() {
     for bytes in [0, 1, 5, 6] {
         let mut ends = Ends::new();
         ends.proxy.cut_after(Way::ToClient, bytes);
@@ -75,7 +75,7 @@ fn a_connection_is_cut_after_exactly_so_many_bytes_of_one_way() {
 }
 
 #[test]
-fn what_is_frozen_arrives_after_the_thaw_or_never() {
+fn frozen_bytes_arrive_after_thaw_or_never() {
     let mut ends = Ends::new();
     ends.proxy.freeze(Way::ToServer);
     ends.client.write_all(b"question").unwrap();
@@ -94,7 +94,7 @@ fn what_is_frozen_arrives_after_the_thaw_or_never() {
 }
 
 #[test]
-fn a_delay_is_waited_and_a_refusal_closes_at_once() {
+fn proxy_delays_and_refuses() {
     let mut ends = Ends::new();
     ends.proxy.delay(Way::ToServer, Duration::from_millis(100));
     let start = Instant::now();
@@ -108,7 +108,7 @@ fn a_delay_is_waited_and_a_refusal_closes_at_once() {
 }
 
 #[test]
-fn connections_that_are_stranded_carry_nothing_any_more_and_new_ones_do() {
+fn stranded_connections_are_dead_and_new_ones_work() {
     let mut ends = Ends::new();
     // Once something has passed, the proxy knows of the connection.
     ends.client.write_all(b"first").unwrap();

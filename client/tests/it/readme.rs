@@ -8,7 +8,7 @@ use crate::support::{calls, url};
 use dlock_testkit::Server;
 
 #[test]
-fn readme_shows_the_example_word_by_word() {
+fn readme_contains_the_example() {
     let readme = include_str!("../../README.md");
     let example = include_str!("../../examples/first.rs");
     let (_, code) = example.split_once("\n\n").unwrap();
@@ -16,7 +16,7 @@ fn readme_shows_the_example_word_by_word() {
 }
 
 #[tokio::test]
-async fn the_example_runs() {
+async fn readme_example_runs() {
     let server = Server::start();
     let mut client = server.client();
     first::ship(&url(&server)).await.unwrap();

@@ -103,7 +103,7 @@ fn no_quorum(error: Error) -> NoQuorum {
 }
 
 #[tokio::test]
-async fn a_lock_is_acquired_on_all_servers_and_given_back_on_all() {
+async fn redlock_is_acquired_and_released_on_all_servers() {
     let nodes = Nodes::start(5);
     let guard = nodes.locks().await.acquire("door").await.unwrap();
     nodes.until_held_by("door", 5).await;
@@ -116,7 +116,7 @@ async fn a_lock_is_acquired_on_all_servers_and_given_back_on_all() {
 }
 
 #[tokio::test]
-async fn a_dropped_guard_is_given_back_everywhere() {
+async fn dropped_redlock_guard_is_released_everywhere() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks().await;
     drop(locks.acquire("door").await.unwrap());
@@ -128,7 +128,7 @@ async fn a_dropped_guard_is_given_back_everywhere() {
 }
 
 #[tokio::test]
-async fn two_of_five_servers_may_be_dead_and_three_may_not() {
+async fn redlock_needs_majority_of_five_servers() {
     let mut nodes = Nodes::start(5);
     let locks = nodes.locks().await;
     for node in [0, 1] {
@@ -155,7 +155,7 @@ async fn two_of_five_servers_may_be_dead_and_three_may_not() {
 }
 
 #[tokio::test]
-async fn a_slow_server_is_not_waited_for_and_joins_the_lock_late() {
+async fn slow_server_joins_redlock_late() {
     let mut nodes = Nodes::start(3);
     let locks = nodes.patient_locks().await;
     nodes.proxies[0].delay(Way::ToClient, ms(4000));
@@ -174,7 +174,7 @@ async fn a_slow_server_is_not_waited_for_and_joins_the_lock_late() {
 }
 
 #[tokio::test]
-async fn late_grants_of_a_failed_attempt_are_given_back() {
+async fn late_grants_of_failed_attempt_are_released() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks().await;
     nodes.occupy([0, 1], "door");
@@ -190,7 +190,7 @@ async fn late_grants_of_a_failed_attempt_are_given_back() {
 }
 
 #[tokio::test]
-async fn what_a_minority_granted_is_given_back() {
+async fn minority_grants_are_released() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks().await;
     nodes.occupy([0, 1], "door");
@@ -206,7 +206,7 @@ async fn what_a_minority_granted_is_given_back() {
 }
 
 #[tokio::test]
-async fn what_a_lost_answer_granted_is_given_back() {
+async fn grant_with_lost_reply_is_released() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks().await;
     nodes.occupy([0, 1], "door");
@@ -221,7 +221,7 @@ async fn what_a_lost_answer_granted_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_silent_server_costs_no_more_than_its_timeout() {
+async fn unresponsive_server_costs_at_most_its_timeout() {
     let nodes = Nodes::start(3);
     let locks = nodes.patient_locks().await;
     for node in [0, 1] {
@@ -240,7 +240,7 @@ async fn a_silent_server_costs_no_more_than_its_timeout() {
 }
 
 #[tokio::test]
-async fn stopped_and_paused_servers_are_as_good_as_dead_ones_until_they_go_on() {
+async fn stopped_servers_count_as_dead_until_they_resume() {
     let nodes = Nodes::start(5);
     let locks = nodes.locks().await;
     nodes.servers[0].stop();
@@ -259,7 +259,7 @@ async fn stopped_and_paused_servers_are_as_good_as_dead_ones_until_they_go_on() 
 }
 
 #[tokio::test]
-async fn of_an_even_number_more_than_half_are_needed_and_a_split_is_decided() {
+async fn even_number_of_servers_needs_more_than_half() {
     let nodes = Nodes::start(4);
     let locks = nodes.locks().await;
     nodes.occupy([0, 1], "door");
@@ -275,7 +275,7 @@ async fn of_an_even_number_more_than_half_are_needed_and_a_split_is_decided() {
 }
 
 #[tokio::test]
-async fn two_callers_contend_for_a_majority_and_one_at_a_time_gets_it() {
+async fn contending_callers_hold_redlock_one_at_a_time() {
     static INSIDE: AtomicU32 = AtomicU32::new(0);
     let nodes = Nodes::start(5);
     let mut callers = Vec::new();
@@ -299,7 +299,7 @@ async fn two_callers_contend_for_a_majority_and_one_at_a_time_gets_it() {
 }
 
 #[tokio::test]
-async fn readers_share_a_majority_and_keep_a_writer_out() {
+async fn shared_redlock_excludes_writer() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks().await;
     let reading = locks.lock("book").shared();
@@ -311,7 +311,7 @@ async fn readers_share_a_majority_and_keep_a_writer_out() {
 }
 
 #[tokio::test]
-async fn leases_are_renewed_while_two_of_five_servers_are_down() {
+async fn redlock_is_renewed_with_minority_down() {
     let mut nodes = Nodes::start(5);
     let guard = nodes
         .locks()
@@ -335,7 +335,7 @@ async fn leases_are_renewed_while_two_of_five_servers_are_down() {
 }
 
 #[tokio::test]
-async fn the_loss_of_the_majority_is_told_and_what_is_left_is_given_back() {
+async fn lost_majority_is_reported_and_rest_released() {
     let mut nodes = Nodes::start(3);
     let guard = nodes
         .locks()
@@ -361,13 +361,13 @@ async fn the_loss_of_the_majority_is_told_and_what_is_left_is_given_back() {
 }
 
 #[tokio::test]
-async fn servers_that_come_back_empty_are_noticed_at_the_next_renewal() {
+async fn empty_restart_of_majority_is_noticed() {
     let mut nodes = Nodes::start(3);
     let guard = nodes
         .locks()
         .await
         .lock("door")
-        .lease(ms(3000))
+        .lease(ms(12_000))
         .acquire()
         .await
         .unwrap();
@@ -378,15 +378,15 @@ async fn servers_that_come_back_empty_are_noticed_at_the_next_renewal() {
     let start = Instant::now();
     assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);
     assert!(
-        start.elapsed() < ms(2900),
-        "before the leases end: {:?}",
+        start.elapsed() < ms(10_000),
+        "before the leases expire: {:?}",
         start.elapsed()
     );
     nodes.until_free("door").await;
 }
 
 #[tokio::test]
-async fn what_the_servers_say_is_told_at_once() {
+async fn reported_loss_of_majority_is_notified_at_once() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks().await;
     let start = Instant::now();
@@ -405,7 +405,7 @@ async fn what_the_servers_say_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn one_server_that_comes_back_empty_costs_nothing() {
+async fn empty_restart_of_minority_loses_nothing() {
     let mut nodes = Nodes::start(3);
     let guard = nodes
         .locks()
@@ -425,7 +425,7 @@ async fn one_server_that_comes_back_empty_costs_nothing() {
 }
 
 #[tokio::test]
-async fn an_extension_needs_a_majority_and_a_failed_one_costs_nothing() {
+async fn extend_needs_majority() {
     let nodes = Nodes::start(3);
     let lock = nodes
         .locks()
@@ -450,7 +450,7 @@ async fn an_extension_needs_a_majority_and_a_failed_one_costs_nothing() {
 }
 
 #[tokio::test]
-async fn the_time_that_a_server_has_to_answer_a_holder_is_not_that_which_was_left_to_acquire() {
+async fn node_timeout_is_independent_of_remaining_wait() {
     let nodes = Nodes::start(3);
     let lock = nodes.patient_locks().await.lock("door").node_timeout(PATIENCE);
     let guard = lock.wait(ms(3000)).acquire().await.unwrap();
@@ -465,7 +465,7 @@ async fn the_time_that_a_server_has_to_answer_a_holder_is_not_that_which_was_lef
 }
 
 #[tokio::test]
-async fn a_lease_that_ends_before_a_majority_has_answered_is_no_lock() {
+async fn lease_expired_before_majority_is_not_returned() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks().await;
     for proxy in &nodes.proxies {
@@ -488,7 +488,7 @@ async fn a_lease_that_ends_before_a_majority_has_answered_is_no_lock() {
 }
 
 #[tokio::test]
-async fn a_refusal_for_good_by_most_servers_comes_at_once() {
+async fn permanent_rejection_by_majority_is_returned_at_once() {
     let nodes = Nodes::start(3);
     for node in [0, 1] {
         nodes.servers[node].client().ok("SET text value");
@@ -500,7 +500,7 @@ async fn a_refusal_for_good_by_most_servers_comes_at_once() {
 }
 
 #[tokio::test]
-async fn a_dropped_acquisition_leaves_nothing_behind() {
+async fn dropped_redlock_acquire_leaves_no_lock() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks().await;
     for proxy in &nodes.proxies {
@@ -512,7 +512,7 @@ async fn a_dropped_acquisition_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn work_is_cancelled_when_the_majority_is_lost() {
+async fn redlock_run_cancels_work_on_loss() {
     let nodes = Nodes::start(3);
     let lock = nodes.locks().await.lock("door").lease(ms(900));
     assert!(lock.run(async |guard| guard.is_held()).await.unwrap());
@@ -530,7 +530,7 @@ async fn work_is_cancelled_when_the_majority_is_lost() {
 }
 
 #[test]
-fn a_server_has_one_vote_and_there_is_at_least_one() {
+fn duplicate_or_missing_servers_are_rejected() {
     let server = Server::start();
     let twice = Locks::open([url(&server), format!("{}1", url(&server))]).unwrap_err();
     assert!(

@@ -11,7 +11,7 @@ fn lock(server: &Server) -> Lock {
 }
 
 #[tokio::test]
-async fn a_lock_that_a_replica_has_is_granted() {
+async fn replicated_grant_is_confirmed() {
     let primary = Server::start();
     let replica = primary.replica();
     primary.client().acquire("warm-up somebody 60000");
@@ -22,7 +22,7 @@ async fn a_lock_that_a_replica_has_is_granted() {
 }
 
 #[tokio::test]
-async fn without_a_replica_the_lock_is_given_back() {
+async fn unreplicated_grant_is_released() {
     let primary = Server::start();
     for outcome in [lock(&primary).try_acquire().await, lock(&primary).acquire().await] {
         let refused = outcome.unwrap_err();
@@ -42,7 +42,7 @@ async fn without_a_replica_the_lock_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_killed_replica_acknowledges_nothing() {
+async fn killed_replica_acknowledges_nothing() {
     let primary = Server::start();
     let mut replica = primary.replica();
     let lock = lock(&primary).replicas(1, ms(10_000));
@@ -54,7 +54,7 @@ async fn a_killed_replica_acknowledges_nothing() {
 }
 
 #[tokio::test]
-async fn a_silent_replica_costs_no_more_than_the_timeout() {
+async fn unresponsive_replica_costs_at_most_the_timeout() {
     let primary = Server::start();
     let replica = primary.replica();
     let lock = lock(&primary);
@@ -79,7 +79,7 @@ async fn a_silent_replica_costs_no_more_than_the_timeout() {
 }
 
 #[tokio::test]
-async fn a_silent_primary_is_not_waited_for_for_ever() {
+async fn unresponsive_primary_times_out() {
     let primary = Server::start();
     let settings = Settings::default().response_timeout(ms(200)).retry_timeout(ms(0));
     let locks = Locks::with(url(&primary), settings.connect_timeout(ms(200))).unwrap();
@@ -95,7 +95,7 @@ async fn a_silent_primary_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test]
-async fn what_a_waiter_is_granted_is_acknowledged_too() {
+async fn grant_from_queue_is_confirmed() {
     let primary = Server::start();
     let replica = primary.replica();
     let mut client = primary.client();
@@ -114,7 +114,7 @@ async fn what_a_waiter_is_granted_is_acknowledged_too() {
 }
 
 #[tokio::test]
-async fn an_acquisition_that_is_dropped_while_the_replicas_are_asked_leaves_nothing_behind() {
+async fn acquire_dropped_during_confirmation_leaves_no_lock() {
     let primary = Server::start();
     let mut client = primary.client();
     let lock = lock(&primary).replicas(1, ms(1500));
@@ -197,7 +197,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_grant_whose_answer_was_lost_is_not_confirmed_without_the_replica() {
+async fn repeated_grant_is_not_confirmed_without_replica() {
     let scene = Scene::new();
     let lock = scene.locks.lock("door").replicas(1, ms(400));
     scene.refused_though_the_answer_was_lost(lock.acquire()).await;
@@ -209,7 +209,7 @@ async fn a_grant_whose_answer_was_lost_is_not_confirmed_without_the_replica() {
 }
 
 #[tokio::test]
-async fn a_grant_whose_answer_was_lost_is_not_confirmed_to_a_thread_either() {
+async fn repeated_grant_is_not_confirmed_to_blocking_caller() {
     let scene = Scene::new();
     let settings = scene.journal.settings();
     let locks = Locks::with(scene.proxy.url(), settings).unwrap();
@@ -229,7 +229,7 @@ async fn a_grant_whose_answer_was_lost_is_not_confirmed_to_a_thread_either() {
 }
 
 #[tokio::test]
-async fn a_grant_whose_answer_was_lost_is_one_hold_when_the_replica_has_it_whatever_else_is_lost() {
+async fn repeated_grant_counts_once_when_confirmed() {
     let scene = Scene::new();
     let mut client = scene.primary.client();
     let owner = Owner::unique();
@@ -272,7 +272,7 @@ fn has_waitaof(server: &Server) -> bool {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_on_disk_outlives_a_crash_of_the_server_or_the_server_is_said_to_be_too_old() {
+async fn fsynced_lock_survives_crash_or_server_is_too_old() {
     let mut primary = Server::with("appendonly yes\nappendfsync everysec");
     let lock = locks(&primary)
         .lock("door")
@@ -296,7 +296,7 @@ async fn a_lock_that_is_on_disk_outlives_a_crash_of_the_server_or_the_server_is_
 }
 
 #[tokio::test]
-async fn a_lock_that_too_few_logs_have_is_given_back() {
+async fn grant_without_enough_fsyncs_is_released() {
     let primary = Server::with("appendonly yes\nappendfsync always");
     if !has_waitaof(&primary) {
         eprintln!("skipped: the server does not have WAITAOF");

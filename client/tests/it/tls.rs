@@ -78,8 +78,8 @@ fn cluster(folder: &Path, port: u16, tls_cluster: &str) -> Server {
 }
 
 #[tokio::test]
-async fn a_cluster_behind_tls() {
-    let Some(folder) = among_friends("a_cluster_behind_tls") else {
+async fn cluster_with_tls_serves_locks() {
+    let Some(folder) = among_friends("cluster_with_tls_serves_locks") else {
         return;
     };
     let port = free_port();
@@ -89,8 +89,8 @@ async fn a_cluster_behind_tls() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_names_ports_without_tls_keeps_nobody_for_longer_than_wanted() {
-    let test = "a_cluster_that_names_ports_without_tls_keeps_nobody_for_longer_than_wanted";
+async fn cluster_announcing_plain_ports_times_out() {
+    let test = "cluster_announcing_plain_ports_times_out";
     let Some(folder) = among_friends(test) else {
         return;
     };
@@ -124,8 +124,8 @@ impl Drop for Sentinel {
 }
 
 #[tokio::test]
-async fn sentinels_and_their_primary_behind_tls() {
-    let Some(folder) = among_friends("sentinels_and_their_primary_behind_tls") else {
+async fn sentinels_with_tls_serve_locks() {
+    let Some(folder) = among_friends("sentinels_with_tls_serve_locks") else {
         return;
     };
     let (primary_port, port) = (free_port(), free_port());

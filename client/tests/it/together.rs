@@ -9,7 +9,7 @@ use dlock_testkit::{SLOW_MACHINE, Server};
 use redis_dlock_client::{Error, Locks, LostReason, acquire_all};
 
 #[tokio::test]
-async fn all_locks_are_held_by_one_owner_and_given_back() {
+async fn acquire_all_uses_one_owner() {
     let server = Server::start();
     let mut client = server.client();
     let locks = locks(&server);
@@ -24,7 +24,7 @@ async fn all_locks_are_held_by_one_owner_and_given_back() {
 }
 
 #[tokio::test]
-async fn each_lock_has_its_own_options() {
+async fn acquire_all_respects_options_of_each_lock() {
     let server = Server::start();
     let locks = locks(&server);
     let wanted = || [locks.lock("book").shared(), locks.lock("pool").limit(2)];
@@ -35,7 +35,7 @@ async fn each_lock_has_its_own_options() {
 }
 
 #[tokio::test]
-async fn when_one_is_not_granted_in_time_none_is_kept() {
+async fn acquire_all_timeout_keeps_no_lock() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("c alice 60000");
@@ -47,7 +47,10 @@ async fn when_one_is_not_granted_in_time_none_is_kept() {
         matches!(&refused, Error::Timeout { key, .. } if key == "c"),
         "{refused:?}"
     );
-    assert!(refused.to_string().contains("others held c"), "{refused}");
+    assert!(
+        refused.to_string().contains("waiting for c: others held it"),
+        "{refused}"
+    );
     let took = start.elapsed();
     assert!(took >= ms(300) && took < ms(300) + SLOW_MACHINE, "{took:?}");
     for key in ["a", "b"] {
@@ -57,7 +60,7 @@ async fn when_one_is_not_granted_in_time_none_is_kept() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_reached_when_the_time_is_up_was_not_granted_in_time() {
+async fn acquire_all_times_out_when_wait_is_over() {
     let server = Server::start();
     server.client().acquire("b alice 60000");
     let locks = locks(&server);
@@ -67,7 +70,7 @@ async fn a_lock_that_is_reached_when_the_time_is_up_was_not_granted_in_time() {
 }
 
 #[tokio::test]
-async fn a_dropped_acquisition_gives_everything_back() {
+async fn dropped_acquire_all_releases_everything() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("b alice 60000");
@@ -80,7 +83,7 @@ async fn a_dropped_acquisition_gives_everything_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_callers_with_opposite_orders_do_not_wait_for_each_other() {
+async fn acquire_all_in_opposite_orders_does_not_deadlock() {
     const CALLERS: usize = 40;
     let server = Server::start();
     let locks = locks(&server);
@@ -115,7 +118,7 @@ async fn many_callers_with_opposite_orders_do_not_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn the_loss_of_one_is_the_loss_of_all() {
+async fn loss_of_one_lock_is_loss_of_all() {
     let server = Server::start();
     let locks = locks(&server);
     let guards = acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600))))
@@ -129,7 +132,7 @@ async fn the_loss_of_one_is_the_loss_of_all() {
 }
 
 #[tokio::test]
-async fn what_is_acquired_first_is_renewed_while_the_others_are_waited_for() {
+async fn first_lock_is_renewed_while_others_are_awaited() {
     let server = Server::start();
     let mut client = server.client();
     client.acquire("b alice 1500");
@@ -145,12 +148,12 @@ async fn what_is_acquired_first_is_renewed_while_the_others_are_waited_for() {
 }
 
 #[tokio::test]
-async fn locks_that_cannot_be_ordered_are_refused() {
+async fn locks_without_common_order_are_rejected() {
     let server = Server::start();
     let (one, other) = (locks(&server), Locks::open(url(&server)).unwrap());
     let twice = acquire_all([one.lock("a"), one.lock("a")]).await.unwrap_err();
     assert!(
-        matches!(&twice, Error::Invalid(text) if text.contains("a stands twice")),
+        matches!(&twice, Error::Invalid(text) if text.contains("a is named twice")),
         "{twice:?}"
     );
     let apart = acquire_all([one.lock("a"), other.lock("b")]).await.unwrap_err();

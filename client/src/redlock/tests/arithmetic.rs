@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::ms;
 use crate::clock::BootInstant;
-use crate::hold::LostReason;
+use crate::error::LostReason;
 use crate::redlock::hold::{Hold, NodeLease};
 use crate::redlock::quorum::{Decision, Quorum, Tally, Vote, certain};
 
@@ -85,7 +85,7 @@ fn a_lease_is_certain_for_a_hundredth_and_2_ms_less_than_its_length() {
     for lease in [ms(100), ms(1_000), ms(30_000), ms(86_400_000)] {
         let plan = crate::hold::Plan {
             lease,
-            renews: false,
+            renew_after: None,
             over_at: None,
         };
         let node = crate::hold::Hold::granted(plan, at(0), ms(0), lease);

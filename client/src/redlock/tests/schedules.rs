@@ -99,7 +99,7 @@ impl Server {
         };
         let plan = Plan {
             lease: ms(LEASE_MS),
-            renews: false,
+            renew_after: None,
             over_at: None,
         };
         let hold = NodeHold::granted(plan, moment(sent), ms(0), plan.lease);

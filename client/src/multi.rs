@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::Lock;
 use crate::clock::BootInstant;
-use crate::error::Error;
+use crate::error::{Error, LostReason};
 use crate::guard::Guard;
-use crate::hold::LostReason;
+use crate::locks::Lock;
 use crate::owner::Owner;
 
 /// Several locks that are held together. See [`acquire_all`].
-#[must_use = "guards that are dropped at once give the locks back at once"]
+#[must_use = "guards that are dropped immediately release the locks immediately"]
 #[derive(Default)]
 pub struct Guards {
     guards: Vec<Guard>,
@@ -20,13 +19,13 @@ pub struct Guards {
 
 /// Acquires several locks of one [`Locks`](crate::Locks), all or none.
 ///
-/// They are acquired one after the other, sorted by their names: callers that do so cannot wait for each
-/// other in a circle, in whatever order they name the locks. Each is acquired with its own options; the
-/// longest [wait](Lock::wait) of them is the time for all. What has been acquired is renewed meanwhile, and
-/// given back when another one is not granted, or when the future is dropped.
+/// The locks are acquired one after the other, in the order of their keys: so callers cannot deadlock each other, in
+/// whatever order they name the locks. Each lock is acquired with its own options; the longest [wait](Lock::wait)
+/// applies to all of them together. Locks that are held already are renewed meanwhile, and released if another one is
+/// not granted or the future is dropped.
 ///
-/// Those without an explicit owner get a new one, the same for all: so the server notices a deadlock with
-/// others who do not keep to the order.
+/// Locks without an explicit owner get a new one, the same for all, so that the server detects deadlocks with callers
+/// that use another order.
 ///
 /// ```no_run
 /// # async fn transfer() -> Result<(), redis_dlock_client::Error> {
@@ -34,7 +33,7 @@ pub struct Guards {
 ///
 /// let locks = Locks::open("redis://127.0.0.1/")?;
 /// let guards = acquire_all([locks.lock("account:2"), locks.lock("account:1")]).await?;
-/// // ... as long as guards.is_held()
+/// // ... while guards.is_held()
 /// guards.release().await?;
 /// # Ok(()) }
 /// ```
@@ -42,7 +41,7 @@ pub struct Guards {
 /// # Errors
 ///
 /// Those of [`Lock::acquire`], for the first lock that was not granted. [`Error::Lost`]: one was lost before
-/// the last one was granted. [`Error::Invalid`]: a lock stands there twice, or they are of several servers.
+/// the last one was granted. [`Error::Invalid`]: a lock is named twice, or the locks belong to several servers.
 pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards, Error> {
     let locks = sorted(locks.into_iter().collect())?;
     let begun = BootInstant::now();
@@ -60,7 +59,7 @@ pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards
             lock.options.wait = wait;
         }
         let granted = lock.acquire().await.map_err(|error| match error {
-            // The time was up before its turn came.
+            // The time was up before its turn.
             Error::Busy if !wait.is_zero() => {
                 Error::timeout(&lock.key, BootInstant::now().since(begun), None)
             }
@@ -75,20 +74,19 @@ pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards
     }
 }
 
-/// In the one order that all callers keep to.
+/// In the order that all callers use.
 fn sorted(mut locks: Vec<Lock>) -> Result<Vec<Lock>, Error> {
     locks.sort_by(|one, other| one.key.cmp(&other.key));
     for pair in locks.windows(2) {
         if !Arc::ptr_eq(&pair[0].client, &pair[1].client) {
             return Err(Error::Invalid(
-                "only locks of one `Locks` can be acquired together: there is no order between servers"
-                    .into(),
+                "only locks of one `Locks` can be acquired together, because servers have no order".into(),
             ));
         }
         if pair[0].key == pair[1].key {
             let key = String::from_utf8_lossy(&pair[0].key);
             return Err(Error::Invalid(format!(
-                "{key} stands twice among the locks to acquire: name it once"
+                "{key} is named twice among the locks to acquire: name it once"
             )));
         }
     }
@@ -96,23 +94,23 @@ fn sorted(mut locks: Vec<Lock>) -> Result<Vec<Lock>, Error> {
 }
 
 impl Guards {
-    /// The single guards, sorted by the names of their locks.
+    /// The guards, in the order of their keys.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
     }
 
-    /// For how long all locks are certainly held, if nothing is renewed. Zero when one is lost.
+    /// How long all locks are held for certain without further renewal. Zero when one is lost.
     pub fn remaining(&self) -> Duration {
         let each = self.guards.iter().map(Guard::remaining);
         each.min().unwrap_or(Duration::MAX)
     }
 
-    /// Whether all locks are certainly held.
+    /// Whether all locks are held for certain.
     pub fn is_held(&self) -> bool {
         self.guards.iter().all(Guard::is_held)
     }
 
-    /// Why one of the locks is lost; `None` as long as all are held.
+    /// Why one of the locks is lost; `None` while all are held.
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.guards.iter().find_map(Guard::lost_reason)
     }
@@ -129,11 +127,11 @@ impl Guards {
             .try_fold(Duration::MAX, |least, guard| Ok(least.min(guard.lease_status()?)))
     }
 
-    /// Gives all locks back, the last one first.
+    /// Releases all locks, the last one first.
     ///
     /// # Errors
     ///
-    /// The first of those of [`Guard::release`]. The other locks are given back all the same.
+    /// The first of those of [`Guard::release`]. The other locks are released all the same.
     pub async fn release(self) -> Result<(), Error> {
         let mut releases: FuturesUnordered<_> = self.guards.into_iter().rev().map(Guard::release).collect();
         let mut outcome = Ok(());

@@ -1,0 +1,54 @@
+//! A lost connection is a reason to check the locks.
+
+use dlock_testkit::{Proxy, Server, wait_for};
+use redis_dlock_client::{Locks, LostReason};
+
+use crate::support::{Journal, locks, ms, soon};
+
+#[tokio::test]
+async fn empty_restart_is_noticed_long_before_the_next_renewal() {
+    let mut server = Server::start();
+    // Renewed after 10 s.
+    let lock = locks(&server).lock("door").lease(ms(30_000));
+    let guard = lock.acquire().await.unwrap();
+    server.kill();
+    server.start_again();
+    let reason = tokio::time::timeout(ms(5_000), guard.lost()).await;
+    assert_eq!(reason, Ok(LostReason::NotHeld));
+}
+
+#[tokio::test]
+async fn lost_connection_renews_every_hold_at_once() {
+    const HOLDS: usize = 200;
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let journal = Journal::default();
+    let locks = Locks::with(proxy.url(), journal.settings()).unwrap();
+    let mut guards = Vec::new();
+    for n in 0..HOLDS {
+        let lock = locks.lock(format!("lock{n}")).lease(ms(60_000));
+        guards.push(lock.acquire().await.unwrap());
+    }
+    assert_eq!(journal.count("Renewed"), 0);
+    proxy.cut();
+    soon("the renewals", async {
+        while journal.count("Renewed") < HOLDS {
+            tokio::time::sleep(ms(5)).await;
+        }
+    })
+    .await;
+    assert!(guards.iter().all(redis_dlock_client::Guard::is_held));
+}
+
+#[tokio::test]
+async fn lost_connection_without_holds_is_not_replaced() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let locks = Locks::open(proxy.url()).unwrap();
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    wait_for("both connections", || proxy.connections() == 2);
+    proxy.cut();
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(proxy.connections(), 0);
+    assert_eq!(locks.acquire("door").await.unwrap().holds(), 1);
+}
