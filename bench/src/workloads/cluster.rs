@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use crc::{CRC_16_XMODEM, Crc};
+use dlock_core::cluster_slots::slot_of;
 
 use crate::Result;
 use crate::implementations::command::{Implementation, short_names};
@@ -13,7 +13,6 @@ use crate::workloads::Bench;
 use crate::workloads::pairs::{self, Cost, Pairs};
 
 const SLOTS: usize = 16_384;
-const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let (pairs, rounds) = (bench.rounds(100_000, 50_000), bench.rounds(5, 3));
@@ -78,15 +77,10 @@ fn cpu_of(node: &Server, share: &Pairs) -> Result<f64> {
 
 /// Slots are assigned evenly and in order.
 fn node_of(key: &str, nodes: usize) -> usize {
-    let slot = slot_of(key);
+    let slot = slot_of(key.as_bytes());
     (0..nodes)
         .rfind(|node| slot >= first_slot(*node, nodes))
         .unwrap_or(0)
-}
-
-/// For keys without a hash tag.
-fn slot_of(key: &str) -> usize {
-    usize::from(CRC.checksum(key.as_bytes())) % SLOTS
 }
 
 fn first_slot(node: usize, nodes: usize) -> usize {
@@ -108,8 +102,6 @@ mod tests {
 
     #[test]
     fn slot_of_key_maps_to_one_node() {
-        // As CLUSTER KEYSLOT replies.
-        assert_eq!((slot_of("lock:000123"), slot_of("lock:000000")), (15_532, 7_581));
         assert_eq!((first_slot(1, 3), first_slot(3, 3)), (5_461, SLOTS));
         let shares = (0..3_000).fold([0; 3], |mut shares, number| {
             shares[node_of(&short_names(number).key, 3)] += 1;

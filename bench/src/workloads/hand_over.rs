@@ -16,6 +16,7 @@ use crate::results::stats::{Stats, ms, stats_of, us};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
+use crate::workloads::lock_owner::{LockOwner, fence_of};
 
 const KEY: &str = "lock";
 const LEASE_MS: u64 = 30_000;
@@ -133,24 +134,6 @@ fn add_relative_to_ping(rounds: &[Medians], idle: &str, cores: Cores, summary: &
     })
 }
 
-/// An owner with a connection and encoded commands.
-struct Party {
-    connection: Connection,
-    acquire: Vec<u8>,
-    release: Vec<u8>,
-}
-
-impl Party {
-    fn new(connection: Connection, owner: &str) -> Self {
-        let lease_ms = LEASE_MS.to_string();
-        Self {
-            connection,
-            acquire: command(&["DLOCK.ACQUIRE", KEY, owner, &lease_ms, "BLOCK", "0"]),
-            release: command(&["DLOCK.RELEASE", KEY, owner]),
-        }
-    }
-}
-
 /// Two owners hand a lock, then an item, then a message back and forth. One thread reads all replies in the same way.
 fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<Medians> {
     let _pinned = match cores {
@@ -159,8 +142,8 @@ fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<Medians> {
         Cores::Unpinned => None,
     };
     let idle_time = Duration::from_micros(idle.us);
-    let mut holder = Party::new(server.connect()?, "alice");
-    let mut other = Party::new(server.connect()?, "bob");
+    let mut holder = LockOwner::new(server.connect()?, KEY, "alice", LEASE_MS);
+    let mut other = LockOwner::new(server.connect()?, KEY, "bob", LEASE_MS);
     let control = &mut server.connect()?;
     let (ping, pong) = (command(&["PING"]), Reply::Simple("PONG".into()));
     let (pop, push) = (
@@ -178,7 +161,7 @@ fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<Medians> {
     );
     let (mut locks, mut items, mut messages, mut pings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     holder.connection.send(&holder.acquire)?;
-    let mut fence = fence_of(&holder.connection.receive()?)?;
+    let mut fence = holder.granted()?;
     for _ in 0..idle.hand_overs {
         let (took, reply) = timed_after_idle(idle_time, control, &mut other.connection, &ping, None)?;
         expect(&reply, &pong)?;
@@ -240,20 +223,6 @@ fn timed_after_idle(
     sender.send(command)?;
     let reply = waiter.unwrap_or(sender).receive()?;
     Ok((start.elapsed(), reply))
-}
-
-/// Of a first hold.
-fn fence_of(reply: &Reply) -> Result<i64> {
-    match reply {
-        Reply::Array(numbers) if matches!(numbers[..], [Reply::Integer(1..), Reply::Integer(1), ..]) => {
-            if let [Reply::Integer(fence), ..] = numbers[..] {
-                Ok(fence)
-            } else {
-                Err("no fence".into())
-            }
-        }
-        reply => Err(format!("unexpected reply: {reply:?}").into()),
-    }
 }
 
 fn expect(reply: &Reply, expected: &Reply) -> Result<()> {

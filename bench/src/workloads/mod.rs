@@ -7,6 +7,7 @@ pub mod contention;
 mod cpu;
 mod expiry;
 mod hand_over;
+mod lock_owner;
 mod memory;
 mod million;
 mod pairs;

@@ -2,49 +2,22 @@
 
 use std::time::Instant;
 
-use crate::resp::{Connection, Reply, command};
+use crate::resp::Reply;
 use crate::results::stats::{Stats, ms, stats_of, us};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
+use crate::workloads::lock_owner::LockOwner;
 use crate::{Result, environment};
 
 const KEY: &str = "lock";
-const LEASE_MS: &str = "30000";
+const LEASE_MS: u64 = 30_000;
 
 const WAITERS: usize = 10_000;
 /// Compares the first and the last of the queue, this many each.
 const EDGE: usize = 1_000;
 /// Open files other than the connections of waiters, in the server or in this program; an upper bound.
 const OTHER_FILES: usize = 200;
-
-/// An owner with a connection and encoded commands.
-struct Party {
-    connection: Connection,
-    acquire: Vec<u8>,
-    release: Vec<u8>,
-}
-
-impl Party {
-    fn new(connection: Connection, owner: &str) -> Self {
-        Self {
-            connection,
-            acquire: command(&["DLOCK.ACQUIRE", KEY, owner, LEASE_MS, "BLOCK", "0"]),
-            release: command(&["DLOCK.RELEASE", KEY, owner]),
-        }
-    }
-
-    /// Returns the fence.
-    fn granted(&mut self) -> Result<i64> {
-        match self.connection.receive()? {
-            Reply::Array(numbers) => match numbers[..] {
-                [Reply::Integer(fence), Reply::Integer(1), ..] => Ok(fence),
-                _ => Err(format!("unexpected reply: {numbers:?}").into()),
-            },
-            reply => Err(format!("unexpected reply: {reply:?}").into()),
-        }
-    }
-}
 
 /// Medians over the first and the last of the queue, in microseconds.
 struct Edges {
@@ -104,7 +77,7 @@ fn round(waiters: usize) -> Result<LongQueue> {
             let mut connection = server.connect_small()?;
             // Fails if the server rejects the connection.
             connection.call(&["PING"])?;
-            Ok(Party::new(connection, &owner(number)))
+            Ok(LockOwner::new(connection, KEY, &owner(number), LEASE_MS))
         })
         .collect::<Result<Vec<_>>>()?;
     let releases: Vec<_> = parties.iter().map(|party| party.release.clone()).collect();
@@ -143,7 +116,7 @@ fn round(waiters: usize) -> Result<LongQueue> {
     };
     let last = last.granted()?;
     let all_granted = ms(start.elapsed());
-    for granted in earlier.iter_mut().map(Party::granted).chain([Ok(last)]) {
+    for granted in earlier.iter_mut().map(LockOwner::granted).chain([Ok(last)]) {
         let granted = granted?;
         if granted <= fence {
             return Err("fences are not in queue order".into());

@@ -1,0 +1,38 @@
+//! An owner on its own connection, with its commands encoded in advance.
+
+use crate::Result;
+use crate::resp::{Connection, Reply, command};
+
+pub struct LockOwner {
+    pub connection: Connection,
+    /// Waits in the queue without a timeout.
+    pub acquire: Vec<u8>,
+    pub release: Vec<u8>,
+}
+
+impl LockOwner {
+    pub fn new(connection: Connection, key: &str, owner: &str, lease_ms: u64) -> Self {
+        let lease_ms = lease_ms.to_string();
+        Self {
+            connection,
+            acquire: command(&["DLOCK.ACQUIRE", key, owner, &lease_ms, "BLOCK", "0"]),
+            release: command(&["DLOCK.RELEASE", key, owner]),
+        }
+    }
+
+    /// Reads a grant. Returns its fence.
+    pub fn granted(&mut self) -> Result<i64> {
+        fence_of(&self.connection.receive()?)
+    }
+}
+
+/// The fence of a first hold.
+pub fn fence_of(reply: &Reply) -> Result<i64> {
+    if let Reply::Array(numbers) = reply
+        && let [Reply::Integer(fence @ 1..), Reply::Integer(1), ..] = numbers[..]
+    {
+        Ok(fence)
+    } else {
+        Err(format!("unexpected reply: {reply:?}").into())
+    }
+}
