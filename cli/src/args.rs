@@ -232,6 +232,14 @@ pub struct LsArgs {
     /// Only names that match: * is any text, ? any character, [ab] one of these characters
     pub pattern: Option<OsString>,
 
+    /// Only locks with a holder or a listed waiter whose name starts with OWNER, such as a host name
+    #[arg(long, value_name = "OWNER")]
+    pub owner: Option<OsString>,
+
+    /// Only locks that a holder has held for longer than TIME
+    #[arg(long, value_parser = duration::parse, value_name = "TIME")]
+    pub held_over: Option<Duration>,
+
     /// Print a JSON array of the objects that `dlock show --json` prints
     #[arg(long)]
     pub json: bool,
@@ -257,6 +265,10 @@ pub struct ShowArgs {
 pub struct BreakArgs {
     /// Name of the lock
     pub name: OsString,
+
+    /// Release only the holds of this owner
+    #[arg(long, value_name = "OWNER")]
+    pub owner: Option<OsString>,
 
     /// Do not ask for confirmation
     #[arg(long)]
@@ -284,6 +296,10 @@ pub struct StatsArgs {
     /// Print a JSON object, keyed by server
     #[arg(long)]
     pub json: bool,
+
+    /// Serve the Prometheus text format at http://ADDRESS/metrics, for instance 127.0.0.1:9738, until terminated
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["json", "prometheus"])]
+    pub listen: Option<String>,
 }
 
 /// Watch locks in a full-screen view

@@ -23,11 +23,23 @@ pub fn break_lock(args: &BreakArgs, target: &Target) -> Result<ExitCode, Failure
     if lock.holders().is_empty() {
         return Ok(Code::NoEffect.into());
     }
+    if let Some(owner) = &args.owner
+        && !lock
+            .holders()
+            .iter()
+            .any(|holder| holder.owner.as_bytes() == owner.as_bytes())
+    {
+        let message = "not broken: this owner does not hold it";
+        return Err(Failure::new(Code::NoEffect, message).about(&lock.name));
+    }
     if !args.yes && !is_confirmed()? {
         writeln!(io::stdout(), "Not broken")?;
         return Ok(Code::NoEffect.into());
     }
-    delete(&mut node, &lock)?;
+    match &args.owner {
+        Some(owner) => release(&mut node, &lock, owner.as_bytes())?,
+        None => delete(&mut node, &lock)?,
+    }
     let next = if lock.waiting() == 0 {
         ""
     } else {
@@ -56,6 +68,20 @@ fn is_confirmed() -> Result<bool, Failure> {
     let read = io::stdin().lock().read_line(&mut answer);
     read.map_err(|error| Failure::new(Code::OsError, format!("cannot read the reply: {error}")))?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Releases all holds of one owner.
+fn release(node: &mut Node, lock: &NamedLock, owner: &[u8]) -> Result<(), Failure> {
+    let command = cmd("DLOCK.RELEASE").arg(&lock.name).arg(owner).arg("ALL").take();
+    node.query::<Value>(&command)
+        .map(|_| ())
+        .map_err(|failure| match failure.code {
+            Code::LockLost => {
+                let message = "not broken: this owner does not hold it any more";
+                Failure::new(Code::NoEffect, message).about(&lock.name)
+            }
+            _ => failure.about(&lock.name),
+        })
 }
 
 /// Deletes the lock unless its holders have changed since they were shown.

@@ -1,6 +1,7 @@
 //! `dlock ls`
 
-use std::io::{self, BufWriter, Write};
+use std::ffi::OsStr;
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
@@ -14,20 +15,25 @@ use crate::output::{Painter, eprint_error};
 use crate::scan::{self, ScanResult};
 use crate::server::{Node, Target};
 use crate::table::Table;
-use crate::text::display_name;
+use crate::text::{display_name, truncate_middle};
+
+/// On a terminal.
+const MAX_NAME_WIDTH: usize = 60;
 
 pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
     let pattern = args.pattern.as_deref().map(OsStrExt::as_bytes);
     let (mut nodes, unreachable) = target.reachable_primaries()?;
-    let ScanResult { locks, denied } = scan::all_locks(&mut nodes, pattern)?;
+    let ScanResult { mut locks, denied } = scan::all_locks(&mut nodes, pattern)?;
+    locks.retain(|lock| is_selected(lock, args));
+    let is_filtered = pattern.is_some() || args.owner.is_some() || args.held_over.is_some();
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
         let locks: Value = locks.iter().map(NamedLock::json).collect();
         writeln!(out, "{locks:#}")?;
     } else {
-        table(&locks).write(&mut out, Painter::for_stdout())?;
+        table(&locks, max_name_width()).write(&mut out, Painter::for_stdout())?;
         out.flush()?;
-        if pattern.is_none() {
+        if !is_filtered {
             warn_about_unlisted_queues(&mut nodes, &locks);
         }
     }
@@ -58,7 +64,29 @@ fn warn_about_unlisted_queues(nodes: &mut [Node], locks: &[NamedLock]) {
     }
 }
 
-fn table(locks: &[NamedLock]) -> Table {
+fn is_selected(lock: &NamedLock, args: &LsArgs) -> bool {
+    let holders = lock.holders();
+    let has_owner = |prefix: &OsStr| {
+        let holders = holders.iter().map(|holder| &holder.owner);
+        let mut owners = holders.chain(lock.waiters().iter().map(|waiter| &waiter.owner));
+        owners.any(|owner| owner.as_bytes().starts_with(prefix.as_bytes()))
+    };
+    args.owner.as_deref().is_none_or(has_owner)
+        && args
+            .held_over
+            .is_none_or(|time| holders.iter().any(|holder| holder.held > time))
+}
+
+/// On a terminal, one long name must not make every row too wide. Other programs get complete names.
+fn max_name_width() -> usize {
+    if io::stdout().is_terminal() {
+        MAX_NAME_WIDTH
+    } else {
+        usize::MAX
+    }
+}
+
+fn table(locks: &[NamedLock], name_width: usize) -> Table {
     let mut table = Table::new(&[
         "LOCK",
         "KIND",
@@ -69,7 +97,8 @@ fn table(locks: &[NamedLock]) -> Table {
         ">WAITING",
     ]);
     for lock in locks {
-        let mut cells = vec![display_name(&lock.name), lock.kind()];
+        let name = truncate_middle(&display_name(&lock.name), name_width).into_owned();
+        let mut cells = vec![name, lock.kind()];
         match lock.holders() {
             [] => cells.extend(["-", "", "", ""].map(str::to_owned)),
             [first, others @ ..] => {

@@ -67,3 +67,24 @@ fn break_aborts_when_holder_changed_during_question() {
     assert!(screen.contains("holders have changed"), "{screen}");
     assert_eq!(client.owner("job").as_deref(), Some("bob"));
 }
+
+#[test]
+fn break_owner_releases_only_the_holds_of_that_owner() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("job alice 60000 SHARED");
+    client.acquire("job alice 60000 SHARED");
+    client.acquire("job bob 60000 SHARED");
+    let run = |owner: &str| {
+        outcome(&mut dlock_at(
+            &server,
+            &["break", "--yes", "--owner", owner, "job"],
+        ))
+    };
+    let broken = run("alice");
+    assert_eq!(broken.code, 0, "{broken:?}");
+    assert_eq!(client.lock("job").owners(), ["bob"]);
+    let missing = run("alice");
+    assert_eq!(missing.code, 1, "{missing:?}");
+    assert!(missing.err.contains("does not hold it"), "{missing:?}");
+}

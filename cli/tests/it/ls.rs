@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dlock_testkit::{Proxy, Server, Way};
+use dlock_testkit::{Proxy, Server, Way, wait_for};
 
 use crate::support::terminal::Terminal;
 use crate::support::{dlock, dlock_at, dlock_on, json, names, outcome};
@@ -154,4 +154,33 @@ fn long_scan_shows_temporary_progress_bar() {
     let (code, screen) = terminal.end();
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("alice") && !screen.contains("keys,"), "{screen}");
+}
+
+#[test]
+fn ls_filters_by_owner_and_hold_duration() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("first web-1:7:ab 600000");
+    client.acquire("second web-2:9:cd 600000");
+    let _waiter = server.waiter("second web-1:8:ef 600000 BLOCK 0");
+    assert_eq!(
+        names(&json(&server, &["ls", "--owner", "web-1:"])),
+        ["first", "second"]
+    );
+    assert_eq!(names(&json(&server, &["ls", "--owner", "web-2"])), ["second"]);
+    assert!(names(&json(&server, &["ls", "--held-over", "1h"])).is_empty());
+    wait_for("the locks to be held for a while", || {
+        names(&json(&server, &["ls", "--held-over", "200ms"])).len() == 2
+    });
+}
+
+#[test]
+fn long_name_is_truncated_on_terminal_only() {
+    let server = Server::start();
+    let name = "x".repeat(200);
+    server.client().acquire(&format!("{name} alice 60000"));
+    assert!(outcome(&mut dlock_at(&server, &["ls"])).out.contains(&name));
+    let (_, screen) = Terminal::start(&dlock_at(&server, &["ls"]), 24, 150).end();
+    let row = screen.lines().nth(1).expect("a row");
+    assert!(row.contains('…') && row.contains("alice"), "{screen}");
 }

@@ -1,9 +1,11 @@
 //! `dlock stats`, compared with the replies that clients received.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
-use crate::support::{dlock_at, outcome};
-use dlock_testkit::{Client, Cluster, Grant, Server, pause, wait_for};
+use crate::support::{Running, dlock_at, outcome};
+use dlock_testkit::{Client, Cluster, Grant, Server, free_port, pause, wait_for};
 use prometheus_parse::{Scrape, Value};
 
 /// Counters, by their names in INFO.
@@ -232,4 +234,50 @@ fn metrics_have_role_versions_and_graces() {
     ] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
+}
+
+#[test]
+fn listen_serves_metrics_over_http() {
+    let server = Server::start();
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let tool = Running::start(&mut dlock_at(&server, &["stats", "--listen", &address]));
+    let get = |path: &str| -> Option<String> {
+        let mut stream = TcpStream::connect(&address).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).ok()?;
+        Some(reply)
+    };
+    wait_for("the page", || get("/metrics").is_some());
+    let reply = get("/metrics").expect("it serves");
+    assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
+    assert!(
+        reply.contains("\ndlock_up{server=") && reply.contains("} 1\n"),
+        "{reply}"
+    );
+    assert!(get("/").expect("it serves").starts_with("HTTP/1.1 404"));
+    drop(server);
+    let reply = get("/metrics").expect("it serves");
+    assert!(reply.contains("} 0\n"), "{reply}");
+    drop(tool);
+}
+
+#[test]
+fn alert_rules_and_dashboard_use_existing_metrics() {
+    let server = Server::start();
+    server.client().call("DLOCK.RELEASE job alice").unwrap_err();
+    let text = outcome(&mut dlock_at(&server, &["stats", "--prometheus"])).out;
+    let rules = include_str!("../../../deploy/prometheus/dlock.rules.yml");
+    let dashboard = include_str!("../../../deploy/grafana/dlock.json");
+    let _: serde_json::Value = serde_json::from_str(dashboard).expect("valid JSON");
+    let mut checked = 0;
+    for file in [rules, dashboard] {
+        let words = file.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_');
+        for metric in words.filter(|word| word.starts_with("dlock_")) {
+            assert!(text.contains(&format!("\n{metric}{{")), "{metric}:\n{text}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 15, "{checked}");
 }
