@@ -57,7 +57,12 @@ impl Events for DlockEvents {
         }
     }
 
-    /// Its snapshot lacked the same.
+    /// Its snapshot may hold an offset of the backlog: a replica that starts from it needs all that comes after it.
+    fn foreground_save_began(ctx: &mut Ctx<'_>) {
+        scheduler::refresh_replication_targets(ctx);
+    }
+
+    /// Its snapshot lacked the same as one of a fork.
     fn replica_online(ctx: &mut Ctx<'_>) {
         scheduler::request_checkpoint(ctx);
     }

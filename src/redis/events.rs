@@ -19,6 +19,8 @@ pub trait Events {
     fn role_changed(ctx: &mut Ctx<'_>, is_primary: bool);
     /// The server forked, to write a snapshot or to rewrite its log.
     fn forked(ctx: &mut Ctx<'_>);
+    /// The server is about to write a snapshot without a fork: SAVE, a shutdown.
+    fn foreground_save_began(ctx: &mut Ctx<'_>);
     /// A replica has loaded its snapshot.
     fn replica_online(ctx: &mut Ctx<'_>);
     /// A database is about to be emptied; -1 = all.
@@ -32,7 +34,7 @@ pub trait Events {
 impl Ctx<'_> {
     /// Subscribes to all; false if the server refuses one.
     pub fn subscribe<E: Events>(&mut self) -> bool {
-        let handlers: [(u64, raw::RedisModuleEventCallback); 8] = [
+        let handlers: [(u64, raw::RedisModuleEventCallback); 9] = [
             (raw::REDISMODULE_EVENT_CRON_LOOP, Some(cron::<E>)),
             (raw::REDISMODULE_EVENT_LOADING, Some(loading::<E>)),
             (
@@ -40,6 +42,7 @@ impl Ctx<'_> {
                 Some(role_changed::<E>),
             ),
             (raw::REDISMODULE_EVENT_FORK_CHILD, Some(forked::<E>)),
+            (raw::REDISMODULE_EVENT_PERSISTENCE, Some(persistence::<E>)),
             (raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(replica_changed::<E>)),
             (raw::REDISMODULE_EVENT_FLUSHDB, Some(flushed::<E>)),
             (raw::REDISMODULE_EVENT_SWAPDB, Some(swapped::<E>)),
@@ -84,6 +87,13 @@ unsafe extern "C" fn forked<E: Events>(ctx: Raw, _: Event, sub: u64, _: *mut c_v
     if sub == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN {
         // SAFETY: the server passes a context that is valid during the call.
         E::forked(&mut unsafe { Ctx::new(ctx) });
+    }
+}
+
+unsafe extern "C" fn persistence<E: Events>(ctx: Raw, _: Event, sub: u64, _: *mut c_void) {
+    if sub == raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_RDB_START {
+        // SAFETY: the server passes a context that is valid during the call.
+        E::foreground_save_began(&mut unsafe { Ctx::new(ctx) });
     }
 }
 

@@ -1,11 +1,18 @@
 //! Skips encoding a replication payload that the server would discard.
 //!
 //! Encoding is about 20 % of the cost of a grant, and the server discards it when there is no log, no replica and no
-//! backlog. A log shows in the flags of each command. Replicas are polled once a second and whenever the server forks.
-//! That is sufficient: a new replica begins with a snapshot, which the server forks to make. Whoever the poll at the
-//! fork finds gets what comes after it, and needs nothing of what came before. Only a server that was a replica, or that
-//! loaded the offset at which it stopped, has a backlog from which others can continue without a snapshot: until the
-//! first poll, and after each change of role, replicas are assumed.
+//! backlog. A log shows in the flags of each command. Replicas and the backlog are polled once a second, and whenever a
+//! snapshot begins: at a fork, and when SAVE or a shutdown writes one without a fork. That is sufficient:
+//!
+//! - Whoever consumes the stream begins with a snapshot and continues at its offset. The poll at the snapshot finds the
+//!   backlog that this takes, and everything after it is encoded until the backlog is gone.
+//! - A snapshot without a backlog holds no offset. The backlog that is made later has a new replication id, so nobody
+//!   can continue from such a snapshot.
+//! - Only a server that was a replica, or that loaded the offset at which it stopped, has a backlog from which others
+//!   continue without a new snapshot: until the first poll, and after each change of role, replicas are assumed.
+//!
+//! Valkey's forkless snapshots stay off as long as a module does not declare `HANDLE_FORKLESS`. Declaring it would need
+//! another event in place of the fork.
 
 use std::ffi::CStr;
 

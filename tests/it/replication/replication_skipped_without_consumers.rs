@@ -73,6 +73,28 @@ fn replica_attached_during_grants_has_all_locks() {
     }
 }
 
+/// The first PSYNC creates the backlog, seconds before the server forks for a snapshot. SAVE does not fork.
+#[test]
+fn replica_started_from_save_has_later_grants() {
+    let (server, mut client) = start_without_consumers("repl-diskless-sync-delay 600");
+    let mut first_replica = server.client();
+    // The delay is for replicas that take a snapshot from a socket.
+    first_replica.ok("REPLCONF capa eof");
+    first_replica.send("PSYNC ? -1");
+    let mut observer = server.client();
+    wait_for("a backlog", || {
+        observer.server_info("replication", "repl_backlog_active") == "1"
+    });
+    client.batch(&["SAVE", "DLOCK.ACQUIRE door alice 600000"]);
+    let lines = format!("replicaof 127.0.0.1 {}", server.port());
+    let replica = Server::on_copy_of(server.folder(), &lines).expect("a replica starts from the snapshot");
+    replica.wait_until_linked();
+    assert_eq!(client.server_info("stats", "sync_partial_ok"), "1");
+    let mut on_replica = replica.client();
+    wait_for("the lock", || on_replica.exists("door"));
+    assert_eq!(on_replica.owner("door").as_deref(), Some("alice"));
+}
+
 #[test]
 fn aof_enabled_during_grants_has_all_locks() {
     let (mut server, mut client) = start_without_consumers("");
