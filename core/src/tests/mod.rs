@@ -18,6 +18,7 @@
 
 mod against_model;
 mod codec;
+#[cfg(not(miri))] // Millions of states.
 mod exhaustive;
 mod invariants;
 mod naive;
@@ -25,6 +26,7 @@ mod ops;
 mod queues;
 mod replay;
 mod rules;
+#[cfg(not(miri))] // Measures time.
 mod scaling;
 mod schedule;
 mod subject;

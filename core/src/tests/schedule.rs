@@ -121,7 +121,8 @@ impl Memory {
 /// So many random cases, and no file about those that fail: what is printed is enough to write a test.
 pub fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
-        cases,
+        // Miri is hundreds of times slower, and looks for other faults.
+        cases: if cfg!(miri) { 2 } else { cases },
         failure_persistence: None,
         // The default one takes most of the time where nothing is optimized.
         rng_algorithm: RngAlgorithm::XorShift,

@@ -23,6 +23,7 @@ proptest! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs ten thousand schedules")]
 fn deadlock_search_matches_model_in_ten_thousand_schedules() {
     let deadlocks = Cell::new(0);
     let outcome = TestRunner::new(config(10_000)).run(&schedule(STUBBORN), |schedule| {

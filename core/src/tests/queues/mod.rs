@@ -19,6 +19,7 @@
 mod against_model;
 mod deadlocks;
 mod dsl;
+#[cfg(not(miri))] // Millions of states.
 mod exhaustive;
 mod invariants;
 mod naive;
