@@ -1,6 +1,7 @@
 //! Acquiring a lock: first by a request on the shared connection, then by a blocked request on a connection of its
 //! own. An acquisition that is dropped is cancelled.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::cancel::{Outstanding, cancel};
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::command::Grant;
-use crate::connect::PooledConnection;
+use crate::connect::{Permit, PooledConnection, Turn};
 use crate::error::{Error, LostReason};
 use crate::events::EventKind;
 use crate::guard::Guard;
@@ -39,6 +40,8 @@ struct Attempt {
     request: AcquireRequest,
     /// Where a request may still be in progress, or where one was last sent without a reply.
     sent: Outstanding,
+    /// Kept until the acquisition is settled, so that a lost connection does not cost the turn.
+    place: Option<(Turn, Permit)>,
 }
 
 /// What became of one request, and when.
@@ -64,6 +67,8 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: AcquireRequest) -> Re
     // Without a timer of its own where the timeouts of the connection are much shorter.
     let first = match wait {
         Some(wait) if wait < attempt.longest_request() => None,
+        // It must not overtake those that wait in this process.
+        _ if client.pool().has_queue(&attempt.request.identity.key) => None,
         _ => Some(attempt.try_once(begun).await),
     };
     let (at, outcome) = match first {
@@ -85,6 +90,7 @@ impl Attempt {
             client: Arc::clone(client),
             request,
             sent: Outstanding::default(),
+            place: None,
         }
     }
 
@@ -159,7 +165,7 @@ impl Attempt {
         last: &mut Option<Error>,
     ) -> Result<Option<Guard>, Error> {
         let mut backoff = Backoff::new();
-        let mut blocks = false;
+        let mut blocks = self.client.pool().has_queue(&self.request.identity.key);
         loop {
             let response = match first.take() {
                 Some(first) => first,
@@ -204,7 +210,37 @@ impl Attempt {
 
     /// Sends a blocking request, on a connection of its own.
     async fn block(&mut self, until: Option<BootInstant>) -> Response {
-        self.send_alone(Block::Until(until)).await
+        match self.wait_for_place().await {
+            Some(response) => response,
+            None => self.send_alone(Block::Until(until)).await,
+        }
+    }
+
+    /// Waits until there may be another connection for a waiting request. The lock may be free before that: `Some`, if
+    /// it was granted, or the request cannot be served.
+    async fn wait_for_place(&mut self) -> Option<Response> {
+        if self.place.is_some() {
+            return None;
+        }
+        let client = Arc::clone(&self.client);
+        let turn = client.pool().turn(&self.request.identity.key).await;
+        let mut permit = pin!(client.pool().permit());
+        let mut backoff = Backoff::new();
+        loop {
+            match timeout(backoff.pause(Duration::MAX), &mut permit).await {
+                Ok(permit) => {
+                    self.place = Some((turn, permit));
+                    return None;
+                }
+                // The holders of other locks may wait for this task: it must not depend on them alone.
+                Err(_) => {
+                    let response = self.try_once(BootInstant::now()).await;
+                    if !matches!(response.outcome, Ok(None)) {
+                        return Some(response);
+                    }
+                }
+            }
+        }
     }
 
     /// Sends a request on a connection that no other request shares.
@@ -217,7 +253,10 @@ impl Attempt {
         let command = self.command(block);
         let is_repeated = self.sent.is_lost;
         let connection = self.sent.connection.insert(connection);
-        let mut reply = connection.query(&command).await;
+        let mut reply = match block {
+            Block::No => connection.query(&command).await,
+            Block::Until(_) => self.client.pool().query_blocking(connection, &command).await,
+        };
         let mut refusal = None;
         if let Ok(Some(grant)) = &reply {
             match confirm(&self.request, grant, is_repeated, connection).await {
@@ -297,7 +336,11 @@ impl Drop for Attempt {
         if !sent.is_nowhere() {
             let (client, identity) = (Arc::clone(&self.client), self.request.identity.clone());
             let cancelling = cancel(client, identity, self.request.options.lease, sent);
-            self.client.renewal_thread().spawn(cancelling);
+            let place = self.place.take();
+            self.client.renewal_thread().spawn(async move {
+                cancelling.await;
+                drop(place);
+            });
         }
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::connect::{Address, BlockingPool, Link, Purpose, Timeouts};
+use crate::connect::{Address, BlockingPool, Link, Purpose, RenewalNotices, Timeouts, WaitLimits};
 use crate::events::{Event, EventKind, Hook, Reporter};
 use crate::identity::RequestIdentity;
 use crate::renewal::{RenewalContext, RenewalThread};
@@ -14,6 +14,7 @@ use crate::renewal::{RenewalContext, RenewalThread};
 pub struct Settings {
     timeouts: Timeouts,
     retry_timeout: Duration,
+    wait_limits: WaitLimits,
     hook: Hook,
 }
 
@@ -25,6 +26,10 @@ impl Default for Settings {
                 response: Duration::from_secs(1),
             },
             retry_timeout: Duration::from_secs(5),
+            wait_limits: WaitLimits {
+                total: 64,
+                per_key: 16,
+            },
             hook: Hook::default(),
         }
     }
@@ -46,6 +51,20 @@ impl Settings {
     /// How long a request that does not block is retried when the connection is lost. Default: 5 s.
     pub fn retry_timeout(mut self, timeout: Duration) -> Self {
         self.retry_timeout = timeout;
+        self
+    }
+
+    /// How many connections waiting requests may use, in all and for one lock. Default: 64 and 16; at least 1.
+    ///
+    /// A request that waits in the server's queue occupies a connection, here and in the server. Requests beyond the
+    /// limits wait in this process, in order of arrival, and take their place in the server's queue when it is their
+    /// turn. Keep `total` well below the process's limit of open files and the server's `maxclients`, which count the
+    /// connections of all processes.
+    pub fn max_waiting(mut self, total: usize, per_lock: usize) -> Self {
+        self.wait_limits = WaitLimits {
+            total: total.max(1),
+            per_key: per_lock.max(1),
+        };
         self
     }
 
@@ -74,7 +93,7 @@ impl Settings {
 /// What all locks and guards of one address share.
 pub(crate) struct Client {
     link: Arc<Link>,
-    pool: BlockingPool,
+    pool: Arc<BlockingPool>,
     context: Arc<RenewalContext>,
     renewal_thread: Arc<RenewalThread>,
     retry_timeout: Duration,
@@ -88,15 +107,21 @@ impl Client {
         let Settings {
             timeouts,
             retry_timeout,
+            wait_limits,
             hook,
         } = settings;
+        let runtime = renewal_thread.runtime().clone();
+        let pool = BlockingPool::new(address.clone(), timeouts, wait_limits, runtime);
         let disconnected = Arc::new(Notify::new());
-        let notified = Some(Arc::clone(&disconnected));
+        let notices = RenewalNotices {
+            disconnected: Arc::clone(&disconnected),
+            pool: Arc::clone(&pool),
+        };
         Self {
             link: Link::new(address.clone(), timeouts, Purpose::Requests, None),
-            pool: BlockingPool::new(address.clone(), timeouts),
+            pool,
             context: Arc::new(RenewalContext {
-                link: Link::new(address.clone(), timeouts, Purpose::Renewal, notified),
+                link: Link::new(address.clone(), timeouts, Purpose::Renewal, Some(notices)),
                 reporter: Reporter::new(address, hook),
                 disconnected,
             }),
@@ -113,7 +138,7 @@ impl Client {
     }
 
     /// The connections for blocked requests.
-    pub fn pool(&self) -> &BlockingPool {
+    pub fn pool(&self) -> &Arc<BlockingPool> {
         &self.pool
     }
 

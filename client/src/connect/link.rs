@@ -2,12 +2,14 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind};
+use redis::{Cmd, FromRedisValue, RedisError, RedisResult};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::address::Address;
 use super::connection::{Connection, Purpose, Timeouts};
+use super::errors::{in_time, map_error, should_reconnect};
+use super::pool::BlockingPool;
 use crate::error::Error;
 use crate::sync::lock;
 
@@ -17,11 +19,18 @@ pub(crate) struct Link {
     address: Address,
     timeouts: Timeouts,
     purpose: Purpose,
-    /// Notified when the connection is lost, also if nothing is sent.
-    disconnected: Option<Arc<Notify>>,
+    notices: Option<RenewalNotices>,
     current: Mutex<Option<Arc<Current>>>,
     /// Locked by the task that connects: the error of the last attempt.
     connecting: tokio::sync::Mutex<Option<RedisError>>,
+}
+
+/// Who is notified about the connection for renewals.
+pub(crate) struct RenewalNotices {
+    /// Notified when the connection is lost, even if nothing is sent.
+    pub disconnected: Arc<Notify>,
+    /// Gives up connections when there is no room for this one.
+    pub pool: Arc<BlockingPool>,
 }
 
 struct Current {
@@ -40,13 +49,13 @@ impl Link {
         address: Address,
         timeouts: Timeouts,
         purpose: Purpose,
-        disconnected: Option<Arc<Notify>>,
+        notices: Option<RenewalNotices>,
     ) -> Arc<Self> {
         Arc::new(Self {
             address,
             timeouts,
             purpose,
-            disconnected,
+            notices,
             current: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
         })
@@ -107,10 +116,16 @@ impl Link {
         if let (true, Some(error)) = (shares, &*failure) {
             return Err(error.clone());
         }
-        let disconnected = self.disconnected.clone();
+        let disconnected = self
+            .notices
+            .as_ref()
+            .map(|notices| Arc::clone(&notices.disconnected));
         let connecting = self.address.connect(self.timeouts, self.purpose, disconnected);
         let connected = in_time(self.timeouts.connect, connecting).await;
         *failure = connected.as_ref().err().cloned();
+        if let (Some(error), Some(notices)) = (&*failure, &self.notices) {
+            notices.pool.on_renewal_connect_error(error);
+        }
         let current = Arc::new(Current {
             connection: connected?,
         });
@@ -149,36 +164,4 @@ impl Route {
             map_error(error, self.may_redirect())
         })
     }
-}
-
-/// Limits the time that redis-rs takes for all it tries.
-pub(super) async fn in_time<T>(
-    limit: Duration,
-    work: impl Future<Output = RedisResult<T>>,
-) -> RedisResult<T> {
-    match timeout(limit, work).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-    }
-}
-
-/// Only the address of a cluster leads to the node that MOVED names.
-pub(super) fn map_error(error: RedisError, is_cluster: bool) -> Error {
-    if !is_cluster && error.code() == Some("MOVED") {
-        let text = "the server is a cluster node, and another node serves this lock: use the address of the \
-                    cluster, redis-cluster://host:port";
-        return Error::Invalid(text.into());
-    }
-    error.into()
-}
-
-/// Whether to replace the connection that gave this error: it is lost, unresponsive, or leads to a server that is no
-/// primary any more.
-pub(super) fn should_reconnect(error: &RedisError) -> bool {
-    error.is_unrecoverable_error()
-        || error.is_io_error()
-        || matches!(
-            error.kind(),
-            redis::ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
-        )
 }

@@ -3,6 +3,7 @@
 mod address;
 mod connection;
 mod endpoints;
+mod errors;
 mod link;
 mod pool;
 #[cfg(feature = "sentinel")]
@@ -13,7 +14,7 @@ mod slots;
 pub use address::Address;
 pub(crate) use connection::{Purpose, Timeouts};
 pub use endpoints::Endpoints;
-pub(crate) use link::{Link, Route};
-pub(crate) use pool::{BlockingPool, PooledConnection};
+pub(crate) use link::{Link, RenewalNotices, Route};
+pub(crate) use pool::{BlockingPool, Permit, PooledConnection, Turn, WaitLimits};
 #[cfg(feature = "cluster")]
 pub use slots::slot_of;

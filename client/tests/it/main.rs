@@ -20,3 +20,4 @@ mod settle;
 mod support;
 mod tls;
 mod together;
+mod waiting_budget;
