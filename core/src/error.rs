@@ -94,50 +94,56 @@ impl fmt::Display for Error {
             Self::Upgrade(held) => match held.get() {
                 Some(n) => write!(
                     f,
-                    "this owner holds the lock with limit {n}, a stricter one is no re-entry: release first"
+                    "this owner already holds the lock with limit {n} and cannot use a stricter one: release it first"
                 ),
                 None => write!(
                     f,
-                    "this owner holds the lock as SHARED, a limit is no re-entry: release first"
+                    "this owner already holds the lock SHARED and cannot upgrade it: release it first"
                 ),
             },
             Self::TooManyRequestIds(max) => {
                 write!(
                     f,
-                    "this owner has {max} holds with a REQID on this lock, release one or use no REQID"
+                    "this owner already has {max} holds with a REQID on this lock: release one, or omit REQID"
                 )
             }
-            Self::TooManyHolds => write!(f, "this owner has reached the largest hold count, release first"),
+            Self::TooManyHolds => write!(
+                f,
+                "this owner has reached the maximum number of holds: release first"
+            ),
             Self::FencesUsedUp => write!(
                 f,
-                "the fencing tokens of this server are used up: use a server without its data, where they begin anew"
+                "the fencing tokens of this server are exhausted: use a server without its data"
             ),
             Self::NotHeld => write!(
                 f,
-                "nobody holds this lock: it was never acquired or the lease ended, acquire it again"
+                "the lock is not held: it was never acquired or its lease expired, acquire it again"
             ),
             Self::NotOwner => write!(
                 f,
-                "another owner holds this lock: this one's lease ended or it never acquired it, acquire it again"
+                "another owner holds the lock: this owner never acquired it or its lease expired, acquire it again"
             ),
             Self::Stale(fence) => write!(
                 f,
-                "this owner holds the lock under fence {fence}, not the one given: acquire it again, or give this fence"
+                "this owner holds the lock under fence {fence}, not under the given one: acquire it again, or use that fence"
             ),
             Self::Grace(ms) => write!(
                 f,
-                "a grace after a start or a failover runs for {ms} ms more, try again then"
+                "a grace period after a start or a failover ends in {ms} ms: try again then"
             ),
             Self::OtherLimit => write!(
                 f,
-                "a request with this REQID waits with another limit, use a new REQID"
+                "a request with this REQID is waiting with another limit: use a new REQID"
             ),
-            Self::QueueFull(max) => write!(f, "{max} requests wait for this lock already, try again later"),
+            Self::QueueFull(max) => write!(
+                f,
+                "{max} requests are waiting for this lock already: try again later"
+            ),
             Self::Replaced => write!(f, "replaced by a request with the same REQID"),
             Self::Deadlock(cycle) => cycle.fmt(f),
             Self::InvalidEncoding => write!(
                 f,
-                "not a change of a lock in an encoding that this version of the module knows"
+                "the change is not in an encoding that this version of the module supports"
             ),
             Self::Evictable => write!(
                 f,
