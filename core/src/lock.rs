@@ -19,7 +19,7 @@ pub struct Lock {
     holders: Holders,
 }
 
-/// An owner that holds a lock: 56 bytes, and the heap memory of its [`HolderKey`].
+/// An owner that holds a lock: 56 bytes, and the heap memory of its `HolderKey`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     holder_key: HolderKey,
