@@ -42,7 +42,7 @@ pub fn count(scenario: &Scenario) -> Result<u64> {
     callgrind.total()
 }
 
-/// One lock, acquired and released. The waiter sends commands as plain lines, which take the server no time to encode.
+/// One lock, acquired and released.
 fn pairs(server: &Server) {
     let mut client = Waiter::connect(server);
     for _ in 0..ROUNDS {
