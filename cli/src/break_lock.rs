@@ -70,6 +70,11 @@ fn is_confirmed() -> Result<bool, Failure> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
+/// Breaks a lock that has been confirmed elsewhere, unless its holders have changed.
+pub fn break_confirmed(target: &Target, lock: &NamedLock) -> Result<(), Failure> {
+    delete(&mut target.node_of(&lock.name)?, lock)
+}
+
 /// Releases all holds of one owner.
 fn release(node: &mut Node, lock: &NamedLock, owner: &[u8]) -> Result<(), Failure> {
     let command = cmd("DLOCK.RELEASE").arg(&lock.name).arg(owner).arg("ALL").take();

@@ -20,6 +20,21 @@ pub fn display_name(name: &[u8]) -> String {
     text
 }
 
+/// An owner as people need it. The client library names owners `host:pid:random`: the random part is left out.
+pub fn short_owner(owner: &[u8]) -> String {
+    let text = display_name(owner);
+    match text.rsplit_once(':') {
+        Some((process, random))
+            if process.contains(':')
+                && random.len() >= 16
+                && random.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
+        {
+            process.to_owned()
+        }
+        _ => text,
+    }
+}
+
 /// Zero-width characters, bidirectional controls and line separators.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -59,6 +74,13 @@ mod tests {
         assert_eq!(display_name(b"a\x1b[2Jb\n"), "a\\x1b[2Jb\\x0a");
         assert_eq!(display_name(b"\xff\\"), "\\xff\\\\");
         assert_eq!(display_name("\u{202e}x".as_bytes()), "\\xe2\\x80\\xaex");
+    }
+
+    #[test]
+    fn random_part_of_owner_is_left_out() {
+        assert_eq!(short_owner(b"web-3:2211:f455fa68f1e233c0"), "web-3:2211");
+        assert_eq!(short_owner(b"web-3:2211"), "web-3:2211");
+        assert_eq!(short_owner(b"orders:f455fa68f1e233c0"), "orders:f455fa68f1e233c0");
     }
 
     #[test]

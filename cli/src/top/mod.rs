@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use ratatui::DefaultTerminal;
@@ -19,11 +19,14 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use self::sampler::{SampleResult, Sampler};
 use self::state::State;
 use crate::args::TopArgs;
+use crate::break_lock::break_confirmed;
 use crate::exit::{Code, Failure};
 use crate::server::Target;
 
 /// The longest delay before a new sample is drawn.
 const REFRESH: Duration = Duration::from_millis(50);
+/// Older data is reported as such.
+const MIN_SILENCE: Duration = Duration::from_secs(3);
 /// A shorter interval would put too much load on the servers.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -41,10 +44,10 @@ pub fn top(args: &TopArgs, target: &Target) -> Result<ExitCode, Failure> {
     let (sender, results) = channel();
     let every = args.every.max(MIN_INTERVAL);
     thread::spawn(move || sampler.run(every, &sender));
-    let mut state = State::default();
+    let mut state = State::new(target.server_names().join(","));
     state.update(first);
     let mut terminal = ratatui::try_init().map_err(|error| terminal_failure("use the terminal", &error))?;
-    let outcome = event_loop(&mut terminal, &mut state, &results, &signals);
+    let outcome = event_loop(&mut terminal, &mut state, &results, &signals, target, every);
     let restored = ratatui::try_restore();
     match (outcome, restored) {
         // After a hang-up the terminal cannot be restored.
@@ -60,7 +63,11 @@ fn event_loop(
     state: &mut State,
     results: &Receiver<SampleResult>,
     signals: &Receiver<Signal>,
+    target: &Target,
+    every: Duration,
 ) -> std::io::Result<Option<Signal>> {
+    let silence = MIN_SILENCE.max(every * 3);
+    let mut last_result = Instant::now();
     let mut needs_redraw = true;
     while !state.should_quit() {
         if let Ok(signal) = signals.try_recv() {
@@ -78,7 +85,18 @@ fn event_loop(
                 state.on_key(key);
             }
         }
+        if let Some(lock) = state.take_confirmed()
+            && let Err(failure) = break_confirmed(target, &lock)
+        {
+            state.set_error(failure.message);
+        }
+        if last_result.elapsed() > silence {
+            let seconds = last_result.elapsed().as_secs();
+            state.set_error(format!("no reply for {seconds} s"));
+            needs_redraw = true;
+        }
         for result in results.try_iter() {
+            last_result = Instant::now();
             needs_redraw = true;
             match result {
                 Ok(sample) => state.update(sample),

@@ -11,10 +11,30 @@ use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row as Cells, Sparkline,
 use super::state::{History, Mode, Order, Row, State};
 use crate::duration;
 use crate::lock::{NamedLock, kind};
-use crate::text::{display_name, truncate_middle};
+use crate::text::{display_name, short_owner, truncate_middle};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
+const LONG_HOLD: Style = Style::new().fg(Color::Yellow);
+/// Locks held for longer than this and than the 99th percentile are marked.
+const MIN_LONG_HOLD: Duration = Duration::from_secs(60);
+const HELP: &str = "\
+up, down, PageUp, PageDown  select a lock
+Enter                       show the selected lock
+b                           break the selected lock, after a question
+s                           change the sort order
+/                           filter by name
+space                       pause
+Esc                         clear the filter, go back
+q                           quit
+
+WAITING   waiters in the queue
+HELD FOR  how long the first holder has held the lock; yellow: unusually long
+WAITED    how long the first waiter has waited
+GRANTS    grants seen since dlock top started
+LEASE     remaining lease
+
+The second line has values since the servers started: the median and the 99th percentile of the\nhold and wait times, and leases that expired while others waited. Graphs are scaled to their maximum.";
 const GRAPHS: u16 = 4;
 /// A screen with fewer rows does not show counters and graphs.
 const MIN_FULL_HEIGHT: u16 = 14;
@@ -40,7 +60,8 @@ pub fn draw(frame: &mut Frame<'_>, state: &State) {
     }
     match state.mode {
         Mode::Lock => draw_lock(frame, state, body),
-        Mode::List | Mode::Filter => draw_list(frame, state, body),
+        Mode::Help => frame.render_widget(Paragraph::new(HELP), body),
+        Mode::List | Mode::Filter | Mode::Break => draw_list(frame, state, body),
     }
     frame.render_widget(footer(state), foot);
 }
@@ -51,7 +72,8 @@ fn header(state: &State) -> Line<'static> {
         servers => format!("{servers} servers, "),
     };
     let mut text = format!(
-        "dlock: {servers}{} locks, {} waiting",
+        "dlock {}: {servers}{} locks, {} waiting",
+        state.deployment,
         state.counter("locks"),
         state.counter("waiters")
     );
@@ -77,7 +99,7 @@ fn counters_line(state: &State) -> Line<'static> {
         format!("{} (p99 {})", percentile("p50"), percentile("p99"))
     };
     Line::from(format!(
-        "held {}, waited {}, {} timeouts, {} expired with waiters, {} errors, {} late releases",
+        "since start: held {}, waited {}, {} timeouts, {} expired, {} errors, {} late releases",
         percentiles("held"),
         percentiles("waited"),
         state.counter("wait_timeouts"),
@@ -98,12 +120,14 @@ fn draw_graphs(frame: &mut Frame<'_>, state: &State, area: Rect) {
         .spacing(1)
         .areas(area);
     for ((title, history), area) in graphs.into_iter().zip(areas) {
+        let width = usize::from(area.width.saturating_sub(1));
+        let values = history.last(width);
+        let max = values.iter().max().copied().unwrap_or(0);
         let block = Block::new()
             .borders(Borders::TOP)
-            .title(format!("{title} {} ", history.newest()));
-        let width = usize::from(area.width.saturating_sub(1));
+            .title(format!("{title} {} (max {max}) ", history.newest()));
         let graph = Sparkline::default()
-            .data(history.last(width))
+            .data(values)
             .style(Style::new().fg(Color::Cyan))
             .block(block);
         frame.render_widget(graph, area);
@@ -148,8 +172,8 @@ fn dash_if_free(row: &Row<'_>, text: String) -> String {
 fn holders(lock: &NamedLock) -> String {
     match lock.holders() {
         [] => "-".to_owned(),
-        [one] => display_name(one.owner.as_bytes()),
-        [first, others @ ..] => format!("{} +{}", display_name(first.owner.as_bytes()), others.len()),
+        [one] => short_owner(one.owner.as_bytes()),
+        [first, others @ ..] => format!("{} +{}", short_owner(first.owner.as_bytes()), others.len()),
     }
 }
 
@@ -166,12 +190,18 @@ fn draw_list(frame: &mut Frame<'_>, state: &State, area: Rect) {
         .collect();
     let name_width = usize::from(NAME + room);
     let rows = state.rows();
+    let long_hold = MIN_LONG_HOLD.max(Duration::from_millis(state.counter("held_ms_p99")));
     let lines = rows.iter().map(|row| {
         let name = truncate_middle(&display_name(&row.lock.name), name_width).into_owned();
         let cells = columns
             .iter()
             .map(|(_, width, text)| truncate_middle(&text(row), usize::from(*width)).into_owned());
-        Cells::new(std::iter::once(name).chain(cells).map(Cell::from))
+        let style = if row.held() > long_hold {
+            LONG_HOLD
+        } else {
+            Style::new()
+        };
+        Cells::new(std::iter::once(name).chain(cells).map(Cell::from)).style(style)
     });
     let widths = columns.iter().map(|(_, width, _)| Constraint::Length(*width));
     let titles = std::iter::once("LOCK").chain(columns.iter().map(|(title, _, _)| *title));
@@ -224,6 +254,11 @@ fn footer(state: &State) -> Line<'static> {
     if state.mode == Mode::Filter {
         return Line::from(format!("/{}_  (Enter applies, Esc clears)", state.filter));
     }
+    if state.mode == Mode::Break {
+        let name = display_name(state.selected_name().unwrap_or_default());
+        let question = format!("release {name} although its holders may still be using it? y/N");
+        return Line::styled(question, BOLD.fg(Color::Red));
+    }
     let mut text = String::new();
     if state.is_paused {
         text += "PAUSED  ";
@@ -232,8 +267,9 @@ fn footer(state: &State) -> Line<'static> {
         text += &format!("/{}  ", state.filter);
     }
     text += match state.mode {
-        Mode::Lock => "q quit  Esc back  space pause",
-        _ => "q quit  Enter show  / filter  space pause  s sort: ",
+        Mode::Lock => "q quit  Esc back  b break  space pause",
+        Mode::Help => "any key goes back",
+        _ => "q quit  ? help  up/down select  Enter show  b break  / filter  space pause  s sort: ",
     };
     if state.mode == Mode::List {
         text += state.order.title();

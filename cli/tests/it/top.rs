@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::support::terminal::Terminal;
 use crate::support::{dlock, dlock_at, dlock_on, outcome};
-use dlock_testkit::{Server, wait_for};
+use dlock_testkit::{Proxy, Server, Way, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -151,4 +152,32 @@ fn signal_restores_terminal() {
         terminal.press("\r");
         terminal.end();
     }
+}
+
+#[test]
+fn top_breaks_a_lock_after_a_question() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.acquire("job alice 600000");
+    let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 120);
+    terminal.wait_for("alice");
+    terminal.press("b");
+    terminal.wait_for("release job although");
+    terminal.press("y");
+    wait_for("the lock to be broken", || client.owner("job").is_none());
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn top_reports_a_server_that_does_not_reply() {
+    let server = Server::start();
+    server.client().acquire("job alice 600000");
+    let proxy = Proxy::to(server.port());
+    let mut terminal = Terminal::start(&dlock_on(proxy.port(), &FAST), 24, 120);
+    terminal.wait_for("alice");
+    proxy.delay(Way::ToClient, Duration::from_secs(60));
+    terminal.wait_for("no reply for");
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
 }

@@ -19,7 +19,7 @@ fn screen(state: &State, width: u16, height: u16) -> Vec<String> {
 
 #[test]
 fn wide_screen_shows_all_columns() {
-    let mut state = State::default();
+    let mut state = State::new("one:6379".to_owned());
     for acquired in [0, 20, 60] {
         let counter = [
             ("acquired", acquired),
@@ -39,12 +39,15 @@ fn wide_screen_shows_all_columns() {
         state.update(sample(three(), &counter));
     }
     let screen = screen(&state, 110, 20);
-    assert_eq!(screen[0], "dlock: 3 locks, 3 waiting, the longest for 9.0s");
+    assert_eq!(
+        screen[0],
+        "dlock one:6379: 3 locks, 3 waiting, the longest for 9.0s"
+    );
     assert_eq!(
         screen[1],
-        "held 1.5s (p99 1m01s), waited 20ms (p99 800ms), 4 timeouts, 5 expired with waiters, 3 errors, 3 late releases"
+        "since start: held 1.5s (p99 1m01s), waited 20ms (p99 800ms), 4 timeouts, 5 expired, 3 errors, 3 late releases"
     );
-    assert!(screen[2].starts_with("acquired/s 20 "), "{}", screen[2]);
+    assert!(screen[2].starts_with("acquired/s 20 (max 20) "), "{}", screen[2]);
     assert!(screen[5].contains('█'), "{screen:#?}");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&screen[6])[..4], ["LOCK", "WAITING", "HELD", "FOR"]);
@@ -119,4 +122,24 @@ fn footer_shows_filter_pause_and_error() {
     );
     state.set_error("cannot connect".to_owned());
     assert_eq!(foot(&state), "cannot connect");
+}
+
+#[test]
+fn help_and_break_question_are_shown() {
+    let mut state = state(three());
+    press(&mut state, "?");
+    assert!(
+        screen(&state, 110, 30)
+            .join("\n")
+            .contains("break the selected lock")
+    );
+    press(&mut state, "xb");
+    let question = screen(&state, 110, 20)[19].clone();
+    assert!(question.starts_with("release b although"), "{question}");
+    press(&mut state, "n");
+    assert!(state.take_confirmed().is_none());
+    press(&mut state, "by");
+    let confirmed = state.take_confirmed().expect("a lock to break");
+    assert_eq!(confirmed.name, b"b");
+    assert!(state.take_confirmed().is_none());
 }
