@@ -13,8 +13,9 @@ pub struct Clients {
     /// Clients that wait no more. They are removed from `by_id` before the next client waits, which may have the same
     /// id: a waiter that is granted should not have to wait for that.
     pending_cleanup: Vec<BlockedId>,
-    /// Grants with a request id that are on their way to clients.
-    in_flight: BTreeMap<Ticket, InFlightGrant>,
+    /// Grants with a request id that are on their way to clients. Should a client be gone, the owner may still want
+    /// its grant, ask for it again by the request id, and get it elsewhere.
+    in_flight: BTreeMap<RequestKey, Ticket>,
     /// Clients, by the server's number, that it may have unblocked without the reply that they had.
     pub stranded_clients: Vec<u64>,
 }
@@ -36,8 +37,9 @@ pub enum Reply {
     Error(String),
 }
 
-/// A grant on its way. Its owner may ask for it again by the request id, and gets it elsewhere.
-struct InFlightGrant {
+/// A request id is unique for an owner and a lock.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct RequestKey {
     name: LockName,
     owner: Box<[u8]>,
     request_id: Box<[u8]>,
@@ -60,6 +62,14 @@ impl Client {
             request_id: request.request_id.map(Into::into),
             reply: None,
         }
+    }
+
+    fn request_key(&self) -> Option<RequestKey> {
+        self.request_id.as_ref().map(|request_id| RequestKey {
+            name: self.name.clone(),
+            owner: self.owner.clone(),
+            request_id: request_id.clone(),
+        })
     }
 }
 
@@ -94,23 +104,19 @@ impl Clients {
         self.take(ticket)
     }
 
-    /// Its client asked for the grant by a request id: should the client be gone, the owner may still want it.
+    /// A reply with a grant is on its way.
     pub fn send(&mut self, client: &Client) {
-        if let Some(id) = &client.request_id {
-            let grant = InFlightGrant {
-                name: client.name.clone(),
-                owner: client.owner.clone(),
-                request_id: id.clone(),
-            };
-            self.in_flight.insert(client.ticket, grant);
+        if let Some(key) = client.request_key() {
+            self.in_flight.insert(key, client.ticket);
         }
     }
 
     /// The owner of a grant has asked for it again and has it.
     pub fn mark_delivered(&mut self, db: c_int, key: &[u8], owner: &[u8], request_id: &[u8]) {
-        self.in_flight.retain(|_, grant| {
-            let same_lock = grant.name.db == db && *grant.name.key == *key;
-            !(same_lock && *grant.owner == *owner && *grant.request_id == *request_id)
+        self.in_flight.remove(&RequestKey {
+            name: LockName::new(db, key),
+            owner: owner.into(),
+            request_id: request_id.into(),
         });
     }
 
@@ -124,8 +130,9 @@ impl Clients {
         let Some(Reply::Answer(Answer::Granted(granted))) = client.reply else {
             return None;
         };
-        let was_in_flight = self.in_flight.remove(&client.ticket).is_some();
-        let is_delivered_elsewhere = client.request_id.is_some() && !was_in_flight;
+        let key = client.request_key();
+        let is_delivered_elsewhere =
+            key.is_some_and(|key| self.in_flight.remove(&key) != Some(client.ticket));
         (is_gone && !is_delivered_elsewhere).then_some(UndeliveredGrant {
             name: client.name,
             owner: client.owner,
