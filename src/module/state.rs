@@ -4,6 +4,8 @@
 //! see [`crate::redis`].
 
 use dlock_core::cluster_slots::SlotSet;
+use std::collections::VecDeque;
+
 use dlock_core::expiry::ExpiryIndex;
 use dlock_core::{Effects, Engine, Instant, TransitionContext};
 
@@ -25,7 +27,7 @@ pub struct State {
     /// The clients in the queues.
     pub clients: Clients,
     /// Grants whose clients were gone, and when to try next to roll them back.
-    pub grants_to_roll_back: Vec<UndeliveredGrant>,
+    pub grants_to_roll_back: VecDeque<UndeliveredGrant>,
     pub rollback_not_before: Instant,
     /// `maxmemory` is set and `maxmemory-policy` may evict locks.
     pub evictable: bool,
@@ -128,7 +130,7 @@ pub static STATE: GilCell<State> = GilCell::new(State {
     raised_slots: SlotSet::EMPTY,
     counters: Counters::new(),
     clients: Clients::new(),
-    grants_to_roll_back: Vec::new(),
+    grants_to_roll_back: VecDeque::new(),
     rollback_not_before: Instant::DISTANT_PAST,
     evictable: false,
     schedule: Schedule {

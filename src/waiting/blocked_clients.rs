@@ -104,7 +104,7 @@ impl Blocked for Client {
         }
         let state = gil.state();
         if let Some(grant) = state.clients.finish(*self, is_gone) {
-            state.grants_to_roll_back.push(grant);
+            state.grants_to_roll_back.push_back(grant);
             timer::arm(gil);
         }
     }

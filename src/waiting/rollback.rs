@@ -1,6 +1,6 @@
 //! Grants whose clients were gone before the reply: they are rolled back, so that the next waiter gets the lock.
 
-use dlock_core::{Acquire, Holds, Release};
+use dlock_core::{Acquire, Holds, Instant, Release};
 
 use crate::module::stats::add;
 use crate::redis::{Ctx, Flags, RString, clock};
@@ -8,9 +8,16 @@ use crate::txn::Txn;
 use crate::waiting::clients::UndeliveredGrant;
 use crate::waiting::gate::{GrantGate, RETRY_MS};
 
-/// Rolls back what can be written now.
-pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags) {
-    for grant in std::mem::take(&mut ctx.state().grants_to_roll_back) {
+/// Rolls back what can be written now, a slice of it.
+pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice_end: Instant) {
+    let state = ctx.state();
+    if state.rollback_not_before > clock::now() {
+        return;
+    }
+    for _ in 0..state.grants_to_roll_back.len() {
+        let Some(grant) = ctx.state().grants_to_roll_back.pop_front() else {
+            return;
+        };
         if !ctx.select_db(grant.name.db) {
             continue;
         }
@@ -20,9 +27,12 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags) {
             GrantGate::Elsewhere(_) => {}
             GrantGate::Later => {
                 let state = ctx.state();
-                state.grants_to_roll_back.push(grant);
+                state.grants_to_roll_back.push_back(grant);
                 state.rollback_not_before = clock::now().after_ms(RETRY_MS);
             }
+        }
+        if clock::now() >= slice_end {
+            return;
         }
     }
 }
