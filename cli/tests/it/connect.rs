@@ -100,7 +100,7 @@ fn role(server: &Server) -> String {
 #[test]
 fn tls_server_is_verified_by_its_certificate() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
     fs::write(&certificate, own.cert.pem()).expect("a file");
     fs::write(&key, own.signing_key.serialize_pem()).expect("a file");
@@ -117,8 +117,8 @@ fn tls_server_is_verified_by_its_certificate() {
     server.client().acquire("behind-tls alice 600000");
     let port = port.to_string();
     let authority = certificate.to_str().expect("text");
-    let by_options = ["--tls", "-h", "localhost", "-p", &port, "--cacert", authority];
-    let url = format!("rediss://localhost:{port}");
+    let by_options = ["--tls", "-h", "127.0.0.1", "-p", &port, "--cacert", authority];
+    let url = format!("rediss://127.0.0.1:{port}");
     for how in [&by_options[..], &["-u", &url, "--cacert", authority]] {
         let listed = outcome(&mut dlock(&[how, &["ls"]].concat()));
         assert!(listed.out.contains("behind-tls"), "{listed:?}");

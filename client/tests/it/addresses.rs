@@ -188,7 +188,7 @@ async fn self_signed_certificate_is_accepted_if_trusted() {
     use redis::{Client, TlsCertificates};
 
     let folder = tempfile::tempdir().unwrap();
-    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
     std::fs::write(&certificate, own.cert.pem()).unwrap();
     std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
@@ -203,7 +203,7 @@ async fn self_signed_certificate_is_accepted_if_trusted() {
         certificate.display(),
         key.display()
     ));
-    let address = format!("rediss://localhost:{port}/");
+    let address = format!("rediss://127.0.0.1:{port}/");
     let trusted = TlsCertificates {
         client_tls: None,
         root_cert: Some(own.cert.pem().into_bytes()),
