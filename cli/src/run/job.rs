@@ -1,6 +1,6 @@
 //! The command, in a process group of its own, so that signals reach everything it starts.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::sync::mpsc;
@@ -13,7 +13,7 @@ use nix::unistd::{Pid, getpgrp};
 use redis_dlock_client::Guard;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::parent_death;
+use super::parent_death::{self, cannot_run};
 use super::terminal::{Terminal, has_parent_shell};
 use crate::exit::{Code, Failure};
 
@@ -157,14 +157,4 @@ fn cannot_start_thread(error: &io::Error) -> Failure {
         Code::OsError,
         format!("cannot start a thread: {error}: the command was not run"),
     )
-}
-
-pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
-    let code = match error.kind() {
-        io::ErrorKind::NotFound => Code::CommandNotFound,
-        io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Code::OsError,
-        _ => Code::CommandNotExecutable,
-    };
-    let program = program.to_string_lossy();
-    Failure::new(code, format!("cannot run {program}: {error}"))
 }

@@ -5,13 +5,14 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use nix::unistd::getppid;
 
-use super::job::cannot_run;
+use crate::exit::{Code, Failure};
 use crate::output::eprint_error;
 
 /// The first argument of the helper. The second one is the process id of its parent.
@@ -50,4 +51,14 @@ pub fn exec_if_helper() -> Option<ExitCode> {
     let failure = cannot_run(&program, &error);
     eprint_error(&failure.message);
     Some(failure.code.into())
+}
+
+pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => Code::CommandNotFound,
+        io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Code::OsError,
+        _ => Code::CommandNotExecutable,
+    };
+    let program = program.to_string_lossy();
+    Failure::new(code, format!("cannot run {program}: {error}"))
 }
