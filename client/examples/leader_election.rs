@@ -20,7 +20,7 @@ async fn main() -> Result<(), Error> {
         match led.await {
             Ok(()) => println!("{name} has led"),
             Err(error) if error.is_lost() => println!("{name} leads no more: {error}"),
-            // A server that is out of reach is waited for: this does not mend itself.
+            // An unavailable server is waited for: other errors are permanent.
             Err(error) => return Err(error),
         }
     }

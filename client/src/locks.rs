@@ -194,10 +194,10 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`]: it is not. After a lost connection the request is retried for the client's
+    /// [`Error::Busy`]: it is not. [`Error::Invalid`]: an option is out of range. After a lost connection the request is retried for the client's
     /// [`retry_timeout`](Settings::retry_timeout); the same acquisition never counts twice.
     pub async fn try_acquire(&self) -> Result<Guard, Error> {
-        acquire::try_acquire(&self.client, self.request()).await
+        acquire::try_acquire(&self.client, self.request()?).await
     }
 
     /// Acquires the lock; waits for it in the server's queue, which is FIFO.
@@ -213,7 +213,7 @@ impl Lock {
         if self.options.wait.is_zero() {
             return self.try_acquire().await;
         }
-        acquire::acquire(&self.client, self.request()).await
+        acquire::acquire(&self.client, self.request()?).await
     }
 
     /// Runs `work` under the lock, then releases it. When the lock is lost, the work is cancelled: its future is dropped
@@ -250,13 +250,15 @@ impl Lock {
         self.client.renewal_thread().runtime()
     }
 
-    fn request(&self) -> AcquireRequest {
+    fn request(&self) -> Result<AcquireRequest, Error> {
+        self.options.validate()?;
         let owner = self.owner.clone().unwrap_or_else(Owner::unique);
-        AcquireRequest {
+        owner.validate()?;
+        Ok(AcquireRequest {
             identity: RequestIdentity::new(Arc::clone(&self.key), owner),
             options: self.options,
             replicas: self.replicas,
-        }
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use crate::clock::BootInstant;
+use crate::error::Error;
 use crate::hold::Plan;
 use crate::identity::Limit;
 
@@ -27,6 +28,19 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Rejects what no server accepts, before anything is sent.
+    pub fn validate(&self) -> Result<(), Error> {
+        if self.lease < Duration::from_millis(1) {
+            return Err(Error::Invalid("the lease must be at least 1 ms".into()));
+        }
+        match self.limit {
+            Limit::AtMost(0) | Limit::AtMost(0x8000_0000..) => {
+                Err(Error::Invalid("the limit must be 1 to 2147483647".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How long to wait; `None`: without a timeout.
     pub fn wait_limit(&self) -> Option<Duration> {
         // The server accepts no longer timeouts.

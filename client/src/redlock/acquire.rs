@@ -1,4 +1,4 @@
-//! Getting a lock on a majority of servers: all are asked at once, again and again.
+//! Acquiring a lock on a majority of servers: all are asked at once, with retries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) async fn try_acquire(nodes: &[Arc<Client>], request: &AcquireRequest)
     outcome.map_err(|refusal| refusal.error)
 }
 
-/// Asks all servers until most agree, for at most as long as is to be waited.
+/// Asks all servers until a majority agrees or the wait is over.
 pub(super) async fn acquire(nodes: &[Arc<Client>], request: &AcquireRequest) -> Result<Guard, Error> {
     let begun = BootInstant::now();
     let wait = request.options.wait_limit();

@@ -15,15 +15,14 @@ use crate::lost::{LeaseStatus, lost};
 use crate::owner::Owner;
 use crate::renewal::RenewalThread;
 
-/// What a server tells is acted on after so long, if not at once.
+/// A loss that a server reports is noticed within this time after the grant, and at once later.
 const MAX_IDLE_CHECK: Duration = Duration::from_secs(1);
 
-/// A lock that is held on a majority of servers. Give it back with [`Guard::release`].
+/// A lock that is held on a majority of servers. Release it with [`Guard::release`].
 ///
-/// Dropped, it gives the lock back in the background: at once, without blocking, in any thread, with or
-/// without a runtime, also during a panic. It has no fencing token: see [the module](crate::redlock) for
-/// the reason.
-#[must_use = "a guard that is dropped at once gives the lock back at once"]
+/// Dropping a guard releases the lock in the background: at once, without blocking, on any thread, with or without a
+/// runtime, and also during a panic. It has no fencing token: [the module](crate::redlock) says why.
+#[must_use = "a guard that is dropped immediately releases the lock immediately"]
 pub struct Guard {
     held: Arc<Held>,
     quorum: Quorum,
@@ -60,32 +59,32 @@ impl Guard {
         &self.held
     }
 
-    /// The name of the lock.
+    /// The key of the lock.
     pub fn key(&self) -> &[u8] {
         &self.held.key
     }
 
-    /// Who holds it.
+    /// The owner.
     pub fn owner(&self) -> &Owner {
         &self.held.owner
     }
 
-    /// For how long the lock is certainly held, if nothing is renewed. Zero when it is lost.
+    /// How long the lock is held for certain without further renewal. Zero when it is lost.
     pub fn remaining(&self) -> Duration {
         self.held.remaining()
     }
 
-    /// Whether the lock is certainly held. A look at the clock, nothing is sent.
+    /// Whether the lock is held for certain. Checks the clock only, nothing is sent.
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Why the lock is lost; `None` as long as it is held. [`LostReason::NotHeld`]: too many of the servers say so.
+    /// Why the lock is lost; `None` while it is held. [`LostReason::NotHeld`]: too many of the servers report it.
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.held.lost_reason()
     }
 
-    /// Resolves when the lock is lost, at the local deadline at the latest, even when the servers are silent.
+    /// Resolves when the lock is lost, at the local deadline at the latest, even if the servers are unresponsive.
     pub async fn lost(&self) -> LostReason {
         lost(self.lost_token(), || self.lease_status()).await
     }
@@ -109,19 +108,19 @@ impl Guard {
         self.lost_reason().map_or_else(|| Ok(self.remaining()), Err)
     }
 
-    /// Cancelled when the lock is lost. Not when it is released. Each call gives another token: who cancels one
-    /// tells nobody else.
+    /// Cancelled when the lock is lost, not when it is released. Each call returns another child token: cancelling it
+    /// affects no other.
     pub fn token(&self) -> CancellationToken {
         self.lost_token().child_token()
     }
 
-    /// Cancelled only by who finds out that the lock is lost.
+    /// Not handed out: only a loss cancels it.
     pub(crate) fn lost_token(&self) -> &CancellationToken {
         self.held.token()
     }
 
-    /// Prolongs the lease on all servers to at least `lease` from now, never shortens it, and tells what then
-    /// remains. It is done when a majority has done so; the others go on in the background.
+    /// Extends the lease on all servers to at least `lease` from now, never shortens it, and returns what remains. A
+    /// majority is enough; the others continue in the background.
     ///
     /// # Errors
     ///
@@ -143,15 +142,14 @@ impl Guard {
         }
     }
 
-    /// Gives the lock back on all servers. It is done when a majority has answered; the others go on in the
-    /// background.
+    /// Releases the lock on all servers. A majority is enough; the others continue in the background.
     ///
     /// `Ok` also means that the lock was held until now.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`]: the lock was lost before it was given back. [`Error::NoQuorum`]: too few servers
-    /// answered; the others are tried again in the background, until their leases end.
+    /// [`Error::Lost`]: the lock was lost before the release. [`Error::NoQuorum`]: too few servers responded; the
+    /// release is retried in the background until their leases expire.
     pub async fn release(self) -> Result<(), Error> {
         let (reason, nodes) = self.held.give_up();
         if let Some(reason) = reason {

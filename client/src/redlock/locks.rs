@@ -14,19 +14,19 @@ use crate::identity::Limit;
 use crate::options::Options;
 use crate::renewal::RenewalThread;
 
-/// A server may take this part of the lease to answer, but not less than so long.
+/// The default timeout of a server: this part of the lease, but not less than the minimum.
 const NODE_TIMEOUT_PART: u32 = 20;
-const SHORTEST_NODE_TIMEOUT: Duration = Duration::from_millis(50);
-/// A connection that turns out to be lost is made anew once. More is left to the other servers.
+const MIN_NODE_TIMEOUT: Duration = Duration::from_millis(50);
+/// A lost connection is replaced once; beyond that, the other servers decide.
 const NODE_PATIENCE: Duration = Duration::from_millis(10);
 
-/// All locks of several independent servers. Cheap to clone; one for the whole application is enough.
+/// All locks of several independent servers. Cheap to clone; one per application is enough.
 #[derive(Clone)]
 pub struct Locks {
     nodes: Arc<[Arc<Client>]>,
 }
 
-/// One lock, and how it is to be acquired. Each acquisition has an owner of its own.
+/// One lock, and how to acquire it. Each acquisition has a unique owner.
 #[derive(Clone)]
 pub struct Lock {
     nodes: Arc<[Arc<Client>]>,
@@ -38,13 +38,13 @@ pub struct Lock {
 impl Locks {
     /// The locks of the servers at these addresses, which must be the same everywhere. Nothing is sent yet.
     ///
-    /// Each server has one vote, so name each once. That is checked by the text of host and port only, for names are
-    /// not looked up: `localhost` and `127.0.0.1` are taken for two servers, and the one behind them would vote twice.
+    /// Each server has one vote, so name each once. Only the text of host and port is checked, names are not resolved:
+    /// `localhost` and `127.0.0.1` count as two servers, and that server would vote twice.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`]: an address cannot be used, or two have the same host and port, or there is none.
-    /// [`Error::Redis`]: the system gives no thread.
+    /// [`Error::Invalid`]: an address is invalid, two have the same host and port, or there is none.
+    /// [`Error::Redis`]: the system cannot create a thread.
     pub fn open<A: TryInto<Address>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error>
     where
         Error: From<A::Error>,
@@ -52,8 +52,8 @@ impl Locks {
         Self::with(addresses, Settings::default())
     }
 
-    /// As [`Locks::open`], with other settings than the default ones. [`Settings::retry_timeout`] does not matter:
-    /// each server is asked once, and [`Lock::wait`] says for how long all are asked again.
+    /// As [`Locks::open`], with other settings than the default ones. [`Settings::retry_timeout`] does not apply:
+    /// each server is asked once per attempt, and [`Lock::wait`] limits the attempts.
     pub fn with<A: TryInto<Address>>(
         addresses: impl IntoIterator<Item = A>,
         settings: Settings,
@@ -69,7 +69,7 @@ impl Locks {
             let address = address.try_into()?;
             if nodes.iter().any(|node| node.address().is_same_server(&address)) {
                 return Err(Error::Invalid(format!(
-                    "{address} stands twice among the servers: each has one vote"
+                    "{address} is named twice among the servers: each has one vote"
                 )));
             }
             nodes.push(Arc::new(Client::new(
@@ -84,7 +84,7 @@ impl Locks {
         Ok(Self { nodes: nodes.into() })
     }
 
-    /// One of the locks.
+    /// The lock of a key.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
         Lock {
             nodes: Arc::clone(&self.nodes),
@@ -106,14 +106,14 @@ impl Locks {
 }
 
 impl Lock {
-    /// For how long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the servers. Default:
-    /// 30 s. A lease that is not much longer than the servers take to answer is over before it is held.
+    /// How long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the servers. Default:
+    /// 30 s. A lease that is not much longer than the servers take to respond expires before it is held.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
     }
 
-    /// For how long [`Lock::acquire`] tries; [`Duration::MAX`] is without limit. Default: 30 s.
+    /// How long [`Lock::acquire`] tries; [`Duration::MAX`]: without a timeout. Default: 30 s.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.options.wait = wait;
         self
@@ -125,27 +125,27 @@ impl Lock {
         self
     }
 
-    /// Whether the leases are renewed, at a third of them, as long as the guard lives. Default: yes.
+    /// Whether the leases are renewed, after about a third of them, as long as the guard lives. Default: yes.
     pub fn auto_renew(mut self, renew: bool) -> Self {
         self.options.renews = renew;
         self
     }
 
-    /// The guard is lost after this time, renewed or not: a stuck holder does not keep the lock for ever.
-    /// Default: no limit.
+    /// The guard is lost after this time, renewed or not, so that a stuck holder does not keep the lock for ever.
+    /// Default: no maximum.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
     }
 
-    /// How long each server may take to answer, connecting included. Default: a twentieth of the lease, but
-    /// at least 50 ms.
+    /// How long to wait for each server, including the time to connect. Default: a 20th of the lease, but at least
+    /// 50 ms.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = Some(timeout);
         self
     }
 
-    /// Acquires the lock if most of the servers grant it at once.
+    /// Acquires the lock if a majority of the servers grants it at once.
     ///
     /// # Errors
     ///
@@ -156,9 +156,9 @@ impl Lock {
         acquire::try_acquire(&self.nodes, &self.request()).await
     }
 
-    /// Acquires the lock; tries again and again, after pauses of random length, until most servers grant it.
+    /// Acquires the lock; retries after random pauses until a majority grants it.
     ///
-    /// Cancel-safe: a future that is dropped is taken back, whatever was granted meanwhile.
+    /// Cancel-safe: if the future is dropped, the requests are cancelled, even if they were granted meanwhile.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl Lock {
     }
 
     fn request(&self) -> AcquireRequest {
-        let default = || (self.options.lease / NODE_TIMEOUT_PART).max(SHORTEST_NODE_TIMEOUT);
+        let default = || (self.options.lease / NODE_TIMEOUT_PART).max(MIN_NODE_TIMEOUT);
         AcquireRequest {
             key: Arc::clone(&self.key),
             options: self.options,

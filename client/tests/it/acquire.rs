@@ -199,10 +199,7 @@ async fn permanent_error_is_returned_without_waiting() {
         .acquire()
         .await
         .unwrap_err();
-    assert!(
-        matches!(&impossible, Error::Redis(error) if error.code() == Some("ERR")),
-        "{impossible:?}"
-    );
+    assert!(matches!(&impossible, Error::Invalid(_)), "{impossible:?}");
     client.ok("CONFIG SET dlock.max-waiters-per-lock 1");
     client.acquire("door alice 60000");
     let _waiter = server.waiter("door bob 60000 BLOCK 0");
@@ -309,4 +306,24 @@ async fn event_names_server() {
     let locks = Locks::with(url(&server), settings).unwrap();
     let _guard = locks.acquire("door").await.unwrap();
     assert_eq!(heard.recv().unwrap(), format!("127.0.0.1:{}", server.port()));
+}
+
+#[tokio::test]
+async fn invalid_option_is_rejected_before_anything_is_sent() {
+    // Nothing listens there.
+    let locks = Locks::open("redis://127.0.0.1:1/").unwrap();
+    let lock = locks.lock("door");
+    let invalid = [
+        lock.clone().lease(Duration::from_micros(999)),
+        lock.clone().limit(0),
+        lock.clone().limit(1 << 31),
+        lock.clone().owner(""),
+        lock.owner("x".repeat(513)),
+    ];
+    for lock in invalid {
+        let error = lock.try_acquire().await.unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error:?}");
+        let error = lock.acquire().await.unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error:?}");
+    }
 }
