@@ -111,9 +111,12 @@ fn command_stopped_past_lease_does_not_continue() {
     let server = Server::start();
     let mut client = server.client();
     let mut shell = shell(&server);
-    // Waits in a builtin: Ctrl-Z while the shell starts a program may stop only the child of its vfork.
-    let script = "trap \"echo went o''n\" CONT; echo re''ady; read line";
+    // Reads once before it is ready, which takes until it is in the foreground. Then it waits in a builtin: Ctrl-Z while
+    // the shell starts a program may stop only the child of its vfork.
+    let script = "echo star''ted; read go; trap \"echo went o''n\" CONT; echo re''ady; read line";
     shell.press(&format!("dlock run --lease 1s job -- sh -c '{script}'\r"));
+    shell.wait_for("started");
+    shell.press("go\r");
     shell.wait_for("ready");
     shell.press("\x1a");
     shell.wait_for("Stopped");
