@@ -32,8 +32,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Puts a guard before a hold, which the background of `keeper` watches: from before the first renewal on,
-    /// by which a server may tell of a loss. Most guards are gone by then, and have woken nobody.
+    /// The renewal thread watches the hold from before the first renewal on, by which a server may report a loss. Most
+    /// guards are gone by then.
     pub(super) fn new(
         renewal_thread: &RenewalThread,
         quorum: Quorum,
