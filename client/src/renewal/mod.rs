@@ -174,8 +174,14 @@ impl Shared {
         let Some(disconnected) = context.upgrade().map(|context| {
             let disconnected = Arc::clone(&context.disconnected);
             let link = Arc::clone(&context.link);
-            // Before it is needed, so that the first renewal of a short lease does not have to wait.
-            tokio::spawn(async move { drop(link.route().await) });
+            let failed = Arc::clone(&disconnected);
+            // Before it is needed, so that the first renewal of a short lease does not have to wait. A server that
+            // cannot be reached may have lost its locks, too.
+            tokio::spawn(async move {
+                if link.route().await.is_err() {
+                    failed.notify_one();
+                }
+            });
             disconnected
         }) else {
             return;
