@@ -98,7 +98,7 @@ impl Locks {
     /// use redis_dlock_client::Locks;
     ///
     /// let locks = Locks::open("redis://127.0.0.1/")?;
-    /// let mut tasks = tokio::task::JoinSet::new();
+    /// let mut tasks = tokio::task::JoinSet::<()>::new();
     /// // ... tasks that hold locks
     /// tasks.shutdown().await;
     /// // A server that is unavailable is retried until the leases expire: do not wait that long.

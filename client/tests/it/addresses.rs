@@ -2,7 +2,7 @@
 
 use crate::support::{ms, soon, until, until_free, url};
 use dlock_testkit::Server;
-use redis_dlock_client::{Error, Locks};
+use redis_dlock_client::{Error, Locks, Settings};
 
 /// A lock is acquired, waited for, renewed, cancelled and given back, whatever the address.
 async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str) {
@@ -150,7 +150,8 @@ async fn unresponsive_sentinel_delays_only_the_first_waiter() {
         silent.local_addr().unwrap(),
         sentinel.port()
     );
-    let locks = Locks::open(address).unwrap();
+    let settings = Settings::default().max_waiting(100, 100);
+    let locks = Locks::with(address, settings).unwrap();
     let mut client = primary.client();
     client.acquire("door alice 60000");
     let mut waiting = tokio::task::JoinSet::new();
