@@ -1,25 +1,26 @@
 //! Every reachable state of small locks: three owners, at most two holds each, leases of up to three ticks.
 //!
-//! Each step from each state is checked against the promises and the model, and what it replicates is
-//! applied to a replica. The search ends by itself: times are relative and owners are named by their place
-//! among the holders, so there are only finitely many states.
+//! Each transition from each state is checked against the invariants and the model, and what it replicates is
+//! applied to a replica. The search terminates: times are relative and owners are numbered in the order of the
+//! holders, so the number of states is finite.
 
 use std::collections::{HashSet, VecDeque};
 
 use super::naive::{self, Model};
-use super::ops::{Action, Limit, Micros, Request};
-use super::subject::{Subject, core_limit, name_bytes, owner_bytes};
+use super::ops::{Action, Ask, Block, Limit, Micros, Request};
+use super::subject::{Server, core_limit, name_bytes, owner_bytes};
 use crate::engine::Engine;
 use crate::lock::Holder;
+use crate::time::Instant;
 
 const OWNERS: u8 = 3;
 const MAX_HOLDS: usize = 2;
 const LEASES_MS: [u64; 3] = [1, 2, 3];
-/// A millisecond, so that leases are whole ticks.
+/// One millisecond, so that leases are whole ticks.
 const TICK: Micros = 1_000;
-/// A fence that nobody has in any state.
+/// A fence that no holder has in any state.
 const WRONG_FENCE: u64 = 99;
-/// Where a replica's clock stands, and how much later leases end there.
+/// The clock of the replica, and how many ticks later leases end there.
 const REPLICA: Micros = -500_000;
 const LATER: u8 = 3;
 
@@ -35,11 +36,11 @@ struct Part {
     limit: Limit,
     unnamed: u32,
     names: Vec<u8>,
-    /// What remains of the lease; 0 = it has ended, and nobody swept.
+    /// The remaining lease; 0 = expired, and not removed yet.
     ticks: u8,
 }
 
-/// What the owners may ask for.
+/// The requests that are tried.
 struct Alphabet {
     limits: &'static [Limit],
     names: &'static [u8],
@@ -60,7 +61,7 @@ fn search(alphabet: &Alphabet) -> HashSet<State> {
 }
 
 fn successors(state: &State, alphabet: &Alphabet) -> Vec<State> {
-    let mut reached = vec![state.a_tick_later(), after_sweep(state)];
+    let mut reached = vec![state.a_tick_later(), after_expiry(state)];
     reached.extend(alphabet.graces.iter().map(|ticks| state.with_grace(*ticks)));
     reached.extend(
         requests(state, alphabet)
@@ -71,28 +72,42 @@ fn successors(state: &State, alphabet: &Alphabet) -> Vec<State> {
 }
 
 fn after(state: &State, request: &Request) -> State {
-    let (mut subject, mut model) = (state.subject(0, 0), state.model());
-    let answer = subject.ask(request);
-    assert_eq!(answer, model.ask(request), "to {request:?} in {state:?}");
-    assert_eq!(subject.view(), model.view(), "after {request:?} in {state:?}");
-    check_replica(state, &subject, Some(request));
-    State::of(&subject)
+    let (mut server, mut model) = (state.server(0, 0), state.model());
+    let answer = server.request(0, request);
+    let (request, block) = (*request, Block::No);
+    model.ask(
+        0,
+        &Ask {
+            lock: 0,
+            request,
+            block,
+        },
+    );
+    let replies = { model.replies.iter() }.map(|(_, reply)| reply.answer);
+    assert_eq!(
+        vec![answer],
+        replies.collect::<Vec<_>>(),
+        "to {request:?} in {state:?}"
+    );
+    assert_eq!(server.view(0), model.view(0), "after {request:?} in {state:?}");
+    check_replica(state, &mut server, Some(&request));
+    State::of(&server)
 }
 
-fn after_sweep(state: &State) -> State {
-    let mut subject = state.subject(0, 0);
-    let view = subject.view();
-    subject.sweep();
-    assert_eq!(subject.view(), view, "after a sweep in {state:?}");
-    check_replica(state, &subject, None);
-    State::of(&subject)
+fn after_expiry(state: &State) -> State {
+    let mut server = state.server(0, 0);
+    let view = server.view(0);
+    server.sweep(0);
+    assert_eq!(server.view(0), view, "after expiry in {state:?}");
+    check_replica(state, &mut server, None);
+    State::of(&server)
 }
 
-/// A replica that had the same holders, with leases that end later, has the same again.
-fn check_replica(state: &State, primary: &Subject, request: Option<&Request>) {
-    let mut replica = state.subject(REPLICA, LATER);
-    replica.receive(&primary.record(request));
-    let (theirs, ours) = (replica.stored(), primary.stored());
+/// A replica with the same holders, whose leases end later, has the same holders again.
+fn check_replica(state: &State, primary: &mut Server, request: Option<&Request>) {
+    let mut replica = state.server(REPLICA, LATER);
+    primary.take_sent().iter().for_each(|sent| replica.receive(sent));
+    let (theirs, ours) = (replica.stored(0), primary.stored(0));
     assert_eq!(theirs.len(), ours.len(), "holders after {request:?} in {state:?}");
     for ((theirs, their_end), (ours, our_end)) in theirs.iter().zip(&ours) {
         assert_eq!(theirs, ours, "after {request:?} in {state:?}");
@@ -164,28 +179,28 @@ impl State {
         state
     }
 
-    /// A server in this state, its clock at `origin`, with leases that end so many ticks later.
-    fn subject(&self, origin: Micros, later: u8) -> Subject {
-        let mut subject = Subject {
-            engine: Engine::starting(),
-            ..Subject::new(origin)
-        };
-        // Whoever has ended by now had ended when it began.
-        subject.grace_begin = (self.grace_ticks > 0).then_some(0);
-        subject.grace_end = (self.grace_ticks > 0).then(|| Micros::from(self.grace_ticks) * TICK);
-        let now = subject.cx().now;
+    /// A server in this state, its clock at `origin`, with leases that end this many ticks later.
+    fn server(&self, origin: Micros, later: u8) -> Server {
+        let mut server = Server::new(1, origin);
+        server.engine = Engine::starting();
+        let now = server.cx.now;
+        if self.grace_ticks > 0 {
+            // A lease that has expired by now had expired when the grace period began.
+            server.cx.grace_begin = now;
+            server.cx.grace_end = Instant::from_micros(origin + Micros::from(self.grace_ticks) * TICK);
+        }
         for (owner, part) in (0..).zip(&self.holders) {
             let lease_end = now.after_ms(u64::from(part.ticks + later));
             let (owner, fence) = (owner_bytes(owner), fence_of(owner));
             let mut holder = Holder::new(owner, core_limit(part.limit), fence, now, lease_end);
             holder.add_anonymous(part.unnamed).expect("few holds");
             for name in &part.names {
-                holder.add_with_id(&name_bytes(*name)).expect("few names");
+                holder.add_with_id(&name_bytes(*name)).expect("few ids");
             }
-            subject.lock.push(holder);
-            subject.engine.fences.observe(fence);
+            server.locks[0].1.push(holder);
+            server.engine.fences.observe(fence);
         }
-        subject
+        server
     }
 
     fn model(&self) -> Model {
@@ -205,13 +220,16 @@ impl State {
         Model {
             grace_end,
             last_fence: holders.len() as u64,
-            holders,
+            locks: vec![naive::Lock {
+                holders,
+                queue: Vec::new(),
+            }],
             ..Model::default()
         }
     }
 
-    fn of(subject: &Subject) -> Self {
-        let cx = subject.cx();
+    fn of(server: &Server) -> Self {
+        let cx = &server.cx;
         let part = |holder: &Holder| Part {
             limit: holder.limit().get(),
             unnamed: holder.anonymous(),
@@ -222,10 +240,9 @@ impl State {
                 .collect(),
             ticks: cx.lease_ms(holder) as u8,
         };
-        let grace_ticks = subject.grace_end.map_or(0, |end| end / TICK) as u8;
         Self {
-            holders: subject.lock.holders().iter().map(part).collect(),
-            grace_ticks,
+            holders: server.locks[0].1.holders().iter().map(part).collect(),
+            grace_ticks: cx.now.ms_until(cx.grace_end) as u8,
         }
     }
 }

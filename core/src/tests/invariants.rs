@@ -1,59 +1,104 @@
-//! What must be true of every step, whatever was asked and whatever the lock was like before.
+//! What must be true of every transition, whatever the request and whatever the lock before it.
 
-use super::ops::{Action, Answer, Request};
-use super::subject::core_limit;
+use std::collections::BTreeSet;
+
 use crate::context::TransitionContext;
-use crate::effects::{Effects, Replication};
+use crate::effects::{Answer, Effects, Replication};
 use crate::fence::Fence;
 use crate::lock::{Holder, Lock};
 use crate::outcome::Event;
+use crate::queue::Waiter;
+use crate::request::{Acquire, Extend, Holds, Release};
+use crate::ticket::Ticket;
 
-/// One step: a request, or a sweep.
+/// A lock and its queue at one time.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub lock: Lock,
+    pub queue: Vec<(Ticket, Waiter)>,
+}
+
+/// One transition.
 #[derive(Debug)]
 pub struct Checked<'a> {
-    pub before: &'a Lock,
+    pub before: &'a Snapshot,
     pub known_before: Fence,
-    /// The request and the owner's name; `None` = a sweep.
-    pub request: Option<(&'a Request, &'a [u8])>,
+    pub cause: Cause<'a>,
     pub cx: &'a TransitionContext,
-    pub after: &'a Lock,
+    pub after: &'a Snapshot,
     pub known_after: Fence,
-    /// Means nothing for a sweep.
-    pub answer: Answer,
+    pub outcome: Outcome,
     pub effects: &'a Effects,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Cause<'a> {
+    Acquire(&'a Acquire<'a>),
+    Release(&'a Release<'a>),
+    Extend(&'a Extend<'a>),
+    Rollback(&'a Release<'a>),
+    /// The timer of a lock with waiters.
+    Timer,
+    /// The removal of expired holders of a lock without waiters.
+    Expiry,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Granted,
+    /// Without a hold: rejected, not granted, or queued.
+    NotGranted,
+    Released,
+    Extended,
+    /// No request.
+    Done,
 }
 
 type Invariant = fn(&Checked) -> bool;
 
-const INVARIANTS: [(&str, Invariant); 14] = [
+const INVARIANTS: [(&str, Invariant); 19] = [
     (
         "mutual exclusion: never more live holders than the smallest limit among them",
-        mutual_exclusion,
+        within_limit,
     ),
-    ("a lock is sound, the ended holders included", sound),
-    ("a new grant gets a fence above all that were given", fences_rise),
+    ("a lock is sound, expired holders included", sound),
     (
-        "a holder keeps fence, limit and the time since when it holds",
-        holders_stay_who_they_are,
+        "a waiter gets one reply, or keeps its position in the queue",
+        one_reply_each,
+    ),
+    ("no request overtakes a waiter", no_overtaking),
+    ("a new grant gets a fence above all earlier ones", fences_rise),
+    (
+        "a holder keeps its fence, limit and start time",
+        holders_keep_identity,
     ),
     ("no lease gets shorter", leases_never_shrink),
-    ("an ended lease is never revived", never_revived),
+    ("an expired lease is never revived", never_revived),
+    ("no wakeup is lost", no_lost_wakeup),
     (
-        "what is refused or not granted leaves no trace",
-        refused_without_trace,
+        "a waiter whose grant is reported has the lock",
+        reported_grants_exist,
+    ),
+    ("waiters time out in time, and never early", timeouts_are_exact),
+    (
+        "a request without a grant has no side effects",
+        rejected_without_effects,
     ),
     (
-        "what is repeated with its request id changes nothing",
-        repeated_without_trace,
+        "a repeated request id has no side effects",
+        repeated_without_effects,
     ),
-    ("nobody changes but the owner who asks", others_stay),
-    ("during a grace nobody gets a hold", no_grants_in_a_grace),
-    ("a change leaves no ended holder behind", changes_sweep),
     (
-        "a sweep is of use exactly when the first lease has ended",
-        first_lease_end_is_known,
+        "nothing changes but the holds of the requester and of granted waiters",
+        others_stay,
     ),
-    ("the events tell what happened, in order, once", events_tell),
+    ("a grace period grants nothing", no_grants_in_grace),
+    ("a change leaves no expired holder", changes_expire_holders),
+    (
+        "expiry removes holders exactly when the first lease has ended",
+        expiry_is_due_at_first_lease_end,
+    ),
+    ("the events say what happened, in order, once", events_match),
     (
         "what changed is replicated, and nothing else",
         changes_are_replicated,
@@ -66,172 +111,258 @@ pub fn check(step: &Checked) {
     }
 }
 
-fn mutual_exclusion(step: &Checked) -> bool {
+fn within_limit(step: &Checked) -> bool {
     let live: Vec<&Holder> = step.live(step.after).collect();
-    live.iter()
-        .filter_map(|holder| holder.limit().get())
-        .all(|limit| live.len() as u64 <= u64::from(limit))
+    live.iter().all(|holder| holder.limit().allows(live.len()))
 }
 
 fn sound(step: &Checked) -> bool {
-    step.after.is_sound() && step.after.holders().iter().all(|holder| holder.holds() > 0)
+    let lock = &step.after.lock;
+    lock.is_sound() && lock.holders().iter().all(|holder| holder.holds() > 0)
+}
+
+fn one_reply_each(step: &Checked) -> bool {
+    let mut accounted: Vec<Ticket> = step.effects.wakes.iter().map(|wake| wake.ticket).collect();
+    accounted.extend(step.after.queue.iter().map(|(ticket, _)| *ticket));
+    accounted.sort_unstable();
+    let before: Vec<Ticket> = step.before.queue.iter().map(|(ticket, _)| *ticket).collect();
+    // The request itself may be queued now, at the end.
+    if accounted.len() > before.len() {
+        let last = step.after.queue.last().map(|(ticket, _)| *ticket);
+        return accounted.pop() == last && accounted == before;
+    }
+    accounted == before
+}
+
+/// A new holder waited before all that still wait. One that did not wait found no waiter.
+fn no_overtaking(step: &Checked) -> bool {
+    let first_left = step.after.queue.first().map(|(ticket, _)| *ticket);
+    let first_of = |owner: &[u8]| {
+        let mut queue = step.before.queue.iter();
+        let own = queue.find(|(_, waiter)| waiter.owner() == owner);
+        own.map(|(ticket, _)| *ticket)
+    };
+    let mut added = step.added().map(|holder| first_of(holder.owner()));
+    added.all(|own| match (own, first_left) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(own), Some(left)) => own < left,
+    })
 }
 
 fn fences_rise(step: &Checked) -> bool {
-    let mut given = step.came().map(Holder::fence);
-    let (new, second) = (given.next(), given.next());
-    new.is_none_or(|fence| fence > step.known_before)
-        && second.is_none()
-        && step.known_after == new.unwrap_or(step.known_before)
+    let fences: Vec<Fence> = step.added().map(Holder::fence).collect();
+    let last = fences.last().copied().unwrap_or(step.known_before);
+    fences.is_sorted() && fences.iter().all(|fence| *fence > step.known_before) && step.known_after == last
 }
 
-fn holders_stay_who_they_are(step: &Checked) -> bool {
-    let who = |holder: &Holder| {
-        (
-            holder.owner().to_vec(),
-            holder.fence(),
-            holder.limit(),
-            holder.since(),
-        )
-    };
+/// Only a holder that waits can release its last hold and be granted the lock again at once.
+fn holders_keep_identity(step: &Checked) -> bool {
+    let identity = |holder: &Holder| (holder.fence(), holder.limit(), holder.since());
     step.live(step.before)
+        .filter(|holder| !step.waited(holder.owner()))
         .filter_map(|old| Some((old, find_owner(step.after, old.owner())?)))
-        .all(|(old, new)| who(old) == who(new))
+        .all(|(old, new)| identity(old) == identity(new))
+        && step
+            .kept()
+            .all(|(old, new)| old.owner() == new.owner() && identity(old) == identity(new))
 }
 
 fn leases_never_shrink(step: &Checked) -> bool {
-    step.stayed()
+    step.kept()
         .all(|(old, new)| step.cx.lease_end(new) >= step.cx.lease_end(old))
 }
 
 fn never_revived(step: &Checked) -> bool {
-    step.stayed()
+    step.kept()
         .all(|(old, new)| step.cx.is_live(old) || !step.cx.is_live(new))
 }
 
-fn refused_without_trace(step: &Checked) -> bool {
-    match (step.request, step.answer) {
-        (Some(_), Answer::Error(..) | Answer::NotGranted) => step.left_no_trace(),
-        _ => true,
-    }
-}
-
-fn repeated_without_trace(step: &Checked) -> bool {
-    let Some((request, owner)) = step.request else {
+fn no_lost_wakeup(step: &Checked) -> bool {
+    let Some((_, first)) = step.after.queue.first() else {
         return true;
     };
-    let own = step.live(step.before).find(|holder| holder.owner() == owner);
-    let named = |name| own.is_some_and(|holder| holder.has_request_id(&super::subject::name_bytes(name)));
-    match request.action {
-        Action::Acquire {
-            name: Some(name),
-            limit,
-            ..
-        } if named(name) => {
-            // With a stricter limit it is not the same request again.
-            let same = own.is_some_and(|holder| core_limit(limit) >= holder.limit());
-            step.left_no_trace() && same == matches!(step.answer, Answer::Granted { .. })
+    if step.is_grace() {
+        return true;
+    }
+    let waits = |holder: &Holder| {
+        let mut queue = step.after.queue.iter();
+        queue.any(|(_, waiter)| waiter.owner() == holder.owner())
+    };
+    let limits = step.live(step.after).map(Holder::limit);
+    let smallest = limits.fold(first.limit(), Ord::min);
+    let fits = smallest.allows(step.live(step.after).count() + 1);
+    !fits && !step.cx.evictable && !step.live(step.after).any(waits)
+}
+
+fn reported_grants_exist(step: &Checked) -> bool {
+    step.effects.wakes.iter().all(|wake| {
+        let Answer::Granted(granted) = &wake.answer else {
+            return true;
+        };
+        let waiter = step.waiter(wake.ticket);
+        let mut live = step.live(step.after);
+        live.find(|holder| holder.owner() == waiter.owner())
+            .is_some_and(|holder| {
+                holder.fence() == granted.fence
+                    && holder.holds() >= granted.holds
+                    && step.cx.lease_ms(holder) >= granted.lease_ms
+                    && granted.waited_ms == waiter.since().ms_until(step.cx.now)
+            })
+    })
+}
+
+fn timeouts_are_exact(step: &Checked) -> bool {
+    let now = step.cx.now;
+    let is_late = |waiter: &Waiter| waiter.deadline().is_some_and(|deadline| deadline <= now);
+    let replies_are_right = step.effects.wakes.iter().all(|wake| match wake.answer {
+        Answer::TimedOut => is_late(step.waiter(wake.ticket)),
+        Answer::Granted(_) => !is_late(step.waiter(wake.ticket)),
+        Answer::Withdrawn | Answer::Refused(_) => true,
+    });
+    replies_are_right && (step.is_grace() || !step.after.queue.iter().any(|(_, waiter)| is_late(waiter)))
+}
+
+/// While no request waits: any request grants the lock to waiters, even if it is rejected itself.
+fn rejected_without_effects(step: &Checked) -> bool {
+    step.outcome != Outcome::NotGranted || !step.before.queue.is_empty() || step.had_no_effects()
+}
+
+fn repeated_without_effects(step: &Checked) -> bool {
+    if !step.before.queue.is_empty() {
+        return true;
+    }
+    let own = |owner: &[u8]| step.live(step.before).find(|holder| holder.owner() == owner);
+    let has = |owner: &[u8], id: &[u8]| own(owner).is_some_and(|holder| holder.has_request_id(id));
+    match step.cause {
+        Cause::Acquire(request) if request.request_id.is_some_and(|id| has(request.owner, id)) => {
+            // With a stricter limit it is another request.
+            let same = own(request.owner).is_some_and(|holder| request.limit >= holder.limit());
+            step.had_no_effects() && same == (step.outcome == Outcome::Granted)
         }
-        Action::ReleaseNamed(name) if !named(name) => step.left_no_trace(),
+        Cause::Release(Release {
+            owner,
+            holds: Holds::ById(id),
+            ..
+        }) if !has(owner, id) => step.had_no_effects(),
         _ => true,
     }
 }
 
 fn others_stay(step: &Checked) -> bool {
-    let asks = |holder: &Holder| step.request.is_some_and(|(_, owner)| owner == holder.owner());
+    let may_change =
+        |holder: &Holder| step.cause.owner() == Some(holder.owner()) || step.waited(holder.owner());
     step.live(step.before)
-        .filter(|holder| !asks(holder))
+        .filter(|holder| !may_change(holder))
         .all(|old| find_owner(step.after, old.owner()) == Some(old))
-        && step.came().all(asks)
+        && step.added().all(may_change)
 }
 
-fn no_grants_in_a_grace(step: &Checked) -> bool {
-    let holds = |lock: &Lock| lock.holders().iter().map(Holder::holds).sum::<u64>();
-    step.cx.grace_end <= step.cx.now || holds(step.after) <= holds(step.before)
+fn no_grants_in_grace(step: &Checked) -> bool {
+    let holds = |snapshot: &Snapshot| snapshot.lock.holders().iter().map(Holder::holds).sum::<u64>();
+    !step.is_grace() || holds(step.after) <= holds(step.before)
 }
 
-fn changes_sweep(step: &Checked) -> bool {
-    !step.changed() || step.live(step.after).count() == step.after.holders().len()
+fn changes_expire_holders(step: &Checked) -> bool {
+    !step.changed() || step.live(step.after).count() == step.after.lock.holders().len()
 }
 
-fn first_lease_end_is_known(step: &Checked) -> bool {
-    let due = step
-        .cx
-        .first_lease_end(step.before)
-        .is_some_and(|end| end <= step.cx.now);
-    step.request.is_some() || step.changed() == due
+fn expiry_is_due_at_first_lease_end(step: &Checked) -> bool {
+    let first = step.cx.first_lease_end(&step.before.lock);
+    let is_due = first.is_some_and(|end| end <= step.cx.now);
+    !matches!(step.cause, Cause::Expiry) || step.changed() == is_due
 }
 
-/// The events, told from the difference between before and after: the expired ones first, then what the
-/// request did. So nobody is announced twice or in silence.
-fn events_tell(step: &Checked) -> bool {
-    let (ended, gave_up): (Vec<&Holder>, Vec<&Holder>) =
-        step.gone().partition(|holder| !step.cx.is_live(holder));
-    let mut expected = vec![Event::Expired; ended.len()];
-    if let Some((request, owner)) = step.request {
-        let released = gave_up.iter().any(|holder| holder.owner() == owner);
-        let gives_up = !matches!(request.action, Action::Acquire { .. } | Action::Extend { .. })
-            && step.answer == Answer::Holds(0);
-        if released && gives_up {
-            expected.push(Event::Released);
-        }
-    }
-    expected.extend(step.came().map(|_| Event::Acquired));
-    if matches!(step.answer, Answer::Lease(_)) {
+/// The events, derived from the states before and after: removals, what the request did, grants. So no change
+/// is published twice or not at all.
+fn events_match(step: &Checked) -> bool {
+    let (released, expired): (Vec<&Holder>, Vec<&Holder>) =
+        step.removed().partition(|holder| step.cx.is_live(holder));
+    let mut expected = vec![Event::Expired; expired.len()];
+    expected.extend(released.iter().map(|_| Event::Released));
+    if step.outcome == Outcome::Extended {
         expected.push(Event::Extended);
     }
-    // A holder that left while its lease ran must have been the one who asked.
-    let announced = ended.len() + usize::from(expected.contains(&Event::Released));
-    step.effects.events == expected && announced == step.gone().count()
+    expected.extend(step.added().map(|_| Event::Acquired));
+    // A holder that left while its lease ran must be the requester.
+    let may_release = match step.cause {
+        Cause::Release(request) | Cause::Rollback(request) => Some(request.owner),
+        _ => None,
+    };
+    step.effects.events == expected && released.iter().all(|holder| Some(holder.owner()) == may_release)
 }
 
 fn changes_are_replicated(step: &Checked) -> bool {
     step.changed() == (step.effects.replication != Replication::Nothing)
 }
 
+impl<'a> Cause<'a> {
+    fn owner(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Acquire(request) => Some(request.owner),
+            Self::Release(request) | Self::Rollback(request) => Some(request.owner),
+            Self::Extend(request) => Some(request.owner),
+            Self::Timer | Self::Expiry => None,
+        }
+    }
+}
+
 impl<'a> Checked<'a> {
-    fn live(&self, lock: &'a Lock) -> impl Iterator<Item = &'a Holder> {
-        lock.holders().iter().filter(|holder| self.cx.is_live(holder))
+    fn live(&self, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Holder> {
+        let holders = snapshot.lock.holders().iter();
+        holders.filter(|holder| self.cx.is_live(holder))
     }
 
-    /// Those who were holders before and are no more.
-    fn gone(&self) -> impl Iterator<Item = &'a Holder> {
+    /// The holders whose grant is over.
+    fn removed(&self) -> impl Iterator<Item = &'a Holder> {
+        without(self.before, self.after)
+    }
+
+    /// The holders of new grants.
+    fn added(&self) -> impl Iterator<Item = &'a Holder> {
+        without(self.after, self.before)
+    }
+
+    /// The holders by the same grant, before and after.
+    fn kept(&self) -> impl Iterator<Item = (&'a Holder, &'a Holder)> {
+        let find = |fence: Fence| {
+            let mut holders = self.after.lock.holders().iter();
+            holders.find(|holder| holder.fence() == fence)
+        };
+        let before = self.before.lock.holders().iter();
+        before.filter_map(move |old| Some((old, find(old.fence())?)))
+    }
+
+    fn waited(&self, owner: &[u8]) -> bool {
         self.before
-            .holders()
+            .queue
             .iter()
-            .filter(|old| find_fence(self.after, old.fence()).is_none())
+            .any(|(_, waiter)| waiter.owner() == owner)
     }
 
-    /// Those who became holders.
-    fn came(&self) -> impl Iterator<Item = &'a Holder> {
-        self.after
-            .holders()
-            .iter()
-            .filter(|new| find_fence(self.before, new.fence()).is_none())
+    fn waiter(&self, ticket: Ticket) -> &'a Waiter {
+        let own = self.before.queue.iter().find(|(other, _)| *other == ticket);
+        &own.expect("only waiters are woken").1
     }
 
-    /// Those who are holders by the same grant as before: as they were, as they are.
-    fn stayed(&self) -> impl Iterator<Item = (&'a Holder, &'a Holder)> {
-        self.before
-            .holders()
-            .iter()
-            .filter_map(|old| Some((old, find_fence(self.after, old.fence())?)))
+    fn is_grace(&self) -> bool {
+        self.cx.grace_end > self.cx.now
     }
 
-    /// Whether anything changed that matters. How long a lease would run without the grace that prolongs
-    /// it does not.
+    /// Whether anything observable changed. The length of a lease without the grace period that extends it is
+    /// not.
     fn changed(&self) -> bool {
         let is_same = |old: &Holder, new: &Holder| {
             (old.owner(), old.fence(), old.anonymous()) == (new.owner(), new.fence(), new.anonymous())
                 && old.request_ids() == new.request_ids()
                 && self.cx.lease_end(old) == self.cx.lease_end(new)
         };
-        let (before, after) = (self.before.holders(), self.after.holders());
+        let (before, after) = (self.before.lock.holders(), self.after.lock.holders());
         before.len() != after.len() || before.iter().zip(after).any(|(old, new)| !is_same(old, new))
     }
 
-    fn left_no_trace(&self) -> bool {
-        self.before.holders() == self.after.holders()
+    fn had_no_effects(&self) -> bool {
+        self.before.lock.holders() == self.after.lock.holders()
             && self.known_before == self.known_after
             && self.effects.replication == Replication::Nothing
             && self.effects.events.is_empty()
@@ -239,10 +370,14 @@ impl<'a> Checked<'a> {
     }
 }
 
-fn find_owner<'a>(lock: &'a Lock, owner: &[u8]) -> Option<&'a Holder> {
-    lock.holders().iter().find(|holder| holder.owner() == owner)
+/// The holders of the one snapshot whose grant is not in the other.
+fn without<'a>(snapshot: &'a Snapshot, other: &Snapshot) -> impl Iterator<Item = &'a Holder> + use<'a> {
+    let others: BTreeSet<Fence> = other.lock.holders().iter().map(Holder::fence).collect();
+    let holders = snapshot.lock.holders().iter();
+    holders.filter(move |holder| !others.contains(&holder.fence()))
 }
 
-fn find_fence(lock: &Lock, fence: Fence) -> Option<&Holder> {
-    lock.holders().iter().find(|holder| holder.fence() == fence)
+fn find_owner<'a>(snapshot: &'a Snapshot, owner: &[u8]) -> Option<&'a Holder> {
+    let mut holders = snapshot.lock.holders().iter();
+    holders.find(|holder| holder.owner() == owner)
 }

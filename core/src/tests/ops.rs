@@ -1,12 +1,12 @@
-//! Plain words for what is asked, answered and seen. Core and model are compared in these.
+//! Requests, replies and views in types of neither the core nor the model, which are compared in them.
 
 /// Microseconds on a clock that never jumps, whatever the clocks of the servers show.
 pub type Micros = i64;
 
-/// How many holders; `None` = SHARED.
+/// The largest number of holders; `None` = SHARED.
 pub type Limit = Option<u32>;
 
-/// One request of one owner. An ACQUIRE has no use for the fence.
+/// One request of one owner. An ACQUIRE ignores the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub owner: u8,
@@ -37,15 +37,15 @@ pub enum Answer {
         lease_ms: u64,
     },
     NotGranted,
-    /// The holds that are left.
+    /// The remaining holds.
     Holds(u64),
-    /// The lease that remains.
+    /// The remaining lease.
     Lease(u64),
-    /// The first word, and the number that the text after it names (0 = none).
+    /// The error code, and the number in its text (0 = none).
     Error(&'static str, u64),
 }
 
-/// A live holder as a client could see it, and the order of its named holds.
+/// A live holder as clients see it, and its request ids, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     pub owner: u8,
@@ -118,6 +118,104 @@ impl Request {
         Self {
             fence: Some(fence),
             ..self
+        }
+    }
+}
+
+/// The sender of one request. It gets exactly one reply, at once or later.
+pub type Client = usize;
+
+/// A request for one of several locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    pub lock: usize,
+    pub request: Request,
+    /// For an ACQUIRE only.
+    pub block: Block,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Block {
+    No,
+    Infinite,
+    Ms(u64),
+}
+
+/// The reply to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub answer: Answer,
+    /// The time that the request spent in the queue.
+    pub waited_ms: u64,
+}
+
+/// A waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    pub client: Client,
+    pub owner: u8,
+    pub limit: Limit,
+    pub lease_ms: u64,
+    pub name: Option<u8>,
+    pub since: Micros,
+    pub block: Block,
+}
+
+/// A lock with its queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockView {
+    pub holders: Vec<View>,
+    pub queue: Vec<Waiter>,
+}
+
+/// A hold whose client disconnected before the grant reached it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undelivered {
+    pub lock: usize,
+    pub owner: u8,
+    pub fence: u64,
+    pub name: Option<u8>,
+}
+
+impl Reply {
+    pub fn immediate(answer: Answer) -> Self {
+        Self { answer, waited_ms: 0 }
+    }
+
+    pub fn null() -> Self {
+        Self::immediate(Answer::NotGranted)
+    }
+
+    pub fn error(code: &'static str) -> Self {
+        Self::immediate(Answer::Error(code, 0))
+    }
+}
+
+impl Waiter {
+    /// The waiting request.
+    pub fn ask(&self, lock: usize) -> Ask {
+        let action = Action::Acquire {
+            lease_ms: self.lease_ms,
+            limit: self.limit,
+            name: self.name,
+        };
+        let request = Request {
+            owner: self.owner,
+            action,
+            fence: None,
+        };
+        Ask {
+            lock,
+            request,
+            block: self.block,
+        }
+    }
+
+    /// When it times out.
+    pub fn deadline(&self) -> Option<Micros> {
+        match self.block {
+            Block::Ms(ms) => Some(self.since + ms as Micros * 1000),
+            Block::No | Block::Infinite => None,
         }
     }
 }

@@ -1,117 +1,59 @@
-//! What is replicated gives the same state: on replicas that lag, from the log, after a promotion.
+//! What is replicated gives the same state: on lagging replicas, from the append-only file, after a promotion.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::ops::{Answer, Micros, Request};
-use super::schedule::{Memory, Step, config, schedule};
-use super::subject::{Record, Saved, Stored, Subject};
+use super::pair::Pair;
+use super::schedule::{LOCKS, MAX_STEPS, Memory, Step, config, queue_schedules, single_lock_schedules};
+use super::subject::{Command, Record, Saved, Sent, Server, Stored};
 use crate::effects::Replication;
 use crate::fence::AdvanceReason;
 use crate::outcome::Event;
 
-/// How the next record reaches a replica.
+/// How the next records reach a replica.
 #[derive(Clone, Copy, Debug)]
 enum Delivery {
-    /// So many microseconds after it was sent, but never before an earlier one.
+    /// This many microseconds late, in order.
     Late(Micros),
-    /// Not at all: the connection broke, and the replica gets everything as a whole.
+    /// Not at all: the connection was lost, and the replica gets a full resync.
     FullSync,
 }
 
-struct Cluster {
-    primary: Subject,
-    replicas: Vec<Subject>,
-    log: Log,
-    memory: Memory,
+/// The replicas of a primary, and its append-only file.
+struct Followers {
+    replicas: Vec<Server>,
+    aof: Aof,
 }
 
-/// What the log holds, and how the primary stood after each record.
-struct Log {
+/// The append-only file.
+struct Aof {
     base: Saved,
-    records: Vec<(Record, Vec<(Stored, Micros)>)>,
+    records: Vec<Sent>,
 }
 
-impl Cluster {
-    fn new() -> Self {
-        let primary = Subject::new(0);
-        let replicas = vec![Subject::new(-77_000_000), Subject::new(5_000_000_123)];
-        let log = Log::starting(&primary);
+impl Followers {
+    fn of(primary: &Server) -> Self {
+        let locks = primary.locks.len();
         Self {
-            primary,
-            replicas,
-            log,
-            memory: Memory::default(),
+            replicas: vec![Server::new(locks, -77_000_000), Server::new(locks, 5_000_000_123)],
+            aof: Aof::starting(primary),
         }
     }
 
-    fn step(&mut self, step: Step, deliveries: [Delivery; 2]) {
-        match step {
-            Step::Ask { owner, action, told } => {
-                let request = self.memory.request(owner, action, told);
-                let answer = self.primary.ask(&request);
-                if let Answer::Granted { fence, .. } = answer {
-                    assert!(self.memory.may_be_given(owner, fence), "{fence} to {request:?}");
-                }
-                self.memory.note(owner, &answer);
-                self.tell(Some(&request), deliveries);
-            }
-            Step::Sweep => {
-                self.primary.sweep();
-                self.tell(None, deliveries);
-            }
-            Step::Pass(pass) => {
-                let Subject { now, grace_end, .. } = self.primary;
-                self.primary.now = pass.target(now, &self.primary.lease_ends(), grace_end);
-            }
-            Step::Restart { grace_ms, origin } => {
-                let restarted = self.log.load(self.primary.now, origin, 0);
-                self.become_primary(restarted, AdvanceReason::Start, grace_ms, deliveries);
-            }
-            Step::Promotion { grace_ms, lost: 0 } => {
-                let promoted = self.replicas.remove(0);
-                self.replicas.push(Subject::new(987_654));
-                self.become_primary(promoted, AdvanceReason::Promotion, grace_ms, deliveries);
-            }
-            Step::Promotion { grace_ms, lost } => {
-                let promoted = self.log.load(self.primary.now, 44_000_000, lost);
-                self.become_primary(promoted, AdvanceReason::Promotion, grace_ms, deliveries);
-            }
-            Step::Evictable(evictable) => self.primary.evictable = evictable,
-        }
-    }
-
-    /// Another server goes on as the primary: log and replicas begin anew from what it has.
-    fn become_primary(
-        &mut self,
-        server: Subject,
-        raise: AdvanceReason,
-        grace_ms: u64,
-        deliveries: [Delivery; 2],
-    ) {
-        self.primary = server;
-        self.primary.take_over(raise, grace_ms);
-        self.log = Log::starting(&self.primary);
-        for (replica, delivery) in self.replicas.iter_mut().zip(deliveries) {
-            full_sync(replica, &self.primary, delivery.late());
-        }
-    }
-
-    /// The last step of the primary reaches log and replicas.
-    fn tell(&mut self, request: Option<&Request>, deliveries: [Delivery; 2]) {
-        let record = self.primary.record(request);
+    /// What the primary sent since the last call reaches the replicas and the append-only file.
+    fn receive(&mut self, primary: &mut Server, deliveries: [Delivery; 2]) {
+        let records = primary.take_sent();
         for (replica, delivery) in self.replicas.iter_mut().zip(deliveries) {
             match delivery {
-                Delivery::FullSync => full_sync(replica, &self.primary, delivery.late()),
+                Delivery::FullSync => full_sync(replica, primary, 0),
                 Delivery::Late(late) => {
-                    replica.now = replica.now.max(self.primary.now + late);
-                    replica.receive(&record);
-                    assert_same_news(&self.primary, replica);
+                    let now = primary.now() + late;
+                    records.iter().for_each(|sent| execute(replica, sent, now));
                 }
             }
-            assert_follows(&self.primary.stored(), replica);
         }
-        self.log.records.push((record, self.primary.stored()));
+        self.aof.records.extend(records);
     }
 }
 
@@ -124,64 +66,152 @@ impl Delivery {
     }
 }
 
-impl Log {
-    fn starting(primary: &Subject) -> Self {
+impl Aof {
+    fn starting(primary: &Server) -> Self {
         Self {
             base: primary.save(),
             records: Vec::new(),
         }
     }
 
-    /// A server reads it at one cx, but for the last so many records, and goes through the same states.
-    fn load(&self, now: Micros, origin: Micros, lost: usize) -> Subject {
-        let mut server = Subject::load(&self.base, now, origin);
-        let there = self.records.len().saturating_sub(lost);
-        for (record, primary) in self.records.iter().take(there) {
-            server.receive(record);
-            assert_follows(primary, &server);
+    /// A server loads it at one time, without the last `lost` records, and goes through the same states.
+    fn load(&self, now: Micros, origin: Micros, lost: usize) -> Server {
+        let mut server = Server::load(&self.base, now, origin);
+        let kept = self.records.len().saturating_sub(lost);
+        for sent in self.records.iter().take(kept) {
+            execute(&mut server, sent, now);
         }
         server
     }
 }
 
-fn full_sync(replica: &mut Subject, primary: &Subject, late: Micros) {
-    let now = replica.now.max(primary.now + late);
-    *replica = Subject::load(&primary.save(), now, replica.origin);
-    assert_follows(&primary.stored(), replica);
+/// A server executes a record at `now`, or later if its clock is ahead.
+fn execute(server: &mut Server, sent: &Sent, now: Micros) {
+    server.set_now(server.now().max(now));
+    server.receive(sent);
+    if let Command::Transition(_, events) = &sent.command {
+        assert_same_events(events, &server.effects.events);
+    }
+    assert_follows(&sent.after, &server.stored(sent.lock));
 }
 
-/// The replica has what the primary had, and its leases end no earlier.
-fn assert_follows(primary: &[(Stored, Micros)], replica: &Subject) {
-    let (theirs, their_ends): (Vec<_>, Vec<_>) = replica.stored().into_iter().unzip();
+fn full_sync(replica: &mut Server, primary: &Server, late: Micros) {
+    let now = replica.now().max(primary.now() + late);
+    *replica = Server::load(&primary.save(), now, replica.origin);
+    for lock in 0..primary.locks.len() {
+        assert_follows(&primary.stored(lock), &replica.stored(lock));
+    }
+}
+
+/// The replica has the same holders, and their leases end no earlier.
+fn assert_follows(primary: &[(Stored, Micros)], replica: &[(Stored, Micros)]) {
+    let (theirs, their_ends): (Vec<_>, Vec<_>) = replica.iter().cloned().unzip();
     let (ours, our_ends): (Vec<_>, Vec<_>) = primary.iter().cloned().unzip();
     assert_eq!(theirs, ours, "owners, fences, limits and holds");
-    let earlier = their_ends
-        .iter()
-        .zip(&our_ends)
-        .any(|(theirs, ours)| theirs < ours);
-    assert!(!earlier, "leases end at {their_ends:?} instead of {our_ends:?}");
+    let mut ends = their_ends.iter().zip(&our_ends);
+    assert!(
+        ends.all(|(theirs, ours)| theirs >= ours),
+        "leases end at {their_ends:?} instead of {our_ends:?}"
+    );
 }
 
-/// The replica announces what the primary announced. EXTEND alone may say so there without effect.
-fn assert_same_news(primary: &Subject, replica: &Subject) {
-    let but_extended = |server: &Subject| -> Vec<Event> {
-        server
-            .effects
-            .events
-            .iter()
+/// The replica publishes what the primary published. Only an EXTEND without effect may be missing.
+fn assert_same_events(primary: &[Event], replica: &[Event]) {
+    let is_extended = |event: &&Event| **event == Event::Extended;
+    let others = |events: &[Event]| -> Vec<Event> {
+        { events.iter() }
+            .filter(|event| !is_extended(event))
             .copied()
-            .filter(|event| *event != Event::Extended)
             .collect()
     };
-    assert_eq!(but_extended(replica), but_extended(primary));
-    let extended = |server: &Subject| server.effects.events.contains(&Event::Extended);
-    assert!(extended(primary) || !extended(replica));
+    assert_eq!(others(replica), others(primary));
+    assert!(
+        primary.iter().any(|event| is_extended(&event)) || !replica.iter().any(|event| is_extended(&event))
+    );
+}
+
+/// A primary with one lock, and its followers.
+struct Cluster {
+    primary: Server,
+    followers: Followers,
+    memory: Memory,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let primary = Server::new(1, 0);
+        let followers = Followers::of(&primary);
+        Self {
+            primary,
+            followers,
+            memory: Memory::default(),
+        }
+    }
+
+    fn step(&mut self, step: Step, deliveries: [Delivery; 2]) {
+        match step {
+            Step::Ask {
+                owner, action, given, ..
+            } => {
+                let request = self.memory.request(owner, action, given);
+                let answer = self.primary.request(0, &request);
+                if let Answer::Granted { fence, .. } = answer {
+                    assert!(self.memory.may_be_granted(owner, fence), "{fence} to {request:?}");
+                }
+                self.memory.note(owner, &answer);
+                self.followers.receive(&mut self.primary, deliveries);
+            }
+            Step::Expire => {
+                self.primary.sweep(0);
+                self.followers.receive(&mut self.primary, deliveries);
+            }
+            Step::Pass(pass) => {
+                let lease_ends = self.primary.lease_ends(0);
+                let first = lease_ends.iter().copied().min();
+                let now = pass.target(self.primary.now(), &lease_ends, self.primary.grace_end(), |_| {
+                    first
+                });
+                self.primary.set_now(now);
+            }
+            Step::Restart { grace_ms, origin } => {
+                let restarted = self.followers.aof.load(self.primary.now(), origin, 0);
+                self.become_primary(restarted, AdvanceReason::Start, grace_ms, deliveries);
+            }
+            Step::Promotion { grace_ms, lost: 0 } => {
+                let promoted = self.followers.replicas.remove(0);
+                self.followers.replicas.push(Server::new(1, 987_654));
+                self.become_primary(promoted, AdvanceReason::Promotion, grace_ms, deliveries);
+            }
+            Step::Promotion { grace_ms, lost } => {
+                let promoted = self.followers.aof.load(self.primary.now(), 44_000_000, lost);
+                self.become_primary(promoted, AdvanceReason::Promotion, grace_ms, deliveries);
+            }
+            Step::Evictable(evictable) => self.primary.cx.evictable = evictable,
+            step => panic!("no step of one lock without waiters: {step:?}"),
+        }
+    }
+
+    /// Another server becomes the primary: the append-only file starts over, and the replicas resynchronize.
+    fn become_primary(
+        &mut self,
+        server: Server,
+        reason: AdvanceReason,
+        grace_ms: u64,
+        deliveries: [Delivery; 2],
+    ) {
+        self.primary = server;
+        self.primary.take_over(reason, grace_ms);
+        self.followers.aof = Aof::starting(&self.primary);
+        for (replica, delivery) in self.followers.replicas.iter_mut().zip(deliveries) {
+            full_sync(replica, &self.primary, delivery.late());
+        }
+    }
 }
 
 fn delivery() -> impl Strategy<Value = Delivery> {
     prop_oneof![
         6 => Just(Delivery::Late(0)),
-        3 => (0_i64..30_000).prop_map(Delivery::Late),
+        3 => (0_i64..60_000).prop_map(Delivery::Late),
         1 => Just(Delivery::FullSync),
     ]
 }
@@ -191,15 +221,34 @@ proptest! {
 
     #[test]
     fn replicas_and_aof_follow_primary_in_random_schedules(
-        schedule in schedule(),
-        deliveries in vec([delivery(), delivery()], 70),
+        schedule in single_lock_schedules(),
+        deliveries in vec([delivery(), delivery()], MAX_STEPS),
         downtime in 0_i64..50_000,
     ) {
         let mut cluster = Cluster::new();
         for (step, deliveries) in schedule.into_iter().zip(deliveries) {
             cluster.step(step, deliveries);
         }
-        cluster.log.load(cluster.primary.now + downtime, -31_000_000, 0);
+        cluster.followers.aof.load(cluster.primary.now() + downtime, -31_000_000, 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(800))]
+
+    #[test]
+    fn replicas_and_aof_follow_every_hand_over(
+        schedule in queue_schedules(),
+        lags in vec(0_i64..60_000, MAX_STEPS),
+        downtime in 0_i64..1_000_000,
+    ) {
+        let mut pair = Pair::new(LOCKS);
+        let mut followers = Followers::of(&pair.server);
+        for (step, lag) in schedule.into_iter().zip(lags) {
+            pair.step(step);
+            followers.receive(&mut pair.server, [Delivery::Late(0), Delivery::Late(lag)]);
+        }
+        followers.aof.load(pair.server.now() + downtime, -31_000_000, 0);
     }
 }
 
@@ -208,8 +257,8 @@ const BOB: u8 = 1;
 const CAROL: u8 = 2;
 const AN_HOUR: Micros = 3_600_000_000;
 
-/// Alice's lease ends at 10 ms, Bob's lasts, with two holds. The replica is an hour behind.
-fn alice_has_ended_unswept() -> Cluster {
+/// Alice's lease has expired at 10 ms, Bob has two holds. A replica lags by an hour.
+fn alice_has_expired() -> Cluster {
     let mut cluster = Cluster::new();
     for request in [
         Request::acquire(ALICE, 10, Some(2)),
@@ -218,19 +267,20 @@ fn alice_has_ended_unswept() -> Cluster {
     ] {
         ask(&mut cluster, &request);
     }
-    cluster.primary.now = 10_000;
+    cluster.primary.set_now(10_000);
     cluster
 }
 
 fn ask(cluster: &mut Cluster, request: &Request) -> Answer {
-    let answer = cluster.primary.ask(request);
-    cluster.tell(Some(request), [Delivery::Late(0), Delivery::Late(AN_HOUR)]);
+    let answer = cluster.primary.request(0, request);
+    let deliveries = [Delivery::Late(0), Delivery::Late(AN_HOUR)];
+    cluster.followers.receive(&mut cluster.primary, deliveries);
     answer
 }
 
-fn owners(server: &Subject) -> Vec<&[u8]> {
-    server
-        .lock
+fn owners(server: &Server) -> Vec<&[u8]> {
+    server.locks[0]
+        .1
         .holders()
         .iter()
         .map(|holder| holder.owner())
@@ -246,54 +296,54 @@ fn grace_outlasts_hold_unknown_to_promoted_replica() {
         lost: 1,
     };
     cluster.step(promotion, [Delivery::Late(0); 2]);
-    assert!(cluster.primary.lock.is_free());
+    assert!(cluster.primary.locks[0].1.is_free());
     let bob = Request::acquire(BOB, 30, Some(1));
-    cluster.primary.now += 29_999;
+    cluster.primary.pass(29_999);
     assert_eq!(ask(&mut cluster, &bob), Answer::Error("GRACE", 1));
-    cluster.primary.now += 1;
+    cluster.primary.pass(1);
     assert!(matches!(ask(&mut cluster, &bob), Answer::Granted { .. }));
 }
 
 #[test]
 fn acquire_replicates_removal_of_expired_holders() {
-    let mut cluster = alice_has_ended_unswept();
+    let mut cluster = alice_has_expired();
     assert_eq!(owners(&cluster.primary), [b"a".as_slice(), b"ab"]);
     let answer = ask(&mut cluster, &Request::acquire(CAROL, 10, Some(2)));
     assert!(matches!(answer, Answer::Granted { .. }));
-    for server in cluster.replicas.iter().chain([&cluster.primary]) {
+    for server in cluster.followers.replicas.iter().chain([&cluster.primary]) {
         assert_eq!(owners(server), [b"ab".as_slice(), b"alice"]);
     }
 }
 
 #[test]
 fn release_replicates_removal_of_expired_holders() {
-    let mut cluster = alice_has_ended_unswept();
+    let mut cluster = alice_has_expired();
     assert_eq!(ask(&mut cluster, &Request::release(BOB)), Answer::Holds(1));
     assert_eq!(cluster.primary.effects.replication, Replication::Change);
-    for server in cluster.replicas.iter().chain([&cluster.primary]) {
+    for server in cluster.followers.replicas.iter().chain([&cluster.primary]) {
         assert_eq!(owners(server), [b"ab"]);
     }
     assert_eq!(ask(&mut cluster, &Request::release(BOB)), Answer::Holds(0));
     assert_eq!(cluster.primary.effects.replication, Replication::Verbatim);
-    for server in cluster.replicas.iter().chain([&cluster.primary]) {
-        assert!(server.lock.is_free());
+    for server in cluster.followers.replicas.iter().chain([&cluster.primary]) {
+        assert!(server.locks[0].1.is_free());
     }
 }
 
 #[test]
 fn last_release_replicates_removal_of_expired_holders() {
-    let mut cluster = alice_has_ended_unswept();
+    let mut cluster = alice_has_expired();
     assert_eq!(ask(&mut cluster, &Request::release_all(BOB)), Answer::Holds(0));
-    for server in cluster.replicas.iter().chain([&cluster.primary]) {
-        assert!(server.lock.is_free());
+    for server in cluster.followers.replicas.iter().chain([&cluster.primary]) {
+        assert!(server.locks[0].1.is_free());
     }
 }
 
 #[test]
 fn replica_never_expires_leases_by_its_clock() {
-    let mut cluster = alice_has_ended_unswept();
-    let replica = &mut cluster.replicas[0];
-    replica.now += AN_HOUR;
-    replica.receive(&Record::Verbatim(Request::release(BOB)));
+    let mut cluster = alice_has_expired();
+    let replica = &mut cluster.followers.replicas[0];
+    replica.pass(AN_HOUR);
+    replica.apply(0, &Record::Verbatim(Request::release(BOB)));
     assert_eq!(owners(replica), [b"a".as_slice(), b"ab"]);
 }

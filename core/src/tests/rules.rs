@@ -1,7 +1,7 @@
-//! The contract by example.
+//! The contract of one lock by example.
 
 use super::ops::{Answer, Request};
-use super::subject::{Subject, core_limit, owner_bytes};
+use super::subject::{ORIGIN, Server, core_limit, owner_bytes};
 use crate::effects::Replication;
 use crate::fence::{AdvanceReason, MAX_FENCE};
 use crate::lock::{Holder, MAX_REQUEST_IDS};
@@ -13,17 +13,14 @@ const CAROL: u8 = 2;
 const MUTEX: Option<u32> = Some(1);
 const SHARED: Option<u32> = None;
 
-/// A server without the lock, its clock already running.
-fn server() -> Subject {
-    Subject {
-        now: 123_456,
-        ..Subject::new(0)
-    }
+/// A server without the lock.
+fn server() -> Server {
+    Server::new(1, ORIGIN)
 }
 
-/// Asks for what must be granted; the fence, the holds, and what remains of the lease.
-fn granted(server: &mut Subject, request: Request) -> (u64, u64, u64) {
-    match server.ask(&request) {
+/// Sends a request that must be granted. Returns the fence, the holds and the remaining lease.
+fn granted(server: &mut Server, request: Request) -> (u64, u64, u64) {
+    match server.request(0, &request) {
         Answer::Granted {
             fence,
             holds,
@@ -38,9 +35,12 @@ fn mutex_held_by_one_owner_is_not_granted_to_another() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
     for limit in [MUTEX, Some(2), SHARED] {
-        assert_eq!(server.ask(&Request::acquire(BOB, 10, limit)), Answer::NotGranted);
+        assert_eq!(
+            server.request(0, &Request::acquire(BOB, 10, limit)),
+            Answer::NotGranted
+        );
     }
-    assert_eq!(server.ask(&Request::release(ALICE)), Answer::Holds(0));
+    assert_eq!(server.request(0, &Request::release(ALICE)), Answer::Holds(0));
     granted(&mut server, Request::acquire(BOB, 10, MUTEX));
 }
 
@@ -50,10 +50,10 @@ fn semaphore_admits_up_to_smallest_limit() {
     granted(&mut server, Request::acquire(ALICE, 10, Some(3)));
     granted(&mut server, Request::acquire(BOB, 10, Some(2)));
     assert_eq!(
-        server.ask(&Request::acquire(CAROL, 10, Some(3))),
+        server.request(0, &Request::acquire(CAROL, 10, Some(3))),
         Answer::NotGranted
     );
-    assert_eq!(server.ask(&Request::release(BOB)), Answer::Holds(0));
+    assert_eq!(server.request(0, &Request::release(BOB)), Answer::Holds(0));
     granted(&mut server, Request::acquire(CAROL, 10, Some(3)));
     granted(&mut server, Request::acquire(BOB, 10, Some(3)));
 }
@@ -64,7 +64,10 @@ fn shared_holders_exclude_mutex_request() {
     for reader in [ALICE, BOB, CAROL] {
         granted(&mut server, Request::acquire(reader, 10, SHARED));
     }
-    assert_eq!(server.ask(&Request::acquire(3, 10, MUTEX)), Answer::NotGranted);
+    assert_eq!(
+        server.request(0, &Request::acquire(3, 10, MUTEX)),
+        Answer::NotGranted
+    );
 }
 
 #[test]
@@ -87,14 +90,14 @@ fn reentry_never_changes_limit() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, Some(2)));
     granted(&mut server, Request::acquire(ALICE, 10, SHARED));
-    assert_eq!(server.view()[0].limit, Some(2));
+    assert_eq!(server.view(0).holders[0].limit, Some(2));
     assert_eq!(
-        server.ask(&Request::acquire(ALICE, 10, MUTEX)),
+        server.request(0, &Request::acquire(ALICE, 10, MUTEX)),
         Answer::Error("ERR", 2)
     );
     granted(&mut server, Request::acquire(BOB, 10, SHARED));
     assert_eq!(
-        server.ask(&Request::acquire(CAROL, 10, SHARED)),
+        server.request(0, &Request::acquire(CAROL, 10, SHARED)),
         Answer::NotGranted
     );
 }
@@ -103,9 +106,12 @@ fn reentry_never_changes_limit() {
 fn lease_expires_exactly_at_its_end() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
-    server.now += 9_999;
-    assert_eq!(server.ask(&Request::acquire(BOB, 10, MUTEX)), Answer::NotGranted);
-    server.now += 1;
+    server.pass(9_999);
+    assert_eq!(
+        server.request(0, &Request::acquire(BOB, 10, MUTEX)),
+        Answer::NotGranted
+    );
+    server.pass(1);
     granted(&mut server, Request::acquire(BOB, 10, MUTEX));
     assert_eq!(server.effects.events, [Event::Expired, Event::Acquired]);
 }
@@ -114,18 +120,21 @@ fn lease_expires_exactly_at_its_end() {
 fn expired_lease_is_never_revived() {
     let mut server = server();
     let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
-    server.now += 10_000;
+    server.pass(10_000);
     for request in [
         Request::extend(ALICE, 10),
         Request::release(ALICE),
         Request::release_all(ALICE),
     ] {
         assert_eq!(
-            server.ask(&request.with_fence(fence)),
+            server.request(0, &request.with_fence(fence)),
             Answer::Error("NOTHELD", 0)
         );
     }
-    assert_eq!(server.ask(&Request::release_named(ALICE, 1)), Answer::Holds(0));
+    assert_eq!(
+        server.request(0, &Request::release_named(ALICE, 1)),
+        Answer::Holds(0)
+    );
     let (next, holds, _) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
     assert_eq!((next > fence, holds), (true, 1));
 }
@@ -135,26 +144,26 @@ fn holders_expire_independently_and_once() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, SHARED));
     granted(&mut server, Request::acquire(BOB, 20, SHARED));
-    server.now += 10_000;
-    server.sweep();
+    server.pass(10_000);
+    server.sweep(0);
     assert_eq!(server.effects.events, [Event::Expired]);
-    server.sweep();
+    server.sweep(0);
     assert_eq!(server.effects.events, []);
-    server.now += 10_000;
-    server.sweep();
+    server.pass(10_000);
+    server.sweep(0);
     assert_eq!(server.effects.events, [Event::Expired]);
-    assert!(server.lock.is_free());
+    assert!(server.locks[0].1.is_free());
 }
 
 #[test]
 fn remaining_lease_is_rounded_down() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
-    server.now += 1;
-    assert_eq!(server.ask(&Request::extend(ALICE, 5)), Answer::Lease(9));
+    server.pass(1);
+    assert_eq!(server.request(0, &Request::extend(ALICE, 5)), Answer::Lease(9));
     assert_eq!(server.effects.events, [Event::Extended]);
     assert_eq!(server.effects.replication, Replication::Nothing);
-    assert_eq!(server.ask(&Request::extend(ALICE, 20)), Answer::Lease(20));
+    assert_eq!(server.request(0, &Request::extend(ALICE, 20)), Answer::Lease(20));
     assert_eq!(server.effects.replication, Replication::Change);
 }
 
@@ -170,10 +179,22 @@ fn repeated_reqid_counts_once_and_keeps_lease() {
         granted(&mut server, Request::named(ALICE, 10, MUTEX, 2)),
         (fence, 2, 10)
     );
-    assert_eq!(server.ask(&Request::release_named(ALICE, 1)), Answer::Holds(1));
-    assert_eq!(server.ask(&Request::release_named(ALICE, 1)), Answer::Holds(1));
-    assert_eq!(server.ask(&Request::release_named(ALICE, 2)), Answer::Holds(0));
-    assert_eq!(server.ask(&Request::release_named(ALICE, 2)), Answer::Holds(0));
+    assert_eq!(
+        server.request(0, &Request::release_named(ALICE, 1)),
+        Answer::Holds(1)
+    );
+    assert_eq!(
+        server.request(0, &Request::release_named(ALICE, 1)),
+        Answer::Holds(1)
+    );
+    assert_eq!(
+        server.request(0, &Request::release_named(ALICE, 2)),
+        Answer::Holds(0)
+    );
+    assert_eq!(
+        server.request(0, &Request::release_named(ALICE, 2)),
+        Answer::Holds(0)
+    );
 }
 
 #[test]
@@ -183,8 +204,8 @@ fn release_takes_anonymous_holds_then_latest_reqid() {
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
     granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
     for (left, names) in [(2, vec![2, 1]), (1, vec![2]), (0, vec![])] {
-        assert_eq!(server.ask(&Request::release(ALICE)), Answer::Holds(left));
-        let names_left = server.view().pop().map_or(vec![], |alice| alice.names);
+        assert_eq!(server.request(0, &Request::release(ALICE)), Answer::Holds(left));
+        let names_left = server.view(0).holders.pop().map_or(vec![], |alice| alice.names);
         assert_eq!(names_left, names);
     }
     assert_eq!(server.effects.events, [Event::Released]);
@@ -195,7 +216,7 @@ fn stale_fence_is_rejected() {
     let mut server = server();
     let (old, ..) = granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
     assert_eq!(
-        server.ask(&Request::release(ALICE).with_fence(old)),
+        server.request(0, &Request::release(ALICE).with_fence(old)),
         Answer::Holds(0)
     );
     let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
@@ -207,10 +228,11 @@ fn stale_fence_is_rejected() {
         Request::release_named(ALICE, 9),
         Request::extend(ALICE, 99),
     ] {
-        assert_eq!(server.ask(&request.with_fence(old)), stale);
-        assert_eq!(server.ask(&request.with_fence(fence + 1)), stale);
+        assert_eq!(server.request(0, &request.with_fence(old)), stale);
+        assert_eq!(server.request(0, &request.with_fence(fence + 1)), stale);
         assert_ne!(
-            server.ask(
+            server.request(
+                0,
                 &Request {
                     owner: BOB,
                     ..request
@@ -221,7 +243,7 @@ fn stale_fence_is_rejected() {
         );
     }
     assert_eq!(
-        server.ask(&Request::release(ALICE).with_fence(fence)),
+        server.request(0, &Request::release(ALICE).with_fence(fence)),
         Answer::Holds(0)
     );
 }
@@ -234,7 +256,7 @@ fn release_without_hold_reports_notheld_or_notowner() {
         Request::release_all(BOB),
         Request::extend(BOB, 10),
     ] {
-        assert_eq!(server.ask(&request), Answer::Error("NOTHELD", 0));
+        assert_eq!(server.request(0, &request), Answer::Error("NOTHELD", 0));
     }
     granted(&mut server, Request::acquire(ALICE, 10, SHARED));
     for request in [
@@ -242,9 +264,12 @@ fn release_without_hold_reports_notheld_or_notowner() {
         Request::release_all(BOB),
         Request::extend(BOB, 10),
     ] {
-        assert_eq!(server.ask(&request), Answer::Error("NOTOWNER", 0));
+        assert_eq!(server.request(0, &request), Answer::Error("NOTOWNER", 0));
     }
-    assert_eq!(server.ask(&Request::release_named(BOB, 1)), Answer::Holds(0));
+    assert_eq!(
+        server.request(0, &Request::release_named(BOB, 1)),
+        Answer::Holds(0)
+    );
 }
 
 #[test]
@@ -253,26 +278,29 @@ fn grace_grants_nothing_and_keeps_known_holders() {
     let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, SHARED, 1));
     server.take_over(AdvanceReason::Start, 50);
     let grace_error = Answer::Error("GRACE", 50);
-    assert_eq!(server.ask(&Request::acquire(BOB, 10, SHARED)), grace_error);
-    assert_eq!(server.ask(&Request::acquire(ALICE, 10, SHARED)), grace_error);
+    assert_eq!(server.request(0, &Request::acquire(BOB, 10, SHARED)), grace_error);
+    assert_eq!(
+        server.request(0, &Request::acquire(ALICE, 10, SHARED)),
+        grace_error
+    );
     assert_eq!(
         granted(&mut server, Request::named(ALICE, 10, SHARED, 1)),
         (fence, 1, 50)
     );
-    assert_eq!(server.ask(&Request::extend(ALICE, 60)), grace_error);
-    assert_eq!(server.ask(&Request::extend(BOB, 60)), grace_error);
+    assert_eq!(server.request(0, &Request::extend(ALICE, 60)), grace_error);
+    assert_eq!(server.request(0, &Request::extend(BOB, 60)), grace_error);
     assert_eq!(
-        server.ask(&Request::extend(ALICE, 10).with_fence(fence)),
+        server.request(0, &Request::extend(ALICE, 10).with_fence(fence)),
         Answer::Lease(50)
     );
-    server.now += 49_999;
+    server.pass(49_999);
     assert_eq!(
-        server.ask(&Request::acquire(BOB, 10, SHARED)),
+        server.request(0, &Request::acquire(BOB, 10, SHARED)),
         Answer::Error("GRACE", 1)
     );
-    assert_eq!(server.view().len(), 1);
-    server.now += 1;
-    assert_eq!(server.view().len(), 0);
+    assert_eq!(server.view(0).holders.len(), 1);
+    server.pass(1);
+    assert_eq!(server.view(0).holders.len(), 0);
     granted(&mut server, Request::acquire(BOB, 10, SHARED));
 }
 
@@ -281,18 +309,18 @@ fn release_in_grace_succeeds() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
     server.take_over(AdvanceReason::Promotion, 50);
-    server.now += 20_000;
-    assert_eq!(server.ask(&Request::release(ALICE)), Answer::Holds(0));
+    server.pass(20_000);
+    assert_eq!(server.request(0, &Request::release(ALICE)), Answer::Holds(0));
 }
 
 #[test]
 fn evictable_server_rejects_new_owners_only() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, SHARED));
-    server.evictable = true;
+    server.cx.evictable = true;
     granted(&mut server, Request::acquire(ALICE, 10, SHARED));
     assert_eq!(
-        server.ask(&Request::acquire(BOB, 10, SHARED)),
+        server.request(0, &Request::acquire(BOB, 10, SHARED)),
         Answer::Error("EVICTABLE", 0)
     );
 }
@@ -305,19 +333,22 @@ fn acquire_with_65th_reqid_is_rejected() {
         granted(&mut server, Request::named(ALICE, 10, MUTEX, name));
     }
     assert_eq!(
-        server.ask(&Request::named(ALICE, 10, MUTEX, last)),
+        server.request(0, &Request::named(ALICE, 10, MUTEX, last)),
         Answer::Error("ERR", 64)
     );
     assert_eq!(granted(&mut server, Request::named(ALICE, 10, MUTEX, 0)).1, 64);
     assert_eq!(granted(&mut server, Request::acquire(ALICE, 10, MUTEX)).1, 65);
-    assert_eq!(server.ask(&Request::release_named(ALICE, 3)), Answer::Holds(64));
+    assert_eq!(
+        server.request(0, &Request::release_named(ALICE, 3)),
+        Answer::Holds(64)
+    );
     assert_eq!(granted(&mut server, Request::named(ALICE, 10, MUTEX, last)).1, 65);
 }
 
 #[test]
 fn reentry_at_largest_hold_count_is_rejected() {
     let mut server = server();
-    let now = server.cx().now;
+    let now = server.cx.now;
     let fence = server.engine.fences.known();
     let mut alice = Holder::new(
         owner_bytes(ALICE),
@@ -327,13 +358,13 @@ fn reentry_at_largest_hold_count_is_rejected() {
         now.after_ms(10),
     );
     alice.add_anonymous(u32::MAX).unwrap();
-    server.lock.push(alice);
+    server.locks[0].1.push(alice);
     assert_eq!(
-        server.ask(&Request::acquire(ALICE, 99, MUTEX)),
+        server.request(0, &Request::acquire(ALICE, 99, MUTEX)),
         Answer::Error("ERR", 0)
     );
     assert_eq!(
-        server.ask(&Request::release(ALICE)),
+        server.request(0, &Request::release(ALICE)),
         Answer::Holds(u64::from(u32::MAX) - 1)
     );
 }
@@ -347,7 +378,7 @@ fn acquire_with_exhausted_fences_is_rejected() {
         MAX_FENCE
     );
     assert_eq!(
-        server.ask(&Request::acquire(BOB, 10, SHARED)),
+        server.request(0, &Request::acquire(BOB, 10, SHARED)),
         Answer::Error("ERR", 0)
     );
     assert_eq!(granted(&mut server, Request::acquire(ALICE, 10, SHARED)).1, 2);

@@ -1,14 +1,13 @@
-//! Requests that no release could ever let in, by example: who is refused, in which words, and what it takes
-//! to find out.
+//! Deadlocks by example: which requests are rejected, the cycle in the error, and the cost of the search.
 
 use super::dsl::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
 use super::subject::Server;
 use crate::error::Error;
 use crate::request::Acquire;
 
-/// The words of the refusal. Nothing is queued.
+/// The text of the error. Nothing is queued.
 #[track_caller]
-fn refusal(server: &mut Server, key: &str, request: &Acquire<'_>) -> String {
+fn rejection(server: &mut Server, key: &str, request: &Acquire<'_>) -> String {
     let before = server.engine.wait_table.waiters();
     match server.acquire(key, request) {
         Err(Error::Deadlock(cycle)) => {
@@ -19,10 +18,10 @@ fn refusal(server: &mut Server, key: &str, request: &Acquire<'_>) -> String {
     }
 }
 
-/// The cycle that the refusal spells out, without the advice.
+/// The cycle in the error, without the advice.
 #[track_caller]
 fn deadlock(server: &mut Server, key: &str, request: &Acquire<'_>) -> String {
-    let text = refusal(server, key, request);
+    let text = rejection(server, key, request);
     let cycle = text.strip_suffix(": release what this owner holds, then try again");
     cycle.expect("advice that helps").to_owned()
 }
@@ -41,7 +40,7 @@ fn deadlock_cycle_includes_the_request_despite_other_cycles() {
     for (key, owner) in [("m", "bob"), ("m", "alice"), ("n", "carol"), ("n", "alice")] {
         granted(&mut server, key, &pool(owner));
     }
-    // Carol and bob would be in a cycle of their own, but for alice, who can let both in.
+    // Without alice, who can release both, carol and bob would be a cycle.
     waits(&mut server, "m", &wait_for_pool("carol"));
     waits(&mut server, "n", &wait_for_pool("bob"));
     granted(&mut server, "own", &ask("carol", AN_HOUR));
@@ -79,7 +78,7 @@ fn deadlock_message_shows_shortest_cycle() {
     );
 }
 
-/// The deadlock formed while nobody searched. It is not alice's, but she would wait as long.
+/// The deadlock formed while detection was off. Alice is not part of it, but would wait as long.
 #[test]
 fn request_blocked_by_existing_deadlock_gets_its_cycle() {
     let mut server = Server::with(&["a", "b", "own"]);
@@ -87,12 +86,12 @@ fn request_blocked_by_existing_deadlock_gets_its_cycle() {
     granted(&mut server, "b", &ask("carol", AN_HOUR));
     granted(&mut server, "own", &ask("alice", AN_HOUR));
     waits(&mut server, "own", &wait("dave", AN_HOUR));
-    server.rules.detect_deadlocks = false;
+    server.policy.detect_deadlocks = false;
     waits(&mut server, "b", &wait("bob", AN_HOUR));
     waits(&mut server, "a", &wait("carol", AN_HOUR));
-    server.rules.detect_deadlocks = true;
+    server.policy.detect_deadlocks = true;
     assert_eq!(
-        refusal(&mut server, "a", &wait("alice", AN_HOUR)),
+        rejection(&mut server, "a", &wait("alice", AN_HOUR)),
         "bob holds a, waits for b; carol holds b, waits for a: \
          this request would wait for them, try again when a lease or a timeout has let one go"
     );
@@ -115,7 +114,7 @@ fn deadlock_counts_first_request_of_owner_that_waits_twice() {
     granted(&mut server, "b", &ask("alice", AN_HOUR));
     waits(&mut server, "a", &wait("alice", AN_HOUR));
     waits(&mut server, "a", &wait("bob", AN_HOUR));
-    // It stands behind bob, who waits for alice: but she has both when she has one.
+    // It is queued after bob, who waits for alice; but both her requests are granted together.
     waits(&mut server, "a", &wait("alice", AN_HOUR));
     waits(&mut server, "b", &wait("bob", AN_HOUR));
     server
@@ -138,8 +137,8 @@ fn deadlock_owner_waiting_for_two_locks_releases_nothing_before_both() {
     );
 }
 
-/// While the server may grant nothing (paused clients, too few replicas), nobody sweeps. Right after that a
-/// request may come before the queue has been looked at again.
+/// While the server may not grant (paused clients, too few replicas), no holder is removed. Right after that, a
+/// request may arrive before the queue is processed again.
 #[test]
 fn expired_lease_of_deferred_queue_is_no_deadlock() {
     let mut server = Server::with(&["a", "b"]);
@@ -159,14 +158,14 @@ fn expired_lease_of_deferred_queue_is_no_deadlock() {
     waits(&mut server, "b", &wait("alice", AN_HOUR));
 }
 
-/// How many owners, locks and requests a search for this owner looks at.
+/// The number of owners, locks and requests that a search for this owner visits.
 fn visited(server: &Server, owner: &str) -> (usize, usize, usize) {
-    let world = server
+    let graph = server
         .engine
         .wait_table
         .wait_for_graph(owner.as_bytes(), server.cx.now);
-    let requests = world.locks.iter().map(|site| site.queue.len()).sum();
-    (world.owners.len(), world.locks.len(), requests)
+    let requests = graph.locks.iter().map(|site| site.queue.len()).sum();
+    (graph.owners.len(), graph.locks.len(), requests)
 }
 
 #[test]
@@ -181,14 +180,14 @@ fn deadlock_search_skips_unrelated_owners() {
     granted(&mut server, "a", &ask("alice", AN_HOUR));
     granted(&mut server, "b", &ask("bob", AN_HOUR));
     for other in &others {
-        // Each holds a lock of its own, and waits for that of the next, in one long row.
+        // Each holds one lock and waits for the lock of the next, in one long row.
         granted(&mut server, other, &ask(other, AN_HOUR));
     }
     for pair in others.windows(2) {
         waits(&mut server, &pair[1], &wait(&pair[0], AN_HOUR));
     }
     waits(&mut server, "b", &wait("alice", AN_HOUR));
-    // Those who come after alice are not in her way.
+    // Waiters queued after alice do not block her.
     for late in 0..50 {
         waits(&mut server, "b", &wait(&format!("late{late}"), AN_HOUR));
     }

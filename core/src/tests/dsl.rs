@@ -1,4 +1,4 @@
-//! Words for the tests that go by example.
+//! Requests and assertions for tests by example.
 
 use super::subject::{Outcome, Server};
 use crate::limit::Limit;
@@ -18,7 +18,7 @@ pub fn ask(owner: &str, lease_ms: u64) -> Acquire<'_> {
     }
 }
 
-/// The same, and it waits without limit.
+/// The same with BLOCK and without a timeout.
 pub fn wait(owner: &str, lease_ms: u64) -> Acquire<'_> {
     Acquire {
         block: Some(Timeout::Infinite),

@@ -1,18 +1,14 @@
-//! Core and model side by side: the same befalls both, and they must tell and show the same.
+//! Core and model side by side: the same happens to both, and they must reply and look the same.
 
 use std::collections::BTreeSet;
 
-use super::super::naive::Holder;
-use super::super::ops::{Action, Answer, Micros};
-use super::super::schedule::{Memory, Told as Fence};
-use super::super::subject::{owner_bytes, owner_number};
-use super::naive::Model;
-use super::ops::{Ask, Block, Client, Told, Undelivered, Waiter};
-use super::schedule::{Break, Pass, Step};
-use super::subject::{RETRY_MS, Server};
+use super::naive::{Holder, Model};
+use super::ops::{Action, Answer, Ask, Block, Client, Micros, Reply, Undelivered, Waiter};
+use super::schedule::{Admin, GivenFence, Memory, Pass, Step};
+use super::subject::{KEYS, ORIGIN, RETRY_MS, Server, owner_bytes, owner_number};
 use crate::deadlock::{Claim, Cycle};
+use crate::fence::AdvanceReason;
 
-const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 /// Small, so that schedules reach it.
 const MAX_WAITERS: usize = 4;
 
@@ -20,19 +16,19 @@ pub struct Pair {
     pub server: Server,
     pub model: Model,
     memories: Vec<Memory>,
-    /// What each client asked for; its number is its place.
+    /// The requests of the clients; a client is an index.
     asks: Vec<Ask>,
-    /// Who has an answer, or is gone.
+    /// The clients that have a reply or are disconnected.
     done: Vec<bool>,
-    /// The next client that is granted what it waited for will be gone before it is told.
-    one_vanishes: bool,
+    /// The client of the next grant to a waiter disconnects before the grant reaches it.
+    lose_next_grant: bool,
     undelivered: Vec<Undelivered>,
     dump: Option<Dump>,
-    is_held_back: bool,
-    /// Until then nobody looks at what could not be served.
-    snoozed_until: Micros,
-    /// A deadlock may have formed that no search could see.
-    may_be_stuck: bool,
+    grants_paused: bool,
+    /// Until then the locks that could not be granted are left alone.
+    deferred_until: Micros,
+    /// A deadlock may have formed that no search could find.
+    may_be_deadlocked: bool,
     pub deadlocks: usize,
 }
 
@@ -44,8 +40,8 @@ struct Dump {
 
 impl Pair {
     pub fn new(locks: usize) -> Self {
-        let mut server = Server::with(&KEYS[..locks]);
-        server.rules.max_waiters = MAX_WAITERS;
+        let mut server = Server::new(locks, ORIGIN);
+        server.policy.max_waiters = MAX_WAITERS;
         let model = Model {
             last_fence: server.engine.fences.last(),
             max_waiters: MAX_WAITERS,
@@ -59,27 +55,24 @@ impl Pair {
             memories: (0..locks).map(|_| Memory::default()).collect(),
             asks: Vec::new(),
             done: Vec::new(),
-            one_vanishes: false,
+            lose_next_grant: false,
             undelivered: Vec::new(),
             dump: None,
-            is_held_back: false,
-            snoozed_until: 0,
-            may_be_stuck: false,
+            grants_paused: false,
+            deferred_until: 0,
+            may_be_deadlocked: false,
             deadlocks: 0,
         }
     }
 
-    /// A holder that came to be there by whatever steps. The fence is the next one.
+    /// Adds a holder to a state under test. It gets the next fence.
     pub fn put_holder(&mut self, lock: usize, holder: Holder) {
         let fence = self.server.put_holder(lock, &holder);
         self.model.last_fence = fence;
-        self.model.locks[lock]
-            .lock
-            .holders
-            .push(Holder { fence, ..holder });
+        self.model.locks[lock].holders.push(Holder { fence, ..holder });
     }
 
-    /// A waiter that came to be there by whatever steps. Its client is the next one.
+    /// Adds a waiter to a state under test. It gets the next client.
     pub fn put_waiter(&mut self, lock: usize, waiter: Waiter) {
         let client = self.asks.len();
         let waiter = Waiter { client, ..waiter };
@@ -89,9 +82,9 @@ impl Pair {
         self.model.locks[lock].queue.push(waiter);
     }
 
-    /// After holders and waiters were put there: whether an exception has led to this.
-    pub fn look_for_exceptions(&mut self) {
-        self.may_be_stuck = !self.model.waiting_for_ever().is_empty() || self.somebody_can_fall_behind();
+    /// After holders and waiters were added: whether the state may contain a deadlock.
+    pub fn expect_deadlocks(&mut self) {
+        self.may_be_deadlocked = !self.model.deadlocked().is_empty() || self.has_undetectable_deadlocks();
     }
 
     pub fn step(&mut self, step: Step) {
@@ -100,37 +93,59 @@ impl Pair {
                 lock,
                 owner,
                 action,
-                told,
+                given,
                 block,
-            } => self.ask_as_told(lock, owner, action, told, block),
+            } => self.ask_with_fence(lock, owner, action, given, block),
             Step::Pass(pass) => self.pass(pass),
-            Step::Ring => self.process_due(),
-            Step::Leave { lock, place } => self.leave(lock, place),
-            Step::Vanish => self.one_vanishes = true,
-            // A server that may grant nothing takes no writes from administrators either.
-            Step::Break(how) if !self.is_held_back => self.break_lock(how),
-            Step::Break(_) => {}
+            Step::Expire => (0..self.model.locks.len()).for_each(|lock| self.server.sweep(lock)),
+            Step::FireTimers => self.process_due(),
+            Step::Disconnect { lock, place } => self.disconnect(lock, place),
+            Step::LoseNextGrant => self.lose_next_grant = true,
+            // A server that may not grant rejects writes of administrators, too.
+            Step::Admin(command) if !self.grants_paused => self.administrate(command),
+            Step::Admin(_) => {}
             Step::Grace(grace_ms) => self.grace(grace_ms),
+            Step::Restart { grace_ms, origin } => {
+                self.restart(origin);
+                self.take_over(AdvanceReason::Start, grace_ms);
+            }
+            // There is one server here: nothing can be lost.
+            Step::Promotion { grace_ms, .. } => self.take_over(AdvanceReason::Promotion, grace_ms),
             Step::Evictable(evictable) => {
                 self.server.cx.evictable = evictable;
                 self.model.evictable = evictable;
             }
-            Step::HeldBack(is_held_back) => self.is_held_back = is_held_back,
+            Step::GrantsPaused(grants_paused) => self.grants_paused = grants_paused,
             Step::DetectDeadlocks(detect) => {
-                self.may_be_stuck |= !detect;
-                self.server.rules.detect_deadlocks = detect;
+                self.may_be_deadlocked |= !detect;
+                self.server.policy.detect_deadlocks = detect;
                 self.model.detect_deadlocks = detect;
             }
         }
         self.compare(&step);
     }
 
-    fn ask_as_told(&mut self, lock: usize, owner: u8, action: Action, told: Fence, block: Block) {
-        // The server itself refuses what would write.
-        if !self.is_held_back {
-            let request = self.memories[lock].request(owner, action, told);
+    fn ask_with_fence(&mut self, lock: usize, owner: u8, action: Action, given: GivenFence, block: Block) {
+        // The server rejects a write that it may not execute before the module sees it.
+        if !self.grants_paused {
+            let request = self.memories[lock].request(owner, action, given);
             self.ask(&Ask { lock, request, block });
         }
+    }
+
+    /// On a server without waiters.
+    fn restart(&mut self, origin: Micros) {
+        let saved = self.server.save();
+        let mut restarted = Server::load(&saved, self.model.now, origin);
+        restarted.cx.evictable = self.server.cx.evictable;
+        restarted.policy = self.server.policy;
+        self.server = restarted;
+        self.model.restart();
+    }
+
+    fn take_over(&mut self, reason: AdvanceReason, grace_ms: u64) {
+        self.server.take_over(reason, grace_ms);
+        self.model.take_over(self.server.engine.fences.last(), grace_ms);
     }
 
     pub fn ask(&mut self, ask: &Ask) {
@@ -144,20 +159,20 @@ impl Pair {
         self.model.ask(client, ask);
         if let Some(cycle) = self.server.ask(client, ask) {
             self.deadlocks += 1;
-            self.check_circle(ask, &cycle);
+            self.check_cycle(ask, &cycle);
         }
     }
 
-    /// Every word of the cycle must be true. A request that makes a deadlock must be part of it.
-    fn check_circle(&self, ask: &Ask, cycle: &Cycle) {
-        let makes_it = self.model.waiting_for_ever().is_empty();
+    /// Each link of the cycle must exist. A request that closes a cycle must be part of it.
+    fn check_cycle(&self, ask: &Ask, cycle: &Cycle) {
+        let closes_it = self.model.deadlocked().is_empty();
         let of_request = |link: &Link| (link.owner, link.waits_for) == (ask.request.owner, ask.lock);
         let links: Vec<Link> = cycle.links.iter().map(Link::of).collect();
         let closed_by_request = links.iter().any(of_request);
         assert_eq!(cycle.closed_by_request, closed_by_request, "{cycle}");
         assert!(
-            closed_by_request || !makes_it,
-            "not the one that was closed: {cycle}"
+            closed_by_request || !closes_it,
+            "not the cycle that the request closes: {cycle}"
         );
         let before = links.iter().cycle().skip(links.len() - 1);
         for (link, before) in links.iter().zip(before) {
@@ -186,30 +201,26 @@ impl Pair {
 
     fn pass(&mut self, pass: Pass) {
         let now = self.model.now;
-        let target = match pass {
-            Pass::Micros(micros) => now + micros,
-            Pass::ToChange { lock, offset } => {
-                let lease_ends = self.model.live(lock).map(|holder| holder.lease_end);
-                let change = self.model.next_change(lock).or(lease_ends.min());
-                change.unwrap_or(now) + offset
-            }
-        };
-        self.model.now = target.max(now);
+        let locks = 0..self.model.locks.len();
+        let lease_ends = |lock: usize| self.model.live(lock).map(|holder| holder.lease_end);
+        let all_ends: Vec<Micros> = locks.flat_map(lease_ends).collect();
+        let next_change = |lock: usize| self.model.next_change(lock).or(lease_ends(lock).min());
+        self.model.now = pass.target(now, &all_ends, self.model.grace_end, next_change);
         self.server.set_now(self.model.now);
     }
 
     pub fn process_due(&mut self) {
-        if !self.is_held_back {
+        if !self.grants_paused {
             for hold in std::mem::take(&mut self.undelivered) {
                 self.server.roll_back(&hold);
                 self.model.rollback_grant(&hold);
             }
         }
         while let Some(lock) = self.server.due() {
-            if self.is_held_back {
-                self.server.hold_back(lock);
-                self.model.give_up_waiting(lock);
-                self.snoozed_until = self.model.now + RETRY_MS as Micros * 1000;
+            if self.grants_paused {
+                self.server.defer(lock);
+                self.model.time_out_waiters(lock);
+                self.deferred_until = self.model.now + RETRY_MS as Micros * 1000;
             } else {
                 self.server.on_timer(lock);
                 self.model.on_timer(lock);
@@ -221,16 +232,16 @@ impl Pair {
                 .is_some_and(|deadline| deadline <= self.model.now)
         };
         for (lock, site) in self.model.locks.iter().enumerate() {
-            assert!(!site.queue.iter().any(is_late), "nobody looked at {lock}");
-            let is_snoozed = self.is_held_back || self.model.now < self.snoozed_until;
+            assert!(!site.queue.iter().any(is_late), "lock {lock} was not processed");
+            let is_deferred = self.grants_paused || self.model.now < self.deferred_until;
             assert!(
-                is_snoozed || self.model.is_settled(lock),
-                "nobody looked at {lock}"
+                is_deferred || self.model.is_settled(lock),
+                "lock {lock} was not processed"
             );
         }
     }
 
-    pub fn leave(&mut self, lock: usize, place: usize) {
+    pub fn disconnect(&mut self, lock: usize, place: usize) {
         let queue = &self.model.locks[lock].queue;
         if queue.is_empty() {
             return;
@@ -241,36 +252,36 @@ impl Pair {
         self.model.leave(lock, client);
     }
 
-    pub fn break_lock(&mut self, how: Break) {
+    pub fn administrate(&mut self, command: Admin) {
         let model = &mut self.model;
-        match how {
-            Break::Delete(lock) => {
+        match command {
+            Admin::Delete(lock) => {
                 self.server.delete(lock);
-                model.locks[lock].lock.holders.clear();
+                model.locks[lock].holders.clear();
             }
-            Break::Rename { from, to } if from == to => {}
-            Break::Rename { from, to } => {
-                self.may_be_stuck = true;
+            Admin::Rename { from, to } if from == to => {}
+            Admin::Rename { from, to } => {
+                self.may_be_deadlocked = true;
                 self.server.rename(from, to);
-                let holders = std::mem::take(&mut model.locks[from].lock.holders);
-                model.locks[to].lock.holders = holders;
+                let holders = std::mem::take(&mut model.locks[from].holders);
+                model.locks[to].holders = holders;
             }
-            Break::Dump(lock) => {
+            Admin::Dump(lock) => {
                 let (at, holders) = (model.now, model.live(lock).cloned().collect());
                 let dump = |bytes| Dump { bytes, holders, at };
                 self.dump = self.server.dump(lock).map(dump);
             }
-            Break::Restore(lock) => {
+            Admin::Restore(lock) => {
                 if let Some(dump) = &self.dump {
-                    self.may_be_stuck = true;
+                    self.may_be_deadlocked = true;
                     self.server.restore(lock, &dump.bytes);
                     model.restore(lock, &dump.holders, dump.at);
                 }
             }
-            Break::OtherType(lock) => {
+            Admin::OtherType(lock) => {
                 self.server.delete(lock);
                 self.server.drain(lock, "WRONGTYPE");
-                model.locks[lock].lock.holders.clear();
+                model.locks[lock].holders.clear();
                 model.drain(lock, "WRONGTYPE");
             }
         }
@@ -287,38 +298,39 @@ impl Pair {
     }
 
     pub fn compare(&mut self, step: &dyn std::fmt::Debug) {
-        let (mut told, mut expected) = (self.server.take_told(), std::mem::take(&mut self.model.told));
-        let by_client = |told: &(Client, Told)| told.0;
-        told.sort_by_key(by_client);
+        let mut replies = self.server.take_replies();
+        let mut expected = std::mem::take(&mut self.model.replies);
+        let by_client = |reply: &(Client, Reply)| reply.0;
+        replies.sort_by_key(by_client);
         expected.sort_by_key(by_client);
-        assert_eq!(told, expected, "after {step:?}");
-        for (client, told) in told {
-            assert!(!self.done[client], "a second answer after {step:?}: {told:?}");
+        assert_eq!(replies, expected, "after {step:?}");
+        for (client, reply) in replies {
+            assert!(!self.done[client], "a second reply after {step:?}: {reply:?}");
             self.done[client] = true;
-            self.note(client, told);
+            self.note(client, reply);
         }
         for lock in 0..self.model.locks.len() {
-            let (fixture, expected) = (self.server.fixture(lock), self.model.fixture(lock));
-            assert_eq!(fixture, expected, "lock {lock} after {step:?}");
+            let (view, expected) = (self.server.view(lock), self.model.view(lock));
+            assert_eq!(view, expected, "lock {lock} after {step:?}");
             let waits = expected.queue.iter().map(|waiter| waiter.client);
-            { waits }.for_each(|client| assert!(!self.done[client], "answered, and waits on"));
-            self.check_alarm(lock);
+            { waits }.for_each(|client| assert!(!self.done[client], "a client with a reply still waits"));
+            self.check_wakeup(lock);
         }
-        self.check_nobody_is_stuck(step);
+        self.check_no_deadlock(step);
     }
 
-    /// Only a request that blocks makes a deadlock, and it is refused.
-    fn check_nobody_is_stuck(&mut self, step: &dyn std::fmt::Debug) {
-        self.may_be_stuck |= self.somebody_can_fall_behind();
-        if !self.may_be_stuck {
-            let stuck = self.model.waiting_for_ever();
-            assert!(stuck.is_empty(), "{stuck:?} after {step:?}");
+    /// Only a request that blocks closes a cycle, and it is rejected.
+    fn check_no_deadlock(&mut self, step: &dyn std::fmt::Debug) {
+        self.may_be_deadlocked |= self.has_undetectable_deadlocks();
+        if !self.may_be_deadlocked {
+            let deadlocked = self.model.deadlocked();
+            assert!(deadlocked.is_empty(), "{deadlocked:?} after {step:?}");
         }
     }
 
-    /// The exceptions: an owner that waits twice for a lock, when its first request leaves; and a holder that
-    /// waits for the end of a grace to re-enter, when its hold ends.
-    fn somebody_can_fall_behind(&self) -> bool {
+    /// Deadlocks that no request closes: of an owner that waits twice for a lock, when its first request leaves;
+    /// and of a holder that waits for the end of a grace period to re-enter, when its hold ends.
+    fn has_undetectable_deadlocks(&self) -> bool {
         self.model.locks.iter().enumerate().any(|(lock, site)| {
             let owners: BTreeSet<u8> = site.queue.iter().map(|waiter| waiter.owner).collect();
             let waits = |holder: &Holder| owners.contains(&holder.owner);
@@ -326,31 +338,31 @@ impl Pair {
         })
     }
 
-    /// Somebody must look at a lock at the latest when it changes, or when somebody gives up waiting.
-    fn check_alarm(&self, lock: usize) {
-        let is_snoozed = self.is_held_back || self.model.now < self.snoozed_until;
-        let change = if is_snoozed {
+    /// The next wakeup is not later than the next change of the lock, or the next timeout.
+    fn check_wakeup(&self, lock: usize) {
+        let is_deferred = self.grants_paused || self.model.now < self.deferred_until;
+        let change = if is_deferred {
             let queue = &self.model.locks[lock].queue;
             queue.iter().filter_map(Waiter::deadline).min()
         } else {
             self.model.next_change(lock)
         };
         if let Some(change) = change {
-            let alarm = self.server.next_wakeup();
+            let wakeup = self.server.next_wakeup();
             assert!(
-                alarm.is_some_and(|alarm| alarm <= change),
-                "{alarm:?} for {change}"
+                wakeup.is_some_and(|wakeup| wakeup <= change),
+                "{wakeup:?} for {change}"
             );
         }
     }
 
-    fn note(&mut self, client: Client, told: Told) {
+    fn note(&mut self, client: Client, reply: Reply) {
         let Ask { lock, request, .. } = self.asks[client];
-        self.memories[lock].note(request.owner, &told.answer);
+        self.memories[lock].note(request.owner, &reply.answer);
         let waited = client + 1 < self.asks.len();
-        if let (Action::Acquire { name, .. }, Answer::Granted { fence, .. }) = (request.action, told.answer)
+        if let (Action::Acquire { name, .. }, Answer::Granted { fence, .. }) = (request.action, reply.answer)
             && waited
-            && std::mem::take(&mut self.one_vanishes)
+            && std::mem::take(&mut self.lose_next_grant)
         {
             self.undelivered.push(Undelivered {
                 lock,
@@ -361,20 +373,20 @@ impl Pair {
         }
     }
 
-    /// Time passes until everybody has an answer: nobody is lost, and nothing is left behind.
+    /// Time passes until all clients have a reply. The wait table must be empty then.
     pub fn finish(&mut self) {
         const A_LONG_LEASE: Micros = 1_000_000;
-        self.step(Step::HeldBack(false));
+        self.step(Step::GrantsPaused(false));
         self.step(Step::Evictable(false));
-        let everybody_is_done = |pair: &Self| pair.done.iter().all(|done| *done);
+        let all_done = |pair: &Self| pair.done.iter().all(|done| *done);
         for _ in 0..=self.asks.len() {
             self.step(Step::Pass(Pass::Micros(A_LONG_LEASE)));
-            self.step(Step::Ring);
-            if everybody_is_done(self) {
+            self.step(Step::FireTimers);
+            if all_done(self) {
                 break;
             }
         }
-        assert!(everybody_is_done(self), "somebody never got an answer");
+        assert!(all_done(self), "a client never got a reply");
         assert!(
             self.server.engine.wait_table.is_empty() && self.server.engine.wait_table.next_wakeup().is_none()
         );
@@ -382,12 +394,12 @@ impl Pair {
         let mut owners = self.asks.iter().map(|ask| owner_bytes(ask.request.owner));
         assert!(
             !owners.any(|owner| self.server.engine.wait_table.involves(owner)),
-            "somebody is still said to wait, or to hold what is waited for"
+            "the wait table still has an owner"
         );
     }
 }
 
-/// A link of a cycle in plain words.
+/// A link of a cycle with numbers for owners and locks.
 struct Link {
     owner: u8,
     queued_ahead: Option<u8>,
@@ -404,8 +416,8 @@ impl Link {
                 Claim::Holds => None,
                 Claim::QueuedAhead(other) => Some(owner_number(other)),
             },
-            claims: lock(&link.claims).expect("a lock of this server"),
-            waits_for: lock(&link.waits_for).expect("a lock of this server"),
+            claims: lock(&link.claims).expect("a lock of the server"),
+            waits_for: lock(&link.waits_for).expect("a lock of the server"),
         }
     }
 }

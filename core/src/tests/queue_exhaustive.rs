@@ -1,17 +1,16 @@
-//! Every state that three owners can bring small locks with queues into.
+//! Every reachable state of small locks with queues and three owners.
 //!
-//! Each step from each state is checked against the promises and the model. The searches end by themselves:
-//! times are relative, queues and hold counts are bounded, and owners and locks that only differ by name are
-//! the same.
+//! Each transition from each state is checked against the invariants and the model. The searches terminate:
+//! times are relative, queues and hold counts are bounded, and states that differ only in the names of owners and
+//! locks are the same.
 
 use std::collections::{HashSet, VecDeque};
 
-use super::super::naive::Holder;
-use super::super::ops::{Action, Limit, Micros, Request};
-use super::super::subject::{Stored, name_number, owner_number};
-use super::ops::{Ask, Block, Waiter};
+use super::naive::Holder;
+use super::ops::{Action, Ask, Block, Limit, Micros, Request, Waiter};
 use super::pair::Pair;
-use super::schedule::Break;
+use super::schedule::Admin;
+use super::subject::{Stored, name_number, owner_number};
 
 const OWNERS: u8 = 3;
 /// A millisecond, so that leases and timeouts are whole ticks.
@@ -25,8 +24,8 @@ struct State {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Site {
     holders: Vec<Part>,
-    queue: Vec<ExpiryHandle>,
-    /// Somebody has to look at the queue, and has not yet.
+    queue: Vec<Place>,
+    /// The queue is due and not processed yet.
     is_due: bool,
 }
 
@@ -36,16 +35,16 @@ struct Part {
     limit: Limit,
     unnamed: u32,
     names: Vec<u8>,
-    /// What remains of the lease; 0 = it has ended, and nobody swept.
+    /// The remaining lease; 0 = expired, and not removed yet.
     ticks: Micros,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct ExpiryHandle {
+struct Place {
     owner: u8,
     limit: Limit,
     name: Option<u8>,
-    /// What remains of the time that it waits, `None` = it waits for ever.
+    /// The remaining timeout, `None` = no timeout.
     ticks: Option<Micros>,
 }
 
@@ -53,27 +52,27 @@ struct ExpiryHandle {
 enum Step {
     Ask(Ask),
     /// The timers fire.
-    Ring,
-    Leave {
+    FireTimers,
+    Disconnect {
         lock: usize,
         place: usize,
     },
     Delete(usize),
 }
 
-/// What is tried.
+/// The requests that are tried, and the bounds of the search.
 struct Alphabet {
     locks: usize,
     limits: &'static [Limit],
     blocks: &'static [Block],
     names: &'static [Option<u8>],
-    /// Leases; without any, they never end.
+    /// Leases; empty = they never expire.
     leases_ms: &'static [u64],
     max_queue: usize,
     max_holds: usize,
 }
 
-const FOR_EVER_MS: u64 = 1_000_000;
+const ENDLESS_MS: u64 = 1_000_000;
 
 impl Alphabet {
     fn search(&self) -> HashSet<State> {
@@ -102,10 +101,10 @@ impl Alphabet {
     }
 
     fn steps(&self, state: &State) -> Vec<Step> {
-        let mut steps = vec![Step::Ring];
+        let mut steps = vec![Step::FireTimers];
         for (lock, site) in state.sites.iter().enumerate() {
             let places = 0..site.queue.len();
-            steps.extend(places.map(|place| Step::Leave { lock, place }));
+            steps.extend(places.map(|place| Step::Disconnect { lock, place }));
             steps.push(Step::Delete(lock));
             for owner in 0..OWNERS {
                 steps.extend(self.asks(lock, owner).map(Step::Ask));
@@ -125,7 +124,7 @@ impl Alphabet {
             asks.push(Ask { lock, request, block });
         };
         let leases_ms = if self.leases_ms.is_empty() {
-            &[FOR_EVER_MS]
+            &[ENDLESS_MS]
         } else {
             self.leases_ms
         };
@@ -161,9 +160,9 @@ fn after(state: &State, step: Step) -> State {
     let mut pair = state.pair();
     match step {
         Step::Ask(ask) => pair.ask(&ask),
-        Step::Ring => pair.process_due(),
-        Step::Leave { lock, place } => pair.leave(lock, place),
-        Step::Delete(lock) => pair.break_lock(Break::Delete(lock)),
+        Step::FireTimers => pair.process_due(),
+        Step::Disconnect { lock, place } => pair.disconnect(lock, place),
+        Step::Delete(lock) => pair.administrate(Admin::Delete(lock)),
     }
     pair.compare(&(state, step));
     State::of(&pair).canonical()
@@ -213,7 +212,7 @@ impl State {
                         lease_ms: 1,
                         name: place.name,
                         since: 0,
-                        block: place.ticks.map_or(Block::Forever, block),
+                        block: place.ticks.map_or(Block::Infinite, block),
                     },
                 );
             }
@@ -221,7 +220,7 @@ impl State {
                 pair.server.mark(lock);
             }
         }
-        pair.look_for_exceptions();
+        pair.expect_deadlocks();
         pair
     }
 
@@ -233,7 +232,7 @@ impl State {
             names: stored.names.iter().map(|name| name_number(name)).collect(),
             ticks: lease_end / TICK,
         };
-        let place = |waiter: Waiter| ExpiryHandle {
+        let place = |waiter: Waiter| Place {
             owner: waiter.owner,
             limit: waiter.limit,
             name: waiter.name,
@@ -241,7 +240,7 @@ impl State {
         };
         let site = |lock: usize| Site {
             holders: pair.server.stored(lock).into_iter().map(part).collect(),
-            queue: pair.server.fixture(lock).queue.into_iter().map(place).collect(),
+            queue: pair.server.view(lock).queue.into_iter().map(place).collect(),
             is_due: pair.server.is_due(lock),
         };
         Self {
@@ -249,7 +248,7 @@ impl State {
         }
     }
 
-    /// The same for all states that only differ by the names of owners and locks.
+    /// The same for all states that differ only in the names of owners and locks.
     fn canonical(&self) -> Self {
         const ORDERS: [[u8; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
         let renamed = ORDERS.iter().map(|order| {
@@ -262,7 +261,7 @@ impl State {
             state.sites.sort_unstable();
             state
         });
-        renamed.min().expect("six of them")
+        renamed.min().expect("six orders")
     }
 }
 
@@ -279,7 +278,7 @@ fn one_lock_with_queue_matches_model_in_every_reachable_state() {
     let states = Alphabet {
         locks: 1,
         limits: &[Some(1), Some(2), None],
-        blocks: &[Block::Forever, Block::Ms(1)],
+        blocks: &[Block::Infinite, Block::Ms(1)],
         names: &[None],
         leases_ms: &[1],
         max_queue: 2,
@@ -294,7 +293,7 @@ fn mutex_with_request_ids_matches_model_in_every_reachable_state() {
     let states = Alphabet {
         locks: 1,
         limits: &[Some(1)],
-        blocks: &[Block::No, Block::Forever, Block::Ms(1)],
+        blocks: &[Block::No, Block::Infinite, Block::Ms(1)],
         names: &[None, Some(0)],
         leases_ms: &[1],
         max_queue: 3,
@@ -309,7 +308,7 @@ fn two_mutexes_match_model_in_every_reachable_state() {
     let states = Alphabet {
         locks: 2,
         limits: &[Some(1)],
-        blocks: &[Block::Forever],
+        blocks: &[Block::Infinite],
         names: &[None],
         leases_ms: &[],
         max_queue: 2,
@@ -324,7 +323,7 @@ fn two_semaphores_match_model_in_every_reachable_state() {
     let states = Alphabet {
         locks: 2,
         limits: &[Some(1), Some(2)],
-        blocks: &[Block::Forever],
+        blocks: &[Block::Infinite],
         names: &[None],
         leases_ms: &[],
         max_queue: 1,

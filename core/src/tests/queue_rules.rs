@@ -1,4 +1,4 @@
-//! The contract by example.
+//! The contract of waiters by example.
 
 use super::dsl::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
 use super::subject::{Outcome, Server};
@@ -37,7 +37,7 @@ fn waiting_holder_reenters_when_grace_ends() {
     assert!(has_been_granted(&server, again));
 }
 
-/// On the server before, somebody else may have been let in since: that is what may be forgotten here.
+/// The failed server may have granted the lock to another owner since, and the grant may be lost.
 #[test]
 fn lease_expired_before_grace_stays_expired() {
     let mut server = Server::with(&["a"]);
@@ -61,7 +61,7 @@ fn change_at_end_of_grace_is_applied_by_replica() {
         .acquire("a", &shared(ask("bob", AN_HOUR)))
         .expect("granted");
     let change = server.effects.change().to_vec();
-    let told = Engine::starting()
+    let applied = Engine::starting()
         .begin(
             LockRef::new(0, b"a"),
             &mut replica,
@@ -69,7 +69,7 @@ fn change_at_end_of_grace_is_applied_by_replica() {
             &mut Effects::default(),
         )
         .apply(&change);
-    assert_eq!(told, Ok(true));
+    assert_eq!(applied, Ok(true));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn waiter_that_restore_made_a_holder_reenters() {
     server.replace("a", of_alice);
     server
         .extend("a", "alice", AN_HOUR, None)
-        .expect("alice holds it now");
+        .expect("alice is a holder now");
     assert_eq!(holders(&server, "a"), ["alice"]);
 }
 
@@ -171,8 +171,8 @@ fn repeated_reqid_keeps_its_queue_position() {
     );
 }
 
-/// Alice is granted `a` by r1; the key is dumped, deleted, and taken by Bob. Alice, who never saw the answer,
-/// asks again and waits. Then the key is restored.
+/// Alice acquires `a` with request id r1. The key is dumped and deleted, and Bob acquires it. Alice never got the
+/// reply, retries, and waits. Then the key is restored.
 #[test]
 fn waiting_reqid_restored_as_hold_counts_once() {
     let mut server = Server::with(&["a"]);
@@ -215,7 +215,7 @@ fn waiter_lease_starts_at_grant_with_its_own_waited_ms() {
     assert_eq!((bob.lease_ms, bob.waited_ms, bob.holds), (30, 60, 1));
 }
 
-/// A client that was granted the lock was gone before it was told. Then the key is deleted.
+/// A client disconnects before its grant reaches it. Then the key is deleted.
 #[test]
 fn rollback_of_missing_grant_grants_queue() {
     let mut server = Server::with(&["a"]);
@@ -230,7 +230,8 @@ fn rollback_of_missing_grant_grants_queue() {
     assert!(has_been_granted(&server, carol));
 }
 
-/// During a grace a holder waits to re-enter. The undone grant of the same name has been given back by hand.
+/// In a grace period a holder waits to re-enter. Its undelivered grant with the same request id was already
+/// released.
 #[test]
 fn rollback_of_missing_grant_keeps_waiting_reqid() {
     let mut server = Server::with(&["a"]);
