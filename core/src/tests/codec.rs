@@ -1,4 +1,4 @@
-//! The encoding: nothing is lost in it, and nothing is believed that cannot be.
+//! The encoding: nothing is lost, and nothing unsound is accepted.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::name::LockRef;
 use crate::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
 use crate::time::Instant;
 
-/// A holder of a random lock. Limit and fence are told as what they are above the least that is sound.
+/// A holder of a random lock. Limit and fence are relative to the least sound ones.
 #[derive(Clone, Debug)]
 struct Part {
     owner: Vec<u8>,
@@ -100,9 +100,9 @@ enum Damage {
     Flip(Index, u8),
     Remove(Index),
     Insert(Index, u8),
-    /// A piece is doubled.
+    /// A range is duplicated.
     Double(Index, Index),
-    /// A piece is lost.
+    /// A range is lost.
     Lose(Index, Index),
 }
 
@@ -141,7 +141,7 @@ fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that are often nearly a change, as they come from few values.
+/// Bytes from few values: often nearly a valid change.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(any::<u8>(), 0..200),
@@ -153,7 +153,7 @@ fn with_version(bytes: Vec<u8>) -> Vec<u8> {
     [vec![1], bytes].concat()
 }
 
-/// Whatever is read as a lock is one, and is written as it was read.
+/// Bytes that decode to a lock give a sound one, which encodes to the same bytes.
 fn check_decode(bytes: &[u8], now: Instant) {
     let Ok(lock) = decode_lock(bytes, now) else { return };
     assert!(is_possible(&lock), "{lock:?}");
@@ -161,7 +161,7 @@ fn check_decode(bytes: &[u8], now: Instant) {
     assert_eq!(encode_lock(&lock, &TransitionContext::at(now)), bytes);
 }
 
-/// Whatever is applied leaves a lock that can be, and whatever is not leaves no trace. Whether it was.
+/// An applied change leaves a sound lock, a rejected one has no side effects. Returns whether it was applied.
 fn check_apply(lock: &mut Lock, bytes: &[u8], now: Instant) -> bool {
     let before = lock.clone();
     let (mut engine, mut effects) = (Engine::starting(), Effects::default());
@@ -195,17 +195,17 @@ fn is_possible(lock: &Lock) -> bool {
     lock.is_sound() && lock.holders().iter().all(possible)
 }
 
-/// A change told in words, to be written as the head of `encoding.rs` says.
+/// A change, which the test encodes itself, from the description in `codec.rs`.
 #[derive(Clone, Debug)]
-struct Told {
+struct WireChange {
     departures: Vec<(u8, Vec<u8>)>,
-    holders: Vec<ToldHolder>,
-    /// The wrong order, where there are both.
+    holders: Vec<WireHolder>,
+    /// Holders before removals: the wrong order.
     holders_first: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct ToldHolder {
+struct WireHolder {
     owner: Vec<u8>,
     limit: u8,
     fence: u8,
@@ -213,8 +213,8 @@ struct ToldHolder {
     names: Vec<Vec<u8>>,
 }
 
-impl Told {
-    fn one(holder: ToldHolder) -> Self {
+impl WireChange {
+    fn one(holder: WireHolder) -> Self {
         Self {
             departures: vec![],
             holders: vec![holder],
@@ -225,7 +225,7 @@ impl Told {
     fn bytes(&self) -> Vec<u8> {
         let departure = |(kind, owner): &(u8, Vec<u8>)| [vec![*kind], with_length(owner)].concat();
         let departures: Vec<u8> = self.departures.iter().flat_map(departure).collect();
-        let holders: Vec<u8> = self.holders.iter().flat_map(ToldHolder::bytes).collect();
+        let holders: Vec<u8> = self.holders.iter().flat_map(WireHolder::bytes).collect();
         with_version(if self.holders_first {
             [holders, departures].concat()
         } else {
@@ -233,8 +233,8 @@ impl Told {
         })
     }
 
-    /// The holders after this change, if it can be one of this lock.
-    fn outcome(&self, lock: &[ToldHolder]) -> Option<Vec<ToldHolder>> {
+    /// The holders after this change, if it is valid for this lock.
+    fn outcome(&self, lock: &[WireHolder]) -> Option<Vec<WireHolder>> {
         let departs = |owner: &[u8]| self.departures.iter().any(|(_, departed)| departed == owner);
         let mut holders: Vec<_> = lock
             .iter()
@@ -260,7 +260,7 @@ impl Told {
     }
 }
 
-impl ToldHolder {
+impl WireHolder {
     fn mutex(owner: Vec<u8>) -> Self {
         Self {
             owner,
@@ -310,8 +310,8 @@ fn with_length(string: &[u8]) -> Vec<u8> {
     [length, string.to_vec()].concat()
 }
 
-/// Owners and numbers from so small a range that a change often meets a holder.
-fn told_holder() -> impl Strategy<Value = ToldHolder> {
+/// Owners and numbers from a range so small that changes often concern a holder.
+fn wire_holder() -> impl Strategy<Value = WireHolder> {
     let names = vec((b'x'..=b'z').prop_map(|name| vec![name]), 0..3);
     (
         b'a'..b'e',
@@ -320,7 +320,7 @@ fn told_holder() -> impl Strategy<Value = ToldHolder> {
         0_u8..4,
         names,
     )
-        .prop_map(|(owner, limit, fence, unnamed, names)| ToldHolder {
+        .prop_map(|(owner, limit, fence, unnamed, names)| WireHolder {
             owner: vec![owner],
             limit,
             fence,
@@ -329,17 +329,17 @@ fn told_holder() -> impl Strategy<Value = ToldHolder> {
         })
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn wire_change() -> impl Strategy<Value = WireChange> {
     let departure = (1_u8..=2, (b'a'..b'e').prop_map(|owner| vec![owner]));
     (
         vec(departure, 0..3),
-        vec(told_holder(), 0..3),
+        vec(wire_holder(), 0..3),
         prop::bool::weighted(0.1),
     )
         .prop_filter("a change changes something", |(departures, holders, _)| {
             !departures.is_empty() || !holders.is_empty()
         })
-        .prop_map(|(departures, holders, holders_first)| Told {
+        .prop_map(|(departures, holders, holders_first)| WireChange {
             departures,
             holders,
             holders_first,
@@ -367,8 +367,8 @@ proptest! {
             assert_eq!(who(read), who(written));
             assert_eq!((read.anonymous(), read.request_ids()), (written.anonymous(), written.request_ids()));
             let micros = |from: Instant, to: Instant| to.as_micros() - from.as_micros();
-            // In whole milliseconds: a lease ends never earlier, and less than one later. It takes along
-            // what a grace gives it, as the reader may know of none.
+            // In whole milliseconds: a lease never ends earlier, and less than one later. The grace period that
+            // extends it is included, as the reader may not know it.
             let lease_left = micros(now, written.lease_end).max(grace_micros);
             assert!((0..1_000).contains(&(micros(then, read.lease_end) - lease_left)));
             assert!((0..1_000).contains(&(micros(written.since(), now) - micros(read.since(), then))));
@@ -400,18 +400,18 @@ proptest! {
 
     #[test]
     fn change_is_applied_only_if_it_fits_the_lock(
-        holders in vec(told_holder(), 0..4),
-        changes in vec(told(), 1..6),
+        holders in vec(wire_holder(), 0..4),
+        changes in vec(wire_change(), 1..6),
     ) {
         let now = Instant::default();
         let mut lock = Lock::default();
-        let mut expected: Vec<ToldHolder> = Vec::new();
-        for change in holders.into_iter().map(Told::one).chain(changes) {
+        let mut expected: Vec<WireHolder> = Vec::new();
+        for change in holders.into_iter().map(WireChange::one).chain(changes) {
             let outcome = change.outcome(&expected);
             let applied = check_apply(&mut lock, &change.bytes(), now);
             assert_eq!(applied, outcome.is_some(), "{change:?} on {expected:?}");
             expected = outcome.unwrap_or(expected);
-            let seen: Vec<_> = lock.holders().iter().map(ToldHolder::of).collect();
+            let seen: Vec<_> = lock.holders().iter().map(WireHolder::of).collect();
             assert_eq!(seen, expected, "after {change:?}");
         }
     }
@@ -419,10 +419,10 @@ proptest! {
 
 #[test]
 fn decoded_owner_and_request_id_lengths_are_limited() {
-    let is_read = |told: ToldHolder| decode_lock(&Told::one(told).bytes(), Instant::default()).is_ok();
-    let with_name = |length| ToldHolder {
+    let is_read = |wire: WireHolder| decode_lock(&WireChange::one(wire).bytes(), Instant::default()).is_ok();
+    let with_name = |length| WireHolder {
         names: vec![vec![b'n'; length]],
-        ..ToldHolder::mutex(vec![b'a'])
+        ..WireHolder::mutex(vec![b'a'])
     };
     for (length, expected) in [
         (0, false),
@@ -431,7 +431,7 @@ fn decoded_owner_and_request_id_lengths_are_limited() {
         (MAX_OWNER_BYTES + 1, false),
     ] {
         assert_eq!(
-            is_read(ToldHolder::mutex(vec![b'o'; length])),
+            is_read(WireHolder::mutex(vec![b'o'; length])),
             expected,
             "an owner of {length} bytes"
         );
@@ -450,12 +450,12 @@ fn decoded_owner_and_request_id_lengths_are_limited() {
 fn holder_with_65_request_ids_is_not_decoded() {
     for (count, expected) in [(64, true), (65, false)] {
         let names = (0..count).map(|name| vec![name]).collect();
-        let told = Told::one(ToldHolder {
+        let change = WireChange::one(WireHolder {
             names,
-            ..ToldHolder::mutex(vec![b'a'])
+            ..WireHolder::mutex(vec![b'a'])
         });
         assert_eq!(
-            decode_lock(&told.bytes(), Instant::default()).is_ok(),
+            decode_lock(&change.bytes(), Instant::default()).is_ok(),
             expected,
             "{count} names"
         );

@@ -169,7 +169,7 @@ impl State {
         later
     }
 
-    /// The leases of all live holders run at least to the end of a grace.
+    /// Live leases last at least until the end of the grace period.
     fn with_grace(&self, ticks: u8) -> Self {
         let mut state = self.clone();
         state.grace_ticks = state.grace_ticks.max(ticks);

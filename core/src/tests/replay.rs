@@ -48,7 +48,8 @@ impl Followers {
             match delivery {
                 Delivery::FullSync => full_sync(replica, primary, 0),
                 Delivery::Late(late) => {
-                    let now = primary.now() + late;
+                    let now = replica.now().max(primary.now() + late);
+                    replica.set_now(now);
                     records.iter().for_each(|sent| execute(replica, sent, now));
                 }
             }

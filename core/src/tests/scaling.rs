@@ -1,4 +1,4 @@
-//! Steps that concern many holders at once: the work grows with their number, not with its square.
+//! Transitions of many holders: the work grows linearly with their number.
 
 use std::time::{self, Duration};
 
@@ -20,8 +20,8 @@ const POLICY: WaitPolicy = WaitPolicy {
     detect_deadlocks: true,
 };
 
-/// So many holders at once take about as long as in small lots, or, if the work grew with the square, so many
-/// times as long as there are lots.
+/// This many holders at once take about as long as in small lots. If the work were quadratic, they would take
+/// [`LOTS`] times as long.
 const MANY: u64 = 10_000;
 const LOTS: u64 = 20;
 const TOO_MUCH: u32 = 6;
@@ -32,9 +32,9 @@ const LEASE_MS: u64 = 60_000;
 const BEGIN: Instant = Instant::from_micros(0);
 const LATER: Instant = Instant::from_micros(60_000_000);
 
-/// Fails when the time that `work` says it took grows faster than the number that it is given.
+/// Fails if the time that `work` returns grows faster than the number of holders that it gets.
 #[track_caller]
-fn assert_grows_with_the_number(work: impl Fn(u64) -> Duration) {
+fn assert_scales_linearly(work: impl Fn(u64) -> Duration) {
     let in_lots = || (0..LOTS).map(|_| work(MANY / LOTS)).sum::<Duration>();
     let mut attempts = (0..ATTEMPTS).map(|_| (in_lots(), work(MANY)));
     assert!(
@@ -68,8 +68,8 @@ fn held_by_writer() -> Lock {
     held_by(["writer".to_owned()].into_iter(), Limit::MUTEX)
 }
 
-/// The writer gives way to so many readers. The change, the lock after it, and the time.
-fn let_in(number: u64) -> (Effects, Lock, Duration) {
+/// The writer releases the lock to this many readers. Returns the change, the lock after it, and the time.
+fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
     let (mut engine, mut lock, mut effects) = (Engine::starting(), held_by_writer(), Effects::default());
     engine.fences.observe(1);
     let cx = TransitionContext::at(BEGIN);
@@ -98,8 +98,8 @@ fn let_in(number: u64) -> (Effects, Lock, Duration) {
     (effects, lock, took)
 }
 
-/// The time that a replica takes for a change, which makes `expected` of its lock.
-fn told(mut lock: Lock, change: &[u8], expected: &Lock) -> Duration {
+/// The time in which a replica applies a change, after which its lock is as `expected`.
+fn apply(mut lock: Lock, change: &[u8], expected: &Lock) -> Duration {
     let (mut engine, mut effects) = (Engine::starting(), Effects::default());
     let cx = TransitionContext::at(BEGIN);
     let took = timed(|| {
@@ -112,35 +112,35 @@ fn told(mut lock: Lock, change: &[u8], expected: &Lock) -> Duration {
 
 #[test]
 fn release_that_grants_many_readers_scales_linearly() {
-    assert_grows_with_the_number(|number| let_in(number).2);
+    assert_scales_linearly(|number| grant_to_readers(number).2);
 }
 
 #[test]
 fn apply_of_many_new_holders_scales_linearly() {
-    assert_grows_with_the_number(|number| {
-        let (effects, lock, _) = let_in(number);
-        told(held_by_writer(), effects.change(), &lock)
+    assert_scales_linearly(|number| {
+        let (effects, lock, _) = grant_to_readers(number);
+        apply(held_by_writer(), effects.change(), &lock)
     });
 }
 
 #[test]
 fn apply_of_many_expired_holders_scales_linearly() {
-    assert_grows_with_the_number(|number| {
+    assert_scales_linearly(|number| {
         let before = held_by(readers(number), Limit::SHARED);
         let (mut lock, mut effects) = (before.clone(), Effects::default());
         Engine::starting()
             .begin(NAME, &mut lock, &TransitionContext::at(LATER), &mut effects)
             .expire_holders();
         assert!(lock.is_free());
-        told(before, effects.change(), &lock)
+        apply(before, effects.change(), &lock)
     });
 }
 
 #[test]
 fn apply_of_a_whole_lock_scales_linearly() {
-    assert_grows_with_the_number(|number| {
+    assert_scales_linearly(|number| {
         let lock = held_by(readers(number), Limit::SHARED);
-        told(
+        apply(
             Lock::default(),
             &encode_lock(&lock, &TransitionContext::at(BEGIN)),
             &lock,
@@ -150,9 +150,9 @@ fn apply_of_a_whole_lock_scales_linearly() {
 
 #[test]
 fn repeated_apply_of_many_holders_scales_linearly() {
-    assert_grows_with_the_number(|number| {
+    assert_scales_linearly(|number| {
         let lock = held_by(readers(number), Limit::SHARED);
-        told(
+        apply(
             lock.clone(),
             &encode_lock(&lock, &TransitionContext::at(BEGIN)),
             &lock,

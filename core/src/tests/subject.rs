@@ -110,7 +110,7 @@ pub struct Stored {
 }
 
 impl Server {
-    /// A server without locks, called by their first names.
+    /// A server whose locks are free, with the first of [`KEYS`], and a clock that shows `origin` at 0.
     pub fn new(locks: usize, origin: Micros) -> Self {
         let mut server = Self::with(&KEYS[..locks]);
         server.origin = origin;
@@ -118,7 +118,7 @@ impl Server {
         server
     }
 
-    /// A server without locks, which will have these names.
+    /// A server whose locks are free, with these names.
     pub fn with(locks: &[&str]) -> Self {
         let mut engine = Engine::starting();
         engine.advance_fences_if_pending(WallClock::from_unix_ms(UNIX_MS), 0);
