@@ -49,7 +49,7 @@ impl Options {
 
     /// The plan for a hold that was granted at `now`.
     pub fn plan(&self, now: BootInstant) -> Plan {
-        // With jitter: locks that were acquired at the same time are not renewed at the same time for ever.
+        // With jitter: locks that were acquired at the same time are not renewed at the same time forever.
         let third = |lease: Duration| (lease / 3).mul_f64(rand::random_range(0.85..=1.0));
         Plan {
             lease: self.lease,

@@ -56,7 +56,7 @@ pub enum Error {
     QueueFull(usize),
     /// A request with the same id has replaced this one.
     Replaced,
-    /// The request would wait for ever.
+    /// The request would wait forever.
     Deadlock(Box<Cycle>),
     /// Bytes that are not a valid lock or change in a known encoding.
     InvalidEncoding,

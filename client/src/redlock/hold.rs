@@ -63,7 +63,7 @@ impl Hold {
         }
     }
 
-    /// Time has passed: why the lock is lost, if that is new. Lost is for ever.
+    /// Time has passed: why the lock is lost, if that is new. Lost is forever.
     pub fn on_time(&mut self, now: BootInstant, shares: &[NodeLease]) -> Option<LostReason> {
         if self.state != State::Held {
             return None;

@@ -131,7 +131,7 @@ impl Lock {
         self
     }
 
-    /// The guard is lost after this time, renewed or not, so that a stuck holder does not keep the lock for ever.
+    /// The guard is lost after this time, renewed or not, so that a stuck holder does not keep the lock forever.
     /// Default: no maximum.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);

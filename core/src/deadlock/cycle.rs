@@ -1,4 +1,4 @@
-//! Why a request would wait for ever, as a message.
+//! Why a request would wait forever, as a message.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,7 +29,7 @@ pub(crate) enum Claim {
     QueuedAhead(Box<[u8]>),
 }
 
-/// An owner, and a lock for which it waits for ever.
+/// An owner, and a lock for which it waits forever.
 type Edge = (NodeId, NodeId);
 
 /// The shortest cycle through the request of `owner` for `lock`, after a reduction that left it waiting.
@@ -46,8 +46,8 @@ pub(super) fn shortest_cycle(graph: &WaitForGraph<'_>, owner: NodeId, lock: Node
     }
 }
 
-/// A breadth-first search over the owners that wait for ever: from a waiter to the holders of what it waits for,
-/// which all wait for ever too, or the reduction would have released it.
+/// A breadth-first search over the owners that wait forever: from a waiter to the holders of what it waits for,
+/// which all wait forever too, or the reduction would have released it.
 struct Paths<'g> {
     graph: &'g WaitForGraph<'g>,
     start: NodeId,

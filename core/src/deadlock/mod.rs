@@ -2,7 +2,7 @@
 //!
 //! By reduction (Holt 1972): every owner that does not wait releases all it holds; the grant rule and the queue
 //! order then admit some waiters; those of them that wait for nothing else release all they hold too, and so on.
-//! Owners that still wait in the end wait for ever. A search for cycles among owners would be right for mutexes
+//! Owners that still wait in the end wait forever. A search for cycles among owners would be right for mutexes
 //! only: a semaphore is free as soon as any one of its holders leaves.
 //!
 //! The wait table hands over the part of the graph that the request depends on: the holders of its lock and the
@@ -19,7 +19,7 @@ pub(crate) use graph::{NodeId, WaitForGraph};
 
 use super::name::LockRef;
 
-/// The cycle that keeps the first owner of the graph waiting for that lock for ever, `None` if it will be granted.
+/// The cycle that keeps the first owner of the graph waiting for that lock forever, `None` if it will be granted.
 pub(crate) fn search(mut graph: WaitForGraph<'_>, name: LockRef<'_>) -> Option<Cycle> {
     reduce(&mut graph);
     let lock = graph.locks.iter().position(|node| node.name.as_ref() == name);

@@ -27,7 +27,7 @@ use wakeups::Wakeups;
 pub struct WaitPolicy {
     /// The length of a queue.
     pub max_waiters: usize,
-    /// Whether a request that would wait for ever is rejected.
+    /// Whether a request that would wait forever is rejected.
     pub detect_deadlocks: bool,
 }
 
@@ -245,7 +245,7 @@ impl WaitTable {
         self.queue_mut(name).remove(ticket);
     }
 
-    /// The cycle that keeps this owner waiting for that lock for ever, if there is one.
+    /// The cycle that keeps this owner waiting for that lock forever, if there is one.
     pub(super) fn find_deadlock(&self, name: LockRef<'_>, owner: &[u8], now: Instant) -> Option<Cycle> {
         if !self.owners.may_close_cycle(owner) {
             return None;
