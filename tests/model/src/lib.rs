@@ -1,12 +1,12 @@
-//! The core of DLOCK without a server: what fuzzers feed, and what a search tries all ways through.
+//! The core of DLOCK without a server: models for an exhaustive search, and fuzz targets.
 //!
 //! # Layout
 //!
-//! - [`failover`]: failovers, starts and graces; [`slots`]: a cluster slot that moves. Worlds for a search.
-//! - [`search`]: tries every way through a world, shortest ways first.
-//! - [`fuzz`]: one function a fuzz target. `fuzz/` runs them with a fuzzer, the tests with its corpus.
+//! - [`failover`]: failovers, restarts and grace periods; [`slots`]: a cluster slot that migrates. Models.
+//! - [`search`]: breadth-first search through all states of a model.
+//! - [`fuzz`]: one function per fuzz target. `fuzz/` runs them with a fuzzer, the tests with its corpus.
 
-#![allow(missing_docs, reason = "names say it: nobody but our tests uses this crate")]
+#![allow(missing_docs, reason = "only the tests of this workspace use this crate")]
 
 pub mod failover;
 pub mod fuzz;

@@ -1,33 +1,33 @@
-//! Tries every way through a small world, shortest ways first.
+//! Breadth-first search through all states of a small model.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A world: a state, and what can happen in it.
+/// A model: a state, and the events that can happen in it.
 pub trait World: Clone + Hash {
-    /// One thing that happens.
+    /// A step from one state to the next.
     type Event: Copy + Display;
-    /// A promise that is broken.
-    type Broken: Copy;
+    /// A guarantee that is violated.
+    type Violation: Copy;
 
-    /// All that can happen now.
+    /// All events that can happen now.
     fn events(&self) -> Vec<Self::Event>;
 
-    /// Makes it happen; the promise that it breaks, if it does.
-    fn happen(&mut self, event: Self::Event) -> Result<(), Self::Broken>;
+    /// Makes an event happen. Returns the guarantee that this violates.
+    fn happen(&mut self, event: Self::Event) -> Result<(), Self::Violation>;
 }
 
-/// What a search has seen.
+/// The result of a search.
 pub struct Outcome<B> {
-    /// So many different states.
+    /// The number of distinct states.
     pub states: usize,
-    /// The first promise that was found broken, with a shortest way there.
+    /// A violated guarantee with a shortest trace of events.
     pub found: Option<(B, Vec<String>)>,
 }
 
-/// Searches until there is no new state, or a promise is broken.
-pub fn search<W: World>(start: W) -> Outcome<W::Broken> {
+/// Searches until all states are visited or a guarantee is violated.
+pub fn search<W: World>(start: W) -> Outcome<W::Violation> {
     let mut seen = Seen::default();
     seen.add(&start, None);
     let mut next = VecDeque::from([(0, start)]);
@@ -35,9 +35,9 @@ pub fn search<W: World>(start: W) -> Outcome<W::Broken> {
         for event in world.events() {
             let mut after = world.clone();
             if let Err(broken) = after.happen(event) {
-                let found = Some((broken, seen.way_to(place, event)));
+                let found = Some((broken, seen.trace_to(place, event)));
                 return Outcome {
-                    states: seen.ways.len(),
+                    states: seen.steps.len(),
                     found,
                 };
             }
@@ -47,35 +47,35 @@ pub fn search<W: World>(start: W) -> Outcome<W::Broken> {
         }
     }
     Outcome {
-        states: seen.ways.len(),
+        states: seen.steps.len(),
         found: None,
     }
 }
 
-/// The states that were seen, by a hash of 128 bits, and from where each was reached first.
+/// The visited states, as hashes of 128 bits, and the step by which each was reached first.
 struct Seen<E> {
     places: HashSet<u128>,
-    ways: Vec<Option<(usize, E)>>,
+    steps: Vec<Option<(usize, E)>>,
 }
 
 impl<E: Copy + Display> Seen<E> {
-    /// The place of a state that is new.
-    fn add(&mut self, world: &impl Hash, way: Option<(usize, E)>) -> Option<usize> {
+    /// The index of a new state.
+    fn add(&mut self, world: &impl Hash, step: Option<(usize, E)>) -> Option<usize> {
         if !self.places.insert(hash(world)) {
             return None;
         }
-        self.ways.push(way);
-        Some(self.ways.len() - 1)
+        self.steps.push(step);
+        Some(self.steps.len() - 1)
     }
 
-    fn way_to(&self, mut place: usize, last: E) -> Vec<String> {
-        let mut way = vec![last.to_string()];
-        while let Some((from, event)) = self.ways[place] {
-            way.push(event.to_string());
+    fn trace_to(&self, mut place: usize, last: E) -> Vec<String> {
+        let mut trace = vec![last.to_string()];
+        while let Some((from, event)) = self.steps[place] {
+            trace.push(event.to_string());
             place = from;
         }
-        way.reverse();
-        way
+        trace.reverse();
+        trace
     }
 }
 
@@ -83,12 +83,12 @@ impl<E> Default for Seen<E> {
     fn default() -> Self {
         Self {
             places: HashSet::new(),
-            ways: Vec::new(),
+            steps: Vec::new(),
         }
     }
 }
 
-/// Two hashes of 64 bits: among a million states none are the same by chance.
+/// Two hashes of 64 bits: no two of a million states collide.
 fn hash(world: &impl Hash) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();

@@ -114,7 +114,7 @@ impl Slots {
 
 impl World for Slots {
     type Event = SlotEvent;
-    type Broken = FenceFell;
+    type Violation = FenceFell;
 
     fn events(&self) -> Vec<SlotEvent> {
         let setting = &self.setting;

@@ -1,25 +1,25 @@
-//! What the fuzzers have found worth keeping, fed to the same functions: no nightly compiler, no fuzzer.
+//! The corpus of the fuzzer, run without a fuzzer or a nightly compiler.
 
 use std::fs;
 use std::path::Path;
 
 use dlock_model::fuzz;
 
-/// Feeds it all files of a target's corpus.
-fn replay(target: &str, feed: fn(&[u8])) {
+/// Runs a fuzz target with all files of its corpus.
+fn replay(target: &str, run: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("fuzz/corpus")
         .join(target);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut fed = 0;
+    let mut files = 0;
     for entry in entries {
         let path = entry.expect("an entry of the folder").path();
-        // A panic does not say which file it was.
+        // A panic does not name the file.
         println!("{}", path.display());
-        feed(&fs::read(&path).expect("a readable file"));
-        fed += 1;
+        run(&fs::read(&path).expect("a readable file"));
+        files += 1;
     }
-    assert!(fed >= 10, "only {fed} files in {}", folder.display());
+    assert!(files >= 10, "only {files} files in {}", folder.display());
 }
 
 #[test]

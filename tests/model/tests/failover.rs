@@ -1,32 +1,31 @@
-//! Every way through small worlds of servers, owners and failures. What is promised holds in all of them;
-//! with a rule left out, or beyond the conditions of a promise, a shortest way to break it is found.
+//! Every schedule of small models of servers, owners and failures. The guarantees hold in all of them. With a rule
+//! left out, or outside the conditions of a guarantee, the search finds a shortest counterexample.
 //!
-//! Time is in ticks of ten seconds; leases are of one tick or two. Owners are sure of a hold from the answer
-//! to the end of its lease. `cargo test --release -p dlock-model -- --ignored --nocapture` takes the larger
-//! worlds.
+//! Time passes in ticks of ten seconds; leases are one or two ticks long. An owner is sure of a hold from the reply
+//! until the lease ends. `cargo test --release -p dlock-model -- --ignored --nocapture` runs the larger models.
 
-use dlock_model::failover::{Breach, Broken, Failover, Log, OldPrimary, Setting, Watch};
+use dlock_model::failover::{Aof, Breach, Checked, Failover, OldPrimary, Setting, Violation};
 use dlock_model::search::search;
 
-/// Nothing is found broken, and the world is not a trivial one.
+/// No guarantee is violated, and the model is not trivial.
 fn holds(name: &str, setting: &Setting) {
     let outcome = search(Failover::new(setting));
     println!("{name}: {} states", outcome.states);
-    if let Some((broken, way)) = outcome.found {
-        panic!("{name}: {broken:?}: {}", way.join(" | "));
+    if let Some((violation, trace)) = outcome.found {
+        panic!("{name}: {violation:?}: {}", trace.join(" | "));
     }
     assert!(outcome.states > 1_000, "{name}: {} states", outcome.states);
 }
 
-/// This is found broken first, in this shortest way.
-fn breaks(setting: &Setting, expected: Broken, way: &[&str]) {
+/// The search finds this violation, with this trace.
+fn violates(setting: &Setting, expected: Violation, trace: &[&str]) {
     let outcome = search(Failover::new(setting));
     println!("{} states", outcome.states);
-    let (broken, found) = outcome.found.expect("a way to break it");
-    assert_eq!((broken, found.join(" | ")), (expected, way.join(" | ")));
+    let (violation, found) = outcome.found.expect("a violation");
+    assert_eq!((violation, found.join(" | ")), (expected, trace.join(" | ")));
 }
 
-/// The primary dies, the replica has lost the tail of what it was told, and the grace is the longest lease.
+/// The primary dies, the replica lacks the end of the replication stream, and the grace period is the longest lease.
 fn failover() -> Setting {
     Setting {
         links_break: true,
@@ -36,7 +35,7 @@ fn failover() -> Setting {
     }
 }
 
-/// The same with SHARED requests, that need fewer grants to get into each other's way.
+/// The same with SHARED requests, which need fewer grants to conflict.
 fn shared_failover() -> Setting {
     Setting {
         shared: true,
@@ -45,7 +44,7 @@ fn shared_failover() -> Setting {
     }
 }
 
-/// The old primary knows nothing of it, but has too few replicas to go on.
+/// The old primary is isolated, and stops because it has too few replicas.
 fn min_replicas() -> Setting {
     Setting {
         old_primary: OldPrimary::StopsWithoutReplicas,
@@ -53,27 +52,27 @@ fn min_replicas() -> Setting {
     }
 }
 
-/// A server starts again with a log that lacks its tail.
+/// A server restarts with a truncated AOF.
 fn start() -> Setting {
     Setting {
         ticks: 3,
         kills: 1,
         startup_grace_ticks: 2,
-        log: Log::Behind,
+        aof: Aof::Everysec,
         ..Setting::default()
     }
 }
 
-/// A server starts again with nothing.
+/// A server restarts without data.
 fn empty_start() -> Setting {
     Setting {
         ticks: 4,
-        log: Log::None,
+        aof: Aof::None,
         ..start()
     }
 }
 
-/// The promoted server is killed and starts again, from a log that has all, with no grace for starts.
+/// The promoted server is killed and restarts with a complete AOF, without a startup grace period.
 fn start_within_grace() -> Setting {
     Setting {
         ticks: 3,
@@ -82,44 +81,44 @@ fn start_within_grace() -> Setting {
     }
 }
 
-/// A server starts with nothing, its replica gets all that it has, and takes over with no grace of its own.
+/// A server starts without data. Its replica does a full resync and is promoted, without a failover grace period.
 fn promotion_within_grace() -> Setting {
     Setting {
         ticks: 3,
         grants: 2,
         promotions: 1,
         attach: true,
-        watch: Watch::Holds,
+        checked: Checked::Holds,
         ..empty_start()
     }
 }
 
-/// Another replica of the first primary takes over from the one that did, and has never heard of it.
+/// Two replicas of the first primary are promoted one after the other. The second never connected to the first.
 fn two_promotions() -> Setting {
     Setting {
         servers: 3,
         ticks: 2,
         grants: 2,
         promotions: 2,
-        watch: Watch::Holds,
+        checked: Checked::Holds,
         ..failover()
     }
 }
 
-/// Only fences are looked at, so that nobody needs a grace.
+/// Only fences are checked, so no grace period is needed.
 fn fences_of(setting: Setting) -> Setting {
     Setting {
         startup_grace_ticks: 0,
         failover_grace_ticks: 0,
-        watch: Watch::Fences,
+        checked: Checked::Fences,
         ..setting
     }
 }
 
-/// The old primary knows nothing of the promotion.
+/// The old primary is isolated and keeps serving.
 fn isolated(setting: Setting) -> Setting {
     Setting {
-        old_primary: OldPrimary::GoesOn,
+        old_primary: OldPrimary::KeepsServing,
         ..setting
     }
 }
@@ -138,7 +137,7 @@ fn without(breach: Breach, setting: Setting) -> Setting {
     }
 }
 
-/// Owners extend too when they are not sure any more.
+/// Owners also extend holds that they are no longer sure of.
 fn with_late_extends(setting: Setting) -> Setting {
     Setting {
         late_extend: true,
@@ -146,36 +145,42 @@ fn with_late_extends(setting: Setting) -> Setting {
     }
 }
 
-/// What is promised, and the world in which it must hold.
-type Promise = (&'static str, fn() -> Setting);
+/// A name, and the model in which the guarantees must hold.
+type Guarantee = (&'static str, fn() -> Setting);
 
-const HOLDS: [Promise; 9] = [
-    ("failover, grace of the longest lease", failover),
-    ("the same, EXTENDs that come too late", || {
-        with_late_extends(failover())
-    }),
-    ("the same, SHARED too", shared_failover),
+const HOLDS: [Guarantee; 9] = [
+    ("failover, grace period of the longest lease", failover),
+    ("the same, late EXTENDs", || with_late_extends(failover())),
+    ("the same, with SHARED", shared_failover),
     ("an old primary that stops without replicas", min_replicas),
-    ("a start with a log that lacks its tail", start),
+    ("a start with a truncated AOF", start),
     ("a start without data", empty_start),
-    ("a start within the grace of a failover", start_within_grace),
-    ("a promotion within the grace of a start", promotion_within_grace),
-    ("two promotions of one ancestor", two_promotions),
+    (
+        "a start within the grace period of a failover",
+        start_within_grace,
+    ),
+    (
+        "a promotion within the grace period of a start",
+        promotion_within_grace,
+    ),
+    ("two promotions of replicas of one primary", two_promotions),
 ];
 
-const FENCES: [Promise; 6] = [
+const FENCES: [Guarantee; 6] = [
     ("an isolated old primary", || fences_of(isolated(failover()))),
-    ("an isolated old primary that had never granted", || Setting {
-        fresh: true,
-        ..fences_of(isolated(failover()))
+    ("an isolated old primary that had never granted a lock", || {
+        Setting {
+            fresh: true,
+            ..fences_of(isolated(failover()))
+        }
     }),
     ("a failover, the clock set back", || {
         fences_of(with_clock_set_back(failover()))
     }),
-    ("a start with a log that lacks its tail", || fences_of(start())),
+    ("a start with a truncated AOF", || fences_of(start())),
     ("a start with all data, the clock set back", || {
         fences_of(with_clock_set_back(Setting {
-            log: Log::Always,
+            aof: Aof::Always,
             ..start()
         }))
     }),
@@ -196,7 +201,7 @@ fn fences_of_isolated_primary_stay_below_new_primary() {
     }
 }
 
-/// The same in larger worlds: more time, more requests.
+/// The same in larger models: more time, more requests.
 #[test]
 #[ignore = "a minute in a release build: make model"]
 fn guarantees_hold_in_larger_models() {
@@ -223,7 +228,7 @@ fn guarantees_hold_in_larger_models() {
     );
 }
 
-mod conditions_of_a_grace {
+mod conditions_of_grace {
     use super::*;
 
     #[test]
@@ -232,13 +237,13 @@ mod conditions_of_a_grace {
             failover_grace_ticks: 0,
             ..failover()
         };
-        let way = [
-            "1 hears nothing any more",
+        let trace = [
+            "link of 1 breaks",
             "alice to 0: ACQUIRE 1",
-            "1 is promoted (dice 9)",
+            "1 is promoted (random 9)",
             "bob to 1: ACQUIRE 1",
         ];
-        breaks(&setting, Broken::Overlap, &way);
+        violates(&setting, Violation::Overlap, &trace);
     }
 
     #[test]
@@ -247,13 +252,13 @@ mod conditions_of_a_grace {
             startup_grace_ticks: 0,
             ..start()
         };
-        let way = [
+        let trace = [
             "alice to 0: ACQUIRE 1",
             "0 is killed",
             "0 starts",
             "bob to 0: ACQUIRE 1",
         ];
-        breaks(&setting, Broken::Overlap, &way);
+        violates(&setting, Violation::Overlap, &trace);
     }
 
     #[test]
@@ -262,26 +267,26 @@ mod conditions_of_a_grace {
             failover_grace_ticks: 1,
             ..failover()
         };
-        let way = [
-            "1 hears nothing any more",
+        let trace = [
+            "link of 1 breaks",
             "alice to 0: ACQUIRE 2",
-            "1 is promoted (dice 9)",
-            "-- a tick --",
+            "1 is promoted (random 9)",
+            "-- tick --",
             "bob to 1: ACQUIRE 1",
         ];
-        breaks(&setting, Broken::Overlap, &way);
+        violates(&setting, Violation::Overlap, &trace);
     }
 
     #[test]
     fn old_primary_that_keeps_granting_allows_overlap() {
-        let way = [
+        let trace = [
             "alice to 0: ACQUIRE 1",
-            "1 is promoted (dice 9)",
+            "1 is promoted (random 9)",
             "alice to 1: EXTEND 2",
-            "-- a tick --",
+            "-- tick --",
             "bob to 0: ACQUIRE 1",
         ];
-        breaks(&isolated(failover()), Broken::Overlap, &way);
+        violates(&isolated(failover()), Violation::Overlap, &trace);
     }
 
     #[test]
@@ -290,97 +295,101 @@ mod conditions_of_a_grace {
             failover_grace_ticks: 0,
             ..min_replicas()
         };
-        let way = [
-            "1 hears nothing any more",
+        let trace = [
+            "link of 1 breaks",
             "alice to 0: ACQUIRE 2",
-            "-- a tick --",
-            "1 is promoted (dice 9)",
+            "-- tick --",
+            "1 is promoted (random 9)",
             "bob to 1: ACQUIRE 1",
         ];
-        breaks(&setting, Broken::Overlap, &way);
+        violates(&setting, Violation::Overlap, &trace);
     }
 }
 
-/// Each rule is needed: left out, the search finds what it is for.
+/// Each rule is needed: without it, the search finds a counterexample.
 mod rules_left_out {
     use super::*;
 
     #[test]
     fn grace_forgotten_by_start_allows_overlap() {
-        let way = [
-            "1 hears nothing any more",
+        let trace = [
+            "link of 1 breaks",
             "alice to 0: ACQUIRE 1",
-            "1 is promoted (dice 9)",
+            "1 is promoted (random 9)",
             "cron of 1",
             "1 is killed",
             "1 starts",
             "bob to 1: ACQUIRE 1",
         ];
-        breaks(
-            &without(Breach::GraceForgotten, start_within_grace()),
-            Broken::Overlap,
-            &way,
+        violates(
+            &without(Breach::GraceNotRestored, start_within_grace()),
+            Violation::Overlap,
+            &trace,
         );
     }
 
     #[test]
     fn grace_unknown_to_replica_allows_overlap() {
-        let way = [
+        let trace = [
             "alice to 0: ACQUIRE 1",
             "0 is killed",
             "0 starts",
             "1 becomes a replica of 0",
-            "1 is promoted (dice 9)",
+            "1 is promoted (random 9)",
             "bob to 1: ACQUIRE 1",
         ];
-        breaks(
-            &without(Breach::GraceForgotten, promotion_within_grace()),
-            Broken::Overlap,
-            &way,
+        violates(
+            &without(Breach::GraceNotRestored, promotion_within_grace()),
+            Violation::Overlap,
+            &trace,
         );
     }
 
     #[test]
     fn grace_without_lease_extension_allows_overlap() {
-        let way = [
+        let trace = [
             "alice to 0: ACQUIRE 1",
-            "1 hears nothing any more",
+            "link of 1 breaks",
             "alice to 0: EXTEND 2",
-            "1 is promoted (dice 9)",
-            "-- a tick --",
+            "1 is promoted (random 9)",
+            "-- tick --",
             "alice to 1: EXTEND 2",
         ];
-        breaks(&without(Breach::NotProlonged, failover()), Broken::HoldLost, &way);
+        violates(
+            &without(Breach::LeasesNotExtended, failover()),
+            Violation::HoldLost,
+            &trace,
+        );
     }
 
     #[test]
     fn grace_that_revives_expired_lease_allows_overlap() {
-        let way = [
+        let trace = [
             "alice to 0: ACQUIRE 1",
-            "1 hears nothing any more",
-            "-- a tick --",
+            "link of 1 breaks",
+            "-- tick --",
             "bob to 0: ACQUIRE 1",
-            "1 is promoted (dice 9)",
+            "1 is promoted (random 9)",
             "alice to 1: EXTEND 2",
         ];
-        let setting = without(Breach::EndedProlonged, with_late_extends(failover()));
-        breaks(&setting, Broken::Overlap, &way);
+        let setting = without(Breach::ExpiredLeasesExtended, with_late_extends(failover()));
+        violates(&setting, Violation::Overlap, &trace);
     }
 
     #[test]
     fn reentry_in_grace_allows_overlap() {
-        let way = [
+        let trace = [
             "alice to 0: ACQUIRE 1",
-            "1 hears nothing any more",
+            "link of 1 breaks",
             "alice to 0: RELEASE",
             "bob to 0: ACQUIRE 1",
-            "1 is promoted (dice 9)",
+            "1 is promoted (random 9)",
             "alice to 1: ACQUIRE 1",
         ];
-        breaks(
+        violates(
             &without(Breach::ReentryInGrace, failover()),
-            Broken::Overlap,
-            &way,
+            Violation::Overlap,
+            &trace,
         );
     }
 
@@ -388,137 +397,137 @@ mod rules_left_out {
     fn extend_in_grace_without_fence_allows_overlap() {
         let setting = Setting {
             shared: true,
-            watch: Watch::Overlaps,
+            checked: Checked::Overlaps,
             ..without(Breach::ExtendWithoutFence, failover())
         };
-        let way = [
+        let trace = [
             "alice to 0: ACQUIRE 2 SHARED",
-            "1 hears nothing any more",
+            "link of 1 breaks",
             "alice to 0: RELEASE",
             "alice to 0: ACQUIRE 2",
-            "1 is promoted (dice 9)",
-            "-- a tick --",
+            "1 is promoted (random 9)",
+            "-- tick --",
             "alice to 1: EXTEND 2",
-            "-- a tick --",
+            "-- tick --",
             "bob to 1: ACQUIRE 1 SHARED",
         ];
-        breaks(&setting, Broken::Overlap, &way);
+        violates(&setting, Violation::Overlap, &trace);
     }
 
     #[test]
     fn promotion_without_fence_gap_repeats_fences() {
-        let way = [
-            "1 hears nothing any more",
+        let trace = [
+            "link of 1 breaks",
             "alice to 0: ACQUIRE 1",
-            "1 is promoted (dice 9)",
+            "1 is promoted (random 9)",
             "bob to 1: ACQUIRE 1",
         ];
-        breaks(
-            &without(Breach::NoRaise, fences_of(failover())),
-            Broken::SameFence,
-            &way,
+        violates(
+            &without(Breach::NoFenceGap, fences_of(failover())),
+            Violation::SameFence,
+            &trace,
         );
     }
 
     #[test]
     fn promotions_without_random_bits_repeat_fences() {
-        let way = [
-            "1 is promoted (dice 5)",
+        let trace = [
+            "1 is promoted (random 5)",
             "alice to 1: ACQUIRE 1",
-            "2 is promoted (dice 5)",
+            "2 is promoted (random 5)",
             "bob to 2: ACQUIRE 1",
         ];
-        breaks(
-            &without(Breach::SameDice, fences_of(two_promotions())),
-            Broken::SameFence,
-            &way,
+        violates(
+            &without(Breach::SameRandomBits, fences_of(two_promotions())),
+            Violation::SameFence,
+            &trace,
         );
     }
 }
 
-/// What is not promised, with the shortest way there: the risk that is left.
-mod risks_that_are_left {
+/// Remaining risks, each with a shortest trace.
+mod remaining_risks {
     use super::*;
 
-    /// Alice was no holder any more, and Bob was one: both was lost with the tail of the log. Leases count
-    /// from the start, so that Alice's runs again. A replica that lags has the same gap, as long as the lag.
-    /// So an owner must not believe an EXTEND that it sent when it was not sure any more.
+    /// That Alice's lease expired and that Bob was granted the lock was lost with the end of the AOF. Leases start
+    /// again at a start, so Alice is a holder again. The same can happen on a replica, for as long as it lags. So an
+    /// owner must not rely on an EXTEND that it sent after its lease may have expired.
     #[test]
     fn late_extend_after_start_revives_lost_expiry() {
-        let way = [
+        let trace = [
             "alice to 0: ACQUIRE 1",
-            "0 writes its log",
-            "-- a tick --",
+            "0 writes its AOF",
+            "-- tick --",
             "bob to 0: ACQUIRE 1",
             "0 is killed",
             "0 starts",
             "alice to 0: EXTEND 2",
         ];
-        breaks(&with_late_extends(start()), Broken::Overlap, &way);
+        violates(&with_late_extends(start()), Violation::Overlap, &trace);
     }
 
-    /// The grace is in no log yet. `dlock.startup-grace-ms` closes this gap.
+    /// The grace period is not in the AOF yet. `dlock.startup-grace-ms` closes this gap.
     #[test]
     fn server_killed_before_grace_checkpoint_restarts_without_grace() {
         let setting = Setting {
-            kill_at_once: true,
+            kill_before_checkpoint: true,
             ..start_within_grace()
         };
-        let way = [
-            "1 hears nothing any more",
+        let trace = [
+            "link of 1 breaks",
             "alice to 0: ACQUIRE 1",
-            "1 is promoted (dice 9)",
+            "1 is promoted (random 9)",
             "1 is killed",
             "1 starts",
             "bob to 1: ACQUIRE 1",
         ];
-        breaks(&setting, Broken::Overlap, &way);
+        violates(&setting, Violation::Overlap, &trace);
     }
 
-    /// Both leap from the same fence. After 33 seconds without a raise both take the clock, and these rise.
+    /// Both add the promotion gap to the same fence. 33 seconds later the clock is ahead of both.
     #[test]
     fn concurrent_promotions_differ_by_random_bits_only() {
-        let way = [
-            "1 is promoted (dice 9)",
+        let trace = [
+            "1 is promoted (random 9)",
             "alice to 1: ACQUIRE 1",
-            "2 is promoted (dice 1)",
+            "2 is promoted (random 1)",
             "bob to 2: ACQUIRE 1",
         ];
-        breaks(&fences_of(two_promotions()), Broken::FenceFell, &way);
+        violates(&fences_of(two_promotions()), Violation::FenceFell, &trace);
     }
 
-    /// For the 33 seconds of its leap a promoted server is ahead of the clock that it would start with.
+    /// For 33 seconds, the promotion gap puts a promoted server ahead of the clock that it would start with.
     #[test]
     fn fences_after_start_without_data_soon_after_promotion_fall_behind() {
         let setting = Setting {
             kills: 1,
-            log: Log::None,
+            aof: Aof::None,
             ..fences_of(failover())
         };
-        let way = [
-            "1 is promoted (dice 9)",
+        let trace = [
+            "1 is promoted (random 9)",
             "cron of 1",
             "alice to 1: ACQUIRE 1",
             "1 is killed",
             "1 starts",
             "bob to 1: ACQUIRE 1",
         ];
-        breaks(&setting, Broken::FenceFell, &way);
+        violates(&setting, Violation::FenceFell, &trace);
     }
 
     #[test]
     fn fences_after_start_without_data_and_clock_set_back_fall_behind() {
-        let way = [
+        let trace = [
             "alice to 0: ACQUIRE 1",
             "0 is killed",
-            "all wall clocks are set back by a tick",
+            "wall clocks are set back by a tick",
             "0 starts",
             "bob to 0: ACQUIRE 1",
         ];
-        breaks(
+        violates(
             &fences_of(with_clock_set_back(empty_start())),
-            Broken::FenceFell,
-            &way,
+            Violation::FenceFell,
+            &trace,
         );
     }
 
@@ -529,17 +538,17 @@ mod risks_that_are_left {
             starts_beside_another: true,
             ..fences_of(isolated(failover()))
         };
-        let way = [
+        let trace = [
             "0 is killed",
-            "1 is promoted (dice 9)",
+            "1 is promoted (random 9)",
             "alice to 1: ACQUIRE 1",
-            "-- a tick --",
-            "-- a tick --",
-            "-- a tick --",
-            "-- a tick --",
+            "-- tick --",
+            "-- tick --",
+            "-- tick --",
+            "-- tick --",
             "0 starts",
             "alice to 0: ACQUIRE 1",
         ];
-        breaks(&setting, Broken::FenceFell, &way);
+        violates(&setting, Violation::FenceFell, &trace);
     }
 }

@@ -1,14 +1,14 @@
-//! Failovers, restarts and graces: servers and owners of one lock, in a world that a search can try.
+//! Failovers, restarts and grace periods: a model of the servers and owners of one lock.
 //!
 //! ```text
 //! setting   what can happen, and which rule is left out on purpose
-//! server    what the module's shell keeps for one lock, and how it drives the core
-//! world     servers, owners and time; what is promised
+//! server    a server with one lock, which drives the core as the module does
+//! world     servers, owners and time; the guarantees
 //! ```
 
 mod server;
 mod setting;
 mod world;
 
-pub use setting::{Breach, Log, OldPrimary, Setting, Watch};
-pub use world::{Broken, Event, Failover};
+pub use setting::{Aof, Breach, Checked, OldPrimary, Setting};
+pub use world::{Event, Failover, Violation};

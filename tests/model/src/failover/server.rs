@@ -1,4 +1,4 @@
-//! A server as far as one lock goes: what the module's shell keeps, and how it drives the core.
+//! A server with one lock: the state that the module keeps, and how it drives the core.
 
 use std::hash::{Hash, Hasher};
 
@@ -21,24 +21,24 @@ const LONG_AGO_UNIX_MS: u64 = 1_710_000_000_000;
 pub struct Server {
     pub lock: Lock,
     pub engine: Engine,
-    /// What its random numbers are.
-    pub dice: u64,
-    /// The fences of the holders whose lease ran when its grace began.
-    pub kept: Vec<u64>,
+    /// The random bits of its fences.
+    pub random: u64,
+    /// The fences of the holders that were live when its grace period began.
+    pub live_at_grace_begin: Vec<u64>,
 }
 
-/// What is stored, or handed to a replica as a whole.
+/// An RDB file: stored, or sent to a replica in a full resync.
 #[derive(Clone, Default, Hash)]
 pub struct Saved {
     lock: Vec<u8>,
     checkpoint: Checkpoint,
 }
 
-/// What reaches replicas and the log.
-pub enum Told<'a> {
+/// A command in the replication stream.
+pub enum Message<'a> {
     Change(&'a [u8]),
     Release(Release<'a>),
-    Sync(Checkpoint),
+    Checkpoint(Checkpoint),
 }
 
 impl Server {
@@ -46,23 +46,23 @@ impl Server {
         Self {
             lock: Lock::default(),
             engine: Engine::starting(),
-            dice: 0,
-            kept: Vec::new(),
+            random: 0,
+            live_at_grace_begin: Vec::new(),
         }
     }
 
-    /// Reads what was stored. The leases count from now.
+    /// Loads an RDB file. Leases start again now.
     pub fn load(saved: &Saved, now: Instant, setting: &Setting) -> Self {
         let mut server = Self::starting();
         if !saved.lock.is_empty() {
-            server.lock = decode_lock(&saved.lock, now).expect("it was stored");
+            server.lock = decode_lock(&saved.lock, now).expect("a lock that was stored");
         }
         server
             .engine
             .observe_lock(&server.lock, &TransitionContext::at(now));
         server
             .engine
-            .restore_checkpoint(known(saved.checkpoint, setting), now);
+            .restore_checkpoint(received(saved.checkpoint, setting), now);
         server
     }
 
@@ -78,10 +78,10 @@ impl Server {
         }
     }
 
-    pub fn promote(&mut self, setting: &Setting, dice: u64) {
-        self.dice = dice;
+    pub fn promote(&mut self, setting: &Setting, random: u64) {
+        self.random = random;
         self.engine.promote();
-        if setting.breach == Some(Breach::NoRaise) {
+        if setting.breach == Some(Breach::NoFenceGap) {
             // As if it had been advanced long ago.
             let mut fences = Fences::starting();
             fences.advance(WallClock::from_unix_ms(LONG_AGO_UNIX_MS), 0);
@@ -90,22 +90,21 @@ impl Server {
         }
     }
 
-    /// The context of a decision: what is pending starts.
+    /// The context of a transition. A pending grace period starts first.
     fn cx(&mut self, now: Instant, setting: &Setting) -> TransitionContext {
-        self.settle(now, setting);
+        self.start_grace_if_pending(now, setting);
         let mut cx = self.engine.context(now);
-        if setting.breach == Some(Breach::EndedProlonged) {
+        if setting.breach == Some(Breach::ExpiredLeasesExtended) {
             cx.grace_begin = Instant::DISTANT_PAST;
         }
         cx
     }
 
-    /// A grace period starts, if one is pending.
-    pub fn settle(&mut self, now: Instant, setting: &Setting) {
+    pub fn start_grace_if_pending(&mut self, now: Instant, setting: &Setting) {
         let before = self.engine.context(now);
         if self.engine.start_grace_if_pending(true, &setting.graces(), now) {
             let live = self.lock.holders().iter().filter(|holder| before.is_live(holder));
-            self.kept = live.map(Holder::fence).collect();
+            self.live_at_grace_begin = live.map(Holder::fence).collect();
         }
     }
 
@@ -115,8 +114,8 @@ impl Server {
 
     pub fn advance_fences(&mut self, clock: WallClock) {
         let was_due = self.engine.checkpoint_due;
-        self.engine.advance_fences_if_pending(clock, self.dice);
-        // An empty checkpoint is not sent. Drop it here already: that keeps the number of states small.
+        self.engine.advance_fences_if_pending(clock, self.random);
+        // An empty checkpoint is not sent. Dropping it here keeps the number of states small.
         self.engine.checkpoint_due &= was_due || self.engine.fences.known() > 0;
     }
 
@@ -129,12 +128,12 @@ impl Server {
         effects: &mut Effects,
     ) -> Result<Acquired, Error> {
         let mut cx = self.cx(now, setting);
-        let is_known = self
+        let is_holder = self
             .lock
             .holders()
             .iter()
             .any(|holder| holder.owner() == request.owner);
-        if setting.breach == Some(Breach::ReentryInGrace) && is_known {
+        if setting.breach == Some(Breach::ReentryInGrace) && is_holder {
             cx.grace_end = Instant::DISTANT_PAST;
         }
         self.advance_fences(clock);
@@ -152,8 +151,8 @@ impl Server {
         let mut cx = self.cx(now, setting);
         let mut request = *request;
         match setting.breach {
-            Some(Breach::NotProlonged) => cx.grace_end = Instant::DISTANT_PAST,
-            // It has to be hidden from the core that there is a grace, and which lease that prolongs.
+            Some(Breach::LeasesNotExtended) => cx.grace_end = Instant::DISTANT_PAST,
+            // The core must see neither the grace period nor the lease that it extends.
             Some(Breach::ExtendWithoutFence) => {
                 cx.grace_end = Instant::DISTANT_PAST;
                 request.fence = None;
@@ -176,40 +175,46 @@ impl Server {
         transition.release(request)
     }
 
-    /// Expired leases are swept.
+    /// Removes expired holders.
     pub fn sweep(&mut self, now: Instant, setting: &Setting, effects: &mut Effects) {
         let cx = self.cx(now, setting);
         let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
         transition.expire_holders();
     }
 
-    /// What a cron sends to replicas and the log.
-    pub fn sync(&mut self, now: Instant) -> Option<Told<'static>> {
+    /// The checkpoint that the cron replicates, if one is due.
+    pub fn due_checkpoint(&mut self, now: Instant) -> Option<Message<'static>> {
         let checkpoint = self.engine.checkpoint(now);
         let due = std::mem::take(&mut self.engine.checkpoint_due) || checkpoint.grace_left_ms > 0;
-        (due && checkpoint != Checkpoint::default()).then_some(Told::Sync(checkpoint))
+        (due && checkpoint != Checkpoint::default()).then_some(Message::Checkpoint(checkpoint))
     }
 
-    /// As a replica: applies what the primary sent.
-    pub fn hear(&mut self, told: &Told<'_>, now: Instant, setting: &Setting) {
+    /// On a replica: applies a command of the primary.
+    pub fn apply(&mut self, message: &Message<'_>, now: Instant, setting: &Setting) {
         let (effects, cx) = (&mut Effects::default(), self.engine.context(now));
         let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
-        match told {
-            Told::Change(change) => {
-                transition.apply(change).expect("a transition wrote it");
+        match message {
+            Message::Change(change) => {
+                transition
+                    .apply(change)
+                    .expect("a change that the primary encoded");
             }
-            Told::Release(request) => {
-                transition.apply_release(request).expect("it happened there");
+            Message::Release(request) => {
+                transition
+                    .apply_release(request)
+                    .expect("a release that the primary executed");
             }
-            Told::Sync(checkpoint) => self.engine.apply_checkpoint(known(*checkpoint, setting), now),
+            Message::Checkpoint(checkpoint) => {
+                self.engine.apply_checkpoint(received(*checkpoint, setting), now);
+            }
         }
     }
 }
 
-/// What a server takes note of.
-fn known(checkpoint: Checkpoint, setting: &Setting) -> Checkpoint {
+/// The part of a checkpoint that a server uses.
+fn received(checkpoint: Checkpoint, setting: &Setting) -> Checkpoint {
     match setting.breach {
-        Some(Breach::GraceForgotten) => Checkpoint {
+        Some(Breach::GraceNotRestored) => Checkpoint {
             grace_left_ms: 0,
             ..checkpoint
         },
@@ -217,7 +222,7 @@ fn known(checkpoint: Checkpoint, setting: &Setting) -> Checkpoint {
     }
 }
 
-/// By what it will do. How a lease came to end when it does makes no difference, nor do counts of the past.
+/// Only what future transitions depend on: when leases end, not how they were extended.
 impl Hash for Server {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let cx = self.engine.context(Instant::default());
@@ -235,8 +240,8 @@ impl Hash for Server {
             &self.engine.fences,
             &self.engine.grace,
             self.engine.checkpoint_due,
-            self.dice,
-            &self.kept,
+            self.random,
+            &self.live_at_grace_begin,
         )
             .hash(state);
     }

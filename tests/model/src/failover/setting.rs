@@ -1,99 +1,98 @@
-//! What can happen in a world, and which rule is left out.
+//! What can happen in a model, and which rule is left out.
 
 use dlock_core::{GraceLength, GraceSettings};
 
-/// Time passes in ticks. A leap of the fences is worth three to four of them.
+/// Time passes in ticks. The promotion gap of the fences is three to four of them.
 pub const TICK_MS: u64 = 10_000;
-/// All leases are of one tick or of two.
+/// Every lease is one or two ticks long.
 pub const LONGEST_LEASE_TICKS: u64 = 2;
 
-/// A world's setting. [`Setting::default`] is a world in which nothing fails.
+/// The setting of a model. In [`Setting::default`] nothing fails.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Server 0 is the primary, the others are its replicas.
     pub servers: usize,
-    /// So long the world lasts.
+    /// The model ends after this many ticks.
     pub ticks: u64,
-    /// So many requests are granted in all.
+    /// The maximum number of grants.
     pub grants: u8,
-    /// Owners ask for a SHARED lock too.
+    /// Owners also request SHARED locks.
     pub shared: bool,
     /// `dlock.startup-grace-ms` and `dlock.failover-grace-ms`.
     pub startup_grace_ticks: u64,
     pub failover_grace_ticks: u64,
     pub old_primary: OldPrimary,
-    pub log: Log,
-    /// A replica may lose what comes after a moment.
+    pub aof: Aof,
+    /// A replica may be disconnected, and lose everything after that.
     pub links_break: bool,
-    /// The first primary has never granted anything. Else it has, and its replicas have heard of it.
+    /// The first primary has never granted a lock. Otherwise it has, and its replicas know the fence.
     pub fresh: bool,
-    /// So many replicas become primaries.
+    /// The maximum number of promotions.
     pub promotions: u8,
-    /// So many primaries are killed, beside those that die when another is promoted.
+    /// The maximum number of primaries killed, besides those that die in a promotion.
     pub kills: u8,
-    /// A primary may be killed before it has told of its grace.
-    pub kill_at_once: bool,
+    /// A primary may be killed before it has replicated its grace period.
+    pub kill_before_checkpoint: bool,
     /// A server may become a replica of the newest primary.
     pub attach: bool,
-    /// So often wall clocks are set back, by a tick each.
+    /// How often the wall clocks may be set back, by one tick each time.
     pub clock_jumps: u8,
-    /// A server that was killed starts again, in spite of another that serves.
+    /// A server that was killed may start while there is another primary.
     pub starts_beside_another: bool,
-    /// Owners extend holds that they know to have ended.
+    /// Owners also extend holds whose lease they know to have expired.
     pub late_extend: bool,
-    pub watch: Watch,
+    pub checked: Checked,
     pub breach: Option<Breach>,
 }
 
 /// What becomes of a primary when a replica is promoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldPrimary {
-    /// It is dead.
     Dies,
-    /// It knows nothing of it.
-    GoesOn,
-    /// `min-replicas-to-write` = all, and a failover takes longer than the lag allowed: it has stopped before.
+    /// It is isolated and keeps serving.
+    KeepsServing,
+    /// `min-replicas-to-write` = all, and a failover takes longer than the permitted lag: it has stopped before.
     StopsWithoutReplicas,
 }
 
-/// Which promises are looked at. In many worlds some are broken at once, by design.
+/// Which guarantees are checked. In many models some are violated by design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
+pub enum Checked {
     All,
-    /// Who is sure to hold the lock.
+    /// Mutual exclusion, and that no known holder loses its hold in a grace period.
     Holds,
-    /// The same, but for holders that lose what they had: they are safe, if not served.
+    /// Mutual exclusion only. A holder that loses its hold is safe, if not available.
     Overlaps,
     Fences,
 }
 
-/// What a server that was killed starts again with.
+/// What a server that was killed restarts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Log {
-    /// Nothing.
+pub enum Aof {
+    /// No data.
     None,
-    /// All: `appendfsync always`.
+    /// All data: `appendfsync always`.
     Always,
-    /// What there was at some moment before: `appendfsync everysec`.
-    Behind,
+    /// An earlier state: `appendfsync everysec`.
+    Everysec,
 }
 
-/// A rule that is broken on purpose, to see that it is needed, and that the search looks.
+/// A rule that is broken on purpose, to show that it is needed and that the search detects the breach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breach {
-    /// A promotion does not raise the counter of fences.
-    NoRaise,
-    /// All servers roll the same dice.
-    SameDice,
-    /// What is left of a grace is neither read at a start nor heard by a replica.
-    GraceForgotten,
-    /// The leases of known holders do not run to the end of a grace.
-    NotProlonged,
-    /// A grace prolongs leases too that had ended before it began.
-    EndedProlonged,
-    /// A known holder may acquire again in a grace.
+    /// A promotion does not advance the fence counter.
+    NoFenceGap,
+    /// All servers have the same random bits.
+    SameRandomBits,
+    /// The remaining grace period is neither restored at a start nor applied by a replica.
+    GraceNotRestored,
+    /// A grace period does not extend the leases of known holders to its end.
+    LeasesNotExtended,
+    /// A grace period also extends leases that had expired before it began.
+    ExpiredLeasesExtended,
+    /// A known holder may re-enter in a grace period.
     ReentryInGrace,
-    /// EXTEND needs no FENCE in a grace.
+    /// EXTEND needs no FENCE in a grace period.
     ExtendWithoutFence,
 }
 
@@ -107,17 +106,17 @@ impl Default for Setting {
             startup_grace_ticks: 0,
             failover_grace_ticks: 0,
             old_primary: OldPrimary::Dies,
-            log: Log::Always,
+            aof: Aof::Always,
             links_break: false,
             fresh: false,
             promotions: 0,
             kills: 0,
-            kill_at_once: false,
+            kill_before_checkpoint: false,
             attach: false,
             clock_jumps: 0,
             starts_beside_another: false,
             late_extend: false,
-            watch: Watch::All,
+            checked: Checked::All,
             breach: None,
         }
     }

@@ -1,34 +1,34 @@
-//! Servers, owners, time, and all that can befall them.
+//! Servers, owners, time and failures.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use super::server::{Saved, Server, Told};
-use super::setting::{Breach, LONGEST_LEASE_TICKS, Log, OldPrimary, Setting, TICK_MS, Watch};
+use super::server::{Message, Saved, Server};
+use super::setting::{Aof, Breach, Checked, LONGEST_LEASE_TICKS, OldPrimary, Setting, TICK_MS};
 use crate::search::World;
 use dlock_core::{
-    Acquire, Acquired, Checkpoint, Effects, Error, Event as News, Extend, Holds, Instant, Limit, Release,
-    Replication, WallClock,
+    Acquire, Acquired, Checkpoint, Effects, Error, Event as LockEvent, Extend, Holds, Instant, Limit,
+    Release, Replication, WallClock,
 };
 
-/// 2025, so that fences are as long as real ones.
+/// A time in 2025, so that fences have as many digits as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
 const OWNERS: [&str; 2] = ["alice", "bob"];
 
-/// A promise that is broken.
+/// A guarantee that is violated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// Two owners are sure that they hold the lock, and at least one not to share it.
+pub enum Violation {
+    /// Two owners are sure to hold the lock, and at least one of them exclusively.
     Overlap,
-    /// A grant has a fence below that of an earlier one, or of one by a primary that others have replaced.
+    /// A grant has a smaller fence than an earlier one, or than one of a primary that was replaced.
     FenceFell,
     /// Two grants have the same fence.
     SameFence,
-    /// A holder that was known when the grace began is told in it that it holds nothing.
+    /// In a grace period, a holder that was known when it began is rejected as no holder.
     HoldLost,
 }
 
-/// One thing that happens.
+/// A step of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     Tick,
@@ -46,21 +46,21 @@ pub enum Event {
         owner: usize,
         server: usize,
     },
-    /// The replica hears nothing any more.
+    /// The replica is disconnected from its primary.
     LinkBreaks {
         replica: usize,
     },
-    /// Everything so far is in the log.
+    /// The AOF is written to disk.
     Fsync {
         server: usize,
     },
-    /// The timer: a pending grace begins, and is told of.
+    /// The cron: a pending grace period starts and is replicated.
     Cron {
         server: usize,
     },
     Promotion {
         replica: usize,
-        dice: u64,
+        random: u64,
     },
     Kill {
         server: usize,
@@ -68,7 +68,7 @@ pub enum Event {
     Start {
         server: usize,
     },
-    /// The server becomes a replica of the primary and gets everything as a whole.
+    /// The server becomes a replica of the primary, with a full resync.
     Attach {
         server: usize,
         primary: usize,
@@ -76,18 +76,18 @@ pub enum Event {
     ClockSetBack,
 }
 
-/// The world.
+/// A state of the model.
 #[derive(Clone)]
 pub struct Failover<'a> {
     setting: &'a Setting,
     tick: u64,
     nodes: Vec<Node>,
     owners: [Owner; OWNERS.len()],
-    /// The smallest and the largest fence that each line of primaries has granted. A promotion begins a line.
+    /// The smallest and the largest fence granted in each epoch. A promotion starts an epoch.
     granted: Vec<Option<(u64, u64)>>,
     grants_left: u8,
-    /// So many promotions and starts there were: no two in the same millisecond.
-    raises: u64,
+    /// The number of promotions and starts: no two happen in the same millisecond.
+    starts: u64,
     promotions_left: u8,
     kills_left: u8,
     clock_jumps_left: u8,
@@ -97,15 +97,15 @@ pub struct Failover<'a> {
 struct Node {
     server: Server,
     role: Role,
-    line: usize,
-    /// So many milliseconds into a tick it became a primary.
-    began_ms: u64,
-    log: Saved,
+    epoch: usize,
+    /// How many milliseconds into a tick it became a primary.
+    started_ms: u64,
+    aof: Saved,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Role {
-    /// `lost_at`: when it lost its first replica.
+    /// `lost_at`: the tick in which it lost its first replica.
     Primary {
         lost_at: Option<u64>,
     },
@@ -115,10 +115,10 @@ enum Role {
     Down,
 }
 
-/// What an owner knows.
+/// What a client knows about its hold.
 #[derive(Clone, Copy, Default, Hash)]
 struct Owner {
-    /// The fence of its latest grant, unless it has given that up or was told that it is over.
+    /// The fence of its latest grant, until it releases the lock or is rejected.
     fence: Option<u64>,
     /// Until when it is sure to hold the lock.
     sure_until_ms: u64,
@@ -133,9 +133,9 @@ impl<'a> Failover<'a> {
                 0 => Role::Primary { lost_at: None },
                 _ => Role::Replica { of: Some(0) },
             },
-            line: 0,
-            began_ms: 0,
-            log: Saved::default(),
+            epoch: 0,
+            started_ms: 0,
+            aof: Saved::default(),
         };
         let mut world = Self {
             setting,
@@ -144,29 +144,22 @@ impl<'a> Failover<'a> {
             owners: Default::default(),
             granted: vec![None],
             grants_left: setting.grants,
-            raises: 0,
+            starts: 0,
             promotions_left: setting.promotions,
             kills_left: setting.kills,
             clock_jumps_left: setting.clock_jumps,
         };
-        // The first start has forgotten nothing.
-        let (calm, now) = (Setting::default(), world.now());
-        world.nodes[0].server.settle(now, &calm);
+        // The first start has lost no data: it needs no grace period.
+        let (no_grace, now) = (Setting::default(), world.now());
+        world.nodes[0].server.start_grace_if_pending(now, &no_grace);
         world.advance_fences(0);
         if !setting.fresh {
-            let fence = world.nodes[0]
-                .server
-                .engine
-                .fences
-                .next_fence()
-                .expect("there are numbers left");
-            world.tell(
-                0,
-                &Told::Sync(Checkpoint {
-                    fence,
-                    grace_left_ms: 0,
-                }),
-            );
+            let fence = world.nodes[0].server.engine.fences.next_fence().expect("a fence");
+            let checkpoint = Checkpoint {
+                fence,
+                grace_left_ms: 0,
+            };
+            world.propagate(0, &Message::Checkpoint(checkpoint));
         }
         world
     }
@@ -176,7 +169,7 @@ impl<'a> Failover<'a> {
     }
 
     fn wall_clock(&self, server: usize) -> WallClock {
-        let ms = UNIX_MS + self.now_ms() + self.nodes[server].began_ms;
+        let ms = UNIX_MS + self.now_ms() + self.nodes[server].started_ms;
         let behind_ticks = u64::from(self.setting.clock_jumps - self.clock_jumps_left);
         WallClock::from_unix_ms(ms - behind_ticks * TICK_MS)
     }
@@ -193,7 +186,7 @@ impl<'a> Failover<'a> {
         matches!(self.nodes[server].role, Role::Primary { .. })
     }
 
-    /// Whether it still grants and extends.
+    /// Whether the server still accepts writes.
     fn serves(&self, server: usize) -> bool {
         match self.nodes[server].role {
             Role::Primary { lost_at } => {
@@ -235,14 +228,15 @@ impl<'a> Failover<'a> {
         let node = &self.nodes[server];
         match node.role {
             Role::Primary { .. } => {
-                if self.setting.log == Log::Behind {
+                if self.setting.aof == Aof::Everysec {
                     events.push(Event::Fsync { server });
                 }
-                let untold = node.server.engine.checkpoint_due || node.server.engine.grace.is_pending();
-                if untold {
+                let checkpoint_due =
+                    node.server.engine.checkpoint_due || node.server.engine.grace.is_pending();
+                if checkpoint_due {
                     events.push(Event::Cron { server });
                 }
-                if self.kills_left > 0 && (self.setting.kill_at_once || !untold) {
+                if self.kills_left > 0 && (self.setting.kill_before_checkpoint || !checkpoint_due) {
                     events.push(Event::Kill { server });
                 }
             }
@@ -251,28 +245,22 @@ impl<'a> Failover<'a> {
                     events.push(Event::LinkBreaks { replica: server });
                 }
                 if self.promotions_left > 0 && self.may_be_promoted(of) {
-                    let dice = if self.setting.breach == Some(Breach::SameDice) {
-                        [5, 5]
-                    } else {
-                        [1, 9]
+                    let random = match self.setting.breach {
+                        Some(Breach::SameRandomBits) => [5, 5],
+                        _ => [1, 9],
                     };
-                    // Different servers roll different dice, in either order.
-                    events.push(Event::Promotion {
+                    // Two servers have different random bits. With three servers, either may have the larger ones.
+                    let orders = if self.setting.servers > 2 { 2 } else { 1 };
+                    events.extend((0..orders).map(|order| Event::Promotion {
                         replica: server,
-                        dice: dice[server % 2],
-                    });
-                    if self.setting.servers > 2 {
-                        events.push(Event::Promotion {
-                            replica: server,
-                            dice: dice[(server + 1) % 2],
-                        });
-                    }
+                        random: random[(server + order) % 2],
+                    }));
                 }
                 self.attach_events(server, events);
             }
             Role::Down => {
                 let alone = !(0..self.nodes.len()).any(|other| self.is_primary(other));
-                let newest = node.line == self.granted.len() - 1;
+                let newest = node.epoch == self.granted.len() - 1;
                 if (alone && newest) || self.setting.starts_beside_another {
                     events.push(Event::Start { server });
                 }
@@ -281,7 +269,7 @@ impl<'a> Failover<'a> {
         }
     }
 
-    /// A failover takes longer than the lag after which a primary stops.
+    /// A failover takes longer than the lag after which an old primary without replicas stops.
     fn may_be_promoted(&self, of: Option<usize>) -> bool {
         match (self.setting.old_primary, of) {
             (OldPrimary::StopsWithoutReplicas, Some(_)) => false,
@@ -295,7 +283,7 @@ impl<'a> Failover<'a> {
     fn attach_events(&self, server: usize, events: &mut Vec<Event>) {
         let newest = self.granted.len() - 1;
         let primary =
-            (0..self.nodes.len()).find(|other| self.is_primary(*other) && self.nodes[*other].line == newest);
+            (0..self.nodes.len()).find(|other| self.is_primary(*other) && self.nodes[*other].epoch == newest);
         if let Some(primary) = primary.filter(|_| self.setting.attach)
             && self.nodes[server].role != (Role::Replica { of: Some(primary) })
         {
@@ -310,10 +298,10 @@ impl<'a> Failover<'a> {
             }
         }
         self.tick += 1;
-        let ended: Vec<usize> = (0..self.nodes.len())
-            .filter(|server| self.serves(*server))
-            .collect();
-        for server in ended {
+        for server in 0..self.nodes.len() {
+            if !self.serves(server) {
+                continue;
+            }
             let mut effects = Effects::default();
             let now = self.now();
             self.nodes[server].server.sweep(now, self.setting, &mut effects);
@@ -324,13 +312,21 @@ impl<'a> Failover<'a> {
 
     fn cron(&mut self, server: usize) {
         let now = self.now();
-        self.nodes[server].server.settle(now, self.setting);
-        if let Some(told) = self.nodes[server].server.sync(now) {
-            self.tell(server, &told);
+        self.nodes[server]
+            .server
+            .start_grace_if_pending(now, self.setting);
+        if let Some(checkpoint) = self.nodes[server].server.due_checkpoint(now) {
+            self.propagate(server, &checkpoint);
         }
     }
 
-    fn acquire(&mut self, owner: usize, server: usize, shared: bool, lease_ticks: u64) -> Result<(), Broken> {
+    fn acquire(
+        &mut self,
+        owner: usize,
+        server: usize,
+        shared: bool,
+        lease_ticks: u64,
+    ) -> Result<(), Violation> {
         let request = Acquire {
             owner: OWNERS[owner].as_bytes(),
             lease_ms: lease_ticks * TICK_MS,
@@ -353,13 +349,13 @@ impl<'a> Failover<'a> {
             sure_until_ms: self.now_ms() + granted.lease_ms,
             shared,
         };
-        if effects.events.contains(&News::Acquired) {
+        if effects.events.contains(&LockEvent::Acquired) {
             self.check_fence(server, granted.fence)?;
         }
         self.check_overlap()
     }
 
-    fn extend(&mut self, owner: usize, server: usize) -> Result<(), Broken> {
+    fn extend(&mut self, owner: usize, server: usize) -> Result<(), Violation> {
         let (now, mut effects) = (self.now(), Effects::default());
         let request = Extend {
             owner: OWNERS[owner].as_bytes(),
@@ -377,11 +373,11 @@ impl<'a> Failover<'a> {
                 *sure = sure_until_ms.max(*sure);
                 self.check_overlap()
             }
-            Err(refusal) => self.check_refusal(owner, server, refusal),
+            Err(error) => self.check_error(owner, server, error),
         }
     }
 
-    /// An owner that gives up its hold is sure of nothing any more, whatever the answer is.
+    /// An owner that releases its hold is no longer sure of it, whatever the reply is.
     fn release(&mut self, owner: usize, server: usize) {
         let (now, mut effects) = (self.now(), Effects::default());
         let request = Release {
@@ -389,7 +385,7 @@ impl<'a> Failover<'a> {
             holds: Holds::One,
             fence: self.owners[owner].fence,
         };
-        // Refused, it was no holder there.
+        // An error means that it was no holder there.
         let _ = self.nodes[server]
             .server
             .release(&request, now, self.setting, &mut effects);
@@ -397,30 +393,30 @@ impl<'a> Failover<'a> {
         self.owners[owner] = Owner::default();
     }
 
-    fn replicate(&mut self, server: usize, effects: &Effects, as_it_came: Option<Release<'_>>) {
-        match (effects.replication, as_it_came) {
-            (Replication::Change, _) => self.tell(server, &Told::Change(effects.change())),
-            (Replication::Verbatim, Some(request)) => self.tell(server, &Told::Release(request)),
+    fn replicate(&mut self, server: usize, effects: &Effects, verbatim: Option<Release<'_>>) {
+        match (effects.replication, verbatim) {
+            (Replication::Change, _) => self.propagate(server, &Message::Change(effects.change())),
+            (Replication::Verbatim, Some(request)) => self.propagate(server, &Message::Release(request)),
             (Replication::Nothing, _) | (Replication::Verbatim, None) => {}
         }
     }
 
-    fn tell(&mut self, server: usize, told: &Told<'_>) {
+    fn propagate(&mut self, server: usize, message: &Message<'_>) {
         let now = self.now();
         for node in &mut self.nodes {
             if node.role == (Role::Replica { of: Some(server) }) {
-                node.server.hear(told, now, self.setting);
+                node.server.apply(message, now, self.setting);
             }
         }
         for server in 0..self.nodes.len() {
-            if self.setting.log == Log::Always && self.nodes[server].role != Role::Down {
+            if self.setting.aof == Aof::Always && self.nodes[server].role != Role::Down {
                 self.fsync(server);
             }
         }
     }
 
     fn fsync(&mut self, server: usize) {
-        self.nodes[server].log = self.nodes[server].server.save(self.now());
+        self.nodes[server].aof = self.nodes[server].server.save(self.now());
     }
 
     fn link_breaks(&mut self, replica: usize) {
@@ -433,28 +429,28 @@ impl<'a> Failover<'a> {
         }
     }
 
-    fn promote(&mut self, replica: usize, dice: u64) {
+    fn promote(&mut self, replica: usize, random: u64) {
         if self.setting.old_primary == OldPrimary::Dies {
-            (0..self.nodes.len())
-                .filter(|server| self.is_primary(*server))
-                .collect::<Vec<_>>()
-                .into_iter()
-                .for_each(|server| self.kill(server));
+            for server in 0..self.nodes.len() {
+                if self.is_primary(server) {
+                    self.kill(server);
+                }
+            }
         }
         self.link_breaks(replica);
         self.promotions_left -= 1;
-        self.raises += 1;
+        self.starts += 1;
         self.granted.push(None);
-        let line = self.granted.len() - 1;
+        let epoch = self.granted.len() - 1;
         let node = &mut self.nodes[replica];
         node.role = Role::Primary { lost_at: None };
-        node.line = line;
-        node.server.promote(self.setting, dice);
-        node.began_ms = self.raises;
+        node.epoch = epoch;
+        node.server.promote(self.setting, random);
+        node.started_ms = self.starts;
         self.advance_fences(replica);
     }
 
-    /// As the module does it: at the first tick, long before anything else happens.
+    /// The module does this in its first cron, before anything else happens.
     fn advance_fences(&mut self, server: usize) {
         let clock = self.wall_clock(server);
         self.nodes[server].server.advance_fences(clock);
@@ -473,82 +469,82 @@ impl<'a> Failover<'a> {
 
     fn start(&mut self, server: usize) {
         let now = self.now();
-        self.raises += 1;
+        self.starts += 1;
         let node = &mut self.nodes[server];
-        node.server = match self.setting.log {
-            Log::None => Server::starting(),
-            Log::Always | Log::Behind => Server::load(&node.log, now, self.setting),
+        node.server = match self.setting.aof {
+            Aof::None => Server::starting(),
+            Aof::Always | Aof::Everysec => Server::load(&node.aof, now, self.setting),
         };
         node.role = Role::Primary { lost_at: None };
-        node.began_ms = self.raises;
-        node.server.settle(now, self.setting);
+        node.started_ms = self.starts;
+        node.server.start_grace_if_pending(now, self.setting);
         self.advance_fences(server);
     }
 
     fn attach(&mut self, server: usize, primary: usize) {
         let now = self.now();
         let saved = self.nodes[primary].server.save(now);
-        let line = self.nodes[primary].line;
+        let epoch = self.nodes[primary].epoch;
         let node = &mut self.nodes[server];
         node.server = Server::load(&saved, now, self.setting);
         node.server.engine.demote();
         node.role = Role::Replica { of: Some(primary) };
-        node.line = line;
-        if self.setting.log == Log::Always {
+        node.epoch = epoch;
+        if self.setting.aof == Aof::Always {
             self.fsync(server);
         }
     }
 
-    fn check_overlap(&self) -> Result<(), Broken> {
+    fn check_overlap(&self) -> Result<(), Violation> {
         let sure: Vec<&Owner> = (0..OWNERS.len())
             .filter(|owner| self.is_sure(*owner))
             .map(|owner| &self.owners[owner])
             .collect();
         let excludes = sure.iter().any(|owner| !owner.shared);
-        if sure.len() > 1 && excludes && self.setting.watch != Watch::Fences {
-            Err(Broken::Overlap)
+        if sure.len() > 1 && excludes && self.setting.checked != Checked::Fences {
+            Err(Violation::Overlap)
         } else {
             Ok(())
         }
     }
 
-    /// Each line of primaries grants larger fences than those before it, and than it has granted before.
-    fn check_fence(&mut self, server: usize, fence: u64) -> Result<(), Broken> {
-        if matches!(self.setting.watch, Watch::Holds | Watch::Overlaps) {
+    /// Each epoch has larger fences than all earlier epochs, and they rise within the epoch.
+    fn check_fence(&mut self, server: usize, fence: u64) -> Result<(), Violation> {
+        if matches!(self.setting.checked, Checked::Holds | Checked::Overlaps) {
             return Ok(());
         }
-        let line = self.nodes[server].line;
+        let epoch = self.nodes[server].epoch;
         for (other, granted) in self.granted.iter().enumerate() {
             let Some((least, most)) = *granted else { continue };
             if (least..=most).contains(&fence) && (fence == least || fence == most) {
-                return Err(Broken::SameFence);
+                return Err(Violation::SameFence);
             }
-            let in_order = if other <= line {
+            let in_order = if other <= epoch {
                 fence > most
             } else {
                 fence < least
             };
             if !in_order {
-                return Err(Broken::FenceFell);
+                return Err(Violation::FenceFell);
             }
         }
-        let least = self.granted[line].map_or(fence, |(least, _)| least);
-        self.granted[line] = Some((least, fence));
+        let least = self.granted[epoch].map_or(fence, |(least, _)| least);
+        self.granted[epoch] = Some((least, fence));
         Ok(())
     }
 
-    fn check_refusal(&mut self, owner: usize, server: usize, refusal: Error) -> Result<(), Broken> {
-        if !matches!(refusal, Error::NotHeld | Error::NotOwner | Error::Stale(_)) {
+    fn check_error(&mut self, owner: usize, server: usize, error: Error) -> Result<(), Violation> {
+        if !matches!(error, Error::NotHeld | Error::NotOwner | Error::Stale(_)) {
             return Ok(());
         }
         let fence = std::mem::take(&mut self.owners[owner].fence);
         let was_sure = self.is_sure(owner);
         self.owners[owner] = Owner::default();
         let server = &self.nodes[server].server;
-        let known =
-            fence.is_some_and(|fence| server.kept.contains(&fence)) && self.setting.watch != Watch::Overlaps;
+        let known = fence.is_some_and(|fence| server.live_at_grace_begin.contains(&fence))
+            && self.setting.checked != Checked::Overlaps;
         if was_sure && known && server.in_grace(self.now()) {
-            Err(Broken::HoldLost)
+            Err(Violation::HoldLost)
         } else {
             Ok(())
         }
@@ -557,7 +553,7 @@ impl<'a> Failover<'a> {
 
 impl World for Failover<'_> {
     type Event = Event;
-    type Broken = Broken;
+    type Violation = Violation;
 
     fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
@@ -576,7 +572,7 @@ impl World for Failover<'_> {
         events
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), Broken> {
+    fn happen(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Tick => self.tick(),
             Event::Acquire {
@@ -592,7 +588,7 @@ impl World for Failover<'_> {
             Event::LinkBreaks { replica } => self.link_breaks(replica),
             Event::Fsync { server } => self.fsync(server),
             Event::Cron { server } => self.cron(server),
-            Event::Promotion { replica, dice } => self.promote(replica, dice),
+            Event::Promotion { replica, random } => self.promote(replica, random),
             Event::Kill { server } => {
                 self.kills_left -= 1;
                 self.kill(server);
@@ -605,13 +601,13 @@ impl World for Failover<'_> {
     }
 }
 
-/// What no event looks at any more makes no difference.
+/// All that future events depend on.
 impl Hash for Failover<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.tick, &self.nodes, self.owners, &self.granted).hash(state);
         (
             self.grants_left,
-            self.raises,
+            self.starts,
             self.promotions_left,
             self.kills_left,
             self.clock_jumps_left,
@@ -624,7 +620,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |owner: &usize| OWNERS[*owner];
         match self {
-            Self::Tick => write!(f, "-- a tick --"),
+            Self::Tick => write!(f, "-- tick --"),
             Self::Acquire {
                 owner,
                 server,
@@ -638,14 +634,14 @@ impl fmt::Display for Event {
                 write!(f, "{} to {server}: EXTEND {LONGEST_LEASE_TICKS}", name(owner))
             }
             Self::Release { owner, server } => write!(f, "{} to {server}: RELEASE", name(owner)),
-            Self::LinkBreaks { replica } => write!(f, "{replica} hears nothing any more"),
-            Self::Fsync { server } => write!(f, "{server} writes its log"),
+            Self::LinkBreaks { replica } => write!(f, "link of {replica} breaks"),
+            Self::Fsync { server } => write!(f, "{server} writes its AOF"),
             Self::Cron { server } => write!(f, "cron of {server}"),
-            Self::Promotion { replica, dice } => write!(f, "{replica} is promoted (dice {dice})"),
+            Self::Promotion { replica, random } => write!(f, "{replica} is promoted (random {random})"),
             Self::Kill { server } => write!(f, "{server} is killed"),
             Self::Start { server } => write!(f, "{server} starts"),
             Self::Attach { server, primary } => write!(f, "{server} becomes a replica of {primary}"),
-            Self::ClockSetBack => write!(f, "all wall clocks are set back by a tick"),
+            Self::ClockSetBack => write!(f, "wall clocks are set back by a tick"),
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Any arguments of any command: one a line.
+//! Any arguments of any command, one per line.
 
 use super::holders::MAX_OWNER_BYTES;
 use dlock_core::{Acquire, Error, Extend, Holds, Limit, MAX_FENCE, Release, Timeout, number};
 
-/// `dlock.max-lease-ms` by default, and at its least.
+/// The default of `dlock.max-lease-ms`, and its minimum.
 const MAX_LEASES_MS: [u64; 2] = [86_400_000, 1];
 const MAX_REQUEST_ID_BYTES: usize = 64;
 const MAX_TIMEOUT_MS: u64 = 1 << 52;
 
-/// Every parser refuses in one line of text, or reads a request within its ranges, which it also reads
-/// from the plainest way to write it.
+/// Every parser rejects the arguments with an error of one line, or returns a request within its ranges. The canonical
+/// form of that request parses to the same request.
 pub fn arguments(bytes: &[u8]) {
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     let args = || lines.iter().copied();
@@ -46,8 +46,8 @@ pub fn arguments(bytes: &[u8]) {
 fn check<T>(parsed: Result<T, Error>, check_request: impl FnOnce(&T)) {
     match parsed {
         Ok(request) => check_request(&request),
-        Err(refusal) => {
-            let text = refusal.to_string();
+        Err(error) => {
+            let text = error.to_string();
             assert!(text.starts_with("ERR ") && !text.contains(['\r', '\n']), "{text}");
         }
     }

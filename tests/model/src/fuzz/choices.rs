@@ -1,4 +1,4 @@
-//! Bytes as a row of choices.
+//! Bytes as a sequence of choices.
 
 /// A cursor over the bytes of a fuzzer.
 pub struct Choices<'a>(pub &'a [u8]);
@@ -8,7 +8,7 @@ impl<'a> Choices<'a> {
         self.0.is_empty()
     }
 
-    /// 0 when there is nothing left to choose from.
+    /// 0 at the end.
     pub fn byte(&mut self) -> u8 {
         match self.0.split_first() {
             None => 0,
@@ -24,7 +24,7 @@ impl<'a> Choices<'a> {
         choices[usize::from(self.byte()) % choices.len()]
     }
 
-    /// So many bytes as two bytes say, or what is left.
+    /// A length of two bytes and that many bytes, or fewer at the end.
     pub fn bytes(&mut self) -> &'a [u8] {
         let length = usize::from(u16::from_le_bytes([self.byte(), self.byte()]));
         let (bytes, rest) = self.0.split_at(length.min(self.0.len()));

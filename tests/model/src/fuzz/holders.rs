@@ -1,11 +1,11 @@
-//! What is true of the holders of every lock, stated apart from the code that keeps it.
+//! The invariants of holders, stated independently of the core.
 
 use dlock_core::{Holder, Limit, Lock, MAX_FENCE};
 
-/// An owner is 1 to so many bytes.
+/// The longest owner.
 pub const MAX_OWNER_BYTES: usize = 512;
 
-/// A holder without its lease: what a replica has exactly as the primary does.
+/// A holder without its lease: replicas have exactly the same.
 pub type Who = (Vec<u8>, u64, Limit, u64);
 
 pub fn who(lock: &Lock) -> Vec<Who> {
@@ -20,7 +20,7 @@ pub fn who(lock: &Lock) -> Vec<Who> {
     lock.holders().iter().map(who).collect()
 }
 
-/// Panics unless the lock is one that requests could have made.
+/// Panics unless requests could have made this lock.
 pub fn assert_sound(lock: &Lock) {
     let holders = lock.holders();
     for (index, holder) in holders.iter().enumerate() {

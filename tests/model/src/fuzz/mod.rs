@@ -1,6 +1,6 @@
-//! One function a fuzz target: it takes any bytes, and panics when a promise is broken.
+//! One function per fuzz target: it takes any bytes, and panics when an invariant is violated.
 //!
-//! They need no fuzzer: the tests feed them the corpus that the fuzzer has found.
+//! The tests run them with the corpus of the fuzzer.
 
 mod arguments;
 mod choices;

@@ -12,11 +12,11 @@ const POLICY: WaitPolicy = WaitPolicy {
     max_waiters: 0,
     detect_deadlocks: false,
 };
-/// The time at the reader.
+/// The time at which the value is decoded.
 const CLOCKS_MICROS: [i64; 4] = [0, 1, 123_456_789_012_345, -123_456_789];
 
-/// Bytes are refused, or make a lock that requests could have made, and are what that lock is written as.
-/// Such a lock then behaves as any other, whoever asks, at whatever moment.
+/// Bytes are rejected, or decode to a sound lock that encodes to the same bytes. Its transitions behave as those of
+/// any other lock, for every owner and at any time.
 pub fn payload(bytes: &[u8]) {
     for micros in CLOCKS_MICROS {
         let now = Instant::from_micros(micros);
@@ -32,13 +32,13 @@ pub fn payload(bytes: &[u8]) {
     }
 }
 
-/// A lock that is written during a grace takes along what that gives to its holders.
+/// A lock encoded in a grace period has the leases that the grace period extended.
 fn check_grace(lock: &Lock, now: Instant) {
     let grace = TransitionContext {
         grace_end: now.after_ms(7),
         ..TransitionContext::at(now)
     };
-    let read = decode_lock(&encode_lock(lock, &grace), now).expect("what was written can be read");
+    let read = decode_lock(&encode_lock(lock, &grace), now).expect("a lock that was encoded");
     assert_eq!(who(&read), who(lock));
     for (read, written) in read.holders().iter().zip(lock.holders()) {
         assert_eq!(
@@ -48,7 +48,7 @@ fn check_grace(lock: &Lock, now: Instant) {
     }
 }
 
-/// When the lock was read, just before and when its first lease ends, and at the end of time.
+/// When the lock was decoded, just before and when its first lease ends, and at the end of time.
 fn contexts(lock: &Lock, now: Instant) -> [TransitionContext; 4] {
     let first_end = TransitionContext::at(now).first_lease_end(lock).unwrap_or(now);
     let last_micro = Instant::from_micros(first_end.as_micros().saturating_sub(1)).max(now);
@@ -76,7 +76,7 @@ fn check_steps(lock: &Lock, cx: &TransitionContext) {
     let holders = lock.holders();
     let known = [holders.first(), holders.last()].into_iter().flatten();
     let known = known.map(|holder| (holder.owner(), holder.fence()));
-    for (owner, fence) in known.chain([(b"a stranger".as_slice(), 1)]) {
+    for (owner, fence) in known.chain([(b"another owner".as_slice(), 1)]) {
         for step in STEPS {
             let (mut after, mut effects) = (lock.clone(), Effects::default());
             run(step, &mut after, owner, fence, cx, &mut effects);
@@ -86,7 +86,7 @@ fn check_steps(lock: &Lock, cx: &TransitionContext) {
     }
 }
 
-/// The server knows the lock. Where the fences are used up, no new owner is granted. A rejection is an outcome too.
+/// On a server that has observed the lock. A rejection is a valid outcome.
 fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, cx: &TransitionContext, effects: &mut Effects) {
     let mut engine = Engine::starting();
     engine.observe_lock(lock, cx);
@@ -120,21 +120,21 @@ fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, cx: &TransitionCon
     }
 }
 
-/// A replica that was told has the same holders, with leases that end no earlier.
+/// A replica has the same holders, with leases that end no earlier.
 fn check_replica(before: &Lock, after: &Lock, owner: &[u8], cx: &TransitionContext, effects: &Effects) {
-    let (mut replica, mut engine, mut news) = (before.clone(), Engine::starting(), Effects::default());
-    let mut transition = engine.begin(NAME, &mut replica, cx, &mut news);
+    let (mut replica, mut engine, mut applied) = (before.clone(), Engine::starting(), Effects::default());
+    let mut transition = engine.begin(NAME, &mut replica, cx, &mut applied);
     match effects.replication {
         Replication::Nothing => {}
         Replication::Verbatim => {
             transition
                 .apply_release(&one_hold(owner))
-                .expect("it happened there");
+                .expect("a release that the primary executed");
         }
         Replication::Change => {
             transition
                 .apply(effects.change())
-                .expect("a change that a transition wrote");
+                .expect("a change that the primary encoded");
         }
     }
     assert_eq!(who(&replica), who(after));

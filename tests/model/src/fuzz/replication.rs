@@ -1,9 +1,9 @@
-//! Any row of replication commands, applied one after the other.
+//! Any sequence of replicated commands.
 //!
 //! ```text
 //! input   = record*
 //! record  = 0 length change            DLOCK.APPLY
-//!         | 1 length arguments         DLOCK.RELEASE as it came, one argument a line
+//!         | 1 length arguments         DLOCK.RELEASE verbatim, one argument per line
 //!         | 2 length fence \n grace    DLOCK.SYNC
 //!         | 3 milliseconds             time passes
 //! length  = two bytes, little-endian; milliseconds = one byte
@@ -18,18 +18,18 @@ use dlock_core::{
 
 const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
 
-/// The longest grace that a primary can tell of: ten years.
+/// The longest grace period in a checkpoint: ten years.
 const LONGEST_GRACE_MS: u64 = 10 * 366 * 24 * 60 * 60 * 1000;
-/// Where the clock of the second replica stands, and how much later it hears everything.
-const ELSEWHERE_MICROS: i64 = -987_654_321_000;
-const LATER_MS: u64 = 40;
+/// The clock of the second replica, and how far it lags.
+const OTHER_CLOCK_MICROS: i64 = -987_654_321_000;
+const LAG_MS: u64 = 40;
 
-/// Whatever is told, a replica refuses it without a trace or has a sound lock, which it can store and
-/// read again; and a second one, which hears it later by another clock, ends with the same holders.
+/// A replica rejects a command without any effect, or has a sound lock afterwards that can be stored and loaded. A
+/// second replica, which lags and has another clock, has the same holders.
 pub fn replication(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let mut replica = Replica::new(0);
-    let mut late = Replica::new(ELSEWHERE_MICROS);
+    let mut late = Replica::new(OTHER_CLOCK_MICROS);
     while !choices.is_empty() {
         let kind = choices.byte() % 4;
         if kind == 3 {
@@ -38,11 +38,11 @@ pub fn replication(bytes: &[u8]) {
             late.now = late.now.after_ms(ms);
             continue;
         }
-        let told = choices.bytes();
-        let outcome = replica.hear(kind, told);
+        let command = choices.bytes();
+        let accepted = replica.execute(kind, command);
         let on_time = late.now;
-        late.now = on_time.after_ms(LATER_MS);
-        assert_eq!(late.hear(kind, told), outcome);
+        late.now = on_time.after_ms(LAG_MS);
+        assert_eq!(late.execute(kind, command), accepted);
         late.now = on_time;
         assert_eq!(who(&late.lock), who(&replica.lock));
         assert_eq!(late.engine.fences, replica.engine.fences);
@@ -64,33 +64,33 @@ impl Replica {
         }
     }
 
-    /// Whether it was believed.
-    fn hear(&mut self, kind: u8, told: &[u8]) -> bool {
+    /// Returns whether the command was accepted.
+    fn execute(&mut self, kind: u8, command: &[u8]) -> bool {
         let (before, known_before) = (self.lock.clone(), self.engine.fences.known());
         let mut effects = Effects::default();
         let cx = TransitionContext::at(self.now);
         let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, &mut effects);
-        let believed = match kind {
-            0 => transition.apply(told).is_ok(),
+        let accepted = match kind {
+            0 => transition.apply(command).is_ok(),
             1 => {
-                let request = Release::parse(told.split(|byte| *byte == b'\n'));
+                let request = Release::parse(command.split(|byte| *byte == b'\n'));
                 request.is_ok_and(|request| transition.apply_release(&request).is_ok())
             }
-            _ => return self.hear_sync(told),
+            _ => return self.checkpoint(command),
         };
-        let passes_on = effects.replication == Replication::Verbatim;
-        if !believed {
-            assert!(!passes_on && effects.events.is_empty());
+        let propagates = effects.replication == Replication::Verbatim;
+        if !accepted {
+            assert!(!propagates && effects.events.is_empty());
             assert_eq!((&self.lock, self.engine.fences.known()), (&before, known_before));
         }
-        // A release by a name that is not there is believed, and changes nothing.
-        assert!(passes_on || self.lock == before);
+        // A release by an unknown request id is accepted without effect.
+        assert!(propagates || self.lock == before);
         self.check();
-        believed
+        accepted
     }
 
-    fn hear_sync(&mut self, told: &[u8]) -> bool {
-        let mut texts = told.split(|byte| *byte == b'\n');
+    fn checkpoint(&mut self, command: &[u8]) -> bool {
+        let mut texts = command.split(|byte| *byte == b'\n');
         let mut next = |max| number("a number", texts.next().unwrap_or_default(), 0, max);
         let (Ok(fence), Ok(left_ms)) = (next(MAX_FENCE), next(LONGEST_GRACE_MS)) else {
             return false;
@@ -104,7 +104,7 @@ impl Replica {
         true
     }
 
-    /// The lock is sound, its fences are known, and it comes back from where it is stored.
+    /// The lock is sound, its fences are known, and storing and loading it gives the same lock.
     fn check(&self) {
         assert_sound(&self.lock);
         let known = self.engine.fences.known();
@@ -113,7 +113,7 @@ impl Replica {
             return;
         }
         let cx = self.engine.context(self.now);
-        let read = decode_lock(&encode_lock(&self.lock, &cx), self.now).expect("it was stored");
+        let read = decode_lock(&encode_lock(&self.lock, &cx), self.now).expect("a lock that was encoded");
         assert_eq!(who(&read), who(&self.lock));
         for (read, stored) in read.holders().iter().zip(self.lock.holders()) {
             assert!(cx.lease_end(read) >= cx.lease_end(stored));

@@ -1,4 +1,4 @@
-//! Any row of requests and events on one server with queues.
+//! Any sequence of requests and events on one server with queues.
 
 use super::choices::Choices;
 use super::server::Server;
@@ -15,8 +15,8 @@ const TIMEOUTS: [Option<Timeout>; 4] = [
 ];
 const IDS: [Option<&[u8]>; 4] = [None, None, Some(b"r1"), Some(b"r2")];
 
-/// Whatever is asked and whatever befalls the server: locks stay sound, nobody overtakes, every waiter gets
-/// one answer and none is forgotten, and a replica follows.
+/// Whatever the requests and events: locks stay sound, waiters are granted in FIFO order, each gets exactly one reply,
+/// and a replica has the same holders.
 pub fn sequence(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let mut server = Server::with_locks(LOCKS);
@@ -26,13 +26,13 @@ pub fn sequence(bytes: &[u8]) {
             6..=7 => release(&mut server, &mut choices),
             8 => extend(&mut server, &mut choices),
             9..=10 => pass(&mut server, &mut choices),
-            11 => server.leave(usize::from(choices.byte())),
+            11 => server.disconnect(usize::from(choices.byte())),
             12 => rollback_grant(&mut server, &mut choices),
             13 => replace(&mut server, &mut choices),
-            _ => befall(&mut server, &mut choices),
+            _ => event(&mut server, &mut choices),
         }
     }
-    server.ring();
+    server.process_due();
 }
 
 fn acquire(server: &mut Server, choices: &mut Choices<'_>) {
@@ -51,7 +51,7 @@ fn acquire(server: &mut Server, choices: &mut Choices<'_>) {
 fn release(server: &mut Server, choices: &mut Choices<'_>) {
     let place = place(choices);
     let owner = choices.of(&OWNERS);
-    let shares = [
+    let holds = [
         Holds::One,
         Holds::One,
         Holds::All,
@@ -60,7 +60,7 @@ fn release(server: &mut Server, choices: &mut Choices<'_>) {
     ];
     let request = Release {
         owner,
-        holds: choices.of(&shares),
+        holds: choices.of(&holds),
         fence: fence(server, place, owner, choices),
     };
     server.release(place, &request);
@@ -77,7 +77,7 @@ fn extend(server: &mut Server, choices: &mut Choices<'_>) {
     server.extend(place, &request);
 }
 
-/// The hold of a client that has gone: an unnamed or a named one.
+/// Of a hold with or without a request id.
 fn rollback_grant(server: &mut Server, choices: &mut Choices<'_>) {
     let place = place(choices);
     let request = Release {
@@ -88,13 +88,13 @@ fn rollback_grant(server: &mut Server, choices: &mut Choices<'_>) {
     server.rollback_grant(place, &request);
 }
 
-/// Half a millisecond is not the end of any lease.
+/// In half milliseconds, so that time also stops between the ends of leases.
 fn pass(server: &mut Server, choices: &mut Choices<'_>) {
     let micros = i64::from(choices.byte()) * 500;
     let now = server.cx.now.as_micros() + micros;
     server.cx.now = dlock_core::Instant::from_micros(now);
     if choices.of(&[true, false]) {
-        server.ring();
+        server.process_due();
     }
 }
 
@@ -109,7 +109,7 @@ fn replace(server: &mut Server, choices: &mut Choices<'_>) {
     server.replace(to, lock);
 }
 
-fn befall(server: &mut Server, choices: &mut Choices<'_>) {
+fn event(server: &mut Server, choices: &mut Choices<'_>) {
     match choices.byte() % 6 {
         0 => server.take_over(false),
         1 => server.take_over(true),
@@ -128,7 +128,7 @@ fn limit(n: u32) -> Limit {
     Limit::new(n).expect("a limit")
 }
 
-/// None, the one that the owner has, or another.
+/// None, that of the owner, or another one.
 fn fence(server: &Server, place: usize, owner: &[u8], choices: &mut Choices<'_>) -> Option<u64> {
     let holders = || server.lock(place).holders().iter();
     match choices.byte() % 4 {

@@ -1,5 +1,5 @@
-//! A server with several locks, their queues, and a replica: driven as the module's shell drives the core,
-//! and checked after every step.
+//! A server with several locks, their queues, and a replica. It drives the core as the module does, and is checked
+//! after every transition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use dlock_core::{
     encode_lock,
 };
 
-/// A wall clock in 2025, so that fences are as long as real ones.
+/// A time in 2025, so that fences have as many digits as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
-/// So few that queues become full.
+/// A small maximum, so that queues become full.
 const POLICY: WaitPolicy = WaitPolicy {
     max_waiters: 6,
     detect_deadlocks: true,
@@ -21,15 +21,15 @@ const POLICY: WaitPolicy = WaitPolicy {
 pub struct Server {
     engine: Engine,
     locks: Vec<(LockName, Lock)>,
-    /// What a replica has, that is told of every step at once.
+    /// The locks on a replica that does not lag.
     replica: Vec<Lock>,
     replica_engine: Engine,
     pub cx: TransitionContext,
-    /// Those who wait for an answer: ticket, and the place of the lock.
-    open: BTreeMap<Ticket, usize>,
+    /// The waiters without a reply, with the index of their lock.
+    waiting: BTreeMap<Ticket, usize>,
     highest_fence: u64,
-    /// The fences of those who were let in from the queue by the last step.
-    let_in: BTreeSet<u64>,
+    /// The fences that the last transition granted to waiters.
+    granted_waiters: BTreeSet<u64>,
 }
 
 impl Server {
@@ -47,8 +47,8 @@ impl Server {
             engine,
             replica_engine: Engine::starting(),
             cx: TransitionContext::at(Instant::from_micros(123_456)),
-            open: BTreeMap::new(),
-            let_in: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            granted_waiters: BTreeSet::new(),
         }
     }
 
@@ -56,18 +56,17 @@ impl Server {
         &self.locks[place].1
     }
 
-    /// A request that blocks lets go first what is due anywhere, as in the module.
+    /// Before a request that blocks, all due queues are processed, as in the module.
     pub fn acquire(&mut self, place: usize, request: &Acquire<'_>) {
         if request.block.is_some() {
-            self.ring();
+            self.process_due();
         }
         let before = self.live(place);
         match self.step(place, None, |transition| transition.acquire(request, POLICY)) {
             Ok(Acquired::Granted(granted)) => self.check_grant(place, request, &granted, &before),
             Ok(Acquired::NotGranted) => assert_eq!(request.block, None),
-            // Its place is the one of the request that it replaces.
             Ok(Acquired::Queued(enqueued)) => {
-                let former = self.open.insert(enqueued.ticket, place);
+                let former = self.waiting.insert(enqueued.ticket, place);
                 assert_eq!(former.is_some(), enqueued.replaced);
             }
             Err(error) => assert_one_line(&error),
@@ -82,7 +81,7 @@ impl Server {
         self.check();
     }
 
-    /// A hold is given back whose client has gone.
+    /// The client of a grant has disconnected.
     pub fn rollback_grant(&mut self, place: usize, request: &Release<'_>) {
         self.step(place, Some(request), |transition| {
             transition.rollback_grant(request)
@@ -97,48 +96,47 @@ impl Server {
         self.check();
     }
 
-    /// Looks after every queue that is due. After that, nobody waits who could be let in.
-    pub fn ring(&mut self) {
-        let mut looks = 0;
+    /// Processes all due queues. Afterwards no waiter could be granted.
+    pub fn process_due(&mut self) {
+        let mut processed = 0;
         while let Some(name) = self.engine.wait_table.next_due(self.cx.now) {
-            looks += 1;
-            assert!(looks <= 2 * self.locks.len(), "{name:?} stays due");
+            processed += 1;
+            assert!(processed <= 2 * self.locks.len(), "{name:?} stays due");
             let place = self
                 .locks
                 .iter()
                 .position(|(other, _)| *other == name)
-                .expect("one of ours");
+                .expect("a lock of this server");
             self.on_timer(place);
         }
         self.check();
-        (0..self.locks.len()).for_each(|place| self.check_nobody_is_forgotten(place));
+        (0..self.locks.len()).for_each(|place| self.check_first_waiter(place));
     }
 
-    /// A lease has ended, or somebody has to look.
     pub fn on_timer(&mut self, place: usize) {
         self.step(place, None, |transition| transition.on_timer());
     }
 
-    /// The client of one waiter is gone.
-    pub fn leave(&mut self, choice: usize) {
-        if let Some((&ticket, &place)) = self.open.iter().nth(choice % self.open.len().max(1)) {
+    /// The client of a waiter disconnects.
+    pub fn disconnect(&mut self, choice: usize) {
+        if let Some((&ticket, &place)) = self.waiting.iter().nth(choice % self.waiting.len().max(1)) {
             self.engine
                 .wait_table
                 .remove_waiter(self.locks[place].0.as_ref(), ticket);
-            self.open.remove(&ticket);
+            self.waiting.remove(&ticket);
         }
         self.check();
     }
 
-    /// The lock has moved to another node: all its waiters are sent away.
+    /// The lock has migrated to another node: all its waiters get an error.
     pub fn drain(&mut self, place: usize) {
         for ticket in self.engine.wait_table.drain(self.locks[place].0.as_ref()) {
-            assert_eq!(self.open.remove(&ticket), Some(place));
+            assert_eq!(self.waiting.remove(&ticket), Some(place));
         }
         self.check();
     }
 
-    /// An administrator puts another lock under the name, or none.
+    /// DEL, RENAME, RESTORE: the name gets another value, or none.
     pub fn replace(&mut self, place: usize, lock: Lock) {
         self.replica[place] = lock.clone();
         self.locks[place].1 = lock;
@@ -146,7 +144,7 @@ impl Server {
         self.engine.wait_table.schedule(name, Instant::DISTANT_PAST);
     }
 
-    /// The server starts again from what it stored, or its replica takes over. Nobody waits any more.
+    /// The server restarts from its RDB file, or its replica is promoted. All waiters get an error.
     pub fn take_over(&mut self, by_replica: bool) {
         for place in 0..self.locks.len() {
             self.drain(place);
@@ -158,7 +156,7 @@ impl Server {
             let stored = encode_lock(lock, &self.cx);
             let read = match lock.is_free() {
                 true => Lock::default(),
-                false => decode_lock(&stored, self.cx.now).expect("it was stored"),
+                false => decode_lock(&stored, self.cx.now).expect("a lock that was encoded"),
             };
             assert_eq!(who(&read), who(lock));
             self.replica[place] = read.clone();
@@ -167,11 +165,11 @@ impl Server {
         assert!(
             self.engine.wait_table.is_empty()
                 && self.engine.wait_table.next_wakeup().is_none()
-                && self.open.is_empty()
+                && self.waiting.is_empty()
         );
     }
 
-    /// A grace begins, or the one that runs becomes longer.
+    /// A grace period starts, or the current one becomes longer.
     pub fn begin_grace(&mut self) {
         let cx = &mut self.cx;
         if cx.grace_end <= cx.now {
@@ -183,7 +181,7 @@ impl Server {
     fn step<R>(
         &mut self,
         place: usize,
-        as_it_came: Option<&Release<'_>>,
+        verbatim: Option<&Release<'_>>,
         step: impl FnOnce(&mut Transition<'_>) -> R,
     ) -> R {
         let before = self.live(place);
@@ -191,56 +189,58 @@ impl Server {
         let (name, lock) = &mut self.locks[place];
         let result = step(&mut self.engine.begin(name.as_ref(), lock, &self.cx, &mut effects));
         self.deliver(place, &effects, &before);
-        self.tell_replica(place, &effects, as_it_came);
+        self.replicate(place, &effects, verbatim);
         result
     }
 
-    /// Every answer goes to somebody who waits for one, and nobody is let in before those who came earlier.
+    /// Every reply is for a waiter, and no waiter overtakes an earlier one.
     fn deliver(&mut self, place: usize, effects: &Effects, before: &BTreeSet<Vec<u8>>) {
         let queue = self.engine.wait_table.queue(self.locks[place].0.as_ref());
-        let first_left = queue.and_then(|queue| queue.iter().next().map(|(ticket, _)| ticket));
+        let first_waiting = queue.and_then(|queue| queue.iter().next().map(|(ticket, _)| ticket));
         let mut first_of = BTreeMap::new();
         for wake in &effects.wakes {
-            assert_eq!(self.open.remove(&wake.ticket), Some(place), "{wake:?}");
+            assert_eq!(self.waiting.remove(&wake.ticket), Some(place), "{wake:?}");
             if let Answer::Granted(granted) = &wake.answer {
                 let first = first_of.entry(granted.fence).or_insert(wake.ticket);
                 *first = wake.ticket.min(*first);
             }
         }
-        self.let_in = first_of.keys().copied().collect();
+        self.granted_waiters = first_of.keys().copied().collect();
         for (fence, first) in first_of {
             let holder = self.holder_of(place, fence);
             assert!(self.cx.is_live(holder));
             let is_new = !before.contains(holder.owner());
             assert!(
-                !is_new || first_left.is_none_or(|left| first < left),
-                "{holder:?} overtook {first_left:?}"
+                !is_new || first_waiting.is_none_or(|left| first < left),
+                "{holder:?} overtook {first_waiting:?}"
             );
         }
     }
 
-    fn tell_replica(&mut self, place: usize, effects: &Effects, as_it_came: Option<&Release<'_>>) {
-        let (replica, mut news) = (&mut self.replica[place], Effects::default());
+    fn replicate(&mut self, place: usize, effects: &Effects, verbatim: Option<&Release<'_>>) {
+        let (replica, mut applied) = (&mut self.replica[place], Effects::default());
         let (name, engine) = (self.locks[place].0.as_ref(), &mut self.replica_engine);
-        let mut transition = engine.begin(name, replica, &self.cx, &mut news);
+        let mut transition = engine.begin(name, replica, &self.cx, &mut applied);
         match effects.replication {
             Replication::Nothing => {}
             Replication::Verbatim => {
-                let request = as_it_came.expect("only a RELEASE goes as it came");
-                transition.apply_release(request).expect("it happened here");
+                let request = verbatim.expect("only a RELEASE is propagated verbatim");
+                transition
+                    .apply_release(request)
+                    .expect("a release that the primary executed");
             }
             Replication::Change => {
                 transition
                     .apply(effects.change())
-                    .expect("a change that a step wrote");
+                    .expect("a change that the primary encoded");
             }
         }
         let lock = &self.locks[place].1;
         assert_eq!(who(replica), who(lock));
         for (theirs, ours) in replica.holders().iter().zip(lock.holders()) {
-            // When those that have ended did so, nobody remembers exactly once another grace has begun.
-            let ended = !self.cx.is_live(ours);
-            assert!(ended || self.cx.lease_end(theirs) >= self.cx.lease_end(ours));
+            // A later grace period makes the ends of expired leases inexact.
+            let expired = !self.cx.is_live(ours);
+            assert!(expired || self.cx.lease_end(theirs) >= self.cx.lease_end(ours));
         }
     }
 
@@ -254,19 +254,19 @@ impl Server {
         let holder = self.holder_of(place, granted.fence);
         assert_eq!((holder.owner(), holder.holds()), (request.owner, granted.holds));
         assert_eq!(granted.waited_ms, 0);
-        // A holder re-enters ahead of all; so does one whom this request has let in from the queue first.
-        if !before.contains(request.owner) && !self.let_in.contains(&granted.fence) {
+        // Only a holder is granted ahead of the queue, including one whose waiting request was granted first.
+        if !before.contains(request.owner) && !self.granted_waiters.contains(&granted.fence) {
             assert!(
                 self.engine
                     .wait_table
                     .queue(self.locks[place].0.as_ref())
                     .is_none(),
-                "overtook those who wait"
+                "overtook the queue"
             );
         }
     }
 
-    /// What is true after every step.
+    /// The invariants of every transition.
     fn check(&mut self) {
         for (place, (name, lock)) in self.locks.iter().enumerate() {
             assert_sound(lock);
@@ -277,23 +277,20 @@ impl Server {
                 .into_iter()
                 .flat_map(Queue::iter)
                 .map(|(ticket, _)| ticket);
-            let open = self
-                .open
+            let waiting = self
+                .waiting
                 .iter()
                 .filter(|(_, at)| **at == place)
                 .map(|(ticket, _)| *ticket);
-            assert!(
-                queued.eq(open),
-                "those who wait for {name:?} are not those who stand in its queue"
-            );
+            assert!(queued.eq(waiting), "the queue of {name:?} has other waiters");
         }
-        assert_eq!(self.engine.wait_table.waiters(), self.open.len());
+        assert_eq!(self.engine.wait_table.waiters(), self.waiting.len());
         assert!(self.engine.fences.known() >= self.highest_fence);
         self.highest_fence = self.engine.fences.known();
     }
 
-    /// The first in a queue is one who cannot be let in now, by a rule stated apart from the code.
-    fn check_nobody_is_forgotten(&self, place: usize) {
+    /// The first waiter of a queue cannot be granted now, by a rule that is independent of the code.
+    fn check_first_waiter(&self, place: usize) {
         let (name, lock) = &self.locks[place];
         let Some(queue) = self.engine.wait_table.queue(name.as_ref()) else {
             return;
@@ -318,10 +315,10 @@ impl Server {
                 "{waiter:?} holds {name:?}"
             );
         }
-        let (_, first) = queue.iter().next().expect("an empty queue is none");
+        let (_, first) = queue.iter().next().expect("a queue is not empty");
         let limits = live.iter().map(|holder| holder.limit()).chain([first.limit()]);
         let fits = limits.min().is_some_and(|limit| limit.allows(live.len() + 1));
-        assert!(!fits, "{first:?} is forgotten at {name:?}");
+        assert!(!fits, "{first:?} could be granted {name:?}");
     }
 
     fn live(&self, place: usize) -> BTreeSet<Vec<u8>> {
@@ -339,14 +336,14 @@ impl Server {
             .holders()
             .iter()
             .find(|holder| holder.fence() == fence);
-        holder.expect("who was granted the lock holds it")
+        holder.expect("the holder that was granted")
     }
 }
 
-fn assert_one_line(refusal: &Error) {
-    let text = refusal.to_string();
+fn assert_one_line(error: &Error) {
+    let text = error.to_string();
     assert!(
-        text.starts_with(refusal.code()) && !text.contains(['\r', '\n']),
+        text.starts_with(error.code()) && !text.contains(['\r', '\n']),
         "{text}"
     );
 }
