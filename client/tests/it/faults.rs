@@ -88,7 +88,7 @@ async fn request_cut_at_any_byte_is_retried() {
 }
 
 #[tokio::test]
-async fn release_with_reply_cut_at_any_byte_is_confirmed() {
+async fn release_with_reply_cut_at_any_byte_is_repeated_and_unconfirmed() {
     let scene = Scene::new();
     let mut client = scene.server.client();
     // ":0\r\n"
@@ -98,12 +98,14 @@ async fn release_with_reply_cut_at_any_byte_is_confirmed() {
         let guard = lock.acquire().await.unwrap();
         scene.proxy.cut_after(Way::ToClient, bytes);
         let before = calls(&mut client, "dlock.release");
-        assert_eq!(guard.release().await.unwrap(), 0, "cut after {bytes}");
-        assert_eq!(
-            calls(&mut client, "dlock.release") - before,
-            2,
-            "cut after {bytes}"
+        let released = guard.release().await;
+        assert!(
+            matches!(released, Err(Error::Unconfirmed(_))),
+            "cut after {bytes}: {released:?}"
         );
+        assert!(!client.exists("door"), "cut after {bytes}");
+        let attempts = calls(&mut client, "dlock.release") - before;
+        assert!(attempts >= 2, "cut after {bytes}: {attempts}");
     }
 }
 

@@ -219,7 +219,7 @@ async fn renewal_of_ended_hold_reports_no_failure() {
     until("a renewal", || calls(&mut client, "dlock.extend") > 0).await;
     drop(guard);
     proxy.thaw();
-    until("the release", || journal.count("Released") > 0).await;
+    until("the release", || journal.count("ReleaseFailed") > 0).await;
     // Broken, and told so.
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();

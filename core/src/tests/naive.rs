@@ -110,7 +110,7 @@ impl Model {
         let place = match self.place_for(lock, request) {
             Ok(place) => place,
             Err(Answer::Error("NOTHELD" | "NOTOWNER", _))
-                if matches!(request.action, Action::ReleaseNamed(_)) =>
+                if request.fence.is_none() && matches!(request.action, Action::ReleaseNamed(_)) =>
             {
                 return Answer::Holds(0);
             }

@@ -273,6 +273,25 @@ fn release_without_hold_reports_notheld_or_notowner() {
 }
 
 #[test]
+fn release_by_reqid_with_fence_reports_a_lost_lock() {
+    let mut server = server();
+    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
+    let release = Request::release_named(ALICE, 1).with_fence(fence);
+    let unknown = Request::release_named(ALICE, 2).with_fence(fence);
+    assert_eq!(server.request(0, &unknown), Answer::Holds(1));
+    assert_eq!(server.request(0, &release), Answer::Holds(0));
+    assert_eq!(server.request(0, &release), Answer::Error("NOTHELD", 0));
+    granted(&mut server, Request::named(BOB, 10, MUTEX, 1));
+    assert_eq!(server.request(0, &release), Answer::Error("NOTOWNER", 0));
+    server.request(0, &Request::release(BOB));
+    let (later, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
+    for request in [release, unknown] {
+        assert_eq!(server.request(0, &request), Answer::Error("STALE", later));
+    }
+    assert_eq!(server.view(0).holders[0].names, [1]);
+}
+
+#[test]
 fn grace_grants_nothing_and_keeps_known_holders() {
     let mut server = server();
     let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, SHARED, 1));

@@ -97,8 +97,10 @@ fn take_holds(
     is_valid: impl Fn(&Holder) -> bool,
 ) -> Result<Taken, Error> {
     let holder = match authorize(lock, request.owner, request.fence, is_valid) {
-        // Releasing by id is idempotent.
-        Err(Error::NotHeld | Error::NotOwner) if matches!(request.holds, Holds::ById(_)) => {
+        // Releasing by id is idempotent. Who gives its fence wants to know that the lock was lost.
+        Err(Error::NotHeld | Error::NotOwner)
+            if request.fence.is_none() && matches!(request.holds, Holds::ById(_)) =>
+        {
             return Ok(Taken::Nothing(0));
         }
         holder => holder?,

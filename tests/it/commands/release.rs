@@ -128,6 +128,28 @@ fn release_with_old_fence_is_stale_even_for_unknown_reqid() {
 }
 
 #[test]
+fn release_by_reqid_with_fence_reports_a_lost_lock() {
+    let (_server, mut client) = start();
+    let fence = client.acquire("door alice 10000 REQID r1").fence;
+    let release = format!("DLOCK.RELEASE door alice FENCE {fence} REQID r1");
+    assert_eq!(
+        client.release(&format!("door alice REQID never FENCE {fence}")),
+        1,
+        "a holder with that fence"
+    );
+    client.ask::<i64>("DEL door");
+    client.assert_error("NOTHELD", &release);
+    client.acquire("door bob 10000 REQID r1");
+    client.assert_error("NOTOWNER", &release);
+    assert_eq!(client.lock("door").owners(), ["bob"]);
+    assert_eq!(
+        client.release("door alice REQID r1"),
+        0,
+        "idempotent without FENCE"
+    );
+}
+
+#[test]
 fn release_keeps_other_shared_holders() {
     let (_server, mut client) = start();
     client.acquire("door alice 10000 SHARED");

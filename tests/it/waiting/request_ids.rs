@@ -20,6 +20,20 @@ fn release_by_reqid_cancels_waiter() {
 }
 
 #[test]
+fn refused_release_by_reqid_with_fence_cancels_nothing() {
+    let (server, mut client) = held_by_alice();
+    let fence = client.lock("door").holder("alice").fence;
+    let mut bob = server.waiter("door bob 60000 BLOCK 0 REQID r1");
+    client.assert_error(
+        "NOTOWNER",
+        &format!("DLOCK.RELEASE door bob REQID r1 FENCE {fence}"),
+    );
+    assert_eq!(client.queue("door"), ["bob"]);
+    client.release("door alice");
+    bob.granted();
+}
+
+#[test]
 fn release_of_another_owner_cancels_nothing() {
     let (server, mut client) = held_by_alice();
     let mut bob = server.waiter("door bob 60000 BLOCK 0 REQID r1");
