@@ -1,7 +1,7 @@
 use dlock_core::Acquired;
 
 use crate::module::config;
-use crate::redis::{Argument, BlockedClient, Call, Command, Ctx, Flags, KeyUse, Metadata};
+use crate::redis::{Argument, BlockedClient, Call, CallingUser, Command, Ctx, Flags, KeyUse, Metadata};
 use crate::reply::Error;
 use crate::txn::Txn;
 use crate::waiting::{blocked_clients, due, rollback, timer};
@@ -57,7 +57,8 @@ impl Command for Acquire {
             let client = BlockedClient::block(txn.ctx());
             blocked_clients::park(txn.gil(), client, waiter, &request);
         }
-        match txn.commit(outcome)? {
+        let outcome = txn.commit(outcome);
+        match outcome.map_err(|error| hide_locks(&mut call.ctx, error))? {
             Acquired::Granted(granted) => call.ctx.reply_grant(&granted),
             Acquired::NotGranted => call.ctx.reply_null_array(),
             Acquired::Queued(_) => {}
@@ -65,6 +66,15 @@ impl Command for Acquire {
         rollback::cancel_rollback(&mut call.ctx, key.bytes(), &request);
         Ok(())
     }
+}
+
+/// A deadlock may go through locks of which the caller must not know.
+fn hide_locks(ctx: &mut Ctx<'_>, mut error: Error) -> Error {
+    if let Error::Rejected(dlock_core::Error::Deadlock(cycle)) = &mut error {
+        let user = CallingUser::of(ctx);
+        cycle.retain_locks(|lock| user.may_read(ctx, lock.db, &lock.key));
+    }
+    error
 }
 
 /// What is due elsewhere comes first. An expired lease could look like part of a deadlock; and a grant that is to be

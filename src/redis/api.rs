@@ -15,7 +15,7 @@ use redis_module::raw::{
     RedisModuleInfoFunc as InfoFunc, RedisModuleKey as Key, RedisModuleKeyOptCtx as KeyOptCtx,
     RedisModuleScanCB as ScanCallback, RedisModuleScanCursor as ScanCursor,
     RedisModuleServerInfoData as ServerInfo, RedisModuleString as Str, RedisModuleTimerID as TimerId,
-    RedisModuleTimerProc as TimerFunc, RedisModuleType as Type, mstime_t,
+    RedisModuleTimerProc as TimerFunc, RedisModuleType as Type, RedisModuleUser as User, mstime_t,
 };
 
 /// Lists each function with its type once: for the table and for the lookup.
@@ -77,6 +77,15 @@ functions! {
     get_client_id = RedisModule_GetClientId: unsafe extern "C" fn(*mut Ctx) -> c_ulonglong;
     deauthenticate_and_close_client = RedisModule_DeauthenticateAndCloseClient:
         unsafe extern "C" fn(*mut Ctx, u64) -> c_int;
+
+    // Rights.
+    get_client_user_name_by_id = RedisModule_GetClientUserNameById:
+        unsafe extern "C" fn(*mut Ctx, u64) -> *mut Str;
+    get_module_user_from_user_name = RedisModule_GetModuleUserFromUserName:
+        unsafe extern "C" fn(*mut Str) -> *mut User;
+    free_module_user = RedisModule_FreeModuleUser: unsafe extern "C" fn(*mut User);
+    acl_check_key_permissions = RedisModule_ACLCheckKeyPermissions:
+        unsafe extern "C" fn(*mut User, *mut Str, c_int) -> c_int;
 
     // Strings.
     create_string = RedisModule_CreateString:

@@ -17,6 +17,7 @@
 
 #![allow(unsafe_code)]
 
+mod acl;
 mod api;
 mod blocked_client;
 mod call;
@@ -38,6 +39,7 @@ mod scan;
 mod string;
 mod timer;
 
+pub use acl::CallingUser;
 pub use blocked_client::{Blocked, BlockedClient, BlockedId, client_id, close_client, may_lose_reply};
 pub use command::{Call, Command, CommandError, MissingArgument};
 pub use command_info::{Argument, KeyUse, Metadata};

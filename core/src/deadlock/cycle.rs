@@ -4,29 +4,53 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::graph::{NodeId, WaitForGraph};
+use crate::name::LockName;
 
 /// Owners that wait for each other in a cycle: each has a claim on what the one before it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cycle {
+    /// The first of them.
     pub(crate) links: Vec<Link>,
+    /// The number of those that are not shown.
+    more: usize,
     /// Whether the rejected request is part of the cycle, and not only blocked by it.
     pub(crate) closed_by_request: bool,
+    /// Not all locks are in the database of the request.
+    names_databases: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    pub(crate) owner: Box<[u8]>,
+    pub(crate) owner: Shortened,
     pub(crate) claim: Claim,
-    /// The key that the owner before it waits for.
-    pub(crate) claims: Box<[u8]>,
-    pub(crate) waits_for: Box<[u8]>,
+    /// The lock that the owner before it waits for; `None` if that must not be shown.
+    pub(crate) claims: Option<LockName>,
+    pub(crate) waits_for: Option<LockName>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     Holds,
     /// It waits ahead of this owner in the queue.
-    QueuedAhead(Box<[u8]>),
+    QueuedAhead(Shortened),
+}
+
+/// A longer cycle is truncated.
+const MAX_LINKS: usize = 8;
+/// Longer names are cut.
+const MAX_NAME_BYTES: usize = 64;
+/// No link is shown that would make the text longer: together with the advice it stays below 4 kB.
+const MAX_LINKS_BYTES: usize = 3_900;
+
+impl Cycle {
+    /// Leaves out the locks that the caller must not read.
+    pub fn retain_locks(&mut self, mut may_read: impl FnMut(&LockName) -> bool) {
+        for link in &mut self.links {
+            for lock in [&mut link.claims, &mut link.waits_for] {
+                lock.take_if(|lock| !may_read(lock));
+            }
+        }
+    }
 }
 
 /// An owner, and a lock for which it waits forever.
@@ -40,9 +64,12 @@ pub(super) fn shortest_cycle(graph: &WaitForGraph<'_>, owner: NodeId, lock: Node
     let closed = Paths::from(graph, owner, lock).back_to_start();
     let closed_by_request = closed.is_some();
     let edges = closed.unwrap_or_else(|| follow(graph, owner));
+    let db_of = |lock: NodeId| graph.locks.get(lock).map(|node| node.name.db);
     Cycle {
         links: describe(graph, &edges),
+        more: edges.len().saturating_sub(MAX_LINKS),
         closed_by_request,
+        names_databases: edges.iter().any(|(_, claimed)| db_of(*claimed) != db_of(lock)),
     }
 }
 
@@ -131,7 +158,7 @@ fn follow(graph: &WaitForGraph<'_>, start: NodeId) -> Vec<Edge> {
         edges.push((owner, lock));
         owner = holder;
     }
-    debug_assert!(false, "an owner that waits for ever waits for nobody who does");
+    debug_assert!(false, "an owner that waits forever waits for nobody who does");
     edges
 }
 
@@ -147,6 +174,7 @@ fn describe(graph: &WaitForGraph<'_>, edges: &[Edge]) -> Vec<Link> {
     edges
         .iter()
         .zip(before)
+        .take(MAX_LINKS)
         .filter_map(|(edge, before)| link(graph, *edge, *before))
         .collect()
 }
@@ -156,28 +184,35 @@ fn link(graph: &WaitForGraph<'_>, (owner, waits_for): Edge, (other, claims): Edg
     let claim = if node.holds.get(&claims)?.is_real {
         Claim::Holds
     } else {
-        Claim::QueuedAhead(graph.owners.get(other)?.name.into())
+        Claim::QueuedAhead(Shortened::new(graph.owners.get(other)?.name))
     };
     Some(Link {
-        owner: node.name.into(),
+        owner: Shortened::new(node.name),
         claim,
-        claims: graph.locks.get(claims)?.name.key[..].into(),
-        waits_for: graph.locks.get(waits_for)?.name.key[..].into(),
+        claims: Some(graph.locks.get(claims)?.name.clone()),
+        waits_for: Some(graph.locks.get(waits_for)?.name.clone()),
     })
 }
 
 /// `alice holds a, waits for b; bob holds b, waits for a: ` and what to do.
 impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// A longer cycle is truncated.
-        const SHOWN: usize = 8;
-        for (index, link) in self.links.iter().take(SHOWN).enumerate() {
-            let separator = if index == 0 { "" } else { "; " };
-            write!(f, "{separator}{link}")?;
+        let mut text = String::new();
+        let mut more = self.more;
+        for link in &self.links {
+            let link = link.text(self.names_databases);
+            match link.filter(|link| text.len().saturating_add(link.len()) <= MAX_LINKS_BYTES) {
+                Some(link) => text.extend([if text.is_empty() { "" } else { "; " }, &link]),
+                None => more = more.saturating_add(1),
+            }
         }
-        match self.links.len().checked_sub(SHOWN) {
-            None | Some(0) => {}
-            Some(more) => write!(f, "; and {more} more")?,
+        f.write_str(if text.is_empty() {
+            "owners wait for each other"
+        } else {
+            &text
+        })?;
+        if more > 0 {
+            write!(f, "; and {more} more")?;
         }
         f.write_str(if self.closed_by_request {
             ": release what this owner holds, then try again"
@@ -187,17 +222,56 @@ impl fmt::Display for Cycle {
     }
 }
 
-impl fmt::Display for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (owner, claims) = (self.owner.escape_ascii(), self.claims.escape_ascii());
-        match &self.claim {
-            Claim::Holds => write!(f, "{owner} holds {claims}")?,
-            Claim::QueuedAhead(other) => write!(
-                f,
-                "{owner} stands before {} in the queue of {claims}",
-                other.escape_ascii()
-            )?,
+impl Link {
+    /// `None` if the caller must read neither lock.
+    fn text(&self, names_databases: bool) -> Option<String> {
+        let lock = |lock: &Option<LockName>| match lock {
+            None => "another lock".to_owned(),
+            Some(lock) if names_databases => format!("{} (db{})", Shortened::new(&lock.key), lock.db),
+            Some(lock) => Shortened::new(&lock.key).to_string(),
+        };
+        let Self { owner, claims, .. } = self;
+        let claim = match &self.claim {
+            _ if claims.is_none() && self.waits_for.is_none() => return None,
+            Claim::QueuedAhead(other) if claims.is_some() => {
+                format!("stands before {other} in the queue of {}", lock(claims))
+            }
+            Claim::QueuedAhead(_) => "stands in the queue of another lock".to_owned(),
+            Claim::Holds => format!("holds {}", lock(claims)),
+        };
+        Some(format!("{owner} {claim}, waits for {}", lock(&self.waits_for)))
+    }
+}
+
+/// A name as the text shows it: the start of a long one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shortened {
+    start: Box<[u8]>,
+    is_cut: bool,
+}
+
+impl Shortened {
+    fn new(name: &[u8]) -> Self {
+        let start = name.get(..MAX_NAME_BYTES);
+        Self {
+            start: start.unwrap_or(name).into(),
+            is_cut: name.len() > MAX_NAME_BYTES,
         }
-        write!(f, ", waits for {}", self.waits_for.escape_ascii())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.start
+    }
+}
+
+impl fmt::Display for Shortened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}{}",
+            self.start.escape_ascii(),
+            if self.is_cut { "..." } else { "" }
+        )
     }
 }

@@ -3,6 +3,8 @@
 use super::dsl::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
 use super::subject::Server;
 use crate::error::Error;
+use crate::lock::Lock;
+use crate::name::LockName;
 use crate::request::Acquire;
 
 /// The text of the error. Nothing is queued.
@@ -219,4 +221,62 @@ fn deadlock_search_visits_each_node_once() {
     let last = owner(ROWS - 1, 1);
     let cycle = deadlock(&mut server, &keys[0], &wait(&last, AN_HOUR));
     assert!(cycle.ends_with("and 4 more"), "{cycle}");
+}
+
+#[test]
+fn deadlock_message_cuts_names_and_stays_below_4_kb() {
+    // Each byte takes four characters.
+    let names: Vec<String> = (0..10).map(|n| format!("{}{n}", "é".repeat(250))).collect();
+    let mut server = Server::with(&names.iter().map(|name| &**name).collect::<Vec<_>>());
+    for name in &names {
+        granted(&mut server, name, &ask(name, AN_HOUR));
+    }
+    for pair in names.windows(2) {
+        waits(&mut server, &pair[1], &wait(&pair[0], AN_HOUR));
+    }
+    let shown = format!("{}...", r"\xc3\xa9".repeat(32));
+    let cycle = rejection(&mut server, &names[0], &wait(&names[9], AN_HOUR));
+    assert!(cycle.len() < 4_000, "{}", cycle.len());
+    let first = format!("{shown} holds {shown}, waits for {shown}; ");
+    assert!(cycle.starts_with(&first), "{cycle}");
+    assert!(cycle.contains("; and 6 more: release"), "{cycle}");
+}
+
+#[test]
+fn deadlock_message_names_databases_where_they_differ() {
+    let mut server = Server::with(&["a"]);
+    server.locks.push((LockName::new(3, b"b"), Lock::default()));
+    granted(&mut server, "a", &ask("alice", AN_HOUR));
+    granted(&mut server, "b", &ask("bob", AN_HOUR));
+    waits(&mut server, "a", &wait("bob", AN_HOUR));
+    assert_eq!(
+        deadlock(&mut server, "b", &wait("alice", AN_HOUR)),
+        "alice holds a (db0), waits for b (db3); bob holds b (db3), waits for a (db0)"
+    );
+}
+
+#[test]
+fn deadlock_message_leaves_out_locks_that_the_caller_may_not_read() {
+    let mut server = Server::with(&["a", "secret1", "secret2", "b"]);
+    let owners = ["alice", "bob", "carol", "dave"];
+    for (key, owner) in ["a", "secret1", "secret2", "b"].into_iter().zip(owners) {
+        granted(&mut server, key, &ask(owner, AN_HOUR));
+    }
+    for (owner, key) in owners.into_iter().zip(["secret1", "secret2", "b"]) {
+        waits(&mut server, key, &wait(owner, AN_HOUR));
+    }
+    let Err(Error::Deadlock(mut cycle)) = server.acquire("a", &wait("dave", AN_HOUR)) else {
+        panic!("no deadlock")
+    };
+    cycle.retain_locks(|lock| !lock.key.starts_with(b"secret"));
+    assert_eq!(
+        cycle.to_string(),
+        "dave holds b, waits for a; alice holds a, waits for another lock; \
+         carol holds another lock, waits for b; and 1 more: release what this owner holds, then try again"
+    );
+    cycle.retain_locks(|_| false);
+    assert_eq!(
+        cycle.to_string(),
+        "owners wait for each other; and 4 more: release what this owner holds, then try again"
+    );
 }

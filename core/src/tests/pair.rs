@@ -8,6 +8,7 @@ use super::schedule::{Admin, GivenFence, Memory, Pass, Step};
 use super::subject::{KEYS, ORIGIN, RETRY_MS, Server, owner_bytes, owner_number};
 use crate::deadlock::{Claim, Cycle};
 use crate::fence::AdvanceReason;
+use crate::name::LockName;
 
 /// Small, so that schedules reach it.
 const MAX_WAITERS: usize = 4;
@@ -409,15 +410,19 @@ struct Link {
 
 impl Link {
     fn of(link: &crate::deadlock::Link) -> Self {
-        let lock = |key: &[u8]| KEYS.iter().position(|known| known.as_bytes() == key);
+        let lock = |name: &Option<LockName>| {
+            let name = name.as_ref().expect("nothing is left out");
+            let known = KEYS.iter().position(|known| *known.as_bytes() == *name.key);
+            known.expect("a lock of the server")
+        };
         Self {
-            owner: owner_number(&link.owner),
+            owner: owner_number(link.owner.bytes()),
             queued_ahead: match &link.claim {
                 Claim::Holds => None,
-                Claim::QueuedAhead(other) => Some(owner_number(other)),
+                Claim::QueuedAhead(other) => Some(owner_number(other.bytes())),
             },
-            claims: lock(&link.claims).expect("a lock of the server"),
-            waits_for: lock(&link.waits_for).expect("a lock of the server"),
+            claims: lock(&link.claims),
+            waits_for: lock(&link.waits_for),
         }
     }
 }

@@ -294,3 +294,16 @@ fn flushed_locks_are_no_deadlock() {
     client.release("gate bob");
     alice.granted();
 }
+
+#[test]
+fn deadlock_error_of_long_keys_is_below_4_kb() {
+    let (server, mut client) = start();
+    let [a, b] = ["a", "b"].map(|key| "é".repeat(10_000) + key);
+    client.acquire(&format!("{a} alice 60000"));
+    client.acquire(&format!("{b} bob 60000"));
+    let _alice = server.waiter(&format!("{b} alice 60000 BLOCK 0"));
+    let error = client.error(&format!("DLOCK.ACQUIRE {a} bob 60000 BLOCK 0"));
+    let shown = format!("{}...", r"\xc3\xa9".repeat(32));
+    let link = format!("alice holds {shown}, waits for {shown}");
+    assert!(error.contains(&link) && error.len() < 4_096, "{error:.5000}");
+}
