@@ -23,6 +23,8 @@ pub enum Error {
     /// The request was rejected.
     Rejected(dlock_core::Error),
     WrongType,
+    /// A command that GUARD does not run, and what to do instead.
+    NotGuarded(&'static str),
     /// A client writes to a replica that allows it.
     ReadOnly,
     /// A command that only primaries and logs may send.
@@ -37,7 +39,9 @@ impl CommandError for Error {
         match self {
             Self::Rejected(error) => counters.rejected(error),
             Self::WrongType => add(&mut counters.errors.wrongtype),
-            Self::ReadOnly | Self::Internal | Self::NotStored => add(&mut counters.errors.err),
+            Self::NotGuarded(_) | Self::ReadOnly | Self::Internal | Self::NotStored => {
+                add(&mut counters.errors.err);
+            }
         }
         ctx.reply_error(&self.to_string());
     }
@@ -59,6 +63,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Rejected(error) => return error.fmt(f),
+            Self::NotGuarded(reason) => return write!(f, "ERR DLOCK.GUARD does not run {reason}"),
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::ReadOnly => "READONLY locks are granted and released by the primary, ask there",
             Self::Internal => "ERR this command is for replication and the append-only file only",

@@ -68,6 +68,15 @@ pub struct Extend<'a> {
     pub fence: Option<u64>,
 }
 
+/// `DLOCK.GUARD key owner fence [command [arg ...]]`: the part about the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard<'a> {
+    /// The holder.
+    pub owner: &'a [u8],
+    /// The fence under which it holds the lock.
+    pub fence: u64,
+}
+
 impl<'a> Acquire<'a> {
     /// The syntax of the command.
     pub const SYNTAX: &'static str =
@@ -173,6 +182,22 @@ impl<'a> Extend<'a> {
             lease_ms,
             fence,
         })
+    }
+}
+
+impl<'a> Guard<'a> {
+    /// The syntax of the command.
+    pub const SYNTAX: &'static str = "DLOCK.GUARD key owner fence [command [arg ...]]";
+
+    /// Parses the arguments before the inner command.
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
+        let mut args = Args {
+            args,
+            syntax: Self::SYNTAX,
+        };
+        let owner = args.owner()?;
+        let fence = args.number("fence", 1, MAX_FENCE)?;
+        Ok(Self { owner, fence })
     }
 }
 

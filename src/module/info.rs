@@ -27,6 +27,8 @@ impl InfoSection for DlockInfo {
             ("not_granted", counters.not_granted),
             ("released", counters.released),
             ("extended", counters.extended),
+            ("guarded", counters.guarded),
+            ("guards_refused", counters.guards_refused),
             ("expired", counters.expired),
             ("expired_contended", counters.expired_contended),
             ("held_ms_p50", counters.held_ms.percentile(50.0)),

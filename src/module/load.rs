@@ -2,7 +2,7 @@
 
 use redis_module::{Context, RedisString, Status};
 
-use crate::commands::{Acquire, Extend, Info, Owner, Release};
+use crate::commands::{Acquire, Extend, Guard, Info, Owner, Release};
 use crate::module::config;
 use crate::module::events::DlockEvents;
 use crate::module::eviction;
@@ -67,6 +67,8 @@ fn register_commands(ctx: &mut Ctx<'_>) -> bool {
         && ctx.register_command::<Release>()
         // DLOCK.EXTEND key owner lease-ms [FENCE fence]
         && ctx.register_command::<Extend>()
+        // DLOCK.GUARD key owner fence [command [arg ...]]
+        && ctx.register_command::<Guard>()
         // DLOCK.OWNER key
         && ctx.register_command::<Owner>()
         // DLOCK.INFO key

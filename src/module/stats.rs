@@ -18,6 +18,10 @@ pub struct Counters {
     pub late_releases: u64,
     /// EXTENDs that were granted.
     pub extended: u64,
+    /// GUARDs whose check passed.
+    pub guarded: u64,
+    /// GUARDs whose check failed: nothing was run.
+    pub guards_refused: u64,
     /// Holders that were removed because their lease had expired.
     pub expired: u64,
     /// Those of them whose locks had waiters.
@@ -59,6 +63,8 @@ impl Counters {
             released: 0,
             late_releases: 0,
             extended: 0,
+            guarded: 0,
+            guards_refused: 0,
             expired: 0,
             expired_contended: 0,
             grants_from_queue: 0,

@@ -74,6 +74,10 @@ functions! {
     avoid_replica_traffic = RedisModule_AvoidReplicaTraffic: unsafe extern "C" fn() -> c_int;
     get_selected_db = RedisModule_GetSelectedDb: unsafe extern "C" fn(*mut Ctx) -> c_int;
     select_db = RedisModule_SelectDb: unsafe extern "C" fn(*mut Ctx, c_int) -> c_int;
+    is_keys_position_request = RedisModule_IsKeysPositionRequest: unsafe extern "C" fn(*mut Ctx) -> c_int;
+    key_at_pos_with_flags = RedisModule_KeyAtPosWithFlags: unsafe extern "C" fn(*mut Ctx, c_int, c_int);
+    get_command_keys_with_flags = RedisModule_GetCommandKeysWithFlags:
+        unsafe extern "C" fn(*mut Ctx, *mut *mut Str, c_int, *mut c_int, *mut *mut c_int) -> *mut c_int;
     get_client_id = RedisModule_GetClientId: unsafe extern "C" fn(*mut Ctx) -> c_ulonglong;
     deauthenticate_and_close_client = RedisModule_DeauthenticateAndCloseClient:
         unsafe extern "C" fn(*mut Ctx, u64) -> c_int;
@@ -112,6 +116,8 @@ functions! {
 
     // Replies.
     reply_with_array = RedisModule_ReplyWithArray: unsafe extern "C" fn(*mut Ctx, c_long) -> c_int;
+    reply_with_call_reply = RedisModule_ReplyWithCallReply:
+        unsafe extern "C" fn(*mut Ctx, *mut CallReply) -> c_int;
     reply_with_error = RedisModule_ReplyWithError: unsafe extern "C" fn(*mut Ctx, *const c_char) -> c_int;
     reply_with_longlong = RedisModule_ReplyWithLongLong: unsafe extern "C" fn(*mut Ctx, c_longlong) -> c_int;
     reply_with_map = RedisModule_ReplyWithMap: unsafe extern "C" fn(*mut Ctx, c_long) -> c_int;

@@ -80,20 +80,27 @@ impl Ctx<'_> {
 }
 
 /// A reply, freed when dropped.
-struct Reply(*mut raw::RedisModuleCallReply);
+pub(super) struct Reply(*mut raw::RedisModuleCallReply);
 
 impl Reply {
-    fn new(raw: *mut raw::RedisModuleCallReply) -> Option<Self> {
+    /// `raw`: of a call that has just ended, or null.
+    pub(super) fn new(raw: *mut raw::RedisModuleCallReply) -> Option<Self> {
         (!raw.is_null()).then_some(Self(raw))
     }
 
-    fn is_error(&self) -> bool {
+    pub(super) fn is_error(&self) -> bool {
         // SAFETY: the reply is valid.
         unsafe { (api().call_reply_type)(self.0) == raw::REDISMODULE_REPLY_ERROR as c_int }
     }
 
-    fn text(&self) -> Option<String> {
+    pub(super) fn text(&self) -> Option<String> {
         text_of(self.0)
+    }
+
+    /// Passes it on to the client.
+    pub(super) fn forward(&self, ctx: &Ctx<'_>) {
+        // SAFETY: context and reply are valid.
+        unsafe { (api().reply_with_call_reply)(ctx.raw(), self.0) };
     }
 
     fn texts(&self) -> Option<Vec<String>> {

@@ -6,8 +6,9 @@ use std::slice;
 use redis_module::raw;
 
 use crate::redis::api::api;
-use crate::redis::command_info::{CATEGORY, Metadata, categorize, describe};
+use crate::redis::command_info::{CATEGORY, KeyUse, Metadata, categorize, describe};
 use crate::redis::ctx::Ctx;
+use crate::redis::inner_command::{self, InnerCommand};
 use crate::redis::string::RStr;
 
 /// A command: its metadata and its handler.
@@ -51,6 +52,11 @@ impl<'a> Call<'a> {
             // SAFETY: the server passes strings that live as long as the call.
             unsafe { RStr::new(*raw) }.bytes()
         })
+    }
+
+    /// The command that begins at this argument, if there is one.
+    pub fn inner_command(&self, position: usize) -> Option<InnerCommand<'a>> {
+        InnerCommand::at(self.argv, position)
     }
 }
 
@@ -108,6 +114,12 @@ unsafe extern "C" fn entry<C: Command>(
             argv: slice::from_raw_parts(argv, argc),
         }
     };
+    if let Some(KeyUse::ReadAndRun(position)) = C::METADATA.key
+        && inner_command::are_keys_requested(&call.ctx)
+    {
+        inner_command::report_keys(&call.ctx, call.argv, position);
+        return OK;
+    }
     if let Err(error) = C::run(&mut call) {
         error.reply(&mut call.ctx);
     }

@@ -16,7 +16,7 @@ pub struct Metadata {
     pub arity: c_int,
     pub summary: &'static CStr,
     pub complexity: &'static CStr,
-    /// What it does with its one key, which is the first argument.
+    /// What it does with its own key, which is the first argument.
     pub key: Option<KeyUse>,
     pub arguments: &'static [Argument],
     /// The server's own ACL categories, which it does not derive from the flags of a module's command.
@@ -33,6 +33,8 @@ const SINCE: &CStr = c"0.1.0";
 pub enum KeyUse {
     Read,
     Update,
+    /// Reads it, then runs the command that begins at this argument, which has keys of its own.
+    ReadAndRun(usize),
 }
 
 /// An argument as COMMAND DOCS shows it.
@@ -41,6 +43,7 @@ pub struct Argument {
     kind: Kind,
     token: Option<&'static CStr>,
     optional: bool,
+    multiple: bool,
 }
 
 enum Kind {
@@ -50,6 +53,8 @@ enum Kind {
     /// A keyword without a value.
     Flag,
     OneOf(&'static [Argument]),
+    /// All of them, in this order.
+    Block(&'static [Argument]),
 }
 
 impl Argument {
@@ -73,6 +78,10 @@ impl Argument {
         Self::new(name, Kind::OneOf(arguments)).optional()
     }
 
+    pub const fn optional_block(name: &'static CStr, arguments: &'static [Argument]) -> Self {
+        Self::new(name, Kind::Block(arguments)).optional()
+    }
+
     /// The keyword before the argument.
     pub const fn token(self, token: &'static CStr) -> Self {
         Self {
@@ -88,12 +97,21 @@ impl Argument {
         }
     }
 
+    /// It may be repeated.
+    pub const fn multiple(self) -> Self {
+        Self {
+            multiple: true,
+            ..self
+        }
+    }
+
     const fn new(name: &'static CStr, kind: Kind) -> Self {
         Self {
             name,
             kind,
             token: None,
             optional: false,
+            multiple: false,
         }
     }
 }
@@ -146,6 +164,12 @@ fn key_specs(key: Option<&KeyUse>) -> Vec<raw::RedisModuleCommandKeySpec> {
         Some(KeyUse::Update) => Some(
             raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE,
         ),
+        // Incomplete: the server asks the command for the other keys, see `inner_command`.
+        Some(KeyUse::ReadAndRun(_)) => Some(
+            raw::REDISMODULE_CMD_KEY_RO
+                | raw::REDISMODULE_CMD_KEY_ACCESS
+                | raw::REDISMODULE_CMD_KEY_INCOMPLETE,
+        ),
     };
     let mut specs = Vec::new();
     if let Some(flags) = flags {
@@ -183,11 +207,12 @@ fn raw_argument(
     let mut raw: raw::RedisModuleCommandArg = unsafe { std::mem::zeroed() };
     raw.name = argument.name.as_ptr();
     raw.token = argument.token.map_or(ptr::null(), CStr::as_ptr);
-    raw.flags = if argument.optional {
-        raw::REDISMODULE_CMD_ARG_OPTIONAL.cast_signed()
-    } else {
-        0
-    };
+    for (is_set, flag) in [
+        (argument.optional, raw::REDISMODULE_CMD_ARG_OPTIONAL),
+        (argument.multiple, raw::REDISMODULE_CMD_ARG_MULTIPLE),
+    ] {
+        raw.flags |= if is_set { flag.cast_signed() } else { 0 };
+    }
     raw.key_spec_index = -1;
     raw.type_ = match argument.kind {
         Kind::Key => {
@@ -197,12 +222,16 @@ fn raw_argument(
         Kind::String => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
         Kind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
         Kind::Flag => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
-        Kind::OneOf(inner) => {
+        Kind::OneOf(inner) | Kind::Block(inner) => {
             let mut inner = arguments(inner, arena);
             raw.subargs = inner.as_mut_ptr();
             // Moving the vector leaves its elements where they are.
             arena.push(inner);
-            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF
+            if matches!(argument.kind, Kind::OneOf(_)) {
+                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF
+            } else {
+                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK
+            }
         }
     };
     raw

@@ -9,6 +9,7 @@ mod acquire;
 mod apply;
 mod extend;
 mod grant;
+mod guard;
 mod release;
 
 use super::context::TransitionContext;
@@ -165,20 +166,28 @@ fn expire_holders(lock: &mut Lock, cx: &TransitionContext, effects: &mut Effects
 }
 
 /// The holder that makes the request, if the fence it gives is its own.
+fn authorized<'a>(
+    lock: &'a Lock,
+    owner: &[u8],
+    fence: Option<u64>,
+    is_valid: impl Fn(&Holder) -> bool,
+) -> Result<&'a Holder, Error> {
+    match lock.get(owner).filter(|holder| is_valid(holder)) {
+        None if lock.holders().iter().any(is_valid) => Err(Error::NotOwner),
+        None => Err(Error::NotHeld),
+        Some(holder) if fence.is_some_and(|fence| fence != holder.fence) => Err(Error::Stale(holder.fence)),
+        Some(holder) => Ok(holder),
+    }
+}
+
+/// As [`authorized`], to change it.
 fn authorize<'a>(
     lock: &'a mut Lock,
     owner: &[u8],
     fence: Option<u64>,
     is_valid: impl Fn(&Holder) -> bool,
 ) -> Result<&'a mut Holder, Error> {
-    match lock.get(owner).filter(|holder| is_valid(holder)) {
-        None if lock.holders().iter().any(is_valid) => return Err(Error::NotOwner),
-        None => return Err(Error::NotHeld),
-        Some(holder) if fence.is_some_and(|fence| fence != holder.fence) => {
-            return Err(Error::Stale(holder.fence));
-        }
-        Some(_) => {}
-    }
+    authorized(lock, owner, fence, is_valid)?;
     lock.get_mut(owner).ok_or_else(vanished)
 }
 

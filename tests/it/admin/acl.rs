@@ -83,6 +83,7 @@ fn acl_dlock_category_covers_public_commands_only() {
             [
                 "dlock.acquire",
                 "dlock.extend",
+                "dlock.guard",
                 "dlock.info",
                 "dlock.owner",
                 "dlock.release"

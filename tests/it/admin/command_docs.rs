@@ -91,21 +91,27 @@ fn syntax(command: &str, docs: &Map) -> String {
 
 fn argument(docs: &Map) -> String {
     let shown = match text(&docs["type"]).as_str() {
-        "oneof" => from::<Vec<Map>>(&docs["arguments"])
-            .iter()
-            .map(argument)
-            .collect::<Vec<_>>()
-            .join(" | "),
+        kind @ ("oneof" | "block") => {
+            let arguments: Vec<String> = from::<Vec<Map>>(&docs["arguments"])
+                .iter()
+                .map(argument)
+                .collect();
+            arguments.join(if kind == "oneof" { " | " } else { " " })
+        }
         "pure-token" => text(&docs["token"]),
         _ => match docs.get("token") {
             Some(token) => format!("{} {}", text(token), text(&docs["name"])),
             None => text(&docs["name"]),
         },
     };
-    let optional = docs
-        .get("flags")
-        .is_some_and(|flags| from::<Vec<String>>(flags).contains(&"optional".to_owned()));
-    if optional { format!("[{shown}]") } else { shown }
+    let flags: Vec<String> = docs.get("flags").map(from).unwrap_or_default();
+    let has = |flag: &str| flags.iter().any(|own| own == flag);
+    let repeated = if has("multiple") { " ..." } else { "" };
+    if has("optional") {
+        format!("[{shown}{repeated}]")
+    } else {
+        shown + repeated
+    }
 }
 
 fn text(value: &Value) -> String {

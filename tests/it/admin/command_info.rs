@@ -8,7 +8,7 @@ use redis::Value;
 type Map = BTreeMap<String, Value>;
 
 /// Name, arity, flags, flags of the key.
-const COMMANDS: [(&str, i64, &[&str], &[&str]); 5] = [
+const COMMANDS: [(&str, i64, &[&str], &[&str]); 6] = [
     (
         "dlock.acquire",
         -4,
@@ -28,6 +28,12 @@ const COMMANDS: [(&str, i64, &[&str], &[&str]); 5] = [
         &["RW", "access", "update"],
     ),
     (
+        "dlock.guard",
+        -4,
+        &["module", "movablekeys", "write"],
+        &["RO", "access", "incomplete"],
+    ),
+    (
         "dlock.owner",
         2,
         &["fast", "module", "readonly"],
@@ -42,7 +48,7 @@ const COMMANDS: [(&str, i64, &[&str], &[&str]); 5] = [
 ];
 
 /// The arguments in COMMAND DOCS: `token name:type`, in brackets if optional.
-const ARGUMENTS: [(&str, &[&str]); 5] = [
+const ARGUMENTS: [(&str, &[&str]); 6] = [
     (
         "dlock.acquire",
         &[
@@ -72,6 +78,15 @@ const ARGUMENTS: [(&str, &[&str]); 5] = [
             "[FENCE fence:integer]",
         ],
     ),
+    (
+        "dlock.guard",
+        &[
+            "key:key",
+            "owner:string",
+            "fence:integer",
+            "[command:string [arg:string ...]]",
+        ],
+    ),
     ("dlock.owner", &["key:key"]),
     ("dlock.info", &["key:key"]),
 ];
@@ -88,8 +103,17 @@ fn command_info_has_arity_flags_and_key() {
         // Newer servers report more flags.
         actual.retain(|flag| {
             [
-                "write", "readonly", "denyoom", "fast", "module", "admin", "blocking", "noscript", "loading",
+                "write",
+                "readonly",
+                "denyoom",
+                "fast",
+                "module",
+                "admin",
+                "blocking",
+                "noscript",
+                "loading",
                 "stale",
+                "movablekeys",
             ]
             .contains(&flag.as_str())
         });
@@ -133,6 +157,7 @@ fn command_list_shows_all_module_commands() {
         "dlock.acquire",
         "dlock.apply",
         "dlock.extend",
+        "dlock.guard",
         "dlock.info",
         "dlock.owner",
         "dlock.probe",
@@ -209,13 +234,14 @@ fn memory_usage_counts_owners_and_reqids() {
 /// An argument in the notation of [`ARGUMENTS`].
 fn shown(argument: &Map) -> String {
     let flags = argument.get("flags").map(texts).unwrap_or_default();
-    let inner = if let Some(arguments) = argument.get("arguments") {
-        assert_eq!(text(&argument["type"]), "oneof");
-        from::<Vec<Map>>(arguments)
-            .iter()
-            .map(shown)
-            .collect::<Vec<_>>()
-            .join(" | ")
+    let mut inner = if let Some(arguments) = argument.get("arguments") {
+        let separator = match text(&argument["type"]).as_str() {
+            "oneof" => " | ",
+            "block" => " ",
+            other => panic!("{other} has no inner arguments"),
+        };
+        let inner: Vec<String> = from::<Vec<Map>>(arguments).iter().map(shown).collect();
+        inner.join(separator)
     } else {
         let token = argument
             .get("token")
@@ -223,6 +249,9 @@ fn shown(argument: &Map) -> String {
             .unwrap_or_default();
         format!("{token}{}:{}", text(&argument["name"]), text(&argument["type"]))
     };
+    if flags.contains(&"multiple".to_owned()) {
+        inner += " ...";
+    }
     if flags.contains(&"optional".to_owned()) {
         format!("[{inner}]")
     } else {

@@ -25,9 +25,13 @@ const PERCENTILES: [&str; 6] = [
 ];
 
 /// Counted in addition to another counter.
-const SIDE_COUNTERS: [&str; 2] = ["dlock_errors_late_releases", "dlock_expired_contended"];
+const SIDE_COUNTERS: [&str; 3] = [
+    "dlock_errors_late_releases",
+    "dlock_expired_contended",
+    "dlock_guards_refused",
+];
 
-const COUNTERS: [&str; 19] = [
+const COUNTERS: [&str; 20] = [
     "dlock_acquired",
     "dlock_errors_deadlock",
     "dlock_errors_err",
@@ -42,6 +46,7 @@ const COUNTERS: [&str; 19] = [
     "dlock_extended",
     "dlock_grants_rolled_back",
     "dlock_grants_from_queue",
+    "dlock_guarded",
     "dlock_not_granted",
     "dlock_reentered",
     "dlock_released",
@@ -87,6 +92,7 @@ fn counters_count_only_their_event() {
         ("DLOCK.ACQUIRE door bob 60000", "dlock_not_granted"),
         ("DLOCK.EXTEND door alice 70000", "dlock_extended"),
         ("DLOCK.EXTEND door alice 1", "dlock_extended"),
+        ("DLOCK.GUARD door alice 1 GET data", "dlock_errors_stale"),
         ("DLOCK.EXTEND door alice 0", "dlock_errors_err"),
         ("DLOCK.ACQUIRE text alice 60000", "dlock_errors_wrongtype"),
         ("DLOCK.OWNER text", "dlock_errors_wrongtype"),

@@ -123,6 +123,35 @@ const BAD_EXTENDS: &[&[&str]] = &[
     &["60000", ""],
 ];
 
+/// Refused before the check, so that the code is ERR under any fence.
+const BAD_GUARDS: &[&[&str]] = &[
+    &[],
+    // The fence
+    &[""],
+    &["0"],
+    &["-1"],
+    &["+1"],
+    &["01"],
+    &["1.0"],
+    &["x"],
+    &["FENCE"],
+    &["9007199254740992", "SET", "free", "1"],
+    &["18446744073709551617"],
+    // The command
+    &["1", "DLOCK.GUARD", "door", "alice", "1"],
+    &["1", "dlock.owner", "door"],
+    &["1", "DLock.Release", "door", "alice"],
+    &["1", "DLOCK.APPLY", "door", "x"],
+    &["1", "DLOCK.NONSENSE"],
+    &["1", "SELECT", "1"],
+    &["1", "select", "1"],
+    &["1", "READONLY"],
+    &["1", "READWRITE"],
+    &["1", "ASKING"],
+    &["1", "Wait", "0", "0"],
+    &["1", "WAITAOF", "0", "0", "0"],
+];
+
 const REQUEST_ID_OF_65_BYTES: &str = "12345678901234567890123456789012345678901234567890123456789012345";
 
 #[test]
@@ -141,18 +170,24 @@ fn bad_extend_is_refused_without_side_effects() {
 }
 
 #[test]
+fn bad_guard_is_refused_without_side_effects() {
+    Fixture::new().refuses_all("DLOCK.GUARD", BAD_GUARDS);
+}
+
+#[test]
 fn wrong_arity_is_refused_without_side_effects() {
     let mut fixture = Fixture::new();
     for command in [
         "DLOCK.ACQUIRE",
         "DLOCK.RELEASE",
         "DLOCK.EXTEND",
+        "DLOCK.GUARD",
         "DLOCK.OWNER",
         "DLOCK.INFO",
     ] {
         fixture.refuses("ERR", &[command]);
     }
-    for command in ["DLOCK.ACQUIRE", "DLOCK.RELEASE", "DLOCK.EXTEND"] {
+    for command in ["DLOCK.ACQUIRE", "DLOCK.RELEASE", "DLOCK.EXTEND", "DLOCK.GUARD"] {
         fixture.refuses("ERR", &[command, "door"]);
     }
     fixture.refuses("ERR", &["DLOCK.ACQUIRE", "door", "alice"]);
@@ -170,6 +205,7 @@ fn empty_or_too_long_owner_is_refused_without_side_effects() {
             fixture.refuses("ERR", &["DLOCK.ACQUIRE", key, owner, "1000", "LIMIT", "3"]);
             fixture.refuses("ERR", &["DLOCK.RELEASE", key, owner]);
             fixture.refuses("ERR", &["DLOCK.EXTEND", key, owner, "1000"]);
+            fixture.refuses("ERR", &["DLOCK.GUARD", key, owner, "1", "SET", "free", "1"]);
         }
     }
 }
@@ -204,6 +240,7 @@ fn key_of_another_type_is_refused_as_wrongtype() {
         fixture.refuses("WRONGTYPE", &["DLOCK.EXTEND", "other", "alice", "1000"]);
         fixture.refuses("WRONGTYPE", &["DLOCK.OWNER", "other"]);
         fixture.refuses("WRONGTYPE", &["DLOCK.INFO", "other"]);
+        fixture.refuses("NOTHELD", &["DLOCK.GUARD", "other", "alice", "1", "DEL", "other"]);
     }
 }
 
@@ -253,6 +290,9 @@ fn ungranted_acquire_changes_only_its_counter() {
     assert_eq!(fixture.client.stat("dlock_not_granted"), not_granted + 2);
     assert_eq!(fixture.observe(), before);
 }
+
+/// Counters of requests that were not carried out, beside those of errors.
+const COUNTED_REFUSALS: [&str; 2] = ["dlock_not_granted", "dlock_guards_refused"];
 
 /// A server with a lock whose side effects are watched.
 struct Fixture {
@@ -336,7 +376,9 @@ impl Fixture {
             holder.held_ms = 0;
         }
         let mut counters = self.client.info_section("dlock");
-        counters.retain(|field, _| !field.starts_with("dlock_errors") && field != "dlock_not_granted");
+        counters.retain(|field, _| {
+            !field.starts_with("dlock_errors") && !COUNTED_REFUSALS.contains(&field.as_str())
+        });
         self.watcher.ok("MULTI");
         self.watcher.ask::<String>("PING");
         let watch_broken = self.watcher.ask::<Option<Vec<String>>>("EXEC").is_none();

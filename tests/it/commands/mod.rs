@@ -4,6 +4,7 @@ mod acquire;
 mod argument_errors;
 mod expiry;
 mod extend;
+mod guard;
 mod owner_and_info;
 mod redis_rs_interop;
 mod release;

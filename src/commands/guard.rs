@@ -1,0 +1,90 @@
+use dlock_core::Lock;
+
+use crate::module::data_type::LockValue;
+use crate::module::stats::add;
+use crate::redis::{Argument, Call, Command, Ctx, InnerCommand, KeyUse, Metadata, RStr, ReadKey, Value};
+use crate::reply::Error;
+
+/// DLOCK.GUARD key owner fence [command [arg ...]]
+///
+/// Runs the command and replies what it replies, if the owner holds the lock under this fence. Without a command it
+/// replies what remains of the lease, in milliseconds.
+pub struct Guard;
+
+/// The position of the inner command.
+const COMMAND_AT: usize = 4;
+
+/// What these change belongs to a connection, and the module's call has one of its own.
+const OF_CONNECTIONS: [&str; 6] = ["SELECT", "READONLY", "READWRITE", "ASKING", "WAIT", "WAITAOF"];
+
+impl Command for Guard {
+    type Error = Error;
+
+    const METADATA: Metadata = Metadata {
+        name: c"dlock.guard",
+        flags: c"write getkeys-api",
+        arity: -4,
+        summary: c"Runs a command if the owner holds the lock under this fence: a fenced write.",
+        complexity:
+            c"O(N) where N is the number of holders: 1 for a mutex. Plus the complexity of the command.",
+        key: Some(KeyUse::ReadAndRun(COMMAND_AT)),
+        arguments: &[
+            Argument::key(c"key"),
+            Argument::string(c"owner"),
+            Argument::integer(c"fence"),
+            Argument::optional_block(
+                c"inner-command",
+                &[
+                    Argument::string(c"command"),
+                    Argument::string(c"arg").optional().multiple(),
+                ],
+            ),
+        ],
+        categories: "write slow",
+        is_public: true,
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+        let request = dlock_core::Guard::parse(call.options())?;
+        let (key, command) = (call.arg(1)?, call.inner_command(COMMAND_AT));
+        command.as_ref().map_or(Ok(()), reject_unguarded)?;
+        let lease_ms = check(&mut call.ctx, key, &request)?;
+        match command {
+            Some(command) => call.ctx.run(&command),
+            None => call.ctx.reply_integer(lease_ms),
+        }
+        Ok(())
+    }
+}
+
+fn reject_unguarded(command: &InnerCommand<'_>) -> Result<(), Error> {
+    if command.is_of_this_module() {
+        return Err(Error::NotGuarded("DLOCK commands: send them on their own"));
+    }
+    if command.is_one_of(&OF_CONNECTIONS) {
+        return Err(Error::NotGuarded(
+            "commands about the connection: send them on their own, before or after",
+        ));
+    }
+    Ok(())
+}
+
+/// What remains of the lease. The key is closed again at the end: the inner command may delete or replace this lock.
+fn check(ctx: &mut Ctx<'_>, key: RStr<'_>, request: &dlock_core::Guard<'_>) -> Result<u64, Error> {
+    let flags = ctx.flags();
+    if !flags.is_active_primary() {
+        return Err(Error::ReadOnly);
+    }
+    let cx = ctx.state().transition_context(flags);
+    let checked = match ReadKey::<LockValue>::open(ctx, key).value() {
+        Value::Ours(value) => request.check(&value.lock, &cx),
+        // Another type too: for the caller the lock is lost either way.
+        Value::Nothing | Value::OtherType => request.check(&Lock::default(), &cx),
+    };
+    let counters = &mut ctx.state().counters;
+    add(match checked {
+        Ok(_) => &mut counters.guarded,
+        Err(_) => &mut counters.guards_refused,
+    });
+    Ok(checked?)
+}
