@@ -46,6 +46,8 @@ pub enum Error {
     NotOwner,
     /// This owner holds the lock under another fence: the one given here.
     Stale(u64),
+    /// This owner holds the lock, under this fence, without a hold of the given request id.
+    StaleRequestId(u64),
     /// A grace period is running for this many more milliseconds.
     Grace(u64),
     /// The server may evict locks.
@@ -68,7 +70,7 @@ impl Error {
         match self {
             Self::NotHeld => "NOTHELD",
             Self::NotOwner => "NOTOWNER",
-            Self::Stale(_) => "STALE",
+            Self::Stale(_) | Self::StaleRequestId(_) => "STALE",
             Self::Grace(_) => "GRACE",
             Self::Evictable => "EVICTABLE",
             Self::QueueFull(_) => "QUEUEFULL",
@@ -126,6 +128,10 @@ impl fmt::Display for Error {
             Self::Stale(fence) => write!(
                 f,
                 "this owner holds the lock under fence {fence}, not under the given one: acquire it again, or use that fence"
+            ),
+            Self::StaleRequestId(fence) => write!(
+                f,
+                "this owner holds the lock under fence {fence}, without the given REQID: acquire it again, or use that fence"
             ),
             Self::Grace(ms) => write!(
                 f,
@@ -185,6 +191,7 @@ mod tests {
             Error::NotHeld,
             Error::NotOwner,
             Error::Stale(7),
+            Error::StaleRequestId(7),
             Error::Grace(7),
             Error::Evictable,
             Error::OtherLimit,

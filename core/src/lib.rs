@@ -76,7 +76,7 @@ pub use lock::{Holder, Lock};
 pub use name::{LockName, LockRef};
 pub use outcome::{Acquired, Enqueued, Event, Granted};
 pub use queue::{Queue, Waiter};
-pub use request::{Acquire, Extend, Guard, Holds, Release, Timeout, number};
+pub use request::{Acquire, Extend, GrantRef, Guard, Holds, Release, Timeout, number};
 pub use ticket::Ticket;
 pub use time::Instant;
 pub use transition::Transition;

@@ -57,15 +57,33 @@ pub enum Holds<'a> {
     ById(&'a [u8]),
 }
 
-/// `DLOCK.EXTEND key owner lease-ms [FENCE fence]`
+/// `DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extend<'a> {
     /// The holder.
     pub owner: &'a [u8],
     /// The new length of the lease.
     pub lease_ms: u64,
-    /// The fence under which it holds the lock, if it says so.
-    pub fence: Option<u64>,
+    /// Which of its grants it means.
+    pub grant: GrantRef<'a>,
+}
+
+/// How an owner says which of its grants it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantRef<'a> {
+    /// The current one, whichever it is.
+    Current,
+    /// The one with this fence.
+    Fence(u64),
+    /// The one with a hold of this request id.
+    RequestId(&'a [u8]),
+}
+
+impl From<Option<u64>> for GrantRef<'_> {
+    /// By its fence, if one is given.
+    fn from(fence: Option<u64>) -> Self {
+        fence.map_or(Self::Current, Self::Fence)
+    }
 }
 
 /// `DLOCK.GUARD key owner fence [command [arg ...]]`: the part about the lock.
@@ -159,7 +177,7 @@ impl<'a> Release<'a> {
 
 impl<'a> Extend<'a> {
     /// The syntax of the command.
-    pub const SYNTAX: &'static str = "DLOCK.EXTEND key owner lease-ms [FENCE fence]";
+    pub const SYNTAX: &'static str = "DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]";
 
     /// `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
@@ -170,17 +188,25 @@ impl<'a> Extend<'a> {
         let owner = args.owner()?;
         let lease_ms = args.number("lease-ms", 1, max_lease_ms)?;
         let mut fence = None;
+        let mut request_id = None;
         while let Some(option) = args.next() {
             if option.eq_ignore_ascii_case(b"FENCE") {
                 once("FENCE", &mut fence, args.fence()?)?;
+            } else if option.eq_ignore_ascii_case(b"REQID") {
+                once("REQID", &mut request_id, args.request_id()?)?;
             } else {
                 return Err(Error::UnknownOption(Self::SYNTAX));
             }
         }
+        let grant = match (fence, request_id) {
+            (Some(_), Some(_)) => return Err(Error::Conflict("FENCE", "REQID")),
+            (None, Some(id)) => GrantRef::RequestId(id),
+            (fence, None) => fence.into(),
+        };
         Ok(Self {
             owner,
             lease_ms,
-            fence,
+            grant,
         })
     }
 }
@@ -303,6 +329,10 @@ mod tests {
         Release::parse(args.iter().map(|arg| arg.as_bytes()))
     }
 
+    fn extend<'a>(args: &[&'a str]) -> Result<Extend<'a>, Error> {
+        Extend::parse(args.iter().map(|arg| arg.as_bytes()), 1_000)
+    }
+
     #[test]
     fn acquire_options_are_accepted_in_any_order_and_case() {
         let expected = Acquire {
@@ -412,6 +442,23 @@ mod tests {
                 })
             );
         }
+    }
+
+    #[test]
+    fn extend_parses_current_fence_or_request_id() {
+        assert_eq!(extend(&["a", "1"]).map(|e| e.grant), Ok(GrantRef::Current));
+        assert_eq!(
+            extend(&["a", "1", "fence", "7"]).map(|e| e.grant),
+            Ok(GrantRef::Fence(7))
+        );
+        assert_eq!(
+            extend(&["a", "1", "REQID", "x"]).map(|e| e.grant),
+            Ok(GrantRef::RequestId(b"x"))
+        );
+        assert_eq!(
+            extend(&["a", "1", "REQID", "x", "FENCE", "7"]),
+            Err(Error::Conflict("FENCE", "REQID"))
+        );
     }
 
     #[test]

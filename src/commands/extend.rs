@@ -3,7 +3,7 @@ use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
 use crate::reply::Error;
 use crate::txn::Txn;
 
-/// DLOCK.EXTEND key owner lease-ms [FENCE fence]
+/// DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]
 ///
 /// Replies what now remains of the lease, in milliseconds.
 pub struct Extend;
@@ -22,7 +22,13 @@ impl Command for Extend {
             Argument::key(c"key"),
             Argument::string(c"owner"),
             Argument::integer(c"lease-ms"),
-            Argument::integer(c"fence").token(c"FENCE").optional(),
+            Argument::optional_one_of(
+                c"grant",
+                &[
+                    Argument::integer(c"fence").token(c"FENCE"),
+                    Argument::string(c"id").token(c"REQID"),
+                ],
+            ),
         ],
         categories: "write fast",
         is_public: true,

@@ -140,7 +140,8 @@ fn requests(state: &State, alphabet: &Alphabet) -> Vec<Request> {
                     });
                 }
             }
-            fenced.push(Action::Extend { lease_ms });
+            fenced.push(Action::Extend { lease_ms, name: None });
+            requests.extend(names().map(|name| Request::extend_named(owner, lease_ms, name)));
         }
         for fence in fences {
             requests.extend(fenced.iter().map(|&action| Request { owner, action, fence }));

@@ -49,7 +49,7 @@ impl Model {
                 name,
             } => self.acquire_now(lock, request.owner, lease_ms, limit, name),
             Action::ReleaseOne | Action::ReleaseAll | Action::ReleaseNamed(_) => self.release(lock, request),
-            Action::Extend { lease_ms } => self.extend(lock, request, lease_ms),
+            Action::Extend { lease_ms, name } => self.extend(lock, request, lease_ms, name),
         }
     }
 
@@ -132,11 +132,15 @@ impl Model {
         Answer::Holds(left)
     }
 
-    fn extend(&mut self, lock: usize, request: &Request, lease_ms: u64) -> Answer {
-        if let (None, Some(grace_error)) = (request.fence, self.grace_error()) {
+    fn extend(&mut self, lock: usize, request: &Request, lease_ms: u64, name: Option<u8>) -> Answer {
+        let fence = request.fence.filter(|_| name.is_none());
+        if let (None, None, Some(grace_error)) = (fence, name, self.grace_error()) {
             return grace_error;
         }
-        match self.place_for(lock, request) {
+        match self.place_for(lock, &Request { fence, ..*request }) {
+            Ok(place) if name.is_some() && !self.locks[lock].holders[place].holds.contains(&name) => {
+                Answer::Error("STALE", self.locks[lock].holders[place].fence)
+            }
             Ok(place) => {
                 let lease_end = self.now + micros(lease_ms);
                 let holder = &mut self.locks[lock].holders[place];

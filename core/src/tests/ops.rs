@@ -24,8 +24,10 @@ pub enum Action {
     ReleaseOne,
     ReleaseAll,
     ReleaseNamed(u8),
+    /// With a name, the fence is not given.
     Extend {
         lease_ms: u64,
+        name: Option<u8>,
     },
 }
 
@@ -109,7 +111,18 @@ impl Request {
     pub fn extend(owner: u8, lease_ms: u64) -> Self {
         Self {
             owner,
-            action: Action::Extend { lease_ms },
+            action: Action::Extend { lease_ms, name: None },
+            fence: None,
+        }
+    }
+
+    pub fn extend_named(owner: u8, lease_ms: u64, name: u8) -> Self {
+        Self {
+            owner,
+            action: Action::Extend {
+                lease_ms,
+                name: Some(name),
+            },
             fence: None,
         }
     }

@@ -324,6 +324,23 @@ fn grace_grants_nothing_and_keeps_known_holders() {
 }
 
 #[test]
+fn extend_by_reqid_needs_a_hold_of_that_id() {
+    let mut server = server();
+    let extend = Request::extend_named(ALICE, 60, 1);
+    assert_eq!(server.request(0, &extend), Answer::Error("NOTHELD", 0));
+    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, SHARED, 2));
+    assert_eq!(server.request(0, &extend), Answer::Error("STALE", fence));
+    granted(&mut server, Request::named(ALICE, 10, SHARED, 1));
+    assert_eq!(
+        server.request(0, &Request::extend_named(BOB, 60, 1)),
+        Answer::Error("NOTOWNER", 0)
+    );
+    assert_eq!(server.request(0, &extend), Answer::Lease(60));
+    server.take_over(AdvanceReason::Start, 50);
+    assert_eq!(server.request(0, &extend), Answer::Lease(60), "in a grace too");
+}
+
+#[test]
 fn release_in_grace_succeeds() {
     let mut server = server();
     granted(&mut server, Request::acquire(ALICE, 10, MUTEX));

@@ -315,7 +315,8 @@ fn action(profile: Profile) -> impl Strategy<Value = Action> {
         3 => Just(Action::ReleaseOne),
         1 => Just(Action::ReleaseAll),
         2 => (0..profile.names).prop_map(Action::ReleaseNamed),
-        2 => lease_ms().prop_map(|lease_ms| Action::Extend { lease_ms }),
+        2 => (lease_ms(), option::weighted(0.3, 0..profile.names))
+            .prop_map(|(lease_ms, name)| Action::Extend { lease_ms, name }),
     ]
 }
 

@@ -20,7 +20,7 @@ use crate::lock::{Holder, Lock};
 use crate::name::LockName;
 use crate::outcome::{Acquired, Event, Granted};
 use crate::queue::{Queue, Waiter};
-use crate::request::{Acquire, Extend, Holds, Release, Timeout};
+use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
 use crate::ticket::Ticket;
 use crate::time::Instant;
 use crate::transition::Transition;
@@ -331,7 +331,7 @@ impl Server {
             &Extend {
                 owner: owner.as_bytes(),
                 lease_ms,
-                fence,
+                grant: fence.into(),
             },
         )
     }
@@ -487,17 +487,18 @@ impl Server {
                     Err(refused) => error(refused),
                 }
             }
-            Action::Extend { lease_ms } => {
-                let fence = request.fence;
-                self.extend_now(
-                    &key,
-                    &Extend {
-                        owner,
-                        lease_ms,
-                        fence,
-                    },
-                )
-                .map_or_else(error, OpsAnswer::Lease)
+            Action::Extend { lease_ms, name } => {
+                let name = name.map(name_bytes);
+                let grant = name
+                    .as_ref()
+                    .map_or(request.fence.into(), |name| GrantRef::RequestId(name));
+                let extend = Extend {
+                    owner,
+                    lease_ms,
+                    grant,
+                };
+                self.extend_now(&key, &extend)
+                    .map_or_else(error, OpsAnswer::Lease)
             }
             _ => with_release(request, |release| self.release_now(&key, release))
                 .map_or_else(error, OpsAnswer::Holds),
@@ -859,7 +860,7 @@ pub fn with_release<T>(request: &Request, step: impl FnOnce(&Release<'_>) -> T) 
 
 fn error(rejected: Error) -> OpsAnswer {
     let number = match rejected {
-        Error::Stale(fence) => fence,
+        Error::Stale(fence) | Error::StaleRequestId(fence) => fence,
         Error::Grace(ms) => ms,
         Error::Upgrade(limit) => u64::from(limit.get().unwrap_or(0)),
         Error::TooManyRequestIds(max) | Error::QueueFull(max) => max as u64,

@@ -1,10 +1,10 @@
 use super::{Step, authorize, vanished};
 use crate::error::Error;
-use crate::request::Extend;
+use crate::request::{Extend, GrantRef};
 
 impl Step<'_> {
     /// During a grace period the owner may have released and re-acquired the lock before the failover. Only the
-    /// fence proves that the request means this hold.
+    /// fence or a request id proves that the request means this grant.
     pub(super) fn extend(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
         let lease_ms = self.extend_lease(request);
         self.grant_waiters();
@@ -13,12 +13,16 @@ impl Step<'_> {
 
     fn extend_lease(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
         let cx = self.cx;
-        if let (None, Some(left_ms)) = (request.fence, cx.grace_left_ms()) {
-            return Err(Error::Grace(left_ms));
+        let (fence, request_id) = match (request.grant, cx.grace_left_ms()) {
+            (GrantRef::Current, Some(left_ms)) => return Err(Error::Grace(left_ms)),
+            (GrantRef::Current, None) => (None, None),
+            (GrantRef::Fence(fence), _) => (Some(fence), None),
+            (GrantRef::RequestId(id), _) => (None, Some(id)),
+        };
+        let holder = authorize(self.lock, request.owner, fence, |holder| cx.is_live(holder))?;
+        if request_id.is_some_and(|id| !holder.has_request_id(id)) {
+            return Err(Error::StaleRequestId(holder.fence));
         }
-        let holder = authorize(self.lock, request.owner, request.fence, |holder| {
-            cx.is_live(holder)
-        })?;
         let lease_end = cx.extended_lease_end(holder, request.lease_ms);
         let is_longer = lease_end > cx.lease_end(holder);
         holder.lease_end = lease_end;

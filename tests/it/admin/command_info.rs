@@ -75,7 +75,7 @@ const ARGUMENTS: [(&str, &[&str]); 6] = [
             "key:key",
             "owner:string",
             "lease-ms:integer",
-            "[FENCE fence:integer]",
+            "[FENCE fence:integer | REQID id:string]",
         ],
     ),
     (

@@ -118,7 +118,11 @@ const BAD_EXTENDS: &[&[&str]] = &[
     &["60000", "FENCE", "1", "FENCE", "1"],
     &["60000", "ALL"],
     &["60000", "SHARED"],
-    &["60000", "REQID", "a"],
+    &["60000", "REQID"],
+    &["60000", "REQID", ""],
+    &["60000", "REQID", REQUEST_ID_OF_65_BYTES],
+    &["60000", "REQID", "a", "REQID", "a"],
+    &["60000", "REQID", "a", "FENCE", "1"],
     &["60000", "surplus"],
     &["60000", ""],
 ];

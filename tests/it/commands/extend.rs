@@ -62,6 +62,18 @@ fn extend_errors_have_distinct_codes() {
 }
 
 #[test]
+fn extend_by_reqid_needs_a_hold_of_that_id() {
+    let (_server, mut client) = start();
+    client.assert_error("NOTHELD", "DLOCK.EXTEND door alice 60000 REQID r1");
+    client.acquire("door alice 10000 REQID r2");
+    client.assert_error("STALE", "DLOCK.EXTEND door alice 60000 REQID r1");
+    client.assert_error("NOTOWNER", "DLOCK.EXTEND door bob 60000 REQID r2");
+    client.assert_error("ERR", "DLOCK.EXTEND door alice 60000 REQID r2 FENCE 1");
+    assert_eq!(client.lock("door").holder("alice").lease_ms / 10_001, 0);
+    assert_eq!(client.extend("door alice 60000 reqid r2"), 60_000);
+}
+
+#[test]
 fn extend_with_fence_of_earlier_grant_is_stale() {
     let (_server, mut client) = start();
     let old = client.acquire("door alice 10000").fence;

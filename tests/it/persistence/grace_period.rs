@@ -76,7 +76,7 @@ fn bad_request_in_grace_is_refused_as_bad_request() {
 }
 
 #[test]
-fn extend_in_grace_needs_fence() {
+fn extend_in_grace_needs_fence_or_reqid() {
     let (_server, mut client, fence) = restarted_in_grace();
     let ms = grace_ms(&mut client, "DLOCK.EXTEND door alice 700000");
     assert!((1..=60_000).contains(&ms));
@@ -84,6 +84,8 @@ fn extend_in_grace_needs_fence() {
         client.extend(&format!("door alice 700000 FENCE {fence}")),
         700_000
     );
+    assert_eq!(client.extend("door alice 800000 REQID r1"), 800_000);
+    client.assert_error("STALE", "DLOCK.EXTEND door alice 700000 REQID r2");
     client.assert_error(
         "STALE",
         &format!("DLOCK.EXTEND door alice 700000 FENCE {}", fence + 1),

@@ -4,8 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use super::setting::{Breach, Setting};
 use dlock_core::{
-    Acquire, Acquired, Checkpoint, Effects, Engine, Error, Extend, Fences, Holder, Instant, Lock, LockRef,
-    Release, TransitionContext, WaitPolicy, WallClock, decode_lock, encode_lock,
+    Acquire, Acquired, Checkpoint, Effects, Engine, Error, Extend, Fences, GrantRef, Holder, Instant, Lock,
+    LockRef, Release, TransitionContext, WaitPolicy, WallClock, decode_lock, encode_lock,
 };
 
 const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
@@ -155,7 +155,7 @@ impl Server {
             // The core must see neither the grace period nor the lease that it extends.
             Some(Breach::ExtendWithoutFence) => {
                 cx.grace_end = Instant::DISTANT_PAST;
-                request.fence = None;
+                request.grant = GrantRef::Current;
             }
             _ => {}
         }

@@ -360,7 +360,7 @@ impl<'a> Failover<'a> {
         let request = Extend {
             owner: OWNERS[owner].as_bytes(),
             lease_ms: LONGEST_LEASE_TICKS * TICK_MS,
-            fence: self.owners[owner].fence,
+            grant: self.owners[owner].fence.into(),
         };
         let extended = self.nodes[server]
             .server

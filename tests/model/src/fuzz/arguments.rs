@@ -1,7 +1,7 @@
 //! Any arguments of any command, one per line.
 
 use super::holders::MAX_OWNER_BYTES;
-use dlock_core::{Acquire, Error, Extend, Holds, Limit, MAX_FENCE, Release, Timeout, number};
+use dlock_core::{Acquire, Error, Extend, GrantRef, Holds, Limit, MAX_FENCE, Release, Timeout, number};
 
 /// The default of `dlock.max-lease-ms`, and its minimum.
 const MAX_LEASES_MS: [u64; 2] = [86_400_000, 1];
@@ -22,7 +22,11 @@ pub fn arguments(bytes: &[u8]) {
         check(Extend::parse(args(), max_lease_ms), |request| {
             assert_named(request.owner, MAX_OWNER_BYTES);
             assert!((1..=max_lease_ms).contains(&request.lease_ms));
-            assert_fence(request.fence);
+            match request.grant {
+                GrantRef::Current => {}
+                GrantRef::Fence(fence) => assert_fence(Some(fence)),
+                GrantRef::RequestId(id) => assert_named(id, MAX_REQUEST_ID_BYTES),
+            }
             let written = write_extend(request);
             assert_eq!(Extend::parse(slices(&written), max_lease_ms), Ok(*request));
         });
@@ -106,7 +110,11 @@ fn write_release(request: &Release<'_>) -> Vec<Vec<u8>> {
 
 fn write_extend(request: &Extend<'_>) -> Vec<Vec<u8>> {
     let mut args = vec![request.owner.to_vec(), decimal(request.lease_ms)];
-    args.extend(write_fence(request.fence));
+    match request.grant {
+        GrantRef::Current => {}
+        GrantRef::Fence(fence) => args.extend(write_fence(Some(fence))),
+        GrantRef::RequestId(id) => args.extend([b"REQID".to_vec(), id.to_vec()]),
+    }
     args
 }
 

@@ -2,7 +2,7 @@
 
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Acquire, Effects, Engine, Extend, Holds, Instant, Limit, Lock, LockRef, Release, Replication,
+    Acquire, Effects, Engine, Extend, GrantRef, Holds, Instant, Limit, Lock, LockRef, Release, Replication,
     TransitionContext, WaitPolicy, decode_lock, encode_lock,
 };
 
@@ -105,12 +105,10 @@ fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, cx: &TransitionCon
         Step::AcquireMutex => acquire(Limit::MUTEX),
         Step::AcquireShared => acquire(Limit::SHARED),
         Step::Extend => {
-            let fence = Some(fence);
-            let lease_ms = LEASE_MS;
             let _ = transition.extend(&Extend {
                 owner,
-                lease_ms,
-                fence,
+                lease_ms: LEASE_MS,
+                grant: GrantRef::Fence(fence),
             });
         }
         Step::Release => {

@@ -2,7 +2,7 @@
 
 use super::choices::Choices;
 use super::server::Server;
-use dlock_core::{Acquire, Extend, Holds, Limit, Lock, Release, Timeout};
+use dlock_core::{Acquire, Extend, GrantRef, Holds, Limit, Lock, Release, Timeout};
 
 const LOCKS: u8 = 3;
 const OWNERS: [&[u8]; 4] = [b"a", b"ab", b"bob", b"\0"];
@@ -72,7 +72,10 @@ fn extend(server: &mut Server, choices: &mut Choices<'_>) {
     let request = Extend {
         owner,
         lease_ms: choices.of(&LEASES_MS),
-        fence: fence(server, place, owner, choices),
+        grant: match choices.of(&IDS) {
+            Some(id) => GrantRef::RequestId(id),
+            None => fence(server, place, owner, choices).into(),
+        },
     };
     server.extend(place, &request);
 }
