@@ -59,7 +59,7 @@ fn start_term(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     state.start_pending_grace(flags, now);
     state.log_grace(now);
     if flags.is_primary() {
-        fences::advance_if_pending(state);
+        fences::advance_if_due(state, now);
     }
 }
 

@@ -77,6 +77,10 @@ impl<'c, 'a> Txn<'c, 'a> {
         let db = ctx.db();
         let state = ctx.state();
         let cx = state.transition_context(flags);
+        // Any change may grant the lock to waiters, and nothing may have ticked since the grace ended.
+        if origin != Origin::Replication {
+            fences::advance_if_due(state, cx.now);
+        }
         // What the module does by itself is no command that could be replicated verbatim.
         let should_propagate = origin != Origin::Client || state.replication_targets.should_propagate(flags);
         let mut key = WriteKey::open(ctx, name);
@@ -115,7 +119,7 @@ impl<'c, 'a> Txn<'c, 'a> {
 
     /// Grants, or queues the request if it may block.
     pub fn acquire(&mut self, request: &Acquire<'_>) -> Result<Acquired, Error> {
-        self.advance_fences();
+        self.advance_fences_for_slot();
         let acquired = self.transition().acquire(request, config::wait_policy())?;
         let is_new = self.effects.events.contains(&Event::Acquired);
         let is_repeated = self.effects.replication == Replication::Nothing;
@@ -169,13 +173,11 @@ impl<'c, 'a> Txn<'c, 'a> {
         Ok(self.transition().apply_release(request)?)
     }
 
-    /// A cluster slot may have come here, or nothing may have ticked since a start or a promotion.
-    fn advance_fences(&mut self) {
-        let slot = self.flags.is_cluster().then(|| slot_of(self.name.bytes()));
-        let state = self.gil().state();
-        fences::advance_if_pending(state);
-        if let Some(slot) = slot {
-            fences::advance_for_slot(state, slot);
+    /// A cluster slot may have come here.
+    fn advance_fences_for_slot(&mut self) {
+        if self.flags.is_cluster() {
+            let (slot, now) = (slot_of(self.name.bytes()), self.cx.now);
+            fences::advance_for_slot(self.gil().state(), slot, now);
         }
     }
 

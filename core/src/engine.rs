@@ -89,9 +89,14 @@ impl Engine {
         started
     }
 
-    /// Advances the fence counter if that is pending. Call it before every grant.
-    pub fn advance_fences_if_pending(&mut self, clock: WallClock, random: u64) {
-        if self.fences.advance_pending() {
+    /// Whether the fence counter has to advance. Ask before every grant.
+    pub fn is_fence_advance_due(&self, now: Instant) -> bool {
+        self.fences.is_advance_due(self.grace.end() > now)
+    }
+
+    /// Advances the fence counter if that is due.
+    pub fn advance_fences_if_due(&mut self, now: Instant, clock: WallClock, random: u64) {
+        if self.is_fence_advance_due(now) {
             self.fences.advance(clock, random);
             self.checkpoint_due = true;
         }

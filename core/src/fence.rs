@@ -90,15 +90,20 @@ impl Fences {
         };
     }
 
-    /// Whether [`Fences::advance`] must be called before the next grant.
-    pub fn advance_pending(&self) -> bool {
-        self.pending.is_some()
+    /// Whether [`Fences::advance`] must be called now. A start waits for the end of its grace period: a clock that
+    /// is behind, by less than the grace, has then passed the fences that were issued before.
+    pub fn is_advance_due(&self, is_grace: bool) -> bool {
+        match self.pending {
+            None => false,
+            Some(AdvanceReason::Start) => !is_grace,
+            Some(AdvanceReason::Promotion | AdvanceReason::Slot) => true,
+        }
     }
 
     /// Advances the counter as requested. `random`: any number, its low bits are used.
     ///
-    /// Call it soon after the request: an isolated primary must not advance by a later clock than the server that
-    /// is promoted in its place.
+    /// Call it as soon as it is due: an isolated primary must not advance by a later clock than the server that is
+    /// promoted in its place.
     pub fn advance(&mut self, clock: WallClock, random: u64) {
         let last = self.last();
         let gap = last
@@ -149,7 +154,7 @@ mod tests {
             pending: Some(reason),
         };
         fences.advance(WallClock::from_unix_ms(unix_ms), random);
-        assert!(!fences.advance_pending());
+        assert!(!fences.is_advance_due(false));
         fences.next_fence().unwrap()
     }
 
@@ -184,6 +189,14 @@ mod tests {
     fn slot_advances_fences_to_clock_if_larger() {
         assert_eq!(advanced(5, AdvanceReason::Slot, MS, 9), CLOCK + 1);
         assert_eq!(advanced(CLOCK + 5, AdvanceReason::Slot, MS, 9), CLOCK + 6);
+    }
+
+    #[test]
+    fn start_advances_fences_at_end_of_grace_and_promotion_at_once() {
+        let mut fences = Fences::starting();
+        assert!(!fences.is_advance_due(true) && fences.is_advance_due(false));
+        fences.request_advance(AdvanceReason::Promotion);
+        assert!(fences.is_advance_due(true));
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Server {
     /// A server whose locks are free, with these names.
     pub fn with(locks: &[&str]) -> Self {
         let mut engine = Engine::starting();
-        engine.advance_fences_if_pending(WallClock::from_unix_ms(UNIX_MS), 0);
+        engine.advance_fences_if_due(Instant::default(), WallClock::from_unix_ms(UNIX_MS), 0);
         let name = |key: &&str| LockName {
             db: 0,
             key: key.as_bytes().into(),

@@ -2,7 +2,7 @@
 
 use dlock_testkit::{Client, Server, start, start_with};
 
-use crate::fixtures::rewrite_aof;
+use crate::fixtures::{AOF, rewrite_aof};
 
 /// Acquires `door`. Its fence must be larger than the last one.
 fn next_fence(client: &mut Client, last: u64) -> u64 {
@@ -55,6 +55,23 @@ fn fences_rise_over_crash_after_many_grants() {
     }
     server.crash_and_restart();
     next_fence(&mut server.client(), last);
+}
+
+#[test]
+fn start_advances_fences_at_end_of_grace_before_first_grant() {
+    const GRACE_MS: u64 = 1_500;
+    let (mut server, mut client) = start_with(AOF);
+    let last = next_fence(&mut client, 0);
+    client.release("door alice");
+    server.add_config(&format!("dlock.startup-grace-ms {GRACE_MS}"));
+    server.crash_and_restart();
+    let mut client = server.client();
+    let mut waiter = server.waiter("door bob 60000 BLOCK 0");
+    let known = client.stat("dlock_fence_known");
+    assert!(client.stat("dlock_grace_left_ms") > 0, "or the test was too slow");
+    assert_eq!(u64::try_from(known), Ok(last), "not during the grace");
+    let risen_ms = (waiter.granted().fence - last) / 2048;
+    assert!(risen_ms >= GRACE_MS, "{risen_ms}");
 }
 
 #[test]

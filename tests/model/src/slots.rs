@@ -91,7 +91,7 @@ impl Slots {
         let behind_ticks = if node == 1 { self.setting.behind_ticks } else { 0 };
         let unix_ms = UNIX_MS + self.tick * TICK_MS + self.ms - behind_ticks * TICK_MS;
         let fences = &mut self.nodes[node].fences;
-        if fences.advance_pending() {
+        if fences.is_advance_due(false) {
             fences.advance(WallClock::from_unix_ms(unix_ms), 0);
         }
     }

@@ -145,6 +145,14 @@ fn with_late_extends(setting: Setting) -> Setting {
     }
 }
 
+/// A server that lost its data starts with a clock that is behind. Its grace period is longer than that.
+fn clock_set_back_by_less_than_grace() -> Setting {
+    Setting {
+        checked: Checked::Fences,
+        ..with_clock_set_back(empty_start())
+    }
+}
+
 /// A name, and the model in which the guarantees must hold.
 type Guarantee = (&'static str, fn() -> Setting);
 
@@ -166,7 +174,7 @@ const HOLDS: [Guarantee; 9] = [
     ("two promotions of replicas of one primary", two_promotions),
 ];
 
-const FENCES: [Guarantee; 6] = [
+const FENCES: [Guarantee; 7] = [
     ("an isolated old primary", || fences_of(isolated(failover()))),
     ("an isolated old primary that had never granted a lock", || {
         Setting {
@@ -185,6 +193,10 @@ const FENCES: [Guarantee; 6] = [
         }))
     }),
     ("a start without data", || fences_of(empty_start())),
+    (
+        "a start without data, the clock set back by less than the grace period",
+        clock_set_back_by_less_than_grace,
+    ),
 ];
 
 #[test]
@@ -425,6 +437,27 @@ mod rules_left_out {
         violates(
             &without(Breach::NoFenceGap, fences_of(failover())),
             Violation::SameFence,
+            &trace,
+        );
+    }
+
+    #[test]
+    fn start_that_advances_fences_before_grace_repeats_fences() {
+        let trace = [
+            "alice to 0: ACQUIRE 1",
+            "0 is killed",
+            "wall clocks are set back by a tick",
+            "0 starts",
+            "-- tick --",
+            "-- tick --",
+            "alice to 0: ACQUIRE 1",
+        ];
+        violates(
+            &without(
+                Breach::FencesAdvancedBeforeGrace,
+                clock_set_back_by_less_than_grace(),
+            ),
+            Violation::FenceFell,
             &trace,
         );
     }

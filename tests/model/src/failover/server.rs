@@ -112,9 +112,13 @@ impl Server {
         self.engine.grace.end() > now
     }
 
-    pub fn advance_fences(&mut self, clock: WallClock) {
+    pub fn advance_fences(&mut self, now: Instant, clock: WallClock, setting: &Setting) {
         let was_due = self.engine.checkpoint_due;
-        self.engine.advance_fences_if_pending(clock, self.random);
+        let now = match setting.breach {
+            Some(Breach::FencesAdvancedBeforeGrace) => now.max(self.engine.grace.end()),
+            _ => now,
+        };
+        self.engine.advance_fences_if_due(now, clock, self.random);
         // An empty checkpoint is not sent. Dropping it here keeps the number of states small.
         self.engine.checkpoint_due &= was_due || self.engine.fences.known() > 0;
     }
@@ -136,7 +140,7 @@ impl Server {
         if setting.breach == Some(Breach::ReentryInGrace) && is_holder {
             cx.grace_end = Instant::DISTANT_PAST;
         }
-        self.advance_fences(clock);
+        self.advance_fences(now, clock, setting);
         let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
         transition.acquire(request, POLICY)
     }

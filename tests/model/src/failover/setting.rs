@@ -94,6 +94,8 @@ pub enum Breach {
     ReentryInGrace,
     /// EXTEND needs no FENCE in a grace period.
     ExtendWithoutFence,
+    /// A start advances the fence counter before its grace period, not at its end.
+    FencesAdvancedBeforeGrace,
 }
 
 impl Default for Setting {

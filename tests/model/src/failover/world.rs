@@ -315,6 +315,7 @@ impl<'a> Failover<'a> {
         self.nodes[server]
             .server
             .start_grace_if_pending(now, self.setting);
+        self.advance_fences(server);
         if let Some(checkpoint) = self.nodes[server].server.due_checkpoint(now) {
             self.propagate(server, &checkpoint);
         }
@@ -450,10 +451,10 @@ impl<'a> Failover<'a> {
         self.advance_fences(replica);
     }
 
-    /// The module does this in its first cron, before anything else happens.
+    /// The module does this in its first cron, before anything else happens, and after a grace period.
     fn advance_fences(&mut self, server: usize) {
-        let clock = self.wall_clock(server);
-        self.nodes[server].server.advance_fences(clock);
+        let (now, clock) = (self.now(), self.wall_clock(server));
+        self.nodes[server].server.advance_fences(now, clock, self.setting);
     }
 
     fn kill(&mut self, server: usize) {

@@ -35,7 +35,7 @@ pub struct Server {
 impl Server {
     pub fn with_locks(count: u8) -> Self {
         let mut engine = Engine::starting();
-        engine.advance_fences_if_pending(WallClock::from_unix_ms(UNIX_MS), 0);
+        engine.advance_fences_if_due(Instant::default(), WallClock::from_unix_ms(UNIX_MS), 0);
         let name = |number: u8| LockName {
             db: i32::from(number % 2),
             key: [b'k', number].as_slice().into(),
