@@ -1,4 +1,4 @@
-//! Work that ends when its lock is lost: by itself, or because it is told to.
+//! Work that stops when its lock is lost: it is cancelled, or checks a token.
 //!
 //! `cargo run -p redis-dlock-client --example cancellation redis://127.0.0.1:7379/`
 
@@ -12,7 +12,7 @@ async fn main() -> Result<(), Error> {
     let address = std::env::args().nth(1).expect("the address of the server");
     let locks = Locks::open(address.as_str())?;
     println!("cancelled: {:?}", cancelled(&locks).await);
-    println!("told: {:?}", told(&locks).await);
+    println!("checked: {:?}", checked(&locks).await);
     Ok(())
 }
 
@@ -23,8 +23,8 @@ pub async fn cancelled(locks: &Locks) -> Result<(), Error> {
         .await
 }
 
-/// The work looks at a token, and ends in good order. How many steps it took; an error when the lock was lost.
-pub async fn told(locks: &Locks) -> Result<u32, Error> {
+/// The work checks a token and ends in an orderly way. Returns how many steps it took; an error if the lock was lost.
+pub async fn checked(locks: &Locks) -> Result<u32, Error> {
     let guard = locks
         .lock("report")
         .lease(Duration::from_secs(2))
@@ -36,7 +36,7 @@ pub async fn told(locks: &Locks) -> Result<u32, Error> {
         sleep(Duration::from_millis(100)).await;
         steps += 1;
     }
-    // Waits for the answer: the program may end before a guard that is dropped is given back.
+    // Awaited, because the program may end before a dropped guard is released.
     guard.release().await?;
     Ok(steps)
 }

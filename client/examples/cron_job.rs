@@ -1,4 +1,4 @@
-//! A job that every host starts at the same time, and that one of them does.
+//! A job that is scheduled on every host and runs on one of them.
 //!
 //! `cargo run -p redis-dlock-client --example cron_job redis://127.0.0.1:7379/ 2026-01-01T00`
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis_dlock_client::{Acquire, Error, Owner};
 
-/// Hosts may be so late, or their clocks so wrong.
+/// How late a host may start the job.
 const LATENESS: Duration = Duration::from_secs(600);
 
 #[tokio::main(flavor = "current_thread")]
@@ -19,12 +19,12 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Does the job of an hour, unless somebody else does it or has done it.
+/// Runs the job of an hour unless another host runs it or has run it.
 pub async fn run(address: &str, hour: &str, job: impl AsyncFnOnce()) -> Result<bool, Error> {
     let mut connection = redis::Client::open(address)?
         .get_multiplexed_async_connection()
         .await?;
-    // A lock that nobody gives back: no guard, but a lease, which keeps out those who come late.
+    // A lock that is never released: hosts that start late find it held until its lease expires.
     let request = Acquire::new(format!("nightly:{hour}"), Owner::unique(), LATENESS);
     let is_mine = request.query_async(&mut connection).await?.is_some();
     if is_mine {

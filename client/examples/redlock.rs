@@ -1,4 +1,4 @@
-//! A lock on a majority of independent servers: it outlives the loss of the others.
+//! A lock on a majority of independent servers: it survives the loss of a minority.
 //!
 //! `cargo run -p redis-dlock-client --example redlock redis://10.0.0.1/ redis://10.0.1.1/ redis://10.0.2.1/`
 

@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-#[cfg(feature = "redlock")]
-use crate::redlock::NoQuorum;
-
 /// What went wrong, and what to do.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -80,6 +77,30 @@ pub enum LostReason {
     Stale,
 }
 
+/// Too few of several servers agreed, and why the others did not.
+#[cfg(feature = "redlock")]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NoQuorum {
+    /// How many servers had to agree.
+    pub needed: usize,
+    /// How many had agreed when it was certain that too few would.
+    pub agreed: usize,
+    /// Those that had refused or failed by then.
+    pub failures: Vec<NodeFailure>,
+}
+
+/// Why one of several servers did not agree.
+#[cfg(feature = "redlock")]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeFailure {
+    /// The server's address, without credentials.
+    pub server: String,
+    /// Its error.
+    pub error: Error,
+}
+
 impl Error {
     /// Whether the same request may succeed later without any change: the server was unavailable or not ready, the queue
     /// was full, or replicas were late.
@@ -142,6 +163,17 @@ impl Error {
     #[cfg(feature = "locks")]
     pub(crate) fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Parse)
+    }
+}
+
+#[cfg(feature = "redlock")]
+impl NoQuorum {
+    /// Whether a retry may succeed: some servers were unavailable, and none rejected the request for good. Servers on
+    /// which others hold the lock count as neither.
+    fn is_transient(&self) -> bool {
+        let errors = self.failures.iter().map(|failure| &failure.error);
+        let mut others = errors.filter(|error| !matches!(error, Error::Busy)).peekable();
+        others.peek().is_some() && others.all(Error::is_transient)
     }
 }
 
@@ -267,6 +299,22 @@ impl fmt::Display for Error {
     }
 }
 
+#[cfg(feature = "redlock")]
+impl fmt::Display for NoQuorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} servers had to agree, but only {} did",
+            self.needed, self.agreed
+        )?;
+        for (n, NodeFailure { server, error }) in self.failures.iter().enumerate() {
+            let separator = if n == 0 { ": " } else { "; " };
+            write!(f, "{separator}{server}: {error}")?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(feature = "locks")]
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -321,8 +369,8 @@ mod tests {
     #[test]
     fn missing_quorum_is_transient_if_all_failures_are() {
         let no_quorum = |errors: &[Error]| {
-            let failures = errors.iter().map(|error| crate::redlock::NodeFailure {
-                node: "redis://127.0.0.1/".parse().unwrap(),
+            let failures = errors.iter().map(|error| NodeFailure {
+                server: "127.0.0.1:6379".into(),
                 error: error.clone(),
             });
             Error::NoQuorum(NoQuorum {

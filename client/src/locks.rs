@@ -194,8 +194,9 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`]: it is not. [`Error::Invalid`]: an option is out of range. After a lost connection the request is retried for the client's
-    /// [`retry_timeout`](Settings::retry_timeout); the same acquisition never counts twice.
+    /// [`Error::Busy`]: it is not. [`Error::Invalid`]: an option is out of range. After a lost connection the
+    /// request is retried for the client's [`retry_timeout`](Settings::retry_timeout); the same acquisition never counts
+    /// twice.
     pub async fn try_acquire(&self) -> Result<Guard, Error> {
         acquire::try_acquire(&self.client, self.request()?).await
     }
@@ -253,12 +254,22 @@ impl Lock {
     fn request(&self) -> Result<AcquireRequest, Error> {
         self.options.validate()?;
         let owner = self.owner.clone().unwrap_or_else(Owner::unique);
-        owner.validate()?;
+        validate_owner(&owner)?;
         Ok(AcquireRequest {
             identity: RequestIdentity::new(Arc::clone(&self.key), owner),
             options: self.options,
             replicas: self.replicas,
         })
+    }
+}
+
+/// Rejects what no server accepts, before anything is sent.
+fn validate_owner(owner: &Owner) -> Result<(), Error> {
+    match owner.as_bytes().len() {
+        1..=512 => Ok(()),
+        length => Err(Error::Invalid(format!(
+            "the owner must have 1 to 512 bytes, not {length}"
+        ))),
     }
 }
 

@@ -19,17 +19,6 @@ impl Owner {
         Self([host, pid.as_bytes(), &random_name()].concat().into())
     }
 
-    /// Rejects what no server accepts, before anything is sent.
-    #[cfg(feature = "locks")]
-    pub(crate) fn validate(&self) -> Result<(), crate::error::Error> {
-        match self.0.len() {
-            1..=512 => Ok(()),
-            length => Err(crate::error::Error::Invalid(format!(
-                "the owner must have 1 to 512 bytes, not {length}"
-            ))),
-        }
-    }
-
     /// The bytes of the owner.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

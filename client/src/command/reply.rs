@@ -14,7 +14,7 @@ pub struct Grant {
     pub fence: u64,
     /// How many holds the owner has now.
     pub holds: u64,
-    /// The lease that remained when the server replied. Use [`Grant::safe_deadline`] to tell how long it lasts.
+    /// The lease that remained when the server replied. Use [`Grant::safe_deadline`] to find out how long it lasts.
     pub lease: Duration,
     /// How long this request was queued.
     pub waited: Duration,

@@ -53,7 +53,7 @@ enum State {
 enum Renewal {
     Never,
     DueAt(BootInstant),
-    UnderWay,
+    InFlight,
 }
 
 /// What to do next.
@@ -110,7 +110,7 @@ impl Hold {
     pub fn wakes_at(&self) -> Option<BootInstant> {
         match (self.state, self.renewal) {
             (State::Held, Renewal::DueAt(due)) => Some(due.min(self.end())),
-            (State::Held, Renewal::Never | Renewal::UnderWay) => Some(self.end()),
+            (State::Held, Renewal::Never | Renewal::InFlight) => Some(self.end()),
             (State::GivenUp | State::Lost(_), _) => None,
         }
     }
@@ -129,7 +129,7 @@ impl Hold {
         }
     }
 
-    /// The same for an EXTEND that renews the lease.
+    /// As [`Hold::on_extended`], for the EXTEND that renews the lease.
     pub fn on_renewed(
         &mut self,
         sent: BootInstant,
@@ -137,7 +137,7 @@ impl Hold {
         now: BootInstant,
     ) -> Option<Action> {
         let action = self.on_extended(sent, answer, now);
-        if self.renewal == Renewal::UnderWay {
+        if self.renewal == Renewal::InFlight {
             self.renewal = match answer {
                 Ok(_) => self.next_renewal(sent, self.plan.lease / 3),
                 Err(_) => self.next_renewal(now, retry_pause(self.deadline.since(now))),
@@ -186,7 +186,7 @@ impl Hold {
     }
 
     fn renew(&mut self, now: BootInstant) -> Action {
-        self.renewal = Renewal::UnderWay;
+        self.renewal = Renewal::InFlight;
         let to_the_end = self.plan.over_at.map(|over_at| enough_for(over_at.since(now)));
         Action::Extend {
             lease: to_the_end.map_or(self.plan.lease, |lease| lease.min(self.plan.lease)),

@@ -5,8 +5,8 @@ use crate::error::{Error, LostReason};
 /// A release in progress, which may take several attempts.
 ///
 /// A RELEASE with a request id is idempotent: the server never answers NOTHELD or NOTOWNER, but 0 holds left. So its
-/// reply does not tell whether the lock was held until then. The local deadline does, as long as the server keeps what
-/// it granted. Only STALE reports a loss.
+/// reply does not tell whether the lock was held until then. The local deadline does, unless the server loses
+/// its data. Only STALE reports a loss.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRelease {
     /// Why the lock was lost before, if it was.

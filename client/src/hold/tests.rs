@@ -130,7 +130,7 @@ fn loss_reported_by_server_is_final() {
         assert_eq!(hold.remaining(at(1001)), ms(0));
         assert_eq!(hold.wakes_at(), None);
         assert_eq!(hold.on_extended(at(1002), &Ok(ms(3000)), at(1003)), None);
-        assert_eq!(hold.lost_reason(at(1003)), Some(reason), "lost is for ever");
+        assert_eq!(hold.lost_reason(at(1003)), Some(reason), "a lost hold stays lost");
         assert!(!hold.give_up(at(1003)).is_needed());
     }
 }
@@ -300,18 +300,18 @@ fn lost_hold_stays_lost_after_release() {
     }
 }
 
-/// A server with one lease, as SPEC has it, in steps of whole leases' tenths; and the truth about it.
+/// A server with one lease, a client, and the time, which advances in steps.
 #[derive(Clone, Debug)]
 struct World {
     hold: Hold,
     now: BootInstant,
-    /// When the lease ends on the server; `None`: it has been taken away.
+    /// When the lease ends on the server; `None`: an administrator broke the lock.
     lease_ends: Option<BootInstant>,
     /// EXTENDs on their way to the server, and what has become of them on their way back.
     asked: Option<(BootInstant, Duration)>,
     answered: Option<(BootInstant, Result<Duration, Error>)>,
     released: bool,
-    told_lost: u32,
+    losses_notified: u32,
 }
 
 const STEP: Duration = ms(500);
@@ -325,7 +325,7 @@ impl World {
             asked: None,
             answered: None,
             released: false,
-            told_lost: 0,
+            losses_notified: 0,
         }
     }
 
@@ -333,14 +333,14 @@ impl World {
         match action {
             Some(Action::Extend { lease, .. }) => {
                 assert!(!self.released, "a renewal after the release was begun");
-                assert_eq!(self.told_lost, 0, "a renewal of a lost lock");
+                assert_eq!(self.losses_notified, 0, "a renewal of a lost lock");
                 assert!(
                     self.asked.is_none() && self.answered.is_none(),
                     "two renewals at once"
                 );
                 self.asked = Some((self.now, lease));
             }
-            Some(Action::NotifyLost(_)) => self.told_lost += 1,
+            Some(Action::NotifyLost(_)) => self.losses_notified += 1,
             None => {}
         }
     }
@@ -406,9 +406,9 @@ impl World {
                 "believes in a lease that has ended: {self:?}"
             );
         }
-        assert!(self.told_lost <= 1, "told twice: {self:?}");
+        assert!(self.losses_notified <= 1, "notified twice: {self:?}");
         assert!(
-            self.told_lost == 0 || !self.hold.is_held(self.now),
+            self.losses_notified == 0 || !self.hold.is_held(self.now),
             "held and lost: {self:?}"
         );
         assert!(

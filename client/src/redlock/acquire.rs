@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep;
 
-use super::error::NodeFailure;
 use super::guard::Guard;
 use super::held::{Held, Node};
 use super::hold::Hold;
@@ -16,24 +15,24 @@ use crate::acquire::{self, AcquireRequest as NodeRequest};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::clock::BootInstant;
-use crate::error::Error;
+use crate::error::{Error, NodeFailure};
 use crate::identity::RequestIdentity;
 use crate::options::Options;
 use crate::owner::Owner;
 
-/// What is wanted of each server.
+/// A lock to acquire, and how.
 #[derive(Clone, Debug)]
 pub(super) struct AcquireRequest {
     pub key: Arc<[u8]>,
     pub options: Options,
-    /// A server that has not answered by then has failed.
+    /// A server that has not replied by then has failed.
     pub node_timeout: Duration,
 }
 
-/// Why there is no lock.
+/// Why an attempt failed.
 struct Refusal {
     error: Error,
-    /// Whether it would be the same the next time.
+    /// Whether a retry would not help.
     is_final: bool,
 }
 
@@ -52,12 +51,12 @@ pub(super) async fn acquire(nodes: &[Arc<Client>], request: &AcquireRequest) -> 
             wait.saturating_sub(BootInstant::now().since(begun))
         })
     };
-    // The same for all attempts: what one has left behind on a server is not in the way of the next.
+    // The same for all attempts: a grant that one of them left on a server does not block the next.
     let owner = Owner::unique();
     let mut backoff = Backoff::new();
     loop {
-        let patience = request.node_timeout.min(left());
-        let refusal = match ask_all(nodes, request, &owner, patience).await {
+        let node_timeout = request.node_timeout.min(left());
+        let refusal = match ask_all(nodes, request, &owner, node_timeout).await {
             Ok(guard) => return Ok(guard),
             Err(refusal) if refusal.is_final => return Err(refusal.error),
             Err(refusal) => refusal,
@@ -74,37 +73,37 @@ pub(super) async fn acquire(nodes: &[Arc<Client>], request: &AcquireRequest) -> 
     }
 }
 
-/// Asks all servers at once. One that has not answered within `retry_timeout` has failed: that may be less than the
-/// holder has for them later.
+/// Asks all servers at once. One that has not replied within `node_timeout` has failed; near the end of the wait, that is
+/// shorter than the timeout for later requests.
 ///
-/// What was granted in vain is released when its guard is dropped, and what is still under way is taken back
-/// when its future is; also when this future itself is dropped.
+/// If there is no majority, or this future is dropped, the guards are dropped, which releases the grants, and so are the
+/// pending requests, which cancels them.
 async fn ask_all(
     nodes: &[Arc<Client>],
     request: &AcquireRequest,
     owner: &Owner,
-    patience: Duration,
+    node_timeout: Duration,
 ) -> Result<Guard, Refusal> {
     let quorum = Quorum::of(nodes.len());
     let over_at = request
         .options
         .max_hold
         .map(|max_hold| BootInstant::now() + max_hold);
-    let ask = |node| ask(Arc::clone(node), request.for_node(owner), patience);
+    let ask = |node| ask(Arc::clone(node), request.for_node(owner), node_timeout);
     let requests = nodes.iter().map(ask);
     let mut round = Round::new(quorum, requests);
     match round.decide().await {
         Decision::Reached => {}
-        Decision::Busy => return Err(Refusal::for_now(Error::Busy)),
-        Decision::Hopeless => return Err(Refusal::for_good(round.into_error())),
-        Decision::Failed | Decision::Open => return Err(Refusal::for_now(round.into_error())),
+        Decision::Busy => return Err(Refusal::transient(Error::Busy)),
+        Decision::Rejected => return Err(Refusal::permanent(round.into_error())),
+        Decision::Failed | Decision::Open => return Err(Refusal::transient(round.into_error())),
     }
     let (granted, late) = round.into_agreed();
     let held = Held::new(&request.key, owner, Hold::new(quorum, over_at), granted);
     let guard = Guard::new(nodes[0].renewal_thread(), quorum, held, request.node_timeout);
     if let Some(reason) = guard.lost_reason() {
         // It took longer than the lease.
-        return Err(Refusal::for_now(Error::Lost(reason)));
+        return Err(Refusal::transient(Error::Lost(reason)));
     }
     if !late.is_empty() {
         tokio::spawn(join(Arc::clone(guard.held()), late));
@@ -113,14 +112,19 @@ async fn ask_all(
 }
 
 /// Asks one server.
-async fn ask(client: Arc<Client>, request: NodeRequest, patience: Duration) -> Result<Node, NodeFailure> {
+async fn ask(client: Arc<Client>, request: NodeRequest, node_timeout: Duration) -> Result<Node, NodeFailure> {
     let (address, lease) = (client.address().clone(), request.options.lease);
-    let guard = by_one(address.clone(), patience, acquire::try_acquire(&client, request)).await?;
+    let guard = by_one(
+        address.clone(),
+        node_timeout,
+        acquire::try_acquire(&client, request),
+    )
+    .await?;
     Ok(Node::new(guard, address, lease))
 }
 
-/// The servers that grant late join the lock. When they are too late, that is given back: here, for the thread in
-/// the background would have to be woken for it.
+/// Servers that grant late join the lock. If the lock has ended by then, their grants are released: here, because the
+/// renewal thread would have to be woken for it.
 async fn join<F>(held: Arc<Held>, late: FuturesUnordered<F>)
 where
     F: Future<Output = Result<Node, NodeFailure>>,
@@ -128,7 +132,7 @@ where
     late.for_each_concurrent(None, async |outcome| {
         let too_late = outcome.ok().and_then(|node| held.join(node));
         if let Some(guard) = too_late.and_then(Node::into_guard) {
-            // Its own events tell the outcome.
+            // The outcome is reported as an event.
             drop(guard.release().await);
         }
     })
@@ -140,7 +144,7 @@ impl AcquireRequest {
         NodeRequest {
             identity: RequestIdentity::new(Arc::clone(&self.key), owner.clone()),
             options: Options {
-                // The guard on the majority sees to that. What the drift of clocks takes off counts for leases only.
+                // Applied by the guard on the majority. The margin for clock drift is for leases only.
                 max_hold: None,
                 ..self.options
             },
@@ -150,14 +154,14 @@ impl AcquireRequest {
 }
 
 impl Refusal {
-    fn for_now(error: Error) -> Self {
+    fn transient(error: Error) -> Self {
         Self {
             error,
             is_final: false,
         }
     }
 
-    fn for_good(error: Error) -> Self {
+    fn permanent(error: Error) -> Self {
         Self {
             error,
             is_final: true,

@@ -5,12 +5,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::error::NodeFailure;
 use super::held::{Held, Node};
 use super::quorum::Quorum;
 use super::round::{by_majority, by_one};
-use crate::error::Error;
-use crate::error::LostReason;
+use crate::error::{Error, LostReason, NodeFailure};
 use crate::lost::{LeaseStatus, lost};
 use crate::owner::Owner;
 use crate::renewal::RenewalThread;
@@ -40,10 +38,10 @@ impl Guard {
         held: Arc<Held>,
         node_timeout: Duration,
     ) -> Self {
-        let calm = (held.remaining() / 4).min(MAX_IDLE_CHECK);
+        let quiet_for = (held.remaining() / 4).min(MAX_IDLE_CHECK);
         let watched = Arc::downgrade(&held);
         renewal_thread.runtime().spawn(async move {
-            sleep(calm).await;
+            sleep(quiet_for).await;
             Held::watch(watched).await;
         });
         Self {
@@ -124,8 +122,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] when the lock is lost. [`Error::NoQuorum`]: too few servers agreed; the lock is held
-    /// as long as it was.
+    /// [`Error::Lost`] when the lock is lost. [`Error::NoQuorum`]: too few servers agreed; the leases are
+    /// unchanged.
     pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
         if let Some(reason) = self.lost_reason() {
             return Err(Error::Lost(reason));
@@ -165,12 +163,12 @@ impl Guard {
         node: Node,
         lease: Duration,
     ) -> impl Future<Output = Result<(), NodeFailure>> + use<> {
-        let (held, patience) = (Arc::clone(&self.held), self.node_timeout);
+        let (held, node_timeout) = (Arc::clone(&self.held), self.node_timeout);
         async move {
-            let outcome = by_one(node.address.clone(), patience, node.guard.extend(lease)).await;
+            let outcome = by_one(node.address.clone(), node_timeout, node.guard.extend(lease)).await;
             match &outcome {
                 Ok(_) => held.note_lease(&node, lease),
-                Err(_) => held.tell_loss(),
+                Err(_) => held.notify_loss(),
             }
             outcome.map(drop)
         }
@@ -178,13 +176,13 @@ impl Guard {
 
     fn release_on(&self, node: Node) -> impl Future<Output = Result<(), NodeFailure>> + use<> {
         let address = node.address.clone();
-        let patience = self.node_timeout;
+        let node_timeout = self.node_timeout;
         let release = async move {
-            // An extension may still be under way on a slow server: it is released when that has been dropped.
+            // An extension may still be pending on a slow server: dropped with it, the guard is released.
             let guard = node.into_guard().ok_or_else(Error::no_response)?;
             guard.release().await.map(drop)
         };
-        by_one(address, patience, release)
+        by_one(address, node_timeout, release)
     }
 }
 

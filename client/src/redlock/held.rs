@@ -1,4 +1,4 @@
-//! What a guard and those that work for it share: the guards on the single servers.
+//! What the guard on a majority shares with its tasks: the guards on the single servers.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::guard::Guard as NodeGuard;
 use crate::owner::Owner;
 use crate::sync::lock;
 
-/// Timers do not count suspend: after it, what is expiry_reason is noticed within this.
+/// Timers do not count suspend: after it, a loss is noticed within this time.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// A hold on a majority of servers.
@@ -24,7 +24,7 @@ pub(super) struct Held {
     pub key: Arc<[u8]>,
     pub owner: Owner,
     state: Mutex<State>,
-    /// Tells who watches.
+    /// Wakes the task that watches.
     changed: Notify,
     lost: CancellationToken,
 }
@@ -39,15 +39,15 @@ struct State {
 pub(super) struct Node {
     pub guard: Arc<NodeGuard>,
     pub address: Address,
-    /// The longest lease that it was given.
+    /// The longest lease that was requested.
     lease: Duration,
 }
 
-/// What there is to watch.
-struct LeaseStatus {
-    /// So long nothing happens by itself.
-    calm: Duration,
-    /// These tell that a server's hold is lost.
+/// What to watch, and how long.
+struct Watched {
+    /// Until then, no lease expires.
+    quiet_for: Duration,
+    /// Cancelled when a server's hold is lost.
     tokens: Vec<CancellationToken>,
 }
 
@@ -65,12 +65,12 @@ impl Node {
         Arc::into_inner(self.guard)
     }
 
-    fn share(&self) -> NodeLease {
+    fn lease(&self) -> NodeLease {
         let reason = self.guard.lost_reason();
         NodeLease {
             remaining: self.guard.remaining(),
             lease: self.lease,
-            is_denied: matches!(
+            is_reported_lost: matches!(
                 reason,
                 Some(LostReason::NotHeld | LostReason::NotOwner | LostReason::Stale)
             ),
@@ -90,11 +90,11 @@ impl Held {
     }
 
     pub fn remaining(&self) -> Duration {
-        lock(&self.state).with(|hold, now, shares| hold.remaining(now, shares))
+        lock(&self.state).with(|hold, now, leases| hold.remaining(now, leases))
     }
 
     pub fn lost_reason(&self) -> Option<LostReason> {
-        lock(&self.state).with(|hold, now, shares| hold.lost_reason(now, shares))
+        lock(&self.state).with(|hold, now, leases| hold.lost_reason(now, leases))
     }
 
     /// Cancelled when the lock is lost.
@@ -102,12 +102,12 @@ impl Held {
         &self.lost
     }
 
-    /// The servers that hold the lock, or did.
+    /// The servers that granted the lock.
     pub fn nodes(&self) -> Vec<Node> {
         lock(&self.state).nodes.clone()
     }
 
-    /// A server has granted late. When it is too late, it is to be given back.
+    /// Adds a server that granted late. `Some` if the lock has ended: then it must be released.
     pub fn join(&self, node: Node) -> Option<Node> {
         let mut state = lock(&self.state);
         if !state.hold.is_open() {
@@ -118,7 +118,7 @@ impl Held {
         None
     }
 
-    /// A server has prolonged its lease.
+    /// A server has extended its lease.
     pub fn note_lease(&self, node: &Node, lease: Duration) {
         let mut state = lock(&self.state);
         let known = state
@@ -130,21 +130,20 @@ impl Held {
         }
     }
 
-    /// The holder gives the lock up: whether it was lost by then, and what there is to release. Once more,
-    /// and there is nothing.
+    /// Gives the lock up: why it was lost before, if it was, and the guards to release. Nothing, if called again.
     pub fn give_up(&self) -> (Option<LostReason>, Vec<Node>) {
         let mut state = lock(&self.state);
-        let reason = state.with(|hold, now, shares| hold.give_up(now, shares));
+        let reason = state.with(|hold, now, leases| hold.give_up(now, leases));
         self.changed.notify_one();
         (reason, std::mem::take(&mut state.nodes))
     }
 
-    /// Tells the holder when the lock is lost. Ends when there is nothing to watch any more.
+    /// Notifies the holder when the lock is lost. Ends with the hold.
     pub async fn watch(held: Weak<Self>) {
         let Some(held) = held.upgrade() else {
             return;
         };
-        while let Some(LeaseStatus { calm, tokens }) = held.look() {
+        while let Some(Watched { quiet_for, tokens }) = held.watched() {
             let mut losses: FuturesUnordered<_> = tokens
                 .into_iter()
                 .map(CancellationToken::cancelled_owned)
@@ -152,46 +151,46 @@ impl Held {
             tokio::select! {
                 () = held.changed.notified() => {}
                 Some(()) = losses.next() => {}
-                () = sleep(calm.min(MAX_SLEEP)) => {}
+                () = sleep(quiet_for.min(MAX_SLEEP)) => {}
             }
         }
     }
 
-    fn look(&self) -> Option<LeaseStatus> {
-        self.tell_loss();
-        lock(&self.state).lease_status()
+    fn watched(&self) -> Option<Watched> {
+        self.notify_loss();
+        lock(&self.state).watched()
     }
 
-    /// If the lock is lost, and that is new, tells the holder, and gives back what is left of it: too few servers
-    /// keep others out in vain.
-    pub fn tell_loss(&self) {
+    /// Notifies the holder once if the lock is lost, and releases the remaining servers: they would block others for
+    /// nothing.
+    pub fn notify_loss(&self) {
         let mut state = lock(&self.state);
-        let Some(reason) = state.with(|hold, now, shares| hold.on_time(now, shares)) else {
+        let Some(reason) = state.with(|hold, now, leases| hold.on_time(now, leases)) else {
             return;
         };
-        let useless = std::mem::take(&mut state.nodes);
+        let remaining = std::mem::take(&mut state.nodes);
         drop(state);
         let key = String::from_utf8_lossy(&self.key);
         tracing::error!(%key, owner = %self.owner, %reason, "lock on a majority of servers lost");
         self.lost.cancel();
-        drop(useless);
+        drop(remaining);
     }
 }
 
 impl State {
-    fn with<T>(&mut self, look: impl FnOnce(&mut Hold, BootInstant, &[NodeLease]) -> T) -> T {
-        let shares: Vec<NodeLease> = self.nodes.iter().map(Node::share).collect();
-        look(&mut self.hold, BootInstant::now(), &shares)
+    fn with<T>(&mut self, access: impl FnOnce(&mut Hold, BootInstant, &[NodeLease]) -> T) -> T {
+        let leases: Vec<NodeLease> = self.nodes.iter().map(Node::lease).collect();
+        access(&mut self.hold, BootInstant::now(), &leases)
     }
 
-    fn lease_status(&mut self) -> Option<LeaseStatus> {
+    fn watched(&mut self) -> Option<Watched> {
         if !self.hold.is_open() {
             return None;
         }
-        let calm = self.with(|hold, now, shares| hold.remaining(now, shares));
+        let quiet_for = self.with(|hold, now, leases| hold.remaining(now, leases));
         let tokens = self.nodes.iter().map(|node| node.guard.token());
-        Some(LeaseStatus {
-            calm,
+        Some(Watched {
+            quiet_for,
             tokens: tokens.filter(|token| !token.is_cancelled()).collect(),
         })
     }

@@ -1,4 +1,4 @@
-//! What a client knows of a hold on several servers. Pure: time and the state of each server's hold come in.
+//! The state of a hold on several servers as the client knows it. Pure: times and the state of each lease go in.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::error::LostReason;
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     quorum: Quorum,
-    /// When it is over, renewed or not.
+    /// When the hold ends, renewed or not.
     over_at: Option<BootInstant>,
     state: State,
 }
@@ -25,12 +25,12 @@ enum State {
 /// The hold on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeLease {
-    /// For how long it lasts, by the client's knowledge of this one server.
+    /// How long it lasts for certain, as far as this server is concerned.
     pub remaining: Duration,
-    /// The longest lease that it was given.
+    /// The longest lease that was requested.
     pub lease: Duration,
-    /// Whether the server has said that it is gone.
-    pub is_denied: bool,
+    /// Whether the server has reported that it is lost.
+    pub is_reported_lost: bool,
 }
 
 impl Hold {
@@ -42,51 +42,51 @@ impl Hold {
         }
     }
 
-    /// For how long the lock is certainly held, if nothing is renewed: zero once it is lost or given up.
-    pub fn remaining(&self, now: BootInstant, shares: &[NodeLease]) -> Duration {
+    /// How long the lock is held for certain without further renewal. Zero once it is lost or given up.
+    pub fn remaining(&self, now: BootInstant, leases: &[NodeLease]) -> Duration {
         if self.state != State::Held {
             return Duration::ZERO;
         }
-        let each = shares.iter().map(|share| certain(share.remaining, share.lease));
-        let lasts = self.quorum.lasts(each);
+        let each = leases.iter().map(|lease| certain(lease.remaining, lease.lease));
+        let lasts = self.quorum.remaining(each);
         self.over_at
             .map_or(lasts, |over_at| over_at.since(now).min(lasts))
     }
 
     /// Why the lock is lost, if it is.
-    pub fn lost_reason(&self, now: BootInstant, shares: &[NodeLease]) -> Option<LostReason> {
+    pub fn lost_reason(&self, now: BootInstant, leases: &[NodeLease]) -> Option<LostReason> {
         match self.state {
             State::Lost(reason) => Some(reason),
             State::GivenUp => None,
-            State::Held if !self.remaining(now, shares).is_zero() => None,
-            State::Held => Some(self.reason(now, shares)),
+            State::Held if !self.remaining(now, leases).is_zero() => None,
+            State::Held => Some(self.reason(now, leases)),
         }
     }
 
-    /// Time has passed: why the lock is lost, if that is new. Lost is forever.
-    pub fn on_time(&mut self, now: BootInstant, shares: &[NodeLease]) -> Option<LostReason> {
+    /// Why the lock is lost, if that is new. A lost hold stays lost.
+    pub fn on_time(&mut self, now: BootInstant, leases: &[NodeLease]) -> Option<LostReason> {
         if self.state != State::Held {
             return None;
         }
-        let reason = self.lost_reason(now, shares)?;
+        let reason = self.lost_reason(now, leases)?;
         self.state = State::Lost(reason);
         Some(reason)
     }
 
-    /// The holder gives the lock up: whether it was lost by then.
-    pub fn give_up(&mut self, now: BootInstant, shares: &[NodeLease]) -> Option<LostReason> {
-        let reason = self.lost_reason(now, shares);
+    /// Gives the lock up: why it was lost before, if it was.
+    pub fn give_up(&mut self, now: BootInstant, leases: &[NodeLease]) -> Option<LostReason> {
+        let reason = self.lost_reason(now, leases);
         self.state = reason.map_or(State::GivenUp, State::Lost);
         reason
     }
 
-    /// Whether a server that grants late is still welcome.
+    /// Whether a server that grants late may join.
     pub fn is_open(&self) -> bool {
         self.state == State::Held
     }
 
-    fn reason(&self, now: BootInstant, shares: &[NodeLease]) -> LostReason {
-        let denied = shares.iter().filter(|share| share.is_denied).count();
+    fn reason(&self, now: BootInstant, leases: &[NodeLease]) -> LostReason {
+        let denied = leases.iter().filter(|lease| lease.is_reported_lost).count();
         if self.over_at.is_some_and(|over_at| over_at <= now) {
             LostReason::MaxHoldExceeded
         } else if denied >= self.quorum.blocking() {

@@ -17,8 +17,8 @@ use crate::renewal::RenewalThread;
 /// The default timeout of a server: this part of the lease, but not less than the minimum.
 const NODE_TIMEOUT_PART: u32 = 20;
 const MIN_NODE_TIMEOUT: Duration = Duration::from_millis(50);
-/// A lost connection is replaced once; beyond that, the other servers decide.
-const NODE_PATIENCE: Duration = Duration::from_millis(10);
+/// A lost connection is replaced once; after that, the other servers decide.
+const NODE_RETRY_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// All locks of several independent servers. Cheap to clone; one per application is enough.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ impl Locks {
     where
         Error: From<A::Error>,
     {
-        let settings = settings.retry_timeout(NODE_PATIENCE);
+        let settings = settings.retry_timeout(NODE_RETRY_TIMEOUT);
         // One thread for all of them.
         let renewal_thread = RenewalThread::start()?;
         let mut nodes: Vec<Arc<Client>> = Vec::new();
@@ -119,7 +119,7 @@ impl Lock {
         self
     }
 
-    /// Any number of owners may share the lock, as readers do.
+    /// Any number of owners may lease the lock, as readers do.
     pub fn shared(mut self) -> Self {
         self.options.limit = Limit::Shared;
         self
@@ -149,9 +149,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`]: others hold it on so many servers that there is no majority. [`Error::NoQuorum`]:
-    /// there is none for this and other reasons; it names the servers. [`Error::Lost`]: it took longer than
-    /// the lease.
+    /// [`Error::Busy`]: others hold it on too many servers. [`Error::NoQuorum`]: too few servers agreed, also for other
+    /// reasons; it names the servers. [`Error::Lost`]: it took longer than the lease.
     pub async fn try_acquire(&self) -> Result<Guard, Error> {
         acquire::try_acquire(&self.nodes, &self.request()).await
     }
@@ -162,9 +161,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`]: it was not granted in time; with the last [`Error::NoQuorum`], if it was not only
-    /// that others held the lock. [`Error::NoQuorum`] itself: so many servers refuse for good that there is
-    /// no use in trying.
+    /// [`Error::Timeout`]: it was not granted in time; with the last [`Error::NoQuorum`] if servers were unavailable.
+    /// [`Error::NoQuorum`] itself: too many servers rejected the request, and a retry would not help.
     pub async fn acquire(&self) -> Result<Guard, Error> {
         if self.options.wait.is_zero() {
             return self.try_acquire().await;
@@ -172,8 +170,8 @@ impl Lock {
         acquire::acquire(&self.nodes, &self.request()).await
     }
 
-    /// Runs `work` under the lock, and releases it. When the lock is lost, the work is cancelled: its future
-    /// is dropped at its next `await`.
+    /// Runs `work` under the lock, then releases it. When the lock is lost, the work is cancelled: its future is dropped
+    /// at its next `await`.
     ///
     /// # Errors
     ///
@@ -188,7 +186,7 @@ impl Lock {
         guard.finish(done).await
     }
 
-    /// The runtime of the thread in the background.
+    /// The runtime of the renewal thread.
     #[cfg(feature = "blocking")]
     pub(crate) fn runtime(&self) -> &Handle {
         self.nodes[0].renewal_thread().runtime()

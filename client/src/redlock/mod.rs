@@ -42,7 +42,6 @@
 //! Events and log messages name their server.
 
 mod acquire;
-mod error;
 mod guard;
 mod held;
 mod hold;
@@ -52,6 +51,6 @@ mod round;
 #[cfg(test)]
 mod tests;
 
-pub use error::{NoQuorum, NodeFailure};
+pub use crate::error::{NoQuorum, NodeFailure};
 pub use guard::Guard;
 pub use locks::{Lock, Locks};

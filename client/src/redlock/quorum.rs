@@ -1,14 +1,14 @@
-//! The arithmetic of a majority. Pure: no server, no clock; answers and times come in.
+//! The arithmetic of a majority. Pure: replies and times go in; nothing here sends or reads a clock.
 
 use std::time::Duration;
 
-/// The part of a lease that clocks may differ by, in thousandths.
+/// How much the clocks of the servers may differ, in thousandths of a lease.
 const DRIFT_PER_MILLE: u32 = 10;
-/// So much of it the hold on each server takes off by itself, and 2 ms besides: see
+/// The part of it that the hold on each server subtracts already, with 2 ms for rounding: see
 /// [`safe_deadline`](crate::clock::safe_deadline).
-const TAKEN_OFF_PER_MILLE: u32 = 1;
+const SUBTRACTED_PER_MILLE: u32 = 1;
 
-/// Some servers, most of which have to agree.
+/// A number of servers, of which a majority must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quorum {
     nodes: usize,
@@ -19,49 +19,48 @@ impl Quorum {
         Self { nodes }
     }
 
-    /// How many servers there are.
+    /// The number of servers.
     pub fn nodes(self) -> usize {
         self.nodes
     }
 
-    /// So many have to agree: the fewest of which any two groups have a server in common.
+    /// The size of a majority: the smallest for which any two have a server in common.
     pub fn needed(self) -> usize {
         self.nodes / 2 + 1
     }
 
-    /// So many are enough to make a quorum impossible. For an even number it is a half of them.
+    /// How many refusals make a majority impossible: half of the servers if their number is even.
     pub fn blocking(self) -> usize {
         (self.nodes + 1).saturating_sub(self.needed())
     }
 
-    /// For how long a quorum holds out, if each server does for so long: as long as the last one but which
-    /// there would be too few. Servers that are not told of do not hold out at all.
-    pub fn lasts(self, each: impl IntoIterator<Item = Duration>) -> Duration {
+    /// How long a majority of leases lasts, by how long each of them does. Servers without a lease count as zero.
+    pub fn remaining(self, each: impl IntoIterator<Item = Duration>) -> Duration {
         let mut each: Vec<Duration> = each.into_iter().collect();
         each.sort_unstable_by(|one, other| other.cmp(one));
         each.get(self.needed() - 1).copied().unwrap_or(Duration::ZERO)
     }
 }
 
-/// What of `remaining` is certain although the clocks of several servers differ more than those of two
-/// machines: a hundredth of the lease and 2 ms are taken off in all. Never less than nothing.
+/// How much of `remaining` is certain on several servers, whose clocks may differ more than those of two machines: in
+/// all, 1 % of the lease and 2 ms are subtracted. Never negative.
 pub(crate) fn certain(remaining: Duration, lease: Duration) -> Duration {
-    remaining.saturating_sub(lease / 1000 * (DRIFT_PER_MILLE - TAKEN_OFF_PER_MILLE))
+    remaining.saturating_sub(lease / 1000 * (DRIFT_PER_MILLE - SUBTRACTED_PER_MILLE))
 }
 
-/// How a server answered one request.
+/// The reply of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
     Yes,
-    /// Not now: others hold the lock.
+    /// Others hold the lock.
     Busy,
-    /// It may be otherwise the next time: the server is out of reach, for instance.
+    /// A transient error: the server is unavailable, for instance.
     Failed,
-    /// It will not be otherwise the next time.
-    Hopeless,
+    /// A permanent error.
+    Rejected,
 }
 
-/// The answers to one request that went to all servers.
+/// The replies to one request that was sent to all servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
     needed: usize,
@@ -69,10 +68,10 @@ pub(crate) struct Tally {
     yes: usize,
     busy: usize,
     failed: usize,
-    hopeless: usize,
+    rejected: usize,
 }
 
-/// What the answers so far mean, whatever the others will be.
+/// What the replies so far decide, whatever the others will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Open,
@@ -80,10 +79,10 @@ pub(crate) enum Decision {
     Reached,
     /// Too many others hold the lock.
     Busy,
-    /// Too few agreed. It may be otherwise the next time.
+    /// Too few agreed; a retry may succeed.
     Failed,
-    /// Too few agreed, and the next time it would be the same.
-    Hopeless,
+    /// Too few agreed; a retry would not help.
+    Rejected,
 }
 
 impl Tally {
@@ -94,17 +93,17 @@ impl Tally {
             yes: 0,
             busy: 0,
             failed: 0,
-            hopeless: 0,
+            rejected: 0,
         }
     }
 
-    /// One server, which has not been counted yet, has answered.
+    /// Counts the reply of one more server.
     pub fn count(&mut self, vote: Vote) -> Decision {
         *match vote {
             Vote::Yes => &mut self.yes,
             Vote::Busy => &mut self.busy,
             Vote::Failed => &mut self.failed,
-            Vote::Hopeless => &mut self.hopeless,
+            Vote::Rejected => &mut self.rejected,
         } += 1;
         self.decision()
     }
@@ -112,10 +111,10 @@ impl Tally {
     pub fn decision(&self) -> Decision {
         if self.yes >= self.needed {
             Decision::Reached
-        } else if self.busy + self.failed + self.hopeless < self.blocking {
+        } else if self.busy + self.failed + self.rejected < self.blocking {
             Decision::Open
-        } else if self.hopeless >= self.blocking {
-            Decision::Hopeless
+        } else if self.rejected >= self.blocking {
+            Decision::Rejected
         } else if self.busy >= self.blocking {
             Decision::Busy
         } else {

@@ -1,34 +1,32 @@
-//! The same request to several servers at once, until it is certain what comes of it.
+//! The same request to several servers at once, until the outcome is certain.
 
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::timeout;
 
-use super::error::{NoQuorum, NodeFailure};
 use super::quorum::{Decision, Quorum, Tally, Vote};
 use crate::connect::Address;
-use crate::error::Error;
-use crate::error::LostReason;
+use crate::error::{Error, LostReason, NoQuorum, NodeFailure};
 
-/// What is under way, and what has come of it so far. Dropped, nobody waits for the rest any more.
+/// The requests that are pending, and the replies so far. Dropped, the pending requests are cancelled.
 pub(super) struct Round<T, F> {
     quorum: Quorum,
     tally: Tally,
     agreed: Vec<T>,
     failures: Vec<NodeFailure>,
-    under_way: FuturesUnordered<F>,
+    pending: FuturesUnordered<F>,
 }
 
 impl<T, F> Round<T, F>
 where
     F: Future<Output = Result<T, NodeFailure>>,
 {
-    /// Servers to which there is no request do not agree.
+    /// Servers without a request count as failed.
     pub fn new(quorum: Quorum, requests: impl IntoIterator<Item = F>) -> Self {
-        let under_way: FuturesUnordered<F> = requests.into_iter().collect();
+        let pending: FuturesUnordered<F> = requests.into_iter().collect();
         let mut tally = Tally::new(quorum);
-        for _ in under_way.len()..quorum.nodes() {
+        for _ in pending.len()..quorum.nodes() {
             tally.count(Vote::Failed);
         }
         Self {
@@ -36,16 +34,16 @@ where
             tally,
             agreed: Vec::new(),
             failures: Vec::new(),
-            under_way,
+            pending,
         }
     }
 
-    /// Waits until enough servers have answered. Never [`Decision::Open`].
+    /// Waits until enough servers have replied. Never [`Decision::Open`].
     pub async fn decide(&mut self) -> Decision {
         let mut decision = self.tally.decision();
         while decision == Decision::Open {
-            // The last answer at the latest decides.
-            let Some(outcome) = self.under_way.next().await else {
+            // The last reply decides at the latest.
+            let Some(outcome) = self.pending.next().await else {
                 break;
             };
             decision = self.tally.count(vote(&outcome));
@@ -57,9 +55,9 @@ where
         decision
     }
 
-    /// What those answered that agreed, and what is still under way.
+    /// The replies of the servers that agreed, and the requests that are still pending.
     pub fn into_agreed(self) -> (Vec<T>, FuturesUnordered<F>) {
-        (self.agreed, self.under_way)
+        (self.agreed, self.pending)
     }
 
     /// Why there is no majority.
@@ -72,7 +70,7 @@ where
     }
 }
 
-/// Has a majority do something: done when it has, and the others go on in the background.
+/// Resolves when a majority has agreed; the other requests continue in the background.
 pub(super) async fn by_majority<F>(quorum: Quorum, requests: impl IntoIterator<Item = F>) -> Result<(), Error>
 where
     F: Future<Output = Result<(), NodeFailure>> + Send + 'static,
@@ -88,24 +86,27 @@ where
     Ok(())
 }
 
-/// The answer of one server, which is silent if it takes longer than `retry_timeout`.
+/// The reply of one server, which has failed if it takes longer than `node_timeout`.
 pub(super) async fn by_one<T>(
     node: Address,
-    patience: Duration,
+    node_timeout: Duration,
     request: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, NodeFailure> {
-    let outcome = timeout(patience, request).await;
+    let outcome = timeout(node_timeout, request).await;
     let outcome = outcome.unwrap_or_else(|_| Err(Error::no_response()));
-    outcome.map_err(|error| NodeFailure { node, error })
+    outcome.map_err(|error| NodeFailure {
+        server: node.to_string(),
+        error,
+    })
 }
 
 fn vote<T>(outcome: &Result<T, NodeFailure>) -> Vote {
     match outcome.as_ref().map_err(|failure| &failure.error) {
         Ok(_) => Vote::Yes,
         Err(Error::Busy) => Vote::Busy,
-        // It was granted, but too late.
+        // The grant arrived too late.
         Err(Error::Lost(LostReason::LeaseExpired)) => Vote::Failed,
         Err(error) if error.is_transient() => Vote::Failed,
-        Err(_) => Vote::Hopeless,
+        Err(_) => Vote::Rejected,
     }
 }

@@ -211,7 +211,7 @@ mod tests {
         answer: fn() -> Result<Duration, Error>,
     ) -> u32 {
         let mut notified = 0;
-        let mut tell = |held: &SharedHold, action| {
+        let mut notify = |held: &SharedHold, action| {
             if let Some(Action::NotifyLost(_)) = action {
                 held.cancel();
                 notified += 1;
@@ -229,9 +229,9 @@ mod tests {
                 if let Some(Action::Extend { .. }) = action {
                     queue.schedule(&held);
                     let answer = answer();
-                    tell(&held, held.with(|hold| hold.on_renewed(now, &answer, now)));
+                    notify(&held, held.with(|hold| hold.on_renewed(now, &answer, now)));
                 }
-                tell(&held, action);
+                notify(&held, action);
                 queue.schedule(&held);
             }
         }

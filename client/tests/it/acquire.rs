@@ -89,8 +89,8 @@ async fn lease_starts_after_the_wait() {
     let lock = locks(&server).lock("door").lease(ms(10_000)).auto_renew(false);
     let guard = lock.acquire().await.unwrap();
     let remaining = guard.remaining();
-    let told = client.lock("door").holders[0].lease_ms;
-    assert!(remaining <= ms(told) + ms(20), "{remaining:?} of {told}");
+    let lease_ms = client.lock("door").holders[0].lease_ms;
+    assert!(remaining <= ms(lease_ms) + ms(20), "{remaining:?} of {lease_ms}");
     assert!(remaining > ms(10_000) - SLOW_MACHINE, "{remaining:?}");
 }
 
@@ -298,14 +298,14 @@ async fn hook_receives_every_event() {
 #[tokio::test]
 async fn event_names_server() {
     let server = Server::start();
-    let (told, heard) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let settings = Settings::default().on_event(move |event| {
-        // The test has ended when nobody listens.
-        let _ = told.send(event.server.to_string());
+        // Fails only after the end of the test.
+        let _ = sender.send(event.server.to_string());
     });
     let locks = Locks::with(url(&server), settings).unwrap();
     let _guard = locks.acquire("door").await.unwrap();
-    assert_eq!(heard.recv().unwrap(), format!("127.0.0.1:{}", server.port()));
+    assert_eq!(receiver.recv().unwrap(), format!("127.0.0.1:{}", server.port()));
 }
 
 #[tokio::test]

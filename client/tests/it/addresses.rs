@@ -4,7 +4,7 @@ use crate::support::{ms, soon, until, until_free, url};
 use dlock_testkit::Server;
 use redis_dlock_client::{Error, Locks, Settings};
 
-/// A lock is acquired, waited for, renewed, cancelled and given back, whatever the address.
+/// A lock is acquired, waited for, renewed, cancelled and released, whatever the address.
 async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str) {
     let guard = locks.lock(key).lease(ms(500)).acquire().await.unwrap();
     assert_eq!(client.lock(key).holders[0].fence, guard.fence());

@@ -271,20 +271,20 @@ fn blocking_lost_resolves_despite_stuck_hook() {
     let hook = StuckHook::new();
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
     let guard = locks.lock("door").lease(ms(600)).blocking_acquire().unwrap();
-    learns_that_the_lease_is_over(hook, || guard.blocking_lost());
+    assert_notices_expiry(hook, || guard.blocking_lost());
 }
 
 #[track_caller]
-fn learns_that_the_lease_is_over(hook: StuckHook, lost: impl FnOnce() -> LostReason + Send) {
-    let (sender, told) = mpsc::channel();
+fn assert_notices_expiry(hook: StuckHook, lost: impl FnOnce() -> LostReason + Send) {
+    let (sender, received) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || sender.send(lost()));
-        let reason = told.recv_timeout(PATIENCE);
+        let reason = received.recv_timeout(PATIENCE);
         let was_stuck = hook.is_stuck();
-        // Or a thread that waits in vain would never end.
+        // Otherwise a thread that waits in vain would never end.
         drop(hook);
         assert_eq!(reason, Ok(LostReason::LeaseExpired));
-        assert!(was_stuck, "the background was not held up");
+        assert!(was_stuck, "the renewal thread was not blocked");
     });
 }
 
@@ -295,7 +295,7 @@ fn blocking_lost_of_several_resolves_despite_stuck_hook() {
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
     let lock = |name| locks.lock(name).lease(ms(600));
     let guards = blocking_acquire_all([lock("door"), lock("gate")]).unwrap();
-    learns_that_the_lease_is_over(hook, || guards.blocking_lost());
+    assert_notices_expiry(hook, || guards.blocking_lost());
 }
 
 #[test]
@@ -304,5 +304,5 @@ fn redlock_blocking_lost_resolves_despite_stuck_hook() {
     let hook = StuckHook::new();
     let locks = redlock::Locks::with(servers.iter().map(url), hook.settings()).unwrap();
     let guard = locks.lock("door").lease(ms(600)).blocking_acquire().unwrap();
-    learns_that_the_lease_is_over(hook, || guard.blocking_lost());
+    assert_notices_expiry(hook, || guard.blocking_lost());
 }

@@ -6,7 +6,7 @@ use crate::support::{ms, soon, until};
 use dlock_testkit::{Cluster, Server};
 use redis_dlock_client::{Error, Locks};
 
-/// Waits for a lock that is held, until it is given back.
+/// Waits for a lock that is held until it is released.
 async fn wait_for_lock(locks: &Locks, cluster: &Cluster, node: usize, key: &str) {
     let mut client = cluster.client(node);
     client.acquire(&format!("{key} alice 60000"));

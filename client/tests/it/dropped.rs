@@ -173,7 +173,7 @@ async fn dropped_waiter_leaves_queue_and_keeps_connection() {
     assert!(client.try_acquire("door bob 1000").is_some());
 }
 
-/// Polls a future for so long, all the time, and drops it.
+/// Polls a future continuously for a while, then drops it.
 async fn drop_after<T>(patience: Duration, future: impl Future<Output = T>) {
     tokio::pin!(future);
     let start = Instant::now();

@@ -63,7 +63,7 @@ async fn cancellation() {
         "{outcome:?}"
     );
     let (steps, ()) = soon("the end", async {
-        tokio::join!(cancellation::told(&locks), break_lock())
+        tokio::join!(cancellation::checked(&locks), break_lock())
     })
     .await;
     assert!(

@@ -35,7 +35,7 @@ impl Scene {
 
     /// Connections are there, so that the next bytes are those of requests.
     async fn warm_up(&self) {
-        // Given back in the background, over its own connection.
+        // Released in the background, over its own connection.
         drop(self.locks.acquire("warm-up").await.unwrap());
         until_free(&mut self.server.client(), "warm-up").await;
     }
@@ -413,30 +413,30 @@ async fn slow_network_loses_no_lock() {
 async fn lost_request_is_cancelled_though_its_retry_was_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("redis://{}/", listener.local_addr().unwrap());
-    let (told, heard) = mpsc::channel();
-    thread::spawn(move || forgetful_server(&listener, &told));
+    let (sender, received) = mpsc::channel();
+    thread::spawn(move || forgetful_server(&listener, &sender));
     let locks = Locks::open(address).unwrap();
     let refused = locks.try_acquire("door").await.unwrap_err();
     assert!(matches!(refused, Error::Busy), "{refused:?}");
     let mut commands = Vec::new();
     until("a withdrawal", || {
-        commands.extend(heard.try_iter());
+        commands.extend(received.try_iter());
         commands.len() >= 3
     })
     .await;
     assert_eq!(commands[..3], ["DLOCK.ACQUIRE", "DLOCK.ACQUIRE", "DLOCK.RELEASE"]);
 }
 
-/// Loses the first request for a lock, and refuses the others. Tells of the commands that are about locks.
-fn forgetful_server(listener: &TcpListener, told: &mpsc::Sender<String>) {
+/// Loses the first request for a lock, and refuses the others. Reports the commands of the module.
+fn forgetful_server(listener: &TcpListener, sender: &mpsc::Sender<String>) {
     let has_forgotten = Arc::new(AtomicBool::new(false));
     for stream in listener.incoming() {
-        let (stream, told, has_forgotten) = (stream.unwrap(), told.clone(), Arc::clone(&has_forgotten));
-        thread::spawn(move || serve(&mut BufReader::new(stream), &told, &has_forgotten));
+        let (stream, sender, has_forgotten) = (stream.unwrap(), sender.clone(), Arc::clone(&has_forgotten));
+        thread::spawn(move || serve(&mut BufReader::new(stream), &sender, &has_forgotten));
     }
 }
 
-fn serve(stream: &mut BufReader<TcpStream>, told: &mpsc::Sender<String>, has_forgotten: &AtomicBool) {
+fn serve(stream: &mut BufReader<TcpStream>, sender: &mpsc::Sender<String>, has_forgotten: &AtomicBool) {
     while let Some(command) = next_command(stream) {
         let answer = match command.as_str() {
             "DLOCK.ACQUIRE" if !has_forgotten.swap(true, Ordering::SeqCst) => "",
@@ -444,8 +444,8 @@ fn serve(stream: &mut BufReader<TcpStream>, told: &mpsc::Sender<String>, has_for
             "DLOCK.RELEASE" => ":0\r\n",
             _ => "+OK\r\n",
         };
-        let is_heard = !command.starts_with("DLOCK.") || told.send(command).is_ok();
-        if !is_heard || answer.is_empty() || stream.get_mut().write_all(answer.as_bytes()).is_err() {
+        let goes_on = !command.starts_with("DLOCK.") || sender.send(command).is_ok();
+        if !goes_on || answer.is_empty() || stream.get_mut().write_all(answer.as_bytes()).is_err() {
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! Leases that are renewed, and locks that are lost: noticed in time, told, and never believed in for longer.
+//! Leases are renewed, and a loss is reported in time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -177,7 +177,7 @@ async fn release_of_lost_lock_keeps_next_holder() {
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
     client.acquire("door alice 60000");
-    assert!(guard.is_held(), "nobody has told yet");
+    assert!(guard.is_held(), "not noticed yet");
     assert!(matches!(
         guard.release().await,
         Err(Error::Lost(LostReason::Stale))
@@ -220,7 +220,7 @@ async fn renewal_of_ended_hold_reports_no_failure() {
     drop(guard);
     proxy.thaw();
     until("the release", || journal.count("ReleaseFailed") > 0).await;
-    // Broken, and told so.
+    // Broken, and reported by the server.
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
     assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);

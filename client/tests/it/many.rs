@@ -58,7 +58,7 @@ async fn thousand_tasks_hold_one_lock_one_at_a_time() {
     }
     assert_eq!(counter.value.load(Ordering::SeqCst), TASKS);
     assert!(client.find_lock("door").is_none());
-    // The connections of the waiters are closed, but for a few.
+    // The connections of the waiters are closed, except for a few.
     until("fewer connections", || {
         client
             .server_info("clients", "connected_clients")

@@ -183,7 +183,7 @@ async fn late_grants_of_failed_attempt_are_released() {
     let refused = locks.lock("door").try_acquire().await.unwrap_err();
     assert!(matches!(refused, Error::Busy), "{refused:?}");
     assert!(start.elapsed() < ms(500), "{:?}", start.elapsed());
-    until("the late grant to be given back", || {
+    until("the late grant to be released", || {
         nodes.holders("door").len() == 2
     })
     .await;
@@ -202,7 +202,7 @@ async fn minority_grants_are_released() {
     until("the grant", || nodes.holders("door").len() == 3).await;
     let refused = asking.await.unwrap().unwrap_err();
     assert!(matches!(refused, Error::Busy), "{refused:?}");
-    until("the grant to be given back", || nodes.holders("door").len() == 2).await;
+    until("the grant to be released", || nodes.holders("door").len() == 2).await;
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn grant_with_lost_reply_is_released() {
     nodes.proxies[2].cut_after(Way::ToClient, 0);
     let refused = locks.lock("door").try_acquire().await.unwrap_err();
     assert!(matches!(refused, Error::Busy | Error::NoQuorum(_)), "{refused:?}");
-    until("the lost grant to be given back", || {
+    until("the lost grant to be released", || {
         nodes.holders("door").len() == 2
     })
     .await;
@@ -266,10 +266,7 @@ async fn even_number_of_servers_needs_more_than_half() {
     let start = Instant::now();
     assert!(matches!(locks.try_acquire("door").await, Err(Error::Busy)));
     assert!(start.elapsed() < SLOW_MACHINE);
-    until("the minority to be given back", || {
-        nodes.holders("door").len() == 2
-    })
-    .await;
+    until("the minority to be released", || nodes.holders("door").len() == 2).await;
     nodes.servers[1].client().release("door somebody");
     locks.acquire("door").await.unwrap().release().await.unwrap();
 }

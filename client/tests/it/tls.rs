@@ -48,7 +48,7 @@ fn tls_lines(folder: &Path, port: u16) -> String {
     )
 }
 
-/// A lock is acquired, renewed, waited for, and given back.
+/// A lock is acquired, renewed, waited for, and released.
 async fn check(locks: &Locks, client: &mut Client) {
     let guard = locks.lock("door").lease(ms(500)).acquire().await.unwrap();
     let waiting = tokio::spawn({

@@ -25,12 +25,12 @@ fn any_vote() -> impl Strategy<Value = Vote> {
         3 => Just(Vote::Yes),
         1 => Just(Vote::Busy),
         1 => Just(Vote::Failed),
-        1 => Just(Vote::Hopeless),
+        1 => Just(Vote::Rejected),
     ]
 }
 
 #[test]
-fn a_majority_is_more_than_half_also_of_an_even_number() {
+fn majority_of_even_number_is_more_than_half() {
     let cases = [
         (1, 1, 1),
         (2, 2, 1),
@@ -51,7 +51,7 @@ fn a_majority_is_more_than_half_also_of_an_even_number() {
 }
 
 #[test]
-fn two_majorities_have_a_server_in_common_and_one_fewer_would_not() {
+fn any_two_majorities_share_a_server_and_smaller_groups_need_not() {
     for nodes in 1..=MOST_NODES {
         let needed = Quorum::of(nodes).needed();
         let mut disjoint = false;
@@ -69,7 +69,7 @@ fn two_majorities_have_a_server_in_common_and_one_fewer_would_not() {
 }
 
 #[test]
-fn a_split_vote_of_an_even_number_is_decided() {
+fn split_vote_of_even_number_is_decided() {
     assert_eq!(
         decide(Quorum::of(4), &[Vote::Yes, Vote::Yes, Vote::Busy, Vote::Busy]),
         Decision::Busy
@@ -81,7 +81,7 @@ fn a_split_vote_of_an_even_number_is_decided() {
 }
 
 #[test]
-fn a_lease_is_certain_for_a_hundredth_and_2_ms_less_than_its_length() {
+fn certain_lease_is_shorter_by_one_percent_and_2_ms() {
     for lease in [ms(100), ms(1_000), ms(30_000), ms(86_400_000)] {
         let plan = crate::hold::Plan {
             lease,
@@ -98,43 +98,43 @@ fn a_lease_is_certain_for_a_hundredth_and_2_ms_less_than_its_length() {
     }
 }
 
-fn share(remaining_ms: u64) -> NodeLease {
+fn lease(remaining_ms: u64) -> NodeLease {
     NodeLease {
         remaining: ms(remaining_ms),
         lease: ms(1000),
-        is_denied: false,
+        is_reported_lost: false,
     }
 }
 
-const DENIED: NodeLease = NodeLease {
+const REPORTED_LOST: NodeLease = NodeLease {
     remaining: Duration::ZERO,
     lease: ms(1000),
-    is_denied: true,
+    is_reported_lost: true,
 };
 
 #[test]
-fn a_lock_lasts_until_too_few_leases_do() {
+fn lock_with_minority_of_leases_left_is_over() {
     let hold = Hold::new(Quorum::of(5), None);
-    let shares = [share(900), share(100), share(500), share(300)];
+    let leases = [lease(900), lease(100), lease(500), lease(300)];
     // One server has granted nothing.
-    assert_eq!(hold.remaining(at(0), &shares), ms(300) - ms(9));
-    assert_eq!(hold.remaining(at(0), &shares[..2]), ms(0));
-    assert_eq!(hold.lost_reason(at(0), &shares), None);
+    assert_eq!(hold.remaining(at(0), &leases), ms(300) - ms(9));
+    assert_eq!(hold.remaining(at(0), &leases[..2]), ms(0));
+    assert_eq!(hold.lost_reason(at(0), &leases), None);
 }
 
 #[test]
-fn a_loss_is_told_once_with_its_reason_and_lasts_for_ever() {
-    let held = [share(500), share(500)];
+fn loss_is_reported_once_with_its_reason_and_is_final() {
+    let held = [lease(500), lease(500)];
     let cases: [(&[NodeLease], LostReason); 3] = [
-        (&[share(500), share(9)], LostReason::LeaseExpired),
-        (&[share(500), DENIED], LostReason::LeaseExpired),
-        (&[share(500), DENIED, DENIED], LostReason::NotHeld),
+        (&[lease(500), lease(9)], LostReason::LeaseExpired),
+        (&[lease(500), REPORTED_LOST], LostReason::LeaseExpired),
+        (&[lease(500), REPORTED_LOST, REPORTED_LOST], LostReason::NotHeld),
     ];
-    for (shares, reason) in cases {
+    for (leases, reason) in cases {
         let mut hold = Hold::new(Quorum::of(3), Some(at(10_000)));
         assert_eq!(hold.on_time(at(0), &held), None);
-        assert_eq!(hold.on_time(at(1), shares), Some(reason));
-        assert_eq!(hold.on_time(at(2), shares), None);
+        assert_eq!(hold.on_time(at(1), leases), Some(reason));
+        assert_eq!(hold.on_time(at(2), leases), None);
         // A server that grants late does not bring it back.
         assert!(!hold.is_open());
         assert_eq!(hold.remaining(at(3), &held), ms(0));
@@ -144,27 +144,27 @@ fn a_loss_is_told_once_with_its_reason_and_lasts_for_ever() {
 }
 
 #[test]
-fn the_longest_time_ends_a_lock_on_whichever_servers() {
+fn max_hold_ends_lock_despite_longer_leases() {
     let mut hold = Hold::new(Quorum::of(1), Some(at(100)));
-    assert_eq!(hold.remaining(at(90), &[share(900)]), ms(10));
+    assert_eq!(hold.remaining(at(90), &[lease(900)]), ms(10));
     assert_eq!(
-        hold.on_time(at(100), &[share(900)]),
+        hold.on_time(at(100), &[lease(900)]),
         Some(LostReason::MaxHoldExceeded)
     );
 }
 
 #[test]
-fn what_is_given_up_is_neither_held_nor_lost() {
+fn lock_given_up_is_neither_held_nor_lost() {
     let mut hold = Hold::new(Quorum::of(1), None);
-    assert_eq!(hold.give_up(at(0), &[share(500)]), None);
-    assert_eq!(hold.remaining(at(0), &[share(500)]), ms(0));
+    assert_eq!(hold.give_up(at(0), &[lease(500)]), None);
+    assert_eq!(hold.remaining(at(0), &[lease(500)]), ms(0));
     assert_eq!(hold.on_time(at(5000), &[]), None);
     assert!(!hold.is_open());
 }
 
 proptest! {
     #[test]
-    fn a_decision_comes_as_soon_as_it_is_certain_and_never_changes(
+    fn decision_comes_once_certain_and_never_changes(
         votes in prop::collection::vec(any_vote(), 1..=MOST_NODES)
     ) {
         let quorum = Quorum::of(votes.len());
@@ -183,22 +183,22 @@ proptest! {
     }
 
     #[test]
-    fn a_lock_lasts_exactly_as_long_as_a_majority_of_leases(
+    fn lock_lasts_exactly_as_long_as_majority_of_leases(
         nodes in 1..=MOST_NODES, mut each in prop::collection::vec(0u64..50, 0..=MOST_NODES), at in 0u64..50
     ) {
         each.truncate(nodes);
         let quorum = Quorum::of(nodes);
         let lasting = each.iter().filter(|&&lasts| lasts > at).count();
-        let lasts = quorum.lasts(each.into_iter().map(ms));
+        let lasts = quorum.remaining(each.into_iter().map(ms));
         prop_assert_eq!(lasts > ms(at), lasting >= quorum.needed());
     }
 
     #[test]
-    fn no_time_wraps_around(remaining in any::<Duration>(), lease in any::<Duration>()) {
+    fn certain_lease_of_extreme_times_saturates(remaining in any::<Duration>(), lease in any::<Duration>()) {
         let certain = certain(remaining, lease);
         prop_assert!(certain <= remaining);
-        let share = NodeLease { remaining, lease, is_denied: false };
-        let lasts = Hold::new(Quorum::of(1), None).remaining(at(0), &[share]);
+        let lease = NodeLease { remaining, lease, is_reported_lost: false };
+        let lasts = Hold::new(Quorum::of(1), None).remaining(at(0), &[lease]);
         prop_assert_eq!(lasts, certain);
     }
 }

@@ -1,4 +1,4 @@
-//! The pure part: its arithmetic against random answers, and all schedules of a small world.
+//! The pure part: its arithmetic with random replies, and all schedules of a small model.
 
 mod arithmetic;
 mod schedules;

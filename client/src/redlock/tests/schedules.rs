@@ -1,5 +1,5 @@
-//! Two clients and some servers whose clocks go a hundredth too fast: all orders in which requests, answers
-//! and time may come. Never do both clients believe that they hold the lock.
+//! Two clients and some servers whose clocks are 1 % fast: all orders in which requests and replies may arrive and time
+//! may pass. The clients never both consider the lock held.
 
 use std::collections::HashSet;
 
@@ -25,26 +25,26 @@ type Instant = usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Link {
     Idle,
-    /// The request is under way.
+    /// The request is pending.
     Asked,
-    /// The lock is granted, and the answer under way.
+    /// The lock is granted, and the reply pending.
     Granting,
-    /// The client knows of a lease that was asked for at that time.
+    /// The client knows of a lease that was requested at that time.
     Granted {
         sent: Instant,
     },
-    /// As before, and an extension is under way.
+    /// As before, and an extension is pending.
     Extending {
         sent: Instant,
         again: Instant,
     },
-    /// The request was refused. A lost one or a lost answer is one that never arrives.
+    /// The request was refused. A lost request or reply is one that never arrives.
     Refused,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Server {
-    /// Who, and until when.
+    /// Which client, and until when.
     holder: Option<(usize, u64)>,
     links: [Link; 2],
 }
@@ -58,7 +58,7 @@ enum Phase {
     Holding {
         sent: Instant,
     },
-    /// It believes in nothing any more: nothing can go wrong between the two.
+    /// It does not consider the lock held any more: nothing can go wrong.
     Over,
 }
 
@@ -93,7 +93,7 @@ impl Server {
     }
 
     /// What a client knows of its hold here.
-    fn share(&self, client: usize, now: BootInstant) -> Option<NodeLease> {
+    fn lease(&self, client: usize, now: BootInstant) -> Option<NodeLease> {
         let (Link::Granted { sent } | Link::Extending { sent, .. }) = self.links[client] else {
             return None;
         };
@@ -106,7 +106,7 @@ impl Server {
         Some(NodeLease {
             remaining: hold.remaining(now),
             lease: plan.lease,
-            is_denied: false,
+            is_reported_lost: false,
         })
     }
 }
@@ -130,18 +130,18 @@ impl World {
         Quorum::of(self.servers.len())
     }
 
-    fn believes(&self, client: usize) -> bool {
+    fn considers_held(&self, client: usize) -> bool {
         let Phase::Holding { .. } = self.clients[client] else {
             return false;
         };
         let now = moment(self.now);
-        let shares = self.servers.iter().filter_map(|server| server.share(client, now));
-        let shares: Vec<NodeLease> = shares.collect();
-        !Hold::new(self.quorum(), None).remaining(now, &shares).is_zero()
+        let leases = self.servers.iter().filter_map(|server| server.lease(client, now));
+        let leases: Vec<NodeLease> = leases.collect();
+        !Hold::new(self.quorum(), None).remaining(now, &leases).is_zero()
     }
 
-    /// Everything that may happen next. With with_zero_linger servers, also that one loses its lock.
-    fn successors(&self, with_zero_linger: bool) -> Vec<Self> {
+    /// Everything that may happen next. A forgetful server may lose its lock.
+    fn successors(&self, forgetful: bool) -> Vec<Self> {
         let mut next = Vec::new();
         if self.now + 1 < INSTANTS_MS.len() {
             next.push(self.after(|world| world.now += 1));
@@ -159,7 +159,7 @@ impl World {
             for client in 0..2 {
                 self.link_steps(client, server, &mut next);
             }
-            if with_zero_linger {
+            if forgetful {
                 next.push(self.after(|world| world.servers[server].holder = None));
             }
         }
@@ -180,7 +180,7 @@ impl World {
                 true => Link::Granting,
                 false => Link::Refused,
             }),
-            // The answers may come when a majority has been reached: they join it.
+            // A reply may arrive after the majority: the server joins it.
             (Link::Granting, Phase::Asking { sent } | Phase::Holding { sent }) => {
                 then(&|_| Link::Granted { sent });
             }
@@ -193,7 +193,7 @@ impl World {
                 });
             }
             (Link::Extending { sent, again }, _) => {
-                // It arrives, and the answer arrives too, or is lost.
+                // It arrives, and the reply arrives, too, or is lost.
                 then(&|server| match server.extend(client, now) {
                     true => Link::Granted { sent: again },
                     false => Link::Granted { sent },
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// What a client makes of the answers so far.
+    /// What a client concludes from the replies so far.
     fn decide(&mut self, client: usize) {
         let Phase::Asking { sent } = self.clients[client] else {
             return;
@@ -223,7 +223,7 @@ impl World {
         self.clients[client] = match tally.decision() {
             Decision::Open => Phase::Asking { sent },
             Decision::Reached => Phase::Holding { sent },
-            Decision::Busy | Decision::Failed | Decision::Hopeless => Phase::Over,
+            Decision::Busy | Decision::Failed | Decision::Rejected => Phase::Over,
         };
     }
 
@@ -231,7 +231,7 @@ impl World {
         let mut world = self.clone();
         change(&mut world);
         for client in 0..2 {
-            if matches!(world.clients[client], Phase::Holding { .. }) && !world.believes(client) {
+            if matches!(world.clients[client], Phase::Holding { .. }) && !world.considers_held(client) {
                 world.clients[client] = Phase::Over;
             }
         }
@@ -241,23 +241,23 @@ impl World {
     }
 }
 
-/// How many states there are, up to the first one in which both clients believe, if there is one.
-fn search(servers: usize, extends: bool, with_zero_linger: bool) -> (usize, Option<World>) {
+/// How many states there are, up to the first one in which both clients consider the lock held, if there is one.
+fn search(servers: usize, extends: bool, forgetful: bool) -> (usize, Option<World>) {
     let mut seen = HashSet::new();
     let mut open = vec![World::new(servers, extends)];
     while let Some(world) = open.pop() {
-        if world.believes(0) && world.believes(1) {
+        if world.considers_held(0) && world.considers_held(1) {
             return (seen.len(), Some(world));
         }
         if !world.clients.contains(&Phase::Over) && seen.insert(world.clone()) {
-            open.extend(world.successors(with_zero_linger));
+            open.extend(world.successors(forgetful));
         }
     }
     (seen.len(), None)
 }
 
 #[test]
-fn in_all_schedules_at_most_one_client_believes_that_it_holds_the_lock() {
+fn lock_in_all_schedules_is_held_by_at_most_one_client() {
     for (servers, extends) in [(1, true), (2, true), (3, false)] {
         let (states, both) = search(servers, extends, false);
         assert_eq!(both, None, "with {servers} servers");
@@ -266,7 +266,7 @@ fn in_all_schedules_at_most_one_client_believes_that_it_holds_the_lock() {
 }
 
 #[test]
-fn servers_that_forget_a_lock_and_grant_at_once_let_two_clients_in() {
+fn servers_that_forget_and_grant_at_once_admit_two_clients() {
     for servers in 1..=3 {
         assert!(search(servers, false, true).1.is_some(), "with {servers} servers");
     }

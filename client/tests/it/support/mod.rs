@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dlock_testkit::{Client, Server};
 use redis_dlock_client::{Event, EventKind, Locks, Settings};
 
-/// So long a test waits for what must happen, the other way round than `wait_for`: by a future.
+/// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub const fn ms(ms: u64) -> Duration {
@@ -72,7 +72,7 @@ impl Journal {
     }
 }
 
-/// A hook that does not come back from the first renewal that it is told of, until this is dropped.
+/// A hook that blocks at the first renewal until this is dropped.
 pub struct StuckHook {
     gate: Arc<Mutex<Option<mpsc::Receiver<()>>>>,
     _opens_when_dropped: mpsc::Sender<()>,
@@ -111,10 +111,10 @@ pub fn calls(client: &mut Client, command: &str) -> u64 {
     let calls = stat.split(',').find_map(|field| field.strip_prefix("calls="));
     calls
         .and_then(|calls| calls.parse().ok())
-        .expect("commandstats tell the calls")
+        .expect("commandstats have the number of calls")
 }
 
-/// The server does nothing for so long.
+/// Blocks the server for a while.
 pub fn stall(server: &Server, time: Duration) {
     server
         .client()
