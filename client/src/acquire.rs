@@ -40,6 +40,8 @@ struct Attempt {
     request: AcquireRequest,
     /// Where a request may still be in progress, or where one was last sent without a reply.
     sent: Outstanding,
+    /// Whether the request was sent more than once, so that a late duplicate may arrive after its reply.
+    is_repeated: bool,
     /// Kept until the acquisition is settled, so that a lost connection does not cost the turn.
     place: Option<(Turn, Permit)>,
 }
@@ -90,6 +92,7 @@ impl Attempt {
             client: Arc::clone(client),
             request,
             sent: Outstanding::default(),
+            is_repeated: false,
             place: None,
         }
     }
@@ -204,6 +207,8 @@ impl Attempt {
             Ok(route) => route,
             Err(error) => return Response::unsent(error),
         };
+        // A connection to a cluster resends requests by itself.
+        self.is_repeated |= self.sent.is_lost || route.may_redirect();
         let reply = self.sent.route.insert(route).query(&command).await;
         self.settle(now, reply)
     }
@@ -251,7 +256,8 @@ impl Attempt {
         };
         let sent_at = BootInstant::now();
         let command = self.command(block);
-        let is_repeated = self.sent.is_lost;
+        let is_retry = self.sent.is_lost;
+        self.is_repeated |= is_retry;
         let connection = self.sent.connection.insert(connection);
         let mut reply = match block {
             Block::No => connection.query(&command).await,
@@ -259,7 +265,7 @@ impl Attempt {
         };
         let mut refusal = None;
         if let Ok(Some(grant)) = &reply {
-            match confirm(&self.request, grant, is_repeated, connection).await {
+            match confirm(&self.request, grant, is_retry, connection).await {
                 Ok(()) => {}
                 // As if the grant itself had been lost: the request is sent again, or cancelled.
                 Err(error) if error.is_ambiguous() => reply = Err(error),
@@ -273,7 +279,7 @@ impl Attempt {
         let mut response = self.settle(sent_at, reply);
         if let (Ok(_), Some(error)) = (&response.outcome, refusal) {
             // The guard is dropped, which releases the lock.
-            self.request.identity = self.request.identity.with_new_id();
+            self.begin_another();
             response.outcome = Err(error);
         }
         response
@@ -308,14 +314,20 @@ impl Attempt {
         let is_held = hold.is_held(now);
         let context = self.client.renewal_context();
         let identity = self.request.identity.clone();
-        let held = SharedHold::new(context, identity, grant.fence, grant.holds, hold);
+        let held = SharedHold::new(context, identity, grant, self.is_repeated, hold);
         let guard = Guard::new(Arc::clone(&self.client), held);
         if is_held {
             return Ok(guard);
         }
-        // The grant arrived too late. The guard releases it; another request is another acquisition.
-        self.request.identity = self.request.identity.with_new_id();
+        // The grant arrived too late. The guard releases it.
+        self.begin_another();
         Err(Error::Lost(LostReason::LeaseExpired))
+    }
+
+    /// Further requests are another acquisition.
+    fn begin_another(&mut self) {
+        self.request.identity = self.request.identity.with_new_id();
+        self.is_repeated = false;
     }
 
     fn report(&self, took: Duration, outcome: &Result<Guard, Error>) {
@@ -366,13 +378,13 @@ fn is_redirect(error: &Error) -> bool {
 async fn confirm(
     request: &AcquireRequest,
     grant: &Grant,
-    is_repeated: bool,
+    is_retry: bool,
     connection: &PooledConnection,
 ) -> Result<(), Error> {
     let Some(replicas) = request.replicas else {
         return Ok(());
     };
-    if is_repeated {
+    if is_retry {
         // It may have been granted, and written, on another connection.
         force_write(request, grant, connection).await?;
     }

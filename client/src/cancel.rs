@@ -101,7 +101,7 @@ fn has_reply(reply: &Result<u64, Error>) -> bool {
 }
 
 /// The request may still arrive from a lost connection. What it is granted ends with its lease at the latest.
-async fn cancel_until_lease_end(link: &Arc<Link>, identity: &RequestIdentity, until: BootInstant) {
+pub(crate) async fn cancel_until_lease_end(link: &Arc<Link>, identity: &RequestIdentity, until: BootInstant) {
     let command = identity.cancel();
     let mut backoff = Backoff::new();
     let mut is_second = false;

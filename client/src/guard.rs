@@ -10,7 +10,7 @@ use crate::error::{Error, LostReason};
 use crate::hold::Action;
 use crate::lost::{LeaseStatus, lost};
 use crate::owner::Owner;
-use crate::release::{release, release_in_background};
+use crate::release::{cancel_duplicates, release, release_in_background};
 use crate::renewal::{SharedHold, notify_lost};
 
 /// A lock that is held. Release it with [`Guard::release`].
@@ -120,21 +120,23 @@ impl Guard {
 
     /// Releases the lock, and returns how many holds the owner has left: 0 when it has given the lock up.
     ///
-    /// `Ok` also means that the lease lasted until now by the local clock: a server that has lost its data, or whose lock
-    /// was deleted, gives the same reply. After a lost connection the release is retried until the lease expires or the
+    /// `Ok` means that the lock was held until now: the server checks the fence. After a lost connection the release is retried until the lease expires or the
     /// client's `retry_timeout` is over; then it continues in the background. It also continues there when this future
     /// is dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`]: the lock was, or may have been, lost before the release. [`Error::Unconfirmed`]: the outcome is
-    /// unknown because a reply was lost. [`Error::Redis`]: the server could not be reached, or rejected the release, for
+    /// [`Error::Lost`]: the lock was, or may have been, lost before the release: its lease expired, an administrator
+    /// deleted it, or the server lost its data. [`Error::Unconfirmed`]: a reply was lost, and the server does not know the
+    /// hold any more: either the release or a loss ended it. In a cluster, whose connections resend requests on their
+    /// own, a loss that nothing else has revealed is also reported as unconfirmed. [`Error::Redis`]: the server could not be reached, or rejected the release, for
     /// too few replicas for instance; it is retried in the background until the lease expires.
     pub async fn release(mut self) -> Result<u64, Error> {
         let pending = self.held.give_up(BootInstant::now());
         self.client.renewal_thread().unwatch(&self.held);
         if let Some(reason) = pending.lost_reason().filter(|_| !pending.is_needed()) {
             self.is_settled = true;
+            cancel_duplicates(&self.client, &self.held);
             return Err(Error::Lost(reason));
         }
         let (link, retry_timeout) = (self.client.link(), self.client.retry_timeout());

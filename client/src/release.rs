@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::backoff::Backoff;
+use crate::cancel::cancel_until_lease_end;
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::connect::Link;
@@ -27,7 +28,10 @@ pub(crate) async fn release(
     let mut until = None;
     let outcome = loop {
         let sent = match link.route().await {
-            Ok(route) => Ok(route.query(&command).await),
+            Ok(route) => {
+                pending.is_resent = route.may_redirect();
+                Ok(route.query(&command).await)
+            }
             Err(error) => Err(error),
         };
         let now = BootInstant::now();
@@ -42,6 +46,9 @@ pub(crate) async fn release(
             ReleaseStep::Retry(_) => sleep(backoff.pause(until.since(now))).await,
         }
     };
+    if matches!(&outcome, Err(error) if error.is_lost() || matches!(error, Error::Unconfirmed(_))) {
+        cancel_duplicates(client, held);
+    }
     match &outcome {
         Ok(holds_left) => client.report(
             &held.identity,
@@ -54,11 +61,25 @@ pub(crate) async fn release(
     outcome
 }
 
+/// Cancels the request of a hold that is lost, if it was repeated: a late duplicate may have left another hold or a
+/// waiter of the same id behind, under another fence.
+pub(crate) fn cancel_duplicates(client: &Client, held: &SharedHold) {
+    if held.is_repeated {
+        let (context, identity) = (Arc::clone(&held.context), held.identity.clone());
+        let until = BootInstant::now() + held.with(|hold| hold.lease());
+        client
+            .renewal_thread()
+            .spawn(async move { cancel_until_lease_end(&context.link, &identity, until).await });
+    }
+}
+
 /// Releases the hold of a guard that was dropped, with retries until the lease ends. Never blocks.
 pub(crate) fn release_in_background(client: &Arc<Client>, held: Arc<SharedHold>) {
     let pending = held.give_up(BootInstant::now());
     client.renewal_thread().unwatch(&held);
-    if pending.is_needed() {
+    if !pending.is_needed() {
+        cancel_duplicates(client, &held);
+    } else {
         let context = Arc::clone(client);
         client.renewal_thread().spawn(async move {
             let link = &context.renewal_context().link;

@@ -84,6 +84,11 @@ impl Hold {
         self.state == State::Held && now < self.end()
     }
 
+    /// The length of a lease.
+    pub fn lease(&self) -> Duration {
+        self.plan.lease
+    }
+
     /// How long the lock is held for certain without further renewal.
     pub fn remaining(&self, now: BootInstant) -> Duration {
         match self.state {

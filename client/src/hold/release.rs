@@ -4,20 +4,19 @@ use crate::error::{Error, LostReason};
 
 /// A release in progress, which may take several attempts.
 ///
-/// A RELEASE with a request id is idempotent: the server never answers NOTHELD or NOTOWNER, but 0 holds left. So its
-/// reply does not tell whether the lock was held until then. The local deadline does, unless the server loses
-/// its data. Only STALE reports a loss.
+/// A RELEASE with fence and request id is checked: `Ok` means that the owner held the lock until then, NOTHELD, NOTOWNER
+/// and STALE that it did not. Only if an earlier attempt may have been carried out, they may also mean that this attempt
+/// released the hold.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRelease {
     /// Why the lock was lost before, if it was.
     lost: Option<LostReason>,
-    /// From then on the lock counts as lost, for this reason.
-    end: BootInstant,
-    expiry_reason: LostReason,
     /// From then on the lease may have expired.
     deadline: BootInstant,
     /// Whether the server may have carried out an earlier attempt.
     may_be_done: bool,
+    /// Whether the connection resends requests by itself, so that a reply may be that to a second attempt.
+    pub is_resent: bool,
 }
 
 /// What to do after a reply to a release.
@@ -33,10 +32,9 @@ impl PendingRelease {
     pub(super) fn new(hold: &Hold, now: BootInstant) -> Self {
         Self {
             lost: hold.lost_reason(now),
-            end: hold.end(),
-            expiry_reason: hold.expiry_reason(),
             deadline: hold.deadline,
             may_be_done: false,
+            is_resent: false,
         }
     }
 
@@ -53,19 +51,21 @@ impl PendingRelease {
 
     /// The reply to an attempt, or the error instead of it.
     pub fn on_reply(&mut self, reply: Result<u64, Error>, now: BootInstant) -> ReleaseStep {
-        let was_held = self.lost.is_none() && now < self.end;
-        match reply {
-            Ok(left) if was_held => ReleaseStep::Done(Ok(left)),
-            Ok(_) => ReleaseStep::Done(Err(self.lost_error(self.expiry_reason))),
-            Err(error) => match LostReason::reported_by(&error) {
-                // Either the attempt without a reply released it, or the server has lost its data.
-                Some(_) if self.may_be_done && was_held => ReleaseStep::Done(Err(self.give_up(error))),
-                Some(reason) => ReleaseStep::Done(Err(self.lost_error(reason))),
-                None => {
-                    self.may_be_done |= error.is_ambiguous();
-                    self.retry_or_give_up(error, now)
-                }
-            },
+        let error = match (reply, self.lost) {
+            (Ok(left), None) => return ReleaseStep::Done(Ok(left)),
+            (Ok(_), Some(reason)) => return ReleaseStep::Done(Err(Error::Lost(reason))),
+            (Err(error), _) => error,
+        };
+        match LostReason::reported_by(&error) {
+            Some(_) if self.may_be_done || self.is_resent => {
+                self.may_be_done = true;
+                ReleaseStep::Done(Err(self.give_up(error)))
+            }
+            Some(reason) => ReleaseStep::Done(Err(Error::Lost(self.lost.unwrap_or(reason)))),
+            None => {
+                self.may_be_done |= error.is_ambiguous();
+                self.retry_or_give_up(error, now)
+            }
         }
     }
 
@@ -89,9 +89,5 @@ impl PendingRelease {
             None if self.may_be_done => Error::Unconfirmed(Box::new(last)),
             None => last,
         }
-    }
-
-    fn lost_error(&self, reason: LostReason) -> Error {
-        Error::Lost(self.lost.unwrap_or(reason))
     }
 }

@@ -125,6 +125,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
+    use crate::command::Grant;
     use crate::connect::{Address, Link, Purpose, Timeouts};
     use crate::error::{Error, LostReason};
     use crate::events::{Hook, Reporter};
@@ -163,7 +164,13 @@ mod tests {
     fn held_by(plan: Plan) -> Arc<SharedHold> {
         let identity = RequestIdentity::new(b"door"[..].into(), Owner::from("alice"));
         let hold = Hold::granted(plan, at(0), Duration::ZERO, plan.lease);
-        SharedHold::new(&context(), identity, 1, 1, hold)
+        let grant = Grant {
+            fence: 1,
+            holds: 1,
+            lease: plan.lease,
+            waited: Duration::ZERO,
+        };
+        SharedHold::new(&context(), identity, grant, false, hold)
     }
 
     /// A guard that is given up, the thread that renews and detects losses, and a task that waits for a loss, in all

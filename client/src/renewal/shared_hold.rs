@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::BootInstant;
+use crate::command::Grant;
 use crate::connect::Link;
 use crate::events::Reporter;
 use crate::hold::{Hold, PendingRelease};
@@ -27,6 +28,8 @@ pub(crate) struct SharedHold {
     pub identity: RequestIdentity,
     pub fence: u64,
     pub holds: u64,
+    /// Whether a late duplicate of the request may still arrive.
+    pub is_repeated: bool,
     /// Distinguishes holds that are due at the same time.
     pub(super) number: u64,
     hold: Mutex<Hold>,
@@ -40,15 +43,16 @@ impl SharedHold {
     pub fn new(
         context: &Arc<RenewalContext>,
         identity: RequestIdentity,
-        fence: u64,
-        holds: u64,
+        grant: Grant,
+        is_repeated: bool,
         hold: Hold,
     ) -> Arc<Self> {
         Arc::new(Self {
             context: Arc::clone(context),
             identity,
-            fence,
-            holds,
+            fence: grant.fence,
+            holds: grant.holds,
+            is_repeated,
             number: next_number(),
             hold: Mutex::new(hold),
             due: Mutex::new(None),

@@ -39,6 +39,18 @@ async fn waiter_skips_dead_seed_node() {
 }
 
 #[tokio::test]
+async fn release_of_broken_lock_in_cluster_is_unconfirmed() {
+    let cluster = Cluster::start(3);
+    let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();
+    let key = cluster.key_on(1, "door");
+    let guard = locks.acquire(&key).await.unwrap();
+    cluster.client(1).call(&format!("DEL {key}")).unwrap();
+    // The connection may have sent the release before, by itself.
+    let released = guard.release().await;
+    assert!(matches!(released, Err(Error::Unconfirmed(_))), "{released:?}");
+}
+
+#[tokio::test]
 async fn replicated_lock_is_acquired_at_its_node() {
     let cluster = Cluster::start(3);
     let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();

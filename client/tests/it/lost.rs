@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Journal, StuckHook, calls, locks, ms, soon, stall, until, until_free, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
-use redis_dlock_client::{Error, Locks, LostReason};
+use redis_dlock_client::{Error, Locks, LostReason, acquire_all};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -95,6 +95,50 @@ async fn lease_expires_locally_before_it_does_on_server() {
         guard.release().await,
         Err(Error::Lost(LostReason::LeaseExpired))
     ));
+}
+
+#[tokio::test]
+async fn release_of_broken_lock_reports_who_holds_it() {
+    let server = Server::start();
+    let mut client = server.client();
+    let lock = locks(&server).lock("door").owner("alice");
+    let others = [
+        ("PING", LostReason::NotHeld),
+        ("DLOCK.ACQUIRE door bob 60000", LostReason::NotOwner),
+        ("DLOCK.ACQUIRE door alice 60000", LostReason::Stale),
+    ];
+    for (other, expected) in others {
+        let guard = lock.acquire().await.unwrap();
+        client.call("DEL door").unwrap();
+        client.call(other).unwrap();
+        let released = guard.release().await;
+        assert!(
+            matches!(&released, Err(Error::Lost(reason)) if *reason == expected),
+            "{expected:?}: {released:?}"
+        );
+        client.call("DEL door").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn broken_lock_is_reported_by_run_and_by_several_guards() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let done = locks
+        .lock("door")
+        .run(async |_| server.client().call("DEL door").map(drop).unwrap())
+        .await;
+    assert!(matches!(done, Err(Error::Lost(LostReason::NotHeld))), "{done:?}");
+    let guards = acquire_all([locks.lock("door"), locks.lock("gate")])
+        .await
+        .unwrap();
+    server.client().call("DEL gate").unwrap();
+    let released = guards.release().await;
+    assert!(
+        matches!(released, Err(Error::Lost(LostReason::NotHeld))),
+        "{released:?}"
+    );
+    until_free(&mut server.client(), "door").await;
 }
 
 #[tokio::test]

@@ -252,7 +252,9 @@ async fn repeated_grant_counts_once_when_confirmed() {
             "cut after {bytes}"
         );
         let left = guard.release().await;
-        assert!(matches!(left, Ok(0)), "cut after {bytes}: {left:?}");
+        // The last cuts are in the reply to the release.
+        let is_released = matches!(left, Ok(0) | Err(Error::Unconfirmed(_)));
+        assert!(is_released, "cut after {bytes}: {left:?}");
         until_free(&mut client, "door").await;
     }
 }
