@@ -17,7 +17,8 @@ DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
 .PHONY: help run cluster sentinel down test test-matrix model fuzz torture miri asan bench bench-check check msrv deny \
-	book install install-deps
+	book \
+	install dist deb test-deb install-deps release
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,21 +28,28 @@ help: ## Show this list
 run: install-deps ## Build the module and start a server with it on port 7379 (or PORT=7380)
 	@deploy/run-server "$(PORT)"
 
-cluster: install-deps ## Start a cluster of six servers on ports 7401 to 7406 (or from PORT=7501)
-	cargo build --release --locked -p redis-dlock -p dlock-cli
+cluster: install-deps release ## Start a cluster of six servers on ports 7401 to 7406 (or from PORT=7501)
 	@deploy/run-cluster "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/cluster" "$(PORT)"
 
-sentinel: install-deps ## Start three servers and three Sentinels on ports 7411 to 7416 and show a failover (or from PORT=7511)
-	cargo build --release --locked -p redis-dlock -p dlock-cli
+sentinel: install-deps release ## Start three servers and three Sentinels on ports 7411 to 7416 and show a failover (or from PORT=7511)
 	@deploy/run-sentinel "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/sentinel" "$(PORT)"
 
 down: ## Stop servers left behind by a killed `make cluster` or `make sentinel`
 	@deploy/end-deployment "$(TARGET)/cluster" "$(TARGET)/sentinel"
 
-install: ## Install the tool, module, completions and man page (PREFIX=/usr/local, MODULEDIR, DESTDIR)
+install: release ## Install the tool, module, completions and man page (PREFIX=/usr/local, MODULEDIR, DESTDIR)
+	@PREFIX="$(PREFIX)" MODULEDIR="$(MODULEDIR)" DESTDIR="$(DESTDIR)" deploy/install "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so"
+
+dist: release ## Make an archive of the module, the tool and examples, in target/packages
+	@deploy/package dist "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/packages"
+
+deb: release ## Make a Debian package of them, in target/packages
+	@deploy/package deb "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/packages"
+
+# The module and the tool. They need the C library of this system or a newer one.
+release:
 	@deploy/install-deps build
 	cargo build --release --locked -p redis-dlock -p dlock-cli
-	PREFIX="$(PREFIX)" MODULEDIR="$(MODULEDIR)" DESTDIR="$(DESTDIR)" deploy/install "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so"
 
 # Test it.
 
@@ -60,6 +68,9 @@ fuzz: install-deps ## Run each fuzz target for SECONDS=20; needs nightly Rust an
 torture: install-deps ## Run clients against real servers under faults for about 20 minutes (options: ARGS="...")
 	cargo build --release --locked
 	DLOCK_MODULE=$(TARGET)/release/libdlock.so cargo run --locked -p dlock-torture -- $(ARGS)
+
+test-deb: deb ## Install, upgrade and remove the Debian package in a minimal Debian 12 (needs root and debootstrap)
+	tests/deb/run "$(TARGET)"
 
 miri: ## Run the tests of the core in Miri; needs nightly Rust with the component miri
 	@cargo +nightly miri --version >/dev/null 2>&1 || \
