@@ -63,7 +63,7 @@ fn start_term(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     }
 }
 
-/// Once a second: who gets what is replicated, and which slots of the cluster are still here.
+/// Once a second: who gets what is replicated; which slots of the cluster are still here, and the fences for its nodes.
 fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     if ctx.state().schedule.next_refresh > now {
         return;
@@ -72,6 +72,9 @@ fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     refresh_replication_targets(ctx);
     if flags.is_cluster() {
         refresh_slots(ctx);
+        if flags.is_primary() {
+            fences::announce(ctx, true);
+        }
     }
     let dropped = std::mem::take(&mut ctx.state().schedule.dropped_waiters);
     if dropped > 0 {
@@ -87,10 +90,14 @@ pub fn refresh_replication_targets(ctx: &mut Ctx<'_>) {
 
 /// Waiters of slots that have left are dropped by the next run of the queues.
 fn refresh_slots(ctx: &mut Ctx<'_>) {
-    if let Some(local) = cluster::local_slots(ctx) {
-        let left = ctx.state().raised_slots.intersect(&local);
+    if let Some(settled) = cluster::settled(ctx) {
+        let state = ctx.state();
+        let left = state.cluster_fences.retain_claims(&settled);
+        state.settled_slots = settled;
         if left > 0 {
-            log::notice(&format!("{left} cluster slots with locks have left this node"));
+            log::notice(&format!(
+                "{left} cluster slots with locks have left this node, or are being migrated"
+            ));
         }
     }
     ctx.state()

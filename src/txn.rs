@@ -77,9 +77,13 @@ impl<'c, 'a> Txn<'c, 'a> {
         let db = ctx.db();
         let state = ctx.state();
         let cx = state.transition_context(flags);
-        // Any change may grant the lock to waiters, and nothing may have ticked since the grace ended.
+        // Any change may grant the lock to waiters. Nothing may have ticked since the grace ended, and another node may
+        // have granted in the cluster slot.
         if origin != Origin::Replication {
             fences::advance_if_due(state, cx.now);
+            if flags.is_cluster() {
+                fences::claim_slot(state, slot_of(name.bytes()), cx.now);
+            }
         }
         // What the module does by itself is no command that could be replicated verbatim.
         let should_propagate = origin != Origin::Client || state.replication_targets.should_propagate(flags);
@@ -119,7 +123,6 @@ impl<'c, 'a> Txn<'c, 'a> {
 
     /// Grants, or queues the request if it may block.
     pub fn acquire(&mut self, request: &Acquire<'_>) -> Result<Acquired, Error> {
-        self.advance_fences_for_slot();
         let acquired = self.transition().acquire(request, config::wait_policy())?;
         let is_new = self.effects.events.contains(&Event::Acquired);
         let is_repeated = self.effects.replication == Replication::Nothing;
@@ -173,14 +176,6 @@ impl<'c, 'a> Txn<'c, 'a> {
         Ok(self.transition().apply_release(request)?)
     }
 
-    /// A cluster slot may have come here.
-    fn advance_fences_for_slot(&mut self) {
-        if self.flags.is_cluster() {
-            let (slot, now) = (slot_of(self.name.bytes()), self.cx.now);
-            fences::advance_for_slot(self.gil().state(), slot, now);
-        }
-    }
-
     fn transition(&mut self) -> Transition<'_> {
         let name = LockRef::new(self.db, self.name.bytes());
         let Parts {
@@ -213,6 +208,7 @@ impl<'c, 'a> Txn<'c, 'a> {
             key,
             name,
             db,
+            flags,
             origin,
             mut effects,
             should_propagate,
@@ -223,6 +219,9 @@ impl<'c, 'a> Txn<'c, 'a> {
             replicate(ctx, name, &effects, origin, should_propagate);
             if origin != Origin::Replication {
                 count(ctx.state(), db, name, &effects);
+                if flags.is_cluster() {
+                    fences::announce(ctx, false);
+                }
             }
             blocked_clients::wake(ctx, &mut effects);
             notify_keyspace(ctx, name, &effects);

@@ -24,7 +24,7 @@ pub fn slot_of(key: &[u8]) -> usize {
 }
 
 /// A set of slots.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SlotSet([u64; WORDS]);
 
 impl SlotSet {
@@ -40,6 +40,31 @@ impl SlotSet {
         let is_new = *word & bit == 0;
         *word |= bit;
         is_new
+    }
+
+    /// Adds the slots of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (word, other) in self.0.iter_mut().zip(other.0) {
+            *word |= other;
+        }
+    }
+
+    /// Removes the slots of `other`.
+    pub fn subtract(&mut self, other: &Self) {
+        for (word, other) in self.0.iter_mut().zip(other.0) {
+            *word &= !other;
+        }
+    }
+
+    pub(super) fn to_bytes(&self) -> impl Iterator<Item = u8> {
+        self.0.into_iter().flat_map(u64::to_be_bytes)
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (words, rest) = bytes.as_chunks();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_be_bytes(*word)).collect();
+        let words = words.try_into().ok().filter(|_| rest.is_empty())?;
+        Some(Self(words))
     }
 
     /// Removes the slots that are not in `other`. Returns how many these were.
@@ -69,6 +94,25 @@ pub struct SlotRange {
 /// brackets about a slot that is being migrated.
 pub fn parse_cluster_nodes(nodes: &str) -> Vec<SlotRange> {
     nodes.lines().flat_map(ranges_of).collect()
+}
+
+/// The slots that this server serves and that are not on the move, from the same reply. A slot that is being migrated
+/// away is also served by another node, as `[93->-id]` says.
+pub fn settled_slots(nodes: &str) -> SlotSet {
+    let mut settled = SlotSet::EMPTY;
+    let local = parse_cluster_nodes(nodes)
+        .into_iter()
+        .filter(|range| range.is_local);
+    for slot in local.flat_map(|range| range.slots) {
+        settled.insert(slot);
+    }
+    let mut migrating = SlotSet::EMPTY;
+    let words = nodes.split([' ', '\n']).filter_map(|word| word.strip_prefix('['));
+    for slot in words.filter_map(|word| word.split_once("->-")?.0.parse().ok()) {
+        migrating.insert(slot);
+    }
+    settled.subtract(&migrating);
+    settled
 }
 
 fn ranges_of(node: &str) -> Vec<SlotRange> {
@@ -162,6 +206,15 @@ mod tests {
             []
         );
         assert_eq!(ranges_of("nonsense"), []);
+    }
+
+    #[test]
+    fn settled_slots_are_local_and_not_migrating() {
+        let nodes = "e7d1 127.0.0.1:1@2 myself,master - 0 1 1 connected 0-5 [3->-07c3] [9-<-07c3]\n\
+                     07c3 127.0.0.1:3@4 master - 0 1 2 connected 6-9\n";
+        let settled = settled_slots(nodes);
+        let slots: Vec<usize> = (0..10).filter(|slot| !settled.clone().insert(*slot)).collect();
+        assert_eq!(slots, [0, 1, 2, 4, 5]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const PROMOTION_GAP: Fence = 1 << 26;
 /// Random bits added to the gap: two servers promoted from one primary differ.
 const RANDOM_BITS: u32 = 21;
 /// Fences per millisecond: no server sustains two million grants per second.
-const FENCES_PER_MS: u64 = 2048;
+pub(super) const FENCES_PER_MS: u64 = 2048;
 /// 2024-01-01T00:00:00Z in milliseconds since 1970.
 const EPOCH_MS: u64 = 1_704_067_200_000;
 /// 366 days.
@@ -27,13 +27,13 @@ pub struct WallClock(Fence);
 
 impl WallClock {
     /// From milliseconds since 1970.
-    pub fn from_unix_ms(unix_ms: u64) -> Self {
-        Self(
-            unix_ms
-                .saturating_sub(EPOCH_MS)
-                .saturating_mul(FENCES_PER_MS)
-                .min(MAX_FENCE),
-        )
+    pub const fn from_unix_ms(unix_ms: u64) -> Self {
+        let fence = unix_ms.saturating_sub(EPOCH_MS).saturating_mul(FENCES_PER_MS);
+        Self(if fence < MAX_FENCE { fence } else { MAX_FENCE })
+    }
+
+    pub(super) fn is_at_least(self, fence: Fence) -> bool {
+        self.0 >= fence
     }
 }
 
@@ -44,8 +44,6 @@ pub enum AdvanceReason {
     Start,
     /// This server was promoted: also above what the old primary issued after its last message.
     Promotion,
-    /// A cluster slot was migrated to this node: its former node may be ahead.
-    Slot,
 }
 
 /// The counter of fencing tokens.
@@ -85,8 +83,7 @@ impl Fences {
             (Some(AdvanceReason::Promotion), _) | (_, AdvanceReason::Promotion) => {
                 Some(AdvanceReason::Promotion)
             }
-            (Some(AdvanceReason::Start), _) | (_, AdvanceReason::Start) => Some(AdvanceReason::Start),
-            (_, AdvanceReason::Slot) => Some(AdvanceReason::Slot),
+            (None | Some(AdvanceReason::Start), AdvanceReason::Start) => Some(AdvanceReason::Start),
         };
     }
 
@@ -96,7 +93,7 @@ impl Fences {
         match self.pending {
             None => false,
             Some(AdvanceReason::Start) => !is_grace,
-            Some(AdvanceReason::Promotion | AdvanceReason::Slot) => true,
+            Some(AdvanceReason::Promotion) => true,
         }
     }
 
@@ -111,13 +108,17 @@ impl Fences {
             .saturating_add(random & ((1 << RANDOM_BITS) - 1));
         match self.pending.take() {
             None => {}
-            Some(AdvanceReason::Slot) => self.known = last.max(clock.0),
             Some(AdvanceReason::Promotion) => self.known = gap.max(clock.0),
             Some(AdvanceReason::Start) if self.known == 0 => self.floor = clock.0,
             Some(AdvanceReason::Start) if clock.0 > self.known => self.known = clock.0,
             // The clock was set back, or the counter ran ahead of it.
             Some(AdvanceReason::Start) => self.known = gap,
         }
+    }
+
+    /// Advances the counter to the clock and to `fence`, where these are larger.
+    pub(super) fn advance_beyond(&mut self, clock: WallClock, fence: Fence) {
+        self.known = self.last().max(clock.0).max(fence.min(MAX_FENCE));
     }
 
     /// The fence of a new grant, `None` after the largest one.
@@ -186,12 +187,6 @@ mod tests {
     }
 
     #[test]
-    fn slot_advances_fences_to_clock_if_larger() {
-        assert_eq!(advanced(5, AdvanceReason::Slot, MS, 9), CLOCK + 1);
-        assert_eq!(advanced(CLOCK + 5, AdvanceReason::Slot, MS, 9), CLOCK + 6);
-    }
-
-    #[test]
     fn start_advances_fences_at_end_of_grace_and_promotion_at_once() {
         let mut fences = Fences::starting();
         assert!(!fences.is_advance_due(true) && fences.is_advance_due(false));
@@ -225,9 +220,7 @@ mod tests {
             pending: None,
         };
         for (reason, expected) in [
-            (AdvanceReason::Slot, AdvanceReason::Slot),
             (AdvanceReason::Start, AdvanceReason::Start),
-            (AdvanceReason::Slot, AdvanceReason::Start),
             (AdvanceReason::Promotion, AdvanceReason::Promotion),
             (AdvanceReason::Start, AdvanceReason::Promotion),
         ] {

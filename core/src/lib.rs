@@ -39,6 +39,7 @@
     )
 )]
 
+pub mod cluster_fences;
 pub mod cluster_slots;
 mod codec;
 mod context;

@@ -1,19 +1,14 @@
 //! Cluster slots: which of them are here, and which node serves a key.
 
 use dlock_core::cluster_slots::{
-    ADDRESS_SETTINGS, SlotRange, SlotSet, has_single_address, parse_cluster_nodes, slot_of,
+    ADDRESS_SETTINGS, SlotRange, SlotSet, has_single_address, parse_cluster_nodes, settled_slots, slot_of,
 };
 
 use crate::redis::Ctx;
 
-/// The slots that this node serves, if the server says.
-pub fn local_slots(ctx: &mut Ctx<'_>) -> Option<SlotSet> {
-    let mut local = SlotSet::EMPTY;
-    let ranges = ranges(ctx)?.into_iter().filter(|range| range.is_local);
-    for slot in ranges.flat_map(|range| range.slots) {
-        local.insert(slot);
-    }
-    Some(local)
+/// The slots that this node serves and that are not on the move, if the server says.
+pub fn settled(ctx: &mut Ctx<'_>) -> Option<SlotSet> {
+    Some(settled_slots(&nodes(ctx)?))
 }
 
 /// Which node serves a key.
@@ -47,8 +42,12 @@ fn has_one_address_for_all(ctx: &mut Ctx<'_>) -> bool {
     settings.is_some_and(|settings| has_single_address(&settings))
 }
 
-/// All slots that are served. CLUSTER NODES, because CLUSTER SLOTS from a timer crashes Valkey 8.0 and 8.1.
+/// All slots that are served.
 fn ranges(ctx: &mut Ctx<'_>) -> Option<Vec<SlotRange>> {
-    let nodes = ctx.call_for_text(c"CLUSTER", &["NODES"])?;
-    Some(parse_cluster_nodes(&nodes))
+    Some(parse_cluster_nodes(&nodes(ctx)?))
+}
+
+/// Not CLUSTER SLOTS, which crashes Valkey 8.0 and 8.1 when it is called from a timer.
+fn nodes(ctx: &mut Ctx<'_>) -> Option<String> {
+    ctx.call_for_text(c"CLUSTER", &["NODES"])
 }

@@ -3,9 +3,12 @@
 use std::ffi::c_int;
 
 use dlock_core::Instant;
+use dlock_core::cluster_fences::NodeId;
+use dlock_core::cluster_slots::SlotSet;
 
 use crate::module::eviction;
-use crate::redis::{Ctx, Events, clock, log};
+use crate::module::fences;
+use crate::redis::{Ctx, Events, Receiver, clock, log};
 use crate::scheduler;
 use crate::waiting::timer;
 
@@ -34,6 +37,9 @@ impl Events for DlockEvents {
     fn role_changed(ctx: &mut Ctx<'_>, is_primary: bool) {
         let state = ctx.state();
         state.replication_targets.mark_unknown();
+        // The slots of a node that is promoted are found by the next tick, and claimed together.
+        state.schedule.next_refresh = Instant::DISTANT_PAST;
+        state.cluster_fences.retain_claims(&SlotSet::EMPTY);
         if is_primary {
             state.engine.promote();
         } else {
@@ -92,5 +98,11 @@ impl Events for DlockEvents {
 
     fn config_changed(ctx: &mut Ctx<'_>) {
         eviction::refresh(ctx);
+    }
+}
+
+impl Receiver for DlockEvents {
+    fn received(ctx: &mut Ctx<'_>, sender: NodeId, message: &[u8]) {
+        fences::receive(ctx.state(), sender, message);
     }
 }

@@ -1,9 +1,11 @@
-//! When the fence counter advances other than by grants. Replicas and the log learn about it by a checkpoint.
+//! When the fence counter advances other than by grants. Replicas and the log learn about it by a checkpoint, and the
+//! other nodes of a cluster by an announcement.
 
-use dlock_core::{AdvanceReason, Instant};
+use dlock_core::Instant;
+use dlock_core::cluster_fences::{Announcement, NodeId};
 
 use crate::module::state::State;
-use crate::redis::{clock, log};
+use crate::redis::{Ctx, clock, log};
 
 /// Advances the counter after a promotion, and after a start when its grace has ended. Done at the first tick, and
 /// before a grant that comes sooner.
@@ -21,13 +23,42 @@ pub fn advance_if_due(state: &mut State, now: Instant) {
     }
 }
 
-/// Advances the counter at the first grant in a cluster slot that came to this node. A free lock has no key that could
-/// migrate and bring its last fence along.
-pub fn advance_for_slot(state: &mut State, slot: usize, now: Instant) {
-    if state.raised_slots.insert(slot) {
-        state.engine.fences.request_advance(AdvanceReason::Slot);
-        advance(state, now);
+/// Before a grant in a cluster slot: its last fence may be that of another node.
+pub fn claim_slot(state: &mut State, slot: usize, now: Instant) {
+    let clock = clock::wall_clock();
+    let fences = &mut state.engine.fences;
+    if state
+        .cluster_fences
+        .claim(slot, &state.settled_slots, fences, clock, now)
+    {
+        state.engine.checkpoint_due = true;
     }
+}
+
+/// Sends the other nodes of the cluster what they must know about the fences of this one. `periodic`: in any case.
+pub fn announce(ctx: &mut Ctx<'_>, periodic: bool) {
+    let State {
+        cluster_fences,
+        engine,
+        ..
+    } = ctx.state();
+    if let Some(announcement) = cluster_fences.announce(&engine.fences, periodic, clock::now()) {
+        ctx.broadcast(&announcement.encode());
+    }
+}
+
+/// Another node has sent such a message.
+pub fn receive(state: &mut State, sender: NodeId, message: &[u8]) {
+    let Some(announcement) = Announcement::decode(message) else {
+        return;
+    };
+    let (clock, now) = (clock::wall_clock(), clock::now());
+    let State {
+        cluster_fences,
+        engine,
+        ..
+    } = state;
+    cluster_fences.receive(sender, &announcement, &engine.fences, clock, now);
 }
 
 fn advance(state: &mut State, now: Instant) {

@@ -55,6 +55,7 @@ fn register(ctx: &mut Ctx<'_>, has_arguments: bool) -> Result<(), &'static str> 
             "dlock could not register its commands or events: is another module of that name loaded?",
         );
     }
+    ctx.receive_messages::<DlockEvents>();
     ctx.state().schedule.on_wait_timer = scheduler::on_wait_timer;
     eviction::refresh(ctx);
     Ok(())

@@ -3,9 +3,10 @@
 //! `ctx.state()` borrows the context. A call of the server needs that too, so that no callback finds the state in use:
 //! see [`crate::redis`].
 
-use dlock_core::cluster_slots::SlotSet;
 use std::collections::VecDeque;
 
+use dlock_core::cluster_fences::ClusterFences;
+use dlock_core::cluster_slots::SlotSet;
 use dlock_core::expiry::ExpiryIndex;
 use dlock_core::{Effects, Engine, Instant, TransitionContext};
 
@@ -21,8 +22,10 @@ pub struct State {
     pub engine: Engine,
     pub replication_targets: ReplicationTargets,
     pub expiry: ExpiryIndex,
-    /// The cluster slots for which the fence counter has advanced since they came here.
-    pub raised_slots: SlotSet,
+    /// What this node of a cluster knows of the fences of the others.
+    pub cluster_fences: ClusterFences,
+    /// The cluster slots that were here at the last look, and not on the move.
+    pub settled_slots: SlotSet,
     pub counters: Counters,
     /// The clients in the queues.
     pub clients: Clients,
@@ -127,7 +130,8 @@ pub static STATE: GilCell<State> = GilCell::new(State {
     engine: Engine::starting(),
     replication_targets: ReplicationTargets::unknown(),
     expiry: ExpiryIndex::new(),
-    raised_slots: SlotSet::EMPTY,
+    cluster_fences: ClusterFences::new(),
+    settled_slots: SlotSet::EMPTY,
     counters: Counters::new(),
     clients: Clients::new(),
     grants_to_roll_back: VecDeque::new(),

@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 
 use redis_module::raw::{
     self, RedisModuleBlockedClient as BlockedClient, RedisModuleCallReply as CallReply,
-    RedisModuleCmdFunc as CmdFunc, RedisModuleCommand as Command, RedisModuleCommandInfo as CommandInfo,
+    RedisModuleClusterMessageReceiver as ClusterMessageReceiver, RedisModuleCmdFunc as CmdFunc,
+    RedisModuleCommand as Command, RedisModuleCommandInfo as CommandInfo,
     RedisModuleConfigApplyFunc as Apply, RedisModuleConfigGetBoolFunc as GetBool,
     RedisModuleConfigGetNumericFunc as GetNumber, RedisModuleConfigSetBoolFunc as SetBool,
     RedisModuleConfigSetNumericFunc as SetNumber, RedisModuleCtx as Ctx, RedisModuleDigest as Digest,
@@ -135,6 +136,12 @@ functions! {
     signal_modified_key = RedisModule_SignalModifiedKey: unsafe extern "C" fn(*mut Ctx, *mut Str) -> c_int;
     notify_keyspace_event = RedisModule_NotifyKeyspaceEvent:
         unsafe extern "C" fn(*mut Ctx, c_int, *const c_char, *mut Str) -> c_int;
+
+    // The bus of a cluster.
+    register_cluster_message_receiver = RedisModule_RegisterClusterMessageReceiver:
+        unsafe extern "C" fn(*mut Ctx, u8, ClusterMessageReceiver);
+    send_cluster_message = RedisModule_SendClusterMessage:
+        unsafe extern "C" fn(*mut Ctx, *const c_char, u8, *const c_char, u32) -> c_int;
 
     // Calls of other commands.
     call = RedisModule_Call:

@@ -8,7 +8,7 @@
 //! - [`WriteKey`] borrows its [`Ctx`]: no value is reached by two references.
 //! - A [`BlockedClient`] is consumed by what unblocks it.
 //! - The callbacks are functions of this folder, generic over what they call: [`Command`], [`DataType`], [`Blocked`],
-//!   [`Events`], [`InfoSection`]. They turn raw pointers into the types above and add nothing.
+//!   [`Events`], [`Receiver`], [`InfoSection`]. They turn raw pointers into the types above and add nothing.
 //!
 //! The crate `redis-module` is used for its bindings, its allocator and the macro that makes the module loadable. Its
 //! safe interface has no blocked clients with callbacks, panics where a function is missing, and covers one version of
@@ -20,6 +20,7 @@
 mod acl;
 mod api;
 mod blocked_client;
+mod bus;
 mod call;
 pub mod clock;
 mod command;
@@ -42,6 +43,7 @@ mod timer;
 
 pub use acl::CallingUser;
 pub use blocked_client::{Blocked, BlockedClient, BlockedId, client_id, close_client, may_lose_reply};
+pub use bus::Receiver;
 pub use command::{Call, Command, CommandError, MissingArgument};
 pub use command_info::{Argument, KeyUse, Metadata};
 pub use config::{Number, Switch};

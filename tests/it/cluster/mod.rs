@@ -1,4 +1,5 @@
 //! Locks and waiters in a cluster: redirections, slots that move, failovers.
 
+mod fences;
 mod slots;
 mod waiting;

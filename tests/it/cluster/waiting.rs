@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dlock_testkit::{Client, Cluster, Move, Reply, Server, Waiter, pause, wait_for};
+use dlock_testkit::{Client, Cluster, Move, Reply, Waiter, pause, wait_for};
 
 /// Three primaries; alice holds a lock on the first, bob and carol wait for it.
 struct Fixture {
@@ -208,33 +208,12 @@ fn waiters_get_clusterdown_when_cluster_is_down() {
 #[test]
 fn cluster_failover_unblocks_waiters_and_keeps_lock() {
     let mut fixture = Fixture::new();
-    fixture.cluster.nodes.push(Server::cluster_node());
-    fixture.cluster.introduce(3);
-    let mut replica = fixture.cluster.client(3);
-    let primary = fixture.cluster.id(0);
-    wait_for("the primary to be known", || {
-        replica.call(&format!("CLUSTER REPLICATE {primary}")).is_ok()
-    });
-    fixture.cluster.nodes[3].wait_until_linked();
-    wait_for("the replica to be known", || {
-        !fixture
-            .old
-            .ask::<Vec<String>>(&format!("CLUSTER REPLICAS {primary}"))
-            .is_empty()
-    });
+    let mut replica = fixture.cluster.add_replica(0);
     for n in 0..10 {
         let key = fixture.cluster.key_on(0, &format!("short{n}-"));
         fixture.old.acquire(&format!("{key} alice {}", 100 + 100 * n));
     }
-    // On a busy machine the nodes may not agree in time, and the server aborts after five seconds.
-    let mut polls = 0_u32;
-    wait_for("the failover", || {
-        if polls.is_multiple_of(1_400) {
-            let _ = replica.call("CLUSTER FAILOVER");
-        }
-        polls += 1;
-        replica.server_info("replication", "role") == "master"
-    });
+    fixture.cluster.fail_over(&mut replica);
     fixture.assert_waiters_refused("UNBLOCKED ");
     fixture.cluster.nodes[0].assert_alive();
     wait_for("the new primary", || {

@@ -46,6 +46,50 @@ impl Cluster {
             .ok(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", first.port()));
     }
 
+    /// Adds a replica of a node, which all nodes know.
+    pub fn add_replica(&mut self, of: usize) -> Client {
+        self.nodes.push(Server::cluster_node());
+        let n = self.nodes.len() - 1;
+        self.introduce(n);
+        let (mut replica, primary) = (self.client(n), self.id(of));
+        wait_for("the primary to be known", || {
+            replica.call(&format!("CLUSTER REPLICATE {primary}")).is_ok()
+        });
+        self.nodes[n].wait_until_linked();
+        for node in &self.nodes {
+            let mut client = node.client();
+            wait_for("the replica to be known", || {
+                !client
+                    .ask::<Vec<String>>(&format!("CLUSTER REPLICAS {primary}"))
+                    .is_empty()
+            });
+        }
+        replica
+    }
+
+    /// Makes a replica the primary of its slots.
+    pub fn fail_over(&self, replica: &mut Client) {
+        // On a busy machine the nodes may not agree in time, and the server aborts after five seconds.
+        let mut polls = 0_u32;
+        wait_for("the failover", || {
+            if polls.is_multiple_of(1_400) {
+                let _ = replica.call("CLUSTER FAILOVER");
+            }
+            polls += 1;
+            replica.server_info("replication", "role") == "master"
+        });
+        let id: String = replica.ask("CLUSTER MYID");
+        for node in &self.nodes {
+            let mut client = node.client();
+            wait_for("the new primary to be known", || {
+                let nodes: String = client.ask("CLUSTER NODES");
+                let mut promoted = nodes.lines().filter(|line| line.starts_with(&id));
+                let is_up = promoted.any(|line| line.contains("master") && line.contains(" connected "));
+                is_up && client.ask::<String>("CLUSTER INFO").contains("cluster_state:ok")
+            });
+        }
+    }
+
     pub fn client(&self, n: usize) -> Client {
         self.nodes[n].client()
     }

@@ -1,15 +1,18 @@
-//! A cluster slot that moves between two nodes, as far as the fences of a lock in it go that is free
-//! whenever the slot moves: there is no key then that could bring its last fence along.
+//! A cluster slot that moves between two nodes, and the fences of a lock in it that is free whenever the slot moves:
+//! there is no key then that could bring its last fence along.
 
 use std::fmt;
 
 use crate::search::World;
-use dlock_core::{AdvanceReason, Fences, WallClock};
+use dlock_core::cluster_fences::{Announcement, ClusterFences, NodeId};
+use dlock_core::cluster_slots::SlotSet;
+use dlock_core::{AdvanceReason, Fences, Instant, WallClock};
 
 /// 2025, so that fences are as long as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
-/// A leap of the fences is worth three to four ticks.
+/// The leap of a promotion is worth three to four ticks.
 const TICK_MS: u64 = 10_000;
+const SLOT: usize = 3300;
 
 /// What can happen to the slot and its nodes.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -18,16 +21,20 @@ pub struct SlotSetting {
     pub ticks: u64,
     /// So many grants there are in all.
     pub grants: u8,
-    /// So often the slot moves.
+    /// So often a move of the slot begins.
     pub moves: u8,
+    /// A move may be cancelled.
+    pub cancels: bool,
     /// So often the replica of a node takes over.
     pub promotions: u8,
     /// By how much the clock of node 1 is behind.
     pub behind_ticks: u64,
-    /// The slot may come back before its old node has looked which slots are there.
-    pub back_at_once: bool,
-    /// The rule left out: the first grant in a slot that came here does not raise the counter.
-    pub without_raise: bool,
+    /// So many announcements are lost.
+    pub losses: u8,
+    /// The rule left out: nodes announce nothing, so that a claim goes to the clock only.
+    pub without_announcements: bool,
+    /// The rule left out: a grant needs no claim.
+    pub without_claims: bool,
 }
 
 /// A grant has a fence that is not above that of the grant before.
@@ -37,16 +44,20 @@ pub struct FenceFell;
 /// One thing that happens.
 #[derive(Clone, Copy, Debug)]
 pub enum SlotEvent {
-    /// Ten seconds pass.
+    /// Ten seconds pass. The nodes look at their slots and announce their counters.
     Tick,
-    /// The node that has the slot grants the lock.
+    /// The lock is granted: by the owner of the slot, or by the node that it moves to.
     Grant,
-    /// The slot moves to the other node.
-    Move,
-    /// A node looks which slots are there.
-    Look(usize),
+    /// The slot begins to move to the other node: free locks are granted there.
+    Begin,
+    /// The other node owns it.
+    End,
+    /// It stays where it was.
+    Cancel,
     /// The replica of a node takes over.
     Promotion(usize),
+    /// The next announcement is lost.
+    Loss,
 }
 
 /// The world: two nodes, and which of them has the slot.
@@ -57,15 +68,16 @@ pub struct Slots {
     /// So many milliseconds have passed in this tick: one a move, one a promotion.
     ms: u64,
     nodes: [Node; 2],
-    here: usize,
+    owner: usize,
+    moving: bool,
+    loses_next: bool,
     granted: u64,
 }
 
 #[derive(Clone, Hash)]
 struct Node {
     fences: Fences,
-    /// The counter has been raised since the slot came here, as far as this node has looked.
-    raised: bool,
+    cluster: ClusterFences,
 }
 
 impl Slots {
@@ -73,43 +85,85 @@ impl Slots {
     pub fn new(setting: SlotSetting) -> Self {
         let node = Node {
             fences: Fences::starting(),
-            raised: false,
+            cluster: ClusterFences::new(),
         };
         let mut world = Self {
             setting,
             tick: 0,
             ms: 0,
             nodes: [node.clone(), node],
-            here: 0,
+            owner: 0,
+            moving: false,
+            loses_next: false,
             granted: 0,
         };
-        (0..2).for_each(|node| world.raise(node));
+        (0..2).for_each(|node| world.advance(node));
         world
     }
 
-    fn raise(&mut self, node: usize) {
+    fn unix_ms(&self) -> u64 {
+        UNIX_MS + self.tick * TICK_MS + self.ms
+    }
+
+    fn clock(&self, node: usize) -> WallClock {
         let behind_ticks = if node == 1 { self.setting.behind_ticks } else { 0 };
-        let unix_ms = UNIX_MS + self.tick * TICK_MS + self.ms - behind_ticks * TICK_MS;
-        let fences = &mut self.nodes[node].fences;
-        if fences.is_advance_due(false) {
-            fences.advance(WallClock::from_unix_ms(unix_ms), 0);
-        }
+        WallClock::from_unix_ms(self.unix_ms() - behind_ticks * TICK_MS)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_micros(0).after_ms(self.unix_ms())
+    }
+
+    fn advance(&mut self, node: usize) {
+        let clock = self.clock(node);
+        self.nodes[node].fences.advance(clock, 0);
     }
 
     fn grant(&mut self) -> Result<(), FenceFell> {
-        let node = &mut self.nodes[self.here];
-        if !std::mem::replace(&mut node.raised, true) && !self.setting.without_raise {
-            node.fences.request_advance(AdvanceReason::Slot);
+        let here = self.owner ^ usize::from(self.moving);
+        let (clock, now) = (self.clock(here), self.now());
+        self.advance(here);
+        let Node { fences, cluster } = &mut self.nodes[here];
+        if !self.setting.without_claims {
+            cluster.claim(SLOT, &SlotSet::EMPTY, fences, clock, now);
         }
-        self.raise(self.here);
-        let fence = self.nodes[self.here].fences.next_fence().expect("few grants");
+        let fence = fences.next_fence().expect("few grants");
+        self.announce(here, false);
         let last = std::mem::replace(&mut self.granted, fence);
         if fence > last { Ok(()) } else { Err(FenceFell) }
     }
 
-    fn look(&mut self, node: usize) {
-        self.nodes[node].raised &= self.here == node;
+    fn announce(&mut self, node: usize, periodic: bool) {
+        let now = self.now();
+        let Node { fences, cluster } = &mut self.nodes[node];
+        let announcement = cluster.announce(fences, periodic, now);
+        let Some(announcement) = announcement.filter(|_| !self.setting.without_announcements) else {
+            return;
+        };
+        if std::mem::take(&mut self.loses_next) {
+            return;
+        }
+        let received = Announcement::decode(&announcement.encode()).expect("it was encoded");
+        let (sender, other) = (node_id(node), 1 - node);
+        let clock = self.clock(other);
+        let Node { fences, cluster } = &mut self.nodes[other];
+        cluster.receive(sender, &received, fences, clock, now);
     }
+
+    /// Each node looks which slots it has that do not move.
+    fn look(&mut self) {
+        for (n, node) in self.nodes.iter_mut().enumerate() {
+            let mut settled = SlotSet::EMPTY;
+            if n == self.owner && !self.moving {
+                settled.insert(SLOT);
+            }
+            node.cluster.retain_claims(&settled);
+        }
+    }
+}
+
+fn node_id(node: usize) -> NodeId {
+    [b'0' + node as u8; 40]
 }
 
 impl World for Slots {
@@ -122,14 +176,19 @@ impl World for Slots {
         if setting.grants > 0 {
             events.push(SlotEvent::Grant);
         }
-        if setting.moves > 0 {
-            events.push(SlotEvent::Move);
-        }
-        for node in 0..2 {
-            if setting.promotions > 0 {
-                events.push(SlotEvent::Promotion(node));
+        if self.moving {
+            events.push(SlotEvent::End);
+            if setting.cancels {
+                events.push(SlotEvent::Cancel);
             }
-            events.push(SlotEvent::Look(node));
+        } else if setting.moves > 0 {
+            events.push(SlotEvent::Begin);
+        }
+        if setting.promotions > 0 {
+            events.extend((0..2).map(SlotEvent::Promotion));
+        }
+        if setting.losses > 0 && !self.loses_next {
+            events.push(SlotEvent::Loss);
         }
         if self.tick < setting.ticks {
             events.push(SlotEvent::Tick);
@@ -141,26 +200,34 @@ impl World for Slots {
         match event {
             SlotEvent::Tick => {
                 self.tick += 1;
-                (0..2).for_each(|node| self.look(node));
+                self.look();
+                (0..2).for_each(|node| self.announce(node, true));
             }
             SlotEvent::Grant => {
                 self.setting.grants -= 1;
                 return self.grant();
             }
-            SlotEvent::Move => {
+            SlotEvent::Begin => {
                 self.setting.moves -= 1;
                 self.ms += 1;
-                self.here = 1 - self.here;
-                if !self.setting.back_at_once {
-                    self.look(1 - self.here);
-                }
+                self.moving = true;
             }
-            SlotEvent::Look(node) => self.look(node),
+            SlotEvent::End => {
+                self.owner = 1 - self.owner;
+                self.moving = false;
+            }
+            SlotEvent::Cancel => self.moving = false,
             SlotEvent::Promotion(node) => {
                 self.setting.promotions -= 1;
                 self.ms += 1;
-                self.nodes[node].raised = false;
+                self.nodes[node].cluster.retain_claims(&SlotSet::EMPTY);
                 self.nodes[node].fences.request_advance(AdvanceReason::Promotion);
+                self.advance(node);
+                self.announce(node, false);
+            }
+            SlotEvent::Loss => {
+                self.setting.losses -= 1;
+                self.loses_next = true;
             }
         }
         Ok(())
@@ -172,9 +239,11 @@ impl fmt::Display for SlotEvent {
         match self {
             Self::Tick => write!(f, "-- a tick --"),
             Self::Grant => write!(f, "a grant"),
-            Self::Move => write!(f, "the slot moves"),
-            Self::Look(node) => write!(f, "{node} looks at its slots"),
+            Self::Begin => write!(f, "the slot begins to move"),
+            Self::End => write!(f, "the slot has moved"),
+            Self::Cancel => write!(f, "the move is cancelled"),
             Self::Promotion(node) => write!(f, "the replica of {node} takes over"),
+            Self::Loss => write!(f, "the next announcement is lost"),
         }
     }
 }

@@ -1,0 +1,59 @@
+//! Messages between the nodes of a cluster, over its bus. They may be lost.
+
+use std::ffi::{c_char, c_uchar};
+use std::slice;
+
+use redis_module::raw;
+
+use crate::redis::api::api;
+use crate::redis::ctx::Ctx;
+
+/// All modules whose names are not nine bytes long share the types of messages, and one that registers a type takes it
+/// from the others: a number that nobody else would choose.
+const MESSAGE_TYPE: u8 = 211;
+
+/// A node's name.
+type NodeId = [u8; raw::REDISMODULE_NODE_ID_LEN as usize];
+
+/// What the module does with a message.
+pub trait Receiver {
+    fn received(ctx: &mut Ctx<'_>, sender: NodeId, message: &[u8]);
+}
+
+impl Ctx<'_> {
+    /// Sends a message to all nodes of the cluster that are connected.
+    pub fn broadcast(&self, message: &[u8]) {
+        let Ok(len) = u32::try_from(message.len()) else {
+            return;
+        };
+        // SAFETY: the context is valid, no target stands for all nodes, and the server copies the message.
+        unsafe {
+            let all = std::ptr::null();
+            (api().send_cluster_message)(self.raw(), all, MESSAGE_TYPE, message.as_ptr().cast(), len);
+        }
+    }
+
+    /// Receives messages from now on. Nothing happens on a server that is no node of a cluster.
+    pub fn receive_messages<R: Receiver>(&self) {
+        // SAFETY: the context is valid, and the callback has the signature that the server calls.
+        unsafe { (api().register_cluster_message_receiver)(self.raw(), MESSAGE_TYPE, Some(received::<R>)) };
+    }
+}
+
+unsafe extern "C" fn received<R: Receiver>(
+    ctx: *mut raw::RedisModuleCtx,
+    sender: *const c_char,
+    _: u8,
+    message: *const c_uchar,
+    len: u32,
+) {
+    // SAFETY: the server passes a context, the name of a node and a message of this length, valid during the call.
+    let (mut ctx, sender, message) = unsafe {
+        (
+            Ctx::new(ctx),
+            *sender.cast::<NodeId>(),
+            slice::from_raw_parts(message, len as usize),
+        )
+    };
+    R::received(&mut ctx, sender, message);
+}
