@@ -1,53 +1,44 @@
 //! Deadlocks by example: which requests are rejected, the cycle in the error, and the cost of the search.
 
-use super::dsl::{AN_HOUR, ask, granted, limited, named, shared, wait, waits};
+use super::ops::Answer::Holds;
 use super::subject::Server;
 use crate::error::Error;
 use crate::lock::Lock;
 use crate::name::LockName;
-use crate::request::Acquire;
 
 /// The text of the error. Nothing is queued.
 #[track_caller]
-fn rejection(server: &mut Server, key: &str, request: &Acquire<'_>) -> String {
+fn rejection(server: &mut Server, command: &str) -> String {
     let before = server.engine.wait_table.waiters();
-    match server.acquire(key, request) {
+    match server.call(command) {
         Err(Error::Deadlock(cycle)) => {
             assert_eq!(server.engine.wait_table.waiters(), before);
             cycle.to_string()
         }
-        outcome => panic!("{outcome:?} to {request:?}"),
+        reply => panic!("{reply:?} to {command}"),
     }
 }
 
 /// The cycle in the error, without the advice.
 #[track_caller]
-fn deadlock(server: &mut Server, key: &str, request: &Acquire<'_>) -> String {
-    let text = rejection(server, key, request);
+fn deadlock(server: &mut Server, command: &str) -> String {
+    let text = rejection(server, command);
     let cycle = text.strip_suffix(": release what this owner holds, then try again");
     cycle.expect("advice that helps").to_owned()
-}
-
-fn pool(owner: &str) -> Acquire<'_> {
-    limited(2, ask(owner, AN_HOUR))
-}
-
-fn wait_for_pool(owner: &str) -> Acquire<'_> {
-    limited(2, wait(owner, AN_HOUR))
 }
 
 #[test]
 fn deadlock_cycle_includes_the_request_despite_other_cycles() {
     let mut server = Server::with(&["m", "n", "own"]);
     for (key, owner) in [("m", "bob"), ("m", "alice"), ("n", "carol"), ("n", "alice")] {
-        granted(&mut server, key, &pool(owner));
+        server.granted(&format!("ACQUIRE {key} {owner} 60000 LIMIT 2"));
     }
     // Without alice, who can release both, carol and bob would be a cycle.
-    waits(&mut server, "m", &wait_for_pool("carol"));
-    waits(&mut server, "n", &wait_for_pool("bob"));
-    granted(&mut server, "own", &ask("carol", AN_HOUR));
+    server.waits("ACQUIRE m carol 60000 LIMIT 2 BLOCK 0");
+    server.waits("ACQUIRE n bob 60000 LIMIT 2 BLOCK 0");
+    server.granted("ACQUIRE own carol 60000");
     assert_eq!(
-        deadlock(&mut server, "own", &wait("alice", AN_HOUR)),
+        deadlock(&mut server, "ACQUIRE own alice 60000 BLOCK 0"),
         "alice holds m, waits for own; carol holds own, waits for m"
     );
 }
@@ -55,12 +46,12 @@ fn deadlock_cycle_includes_the_request_despite_other_cycles() {
 #[test]
 fn deadlock_message_distinguishes_queued_ahead_from_holding() {
     let mut server = Server::with(&["a", "b"]);
-    granted(&mut server, "a", &ask("dave", AN_HOUR));
-    granted(&mut server, "b", &ask("bob", AN_HOUR));
-    waits(&mut server, "a", &wait("alice", AN_HOUR));
-    waits(&mut server, "a", &wait("bob", AN_HOUR));
+    server.granted("ACQUIRE a dave 60000");
+    server.granted("ACQUIRE b bob 60000");
+    server.waits("ACQUIRE a alice 60000 BLOCK 0");
+    server.waits("ACQUIRE a bob 60000 BLOCK 0");
     assert_eq!(
-        deadlock(&mut server, "b", &wait("alice", AN_HOUR)),
+        deadlock(&mut server, "ACQUIRE b alice 60000 BLOCK 0"),
         "alice stands before bob in the queue of a, waits for b; bob holds b, waits for a"
     );
 }
@@ -69,13 +60,13 @@ fn deadlock_message_distinguishes_queued_ahead_from_holding() {
 fn deadlock_message_shows_shortest_cycle() {
     let mut server = Server::with(&["a", "b", "c"]);
     for (key, owner) in [("a", "alice"), ("a", "dave"), ("b", "bob"), ("c", "carol")] {
-        granted(&mut server, key, &shared(ask(owner, AN_HOUR)));
+        server.granted(&format!("ACQUIRE {key} {owner} 60000 SHARED"));
     }
-    waits(&mut server, "c", &wait("bob", AN_HOUR));
-    waits(&mut server, "a", &wait("carol", AN_HOUR));
-    waits(&mut server, "a", &wait("bob", AN_HOUR));
+    server.waits("ACQUIRE c bob 60000 BLOCK 0");
+    server.waits("ACQUIRE a carol 60000 BLOCK 0");
+    server.waits("ACQUIRE a bob 60000 BLOCK 0");
     assert_eq!(
-        deadlock(&mut server, "b", &wait("alice", AN_HOUR)),
+        deadlock(&mut server, "ACQUIRE b alice 60000 BLOCK 0"),
         "alice holds a, waits for b; bob holds b, waits for a"
     );
 }
@@ -84,16 +75,16 @@ fn deadlock_message_shows_shortest_cycle() {
 #[test]
 fn request_blocked_by_existing_deadlock_gets_its_cycle() {
     let mut server = Server::with(&["a", "b", "own"]);
-    granted(&mut server, "a", &ask("bob", AN_HOUR));
-    granted(&mut server, "b", &ask("carol", AN_HOUR));
-    granted(&mut server, "own", &ask("alice", AN_HOUR));
-    waits(&mut server, "own", &wait("dave", AN_HOUR));
+    server.granted("ACQUIRE a bob 60000");
+    server.granted("ACQUIRE b carol 60000");
+    server.granted("ACQUIRE own alice 60000");
+    server.waits("ACQUIRE own dave 60000 BLOCK 0");
     server.policy.detect_deadlocks = false;
-    waits(&mut server, "b", &wait("bob", AN_HOUR));
-    waits(&mut server, "a", &wait("carol", AN_HOUR));
+    server.waits("ACQUIRE b bob 60000 BLOCK 0");
+    server.waits("ACQUIRE a carol 60000 BLOCK 0");
     server.policy.detect_deadlocks = true;
     assert_eq!(
-        rejection(&mut server, "a", &wait("alice", AN_HOUR)),
+        rejection(&mut server, "ACQUIRE a alice 60000 BLOCK 0"),
         "bob holds a, waits for b; carol holds b, waits for a: \
          this request would wait for them, try again when a lease or a timeout has let one go"
     );
@@ -102,26 +93,24 @@ fn request_blocked_by_existing_deadlock_gets_its_cycle() {
 #[test]
 fn replaced_reqid_still_counts_for_deadlocks() {
     let mut server = Server::with(&["a", "b"]);
-    granted(&mut server, "a", &ask("alice", AN_HOUR));
-    granted(&mut server, "b", &ask("bob", AN_HOUR));
-    waits(&mut server, "a", &named("r1", wait("bob", AN_HOUR)));
-    waits(&mut server, "a", &named("r1", wait("bob", AN_HOUR)));
-    deadlock(&mut server, "b", &wait("alice", AN_HOUR));
+    server.granted("ACQUIRE a alice 60000");
+    server.granted("ACQUIRE b bob 60000");
+    server.waits("ACQUIRE a bob 60000 BLOCK 0 REQID r1");
+    server.waits("ACQUIRE a bob 60000 BLOCK 0 REQID r1");
+    deadlock(&mut server, "ACQUIRE b alice 60000 BLOCK 0");
 }
 
 #[test]
 fn deadlock_counts_first_request_of_owner_that_waits_twice() {
     let mut server = Server::with(&["a", "b"]);
-    granted(&mut server, "a", &ask("dave", AN_HOUR));
-    granted(&mut server, "b", &ask("alice", AN_HOUR));
-    waits(&mut server, "a", &wait("alice", AN_HOUR));
-    waits(&mut server, "a", &wait("bob", AN_HOUR));
+    server.granted("ACQUIRE a dave 60000");
+    server.granted("ACQUIRE b alice 60000");
+    server.waits("ACQUIRE a alice 60000 BLOCK 0");
+    server.waits("ACQUIRE a bob 60000 BLOCK 0");
     // It is queued after bob, who waits for alice; but both her requests are granted together.
-    waits(&mut server, "a", &wait("alice", AN_HOUR));
-    waits(&mut server, "b", &wait("bob", AN_HOUR));
-    server
-        .release("a", "dave", crate::Holds::One)
-        .expect("dave holds it");
+    server.waits("ACQUIRE a alice 60000 BLOCK 0");
+    server.waits("ACQUIRE b bob 60000 BLOCK 0");
+    assert_eq!(server.call("RELEASE a dave"), Ok(Holds(0)));
     assert_eq!(server.lock("a").holders()[0].holds(), 2);
 }
 
@@ -129,12 +118,12 @@ fn deadlock_counts_first_request_of_owner_that_waits_twice() {
 fn deadlock_owner_waiting_for_two_locks_releases_nothing_before_both() {
     let mut server = Server::with(&["a", "b", "c"]);
     for (key, owner) in [("a", "dave"), ("b", "bob"), ("c", "alice")] {
-        granted(&mut server, key, &ask(owner, AN_HOUR));
+        server.granted(&format!("ACQUIRE {key} {owner} 60000"));
     }
-    waits(&mut server, "a", &wait("alice", AN_HOUR));
-    waits(&mut server, "b", &wait("alice", AN_HOUR));
+    server.waits("ACQUIRE a alice 60000 BLOCK 0");
+    server.waits("ACQUIRE b alice 60000 BLOCK 0");
     assert_eq!(
-        deadlock(&mut server, "c", &wait("bob", AN_HOUR)),
+        deadlock(&mut server, "ACQUIRE c bob 60000 BLOCK 0"),
         "bob holds b, waits for c; alice holds c, waits for b"
     );
 }
@@ -144,20 +133,13 @@ fn deadlock_owner_waiting_for_two_locks_releases_nothing_before_both() {
 #[test]
 fn expired_lease_of_deferred_queue_is_no_deadlock() {
     let mut server = Server::with(&["a", "b"]);
-    granted(&mut server, "a", &ask("alice", 10));
-    granted(&mut server, "b", &ask("bob", AN_HOUR));
-    waits(&mut server, "a", &wait("bob", AN_HOUR));
-    server.pass_ms(10);
-    let due = server
-        .engine
-        .wait_table
-        .next_due(server.cx.now)
-        .expect("the lease has ended");
-    server
-        .engine
-        .wait_table
-        .defer(due.as_ref(), server.cx.now.after_ms(50));
-    waits(&mut server, "b", &wait("alice", AN_HOUR));
+    server.granted("ACQUIRE a alice 10");
+    server.granted("ACQUIRE b bob 60000");
+    server.waits("ACQUIRE a bob 60000 BLOCK 0");
+    server.pass(10_000);
+    let due = server.due().expect("the lease has ended");
+    server.defer(due);
+    server.waits("ACQUIRE b alice 60000 BLOCK 0");
 }
 
 /// The number of owners, locks and requests that a search for this owner visits.
@@ -179,22 +161,22 @@ fn deadlock_search_skips_unrelated_owners() {
         .chain(others.iter().map(|key| &**key))
         .collect();
     let mut server = Server::with(&keys);
-    granted(&mut server, "a", &ask("alice", AN_HOUR));
-    granted(&mut server, "b", &ask("bob", AN_HOUR));
+    server.granted("ACQUIRE a alice 60000");
+    server.granted("ACQUIRE b bob 60000");
     for other in &others {
-        // Each holds one lock and waits for the lock of the next, in one long row.
-        granted(&mut server, other, &ask(other, AN_HOUR));
+        // Each holds one lock and waits for the lock of the next, in one long chain.
+        server.granted(&format!("ACQUIRE {other} {other} 60000"));
     }
     for pair in others.windows(2) {
-        waits(&mut server, &pair[1], &wait(&pair[0], AN_HOUR));
+        server.waits(&format!("ACQUIRE {} {} 60000 BLOCK 0", pair[1], pair[0]));
     }
-    waits(&mut server, "b", &wait("alice", AN_HOUR));
+    server.waits("ACQUIRE b alice 60000 BLOCK 0");
     // Waiters queued after alice do not block her.
     for late in 0..50 {
-        waits(&mut server, "b", &wait(&format!("late{late}"), AN_HOUR));
+        server.waits(&format!("ACQUIRE b late{late} 60000 BLOCK 0"));
     }
     assert_eq!(visited(&server, "alice"), (2, 1, 1));
-    deadlock(&mut server, "a", &wait("bob", AN_HOUR));
+    deadlock(&mut server, "ACQUIRE a bob 60000 BLOCK 0");
 }
 
 #[test]
@@ -202,16 +184,16 @@ fn deadlock_search_visits_each_node_once() {
     const ROWS: usize = 12;
     let keys: Vec<String> = (0..ROWS).map(|row| format!("lock{row}")).collect();
     let mut server = Server::with(&keys.iter().map(|key| &**key).collect::<Vec<_>>());
-    // Three owners a row, each of which waits for all three of the next row: 3^12 ways.
+    // Three owners per row, each of which waits for all three of the next row: 3^12 paths.
     let owner = |row: usize, n: usize| format!("owner{row}-{n}");
     for (row, key) in keys.iter().enumerate() {
         for n in 0..3 {
-            granted(&mut server, key, &shared(ask(&owner(row, n), AN_HOUR)));
+            server.granted(&format!("ACQUIRE {key} {} 60000 SHARED", owner(row, n)));
         }
     }
     for (row, key) in keys.iter().enumerate().skip(1) {
         for n in 0..3 {
-            waits(&mut server, key, &wait(&owner(row - 1, n), AN_HOUR));
+            server.waits(&format!("ACQUIRE {key} {} 60000 BLOCK 0", owner(row - 1, n)));
         }
     }
     assert_eq!(
@@ -219,7 +201,7 @@ fn deadlock_search_visits_each_node_once() {
         (3 * ROWS, ROWS - 1, 3 * (ROWS - 1))
     );
     let last = owner(ROWS - 1, 1);
-    let cycle = deadlock(&mut server, &keys[0], &wait(&last, AN_HOUR));
+    let cycle = deadlock(&mut server, &format!("ACQUIRE {} {last} 60000 BLOCK 0", keys[0]));
     assert!(cycle.ends_with("and 4 more"), "{cycle}");
 }
 
@@ -229,13 +211,16 @@ fn deadlock_message_cuts_names_and_stays_below_4_kb() {
     let names: Vec<String> = (0..10).map(|n| format!("{}{n}", "é".repeat(250))).collect();
     let mut server = Server::with(&names.iter().map(|name| &**name).collect::<Vec<_>>());
     for name in &names {
-        granted(&mut server, name, &ask(name, AN_HOUR));
+        server.granted(&format!("ACQUIRE {name} {name} 60000"));
     }
     for pair in names.windows(2) {
-        waits(&mut server, &pair[1], &wait(&pair[0], AN_HOUR));
+        server.waits(&format!("ACQUIRE {} {} 60000 BLOCK 0", pair[1], pair[0]));
     }
     let shown = format!("{}...", r"\xc3\xa9".repeat(32));
-    let cycle = rejection(&mut server, &names[0], &wait(&names[9], AN_HOUR));
+    let cycle = rejection(
+        &mut server,
+        &format!("ACQUIRE {} {} 60000 BLOCK 0", names[0], names[9]),
+    );
     assert!(cycle.len() < 4_000, "{}", cycle.len());
     let first = format!("{shown} holds {shown}, waits for {shown}; ");
     assert!(cycle.starts_with(&first), "{cycle}");
@@ -246,11 +231,11 @@ fn deadlock_message_cuts_names_and_stays_below_4_kb() {
 fn deadlock_message_names_databases_where_they_differ() {
     let mut server = Server::with(&["a"]);
     server.locks.push((LockName::new(3, b"b"), Lock::default()));
-    granted(&mut server, "a", &ask("alice", AN_HOUR));
-    granted(&mut server, "b", &ask("bob", AN_HOUR));
-    waits(&mut server, "a", &wait("bob", AN_HOUR));
+    server.granted("ACQUIRE a alice 60000");
+    server.granted("ACQUIRE b bob 60000");
+    server.waits("ACQUIRE a bob 60000 BLOCK 0");
     assert_eq!(
-        deadlock(&mut server, "b", &wait("alice", AN_HOUR)),
+        deadlock(&mut server, "ACQUIRE b alice 60000 BLOCK 0"),
         "alice holds a (db0), waits for b (db3); bob holds b (db3), waits for a (db0)"
     );
 }
@@ -260,12 +245,12 @@ fn deadlock_message_leaves_out_locks_that_the_caller_may_not_read() {
     let mut server = Server::with(&["a", "secret1", "secret2", "b"]);
     let owners = ["alice", "bob", "carol", "dave"];
     for (key, owner) in ["a", "secret1", "secret2", "b"].into_iter().zip(owners) {
-        granted(&mut server, key, &ask(owner, AN_HOUR));
+        server.granted(&format!("ACQUIRE {key} {owner} 60000"));
     }
     for (owner, key) in owners.into_iter().zip(["secret1", "secret2", "b"]) {
-        waits(&mut server, key, &wait(owner, AN_HOUR));
+        server.waits(&format!("ACQUIRE {key} {owner} 60000 BLOCK 0"));
     }
-    let Err(Error::Deadlock(mut cycle)) = server.acquire("a", &wait("dave", AN_HOUR)) else {
+    let Err(Error::Deadlock(mut cycle)) = server.call("ACQUIRE a dave 60000 BLOCK 0") else {
         panic!("no deadlock")
     };
     cycle.retain_locks(|lock| !lock.key.starts_with(b"secret"));

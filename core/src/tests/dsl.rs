@@ -1,62 +1,71 @@
-//! Requests and assertions for tests by example.
+//! Tests by example: requests are the text of commands, `ACQUIRE key owner lease-ms ...`.
 
-use super::subject::{Outcome, Server};
-use crate::limit::Limit;
-use crate::request::{Acquire, Timeout};
-use crate::ticket::Ticket;
+use super::ops::{Answer, Client, Reply, Request};
+use super::subject::Server;
+use crate::lock::{Holder, Lock};
+use crate::outcome::Granted;
 
-pub const AN_HOUR: u64 = 3_600_000;
-
-/// `ACQUIRE owner lease-ms` for a mutex that does not wait.
-pub fn ask(owner: &str, lease_ms: u64) -> Acquire<'_> {
-    Acquire {
-        owner: owner.as_bytes(),
-        lease_ms,
-        limit: Limit::MUTEX,
-        block: None,
-        request_id: None,
+impl Server {
+    /// Sends a request that is replied to at once. Before one that blocks, all due waiters are processed.
+    #[track_caller]
+    pub fn call(&mut self, command: &str) -> Reply {
+        let (_, reply) = self.send_command(command);
+        reply.unwrap_or_else(|| panic!("{command} waits"))
     }
-}
 
-/// The same with BLOCK and without a timeout.
-pub fn wait(owner: &str, lease_ms: u64) -> Acquire<'_> {
-    Acquire {
-        block: Some(Timeout::Infinite),
-        ..ask(owner, lease_ms)
+    #[track_caller]
+    pub fn granted(&mut self, command: &str) -> Granted {
+        match self.call(command) {
+            Ok(Answer::Granted(granted)) => granted,
+            reply => panic!("{reply:?} to {command}"),
+        }
     }
-}
 
-pub fn shared(request: Acquire<'_>) -> Acquire<'_> {
-    Acquire {
-        limit: Limit::SHARED,
-        ..request
+    /// Sends a request that is queued.
+    #[track_caller]
+    pub fn waits(&mut self, command: &str) -> Client {
+        match self.send_command(command) {
+            (client, None) => client,
+            (_, reply) => panic!("{reply:?} to {command}"),
+        }
     }
-}
 
-pub fn limited(n: u32, request: Acquire<'_>) -> Acquire<'_> {
-    Acquire {
-        limit: Limit::new(n).expect("a limit"),
-        ..request
+    fn send_command(&mut self, command: &str) -> (Client, Option<Reply>) {
+        let [name, key, args] = command.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            panic!("{command}")
+        };
+        let text = format!("{name} {args}");
+        let request = Request::parse(&text);
+        if matches!(request, Request::Acquire(acquire) if acquire.block.is_some()) {
+            self.process_due();
+        }
+        self.last_client += 1;
+        let lock = self.index(key);
+        (self.last_client, self.ask(self.last_client, lock, &request))
     }
-}
 
-pub fn named<'a>(id: &'a str, request: Acquire<'a>) -> Acquire<'a> {
-    Acquire {
-        request_id: Some(id.as_bytes()),
-        ..request
+    /// Whether a waiter has been granted the lock.
+    pub fn has_been_granted(&self, client: Client) -> bool {
+        let is_grant = |reply: &Reply| matches!(reply, Ok(Answer::Granted(_)));
+        self.replies
+            .iter()
+            .any(|(to, reply)| *to == client && is_grant(reply))
     }
-}
 
-#[track_caller]
-pub fn granted(server: &mut Server, key: &str, request: &Acquire<'_>) {
-    let outcome = server.acquire(key, request);
-    assert!(matches!(outcome, Ok(Outcome::Granted(_))), "{outcome:?}");
-}
+    pub fn lock(&self, key: &str) -> &Lock {
+        &self.locks[self.index(key)].1
+    }
 
-#[track_caller]
-pub fn waits(server: &mut Server, key: &str, request: &Acquire<'_>) -> Ticket {
-    match server.acquire(key, request) {
-        Ok(Outcome::Waits(ticket)) => ticket,
-        outcome => panic!("{outcome:?} to {request:?}"),
+    /// The holders, expired ones included.
+    pub fn owners(&self, key: &str) -> Vec<String> {
+        let name = |holder: &Holder| String::from_utf8_lossy(holder.owner()).into_owned();
+        self.lock(key).holders().iter().map(name).collect()
+    }
+
+    fn index(&self, key: &str) -> usize {
+        let mut names = self.locks.iter().map(|(name, _)| &*name.key);
+        names
+            .position(|name| name == key.as_bytes())
+            .expect("a lock of this server")
     }
 }

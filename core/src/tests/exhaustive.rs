@@ -1,306 +1,501 @@
-//! Every reachable state of small locks: three owners, at most two holds each, leases of up to three ticks.
+//! Every reachable state of small locks with three owners.
 //!
 //! Each transition from each state is checked against the invariants and the model, and what it replicates is
-//! applied to a replica. The search terminates: times are relative and owners are numbered in the order of the
-//! holders, so the number of states is finite.
+//! applied to a replica. The searches terminate: times are relative, queues and hold counts are bounded, and
+//! states that differ only in the names of owners and locks are the same.
 
 use std::collections::{HashSet, VecDeque};
 
-use super::naive::{self, Model};
-use super::ops::{Action, Ask, Block, Limit, Micros, Request};
-use super::subject::{Server, core_limit, name_bytes, owner_bytes};
-use crate::engine::Engine;
-use crate::lock::Holder;
+use super::naive::Holder;
+use super::ops::{Micros, OWNERS, Request, Waiter};
+use super::pair::Pair;
+use super::replay::assert_follows;
+use super::schedule::{Admin, limit};
+use super::subject::{ORIGIN, Server, Stored};
+use crate::fence::Fence;
+use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
 use crate::time::Instant;
 
-const OWNERS: u8 = 3;
-const MAX_HOLDS: usize = 2;
-const LEASES_MS: [u64; 3] = [1, 2, 3];
-/// One millisecond, so that leases are whole ticks.
+/// A millisecond, so that leases, timeouts and grace periods are whole ticks.
 const TICK: Micros = 1_000;
 /// A fence that no holder has in any state.
-const WRONG_FENCE: u64 = 99;
+const WRONG_FENCE: Fence = 1;
 /// The clock of the replica, and how many ticks later leases end there.
 const REPLICA: Micros = -500_000;
-const LATER: u8 = 3;
+const LATER: Micros = 3;
+const IDS: [&[u8]; 2] = [b"r0", b"r1"];
+const LONG_LEASE_MS: u64 = 1_000_000;
 
-/// A state up to renaming: the owners are 0, 1, 2 in the order of the holders, and so are the fences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct State {
-    holders: Vec<Part>,
-    grace_ticks: u8,
+    locks: Vec<LockState>,
+    grace_ticks: Micros,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Part {
-    limit: Limit,
-    unnamed: u32,
-    names: Vec<u8>,
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct LockState {
+    holders: Vec<HolderState>,
+    queue: Vec<WaiterState>,
+    /// The queue is due and not processed yet.
+    is_due: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct HolderState {
+    /// Its place in [`OWNERS`].
+    owner: usize,
+    limit: Option<u32>,
+    anonymous: u32,
+    ids: Vec<Box<[u8]>>,
     /// The remaining lease; 0 = expired, and not removed yet.
-    ticks: u8,
+    ticks: Micros,
 }
 
-/// The requests that are tried.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct WaiterState {
+    owner: usize,
+    limit: Option<u32>,
+    id: Option<&'static [u8]>,
+    /// The remaining timeout, `None` = no timeout.
+    ticks: Option<Micros>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Ask(usize, Request<'static>),
+    /// The timers fire.
+    FireTimers,
+    /// Expired holders are removed from a lock without waiters.
+    Expire,
+    Disconnect(usize, usize),
+    Delete(usize),
+    Tick,
+    Grace(Micros),
+}
+
+/// The requests that are tried, and the bounds of the search.
 struct Alphabet {
-    limits: &'static [Limit],
-    names: &'static [u8],
-    graces: &'static [u8],
+    locks: usize,
+    limits: &'static [Option<u32>],
+    blocks: &'static [Option<Timeout>],
+    /// How many of [`IDS`] are used.
+    ids: usize,
+    /// Empty = leases never expire.
+    leases_ms: &'static [u64],
+    grace_ticks: &'static [Micros],
+    /// With RELEASE ALL, EXTEND, and fences that are given.
+    all_requests: bool,
+    max_queue: usize,
+    max_holds: usize,
 }
 
-fn search(alphabet: &Alphabet) -> HashSet<State> {
-    let mut seen = HashSet::from([State::default()]);
-    let mut next = VecDeque::from([State::default()]);
-    while let Some(state) = next.pop_front() {
-        for reached in successors(&state, alphabet) {
-            if reached.is_small() && seen.insert(reached.clone()) {
-                next.push_back(reached);
-            }
-        }
-    }
-    seen
-}
+const SMALL: Alphabet = Alphabet {
+    locks: 1,
+    limits: &[Some(1)],
+    blocks: &[None],
+    ids: 0,
+    leases_ms: &[],
+    grace_ticks: &[],
+    all_requests: false,
+    max_queue: 0,
+    max_holds: 1,
+};
 
-fn successors(state: &State, alphabet: &Alphabet) -> Vec<State> {
-    let mut reached = vec![state.a_tick_later(), after_expiry(state)];
-    reached.extend(alphabet.graces.iter().map(|ticks| state.with_grace(*ticks)));
-    reached.extend(
-        requests(state, alphabet)
-            .iter()
-            .map(|request| after(state, request)),
-    );
-    reached
-}
+/// One lock without waiters.
+const NO_QUEUE: Alphabet = Alphabet {
+    leases_ms: &[1, 2, 3],
+    all_requests: true,
+    max_holds: 2,
+    ..SMALL
+};
 
-fn after(state: &State, request: &Request) -> State {
-    let (mut server, mut model) = (state.server(0, 0), state.model());
-    let answer = server.request(0, request);
-    let (request, block) = (*request, Block::No);
-    model.ask(
-        0,
-        &Ask {
-            lock: 0,
-            request,
-            block,
-        },
-    );
-    let replies = { model.replies.iter() }.map(|(_, reply)| reply.answer);
-    assert_eq!(
-        vec![answer],
-        replies.collect::<Vec<_>>(),
-        "to {request:?} in {state:?}"
-    );
-    assert_eq!(server.view(0), model.view(0), "after {request:?} in {state:?}");
-    check_replica(state, &mut server, Some(&request));
-    State::of(&server)
-}
-
-fn after_expiry(state: &State) -> State {
-    let mut server = state.server(0, 0);
-    let view = server.view(0);
-    server.sweep(0);
-    assert_eq!(server.view(0), view, "after expiry in {state:?}");
-    check_replica(state, &mut server, None);
-    State::of(&server)
-}
-
-/// A replica with the same holders, whose leases end later, has the same holders again.
-fn check_replica(state: &State, primary: &mut Server, request: Option<&Request>) {
-    let mut replica = state.server(REPLICA, LATER);
-    primary.take_sent().iter().for_each(|sent| replica.receive(sent));
-    let (theirs, ours) = (replica.stored(0), primary.stored(0));
-    assert_eq!(theirs.len(), ours.len(), "holders after {request:?} in {state:?}");
-    for ((theirs, their_end), (ours, our_end)) in theirs.iter().zip(&ours) {
-        assert_eq!(theirs, ours, "after {request:?} in {state:?}");
-        assert!(their_end >= our_end, "after {request:?} in {state:?}");
-    }
-}
-
-fn requests(state: &State, alphabet: &Alphabet) -> Vec<Request> {
-    let mut requests = Vec::new();
-    for owner in 0..OWNERS {
-        let names = || alphabet.names.iter().copied();
-        let mut fences = vec![None, Some(WRONG_FENCE)];
-        if usize::from(owner) < state.holders.len() {
-            fences.push(Some(fence_of(owner)));
-        }
-        let mut fenced = vec![Action::ReleaseOne, Action::ReleaseAll];
-        fenced.extend(names().map(Action::ReleaseNamed));
-        for lease_ms in LEASES_MS {
-            for &limit in alphabet.limits {
-                for name in names().map(Some).chain([None]) {
-                    let action = Action::Acquire {
-                        lease_ms,
-                        limit,
-                        name,
-                    };
-                    requests.push(Request {
-                        owner,
-                        action,
-                        fence: None,
-                    });
+impl Alphabet {
+    fn search(&self) -> HashSet<State> {
+        let first = State {
+            locks: vec![LockState::default(); self.locks],
+            grace_ticks: 0,
+        };
+        let mut seen = HashSet::from([first.clone()]);
+        // Before they are canonical: most are reached often.
+        let mut reached = HashSet::new();
+        let mut next = VecDeque::from([first]);
+        while let Some(state) = next.pop_front() {
+            for step in self.steps(&state) {
+                let after = after(&state, step);
+                if self.is_small(&after) && reached.insert(after.clone()) {
+                    let canonical = after.canonical();
+                    if seen.insert(canonical.clone()) {
+                        next.push_back(canonical);
+                    }
                 }
             }
-            fenced.push(Action::Extend { lease_ms, name: None });
-            requests.extend(names().map(|name| Request::extend_named(owner, lease_ms, name)));
+        }
+        seen
+    }
+
+    fn steps(&self, state: &State) -> Vec<Step> {
+        let mut steps = vec![if self.max_queue > 0 {
+            Step::FireTimers
+        } else {
+            Step::Expire
+        }];
+        if !self.leases_ms.is_empty() {
+            steps.push(Step::Tick);
+        }
+        steps.extend(self.grace_ticks.iter().map(|ticks| Step::Grace(*ticks)));
+        let server = state.server(ORIGIN, 0);
+        for (lock, (_, value)) in server.locks.iter().enumerate() {
+            steps.extend((0..state.locks[lock].queue.len()).map(|place| Step::Disconnect(lock, place)));
+            steps.push(Step::Delete(lock));
+            for owner in &OWNERS[..3] {
+                let own_fence = value.get(owner).map(|holder| holder.fence());
+                steps.extend(
+                    self.requests(owner, own_fence)
+                        .map(|request| Step::Ask(lock, request)),
+                );
+            }
+        }
+        steps
+    }
+
+    fn requests(
+        &self,
+        owner: &'static [u8],
+        own_fence: Option<Fence>,
+    ) -> impl Iterator<Item = Request<'static>> {
+        let mut requests = Vec::new();
+        let ids = &IDS[..self.ids];
+        let leases_ms = if self.leases_ms.is_empty() {
+            &[LONG_LEASE_MS]
+        } else {
+            self.leases_ms
+        };
+        let mut holds = vec![Holds::One];
+        holds.extend(ids.iter().copied().map(Holds::ById));
+        let mut fences = vec![None];
+        if self.all_requests {
+            holds.push(Holds::All);
+            fences.extend([Some(WRONG_FENCE)].into_iter().chain(own_fence.map(Some)));
+        }
+        for &lease_ms in leases_ms {
+            for limit in self.limits.iter().copied().map(limit) {
+                for request_id in ids.iter().copied().map(Some).chain([None]) {
+                    let acquire = |&block| {
+                        Request::Acquire(Acquire {
+                            owner,
+                            lease_ms,
+                            limit,
+                            block,
+                            request_id,
+                        })
+                    };
+                    requests.extend(self.blocks.iter().map(acquire));
+                }
+            }
+            if self.all_requests {
+                let grants = fences.iter().map(|&fence| fence.into());
+                let grants = grants.chain(ids.iter().map(|id| GrantRef::RequestId(id)));
+                requests.extend(grants.map(|grant| {
+                    Request::Extend(Extend {
+                        owner,
+                        lease_ms,
+                        grant,
+                    })
+                }));
+            }
         }
         for fence in fences {
-            requests.extend(fenced.iter().map(|&action| Request { owner, action, fence }));
+            requests.extend(
+                holds
+                    .iter()
+                    .map(|&holds| Request::Release(Release { owner, fence, holds })),
+            );
         }
+        requests.into_iter()
     }
-    requests
+
+    fn is_small(&self, state: &State) -> bool {
+        let few_holds = |holder: &HolderState| holder.anonymous as usize + holder.ids.len() <= self.max_holds;
+        let is_small =
+            |lock: &LockState| lock.queue.len() <= self.max_queue && lock.holders.iter().all(few_holds);
+        state.locks.iter().all(is_small)
+    }
+}
+
+fn after(state: &State, step: Step) -> State {
+    let mut pair = state.pair();
+    match step {
+        Step::Ask(lock, request) => pair.ask(lock, request),
+        Step::FireTimers => pair.process_due(),
+        Step::Expire => pair.server.expire_holders(0),
+        Step::Disconnect(lock, place) => pair.disconnect(lock, place),
+        Step::Delete(lock) => pair.administrate(Admin::Delete(lock)),
+        Step::Tick => return state.a_tick_later(),
+        Step::Grace(ticks) => return state.with_grace(ticks),
+    }
+    pair.compare(&(state, step));
+    let mut replica = state.server(REPLICA, LATER);
+    for sent in pair.server.take_sent() {
+        replica.receive(sent.lock, &sent.command);
+        assert_follows(&sent.after, &replica.stored(sent.lock));
+    }
+    State::of(&pair)
 }
 
 impl State {
-    fn is_small(&self) -> bool {
-        self.holders
-            .iter()
-            .all(|part| part.unnamed as usize + part.names.len() <= MAX_HOLDS)
-    }
-
-    fn live(&self) -> impl Iterator<Item = &Part> {
-        self.holders.iter().filter(|part| part.ticks > 0)
-    }
-
     fn a_tick_later(&self) -> Self {
         let mut later = self.clone();
-        later.grace_ticks = later.grace_ticks.saturating_sub(1);
-        for part in &mut later.holders {
-            part.ticks = part.ticks.saturating_sub(1);
+        later.grace_ticks = (later.grace_ticks - 1).max(0);
+        for lock in &mut later.locks {
+            for holder in &mut lock.holders {
+                holder.ticks = (holder.ticks - 1).max(0);
+                lock.is_due |= holder.ticks == 0 && !lock.queue.is_empty();
+            }
+            for ticks in lock.queue.iter_mut().filter_map(|waiter| waiter.ticks.as_mut()) {
+                *ticks = (*ticks - 1).max(0);
+                lock.is_due |= *ticks == 0;
+            }
         }
         later
     }
 
     /// Live leases last at least until the end of the grace period.
-    fn with_grace(&self, ticks: u8) -> Self {
+    fn with_grace(&self, ticks: Micros) -> Self {
         let mut state = self.clone();
         state.grace_ticks = state.grace_ticks.max(ticks);
-        for part in state.holders.iter_mut().filter(|part| part.ticks > 0) {
-            part.ticks = part.ticks.max(state.grace_ticks);
+        let holders = state.locks.iter_mut().flat_map(|lock| &mut lock.holders);
+        for holder in holders.filter(|holder| holder.ticks > 0) {
+            holder.ticks = holder.ticks.max(state.grace_ticks);
         }
         state
     }
 
-    /// A server in this state, its clock at `origin`, with leases that end this many ticks later.
-    fn server(&self, origin: Micros, later: u8) -> Server {
-        let mut server = Server::new(1, origin);
-        server.engine = Engine::starting();
-        let now = server.cx.now;
+    fn pair(&self) -> Pair {
+        let mut pair = Pair::of(self.server(ORIGIN, 0));
+        pair.model.grace_end = pair.server.grace_end();
+        for (lock, state) in self.locks.iter().enumerate() {
+            let fences = pair.server.locks[lock]
+                .1
+                .holders()
+                .iter()
+                .map(|holder| holder.fence());
+            let holders = fences.zip(&state.holders).map(|(fence, holder)| Holder {
+                fence,
+                ..holder.holder(0)
+            });
+            pair.model.locks[lock].holders = holders.collect();
+            for waiter in &state.queue {
+                let ms = |ticks: Micros| Timeout::Ms(ticks as u64);
+                pair.put_waiter(
+                    lock,
+                    Acquire {
+                        owner: OWNERS[waiter.owner],
+                        lease_ms: 1,
+                        limit: limit(waiter.limit),
+                        block: Some(waiter.ticks.map_or(Timeout::Infinite, ms)),
+                        request_id: waiter.id,
+                    },
+                );
+            }
+            if state.is_due {
+                pair.server.mark_due(lock);
+            }
+        }
+        pair.expect_deadlocks();
+        pair
+    }
+
+    /// A server in this state, without its waiters, with leases that end this many ticks later.
+    fn server(&self, origin: Micros, later: Micros) -> Server {
+        let mut server = Server::new(self.locks.len(), origin);
         if self.grace_ticks > 0 {
             // A lease that has expired by now had expired when the grace period began.
-            server.cx.grace_begin = now;
-            server.cx.grace_end = Instant::from_micros(origin + Micros::from(self.grace_ticks) * TICK);
+            server.cx.grace_begin = server.cx.now;
+            server.cx.grace_end = Instant::from_micros(origin + self.grace_ticks * TICK);
         }
-        for (owner, part) in (0..).zip(&self.holders) {
-            let lease_end = now.after_ms(u64::from(part.ticks + later));
-            let (owner, fence) = (owner_bytes(owner), fence_of(owner));
-            let mut holder = Holder::new(owner, core_limit(part.limit), fence, now, lease_end);
-            holder.add_anonymous(part.unnamed).expect("few holds");
-            for name in &part.names {
-                holder.add_with_id(&name_bytes(*name)).expect("few ids");
+        for (lock, state) in self.locks.iter().enumerate() {
+            for holder in &state.holders {
+                server.put_holder(lock, &holder.holder(later));
             }
-            server.locks[0].1.push(holder);
-            server.engine.fences.observe(fence);
         }
         server
     }
 
-    fn model(&self) -> Model {
-        let holder = |(owner, part): (u8, &Part)| naive::Holder {
-            owner,
-            fence: fence_of(owner),
-            limit: part.limit,
-            since: 0,
-            lease_end: Micros::from(part.ticks) * TICK,
-            holds: (0..part.unnamed)
-                .map(|_| None)
-                .chain(part.names.iter().copied().map(Some))
-                .collect(),
-        };
-        let grace_end = (self.grace_ticks > 0).then(|| Micros::from(self.grace_ticks) * TICK);
-        let holders: Vec<_> = (0..).zip(&self.holders).map(holder).collect();
-        Model {
-            grace_end,
-            last_fence: holders.len() as u64,
-            locks: vec![naive::Lock {
-                holders,
-                queue: Vec::new(),
-            }],
-            ..Model::default()
-        }
-    }
-
-    fn of(server: &Server) -> Self {
-        let cx = &server.cx;
-        let part = |holder: &Holder| Part {
-            limit: holder.limit().get(),
-            unnamed: holder.anonymous(),
-            names: holder
-                .request_ids()
+    fn of(pair: &Pair) -> Self {
+        let owner = |owner: &[u8]| {
+            OWNERS
                 .iter()
-                .filter_map(|name| name.last().copied())
-                .collect(),
-            ticks: cx.lease_ms(holder) as u8,
+                .position(|known| *known == owner)
+                .expect("a known owner")
+        };
+        let holder = |(stored, lease_end): Stored| HolderState {
+            owner: owner(stored.owner()),
+            limit: stored.limit().get(),
+            anonymous: stored.anonymous(),
+            ids: stored.request_ids().to_vec(),
+            ticks: lease_end / TICK,
+        };
+        let waiter = |waiter: Waiter<'_>| WaiterState {
+            owner: owner(waiter.request.owner),
+            limit: waiter.request.limit.get(),
+            id: waiter.request.request_id.map(known_id),
+            ticks: waiter.deadline().map(|deadline| deadline / TICK),
+        };
+        let lock = |lock: usize| LockState {
+            holders: pair.server.stored(lock).into_iter().map(holder).collect(),
+            queue: pair.server.view(lock).queue.into_iter().map(waiter).collect(),
+            is_due: pair.server.is_due(lock),
         };
         Self {
-            holders: server.locks[0].1.holders().iter().map(part).collect(),
-            grace_ticks: cx.now.ms_until(cx.grace_end) as u8,
+            locks: (0..pair.model.locks.len()).map(lock).collect(),
+            grace_ticks: pair.server.grace_end().unwrap_or(0) / TICK,
+        }
+    }
+
+    /// The same for all states that differ only in the names of owners and locks.
+    fn canonical(&self) -> Self {
+        const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        let renamed = ORDERS.iter().map(|order| {
+            let mut locks = self.locks.clone();
+            for lock in &mut locks {
+                let owners = lock.holders.iter_mut().map(|holder| &mut holder.owner);
+                let owners = owners.chain(lock.queue.iter_mut().map(|waiter| &mut waiter.owner));
+                owners.for_each(|owner| *owner = order[*owner]);
+            }
+            locks.sort_unstable();
+            locks
+        });
+        let (locks, grace_ticks) = (renamed.min().expect("six orders"), self.grace_ticks);
+        Self { locks, grace_ticks }
+    }
+}
+
+impl HolderState {
+    fn holder(&self, later: Micros) -> Holder {
+        let ids = self.ids.iter().map(|id| Some(known_id(id)));
+        Holder {
+            owner: OWNERS[self.owner],
+            fence: 0,
+            limit: limit(self.limit),
+            since: 0,
+            lease_end: (self.ticks + later) * TICK,
+            holds: (0..self.anonymous).map(|_| None).chain(ids).collect(),
         }
     }
 }
 
-fn fence_of(owner: u8) -> u64 {
-    u64::from(owner) + 1
+fn known_id(id: &[u8]) -> &'static [u8] {
+    IDS.into_iter().find(|known| *known == id).expect("a known id")
 }
 
-/// The largest number of live holders in any of these states.
-fn most_holders(states: &HashSet<State>) -> Option<usize> {
-    states.iter().map(|state| state.live().count()).max()
+/// The largest number of waiters for one lock, and of owners that hold one.
+fn largest(states: &HashSet<State>) -> (usize, usize) {
+    let locks = || states.iter().flat_map(|state| &state.locks);
+    let live = |lock: &LockState| lock.holders.iter().filter(|holder| holder.ticks > 0).count();
+    let waiters = locks().map(|lock| lock.queue.len()).max();
+    (waiters.unwrap_or(0), locks().map(live).max().unwrap_or(0))
 }
 
 #[test]
 fn mutex_has_one_holder_in_every_reachable_state() {
-    let states = search(&Alphabet {
-        limits: &[Some(1)],
-        names: &[0, 1],
-        graces: &[1, 2],
-    });
-    assert_eq!(most_holders(&states), Some(1));
+    let states = Alphabet {
+        ids: 2,
+        grace_ticks: &[1, 2],
+        ..NO_QUEUE
+    }
+    .search();
+    assert_eq!(largest(&states), (0, 1));
 }
 
 #[test]
 fn semaphore_of_two_has_two_holders_in_every_reachable_state() {
-    let states = search(&Alphabet {
+    let states = Alphabet {
         limits: &[Some(2)],
-        names: &[0, 1],
-        graces: &[2],
-    });
-    assert_eq!(most_holders(&states), Some(2));
+        ids: 2,
+        grace_ticks: &[2],
+        ..NO_QUEUE
+    }
+    .search();
+    assert_eq!(largest(&states), (0, 2));
 }
 
 #[test]
 fn shared_lock_can_be_held_by_all_owners() {
-    let states = search(&Alphabet {
+    let states = Alphabet {
         limits: &[None],
-        names: &[],
-        graces: &[1, 2],
-    });
-    assert_eq!(most_holders(&states), Some(3));
+        grace_ticks: &[1, 2],
+        ..NO_QUEUE
+    }
+    .search();
+    assert_eq!(largest(&states), (0, 3));
 }
 
 #[test]
 fn mixed_limits_keep_smallest_limit_in_every_reachable_state() {
-    let states = search(&Alphabet {
-        limits: &[Some(1), Some(2), None],
-        names: &[0],
-        graces: &[2],
-    });
+    let limits = &[Some(1), Some(2), None];
+    let states = Alphabet {
+        limits,
+        ids: 1,
+        grace_ticks: &[2],
+        ..NO_QUEUE
+    }
+    .search();
     let within = |state: &State| {
-        let holders = state.live().count();
-        state
-            .live()
-            .filter_map(|part| part.limit)
-            .all(|limit| holders as u32 <= limit)
+        let live = || state.locks[0].holders.iter().filter(|holder| holder.ticks > 0);
+        live()
+            .filter_map(|holder| holder.limit)
+            .all(|limit| live().count() as u32 <= limit)
     };
     assert!(states.iter().all(within));
-    assert_eq!(most_holders(&states), Some(3));
+    assert_eq!(largest(&states), (0, 3));
+}
+
+#[test]
+fn one_lock_with_queue_matches_model_in_every_reachable_state() {
+    let states = Alphabet {
+        limits: &[Some(1), Some(2), None],
+        blocks: &[Some(Timeout::Infinite), Some(Timeout::Ms(1))],
+        leases_ms: &[1],
+        max_queue: 2,
+        ..SMALL
+    }
+    .search();
+    assert_eq!(largest(&states), (2, 3));
+}
+
+#[test]
+fn mutex_with_request_ids_matches_model_in_every_reachable_state() {
+    let states = Alphabet {
+        blocks: &[None, Some(Timeout::Infinite), Some(Timeout::Ms(1))],
+        ids: 1,
+        leases_ms: &[1],
+        max_queue: 3,
+        ..SMALL
+    }
+    .search();
+    assert_eq!(largest(&states), (3, 1));
+}
+
+#[test]
+fn two_mutexes_match_model_in_every_reachable_state() {
+    let states = Alphabet {
+        locks: 2,
+        blocks: &[Some(Timeout::Infinite)],
+        max_queue: 2,
+        max_holds: 2,
+        ..SMALL
+    };
+    assert_eq!(largest(&states.search()), (2, 1));
+}
+
+#[test]
+fn two_semaphores_match_model_in_every_reachable_state() {
+    let states = Alphabet {
+        locks: 2,
+        limits: &[Some(1), Some(2)],
+        blocks: &[Some(Timeout::Infinite)],
+        max_queue: 1,
+        ..SMALL
+    };
+    assert_eq!(largest(&states.search()), (1, 2));
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use super::ops::{self, Reply, Request};
 use crate::context::TransitionContext;
 use crate::effects::{Answer, Effects, Replication};
 use crate::fence::Fence;
 use crate::lock::{Holder, Lock};
 use crate::outcome::Event;
 use crate::queue::Waiter;
-use crate::request::{Acquire, Extend, Holds, Release};
+use crate::request::{Acquire, Holds, Release};
 use crate::ticket::Ticket;
 
 /// A lock and its queue at one time.
@@ -27,15 +28,13 @@ pub struct Checked<'a> {
     pub cx: &'a TransitionContext,
     pub after: &'a Snapshot,
     pub known_after: Fence,
-    pub outcome: Outcome,
+    pub reply: &'a Reply,
     pub effects: &'a Effects,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Cause<'a> {
-    Acquire(&'a Acquire<'a>),
-    Release(&'a Release<'a>),
-    Extend(&'a Extend<'a>),
+    Request(&'a Request<'a>),
     Rollback(&'a Release<'a>),
     /// The timer of a lock with waiters.
     Timer,
@@ -43,62 +42,36 @@ pub enum Cause<'a> {
     Expiry,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Granted,
-    /// Without a hold: rejected, not granted, or queued.
-    NotGranted,
-    Released,
-    Extended,
-    /// No request.
-    Done,
-}
-
 type Invariant = fn(&Checked) -> bool;
 
 const INVARIANTS: [(&str, Invariant); 19] = [
     (
-        "mutual exclusion: never more live holders than the smallest limit among them",
+        "mutual exclusion: live holders are within the limit",
         within_limit,
     ),
     ("a lock is sound, expired holders included", sound),
-    (
-        "a waiter gets one reply, or keeps its position in the queue",
-        one_reply_each,
-    ),
+    ("a waiter gets one reply, or keeps its position", one_reply_each),
     ("no request overtakes a waiter", no_overtaking),
-    ("a new grant gets a fence above all earlier ones", fences_rise),
-    (
-        "a holder keeps its fence, limit and start time",
-        holders_keep_identity,
-    ),
+    ("a grant gets a fence above all earlier ones", fences_rise),
+    ("a holder keeps fence, limit and start", holders_keep_identity),
     ("no lease gets shorter", leases_never_shrink),
     ("an expired lease is never revived", never_revived),
     ("no wakeup is lost", no_lost_wakeup),
-    (
-        "a waiter whose grant is reported has the lock",
-        reported_grants_exist,
-    ),
+    ("a reported grant exists", reported_grants_exist),
     ("waiters time out in time, and never early", timeouts_are_exact),
-    (
-        "a request without a grant has no side effects",
-        rejected_without_effects,
-    ),
+    ("without a grant, no side effects", rejected_without_effects),
     (
         "a repeated request id has no side effects",
         repeated_without_effects,
     ),
-    (
-        "nothing changes but the holds of the requester and of granted waiters",
-        others_stay,
-    ),
+    ("only requester and granted waiters change", others_stay),
     ("a grace period grants nothing", no_grants_in_grace),
     ("a change leaves no expired holder", changes_expire_holders),
     (
-        "expiry removes holders exactly when the first lease has ended",
+        "holders expire when the first lease ends",
         expiry_is_due_at_first_lease_end,
     ),
-    ("the events say what happened, in order, once", events_match),
+    ("events match the changes, in order, once", events_match),
     (
         "what changed is replicated, and nothing else",
         changes_are_replicated,
@@ -225,7 +198,11 @@ fn timeouts_are_exact(step: &Checked) -> bool {
 
 /// While no request waits: any request grants the lock to waiters, even if it is rejected itself.
 fn rejected_without_effects(step: &Checked) -> bool {
-    step.outcome != Outcome::NotGranted || !step.before.queue.is_empty() || step.had_no_effects()
+    let is_rejected = matches!(
+        step.reply,
+        Err(_) | Ok(ops::Answer::NotGranted | ops::Answer::Queued(_))
+    );
+    !is_rejected || !step.before.queue.is_empty() || step.had_no_effects()
 }
 
 fn repeated_without_effects(step: &Checked) -> bool {
@@ -235,16 +212,21 @@ fn repeated_without_effects(step: &Checked) -> bool {
     let own = |owner: &[u8]| step.live(step.before).find(|holder| holder.owner() == owner);
     let has = |owner: &[u8], id: &[u8]| own(owner).is_some_and(|holder| holder.has_request_id(id));
     match step.cause {
-        Cause::Acquire(request) if request.request_id.is_some_and(|id| has(request.owner, id)) => {
+        Cause::Request(&Request::Acquire(Acquire {
+            owner,
+            limit,
+            request_id: Some(id),
+            ..
+        })) if has(owner, id) => {
             // With a stricter limit it is another request.
-            let same = own(request.owner).is_some_and(|holder| request.limit >= holder.limit());
-            step.had_no_effects() && same == (step.outcome == Outcome::Granted)
+            let is_same = own(owner).is_some_and(|holder| limit >= holder.limit());
+            step.had_no_effects() && is_same == matches!(step.reply, Ok(ops::Answer::Granted(_)))
         }
-        Cause::Release(Release {
+        Cause::Request(&Request::Release(Release {
             owner,
             holds: Holds::ById(id),
             ..
-        }) if !has(owner, id) => step.had_no_effects(),
+        })) if !has(owner, id) => step.had_no_effects(),
         _ => true,
     }
 }
@@ -280,28 +262,30 @@ fn events_match(step: &Checked) -> bool {
         step.removed().partition(|holder| step.cx.is_live(holder));
     let mut expected = vec![Event::Expired; expired.len()];
     expected.extend(released.iter().map(|_| Event::Released));
-    if step.outcome == Outcome::Extended {
+    if matches!(step.reply, Ok(ops::Answer::Lease(_))) {
         expected.push(Event::Extended);
     }
     expected.extend(step.added().map(|_| Event::Acquired));
     // A holder that left while its lease ran must be the requester.
     let may_release = match step.cause {
-        Cause::Release(request) | Cause::Rollback(request) => Some(request.owner),
+        Cause::Request(Request::Release(request)) | Cause::Rollback(request) => Some(request.owner),
         _ => None,
     };
     step.effects.events == expected && released.iter().all(|holder| Some(holder.owner()) == may_release)
 }
 
+/// A holder that releases a hold and then re-enters, because it waits, may end up as before.
 fn changes_are_replicated(step: &Checked) -> bool {
-    step.changed() == (step.effects.replication != Replication::Nothing)
+    let reenters = step.cause.owner().is_some_and(|owner| step.waited(owner));
+    let is_replicated = step.effects.replication != Replication::Nothing;
+    step.changed() == is_replicated || reenters && is_replicated
 }
 
 impl<'a> Cause<'a> {
     fn owner(self) -> Option<&'a [u8]> {
         match self {
-            Self::Acquire(request) => Some(request.owner),
-            Self::Release(request) | Self::Rollback(request) => Some(request.owner),
-            Self::Extend(request) => Some(request.owner),
+            Self::Request(request) => Some(request.owner()),
+            Self::Rollback(request) => Some(request.owner),
             Self::Timer | Self::Expiry => None,
         }
     }

@@ -1,234 +1,178 @@
-//! Requests, replies and views in types of neither the core nor the model, which are compared in them.
+//! Requests, replies and views: what core and model are compared by.
+
+use std::fmt;
+
+use crate::context::TransitionContext;
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::limit::Limit;
+use crate::lock::Holder;
+use crate::outcome::{Enqueued, Granted};
+use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
 
 /// Microseconds on a clock that never jumps, whatever the clocks of the servers show.
 pub type Micros = i64;
 
-/// The largest number of holders; `None` = SHARED.
-pub type Limit = Option<u32>;
+/// The sender of one request. It gets exactly one reply, at once or later.
+pub type Client = usize;
 
-/// One request of one owner. An ACQUIRE ignores the fence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    pub owner: u8,
-    pub action: Action,
-    pub fence: Option<u64>,
+/// Owners of different lengths: none may be mistaken for the prefix of another.
+pub const OWNERS: [&[u8]; 5] = [b"a", b"ab", b"alice", b"\0", b"bob"];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Request<'a> {
+    Acquire(Acquire<'a>),
+    Release(Release<'a>),
+    Extend(Extend<'a>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    Acquire {
-        lease_ms: u64,
-        limit: Limit,
-        name: Option<u8>,
-    },
-    ReleaseOne,
-    ReleaseAll,
-    ReleaseNamed(u8),
-    /// With a name, the fence is not given.
-    Extend {
-        lease_ms: u64,
-        name: Option<u8>,
-    },
-}
+pub type Reply = Result<Answer, Error>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    Granted {
-        fence: u64,
-        holds: u64,
-        lease_ms: u64,
-    },
+    Granted(Granted),
     NotGranted,
+    Queued(Enqueued),
     /// The remaining holds.
     Holds(u64),
     /// The remaining lease.
     Lease(u64),
-    /// The error code, and the number in its text (0 = none).
-    Error(&'static str, u64),
+    /// The error, without its cycle.
+    Deadlock,
+    /// Of a transition without a request.
+    Done,
 }
 
-/// A live holder as clients see it, and its request ids, oldest first.
+/// A lock with its queue, as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
-    pub owner: u8,
-    pub fence: u64,
+pub struct LockView<'a> {
+    pub holders: Vec<HolderView<'a>>,
+    pub queue: Vec<Waiter<'a>>,
+}
+
+/// A live holder. Its request ids, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderView<'a> {
+    pub owner: &'a [u8],
+    pub fence: Fence,
     pub limit: Limit,
-    pub unnamed: u64,
-    pub names: Vec<u8>,
+    pub anonymous: usize,
+    pub ids: Vec<&'a [u8]>,
     pub lease_ms: u64,
     pub held_ms: u64,
 }
 
-impl Request {
-    pub fn acquire(owner: u8, lease_ms: u64, limit: Limit) -> Self {
-        Self {
-            owner,
-            action: Action::Acquire {
-                lease_ms,
-                limit,
-                name: None,
-            },
-            fence: None,
-        }
-    }
-
-    pub fn named(owner: u8, lease_ms: u64, limit: Limit, name: u8) -> Self {
-        Self {
-            owner,
-            action: Action::Acquire {
-                lease_ms,
-                limit,
-                name: Some(name),
-            },
-            fence: None,
-        }
-    }
-
-    pub fn release(owner: u8) -> Self {
-        Self {
-            owner,
-            action: Action::ReleaseOne,
-            fence: None,
-        }
-    }
-
-    pub fn release_all(owner: u8) -> Self {
-        Self {
-            owner,
-            action: Action::ReleaseAll,
-            fence: None,
-        }
-    }
-
-    pub fn release_named(owner: u8, name: u8) -> Self {
-        Self {
-            owner,
-            action: Action::ReleaseNamed(name),
-            fence: None,
-        }
-    }
-
-    pub fn extend(owner: u8, lease_ms: u64) -> Self {
-        Self {
-            owner,
-            action: Action::Extend { lease_ms, name: None },
-            fence: None,
-        }
-    }
-
-    pub fn extend_named(owner: u8, lease_ms: u64, name: u8) -> Self {
-        Self {
-            owner,
-            action: Action::Extend {
-                lease_ms,
-                name: Some(name),
-            },
-            fence: None,
-        }
-    }
-
-    pub fn with_fence(self, fence: u64) -> Self {
-        Self {
-            fence: Some(fence),
-            ..self
-        }
-    }
-}
-
-/// The sender of one request. It gets exactly one reply, at once or later.
-pub type Client = usize;
-
-/// A request for one of several locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    pub lock: usize,
-    pub request: Request,
-    /// For an ACQUIRE only.
-    pub block: Block,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Block {
-    No,
-    Infinite,
-    Ms(u64),
-}
-
-/// The reply to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply {
-    pub answer: Answer,
-    /// The time that the request spent in the queue.
-    pub waited_ms: u64,
-}
-
-/// A waiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiter {
-    pub client: Client,
-    pub owner: u8,
-    pub limit: Limit,
-    pub lease_ms: u64,
-    pub name: Option<u8>,
-    pub since: Micros,
-    pub block: Block,
-}
-
-/// A lock with its queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockView {
-    pub holders: Vec<View>,
-    pub queue: Vec<Waiter>,
+pub struct Waiter<'a> {
+    pub client: Client,
+    pub since: Micros,
+    pub request: Acquire<'a>,
 }
 
-/// A hold whose client disconnected before the grant reached it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Undelivered {
-    pub lock: usize,
-    pub owner: u8,
-    pub fence: u64,
-    pub name: Option<u8>,
-}
-
-impl Reply {
-    pub fn immediate(answer: Answer) -> Self {
-        Self { answer, waited_ms: 0 }
-    }
-
-    pub fn null() -> Self {
-        Self::immediate(Answer::NotGranted)
-    }
-
-    pub fn error(code: &'static str) -> Self {
-        Self::immediate(Answer::Error(code, 0))
-    }
-}
-
-impl Waiter {
-    /// The waiting request.
-    pub fn ask(&self, lock: usize) -> Ask {
-        let action = Action::Acquire {
-            lease_ms: self.lease_ms,
-            limit: self.limit,
-            name: self.name,
+impl<'a> Request<'a> {
+    /// Parses a command without its key, such as `ACQUIRE alice 10 SHARED`.
+    pub fn parse(text: &'a str) -> Self {
+        const MAX_LEASE_MS: u64 = 3_600_000;
+        let (command, args) = text.split_once(' ').expect("arguments");
+        let args = args.split(' ').map(str::as_bytes);
+        let request = match command {
+            "ACQUIRE" => Acquire::parse(args, MAX_LEASE_MS).map(Self::Acquire),
+            "RELEASE" => Release::parse(args).map(Self::Release),
+            "EXTEND" => Extend::parse(args, MAX_LEASE_MS).map(Self::Extend),
+            _ => panic!("{text}"),
         };
-        let request = Request {
-            owner: self.owner,
-            action,
-            fence: None,
-        };
-        Ask {
-            lock,
-            request,
-            block: self.block,
+        request.unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    pub fn owner(&self) -> &'a [u8] {
+        match self {
+            Self::Acquire(request) => request.owner,
+            Self::Release(request) => request.owner,
+            Self::Extend(request) => request.owner,
         }
     }
 
+    /// An ACQUIRE has no fence, and an EXTEND has either a fence or a request id.
+    pub fn with_fence(mut self, given: Fence) -> Self {
+        match &mut self {
+            Self::Release(Release { fence, .. }) => *fence = Some(given),
+            Self::Extend(Extend { grant, .. }) if *grant == GrantRef::Current => {
+                *grant = GrantRef::Fence(given)
+            }
+            Self::Acquire(_) | Self::Extend(_) => {}
+        }
+        self
+    }
+}
+
+/// The text that [`Request::parse`] parses.
+impl fmt::Display for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy;
+        let owner = text(self.owner());
+        match self {
+            Self::Acquire(request) => {
+                write!(f, "ACQUIRE {owner} {}", request.lease_ms)?;
+                match request.limit.get() {
+                    Some(n) => write!(f, " LIMIT {n}")?,
+                    None => write!(f, " SHARED")?,
+                }
+                match request.block {
+                    None => {}
+                    Some(Timeout::Infinite) => write!(f, " BLOCK 0")?,
+                    Some(Timeout::Ms(ms)) => write!(f, " BLOCK {ms}")?,
+                }
+                request
+                    .request_id
+                    .map_or(Ok(()), |id| write!(f, " REQID {}", text(id)))
+            }
+            Self::Release(Release { fence, holds, .. }) => {
+                write!(f, "RELEASE {owner}")?;
+                fence.map_or(Ok(()), |fence| write!(f, " FENCE {fence}"))?;
+                match holds {
+                    Holds::One => Ok(()),
+                    Holds::All => write!(f, " ALL"),
+                    Holds::ById(id) => write!(f, " REQID {}", text(id)),
+                }
+            }
+            Self::Extend(Extend { lease_ms, grant, .. }) => {
+                write!(f, "EXTEND {owner} {lease_ms}")?;
+                match grant {
+                    GrantRef::Current => Ok(()),
+                    GrantRef::Fence(fence) => write!(f, " FENCE {fence}"),
+                    GrantRef::RequestId(id) => write!(f, " REQID {}", text(id)),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<'a> HolderView<'a> {
+    pub fn of(holder: &'a Holder, cx: &TransitionContext) -> Self {
+        Self {
+            owner: holder.owner(),
+            fence: holder.fence(),
+            limit: holder.limit(),
+            anonymous: holder.anonymous() as usize,
+            ids: holder.request_ids().iter().map(|id| &**id).collect(),
+            lease_ms: cx.lease_ms(holder),
+            held_ms: holder.since().ms_until(cx.now),
+        }
+    }
+}
+
+impl Waiter<'_> {
     /// When it times out.
     pub fn deadline(&self) -> Option<Micros> {
-        match self.block {
-            Block::Ms(ms) => Some(self.since + ms as Micros * 1000),
-            Block::No | Block::Infinite => None,
+        match self.request.block {
+            Some(Timeout::Ms(ms)) => Some(self.since + ms as Micros * 1000),
+            None | Some(Timeout::Infinite) => None,
         }
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::naive::{Holder, Model};
-use super::ops::{Action, Answer, Ask, Block, Client, Micros, Reply, Undelivered, Waiter};
-use super::schedule::{Admin, GivenFence, Memory, Pass, Step};
-use super::subject::{KEYS, ORIGIN, RETRY_MS, Server, owner_bytes, owner_number};
-use crate::deadlock::{Claim, Cycle};
+use super::ops::{Answer, Client, Micros, Reply, Request, Waiter};
+use super::schedule::{Admin, Memory, Pass, Step};
+use super::subject::{ORIGIN, RETRY_MS, Server};
+use crate::deadlock::{Claim, Cycle, Link};
+use crate::error::Error;
 use crate::fence::AdvanceReason;
 use crate::name::LockName;
+use crate::request::{Acquire, Holds, Release};
 
 /// Small, so that schedules reach it.
 const MAX_WAITERS: usize = 4;
@@ -18,12 +20,13 @@ pub struct Pair {
     pub model: Model,
     memories: Vec<Memory>,
     /// The requests of the clients; a client is an index.
-    asks: Vec<Ask>,
+    asks: Vec<(usize, Request<'static>)>,
     /// The clients that have a reply or are disconnected.
     done: Vec<bool>,
     /// The client of the next grant to a waiter disconnects before the grant reaches it.
     lose_next_grant: bool,
-    undelivered: Vec<Undelivered>,
+    /// The locks and holds of lost grants.
+    undelivered: Vec<(usize, Release<'static>)>,
     dump: Option<Dump>,
     grants_paused: bool,
     /// Until then the locks that could not be granted are left alone.
@@ -41,8 +44,13 @@ struct Dump {
 
 impl Pair {
     pub fn new(locks: usize) -> Self {
-        let mut server = Server::new(locks, ORIGIN);
+        Self::of(Server::new(locks, ORIGIN))
+    }
+
+    /// A pair with this server. Holders in its locks are to be added to the model.
+    pub fn of(mut server: Server) -> Self {
         server.policy.max_waiters = MAX_WAITERS;
+        let locks = server.locks.len();
         let model = Model {
             last_fence: server.engine.fences.last(),
             max_waiters: MAX_WAITERS,
@@ -66,21 +74,17 @@ impl Pair {
         }
     }
 
-    /// Adds a holder to a state under test. It gets the next fence.
-    pub fn put_holder(&mut self, lock: usize, holder: Holder) {
-        let fence = self.server.put_holder(lock, &holder);
-        self.model.last_fence = fence;
-        self.model.locks[lock].holders.push(Holder { fence, ..holder });
-    }
-
     /// Adds a waiter to a state under test. It gets the next client.
-    pub fn put_waiter(&mut self, lock: usize, waiter: Waiter) {
-        let client = self.asks.len();
-        let waiter = Waiter { client, ..waiter };
-        self.asks.push(waiter.ask(lock));
+    pub fn put_waiter(&mut self, lock: usize, request: Acquire<'static>) {
+        let (client, since) = (self.asks.len(), self.model.now);
+        self.asks.push((lock, Request::Acquire(request)));
         self.done.push(false);
-        self.server.put_waiter(lock, &waiter);
-        self.model.locks[lock].queue.push(waiter);
+        self.server.put_waiter(lock, client, &request);
+        self.model.locks[lock].queue.push(Waiter {
+            client,
+            since,
+            request,
+        });
     }
 
     /// After holders and waiters were added: whether the state may contain a deadlock.
@@ -90,15 +94,14 @@ impl Pair {
 
     pub fn step(&mut self, step: Step) {
         match step {
-            Step::Ask {
-                lock,
-                owner,
-                action,
-                given,
-                block,
-            } => self.ask_with_fence(lock, owner, action, given, block),
+            // The server rejects a write that it may not execute before the module sees it.
+            Step::Ask { .. } if self.grants_paused => {}
+            Step::Ask { lock, request, given } => {
+                let request = self.memories[lock].with_fence(request, given);
+                self.ask(lock, request);
+            }
             Step::Pass(pass) => self.pass(pass),
-            Step::Expire => (0..self.model.locks.len()).for_each(|lock| self.server.sweep(lock)),
+            Step::Expire => (0..self.model.locks.len()).for_each(|lock| self.server.expire_holders(lock)),
             Step::FireTimers => self.process_due(),
             Step::Disconnect { lock, place } => self.disconnect(lock, place),
             Step::LoseNextGrant => self.lose_next_grant = true,
@@ -126,14 +129,6 @@ impl Pair {
         self.compare(&step);
     }
 
-    fn ask_with_fence(&mut self, lock: usize, owner: u8, action: Action, given: GivenFence, block: Block) {
-        // The server rejects a write that it may not execute before the module sees it.
-        if !self.grants_paused {
-            let request = self.memories[lock].request(owner, action, given);
-            self.ask(&Ask { lock, request, block });
-        }
-    }
-
     /// On a server without waiters.
     fn restart(&mut self, origin: Micros) {
         let saved = self.server.save();
@@ -149,55 +144,62 @@ impl Pair {
         self.model.take_over(self.server.engine.fences.last(), grace_ms);
     }
 
-    pub fn ask(&mut self, ask: &Ask) {
-        let is_acquire = matches!(ask.request.action, Action::Acquire { .. });
-        if is_acquire && (ask.block != Block::No || !self.undelivered.is_empty()) {
+    pub fn ask(&mut self, lock: usize, request: Request<'static>) {
+        if matches!(request, Request::Acquire(acquire) if acquire.block.is_some() || !self.undelivered.is_empty())
+        {
             self.process_due();
         }
         let client = self.asks.len();
-        self.asks.push(*ask);
+        self.asks.push((lock, request));
         self.done.push(false);
-        self.model.ask(client, ask);
-        if let Some(cycle) = self.server.ask(client, ask) {
+        self.model.ask(client, lock, &request);
+        let mut reply = self.server.ask(client, lock, &request);
+        if let Some(Err(Error::Deadlock(cycle))) = &reply {
             self.deadlocks += 1;
-            self.check_cycle(ask, &cycle);
+            self.check_cycle(lock, request.owner(), cycle);
+            reply = Some(Ok(Answer::Deadlock));
         }
+        self.server.replies.extend(reply.map(|reply| (client, reply)));
     }
 
     /// Each link of the cycle must exist. A request that closes a cycle must be part of it.
-    fn check_cycle(&self, ask: &Ask, cycle: &Cycle) {
+    fn check_cycle(&self, lock: usize, owner: &[u8], cycle: &Cycle) {
         let closes_it = self.model.deadlocked().is_empty();
-        let of_request = |link: &Link| (link.owner, link.waits_for) == (ask.request.owner, ask.lock);
-        let links: Vec<Link> = cycle.links.iter().map(Link::of).collect();
-        let closed_by_request = links.iter().any(of_request);
+        let index = |name: &Option<LockName>| {
+            let name = name.as_ref().expect("nothing is left out");
+            self.server
+                .locks
+                .iter()
+                .position(|(known, _)| known == name)
+                .expect("a known lock")
+        };
+        let links = || cycle.links.iter();
+        let of_request = |link: &Link| (link.owner.bytes(), index(&link.waits_for)) == (owner, lock);
+        let closed_by_request = links().any(of_request);
         assert_eq!(cycle.closed_by_request, closed_by_request, "{cycle}");
         assert!(
             closed_by_request || !closes_it,
             "not the cycle that the request closes: {cycle}"
         );
-        let before = links.iter().cycle().skip(links.len() - 1);
-        for (link, before) in links.iter().zip(before) {
+        for (link, before) in links().zip(links().cycle().skip(cycle.links.len() - 1)) {
             assert_eq!(link.claims, before.waits_for, "{cycle}");
-            let is_true = match link.queued_ahead {
-                None => self
-                    .model
-                    .live(link.claims)
-                    .any(|holder| holder.owner == link.owner),
-                Some(other) => {
-                    assert_eq!(other, before.owner, "{cycle}");
-                    let place = self.place(link.owner, link.claims);
-                    let after = self.place(other, link.claims);
+            let (owner, claims) = (link.owner.bytes(), index(&link.claims));
+            let is_true = match &link.claim {
+                Claim::Holds => self.model.live(claims).any(|holder| holder.owner == owner),
+                Claim::QueuedAhead(other) => {
+                    assert_eq!(*other, before.owner, "{cycle}");
+                    let (place, after) = (self.place(owner, claims), self.place(other.bytes(), claims));
                     place.is_some_and(|place| after.is_none_or(|after| place < after))
                 }
             };
-            let waits = of_request(link) || self.place(link.owner, link.waits_for).is_some();
+            let waits = of_request(link) || self.place(owner, index(&link.waits_for)).is_some();
             assert!(is_true && waits, "{cycle}");
         }
     }
 
-    fn place(&self, owner: u8, lock: usize) -> Option<usize> {
+    fn place(&self, owner: &[u8], lock: usize) -> Option<usize> {
         let queue = &self.model.locks[lock].queue;
-        queue.iter().position(|waiter| waiter.owner == owner)
+        queue.iter().position(|waiter| waiter.request.owner == owner)
     }
 
     fn pass(&mut self, pass: Pass) {
@@ -212,9 +214,9 @@ impl Pair {
 
     pub fn process_due(&mut self) {
         if !self.grants_paused {
-            for hold in std::mem::take(&mut self.undelivered) {
-                self.server.roll_back(&hold);
-                self.model.rollback_grant(&hold);
+            for (lock, hold) in std::mem::take(&mut self.undelivered) {
+                self.server.rollback_grant(lock, &hold);
+                self.model.rollback_grant(lock, &hold);
             }
         }
         while let Some(lock) = self.server.due() {
@@ -249,8 +251,8 @@ impl Pair {
         }
         let client = queue[place % queue.len()].client;
         self.done[client] = true;
-        self.server.client_leaves(lock, client);
-        self.model.leave(lock, client);
+        self.server.disconnect(client);
+        self.model.disconnect(lock, client);
     }
 
     pub fn administrate(&mut self, command: Admin) {
@@ -281,18 +283,18 @@ impl Pair {
             }
             Admin::OtherType(lock) => {
                 self.server.delete(lock);
-                self.server.drain(lock, "WRONGTYPE");
+                self.server.drain(lock);
                 model.locks[lock].holders.clear();
-                model.drain(lock, "WRONGTYPE");
+                model.drain(lock);
             }
         }
     }
 
     fn grace(&mut self, grace_ms: u64) {
         for lock in 0..self.model.locks.len() {
-            self.server.drain(lock, "UNBLOCKED");
-            self.model.drain(lock, "UNBLOCKED");
-            self.server.sweep(lock);
+            self.server.drain(lock);
+            self.model.drain(lock);
+            self.server.expire_holders(lock);
         }
         self.server.begin_grace(grace_ms);
         self.model.begin_grace(grace_ms);
@@ -308,7 +310,7 @@ impl Pair {
         for (client, reply) in replies {
             assert!(!self.done[client], "a second reply after {step:?}: {reply:?}");
             self.done[client] = true;
-            self.note(client, reply);
+            self.note(client, &reply);
         }
         for lock in 0..self.model.locks.len() {
             let (view, expected) = (self.server.view(lock), self.model.view(lock));
@@ -333,8 +335,8 @@ impl Pair {
     /// and of a holder that waits for the end of a grace period to re-enter, when its hold ends.
     fn has_undetectable_deadlocks(&self) -> bool {
         self.model.locks.iter().enumerate().any(|(lock, site)| {
-            let owners: BTreeSet<u8> = site.queue.iter().map(|waiter| waiter.owner).collect();
-            let waits = |holder: &Holder| owners.contains(&holder.owner);
+            let owners: BTreeSet<&[u8]> = site.queue.iter().map(|waiter| waiter.request.owner).collect();
+            let waits = |holder: &Holder| owners.contains(holder.owner);
             owners.len() < site.queue.len() || self.model.live(lock).any(waits)
         })
     }
@@ -357,20 +359,21 @@ impl Pair {
         }
     }
 
-    fn note(&mut self, client: Client, reply: Reply) {
-        let Ask { lock, request, .. } = self.asks[client];
-        self.memories[lock].note(request.owner, &reply.answer);
+    fn note(&mut self, client: Client, reply: &Reply) {
+        let (lock, request) = self.asks[client];
+        self.memories[lock].note(request.owner(), reply);
         let waited = client + 1 < self.asks.len();
-        if let (Action::Acquire { name, .. }, Answer::Granted { fence, .. }) = (request.action, reply.answer)
+        if let (
+            Request::Acquire(Acquire {
+                owner, request_id, ..
+            }),
+            Ok(Answer::Granted(granted)),
+        ) = (request, reply)
             && waited
             && std::mem::take(&mut self.lose_next_grant)
         {
-            self.undelivered.push(Undelivered {
-                lock,
-                owner: request.owner,
-                fence,
-                name,
-            });
+            let (fence, holds) = (Some(granted.fence), request_id.map_or(Holds::One, Holds::ById));
+            self.undelivered.push((lock, Release { owner, fence, holds }));
         }
     }
 
@@ -392,37 +395,11 @@ impl Pair {
             self.server.engine.wait_table.is_empty() && self.server.engine.wait_table.next_wakeup().is_none()
         );
         assert_eq!(self.server.engine.wait_table.longest_since(), None);
-        let mut owners = self.asks.iter().map(|ask| owner_bytes(ask.request.owner));
+        let involves =
+            |(_, request): &(usize, Request)| self.server.engine.wait_table.involves(request.owner());
         assert!(
-            !owners.any(|owner| self.server.engine.wait_table.involves(owner)),
+            !self.asks.iter().any(involves),
             "the wait table still has an owner"
         );
-    }
-}
-
-/// A link of a cycle with numbers for owners and locks.
-struct Link {
-    owner: u8,
-    queued_ahead: Option<u8>,
-    claims: usize,
-    waits_for: usize,
-}
-
-impl Link {
-    fn of(link: &crate::deadlock::Link) -> Self {
-        let lock = |name: &Option<LockName>| {
-            let name = name.as_ref().expect("nothing is left out");
-            let known = KEYS.iter().position(|known| *known.as_bytes() == *name.key);
-            known.expect("a lock of the server")
-        };
-        Self {
-            owner: owner_number(link.owner.bytes()),
-            queued_ahead: match &link.claim {
-                Claim::Holds => None,
-                Claim::QueuedAhead(other) => Some(owner_number(other.bytes())),
-            },
-            claims: lock(&link.claims),
-            waits_for: lock(&link.waits_for),
-        }
     }
 }

@@ -3,11 +3,12 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::ops::{Answer, Micros, Request};
+use super::ops::{Answer, Micros, Reply};
 use super::pair::Pair;
 use super::schedule::{LOCKS, MAX_STEPS, Memory, Step, config, queue_schedules, single_lock_schedules};
-use super::subject::{Command, Record, Saved, Sent, Server, Stored};
+use super::subject::{Command, Saved, Sent, Server, Stored};
 use crate::effects::Replication;
+use crate::error::Error;
 use crate::fence::AdvanceReason;
 use crate::outcome::Event;
 
@@ -89,8 +90,8 @@ impl Aof {
 /// A server executes a record at `now`, or later if its clock is ahead.
 fn execute(server: &mut Server, sent: &Sent, now: Micros) {
     server.set_now(server.now().max(now));
-    server.receive(sent);
-    if let Command::Transition(_, events) = &sent.command {
+    server.receive(sent.lock, &sent.command);
+    if let Command::Apply(_, events) | Command::Release(_, events) = &sent.command {
         assert_same_events(events, &server.effects.events);
     }
     assert_follows(&sent.after, &server.stored(sent.lock));
@@ -105,7 +106,7 @@ fn full_sync(replica: &mut Server, primary: &Server, late: Micros) {
 }
 
 /// The replica has the same holders, and their leases end no earlier.
-fn assert_follows(primary: &[(Stored, Micros)], replica: &[(Stored, Micros)]) {
+pub fn assert_follows(primary: &[Stored], replica: &[Stored]) {
     let (theirs, their_ends): (Vec<_>, Vec<_>) = replica.iter().cloned().unzip();
     let (ours, our_ends): (Vec<_>, Vec<_>) = primary.iter().cloned().unzip();
     assert_eq!(theirs, ours, "owners, fences, limits and holds");
@@ -151,19 +152,18 @@ impl Cluster {
 
     fn step(&mut self, step: Step, deliveries: [Delivery; 2]) {
         match step {
-            Step::Ask {
-                owner, action, given, ..
-            } => {
-                let request = self.memory.request(owner, action, given);
-                let answer = self.primary.request(0, &request);
-                if let Answer::Granted { fence, .. } = answer {
-                    assert!(self.memory.may_be_granted(owner, fence), "{fence} to {request:?}");
+            Step::Ask { request, given, .. } => {
+                let request = self.memory.with_fence(request, given);
+                let reply = self.primary.ask(0, 0, &request).expect("no request blocks");
+                if let Ok(Answer::Granted(granted)) = &reply {
+                    let may_be_granted = self.memory.may_be_granted(request.owner(), granted.fence);
+                    assert!(may_be_granted, "{granted:?} to {request}");
                 }
-                self.memory.note(owner, &answer);
+                self.memory.note(request.owner(), &reply);
                 self.followers.receive(&mut self.primary, deliveries);
             }
             Step::Expire => {
-                self.primary.sweep(0);
+                self.primary.expire_holders(0);
                 self.followers.receive(&mut self.primary, deliveries);
             }
             Step::Pass(pass) => {
@@ -253,91 +253,75 @@ proptest! {
     }
 }
 
-const ALICE: u8 = 0;
-const BOB: u8 = 1;
-const CAROL: u8 = 2;
 const AN_HOUR: Micros = 3_600_000_000;
 
 /// Alice's lease has expired at 10 ms, Bob has two holds. A replica lags by an hour.
 fn alice_has_expired() -> Cluster {
     let mut cluster = Cluster::new();
-    for request in [
-        Request::acquire(ALICE, 10, Some(2)),
-        Request::acquire(BOB, 90, Some(2)),
-        Request::acquire(BOB, 90, Some(2)),
-    ] {
-        ask(&mut cluster, &request);
+    for (owner, lease_ms) in [("alice", 10), ("bob", 90), ("bob", 90)] {
+        let granted = cluster.call(&format!("ACQUIRE a {owner} {lease_ms} LIMIT 2"));
+        assert!(matches!(granted, Ok(Answer::Granted(_))));
     }
     cluster.primary.set_now(10_000);
     cluster
 }
 
-fn ask(cluster: &mut Cluster, request: &Request) -> Answer {
-    let answer = cluster.primary.request(0, request);
-    let deliveries = [Delivery::Late(0), Delivery::Late(AN_HOUR)];
-    cluster.followers.receive(&mut cluster.primary, deliveries);
-    answer
-}
+impl Cluster {
+    fn call(&mut self, command: &str) -> Reply {
+        let reply = self.primary.call(command);
+        let deliveries = [Delivery::Late(0), Delivery::Late(AN_HOUR)];
+        self.followers.receive(&mut self.primary, deliveries);
+        reply
+    }
 
-fn owners(server: &Server) -> Vec<&[u8]> {
-    server.locks[0]
-        .1
-        .holders()
-        .iter()
-        .map(|holder| holder.owner())
-        .collect()
+    fn assert_owners_everywhere(&self, owners: &[&str]) {
+        for server in self.followers.replicas.iter().chain([&self.primary]) {
+            assert_eq!(server.owners("a"), owners);
+        }
+    }
 }
 
 #[test]
 fn grace_outlasts_hold_unknown_to_promoted_replica() {
     let mut cluster = Cluster::new();
-    ask(&mut cluster, &Request::acquire(ALICE, 30, Some(1)));
+    assert!(cluster.call("ACQUIRE a alice 30").is_ok());
     let promotion = Step::Promotion {
         grace_ms: 30,
         lost: 1,
     };
     cluster.step(promotion, [Delivery::Late(0); 2]);
-    assert!(cluster.primary.locks[0].1.is_free());
-    let bob = Request::acquire(BOB, 30, Some(1));
+    assert!(cluster.primary.lock("a").is_free());
     cluster.primary.pass(29_999);
-    assert_eq!(ask(&mut cluster, &bob), Answer::Error("GRACE", 1));
+    assert_eq!(cluster.call("ACQUIRE a bob 30"), Err(Error::Grace(1)));
     cluster.primary.pass(1);
-    assert!(matches!(ask(&mut cluster, &bob), Answer::Granted { .. }));
+    assert!(matches!(cluster.call("ACQUIRE a bob 30"), Ok(Answer::Granted(_))));
 }
 
 #[test]
 fn acquire_replicates_removal_of_expired_holders() {
     let mut cluster = alice_has_expired();
-    assert_eq!(owners(&cluster.primary), [b"a".as_slice(), b"ab"]);
-    let answer = ask(&mut cluster, &Request::acquire(CAROL, 10, Some(2)));
-    assert!(matches!(answer, Answer::Granted { .. }));
-    for server in cluster.followers.replicas.iter().chain([&cluster.primary]) {
-        assert_eq!(owners(server), [b"ab".as_slice(), b"alice"]);
-    }
+    assert_eq!(cluster.primary.owners("a"), ["alice", "bob"]);
+    let reply = cluster.call("ACQUIRE a carol 10 LIMIT 2");
+    assert!(matches!(reply, Ok(Answer::Granted(_))));
+    cluster.assert_owners_everywhere(&["bob", "carol"]);
 }
 
 #[test]
 fn release_replicates_removal_of_expired_holders() {
     let mut cluster = alice_has_expired();
-    assert_eq!(ask(&mut cluster, &Request::release(BOB)), Answer::Holds(1));
+    assert_eq!(cluster.call("RELEASE a bob"), Ok(Answer::Holds(1)));
     assert_eq!(cluster.primary.effects.replication, Replication::Change);
-    for server in cluster.followers.replicas.iter().chain([&cluster.primary]) {
-        assert_eq!(owners(server), [b"ab"]);
-    }
-    assert_eq!(ask(&mut cluster, &Request::release(BOB)), Answer::Holds(0));
+    cluster.assert_owners_everywhere(&["bob"]);
+    assert_eq!(cluster.call("RELEASE a bob"), Ok(Answer::Holds(0)));
     assert_eq!(cluster.primary.effects.replication, Replication::Verbatim);
-    for server in cluster.followers.replicas.iter().chain([&cluster.primary]) {
-        assert!(server.locks[0].1.is_free());
-    }
+    cluster.assert_owners_everywhere(&[]);
 }
 
 #[test]
 fn last_release_replicates_removal_of_expired_holders() {
     let mut cluster = alice_has_expired();
-    assert_eq!(ask(&mut cluster, &Request::release_all(BOB)), Answer::Holds(0));
-    for server in cluster.followers.replicas.iter().chain([&cluster.primary]) {
-        assert!(server.locks[0].1.is_free());
-    }
+    assert_eq!(cluster.call("RELEASE a bob ALL"), Ok(Answer::Holds(0)));
+    cluster.assert_owners_everywhere(&[]);
 }
 
 #[test]
@@ -345,6 +329,9 @@ fn replica_never_expires_leases_by_its_clock() {
     let mut cluster = alice_has_expired();
     let replica = &mut cluster.followers.replicas[0];
     replica.pass(AN_HOUR);
-    replica.apply(0, &Record::Verbatim(Request::release(BOB)));
-    assert_eq!(owners(replica), [b"a".as_slice(), b"ab"]);
+    replica.receive(
+        0,
+        &Command::Release("RELEASE bob".to_owned(), vec![Event::Released]),
+    );
+    assert_eq!(replica.owners("a"), ["alice", "bob"]);
 }

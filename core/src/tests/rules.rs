@@ -1,212 +1,157 @@
 //! The contract of one lock by example.
 
-use super::ops::{Answer, Request};
-use super::subject::{ORIGIN, Server, core_limit, owner_bytes};
+use super::ops::Answer::{Holds, Lease, NotGranted};
+use super::subject::Server;
 use crate::effects::Replication;
+use crate::error::Error;
 use crate::fence::{AdvanceReason, MAX_FENCE};
+use crate::limit::Limit;
 use crate::lock::{Holder, MAX_REQUEST_IDS};
-use crate::outcome::Event;
+use crate::outcome::{Event, Granted};
 
-const ALICE: u8 = 0;
-const BOB: u8 = 1;
-const CAROL: u8 = 2;
-const MUTEX: Option<u32> = Some(1);
-const SHARED: Option<u32> = None;
-
-/// A server without the lock.
+/// A server with the free lock `a`.
 fn server() -> Server {
-    Server::new(1, ORIGIN)
+    Server::with(&["a"])
 }
 
-/// Sends a request that must be granted. Returns the fence, the holds and the remaining lease.
-fn granted(server: &mut Server, request: Request) -> (u64, u64, u64) {
-    match server.request(0, &request) {
-        Answer::Granted {
-            fence,
-            holds,
-            lease_ms,
-        } => (fence, holds, lease_ms),
-        answer => panic!("{answer:?} to {request:?}"),
-    }
+/// The holds and the remaining lease of a grant.
+fn counts(granted: Granted) -> (u64, u64) {
+    (granted.holds, granted.lease_ms)
 }
 
 #[test]
 fn mutex_held_by_one_owner_is_not_granted_to_another() {
     let mut server = server();
-    granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
-    for limit in [MUTEX, Some(2), SHARED] {
-        assert_eq!(
-            server.request(0, &Request::acquire(BOB, 10, limit)),
-            Answer::NotGranted
-        );
+    server.granted("ACQUIRE a alice 10");
+    for limit in ["LIMIT 1", "LIMIT 2", "SHARED"] {
+        assert_eq!(server.call(&format!("ACQUIRE a bob 10 {limit}")), Ok(NotGranted));
     }
-    assert_eq!(server.request(0, &Request::release(ALICE)), Answer::Holds(0));
-    granted(&mut server, Request::acquire(BOB, 10, MUTEX));
+    assert_eq!(server.call("RELEASE a alice"), Ok(Holds(0)));
+    server.granted("ACQUIRE a bob 10");
 }
 
 #[test]
 fn semaphore_admits_up_to_smallest_limit() {
     let mut server = server();
-    granted(&mut server, Request::acquire(ALICE, 10, Some(3)));
-    granted(&mut server, Request::acquire(BOB, 10, Some(2)));
-    assert_eq!(
-        server.request(0, &Request::acquire(CAROL, 10, Some(3))),
-        Answer::NotGranted
-    );
-    assert_eq!(server.request(0, &Request::release(BOB)), Answer::Holds(0));
-    granted(&mut server, Request::acquire(CAROL, 10, Some(3)));
-    granted(&mut server, Request::acquire(BOB, 10, Some(3)));
+    server.granted("ACQUIRE a alice 10 LIMIT 3");
+    server.granted("ACQUIRE a bob 10 LIMIT 2");
+    assert_eq!(server.call("ACQUIRE a carol 10 LIMIT 3"), Ok(NotGranted));
+    assert_eq!(server.call("RELEASE a bob"), Ok(Holds(0)));
+    server.granted("ACQUIRE a carol 10 LIMIT 3");
+    server.granted("ACQUIRE a bob 10 LIMIT 3");
 }
 
 #[test]
 fn shared_holders_exclude_mutex_request() {
     let mut server = server();
-    for reader in [ALICE, BOB, CAROL] {
-        granted(&mut server, Request::acquire(reader, 10, SHARED));
+    for reader in ["alice", "bob", "carol"] {
+        server.granted(&format!("ACQUIRE a {reader} 10 SHARED"));
     }
-    assert_eq!(
-        server.request(0, &Request::acquire(3, 10, MUTEX)),
-        Answer::NotGranted
-    );
+    assert_eq!(server.call("ACQUIRE a dave 10"), Ok(NotGranted));
 }
 
 #[test]
 fn reentry_keeps_fence_and_never_shortens_lease() {
     let mut server = server();
-    let (fence, ..) = granted(&mut server, Request::acquire(ALICE, 100, MUTEX));
-    assert_eq!(
-        granted(&mut server, Request::acquire(ALICE, 10, MUTEX)),
-        (fence, 2, 100)
-    );
-    assert_eq!(
-        granted(&mut server, Request::acquire(ALICE, 200, MUTEX)),
-        (fence, 3, 200)
-    );
+    let first = server.granted("ACQUIRE a alice 100");
+    let again = server.granted("ACQUIRE a alice 10");
+    assert_eq!((again.fence, counts(again)), (first.fence, (2, 100)));
+    let longer = server.granted("ACQUIRE a alice 200");
+    assert_eq!((longer.fence, counts(longer)), (first.fence, (3, 200)));
     assert!(server.effects.events.is_empty());
 }
 
 #[test]
 fn reentry_never_changes_limit() {
     let mut server = server();
-    granted(&mut server, Request::acquire(ALICE, 10, Some(2)));
-    granted(&mut server, Request::acquire(ALICE, 10, SHARED));
-    assert_eq!(server.view(0).holders[0].limit, Some(2));
-    assert_eq!(
-        server.request(0, &Request::acquire(ALICE, 10, MUTEX)),
-        Answer::Error("ERR", 2)
-    );
-    granted(&mut server, Request::acquire(BOB, 10, SHARED));
-    assert_eq!(
-        server.request(0, &Request::acquire(CAROL, 10, SHARED)),
-        Answer::NotGranted
-    );
+    server.granted("ACQUIRE a alice 10 LIMIT 2");
+    server.granted("ACQUIRE a alice 10 SHARED");
+    let two = server.view(0).holders[0].limit;
+    assert_eq!(two.get(), Some(2));
+    assert_eq!(server.call("ACQUIRE a alice 10"), Err(Error::Upgrade(two)));
+    server.granted("ACQUIRE a bob 10 SHARED");
+    assert_eq!(server.call("ACQUIRE a carol 10 SHARED"), Ok(NotGranted));
 }
 
 #[test]
 fn lease_expires_exactly_at_its_end() {
     let mut server = server();
-    granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
+    server.granted("ACQUIRE a alice 10");
     server.pass(9_999);
-    assert_eq!(
-        server.request(0, &Request::acquire(BOB, 10, MUTEX)),
-        Answer::NotGranted
-    );
+    assert_eq!(server.call("ACQUIRE a bob 10"), Ok(NotGranted));
     server.pass(1);
-    granted(&mut server, Request::acquire(BOB, 10, MUTEX));
+    server.granted("ACQUIRE a bob 10");
     assert_eq!(server.effects.events, [Event::Expired, Event::Acquired]);
 }
 
 #[test]
 fn expired_lease_is_never_revived() {
     let mut server = server();
-    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
+    let fence = server.granted("ACQUIRE a alice 10 REQID r1").fence;
     server.pass(10_000);
-    for request in [
-        Request::extend(ALICE, 10),
-        Request::release(ALICE),
-        Request::release_all(ALICE),
-    ] {
+    for request in ["EXTEND a alice 10", "RELEASE a alice", "RELEASE a alice ALL"] {
         assert_eq!(
-            server.request(0, &request.with_fence(fence)),
-            Answer::Error("NOTHELD", 0)
+            server.call(&format!("{request} FENCE {fence}")),
+            Err(Error::NotHeld)
         );
     }
-    assert_eq!(
-        server.request(0, &Request::release_named(ALICE, 1)),
-        Answer::Holds(0)
-    );
-    let (next, holds, _) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
-    assert_eq!((next > fence, holds), (true, 1));
+    assert_eq!(server.call("RELEASE a alice REQID r1"), Ok(Holds(0)));
+    let next = server.granted("ACQUIRE a alice 10 REQID r1");
+    assert_eq!((next.fence > fence, next.holds), (true, 1));
 }
 
 #[test]
 fn holders_expire_independently_and_once() {
     let mut server = server();
-    granted(&mut server, Request::acquire(ALICE, 10, SHARED));
-    granted(&mut server, Request::acquire(BOB, 20, SHARED));
-    server.pass(10_000);
-    server.sweep(0);
-    assert_eq!(server.effects.events, [Event::Expired]);
-    server.sweep(0);
-    assert_eq!(server.effects.events, []);
-    server.pass(10_000);
-    server.sweep(0);
-    assert_eq!(server.effects.events, [Event::Expired]);
-    assert!(server.locks[0].1.is_free());
+    server.granted("ACQUIRE a alice 10 SHARED");
+    server.granted("ACQUIRE a bob 20 SHARED");
+    for expected in [&[Event::Expired][..], &[Event::Expired]] {
+        server.pass(10_000);
+        server.expire_holders(0);
+        assert_eq!(server.effects.events, expected);
+        server.expire_holders(0);
+        assert_eq!(server.effects.events, []);
+    }
+    assert!(server.lock("a").is_free());
 }
 
 #[test]
 fn remaining_lease_is_rounded_down() {
     let mut server = server();
-    granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
+    server.granted("ACQUIRE a alice 10");
     server.pass(1);
-    assert_eq!(server.request(0, &Request::extend(ALICE, 5)), Answer::Lease(9));
+    assert_eq!(server.call("EXTEND a alice 5"), Ok(Lease(9)));
     assert_eq!(server.effects.events, [Event::Extended]);
     assert_eq!(server.effects.replication, Replication::Nothing);
-    assert_eq!(server.request(0, &Request::extend(ALICE, 20)), Answer::Lease(20));
+    assert_eq!(server.call("EXTEND a alice 20"), Ok(Lease(20)));
     assert_eq!(server.effects.replication, Replication::Change);
 }
 
 #[test]
 fn repeated_reqid_counts_once_and_keeps_lease() {
     let mut server = server();
-    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
-    assert_eq!(
-        granted(&mut server, Request::named(ALICE, 500, MUTEX, 1)),
-        (fence, 1, 10)
-    );
-    assert_eq!(
-        granted(&mut server, Request::named(ALICE, 10, MUTEX, 2)),
-        (fence, 2, 10)
-    );
-    assert_eq!(
-        server.request(0, &Request::release_named(ALICE, 1)),
-        Answer::Holds(1)
-    );
-    assert_eq!(
-        server.request(0, &Request::release_named(ALICE, 1)),
-        Answer::Holds(1)
-    );
-    assert_eq!(
-        server.request(0, &Request::release_named(ALICE, 2)),
-        Answer::Holds(0)
-    );
-    assert_eq!(
-        server.request(0, &Request::release_named(ALICE, 2)),
-        Answer::Holds(0)
-    );
+    let first = server.granted("ACQUIRE a alice 10 REQID r1");
+    assert_eq!(server.granted("ACQUIRE a alice 500 REQID r1"), first);
+    let second = server.granted("ACQUIRE a alice 10 REQID r2");
+    assert_eq!((second.fence, counts(second)), (first.fence, (2, 10)));
+    for (id, left) in [("r1", 1), ("r1", 1), ("r2", 0), ("r2", 0)] {
+        assert_eq!(
+            server.call(&format!("RELEASE a alice REQID {id}")),
+            Ok(Holds(left))
+        );
+    }
 }
 
 #[test]
 fn release_takes_anonymous_holds_then_latest_reqid() {
     let mut server = server();
-    granted(&mut server, Request::named(ALICE, 10, MUTEX, 2));
-    granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
-    granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
-    for (left, names) in [(2, vec![2, 1]), (1, vec![2]), (0, vec![])] {
-        assert_eq!(server.request(0, &Request::release(ALICE)), Answer::Holds(left));
-        let names_left = server.view(0).holders.pop().map_or(vec![], |alice| alice.names);
-        assert_eq!(names_left, names);
+    server.granted("ACQUIRE a alice 10 REQID r2");
+    server.granted("ACQUIRE a alice 10");
+    server.granted("ACQUIRE a alice 10 REQID r1");
+    for (left, ids) in [(2, &[b"r2", b"r1"][..]), (1, &[b"r2"]), (0, &[])] {
+        assert_eq!(server.call("RELEASE a alice"), Ok(Holds(left)));
+        let ids_left = server.view(0).holders.pop().map_or(vec![], |alice| alice.ids);
+        assert_eq!(ids_left, ids);
     }
     assert_eq!(server.effects.events, [Event::Released]);
 }
@@ -214,208 +159,143 @@ fn release_takes_anonymous_holds_then_latest_reqid() {
 #[test]
 fn stale_fence_is_rejected() {
     let mut server = server();
-    let (old, ..) = granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
-    assert_eq!(
-        server.request(0, &Request::release(ALICE).with_fence(old)),
-        Answer::Holds(0)
-    );
-    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
-    let stale = Answer::Error("STALE", fence);
-    for request in [
-        Request::release(ALICE),
-        Request::release_all(ALICE),
-        Request::release_named(ALICE, 1),
-        Request::release_named(ALICE, 9),
-        Request::extend(ALICE, 99),
-    ] {
-        assert_eq!(server.request(0, &request.with_fence(old)), stale);
-        assert_eq!(server.request(0, &request.with_fence(fence + 1)), stale);
-        assert_ne!(
-            server.request(
-                0,
-                &Request {
-                    owner: BOB,
-                    ..request
-                }
-                .with_fence(fence)
-            ),
-            stale
-        );
+    let old = server.granted("ACQUIRE a alice 10").fence;
+    assert_eq!(server.call(&format!("RELEASE a alice FENCE {old}")), Ok(Holds(0)));
+    let fence = server.granted("ACQUIRE a alice 10 REQID r1").fence;
+    let options = ["", " ALL", " REQID r1", " REQID r9"].map(|holds| ("RELEASE", holds));
+    for (command, option) in options.into_iter().chain([("EXTEND", " 99")]) {
+        for wrong in [old, fence + 1] {
+            let reply = server.call(&format!("{command} a alice{option} FENCE {wrong}"));
+            assert_eq!(reply, Err(Error::Stale(fence)));
+        }
+        let other = server.call(&format!("{command} a bob{option} FENCE {fence}"));
+        assert_ne!(other, Err(Error::Stale(fence)));
     }
     assert_eq!(
-        server.request(0, &Request::release(ALICE).with_fence(fence)),
-        Answer::Holds(0)
+        server.call(&format!("RELEASE a alice FENCE {fence}")),
+        Ok(Holds(0))
     );
 }
 
 #[test]
 fn release_without_hold_reports_notheld_or_notowner() {
     let mut server = server();
-    for request in [
-        Request::release(BOB),
-        Request::release_all(BOB),
-        Request::extend(BOB, 10),
-    ] {
-        assert_eq!(server.request(0, &request), Answer::Error("NOTHELD", 0));
+    let requests = ["RELEASE a bob", "RELEASE a bob ALL", "EXTEND a bob 10"];
+    for request in requests {
+        assert_eq!(server.call(request), Err(Error::NotHeld));
     }
-    granted(&mut server, Request::acquire(ALICE, 10, SHARED));
-    for request in [
-        Request::release(BOB),
-        Request::release_all(BOB),
-        Request::extend(BOB, 10),
-    ] {
-        assert_eq!(server.request(0, &request), Answer::Error("NOTOWNER", 0));
+    server.granted("ACQUIRE a alice 10 SHARED");
+    for request in requests {
+        assert_eq!(server.call(request), Err(Error::NotOwner));
     }
-    assert_eq!(
-        server.request(0, &Request::release_named(BOB, 1)),
-        Answer::Holds(0)
-    );
+    assert_eq!(server.call("RELEASE a bob REQID r1"), Ok(Holds(0)));
 }
 
 #[test]
 fn release_by_reqid_with_fence_reports_a_lost_lock() {
     let mut server = server();
-    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
-    let release = Request::release_named(ALICE, 1).with_fence(fence);
-    let unknown = Request::release_named(ALICE, 2).with_fence(fence);
-    assert_eq!(server.request(0, &unknown), Answer::Holds(1));
-    assert_eq!(server.request(0, &release), Answer::Holds(0));
-    assert_eq!(server.request(0, &release), Answer::Error("NOTHELD", 0));
-    granted(&mut server, Request::named(BOB, 10, MUTEX, 1));
-    assert_eq!(server.request(0, &release), Answer::Error("NOTOWNER", 0));
-    server.request(0, &Request::release(BOB));
-    let (later, ..) = granted(&mut server, Request::named(ALICE, 10, MUTEX, 1));
+    let fence = server.granted("ACQUIRE a alice 10 REQID r1").fence;
+    let release = format!("RELEASE a alice REQID r1 FENCE {fence}");
+    let unknown = format!("RELEASE a alice REQID r2 FENCE {fence}");
+    assert_eq!(server.call(&unknown), Ok(Holds(1)));
+    assert_eq!(server.call(&release), Ok(Holds(0)));
+    assert_eq!(server.call(&release), Err(Error::NotHeld));
+    server.granted("ACQUIRE a bob 10 REQID r1");
+    assert_eq!(server.call(&release), Err(Error::NotOwner));
+    assert_eq!(server.call("RELEASE a bob"), Ok(Holds(0)));
+    let later = server.granted("ACQUIRE a alice 10 REQID r1").fence;
     for request in [release, unknown] {
-        assert_eq!(server.request(0, &request), Answer::Error("STALE", later));
+        assert_eq!(server.call(&request), Err(Error::Stale(later)));
     }
-    assert_eq!(server.view(0).holders[0].names, [1]);
+    assert_eq!(server.view(0).holders[0].ids, [b"r1"]);
 }
 
 #[test]
 fn grace_grants_nothing_and_keeps_known_holders() {
     let mut server = server();
-    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, SHARED, 1));
+    let fence = server.granted("ACQUIRE a alice 10 SHARED REQID r1").fence;
     server.take_over(AdvanceReason::Start, 50);
-    let grace_error = Answer::Error("GRACE", 50);
-    assert_eq!(server.request(0, &Request::acquire(BOB, 10, SHARED)), grace_error);
+    let grace = Err(Error::Grace(50));
+    assert_eq!(server.call("ACQUIRE a bob 10 SHARED"), grace);
+    assert_eq!(server.call("ACQUIRE a alice 10 SHARED"), grace);
+    let repeated = server.granted("ACQUIRE a alice 10 SHARED REQID r1");
+    assert_eq!((repeated.fence, counts(repeated)), (fence, (1, 50)));
+    assert_eq!(server.call("EXTEND a alice 60"), grace);
+    assert_eq!(server.call("EXTEND a bob 60"), grace);
     assert_eq!(
-        server.request(0, &Request::acquire(ALICE, 10, SHARED)),
-        grace_error
-    );
-    assert_eq!(
-        granted(&mut server, Request::named(ALICE, 10, SHARED, 1)),
-        (fence, 1, 50)
-    );
-    assert_eq!(server.request(0, &Request::extend(ALICE, 60)), grace_error);
-    assert_eq!(server.request(0, &Request::extend(BOB, 60)), grace_error);
-    assert_eq!(
-        server.request(0, &Request::extend(ALICE, 10).with_fence(fence)),
-        Answer::Lease(50)
+        server.call(&format!("EXTEND a alice 10 FENCE {fence}")),
+        Ok(Lease(50))
     );
     server.pass(49_999);
-    assert_eq!(
-        server.request(0, &Request::acquire(BOB, 10, SHARED)),
-        Answer::Error("GRACE", 1)
-    );
+    assert_eq!(server.call("ACQUIRE a bob 10 SHARED"), Err(Error::Grace(1)));
     assert_eq!(server.view(0).holders.len(), 1);
     server.pass(1);
     assert_eq!(server.view(0).holders.len(), 0);
-    granted(&mut server, Request::acquire(BOB, 10, SHARED));
+    server.granted("ACQUIRE a bob 10 SHARED");
 }
 
 #[test]
 fn extend_by_reqid_needs_a_hold_of_that_id() {
     let mut server = server();
-    let extend = Request::extend_named(ALICE, 60, 1);
-    assert_eq!(server.request(0, &extend), Answer::Error("NOTHELD", 0));
-    let (fence, ..) = granted(&mut server, Request::named(ALICE, 10, SHARED, 2));
-    assert_eq!(server.request(0, &extend), Answer::Error("STALE", fence));
-    granted(&mut server, Request::named(ALICE, 10, SHARED, 1));
-    assert_eq!(
-        server.request(0, &Request::extend_named(BOB, 60, 1)),
-        Answer::Error("NOTOWNER", 0)
-    );
-    assert_eq!(server.request(0, &extend), Answer::Lease(60));
+    let extend = "EXTEND a alice 60 REQID r1";
+    assert_eq!(server.call(extend), Err(Error::NotHeld));
+    let fence = server.granted("ACQUIRE a alice 10 SHARED REQID r2").fence;
+    assert_eq!(server.call(extend), Err(Error::StaleRequestId(fence)));
+    server.granted("ACQUIRE a alice 10 SHARED REQID r1");
+    assert_eq!(server.call("EXTEND a bob 60 REQID r1"), Err(Error::NotOwner));
+    assert_eq!(server.call(extend), Ok(Lease(60)));
     server.take_over(AdvanceReason::Start, 50);
-    assert_eq!(server.request(0, &extend), Answer::Lease(60), "in a grace too");
+    assert_eq!(server.call(extend), Ok(Lease(60)), "in a grace period too");
 }
 
 #[test]
 fn release_in_grace_succeeds() {
     let mut server = server();
-    granted(&mut server, Request::acquire(ALICE, 10, MUTEX));
+    server.granted("ACQUIRE a alice 10");
     server.take_over(AdvanceReason::Promotion, 50);
     server.pass(20_000);
-    assert_eq!(server.request(0, &Request::release(ALICE)), Answer::Holds(0));
+    assert_eq!(server.call("RELEASE a alice"), Ok(Holds(0)));
 }
 
 #[test]
 fn evictable_server_rejects_new_owners_only() {
     let mut server = server();
-    granted(&mut server, Request::acquire(ALICE, 10, SHARED));
+    server.granted("ACQUIRE a alice 10 SHARED");
     server.cx.evictable = true;
-    granted(&mut server, Request::acquire(ALICE, 10, SHARED));
-    assert_eq!(
-        server.request(0, &Request::acquire(BOB, 10, SHARED)),
-        Answer::Error("EVICTABLE", 0)
-    );
+    server.granted("ACQUIRE a alice 10 SHARED");
+    assert_eq!(server.call("ACQUIRE a bob 10 SHARED"), Err(Error::Evictable));
 }
 
 #[test]
 fn acquire_with_65th_reqid_is_rejected() {
     let mut server = server();
-    let last = MAX_REQUEST_IDS as u8;
-    for name in 0..last {
-        granted(&mut server, Request::named(ALICE, 10, MUTEX, name));
+    for id in 0..MAX_REQUEST_IDS {
+        server.granted(&format!("ACQUIRE a alice 10 REQID {id}"));
     }
-    assert_eq!(
-        server.request(0, &Request::named(ALICE, 10, MUTEX, last)),
-        Answer::Error("ERR", 64)
-    );
-    assert_eq!(granted(&mut server, Request::named(ALICE, 10, MUTEX, 0)).1, 64);
-    assert_eq!(granted(&mut server, Request::acquire(ALICE, 10, MUTEX)).1, 65);
-    assert_eq!(
-        server.request(0, &Request::release_named(ALICE, 3)),
-        Answer::Holds(64)
-    );
-    assert_eq!(granted(&mut server, Request::named(ALICE, 10, MUTEX, last)).1, 65);
+    let last = "ACQUIRE a alice 10 REQID 64";
+    assert_eq!(server.call(last), Err(Error::TooManyRequestIds(64)));
+    assert_eq!(server.granted("ACQUIRE a alice 10 REQID 0").holds, 64);
+    assert_eq!(server.granted("ACQUIRE a alice 10").holds, 65);
+    assert_eq!(server.call("RELEASE a alice REQID 3"), Ok(Holds(64)));
+    assert_eq!(server.granted(last).holds, 65);
 }
 
 #[test]
 fn reentry_at_largest_hold_count_is_rejected() {
     let mut server = server();
-    let now = server.cx.now;
-    let fence = server.engine.fences.known();
-    let mut alice = Holder::new(
-        owner_bytes(ALICE),
-        core_limit(MUTEX),
-        fence,
-        now,
-        now.after_ms(10),
-    );
+    let (now, fence) = (server.cx.now, server.engine.fences.known());
+    let mut alice = Holder::new(b"alice", Limit::MUTEX, fence, now, now.after_ms(10));
     alice.add_anonymous(u32::MAX).unwrap();
     server.locks[0].1.push(alice);
-    assert_eq!(
-        server.request(0, &Request::acquire(ALICE, 99, MUTEX)),
-        Answer::Error("ERR", 0)
-    );
-    assert_eq!(
-        server.request(0, &Request::release(ALICE)),
-        Answer::Holds(u64::from(u32::MAX) - 1)
-    );
+    assert_eq!(server.call("ACQUIRE a alice 99"), Err(Error::TooManyHolds));
+    assert_eq!(server.call("RELEASE a alice"), Ok(Holds(u64::from(u32::MAX) - 1)));
 }
 
 #[test]
 fn acquire_with_exhausted_fences_is_rejected() {
     let mut server = server();
     server.engine.fences.observe(MAX_FENCE - 1);
-    assert_eq!(
-        granted(&mut server, Request::acquire(ALICE, 10, SHARED)).0,
-        MAX_FENCE
-    );
-    assert_eq!(
-        server.request(0, &Request::acquire(BOB, 10, SHARED)),
-        Answer::Error("ERR", 0)
-    );
-    assert_eq!(granted(&mut server, Request::acquire(ALICE, 10, SHARED)).1, 2);
+    assert_eq!(server.granted("ACQUIRE a alice 10 SHARED").fence, MAX_FENCE);
+    assert_eq!(server.call("ACQUIRE a bob 10 SHARED"), Err(Error::FencesUsedUp));
+    assert_eq!(server.granted("ACQUIRE a alice 10 SHARED").holds, 2);
 }

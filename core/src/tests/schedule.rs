@@ -6,10 +6,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngAlgorithm;
 
-use super::ops::{Action, Answer, Block, Limit, Micros, Request};
+use super::ops::{Answer, Micros, OWNERS, Reply, Request};
+use crate::fence::Fence;
+use crate::limit::Limit;
+use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
 
-const OWNERS: u8 = 5;
-const NAMES: u8 = 3;
+const IDS: [&[u8]; 3] = [b"r0", b"r1", b"r2"];
 /// The number of locks in schedules with waiters.
 pub const LOCKS: usize = 3;
 /// The largest number of steps in a schedule.
@@ -19,10 +21,8 @@ pub const MAX_STEPS: usize = 70;
 pub enum Step {
     Ask {
         lock: usize,
-        owner: u8,
-        action: Action,
+        request: Request<'static>,
         given: GivenFence,
-        block: Block,
     },
     /// Time passes, and no timer fires.
     Pass(Pass),
@@ -126,45 +126,35 @@ impl Pass {
 /// All fences of the grants of a lock, newest last.
 #[derive(Debug, Default)]
 pub struct Memory {
-    grants: Vec<(u8, u64)>,
+    grants: Vec<(&'static [u8], Fence)>,
 }
 
 impl Memory {
-    pub fn note(&mut self, owner: u8, answer: &Answer) {
-        match *answer {
-            Answer::Granted { fence, .. } if !self.grants.contains(&(owner, fence)) => {
-                self.grants.push((owner, fence));
-            }
-            _ => {}
+    pub fn note(&mut self, owner: &'static [u8], reply: &Reply) {
+        if let Ok(Answer::Granted(granted)) = reply
+            && !self.grants.contains(&(owner, granted.fence))
+        {
+            self.grants.push((owner, granted.fence));
         }
     }
 
     /// Whether a fence is above all earlier ones, or one of this owner's own.
-    pub fn may_be_granted(&self, owner: u8, fence: u64) -> bool {
+    pub fn may_be_granted(&self, owner: &'static [u8], fence: Fence) -> bool {
         let above_all = self.grants.iter().all(|grant| grant.1 < fence);
         above_all || self.grants.contains(&(owner, fence))
     }
 
     /// The request with the fence that its owner gives. If there is none it gives 1, which no grant ever has.
-    pub fn request(&self, owner: u8, action: Action, given: GivenFence) -> Request {
-        let newest_first = || self.grants.iter().rev();
-        let fence = match given {
-            GivenFence::None => {
-                return Request {
-                    owner,
-                    action,
-                    fence: None,
-                };
-            }
-            GivenFence::Latest => newest_first().find(|grant| grant.0 == owner),
-            GivenFence::Earlier => newest_first().filter(|grant| grant.0 == owner).nth(1),
-            GivenFence::Foreign => newest_first().find(|grant| grant.0 != owner),
+    pub fn with_fence(&self, request: Request<'static>, given: GivenFence) -> Request<'static> {
+        let mut newest_first = self.grants.iter().rev();
+        let is_own = |grant: &&(&[u8], Fence)| grant.0 == request.owner();
+        let grant = match given {
+            GivenFence::None => return request,
+            GivenFence::Latest => newest_first.find(is_own),
+            GivenFence::Earlier => newest_first.filter(is_own).nth(1),
+            GivenFence::Foreign => newest_first.find(|grant| !is_own(grant)),
         };
-        Request {
-            owner,
-            action,
-            fence: Some(fence.map_or(1, |grant| grant.1)),
-        }
+        request.with_fence(grant.map_or(1, |grant| grant.1))
     }
 }
 
@@ -184,9 +174,10 @@ pub fn config(cases: u32) -> ProptestConfig {
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     pub locks: usize,
-    pub owners: u8,
-    pub names: u8,
-    pub limits: &'static [Limit],
+    pub owners: usize,
+    pub ids: usize,
+    /// `None` = SHARED.
+    pub limits: &'static [Option<u32>],
     /// The longest of nearly all leases, and the longest of all.
     pub lease_ms: u64,
     pub max_lease_ms: u64,
@@ -199,8 +190,8 @@ pub struct Profile {
 
 pub const MUTEXES: Profile = Profile {
     locks: LOCKS,
-    owners: OWNERS,
-    names: 2,
+    owners: OWNERS.len(),
+    ids: 2,
     limits: &[Some(1)],
     lease_ms: 30,
     max_lease_ms: 30,
@@ -239,7 +230,7 @@ pub const DEADLOCKING: Profile = Profile {
 const SINGLE: Profile = Profile {
     locks: 1,
     owners: 4,
-    names: NAMES,
+    ids: IDS.len(),
     limits: &[],
     lease_ms: 20,
     max_lease_ms: 2_000,
@@ -279,11 +270,11 @@ pub fn single_lock_schedules() -> impl Strategy<Value = Vec<Step>> {
         2 => single_lock_schedule(&[Some(2)]),
         2 => single_lock_schedule(&[None]),
         2 => single_lock_schedule(&[Some(2), Some(3), None]),
-        3 => single_lock_schedule(&[Some(1), Some(2), Some(3), Some(i32::MAX as u32), None]),
+        3 => single_lock_schedule(&[Some(1), Some(2), Some(3), Some(Limit::MAX), None]),
     ]
 }
 
-fn single_lock_schedule(limits: &'static [Limit]) -> impl Strategy<Value = Vec<Step>> {
+fn single_lock_schedule(limits: &'static [Option<u32>]) -> impl Strategy<Value = Vec<Step>> {
     let profile = Profile { limits, ..SINGLE };
     let step = prop_oneof![
         60 => ask(profile),
@@ -295,38 +286,46 @@ fn single_lock_schedule(limits: &'static [Limit]) -> impl Strategy<Value = Vec<S
 }
 
 fn ask(profile: Profile) -> impl Strategy<Value = Step> {
-    let request = (action(profile), given_fence(), block(profile));
-    (0..profile.locks, 0..profile.owners, request).prop_map(|(lock, owner, (action, given, block))| {
-        Step::Ask {
-            lock,
-            owner,
-            action,
-            given,
-            block,
-        }
-    })
+    let step = (0..profile.locks, request(profile), given_fence());
+    step.prop_map(|(lock, request, given)| Step::Ask { lock, request, given })
 }
 
-fn action(profile: Profile) -> impl Strategy<Value = Action> {
+fn request(profile: Profile) -> impl Strategy<Value = Request<'static>> {
+    let owner = move || select(&OWNERS[..profile.owners]);
+    let id = move || select(&IDS[..profile.ids]);
     let lease_ms = move || prop_oneof![8 => 1..=profile.lease_ms, 1 => 1..=profile.max_lease_ms];
+    let acquire = (
+        owner(),
+        lease_ms(),
+        select(profile.limits).prop_map(limit),
+        block(profile),
+        option::weighted(0.35, id()),
+    );
+    let holds = prop_oneof![3 => Just(Holds::One), 1 => Just(Holds::All), 2 => id().prop_map(Holds::ById)];
     prop_oneof![
-        9 => (lease_ms(), select(profile.limits), option::weighted(0.35, 0..profile.names))
-            .prop_map(|(lease_ms, limit, name)| Action::Acquire { lease_ms, limit, name }),
-        3 => Just(Action::ReleaseOne),
-        1 => Just(Action::ReleaseAll),
-        2 => (0..profile.names).prop_map(Action::ReleaseNamed),
-        2 => (lease_ms(), option::weighted(0.3, 0..profile.names))
-            .prop_map(|(lease_ms, name)| Action::Extend { lease_ms, name }),
+        9 => acquire.prop_map(|(owner, lease_ms, limit, block, request_id)| {
+            Request::Acquire(Acquire { owner, lease_ms, limit, block, request_id })
+        }),
+        6 => (owner(), holds)
+            .prop_map(|(owner, holds)| Request::Release(Release { owner, fence: None, holds })),
+        2 => (owner(), lease_ms(), option::weighted(0.3, id())).prop_map(|(owner, lease_ms, id)| {
+            let grant = id.map_or(GrantRef::Current, GrantRef::RequestId);
+            Request::Extend(Extend { owner, lease_ms, grant })
+        }),
     ]
 }
 
-fn block(Profile { block, infinite, .. }: Profile) -> impl Strategy<Value = Block> {
+fn block(Profile { block, infinite, .. }: Profile) -> impl Strategy<Value = Option<Timeout>> {
     let percent = || 0_u32..100;
     (percent(), percent(), 1_u64..25).prop_map(move |(blocks, times_out, ms)| match () {
-        () if blocks < 100 - block => Block::No,
-        () if times_out < infinite => Block::Infinite,
-        () => Block::Ms(ms),
+        () if blocks < 100 - block => None,
+        () if times_out < infinite => Some(Timeout::Infinite),
+        () => Some(Timeout::Ms(ms)),
     })
+}
+
+pub fn limit(n: Option<u32>) -> Limit {
+    n.map_or(Limit::SHARED, |n| Limit::new(n).expect("a limit"))
 }
 
 fn given_fence() -> impl Strategy<Value = GivenFence> {

@@ -1,4 +1,4 @@
-//! The core driven by `ops`: a server with locks and their queues, which drives `Transition` as the shell does.
+//! The core under test: a server with locks and their queues, which drives `Transition` as the shell does.
 //!
 //! The invariants are checked after every transition made here, so every test checks them.
 
@@ -6,21 +6,18 @@ use std::collections::BTreeMap;
 
 use super::invariants::{self, Cause, Checked, Snapshot};
 use super::naive;
-use super::ops::{self, Action, Answer as OpsAnswer, Ask, Block, Client, Limit as OpsLimit};
-use super::ops::{LockView, Micros, Reply, Request, Undelivered, View};
+use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, Waiter};
 use crate::codec::{decode_lock, encode_lock};
 use crate::context::TransitionContext;
-use crate::deadlock::Cycle;
-use crate::effects::{Answer, Effects, Replication, Wake};
+use crate::effects::{self, Effects, Replication};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::fence::{AdvanceReason, Fence, WallClock};
-use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
 use crate::name::LockName;
-use crate::outcome::{Acquired, Event, Granted};
-use crate::queue::{Queue, Waiter};
-use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
+use crate::outcome::{Acquired, Event};
+use crate::queue::{self, Queue};
+use crate::request::{Acquire, Release};
 use crate::ticket::Ticket;
 use crate::time::Instant;
 use crate::transition::Transition;
@@ -28,8 +25,6 @@ use crate::wait_table::WaitPolicy;
 
 /// The names of the locks of [`Server::new`].
 pub const KEYS: [&str; 4] = ["a", "b", "c", "d"];
-/// Owners of different lengths: none may be mistaken for the prefix of another.
-const OWNERS: [&[u8]; 5] = [b"a", b"ab", b"alice", b"\0", b"bob"];
 /// A wall clock in 2025, so that fences have as many bytes as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
 /// What the clock of a server shows at 0, unless the test says otherwise.
@@ -43,30 +38,15 @@ pub struct Server {
     /// The value of each name; free = no key.
     pub locks: Vec<(LockName, Lock)>,
     pub effects: Effects,
-    /// The answers to waiters, oldest first, until they are delivered.
-    pub answers: Vec<(Ticket, Answer)>,
     pub cx: TransitionContext,
     pub policy: WaitPolicy,
     /// What the clock of this server shows at 0.
     pub origin: Micros,
     clients: BTreeMap<Ticket, Client>,
-    replies: Vec<(Client, Reply)>,
+    pub(super) last_client: Client,
+    /// The replies to waiters.
+    pub replies: Vec<(Client, Reply)>,
     sent: Vec<Sent>,
-}
-
-/// What becomes of an ACQUIRE.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Granted(Granted),
-    NotGranted,
-    Waits(Ticket),
-}
-
-/// What a transition replicates.
-#[derive(Clone, Debug)]
-pub enum Record {
-    Verbatim(Request),
-    Change(Vec<u8>),
 }
 
 /// A command that replicas and the append-only file get for a lock, and the lock after it.
@@ -74,13 +54,15 @@ pub enum Record {
 pub struct Sent {
     pub lock: usize,
     pub command: Command,
-    pub after: Vec<(Stored, Micros)>,
+    pub after: Vec<Stored>,
 }
 
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// A transition, and the events that it published.
-    Transition(Record, Vec<Event>),
+    /// RELEASE, and the events that it published
+    Release(String, Vec<Event>),
+    /// DLOCK.APPLY, and the events that it published
+    Apply(Vec<u8>, Vec<Event>),
     /// DEL
     Delete,
     /// RENAME, from that name
@@ -99,15 +81,8 @@ pub struct Saved {
     grace_left_ms: u64,
 }
 
-/// A holder as it is stored, expired or not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    pub owner: Vec<u8>,
-    pub fence: Fence,
-    pub limit: Limit,
-    pub unnamed: u32,
-    pub names: Vec<Box<[u8]>>,
-}
+/// A holder as it is stored, expired or not: without its times, and when its lease ends.
+pub type Stored = (Holder, Micros);
 
 impl Server {
     /// A server whose locks are free, with the first of [`KEYS`], and a clock that shows `origin` at 0.
@@ -122,15 +97,11 @@ impl Server {
     pub fn with(locks: &[&str]) -> Self {
         let mut engine = Engine::starting();
         engine.advance_fences_if_due(Instant::default(), WallClock::from_unix_ms(UNIX_MS), 0);
-        let name = |key: &&str| LockName {
-            db: 0,
-            key: key.as_bytes().into(),
-        };
+        let free = |key: &&str| (LockName::new(0, key.as_bytes()), Lock::default());
         Self {
             engine,
-            locks: locks.iter().map(|key| (name(key), Lock::default())).collect(),
+            locks: locks.iter().map(free).collect(),
             effects: Effects::default(),
-            answers: Vec::new(),
             cx: TransitionContext::at(Instant::from_micros(ORIGIN)),
             policy: WaitPolicy {
                 max_waiters: 10_000,
@@ -138,20 +109,29 @@ impl Server {
             },
             origin: ORIGIN,
             clients: BTreeMap::new(),
+            last_client: 0,
             replies: Vec::new(),
             sent: Vec::new(),
         }
     }
 
-    pub fn pass_ms(&mut self, ms: u64) {
-        self.cx.now = self.cx.now.after_ms(ms);
+    pub fn now(&self) -> Micros {
+        self.cx.now.as_micros() - self.origin
+    }
+
+    pub fn set_now(&mut self, now: Micros) {
+        self.cx.now = self.instant(now);
     }
 
     pub fn pass(&mut self, micros: Micros) {
         self.set_now(self.now() + micros);
     }
 
-    /// A grace period starts, or the one that runs becomes longer.
+    fn instant(&self, time: Micros) -> Instant {
+        Instant::from_micros(time + self.origin)
+    }
+
+    /// A grace period starts, or the current one becomes longer.
     pub fn grace(&mut self, ms: u64) {
         self.extend_grace(ms, self.cx.now);
     }
@@ -197,434 +177,165 @@ impl Server {
         server
     }
 
-    /// On a replica, or while the append-only file is loaded: executes a command of the primary. Expired holders
-    /// are not removed here.
-    pub fn receive(&mut self, sent: &Sent) {
-        self.effects.clear();
-        match &sent.command {
-            Command::Transition(record, _) => self.apply(sent.lock, record),
-            Command::Delete => self.locks[sent.lock].1 = Lock::default(),
-            Command::RenameFrom(from) => {
-                let renamed = std::mem::take(&mut self.locks[*from].1);
-                self.locks[sent.lock].1 = renamed;
-            }
-            Command::Restore(bytes) => {
-                let lock = decode_lock(bytes, self.cx.now).expect("a lock that the primary decoded");
-                self.locks[sent.lock].1 = lock;
-            }
-            Command::Grace(ms) => self.extend_grace(*ms, Instant::DISTANT_PAST),
-        }
-    }
-
-    pub fn apply(&mut self, lock: usize, record: &Record) {
-        self.effects.clear();
-        let (name, lock) = &mut self.locks[lock];
-        let mut transition = self
-            .engine
-            .begin(name.as_ref(), lock, &self.cx, &mut self.effects);
-        match record {
-            Record::Verbatim(request) => {
-                with_release(request, |request| transition.apply_release(request))
-                    .expect("a release that the primary executed");
-            }
-            Record::Change(change) => {
-                let admitted = transition
-                    .apply(change)
-                    .expect("a change that the primary encoded");
-                assert_eq!(admitted, self.effects.events.contains(&Event::Acquired));
-            }
-        }
-        let known = self.engine.fences.known();
-        assert_eq!(
-            self.effects.replication,
-            Replication::Verbatim,
-            "a replica propagates what it received"
-        );
-        assert!(lock.is_sound(), "{lock:?}");
-        assert!(lock.holders().iter().all(|holder| holder.fence() <= known));
-    }
-
-    pub fn name(&self, key: &str) -> LockName {
-        self.locks[self.place(key)].0.clone()
-    }
-
-    pub fn lock(&self, key: &str) -> &Lock {
-        &self.locks[self.place(key)].1
-    }
-
-    fn place(&self, key: &str) -> usize {
-        self.locks
-            .iter()
-            .position(|(name, _)| *name.key == *key.as_bytes())
-            .expect("a lock of this server")
-    }
-
-    fn key(&self, lock: usize) -> String {
-        String::from_utf8_lossy(&self.locks[lock].0.key).into_owned()
-    }
-
-    /// ACQUIRE. Before a request that blocks, all due waiters are processed.
-    pub fn acquire(&mut self, key: &str, request: &Acquire<'_>) -> Result<Outcome, Error> {
-        if request.block.is_some() {
-            self.process_due();
-        }
-        self.acquire_now(key, request)
-    }
-
-    fn acquire_now(&mut self, key: &str, request: &Acquire<'_>) -> Result<Outcome, Error> {
+    /// Sends a request of a client. Returns the reply, `None` if the request waits.
+    pub fn ask(&mut self, client: Client, lock: usize, request: &Request<'_>) -> Option<Reply> {
         let policy = self.policy;
-        Ok(
-            match self.step(
-                key,
-                Cause::Acquire(request),
-                |transition| transition.acquire(request, policy),
-                |result| match result {
-                    Ok(Acquired::Granted(_)) => invariants::Outcome::Granted,
-                    Ok(_) | Err(_) => invariants::Outcome::NotGranted,
-                },
-            )? {
-                Acquired::Granted(granted) => Outcome::Granted(granted),
-                Acquired::NotGranted => Outcome::NotGranted,
-                Acquired::Queued(enqueued) => {
-                    if enqueued.replaced {
-                        self.answers
-                            .push((enqueued.ticket, Answer::Refused(Error::Replaced)));
-                    }
-                    Outcome::Waits(enqueued.ticket)
-                }
-            },
-        )
-    }
-
-    pub fn release(&mut self, key: &str, owner: &str, share: Holds<'_>) -> Result<u64, Error> {
-        self.release_now(
-            key,
-            &Release {
-                owner: owner.as_bytes(),
-                fence: None,
-                holds: share,
-            },
-        )
-    }
-
-    fn release_now(&mut self, key: &str, request: &Release<'_>) -> Result<u64, Error> {
-        self.step(
-            key,
-            Cause::Release(request),
-            |transition| transition.release(request),
-            |result| match result {
-                Ok(_) => invariants::Outcome::Released,
-                Err(_) => invariants::Outcome::NotGranted,
-            },
-        )
-    }
-
-    pub fn extend(
-        &mut self,
-        key: &str,
-        owner: &str,
-        lease_ms: u64,
-        fence: Option<Fence>,
-    ) -> Result<u64, Error> {
-        self.extend_now(
-            key,
-            &Extend {
-                owner: owner.as_bytes(),
-                lease_ms,
-                grant: fence.into(),
-            },
-        )
-    }
-
-    fn extend_now(&mut self, key: &str, request: &Extend<'_>) -> Result<u64, Error> {
-        self.step(
-            key,
-            Cause::Extend(request),
-            |transition| transition.extend(request),
-            |result| match result {
-                Ok(_) => invariants::Outcome::Extended,
-                Err(_) => invariants::Outcome::NotGranted,
-            },
-        )
-    }
-
-    /// A client disconnected before its grant reached it.
-    pub fn rollback_grant(&mut self, key: &str, owner: &str, fence: Fence, share: Holds<'_>) -> bool {
-        self.rollback_now(
-            key,
-            &Release {
-                owner: owner.as_bytes(),
-                fence: Some(fence),
-                holds: share,
-            },
-        )
-    }
-
-    fn rollback_now(&mut self, key: &str, request: &Release<'_>) -> bool {
-        self.step(
-            key,
-            Cause::Rollback(request),
-            |transition| transition.rollback_grant(request),
-            |_| invariants::Outcome::Done,
-        )
-    }
-
-    /// Processes every queue that is due.
-    pub fn process_due(&mut self) {
-        while let Some(name) = self.engine.wait_table.next_due(self.cx.now) {
-            let key = String::from_utf8_lossy(&name.key).into_owned();
-            self.fire_timer(&key);
+        let reply = self.step(lock, Cause::Request(request), |transition| match request {
+            Request::Acquire(request) => Ok(match transition.acquire(request, policy)? {
+                Acquired::Granted(granted) => Answer::Granted(granted),
+                Acquired::NotGranted => Answer::NotGranted,
+                Acquired::Queued(enqueued) => Answer::Queued(enqueued),
+            }),
+            Request::Release(request) => transition.release(request).map(Answer::Holds),
+            Request::Extend(request) => transition.extend(request).map(Answer::Lease),
+        });
+        match reply {
+            Ok(Answer::Queued(enqueued)) => {
+                let former = self.clients.insert(enqueued.ticket, client);
+                assert_eq!(former.is_some(), enqueued.replaced, "two clients with one ticket");
+                self.replies
+                    .extend(former.map(|client| (client, Err(Error::Replaced))));
+                None
+            }
+            reply => Some(reply),
         }
     }
 
-    fn fire_timer(&mut self, key: &str) {
-        self.step(
-            key,
-            Cause::Timer,
-            |transition| transition.on_timer(),
-            |()| invariants::Outcome::Done,
-        );
+    /// A client disconnected before its grant reached it. Returns whether the grant still existed.
+    pub fn rollback_grant(&mut self, lock: usize, request: &Release<'_>) -> bool {
+        let mut existed = false;
+        let rollback = |transition: &mut Transition<'_>| existed = transition.rollback_grant(request);
+        self.run(lock, Cause::Rollback(request), rollback);
+        existed
     }
 
-    /// The client of a waiter disconnects.
-    pub fn leave(&mut self, key: &str, ticket: Ticket) {
-        let name = self.name(key);
-        self.engine.wait_table.remove_waiter(name.as_ref(), ticket);
+    pub fn on_timer(&mut self, lock: usize) {
+        self.run(lock, Cause::Timer, |transition| transition.on_timer());
     }
 
-    /// DEL, RENAME, RESTORE REPLACE: the name has another value, and its queue is due.
-    pub fn replace(&mut self, key: &str, lock: Lock) {
-        let place = self.place(key);
-        self.locks[place].1 = lock;
-        self.mark(place);
+    /// Removes expired holders, as the server does for a lock without waiters.
+    pub fn expire_holders(&mut self, lock: usize) {
+        self.run(lock, Cause::Expiry, |transition| transition.expire_holders());
     }
 
-    fn step<R>(
+    fn run(&mut self, lock: usize, cause: Cause<'_>, transition: impl FnOnce(&mut Transition<'_>)) {
+        let reply = self.step(lock, cause, |it| {
+            transition(it);
+            Ok(Answer::Done)
+        });
+        assert_eq!(reply, Ok(Answer::Done));
+    }
+
+    /// Runs and checks a transition, replicates it, and replies to the waiters that it woke.
+    fn step(
         &mut self,
-        key: &str,
+        lock: usize,
         cause: Cause<'_>,
-        step: impl FnOnce(&mut Transition<'_>) -> R,
-        outcome: impl FnOnce(&R) -> invariants::Outcome,
-    ) -> R {
-        let place = self.place(key);
-        let before = self.snapshot(place);
+        transition: impl FnOnce(&mut Transition<'_>) -> Reply,
+    ) -> Reply {
+        let before = self.snapshot(lock);
         let known_before = self.engine.fences.known();
-        let (name, lock) = &mut self.locks[place];
+        let (name, value) = &mut self.locks[lock];
         self.effects.clear();
-        let mut transition = self
-            .engine
-            .begin(name.as_ref(), lock, &self.cx, &mut self.effects);
-        let result = step(&mut transition);
+        let cx = &self.cx;
+        let reply = transition(&mut self.engine.begin(name.as_ref(), value, cx, &mut self.effects));
         invariants::check(&Checked {
             before: &before,
             known_before,
             cause,
-            cx: &self.cx,
-            after: &self.snapshot(place),
+            cx,
+            after: &self.snapshot(lock),
             known_after: self.engine.fences.known(),
-            outcome: outcome(&result),
+            reply: &reply,
             effects: &self.effects,
         });
-        let wakes = self.effects.wakes.iter().cloned();
-        self.answers
-            .extend(wakes.map(|Wake { ticket, answer }| (ticket, answer)));
-        result
+        let events = self.effects.events.clone();
+        match (self.effects.replication, cause) {
+            (Replication::Nothing, _) => {}
+            (Replication::Verbatim, Cause::Request(request)) => {
+                self.send(lock, Command::Release(request.to_string(), events));
+            }
+            _ => self.send(lock, Command::Apply(self.effects.change().to_vec(), events)),
+        }
+        self.reply_to_waiters();
+        reply
     }
 
-    fn snapshot(&self, place: usize) -> Snapshot {
-        let (name, lock) = &self.locks[place];
+    fn snapshot(&self, lock: usize) -> Snapshot {
         let waiters = self
-            .engine
-            .wait_table
-            .queue(name.as_ref())
-            .into_iter()
-            .flat_map(Queue::iter);
+            .waiters(lock)
+            .map(|(ticket, waiter)| (ticket, waiter.clone()));
         Snapshot {
-            lock: lock.clone(),
-            queue: waiters.map(|(ticket, waiter)| (ticket, waiter.clone())).collect(),
+            lock: self.locks[lock].1.clone(),
+            queue: waiters.collect(),
         }
     }
-}
 
-/// The same with numbers for locks, owners and clients. A queue is only processed when its timer fires.
-impl Server {
-    /// Returns the cycle if the request was rejected as a deadlock.
-    pub fn ask(&mut self, client: Client, ask: &Ask) -> Option<Cycle> {
-        let key = self.key(ask.lock);
-        let request = &ask.request;
-        let owner = owner_bytes(request.owner);
-        let mut cycle = None;
-        let answer = match request.action {
-            Action::Acquire {
-                lease_ms,
-                limit,
-                name,
-            } => {
-                let name = name.map(name_bytes);
-                let request = Acquire {
-                    owner,
-                    lease_ms,
-                    limit: core_limit(limit),
-                    block: timeout(ask.block),
-                    request_id: name.as_ref().map(|name| &name[..]),
-                };
-                match self.acquire_now(&key, &request) {
-                    Ok(Outcome::Granted(granted)) => {
-                        assert_eq!(granted.waited_ms, 0, "an immediate grant has not waited");
-                        ops_grant(&granted)
-                    }
-                    Ok(Outcome::NotGranted) => OpsAnswer::NotGranted,
-                    Ok(Outcome::Waits(ticket)) => {
-                        self.deliver(ask.lock, None);
-                        let former = self.clients.insert(ticket, client);
-                        assert_eq!(former, None, "two clients with one ticket");
-                        return None;
-                    }
-                    Err(Error::Deadlock(found)) => {
-                        cycle = Some(*found);
-                        OpsAnswer::Error("DEADLOCK", 0)
-                    }
-                    Err(refused) => error(refused),
-                }
-            }
-            Action::Extend { lease_ms, name } => {
-                let name = name.map(name_bytes);
-                let grant = name
-                    .as_ref()
-                    .map_or(request.fence.into(), |name| GrantRef::RequestId(name));
-                let extend = Extend {
-                    owner,
-                    lease_ms,
-                    grant,
-                };
-                self.extend_now(&key, &extend)
-                    .map_or_else(error, OpsAnswer::Lease)
-            }
-            _ => with_release(request, |release| self.release_now(&key, release))
-                .map_or_else(error, OpsAnswer::Holds),
-        };
-        self.replies.push((client, Reply::immediate(answer)));
-        self.deliver(ask.lock, Some(request));
-        cycle
+    fn waiters(&self, lock: usize) -> impl Iterator<Item = (Ticket, &queue::Waiter)> {
+        let queue = self.engine.wait_table.queue(self.locks[lock].0.as_ref());
+        queue.into_iter().flat_map(Queue::iter)
     }
 
-    /// The answer to a request that does not block, on a server whose answers are not collected.
-    pub fn request(&mut self, lock: usize, request: &Request) -> OpsAnswer {
-        let (request, block) = (*request, Block::No);
-        self.ask(0, &Ask { lock, request, block });
-        let (_, reply) = self.replies.pop().expect("a request that does not block");
-        reply.answer
+    fn send(&mut self, lock: usize, command: Command) {
+        let after = self.stored(lock);
+        self.sent.push(Sent { lock, command, after });
     }
 
-    /// When the leases of the live holders end, on the clock that all servers share.
-    pub fn lease_ends(&self, lock: usize) -> Vec<Micros> {
-        let holders = self.locks[lock].1.holders().iter();
-        holders
-            .filter(|holder| self.cx.is_live(holder))
-            .map(|holder| self.cx.lease_end(holder).as_micros() - self.origin)
-            .collect()
-    }
-
-    /// When the grace period ends, if there was one.
-    pub fn grace_end(&self) -> Option<Micros> {
-        let end = self.cx.grace_end;
-        (end > Instant::DISTANT_PAST).then(|| end.as_micros() - self.origin)
-    }
-
-    /// Adds a holder to a state under test. Returns its fence.
-    pub fn put_holder(&mut self, lock: usize, holder: &naive::Holder) -> Fence {
-        let fence = self.engine.fences.next_fence().expect("a fence");
-        let instant = |time: Micros| Instant::from_micros(time + self.origin);
-        let (since, lease_end) = (instant(holder.since), instant(holder.lease_end));
-        let owner = owner_bytes(holder.owner);
-        let mut put = Holder::new(owner, core_limit(holder.limit), fence, since, lease_end);
-        for name in &holder.holds {
-            match name {
-                Some(name) => put.add_with_id(&name_bytes(*name)),
-                None => put.add_anonymous(1),
-            }
-            .expect("few holds");
+    fn reply_to_waiters(&mut self) {
+        for wake in std::mem::take(&mut self.effects.wakes) {
+            let client = self.clients.remove(&wake.ticket).expect("a waiter");
+            let reply = match wake.answer {
+                effects::Answer::Granted(granted) => Ok(Answer::Granted(granted)),
+                effects::Answer::TimedOut | effects::Answer::Withdrawn => Ok(Answer::NotGranted),
+                effects::Answer::Refused(error) => Err(error),
+            };
+            self.replies.push((client, reply));
         }
-        self.locks[lock].1.push(put);
-        fence
-    }
-
-    /// Adds a waiter to a state under test.
-    pub fn put_waiter(&mut self, lock: usize, waiter: &ops::Waiter) {
-        let name = waiter.name.map(name_bytes);
-        let request = Acquire {
-            owner: owner_bytes(waiter.owner),
-            lease_ms: waiter.lease_ms,
-            limit: core_limit(waiter.limit),
-            block: timeout(waiter.block),
-            request_id: name.as_ref().map(|name| &name[..]),
-        };
-        let (name, table) = (self.locks[lock].0.as_ref(), &mut self.engine.wait_table);
-        let waiter_of = Waiter::new(&request, request.block.expect("a waiter"), self.cx.now);
-        let ticket = table
-            .insert(name, waiter_of, self.policy.max_waiters)
-            .expect("room in the queue")
-            .ticket;
-        table.sync(name, &self.locks[lock].1, &self.cx);
-        self.clients.insert(ticket, waiter.client);
-    }
-
-    /// Makes a queue due, if there is one.
-    pub fn mark(&mut self, lock: usize) {
-        let name = self.locks[lock].0.clone();
-        self.engine
-            .wait_table
-            .schedule(name.as_ref(), Instant::DISTANT_PAST);
-    }
-
-    pub fn is_due(&self, lock: usize) -> bool {
-        let entry = self.engine.wait_table.entry(self.locks[lock].0.as_ref());
-        let alarm = entry.and_then(|entry| entry.next_wakeup);
-        alarm.is_some_and(|alarm| alarm <= self.cx.now)
     }
 
     /// The lock that is due first.
-    pub fn due(&mut self) -> Option<usize> {
+    pub fn due(&self) -> Option<usize> {
         let name = self.engine.wait_table.next_due(self.cx.now)?;
         self.locks.iter().position(|(known, _)| *known == name)
     }
 
-    pub fn on_timer(&mut self, lock: usize) {
-        self.fire_timer(&self.key(lock));
-        self.deliver(lock, None);
+    pub fn is_due(&self, lock: usize) -> bool {
+        let entry = self.engine.wait_table.entry(self.locks[lock].0.as_ref());
+        let wakeup = entry.and_then(|entry| entry.next_wakeup);
+        wakeup.is_some_and(|wakeup| wakeup <= self.cx.now)
+    }
+
+    pub fn process_due(&mut self) {
+        while let Some(lock) = self.due() {
+            self.on_timer(lock);
+        }
     }
 
     /// A timer fires while the server may not grant: waiters time out, the rest is deferred.
     pub fn defer(&mut self, lock: usize) {
-        let (name, mut effects) = (self.locks[lock].0.clone(), Effects::default());
-        self.engine
-            .wait_table
-            .time_out_waiters(name.as_ref(), self.cx.now, &mut effects);
-        self.engine
-            .wait_table
-            .defer(name.as_ref(), self.cx.now.after_ms(RETRY_MS));
-        self.answers
-            .extend(effects.wakes.into_iter().map(|wake| (wake.ticket, wake.answer)));
-        self.deliver_answers();
+        let (name, table) = (self.locks[lock].0.as_ref(), &mut self.engine.wait_table);
+        self.effects.clear();
+        table.time_out_waiters(name, self.cx.now, &mut self.effects);
+        table.defer(name, self.cx.now.after_ms(RETRY_MS));
+        self.reply_to_waiters();
     }
 
-    pub fn client_leaves(&mut self, lock: usize, client: Client) {
+    /// The client of a waiter disconnects.
+    pub fn disconnect(&mut self, client: Client) {
         let ticket = self.clients.iter().find(|(_, other)| **other == client);
         let ticket = *ticket.expect("a client that waits").0;
         self.clients.remove(&ticket);
-        self.leave(&self.key(lock), ticket);
+        for (name, _) in &self.locks {
+            self.engine.wait_table.remove_waiter(name.as_ref(), ticket);
+        }
     }
 
-    pub fn roll_back(&mut self, hold: &Undelivered) {
-        let name = hold.name.map(name_bytes);
-        let share = name.as_ref().map_or(Holds::One, |name| Holds::ById(name));
-        let request = Release {
-            owner: owner_bytes(hold.owner),
-            fence: Some(hold.fence),
-            holds: share,
-        };
-        self.rollback_now(&self.key(hold.lock), &request);
-        self.deliver(hold.lock, None);
+    /// All waiters of this lock get an error.
+    pub fn drain(&mut self, lock: usize) {
+        for ticket in self.engine.wait_table.drain(self.locks[lock].0.as_ref()) {
+            let client = self.clients.remove(&ticket).expect("a waiter");
+            self.replies.push((client, Err(Error::Replaced)));
+        }
     }
 
     /// A grace period starts, and is replicated.
@@ -633,28 +344,29 @@ impl Server {
         (0..self.locks.len()).for_each(|lock| self.send(lock, Command::Grace(ms)));
     }
 
-    /// Removes expired holders, as the server does for a lock without waiters.
-    pub fn sweep(&mut self, lock: usize) {
-        self.step(
-            &self.key(lock),
-            Cause::Expiry,
-            |transition| transition.expire_holders(),
-            |()| invariants::Outcome::Done,
-        );
-        self.record(lock, None);
+    /// The name has another value, and its queue is due.
+    pub fn replace(&mut self, lock: usize, value: Lock) {
+        self.locks[lock].1 = value;
+        self.mark_due(lock);
+    }
+
+    /// Makes a queue due, if there is one.
+    pub fn mark_due(&mut self, lock: usize) {
+        let name = self.locks[lock].0.as_ref();
+        self.engine.wait_table.schedule(name, Instant::DISTANT_PAST);
     }
 
     /// DEL
     pub fn delete(&mut self, lock: usize) {
-        self.replace(&self.key(lock), Lock::default());
+        self.replace(lock, Lock::default());
         self.send(lock, Command::Delete);
     }
 
     /// RENAME
     pub fn rename(&mut self, from: usize, to: usize) {
         let value = std::mem::take(&mut self.locks[from].1);
-        self.replace(&self.key(from), Lock::default());
-        self.replace(&self.key(to), value);
+        self.mark_due(from);
+        self.replace(to, value);
         self.send(to, Command::RenameFrom(from));
     }
 
@@ -668,29 +380,100 @@ impl Server {
     /// RESTORE REPLACE
     pub fn restore(&mut self, lock: usize, bytes: &[u8]) {
         let value = decode_lock(bytes, self.cx.now).expect("what was dumped can be restored");
-        self.replace(&self.key(lock), value);
+        self.replace(lock, value);
         self.send(lock, Command::Restore(bytes.to_vec()));
     }
 
-    /// All waiters of this lock get this error.
-    pub fn drain(&mut self, lock: usize, code: &'static str) {
-        for ticket in self.engine.wait_table.drain(self.locks[lock].0.as_ref()) {
-            let client = self.clients.remove(&ticket).expect("a waiter");
-            self.replies.push((client, Reply::error(code)));
+    /// On a replica, or while the append-only file is loaded: executes a command of the primary. Expired holders
+    /// are not removed here.
+    pub fn receive(&mut self, lock: usize, command: &Command) {
+        self.effects.clear();
+        match command {
+            Command::Release(request, _) => {
+                let Request::Release(request) = Request::parse(request) else {
+                    panic!("{request} is propagated verbatim")
+                };
+                self.apply(lock, |transition| transition.apply_release(&request).map(|_| ()));
+            }
+            Command::Apply(change, _) => {
+                let mut admitted = false;
+                self.apply(lock, |transition| {
+                    transition.apply(change).map(|any| admitted = any)
+                });
+                assert_eq!(admitted, self.effects.events.contains(&Event::Acquired));
+            }
+            Command::Delete => self.locks[lock].1 = Lock::default(),
+            Command::RenameFrom(from) => self.locks[lock].1 = std::mem::take(&mut self.locks[*from].1),
+            Command::Restore(bytes) => {
+                self.locks[lock].1 =
+                    decode_lock(bytes, self.cx.now).expect("a lock that the primary decoded");
+            }
+            Command::Grace(ms) => self.extend_grace(*ms, Instant::DISTANT_PAST),
         }
     }
 
-    pub fn now(&self) -> Micros {
-        self.cx.now.as_micros() - self.origin
+    fn apply(&mut self, lock: usize, transition: impl FnOnce(&mut Transition<'_>) -> Result<(), Error>) {
+        let (name, value) = &mut self.locks[lock];
+        let name = name.as_ref();
+        transition(&mut self.engine.begin(name, value, &self.cx, &mut self.effects))
+            .expect("a command of the primary");
+        let propagated = self.effects.replication;
+        assert_eq!(
+            propagated,
+            Replication::Verbatim,
+            "a replica propagates what it received"
+        );
+        let known = self.engine.fences.known();
+        assert!(value.is_sound(), "{value:?}");
+        assert!(value.holders().iter().all(|holder| holder.fence() <= known));
     }
 
-    pub fn set_now(&mut self, now: Micros) {
-        self.cx.now = Instant::from_micros(now + self.origin);
+    /// Adds a holder to a state under test. It gets the next fence.
+    pub fn put_holder(&mut self, lock: usize, holder: &naive::Holder) -> Fence {
+        let fence = self.engine.fences.next_fence().expect("a fence");
+        let (since, lease_end) = (self.instant(holder.since), self.instant(holder.lease_end));
+        let mut put = Holder::new(holder.owner, holder.limit, fence, since, lease_end);
+        for id in &holder.holds {
+            match id {
+                Some(id) => put.add_with_id(id),
+                None => put.add_anonymous(1),
+            }
+            .expect("few holds");
+        }
+        self.locks[lock].1.push(put);
+        fence
+    }
+
+    /// Adds a waiter to a state under test.
+    pub fn put_waiter(&mut self, lock: usize, client: Client, request: &Acquire<'_>) {
+        let (name, table) = (self.locks[lock].0.as_ref(), &mut self.engine.wait_table);
+        let waiter = queue::Waiter::new(request, request.block.expect("a waiter"), self.cx.now);
+        let enqueued = table.insert(name, waiter, self.policy.max_waiters);
+        table.sync(name, &self.locks[lock].1, &self.cx);
+        self.clients
+            .insert(enqueued.expect("room in the queue").ticket, client);
+    }
+
+    /// When the leases of the live holders end, on the clock that all servers share.
+    pub fn lease_ends(&self, lock: usize) -> Vec<Micros> {
+        let live = self.locks[lock]
+            .1
+            .holders()
+            .iter()
+            .filter(|holder| self.cx.is_live(holder));
+        live.map(|holder| self.cx.lease_end(holder).as_micros() - self.origin)
+            .collect()
+    }
+
+    /// When the grace period ends, if there was one.
+    pub fn grace_end(&self) -> Option<Micros> {
+        let end = self.cx.grace_end;
+        (end > Instant::DISTANT_PAST).then(|| end.as_micros() - self.origin)
     }
 
     pub fn next_wakeup(&self) -> Option<Micros> {
-        let alarm = self.engine.wait_table.next_wakeup()?;
-        Some(alarm.as_micros().saturating_sub(self.origin))
+        let wakeup = self.engine.wait_table.next_wakeup()?;
+        Some(wakeup.as_micros().saturating_sub(self.origin))
     }
 
     pub fn take_replies(&mut self) -> Vec<(Client, Reply)> {
@@ -701,170 +484,36 @@ impl Server {
         std::mem::take(&mut self.sent)
     }
 
-    pub fn view(&self, lock: usize) -> LockView {
-        let Snapshot { lock, queue } = self.snapshot(lock);
-        let live = lock.holders().iter().filter(|holder| self.cx.is_live(holder));
-        let waiters = queue.iter().map(|(ticket, waiter)| ops::Waiter {
-            client: self.clients[ticket],
-            owner: owner_number(waiter.owner()),
-            limit: waiter.limit.get(),
-            lease_ms: waiter.lease_ms,
-            name: waiter.request_id.as_deref().map(name_number),
+    pub fn view(&self, lock: usize) -> LockView<'_> {
+        let live = self.locks[lock]
+            .1
+            .holders()
+            .iter()
+            .filter(|holder| self.cx.is_live(holder));
+        let waiters = self.waiters(lock).map(|(ticket, waiter)| Waiter {
+            client: self.clients[&ticket],
             since: waiter.since.as_micros() - self.origin,
-            block: match waiter.timeout {
-                Timeout::Infinite => Block::Infinite,
-                Timeout::Ms(ms) => Block::Ms(ms),
+            request: Acquire {
+                owner: waiter.owner(),
+                lease_ms: waiter.lease_ms,
+                limit: waiter.limit,
+                block: Some(waiter.timeout),
+                request_id: waiter.request_id.as_deref(),
             },
         });
         LockView {
-            holders: live.map(|holder| view_of(holder, &self.cx)).collect(),
+            holders: live.map(|holder| HolderView::of(holder, &self.cx)).collect(),
             queue: waiters.collect(),
         }
     }
 
-    pub fn stored(&self, lock: usize) -> Vec<(Stored, Micros)> {
-        let holders = self.locks[lock].1.holders().iter();
-        holders
-            .map(|holder| {
-                let lease_end = self.cx.lease_end(holder).as_micros() - self.origin;
-                (Stored::from(holder), lease_end)
-            })
-            .collect()
-    }
-
-    /// After a transition: replicates it, then replies to clients.
-    fn deliver(&mut self, lock: usize, request: Option<&Request>) {
-        self.record(lock, request);
-        self.deliver_answers();
-    }
-
-    fn record(&mut self, lock: usize, request: Option<&Request>) {
-        let record = match (self.effects.replication, request) {
-            (Replication::Nothing, _) => return,
-            (Replication::Verbatim, Some(request)) => Record::Verbatim(*request),
-            (Replication::Verbatim | Replication::Change, _) => {
-                Record::Change(self.effects.change().to_vec())
-            }
+    pub fn stored(&self, lock: usize) -> Vec<Stored> {
+        let stored = |holder: &Holder| {
+            let lease_end = self.cx.lease_end(holder).as_micros() - self.origin;
+            let mut holder = holder.clone();
+            (holder.since, holder.lease_end) = (Instant::DISTANT_PAST, Instant::DISTANT_PAST);
+            (holder, lease_end)
         };
-        let events = self.effects.events.clone();
-        self.send(lock, Command::Transition(record, events));
+        self.locks[lock].1.holders().iter().map(stored).collect()
     }
-
-    fn send(&mut self, lock: usize, command: Command) {
-        let after = self.stored(lock);
-        self.sent.push(Sent { lock, command, after });
-    }
-
-    fn deliver_answers(&mut self) {
-        for (ticket, answer) in std::mem::take(&mut self.answers) {
-            let client = self.clients.remove(&ticket).expect("a waiter");
-            let reply = match answer {
-                Answer::Granted(granted) => Reply {
-                    answer: ops_grant(&granted),
-                    waited_ms: granted.waited_ms,
-                },
-                Answer::TimedOut | Answer::Withdrawn => Reply::null(),
-                Answer::Refused(refusal) => Reply::immediate(error(refusal)),
-            };
-            self.replies.push((client, reply));
-        }
-    }
-}
-
-fn ops_grant(granted: &Granted) -> OpsAnswer {
-    OpsAnswer::Granted {
-        fence: granted.fence,
-        holds: granted.holds,
-        lease_ms: granted.lease_ms,
-    }
-}
-
-fn timeout(block: Block) -> Option<Timeout> {
-    match block {
-        Block::No => None,
-        Block::Infinite => Some(Timeout::Infinite),
-        Block::Ms(ms) => Some(Timeout::Ms(ms)),
-    }
-}
-
-impl From<&Holder> for Stored {
-    fn from(holder: &Holder) -> Self {
-        Self {
-            owner: holder.owner().to_vec(),
-            fence: holder.fence(),
-            limit: holder.limit(),
-            unnamed: holder.anonymous(),
-            names: holder.request_ids().to_vec(),
-        }
-    }
-}
-
-/// A holder, as clients see it.
-pub fn view_of(holder: &Holder, cx: &TransitionContext) -> View {
-    View {
-        owner: owner_number(holder.owner()),
-        fence: holder.fence(),
-        limit: holder.limit().get(),
-        unnamed: u64::from(holder.anonymous()),
-        names: holder
-            .request_ids()
-            .iter()
-            .map(|name| name_number(name))
-            .collect(),
-        lease_ms: cx.lease_ms(holder),
-        held_ms: holder.since().ms_until(cx.now),
-    }
-}
-
-pub fn owner_bytes(owner: u8) -> &'static [u8] {
-    OWNERS[usize::from(owner)]
-}
-
-pub fn owner_number(owner: &[u8]) -> u8 {
-    OWNERS
-        .iter()
-        .position(|known| *known == owner)
-        .expect("a known owner") as u8
-}
-
-pub fn name_bytes(name: u8) -> [u8; 2] {
-    [b'r', name]
-}
-
-pub fn core_limit(limit: OpsLimit) -> Limit {
-    limit.map_or(Limit::SHARED, |n| Limit::new(n).expect("a limit"))
-}
-
-pub fn name_number(name: &[u8]) -> u8 {
-    *name.last().expect("a name")
-}
-
-/// Calls `step` with the RELEASE that the request means.
-pub fn with_release<T>(request: &Request, step: impl FnOnce(&Release<'_>) -> T) -> T {
-    let name;
-    let holds = match request.action {
-        Action::ReleaseOne => Holds::One,
-        Action::ReleaseAll => Holds::All,
-        Action::ReleaseNamed(number) => {
-            name = name_bytes(number);
-            Holds::ById(&name)
-        }
-        Action::Acquire { .. } | Action::Extend { .. } => panic!("not a RELEASE: {request:?}"),
-    };
-    step(&Release {
-        owner: owner_bytes(request.owner),
-        fence: request.fence,
-        holds,
-    })
-}
-
-fn error(rejected: Error) -> OpsAnswer {
-    let number = match rejected {
-        Error::Stale(fence) | Error::StaleRequestId(fence) => fence,
-        Error::Grace(ms) => ms,
-        Error::Upgrade(limit) => u64::from(limit.get().unwrap_or(0)),
-        Error::TooManyRequestIds(max) | Error::QueueFull(max) => max as u64,
-        _ => 0,
-    };
-    OpsAnswer::Error(rejected.code(), number)
 }
