@@ -139,7 +139,8 @@ impl Error {
     #[cfg(feature = "locks")]
     pub(crate) fn is_unknown_command(&self, name: &str) -> bool {
         self.as_redis()
-            .is_some_and(|error| is_unknown_command(error, name))
+            .and_then(RedisError::detail)
+            .is_some_and(|detail| is_unknown_command(detail, name))
     }
 
     #[cfg(feature = "locks")]
@@ -225,25 +226,30 @@ impl From<Infallible> for Error {
 }
 
 impl From<RedisError> for Error {
+    /// Of a pipeline with several errors, the first one counts.
     fn from(error: RedisError) -> Self {
-        let detail = || error.detail().unwrap_or_default().to_owned();
-        match error.code() {
-            Some("NOTHELD") => Self::NotHeld,
-            Some("NOTOWNER") => Self::NotOwner,
-            Some("STALE") => Self::Stale,
-            Some("DEADLOCK") => Self::Deadlock(detail()),
-            Some("QUEUEFULL") => Self::QueueFull(detail()),
-            Some("GRACE") => Self::Grace(detail()),
-            Some("EVICTABLE") => Self::Evictable(detail()),
-            Some("ERR") if is_unknown_command(&error, "dlock.") => Self::ModuleMissing,
+        let replies = error.clone().into_server_errors();
+        let Some((_, reply)) = replies.as_deref().and_then(<[_]>::first) else {
+            return Self::Redis(error);
+        };
+        let detail = reply.details().unwrap_or_default();
+        match reply.code() {
+            "NOTHELD" => Self::NotHeld,
+            "NOTOWNER" => Self::NotOwner,
+            "STALE" => Self::Stale,
+            "DEADLOCK" => Self::Deadlock(detail.to_owned()),
+            "QUEUEFULL" => Self::QueueFull(detail.to_owned()),
+            "GRACE" => Self::Grace(detail.to_owned()),
+            "EVICTABLE" => Self::Evictable(detail.to_owned()),
+            "ERR" if is_unknown_command(detail, "dlock.") => Self::ModuleMissing,
             _ => Self::Redis(error),
         }
     }
 }
 
 /// `unknown command 'DLOCK.ACQUIRE', with args beginning with: ...`; older servers quote it with backticks.
-fn is_unknown_command(error: &RedisError, name: &str) -> bool {
-    let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
+fn is_unknown_command(detail: &str, name: &str) -> bool {
+    let detail = detail.to_ascii_lowercase();
     let command = detail.strip_prefix("unknown command ");
     command.is_some_and(|command| command.trim_start_matches(['\'', '`', '"']).starts_with(name))
 }

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::clock::BootInstant;
+use crate::command::fenced;
 use crate::error::{Error, LostReason};
 use crate::hold::Action;
 use crate::lost::{LeaseStatus, lost};
@@ -21,7 +22,8 @@ use crate::renewal::{SharedHold, notify_lost};
 ///
 /// A guard is lost when its lease may have expired: then [`Guard::lost`] resolves and [`Guard::token`] is cancelled. Stop
 /// the work then, because others may get the lock. A process that was paused notices that late; only a resource that
-/// rejects a smaller [`Guard::fence`] than it has seen is safe against that.
+/// rejects a smaller [`Guard::fence`] than it has seen is safe against that; data on the same server is, if it is written
+/// with [`Guard::fenced`].
 #[must_use = "a guard that is dropped immediately releases the lock immediately"]
 pub struct Guard {
     client: Arc<Client>,
@@ -58,6 +60,53 @@ impl Guard {
     /// How many holds the owner had when this guard was granted, including this one.
     pub fn holds(&self) -> u64 {
         self.held.holds
+    }
+
+    /// A fenced write: `command`, which the server runs only if this guard's lock is held in that very moment. A process
+    /// that was paused past the end of its lease can thus not write after the next holder.
+    ///
+    /// Send it on any connection to the server that holds the lock, also in a pipeline, a transaction or on a cluster
+    /// connection of redis-rs, which finds the node by the lock's key. In a cluster, lock and data must share a hash tag:
+    /// `{acct:7}:lock`, `{acct:7}`. The reply is that of the command.
+    ///
+    #[doc = concat!("```no_run\n", include_str!("../examples/fenced_write.rs"), "```")]
+    ///
+    /// # Errors
+    ///
+    /// If the lock is lost, the error converts to [`Error::NotHeld`], [`Error::NotOwner`] or [`Error::Stale`]: then
+    /// [`Error::is_lost`], and nothing was run. Any other error is that of the command. After a lost connection the
+    /// command may have run. It is not idempotent by itself, and a cluster connection of redis-rs sends it again on its
+    /// own unless its `retries` are 0.
+    #[must_use = "nothing is sent before `query` or `query_async`"]
+    pub fn fenced(&self, command: &redis::Cmd) -> redis::Cmd {
+        fenced(self.key(), self.owner(), self.fence(), command)
+    }
+
+    /// The owner and the fence: the first arguments, `ARGV[1]` and `ARGV[2]`, of a script or function that begins with
+    /// [`LUA_FENCE_CHECK`](crate::LUA_FENCE_CHECK) and whose first key is that of the lock. It writes all or nothing.
+    ///
+    /// ```no_run
+    /// # async fn transfer(guard: redis_dlock_client::Guard) -> Result<(), redis_dlock_client::Error> {
+    /// # let mut connection = redis::Client::open("redis://127.0.0.1/")?.get_multiplexed_async_connection().await?;
+    /// use redis_dlock_client::LUA_FENCE_CHECK;
+    ///
+    /// let script = format!(
+    ///     "{LUA_FENCE_CHECK}
+    ///      redis.call('DECRBY', KEYS[2], ARGV[3])
+    ///      redis.call('INCRBY', KEYS[3], ARGV[3])"
+    /// );
+    /// redis::cmd("EVAL")
+    ///     .arg(script)
+    ///     .arg(3)
+    ///     .arg(&[guard.key(), b"alice", b"bob"])
+    ///     .arg(guard.script_args())
+    ///     .arg(100)
+    ///     .exec_async(&mut connection)
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn script_args(&self) -> (&Owner, u64) {
+        (self.owner(), self.fence())
     }
 
     /// How long the lock is held for certain without further renewal. Zero when it is lost.

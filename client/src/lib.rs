@@ -3,7 +3,7 @@
 //!
 //! # Layout
 //!
-//! - `command`: the five commands, their requests and replies.
+//! - `command`: the commands, their requests and replies.
 //! - `hold`: the state of a hold as the client knows it. Pure: no I/O, no clock.
 //! - `connect`: addresses, the shared connection, and the pool for blocked requests.
 //! - `acquire`, `replicas`, `cancel`, `release`: the life of a lock.
@@ -62,7 +62,10 @@ pub use tokio_util::sync::CancellationToken;
 #[cfg(feature = "blocking")]
 pub use blocking::blocking_acquire_all;
 pub use clock::BootInstant;
-pub use command::{Acquire, Extend, GetInfo, GetOwner, Grant, HolderInfo, LockInfo, Release, WaiterInfo};
+pub use command::{
+    Acquire, Extend, GetInfo, GetOwner, Grant, HolderInfo, LUA_FENCE_CHECK, LockInfo, Release, WaiterInfo,
+    fenced,
+};
 #[cfg(feature = "cluster")]
 pub use connect::slot_of;
 pub use error::Error;

@@ -1,7 +1,9 @@
-//! The five commands, for any connection of redis-rs.
+//! The commands, for any connection of redis-rs.
 
+mod fenced;
 mod reply;
 mod request;
 
+pub use fenced::{LUA_FENCE_CHECK, fenced};
 pub use reply::{Grant, HolderInfo, LockInfo, WaiterInfo};
 pub use request::{Acquire, Extend, GetInfo, GetOwner, Release};

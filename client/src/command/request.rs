@@ -274,7 +274,7 @@ async fn query_async<T: FromRedisValue>(
 }
 
 /// A command with room for its usual arguments, so that it does not grow with each of them.
-fn command(name: &str) -> Cmd {
+pub(super) fn command(name: &str) -> Cmd {
     const ARGUMENTS: usize = 10;
     const BYTES: usize = 192;
     let mut command = Cmd::with_capacity(ARGUMENTS, BYTES);

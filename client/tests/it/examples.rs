@@ -11,6 +11,9 @@ mod cancellation;
 #[path = "../../examples/cron_job.rs"]
 mod cron_job;
 #[allow(dead_code)]
+#[path = "../../examples/fenced_write.rs"]
+mod fenced_write;
+#[allow(dead_code)]
 #[path = "../../examples/leader_election.rs"]
 mod leader_election;
 #[allow(dead_code)]
@@ -43,6 +46,23 @@ async fn redlock() {
         refused.to_string().contains(&servers[1].port().to_string()),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn fenced_write() {
+    let server = Server::start();
+    let client = redis::Client::open(url(&server)).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let guard = locks(&server).acquire("report:lock").await.unwrap();
+    fenced_write::write(&guard, &mut connection, "first")
+        .await
+        .unwrap();
+    server.client().call("DEL report:lock").unwrap();
+    let refused = fenced_write::write(&guard, &mut connection, "late")
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, Error::NotHeld), "{refused:?}");
+    assert_eq!(server.client().ask::<String>("GET report"), "first");
 }
 
 #[tokio::test]

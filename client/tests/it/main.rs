@@ -8,6 +8,7 @@ mod commands;
 mod dropped;
 mod examples;
 mod faults;
+mod fenced;
 mod known_pitfalls;
 mod lost;
 mod many;
