@@ -25,6 +25,10 @@ pub enum Error {
     WrongType,
     /// A command that GUARD does not run, and what to do instead.
     NotGuarded(&'static str),
+    /// A key of the guarded command is in another slot than the lock.
+    CrossSlot,
+    /// It may be on either of two nodes.
+    TryAgain,
     /// A client writes to a replica that allows it.
     ReadOnly,
     /// A command that only primaries and logs may send.
@@ -39,6 +43,8 @@ impl CommandError for Error {
         match self {
             Self::Rejected(error) => counters.rejected(error),
             Self::WrongType => add(&mut counters.errors.wrongtype),
+            // As if the server had found it.
+            Self::CrossSlot | Self::TryAgain => {}
             Self::NotGuarded(_) | Self::ReadOnly | Self::Internal | Self::NotStored => {
                 add(&mut counters.errors.err);
             }
@@ -64,6 +70,10 @@ impl fmt::Display for Error {
         f.write_str(match self {
             Self::Rejected(error) => return error.fmt(f),
             Self::NotGuarded(reason) => return write!(f, "ERR DLOCK.GUARD does not run {reason}"),
+            Self::CrossSlot => {
+                "CROSSSLOT the lock and the keys of the command must be in one slot: use a hash tag in their names"
+            }
+            Self::TryAgain => "TRYAGAIN the slot of the lock is on the move, and a key of the command may be on either node",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::ReadOnly => "READONLY locks are granted and released by the primary, ask there",
             Self::Internal => "ERR this command is for replication and the append-only file only",

@@ -1,9 +1,11 @@
 use dlock_core::Lock;
+use dlock_core::cluster_slots::slot_of;
 
 use crate::module::data_type::LockValue;
 use crate::module::stats::add;
 use crate::redis::{Argument, Call, Command, Ctx, InnerCommand, KeyUse, Metadata, RStr, ReadKey, Value};
 use crate::reply::Error;
+use crate::waiting::gate::Probe;
 
 /// DLOCK.GUARD key owner fence [command [arg ...]]
 ///
@@ -22,7 +24,7 @@ impl Command for Guard {
 
     const METADATA: Metadata = Metadata {
         name: c"dlock.guard",
-        flags: c"write getkeys-api",
+        flags: c"write",
         arity: -4,
         summary: c"Runs a command if the owner holds the lock under this fence: a fenced write.",
         complexity:
@@ -47,7 +49,10 @@ impl Command for Guard {
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let request = dlock_core::Guard::parse(call.options())?;
         let (key, command) = (call.arg(1)?, call.inner_command(COMMAND_AT));
-        command.as_ref().map_or(Ok(()), reject_unguarded)?;
+        if let Some(command) = &command {
+            reject_unguarded(command)?;
+            reject_foreign_keys(&mut call.ctx, key, command)?;
+        }
         let lease_ms = check(&mut call.ctx, key, &request)?;
         match command {
             Some(command) => call.ctx.run(&command),
@@ -67,6 +72,25 @@ fn reject_unguarded(command: &InnerCommand<'_>) -> Result<(), Error> {
         ));
     }
     Ok(())
+}
+
+/// What the server does itself where it knows the keys of the command.
+fn reject_foreign_keys(ctx: &mut Ctx<'_>, lock: RStr<'_>, command: &InnerCommand<'_>) -> Result<(), Error> {
+    if !command.has_unreported_keys() || !ctx.flags().is_cluster() {
+        return Ok(());
+    }
+    let mut keys = command.keys(ctx);
+    let slot = slot_of(lock.bytes());
+    if keys.iter().any(|key| slot_of(key.bytes()) != slot) {
+        return Err(Error::CrossSlot);
+    }
+    if keys.is_empty() {
+        return Ok(());
+    }
+    keys.push(lock);
+    // A single key that is missing would be looked for on this node, though the other one may still have it.
+    ctx.can_write(Probe::METADATA.name, &keys)
+        .or(Err(Error::TryAgain))
 }
 
 /// What remains of the lease. The key is closed again at the end: the inner command may delete or replace this lock.

@@ -252,6 +252,12 @@ pub(super) fn detached() -> *mut Ctx {
     loaded().detached
 }
 
+/// `0x00MMmmpp`. Redict and Valkey 8 count on from Redis 7.2.
+pub(super) fn server_version() -> c_int {
+    // SAFETY: takes nothing.
+    unsafe { (api().get_server_version)() }
+}
+
 #[inline]
 fn loaded() -> &'static Loaded {
     // SAFETY: nothing in this module runs before `load` has filled the table. Where `load` fails the module is not

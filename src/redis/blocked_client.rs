@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use redis_module::raw;
 
-use crate::redis::api::{api, detached};
+use crate::redis::api::{api, detached, server_version};
 use crate::redis::ctx::Ctx;
 use crate::redis::gil::Gil;
 
@@ -98,12 +98,6 @@ pub fn may_lose_reply() -> bool {
 
 const REDIS_7_2: c_int = 0x0007_0200;
 const REDIS_7_3: c_int = 0x0007_0300;
-
-/// `0x00MMmmpp`. Redict and Valkey count on from Redis 7.2.
-fn server_version() -> c_int {
-    // SAFETY: takes nothing.
-    unsafe { (api().get_server_version)() }
-}
 
 unsafe extern "C" fn reply<T: Blocked>(
     ctx: *mut raw::RedisModuleCtx,

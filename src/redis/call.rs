@@ -10,11 +10,21 @@ use crate::redis::ctx::Ctx;
 use crate::redis::string::{RStr, RString};
 
 impl Ctx<'_> {
-    /// Whether a client could write to this key now; if not, the server's error. `probe` is a write command of one
-    /// key that does nothing.
-    pub fn can_write(&mut self, probe: &CStr, key: RStr<'_>) -> Result<(), String> {
-        // SAFETY: the arguments are what the format says: as in a script, errors as replies, a string of the server.
-        let reply = unsafe { (api().call)(self.raw(), probe.as_ptr(), c"SEs".as_ptr(), key.raw()) };
+    /// Whether a client could write to these keys now; if not, the server's error. `probe` is a write command that does
+    /// nothing, and whose arguments are keys.
+    pub fn can_write(&mut self, probe: &CStr, keys: &[RStr<'_>]) -> Result<(), String> {
+        let keys: Vec<_> = keys.iter().map(|key| key.raw()).collect();
+        // SAFETY: the arguments are what the format says: as in a script, errors as replies, an array of strings of the
+        // server, and its length.
+        let reply = unsafe {
+            (api().call)(
+                self.raw(),
+                probe.as_ptr(),
+                c"SEv".as_ptr(),
+                keys.as_ptr(),
+                keys.len(),
+            )
+        };
         let Some(reply) = Reply::new(reply) else {
             return Err(String::new());
         };
@@ -104,15 +114,20 @@ impl Reply {
     }
 
     fn texts(&self) -> Option<Vec<String>> {
-        // SAFETY: the reply is valid; the elements are, as long as it is.
-        unsafe {
-            if (api().call_reply_type)(self.0) != raw::REDISMODULE_REPLY_ARRAY as c_int {
-                return None;
+        elements_of(self.0)?.into_iter().map(text_of).collect()
+    }
+
+    /// Of COMMAND GETKEYSANDFLAGS: each key with the names of its flags.
+    pub(super) fn keys_and_flags(&self) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
+        let pair = |element| match elements_of(element)?[..] {
+            [name, flags] => {
+                let flags = elements_of(flags)?.into_iter().filter_map(bytes_of).collect();
+                Some((bytes_of(name)?, flags))
             }
-            (0..(api().call_reply_length)(self.0))
-                .map(|index| text_of((api().call_reply_array_element)(self.0, index)))
-                .collect()
-        }
+            _ => None,
+        };
+        let pairs = elements_of(self.0).unwrap_or_default();
+        pairs.into_iter().filter_map(pair).collect()
     }
 }
 
@@ -124,11 +139,27 @@ impl Drop for Reply {
 }
 
 fn text_of(reply: *mut raw::RedisModuleCallReply) -> Option<String> {
+    bytes_of(reply).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn bytes_of(reply: *mut raw::RedisModuleCallReply) -> Option<Vec<u8>> {
     let mut len = 0;
-    // SAFETY: the reply is valid, or null, which has no text. The text is valid as long as the reply.
+    // SAFETY: the reply is valid, or null, which has no text. The text is valid as long as the reply, and copied.
     unsafe {
         let text = (api().call_reply_string_ptr)(reply, &mut len);
-        (!text.is_null())
-            .then(|| String::from_utf8_lossy(slice::from_raw_parts(text.cast(), len)).into_owned())
+        (!text.is_null()).then(|| slice::from_raw_parts(text.cast(), len).to_vec())
+    }
+}
+
+/// The elements of an array, valid as long as the reply.
+fn elements_of(reply: *mut raw::RedisModuleCallReply) -> Option<Vec<*mut raw::RedisModuleCallReply>> {
+    // SAFETY: the reply is valid.
+    unsafe {
+        let is_array = (api().call_reply_type)(reply) == raw::REDISMODULE_REPLY_ARRAY as c_int;
+        is_array.then(|| {
+            (0..(api().call_reply_length)(reply))
+                .map(|index| (api().call_reply_array_element)(reply, index))
+                .collect()
+        })
     }
 }

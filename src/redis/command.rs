@@ -8,7 +8,8 @@ use redis_module::raw;
 use crate::redis::api::api;
 use crate::redis::command_info::{CATEGORY, KeyUse, Metadata, categorize, describe};
 use crate::redis::ctx::Ctx;
-use crate::redis::inner_command::{self, InnerCommand};
+use crate::redis::inner_command::InnerCommand;
+use crate::redis::inner_keys;
 use crate::redis::string::RStr;
 
 /// A command: its metadata and its handler.
@@ -64,19 +65,23 @@ impl Ctx<'_> {
     /// False if the server refuses the command.
     pub fn register_command<C: Command>(&mut self) -> bool {
         let metadata = &C::METADATA;
-        let (first_key, last_key, step) = if metadata.key.is_some() {
-            (1, 1, 1)
-        } else {
-            (0, 0, 0)
+        let reports_keys =
+            matches!(metadata.key, Some(KeyUse::ReadAndRun(_))) && inner_keys::may_report(self);
+        let (first_key, last_key, step) = match metadata.key {
+            None => (0, 0, 0),
+            Some(KeyUse::UpdateAll) => (1, -1, 1),
+            Some(_) => (1, 1, 1),
         };
-        let (name, flags) = (metadata.name.as_ptr(), metadata.flags.as_ptr());
+        let flags = metadata.flags.to_bytes();
+        let flags = [flags, if reports_keys { b" getkeys-api" } else { b"" }].concat();
+        let flags = CString::new(flags).unwrap_or_default();
         // SAFETY: the context is valid, the strings are C strings, the server copies them.
         let command = unsafe {
             let status = (api().create_command)(
                 self.raw(),
-                name,
+                metadata.name.as_ptr(),
                 Some(entry::<C>),
-                flags,
+                flags.as_ptr(),
                 first_key,
                 last_key,
                 step,
@@ -84,9 +89,9 @@ impl Ctx<'_> {
             if status != OK {
                 return false;
             }
-            (api().get_command)(self.raw(), name)
+            (api().get_command)(self.raw(), metadata.name.as_ptr())
         };
-        !command.is_null() && describe(command, metadata) && categorize(command, metadata)
+        !command.is_null() && describe(command, metadata, reports_keys) && categorize(command, metadata)
     }
 
     /// Redis 7.4, Redict and Valkey 8 have ACL categories of modules; older servers go without.
@@ -107,19 +112,17 @@ unsafe extern "C" fn entry<C: Command>(
     argc: c_int,
 ) -> c_int {
     let argc = usize::try_from(argc).unwrap_or(0);
-    // SAFETY: the server passes a context and as many arguments as it says, valid during the call.
-    let mut call = unsafe {
-        Call {
-            ctx: Ctx::new(ctx),
-            argv: slice::from_raw_parts(argv, argc),
+    // SAFETY: the server passes as many arguments as it says, valid during the call.
+    let argv = unsafe { slice::from_raw_parts(argv, argc) };
+    if let Some(KeyUse::ReadAndRun(position)) = C::METADATA.key {
+        // SAFETY: the server passes a context and arguments that are valid during the call.
+        if unsafe { inner_keys::report_if_asked(ctx, argv, position) } {
+            return OK;
         }
-    };
-    if let Some(KeyUse::ReadAndRun(position)) = C::METADATA.key
-        && inner_command::are_keys_requested(&call.ctx)
-    {
-        inner_command::report_keys(&call.ctx, call.argv, position);
-        return OK;
     }
+    // SAFETY: the server passes a context that is valid during the call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    let mut call = Call { ctx, argv };
     if let Err(error) = C::run(&mut call) {
         error.reply(&mut call.ctx);
     }

@@ -33,6 +33,8 @@ const SINCE: &CStr = c"0.1.0";
 pub enum KeyUse {
     Read,
     Update,
+    /// Every argument is a key.
+    UpdateAll,
     /// Reads it, then runs the command that begins at this argument, which has keys of its own.
     ReadAndRun(usize),
 }
@@ -131,14 +133,18 @@ pub(super) fn categorize(command: *mut raw::RedisModuleCommand, metadata: &Metad
     set.is_none_or(|set| unsafe { set(command, categories.as_ptr()) == OK })
 }
 
-pub(super) fn describe(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
+pub(super) fn describe(
+    command: *mut raw::RedisModuleCommand,
+    metadata: &Metadata,
+    reports_keys: bool,
+) -> bool {
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
         sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
-    let mut key_specs = key_specs(metadata.key.as_ref());
+    let mut key_specs = key_specs(metadata.key.as_ref(), reports_keys);
     let mut subarguments = Vec::new();
     let mut arguments = arguments(metadata.arguments, &mut subarguments);
     let info = raw::RedisModuleCommandInfo {
@@ -157,18 +163,15 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, metadata: &Metadat
     unsafe { (api().set_command_info)(command, &info) == OK }
 }
 
-fn key_specs(key: Option<&KeyUse>) -> Vec<raw::RedisModuleCommandKeySpec> {
+/// `reports_keys`: the command reports further keys, so that these specs alone are incomplete.
+fn key_specs(key: Option<&KeyUse>, reports_keys: bool) -> Vec<raw::RedisModuleCommandKeySpec> {
     let flags = match key {
         None => None,
-        Some(KeyUse::Read) => Some(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS),
-        Some(KeyUse::Update) => Some(
+        Some(KeyUse::Read | KeyUse::ReadAndRun(_)) => {
+            Some(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS)
+        }
+        Some(KeyUse::Update | KeyUse::UpdateAll) => Some(
             raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE,
-        ),
-        // Incomplete: the server asks the command for the other keys, see `inner_command`.
-        Some(KeyUse::ReadAndRun(_)) => Some(
-            raw::REDISMODULE_CMD_KEY_RO
-                | raw::REDISMODULE_CMD_KEY_ACCESS
-                | raw::REDISMODULE_CMD_KEY_INCOMPLETE,
         ),
     };
     let mut specs = Vec::new();
@@ -176,8 +179,16 @@ fn key_specs(key: Option<&KeyUse>) -> Vec<raw::RedisModuleCommandKeySpec> {
         // SAFETY: plain data, for which zero is "nothing".
         let mut spec: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
         spec.flags = u64::from(flags);
+        if reports_keys {
+            spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
+        }
         spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
         spec.bs.index.pos = 1;
+        if let Some(KeyUse::UpdateAll) = key {
+            spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+            spec.fk.range.lastkey = -1;
+            spec.fk.range.keystep = 1;
+        }
         specs.push(spec);
     }
     // SAFETY: as above.

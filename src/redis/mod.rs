@@ -32,6 +32,7 @@ mod events;
 mod gil;
 mod info;
 mod inner_command;
+mod inner_keys;
 mod io;
 mod key;
 mod load;

@@ -25,7 +25,7 @@ impl GrantGate {
         if !flags.is_active_primary() || ctx.is_paused() {
             return Self::Later;
         }
-        let Err(error) = ctx.can_write(Probe::METADATA.name, key) else {
+        let Err(error) = ctx.can_write(Probe::METADATA.name, &[key]) else {
             return Self::Open;
         };
         match code(&error) {
@@ -56,10 +56,10 @@ fn is_cluster_down(code: &str, error: &str) -> bool {
     code == "CLUSTERDOWN" || (code == "ERR" && error.contains("while the cluster is down"))
 }
 
-/// DLOCK.PROBE key
+/// DLOCK.PROBE key [key ...]
 ///
-/// Internal: does nothing. [`GrantGate`] calls this write command, and so learns from the server whether a client could
-/// write to the key now.
+/// Internal: does nothing. [`GrantGate`] and GUARD call this write command, and so learn from the server whether a
+/// client could write to the keys now.
 pub struct Probe;
 
 impl Command for Probe {
@@ -68,11 +68,11 @@ impl Command for Probe {
     const METADATA: Metadata = Metadata {
         name: c"dlock.probe",
         flags: c"write fast",
-        arity: 2,
-        summary: c"Internal: does nothing; checks whether the server accepts a write to the key.",
+        arity: -2,
+        summary: c"Internal: does nothing; checks whether the server accepts a write to the keys.",
         complexity: c"O(1)",
-        key: Some(KeyUse::Update),
-        arguments: &[Argument::key(c"key")],
+        key: Some(KeyUse::UpdateAll),
+        arguments: &[Argument::key(c"key").multiple()],
         categories: "write fast",
         is_public: false,
     };

@@ -106,11 +106,11 @@ fn argument(docs: &Map) -> String {
     };
     let flags: Vec<String> = docs.get("flags").map(from).unwrap_or_default();
     let has = |flag: &str| flags.iter().any(|own| own == flag);
-    let repeated = if has("multiple") { " ..." } else { "" };
-    if has("optional") {
-        format!("[{shown}{repeated}]")
-    } else {
-        shown + repeated
+    match (has("optional"), has("multiple")) {
+        (true, true) => format!("[{shown} ...]"),
+        (true, false) => format!("[{shown}]"),
+        (false, true) => format!("{shown} [{shown} ...]"),
+        (false, false) => shown,
     }
 }
 

@@ -106,10 +106,14 @@ impl Server {
 
     /// A cluster node without slots.
     pub fn cluster_node() -> Self {
+        Self::cluster_node_with("")
+    }
+
+    pub fn cluster_node_with(lines: &str) -> Self {
         // A short node timeout also makes the node serve sooner.
         let bus = free_port();
         Self::with(&format!(
-            "cluster-enabled yes\ncluster-port {bus}\ncluster-node-timeout 2000"
+            "cluster-enabled yes\ncluster-port {bus}\ncluster-node-timeout 2000\n{lines}"
         ))
     }
 
