@@ -4,6 +4,8 @@
 //! - owners are distinct, every holder has at least one hold, fences increase in the order of the holders;
 //! - the number of holders is within the smallest limit among them.
 
+use std::sync::Arc;
+
 use super::error::Error;
 use super::fence::Fence;
 use super::holder_key::HolderKey;
@@ -31,10 +33,13 @@ pub struct Holder {
 }
 
 /// Nearly every lock has one holder, which needs no allocation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 enum Holders {
+    #[default]
+    None,
     One(Holder),
-    Many(Vec<Holder>),
+    /// Can be shared with the wait table, and be freed on another thread. Copied if it changes while it is shared.
+    Many(Arc<Vec<Holder>>),
 }
 
 impl Lock {
@@ -48,10 +53,18 @@ impl Lock {
         self.holders().is_empty()
     }
 
+    /// The holders as they are now, without a copy, if there are several. Drop it before the lock changes.
+    pub(super) fn share_holders(&self) -> Option<Arc<Vec<Holder>>> {
+        match &self.holders {
+            Holders::Many(holders) => Some(Arc::clone(holders)),
+            Holders::None | Holders::One(_) => None,
+        }
+    }
+
     /// The heap memory of the lock, in bytes.
     pub fn heap_bytes(&self) -> usize {
         let table = match &self.holders {
-            Holders::One(_) => 0,
+            Holders::None | Holders::One(_) => 0,
             Holders::Many(holders) => holders.capacity().saturating_mul(size_of::<Holder>()),
         };
         let holders = self.holders().iter().map(|holder| holder.holder_key.heap_bytes());
@@ -200,6 +213,7 @@ impl Holder {
 impl Holders {
     fn as_slice(&self) -> &[Holder] {
         match self {
+            Self::None => &[],
             Self::One(holder) => std::slice::from_ref(holder),
             Self::Many(holders) => holders,
         }
@@ -207,34 +221,36 @@ impl Holders {
 
     fn as_mut_slice(&mut self) -> &mut [Holder] {
         match self {
+            Self::None => &mut [],
             Self::One(holder) => std::slice::from_mut(holder),
-            Self::Many(holders) => holders,
+            Self::Many(holders) => Arc::make_mut(holders).as_mut_slice(),
         }
     }
 
     fn push(&mut self, holder: Holder) {
         *self = match std::mem::take(self) {
-            Self::One(first) => Self::Many(vec![first, holder]),
-            Self::Many(holders) if holders.is_empty() => Self::One(holder),
+            Self::None => Self::One(holder),
+            Self::One(first) => Self::Many(Arc::new(vec![first, holder])),
             Self::Many(mut holders) => {
-                holders.push(holder);
+                Arc::make_mut(&mut holders).push(holder);
                 Self::Many(holders)
             }
         };
     }
 
     fn retain(&mut self, mut stays: impl FnMut(&Holder) -> bool) {
-        match self {
-            Self::One(holder) if stays(holder) => {}
-            Self::One(_) => *self = Self::default(),
-            Self::Many(holders) => holders.retain(stays),
+        let is_empty = match self {
+            Self::None => return,
+            Self::One(holder) => !stays(holder),
+            Self::Many(holders) => {
+                let holders = Arc::make_mut(holders);
+                holders.retain(stays);
+                holders.is_empty()
+            }
+        };
+        if is_empty {
+            *self = Self::None;
         }
-    }
-}
-
-impl Default for Holders {
-    fn default() -> Self {
-        Self::Many(Vec::new())
     }
 }
 

@@ -13,8 +13,8 @@ pub struct Clients {
     /// Clients that wait no more. They are removed from `by_id` before the next client waits, which may have the same
     /// id: a waiter that is granted should not have to wait for that.
     pending_cleanup: Vec<BlockedId>,
-    /// Grants with a request id that are on their way to clients. Should a client be gone, the owner may still want
-    /// its grant, ask for it again by the request id, and get it elsewhere.
+    /// Grants with a request id that are on their way to clients, or are to be rolled back. Should a client be gone, the
+    /// owner may still want its grant, ask for it again by the request id, and get it elsewhere.
     in_flight: BTreeMap<RequestKey, Ticket>,
     /// Clients, by the server's number, that it may have unblocked without the reply that they had.
     pub stranded_clients: Vec<u64>,
@@ -47,9 +47,7 @@ struct RequestKey {
 
 /// A grant that did not reach its client.
 pub struct UndeliveredGrant {
-    pub name: LockName,
-    pub owner: Box<[u8]>,
-    pub request_id: Option<Box<[u8]>>,
+    pub client: Client,
     pub fence: u64,
 }
 
@@ -124,28 +122,29 @@ impl Clients {
         !self.in_flight.is_empty()
     }
 
-    /// The server is done with a reply that granted: the grant, if its client is gone and no other client got it.
+    /// The server is done with a reply that granted: the grant, if its client is gone.
     pub fn finish(&mut self, client: Client, is_gone: bool) -> Option<UndeliveredGrant> {
         // A client that was replaced had the ticket of the one which took its place.
-        let Some(Reply::Answer(Answer::Granted(granted))) = client.reply else {
+        let Some(Reply::Answer(Answer::Granted(granted))) = &client.reply else {
             return None;
         };
-        let key = client.request_key();
-        let is_delivered_elsewhere =
-            key.is_some_and(|key| self.in_flight.remove(&key) != Some(client.ticket));
-        (is_gone && !is_delivered_elsewhere).then_some(UndeliveredGrant {
-            name: client.name,
-            owner: client.owner,
-            request_id: client.request_id,
-            fence: granted.fence,
-        })
+        if is_gone {
+            let fence = granted.fence;
+            return Some(UndeliveredGrant { client, fence });
+        }
+        self.claim(&client);
+        None
     }
-}
 
-impl UndeliveredGrant {
-    /// Whether a request with this id asks for this grant.
-    pub fn is_for(&self, db: c_int, key: &[u8], owner: &[u8], request_id: &[u8]) -> bool {
-        let same_lock = self.name.db == db && *self.name.key == *key;
-        same_lock && *self.owner == *owner && self.request_id.as_deref() == Some(request_id)
+    /// Whether no other client got the grant of this one. From now on none can.
+    pub fn claim(&mut self, client: &Client) -> bool {
+        let Some(key) = client.request_key() else {
+            return true;
+        };
+        let is_unclaimed = self.in_flight.get(&key) == Some(&client.ticket);
+        if is_unclaimed {
+            self.in_flight.remove(&key);
+        }
+        is_unclaimed
     }
 }

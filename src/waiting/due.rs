@@ -33,7 +33,8 @@ fn process_due_within(ctx: &mut Ctx<'_>, slice_ms: u64) {
     let (flags, home) = (ctx.flags(), ctx.db());
     let now = clock::now();
     let slice_end = now.after_ms(slice_ms);
-    rollback::roll_back_grants(ctx, flags, slice_end);
+    // Never more than a slice: who held such a grant waits no more.
+    rollback::roll_back_grants(ctx, flags, now.after_ms(SLICE_MS));
     while let Some(name) = ctx.state().engine.wait_table.next_due(now) {
         if ctx.select_db(name.db) {
             process_lock(ctx, &name, flags);

@@ -18,18 +18,21 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice_end: Instant) {
         let Some(grant) = ctx.state().grants_to_roll_back.pop_front() else {
             return;
         };
-        if !ctx.select_db(grant.name.db) {
-            continue;
-        }
-        let key = RString::new(&grant.name.key);
-        match GrantGate::check(ctx, key.borrow(), flags) {
-            GrantGate::Open => roll_back(ctx, flags, &grant),
-            GrantGate::Elsewhere(_) => {}
-            GrantGate::Later => {
-                let state = ctx.state();
-                state.grants_to_roll_back.push_back(grant);
-                state.rollback_not_before = clock::now().after_ms(RETRY_MS);
-            }
+        let name = &grant.client.name;
+        let key = RString::new(&name.key);
+        let gate = if ctx.select_db(name.db) {
+            GrantGate::check(ctx, key.borrow(), flags)
+        } else {
+            GrantGate::Elsewhere(String::new())
+        };
+        if let GrantGate::Later = gate {
+            let state = ctx.state();
+            state.grants_to_roll_back.push_back(grant);
+            state.rollback_not_before = clock::now().after_ms(RETRY_MS);
+        } else if ctx.state().clients.claim(&grant.client)
+            && let GrantGate::Open = gate
+        {
+            roll_back(ctx, flags, &key, &grant);
         }
         if clock::now() >= slice_end {
             return;
@@ -37,16 +40,16 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice_end: Instant) {
     }
 }
 
-fn roll_back(ctx: &mut Ctx<'_>, flags: Flags, grant: &UndeliveredGrant) {
-    let key = RString::new(&grant.name.key);
+fn roll_back(ctx: &mut Ctx<'_>, flags: Flags, key: &RString, grant: &UndeliveredGrant) {
+    let UndeliveredGrant { client, fence } = grant;
     // A key of another type has no grant.
     let Ok(mut txn) = Txn::timer(ctx, key.borrow(), flags) else {
         return;
     };
     let request = Release {
-        owner: &grant.owner,
-        fence: Some(grant.fence),
-        holds: grant.request_id.as_deref().map_or(Holds::One, Holds::ById),
+        owner: &client.owner,
+        fence: Some(*fence),
+        holds: client.request_id.as_deref().map_or(Holds::One, Holds::ById),
     };
     let rolled_back = txn.rollback_grant(&request);
     if let Ok(true) = txn.commit(Ok(rolled_back)) {
@@ -58,14 +61,8 @@ fn roll_back(ctx: &mut Ctx<'_>, flags: Flags, grant: &UndeliveredGrant) {
 /// transition, which may have granted it to one of them, and before the server can find that client gone.
 pub fn cancel_rollback(ctx: &mut Ctx<'_>, key: &[u8], request: &Acquire<'_>) {
     let Some(id) = request.request_id else { return };
-    let state = ctx.state();
-    if state.grants_to_roll_back.is_empty() && !state.clients.has_in_flight() {
-        return;
+    if ctx.state().clients.has_in_flight() {
+        let db = ctx.db();
+        ctx.state().clients.mark_delivered(db, key, request.owner, id);
     }
-    let db = ctx.db();
-    let state = ctx.state();
-    state.clients.mark_delivered(db, key, request.owner, id);
-    state
-        .grants_to_roll_back
-        .retain(|grant| !grant.is_for(db, key, request.owner, id));
 }

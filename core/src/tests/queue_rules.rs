@@ -209,3 +209,43 @@ fn rollback_of_missing_grant_keeps_waiting_reqid() {
     server.process_due();
     assert!(server.has_been_granted(again));
 }
+
+/// Here two holders are many.
+#[test]
+fn wait_table_copies_no_holders_of_lock_with_many() {
+    let mut server = Server::with(&["a"]);
+    server.granted("ACQUIRE a alice 60000 SHARED");
+    server.granted("ACQUIRE a carol 60000 SHARED");
+    server.waits("ACQUIRE a bob 60000 BLOCK 0");
+    let name = server.locks[0].0.clone();
+    let copied = |server: &Server| {
+        let entry = server.engine.wait_table.entry(name.as_ref());
+        entry.expect("a queue").holders.len()
+    };
+    let involves = |server: &Server, owner: &str| server.engine.wait_table.involves(owner.as_bytes());
+    assert_eq!(copied(&server), 0);
+    assert!(
+        ["alice", "bob", "carol"]
+            .iter()
+            .all(|owner| involves(&server, owner))
+    );
+    // The holders are shared, not copied: a change does not copy them either.
+    let Server {
+        engine, locks, cx, ..
+    } = &mut server;
+    let lock = &mut locks[0].1;
+    let before = lock.holders().as_ptr();
+    let release = Release {
+        owner: b"alice",
+        fence: None,
+        holds: Holds::One,
+    };
+    let mut effects = Effects::default();
+    engine
+        .begin(name.as_ref(), lock, cx, &mut effects)
+        .release(&release)
+        .expect("alice holds it");
+    assert_eq!(lock.holders().as_ptr(), before);
+    assert_eq!(copied(&server), 1);
+    assert!(!involves(&server, "alice"));
+}

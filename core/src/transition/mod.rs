@@ -104,7 +104,7 @@ impl<'a> Transition<'a> {
     fn step(&mut self) -> Step<'_> {
         Step {
             lock: self.lock,
-            queue: self.engine.wait_table.queue_mut(self.name),
+            queue: self.engine.wait_table.begin_transition(self.name),
             fences: &mut self.engine.fences,
             cx: self.cx,
             effects: self.effects,
@@ -130,7 +130,7 @@ impl<'a> Transition<'a> {
         table.sync(self.name, self.lock, self.cx);
         if policy.detect_deadlocks
             && !enqueued.replaced
-            && let Some(cycle) = table.find_deadlock(self.name, request.owner, self.cx.now)
+            && let Some(cycle) = table.find_deadlock(self.name, request.owner, self.cx)
         {
             table.withdraw(self.name, enqueued.ticket);
             table.sync(self.name, self.lock, self.cx);

@@ -3,21 +3,25 @@
 use std::collections::HashMap;
 
 use super::{Entry, WaitTable};
+use crate::context::TransitionContext;
 use crate::deadlock::{NodeId, WaitForGraph};
 use crate::name::LockName;
 use crate::queue::Queue;
 use crate::ticket::Ticket;
-use crate::time::Instant;
 
 /// The graph that is reached from `owner`, which is its first owner.
-pub(crate) fn reached_from<'a>(table: &'a WaitTable, owner: &'a [u8], now: Instant) -> WaitForGraph<'a> {
+pub(crate) fn reached_from<'a>(
+    table: &'a WaitTable,
+    owner: &'a [u8],
+    cx: &TransitionContext,
+) -> WaitForGraph<'a> {
     let mut builder = GraphBuilder::default();
     builder.intern(owner);
     let mut visited = 0;
     // Owners that are found are appended.
     while let Some(owner) = builder.graph.owners.get(visited).map(|node| node.name) {
         for entry in table.waits_of(owner) {
-            let lock = builder.visit_holders(entry, now);
+            let lock = builder.visit_holders(table, entry, cx);
             builder.visit_waiters_up_to(owner, lock, &entry.queue);
         }
         visited = visited.saturating_add(1);
@@ -42,15 +46,15 @@ impl<'a> GraphBuilder<'a> {
             .or_insert_with(|| self.graph.add_owner(name))
     }
 
-    fn visit_holders(&mut self, entry: &'a Entry, now: Instant) -> NodeId {
+    fn visit_holders(&mut self, table: &'a WaitTable, entry: &'a Entry, cx: &TransitionContext) -> NodeId {
         if let Some(lock) = self.locks.get(&entry.name) {
             return *lock;
         }
         let lock = self.graph.add_lock(&entry.name);
         self.locks.insert(&entry.name, lock);
-        for holder in entry.holders.iter().filter(|holder| holder.lease_end > now) {
-            let owner = self.intern(&holder.owner);
-            self.graph.add_holder(lock, owner, holder.limit);
+        for (owner, limit) in entry.waiting_holders(&table.owners, cx) {
+            let owner = self.intern(owner);
+            self.graph.add_holder(lock, owner, limit);
         }
         lock
     }

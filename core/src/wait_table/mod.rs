@@ -4,9 +4,10 @@ mod graph;
 mod owners;
 mod wakeups;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::context::TransitionContext;
 use super::deadlock::{self, Cycle, WaitForGraph};
@@ -43,17 +44,25 @@ pub struct WaitTable {
     locks: usize,
     wakeups: Wakeups,
     owners: OwnerIndex,
+    /// The locks with more than [`FEW`] holders, which are not in the index of owners.
+    crowded: BTreeSet<LockName>,
     last_ticket: u64,
     /// The queue of a lock that no request waits for. Always empty.
     empty: Queue,
 }
+
+/// The holders of a lock are copied and indexed if there are at most this many.
+const FEW: usize = if cfg!(test) { 1 } else { 64 };
 
 /// A queue with at least one waiter, and its lock's holders as they were after the last transition.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) name: LockName,
     pub(super) queue: Queue,
+    /// The holders, if they are few.
     pub(super) holders: Vec<HolderSnapshot>,
+    /// The holders, if they are many; `None` during a transition.
+    shared_holders: Option<Arc<Vec<Holder>>>,
     pub(super) next_wakeup: Option<Instant>,
 }
 
@@ -73,6 +82,7 @@ impl WaitTable {
             locks: 0,
             wakeups: Wakeups::new(),
             owners: OwnerIndex::new(),
+            crowded: BTreeSet::new(),
             last_ticket: 0,
             empty: Queue::new(),
         }
@@ -108,7 +118,7 @@ impl WaitTable {
 
     /// Whether this owner waits anywhere, or holds what others wait for.
     pub fn involves(&self, owner: &[u8]) -> bool {
-        self.owners.contains(owner)
+        self.owners.contains(owner) || self.holds_crowded_lock(owner)
     }
 
     /// When the next queue is due.
@@ -174,7 +184,18 @@ impl WaitTable {
 
     /// The queue that a transition of the lock works on. The caller calls [`WaitTable::sync`] afterwards.
     #[inline]
-    pub(super) fn queue_mut(&mut self, name: LockRef<'_>) -> &mut Queue {
+    pub(super) fn begin_transition(&mut self, name: LockRef<'_>) -> &mut Queue {
+        if !self.crowded.is_empty()
+            && let Some(entry) = entry_mut(&mut self.databases, name)
+        {
+            // The transition would copy the holders that it changes.
+            entry.shared_holders = None;
+        }
+        self.queue_mut(name)
+    }
+
+    #[inline]
+    fn queue_mut(&mut self, name: LockRef<'_>) -> &mut Queue {
         debug_assert!(self.empty.is_empty(), "a waiter was put into no queue");
         if self.is_empty() {
             return &mut self.empty;
@@ -192,7 +213,15 @@ impl WaitTable {
             self.remove_entry(name);
             return;
         }
-        sync_holders(&mut entry.holders, lock, cx, &mut self.owners);
+        let is_crowded = lock.holders().len() > FEW;
+        let few = if is_crowded { &[] } else { lock.holders() };
+        sync_holders(&mut entry.holders, few, cx, &mut self.owners);
+        entry.shared_holders = lock.share_holders().filter(|_| is_crowded);
+        if is_crowded {
+            self.crowded.insert(entry.name.clone());
+        } else {
+            self.crowded.remove(&entry.name);
+        }
         let next = next_change(&entry.queue, lock, cx);
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, next);
     }
@@ -246,16 +275,28 @@ impl WaitTable {
     }
 
     /// The cycle that keeps this owner waiting for that lock forever, if there is one.
-    pub(super) fn find_deadlock(&self, name: LockRef<'_>, owner: &[u8], now: Instant) -> Option<Cycle> {
-        if !self.owners.may_close_cycle(owner) {
+    pub(super) fn find_deadlock(
+        &self,
+        name: LockRef<'_>,
+        owner: &[u8],
+        cx: &TransitionContext,
+    ) -> Option<Cycle> {
+        if !self.owners.may_close_cycle(owner) && !self.holds_crowded_lock(owner) {
             return None;
         }
-        deadlock::search(self.wait_for_graph(owner, now), name)
+        deadlock::search(self.wait_for_graph(owner, cx), name)
     }
 
     /// The part of the wait-for graph that is reached from `owner`, which is its first owner.
-    pub(super) fn wait_for_graph<'a>(&'a self, owner: &'a [u8], now: Instant) -> WaitForGraph<'a> {
-        graph::reached_from(self, owner, now)
+    pub(super) fn wait_for_graph<'a>(&'a self, owner: &'a [u8], cx: &TransitionContext) -> WaitForGraph<'a> {
+        graph::reached_from(self, owner, cx)
+    }
+
+    fn holds_crowded_lock(&self, owner: &[u8]) -> bool {
+        let entries = self.crowded.iter().filter_map(|name| self.entry(name.as_ref()));
+        let mut holders =
+            entries.flat_map(|entry| entry.shared_holders.iter().flat_map(|shared| shared.iter()));
+        holders.any(|holder| holder.owner() == owner)
     }
 
     /// The queues in which this owner waits.
@@ -277,6 +318,7 @@ impl WaitTable {
         let mut entry = self.databases.get_mut(&name.db)?.remove(name.key)?;
         self.locks = self.locks.saturating_sub(1);
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, None);
+        self.crowded.remove(&entry.name);
         for holder in &entry.holders {
             self.owners.remove_hold(&holder.owner);
         }
@@ -301,6 +343,7 @@ impl Entry {
             queue: Queue::with_room_for_one(),
             // Nearly every lock has one holder.
             holders: Vec::with_capacity(1),
+            shared_holders: None,
             next_wakeup: None,
         }
     }
@@ -314,21 +357,36 @@ impl Entry {
             }
         }
     }
+
+    /// The live holders that wait for a lock themselves. The others cannot be part of a deadlock.
+    fn waiting_holders<'a>(
+        &'a self,
+        owners: &'a OwnerIndex,
+        cx: &TransitionContext,
+    ) -> impl Iterator<Item = (&'a [u8], Limit)> {
+        let few = self.holders.iter().filter(|holder| holder.lease_end > cx.now);
+        let few = few.map(|holder| (&*holder.owner, holder.limit));
+        let many = self.shared_holders.iter().flat_map(|holders| holders.iter());
+        let many = many
+            .filter(|holder| cx.is_live(holder))
+            .map(|holder| (holder.owner(), holder.limit()));
+        few.chain(many).filter(|(owner, _)| owners.waits(owner))
+    }
 }
 
 fn entry_mut<'a>(databases: &'a mut BTreeMap<i32, Database>, name: LockRef<'_>) -> Option<&'a mut Entry> {
     databases.get_mut(&name.db)?.get_mut(name.key)
 }
 
-/// Makes the snapshots those of the holders of `lock`. Holders leave from anywhere, new ones are appended.
+/// Makes the snapshots those of these holders, which leave from anywhere; new ones are appended.
 fn sync_holders(
     snapshots: &mut Vec<HolderSnapshot>,
-    lock: &Lock,
+    holders: &[Holder],
     cx: &TransitionContext,
     owners: &mut OwnerIndex,
 ) {
     let live = |holder: &&Holder| cx.is_live(holder);
-    let mut present = lock.holders().iter().filter(live).peekable();
+    let mut present = holders.iter().filter(live).peekable();
     snapshots.retain_mut(|snapshot| {
         let Some(holder) = present.next_if(|holder| holder.owner() == &*snapshot.owner) else {
             owners.remove_hold(&snapshot.owner);

@@ -31,6 +31,11 @@ impl OwnerIndex {
             .is_some_and(|entry| entry.holds > 0 || entry.waits.len() > 1)
     }
 
+    /// Whether this owner waits anywhere.
+    pub(super) fn waits(&self, owner: &[u8]) -> bool {
+        self.0.get(owner).is_some_and(|entry| !entry.waits.is_empty())
+    }
+
     pub(super) fn waits_of(&self, owner: &[u8]) -> impl Iterator<Item = &LockName> {
         self.0.get(owner).into_iter().flat_map(|entry| &entry.waits)
     }

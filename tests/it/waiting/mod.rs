@@ -1,5 +1,6 @@
 //! Blocked clients: the queue, hand-overs, timeouts, departures, deadlocks, rolled back grants.
 
+mod costs;
 mod databases;
 mod deadlocks;
 mod foreign_commands;

@@ -6,6 +6,10 @@
 //! footer = version (2 bytes) CRC64 (8 bytes), both with the low byte first
 //! ```
 
+use redis::Value;
+
+use crate::client::Client;
+
 const MODULE_TYPE: u8 = 7;
 const LENGTH_64_BIT: u8 = 0x81;
 const OPCODE_STRING: u8 = 5;
@@ -90,4 +94,54 @@ pub fn crc64(bytes: &[u8]) -> u64 {
             (crc >> 1) ^ (REFLECTED_POLYNOMIAL & (crc & 1).wrapping_neg())
         })
     })
+}
+
+/// A holder as the module encodes it, with one hold.
+pub struct Holder<'a> {
+    pub owner: &'a str,
+    pub fence: u64,
+    pub lease_ms: u64,
+}
+
+/// `dump` with a shared lock in it that has these holders.
+pub fn with_holders<'a>(dump: &[u8], holders: impl IntoIterator<Item = Holder<'a>>) -> Vec<u8> {
+    const VERSION: u8 = 1;
+    const HOLDER: u8 = 3;
+    let mut text = vec![VERSION];
+    for holder in holders {
+        text.push(HOLDER);
+        number(&mut text, holder.owner.len() as u64);
+        text.extend(holder.owner.bytes());
+        // Limit 0 = none, lease, age, one hold without a request id, no request ids.
+        for part in [0, holder.fence, holder.lease_ms, 0, 1, 0] {
+            number(&mut text, part);
+        }
+    }
+    with_text(dump, &text)
+}
+
+/// An unsigned LEB128.
+fn number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7f {
+        bytes.push(0x80 | (number & 0x7f) as u8);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+impl Client {
+    /// A shared lock with this many holders, `holder0` first.
+    #[track_caller]
+    pub fn restore_lock_with_holders(&mut self, key: &str, holders: u64) {
+        self.acquire(&format!("{key} holder0 60000 SHARED"));
+        let dump: Vec<u8> = self.ask(&format!("DUMP {key}"));
+        let owners: Vec<String> = (0..holders).map(|n| format!("holder{n}")).collect();
+        let holders = owners.iter().zip(1..).map(|(owner, fence)| Holder {
+            owner,
+            fence,
+            lease_ms: 600_000,
+        });
+        let payload = with_holders(&dump, holders);
+        self.ask_args::<Value>(&[b"RESTORE", key.as_bytes(), b"0", &payload, b"REPLACE"]);
+    }
 }

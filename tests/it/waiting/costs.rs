@@ -1,0 +1,120 @@
+//! What one request may cost where there are many holders, grants or waiters. The bounds are orders of magnitude.
+
+use dlock_testkit::{Client, Waiter, start, wait_for};
+
+use crate::fixtures::{held_by_alice, wait_until_none_blocked};
+
+/// A busy machine disturbs some attempts, not all.
+const ATTEMPTS: usize = 10;
+
+/// The microseconds that the server spent in `command` while `work` ran.
+fn server_usec(client: &mut Client, command: &str, work: impl FnOnce(&mut Client)) -> u64 {
+    client.ok("CONFIG RESETSTAT");
+    work(client);
+    let stats = client.server_info("commandstats", &format!("cmdstat_{command}"));
+    let usec = stats.split(',').find_map(|field| field.strip_prefix("usec="));
+    usec.and_then(|usec| usec.parse().ok())
+        .expect("the time of the command")
+}
+
+#[test]
+fn first_waiter_of_lock_with_many_holders_costs_little_more_than_refused_request() {
+    let (_server, mut client) = start();
+    client.restore_lock_with_holders("door", 20_000);
+    let mut usec = |request: &str| {
+        let attempts = (0..ATTEMPTS).map(|_| {
+            server_usec(&mut client, "dlock.acquire", |client| {
+                assert!(client.try_acquire(request).is_none());
+            })
+        });
+        attempts.min().expect("an attempt")
+    };
+    let refused = usec("door bob 1000");
+    let waits = usec("door bob 1000 BLOCK 1");
+    assert!(
+        waits < refused * 5,
+        "{waits} us, a refused request takes {refused} us"
+    );
+}
+
+#[test]
+fn deadlock_through_lock_with_many_holders_is_refused() {
+    let (server, mut client) = start();
+    client.restore_lock_with_holders("door", 500);
+    client.acquire("gate bob 60000");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let deadlock = "DLOCK.ACQUIRE gate holder499 60000 BLOCK 1";
+    client.assert_error("DEADLOCK", deadlock);
+    // Others come and go until few are left.
+    for n in 0..470 {
+        client.release(&format!("door holder{n}"));
+        if n % 47 == 0 {
+            client.assert_error("DEADLOCK", deadlock);
+        }
+    }
+    client.assert_error("DEADLOCK", deadlock);
+    client.release("door holder499");
+    assert!(client.try_acquire("gate holder499 60000 BLOCK 1").is_none());
+    for n in 470..499 {
+        client.release(&format!("door holder{n}"));
+    }
+    bob.granted();
+}
+
+#[test]
+fn request_ids_cost_little_with_many_grants_in_flight() {
+    const READERS: usize = 1_000;
+    let (server, mut client) = held_by_alice();
+    // One transaction: the server replies to none of the readers before it ends.
+    let mut usec = |option: &str| {
+        let _readers: Vec<Waiter> = (0..READERS)
+            .map(|n| server.send_acquire(&format!("door owner{n} 60000 SHARED BLOCK 0 REQID r")))
+            .collect();
+        client.wait_for_queue("door", READERS as i64);
+        let mut commands = vec!["MULTI".to_owned(), "DLOCK.RELEASE door alice".to_owned()];
+        commands.extend((0..3_000).map(|_| format!("DLOCK.ACQUIRE gate bob 60000 {option}")));
+        commands.push("EXEC".to_owned());
+        let usec = server_usec(&mut client, "exec", |client| {
+            client.batch(&commands);
+        });
+        client.ask::<i64>("DEL door gate");
+        client.acquire("door alice 60000");
+        usec
+    };
+    let attempts: Vec<(u64, u64)> = (0..3).map(|_| (usec(""), usec("REQID r"))).collect();
+    let cheap = attempts.iter().any(|(without, with)| *with < without * 3);
+    assert!(cheap, "microseconds without and with request ids: {attempts:?}");
+}
+
+#[test]
+fn rollback_of_many_grants_lets_other_clients_in() {
+    const READERS: usize = 1_000;
+    let (server, mut client) = held_by_alice();
+    client.ok("ACL SETUSER reader on nopass ~* +dlock.acquire");
+    let _readers: Vec<Waiter> = (0..READERS)
+        .map(|n| {
+            let mut reader = Waiter::connect(&server);
+            reader.ask("AUTH reader any");
+            reader.acquire(&format!("door owner{n} 60000 SHARED BLOCK 0"));
+            reader
+        })
+        .collect();
+    client.wait_for_queue("door", READERS as i64);
+    let mut observer = server.client();
+    client.batch(&[
+        "MULTI",
+        "DLOCK.RELEASE door alice",
+        "CLIENT KILL USER reader",
+        "EXEC",
+    ]);
+    let mut steps = 0;
+    let mut seen = 0;
+    wait_for("the rollbacks", || {
+        let rolled_back = observer.stat("dlock_grants_rolled_back");
+        steps += i64::from(rolled_back > seen);
+        seen = rolled_back;
+        rolled_back == READERS as i64
+    });
+    assert!(steps > 1, "all were rolled back in one piece");
+    wait_until_none_blocked(&mut client);
+}
