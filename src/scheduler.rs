@@ -7,8 +7,7 @@
 use dlock_core::Instant;
 
 use crate::expiry::{keyspace_scan, sweeper};
-use crate::module::cluster;
-use crate::module::fences;
+use crate::module::{cluster, fences, restored};
 use crate::redis::{Ctx, Flags, Timer, clock, log};
 use crate::replication::checkpoint;
 use crate::replication::targets::ReplicationTargets;
@@ -25,6 +24,7 @@ pub fn on_cron(ctx: &mut Ctx<'_>) {
 pub fn on_wait_timer(ctx: &mut Ctx<'_>) {
     // First of all: a timer that fires must not be stopped.
     ctx.state().schedule.wait_timer = None;
+    restored::track(ctx);
     due::process_due(ctx);
 }
 

@@ -87,11 +87,14 @@ impl<'c, 'a> Txn<'c, 'a> {
         }
         // What the module does by itself is no command that could be replicated verbatim.
         let should_propagate = origin != Origin::Client || state.replication_targets.should_propagate(flags);
-        let mut key = WriteKey::open(ctx, name);
-        let new = match key.value() {
-            Value::OtherType => return Err(Error::WrongType),
-            Value::Nothing => Some(Box::default()),
-            Value::Ours(_) => None,
+        let mut key = WriteKey::<LockValue>::open(ctx, name);
+        let new = match key.value_and(&STATE) {
+            (Value::OtherType, _) => return Err(Error::WrongType),
+            (Value::Nothing, _) => Some(Box::default()),
+            (Value::Ours(value), state) => {
+                value.track(state, LockRef::new(db, name.bytes()));
+                None
+            }
         };
         let mut effects = key.gil().state().effects_scratch.take().unwrap_or_default();
         effects.clear();

@@ -133,11 +133,11 @@ impl Fences {
         self.known.max(self.floor)
     }
 
-    /// Whether a fence from a client (RESTORE) is at most a year ahead: one forged payload must not exhaust the
-    /// counter.
+    /// Whether a fence from a client (RESTORE) is known, or at most a year ahead of the clock: forged payloads, however
+    /// many, must not exhaust the counter.
     pub fn is_plausible(&self, fence: Fence, clock: WallClock) -> bool {
         let year = YEAR_MS.saturating_mul(FENCES_PER_MS);
-        fence <= self.known.max(clock.0).saturating_add(year)
+        fence <= self.known.max(clock.0.saturating_add(year))
     }
 }
 
@@ -251,8 +251,21 @@ mod tests {
         };
         let year = YEAR_MS * FENCES_PER_MS;
         let past = WallClock::from_unix_ms(0);
-        assert!(fences.is_plausible(CLOCK + year, past));
-        assert!(!fences.is_plausible(CLOCK + year + 1, past));
-        assert!(fences.is_plausible(CLOCK + year + 1, WallClock::from_unix_ms(MS + 1)));
+        assert!(fences.is_plausible(CLOCK, past) && !fences.is_plausible(year.max(CLOCK) + 1, past));
+        assert!(fences.is_plausible(CLOCK + year, WallClock::from_unix_ms(MS)));
+        assert!(!fences.is_plausible(CLOCK + year + 1, WallClock::from_unix_ms(MS)));
+    }
+
+    #[test]
+    fn forged_fences_do_not_add_up() {
+        let mut fences = Fences::starting();
+        let (clock, year) = (WallClock::from_unix_ms(MS), YEAR_MS * FENCES_PER_MS);
+        for years in 1..200 {
+            let forged = CLOCK + years * year;
+            if fences.is_plausible(forged, clock) {
+                fences.observe(forged);
+            }
+        }
+        assert_eq!(fences.known(), CLOCK + year);
     }
 }

@@ -5,10 +5,11 @@ use std::ffi::c_int;
 
 use dlock_core::expiry::ExpiryHandle;
 use dlock_core::{
-    Checkpoint, Instant, Lock, LockRef, MAX_FENCE, TransitionContext, decode_lock, encode_lock,
+    Checkpoint, Instant, Lock, LockName, LockRef, MAX_FENCE, TransitionContext, decode_lock, encode_lock,
 };
 
 use crate::expiry::untracked;
+use crate::module::restored;
 use crate::module::state::State;
 use crate::redis::{DataType, Digest, Flags, Gil, Io, NativeType, RStr, clock};
 use crate::replication::APPLY;
@@ -72,6 +73,15 @@ impl LockValue {
         self.expiry.set(state.expiry.insert(db, name, at));
     }
 
+    /// Takes note of a value that was loaded, unless that has been done: of its fences and leases, and when it expires.
+    pub fn track(&self, state: &mut State, name: LockRef<'_>) {
+        if self.expiry.get() == ExpiryHandle::NONE {
+            let cx = state.lease_context();
+            state.engine.observe_lock(&self.lock, &cx);
+            self.schedule_expiry(state, name.db, name.key, &cx);
+        }
+    }
+
     /// The lock is free, and its key is about to be deleted.
     pub fn cancel_expiry(&self, state: &mut State, db: c_int, name: &[u8]) {
         if self.is_untracked() {
@@ -103,16 +113,20 @@ impl DataType for LockValue {
                 return None;
             }
         };
-        if !observe(rdb, &lock, &cx) {
-            rdb.log_warning(
-                "a lock with a fencing token more than a year ahead of this server's, rejected: check the clocks of \
-                 both",
-            );
-            return None;
-        }
         let value = Self::new(lock);
-        if let Some((db, name)) = rdb.key() {
-            value.schedule_expiry(rdb.state(), db, name.bytes(), &cx);
+        let name = rdb.key();
+        if Flags::without_client(rdb).is_active_primary() {
+            // RESTORE
+            if let Err(error) = restored::check(rdb.state(), &value.lock) {
+                rdb.log_warning(error);
+                return None;
+            }
+            rdb.state()
+                .restored
+                .extend(name.map(|(db, name)| LockName::new(db, name.bytes())));
+            timer::arm(rdb);
+        } else if let Some((db, name)) = name {
+            value.track(rdb.state(), LockRef::new(db, name.bytes()));
         }
         Some(value)
     }
@@ -132,9 +146,10 @@ impl DataType for LockValue {
         if self.is_untracked() || self.lock.is_free() {
             return;
         }
+        let state = gil.state();
+        self.track(state, LockRef::new(db, name.bytes()));
         let old = self.expiry.replace(ExpiryHandle::UNTRACKED);
         untracked::inc();
-        let state = gil.state();
         state.expiry.remove(db, name.bytes(), old);
         let name = LockRef::new(db, name.bytes());
         if state.engine.wait_table.queue(name).is_some() {
@@ -192,21 +207,4 @@ impl DataType for LockValue {
         rdb.state().engine.restore_checkpoint(checkpoint, clock::now());
         true
     }
-}
-
-/// Takes note of fences and leases that were given elsewhere. False when a client (RESTORE) brings a fence that cannot
-/// be true.
-fn observe(gil: &mut Gil<'_>, lock: &Lock, cx: &TransitionContext) -> bool {
-    let from_client = Flags::without_client(gil).is_active_primary();
-    let highest = lock.holders().iter().map(|holder| holder.fence()).max();
-    let engine = &mut gil.state().engine;
-    if from_client
-        && !engine
-            .fences
-            .is_plausible(highest.unwrap_or(0), clock::wall_clock())
-    {
-        return false;
-    }
-    engine.observe_lock(lock, cx);
-    true
 }

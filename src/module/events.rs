@@ -6,8 +6,7 @@ use dlock_core::Instant;
 use dlock_core::cluster_fences::NodeId;
 use dlock_core::cluster_slots::SlotSet;
 
-use crate::module::eviction;
-use crate::module::fences;
+use crate::module::{eviction, fences, restored};
 use crate::redis::{Ctx, Events, Receiver, clock, log};
 use crate::scheduler;
 use crate::waiting::timer;
@@ -74,6 +73,7 @@ impl Events for DlockEvents {
     }
 
     fn flush_began(ctx: &mut Ctx<'_>, db: c_int) {
+        restored::track_all(ctx);
         let state = ctx.state();
         state.expiry.flush(db);
         state

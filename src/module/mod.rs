@@ -9,5 +9,6 @@ pub mod fences;
 mod info;
 mod latency_histogram;
 pub mod load;
+pub mod restored;
 pub mod state;
 pub mod stats;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use dlock_core::cluster_fences::ClusterFences;
 use dlock_core::cluster_slots::SlotSet;
 use dlock_core::expiry::ExpiryIndex;
-use dlock_core::{Effects, Engine, Instant, TransitionContext};
+use dlock_core::{Effects, Engine, Instant, LockName, TransitionContext};
 
 use crate::module::config;
 use crate::module::stats::Counters;
@@ -22,6 +22,8 @@ pub struct State {
     pub engine: Engine,
     pub replication_targets: ReplicationTargets,
     pub expiry: ExpiryIndex,
+    /// Names under which a client may have restored a lock: see [`crate::module::restored`].
+    pub restored: Vec<LockName>,
     /// What this node of a cluster knows of the fences of the others.
     pub cluster_fences: ClusterFences,
     /// The cluster slots that were here at the last look, and not on the move.
@@ -110,11 +112,13 @@ impl State {
         self.engine.wait_table.is_empty() && self.grants_to_roll_back.is_empty()
     }
 
-    /// When something in the queues is due next.
+    /// When something in the queues, or a restored lock, is due next.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let rollback = (!self.grants_to_roll_back.is_empty()).then_some(self.rollback_not_before);
+        let restored = (!self.restored.is_empty()).then_some(Instant::DISTANT_PAST);
         rollback
             .into_iter()
+            .chain(restored)
             .chain(self.engine.wait_table.next_wakeup())
             .min()
     }
@@ -130,6 +134,7 @@ pub static STATE: GilCell<State> = GilCell::new(State {
     engine: Engine::starting(),
     replication_targets: ReplicationTargets::unknown(),
     expiry: ExpiryIndex::new(),
+    restored: Vec::new(),
     cluster_fences: ClusterFences::new(),
     settled_slots: SlotSet::EMPTY,
     counters: Counters::new(),

@@ -52,6 +52,13 @@ impl<'c, 'a, T: DataType> ReadKey<'c, 'a, T> {
         unsafe { value_of(self.open.0) }.map(|value| unsafe { &*value })
     }
 
+    /// The value, together with one that the [`Gil`] guards.
+    pub fn value_and<S>(&mut self, cell: &'static GilCell<S>) -> (Value<&T>, &mut S) {
+        // SAFETY: the key is open. Both borrow it.
+        let value = unsafe { value_of(self.open.0) }.map(|value| unsafe { &*value });
+        (value, cell.get(self.ctx))
+    }
+
     pub fn ctx(&self) -> &Ctx<'a> {
         self.ctx
     }
@@ -66,14 +73,9 @@ impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
         Self { open, ctx, value }
     }
 
-    pub fn value(&mut self) -> Value<&mut T> {
-        // SAFETY: the key is open, and the reference borrows it with its context: nothing else reaches the value.
-        self.value.map(|value| unsafe { &mut *value })
-    }
-
     /// The value, together with one that the [`Gil`] guards.
     pub fn value_and<S>(&mut self, cell: &'static GilCell<S>) -> (Value<&mut T>, &mut S) {
-        // SAFETY: as above. Both borrow the key.
+        // SAFETY: the key is open, and nothing else reaches the value: both references borrow the key with its context.
         let value = self.value.map(|value| unsafe { &mut *value });
         (value, cell.get(self.ctx))
     }

@@ -138,44 +138,112 @@ fn copy_of_lock_is_refused() {
     assert_eq!(client.ask::<i64>("DBSIZE"), 0);
 }
 
+/// 366 days of the clock that fences start from: 2048 a millisecond.
+const YEAR: u64 = 366 * 24 * 60 * 60 * 1000 * 2048;
+
+/// A payload of a lock of mallory with this fence and lease.
+fn forged(dump: &[u8], fence: u64, lease_ms: u64) -> Vec<u8> {
+    let owner = "mallory";
+    payload::with_holders(
+        dump,
+        [payload::Holder {
+            owner,
+            fence,
+            lease_ms,
+        }],
+    )
+}
+
 #[test]
 fn restore_with_implausible_fence_is_refused() {
     let (_server, mut client) = start_with("rdbcompression no");
     let fence = client.acquire("door alice 60000").fence;
     let payload = dump(&mut client, "door");
-    // 366 days of the clock that fences start from: 2048 a millisecond.
-    let year = 366 * 24 * 60 * 60 * 1000 * 2048;
-    let forged = |fence_then: u64| {
-        let text = payload::text(&payload);
-        let (old, new) = (leb128(fence), leb128(fence_then));
-        let at = text
-            .windows(old.len())
-            .position(|window| window == old)
-            .expect("the fence is in the value");
-        payload::with_text(&payload, &[&text[..at], &new, &text[at + old.len()..]].concat())
-    };
-    restore(&mut client, "unchanged", &forged(fence));
-    for far in [fence + 2 * year, (1 << 53) - 1] {
-        client.error_code_args(&[b"RESTORE", b"gate", b"0", &forged(far)]);
+    restore(&mut client, "unchanged", &forged(&payload, fence, 60_000));
+    for far in [fence + 2 * YEAR, (1 << 53) - 1] {
+        client.error_code_args(&[b"RESTORE", b"gate", b"0", &forged(&payload, far, 60_000)]);
         assert!(!client.exists("gate"));
         assert_eq!(
-            client.acquire(&format!("lock{far} alice 60000")).fence / year,
-            fence / year,
+            client.acquire(&format!("lock{far} alice 60000")).fence / YEAR,
+            fence / YEAR,
             "the counter is unchanged"
         );
     }
-    let near = fence + year / 2;
-    restore(&mut client, "near", &forged(near));
+    let near = fence + YEAR / 2;
+    restore(&mut client, "near", &forged(&payload, near, 60_000));
     assert!(client.acquire("next alice 60000").fence > near);
 }
 
-/// A number as the codec writes it.
-fn leb128(mut number: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while number > 0x7f {
-        bytes.push(0x80 | (number & 0x7f) as u8);
-        number >>= 7;
+#[test]
+fn many_forged_fences_do_not_add_up() {
+    let (_server, mut client) = start();
+    let fence = client.acquire("door alice 60000").fence;
+    let payload = dump(&mut client, "door");
+    for n in 1..200 {
+        let forged = forged(&payload, fence + n * (YEAR - 1), 60_000);
+        let _ = client.call_args(&[b"RESTORE", b"gate", b"0", &forged, b"REPLACE"]);
     }
-    bytes.push(number as u8);
-    bytes
+    assert!(client.acquire("next alice 60000").fence < fence + 2 * YEAR);
+}
+
+#[test]
+fn restore_with_lease_of_more_than_ten_years_is_refused() {
+    const TEN_YEARS_MS: u64 = 10 * 366 * 24 * 60 * 60 * 1000;
+    let (_server, mut client) = start_with("dlock.failover-grace-ms -1");
+    let fence = client.acquire("door alice 60000").fence;
+    let payload = dump(&mut client, "door");
+    for lease_ms in [TEN_YEARS_MS + 1_000, 1 << 52] {
+        client.error_code_args(&[b"RESTORE", b"gate", b"0", &forged(&payload, fence, lease_ms)]);
+    }
+    client.ok("REPLICAOF 127.0.0.1 1");
+    client.ok("REPLICAOF NO ONE");
+    wait_for("the grace", || client.stat("dlock_grace_left_ms") > 0);
+    assert!(
+        client.stat("dlock_grace_left_ms") <= 86_400_000,
+        "of the longest lease allowed"
+    );
+    client.ok("CONFIG SET dlock.failover-grace-ms 0");
+    restore(&mut client, "gate", &forged(&payload, fence, TEN_YEARS_MS));
+}
+
+/// The module has loaded the value when the server finds a wrong byte behind it, or a TTL that has passed.
+#[test]
+fn failed_restore_leaves_nothing() {
+    let (_server, mut client) = start();
+    let fence = client.acquire("door alice 60000").fence;
+    let payload = forged(&dump(&mut client, "door"), fence + YEAR / 2, 1 << 38);
+    let body = payload::body(&payload);
+    let (value, version) = body.split_at(body.len() - 2);
+    let bad = payload::sealed(&[&value[..value.len() - 1], &[1], version].concat());
+    for n in 0..300 {
+        let name = format!("name{n}");
+        client.error_code_args(&[b"RESTORE", name.as_bytes(), b"0", &bad]);
+        let past = [b"RESTORE", name.as_bytes(), b"1", &payload, b"ABSTTL"];
+        assert_eq!(client.ask_args::<Value>(&past), Value::Okay);
+    }
+    assert_eq!(client.ask::<i64>("DBSIZE"), 1);
+    wait_for("only the lock that is there", || client.stat("dlock_locks") == 1);
+    assert!(client.acquire("next alice 60000").fence < fence + YEAR / 4);
+}
+
+#[test]
+fn restored_fence_counts_at_once() {
+    let (_server, mut client) = start();
+    let first = client.acquire("door alice 60000").fence;
+    let dump = dump(&mut client, "door");
+    for (n, removal) in (1..).zip([
+        "DEL door",
+        "FLUSHALL",
+        "SET door value",
+        "DLOCK.RELEASE door mallory",
+    ]) {
+        let fence = first + n * YEAR / 10;
+        let forged = forged(&dump, fence, 60_000);
+        let mut commands: Vec<Vec<&[u8]>> = vec![vec![b"RESTORE", b"door", b"0", &forged, b"REPLACE"]];
+        for command in [removal, "DEL door", "DLOCK.ACQUIRE door alice 60000"] {
+            commands.push(command.split(' ').map(str::as_bytes).collect());
+        }
+        client.pipeline(commands);
+        assert!(client.lock("door").holders[0].fence > fence, "{removal}");
+    }
 }
