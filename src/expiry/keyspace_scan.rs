@@ -10,32 +10,44 @@ use crate::redis::{Ctx, Gil, KeyspaceScan, RStr, clock, log};
 
 /// The work of one slice: clients wait no longer than that.
 const SLICE_MS: u64 = 1;
-/// The pause after a scan that did not find all: the others are being freed.
+/// The pause after a scan that did not find all, when some may have moved to where it had been.
+const PAUSE_MS: u64 = 1_000;
+/// The pause when none has moved: they are being freed.
 const BACKOFF_MS: u64 = 10_000;
 const LOG_INTERVAL_MS: u64 = 60_000;
 
 /// Scans the keyspace as long as there are untracked locks. Whether there is more to scan now.
 pub fn find_untracked(ctx: &mut Ctx<'_>, now: Instant) -> bool {
     let schedule = &mut ctx.state().schedule;
-    if !untracked::any() || schedule.scan_not_before > now {
+    let running = schedule.scan.take();
+    if !untracked::any() {
+        return false;
+    }
+    let (ended, moves) = schedule.last_scan;
+    let pause_ms = if untracked::moves() == moves {
+        BACKOFF_MS
+    } else {
+        PAUSE_MS
+    };
+    if running.is_none() && ended.after_ms(pause_ms) > now {
         return false;
     }
     let slice_end = now.after_ms(SLICE_MS);
-    let scan = schedule.scan.take();
-    if scan.is_none() && schedule.next_scan_log <= now {
+    if running.is_none() && schedule.next_scan_log <= now {
         schedule.next_scan_log = now.after_ms(LOG_INTERVAL_MS);
         log::notice("scanning the keyspace for locks that RENAME or MOVE put under another name");
     }
-    let mut scan = scan.unwrap_or_else(KeyspaceScan::begin);
+    let (mut scan, moves) = running.unwrap_or_else(|| (KeyspaceScan::begin(), untracked::moves()));
     while clock::now() < slice_end {
-        let is_at_end = !scan.visit_some(ctx, visit);
-        if is_at_end || !untracked::any() {
-            let backoff_ms = if is_at_end { BACKOFF_MS } else { 0 };
-            ctx.state().schedule.scan_not_before = now.after_ms(backoff_ms);
+        if !scan.visit_some(ctx, visit) {
+            ctx.state().schedule.last_scan = (now, moves);
+            return false;
+        }
+        if !untracked::any() {
             return false;
         }
     }
-    ctx.state().schedule.scan = Some(scan);
+    ctx.state().schedule.scan = Some((scan, moves));
     true
 }
 

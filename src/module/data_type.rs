@@ -142,8 +142,11 @@ impl DataType for LockValue {
     }
 
     fn unlink(&self, gil: &mut Gil<'_>, db: c_int, name: RStr<'_>) {
+        if self.is_untracked() {
+            return untracked::note_move();
+        }
         // A free lock is one that the module itself deletes.
-        if self.is_untracked() || self.lock.is_free() {
+        if self.lock.is_free() {
             return;
         }
         let state = gil.state();

@@ -6,6 +6,7 @@ use dlock_core::Instant;
 use dlock_core::cluster_fences::NodeId;
 use dlock_core::cluster_slots::SlotSet;
 
+use crate::expiry::untracked;
 use crate::module::{eviction, fences, restored};
 use crate::redis::{Ctx, Events, Receiver, clock, log};
 use crate::scheduler;
@@ -87,6 +88,7 @@ impl Events for DlockEvents {
         let state = ctx.state();
         let [first, second] = dbs;
         state.expiry.swap(first, second);
+        untracked::note_move();
         for db in dbs {
             state
                 .engine

@@ -53,9 +53,10 @@ pub struct Schedule {
     pub next_expiry_slice: Instant,
     pub next_checkpoint: Instant,
     pub next_refresh: Instant,
-    pub scan: Option<KeyspaceScan>,
-    /// After a scan that found nothing.
-    pub scan_not_before: Instant,
+    /// A scan of the keyspace for untracked locks, and the number of their moves when it began.
+    pub scan: Option<(KeyspaceScan, u64)>,
+    /// The end of the last scan that did not find all, and the number of moves when it began.
+    pub last_scan: (Instant, u64),
     pub next_scan_log: Instant,
     /// The log says that a grace is running.
     pub grace_logged: bool,
@@ -150,7 +151,7 @@ pub static STATE: GilCell<State> = GilCell::new(State {
         next_checkpoint: Instant::DISTANT_PAST,
         next_refresh: Instant::DISTANT_PAST,
         scan: None,
-        scan_not_before: Instant::DISTANT_PAST,
+        last_scan: (Instant::DISTANT_PAST, 0),
         next_scan_log: Instant::DISTANT_PAST,
         grace_logged: false,
         dropped_waiters: 0,

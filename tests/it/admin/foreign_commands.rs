@@ -1,6 +1,8 @@
 //! DEL, RENAME, MOVE, SWAPDB, FLUSHALL and others on a lock.
 
-use dlock_testkit::{Client, Events, pause, start, start_with, wait_for};
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Client, Events, assert_elapsed_at_most, pause, start, start_with, wait_for};
 use redis::Value;
 
 use crate::fixtures::{held_by_alice, start_with_replica};
@@ -249,4 +251,25 @@ fn keys_in(keyspace: &Value) -> usize {
             .ok()
     };
     text.lines().filter_map(keys).sum()
+}
+
+/// A scan of the keyspace for renamed locks does not see those that were renamed to where it had been.
+#[test]
+fn locks_renamed_while_keyspace_is_scanned_are_removed_after_their_leases() {
+    const OTHERS: i64 = 10_000;
+    let (_server, mut client) = start();
+    client.ok("CONFIG SET hz 100");
+    let others: Vec<String> = (0..OTHERS).map(|n| format!("SET other{n} value")).collect();
+    client.batch(&others);
+    for n in 0..3_000 {
+        client.batch(&[
+            format!("DLOCK.ACQUIRE lock{n} alice 30"),
+            format!("RENAME lock{n} renamed{n}"),
+        ]);
+    }
+    let last_rename = Instant::now();
+    wait_for("the expired locks to be removed", || {
+        client.ask::<i64>("DBSIZE") == OTHERS
+    });
+    assert_elapsed_at_most(Duration::from_secs(2), last_rename);
 }
