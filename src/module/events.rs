@@ -8,7 +8,7 @@ use dlock_core::cluster_slots::SlotSet;
 
 use crate::expiry::untracked;
 use crate::module::{eviction, fences, restored};
-use crate::redis::{Ctx, Events, Receiver, clock, log};
+use crate::redis::{Ctx, Events, Receiver, clock};
 use crate::scheduler;
 use crate::waiting::timer;
 
@@ -43,13 +43,8 @@ impl Events for DlockEvents {
         if is_primary {
             state.engine.promote();
         } else {
+            // The server logs this and has unblocked all waiters. Valkey 9 keeps those of a cluster node: see `GrantGate`.
             state.engine.demote();
-            let waiters = state.engine.wait_table.waiters();
-            if waiters > 0 {
-                log::notice(&format!(
-                    "this server is a replica now: {waiters} waiters are unblocked and have to ask the primary"
-                ));
-            }
         }
         timer::arm(ctx);
     }

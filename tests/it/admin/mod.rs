@@ -8,5 +8,6 @@ mod foreign_commands;
 mod guarantees;
 mod info_section;
 mod keyspace_events;
+mod logs;
 mod memory_limits;
 mod module_load;
