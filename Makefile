@@ -3,7 +3,7 @@
 # The server that `make run` and `make test` start: a name in PATH, or a path.
 export DLOCK_SERVER ?= redis-server
 
-# Cargo's target folder, wherever it is configured to be.
+# Cargo's target directory, wherever it is configured to be.
 TARGET := $(shell cargo metadata --format-version 1 --no-deps 2>/dev/null | sed 's/.*"target_directory":"\([^"]*\)".*/\1/p;d')
 # Programs that targets install with cargo or go go here.
 export PATH := $(TARGET)/tools/bin:$(PATH)

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154 # tool and module are the arguments of the script that sources this
 # Shared by run-cluster and run-sentinel. Sourced, not executed.
 #
-# Servers are started from copies of the files in deploy/, with other ports, folders and shorter leases. Each has its
-# own working directory, by which end-deployment recognises its process.
+# Servers are started from copies of the files in deploy/, with other ports and directories, and shorter leases. Each has
+# its own working directory, by which end-deployment recognises its process.
 
 # The maximum lease and the grace periods: shorter than in deploy/, to keep the demonstration short.
 lease_ms=${LEASE_MS:-15000}
@@ -60,7 +60,7 @@ wait_for() {
     local what=$1 end=$((SECONDS + timeout_s))
     shift
     until "$@" >/dev/null 2>&1; do
-        [ $SECONDS -lt $end ] || fail "timed out after $timeout_s s waiting for $what; see the logs in $folder"
+        [ $SECONDS -lt $end ] || fail "timed out after $timeout_s s waiting for $what; see the logs in $directory"
         sleep 0.1
     done
 }
@@ -76,12 +76,12 @@ check_ports() {
     done
 }
 
-# Empties the folder: begin_in FOLDER
+# Empties the directory: begin_in DIRECTORY
 begin_in() {
     mkdir -p "$1"
-    folder=$(cd "$1" && pwd -P)
-    rm -rf "$folder/servers"
-    mkdir "$folder/servers"
+    directory=$(cd "$1" && pwd -P)
+    rm -rf "$directory/servers"
+    mkdir "$directory/servers"
 }
 
 # Replaces the value of a setting, which the file must contain: put FILE NAME VALUE
@@ -97,9 +97,9 @@ put() {
     mv "$1.new" "$1"
 }
 
-# Copies a file of deploy/ into the folder of a process: copy_for PORT FILE
+# Copies a file of deploy/ into the directory of a process: copy_for PORT FILE
 copy_for() {
-    local own=$folder/servers/$1
+    local own=$directory/servers/$1
     mkdir -p "$own"
     cp "$2" "$own/server.conf"
     put "$own/server.conf" port "$1"
@@ -110,13 +110,13 @@ copy_for() {
 # The same for a server with the module.
 copy_for_server() {
     copy_for "$1" "$2"
-    put "$folder/servers/$1/server.conf" loadmodule "\"$module\""
-    put "$folder/servers/$1/server.conf" dlock.max-lease-ms "$lease_ms"
+    put "$directory/servers/$1/server.conf" loadmodule "\"$module\""
+    put "$directory/servers/$1/server.conf" dlock.max-lease-ms "$lease_ms"
 }
 
 # Starts a process with its copy: start PORT [OPTION...]
 start() {
-    local port=$1 own=$folder/servers/$1
+    local port=$1 own=$directory/servers/$1
     shift
     (cd "$own" && exec "$server" server.conf "$@") >>"$own/log" 2>&1 </dev/null &
     pids[$port]=$!
@@ -125,7 +125,7 @@ start() {
 }
 
 answers() {
-    kill -0 "${pids[$1]}" 2>/dev/null || fail "the server on port $1 exited, see $folder/servers/$1/log"
+    kill -0 "${pids[$1]}" 2>/dev/null || fail "the server on port $1 exited, see $directory/servers/$1/log"
     [ "$(ask "$1" PING)" = PONG ]
 }
 
@@ -140,15 +140,15 @@ ask() {
 # see_doctor URL
 see_doctor() {
     local end=$((SECONDS + timeout_s))
-    until "$tool" -u "$1" doctor >"$folder/doctor.log" 2>&1; do
+    until "$tool" -u "$1" doctor >"$directory/doctor.log" 2>&1; do
         if [ $SECONDS -ge $end ]; then
-            cat "$folder/doctor.log" >&2
+            cat "$directory/doctor.log" >&2
             fail "timed out after $timeout_s s waiting for a deployment without warnings"
         fi
         sleep 0.5
     done
     echo "\$ $tool -u $1 doctor"
-    grep -v '^  ok ' "$folder/doctor.log"
+    grep -v '^  ok ' "$directory/doctor.log"
 }
 
 # Leaves the servers running for the user, until Ctrl-C.
@@ -156,6 +156,6 @@ stay() {
     local port
     say "Ready: Ctrl-C stops all servers"
     echo "dlock -u $1 top"
-    echo "logs and configuration: $folder/servers"
+    echo "logs and configuration: $directory/servers"
     while kill -0 "${pids[@]}" 2>/dev/null; do wait -n || true; sleep 1; done
 }

@@ -54,7 +54,7 @@ impl Environment {
     }
 }
 
-/// Without the folder of the program.
+/// Without the directory of the program.
 fn command_line(args: impl Iterator<Item = String>) -> String {
     let mut args: Vec<_> = args.collect();
     if let Some(program) = args.first_mut()

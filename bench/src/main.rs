@@ -53,12 +53,12 @@ fn run() -> Result<ExitCode> {
     let summary = measure(&options, &environment)?;
     println!("\n{}", TargetTable(&summary));
 
-    let folder = match &options.out {
-        Some(folder) => folder.clone(),
-        None => default_folder()?,
+    let directory = match &options.out {
+        Some(directory) => directory.clone(),
+        None => default_directory()?,
     };
-    report::write(&folder, &environment, &summary)?;
-    println!("\nresults.csv and the plots are in {}", folder.display());
+    report::write(&directory, &environment, &summary)?;
+    println!("\nresults.csv and the plots are in {}", directory.display());
 
     let failed = options.check && summary.has_missed_target();
     Ok(if failed {
@@ -104,10 +104,10 @@ fn measure(options: &Options, environment: &Environment) -> Result<Summary> {
 }
 
 /// `target/bench`; this program is in `target/<profile>/`.
-fn default_folder() -> Result<PathBuf> {
+fn default_directory() -> Result<PathBuf> {
     let program = env::current_exe()?;
     let target = program.ancestors().nth(2);
     Ok(target
-        .ok_or("this program is not in a target folder, use --out")?
+        .ok_or("this program is not in a target directory, use --out")?
         .join("bench"))
 }

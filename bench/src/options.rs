@@ -60,9 +60,9 @@ impl Options {
                     options.only.push(name);
                 }
                 "--servers" => {
-                    options.servers = Some(args.next().ok_or("--servers needs a folder")?.into());
+                    options.servers = Some(args.next().ok_or("--servers needs a directory")?.into());
                 }
-                "--out" => options.out = Some(args.next().ok_or("--out needs a folder")?.into()),
+                "--out" => options.out = Some(args.next().ok_or("--out needs a directory")?.into()),
                 "--help" | "-h" => return Ok(None),
                 _ => return Err(format!("unknown option {arg}\n{}", usage(workloads)).into()),
             }

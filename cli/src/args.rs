@@ -130,9 +130,9 @@ pub enum Action {
     Completions {
         shell: Shell,
     },
-    /// Write the man pages into a folder
+    /// Write the man pages into a directory
     Man {
-        folder: PathBuf,
+        directory: PathBuf,
     },
 }
 

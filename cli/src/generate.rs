@@ -18,11 +18,11 @@ pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn man_pages(folder: &Path) -> Result<ExitCode, Failure> {
-    let written = fs::create_dir_all(folder)
-        .and_then(|()| clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), folder));
+pub fn man_pages(directory: &Path) -> Result<ExitCode, Failure> {
+    let written = fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), directory));
     written.map_err(|error| {
-        let message = format!("cannot write to {}: {error}", folder.display());
+        let message = format!("cannot write to {}: {error}", directory.display());
         Failure::new(Code::IoError, message)
     })?;
     Ok(ExitCode::SUCCESS)

@@ -54,7 +54,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Action::Doctor(args) => doctor::doctor(args, &target()?),
         Action::Stats(args) => stats::stats(args, &target()?),
         Action::Completions { shell } => generate::completions(*shell),
-        Action::Man { folder } => generate::man_pages(folder),
+        Action::Man { directory } => generate::man_pages(directory),
         Action::Top(args) => top::top(args, &target()?),
     }
 }

@@ -6,7 +6,7 @@
 
 /^# Where `make install` puts/,/^# deploy\/systemd/d
 s/^port 6379/port 7379/
-s|^# HERE: the directory of.*|# HERE: the directory of the append-only file, and the name of the folder in it.|
+s|^# HERE: the directory of.*|# HERE: the directory of the append-only file, and the name of the directory in it.|
 /^dir /a\
 appenddirname dlock\
 logfile /var/log/redis/redis-server-dlock.log

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 
 /// Whoever has one runs while the server does nothing else. It is neither `Copy` nor `Send`, and only the callbacks
-/// of this folder make one.
+/// of this directory make one.
 pub struct Gil<'a>(PhantomData<(&'a mut (), *mut ())>);
 
 impl Gil<'_> {

@@ -1,4 +1,4 @@
-//! The module API of Redis, made safe. This folder has all the `unsafe` code of the module, and knows nothing of locks.
+//! The module API of Redis, made safe. All `unsafe` code of the module is in this directory, which knows nothing of locks.
 //!
 //! What makes it safe:
 //!
@@ -7,7 +7,7 @@
 //!   server call the module back borrows it as well, so that the compiler refuses to touch the value meanwhile.
 //! - [`WriteKey`] borrows its [`Ctx`]: no value is reached by two references.
 //! - A [`BlockedClient`] is consumed by what unblocks it.
-//! - The callbacks are functions of this folder, generic over what they call: [`Command`], [`DataType`], [`Blocked`],
+//! - The callbacks are functions of this directory, generic over what they call: [`Command`], [`DataType`], [`Blocked`],
 //!   [`Events`], [`Receiver`], [`InfoSection`]. They turn raw pointers into the types above and add nothing.
 //!
 //! The crate `redis-module` is used for its bindings, its allocator and the macro that makes the module loadable. Its

@@ -22,11 +22,11 @@ use dlock_testkit::free_port;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// One member on free ports, killed and its folder removed when dropped.
+/// One member on free ports, killed and its directory removed when dropped.
 pub struct Etcd {
     child: Child,
     // After the child: fields are dropped in order, after `drop`.
-    _folder: TempDir,
+    _directory: TempDir,
     port: u16,
 }
 
@@ -34,7 +34,7 @@ impl Etcd {
     /// `None`: it is not installed.
     pub fn start() -> Result<Option<Self>> {
         let program = env::var("DLOCK_ETCD").unwrap_or_else(|_| "etcd".into());
-        let folder = TempDir::with_prefix("dlock-bench-etcd-")?;
+        let directory = TempDir::with_prefix("dlock-bench-etcd-")?;
         let (port, peer_port) = (free_port(), free_port());
         let url = |port| format!("http://127.0.0.1:{port}");
         let child = Command::new(&program)
@@ -52,10 +52,10 @@ impl Etcd {
             ])
             .args(["--initial-cluster", &format!("default={}", url(peer_port))])
             .arg("--data-dir")
-            .arg(folder.path().join("data"))
+            .arg(directory.path().join("data"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(folder.path().join("log"))?)
+            .stderr(File::create(directory.path().join("log"))?)
             .spawn();
         let child = match child {
             Ok(child) => child,
@@ -64,7 +64,7 @@ impl Etcd {
         };
         let etcd = Self {
             child,
-            _folder: folder,
+            _directory: directory,
             port,
         };
         let start = Instant::now();

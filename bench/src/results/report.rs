@@ -10,12 +10,13 @@ use crate::results::table::Summary;
 /// Starts a comment line in the CSV file.
 const COMMENT: u8 = b'#';
 
-/// Writes `results.csv` and the plots. Creates the folder if it does not exist.
-pub fn write(folder: &Path, environment: &Environment, summary: &Summary) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
-    fs::write(folder.join("results.csv"), csv(environment, summary)?)?;
+/// Writes `results.csv` and the plots. Creates the directory if it does not exist.
+pub fn write(directory: &Path, environment: &Environment, summary: &Summary) -> Result<()> {
+    fs::create_dir_all(directory)
+        .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
+    fs::write(directory.join("results.csv"), csv(environment, summary)?)?;
     for plot in summary.plots() {
-        plot.draw(folder, environment)?;
+        plot.draw(directory, environment)?;
     }
     Ok(())
 }

@@ -111,7 +111,7 @@ pub struct Workload {
 pub struct Bench {
     /// Fewer rounds and cases.
     pub quick: bool,
-    /// The servers of the test matrix, each in its own folder.
+    /// The servers of the test matrix, each in its own directory.
     pub servers: Option<PathBuf>,
     pub progress: Progress,
 }

@@ -12,7 +12,7 @@ use crate::workloads::Bench;
 use crate::workloads::memory::used_memory;
 use crate::workloads::pairs::{self, Comparison, Pairs};
 
-/// Inside the folder of each server.
+/// Inside the directory of each server.
 const PROGRAM: &str = "redis-server";
 /// Lists the servers that could not be downloaded.
 const MISSING: &str = "missing";
@@ -26,15 +26,15 @@ struct Sample {
 }
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    let Some(folder) = &bench.servers else {
+    let Some(directory) = &bench.servers else {
         summary.note("not measured: run `tests/matrix/fetch-servers DIR`, then pass `--servers DIR`");
         return Ok(());
     };
     let (pairs, rounds) = (bench.rounds(100_000, 50_000), bench.rounds(3, 1));
-    for program in programs(folder)? {
+    for program in programs(directory)? {
         run(bench, &program, pairs, rounds, summary)?;
     }
-    let missing = fs::read_to_string(folder.join(MISSING)).unwrap_or_default();
+    let missing = fs::read_to_string(directory.join(MISSING)).unwrap_or_default();
     for id in missing.lines() {
         summary.note(format!("{id} could not be downloaded"));
     }
@@ -42,13 +42,13 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 }
 
 /// Sorted by name.
-fn programs(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+fn programs(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let programs = entries.flatten().map(|entry| entry.path().join(PROGRAM));
     let mut programs: Vec<_> = programs.filter(|program| program.is_file()).collect();
     programs.sort();
     if programs.is_empty() {
-        let shown = folder.display();
+        let shown = directory.display();
         return Err(format!("no servers in {shown}: run `tests/matrix/fetch-servers {shown}`").into());
     }
     Ok(programs)
@@ -134,17 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn servers_folder_lists_servers_or_explains_how_to_fill_it() -> Result<()> {
-        let folder = tempfile::tempdir()?;
-        let error = programs(folder.path()).err().map(|error| error.to_string());
+    fn servers_directory_lists_servers_or_explains_how_to_fill_it() -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let error = programs(directory.path()).err().map(|error| error.to_string());
         assert!(error.is_some_and(|text| text.contains("fetch-servers")));
         for id in ["b", "a"] {
-            fs::create_dir(folder.path().join(id))?;
-            symlink("/bin/true", folder.path().join(id).join(PROGRAM))?;
+            fs::create_dir(directory.path().join(id))?;
+            symlink("/bin/true", directory.path().join(id).join(PROGRAM))?;
         }
-        fs::write(folder.path().join(MISSING), "")?;
-        let ids = ["a", "b"].map(|id| folder.path().join(id).join(PROGRAM));
-        assert_eq!(programs(folder.path())?, ids);
+        fs::write(directory.path().join(MISSING), "")?;
+        let ids = ["a", "b"].map(|id| directory.path().join(id).join(PROGRAM));
+        assert_eq!(programs(directory.path())?, ids);
         Ok(())
     }
 

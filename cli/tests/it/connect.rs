@@ -38,8 +38,8 @@ fn any_cluster_node_addresses_the_whole_cluster() {
 
 #[test]
 fn unix_socket_works_as_option_and_url() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let socket = folder.path().join("redis.sock");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let socket = directory.path().join("redis.sock");
     let socket = socket.to_str().expect("text");
     let server = Server::with(&format!("unixsocket {socket}"));
     server.client().acquire("by-socket alice 60000");
@@ -99,9 +99,12 @@ fn role(server: &Server) -> String {
 
 #[test]
 fn tls_server_is_verified_by_its_certificate() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
-    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    let (certificate, key) = (
+        directory.path().join("cert.pem"),
+        directory.path().join("key.pem"),
+    );
     fs::write(&certificate, own.cert.pem()).expect("a file");
     fs::write(&key, own.signing_key.serialize_pem()).expect("a file");
     // May be taken by another process meanwhile, which is unlikely.

@@ -15,23 +15,23 @@ use tempfile::TempDir;
 fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("the tool is a folder of the project")
+        .expect("the tool is a directory of the project")
 }
 
 /// A script that runs servers until it is interrupted. Interrupted when dropped.
 struct Deployment {
     script: Child,
     output: BufReader<ChildStdout>,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Deployment {
     /// Starts a script of the project. The search for free ports starts at `first`.
     fn start(script: &str, first: u16, environment: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let mut script = Command::new(project().join("deploy").join(script))
             .args([env!("CARGO_BIN_EXE_dlock").as_ref(), module_path().as_os_str()])
-            .arg(folder.path())
+            .arg(directory.path())
             .arg(free_ports(first).to_string())
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
@@ -42,7 +42,7 @@ impl Deployment {
         Self {
             script,
             output,
-            folder,
+            directory,
         }
     }
 
@@ -58,7 +58,7 @@ impl Deployment {
     }
 
     fn pids(&self) -> Vec<String> {
-        let servers = fs::read_dir(self.folder.path().join("servers")).expect("a folder of servers");
+        let servers = fs::read_dir(self.directory.path().join("servers")).expect("a directory of servers");
         let file = |server: PathBuf| fs::read_to_string(server.join("pid")).expect("the number of a process");
         servers
             .map(|server| file(server.expect("an entry").path()).trim().to_owned())
@@ -155,7 +155,7 @@ fn servers_left_by_killed_script_can_be_stopped() {
     wait_for("the end of the script", || cluster.has_ended());
     assert!(pids.iter().all(|pid| is_running(pid)), "{pids:?}");
     let ended = Command::new(project().join("deploy/end-deployment"))
-        .arg(cluster.folder.path())
+        .arg(cluster.directory.path())
         .output()
         .expect("the script runs");
     assert!(ended.status.success(), "{ended:?}");

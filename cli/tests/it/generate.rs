@@ -45,11 +45,11 @@ fn bash_completes_a_partial_command() {
 
 #[test]
 fn man_pages_are_written_for_every_command() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().to_str().expect("text");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().to_str().expect("text");
     assert_eq!(outcome(&mut dlock(&["man", path])).code, 0);
     let page = |name: &str| {
-        fs::read_to_string(folder.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+        fs::read_to_string(directory.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     };
     for command in COMMANDS {
         assert!(page(&format!("dlock-{command}.1")).contains(".TH"), "{command}");
@@ -68,7 +68,7 @@ fn man_pages_are_written_for_every_command() {
 }
 
 #[test]
-fn man_folder_not_writable_exits_74() {
+fn man_directory_not_writable_exits_74() {
     let refused = outcome(&mut dlock(&["man", "/proc/nowhere"]));
     assert_eq!(refused.code, 74, "{refused:?}");
 }
@@ -87,17 +87,17 @@ fn install(places: &[(&str, &Path)]) {
     assert!(installed.status.success(), "{installed:?}");
 }
 
-/// The relative paths of all files below a folder.
-fn files(folder: &Path) -> BTreeSet<String> {
+/// The relative paths of all files below a directory.
+fn files(directory: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).expect("a folder") {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(next) = directories.pop() {
+        for entry in fs::read_dir(next).expect("a directory") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else {
-                let name = path.strip_prefix(folder).expect("it is below");
+                let name = path.strip_prefix(directory).expect("it is below");
                 found.insert(name.to_str().expect("text").to_owned());
             }
         }
@@ -107,7 +107,7 @@ fn files(folder: &Path) -> BTreeSet<String> {
 
 #[test]
 fn install_script_installs_exactly_the_expected_files() {
-    let root = tempfile::tempdir().expect("a temporary folder");
+    let root = tempfile::tempdir().expect("a temporary directory");
     install(&[("DESTDIR", root.path()), ("PREFIX", Path::new("/opt/dlock"))]);
     let mut expected = BTreeSet::from(
         [
@@ -137,7 +137,7 @@ fn install_script_installs_exactly_the_expected_files() {
 
 #[test]
 fn installed_examples_load_the_installed_module() {
-    let root = tempfile::tempdir().expect("a temporary folder");
+    let root = tempfile::tempdir().expect("a temporary directory");
     let modules = root.path().join("modules");
     install(&[("PREFIX", root.path()), ("MODULEDIR", &modules)]);
     let modules = modules.to_str().expect("text");

@@ -16,13 +16,13 @@ fn shell(server: &Server) -> Terminal {
     let mut command = Command::new("bash");
     command.args(["--norc", "--noprofile", "-i"]);
     let tool = dlock(&[]);
-    let folder = std::path::Path::new(tool.get_program())
+    let directory = std::path::Path::new(tool.get_program())
         .parent()
-        .expect("a folder")
+        .expect("a directory")
         .display();
     let path = std::env::var("PATH").unwrap_or_default();
     command
-        .env("PATH", format!("{folder}:{path}"))
+        .env("PATH", format!("{directory}:{path}"))
         .env("PS1", "prompt> ");
     command.env("DLOCK_URL", format!("redis://127.0.0.1:{}", server.port()));
     let shell = Terminal::start(&command, 24, 80);

@@ -123,8 +123,8 @@ fn modes(screen: &str) -> Vec<&str> {
 fn signal_restores_terminal() {
     let server = Server::start();
     server.client().acquire("busy alice 600000");
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let pid_file = folder.path().join("pid");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let pid_file = directory.path().join("pid");
     let script = "trap : HUP INT TERM; echo modes $(stty -g); sh -c 'echo $$ >$PID_FILE; exec \"$0\" top --every 50ms' \"$0\"; \
                   echo ended $?; echo modes $(stty -g); read line";
     for (signal, code) in [

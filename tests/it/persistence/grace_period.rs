@@ -163,8 +163,8 @@ fn remaining_grace_survives_restart() {
             continue;
         }
         if lines == AOF {
-            let log = server.folder().join("appendonlydir");
-            wait_for("the grace in the AOF", || folder_contains(&log, b"DLOCK.SYNC"));
+            let log = server.directory().join("appendonlydir");
+            wait_for("the grace in the AOF", || directory_contains(&log, b"DLOCK.SYNC"));
         }
         server.add_config("dlock.startup-grace-ms 0");
         server.restart();
@@ -289,8 +289,8 @@ fn keeps_module_data_in_rdb(client: &mut Client) -> bool {
     file.windows(2).any(|bytes| bytes == [247, 0x81])
 }
 
-fn folder_contains(folder: &std::path::Path, text: &[u8]) -> bool {
-    let files = std::fs::read_dir(folder).expect("the log is there").flatten();
+fn directory_contains(directory: &std::path::Path, text: &[u8]) -> bool {
+    let files = std::fs::read_dir(directory).expect("the log is there").flatten();
     files
         .filter_map(|file| std::fs::read(file.path()).ok())
         .any(|bytes| bytes.windows(text.len()).any(|window| window == text))

@@ -87,7 +87,7 @@ fn replica_started_from_save_has_later_grants() {
     });
     client.batch(&["SAVE", "DLOCK.ACQUIRE door alice 600000"]);
     let lines = format!("replicaof 127.0.0.1 {}", server.port());
-    let replica = Server::on_copy_of(server.folder(), &lines).expect("a replica starts from the snapshot");
+    let replica = Server::on_copy_of(server.directory(), &lines).expect("a replica starts from the snapshot");
     replica.wait_until_linked();
     assert_eq!(client.server_info("stats", "sync_partial_ok"), "1");
     let mut on_replica = replica.client();

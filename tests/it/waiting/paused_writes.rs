@@ -171,15 +171,15 @@ fn failed_save_defers_grants() {
     let (server, mut client) = start_with("save 3600 1000000\ndbfilename obstacle");
     client.acquire("door alice 1000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let obstacle = server.folder().join("obstacle");
-    fs::create_dir(&obstacle).expect("the folder of the server is writable");
+    let obstacle = server.directory().join("obstacle");
+    fs::create_dir(&obstacle).expect("the directory of the server is writable");
     client.ask::<String>("BGSAVE");
     wait_for("a save that fails", || {
         client.server_info("persistence", "rdb_last_bgsave_status") == "err"
     });
     client.assert_error("MISCONF", "DLOCK.ACQUIRE gate carol 60000");
     assert_grant_deferred(&mut client, &bob);
-    fs::remove_dir(&obstacle).expect("the folder of the server is writable");
+    fs::remove_dir(&obstacle).expect("the directory of the server is writable");
     client.ask::<String>("BGSAVE");
     bob.granted();
 }

@@ -51,18 +51,18 @@ pub fn signal(pid: u32, signal: Signal) {
 }
 
 impl Process {
-    /// Starts the server in `folder` with `config`, and returns once `is_ready`. `launcher` is the program and the
+    /// Starts the server in `directory` with `config`, and returns once `is_ready`. `launcher` is the program and the
     /// arguments that precede the configuration file.
     pub fn start(
         launcher: &[OsString],
-        folder: &Path,
+        directory: &Path,
         config: &str,
         environment: &[(String, OsString)],
         is_ready: impl Fn() -> bool,
     ) -> Result<Self, StartFailure> {
-        let config_file = folder.join("server.conf");
-        fs::write(&config_file, config).expect("the folder of the server is writable");
-        let log = folder.join("server.log");
+        let config_file = directory.join("server.conf");
+        fs::write(&config_file, config).expect("the directory of the server is writable");
+        let log = directory.join("server.log");
         let log_start = fs::read(&log).map_or(0, |text| text.len());
         let (program, arguments) = launcher.split_first().expect("a launcher names a program");
         let child = Command::new(program)

@@ -14,22 +14,22 @@ pub struct Sentinel {
     process: Child,
     port: u16,
     // Declared after the process, so that it is dropped last.
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Sentinel {
     /// A Sentinel that knows a primary and this many replicas of it.
     pub fn of(primary: &Server, replicas: usize) -> Self {
-        let folder = TempDir::with_prefix("dlock-sentinel-").expect("a temporary folder can be made");
+        let directory = TempDir::with_prefix("dlock-sentinel-").expect("a temporary directory can be made");
         let port = free_port();
-        let config = folder.path().join("sentinel.conf");
+        let config = directory.path().join("sentinel.conf");
         let lines = format!(
             "bind 127.0.0.1\nport {port}\ndir {}\nsentinel monitor main 127.0.0.1 {} 1\n\
              sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n",
-            folder.path().display(),
+            directory.path().display(),
             primary.port()
         );
-        fs::write(&config, lines).expect("a temporary folder is writable");
+        fs::write(&config, lines).expect("a temporary directory is writable");
         let program = env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into());
         let process = Command::new(&program)
             .arg(&config)
@@ -42,7 +42,7 @@ impl Sentinel {
         let sentinel = Self {
             process,
             port,
-            _folder: folder,
+            _directory: directory,
         };
         wait_for("the Sentinel", || {
             let client = redis::Client::open(sentinel.url()).expect("the address is well formed");

@@ -14,11 +14,11 @@ use crate::wait::wait_for;
 const PORT_ATTEMPTS: usize = 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server with the module, in a temporary folder that is removed with it.
+/// A server with the module, in a temporary directory that is removed with it.
 pub struct Server {
-    // Before the folder: the process ends first.
+    // Before the directory: the process ends first.
     process: Process,
-    folder: TempDir,
+    directory: TempDir,
     port: u16,
     launcher: Vec<OsString>,
     config: String,
@@ -30,7 +30,7 @@ pub fn module_path() -> PathBuf {
     if let Some(path) = env::var_os("DLOCK_MODULE") {
         return path.into();
     }
-    // Tests are in target/<profile>/deps/, programs and examples beside that folder or in another one there.
+    // Tests are in target/<profile>/deps/, programs and examples beside that directory or in another one there.
     let program = env::current_exe().expect("a program knows its own path");
     let places = program.ancestors().skip(1).take(2);
     places
@@ -70,7 +70,7 @@ impl Server {
     /// A server with more environment variables, at every start.
     pub fn with_environment(lines: &str, environment: Vec<(String, OsString)>) -> Self {
         Self::launch_in(
-            new_folder(),
+            new_directory(),
             vec![server_program()],
             with_module(lines),
             environment,
@@ -82,13 +82,13 @@ impl Server {
     /// runs the server, such as valgrind.
     pub fn launched_by(launcher: &[impl AsRef<OsStr>], lines: &str) -> Result<Self, String> {
         let launcher = launcher.iter().map(|word| word.as_ref().to_owned()).collect();
-        Self::launch_in(new_folder(), launcher, with_module(lines), Vec::new())
+        Self::launch_in(new_directory(), launcher, with_module(lines), Vec::new())
     }
 
-    /// A server on a copy of the files in a folder, or its log if it does not start.
-    pub fn on_copy_of(folder: &Path, lines: &str) -> Result<Self, String> {
-        let own = new_folder();
-        copy_folder(folder, own.path());
+    /// A server on a copy of the files in a directory, or its log if it does not start.
+    pub fn on_copy_of(directory: &Path, lines: &str) -> Result<Self, String> {
+        let own = new_directory();
+        copy_directory(directory, own.path());
         Self::launch_in(own, vec![server_program()], with_module(lines), Vec::new())
     }
 
@@ -98,9 +98,10 @@ impl Server {
 
     /// A server without the module, on a copy of a data file of another server.
     pub fn without_module_on_copy_of(other: &Self, file: &str) -> Self {
-        let folder = new_folder();
-        std::fs::copy(other.folder.path().join(file), folder.path().join(file)).expect("the file is there");
-        Self::launch_in(folder, vec![server_program()], "\n".into(), Vec::new())
+        let directory = new_directory();
+        std::fs::copy(other.directory.path().join(file), directory.path().join(file))
+            .expect("the file is there");
+        Self::launch_in(directory, vec![server_program()], "\n".into(), Vec::new())
             .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
@@ -118,19 +119,19 @@ impl Server {
     }
 
     fn launch(config: String) -> Result<Self, String> {
-        Self::launch_in(new_folder(), vec![server_program()], config, Vec::new())
+        Self::launch_in(new_directory(), vec![server_program()], config, Vec::new())
     }
 
     fn launch_in(
-        folder: TempDir,
+        directory: TempDir,
         launcher: Vec<OsString>,
         config: String,
         environment: Vec<(String, OsString)>,
     ) -> Result<Self, String> {
-        let (process, port) = launch(folder.path(), &launcher, &config, &environment, free_port())?;
+        let (process, port) = launch(directory.path(), &launcher, &config, &environment, free_port())?;
         Ok(Self {
             process,
-            folder,
+            directory,
             port,
             launcher,
             config,
@@ -192,7 +193,7 @@ impl Server {
     pub fn start_again(&mut self) {
         self.process.wait_for_exit();
         (self.process, self.port) = launch(
-            self.folder.path(),
+            self.directory.path(),
             &self.launcher,
             &self.config,
             &self.environment,
@@ -231,8 +232,8 @@ impl Server {
         self.port
     }
 
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     pub fn log(&self) -> String {
@@ -256,20 +257,20 @@ impl Server {
     }
 }
 
-fn new_folder() -> TempDir {
-    TempDir::with_prefix("dlock-test-").expect("a temporary folder can be made")
+fn new_directory() -> TempDir {
+    TempDir::with_prefix("dlock-test-").expect("a temporary directory can be made")
 }
 
 fn with_module(lines: &str) -> String {
     format!("loadmodule {}\n{lines}\n", module_path().display())
 }
 
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a temporary folder is writable");
-    for entry in std::fs::read_dir(from).expect("the folder is there").flatten() {
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a temporary directory is writable");
+    for entry in std::fs::read_dir(from).expect("the directory is there").flatten() {
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
-            copy_folder(&entry.path(), &target);
+            copy_directory(&entry.path(), &target);
         } else {
             std::fs::copy(entry.path(), target).expect("a file can be copied");
         }
@@ -278,7 +279,7 @@ fn copy_folder(from: &Path, to: &Path) {
 
 /// Starts a server on `port`, or on another one when that is taken.
 fn launch(
-    folder: &Path,
+    directory: &Path,
     launcher: &[OsString],
     config: &str,
     environment: &[(String, OsString)],
@@ -286,8 +287,10 @@ fn launch(
 ) -> Result<(Process, u16), String> {
     let mut port = port;
     for _ in 0..PORT_ATTEMPTS {
-        let config = format!("{}{config}", own_config(folder, port));
-        match Process::start(launcher, folder, &config, environment, || is_ready(folder, port)) {
+        let config = format!("{}{config}", own_config(directory, port));
+        match Process::start(launcher, directory, &config, environment, || {
+            is_ready(directory, port)
+        }) {
             Ok(process) => return Ok((process, port)),
             Err(StartFailure::AddressInUse) => port = free_port(),
             Err(StartFailure::Exited(log)) => return Err(log),
@@ -297,16 +300,16 @@ fn launch(
 }
 
 /// The configuration of every server of the tests. Later lines win.
-fn own_config(folder: &Path, port: u16) -> String {
+fn own_config(directory: &Path, port: u16) -> String {
     format!(
         "bind 127.0.0.1\nport {port}\ndir {}\nsave \"\"\nenable-debug-command yes\nenable-module-command yes\n\
          repl-diskless-sync-delay 0\nrepl-timeout 600\n",
-        folder.display()
+        directory.display()
     )
 }
 
-/// Whether the server in `folder` replies. Another test's server may have taken the port: it has another folder.
-fn is_ready(folder: &Path, port: u16) -> bool {
+/// Whether the server in `directory` replies. Another test's server may have taken the port: it has another directory.
+fn is_ready(directory: &Path, port: u16) -> bool {
     let ready = || -> redis::RedisResult<bool> {
         let client = redis::Client::open(("127.0.0.1", port))?;
         let mut connection = client.get_connection_with_timeout(CONNECT_TIMEOUT)?;
@@ -317,7 +320,7 @@ fn is_ready(folder: &Path, port: u16) -> bool {
             .query(&mut connection)
             .map(|(k, v): (String, String)| (k, v.into()))?;
         let _: String = redis::cmd("PING").query(&mut connection)?;
-        Ok(dir.canonicalize().ok() == folder.canonicalize().ok())
+        Ok(dir.canonicalize().ok() == directory.canonicalize().ok())
     };
     ready().unwrap_or(false)
 }

@@ -7,19 +7,19 @@ use dlock_model::fuzz;
 
 /// Runs a fuzz target with all files of its corpus.
 fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("fuzz/corpus")
         .join(target);
-    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let mut files = 0;
     for entry in entries {
-        let path = entry.expect("an entry of the folder").path();
+        let path = entry.expect("an entry of the directory").path();
         // A panic does not name the file.
         println!("{}", path.display());
         run(&fs::read(&path).expect("a readable file"));
         files += 1;
     }
-    assert!(files >= 10, "only {files} files in {}", folder.display());
+    assert!(files >= 10, "only {files} files in {}", directory.display());
 }
 
 #[test]

@@ -60,10 +60,10 @@ fn run_one(scenario: &Scenario, options: &Options) -> Result<bool, String> {
     if !verdict.holds() {
         println!("{}", report::evidence(scenario, options.seed, count, &verdict));
     }
-    if let Some(folder) = &options.history {
-        fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+    if let Some(directory) = &options.history {
+        fs::create_dir_all(directory).map_err(|error| error.to_string())?;
         for (n, history) in verdict.histories.iter().enumerate() {
-            let file = folder.join(format!("{}.{n}.txt", scenario.name));
+            let file = directory.join(format!("{}.{n}.txt", scenario.name));
             fs::write(&file, report::full(history))
                 .map_err(|error| format!("{}: {error}", file.display()))?;
         }

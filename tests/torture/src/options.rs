@@ -6,13 +6,13 @@ use crate::scenarios::{SCENARIOS, Scenario};
 
 /// Output of `--help`.
 pub const USAGE: &str = "\
-dlock-torture [--scenario NAME]... [--seed N] [--count N] [--short] [--history FOLDER] [--list]
+dlock-torture [--scenario NAME]... [--seed N] [--count N] [--short] [--history DIRECTORY] [--list]
 
   --scenario NAME   run this scenario only; may be repeated
   --seed N          seed of the fault schedule (default: random, printed)
   --count N         number of faults or rounds (default: depends on the scenario)
   --short           run fewer rounds of each scenario
-  --history FOLDER  write the full history of each scenario to this folder
+  --history DIRECTORY  write the full history of each scenario to this directory
   --list            list the scenarios and exit
 
 exit code: 0 all rules held, 1 a rule was violated, 2 the harness failed
@@ -31,7 +31,7 @@ pub struct Options {
     pub count: Option<u32>,
     /// Use the short count.
     pub short: bool,
-    /// Folder for histories.
+    /// Directory for histories.
     pub history: Option<PathBuf>,
     /// Text to print instead of running anything.
     pub text: Option<String>,

@@ -8,9 +8,9 @@ use tempfile::TempDir;
 
 use crate::Result;
 
-/// One run of callgrind. The folder with its output is removed when dropped.
+/// One run of callgrind. The directory with its output is removed when dropped.
 pub struct Callgrind {
-    folder: TempDir,
+    directory: TempDir,
     functions: Vec<String>,
 }
 
@@ -27,14 +27,14 @@ impl Callgrind {
     /// of the functions may call another.
     pub fn new(functions: &[&str]) -> Result<Self> {
         Ok(Self {
-            folder: TempDir::with_prefix("dlock-bench-check-")?,
+            directory: TempDir::with_prefix("dlock-bench-check-")?,
             functions: functions.iter().map(|name| (*name).to_owned()).collect(),
         })
     }
 
     /// Precedes the program to run and its arguments.
     pub fn command_line(&self) -> Vec<OsString> {
-        let output = self.folder.path().join("counts");
+        let output = self.directory.path().join("counts");
         let options = [
             "valgrind".into(),
             "--quiet".into(),
@@ -51,7 +51,7 @@ impl Callgrind {
 
     /// The number of instructions, once the program has exited.
     pub fn total(&self) -> Result<u64> {
-        let counts = fs::read_to_string(self.folder.path().join("counts"))?;
+        let counts = fs::read_to_string(self.directory.path().join("counts"))?;
         let total = counts.lines().find_map(|line| line.strip_prefix("totals: "));
         match total.map(|total| total.trim().parse()) {
             Some(Ok(total @ 1..)) => Ok(total),

@@ -59,10 +59,10 @@ pub struct Series {
 }
 
 impl Plot {
-    /// Writes the SVG file into this folder.
-    pub fn draw(&self, folder: &Path, environment: &Environment) -> Result<()> {
+    /// Writes the SVG file into this directory.
+    pub fn draw(&self, directory: &Path, environment: &Environment) -> Result<()> {
         let size = (WIDTH, frame::height(environment) + self.shape.height());
-        let svg = folder.join(self.file).with_extension("svg");
+        let svg = directory.join(self.file).with_extension("svg");
         let area = SVGBackend::new(&svg, size).into_drawing_area();
         let inner = frame::draw(&area, &self.title, &self.about, environment)?;
         match &self.shape {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn plot_of_figures_names_implementations_and_environment() -> Result<()> {
-        let folder = tempfile::tempdir()?;
+        let directory = tempfile::tempdir()?;
         let stats = Stats::of([1.0, 1.5, 2.0]);
         let bars = Shape::Bars {
             unit: "us",
@@ -149,8 +149,8 @@ mod tests {
                 about: "medians of 3 rounds".into(),
                 shape,
             };
-            plot.draw(folder.path(), &environment())?;
-            let svg = fs::read_to_string(folder.path().join(file).with_extension("svg"))?;
+            plot.draw(directory.path(), &environment())?;
+            let svg = fs::read_to_string(directory.path().join(file).with_extension("svg"))?;
             for text in [
                 "What it costs",
                 "medians of 3",

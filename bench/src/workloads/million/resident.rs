@@ -95,8 +95,8 @@ fn timed(connection: &mut Connection, command: &[&str]) -> Result<f64> {
 
 /// The file that SAVE has written.
 fn snapshot(connection: &mut Connection) -> Result<PathBuf> {
-    let folder = PathBuf::from(setting(connection, "dir")?);
-    Ok(folder.join(setting(connection, "dbfilename")?))
+    let directory = PathBuf::from(setting(connection, "dir")?);
+    Ok(directory.join(setting(connection, "dbfilename")?))
 }
 
 fn setting(connection: &mut Connection, name: &str) -> Result<String> {

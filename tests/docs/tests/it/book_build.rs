@@ -23,7 +23,7 @@ fn book_builds_every_chapter_without_warnings_or_outside_links() {
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
     for link in Page::read(Path::new("docs/SUMMARY.md")).links {
         let file = match link.target.strip_suffix("README.md") {
-            Some(folder) => format!("{folder}index.html"),
+            Some(directory) => format!("{directory}index.html"),
             None => link.target.replace(".md", ".html"),
         };
         let html = fs::read_to_string(target().join("book/html").join(&file));

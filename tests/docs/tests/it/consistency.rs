@@ -19,12 +19,12 @@ fn pages_and_configs() -> Vec<PathBuf> {
         .iter()
         .map(|file| root.join(file))
         .collect();
-    let mut folders = vec![root.join("docs"), root.join("deploy")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("the folder is there").flatten() {
+    let mut directories = vec![root.join("docs"), root.join("deploy")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("the directory is there").flatten() {
             let path = entry.path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path
                 .extension()
                 .is_some_and(|kind| kind == "md" || kind == "conf")
@@ -36,8 +36,8 @@ fn pages_and_configs() -> Vec<PathBuf> {
     files
 }
 
-/// The module folders below `/usr` that a text names.
-fn module_folders(text: &str) -> impl Iterator<Item = &str> {
+/// The module directories below `/usr` that a text names.
+fn module_directories(text: &str) -> impl Iterator<Item = &str> {
     let is_end = |char: char| !(char.is_alphanumeric() || "/-_".contains(char));
     text.match_indices("/usr/").filter_map(move |(at, _)| {
         let path = text[at..].split(is_end).next()?;
@@ -51,7 +51,7 @@ fn module_paths_match_make_install() {
     let Some(tool) = workspace_binary("dlock") else {
         return skip("the tool is not built: run `cargo build -p dlock-cli` first");
     };
-    let root = TempDir::with_prefix("dlock-docs-").expect("a temporary folder can be made");
+    let root = TempDir::with_prefix("dlock-docs-").expect("a temporary directory can be made");
     let mut install = Command::new(page::root().join("deploy/install"));
     install.args([tool.as_os_str(), module_path().as_os_str()]);
     install.env("DESTDIR", root.path()).env_remove("PREFIX");
@@ -60,11 +60,11 @@ fn module_paths_match_make_install() {
     let mut found = 0;
     for file in pages_and_configs() {
         let text = fs::read_to_string(&file).expect("text");
-        for folder in module_folders(&text) {
-            let installed = root.path().join(&folder[1..]).join("libdlock.so");
+        for directory in module_directories(&text) {
+            let installed = root.path().join(&directory[1..]).join("libdlock.so");
             assert!(
-                installed.exists() || package.contains(&format!("MODULEDIR={folder} ")),
-                "{} names {folder}, but neither `make install` nor `make deb` puts the module there",
+                installed.exists() || package.contains(&format!("MODULEDIR={directory} ")),
+                "{} names {directory}, but neither `make install` nor `make deb` puts the module there",
                 file.display()
             );
             found += 1;
@@ -72,7 +72,7 @@ fn module_paths_match_make_install() {
     }
     assert!(
         found > 5,
-        "expected more than 5 mentions of the module's folder, found {found}"
+        "expected more than 5 mentions of the module's directory, found {found}"
     );
 }
 

@@ -30,9 +30,12 @@ fn load_error(module: &Path) -> String {
 
 #[test]
 fn missing_or_non_executable_module_fails_with_the_documented_error() {
-    let folder = TempDir::with_prefix("dlock-docs-").expect("a temporary folder can be made");
-    let (plain, missing) = (folder.path().join("plain.so"), folder.path().join("missing.so"));
-    fs::copy(module_path(), &plain).expect("the folder is writable");
+    let directory = TempDir::with_prefix("dlock-docs-").expect("a temporary directory can be made");
+    let (plain, missing) = (
+        directory.path().join("plain.so"),
+        directory.path().join("missing.so"),
+    );
+    fs::copy(module_path(), &plain).expect("the directory is writable");
     fs::set_permissions(&plain, Permissions::from_mode(0o644)).expect("the owner may change the mode");
     let errors = documented_errors();
     for (module, keyword) in [(plain, "permissions"), (missing, "No such file")] {

@@ -24,11 +24,11 @@ fn block_with_note(page: &str, name: &str, note: &str) -> Block {
     block.unwrap_or_else(|| panic!("the page has no block with the note `{name}: {note}`"))
 }
 
-/// Writes a program into a folder, with the server's port.
-fn write(block: &Block, server: &Server, folder: &Path) {
+/// Writes a program into a directory, with the server's port.
+fn write(block: &Block, server: &Server, directory: &Path) {
     let file = block.note("file").expect("the block was found by this note");
     let code = block.code.replace(SHOWN_PORT, &server.port().to_string());
-    fs::write(folder.join(file), code).expect("the folder is writable");
+    fs::write(directory.join(file), code).expect("the directory is writable");
 }
 
 const LANGUAGES: &str = "docs/languages.md";
@@ -39,13 +39,13 @@ const SHOWN_SENTINEL_PORT: &str = "26379";
 /// Runs a program of `languages.md` against one server, a Sentinel deployment and a cluster. Each must print the
 /// output that the page shows.
 #[track_caller]
-fn assert_documented_output(file: &str, command: &mut Command, folder: &Path) {
+fn assert_documented_output(file: &str, command: &mut Command, directory: &Path) {
     let page = Page::read(Path::new(LANGUAGES));
     let shown = page.blocks.iter().find(|block| block.language == "text");
     let shown = &shown.expect("the page shows the output").code;
     let mut run_against = |deployment: &str, code: &str| {
-        fs::write(folder.join(file), code).expect("the folder is writable");
-        let printed = run(command, folder).unwrap_or_else(|error| panic!("{file}, {deployment}: {error}"));
+        fs::write(directory.join(file), code).expect("the directory is writable");
+        let printed = run(command, directory).unwrap_or_else(|error| panic!("{file}, {deployment}: {error}"));
         let difference = Fences::default().difference(shown, &printed);
         assert_eq!(difference, None, "{file}, {deployment}");
     };
@@ -97,15 +97,15 @@ fn replaced_connect_keeps_the_rest_and_adds_imports() {
     );
 }
 
-/// The folder of an installed library; if there is none, the test is skipped.
+/// The directory of an installed library; if there is none, the test is skipped.
 fn library(installed: Result<PathBuf, String>, name: &str) -> Option<PathBuf> {
     installed
         .inspect_err(|reason| skip(&format!("{name} cannot be installed: {reason}")))
         .ok()
 }
 
-fn folder() -> TempDir {
-    TempDir::with_prefix("dlock-docs-").expect("a temporary folder can be made")
+fn directory() -> TempDir {
+    TempDir::with_prefix("dlock-docs-").expect("a temporary directory can be made")
 }
 
 #[test]
@@ -113,19 +113,23 @@ fn python_program_prints_the_documented_output() {
     if let Some(packages) = library(client_libraries::python(), "redis-py") {
         let mut python = Command::new("python3");
         python.env("PYTHONPATH", packages).arg("lock.py");
-        assert_documented_output("lock.py", &mut python, folder().path());
+        assert_documented_output("lock.py", &mut python, directory().path());
     }
 }
 
 #[test]
 fn go_program_prints_the_documented_output() {
     if let Some(module) = library(client_libraries::go(), "go-redis") {
-        let folder = folder();
+        let directory = directory();
         for file in ["go.mod", "go.sum"] {
-            fs::copy(module.join(file), folder.path().join(file)).expect("`go get` created it");
+            fs::copy(module.join(file), directory.path().join(file)).expect("`go get` created it");
         }
         let mut go = Command::new("go");
-        assert_documented_output("lock.go", go.args(["run", "-mod=mod", "lock.go"]), folder.path());
+        assert_documented_output(
+            "lock.go",
+            go.args(["run", "-mod=mod", "lock.go"]),
+            directory.path(),
+        );
     }
 }
 
@@ -133,8 +137,8 @@ fn go_program_prints_the_documented_output() {
 fn javascript_program_prints_the_documented_output() {
     if let Some(packages) = library(client_libraries::node(), "ioredis") {
         // Node.js searches for modules beside the program.
-        let folder = TempDir::with_prefix_in("run-", &packages).expect("the folder is writable");
-        assert_documented_output("lock.mjs", Command::new("node").arg("lock.mjs"), folder.path());
+        let directory = TempDir::with_prefix_in("run-", &packages).expect("the directory is writable");
+        assert_documented_output("lock.mjs", Command::new("node").arg("lock.mjs"), directory.path());
     }
 }
 
@@ -143,7 +147,7 @@ fn java_program_prints_the_documented_output() {
     if let Some(libraries) = library(client_libraries::java(), "Jedis") {
         let mut java = Command::new("java");
         java.arg("-cp").arg(libraries.join("lib/*")).arg("Lock.java");
-        assert_documented_output("Lock.java", &mut java, folder().path());
+        assert_documented_output("Lock.java", &mut java, directory().path());
     }
 }
 
@@ -173,16 +177,16 @@ fn postgres_rejects_write_with_stale_fence() {
     else {
         return;
     };
-    let (server, folder) = (Server::start(), folder());
+    let (server, directory) = (Server::start(), directory());
     for file in ["fences.sql", "fenced_postgres.py"] {
-        write(&program(RECIPES, file), &server, folder.path());
+        write(&program(RECIPES, file), &server, directory.path());
     }
     postgres
-        .load(&folder.path().join("fences.sql"))
+        .load(&directory.path().join("fences.sql"))
         .expect("psql creates the tables");
     let mut python = Command::new("python3");
     postgres.set_environment(python.env("PYTHONPATH", packages).arg("fenced_postgres.py"));
-    let printed = run(&mut python, folder.path()).expect("the program succeeds");
+    let printed = run(&mut python, directory.path()).expect("the program succeeds");
     assert_eq!(printed, shown_output(RECIPES, "fenced_postgres.py"));
 }
 
@@ -191,14 +195,14 @@ fn object_store_rejects_write_with_stale_fence() {
     let Some(packages) = library(client_libraries::python(), "redis-py") else {
         return;
     };
-    let (server, folder) = (Server::start(), folder());
+    let (server, directory) = (Server::start(), directory());
     let mut block = program(RECIPES, "fenced_object.py");
     block.code = block
         .code
         .replace(SHOWN_STORE_PORT, &object_store::start().to_string());
-    write(&block, &server, folder.path());
+    write(&block, &server, directory.path());
     let mut python = Command::new("python3");
     python.env("PYTHONPATH", packages).arg("fenced_object.py");
-    let printed = run(&mut python, folder.path()).expect("the program succeeds");
+    let printed = run(&mut python, directory.path()).expect("the program succeeds");
     assert_eq!(printed, shown_output(RECIPES, "fenced_object.py"));
 }

@@ -12,7 +12,7 @@ impl AofFile {
     /// Finds the file. There must be no rewrite in progress.
     pub fn of(server: &Server) -> Self {
         let files =
-            fs::read_dir(server.folder().join("appendonlydir")).expect("the server has an AOF folder");
+            fs::read_dir(server.directory().join("appendonlydir")).expect("the server has an AOF directory");
         let files = files.flatten().map(|entry| entry.path());
         let mut files = files.filter(|path| path.to_string_lossy().ends_with(".incr.aof"));
         Self(files.next().expect("the server has an incremental AOF"))

@@ -12,31 +12,32 @@ const SOURCE: &str = include_str!("wall_clock.c");
 /// The wall clock of servers that are started with its environment.
 pub struct WallClock {
     offset: File,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl WallClock {
     /// A correct clock. Compiles the preload library that shifts it.
     pub fn new() -> Self {
-        let folder = TempDir::with_prefix("dlock-clock-").expect("a temporary folder can be made");
-        let source = folder.path().join("wall_clock.c");
-        std::fs::write(&source, SOURCE).expect("a temporary folder is writable");
+        let directory = TempDir::with_prefix("dlock-clock-").expect("a temporary directory can be made");
+        let source = directory.path().join("wall_clock.c");
+        std::fs::write(&source, SOURCE).expect("a temporary directory is writable");
         let built = Command::new("cc")
             .args(["-O1", "-shared", "-fPIC", "-o"])
-            .arg(folder.path().join("wall_clock.so"))
+            .arg(directory.path().join("wall_clock.so"))
             .arg(&source)
             .status();
         let built = built.unwrap_or_else(|error| panic!("cannot run cc: {error}"));
         assert!(built.success(), "cc failed to compile wall_clock.c");
-        let offset = File::create(folder.path().join("offset")).expect("a temporary folder is writable");
-        let clock = Self { offset, folder };
+        let offset =
+            File::create(directory.path().join("offset")).expect("a temporary directory is writable");
+        let clock = Self { offset, directory };
         clock.set(0);
         clock
     }
 
     /// The environment of a server with this clock.
     pub fn environment(&self) -> Vec<(String, OsString)> {
-        let path = |name: &str| self.folder.path().join(name).into_os_string();
+        let path = |name: &str| self.directory.path().join(name).into_os_string();
         vec![
             ("LD_PRELOAD".into(), path("wall_clock.so")),
             ("TORTURE_WALL_CLOCK".into(), path("offset")),

@@ -33,7 +33,7 @@ pub fn every_byte(run: &mut ScenarioRun) -> Vec<History> {
         .rev()
         .map(|length| {
             log.truncate(length);
-            restart_on(server.folder(), &written, length)
+            restart_on(server.directory(), &written, length)
         })
         .collect()
 }
@@ -100,10 +100,10 @@ fn request(key: &str, reqid: Option<String>) -> Acquire {
 }
 
 /// Starts a server on a copy of the AOF. Records its state and the fences of its next grants.
-fn restart_on(folder: &Path, written: &Written, length: u64) -> History {
+fn restart_on(directory: &Path, written: &Written, length: u64) -> History {
     let recorder = Recorder::default();
     recorder.event(format!("AOF truncated to {length} bytes, server started on it"));
-    match Server::on_copy_of(folder, LOG) {
+    match Server::on_copy_of(directory, LOG) {
         Ok(server) => {
             let mut client = server.client();
             recorder.lock().restored.push(Restored {

@@ -1,4 +1,4 @@
-//! Client libraries for the programs on the pages, installed once below cargo's target folder. A program whose
+//! Client libraries for the programs on the pages, installed once below cargo's target directory. A program whose
 //! library cannot be installed is skipped.
 
 use std::fs;
@@ -14,23 +14,23 @@ const GO_MODULES: [&str; 2] = ["github.com/redis/go-redis/v9@v9.23.0", "golang.o
 const NODE_PACKAGE: &str = "ioredis@6.0.0";
 const JEDIS_VERSION: &str = "8.0.2";
 
-/// The folder of a library, or why it cannot be installed. Installed once per test run.
+/// The directory of a library, or why it cannot be installed. Installed once per test run.
 type Library = OnceLock<Result<PathBuf, String>>;
 
-/// Installs `name` into its own folder, unless it is already there. The error says what is missing.
+/// Installs `name` into its own directory, unless it is already there. The error says what is missing.
 fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
-    let folder = target().join("docs-tests").join(name);
-    if folder.exists() {
-        return Ok(folder);
+    let directory = target().join("docs-tests").join(name);
+    if directory.exists() {
+        return Ok(directory);
     }
-    // Renamed when complete, so that an existing folder is never half installed.
-    let unfinished = folder.with_file_name(format!("{name}-unfinished-{}", std::process::id()));
+    // Renamed when complete, so that an existing directory is never half installed.
+    let unfinished = directory.with_file_name(format!("{name}-unfinished-{}", std::process::id()));
     fs::create_dir_all(&unfinished).map_err(|error| format!("{}: {error}", unfinished.display()))?;
     let outcome = install(&unfinished).and_then(|()| {
-        let renamed = fs::rename(&unfinished, &folder);
+        let renamed = fs::rename(&unfinished, &directory);
         // Another process may have been faster.
         renamed.or_else(|error| {
-            if folder.exists() {
+            if directory.exists() {
                 Ok(())
             } else {
                 Err(error.to_string())
@@ -39,7 +39,7 @@ fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> R
     });
     // Gone already if the rename succeeded.
     let _ = fs::remove_dir_all(&unfinished);
-    outcome.map(|()| folder)
+    outcome.map(|()| directory)
 }
 
 fn require(program: &str) -> Result<(), String> {
@@ -63,10 +63,10 @@ pub fn python() -> Result<PathBuf, String> {
     static PYTHON: Library = OnceLock::new();
     let install = || {
         require("python3")?;
-        installed("python-redis-8.1.0", |folder| {
+        installed("python-redis-8.1.0", |directory| {
             let mut pip = Command::new("python3");
             pip.args(["-m", "pip", "install", "--quiet", "--retries", "1", "--target"]);
-            last_line_of_error(run(pip.arg(folder).args(PYTHON_PACKAGES), folder))
+            last_line_of_error(run(pip.arg(directory).args(PYTHON_PACKAGES), directory))
         })
     };
     PYTHON.get_or_init(install).clone()
@@ -77,9 +77,12 @@ pub fn go() -> Result<PathBuf, String> {
     static GO: Library = OnceLock::new();
     let install = || {
         require("go")?;
-        installed("go-redis-9.23.0", |folder| {
-            last_line_of_error(run(Command::new("go").args(["mod", "init", "example"]), folder))?;
-            last_line_of_error(run(Command::new("go").arg("get").args(GO_MODULES), folder))
+        installed("go-redis-9.23.0", |directory| {
+            last_line_of_error(run(
+                Command::new("go").args(["mod", "init", "example"]),
+                directory,
+            ))?;
+            last_line_of_error(run(Command::new("go").arg("get").args(GO_MODULES), directory))
         })
     };
     GO.get_or_init(install).clone()
@@ -90,7 +93,7 @@ pub fn node() -> Result<PathBuf, String> {
     static NODE: Library = OnceLock::new();
     let install = || {
         require("node").and(require("npm"))?;
-        installed("ioredis-6.0.0", |folder| {
+        installed("ioredis-6.0.0", |directory| {
             let install = [
                 "install",
                 "--silent",
@@ -100,31 +103,34 @@ pub fn node() -> Result<PathBuf, String> {
                 "--prefix",
                 ".",
             ];
-            last_line_of_error(run(Command::new("npm").args(install).arg(NODE_PACKAGE), folder))
+            last_line_of_error(run(
+                Command::new("npm").args(install).arg(NODE_PACKAGE),
+                directory,
+            ))
         })
     };
     NODE.get_or_init(install).clone()
 }
 
-/// A folder with Jedis and its dependencies.
+/// A directory with Jedis and its dependencies.
 pub fn java() -> Result<PathBuf, String> {
     static JAVA: Library = OnceLock::new();
     let install = || {
         require("java").and(require("mvn"))?;
-        installed("jedis-8.0.2", |folder| {
+        installed("jedis-8.0.2", |directory| {
             let project = format!(
                 "<project><modelVersion>4.0.0</modelVersion><groupId>book</groupId><artifactId>book</artifactId>\
                  <version>1</version><dependencies><dependency><groupId>redis.clients</groupId><artifactId>jedis\
                  </artifactId><version>{JEDIS_VERSION}</version></dependency></dependencies></project>"
             );
-            fs::write(folder.join("pom.xml"), project).map_err(|error| error.to_string())?;
+            fs::write(directory.join("pom.xml"), project).map_err(|error| error.to_string())?;
             let copy = [
                 "-q",
                 "-B",
                 "dependency:copy-dependencies",
                 "-DoutputDirectory=lib",
             ];
-            last_line_of_error(run(Command::new("mvn").args(copy), folder))
+            last_line_of_error(run(Command::new("mvn").args(copy), directory))
         })
     };
     JAVA.get_or_init(install).clone()

@@ -13,11 +13,11 @@ use std::process::Command;
 /// The port on the pages. Tests replace it with the port of their server.
 pub const SHOWN_PORT: &str = "7379";
 
-/// Cargo's target folder.
+/// Cargo's target directory.
 pub fn target() -> PathBuf {
     let program = std::env::current_exe().expect("a program knows its own path");
-    let folder = program.ancestors().nth(3);
-    folder
+    let directory = program.ancestors().nth(3);
+    directory
         .expect("tests are in <target>/<profile>/deps/")
         .to_path_buf()
 }
@@ -32,12 +32,12 @@ pub fn workspace_binary(name: &str) -> Option<PathBuf> {
 /// Whether a program is in PATH.
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).exists())
+    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
 }
 
-/// Runs a program in a folder: its output, or an error with all it printed.
-pub fn run(command: &mut Command, folder: &Path) -> Result<String, String> {
-    let output = command.current_dir(folder).output();
+/// Runs a program in a directory: its output, or an error with all it printed.
+pub fn run(command: &mut Command, directory: &Path) -> Result<String, String> {
+    let output = command.current_dir(directory).output();
     let output = output.map_err(|error| format!("{command:?}: {error}"))?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {

@@ -55,10 +55,10 @@ pub fn all() -> Vec<Page> {
     paths.iter().map(|path| Page::read(path)).collect()
 }
 
-fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
-    let entries = fs::read_dir(root().join(folder)).expect("docs/ can be read");
+fn collect(directory: &Path, paths: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(root().join(directory)).expect("docs/ can be read");
     for entry in entries.flatten() {
-        let path = folder.join(entry.file_name());
+        let path = directory.join(entry.file_name());
         if entry.path().is_dir() {
             collect(&path, paths);
         } else if path.extension().is_some_and(|extension| extension == "md") {

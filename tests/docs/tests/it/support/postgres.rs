@@ -9,20 +9,23 @@ use tempfile::TempDir;
 
 use super::{is_installed, run};
 
-/// A server that listens only on a Unix socket in its folder.
+/// A server that listens only on a Unix socket in its directory.
 pub struct Postgres {
     process: Child,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Postgres {
     /// Starts a server with an empty database `shop`. The error says what is missing.
     pub fn start() -> Result<Self, String> {
         let programs = programs().ok_or("PostgreSQL is not installed")?;
-        let folder = TempDir::with_prefix("dlock-pg-").map_err(|error| error.to_string())?;
+        let directory = TempDir::with_prefix("dlock-pg-").map_err(|error| error.to_string())?;
         let user = other_user()?;
         if let Some(user) = &user {
-            run(Command::new("chown").arg(user).arg(folder.path()), folder.path())?;
+            run(
+                Command::new("chown").arg(user).arg(directory.path()),
+                directory.path(),
+            )?;
         }
         let program = |name: &str| as_user(user.as_deref(), &programs.join(name));
         let create = [
@@ -36,16 +39,16 @@ impl Postgres {
             "-E",
             "UTF8",
         ];
-        run(program("initdb").args(create), folder.path())?;
+        run(program("initdb").args(create), directory.path())?;
         let process = program("postgres")
             .args(["-D", "data", "-h", "", "-c", "fsync=off", "-k"])
-            .arg(folder.path())
-            .current_dir(folder.path())
+            .arg(directory.path())
+            .current_dir(directory.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| error.to_string())?;
-        let server = Self { process, folder };
+        let server = Self { process, directory };
         wait_for("PostgreSQL", || {
             server.psql(&["-d", "postgres", "-c", "SELECT 1"]).is_ok()
         });
@@ -68,14 +71,14 @@ impl Postgres {
     fn psql(&self, arguments: &[&str]) -> Result<String, String> {
         let mut psql = Command::new("psql");
         psql.args(["-X", "-q", "-U", "postgres", "-h"])
-            .arg(self.folder.path());
+            .arg(self.directory.path());
         run(psql.args(arguments), Path::new("/"))
     }
 
     /// Points the libpq variables of a program at this server.
     pub fn set_environment(&self, program: &mut Command) {
         program
-            .env("PGHOST", self.folder.path())
+            .env("PGHOST", self.directory.path())
             .env("PGUSER", "postgres");
     }
 }
@@ -88,7 +91,7 @@ impl Drop for Postgres {
     }
 }
 
-/// The folder of the server programs: Debian keeps them out of PATH.
+/// The directory of the server programs: Debian keeps them out of PATH.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -96,9 +99,10 @@ fn programs() -> Option<PathBuf> {
         .flatten();
     let debian = versions.map(|version| version.path().join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = debian.chain(std::env::split_paths(&path)).collect();
-    let has_both = |folder: &&PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
-    let found = folders.iter().find(has_both)?;
+    let directories: Vec<PathBuf> = debian.chain(std::env::split_paths(&path)).collect();
+    let has_both =
+        |directory: &&PathBuf| directory.join("initdb").exists() && directory.join("postgres").exists();
+    let found = directories.iter().find(has_both)?;
     is_installed("psql").then(|| found.clone())
 }
 

@@ -28,7 +28,7 @@ const SHELL_PROMPT: &str = "$ ";
 /// Replays the blocks of one page in order, on one server.
 pub struct Session {
     server: Server,
-    folder: TempDir,
+    directory: TempDir,
     fences: Fences,
     waiting: Vec<Child>,
 }
@@ -54,13 +54,13 @@ pub fn redis_cli() -> Option<&'static str> {
 }
 
 /// Installs a wrapper of redis-cli that formats output in a pipe as on a terminal.
-fn install_redis_cli_wrapper(folder: &Path) {
-    let program = folder.join("redis-cli");
+fn install_redis_cli_wrapper(directory: &Path) {
+    let program = directory.join("redis-cli");
     let script = format!(
         "#!/bin/sh\nPATH=${{PATH#*:}} exec {} --no-raw \"$@\"\n",
         redis_cli().expect("the test checked this")
     );
-    fs::write(&program, script).expect("a temporary folder is writable");
+    fs::write(&program, script).expect("a temporary directory is writable");
     fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its owner may do that");
 }
 
@@ -92,11 +92,11 @@ fn steps(code: &str) -> Vec<Step> {
 
 impl Session {
     pub fn start() -> Self {
-        let folder = TempDir::with_prefix("dlock-docs-").expect("a temporary folder can be made");
-        install_redis_cli_wrapper(folder.path());
+        let directory = TempDir::with_prefix("dlock-docs-").expect("a temporary directory can be made");
+        install_redis_cli_wrapper(directory.path());
         Self {
             server: Server::start(),
-            folder,
+            directory,
             fences: Fences::default(),
             waiting: Vec::new(),
         }
@@ -181,8 +181,8 @@ impl Session {
     /// The keyspace events that redis-cli prints. The page abbreviates the reply to the subscription as `...`.
     fn listen(&self, command: &str, meanwhile: &[&str], lines: usize) -> String {
         let mut client = self.server.client();
-        let output = self.folder.path().join("events");
-        let file = File::create(&output).expect("a temporary folder is writable");
+        let output = self.directory.path().join("events");
+        let file = File::create(&output).expect("a temporary directory is writable");
         let mut child = Command::new(redis_cli().expect("the test checked this"))
             .args(["--no-raw", "-p", &self.server.port().to_string()])
             .args(command.split_whitespace())
@@ -207,7 +207,7 @@ impl Session {
     fn shell(&self, command: &str) -> String {
         let port = self.server.port().to_string();
         let tools = workspace_binary("dlock").expect("the test checked this");
-        let tools = tools.parent().expect("a program is in a folder");
+        let tools = tools.parent().expect("a program is in a directory");
         let path = std::env::var("PATH").unwrap_or_default();
         let output = Command::new("bash")
             .args([
@@ -216,11 +216,11 @@ impl Session {
             ])
             .env(
                 "PATH",
-                format!("{}:{}:{path}", self.folder.path().display(), tools.display()),
+                format!("{}:{}:{path}", self.directory.path().display(), tools.display()),
             )
             .env("DLOCK_URL", format!("redis://127.0.0.1:{port}/"))
             .env("COLUMNS", "100")
-            .current_dir(self.folder.path())
+            .current_dir(self.directory.path())
             .output()
             .expect("bash can be run");
         String::from_utf8_lossy(&output.stdout).replace(&port, SHOWN_PORT)
