@@ -20,7 +20,8 @@ async fn main() -> Result<(), Error> {
 pub async fn cancelled(locks: &Locks) -> Result<(), Error> {
     let lock = locks.lock("report").lease(Duration::from_secs(2));
     lock.run(async |_guard| sleep(Duration::from_secs(60)).await)
-        .await
+        .await?;
+    Ok(())
 }
 
 /// The work checks a token and ends in an orderly way. Returns how many steps it took; an error if the lock was lost.

@@ -26,5 +26,6 @@ pub async fn ship(address: &str) -> Result<(), Error> {
         .lease(Duration::from_secs(10))
         .wait(Duration::from_secs(5));
     lock.run(async |guard| println!("counting with fence {}", guard.fence()))
-        .await
+        .await?;
+    Ok(())
 }

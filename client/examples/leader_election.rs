@@ -33,5 +33,5 @@ pub async fn lead<T>(locks: &Locks, name: &str, work: impl AsyncFnOnce(&Guard) -
     let owner = format!("{name}:{}", Owner::unique());
     let lock = locks.lock("leader").lease(Duration::from_secs(5)).owner(owner);
     // The others stand in the queue, without polling.
-    lock.wait(Duration::MAX).run(work).await
+    Ok(lock.wait(Duration::MAX).run(work).await?)
 }

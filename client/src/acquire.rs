@@ -57,8 +57,7 @@ pub(crate) async fn try_acquire(client: &Arc<Client>, request: AcquireRequest) -
     let begun = BootInstant::now();
     let mut attempt = Attempt::new(client, request);
     let (at, outcome) = attempt.try_until(begun, begun + client.retry_timeout()).await;
-    attempt.report(at.since(begun), &outcome);
-    outcome
+    attempt.finish(at.since(begun), outcome)
 }
 
 /// Acquires the lock, and waits in the server's queue for at most the requested time.
@@ -81,8 +80,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: AcquireRequest) -> Re
         // Boxed, to keep the future for a free lock small.
         first => Box::pin(attempt.wait_until(begun, wait, first)).await,
     };
-    attempt.report(at.since(begun), &outcome);
-    outcome
+    attempt.finish(at.since(begun), outcome)
 }
 
 impl Attempt {
@@ -330,8 +328,10 @@ impl Attempt {
         self.is_repeated = false;
     }
 
-    fn report(&self, took: Duration, outcome: &Result<Guard, Error>) {
-        let kind = match outcome {
+    /// Reports the outcome.
+    fn finish(&self, took: Duration, outcome: Result<Guard, Error>) -> Result<Guard, Error> {
+        let outcome = outcome.map_err(|error| error.at_server(self.client.address()));
+        let kind = match &outcome {
             Ok(guard) => EventKind::Acquired {
                 fence: guard.fence(),
                 took,
@@ -339,6 +339,7 @@ impl Attempt {
             Err(error) => EventKind::AcquireFailed { error, took },
         };
         self.client.report(&self.request.identity, kind);
+        outcome
     }
 }
 

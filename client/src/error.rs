@@ -1,5 +1,7 @@
 use std::convert::Infallible;
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -57,7 +59,14 @@ pub enum Error {
     /// An invalid address or option: what is wrong with it.
     Invalid(String),
     /// Any other error, of the connection or of the server.
-    Redis(RedisError),
+    Redis(RequestError),
+}
+
+/// An error of redis-rs, to which it dereferences, and the server that it is about.
+#[derive(Clone, Debug)]
+pub struct RequestError {
+    server: Option<Arc<str>>,
+    error: RedisError,
 }
 
 /// Why a lock was lost.
@@ -152,11 +161,30 @@ impl Error {
         }
     }
 
+    /// Names the server, where that is not done yet.
+    #[cfg(feature = "locks")]
+    pub(crate) fn at_server(mut self, address: &impl fmt::Display) -> Self {
+        match &mut self {
+            Self::Redis(error) => {
+                error.server.get_or_insert_with(|| address.to_string().into());
+            }
+            Self::Timeout {
+                last: Some(error), ..
+            }
+            | Self::Unconfirmed(error) => {
+                let named = error.clone().at_server(address);
+                **error = named;
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// The server did not respond in time.
     #[cfg(feature = "locks")]
     pub(crate) fn no_response() -> Self {
         let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
-        Self::Redis(error.into())
+        RedisError::from(error).into()
     }
 
     /// Whether the server may have carried out the request, because no reply arrived. Meaningful only for a request that
@@ -218,6 +246,27 @@ fn is_transient(error: &RedisError) -> bool {
     }
 }
 
+impl RequestError {
+    /// The address of the server, without credentials, as far as known: for errors of your own connections it is not.
+    pub fn server(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+}
+
+impl From<RedisError> for RequestError {
+    fn from(error: RedisError) -> Self {
+        Self { server: None, error }
+    }
+}
+
+impl Deref for RequestError {
+    type Target = RedisError;
+
+    fn deref(&self) -> &RedisError {
+        &self.error
+    }
+}
+
 /// For functions that take an [`Address`](crate::Address) as well as text.
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
@@ -230,7 +279,7 @@ impl From<RedisError> for Error {
     fn from(error: RedisError) -> Self {
         let replies = error.clone().into_server_errors();
         let Some((_, reply)) = replies.as_deref().and_then(<[_]>::first) else {
-            return Self::Redis(error);
+            return Self::Redis(error.into());
         };
         let detail = reply.details().unwrap_or_default();
         match reply.code() {
@@ -242,7 +291,7 @@ impl From<RedisError> for Error {
             "GRACE" => Self::Grace(detail.to_owned()),
             "EVICTABLE" => Self::Evictable(detail.to_owned()),
             "ERR" if is_unknown_command(detail, "dlock.") => Self::ModuleMissing,
-            _ => Self::Redis(error),
+            _ => Self::Redis(error.into()),
         }
     }
 }
@@ -314,8 +363,11 @@ impl fmt::Display for NoQuorum {
             self.needed, self.agreed
         )?;
         for (n, NodeFailure { server, error }) in self.failures.iter().enumerate() {
-            let separator = if n == 0 { ": " } else { "; " };
-            write!(f, "{separator}{server}: {error}")?;
+            f.write_str(if n == 0 { ": " } else { "; " })?;
+            match error {
+                Error::Redis(error) => write!(f, "{error}")?,
+                error => write!(f, "{server}: {error}")?,
+            }
         }
         Ok(())
     }
@@ -331,6 +383,25 @@ impl fmt::Display for LostReason {
             Self::NotOwner => "the server reports that others hold it",
             Self::Stale => "the server reports that its owner has acquired it again since",
         })
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(server) = &self.server {
+            write!(f, "{server}: ")?;
+        }
+        match (self.error.code(), self.error.detail()) {
+            // As the server sent it.
+            (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
+            _ => self.error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::lost::{LeaseStatus, lost};
 use crate::owner::Owner;
 use crate::release::{cancel_duplicates, release, release_in_background};
 use crate::renewal::{SharedHold, notify_lost};
+use crate::run::{RunError, after_release};
 
 /// A lock that is held. Release it with [`Guard::release`].
 ///
@@ -164,7 +165,9 @@ impl Guard {
         if let Some(reason) = self.lost_reason() {
             return Err(Error::Lost(reason));
         }
-        reply.map(|_| self.remaining())
+        reply
+            .map(|_| self.remaining())
+            .map_err(|error| error.at_server(self.client.address()))
     }
 
     /// Releases the lock, and returns how many holds the owner has left: 0 when it has given the lock up.
@@ -195,15 +198,26 @@ impl Guard {
         outcome
     }
 
-    /// Releases the lock after work under it.
-    pub(crate) async fn finish<T>(self, done: T) -> Result<T, Error> {
-        if let Some(reason) = self.lost_reason() {
-            return Err(Error::Lost(reason));
-        }
-        match self.release().await {
-            Err(error @ Error::Lost(_)) => Err(error),
-            // The work was done while the lock was held, even if the lock may not be free yet.
-            _ => Ok(done),
+    /// Runs `work` under the lock, then releases it. When the lock is lost, the work is cancelled: its future is dropped
+    /// at its next `await`.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Cancelled`] and [`RunError::Unprotected`]: the lock was lost.
+    pub async fn run<T>(self, work: impl AsyncFnOnce(&Self) -> T) -> Result<T, RunError<T>> {
+        let done = tokio::select! {
+            biased;
+            reason = self.lost() => return Err(RunError::Cancelled(reason)),
+            done = work(&self) => done,
+        };
+        self.finish(done).await
+    }
+
+    pub(crate) async fn finish<T>(self, done: T) -> Result<T, RunError<T>> {
+        match self.lost_reason() {
+            // Released in the background.
+            Some(reason) => Err(RunError::Unprotected { reason, done }),
+            None => after_release(done, self.release().await),
         }
     }
 
@@ -217,7 +231,6 @@ impl Guard {
     }
 
     /// The runtime of the renewal thread.
-    #[cfg(feature = "blocking")]
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
         self.client.renewal_thread().runtime()
     }

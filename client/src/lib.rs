@@ -8,7 +8,7 @@
 //! - `connect`: addresses, the shared connection, and the pool for blocked requests.
 //! - `acquire`, `replicas`, `cancel`, `release`: the life of a lock.
 //! - `renewal`: the thread that renews leases and works in the background, and what it shares with guards.
-//! - `locks`, `guard`, `multi`, `blocking`: the interface for applications.
+//! - `locks`, `guard`, `multi`, `run`, `blocking`: the interface for applications.
 //! - `redlock`: locks on a majority of servers, built from guards on each of them.
 
 #[cfg(feature = "locks")]
@@ -52,6 +52,8 @@ mod renewal;
 #[cfg(feature = "locks")]
 mod replicas;
 #[cfg(feature = "locks")]
+mod run;
+#[cfg(feature = "locks")]
 mod sync;
 
 /// The client library underneath. Its types are part of this crate's interface.
@@ -68,7 +70,7 @@ pub use command::{
 };
 #[cfg(feature = "cluster")]
 pub use connect::slot_of;
-pub use error::Error;
+pub use error::{Error, RequestError};
 pub use owner::Owner;
 #[cfg(feature = "locks")]
 pub use {
@@ -79,4 +81,5 @@ pub use {
     guard::Guard,
     locks::{Lock, Locks},
     multi::{Guards, acquire_all},
+    run::RunError,
 };

@@ -2,6 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::{Cmd, FromRedisValue};
+
 use crate::acquire::{self, AcquireRequest};
 use crate::client::{Client, Settings};
 use crate::command::{GetInfo, GetOwner, LockInfo};
@@ -13,6 +15,7 @@ use crate::options::Options;
 use crate::owner::Owner;
 use crate::renewal::RenewalThread;
 use crate::replicas::Replicas;
+use crate::run::RunError;
 
 /// All locks of a server. Cheap to clone; one per application is enough.
 ///
@@ -85,6 +88,28 @@ impl Locks {
     /// Acquires a lock if it is free, with the default options. See [`Lock::try_acquire`].
     pub async fn try_acquire(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.lock(key).try_acquire().await
+    }
+
+    /// Whether locks can be acquired: for readiness probes. Acquires and releases the lock of `key`, which nothing else
+    /// should use; this checks the connection, the module, permissions, and settings of the server. A key that is held,
+    /// for instance by another probe, is no error.
+    ///
+    /// ```no_run
+    /// # async fn ready(locks: redis_dlock_client::Locks) -> bool {
+    /// locks.check("health").await.is_ok()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::try_acquire`] and [`Guard::release`]. [`Error::ModuleMissing`], [`Error::Evictable`],
+    /// [`Error::Grace`] and others say what to do.
+    pub async fn check(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
+        match self.try_acquire(key).await {
+            Ok(guard) => guard.release().await.map(drop),
+            Err(Error::Busy) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Resolves when all releases and cancellations that are in progress in the background are done or given up.
@@ -217,32 +242,32 @@ impl Lock {
         acquire::acquire(&self.client, self.request()?).await
     }
 
-    /// Runs `work` under the lock, then releases it. When the lock is lost, the work is cancelled: its future is dropped
-    /// at its next `await`.
+    /// Acquires the lock, runs `work` under it, then releases it. When the lock is lost, the work is cancelled: its future
+    /// is dropped at its next `await`.
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::acquire`]; [`Error::Lost`]: the lock was lost before the work was done.
-    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
-        let guard = self.acquire().await?;
-        let done = tokio::select! {
-            biased;
-            reason = guard.lost() => return Err(Error::Lost(reason)),
-            done = work(&guard) => done,
-        };
-        guard.finish(done).await
+    /// [`RunError`] says whether the work was started, cancelled or finished. It converts to [`Error`].
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
+        let guard = self.acquire().await.map_err(RunError::NotAcquired)?;
+        guard.run(work).await
     }
 
     /// The owner that has held the lock the longest; `None` if it is free.
     pub async fn current_owner(&self) -> Result<Option<Owner>, Error> {
         let command = GetOwner::new(&*self.key).into();
-        self.client.link().query(&command).await
+        self.query(&command).await
     }
 
     /// The holders and waiters; `None` if the lock is free and has no waiters.
     pub async fn info(&self) -> Result<Option<LockInfo>, Error> {
         let command = GetInfo::new(&*self.key).into();
-        self.client.link().query(&command).await
+        self.query(&command).await
+    }
+
+    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
+        let reply = self.client.link().query(command).await;
+        reply.map_err(|error| error.at_server(self.client.address()))
     }
 
     /// The runtime of the renewal thread.

@@ -3,12 +3,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::BootInstant;
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
 use crate::locks::Lock;
 use crate::owner::Owner;
+use crate::run::{RunError, after_release};
 
 /// Several locks that are held together. See [`acquire_all`].
 #[must_use = "guards that are dropped immediately release the locks immediately"]
@@ -18,6 +20,9 @@ pub struct Guards {
 }
 
 /// Acquires several locks of one [`Locks`](crate::Locks), all or none.
+///
+/// Hold several locks briefly, and few of them: whoever waits for the second one holds the first, and so lets others wait
+/// that need only that one. Such convoys cost far more throughput than the locks themselves.
 ///
 /// The locks are acquired one after the other, in the order of their keys: so callers cannot deadlock each other, in
 /// whatever order they name the locks. Each lock is acquired with its own options; the longest [wait](Lock::wait)
@@ -43,16 +48,16 @@ pub struct Guards {
 /// Those of [`Lock::acquire`], for the first lock that was not granted. [`Error::Lost`]: one was lost before
 /// the last one was granted. [`Error::Invalid`]: a lock is named twice, or the locks belong to several servers.
 pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards, Error> {
-    let locks = sorted(locks.into_iter().collect())?;
+    let locks = sorted(locks.into_iter().enumerate().collect())?;
     let begun = BootInstant::now();
     let wait = locks
         .iter()
-        .map(|lock| lock.options.wait)
+        .map(|(_, lock)| lock.options.wait)
         .max()
         .unwrap_or_default();
     let owner = Owner::unique();
     let mut guards = Vec::with_capacity(locks.len());
-    for mut lock in locks {
+    for (index, mut lock) in locks {
         lock.owner.get_or_insert_with(|| owner.clone());
         lock.options.wait = wait.saturating_sub(BootInstant::now().since(begun));
         if wait == Duration::MAX {
@@ -65,9 +70,12 @@ pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards
             }
             error => error,
         });
-        guards.push(granted?);
+        guards.push((index, granted?));
     }
-    let guards = Guards { guards };
+    guards.sort_unstable_by_key(|(index, _)| *index);
+    let guards = Guards {
+        guards: guards.into_iter().map(|(_, guard)| guard).collect(),
+    };
     match guards.lost_reason() {
         None => Ok(guards),
         Some(reason) => Err(Error::Lost(reason)),
@@ -75,16 +83,17 @@ pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards
 }
 
 /// In the order that all callers use.
-fn sorted(mut locks: Vec<Lock>) -> Result<Vec<Lock>, Error> {
-    locks.sort_by(|one, other| one.key.cmp(&other.key));
+fn sorted(mut locks: Vec<(usize, Lock)>) -> Result<Vec<(usize, Lock)>, Error> {
+    locks.sort_by(|(_, one), (_, other)| one.key.cmp(&other.key));
     for pair in locks.windows(2) {
-        if !Arc::ptr_eq(&pair[0].client, &pair[1].client) {
+        let [(_, one), (_, other)] = pair else { continue };
+        if !Arc::ptr_eq(&one.client, &other.client) {
             return Err(Error::Invalid(
                 "only locks of one `Locks` can be acquired together, because servers have no order".into(),
             ));
         }
-        if pair[0].key == pair[1].key {
-            let key = String::from_utf8_lossy(&pair[0].key);
+        if one.key == other.key {
+            let key = String::from_utf8_lossy(&one.key);
             return Err(Error::Invalid(format!(
                 "{key} is named twice among the locks to acquire: name it once"
             )));
@@ -94,9 +103,14 @@ fn sorted(mut locks: Vec<Lock>) -> Result<Vec<Lock>, Error> {
 }
 
 impl Guards {
-    /// The guards, in the order of their keys.
+    /// The guards, in the order in which the locks were named.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
+    }
+
+    /// The guard of a key.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&Guard> {
+        self.guards.iter().find(|guard| guard.key() == key.as_ref())
     }
 
     /// How long all locks are held for certain without further renewal. Zero when one is lost.
@@ -120,6 +134,50 @@ impl Guards {
         first_loss(&self.guards).await
     }
 
+    /// Cancelled by the renewal thread when one of the locks is lost, and when the guards are released or dropped: see
+    /// [`Guard::token`].
+    pub fn token(&self) -> CancellationToken {
+        let any = CancellationToken::new();
+        let each = self.guards.iter().map(|guard| guard.token().cancelled_owned());
+        let mut each: FuturesUnordered<_> = each.collect();
+        if let Some(guard) = self.guards.first() {
+            let any = any.clone();
+            guard.runtime().spawn(async move {
+                each.next().await;
+                any.cancel();
+            });
+        }
+        any
+    }
+
+    /// Extends all leases, at the same time: see [`Guard::extend`]. Returns what remains of the shortest one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::extend`], for the first lock that failed. The others may be extended all the same.
+    pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
+        let mut each: FuturesUnordered<_> = self.guards.iter().map(|guard| guard.extend(lease)).collect();
+        while let Some(extended) = each.next().await {
+            extended?;
+        }
+        Ok(self.remaining())
+    }
+
+    /// Runs `work` under the locks, then releases them. When one of them is lost, the work is cancelled: its future is
+    /// dropped at its next `await`.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Cancelled`] and [`RunError::Unprotected`]: one of the locks was lost.
+    pub async fn run<T>(self, work: impl AsyncFnOnce(&Self) -> T) -> Result<T, RunError<T>> {
+        let done = tokio::select! {
+            biased;
+            reason = self.lost() => return Err(RunError::Cancelled(reason)),
+            done = work(&self) => done,
+        };
+        after_release(done, self.release().await)
+    }
+
     #[cfg(feature = "blocking")]
     pub(crate) fn lease_status(&self) -> crate::lost::LeaseStatus {
         self.guards
@@ -127,13 +185,13 @@ impl Guards {
             .try_fold(Duration::MAX, |least, guard| Ok(least.min(guard.lease_status()?)))
     }
 
-    /// Releases all locks, the last one first.
+    /// Releases all locks, at the same time.
     ///
     /// # Errors
     ///
     /// The first of those of [`Guard::release`]. The other locks are released all the same.
     pub async fn release(self) -> Result<(), Error> {
-        let mut releases: FuturesUnordered<_> = self.guards.into_iter().rev().map(Guard::release).collect();
+        let mut releases: FuturesUnordered<_> = self.guards.into_iter().map(Guard::release).collect();
         let mut outcome = Ok(());
         while let Some(released) = releases.next().await {
             outcome = outcome.and(released.map(drop));
@@ -148,6 +206,16 @@ async fn first_loss(guards: &[Guard]) -> LostReason {
     match each.next().await {
         Some(reason) => reason,
         None => std::future::pending().await,
+    }
+}
+
+/// The guards, in the order in which the locks were named.
+impl IntoIterator for Guards {
+    type Item = Guard;
+    type IntoIter = std::vec::IntoIter<Guard>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.guards.into_iter()
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) async fn release(
             ReleaseStep::Retry(_) => sleep(backoff.pause(until.since(now))).await,
         }
     };
+    let outcome = outcome.map_err(|error| error.at_server(client.address()));
     if matches!(&outcome, Err(error) if error.is_lost() || matches!(error, Error::Unconfirmed(_))) {
         cancel_duplicates(client, held);
     }

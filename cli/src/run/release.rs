@@ -46,7 +46,7 @@ pub async fn release(
     })
 }
 
-/// Checks that the lock was held to the end. RELEASE does not report this, since it is idempotent.
+/// Checks that the lock was held to the end. In a cluster, a release does not report this for certain.
 async fn verify_held(guard: &Guard) -> Option<LostReason> {
     match guard.extend(Duration::from_millis(1)).await {
         Err(Error::Lost(loss)) => Some(loss),

@@ -1,6 +1,6 @@
 //! The deployment that the command line names, and how to connect to its servers.
 
-use redis::{Client, ConnectionAddr, ConnectionInfo, TlsCertificates, cmd};
+use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates, cmd};
 use redis_dlock_client::{Address, Endpoints, Error};
 
 use super::node::Node;
@@ -159,7 +159,7 @@ pub(super) fn cluster_of(node: &Node) -> Result<Address, Failure> {
 /// Runs a request of the asynchronous client library.
 pub(super) fn block_on<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::Redis(error.into()))?;
+    let runtime = runtime.map_err(|error| Error::from(RedisError::from(error)))?;
     runtime.block_on(request)
 }
 

@@ -16,6 +16,7 @@ use crate::guard::Guard;
 use crate::locks::{Lock, Locks};
 use crate::multi::{Guards, acquire_all};
 use crate::owner::Owner;
+use crate::run::RunError;
 use block_on::{block_on, block_until_lost};
 
 /// [`acquire_all`] for threads outside async code.
@@ -65,6 +66,11 @@ impl Locks {
         self.lock(key).blocking_try_acquire()
     }
 
+    /// [`Locks::check`] for threads outside async code.
+    pub fn blocking_check(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
+        block_on(self.runtime(), self.check(key))
+    }
+
     /// [`Locks::settle`] for threads outside async code: `false` if that takes longer than `limit`.
     pub fn blocking_settle(&self, limit: Duration) -> bool {
         let settled = async { timeout(limit, self.settle()).await };
@@ -90,8 +96,8 @@ impl Lock {
     /// # Errors
     ///
     /// Those of [`Lock::run`].
-    pub fn blocking_run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
-        let guard = self.blocking_acquire()?;
+    pub fn blocking_run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
+        let guard = self.blocking_acquire().map_err(RunError::NotAcquired)?;
         let done = work(&guard);
         block_on(self.runtime(), guard.finish(done))
     }
@@ -148,6 +154,14 @@ impl Guards {
         reason
     }
 
+    /// [`Guards::extend`] for threads outside async code.
+    pub fn blocking_extend(&self, lease: Duration) -> Result<Duration, Error> {
+        match self.guards().first() {
+            Some(first) => block_on(first.runtime(), self.extend(lease)),
+            None => Ok(Duration::MAX),
+        }
+    }
+
     /// [`Guards::release`] for threads outside async code.
     pub fn blocking_release(self) -> Result<(), Error> {
         let Some(runtime) = self.guards().first().map(|first| first.runtime().clone()) else {
@@ -159,7 +173,7 @@ impl Guards {
 
 #[cfg(feature = "redlock")]
 mod redlock {
-    use super::{Duration, Error, LostReason, block_on, block_until_lost};
+    use super::{Duration, Error, LostReason, RunError, block_on, block_until_lost};
     use crate::redlock::{Guard, Lock, Locks};
 
     /// For threads outside async code: the feature `blocking`.
@@ -189,8 +203,8 @@ mod redlock {
 
         /// [`Lock::run`] for threads outside async code. Nothing cancels the work when the lock is lost: have it
         /// check [`Guard::is_held`] now and then.
-        pub fn blocking_run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
-            let guard = self.blocking_acquire()?;
+        pub fn blocking_run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
+            let guard = self.blocking_acquire().map_err(RunError::NotAcquired)?;
             let done = work(&guard);
             block_on(self.runtime(), guard.finish(done))
         }

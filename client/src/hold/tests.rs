@@ -16,7 +16,7 @@ fn at(ms: u64) -> BootInstant {
 }
 
 fn cut() -> Error {
-    Error::Redis(redis::RedisError::from(std::io::Error::from(
+    Error::from(redis::RedisError::from(std::io::Error::from(
         std::io::ErrorKind::BrokenPipe,
     )))
 }

@@ -12,6 +12,7 @@ use crate::error::{Error, LostReason, NodeFailure};
 use crate::lost::{LeaseStatus, lost};
 use crate::owner::Owner;
 use crate::renewal::RenewalThread;
+use crate::run::{RunError, after_release};
 
 /// A loss that a server reports is noticed within this time after the grant, and at once later.
 const MAX_IDLE_CHECK: Duration = Duration::from_secs(1);
@@ -94,12 +95,8 @@ impl Guard {
     }
 
     /// Releases the lock after work under it.
-    pub(crate) async fn finish<T>(self, done: T) -> Result<T, Error> {
-        match self.release().await {
-            Err(error @ Error::Lost(_)) => Err(error),
-            // The work was done while the lock was held, even if the lock may not be free yet.
-            _ => Ok(done),
-        }
+    pub(crate) async fn finish<T>(self, done: T) -> Result<T, RunError<T>> {
+        after_release(done, self.release().await)
     }
 
     pub(crate) fn lease_status(&self) -> LeaseStatus {

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::identity::Limit;
 use crate::options::Options;
 use crate::renewal::RenewalThread;
+use crate::run::RunError;
 
 /// The default timeout of a server: this part of the lease, but not less than the minimum.
 const NODE_TIMEOUT_PART: u32 = 20;
@@ -175,12 +176,12 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::acquire`]; [`Error::Lost`]: the lock was lost before the work was done.
-    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
-        let guard = self.acquire().await?;
+    /// [`RunError`] says whether the work was started, cancelled or finished. It converts to [`Error`].
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
+        let guard = self.acquire().await.map_err(RunError::NotAcquired)?;
         let done = tokio::select! {
             biased;
-            reason = guard.lost() => return Err(Error::Lost(reason)),
+            reason = guard.lost() => return Err(RunError::Cancelled(reason)),
             done = work(&guard) => done,
         };
         guard.finish(done).await

@@ -96,7 +96,7 @@ pub(super) async fn by_one<T>(
     let outcome = outcome.unwrap_or_else(|_| Err(Error::no_response()));
     outcome.map_err(|error| NodeFailure {
         server: node.to_string(),
-        error,
+        error: error.at_server(&node),
     })
 }
 

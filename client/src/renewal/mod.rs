@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
+use redis::RedisError;
 use tokio::runtime::{self, Handle};
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -38,7 +39,7 @@ struct Shared {
 
 impl RenewalThread {
     pub fn start() -> Result<Arc<Self>, Error> {
-        let failed = |error: io::Error| Error::Redis(error.into());
+        let failed = |error: io::Error| Error::from(RedisError::from(error));
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -263,6 +263,23 @@ async fn evictable_server_is_reported() {
 }
 
 #[tokio::test]
+async fn check_finds_missing_module_permissions_and_settings() {
+    let server = Server::start();
+    let mut client = server.client();
+    locks(&server).check("health").await.unwrap();
+    assert!(client.find_lock("health").is_none());
+    client.acquire("health alice 60000");
+    locks(&server).check("health").await.unwrap();
+    client.call("ACL SETUSER reader on nopass ~* +@read").unwrap();
+    let reader = Locks::open(format!("redis://reader:x@127.0.0.1:{}/", server.port())).unwrap();
+    let refused = reader.check("health").await.unwrap_err();
+    assert!(refused.to_string().contains("NOPERM"), "{refused}");
+    let server = Server::with("maxmemory 100mb\nmaxmemory-policy allkeys-lru");
+    let refused = locks(&server).check("health").await.unwrap_err();
+    assert!(matches!(refused, Error::Evictable(_)), "{refused:?}");
+}
+
+#[tokio::test]
 async fn run_holds_lock_and_releases_it() {
     let server = Server::start();
     let mut client = server.client();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{StuckHook, locks, ms, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, wait_for};
-use redis_dlock_client::{Error, Locks, LostReason, Owner, blocking_acquire_all, redlock};
+use redis_dlock_client::{Error, Locks, LostReason, Owner, RunError, blocking_acquire_all, redlock};
 use tokio::runtime::Builder;
 
 /// For how long a test waits for what must happen.
@@ -128,7 +128,13 @@ fn blocking_run_reports_loss() {
     let lock = locks.lock("door").lease(ms(100)).auto_renew(false);
     let outcome = lock.blocking_run(|guard| wait_for("the reason", || !guard.is_held()));
     assert!(
-        matches!(outcome, Err(Error::Lost(LostReason::LeaseExpired))),
+        matches!(
+            outcome,
+            Err(RunError::Unprotected {
+                reason: LostReason::LeaseExpired,
+                ..
+            })
+        ),
         "{outcome:?}"
     );
 }
@@ -197,7 +203,7 @@ fn blocking_acquire_all_is_all_or_none() {
     let locks = locks(&server);
     let guards = blocking_acquire_all([locks.lock("b"), locks.lock("a")]).unwrap();
     let keys: Vec<&[u8]> = guards.guards().iter().map(|guard| guard.key()).collect();
-    assert_eq!(keys, [b"a", b"b"]);
+    assert_eq!(keys, [b"b", b"a"]);
     assert!(guards.is_held() && guards.lost_reason().is_none() && guards.remaining() > ms(1000));
     guards.blocking_release().unwrap();
     assert!(client.find_lock("a").is_none() && client.find_lock("b").is_none());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Journal, StuckHook, calls, locks, ms, soon, stall, until, until_free, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
-use redis_dlock_client::{Error, Locks, LostReason, acquire_all};
+use redis_dlock_client::{Error, Locks, LostReason, RunError, acquire_all};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -126,9 +126,12 @@ async fn broken_lock_is_reported_by_run_and_by_several_guards() {
     let locks = locks(&server);
     let done = locks
         .lock("door")
-        .run(async |_| server.client().call("DEL door").map(drop).unwrap())
+        .run(async |_| server.client().call("DEL door").map(|_| "the result").unwrap())
         .await;
-    assert!(matches!(done, Err(Error::Lost(LostReason::NotHeld))), "{done:?}");
+    let Err(RunError::Unprotected { reason, done }) = done else {
+        panic!("{done:?}");
+    };
+    assert_eq!((reason, done), (LostReason::NotHeld, "the result"));
     let guards = acquire_all([locks.lock("door"), locks.lock("gate")])
         .await
         .unwrap();
@@ -343,7 +346,7 @@ async fn run_cancels_work_on_loss() {
     client.call("DEL door").unwrap();
     let outcome = soon("the end of the work", running).await.unwrap();
     assert!(
-        matches!(outcome, Err(Error::Lost(LostReason::NotHeld))),
+        matches!(outcome, Err(RunError::Cancelled(LostReason::NotHeld))),
         "{outcome:?}"
     );
     assert!(CANCELLED.load(Ordering::SeqCst));
@@ -356,7 +359,13 @@ async fn run_reports_loss_before_end_of_work() {
     // It never awaits, so it cannot be cancelled.
     let outcome = lock.run(async |_| std::thread::sleep(ms(200))).await;
     assert!(
-        matches!(outcome, Err(Error::Lost(LostReason::LeaseExpired))),
+        matches!(
+            outcome,
+            Err(RunError::Unprotected {
+                reason: LostReason::LeaseExpired,
+                done: ()
+            })
+        ),
         "{outcome:?}"
     );
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{ms, soon, until, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
 use redis_dlock_client::redlock::{Guard, Locks, NoQuorum};
-use redis_dlock_client::{Error, LostReason, Settings};
+use redis_dlock_client::{Error, LostReason, RunError, Settings};
 
 /// Longer than any test goes on.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -523,7 +523,7 @@ async fn redlock_run_cancels_work_on_loss() {
     }
     let outcome = soon("the end of the work", running).await.unwrap();
     assert!(
-        matches!(outcome, Err(Error::Lost(LostReason::NotHeld))),
+        matches!(outcome, Err(RunError::Cancelled(LostReason::NotHeld))),
         "{outcome:?}"
     );
 }

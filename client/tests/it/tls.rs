@@ -50,14 +50,14 @@ fn tls_lines(folder: &Path, port: u16) -> String {
 
 /// A lock is acquired, renewed, waited for, and released.
 async fn check(locks: &Locks, client: &mut Client) {
-    let guard = locks.lock("door").lease(ms(500)).acquire().await.unwrap();
+    let guard = locks.lock("door").lease(ms(2000)).acquire().await.unwrap();
     let waiting = tokio::spawn({
         let lock = locks.lock("door");
         async move { lock.acquire().await }
     });
     until("a place in the queue", || client.waiting("door") == 1).await;
     // Longer than a lease.
-    tokio::time::sleep(ms(700)).await;
+    tokio::time::sleep(ms(2500)).await;
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), 0);
     let next = soon("the lock", waiting).await.unwrap().unwrap();

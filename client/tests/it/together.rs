@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{locks, ms, soon, until, until_free, url};
 use dlock_testkit::{SLOW_MACHINE, Server};
-use redis_dlock_client::{Error, Locks, LostReason, acquire_all};
+use redis_dlock_client::{Error, Locks, LostReason, RunError, acquire_all};
 
 #[tokio::test]
 async fn acquire_all_uses_one_owner() {
@@ -15,7 +15,9 @@ async fn acquire_all_uses_one_owner() {
     let locks = locks(&server);
     let guards = acquire_all([locks.lock("b"), locks.lock("a")]).await.unwrap();
     let keys: Vec<&[u8]> = guards.guards().iter().map(|guard| guard.key()).collect();
-    assert_eq!(keys, [b"a", b"b"]);
+    assert_eq!(keys, [b"b", b"a"], "in the order that was named");
+    assert_eq!(guards.get("a").unwrap().key(), b"a");
+    assert!(guards.get("c").is_none());
     assert!(guards.is_held() && guards.lost_reason().is_none() && !guards.remaining().is_zero());
     assert!(client.owner("a").is_some());
     assert_eq!(client.owner("a"), client.owner("b"));
@@ -128,6 +130,53 @@ async fn loss_of_one_lock_is_loss_of_all() {
     assert_eq!(soon("the reason", guards.lost()).await, LostReason::NotHeld);
     assert!(!guards.is_held() && guards.remaining().is_zero());
     assert!(guards.release().await.is_err());
+    until_free(&mut server.client(), "a").await;
+}
+
+#[tokio::test]
+async fn extend_and_token_of_several_guards_cover_all_of_them() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let guards = acquire_all(["b", "a"].map(|key| locks.lock(key).lease(ms(600))))
+        .await
+        .unwrap();
+    assert!(guards.extend(ms(60_000)).await.unwrap() > ms(50_000));
+    for key in ["a", "b"] {
+        assert!(client.lock(key).holders[0].lease_ms > 50_000);
+    }
+    let token = guards.token();
+    client.call("DEL a").unwrap();
+    assert!(!token.is_cancelled());
+    assert!(guards.extend(ms(60_000)).await.unwrap_err().is_lost());
+    soon("the token", token.cancelled()).await;
+    drop(guards);
+    let guards = acquire_all([locks.lock("c")]).await.unwrap();
+    let token = guards.token();
+    guards.release().await.unwrap();
+    soon("the token of released guards", token.cancelled()).await;
+}
+
+#[tokio::test]
+async fn run_under_several_locks_is_cancelled_by_loss_of_one() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let acquire = || acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600))));
+    let done = acquire()
+        .await
+        .unwrap()
+        .run(async |guards| guards.guards().len())
+        .await;
+    assert_eq!(done.unwrap(), 2);
+    let running = acquire().await.unwrap().run(async |_| {
+        server.client().call("DEL b").unwrap();
+        std::future::pending::<()>().await
+    });
+    let cancelled = soon("the loss", running).await;
+    assert!(
+        matches!(cancelled, Err(RunError::Cancelled(LostReason::NotHeld))),
+        "{cancelled:?}"
+    );
     until_free(&mut server.client(), "a").await;
 }
 
