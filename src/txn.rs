@@ -126,6 +126,7 @@ impl<'c, 'a> Txn<'c, 'a> {
 
     /// Grants, or queues the request if it may block.
     pub fn acquire(&mut self, request: &Acquire<'_>) -> Result<Acquired, Error> {
+        self.allow_min_fence(request.min_fence);
         let acquired = self.transition().acquire(request, config::wait_policy())?;
         let is_new = self.effects.events.contains(&Event::Acquired);
         let is_repeated = self.effects.replication == Replication::Nothing;
@@ -149,7 +150,12 @@ impl<'c, 'a> Txn<'c, 'a> {
 
     /// What remains of the lease, in milliseconds.
     pub fn extend(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
-        Ok(self.transition().extend(request)?)
+        self.allow_min_fence(request.min_fence);
+        let extended = self.transition().extend(request)?;
+        if self.effects.is_fence_raised {
+            add(&mut self.gil().state().counters.fences_raised);
+        }
+        Ok(extended)
     }
 
     /// Times out waiters, expires holders, and grants the lock to the next waiters.
@@ -177,6 +183,13 @@ impl<'c, 'a> Txn<'c, 'a> {
     /// A RELEASE that was replicated as it came.
     pub fn apply_release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
         Ok(self.transition().apply_release(request)?)
+    }
+
+    /// Up to which fence a request may ask for one.
+    fn allow_min_fence(&mut self, min_fence: Option<u64>) {
+        if min_fence.is_some() {
+            self.cx.max_min_fence = fences::max_min_fence(self.gil().state());
+        }
     }
 
     fn transition(&mut self) -> Transition<'_> {

@@ -161,7 +161,9 @@ impl Default for ClusterFences {
 mod tests {
     use super::*;
     use crate::fence::MAX_FENCE;
+    use crate::name::LockRef;
 
+    const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
     const CLOCK: WallClock = WallClock::from_unix_ms(1_750_000_000_000);
     const NOW: Instant = Instant::from_micros(5_000_000);
     const A: NodeId = [b'a'; 40];
@@ -171,7 +173,7 @@ mod tests {
         let (mut cluster, mut fences) = (ClusterFences::new(), Fences::starting());
         fences.advance(CLOCK, 0);
         assert!(cluster.claim(slot, &SlotSet::EMPTY, &mut fences, CLOCK, NOW));
-        fences.next_fence().unwrap();
+        fences.next_fence(NAME, None).unwrap();
         (cluster, fences)
     }
 
@@ -223,7 +225,7 @@ mod tests {
                 cluster.receive([*peer; 40], announcement, &own, CLOCK, NOW);
             }
             cluster.claim(node.into(), &SlotSet::EMPTY, &mut own, CLOCK, NOW);
-            own.next_fence().unwrap();
+            own.next_fence(NAME, None).unwrap();
             reports.push((node, cluster.announce(&own, false, NOW).unwrap()));
             fences.push(own.known());
         }
@@ -277,6 +279,6 @@ mod tests {
         };
         cluster.receive(A, &forged, &fences, CLOCK, NOW);
         assert!(cluster.claim(2, &SlotSet::EMPTY, &mut fences, CLOCK, NOW));
-        assert!(fences.next_fence().is_some());
+        assert!(fences.next_fence(NAME, None).is_some());
     }
 }

@@ -1,5 +1,7 @@
 //! The circumstances of a transition: the time, the grace period, and whether locks may be granted at all.
 
+use super::error::Error;
+use super::fence::Fence;
 use super::lock::{Holder, Lock};
 use super::time::Instant;
 
@@ -14,6 +16,9 @@ pub struct TransitionContext {
     pub grace_end: Instant,
     /// The server may evict locks, and the settings do not allow that: no new holders.
     pub evictable: bool,
+    /// The largest MINFENCE that is accepted; `None` = this is no server of a quorum. Only requests with a MINFENCE
+    /// need it.
+    pub max_min_fence: Option<Fence>,
 }
 
 impl TransitionContext {
@@ -24,6 +29,7 @@ impl TransitionContext {
             grace_begin: Instant::DISTANT_PAST,
             grace_end: Instant::DISTANT_PAST,
             evictable: false,
+            max_min_fence: None,
         }
     }
 
@@ -50,6 +56,16 @@ impl TransitionContext {
     /// Whether the lease has not expired.
     pub fn is_live(&self, holder: &Holder) -> bool {
         self.lease_end(holder) > self.now
+    }
+
+    /// Whether a request may ask for this fence.
+    pub(crate) fn check_min_fence(&self, min_fence: Option<Fence>) -> Result<(), Error> {
+        match (min_fence, self.max_min_fence) {
+            (None, _) => Ok(()),
+            (Some(_), None) => Err(Error::NoQuorum),
+            (Some(min), Some(max)) if min > max => Err(Error::FenceTooLarge(max)),
+            (Some(_), Some(_)) => Ok(()),
+        }
     }
 
     /// What remains of the grace period, in milliseconds, rounded up.

@@ -52,6 +52,8 @@ pub struct Effects {
     pub wakes: Vec<Wake>,
     /// How many milliseconds each former holder had the lock.
     pub held_ms: Vec<u64>,
+    /// The fence of a holder was raised.
+    pub is_fence_raised: bool,
     /// Nothing consumes the change: it is not encoded.
     encoding_skipped: bool,
     change: Writer,
@@ -62,6 +64,7 @@ impl Effects {
     /// Prepares for the next transition.
     pub fn clear(&mut self) {
         self.encoding_skipped = false;
+        self.is_fence_raised = false;
         self.replication = Replication::Nothing;
         self.events.clear();
         self.wakes.clear();

@@ -3,7 +3,7 @@
 use super::context::TransitionContext;
 use super::effects::Effects;
 use super::fence::{AdvanceReason, Fence, Fences, WallClock};
-use super::grace::{Grace, GraceSettings};
+use super::grace::{Grace, GraceLength, GraceSettings};
 use super::lock::Lock;
 use super::name::LockRef;
 use super::time::Instant;
@@ -50,7 +50,15 @@ impl Engine {
             grace_begin: self.grace.begin(),
             grace_end: self.grace.end(),
             evictable: false,
+            max_min_fence: None,
         }
+    }
+
+    /// The largest MINFENCE that a server of a quorum accepts: what the others may have issued, if their clocks are
+    /// closer to this one than its startup grace period.
+    pub fn max_min_fence(&self, clock: WallClock, startup_grace: GraceLength) -> Fence {
+        self.fences
+            .max_min_fence(clock, self.grace.length_ms(startup_grace))
     }
 
     /// Begins a transition of the lock called `name`. Clear `effects` first.

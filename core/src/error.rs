@@ -40,6 +40,12 @@ pub enum Error {
     TooManyHolds,
     /// The fence counter has reached its maximum.
     FencesUsedUp,
+    /// MINFENCE on a server that is not set up for a quorum.
+    NoQuorum,
+    /// A MINFENCE larger than this: other servers cannot have issued it, unless their clocks are far ahead.
+    FenceTooLarge(u64),
+    /// A MINFENCE for a holder that shares the lock: its fence cannot be raised.
+    RaiseOfShared,
     /// The lock has no holders.
     NotHeld,
     /// Other owners hold the lock.
@@ -117,6 +123,18 @@ impl fmt::Display for Error {
                 f,
                 "the fencing tokens of this server are exhausted: use a server without its data"
             ),
+            Self::NoQuorum => write!(
+                f,
+                "MINFENCE must not be used here: set dlock.quorum yes if this is one of several independent servers"
+            ),
+            Self::FenceTooLarge(max) => write!(
+                f,
+                "MINFENCE must not exceed {max}, this server's clock plus its startup grace period: correct the clocks of the servers"
+            ),
+            Self::RaiseOfShared => write!(
+                f,
+                "only the fence of a holder with limit 1 can be raised: release the lock and acquire it with that limit"
+            ),
             Self::NotHeld => write!(
                 f,
                 "the lock is not held: it was never acquired or its lease expired, acquire it again"
@@ -188,6 +206,9 @@ mod tests {
             Error::TooManyRequestIds(64),
             Error::TooManyHolds,
             Error::FencesUsedUp,
+            Error::NoQuorum,
+            Error::FenceTooLarge(7),
+            Error::RaiseOfShared,
             Error::NotHeld,
             Error::NotOwner,
             Error::Stale(7),

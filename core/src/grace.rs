@@ -94,6 +94,14 @@ impl Grace {
         self.longest_lease_ms = self.longest_lease_ms.max(lease_ms);
     }
 
+    /// How long a grace period would be that started now.
+    pub fn length_ms(&self, length: GraceLength) -> u64 {
+        match length {
+            GraceLength::Ms(ms) => ms,
+            GraceLength::LongestLease { max_lease_ms } => max_lease_ms.max(self.longest_lease_ms),
+        }
+    }
+
     /// This server is the primary now.
     pub fn promoted(&mut self) {
         self.pending = Some(Trigger::Promotion);
@@ -117,10 +125,7 @@ impl Grace {
             Some(Trigger::Start) => settings.startup,
             Some(Trigger::Promotion) => settings.failover,
         };
-        let grace_ms = match length {
-            GraceLength::Ms(ms) => ms,
-            GraceLength::LongestLease { max_lease_ms } => max_lease_ms.max(self.longest_lease_ms),
-        };
+        let grace_ms = self.length_ms(length);
         self.run(grace_ms, now, now);
         grace_ms > 0
     }

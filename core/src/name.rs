@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 /// A borrowed lock name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LockRef<'a> {
     /// The number of the database.
     pub db: i32,

@@ -19,6 +19,7 @@ pub struct Waiter {
     pub(super) limit: Limit,
     pub(super) lease_ms: u64,
     pub(super) request_id: Option<Box<[u8]>>,
+    pub(super) min_fence: Option<u64>,
     /// When the request arrived.
     pub(super) since: Instant,
     pub(super) timeout: Timeout,
@@ -49,6 +50,7 @@ impl Waiter {
             limit: request.limit,
             lease_ms: request.lease_ms,
             request_id: request.request_id.map(Into::into),
+            min_fence: request.min_fence,
             since: now,
             timeout,
         }

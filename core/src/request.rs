@@ -11,7 +11,7 @@ const MAX_TIMEOUT_MS: u64 = 1 << 52;
 /// The largest length of a request id.
 pub const MAX_REQUEST_ID_BYTES: usize = 64;
 
-/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]`
+/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquire<'a> {
     /// Who wants to hold the lock.
@@ -24,6 +24,8 @@ pub struct Acquire<'a> {
     pub block: Option<Timeout>,
     /// The idempotency key of the request and of its hold.
     pub request_id: Option<&'a [u8]>,
+    /// The fence of a new grant is at least this one, on a server of a quorum.
+    pub min_fence: Option<u64>,
 }
 
 /// How long a request waits.
@@ -57,7 +59,7 @@ pub enum Holds<'a> {
     ById(&'a [u8]),
 }
 
-/// `DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]`
+/// `DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extend<'a> {
     /// The holder.
@@ -66,6 +68,8 @@ pub struct Extend<'a> {
     pub lease_ms: u64,
     /// Which of its grants it means.
     pub grant: GrantRef<'a>,
+    /// Its fence becomes this one if it is smaller, on a server of a quorum.
+    pub min_fence: Option<u64>,
 }
 
 /// How an owner says which of its grants it means.
@@ -98,7 +102,7 @@ pub struct Guard<'a> {
 impl<'a> Acquire<'a> {
     /// The syntax of the command.
     pub const SYNTAX: &'static str =
-        "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]";
+        "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]";
 
     /// Parses the arguments. `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
@@ -112,6 +116,7 @@ impl<'a> Acquire<'a> {
         let mut limit = None;
         let mut block = None;
         let mut request_id = None;
+        let mut min_fence = None;
         while let Some(option) = args.next() {
             if option.eq_ignore_ascii_case(b"SHARED") {
                 once("SHARED", &mut shared, ())?;
@@ -121,6 +126,8 @@ impl<'a> Acquire<'a> {
                 once("BLOCK", &mut block, args.timeout()?)?;
             } else if option.eq_ignore_ascii_case(b"REQID") {
                 once("REQID", &mut request_id, args.request_id()?)?;
+            } else if option.eq_ignore_ascii_case(b"MINFENCE") {
+                once("MINFENCE", &mut min_fence, args.fence("MINFENCE")?)?;
             } else {
                 return Err(Error::UnknownOption(Self::SYNTAX));
             }
@@ -136,6 +143,7 @@ impl<'a> Acquire<'a> {
             limit,
             block,
             request_id,
+            min_fence,
         })
     }
 }
@@ -156,7 +164,7 @@ impl<'a> Release<'a> {
         let mut request_id = None;
         while let Some(option) = args.next() {
             if option.eq_ignore_ascii_case(b"FENCE") {
-                once("FENCE", &mut fence, args.fence()?)?;
+                once("FENCE", &mut fence, args.fence("FENCE")?)?;
             } else if option.eq_ignore_ascii_case(b"ALL") {
                 once("ALL", &mut all, ())?;
             } else if option.eq_ignore_ascii_case(b"REQID") {
@@ -177,7 +185,8 @@ impl<'a> Release<'a> {
 
 impl<'a> Extend<'a> {
     /// The syntax of the command.
-    pub const SYNTAX: &'static str = "DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]";
+    pub const SYNTAX: &'static str =
+        "DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]";
 
     /// `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
@@ -189,11 +198,14 @@ impl<'a> Extend<'a> {
         let lease_ms = args.number("lease-ms", 1, max_lease_ms)?;
         let mut fence = None;
         let mut request_id = None;
+        let mut min_fence = None;
         while let Some(option) = args.next() {
             if option.eq_ignore_ascii_case(b"FENCE") {
-                once("FENCE", &mut fence, args.fence()?)?;
+                once("FENCE", &mut fence, args.fence("FENCE")?)?;
             } else if option.eq_ignore_ascii_case(b"REQID") {
                 once("REQID", &mut request_id, args.request_id()?)?;
+            } else if option.eq_ignore_ascii_case(b"MINFENCE") {
+                once("MINFENCE", &mut min_fence, args.fence("MINFENCE")?)?;
             } else {
                 return Err(Error::UnknownOption(Self::SYNTAX));
             }
@@ -207,6 +219,7 @@ impl<'a> Extend<'a> {
             owner,
             lease_ms,
             grant,
+            min_fence,
         })
     }
 }
@@ -279,8 +292,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
         })
     }
 
-    fn fence(&mut self) -> Result<u64, Error> {
-        number("FENCE", self.value("FENCE")?, 1, MAX_FENCE)
+    fn fence(&mut self, option: &'static str) -> Result<u64, Error> {
+        number(option, self.value(option)?, 1, MAX_FENCE)
     }
 
     fn request_id(&mut self) -> Result<&'a [u8], Error> {
@@ -341,13 +354,14 @@ mod tests {
             limit: Limit::new(3).unwrap(),
             block: None,
             request_id: Some(b"r1"),
+            min_fence: Some(7),
         };
         assert_eq!(
-            acquire(&["alice", "10", "LIMIT", "3", "REQID", "r1"]),
+            acquire(&["alice", "10", "LIMIT", "3", "REQID", "r1", "MINFENCE", "7"]),
             Ok(expected)
         );
         assert_eq!(
-            acquire(&["alice", "10", "reqid", "r1", "Limit", "3"]),
+            acquire(&["alice", "10", "minFence", "7", "reqid", "r1", "Limit", "3"]),
             Ok(expected)
         );
         assert_eq!(
@@ -415,6 +429,8 @@ mod tests {
         assert!(release(&["a", "FENCE", "9007199254740991"]).is_ok());
         for text in ["0", "9007199254740992", ""] {
             assert!(release(&["a", "FENCE", text]).is_err(), "{text:?}");
+            assert!(acquire(&["a", "1", "MINFENCE", text]).is_err(), "{text:?}");
+            assert!(extend(&["a", "1", "MINFENCE", text]).is_err(), "{text:?}");
         }
     }
 

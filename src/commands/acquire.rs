@@ -6,7 +6,7 @@ use crate::reply::Error;
 use crate::txn::Txn;
 use crate::waiting::{blocked_clients, due, rollback, timer};
 
-/// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
+/// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]
 ///
 /// Replies `[fence, holds, lease-ms, waited-ms]`, or a null array when it was not granted. With BLOCK the
 /// client waits in the queue of the lock until it is granted, or until the timeout; 0 = without limit.
@@ -35,6 +35,7 @@ impl Command for Acquire {
             ),
             Argument::integer(c"timeout-ms").token(c"BLOCK").optional(),
             Argument::string(c"id").token(c"REQID").optional(),
+            Argument::integer(c"fence").token(c"MINFENCE").optional(),
         ],
         categories: "write fast blocking",
         is_public: true,

@@ -3,7 +3,7 @@ use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
 use crate::reply::Error;
 use crate::txn::Txn;
 
-/// DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]
+/// DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]
 ///
 /// Replies what now remains of the lease, in milliseconds.
 pub struct Extend;
@@ -29,6 +29,7 @@ impl Command for Extend {
                     Argument::string(c"id").token(c"REQID"),
                 ],
             ),
+            Argument::integer(c"fence").token(c"MINFENCE").optional(),
         ],
         categories: "write fast",
         is_public: true,

@@ -15,6 +15,7 @@ static DEADLOCK_DETECTION: AtomicBool = AtomicBool::new(false);
 static STARTUP_GRACE_MS: AtomicI64 = AtomicI64::new(0);
 static FAILOVER_GRACE_MS: AtomicI64 = AtomicI64::new(0);
 static ALLOW_EVICTION: AtomicBool = AtomicBool::new(false);
+static QUORUM: AtomicBool = AtomicBool::new(false);
 
 const fn number(name: &'static str, value: &'static AtomicI64, default: i64, min: i64, max: i64) -> Number {
     Number {
@@ -45,9 +46,10 @@ const NUMBERS: [Number; 4] = [
     number("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, MAX_MS),
 ];
 
-const SWITCHES: [Switch; 2] = [
+const SWITCHES: [Switch; 3] = [
     switch("deadlock-detection", &DEADLOCK_DETECTION, true),
     switch("allow-eviction", &ALLOW_EVICTION, false),
+    switch("quorum", &QUORUM, false),
 ];
 
 /// Registers the settings and takes over what the configuration file says; false when that is wrong.
@@ -68,6 +70,11 @@ pub fn wait_policy() -> WaitPolicy {
 
 pub fn allow_eviction() -> bool {
     ALLOW_EVICTION.load(Ordering::Relaxed)
+}
+
+/// This server is one of several independent ones, which share locks.
+pub fn quorum() -> bool {
+    QUORUM.load(Ordering::Relaxed)
 }
 
 /// The graces that are set, -1 = as long as the longest lease.

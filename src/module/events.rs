@@ -95,6 +95,7 @@ impl Events for DlockEvents {
 
     fn config_changed(ctx: &mut Ctx<'_>) {
         eviction::refresh(ctx);
+        fences::refresh_quorum(ctx);
     }
 }
 

@@ -4,6 +4,7 @@
 use dlock_core::Instant;
 use dlock_core::cluster_fences::{Announcement, NodeId};
 
+use crate::module::config;
 use crate::module::state::State;
 use crate::redis::{Ctx, clock, log};
 
@@ -59,6 +60,17 @@ pub fn receive(state: &mut State, sender: NodeId, message: &[u8]) {
         ..
     } = state;
     cluster_fences.receive(sender, &announcement, &engine.fences, clock, now);
+}
+
+/// Follows `dlock.quorum`. At load, and whenever a setting changes.
+pub fn refresh_quorum(ctx: &mut Ctx<'_>) {
+    ctx.state().engine.fences.set_quorum(config::quorum());
+}
+
+/// The largest MINFENCE that is accepted, if this is a server of a quorum.
+pub fn max_min_fence(state: &State) -> Option<u64> {
+    let startup_grace = config::graces().startup;
+    config::quorum().then(|| state.engine.max_min_fence(clock::wall_clock(), startup_grace))
 }
 
 fn advance(state: &mut State, now: Instant) {

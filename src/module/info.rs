@@ -54,6 +54,8 @@ impl InfoSection for DlockInfo {
             ("errors_evictable", errors.evictable),
             ("errors_deadlock", errors.deadlock),
             ("errors_queuefull", errors.queuefull),
+            ("quorum", u64::from(config::quorum())),
+            ("fences_raised", counters.fences_raised),
             ("fence_known", state.engine.fences.known()),
             ("grace_left_ms", state.engine.grace.left_ms(now)),
             ("evictable", u64::from(evictable)),

@@ -6,6 +6,7 @@ use crate::commands::{Acquire, Extend, Guard, Info, Owner, Release};
 use crate::module::config;
 use crate::module::events::DlockEvents;
 use crate::module::eviction;
+use crate::module::fences;
 use crate::module::info::DlockInfo;
 use crate::redis::{Ctx, attach, log};
 use crate::replication::apply::Apply;
@@ -58,15 +59,16 @@ fn register(ctx: &mut Ctx<'_>, has_arguments: bool) -> Result<(), &'static str> 
     ctx.receive_messages::<DlockEvents>();
     ctx.state().schedule.on_wait_timer = scheduler::on_wait_timer;
     eviction::refresh(ctx);
+    fences::refresh_quorum(ctx);
     Ok(())
 }
 
 fn register_commands(ctx: &mut Ctx<'_>) -> bool {
-    // DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]
+    // DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]
     ctx.register_command::<Acquire>()
         // DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
         && ctx.register_command::<Release>()
-        // DLOCK.EXTEND key owner lease-ms [FENCE fence]
+        // DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]
         && ctx.register_command::<Extend>()
         // DLOCK.GUARD key owner fence [command [arg ...]]
         && ctx.register_command::<Guard>()

@@ -22,6 +22,8 @@ pub struct Counters {
     pub guarded: u64,
     /// GUARDs whose check failed: nothing was run.
     pub guards_refused: u64,
+    /// Holders whose fence was raised.
+    pub fences_raised: u64,
     /// Holders that were removed because their lease had expired.
     pub expired: u64,
     /// Those of them whose locks had waiters.
@@ -65,6 +67,7 @@ impl Counters {
             extended: 0,
             guarded: 0,
             guards_refused: 0,
+            fences_raised: 0,
             expired: 0,
             expired_contended: 0,
             grants_from_queue: 0,

@@ -15,6 +15,10 @@ const COUNTERS: &[(&str, &str)] = &[
     ),
     ("released", "Holders that released their last hold."),
     ("extended", "Successful EXTEND requests."),
+    (
+        "fences_raised",
+        "Holders whose fencing token was raised by EXTEND.",
+    ),
     ("expired", "Holders removed because their lease expired."),
     ("grants_from_queue", "Grants to waiters."),
     ("waited_ms", "Total time that granted waiters spent in a queue."),
@@ -55,6 +59,10 @@ const GAUGES: &[(&str, &str)] = &[
         "Time that the longest-waiting waiter has waited.",
     ),
     ("fence_known", "Highest fencing token granted or observed."),
+    (
+        "quorum",
+        "Whether this is one of several independent servers that share locks.",
+    ),
     (
         "grace_left_ms",
         "Remaining time of the grace period, in which no locks are granted.",

@@ -246,7 +246,10 @@ impl WireChange {
                 return None;
             }
             match holders.iter_mut().find(|known| known.owner == holder.owner) {
-                Some(known) if (known.fence, known.limit) != (holder.fence, holder.limit) => return None,
+                Some(known) if known.limit != holder.limit => return None,
+                // Only the fence of a sole holder is ever raised.
+                Some(known) if known.fence > holder.fence => return None,
+                Some(known) if known.fence < holder.fence && known.limit != 1 => return None,
                 Some(known) => known.clone_from(holder),
                 None => holders.push(holder.clone()),
             }

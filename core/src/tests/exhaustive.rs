@@ -187,6 +187,7 @@ impl Alphabet {
                             limit,
                             block,
                             request_id,
+                            min_fence: None,
                         })
                     };
                     requests.extend(self.blocks.iter().map(acquire));
@@ -200,6 +201,7 @@ impl Alphabet {
                         owner,
                         lease_ms,
                         grant,
+                        min_fence: None,
                     })
                 }));
             }
@@ -294,6 +296,7 @@ impl State {
                         limit: limit(waiter.limit),
                         block: Some(waiter.ticks.map_or(Timeout::Infinite, ms)),
                         request_id: waiter.id,
+                        min_fence: None,
                     },
                 );
             }

@@ -1,7 +1,5 @@
 //! What must be true of every transition, whatever the request and whatever the lock before it.
 
-use std::collections::BTreeSet;
-
 use super::ops::{self, Reply, Request};
 use crate::context::TransitionContext;
 use crate::effects::{Answer, Effects, Replication};
@@ -124,21 +122,26 @@ fn no_overtaking(step: &Checked) -> bool {
 }
 
 fn fences_rise(step: &Checked) -> bool {
-    let fences: Vec<Fence> = step.added().map(Holder::fence).collect();
-    let last = fences.last().copied().unwrap_or(step.known_before);
-    fences.is_sorted() && fences.iter().all(|fence| *fence > step.known_before) && step.known_after == last
+    let kept = step.kept().map(|(_, new)| new.fence()).max().unwrap_or(0);
+    let rises = |holder: &Holder| {
+        let has_min_fence = step.gives_min_fence(holder.owner());
+        holder.fence() > if has_min_fence { kept } else { step.known_before }
+    };
+    let mut fences = step.after.lock.holders().iter().map(Holder::fence);
+    step.added().is_sorted_by_key(Holder::fence)
+        && step.added().all(rises)
+        && step.known_after >= step.known_before
+        && fences.all(|fence| fence <= step.known_after)
 }
 
 /// Only a holder that waits can release its last hold and be granted the lock again at once.
 fn holders_keep_identity(step: &Checked) -> bool {
-    let identity = |holder: &Holder| (holder.fence(), holder.limit(), holder.since());
+    let is_same = |old: &Holder, new: &Holder| step.is_same_grant(old, new) && old.limit() == new.limit();
     step.live(step.before)
         .filter(|holder| !step.waited(holder.owner()))
         .filter_map(|old| Some((old, find_owner(step.after, old.owner())?)))
-        .all(|(old, new)| identity(old) == identity(new))
-        && step
-            .kept()
-            .all(|(old, new)| old.owner() == new.owner() && identity(old) == identity(new))
+        .all(|(old, new)| is_same(old, new))
+        && step.kept().all(|(old, new)| is_same(old, new))
 }
 
 fn leases_never_shrink(step: &Checked) -> bool {
@@ -299,22 +302,50 @@ impl<'a> Checked<'a> {
 
     /// The holders whose grant is over.
     fn removed(&self) -> impl Iterator<Item = &'a Holder> {
-        without(self.before, self.after)
+        let before = self.before.lock.holders().iter();
+        before.filter(|old| {
+            self.find_grant(self.after, |new| self.is_same_grant(old, new))
+                .is_none()
+        })
     }
 
     /// The holders of new grants.
     fn added(&self) -> impl Iterator<Item = &'a Holder> {
-        without(self.after, self.before)
+        let after = self.after.lock.holders().iter();
+        after.filter(|new| {
+            self.find_grant(self.before, |old| self.is_same_grant(old, new))
+                .is_none()
+        })
     }
 
     /// The holders by the same grant, before and after.
     fn kept(&self) -> impl Iterator<Item = (&'a Holder, &'a Holder)> {
-        let find = |fence: Fence| {
-            let mut holders = self.after.lock.holders().iter();
-            holders.find(|holder| holder.fence() == fence)
-        };
         let before = self.before.lock.holders().iter();
-        before.filter_map(move |old| Some((old, find(old.fence())?)))
+        before.filter_map(|old| {
+            Some((
+                old,
+                self.find_grant(self.after, |new| self.is_same_grant(old, new))?,
+            ))
+        })
+    }
+
+    fn find_grant(&self, snapshot: &'a Snapshot, is_it: impl Fn(&Holder) -> bool) -> Option<&'a Holder> {
+        snapshot.lock.holders().iter().find(|holder| is_it(holder))
+    }
+
+    /// A grant keeps its fence, unless the holder raises it.
+    fn is_same_grant(&self, old: &Holder, new: &Holder) -> bool {
+        let may_raise = |min: Fence| min == new.fence() && old.fence() < min;
+        let is_raised = matches!(self.cause, Cause::Request(Request::Extend(request))
+            if request.owner == new.owner() && request.min_fence.is_some_and(may_raise));
+        (old.owner(), old.since()) == (new.owner(), new.since()) && (old.fence() == new.fence() || is_raised)
+    }
+
+    /// Whether a request of this owner gives a minimum for the fence of a new grant.
+    fn gives_min_fence(&self, owner: &[u8]) -> bool {
+        let waiters = self.before.queue.iter().map(|(_, waiter)| waiter);
+        { waiters }.any(|waiter| waiter.owner() == owner && waiter.min_fence.is_some())
+            || matches!(self.cause, Cause::Request(Request::Acquire(request)) if request.min_fence.is_some())
     }
 
     fn waited(&self, owner: &[u8]) -> bool {
@@ -352,13 +383,6 @@ impl<'a> Checked<'a> {
             && self.effects.events.is_empty()
             && self.effects.change().is_empty()
     }
-}
-
-/// The holders of the one snapshot whose grant is not in the other.
-fn without<'a>(snapshot: &'a Snapshot, other: &Snapshot) -> impl Iterator<Item = &'a Holder> + use<'a> {
-    let others: BTreeSet<Fence> = other.lock.holders().iter().map(Holder::fence).collect();
-    let holders = snapshot.lock.holders().iter();
-    holders.filter(move |holder| !others.contains(&holder.fence()))
 }
 
 fn find_owner<'a>(snapshot: &'a Snapshot, owner: &[u8]) -> Option<&'a Holder> {

@@ -16,8 +16,10 @@ pub struct Model {
     pub now: Micros,
     pub grace_end: Option<Micros>,
     pub evictable: bool,
-    /// The last fence granted. Each grant adds one; the test says when the counter advances.
+    /// The largest fence granted. Each grant adds one; the test says when the counter advances.
     pub last_fence: Fence,
+    /// With a minimum, a grant adds one to the last fence of its name, or to this floor of all names.
+    pub floor: Fence,
     pub max_waiters: usize,
     pub detect_deadlocks: bool,
     pub locks: Vec<Lock>,
@@ -29,6 +31,8 @@ pub struct Model {
 pub struct Lock {
     pub holders: Vec<Holder>,
     pub queue: Vec<Waiter<'static>>,
+    /// The last fence of this name.
+    pub last_fence: Fence,
 }
 
 #[derive(Clone, Debug)]
@@ -81,8 +85,14 @@ impl Model {
         if limits.map(as_number).any(|limit| after > limit) {
             return Ok(Answer::NotGranted);
         }
-        self.last_fence += 1;
-        let (fence, since, holds) = (self.last_fence, self.now, vec![id]);
+        let youngest = self.live(lock).last().map_or(0, |holder| holder.fence);
+        let last = self.locks[lock].last_fence.max(self.floor);
+        let fence = match request.min_fence {
+            None => self.last_fence + 1,
+            Some(min) => min.max(last + 1).max(youngest + 1),
+        };
+        self.note_fence(lock, fence);
+        let (since, holds) = (self.now, vec![id]);
         let holder = Holder {
             owner,
             fence,
@@ -135,8 +145,21 @@ impl Model {
         }
         let lease_end = self.now + micros(request.lease_ms);
         let holder = &mut self.locks[lock].holders[place];
+        match request.min_fence {
+            Some(_) if holder.limit != Limit::MUTEX => return Err(Error::RaiseOfShared),
+            Some(min) if holder.fence > min => return Err(Error::Stale(holder.fence)),
+            min => holder.fence = min.unwrap_or(holder.fence),
+        }
         holder.lease_end = holder.lease_end.max(lease_end);
-        Ok(Answer::Lease(whole_ms(holder.lease_end - self.now)))
+        let (lease_end, fence) = (holder.lease_end, holder.fence);
+        self.note_fence(lock, fence);
+        Ok(Answer::Lease(whole_ms(lease_end - self.now)))
+    }
+
+    /// This lock has a holder with this fence.
+    fn note_fence(&mut self, lock: usize, fence: Fence) {
+        self.last_fence = self.last_fence.max(fence);
+        self.locks[lock].last_fence = self.locks[lock].last_fence.max(fence);
     }
 
     fn place_of(&self, lock: usize, owner: &[u8]) -> Option<usize> {
@@ -189,10 +212,10 @@ impl Model {
     fn acquire(&mut self, client: Client, lock: usize, request: &Acquire<'static>) {
         self.grant_waiters(lock);
         let overtakes = !self.locks[lock].queue.is_empty() && !self.is_held_by(lock, request.owner);
-        let before = (self.locks[lock].holders.clone(), self.last_fence);
+        let before = self.clone();
         let mut reply = self.acquire_now(lock, request);
         if overtakes && matches!(reply, Ok(Answer::Granted(_))) {
-            (self.locks[lock].holders, self.last_fence) = before;
+            *self = before;
             reply = Ok(Answer::NotGranted);
         }
         match reply {
@@ -218,7 +241,10 @@ impl Model {
             let reply = if other.request.limit != request.limit {
                 (client, Err(Error::OtherLimit))
             } else {
-                (std::mem::replace(other, waiter).client, Err(Error::Replaced))
+                let replaced = std::mem::replace(other, waiter);
+                let min_fence = &mut other.request.min_fence;
+                *min_fence = replaced.request.min_fence.max(*min_fence);
+                (replaced.client, Err(Error::Replaced))
             };
             return self.replies.push(reply);
         }
@@ -357,6 +383,7 @@ impl Model {
     pub fn take_over(&mut self, last_fence: Fence, grace_ms: u64) {
         assert!(last_fence >= self.last_fence, "the fence counter went backwards");
         self.last_fence = last_fence;
+        self.floor = last_fence;
         if grace_ms > 0 {
             self.begin_grace(grace_ms);
         }
@@ -373,6 +400,9 @@ impl Model {
             ..holder
         });
         self.locks[lock].holders = restored.collect();
+        for holder in &self.locks[lock].holders {
+            self.floor = self.floor.max(holder.fence);
+        }
     }
 
     /// The live holders, earliest grant first.

@@ -92,6 +92,16 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The smallest fence that it asks for.
+    pub fn min_fence(&mut self) -> Option<&mut Fence> {
+        match self {
+            Self::Acquire(Acquire { min_fence, .. }) | Self::Extend(Extend { min_fence, .. }) => {
+                min_fence.as_mut()
+            }
+            Self::Release(_) => None,
+        }
+    }
+
     /// An ACQUIRE has no fence, and an EXTEND has either a fence or a request id.
     pub fn with_fence(mut self, given: Fence) -> Self {
         match &mut self {
@@ -122,9 +132,10 @@ impl fmt::Display for Request<'_> {
                     Some(Timeout::Infinite) => write!(f, " BLOCK 0")?,
                     Some(Timeout::Ms(ms)) => write!(f, " BLOCK {ms}")?,
                 }
-                request
-                    .request_id
-                    .map_or(Ok(()), |id| write!(f, " REQID {}", text(id)))
+                if let Some(id) = request.request_id {
+                    write!(f, " REQID {}", text(id))?;
+                }
+                { request.min_fence }.map_or(Ok(()), |min| write!(f, " MINFENCE {min}"))
             }
             Self::Release(Release { fence, holds, .. }) => {
                 write!(f, "RELEASE {owner}")?;
@@ -135,13 +146,14 @@ impl fmt::Display for Request<'_> {
                     Holds::ById(id) => write!(f, " REQID {}", text(id)),
                 }
             }
-            Self::Extend(Extend { lease_ms, grant, .. }) => {
-                write!(f, "EXTEND {owner} {lease_ms}")?;
-                match grant {
-                    GrantRef::Current => Ok(()),
-                    GrantRef::Fence(fence) => write!(f, " FENCE {fence}"),
-                    GrantRef::RequestId(id) => write!(f, " REQID {}", text(id)),
+            Self::Extend(request) => {
+                write!(f, "EXTEND {owner} {}", request.lease_ms)?;
+                match request.grant {
+                    GrantRef::Current => {}
+                    GrantRef::Fence(fence) => write!(f, " FENCE {fence}")?,
+                    GrantRef::RequestId(id) => write!(f, " REQID {}", text(id))?,
                 }
+                { request.min_fence }.map_or(Ok(()), |min| write!(f, " MINFENCE {min}"))
             }
         }
     }

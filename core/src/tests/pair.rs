@@ -53,6 +53,7 @@ impl Pair {
         let locks = server.locks.len();
         let model = Model {
             last_fence: server.engine.fences.last(),
+            floor: server.engine.fences.last(),
             max_waiters: MAX_WAITERS,
             detect_deadlocks: true,
             locks: vec![Default::default(); locks],

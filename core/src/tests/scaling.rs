@@ -80,6 +80,7 @@ fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
             limit: Limit::SHARED,
             block: Some(Timeout::Infinite),
             request_id: None,
+            min_fence: None,
         };
         let mut transition = engine.begin(NAME, &mut lock, &cx, &mut effects);
         let queued = transition.acquire(&request, POLICY);

@@ -21,6 +21,7 @@ pub const MAX_STEPS: usize = 70;
 pub enum Step {
     Ask {
         lock: usize,
+        /// The smallest fence that it asks for is counted from 4 less than the latest grant.
         request: Request<'static>,
         given: GivenFence,
     },
@@ -144,8 +145,11 @@ impl Memory {
         above_all || self.grants.contains(&(owner, fence))
     }
 
-    /// The request with the fence that its owner gives. If there is none it gives 1, which no grant ever has.
-    pub fn with_fence(&self, request: Request<'static>, given: GivenFence) -> Request<'static> {
+    /// The request with the fences that its owner gives. If there is none it gives 1, which no grant ever has.
+    pub fn with_fence(&self, mut request: Request<'static>, given: GivenFence) -> Request<'static> {
+        if let Some(min) = request.min_fence() {
+            *min += self.grants.iter().map(|grant| grant.1 - 4).max().unwrap_or(0);
+        }
         let mut newest_first = self.grants.iter().rev();
         let is_own = |grant: &&(&[u8], Fence)| grant.0 == request.owner();
         let grant = match given {
@@ -300,19 +304,25 @@ fn request(profile: Profile) -> impl Strategy<Value = Request<'static>> {
         select(profile.limits).prop_map(limit),
         block(profile),
         option::weighted(0.35, id()),
+        min_fence(),
     );
     let holds = prop_oneof![3 => Just(Holds::One), 1 => Just(Holds::All), 2 => id().prop_map(Holds::ById)];
     prop_oneof![
-        9 => acquire.prop_map(|(owner, lease_ms, limit, block, request_id)| {
-            Request::Acquire(Acquire { owner, lease_ms, limit, block, request_id })
+        9 => acquire.prop_map(|(owner, lease_ms, limit, block, request_id, min_fence)| {
+            Request::Acquire(Acquire { owner, lease_ms, limit, block, request_id, min_fence })
         }),
         6 => (owner(), holds)
             .prop_map(|(owner, holds)| Request::Release(Release { owner, fence: None, holds })),
-        2 => (owner(), lease_ms(), option::weighted(0.3, id())).prop_map(|(owner, lease_ms, id)| {
-            let grant = id.map_or(GrantRef::Current, GrantRef::RequestId);
-            Request::Extend(Extend { owner, lease_ms, grant })
-        }),
+        2 => (owner(), lease_ms(), option::weighted(0.3, id()), min_fence())
+            .prop_map(|(owner, lease_ms, id, min_fence)| {
+                let grant = id.map_or(GrantRef::Current, GrantRef::RequestId);
+                Request::Extend(Extend { owner, lease_ms, grant, min_fence })
+            }),
     ]
+}
+
+fn min_fence() -> impl Strategy<Value = Option<Fence>> {
+    option::weighted(0.2, 1_u64..10)
 }
 
 fn block(Profile { block, infinite, .. }: Profile) -> impl Strategy<Value = Option<Timeout>> {

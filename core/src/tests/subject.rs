@@ -12,7 +12,7 @@ use crate::context::TransitionContext;
 use crate::effects::{self, Effects, Replication};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::fence::{AdvanceReason, Fence, WallClock};
+use crate::fence::{AdvanceReason, Fence, MAX_FENCE, WallClock};
 use crate::lock::{Holder, Lock};
 use crate::name::LockName;
 use crate::outcome::{Acquired, Event};
@@ -97,12 +97,16 @@ impl Server {
     pub fn with(locks: &[&str]) -> Self {
         let mut engine = Engine::starting();
         engine.advance_fences_if_due(Instant::default(), WallClock::from_unix_ms(UNIX_MS), 0);
+        engine.fences.set_quorum(true);
         let free = |key: &&str| (LockName::new(0, key.as_bytes()), Lock::default());
         Self {
             engine,
             locks: locks.iter().map(free).collect(),
             effects: Effects::default(),
-            cx: TransitionContext::at(Instant::from_micros(ORIGIN)),
+            cx: TransitionContext {
+                max_min_fence: Some(MAX_FENCE),
+                ..TransitionContext::at(Instant::from_micros(ORIGIN))
+            },
             policy: WaitPolicy {
                 max_waiters: 10_000,
                 detect_deadlocks: true,
@@ -380,6 +384,7 @@ impl Server {
     /// RESTORE REPLACE
     pub fn restore(&mut self, lock: usize, bytes: &[u8]) {
         let value = decode_lock(bytes, self.cx.now).expect("what was dumped can be restored");
+        self.engine.observe_lock(&value, &self.cx);
         self.replace(lock, value);
         self.send(lock, Command::Restore(bytes.to_vec()));
     }
@@ -430,7 +435,8 @@ impl Server {
 
     /// Adds a holder to a state under test. It gets the next fence.
     pub fn put_holder(&mut self, lock: usize, holder: &naive::Holder) -> Fence {
-        let fence = self.engine.fences.next_fence().expect("a fence");
+        let name = self.locks[lock].0.as_ref();
+        let fence = self.engine.fences.next_fence(name, None).expect("a fence");
         let (since, lease_end) = (self.instant(holder.since), self.instant(holder.lease_end));
         let mut put = Holder::new(holder.owner, holder.limit, fence, since, lease_end);
         for id in &holder.holds {
@@ -499,6 +505,7 @@ impl Server {
                 limit: waiter.limit,
                 block: Some(waiter.timeout),
                 request_id: waiter.request_id.as_deref(),
+                min_fence: waiter.min_fence,
             },
         });
         LockView {

@@ -1,7 +1,8 @@
 use super::{Occupancy, Step, vanished};
 use crate::context::TransitionContext;
 use crate::error::Error;
-use crate::lock::Holder;
+use crate::fence::Fence;
+use crate::lock::{Holder, Lock};
 use crate::outcome::Granted;
 use crate::request::Acquire;
 
@@ -10,6 +11,7 @@ impl Step<'_> {
     pub(super) fn acquire(&mut self, request: &Acquire<'_>) -> Result<Option<Granted>, Error> {
         self.grant_waiters();
         let cx = self.cx;
+        cx.check_min_fence(request.min_fence)?;
         let holder = self.lock.get(request.owner).filter(|holder| cx.is_live(holder));
         let is_holder = holder.is_some();
         if let Some(holder) = holder {
@@ -50,7 +52,11 @@ impl Step<'_> {
         if !self.queue.is_empty() || !fits() {
             return Ok(None);
         }
-        let fence = self.fences.next_fence().ok_or(Error::FencesUsedUp)?;
+        let min_fence = above_holders(request.min_fence, self.lock, cx);
+        let fence = self
+            .fences
+            .next_fence(self.name, min_fence)
+            .ok_or(Error::FencesUsedUp)?;
         let lease_end = cx.now.after_ms(request.lease_ms);
         let mut holder = Holder::new(request.owner, request.limit, fence, cx.now, lease_end);
         add_hold(&mut holder, request.request_id)?;
@@ -60,6 +66,13 @@ impl Step<'_> {
         self.lock.push(holder);
         Ok(Some(granted))
     }
+}
+
+/// The holders may have fences above those of the name: RENAME brought them.
+pub(super) fn above_holders(min_fence: Option<Fence>, lock: &Lock, cx: &TransitionContext) -> Option<Fence> {
+    let min_fence = min_fence?;
+    let youngest = lock.holders().iter().rfind(|holder| cx.is_live(holder));
+    Some(youngest.map_or(min_fence, |holder| min_fence.max(holder.fence.saturating_add(1))))
 }
 
 pub(super) fn add_hold(holder: &mut Holder, request_id: Option<&[u8]>) -> Result<(), Error> {

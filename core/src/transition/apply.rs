@@ -4,6 +4,7 @@ use super::{Occupancy, Transition};
 use crate::codec::{Removal, decode_change};
 use crate::effects::{Effects, Replication};
 use crate::error::Error;
+use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
 use crate::outcome::Event;
 
@@ -22,6 +23,9 @@ impl Transition<'_> {
         let slots = resolve_slots(self.lock, &removed, &change.holders).ok_or(Error::InvalidEncoding)?;
         remove(self.lock, &change.removals, &removed, self.effects);
         for (slot, holder) in slots.into_iter().zip(change.holders) {
+            let fence = holder.fence;
+            let former = self.lock.holders().get(slot).map(Holder::fence);
+            self.effects.is_fence_raised |= former.is_some_and(|former| former != fence);
             self.effects.events.extend(upsert(self.lock, slot, holder));
         }
         self.engine.observe_lock(self.lock, self.cx);
@@ -59,7 +63,10 @@ fn resolve_slots(lock: &Lock, removed: &Removed<'_>, incoming: &[Holder]) -> Opt
     for holder in incoming {
         let known = known.get_mut(holder.owner())?;
         let slot = match *known {
-            Some((slot, known)) if known.fence == holder.fence && known.limit == holder.limit => slot,
+            Some((slot, former)) if may_follow(former, holder) => {
+                *known = Some((slot, holder));
+                slot
+            }
             None if holder.fence > last_fence => {
                 let slot = occupancy.holders;
                 *known = Some((slot, holder));
@@ -72,6 +79,12 @@ fn resolve_slots(lock: &Lock, removed: &Removed<'_>, incoming: &[Holder]) -> Opt
         slots.push(slot);
     }
     occupancy.is_within_limit().then_some(slots)
+}
+
+/// Whether the same grant can have changed like this: only the fence of a sole holder is ever raised.
+fn may_follow(former: &Holder, holder: &Holder) -> bool {
+    let is_raised = former.limit == Limit::MUTEX && former.fence < holder.fence;
+    former.limit == holder.limit && (former.fence == holder.fence || is_raised)
 }
 
 /// Removes holders. The events are in the order of the change.

@@ -1,5 +1,8 @@
 use super::{Step, authorize, vanished};
 use crate::error::Error;
+use crate::fence::Fence;
+use crate::limit::Limit;
+use crate::lock::Holder;
 use crate::request::{Extend, GrantRef};
 
 impl Step<'_> {
@@ -13,6 +16,7 @@ impl Step<'_> {
 
     fn extend_lease(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
         let cx = self.cx;
+        cx.check_min_fence(request.min_fence)?;
         let (fence, request_id) = match (request.grant, cx.grace_left_ms()) {
             (GrantRef::Current, Some(left_ms)) => return Err(Error::Grace(left_ms)),
             (GrantRef::Current, None) => (None, None),
@@ -23,15 +27,31 @@ impl Step<'_> {
         if request_id.is_some_and(|id| !holder.has_request_id(id)) {
             return Err(Error::StaleRequestId(holder.fence));
         }
+        let raised = raised_fence(holder, request.min_fence)?;
+        if let Some(fence) = raised {
+            holder.fence = fence;
+            self.fences.raise(self.name, fence);
+            self.effects.is_fence_raised = true;
+        }
         let lease_end = cx.extended_lease_end(holder, request.lease_ms);
         let is_longer = lease_end > cx.lease_end(holder);
         holder.lease_end = lease_end;
         self.expire_holders();
         let holder = self.lock.get(request.owner).ok_or_else(vanished)?;
-        if is_longer {
+        if is_longer || raised.is_some() {
             self.effects.updated(holder, cx);
         }
         self.effects.extended();
         Ok(cx.lease_ms(holder))
+    }
+}
+
+/// The fence that a minimum raises this holder's to. A larger one stays what it is: the client must use that.
+fn raised_fence(holder: &Holder, min_fence: Option<Fence>) -> Result<Option<Fence>, Error> {
+    match min_fence {
+        None => Ok(None),
+        Some(_) if holder.limit != Limit::MUTEX => Err(Error::RaiseOfShared),
+        Some(min) if holder.fence > min => Err(Error::Stale(holder.fence)),
+        Some(min) => Ok((holder.fence < min).then_some(min)),
     }
 }

@@ -1,4 +1,4 @@
-use super::acquire::{add_hold, granted};
+use super::acquire::{above_holders, add_hold, granted};
 use super::{Occupancy, Step, expire_holders};
 use crate::context::TransitionContext;
 use crate::effects::Effects;
@@ -42,7 +42,8 @@ impl Step<'_> {
             if !with_waiter.is_within_limit() {
                 return;
             }
-            let Some(fence) = self.fences.next_fence() else {
+            let min_fence = above_holders(waiter.min_fence, self.lock, cx);
+            let Some(fence) = self.fences.next_fence(self.name, min_fence) else {
                 self.reject_waiter(ticket, Error::FencesUsedUp);
                 continue;
             };

@@ -103,6 +103,7 @@ impl<'a> Transition<'a> {
 
     fn step(&mut self) -> Step<'_> {
         Step {
+            name: self.name,
             lock: self.lock,
             queue: self.engine.wait_table.begin_transition(self.name),
             fences: &mut self.engine.fences,
@@ -142,6 +143,7 @@ impl<'a> Transition<'a> {
 
 /// The rules: a lock with its queue. The wait table is synchronized afterwards.
 struct Step<'a> {
+    name: LockRef<'a>,
     lock: &'a mut Lock,
     queue: &'a mut Queue,
     fences: &'a mut Fences,

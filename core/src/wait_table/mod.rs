@@ -231,7 +231,7 @@ impl WaitTable {
     pub(super) fn insert(
         &mut self,
         name: LockRef<'_>,
-        waiter: Waiter,
+        mut waiter: Waiter,
         max_waiters: usize,
     ) -> Result<Enqueued, Error> {
         let entry = self.entry(name);
@@ -242,7 +242,10 @@ impl WaitTable {
             .and_then(|id| queue.find(&waiter.owner, id));
         let (ticket, replaced) = match same {
             Some((_, same)) if same.limit != waiter.limit => return Err(Error::OtherLimit),
-            Some((ticket, _)) => (ticket, true),
+            Some((ticket, same)) => {
+                waiter.min_fence = waiter.min_fence.max(same.min_fence);
+                (ticket, true)
+            }
             None if queue.len() >= max_waiters => return Err(Error::QueueFull(max_waiters)),
             None => (Ticket(self.last_ticket.saturating_add(1)), false),
         };

@@ -58,6 +58,7 @@ const ARGUMENTS: [(&str, &[&str]); 6] = [
             "[SHARED shared:pure-token | LIMIT n:integer]",
             "[BLOCK timeout-ms:integer]",
             "[REQID id:string]",
+            "[MINFENCE fence:integer]",
         ],
     ),
     (
@@ -76,6 +77,7 @@ const ARGUMENTS: [(&str, &[&str]); 6] = [
             "owner:string",
             "lease-ms:integer",
             "[FENCE fence:integer | REQID id:string]",
+            "[MINFENCE fence:integer]",
         ],
     ),
     (

@@ -5,7 +5,7 @@ use dlock_testkit::{Server, start, wait_for};
 use crate::fixtures::held_by_alice;
 
 /// Name, default, valid values, invalid values.
-const SETTINGS: [(&str, &str, &[&str], &[&str]); 6] = [
+const SETTINGS: [(&str, &str, &[&str], &[&str]); 7] = [
     (
         "dlock.max-lease-ms",
         "86400000",
@@ -37,6 +37,7 @@ const SETTINGS: [(&str, &str, &[&str], &[&str]); 6] = [
         &["-2", "x", "", "99999999999999999999"],
     ),
     ("dlock.allow-eviction", "no", &["yes", "no"], &["maybe", "1", ""]),
+    ("dlock.quorum", "no", &["yes", "no"], &["maybe", "1", ""]),
 ];
 
 #[test]

@@ -3,12 +3,13 @@
 use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 
 /// Current values. All other fields only grow.
-const GAUGES: [&str; 8] = [
+const GAUGES: [&str; 9] = [
     "dlock_evictable",
     "dlock_fence_known",
     "dlock_grace_left_ms",
     "dlock_locks",
     "dlock_longest_wait_ms",
+    "dlock_quorum",
     "dlock_untracked_locks",
     "dlock_contended_locks",
     "dlock_waiters",
@@ -25,9 +26,10 @@ const PERCENTILES: [&str; 6] = [
 ];
 
 /// Counted in addition to another counter.
-const SIDE_COUNTERS: [&str; 3] = [
+const SIDE_COUNTERS: [&str; 4] = [
     "dlock_errors_late_releases",
     "dlock_expired_contended",
+    "dlock_fences_raised",
     "dlock_guards_refused",
 ];
 

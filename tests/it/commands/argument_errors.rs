@@ -63,6 +63,12 @@ const BAD_ACQUIRES: &[&[&str]] = &[
     &["1000", "SHARE"],
     &["1000", "SHAREDD"],
     &["1000", "FENCE", "1"],
+    // Even valid, only a server of a quorum takes it.
+    &["1000", "MINFENCE"],
+    &["1000", "MINFENCE", "0"],
+    &["1000", "MINFENCE", "9007199254740992"],
+    &["1000", "MINFENCE", "1", "MINFENCE", "1"],
+    &["1000", "MINFENCE", "1"],
     &["1000", "ALL"],
     &["1000", "LIMIT", "3", "surplus"],
 ];
@@ -123,6 +129,11 @@ const BAD_EXTENDS: &[&[&str]] = &[
     &["60000", "REQID", REQUEST_ID_OF_65_BYTES],
     &["60000", "REQID", "a", "REQID", "a"],
     &["60000", "REQID", "a", "FENCE", "1"],
+    &["60000", "MINFENCE"],
+    &["60000", "MINFENCE", "0"],
+    &["60000", "MINFENCE", "9007199254740992"],
+    &["60000", "MINFENCE", "1", "MINFENCE", "1"],
+    &["60000", "MINFENCE", "1"],
     &["60000", "surplus"],
     &["60000", ""],
 ];

@@ -5,6 +5,7 @@ mod argument_errors;
 mod expiry;
 mod extend;
 mod guard;
+mod min_fence;
 mod owner_and_info;
 mod redis_rs_interop;
 mod release;

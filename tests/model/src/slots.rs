@@ -6,10 +6,11 @@ use std::fmt;
 use crate::search::World;
 use dlock_core::cluster_fences::{Announcement, ClusterFences, NodeId};
 use dlock_core::cluster_slots::SlotSet;
-use dlock_core::{AdvanceReason, Fences, Instant, WallClock};
+use dlock_core::{AdvanceReason, Fences, Instant, LockRef, WallClock};
 
 /// 2025, so that fences are as long as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
+const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
 /// The leap of a promotion is worth three to four ticks.
 const TICK_MS: u64 = 10_000;
 const SLOT: usize = 3300;
@@ -127,7 +128,7 @@ impl Slots {
         if !self.setting.without_claims {
             cluster.claim(SLOT, &SlotSet::EMPTY, fences, clock, now);
         }
-        let fence = fences.next_fence().expect("few grants");
+        let fence = fences.next_fence(NAME, None).expect("few grants");
         self.announce(here, false);
         let last = std::mem::replace(&mut self.granted, fence);
         if fence > last { Ok(()) } else { Err(FenceFell) }

@@ -111,6 +111,7 @@ fn request(owner: &[u8]) -> Acquire<'_> {
         limit: Limit::MUTEX,
         block: None,
         request_id: None,
+        min_fence: None,
     }
 }
 

@@ -123,6 +123,10 @@ impl Server {
         self.engine.checkpoint_due &= was_due || self.engine.fences.known() > 0;
     }
 
+    pub fn next_fence(&mut self) -> u64 {
+        self.engine.fences.next_fence(NAME, None).expect("a fence")
+    }
+
     pub fn acquire(
         &mut self,
         request: &Acquire<'_>,

@@ -154,7 +154,7 @@ impl<'a> Failover<'a> {
         world.nodes[0].server.start_grace_if_pending(now, &no_grace);
         world.advance_fences(0);
         if !setting.fresh {
-            let fence = world.nodes[0].server.engine.fences.next_fence().expect("a fence");
+            let fence = world.nodes[0].server.next_fence();
             let checkpoint = Checkpoint {
                 fence,
                 grace_left_ms: 0,
@@ -334,6 +334,7 @@ impl<'a> Failover<'a> {
             limit: if shared { Limit::SHARED } else { Limit::MUTEX },
             block: None,
             request_id: None,
+            min_fence: None,
         };
         let (now, mut effects) = (self.now(), Effects::default());
         let clock = self.wall_clock(server);
@@ -362,6 +363,7 @@ impl<'a> Failover<'a> {
             owner: OWNERS[owner].as_bytes(),
             lease_ms: LONGEST_LEASE_TICKS * TICK_MS,
             grant: self.owners[owner].fence.into(),
+            min_fence: None,
         };
         let extended = self.nodes[server]
             .server

@@ -27,6 +27,7 @@ pub fn arguments(bytes: &[u8]) {
                 GrantRef::Fence(fence) => assert_fence(Some(fence)),
                 GrantRef::RequestId(id) => assert_named(id, MAX_REQUEST_ID_BYTES),
             }
+            assert_fence(request.min_fence);
             let written = write_extend(request);
             assert_eq!(Extend::parse(slices(&written), max_lease_ms), Ok(*request));
         });
@@ -78,6 +79,7 @@ fn assert_acquire(request: &Acquire<'_>, max_lease_ms: u64) {
     if let Some(id) = request.request_id {
         assert_named(id, MAX_REQUEST_ID_BYTES);
     }
+    assert_fence(request.min_fence);
 }
 
 fn write_acquire(request: &Acquire<'_>) -> Vec<Vec<u8>> {
@@ -94,6 +96,7 @@ fn write_acquire(request: &Acquire<'_>) -> Vec<Vec<u8>> {
     if let Some(id) = request.request_id {
         args.extend([b"REQID".to_vec(), id.to_vec()]);
     }
+    args.extend(write_fence("MINFENCE", request.min_fence));
     args
 }
 
@@ -104,7 +107,7 @@ fn write_release(request: &Release<'_>) -> Vec<Vec<u8>> {
         Holds::All => args.push(b"ALL".to_vec()),
         Holds::ById(id) => args.extend([b"REQID".to_vec(), id.to_vec()]),
     }
-    args.extend(write_fence(request.fence));
+    args.extend(write_fence("FENCE", request.fence));
     args
 }
 
@@ -112,14 +115,15 @@ fn write_extend(request: &Extend<'_>) -> Vec<Vec<u8>> {
     let mut args = vec![request.owner.to_vec(), decimal(request.lease_ms)];
     match request.grant {
         GrantRef::Current => {}
-        GrantRef::Fence(fence) => args.extend(write_fence(Some(fence))),
+        GrantRef::Fence(fence) => args.extend(write_fence("FENCE", Some(fence))),
         GrantRef::RequestId(id) => args.extend([b"REQID".to_vec(), id.to_vec()]),
     }
+    args.extend(write_fence("MINFENCE", request.min_fence));
     args
 }
 
-fn write_fence(fence: Option<u64>) -> Vec<Vec<u8>> {
-    fence.map_or_else(Vec::new, |fence| vec![b"FENCE".to_vec(), decimal(fence)])
+fn write_fence(option: &str, fence: Option<u64>) -> Vec<Vec<u8>> {
+    fence.map_or_else(Vec::new, |fence| vec![option.into(), decimal(fence)])
 }
 
 fn decimal(n: u64) -> Vec<u8> {

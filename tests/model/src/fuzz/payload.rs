@@ -98,6 +98,7 @@ fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, cx: &TransitionCon
             limit,
             block: None,
             request_id: None,
+            min_fence: None,
         };
         let _ = transition.acquire(&request, POLICY);
     };
@@ -109,6 +110,7 @@ fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, cx: &TransitionCon
                 owner,
                 lease_ms: LEASE_MS,
                 grant: GrantRef::Fence(fence),
+                min_fence: None,
             });
         }
         Step::Release => {

@@ -44,6 +44,7 @@ fn acquire(server: &mut Server, choices: &mut Choices<'_>) {
         limit: choices.of(&limits),
         block: choices.of(&TIMEOUTS),
         request_id: choices.of(&IDS),
+        min_fence: min_fence(server, choices),
     };
     server.acquire(place, &request);
 }
@@ -76,6 +77,7 @@ fn extend(server: &mut Server, choices: &mut Choices<'_>) {
             Some(id) => GrantRef::RequestId(id),
             None => fence(server, place, owner, choices).into(),
         },
+        min_fence: min_fence(server, choices),
     };
     server.extend(place, &request);
 }
@@ -125,6 +127,12 @@ fn event(server: &mut Server, choices: &mut Choices<'_>) {
 
 fn place(choices: &mut Choices<'_>) -> usize {
     usize::from(choices.byte() % LOCKS)
+}
+
+/// None, or one near the counter.
+fn min_fence(server: &Server, choices: &mut Choices<'_>) -> Option<u64> {
+    let known = server.known_fence().max(3);
+    choices.of(&[None, None, None, Some(known - 2), Some(known), Some(known + 2)])
 }
 
 fn limit(n: u32) -> Limit {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::holders::{assert_sound, who};
 use dlock_core::{
     Acquire, Acquired, Answer, Effects, Engine, Error, Extend, Granted, Holder, Instant, Lock, LockName,
-    Queue, Release, Replication, Ticket, Transition, TransitionContext, WaitPolicy, WallClock, decode_lock,
-    encode_lock,
+    MAX_FENCE, Queue, Release, Replication, Ticket, Transition, TransitionContext, WaitPolicy, WallClock,
+    decode_lock, encode_lock,
 };
 
 /// A time in 2025, so that fences have as many digits as real ones.
@@ -36,6 +36,7 @@ impl Server {
     pub fn with_locks(count: u8) -> Self {
         let mut engine = Engine::starting();
         engine.advance_fences_if_due(Instant::default(), WallClock::from_unix_ms(UNIX_MS), 0);
+        engine.fences.set_quorum(true);
         let name = |number: u8| LockName {
             db: i32::from(number % 2),
             key: [b'k', number].as_slice().into(),
@@ -46,10 +47,17 @@ impl Server {
             highest_fence: engine.fences.known(),
             engine,
             replica_engine: Engine::starting(),
-            cx: TransitionContext::at(Instant::from_micros(123_456)),
+            cx: TransitionContext {
+                max_min_fence: Some(MAX_FENCE),
+                ..TransitionContext::at(Instant::from_micros(123_456))
+            },
             waiting: BTreeMap::new(),
             granted_waiters: BTreeSet::new(),
         }
+    }
+
+    pub fn known_fence(&self) -> u64 {
+        self.engine.fences.known()
     }
 
     pub fn lock(&self, place: usize) -> &Lock {

@@ -4,6 +4,11 @@
 //! falls behind the clock, and a server that lost its data starts above all fences that it issued before. After
 //! a promotion it also skips the fences that an isolated old primary may still be issuing.
 
+mod buckets;
+
+use super::name::LockRef;
+use buckets::Buckets;
+
 /// A fencing token: 1 to [`MAX_FENCE`].
 pub type Fence = u64;
 
@@ -55,6 +60,8 @@ pub struct Fences {
     /// granted, the RDB file can be read without the module.
     floor: Fence,
     pending: Option<AdvanceReason>,
+    /// The last fences of names, on a server of a quorum.
+    buckets: Option<Buckets>,
 }
 
 impl Fences {
@@ -64,6 +71,7 @@ impl Fences {
             known: 0,
             floor: 0,
             pending: Some(AdvanceReason::Start),
+            buckets: None,
         }
     }
 
@@ -75,6 +83,18 @@ impl Fences {
     /// Takes note of a fence that was issued elsewhere or earlier.
     pub fn observe(&mut self, fence: Fence) {
         self.known = self.known.max(fence);
+        if let Some(buckets) = &mut self.buckets {
+            buckets.raise_all(fence);
+        }
+    }
+
+    /// Whether this is a server of a quorum. Only then does a minimum of a new grant pass by the counter.
+    pub fn set_quorum(&mut self, is_quorum: bool) {
+        match (is_quorum, &self.buckets) {
+            (true, None) => self.buckets = Some(Buckets::above(self.last())),
+            (false, Some(_)) => self.buckets = None,
+            (true, Some(_)) | (false, None) => {}
+        }
     }
 
     /// Makes the counter advance before the next grant. The stronger reason wins.
@@ -114,18 +134,45 @@ impl Fences {
             // The clock was set back, or the counter ran ahead of it.
             Some(AdvanceReason::Start) => self.known = gap,
         }
+        let last = self.last();
+        if let Some(buckets) = &mut self.buckets {
+            buckets.raise_all(last);
+        }
     }
 
     /// Advances the counter to the clock and to `fence`, where these are larger.
     pub(super) fn advance_beyond(&mut self, clock: WallClock, fence: Fence) {
-        self.known = self.last().max(clock.0).max(fence.min(MAX_FENCE));
+        self.observe(self.last().max(clock.0).max(fence.min(MAX_FENCE)));
     }
 
-    /// The fence of a new grant, `None` after the largest one.
-    pub fn next_fence(&mut self) -> Option<Fence> {
-        let next = self.last().checked_add(1).filter(|next| *next <= MAX_FENCE)?;
-        self.known = next;
+    /// The fence of a new grant of this lock, `None` after the largest one. With a minimum it is the smallest from
+    /// there on that is above the earlier ones of this name.
+    pub fn next_fence(&mut self, name: LockRef<'_>, min: Option<Fence>) -> Option<Fence> {
+        let last = match (&self.buckets, min) {
+            (Some(buckets), Some(_)) => buckets.last(name),
+            (None, _) | (_, None) => self.last(),
+        };
+        let next = last.checked_add(1)?.max(min.unwrap_or_default());
+        if next > MAX_FENCE {
+            return None;
+        }
+        self.raise(name, next);
         Some(next)
+    }
+
+    /// Takes note of a fence that this lock has now: of a new grant, or a raised one.
+    pub(super) fn raise(&mut self, name: LockRef<'_>, fence: Fence) {
+        self.known = self.known.max(fence);
+        if let Some(buckets) = &mut self.buckets {
+            buckets.raise(name, fence);
+        }
+    }
+
+    /// The largest fence that a client may ask for: what this server may have issued by the end of `ahead_ms`, on its
+    /// clock.
+    pub(super) fn max_min_fence(&self, clock: WallClock, ahead_ms: u64) -> Fence {
+        let ahead = ahead_ms.saturating_mul(FENCES_PER_MS);
+        self.last().max(clock.0.saturating_add(ahead)).min(MAX_FENCE)
     }
 
     /// The last value of the counter.
@@ -145,6 +192,8 @@ impl Fences {
 mod tests {
     use super::*;
 
+    const NAME: LockRef<'_> = LockRef { db: 0, key: b"a" };
+    const OTHER: LockRef<'_> = LockRef { db: 0, key: b"b" };
     const MS: u64 = EPOCH_MS + 1_000_000;
     const CLOCK: Fence = 1_000_000 * FENCES_PER_MS;
 
@@ -153,10 +202,11 @@ mod tests {
             known,
             floor: 0,
             pending: Some(reason),
+            buckets: None,
         };
         fences.advance(WallClock::from_unix_ms(unix_ms), random);
         assert!(!fences.is_advance_due(false));
-        fences.next_fence().unwrap()
+        fences.next_fence(NAME, None).unwrap()
     }
 
     #[test]
@@ -199,7 +249,7 @@ mod tests {
         let mut fences = Fences::starting();
         fences.advance(WallClock::from_unix_ms(MS), 9);
         assert_eq!(fences.known(), 0);
-        assert_eq!(fences.next_fence(), Some(CLOCK + 1));
+        assert_eq!(fences.next_fence(NAME, None), Some(CLOCK + 1));
         assert_eq!(fences.known(), CLOCK + 1);
     }
 
@@ -218,6 +268,7 @@ mod tests {
             known: 0,
             floor: 0,
             pending: None,
+            buckets: None,
         };
         for (reason, expected) in [
             (AdvanceReason::Start, AdvanceReason::Start),
@@ -235,11 +286,75 @@ mod tests {
             known: MAX_FENCE - 1,
             floor: 0,
             pending: None,
+            buckets: None,
         };
-        assert_eq!(fences.next_fence(), Some(MAX_FENCE));
-        assert_eq!(fences.next_fence(), None);
+        assert_eq!(fences.next_fence(NAME, None), Some(MAX_FENCE));
+        assert_eq!(fences.next_fence(NAME, None), None);
         assert_eq!(fences.known(), MAX_FENCE);
         assert_eq!(WallClock::from_unix_ms(u64::MAX), WallClock(MAX_FENCE));
+    }
+
+    /// A server of a quorum that has granted `NAME` the fence 101.
+    fn quorum() -> Fences {
+        let mut fences = Fences::starting();
+        fences.observe(100);
+        fences.set_quorum(true);
+        assert_eq!(fences.next_fence(NAME, None), Some(101));
+        fences
+    }
+
+    #[test]
+    fn fence_with_minimum_is_above_the_last_of_its_name() {
+        let mut fences = quorum();
+        assert_eq!(fences.next_fence(OTHER, Some(90)), Some(101), "the floor");
+        assert_eq!(fences.next_fence(OTHER, Some(90)), Some(102));
+        assert_eq!(fences.next_fence(NAME, Some(500)), Some(500));
+        assert_eq!(fences.known(), 500);
+        assert_eq!(fences.next_fence(OTHER, Some(300)), Some(300), "another name");
+        assert_eq!(
+            fences.next_fence(OTHER, None),
+            Some(501),
+            "above all without a minimum"
+        );
+        assert_eq!(fences.next_fence(OTHER, Some(300)), Some(502));
+        fences.raise(NAME, 600);
+        assert_eq!(fences.next_fence(NAME, Some(1)), Some(601));
+        assert_eq!(fences.next_fence(NAME, Some(MAX_FENCE)), Some(MAX_FENCE));
+        assert_eq!(fences.next_fence(NAME, Some(1)), None);
+    }
+
+    #[test]
+    fn every_advance_and_observed_fence_is_a_floor_for_all_names() {
+        type Change = fn(&mut Fences);
+        let changes: [Change; 5] = [
+            |fences| fences.observe(1_000),
+            |fences| fences.advance(WallClock(1_000), 0),
+            |fences| fences.advance_beyond(WallClock(1_000), 0),
+            |fences| {
+                fences.request_advance(AdvanceReason::Promotion);
+                fences.advance(WallClock(1_000), 0);
+            },
+            |fences| {
+                fences.raise(OTHER, 1_000);
+                fences.set_quorum(false);
+                fences.set_quorum(true);
+            },
+        ];
+        for change in changes {
+            let mut fences = quorum();
+            change(&mut fences);
+            assert!(fences.last() >= 1_000);
+            let last = fences.last();
+            assert_eq!(fences.next_fence(NAME, Some(1)), Some(last + 1));
+        }
+    }
+
+    #[test]
+    fn largest_minimum_is_counter_or_clock_with_grace() {
+        let fences = quorum();
+        assert_eq!(fences.max_min_fence(WallClock(0), 0), 101);
+        assert_eq!(fences.max_min_fence(WallClock(90), 3), 90 + 3 * FENCES_PER_MS);
+        assert_eq!(fences.max_min_fence(WallClock(90), u64::MAX), MAX_FENCE);
     }
 
     #[test]
@@ -248,6 +363,7 @@ mod tests {
             known: CLOCK,
             floor: 0,
             pending: None,
+            buckets: None,
         };
         let year = YEAR_MS * FENCES_PER_MS;
         let past = WallClock::from_unix_ms(0);
