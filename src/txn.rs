@@ -297,7 +297,9 @@ fn replicate(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects, origin: Origi
         Replication::Change if !should_propagate => ctx.replicate_verbatim(),
         Replication::Verbatim | Replication::Change => ctx.replicate(APPLY, name, effects.change()),
     }
-    ctx.signal_modified(name);
+    if effects.changes_holders() {
+        ctx.signal_modified(name);
+    }
 }
 
 fn count(state: &mut State, db: c_int, name: RStr<'_>, effects: &Effects) {

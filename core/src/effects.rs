@@ -78,6 +78,11 @@ impl Effects {
         self.encoding_skipped = true;
     }
 
+    /// Whether an owner became a holder, or a holder left. Not by a re-entry, a partial release or a longer lease.
+    pub fn changes_holders(&self) -> bool {
+        self.events.iter().any(|event| *event != Event::Extended)
+    }
+
     /// The change for [`crate::Transition::apply`], unless its encoding was skipped.
     pub fn change(&self) -> &[u8] {
         self.change.as_bytes()

@@ -11,3 +11,4 @@ mod redis_rs_interop;
 mod release;
 mod reply_shapes;
 mod transactions_and_scripts;
+mod watch_and_tracking;

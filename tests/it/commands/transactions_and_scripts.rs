@@ -1,9 +1,9 @@
 //! Transactions, Lua scripts and functions.
 
-use dlock_testkit::{ReplicationStream, Server, start, wait_for};
+use dlock_testkit::{ReplicationStream, Server, start};
 use redis::Value;
 
-use crate::fixtures::{held_by_alice, watch_is_broken};
+use crate::fixtures::held_by_alice;
 
 #[test]
 fn transaction_runs_all_commands() {
@@ -60,29 +60,6 @@ fn transaction_is_replicated_by_effects() {
             "EXEC"
         ]
     );
-}
-
-#[test]
-fn watch_is_broken_by_each_change() {
-    let (server, mut client) = start();
-    let mut watcher = server.client();
-    client.acquire("door alice 60000 SHARED");
-    for command in [
-        "DLOCK.ACQUIRE door bob 60000 SHARED",
-        "DLOCK.ACQUIRE door bob 60000 SHARED REQID r1",
-        "DLOCK.EXTEND door bob 90000",
-        "DLOCK.RELEASE door bob",
-        "DLOCK.RELEASE door bob ALL",
-        "DLOCK.RELEASE door alice",
-        "DLOCK.ACQUIRE door alice 1000",
-    ] {
-        watcher.ok("WATCH door");
-        client.ask::<Value>(command);
-        assert!(watch_is_broken(&mut watcher), "{command}");
-    }
-    watcher.ok("WATCH door");
-    wait_for("the sweep", || client.ask::<i64>("DBSIZE") == 0);
-    assert!(watch_is_broken(&mut watcher), "the sweep");
 }
 
 #[test]
