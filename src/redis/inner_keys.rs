@@ -20,8 +20,9 @@ use crate::redis::string::RStr;
 /// The server knows the keys. Set at load, as the next one.
 static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// For more keys than its own buffer takes, RM_GetCommandKeysWithFlags allocates memory that it does not free.
-static MOST_KEYS_WITHOUT_LEAK: AtomicUsize = AtomicUsize::new(0);
+/// Up to how many keys RM_GetCommandKeysWithFlags is used. It is fast, but does not know the flags of most commands, and
+/// does not free what it allocates for more keys than its own buffer takes.
+static MOST_KEYS_BY_API: AtomicUsize = AtomicUsize::new(0);
 
 const REDIS_8_0: c_int = 0x0008_0000;
 /// The first version of Redis in which I/O threads look for keys.
@@ -30,13 +31,15 @@ const REDIS_8_2: c_int = 0x0008_0200;
 /// Whether this server asks for keys on its main thread only.
 pub(super) fn may_report(ctx: &mut Ctx<'_>) -> bool {
     let is_valkey = ctx.info_text(c"server", c"valkey_version").is_some();
+    let is_cluster = ctx.flags().is_cluster();
     let (is_reported, most_keys) = match server_version() {
-        _ if is_valkey => (!ctx.flags().is_cluster(), 256),
+        _ if is_valkey => (!is_cluster, 256),
         version if version < REDIS_8_0 => (true, 256),
         version => (version < REDIS_8_2, 6),
     };
     REPORTED.store(is_reported, Relaxed);
-    MOST_KEYS_WITHOUT_LEAK.store(most_keys, Relaxed);
+    // In a cluster every request looks for keys; elsewhere those of users whose permissions depend on the flags.
+    MOST_KEYS_BY_API.store(if is_cluster { most_keys } else { 0 }, Relaxed);
     is_reported
 }
 
@@ -94,7 +97,7 @@ impl<'a> InnerCommand<'a> {
     /// A channel counts as none: it has a slot as a key has, but no permissions of a key.
     fn key_positions(&self) -> Vec<KeyPosition> {
         let most_keys = self.argv.len().saturating_sub(1);
-        let mut keys = if most_keys <= MOST_KEYS_WITHOUT_LEAK.load(Relaxed) {
+        let mut keys = if most_keys <= MOST_KEYS_BY_API.load(Relaxed) {
             self.key_positions_by_api()
         } else {
             self.key_positions_by_command().unwrap_or_default()

@@ -1,6 +1,11 @@
 //! DLOCK.GUARD: the check, and what it runs.
 
 mod check;
+mod inner_commands;
+mod key_reporting;
+mod permissions;
+mod server_rules;
+mod transactions;
 
 use dlock_testkit::{Client, Server};
 
