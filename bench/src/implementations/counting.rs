@@ -21,9 +21,10 @@ impl CountingConnection {
     }
 
     /// An error reply is an error.
-    pub fn call(&mut self, command: &[&str]) -> Result<Reply> {
+    pub fn call(&mut self, command: &[impl AsRef<str>]) -> Result<Reply> {
         self.commands += 1;
-        self.connection.call(command)
+        let words: Vec<_> = command.iter().map(AsRef::as_ref).collect();
+        self.connection.call(&words)
     }
 
     /// Does not read the reply.
@@ -45,6 +46,10 @@ impl CountingConnection {
     pub fn uncounted(&mut self) -> &mut Connection {
         &mut self.connection
     }
+}
+
+pub fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Sleeps, but no longer than until `end`. False if that has been reached.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::counting::{CountingConnection, expect};
+use super::counting::{CountingConnection, expect, owned};
 use super::{Client, ClientConfig, PERMITS};
 use crate::Result;
 use crate::implementations::command::{Command, Implementation, KEY, LEASE_MS, OWNER, Reentry};
@@ -55,7 +55,6 @@ pub fn open_semaphore(config: &ClientConfig) -> Result<Box<dyn Client>> {
 fn open_with(config: &ClientConfig, limit: &[&str]) -> Result<Box<dyn Client>> {
     let owner = format!("owner-{:06}", config.number);
     let lease_ms = config.lease_ms.to_string();
-    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let acquire = [
         &["DLOCK.ACQUIRE", config.key, &owner, &lease_ms],
         limit,
@@ -71,8 +70,7 @@ fn open_with(config: &ClientConfig, limit: &[&str]) -> Result<Box<dyn Client>> {
 impl Client for Blocking {
     /// Stays in the queue past `end`: the others stop then, so it is granted soon after.
     fn acquire(&mut self, _end: Instant) -> Result<bool> {
-        let words: Vec<_> = self.acquire.iter().map(String::as_str).collect();
-        let reply = self.connection.call(&words)?;
+        let reply = self.connection.call(&self.acquire)?;
         let is_grant = matches!(&reply, Reply::Array(numbers)
             if matches!(numbers[..], [Reply::Integer(1..), Reply::Integer(1), ..]));
         expect(is_grant, &reply)?;
@@ -80,8 +78,7 @@ impl Client for Blocking {
     }
 
     fn release(&mut self) -> Result<()> {
-        let words: Vec<_> = self.release.iter().map(String::as_str).collect();
-        let reply = self.connection.call(&words)?;
+        let reply = self.connection.call(&self.release)?;
         expect(reply == Reply::Integer(0), &reply)
     }
 

@@ -9,6 +9,7 @@ pub mod delifeq;
 pub mod dlock;
 pub mod etcd;
 pub mod lua_pair;
+mod polling;
 pub mod redisson;
 pub mod redisson_shared;
 pub mod redsync;

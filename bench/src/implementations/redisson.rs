@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::counting::{CountingConnection, expect};
+use super::counting::{CountingConnection, expect, owned};
 use super::{Client, ClientConfig};
 use crate::Result;
 use crate::implementations::command::{Command, Implementation, KEY, LEASE_MS, OWNER, Reentry, is_one};
@@ -89,7 +89,7 @@ pub fn latch(key: &str) -> String {
 }
 
 /// `ServiceManager.generateId`.
-pub fn request_id() -> String {
+fn request_id() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 
@@ -98,64 +98,88 @@ pub fn lock_name(number: usize) -> String {
     format!("00000000-0000-4000-8000-{number:012}:1")
 }
 
-struct RLock {
+pub fn open(config: &ClientConfig) -> Result<Box<dyn Client>> {
+    let (key, owner, lease_ms) = (config.key, lock_name(config.number), config.lease_ms.to_string());
+    let (channel, latch) = (channel(key), latch(key));
+    Waiter::open(config, &channel, [TRY_LOCK, UNLOCK], |[acquire, release]| Words {
+        acquire: owned(&["EVALSHA", acquire, "1", key, &lease_ms, &owner]),
+        release: owned(&[
+            "EVALSHA",
+            release,
+            "3",
+            key,
+            &channel,
+            &latch,
+            UNLOCK_MESSAGE,
+            &lease_ms,
+            &owner,
+            "publish",
+            LATCH_MS,
+        ]),
+        latch: Some(latch.clone()),
+        remaining: ttl,
+        is_released: is_one,
+    })
+}
+
+/// What a client sends, and what the replies mean.
+pub struct Words {
+    pub acquire: Vec<String>,
+    /// With the latch in place of its full name.
+    pub release: Vec<String>,
+    /// Prefix of the latch that is deleted after each release.
+    pub latch: Option<String>,
+    /// How long an attempt that was not granted may have to wait.
+    pub remaining: fn(&Reply) -> Result<Option<Duration>>,
+    pub is_released: fn(&Reply) -> bool,
+}
+
+/// A client that is notified of releases.
+pub struct Waiter {
     connection: CountingConnection,
     channel: Subscription,
-    key: String,
-    owner: String,
-    lease_ms: String,
-    try_lock: String,
-    unlock: String,
+    words: Words,
 }
 
-pub fn open(config: &ClientConfig) -> Result<Box<dyn Client>> {
-    let mut connection = CountingConnection::new(config.server.connect()?);
-    let try_lock = super::load_script(connection.uncounted(), TRY_LOCK)?;
-    let unlock = super::load_script(connection.uncounted(), UNLOCK)?;
-    Ok(Box::new(RLock {
-        connection,
-        channel: Subscription::new(config.server.connect()?, channel(config.key)),
-        key: config.key.into(),
-        owner: lock_name(config.number),
-        lease_ms: config.lease_ms.to_string(),
-        try_lock,
-        unlock,
-    }))
+impl Waiter {
+    /// `words` gets the SHA1 of the scripts.
+    pub fn open(
+        config: &ClientConfig,
+        channel: &str,
+        [acquire, release]: [&str; 2],
+        words: impl FnOnce([&str; 2]) -> Words,
+    ) -> Result<Box<dyn Client>> {
+        let mut connection = CountingConnection::new(config.server.connect()?);
+        let acquire = super::load_script(connection.uncounted(), acquire)?;
+        let release = super::load_script(connection.uncounted(), release)?;
+        Ok(Box::new(Self {
+            connection,
+            channel: Subscription::new(config.server.connect()?, channel.into()),
+            words: words([&acquire, &release]),
+        }))
+    }
 }
 
-impl Client for RLock {
+impl Client for Waiter {
     fn acquire(&mut self, end: Instant) -> Result<bool> {
-        let Self {
-            connection, channel, ..
-        } = self;
-        let command = [
-            "EVALSHA",
-            &self.try_lock,
-            "1",
-            &self.key,
-            &self.lease_ms,
-            &self.owner,
-        ];
-        wait_on(channel, end, || ttl(&connection.call(&command)?))
+        let (connection, words) = (&mut self.connection, &self.words);
+        wait_on(&mut self.channel, end, || {
+            (words.remaining)(&connection.call(&words.acquire)?)
+        })
     }
 
     fn release(&mut self) -> Result<()> {
-        let latch = latch(&self.key) + &request_id();
-        let reply = self.connection.call(&[
-            "EVALSHA",
-            &self.unlock,
-            "3",
-            &self.key,
-            self.channel.name(),
-            &latch,
-            UNLOCK_MESSAGE,
-            &self.lease_ms,
-            &self.owner,
-            "publish",
-            LATCH_MS,
-        ])?;
-        expect(is_one(&reply), &reply)?;
-        self.connection.call(&["DEL", &latch]).map(drop)
+        let Words { release, latch, .. } = &self.words;
+        let full = latch.as_ref().map(|latch| latch.clone() + &request_id());
+        let word = |word: &String| {
+            full.clone()
+                .filter(|_| Some(word) == latch.as_ref())
+                .unwrap_or(word.clone())
+        };
+        let words: Vec<String> = release.iter().map(word).collect();
+        let reply = self.connection.call(&words)?;
+        expect((self.words.is_released)(&reply), &reply)?;
+        full.map_or(Ok(()), |latch| self.connection.call(&["DEL", &latch]).map(drop))
     }
 
     fn commands(&self) -> Option<u64> {
@@ -176,7 +200,7 @@ pub fn ttl(reply: &Reply) -> Result<Option<Duration>> {
 }
 
 /// `RedissonLock.lock`: try, subscribe, then retry at once, after each message, and when the lease must have expired.
-pub fn wait_on(
+fn wait_on(
     channel: &mut Subscription,
     end: Instant,
     mut try_lock: impl FnMut() -> Result<Option<Duration>>,
@@ -201,24 +225,20 @@ pub fn wait_on(
 }
 
 /// A connection subscribed to one channel.
-pub struct Subscription {
+struct Subscription {
     connection: CountingConnection,
     channel: String,
 }
 
 impl Subscription {
-    pub fn new(connection: Connection, channel: String) -> Self {
+    fn new(connection: Connection, channel: String) -> Self {
         Self {
             connection: CountingConnection::new(connection),
             channel,
         }
     }
 
-    pub fn name(&self) -> &str {
-        &self.channel
-    }
-
-    pub fn commands(&self) -> u64 {
+    fn commands(&self) -> u64 {
         self.connection.commands
     }
 

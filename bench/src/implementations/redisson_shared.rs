@@ -5,11 +5,11 @@
 //! The semaphore is a counter without owners and leases, so it does less than the others here, and the permit of a
 //! client that dies is lost.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::counting::{CountingConnection, expect};
-use super::redisson::{LATCH_MS, Subscription, latch, lock_name, request_id, ttl, wait_on};
-use super::{Client, ClientConfig, PERMITS, load_script};
+use super::counting::owned;
+use super::redisson::{LATCH_MS, Waiter, Words, latch, lock_name, ttl};
+use super::{Client, ClientConfig, PERMITS};
 use crate::Result;
 use crate::implementations::command::is_one;
 use crate::resp::Reply;
@@ -146,210 +146,95 @@ redis.call(ARGV[2], KEYS[2], value); ";
 const UNLOCK_MESSAGE: &str = "0";
 const READ_UNLOCK_MESSAGE: &str = "1";
 
-/// State common to the three.
-struct Parts {
-    connection: CountingConnection,
-    channel: Subscription,
-    key: String,
-    owner: String,
-    lease_ms: String,
-    acquire: String,
-    release: String,
-}
-
-impl Parts {
-    fn open(config: &ClientConfig, channel: &str, acquire: &str, release: &str) -> Result<Self> {
-        let mut connection = CountingConnection::new(config.server.connect()?);
-        let acquire = load_script(connection.uncounted(), acquire)?;
-        let release = load_script(connection.uncounted(), release)?;
-        let channel = format!("{channel}:{{{}}}", config.key);
-        Ok(Self {
-            connection,
-            channel: Subscription::new(config.server.connect()?, channel),
-            key: config.key.into(),
-            owner: lock_name(config.number),
-            lease_ms: config.lease_ms.to_string(),
-            acquire,
-            release,
-        })
-    }
-
-    fn commands(&self) -> Option<u64> {
-        Some(self.connection.commands + self.channel.commands())
-    }
-}
-
-struct Reader(Parts);
-
 pub fn open_reader(config: &ClientConfig) -> Result<Box<dyn Client>> {
-    let parts = Parts::open(config, "redisson_rwlock", TRY_READ, UNLOCK_READ)?;
-    Ok(Box::new(Reader(parts)))
+    let (key, owner, lease_ms) = (config.key, lock_name(config.number), config.lease_ms.to_string());
+    let (channel, latch) = (channel("redisson_rwlock", key), latch(key));
+    // `getReadWriteTimeoutNamePrefix`.
+    let timeouts = format!("{{{key}}}:{owner}:rwlock_timeout");
+    let (prefix, write_name) = (format!("{{{key}}}"), format!("{owner}:write"));
+    Waiter::open(config, &channel, [TRY_READ, UNLOCK_READ], |[acquire, release]| {
+        Words {
+            acquire: owned(&[
+                "EVALSHA",
+                acquire,
+                "2",
+                key,
+                &timeouts,
+                &lease_ms,
+                &owner,
+                &write_name,
+            ]),
+            release: owned(&[
+                "EVALSHA",
+                release,
+                "5",
+                key,
+                &channel,
+                &timeouts,
+                &prefix,
+                &latch,
+                UNLOCK_MESSAGE,
+                &owner,
+                "publish",
+                LATCH_MS,
+            ]),
+            latch: Some(latch.clone()),
+            remaining: ttl,
+            is_released: |reply| matches!(reply, Reply::Integer(0 | 1)),
+        }
+    })
 }
-
-impl Reader {
-    /// `getReadWriteTimeoutNamePrefix`.
-    fn timeouts(&self) -> String {
-        format!("{{{}}}:{}:rwlock_timeout", self.0.key, self.0.owner)
-    }
-}
-
-impl Client for Reader {
-    fn acquire(&mut self, end: Instant) -> Result<bool> {
-        let timeouts = self.timeouts();
-        let Parts {
-            connection,
-            channel,
-            key,
-            owner,
-            lease_ms,
-            acquire,
-            ..
-        } = &mut self.0;
-        let write_name = format!("{owner}:write");
-        let command = [
-            "EVALSHA",
-            acquire,
-            "2",
-            key,
-            &timeouts,
-            lease_ms,
-            owner,
-            &write_name,
-        ];
-        wait_on(channel, end, || ttl(&connection.call(&command)?))
-    }
-
-    fn release(&mut self) -> Result<()> {
-        let timeouts = self.timeouts();
-        let Parts {
-            connection,
-            channel,
-            key,
-            owner,
-            release,
-            ..
-        } = &mut self.0;
-        let latch = latch(key) + &request_id();
-        let prefix = format!("{{{key}}}");
-        let reply = connection.call(&[
-            "EVALSHA",
-            release,
-            "5",
-            key,
-            channel.name(),
-            &timeouts,
-            &prefix,
-            &latch,
-            UNLOCK_MESSAGE,
-            owner,
-            "publish",
-            LATCH_MS,
-        ])?;
-        expect(matches!(reply, Reply::Integer(0 | 1)), &reply)?;
-        connection.call(&["DEL", &latch]).map(drop)
-    }
-
-    fn commands(&self) -> Option<u64> {
-        self.0.commands()
-    }
-}
-
-struct Writer(Parts);
 
 pub fn open_writer(config: &ClientConfig) -> Result<Box<dyn Client>> {
-    let mut parts = Parts::open(config, "redisson_rwlock", TRY_WRITE, UNLOCK_WRITE)?;
-    parts.owner += ":write";
-    Ok(Box::new(Writer(parts)))
+    let (key, lease_ms) = (config.key, config.lease_ms.to_string());
+    let owner = lock_name(config.number) + ":write";
+    let (channel, latch) = (channel("redisson_rwlock", key), latch(key));
+    Waiter::open(
+        config,
+        &channel,
+        [TRY_WRITE, UNLOCK_WRITE],
+        |[acquire, release]| Words {
+            acquire: owned(&["EVALSHA", acquire, "1", key, &lease_ms, &owner]),
+            release: owned(&[
+                "EVALSHA",
+                release,
+                "3",
+                key,
+                &channel,
+                &latch,
+                READ_UNLOCK_MESSAGE,
+                &lease_ms,
+                &owner,
+                "publish",
+                LATCH_MS,
+            ]),
+            latch: Some(latch.clone()),
+            remaining: ttl,
+            is_released: is_one,
+        },
+    )
 }
-
-impl Client for Writer {
-    fn acquire(&mut self, end: Instant) -> Result<bool> {
-        let Parts {
-            connection,
-            channel,
-            key,
-            owner,
-            lease_ms,
-            acquire,
-            ..
-        } = &mut self.0;
-        let command = ["EVALSHA", acquire, "1", key, lease_ms, owner];
-        wait_on(channel, end, || ttl(&connection.call(&command)?))
-    }
-
-    fn release(&mut self) -> Result<()> {
-        let Parts {
-            connection,
-            channel,
-            key,
-            owner,
-            lease_ms,
-            release,
-            ..
-        } = &mut self.0;
-        let latch = latch(key) + &request_id();
-        let reply = connection.call(&[
-            "EVALSHA",
-            release,
-            "3",
-            key,
-            channel.name(),
-            &latch,
-            READ_UNLOCK_MESSAGE,
-            lease_ms,
-            owner,
-            "publish",
-            LATCH_MS,
-        ])?;
-        expect(is_one(&reply), &reply)?;
-        connection.call(&["DEL", &latch]).map(drop)
-    }
-
-    fn commands(&self) -> Option<u64> {
-        self.0.commands()
-    }
-}
-
-struct Semaphore(Parts);
 
 pub fn open_semaphore(config: &ClientConfig) -> Result<Box<dyn Client>> {
-    let mut parts = Parts::open(config, "redisson_sc", TRY_PERMIT, RELEASE_PERMIT)?;
     // `trySetPermits`: the first client sets the number of permits.
-    let permits = ["SET", &parts.key, &PERMITS.to_string(), "NX"];
-    parts.connection.uncounted().call(&permits)?;
-    Ok(Box::new(Semaphore(parts)))
+    let permits = ["SET", config.key, &PERMITS.to_string(), "NX"];
+    config.server.connect()?.call(&permits)?;
+    let channel = channel("redisson_sc", config.key);
+    Waiter::open(
+        config,
+        &channel,
+        [TRY_PERMIT, RELEASE_PERMIT],
+        |[acquire, release]| Words {
+            acquire: owned(&["EVALSHA", acquire, "1", config.key, "1"]),
+            release: owned(&["EVALSHA", release, "2", config.key, &channel, "1", "publish"]),
+            latch: None,
+            // There is no lease whose end to wait for.
+            remaining: |reply| Ok((*reply != Reply::Integer(1)).then_some(Duration::MAX)),
+            is_released: |_| true,
+        },
+    )
 }
 
-impl Client for Semaphore {
-    fn acquire(&mut self, end: Instant) -> Result<bool> {
-        let Parts {
-            connection,
-            channel,
-            key,
-            acquire,
-            ..
-        } = &mut self.0;
-        let command = ["EVALSHA", acquire, "1", key, "1"];
-        wait_on(channel, end, || match connection.call(&command)? {
-            Reply::Integer(1) => Ok(None),
-            // There is no lease whose end to wait for.
-            _ => Ok(Some(Duration::MAX)),
-        })
-    }
-
-    fn release(&mut self) -> Result<()> {
-        let Parts {
-            connection,
-            channel,
-            key,
-            release,
-            ..
-        } = &mut self.0;
-        let command = ["EVALSHA", release, "2", key, channel.name(), "1", "publish"];
-        connection.call(&command).map(drop)
-    }
-
-    fn commands(&self) -> Option<u64> {
-        self.0.commands()
-    }
+fn channel(prefix: &str, key: &str) -> String {
+    format!("{prefix}:{{{key}}}")
 }

@@ -1,14 +1,13 @@
 //! `dlock break`.
 
-use dlock_testkit::Server;
+use dlock_testkit::start;
 
 use crate::support::terminal::Terminal;
 use crate::support::{dlock_at, outcome};
 
 #[test]
 fn break_grants_lock_to_next_waiter() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let fence = client.acquire("job alice 600000").fence;
     let mut waiter = server.waiter("job bob 60000 BLOCK 0");
     let broken = outcome(&mut dlock_at(&server, &["break", "--yes", "job"]));
@@ -22,8 +21,7 @@ fn break_grants_lock_to_next_waiter() {
 
 #[test]
 fn break_without_terminal_needs_yes() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("job alice 600000");
     let refused = outcome(&mut dlock_at(&server, &["break", "job"]));
     assert_eq!(refused.code, 64);
@@ -33,8 +31,7 @@ fn break_without_terminal_needs_yes() {
 
 #[test]
 fn break_asks_for_confirmation() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     for (answer, code, broken) in [
         ("n\r", 1, false),
         ("\r", 1, false),
@@ -54,8 +51,7 @@ fn break_asks_for_confirmation() {
 
 #[test]
 fn break_aborts_when_holder_changed_during_question() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("job alice 60000");
     let mut terminal = Terminal::start(&dlock_at(&server, &["break", "job"]), 24, 120);
     terminal.wait_for("[y/N]");
@@ -70,8 +66,7 @@ fn break_aborts_when_holder_changed_during_question() {
 
 #[test]
 fn break_owner_releases_only_the_holds_of_that_owner() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("job alice 60000 SHARED");
     client.acquire("job alice 60000 SHARED");
     client.acquire("job bob 60000 SHARED");

@@ -1,7 +1,7 @@
 //! `dlock doctor`.
 
 use crate::support::{dlock, dlock_at, outcome};
-use dlock_testkit::{Cluster, Sentinel, Server, wait_for};
+use dlock_testkit::{Cluster, Sentinel, Server, start_with, wait_for};
 
 /// Exit code, and check and level of all findings.
 fn findings(server: &Server) -> (i32, Vec<(String, String)>) {
@@ -43,8 +43,7 @@ fn healthy_server_has_no_findings() {
 
 #[test]
 fn doctor_changes_no_data_and_no_counter() {
-    let server = Server::with(DURABLE);
-    let mut client = server.client();
+    let (server, mut client) = start_with(DURABLE);
     client.acquire("job alice 600000");
     let digest: String = client.ask("DEBUG DIGEST");
     let counters = client.info_section("dlock");

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::terminal::Terminal;
 use crate::support::{Outcome, dlock, dlock_at, dlock_on, outcome};
-use dlock_testkit::Server;
+use dlock_testkit::{Server, start};
 
 /// All commands that use a server.
 const ALL: [&[&str]; 6] = [
@@ -75,8 +75,7 @@ fn missing_or_wrong_password_exits_77() {
 
 #[test]
 fn denied_command_exits_77() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.ok("ACL SETUSER app on >secret ~* -@all +dlock.acquire +dlock.release +dlock.extend");
     let as_app = |args: &[&str]| {
         outcome(&mut dlock_at(

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use dlock_testkit::{Proxy, Server, Way, wait_for};
+use dlock_testkit::{Proxy, Server, Way, start, wait_for};
 
 use crate::support::terminal::Terminal;
 use crate::support::{dlock, dlock_at, dlock_on, json, names, outcome};
 
 #[test]
 fn ls_lists_all_locks_by_name() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.ok("SET other-key x");
     for n in 0..1500 {
         client.acquire(&format!("job:{n:04} owner{n} 600000"));
@@ -23,8 +22,7 @@ fn ls_lists_all_locks_by_name() {
 
 #[test]
 fn ls_pattern_filters_locks() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     for name in ["a1", "a2", "b1"] {
         client.acquire(&format!("{name} alice 60000"));
     }
@@ -50,8 +48,7 @@ fn ls_lists_selected_database() {
 
 #[test]
 fn ls_table_shows_holder_lease_and_waiters() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let fence = client.acquire("job alice 3600000").fence;
     client.acquire("readers one 60000 SHARED");
     client.acquire("readers two 60000 SHARED");
@@ -105,8 +102,7 @@ fn ls_counts_queues_without_holder() {
 
 #[test]
 fn ls_counts_locks_without_permission() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("lock:mine alice 60000");
     client.acquire("other alice 60000");
     client.ok("ACL SETUSER viewer on >secret resetkeys ~lock:* nocommands +dlock.info +info +scan +ping");
@@ -158,8 +154,7 @@ fn long_scan_shows_temporary_progress_bar() {
 
 #[test]
 fn ls_filters_by_owner_and_hold_duration() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("first web-1:7:ab 600000");
     client.acquire("second web-2:9:cd 600000");
     let _waiter = server.waiter("second web-1:8:ef 600000 BLOCK 0");

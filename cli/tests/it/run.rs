@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::{Running, WAIT, dlock_at, is_running, json, outcome, script_at, wait_until_free};
-use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, pause, wait_for};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, pause, start, wait_for};
 use nix::sys::signal::Signal;
 
 /// Reports that it runs, and exits at the end of its input.
@@ -12,8 +12,7 @@ const READY: &str = "echo ready; cat";
 
 #[test]
 fn command_holds_lock_and_gets_owner_and_fence() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut job = Running::script(&server, &[], "echo $DLOCK_OWNER; echo $DLOCK_FENCE; cat");
     let (owner, fence) = (job.line(), job.line());
     let lock = client.lock("job");
@@ -40,8 +39,7 @@ fn exit_code_of_command_is_passed_on() {
 
 #[test]
 fn command_not_executable_releases_lock() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     for (command, code) in [
         ("/does/not/exist", 127),
         ("does-not-exist", 127),
@@ -97,8 +95,7 @@ fn request_in_flight_at_timeout_is_cancelled() {
 
 #[test]
 fn run_waits_without_limit_by_default() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("job another 60000");
     let mut job = Running::script(&server, &[], "echo ran");
     client.wait_for_queue("job", 1);
@@ -132,8 +129,7 @@ fn shared_and_limited_locks_admit_several_holders() {
 
 #[test]
 fn lease_is_renewed_while_command_runs() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut job = Running::script(&server, &["--lease", "400ms"], "echo $DLOCK_FENCE; cat");
     let fence = job.line();
     pause(1500);
@@ -176,8 +172,7 @@ fn signal_reaches_whole_process_group() {
 
 #[test]
 fn signal_while_waiting_cancels_request() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("job another 60000");
     let job = Running::script(&server, &[], "echo ran");
     client.wait_for_queue("job", 1);

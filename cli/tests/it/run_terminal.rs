@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use dlock_testkit::Server;
+use dlock_testkit::{Server, start};
 
 use crate::support::terminal::Terminal;
 use crate::support::{dlock, dlock_at, wait_until_free};
@@ -55,8 +55,7 @@ fn ctrl_c_ends_the_command_and_frees_the_lock() {
 
 #[test]
 fn ctrl_c_while_waiting_cancels_request() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("job another 60000");
     let mut terminal = Terminal::start(&run(&server, "true"), 24, 80);
     client.wait_for_queue("job", 1);
@@ -68,8 +67,7 @@ fn ctrl_c_while_waiting_cancels_request() {
 
 #[test]
 fn ctrl_z_stops_the_command_and_fg_continues_it() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut shell = shell(&server);
     shell.press("dlock run --lease 60s job -- sh -c 'echo re''ady; read line; echo got $line'\r");
     shell.wait_for("ready");
@@ -90,8 +88,7 @@ fn ctrl_z_stops_the_command_and_fg_continues_it() {
 
 #[test]
 fn ctrl_z_while_waiting_stops_dlock_and_fg_continues_it() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("job another 60000");
     let mut shell = shell(&server);
     shell.press("dlock run job -- sh -c 'echo wor''ks'\r");
@@ -108,8 +105,7 @@ fn ctrl_z_while_waiting_stops_dlock_and_fg_continues_it() {
 
 #[test]
 fn command_stopped_past_lease_does_not_continue() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut shell = shell(&server);
     // Reads once before it is ready, which takes until it is in the foreground. Then it waits in a builtin: Ctrl-Z while
     // the shell starts a program may stop only the child of its vfork.
@@ -169,8 +165,7 @@ fn ctrl_z_without_shell_continues_command() {
 
 #[test]
 fn background_job_stays_in_background() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut shell = shell(&server);
     shell.press("dlock run job -- sh -c 'sleep 0.2; echo do''ne' &\r");
     shell.wait_for("done");
@@ -199,8 +194,7 @@ fn terminal_returns_to_script_after_command() {
 
 #[test]
 fn long_wait_reports_holder_and_queue() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("job alice 600000");
     let terminal = Terminal::start(&run(&server, "echo works"), 24, 80);
     terminal.wait_for("waiting for job: held by alice for");

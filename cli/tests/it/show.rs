@@ -1,14 +1,13 @@
 //! `dlock show`.
 
-use dlock_testkit::Server;
+use dlock_testkit::{Server, start};
 use serde_json::Value;
 
 use crate::support::{dlock_at, json, outcome};
 
 #[test]
 fn show_lists_holders_and_waiters() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let fence = client.acquire("job alice 600000").fence;
     client.acquire("job alice 600000");
     let _bob = server.waiter("job bob 60000 BLOCK 0");

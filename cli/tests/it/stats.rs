@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::support::{Running, dlock_at, outcome};
-use dlock_testkit::{Client, Cluster, Grant, Server, free_port, pause, wait_for};
+use dlock_testkit::{Client, Cluster, Grant, Server, free_port, pause, start, wait_for};
 use prometheus_parse::{Scrape, Value};
 
 /// Counters, by their names in INFO.
@@ -66,8 +66,7 @@ fn error_field(error: &redis::RedisError) -> String {
 
 #[test]
 fn every_reply_is_counted_once() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let mut counted = Counted::new();
     requests(&mut client, &mut counted);
     let output = json_stats(&server);
@@ -89,8 +88,7 @@ fn every_reply_is_counted_once() {
 
 #[test]
 fn waits_and_expired_leases_are_counted_and_timed() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("queue owner 600000");
     for n in 0..5 {
         let mut waiter = server.waiter(&format!("queue waiter{n} 600000 BLOCK 0"));
@@ -139,8 +137,7 @@ fn waits_and_expired_leases_are_counted_and_timed() {
 
 #[test]
 fn text_json_and_prometheus_have_the_same_values() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     requests(&mut client, &mut Counted::new());
     let _waiting = server.waiter("lock0 another 1000 SHARED BLOCK 0");
     // Current wait times change between the calls.

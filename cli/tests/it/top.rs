@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::terminal::Terminal;
 use crate::support::{dlock, dlock_at, dlock_on, outcome};
-use dlock_testkit::{Proxy, Server, Way, wait_for};
+use dlock_testkit::{Proxy, Server, Way, start, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -14,8 +14,7 @@ const FAST: [&str; 3] = ["top", "--every", "50ms"];
 
 #[test]
 fn top_lists_filters_and_shows_locks() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("busy alice 600000");
     client.acquire("quiet bob 600000");
     let _waiter = server.waiter("busy carol 1000 BLOCK 0");
@@ -38,8 +37,7 @@ fn top_lists_filters_and_shows_locks() {
 
 #[test]
 fn top_sorts_by_each_column() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("first alice 600000");
     client.acquire("second bob 600000");
     let _waiter = server.waiter("second carol 1000 BLOCK 0");
@@ -156,8 +154,7 @@ fn signal_restores_terminal() {
 
 #[test]
 fn top_breaks_a_lock_after_a_question() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("job alice 600000");
     let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 120);
     terminal.wait_for("alice");

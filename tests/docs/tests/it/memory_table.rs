@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::support::page;
-use dlock_testkit::{Client, Server};
+use dlock_testkit::{Client, start};
 
 const LOCKS: usize = 20_000;
 /// Allocators and server versions differ.
@@ -66,8 +66,7 @@ fn used(client: &mut Client) -> usize {
 
 #[test]
 fn lock_memory_matches_the_table_and_the_formula() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     let rows = rows();
     assert_eq!(rows.len(), 4, "rows of the memory table");
     for row in rows {

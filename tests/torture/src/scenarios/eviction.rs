@@ -1,6 +1,6 @@
 //! A server at its memory limit that evicts keys.
 
-use dlock_testkit::{Client, Server};
+use dlock_testkit::{Client, start};
 
 use super::ScenarioRun;
 use crate::clients::{Route, Workload};
@@ -18,8 +18,7 @@ const KEYS_A_ROUND: usize = 50;
 
 /// Fills the memory with keys with a TTL, under each policy that evicts only such keys.
 pub fn pressure(run: &mut ScenarioRun) -> Vec<History> {
-    let mut server = Server::start();
-    let mut admin = server.client();
+    let (mut server, mut admin) = start();
     let used: u64 = admin
         .server_info("memory", "used_memory")
         .parse()
