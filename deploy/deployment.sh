@@ -155,7 +155,7 @@ see_doctor() {
 stay() {
     local port
     say "Ready: Ctrl-C stops all servers"
-    echo "dlock -u $1 top"
+    echo "$tool -u $1 top"
     echo "logs and configuration: $directory/servers"
     while kill -0 "${pids[@]}" 2>/dev/null; do wait -n || true; sleep 1; done
 }

@@ -172,6 +172,8 @@ impl<'c, 'a> Txn<'c, 'a> {
     pub fn expire_holders(&mut self, due: ExpiryHandle) {
         self.parts().value.clear_expiry_if(due);
         self.transition().expire_holders();
+        let Parts { value, state, cx, .. } = self.parts();
+        state.longest_hold.observe(&value.lock, cx);
     }
 
     /// A change that was replicated.

@@ -4,6 +4,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::duration;
+use crate::exit::Failure;
+use crate::text;
 
 // Man pages keep the line breaks of lines that start with a space.
 const EXIT_CODES: &str = "\
@@ -194,6 +197,10 @@ pub struct RunArgs {
     #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub max_hold: Option<Duration>,
 
+    /// Keep the lock for at least this time, even if the command ends earlier: for hosts whose clocks differ
+    #[arg(long, value_parser = duration::parse, value_name = "TIME", default_value = "0s", hide_default_value = true)]
+    pub at_least: Duration,
+
     /// What to do with the command when the lock is lost
     #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnLost::Kill)]
     pub on_lost: OnLost,
@@ -245,11 +252,34 @@ pub struct LsArgs {
     pub json: bool,
 }
 
+/// A lock that may have a binary name.
+#[derive(Args, Debug)]
+pub struct LockName {
+    /// Name of the lock
+    name: OsString,
+
+    /// NAME is hexadecimal, as name_hex in JSON
+    #[arg(long)]
+    hex: bool,
+}
+
+impl LockName {
+    /// The name in bytes.
+    pub fn bytes(&self) -> Result<Vec<u8>, Failure> {
+        let name = self.name.as_bytes();
+        if !self.hex {
+            return Ok(name.to_vec());
+        }
+        text::from_hex(name)
+            .ok_or_else(|| Failure::usage("--hex: the name must be pairs of hexadecimal digits"))
+    }
+}
+
 /// Show the holders and the queue of a lock
 #[derive(Args, Debug)]
 pub struct ShowArgs {
-    /// Name of the lock
-    pub name: OsString,
+    #[command(flatten)]
+    pub name: LockName,
 
     /// Print a JSON object
     #[arg(long)]
@@ -263,8 +293,8 @@ pub struct ShowArgs {
 /// tokens.
 #[derive(Args, Debug)]
 pub struct BreakArgs {
-    /// Name of the lock
-    pub name: OsString,
+    #[command(flatten)]
+    pub name: LockName,
 
     /// Release only the holds of this owner
     #[arg(long, value_name = "OWNER")]

@@ -17,8 +17,14 @@ use crate::show;
 const MAX_ATTEMPTS: usize = 100;
 
 pub fn break_lock(args: &BreakArgs, target: &Target) -> Result<ExitCode, Failure> {
-    let mut node = target.node_of(args.name.as_bytes())?;
-    let lock = NamedLock::read(&mut node, args.name.as_bytes())?;
+    if !args.yes && !io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "cannot ask for confirmation without a terminal: add --yes",
+        ));
+    }
+    let name = args.name.bytes()?;
+    let mut node = target.node_of(&name)?;
+    let lock = NamedLock::read(&mut node, &name)?;
     show::write(&lock, &mut io::stdout().lock(), Painter::for_stdout())?;
     if lock.holders().is_empty() {
         return Ok(Code::NoEffect.into());
@@ -53,11 +59,6 @@ pub fn break_lock(args: &BreakArgs, target: &Target) -> Result<ExitCode, Failure
 }
 
 fn is_confirmed() -> Result<bool, Failure> {
-    if !io::stdin().is_terminal() {
-        return Err(Failure::usage(
-            "cannot ask for confirmation without a terminal: add --yes",
-        ));
-    }
     let mut out = io::stdout().lock();
     write!(
         out,

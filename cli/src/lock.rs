@@ -1,5 +1,6 @@
 //! DLOCK.INFO replies, and their JSON form.
 
+use crate::text::to_hex;
 use redis::{Cmd, cmd};
 use redis_dlock_client::{HolderInfo, LockInfo, WaiterInfo};
 use serde_json::{Value, json};
@@ -58,7 +59,7 @@ impl NamedLock {
             .map(|info| info.limit);
         let mut lock = json!({ "name": text(&self.name) });
         if std::str::from_utf8(&self.name).is_err() {
-            lock["name_hex"] = hex(&self.name).into();
+            lock["name_hex"] = to_hex(&self.name).into();
         }
         lock["limit"] = limit.flatten().into();
         lock["shared"] = limit.is_some_and(|limit| limit.is_none()).into();
@@ -99,8 +100,4 @@ fn waiter(waiter: &WaiterInfo) -> Value {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

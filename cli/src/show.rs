@@ -1,7 +1,6 @@
 //! `dlock show`
 
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use redis_dlock_client::{HolderInfo, WaiterInfo};
@@ -16,8 +15,8 @@ use crate::table::Table;
 use crate::text::display_name;
 
 pub fn show(args: &ShowArgs, target: &Target) -> Result<ExitCode, Failure> {
-    let name = args.name.as_bytes();
-    let lock = NamedLock::read(&mut target.node_of(name)?, name)?;
+    let name = args.name.bytes()?;
+    let lock = NamedLock::read(&mut target.node_of(&name)?, &name)?;
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{:#}", lock.json())?;

@@ -31,6 +31,8 @@ impl InfoSection for DlockInfo {
             ("guards_refused", counters.guards_refused),
             ("expired", counters.expired),
             ("expired_contended", counters.expired_contended),
+            ("longest_hold_ms", state.longest_hold.ms(now)),
+            ("held_ms", counters.held_ms.sum_ms()),
             ("held_ms_p50", counters.held_ms.percentile(50.0)),
             ("held_ms_p99", counters.held_ms.percentile(99.0)),
             ("held_ms_max", counters.held_ms.percentile(100.0)),
@@ -38,7 +40,7 @@ impl InfoSection for DlockInfo {
             ("contended_locks", state.engine.wait_table.locks() as u64),
             ("longest_wait_ms", longest_wait_ms),
             ("grants_from_queue", counters.grants_from_queue),
-            ("waited_ms", counters.total_waited_ms),
+            ("waited_ms", counters.waited_ms.sum_ms()),
             ("waited_ms_p50", counters.waited_ms.percentile(50.0)),
             ("waited_ms_p99", counters.waited_ms.percentile(99.0)),
             ("waited_ms_max", counters.waited_ms.percentile(100.0)),
@@ -59,6 +61,14 @@ impl InfoSection for DlockInfo {
             ("fence_known", state.engine.fences.known()),
             ("grace_left_ms", state.engine.grace.left_ms(now)),
             ("evictable", u64::from(evictable)),
+        ]
+    }
+
+    fn texts(gil: &mut Gil<'_>) -> Vec<(&'static str, String)> {
+        let counters = &gil.state().counters;
+        vec![
+            ("held_ms_buckets", counters.held_ms.buckets()),
+            ("waited_ms_buckets", counters.waited_ms.buckets()),
         ]
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use dlock_core::cluster_fences::ClusterFences;
 use dlock_core::cluster_slots::SlotSet;
-use dlock_core::expiry::ExpiryIndex;
+use dlock_core::expiry::{ExpiryIndex, LongestHold};
 use dlock_core::{Effects, Engine, Instant, LockName, TransitionContext};
 
 use crate::module::config;
@@ -24,6 +24,7 @@ pub struct State {
     pub expiry: ExpiryIndex,
     /// Names under which a client may have restored a lock: see [`crate::module::restored`].
     pub restored: Vec<LockName>,
+    pub longest_hold: LongestHold,
     /// What this node of a cluster knows of the fences of the others.
     pub cluster_fences: ClusterFences,
     /// The cluster slots that were here at the last look, and not on the move.
@@ -136,6 +137,7 @@ pub static STATE: GilCell<State> = GilCell::new(State {
     replication_targets: ReplicationTargets::unknown(),
     expiry: ExpiryIndex::new(),
     restored: Vec::new(),
+    longest_hold: LongestHold::none(),
     cluster_fences: ClusterFences::new(),
     settled_slots: SlotSet::EMPTY,
     counters: Counters::new(),

@@ -32,8 +32,6 @@ pub struct Counters {
     pub grants_from_queue: u64,
     /// Waiters that timed out.
     pub wait_timeouts: u64,
-    /// Milliseconds that granted waiters have waited, together.
-    pub total_waited_ms: u64,
     /// How long each of them waited.
     pub waited_ms: LatencyHistogram,
     /// How long each owner that is no holder any more had the lock.
@@ -72,7 +70,6 @@ impl Counters {
             expired_contended: 0,
             grants_from_queue: 0,
             wait_timeouts: 0,
-            total_waited_ms: 0,
             waited_ms: LatencyHistogram::new(),
             held_ms: LatencyHistogram::new(),
             grants_rolled_back: 0,
@@ -120,7 +117,6 @@ impl Counters {
         match answer {
             Answer::Granted(granted) => {
                 add(&mut self.grants_from_queue);
-                self.total_waited_ms = self.total_waited_ms.wrapping_add(granted.waited_ms);
                 self.waited_ms.record(granted.waited_ms);
             }
             Answer::TimedOut => add(&mut self.wait_timeouts),

@@ -165,6 +165,8 @@ functions! {
     info_add_section = RedisModule_InfoAddSection: unsafe extern "C" fn(*mut InfoCtx, *const c_char) -> c_int;
     info_add_field_ulonglong = RedisModule_InfoAddFieldULongLong:
         unsafe extern "C" fn(*mut InfoCtx, *const c_char, c_ulonglong) -> c_int;
+    info_add_field_cstring = RedisModule_InfoAddFieldCString:
+        unsafe extern "C" fn(*mut InfoCtx, *const c_char, *const c_char) -> c_int;
 
     // Blocked clients.
     block_client = RedisModule_BlockClient:

@@ -13,6 +13,7 @@ const OK: c_int = raw::REDISMODULE_OK as c_int;
 /// What the section shows: names, without the module's, and values.
 pub trait InfoSection {
     fn fields(gil: &mut Gil<'_>) -> Vec<(&'static str, u64)>;
+    fn texts(gil: &mut Gil<'_>) -> Vec<(&'static str, String)>;
 }
 
 impl Ctx<'_> {
@@ -29,7 +30,8 @@ unsafe extern "C" fn write<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, f
         return;
     }
     // SAFETY: the server calls this from INFO, on its own thread.
-    let fields = S::fields(&mut unsafe { Gil::assume() });
+    let mut gil = unsafe { Gil::assume() };
+    let (fields, texts) = (S::fields(&mut gil), S::texts(&mut gil));
     // SAFETY: the server passes a context that is valid during the call; strings are C strings.
     unsafe {
         // Without a name the section is that of the module itself.
@@ -40,6 +42,13 @@ unsafe extern "C" fn write<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, f
         for (name, value) in fields {
             let name = CString::new(name).unwrap_or_default();
             (api().info_add_field_ulonglong)(info, name.as_ptr(), value);
+        }
+        for (name, text) in texts {
+            let (name, text) = (
+                CString::new(name).unwrap_or_default(),
+                CString::new(text).unwrap_or_default(),
+            );
+            (api().info_add_field_cstring)(info, name.as_ptr(), text.as_ptr());
         }
     }
 }

@@ -11,6 +11,8 @@ pub struct ServerStats {
     pub server: String,
     /// The numeric fields of INFO dlock, without their prefix.
     pub fields: Vec<(String, u64)>,
+    /// Histograms of durations, by field.
+    pub histograms: Vec<(String, Buckets)>,
     /// Settings that are durations, in milliseconds. Empty without permission for CONFIG GET.
     pub settings_ms: Vec<(&'static str, u64)>,
     /// `primary` or `replica`. Empty without permission for INFO.
@@ -20,6 +22,9 @@ pub struct ServerStats {
     /// Whether the server is unreachable, so that all else is empty.
     pub is_down: bool,
 }
+
+/// Upper bounds in milliseconds, `None` for infinity, and how many durations were at most that long.
+pub type Buckets = Vec<(Option<u64>, u64)>;
 
 impl ServerStats {
     pub fn down(server: String) -> Self {
@@ -33,10 +38,11 @@ impl ServerStats {
 
 pub fn fetch(node: &mut Node) -> Result<ServerStats, Failure> {
     node.require_module()?;
-    let fields = numeric_fields(&node.info("dlock")?);
+    let info = node.info("dlock")?;
     Ok(ServerStats {
         server: node.name.clone(),
-        fields,
+        fields: numeric_fields(&info),
+        histograms: histograms(&info),
         ..ServerStats::default()
     })
 }
@@ -91,6 +97,19 @@ fn numeric_fields(info: &Fields) -> Vec<(String, u64)> {
     let fields = info.0.iter().filter_map(|(name, value)| {
         let name = name.strip_prefix("dlock_")?;
         Some((name.to_owned(), value.parse().ok()?))
+    });
+    fields.collect()
+}
+
+/// From fields such as `dlock_held_ms_buckets:1=0,5=2,inf=7`.
+fn histograms(info: &Fields) -> Vec<(String, Buckets)> {
+    let bucket = |pair: &str| -> Option<(Option<u64>, u64)> {
+        let (bound, count) = pair.split_once('=')?;
+        Some((bound.parse().ok(), count.parse().ok()?))
+    };
+    let fields = info.0.iter().filter_map(|(name, value)| {
+        let name = name.strip_prefix("dlock_")?.strip_suffix("_buckets")?;
+        Some((name.to_owned(), value.split(',').filter_map(bucket).collect()))
     });
     fields.collect()
 }

@@ -19,9 +19,10 @@ const COUNTERS: &[(&str, &str)] = &[
         "fences_raised",
         "Holders whose fencing token was raised by EXTEND.",
     ),
+    ("guarded", "GUARD requests whose check passed."),
+    ("guards_refused", "GUARD requests whose check failed."),
     ("expired", "Holders removed because their lease expired."),
     ("grants_from_queue", "Grants to waiters."),
-    ("waited_ms", "Total time that granted waiters spent in a queue."),
     ("wait_timeouts", "Waiters that timed out."),
     (
         "grants_rolled_back",
@@ -58,6 +59,10 @@ const GAUGES: &[(&str, &str)] = &[
         "longest_wait_ms",
         "Time that the longest-waiting waiter has waited.",
     ),
+    (
+        "longest_hold_ms",
+        "Time that the oldest holder has held its lock, as of the last renewals.",
+    ),
     ("fence_known", "Highest fencing token granted or observed."),
     (
         "quorum",
@@ -88,11 +93,17 @@ const GAUGES: &[(&str, &str)] = &[
     ("waited_ms_max", "Maximum wait time of granted waiters."),
 ];
 
+/// Fields with a total and buckets.
+const HISTOGRAMS: &[(&str, &str)] = &[
+    ("held_ms", "How long former holders held their locks."),
+    ("waited_ms", "How long granted waiters waited."),
+];
+
 /// A metric and its samples.
 struct Metric {
     help: &'static str,
     kind: &'static str,
-    /// Labels and value.
+    /// What follows the name, with labels, and the value.
     samples: Vec<(String, String)>,
 }
 
@@ -101,9 +112,13 @@ pub fn exposition(servers: &[ServerStats]) -> String {
     let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
     for stats in servers {
         add_details(&mut metrics, stats);
+        add_histograms(&mut metrics, stats);
         let server = &stats.server;
         for (field, value) in stats.fields.iter().cloned().chain(settings(stats)) {
             let (field, value) = (&field, &value);
+            if HISTOGRAMS.iter().any(|(name, _)| name == field) {
+                continue;
+            }
             let (name, help, kind) = describe(field);
             let mut labels = format!("server=\"{}\"", escape_label(server));
             if let Some(error) = error_code_of(field) {
@@ -114,7 +129,9 @@ pub fn exposition(servers: &[ServerStats]) -> String {
                 kind,
                 samples: Vec::new(),
             });
-            metric.samples.push((labels, in_base_unit(field, *value)));
+            metric
+                .samples
+                .push((format!("{{{labels}}}"), in_base_unit(field, *value)));
         }
     }
     let mut text = String::new();
@@ -122,7 +139,7 @@ pub fn exposition(servers: &[ServerStats]) -> String {
         _ = writeln!(text, "# HELP {name} {}", metric.help);
         _ = writeln!(text, "# TYPE {name} {}", metric.kind);
         for (labels, value) in metric.samples {
-            _ = writeln!(text, "{name}{{{labels}}} {value}");
+            _ = writeln!(text, "{name}{labels} {value}");
         }
     }
     text
@@ -139,7 +156,7 @@ fn add_details(metrics: &mut BTreeMap<String, Metric>, stats: &ServerStats) {
         });
         metric
             .samples
-            .push((format!("server=\"{server}\"{labels}"), value.to_owned()));
+            .push((format!("{{server=\"{server}\"{labels}}}"), value.to_owned()));
     };
     let up = if stats.is_down { "0" } else { "1" };
     add("dlock_up", "Whether the server could be read.", String::new(), up);
@@ -161,6 +178,34 @@ fn add_details(metrics: &mut BTreeMap<String, Metric>, stats: &ServerStats) {
     );
     let help = "Always 1. The labels are the versions of the module and of the server.";
     add("dlock_build_info", help, versions, "1");
+}
+
+/// Cumulative buckets with upper bounds in seconds, their sum and their count.
+fn add_histograms(metrics: &mut BTreeMap<String, Metric>, stats: &ServerStats) {
+    let server = escape_label(&stats.server);
+    for (field, buckets) in &stats.histograms {
+        let sum = stats.fields.iter().find(|(name, _)| name == field);
+        let help = HISTOGRAMS.iter().find(|(name, _)| name == field);
+        let (Some((_, sum)), Some((_, help)), Some((_, count))) = (sum, help, buckets.last()) else {
+            continue;
+        };
+        let (name, ..) = describe(field);
+        let metric = metrics.entry(name).or_insert_with(|| Metric {
+            help,
+            kind: "histogram",
+            samples: Vec::new(),
+        });
+        for (bound_ms, count) in buckets {
+            let bound = bound_ms.map_or("+Inf".to_owned(), |ms| in_base_unit(field, ms));
+            let labels = format!("_bucket{{server=\"{server}\",le=\"{bound}\"}}");
+            metric.samples.push((labels, count.to_string()));
+        }
+        for (suffix, value) in [("sum", in_base_unit(field, *sum)), ("count", count.to_string())] {
+            metric
+                .samples
+                .push((format!("_{suffix}{{server=\"{server}\"}}"), value));
+        }
+    }
 }
 
 fn settings(stats: &ServerStats) -> impl Iterator<Item = (String, u64)> {
@@ -254,7 +299,6 @@ mod tests {
             ("acquired", 7),
             ("waiters", 2),
             ("errors_stale", 3),
-            ("waited_ms", 1_050),
             ("grace_left_ms", 30),
         ];
         let (_, scrape) = scraped(&[("one:6379", &fields)]);
@@ -264,10 +308,6 @@ mod tests {
             Some(Value::Counter(7.0))
         );
         assert_eq!(value(&scrape, "dlock_waiters", &one), Some(Value::Gauge(2.0)));
-        assert_eq!(
-            value(&scrape, "dlock_waited_seconds_total", &one),
-            Some(Value::Counter(1.05))
-        );
         assert_eq!(
             value(&scrape, "dlock_grace_left_seconds", &one),
             Some(Value::Gauge(0.03))
@@ -298,6 +338,28 @@ mod tests {
         ] {
             assert!(text.lines().any(|other| other == line), "{line}:\n{text}");
         }
+    }
+
+    #[test]
+    fn buckets_become_a_histogram_with_sum_and_count() {
+        let server = ServerStats {
+            server: "one".to_owned(),
+            fields: vec![("waited_ms".to_owned(), 1_050)],
+            histograms: vec![("waited_ms".to_owned(), vec![(Some(5), 2), (None, 3)])],
+            ..ServerStats::default()
+        };
+        let text = exposition(&[server]);
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("waited")).collect();
+        assert_eq!(
+            lines[1..],
+            [
+                "# TYPE dlock_waited_seconds histogram",
+                "dlock_waited_seconds_bucket{server=\"one\",le=\"0.005\"} 2",
+                "dlock_waited_seconds_bucket{server=\"one\",le=\"+Inf\"} 3",
+                "dlock_waited_seconds_sum{server=\"one\"} 1.050",
+                "dlock_waited_seconds_count{server=\"one\"} 3",
+            ]
+        );
     }
 
     #[test]

@@ -225,11 +225,14 @@ fn draw_lock(frame: &mut Frame<'_>, state: &State, area: Rect) {
     ];
     for holder in lock.holders() {
         lines.push(Line::from(format!(
-            "held by {} for {}, lease {}, {} holds, fence {}",
+            "held by {} for {}, lease {}, {}, fence {}",
             display_name(holder.owner.as_bytes()),
             duration::format(holder.held),
             duration::format(holder.lease),
-            holder.holds,
+            match holder.holds {
+                1 => "1 hold".to_owned(),
+                holds => format!("{holds} holds"),
+            },
             holder.fence
         )));
     }

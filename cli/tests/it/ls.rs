@@ -79,6 +79,15 @@ fn binary_names_are_escaped() {
         "{listed:?}"
     );
     assert_eq!(json(&server, &["ls"])[0]["name_hex"], "ff1b5b324a");
+    let shown = json(&server, &["show", "--hex", "FF1b5b324a"]);
+    assert_eq!(shown["name_hex"], "ff1b5b324a");
+    let broken = outcome(&mut dlock_at(&server, &["break", "--yes", "--hex", "ff1b5b324a"]));
+    assert_eq!(broken.code, 0, "{broken:?}");
+    assert_eq!(json(&server, &["ls"]), serde_json::json!([]));
+    for odd in ["ff1", "+f"] {
+        let refused = outcome(&mut dlock_at(&server, &["show", "--hex", odd]));
+        assert_eq!(refused.code, 64, "{refused:?}");
+    }
 }
 
 #[test]

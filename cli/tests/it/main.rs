@@ -7,6 +7,7 @@ mod doctor;
 mod errors;
 mod generate;
 mod ls;
+mod prometheus;
 mod run;
 mod run_lock_lost;
 mod run_terminal;

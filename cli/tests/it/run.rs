@@ -301,6 +301,19 @@ fn busy_message_names_the_holder_and_quiet_suppresses_it() {
 }
 
 #[test]
+fn at_least_keeps_lock_after_command_until_signal() {
+    let server = Server::start();
+    let mut client = server.client();
+    let job = Running::script(&server, &["--at-least", "1h", "--lease", "1s"], "exit 3");
+    wait_for("the grant", || client.find_lock("job").is_some());
+    pause(1_500);
+    assert!(client.find_lock("job").is_some(), "renewed after the command");
+    job.signal(Signal::SIGTERM);
+    assert_eq!(job.end().code, 3);
+    assert!(client.find_lock("job").is_none());
+}
+
+#[test]
 fn command_needs_no_separator() {
     let server = Server::start();
     let run = outcome(&mut dlock_at(

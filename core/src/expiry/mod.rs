@@ -9,12 +9,14 @@
 
 mod buckets;
 mod handle;
+mod longest_hold;
 mod slab;
 
 use std::ffi::c_int;
 
 use buckets::Buckets;
 pub use handle::ExpiryHandle;
+pub use longest_hold::LongestHold;
 
 use crate::Instant;
 use crate::inline_bytes::InlineBytes;

@@ -3,11 +3,12 @@
 use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 
 /// Current values. All other fields only grow.
-const GAUGES: [&str; 9] = [
+const GAUGES: [&str; 10] = [
     "dlock_evictable",
     "dlock_fence_known",
     "dlock_grace_left_ms",
     "dlock_locks",
+    "dlock_longest_hold_ms",
     "dlock_longest_wait_ms",
     "dlock_quorum",
     "dlock_untracked_locks",
@@ -16,7 +17,8 @@ const GAUGES: [&str; 9] = [
 ];
 
 /// Durations.
-const PERCENTILES: [&str; 6] = [
+const PERCENTILES: [&str; 7] = [
+    "dlock_held_ms",
     "dlock_held_ms_max",
     "dlock_held_ms_p50",
     "dlock_held_ms_p99",
@@ -32,6 +34,9 @@ const SIDE_COUNTERS: [&str; 4] = [
     "dlock_fences_raised",
     "dlock_guards_refused",
 ];
+
+/// How many durations were at most so long.
+const BUCKETS: [&str; 2] = ["dlock_held_ms_buckets", "dlock_waited_ms_buckets"];
 
 const COUNTERS: [&str; 20] = [
     "dlock_acquired",
@@ -60,7 +65,7 @@ const COUNTERS: [&str; 20] = [
 fn info_dlock_has_all_fields() {
     let (_server, mut client) = start();
     let section = client.info_section("dlock");
-    let mut fields = [&GAUGES[..], &COUNTERS, &SIDE_COUNTERS, &PERCENTILES].concat();
+    let mut fields = [&GAUGES[..], &COUNTERS, &SIDE_COUNTERS, &PERCENTILES, &BUCKETS].concat();
     fields.sort_unstable();
     assert_eq!(section.keys().map(String::as_str).collect::<Vec<_>>(), fields);
     let text: String = client.ask("INFO dlock");
@@ -193,6 +198,51 @@ fn percentiles_cover_hold_and_wait_times() {
         "a single wait"
     );
     assert!(client.stat("dlock_held_ms_p50") < 100, "most holds are short");
+}
+
+/// The counts of `dlock_held_ms_buckets` by their upper bound.
+fn held_buckets(client: &mut Client) -> Vec<(String, u64)> {
+    let text = client.server_info("dlock", "dlock_held_ms_buckets");
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs
+        .map(|(bound, count)| (bound.to_owned(), count.parse().expect("a number")))
+        .collect()
+}
+
+#[test]
+fn buckets_are_cumulative_and_sum_up_to_all_holds() {
+    let (_server, mut client) = start();
+    assert!(held_buckets(&mut client).iter().all(|(_, count)| *count == 0));
+    client.acquire("long alice 60000");
+    for n in 0..5 {
+        client.acquire(&format!("short{n} alice 60000"));
+        client.release(&format!("short{n} alice"));
+    }
+    pause(600);
+    client.release("long alice");
+    let buckets = held_buckets(&mut client);
+    assert!(buckets.is_sorted_by_key(|(_, count)| *count), "{buckets:?}");
+    let at_most = |bound: &str| buckets.iter().find(|(other, _)| other == bound).expect(bound).1;
+    assert_eq!((at_most("500"), at_most("inf")), (5, 6), "{buckets:?}");
+    assert!(client.stat("dlock_held_ms") >= 600);
+}
+
+#[test]
+fn longest_hold_counts_renewed_holds_until_they_end() {
+    let (_server, mut client) = start();
+    client.acquire("long alice 500");
+    client.acquire("other bob 500");
+    let renew = |client: &mut Client| {
+        client.extend("long alice 500");
+        client.extend("other bob 500");
+        client.stat("dlock_longest_hold_ms")
+    };
+    wait_for("a hold of more than a lease", || renew(&mut client) > 1_000);
+    let held_ms = client.lock("long").holder("alice").held_ms;
+    assert!(client.stat("dlock_longest_hold_ms").unsigned_abs() >= held_ms);
+    client.release("long alice");
+    client.release("other bob");
+    wait_for("none", || client.stat("dlock_longest_hold_ms") == 0);
 }
 
 #[test]

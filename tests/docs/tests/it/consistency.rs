@@ -150,6 +150,13 @@ fn required_rust_version_is_the_same_everywhere_and_covers_all_dependencies() {
 }
 
 #[test]
+fn build_needs_no_server() {
+    let mut install = Command::new(page::root().join("deploy/install-deps"));
+    install.arg("build").env("DLOCK_SERVER", "/does/not/exist");
+    run(&mut install, &page::root()).expect("a build host without a server is enough");
+}
+
+#[test]
 fn supported_servers_match_the_test_matrix() {
     let mut matrix = Command::new(page::root().join("tests/matrix/fetch-servers"));
     let ids = run(matrix.arg("--list"), &page::root()).expect("the script lists them");

@@ -1,0 +1,149 @@
+//! A real Prometheus scrapes `dlock stats --listen`: the alert rules and the queries of the dashboard work.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{Running, dlock_at};
+use dlock_testkit::{Server, free_port, skip, wait_for};
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}
+
+/// Whether a program of the package is installed. If not, the test is skipped.
+fn is_installed(program: &str) -> bool {
+    let found = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let is_installed = found.is_ok_and(|status| status.success());
+    if !is_installed {
+        skip(&format!(
+            "{program} is not installed (Debian's package is prometheus)"
+        ));
+    }
+    is_installed
+}
+
+/// The `data` of a reply of Prometheus; null while it does not answer.
+fn get(port: u16, path: &str) -> Value {
+    let get = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply)?;
+        Ok(reply)
+    };
+    let reply = get().unwrap_or_default();
+    let body = reply.split_once("\r\n\r\n").map_or("null", |(_, body)| body);
+    let mut reply: Value = serde_json::from_str(body).unwrap_or_default();
+    reply["data"].take()
+}
+
+fn query(port: u16, query: &str) -> Value {
+    let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    get(port, &format!("/api/v1/query?query={encoded}"))["result"].take()
+}
+
+/// The queries of all panels, for all servers.
+fn dashboard_queries() -> Vec<String> {
+    let text = fs::read_to_string(deploy().join("grafana/dlock.json")).expect("the dashboard");
+    let dashboard: Value = serde_json::from_str(&text).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let queries = targets.map(|target| target["expr"].as_str().expect("a query"));
+    queries
+        .map(|query| query.replace("$server", ".*").replace("$__rate_interval", "1m"))
+        .collect()
+}
+
+#[test]
+fn alert_rules_pass_promtool() {
+    if !is_installed("promtool") {
+        return;
+    }
+    for args in [
+        ["check", "rules", "dlock.rules.yml"],
+        ["test", "rules", "dlock.rules.test.yml"],
+    ] {
+        let mut promtool = Command::new("promtool");
+        let output = promtool
+            .current_dir(deploy().join("prometheus"))
+            .args(args)
+            .output();
+        let output = output.expect("promtool runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
+fn prometheus_scrapes_metrics_answers_dashboard_queries_and_fires_alert() {
+    if !is_installed("prometheus") {
+        return;
+    }
+    let server = Server::with("maxmemory 1gb\nmaxmemory-policy allkeys-lru\ndlock.allow-eviction yes");
+    let mut client = server.client();
+    let (metrics, prometheus) = (free_port(), free_port());
+    let _exporter = Running::start(&mut dlock_at(
+        &server,
+        &["stats", "--listen", &format!("127.0.0.1:{metrics}")],
+    ));
+    let folder = TempDir::with_prefix("dlock-prometheus-").expect("a temporary folder");
+    let rules = fs::read_to_string(deploy().join("prometheus/dlock.rules.yml")).expect("the rules");
+    let config = format!(
+        "global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}\n\
+         scrape_configs: [{{job_name: dlock, static_configs: [{{targets: ['127.0.0.1:{metrics}']}}]}}]\n\
+         rule_files: [rules.yml]\n"
+    );
+    fs::write(folder.path().join("prometheus.yml"), config).expect("the folder is writable");
+    fs::write(
+        folder.path().join("rules.yml"),
+        rules.replace("for: 1m", "for: 0s"),
+    )
+    .expect("the folder is writable");
+    let _prometheus = Running::start(
+        Command::new("prometheus")
+            .current_dir(&folder)
+            .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
+            .arg(format!("--web.listen-address=127.0.0.1:{prometheus}")),
+    );
+
+    wait_for("a scrape", || {
+        query(prometheus, "dlock_up") != Value::Null && query(prometheus, "dlock_up") != serde_json::json!([])
+    });
+    assert_eq!(get(prometheus, "/api/v1/alerts")["alerts"], serde_json::json!([]));
+    let without_result = || -> Vec<String> {
+        client.acquire("job alice 60000");
+        let mut bob = server.waiter("job bob 60000 BLOCK 0");
+        client.release("job alice");
+        bob.granted();
+        client.release("job bob");
+        let _ = client.call("DLOCK.RELEASE job carol");
+        let queries = dashboard_queries().into_iter();
+        let empty = |text: &String| query(prometheus, text).as_array().is_none_or(Vec::is_empty);
+        queries.filter(empty).collect()
+    };
+    let mut without_result = without_result;
+    wait_for("a result of every query of the dashboard", || {
+        without_result().is_empty()
+    });
+
+    client.call("CONFIG SET dlock.allow-eviction no").expect("OK");
+    wait_for("the alert", || {
+        let alerts = get(prometheus, "/api/v1/alerts")["alerts"].take();
+        alerts.as_array().is_some_and(|alerts| {
+            alerts
+                .iter()
+                .any(|alert| alert["labels"]["alertname"] == "DlockEvictable" && alert["state"] == "firing")
+        })
+    });
+}

@@ -1,0 +1,44 @@
+//! The longest hold that runs, without an index of its own: the sweeper visits a renewed lock once a lease.
+
+use crate::context::TransitionContext;
+use crate::lock::{Holder, Lock};
+use crate::time::Instant;
+
+/// The sweeper visits a lock at most this long after its first lease end.
+const VISIT_DELAY_MS: u64 = 2_000;
+
+/// The oldest holder among those that the sweeper has visited. It is up to one lease late.
+pub struct LongestHold {
+    since: Instant,
+    next_visit: Instant,
+}
+
+impl LongestHold {
+    /// None yet.
+    pub const fn none() -> Self {
+        Self {
+            since: Instant::DISTANT_PAST,
+            next_visit: Instant::DISTANT_PAST,
+        }
+    }
+
+    /// A lock was visited: its first lease was renewed, or has expired.
+    pub fn observe(&mut self, lock: &Lock, cx: &TransitionContext) {
+        let since = lock.holders().iter().map(Holder::since).min();
+        if let (Some(since), Some(first_end)) = (since, cx.first_lease_end(lock))
+            && (since <= self.since || self.ms(cx.now) == 0)
+        {
+            self.since = since;
+            self.next_visit = first_end.after_ms(VISIT_DELAY_MS);
+        }
+    }
+
+    /// For how long it has been running. 0 if there is none.
+    pub fn ms(&self, now: Instant) -> u64 {
+        if now > self.next_visit {
+            0
+        } else {
+            self.since.ms_until(now)
+        }
+    }
+}
