@@ -53,7 +53,7 @@ fn run_jobs(ctx: &mut Ctx<'_>) {
     }
 }
 
-/// What a start or a promotion left to do: the grace, and the fence counter.
+/// What is pending after a start or a promotion: the grace period and the fence counter.
 fn start_term(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     let state = ctx.state();
     state.start_pending_grace(flags, now);
@@ -106,7 +106,7 @@ fn refresh_slots(ctx: &mut Ctx<'_>) {
         .schedule_db(None, Instant::DISTANT_PAST);
 }
 
-/// Has replicas and the log get the fence counter and the grace, in the next pass of the server's loop.
+/// Replicas and the AOF get the fence counter and the grace period in the next iteration of the event loop.
 pub fn request_checkpoint(ctx: &mut Ctx<'_>) {
     ctx.state().engine.checkpoint_due = true;
     schedule_next_slice(ctx);

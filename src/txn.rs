@@ -44,7 +44,7 @@ enum Origin {
     Client,
     /// Something is due: a lease, a timeout, a grant from the queue.
     Timer,
-    /// The primary or the log says so.
+    /// The primary or the AOF replicates it.
     Replication,
 }
 
@@ -65,7 +65,7 @@ impl<'c, 'a> Txn<'c, 'a> {
         Self::open(ctx, name, flags, Origin::Timer)
     }
 
-    /// A change that comes from the primary or the log. Rejected if a client sends it.
+    /// A change from the primary or the AOF. Rejected if a client sends it.
     pub fn replicated(ctx: &'c mut Ctx<'a>, name: RStr<'c>, flags: Flags) -> Result<Self, Error> {
         if !flags.must_obey() {
             return Err(Error::Internal);
@@ -77,8 +77,8 @@ impl<'c, 'a> Txn<'c, 'a> {
         let db = ctx.db();
         let state = ctx.state();
         let cx = state.transition_context(flags);
-        // Any change may grant the lock to waiters. Nothing may have ticked since the grace ended, and another node may
-        // have granted in the cluster slot.
+        // Any change may grant the lock to waiters. There may have been no tick since the grace period ended, and
+        // another node may have granted locks in the cluster slot.
         if origin != Origin::Replication {
             fences::advance_if_due(state, cx.now);
             if flags.is_cluster() {
@@ -182,7 +182,7 @@ impl<'c, 'a> Txn<'c, 'a> {
         Ok(())
     }
 
-    /// A RELEASE that was replicated as it came.
+    /// A RELEASE that was propagated verbatim.
     pub fn apply_release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
         Ok(self.transition().apply_release(request)?)
     }

@@ -43,7 +43,7 @@ fn expire_holders(ctx: &mut Ctx<'_>, flags: Flags, due: &DueLock) {
     let key = RString::new(due.name.as_bytes());
     if let Ok(mut txn) = Txn::timer(ctx, key.borrow(), flags) {
         txn.expire_holders(due.handle);
-        // An error is in the log.
+        // An error is logged.
         let _ = txn.commit(Ok(()));
     }
 }

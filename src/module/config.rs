@@ -77,7 +77,7 @@ pub fn quorum() -> bool {
     QUORUM.load(Ordering::Relaxed)
 }
 
-/// The graces that are set, -1 = as long as the longest lease.
+/// The configured grace periods, -1 = as long as the longest lease.
 pub fn graces() -> GraceSettings {
     let length = |setting: &AtomicI64| {
         let longest = GraceLength::LongestLease {

@@ -50,7 +50,7 @@ impl Events for DlockEvents {
     }
 
     /// A replica that takes the snapshot needs all that comes after it. On servers without `aux_save2` the snapshot
-    /// lacks the fence counter and the grace: a log that begins with it gets them as a checkpoint.
+    /// lacks the fence counter and the grace period: an AOF that begins with it gets them as a checkpoint.
     fn forked(ctx: &mut Ctx<'_>) {
         scheduler::refresh_replication_targets(ctx);
         if ctx.info_number(c"persistence", c"aof_rewrite_in_progress") > Some(0) {

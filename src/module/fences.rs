@@ -1,4 +1,4 @@
-//! When the fence counter advances other than by grants. Replicas and the log learn about it by a checkpoint, and the
+//! When the fence counter advances other than by grants. Replicas and the AOF get it as a checkpoint, and the
 //! other nodes of a cluster by an announcement.
 
 use dlock_core::Instant;
@@ -8,7 +8,7 @@ use crate::module::config;
 use crate::module::state::State;
 use crate::redis::{Ctx, clock, log};
 
-/// Advances the counter after a promotion, and after a start when its grace has ended. Done at the first tick, and
+/// Advances the counter after a promotion, and after a start when its grace period has ended: in the first tick, or
 /// before a grant that comes sooner.
 pub fn advance_if_due(state: &mut State, now: Instant) {
     if state.engine.is_fence_advance_due(now) {

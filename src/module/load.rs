@@ -76,9 +76,9 @@ fn register_commands(ctx: &mut Ctx<'_>) -> bool {
         && ctx.register_command::<Owner>()
         // DLOCK.INFO key
         && ctx.register_command::<Info>()
-        // DLOCK.APPLY key change: replication and the log only
+        // DLOCK.APPLY key change: replication and AOF only
         && ctx.register_command::<Apply>()
-        // DLOCK.SYNC fence grace-left-ms: replication and the log only
+        // DLOCK.SYNC fence grace-left-ms: replication and AOF only
         && ctx.register_command::<Sync>()
         // DLOCK.PROBE key [key ...]: the module itself only
         && ctx.register_command::<Probe>()

@@ -18,7 +18,7 @@ use crate::waiting::clients::{Clients, UndeliveredGrant};
 
 /// What the module knows besides the locks themselves.
 pub struct State {
-    /// Fence counter, grace and queues.
+    /// Fence counter, grace period and queues.
     pub engine: Engine,
     pub replication_targets: ReplicationTargets,
     pub expiry: ExpiryIndex,
@@ -59,9 +59,9 @@ pub struct Schedule {
     /// The end of the last scan that did not find all, and the number of moves when it began.
     pub last_scan: (Instant, u64),
     pub next_scan_log: Instant,
-    /// The log says that a grace is running.
+    /// The begin of the current grace period is logged.
     pub grace_logged: bool,
-    /// Waiters that were dropped since the last line in the log about it.
+    /// Waiters that were dropped and not logged yet.
     pub dropped_waiters: usize,
 }
 
@@ -81,7 +81,7 @@ impl State {
         self.engine.context(clock::now())
     }
 
-    /// Starts a grace that is pending, and has replicas and the log learn about it.
+    /// Starts a pending grace period, which replicas and the AOF get as a checkpoint.
     pub fn start_pending_grace(&mut self, flags: Flags, now: Instant) {
         // Asked before every command: the settings are read only when they matter.
         if self.engine.grace.is_pending()
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// Tells the operator when a grace begins and ends.
+    /// Logs when a grace period begins and ends.
     pub fn log_grace(&mut self, now: Instant) {
         let left_ms = self.engine.grace.left_ms(now);
         if self.schedule.grace_logged != (left_ms > 0) {

@@ -70,13 +70,13 @@ impl<'a> Ctx<'a> {
         unsafe { (api().select_db)(self.raw, db) == raw::REDISMODULE_OK as c_int }
     }
 
-    /// Sends the running command to replicas and the log, and counts a change since the last snapshot.
+    /// Sends the running command to replicas and the AOF, and counts a change since the last snapshot.
     pub fn replicate_verbatim(&mut self) {
         // SAFETY: the context is one of a command.
         unsafe { (api().replicate_verbatim)(self.raw) };
     }
 
-    /// Sends `command key bytes` to replicas and the log.
+    /// Sends `command key bytes` to replicas and the AOF.
     pub fn replicate(&mut self, command: &CStr, key: RStr<'_>, bytes: &[u8]) {
         // SAFETY: the arguments are what the format says: a string of the server, bytes and their length.
         unsafe {
@@ -91,7 +91,7 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Sends `command a b` to replicas and the log.
+    /// Sends `command a b` to replicas and the AOF.
     pub fn replicate_numbers(&mut self, command: &CStr, a: u64, b: u64) {
         let (a, b) = (a.cast_signed(), b.cast_signed());
         // SAFETY: the arguments are what the format says: two long longs.
@@ -128,7 +128,7 @@ impl Flags {
         self.is_primary() && !self.is_loading()
     }
 
-    /// The command comes from the primary or from the log: it is carried out as it is.
+    /// The command comes from the primary or the AOF: it is executed as it is.
     pub fn must_obey(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_REPLICATED) || self.is_loading()
     }

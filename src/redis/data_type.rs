@@ -15,7 +15,7 @@ use crate::redis::string::RStr;
 pub trait DataType: Sized + 'static {
     fn native() -> &'static NativeType<Self>;
 
-    /// Reads a value from an RDB; `None`, with a line in the log, if it cannot be used.
+    /// Reads a value from an RDB file. `None` if it cannot be used, which is logged.
     fn load(rdb: &mut Io<'_>, encoding: c_int) -> Option<Self>;
     fn save(&self, rdb: &mut Io<'_>);
     /// Writes commands that make the value from nothing.
@@ -31,7 +31,7 @@ pub trait DataType: Sized + 'static {
 
     /// Writes what the module keeps besides values.
     fn save_aux(rdb: &mut Io<'_>);
-    /// Reads it; false, with a line in the log, if it cannot be used.
+    /// Reads it. False if it cannot be used, which is logged.
     fn load_aux(rdb: &mut Io<'_>, encoding: c_int) -> bool;
 }
 

@@ -11,13 +11,13 @@ use crate::redis::ctx::Ctx;
 pub trait Events {
     /// `hz` times a second.
     fn cron(ctx: &mut Ctx<'_>);
-    /// The server begins to load a snapshot or a log.
+    /// The server starts to load an RDB file or an AOF.
     fn loading_began(ctx: &mut Ctx<'_>);
     /// It has loaded all of it.
     fn loading_ended(ctx: &mut Ctx<'_>);
     /// The server is a primary now, or a replica.
     fn role_changed(ctx: &mut Ctx<'_>, is_primary: bool);
-    /// The server forked, to write a snapshot or to rewrite its log.
+    /// The server forked, to write a snapshot or to rewrite its AOF.
     fn forked(ctx: &mut Ctx<'_>);
     /// The server is about to write a snapshot without a fork: SAVE, a shutdown.
     fn foreground_save_began(ctx: &mut Ctx<'_>);

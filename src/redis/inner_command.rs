@@ -51,7 +51,7 @@ impl Ctx<'_> {
         };
         let arguments = command.argv.get(1..).unwrap_or_default();
         // The arguments without the name (v), as in a script (S), as the caller (C), errors as replies (E), not where
-        // memory is short (M), in the caller's protocol (0), to replicas and the log (!).
+        // memory is short (M), in the caller's protocol (0), to replicas and the AOF (!).
         let format = c"vSCEM0!";
         // SAFETY: the arguments are what the format says: an array of strings of the server, and its length.
         let reply = unsafe {

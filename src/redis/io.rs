@@ -11,8 +11,8 @@ use crate::redis::api::api;
 use crate::redis::gil::Gil;
 use crate::redis::string::RStr;
 
-/// An RDB, the payload of DUMP and RESTORE, or a log that is being rewritten. While one is read the server may handle
-/// other clients: it is a [`Gil`] too.
+/// An RDB file, the payload of DUMP and RESTORE, or an AOF that is being rewritten. While one is loaded the server may
+/// handle other clients: it is a [`Gil`] too.
 pub struct Io<'a> {
     raw: *mut raw::RedisModuleIO,
     gil: Gil<'a>,
@@ -80,7 +80,7 @@ impl<'a> Io<'a> {
         }
     }
 
-    /// Writes `command key bytes` to a log.
+    /// Writes `command key bytes` to an AOF.
     pub fn emit(&mut self, command: &CStr, key: RStr<'_>, bytes: &[u8]) {
         // SAFETY: the file is valid, the arguments are what the format says.
         unsafe {

@@ -1,4 +1,4 @@
-//! DLOCK.APPLY: changes of locks, as a primary or a log has them.
+//! DLOCK.APPLY: changes of locks, from the primary or the AOF.
 
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
 use crate::reply::Error;
@@ -6,7 +6,7 @@ use crate::txn::Txn;
 
 /// DLOCK.APPLY key change
 ///
-/// Internal: the outcome of a transition, from the primary to its replicas and the log.
+/// Internal: the outcome of a transition, from the primary to its replicas and the AOF.
 pub struct Apply;
 
 impl Command for Apply {

@@ -1,5 +1,5 @@
-//! DLOCK.SYNC: fence counter and grace, which belong to no lock. Servers without `aux_save2` have them neither in their
-//! snapshots nor in a rewritten log.
+//! DLOCK.SYNC: fence counter and grace period, which belong to no lock. Servers without `aux_save2` have them
+//! neither in their snapshots nor in a rewritten AOF.
 
 use dlock_core::{Checkpoint, Instant, MAX_FENCE};
 
@@ -7,10 +7,10 @@ use crate::module::config;
 use crate::redis::{Argument, Call, Command, Ctx, Metadata, clock};
 use crate::reply::Error;
 
-/// The interval of checkpoints during a grace.
+/// The interval of checkpoints during a grace period.
 const INTERVAL_MS: u64 = 1_000;
 
-/// Sends a checkpoint to replicas and the log: once a second during a grace, and when one was requested.
+/// Sends a checkpoint to replicas and the AOF: once a second during a grace period, and when one was requested.
 pub fn send_if_due(ctx: &mut Ctx<'_>, now: Instant) {
     let state = ctx.state();
     let checkpoint = state.engine.checkpoint(now);
@@ -27,7 +27,7 @@ pub fn send_if_due(ctx: &mut Ctx<'_>, now: Instant) {
 
 /// DLOCK.SYNC fence grace-left-ms
 ///
-/// Internal: what a primary knows besides its locks, for its replicas and the log.
+/// Internal: what a primary knows besides its locks, for its replicas and the AOF.
 pub struct Sync;
 
 impl Command for Sync {

@@ -1,7 +1,7 @@
 //! Skips encoding a replication payload that the server would discard.
 //!
-//! Encoding is about 20 % of the cost of a grant, and the server discards it when there is no log, no replica and no
-//! backlog. A log shows in the flags of each command. Replicas and the backlog are polled once a second, and whenever a
+//! Encoding is about 20 % of the cost of a grant, and the server discards it when there is no AOF, no replica and no
+//! backlog. The flags of each command show an AOF. Replicas and the backlog are polled once a second, and whenever a
 //! snapshot begins: at a fork, and when SAVE or a shutdown writes one without a fork. That is sufficient:
 //!
 //! - Whoever consumes the stream begins with a snapshot and continues at its offset. The poll at the snapshot finds the

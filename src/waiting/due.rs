@@ -33,7 +33,7 @@ fn process_due_within(ctx: &mut Ctx<'_>, slice_ms: u64) {
     let (flags, home) = (ctx.flags(), ctx.db());
     let now = clock::now();
     let slice_end = now.after_ms(slice_ms);
-    // Never more than a slice: who held such a grant waits no more.
+    // Never more than a slice: no client waits for a rollback.
     rollback::roll_back_grants(ctx, flags, now.after_ms(SLICE_MS));
     while let Some(name) = ctx.state().engine.wait_table.next_due(now) {
         if ctx.select_db(name.db) {
@@ -77,7 +77,7 @@ fn run_timer_step(ctx: &mut Ctx<'_>, name: &LockName, key: &RString, flags: Flag
     }
 }
 
-/// While nothing can be granted, timeouts are kept all the same.
+/// Timeouts are also kept while nothing can be granted.
 fn time_out_waiters(gil: &mut Gil<'_>, name: &LockName) {
     let mut effects = Effects::default();
     let wait_table = &mut gil.state().engine.wait_table;

@@ -7,12 +7,12 @@ use crate::reply::Error;
 /// When to ask again a server that cannot grant now.
 pub const RETRY_MS: u64 = 50;
 
-/// What the server would say to a write of this key.
+/// Whether the server would accept a write of this key.
 pub enum GrantGate {
     Open,
     /// Clients are paused, too few replicas, the disk is full, not the primary...
     Later,
-    /// The key is served elsewhere: what to tell the waiters.
+    /// The key is served elsewhere: the error for the waiters.
     Elsewhere(String),
 }
 
@@ -30,7 +30,7 @@ impl GrantGate {
         };
         match code(&error) {
             _ if !flags.is_cluster() => Self::Later,
-            // Not about where the key is.
+            // These say nothing about where the key is.
             "NOREPLICAS" | "MISCONF" | "READONLY" | "MASTERDOWN" | "OOM" | "LOADING" => Self::Later,
             code if is_cluster_down(code, &error) => {
                 Self::Elsewhere("CLUSTERDOWN the cluster is down, try again".to_owned())
@@ -51,7 +51,7 @@ fn code(error: &str) -> &str {
     error.split(' ').next().unwrap_or_default()
 }
 
-/// For a module's call the server has no code of its own for this, only a text.
+/// The reply to a call of a module has no error code for this, only a text.
 fn is_cluster_down(code: &str, error: &str) -> bool {
     code == "CLUSTERDOWN" || (code == "ERR" && error.contains("while the cluster is down"))
 }

@@ -1,7 +1,7 @@
 //! The timer for what is due in the queues.
 //!
 //! Callbacks only schedule: they note in the wait table when a queue is due, and arm the timer. A grant that is
-//! replicated from inside a DEL callback would precede that DEL in the log.
+//! replicated from inside a DEL callback would precede that DEL in the AOF.
 
 use crate::redis::{Gil, Timer};
 

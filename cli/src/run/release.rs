@@ -11,7 +11,7 @@ use crate::args::{OnLost, RunArgs};
 use crate::exit::{Code, Failure};
 use crate::text::display_name;
 
-/// Releases the lock and returns the exit code. `reported` is the loss of the lock that the user has been told about.
+/// Releases the lock and returns the exit code. `reported` is the loss of the lock that was already reported.
 pub async fn release(
     args: &RunArgs,
     guard: Guard,

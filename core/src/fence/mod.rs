@@ -108,7 +108,7 @@ impl Fences {
     }
 
     /// Whether [`Fences::advance`] must be called now. A start waits for the end of its grace period: a clock that
-    /// is behind, by less than the grace, has then passed the fences that were issued before.
+    /// is behind, by less than the grace period, has then passed the fences that were issued before.
     pub fn is_advance_due(&self, is_grace: bool) -> bool {
         match self.pending {
             None => false,

@@ -69,7 +69,7 @@ fn start_advances_fences_at_end_of_grace_before_first_grant() {
     let mut waiter = server.waiter("door bob 60000 BLOCK 0");
     let known = client.stat("dlock_fence_known");
     assert!(client.stat("dlock_grace_left_ms") > 0, "or the test was too slow");
-    assert_eq!(u64::try_from(known), Ok(last), "not during the grace");
+    assert_eq!(u64::try_from(known), Ok(last), "not during the grace period");
     let risen_ms = (waiter.granted().fence - last) / 2048;
     assert!(risen_ms >= GRACE_MS, "{risen_ms}");
 }

@@ -290,7 +290,7 @@ fn keeps_module_data_in_rdb(client: &mut Client) -> bool {
 }
 
 fn directory_contains(directory: &std::path::Path, text: &[u8]) -> bool {
-    let files = std::fs::read_dir(directory).expect("the log is there").flatten();
+    let files = std::fs::read_dir(directory).expect("the AOF is there").flatten();
     files
         .filter_map(|file| std::fs::read(file.path()).ok())
         .any(|bytes| bytes.windows(text.len()).any(|window| window == text))

@@ -110,11 +110,11 @@ fn second_full_resync_replaces_dataset() {
     let replica = server.replica();
     let mut other = replica.client();
     other.ok("REPLICAOF NO ONE");
-    other.acquire("stray alice 60000");
+    other.acquire("leftover alice 60000");
     other.release("mutex alice ALL");
     other.ok(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
     replica.wait_until_linked();
-    assert_eq!(other.owner("stray"), None);
+    assert_eq!(other.owner("leftover"), None);
     assert_same_locks(&mut other, &mut client);
 }
 

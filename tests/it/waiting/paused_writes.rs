@@ -213,7 +213,7 @@ fn blocking_reentry_in_grace_waits_but_repeated_reqid_is_answered() {
     let known = client.acquire("door alice 60000 BLOCK 0 REQID r1");
     assert_eq!((known.fence, known.holds), (fence, 1));
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    // A release in a grace succeeds, but the lock is not granted.
+    // A release in a grace period succeeds, but the lock is not granted.
     assert_eq!(client.release(&format!("door alice FENCE {fence}")), 0);
     assert!(client.stat("dlock_grace_left_ms") > 0, "the machine is too slow");
     bob.assert_waiting();

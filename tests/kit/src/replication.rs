@@ -27,7 +27,7 @@ impl ReplicationStream {
             stream: BufReader::new(socket),
             marker: server.client(),
         };
-        // A server that has granted a lock, or is in a grace, sends a checkpoint to a new replica at its next tick.
+        // After a grant, or in a grace period, a server sends a checkpoint to a new replica in its next tick.
         if stream.marker.stat("dlock_grace_left_ms") == 0 {
             stream.marker.acquire("checkpoint replica 60000");
             stream.marker.release("checkpoint replica");

@@ -1,5 +1,5 @@
-//! A cluster slot that moves between two nodes, and the fences of a lock in it that is free whenever the slot moves:
-//! there is no key then that could bring its last fence along.
+//! A cluster slot that migrates between two nodes, and the fences of a lock in it. The lock is free whenever the slot
+//! migrates, so no key carries its last fence along.
 
 use std::fmt;
 
@@ -8,69 +8,69 @@ use dlock_core::cluster_fences::{Announcement, ClusterFences, NodeId};
 use dlock_core::cluster_slots::SlotSet;
 use dlock_core::{AdvanceReason, Fences, Instant, LockRef, WallClock};
 
-/// 2025, so that fences are as long as real ones.
+/// A time in 2025, so that fences have as many digits as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
 const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
-/// The leap of a promotion is worth three to four ticks.
+/// The promotion gap of the fences is three to four ticks.
 const TICK_MS: u64 = 10_000;
 const SLOT: usize = 3300;
 
 /// What can happen to the slot and its nodes.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct SlotSetting {
-    /// So long the world lasts.
+    /// The model ends after this many ticks.
     pub ticks: u64,
-    /// So many grants there are in all.
+    /// The maximum number of grants.
     pub grants: u8,
-    /// So often a move of the slot begins.
-    pub moves: u8,
-    /// A move may be cancelled.
+    /// The maximum number of migrations.
+    pub migrations: u8,
+    /// A migration may be cancelled.
     pub cancels: bool,
-    /// So often the replica of a node takes over.
+    /// The maximum number of promotions of replicas.
     pub promotions: u8,
     /// By how much the clock of node 1 is behind.
     pub behind_ticks: u64,
-    /// So many announcements are lost.
+    /// The maximum number of lost announcements.
     pub losses: u8,
-    /// The rule left out: nodes announce nothing, so that a claim goes to the clock only.
+    /// The rule left out: nodes announce nothing, so a claim advances to the clock only.
     pub without_announcements: bool,
-    /// The rule left out: a grant needs no claim.
+    /// The rule left out: a grant without a claim.
     pub without_claims: bool,
 }
 
-/// A grant has a fence that is not above that of the grant before.
+/// A grant has no larger fence than the grant before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FenceFell;
 
-/// One thing that happens.
+/// A step of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum SlotEvent {
-    /// Ten seconds pass. The nodes look at their slots and announce their counters.
+    /// Ten seconds pass. The nodes refresh their slots and announce their counters.
     Tick,
-    /// The lock is granted: by the owner of the slot, or by the node that it moves to.
+    /// The lock is granted: by the owner of the slot, or by the node that imports it.
     Grant,
-    /// The slot begins to move to the other node: free locks are granted there.
+    /// The migration to the other node starts: free locks are granted there.
     Begin,
-    /// The other node owns it.
+    /// The other node owns the slot.
     End,
-    /// It stays where it was.
+    /// The slot stays where it is.
     Cancel,
-    /// The replica of a node takes over.
+    /// The replica of a node is promoted.
     Promotion(usize),
     /// The next announcement is lost.
     Loss,
 }
 
-/// The world: two nodes, and which of them has the slot.
+/// A state: two nodes, one of which owns the slot.
 #[derive(Clone, Hash)]
 pub struct Slots {
     setting: SlotSetting,
     tick: u64,
-    /// So many milliseconds have passed in this tick: one a move, one a promotion.
+    /// The milliseconds that have passed in this tick: one for each migration and promotion.
     ms: u64,
     nodes: [Node; 2],
     owner: usize,
-    moving: bool,
+    migrating: bool,
     loses_next: bool,
     granted: u64,
 }
@@ -88,18 +88,18 @@ impl Slots {
             fences: Fences::starting(),
             cluster: ClusterFences::new(),
         };
-        let mut world = Self {
+        let mut model = Self {
             setting,
             tick: 0,
             ms: 0,
             nodes: [node.clone(), node],
             owner: 0,
-            moving: false,
+            migrating: false,
             loses_next: false,
             granted: 0,
         };
-        (0..2).for_each(|node| world.advance(node));
-        world
+        (0..2).for_each(|node| model.advance(node));
+        model
     }
 
     fn unix_ms(&self) -> u64 {
@@ -121,7 +121,7 @@ impl Slots {
     }
 
     fn grant(&mut self) -> Result<(), FenceFell> {
-        let here = self.owner ^ usize::from(self.moving);
+        let here = self.owner ^ usize::from(self.migrating);
         let (clock, now) = (self.clock(here), self.now());
         self.advance(here);
         let Node { fences, cluster } = &mut self.nodes[here];
@@ -144,18 +144,19 @@ impl Slots {
         if std::mem::take(&mut self.loses_next) {
             return;
         }
-        let received = Announcement::decode(&announcement.encode()).expect("it was encoded");
+        let received =
+            Announcement::decode(&announcement.encode()).expect("an announcement that was encoded");
         let (sender, other) = (node_id(node), 1 - node);
         let clock = self.clock(other);
         let Node { fences, cluster } = &mut self.nodes[other];
         cluster.receive(sender, &received, fences, clock, now);
     }
 
-    /// Each node looks which slots it has that do not move.
-    fn look(&mut self) {
+    /// Each node finds out which slots it owns that do not migrate.
+    fn refresh_slots(&mut self) {
         for (n, node) in self.nodes.iter_mut().enumerate() {
             let mut settled = SlotSet::EMPTY;
-            if n == self.owner && !self.moving {
+            if n == self.owner && !self.migrating {
                 settled.insert(SLOT);
             }
             node.cluster.retain_claims(&settled);
@@ -177,12 +178,12 @@ impl World for Slots {
         if setting.grants > 0 {
             events.push(SlotEvent::Grant);
         }
-        if self.moving {
+        if self.migrating {
             events.push(SlotEvent::End);
             if setting.cancels {
                 events.push(SlotEvent::Cancel);
             }
-        } else if setting.moves > 0 {
+        } else if setting.migrations > 0 {
             events.push(SlotEvent::Begin);
         }
         if setting.promotions > 0 {
@@ -201,7 +202,7 @@ impl World for Slots {
         match event {
             SlotEvent::Tick => {
                 self.tick += 1;
-                self.look();
+                self.refresh_slots();
                 (0..2).for_each(|node| self.announce(node, true));
             }
             SlotEvent::Grant => {
@@ -209,15 +210,15 @@ impl World for Slots {
                 return self.grant();
             }
             SlotEvent::Begin => {
-                self.setting.moves -= 1;
+                self.setting.migrations -= 1;
                 self.ms += 1;
-                self.moving = true;
+                self.migrating = true;
             }
             SlotEvent::End => {
                 self.owner = 1 - self.owner;
-                self.moving = false;
+                self.migrating = false;
             }
-            SlotEvent::Cancel => self.moving = false,
+            SlotEvent::Cancel => self.migrating = false,
             SlotEvent::Promotion(node) => {
                 self.setting.promotions -= 1;
                 self.ms += 1;
@@ -238,13 +239,13 @@ impl World for Slots {
 impl fmt::Display for SlotEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tick => write!(f, "-- a tick --"),
-            Self::Grant => write!(f, "a grant"),
-            Self::Begin => write!(f, "the slot begins to move"),
-            Self::End => write!(f, "the slot has moved"),
-            Self::Cancel => write!(f, "the move is cancelled"),
-            Self::Promotion(node) => write!(f, "the replica of {node} takes over"),
-            Self::Loss => write!(f, "the next announcement is lost"),
+            Self::Tick => write!(f, "-- tick --"),
+            Self::Grant => write!(f, "grant"),
+            Self::Begin => write!(f, "migration starts"),
+            Self::End => write!(f, "migration ends"),
+            Self::Cancel => write!(f, "migration is cancelled"),
+            Self::Promotion(node) => write!(f, "replica of {node} is promoted"),
+            Self::Loss => write!(f, "next announcement is lost"),
         }
     }
 }

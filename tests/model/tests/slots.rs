@@ -1,4 +1,4 @@
-//! Fences of a lock whose cluster slot moves: every way through a small world.
+//! Fences of a lock whose cluster slot migrates: every schedule of a small model.
 
 use dlock_model::search::{Outcome, search};
 use dlock_model::slots::{FenceFell, SlotSetting, Slots};
@@ -6,7 +6,7 @@ use dlock_model::slots::{FenceFell, SlotSetting, Slots};
 const SETTING: SlotSetting = SlotSetting {
     ticks: 2,
     grants: 4,
-    moves: 2,
+    migrations: 2,
     cancels: true,
     promotions: 2,
     behind_ticks: 1,
@@ -15,7 +15,7 @@ const SETTING: SlotSetting = SlotSetting {
     without_claims: false,
 };
 
-/// Both nodes have the same time, and nothing happens to them.
+/// Equal clocks and no promotions.
 const CALM: SlotSetting = SlotSetting {
     promotions: 0,
     behind_ticks: 0,
@@ -28,18 +28,13 @@ fn explore(setting: SlotSetting) -> Outcome<FenceFell> {
     outcome
 }
 
-fn falls(setting: SlotSetting, way: &[&str]) {
-    let (_, found) = explore(setting).found.expect("a way to break it");
-    assert_eq!(found, way);
+fn falls(setting: SlotSetting, trace: &[&str]) {
+    let (_, found) = explore(setting).found.expect("a violation");
+    assert_eq!(found, trace);
 }
 
-const MOVED: [&str; 3] = ["a grant", "the slot begins to move", "a grant"];
-const CANCELLED: [&str; 4] = [
-    "the slot begins to move",
-    "a grant",
-    "the move is cancelled",
-    "a grant",
-];
+const MOVED: [&str; 3] = ["grant", "migration starts", "grant"];
+const CANCELLED: [&str; 4] = ["migration starts", "grant", "migration is cancelled", "grant"];
 
 #[test]
 fn claims_keep_fences_rising_over_moves_promotions_and_clock_skew() {
@@ -79,7 +74,7 @@ fn promotion_before_migration_without_announcements_lets_fences_fall() {
         cancels: false,
         ..CALM
     };
-    falls(setting, &[&["the replica of 0 takes over"], &MOVED[..]].concat());
+    falls(setting, &[&["replica of 0 is promoted"], &MOVED[..]].concat());
 }
 
 #[test]
@@ -92,19 +87,19 @@ fn clock_skew_without_announcements_lets_fences_fall() {
     falls(setting, &MOVED);
 }
 
-/// The risk that is left: the other node has not received the claim.
+/// A remaining risk: the other node has not received the claim.
 #[test]
 fn announcement_that_is_lost_before_cancelled_migration_lets_fences_fall() {
     let setting = SlotSetting { losses: 1, ..CALM };
-    let (_, found) = explore(setting).found.expect("a way to break it");
-    assert!(found.contains(&"the next announcement is lost".to_owned()));
+    let (_, found) = explore(setting).found.expect("a violation");
+    assert!(found.contains(&"next announcement is lost".to_owned()));
     assert!(
-        !found.contains(&"-- a tick --".to_owned()),
+        !found.contains(&"-- tick --".to_owned()),
         "the next one repairs it: {found:?}"
     );
 }
 
-/// The risk that is left: the other node has not received how far the counter leapt.
+/// A remaining risk: the other node has not received how far the counter advanced.
 #[test]
 fn announcement_that_is_lost_after_promotion_lets_fences_fall() {
     let setting = SlotSetting {
@@ -113,12 +108,12 @@ fn announcement_that_is_lost_after_promotion_lets_fences_fall() {
         cancels: false,
         ..CALM
     };
-    let way = [
-        "the replica of 1 takes over",
-        "the next announcement is lost",
-        "a grant",
-        "the slot begins to move",
-        "a grant",
+    let trace = [
+        "replica of 1 is promoted",
+        "next announcement is lost",
+        "grant",
+        "migration starts",
+        "grant",
     ];
-    falls(setting, &way);
+    falls(setting, &trace);
 }
