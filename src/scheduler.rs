@@ -7,7 +7,7 @@
 use dlock_core::Instant;
 
 use crate::expiry::{keyspace_scan, sweeper};
-use crate::module::{cluster, fences, restored};
+use crate::module::{cluster, fences, footprint, restored};
 use crate::redis::{Ctx, Flags, Timer, clock, log};
 use crate::replication::checkpoint;
 use crate::replication::targets::ReplicationTargets;
@@ -70,6 +70,7 @@ fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     }
     ctx.state().schedule.next_refresh = now.after_ms(REFRESH_INTERVAL_MS);
     refresh_replication_targets(ctx);
+    footprint::refresh(ctx);
     if flags.is_cluster() {
         refresh_slots(ctx);
         if flags.is_primary() {

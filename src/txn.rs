@@ -299,6 +299,7 @@ fn replicate(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects, origin: Origi
         Replication::Change if !should_propagate => ctx.replicate_verbatim(),
         Replication::Verbatim | Replication::Change => ctx.replicate(APPLY, name, effects.change()),
     }
+    ctx.state().footprint.touch();
     if effects.changes_holders() {
         ctx.signal_modified(name);
     }

@@ -311,6 +311,10 @@ pub struct BreakArgs {
 /// permissions of the user. Changes nothing. Exits with 0 if all is well, 1 on warnings, 2 on problems.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
+    /// Check instead whether the module can be removed now: whether the servers would start without it on their files
+    #[arg(long)]
+    pub can_remove: bool,
+
     /// Print a JSON array of findings
     #[arg(long)]
     pub json: bool,

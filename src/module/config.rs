@@ -16,6 +16,7 @@ static STARTUP_GRACE_MS: AtomicI64 = AtomicI64::new(0);
 static FAILOVER_GRACE_MS: AtomicI64 = AtomicI64::new(0);
 static ALLOW_EVICTION: AtomicBool = AtomicBool::new(false);
 static QUORUM: AtomicBool = AtomicBool::new(false);
+static KEEP_FENCE: AtomicBool = AtomicBool::new(true);
 
 const fn number(name: &'static str, value: &'static AtomicI64, default: i64, min: i64, max: i64) -> Number {
     Number {
@@ -46,10 +47,11 @@ const NUMBERS: [Number; 4] = [
     number("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, MAX_MS),
 ];
 
-const SWITCHES: [Switch; 3] = [
+const SWITCHES: [Switch; 4] = [
     switch("deadlock-detection", &DEADLOCK_DETECTION, true),
     switch("allow-eviction", &ALLOW_EVICTION, false),
     switch("quorum", &QUORUM, false),
+    switch("keep-fence", &KEEP_FENCE, true),
 ];
 
 /// Registers the settings and takes over what the configuration file says; false when that is wrong.
@@ -75,6 +77,11 @@ pub fn allow_eviction() -> bool {
 /// This server is one of several independent ones, which share locks.
 pub fn quorum() -> bool {
     QUORUM.load(Ordering::Relaxed)
+}
+
+/// Whether files keep the fence counter while no lock is stored.
+pub fn keep_fence() -> bool {
+    KEEP_FENCE.load(Ordering::Relaxed)
 }
 
 /// The configured grace periods, -1 = as long as the longest lease.

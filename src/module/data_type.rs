@@ -115,6 +115,7 @@ impl DataType for LockValue {
         };
         let value = Self::new(lock);
         let name = rdb.key();
+        rdb.state().footprint.touch();
         if Flags::without_client(rdb).is_active_primary() {
             // RESTORE
             if let Err(error) = restored::check(rdb.state(), &value.lock) {
@@ -185,11 +186,12 @@ impl DataType for LockValue {
         self.lock.holders().len().max(1)
     }
 
-    /// Redis 7.2 and later. A server that has never granted anything writes nothing, so that its RDB can be read
-    /// without the module.
+    /// Redis 7.2 and later. A server that has never granted anything, or that need not keep its fence, writes nothing,
+    /// so that its RDB can be read without the module.
     fn save_aux(rdb: &mut Io<'_>) {
-        let checkpoint = rdb.state().engine.checkpoint(clock::now());
-        if checkpoint != Checkpoint::default() {
+        let state = rdb.state();
+        let checkpoint = state.engine.checkpoint(clock::now());
+        if checkpoint != Checkpoint::default() && state.keeps_fence() {
             rdb.save_numbers(&[AUX_VERSION, checkpoint.fence, checkpoint.grace_left_ms]);
         }
     }
@@ -207,7 +209,9 @@ impl DataType for LockValue {
             return false;
         };
         let checkpoint = Checkpoint { fence, grace_left_ms };
-        rdb.state().engine.restore_checkpoint(checkpoint, clock::now());
+        let state = rdb.state();
+        state.engine.restore_checkpoint(checkpoint, clock::now());
+        state.footprint.touch();
         true
     }
 }

@@ -7,7 +7,7 @@ use dlock_core::cluster_fences::NodeId;
 use dlock_core::cluster_slots::SlotSet;
 
 use crate::expiry::untracked;
-use crate::module::{eviction, fences, restored};
+use crate::module::{eviction, fences, footprint, restored};
 use crate::redis::{Ctx, Events, Receiver, clock};
 use crate::scheduler;
 use crate::waiting::timer;
@@ -54,6 +54,7 @@ impl Events for DlockEvents {
     fn forked(ctx: &mut Ctx<'_>) {
         scheduler::refresh_replication_targets(ctx);
         if ctx.info_number(c"persistence", c"aof_rewrite_in_progress") > Some(0) {
+            footprint::rewrite_began(ctx.state());
             scheduler::request_checkpoint(ctx);
         }
     }

@@ -61,6 +61,8 @@ impl InfoSection for DlockInfo {
             ("fence_known", state.engine.fences.known()),
             ("grace_left_ms", state.engine.grace.left_ms(now)),
             ("evictable", u64::from(evictable)),
+            ("clean_since", state.footprint.clean_since()),
+            ("aof_clean", u64::from(state.footprint.aof_is_clean())),
         ]
     }
 

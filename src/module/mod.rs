@@ -6,6 +6,7 @@ pub mod data_type;
 mod events;
 pub mod eviction;
 pub mod fences;
+pub mod footprint;
 mod info;
 mod latency_histogram;
 pub mod load;

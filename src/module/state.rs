@@ -11,6 +11,7 @@ use dlock_core::expiry::{ExpiryIndex, LongestHold};
 use dlock_core::{Effects, Engine, Instant, LockName, TransitionContext};
 
 use crate::module::config;
+use crate::module::footprint::Footprint;
 use crate::module::stats::Counters;
 use crate::redis::{Ctx, Flags, Gil, GilCell, KeyspaceScan, Timer, clock, log};
 use crate::replication::targets::ReplicationTargets;
@@ -22,6 +23,7 @@ pub struct State {
     pub engine: Engine,
     pub replication_targets: ReplicationTargets,
     pub expiry: ExpiryIndex,
+    pub footprint: Footprint,
     /// Names under which a client may have restored a lock: see [`crate::module::restored`].
     pub restored: Vec<LockName>,
     pub longest_hold: LongestHold,
@@ -136,6 +138,7 @@ pub static STATE: GilCell<State> = GilCell::new(State {
     engine: Engine::starting(),
     replication_targets: ReplicationTargets::unknown(),
     expiry: ExpiryIndex::new(),
+    footprint: Footprint::new(),
     restored: Vec::new(),
     longest_hold: LongestHold::none(),
     cluster_fences: ClusterFences::new(),

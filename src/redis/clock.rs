@@ -13,7 +13,12 @@ pub fn now() -> Instant {
 
 /// The wall clock. Only fencing tokens depend on it.
 pub fn wall_clock() -> WallClock {
+    WallClock::from_unix_ms(unix_ms())
+}
+
+/// The wall clock, in milliseconds since 1970.
+pub fn unix_ms() -> u64 {
     // SAFETY: takes nothing.
     let unix_ms = unsafe { (api().milliseconds)() };
-    WallClock::from_unix_ms(u64::try_from(unix_ms).unwrap_or(0))
+    u64::try_from(unix_ms).unwrap_or(0)
 }

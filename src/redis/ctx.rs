@@ -91,11 +91,12 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Sends `command a b` to replicas and the AOF.
-    pub fn replicate_numbers(&mut self, command: &CStr, a: u64, b: u64) {
+    /// Sends `command a b` to replicas, and to the AOF if `is_logged`.
+    pub fn replicate_numbers(&mut self, command: &CStr, a: u64, b: u64, is_logged: bool) {
         let (a, b) = (a.cast_signed(), b.cast_signed());
+        let format = if is_logged { c"ll" } else { c"llA" };
         // SAFETY: the arguments are what the format says: two long longs.
-        unsafe { (api().replicate)(self.raw, command.as_ptr(), c"ll".as_ptr(), a, b) };
+        unsafe { (api().replicate)(self.raw, command.as_ptr(), format.as_ptr(), a, b) };
     }
 
     /// Invalidates the key for clients that watch or track it.

@@ -21,7 +21,16 @@ pub fn send_if_due(ctx: &mut Ctx<'_>, now: Instant) {
     state.engine.checkpoint_due = false;
     state.schedule.next_checkpoint = now.after_ms(INTERVAL_MS);
     if checkpoint != Checkpoint::default() {
-        ctx.replicate_numbers(c"DLOCK.SYNC", checkpoint.fence, checkpoint.grace_left_ms);
+        let is_logged = state.keeps_fence();
+        if is_logged {
+            state.footprint.touch();
+        }
+        ctx.replicate_numbers(
+            c"DLOCK.SYNC",
+            checkpoint.fence,
+            checkpoint.grace_left_ms,
+            is_logged,
+        );
     }
 }
 
@@ -53,8 +62,14 @@ impl Command for Sync {
             fence: number(call, 1, "fence", MAX_FENCE)?,
             grace_left_ms: number(call, 2, "grace-left-ms", config::MAX_MS.unsigned_abs())?,
         };
-        call.ctx.state().engine.apply_checkpoint(checkpoint, clock::now());
-        call.ctx.replicate_verbatim();
+        let is_loading = call.ctx.flags().is_loading();
+        let state = call.ctx.state();
+        state.engine.apply_checkpoint(checkpoint, clock::now());
+        // Replicas of a replica get it in any case.
+        if state.keeps_fence() || is_loading {
+            state.footprint.touch();
+            call.ctx.replicate_verbatim();
+        }
         call.ctx.reply_ok();
         Ok(())
     }

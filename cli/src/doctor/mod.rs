@@ -28,7 +28,12 @@ struct Report {
 
 pub fn doctor(args: &DoctorArgs, target: &Target) -> Result<ExitCode, Failure> {
     let mut reports: Vec<Report> = Vec::new();
-    for (server, findings) in sentinels::check(target) {
+    let sentinels = if args.can_remove {
+        Vec::new()
+    } else {
+        sentinels::check(target)
+    };
+    for (server, findings) in sentinels {
         let title = format!("{server} (Sentinel)");
         reports.push(Report {
             server,
@@ -36,11 +41,16 @@ pub fn doctor(args: &DoctorArgs, target: &Target) -> Result<ExitCode, Failure> {
             findings,
         });
     }
+    let check = if args.can_remove {
+        checks::can_remove
+    } else {
+        checks::check
+    };
     let deployment = collect::all_servers(target)?;
     reports.extend(deployment.iter().map(|facts| Report {
         server: facts.server.clone(),
         title: facts.title(),
-        findings: checks::check(facts, &deployment),
+        findings: check(facts, &deployment),
     }));
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {

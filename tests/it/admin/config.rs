@@ -5,7 +5,7 @@ use dlock_testkit::{Server, start, wait_for};
 use crate::fixtures::held_by_alice;
 
 /// Name, default, valid values, invalid values.
-const SETTINGS: [(&str, &str, &[&str], &[&str]); 7] = [
+const SETTINGS: [(&str, &str, &[&str], &[&str]); 8] = [
     (
         "dlock.max-lease-ms",
         "86400000",
@@ -38,6 +38,7 @@ const SETTINGS: [(&str, &str, &[&str], &[&str]); 7] = [
     ),
     ("dlock.allow-eviction", "no", &["yes", "no"], &["maybe", "1", ""]),
     ("dlock.quorum", "no", &["yes", "no"], &["maybe", "1", ""]),
+    ("dlock.keep-fence", "yes", &["no", "yes"], &["maybe", "1", ""]),
 ];
 
 #[test]

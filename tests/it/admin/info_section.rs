@@ -3,7 +3,10 @@
 use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 
 /// Current values. All other fields only grow.
-const GAUGES: [&str; 10] = [
+const GAUGES: [&str; 12] = [
+    "dlock_aof_clean",
+    "dlock_clean_since",
+    "dlock_contended_locks",
     "dlock_evictable",
     "dlock_fence_known",
     "dlock_grace_left_ms",
@@ -12,7 +15,6 @@ const GAUGES: [&str; 10] = [
     "dlock_longest_wait_ms",
     "dlock_quorum",
     "dlock_untracked_locks",
-    "dlock_contended_locks",
     "dlock_waiters",
 ];
 

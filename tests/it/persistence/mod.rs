@@ -4,4 +4,5 @@ mod corrupt_restore;
 mod dump_restore;
 mod fences;
 mod grace_period;
+mod removal;
 mod restart;

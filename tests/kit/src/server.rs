@@ -96,13 +96,16 @@ impl Server {
         Self::launch(format!("{lines}\n")).unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
-    /// A server without the module, on a copy of a data file of another server.
-    pub fn without_module_on_copy_of(other: &Self, file: &str) -> Self {
+    /// A server without the module, on a copy of the files of another server, or its log if it does not start.
+    pub fn without_module_on_copy_of(other: &Self, lines: &str) -> Result<Self, String> {
         let directory = new_directory();
-        std::fs::copy(other.directory.path().join(file), directory.path().join(file))
-            .expect("the file is there");
-        Self::launch_in(directory, vec![server_program()], "\n".into(), Vec::new())
-            .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+        copy_directory(other.directory.path(), directory.path());
+        Self::launch_in(
+            directory,
+            vec![server_program()],
+            format!("{lines}\n"),
+            Vec::new(),
+        )
     }
 
     /// A cluster node without slots.

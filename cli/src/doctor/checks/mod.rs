@@ -3,6 +3,7 @@
 mod cluster;
 mod durability;
 mod grace;
+mod removal;
 mod replication;
 mod server;
 
@@ -41,30 +42,51 @@ const CHECKS: &[Check] = &[
 
 /// All findings about one server of a deployment.
 pub fn check(facts: &Facts, deployment: &[Facts]) -> Vec<Finding> {
+    let module = match module(facts, deployment) {
+        Ok(module) => module,
+        Err(finding) => return vec![finding],
+    };
+    let checks = CHECKS.iter().filter_map(|check| check(facts));
+    let settings = replication::settings_differ(facts, deployment);
+    std::iter::once(module).chain(checks).chain(settings).collect()
+}
+
+/// Whether the module can be removed from a server of a deployment.
+pub fn can_remove(facts: &Facts, deployment: &[Facts]) -> Vec<Finding> {
+    match module(facts, deployment) {
+        Ok(_) => removal::can_remove(facts),
+        Err(_) if facts.unreachable.is_none() && !facts.info.0.is_empty() => {
+            vec![Finding::ok("module", "dlock is not loaded")]
+        }
+        Err(finding) => vec![finding],
+    }
+}
+
+/// The finding about the module, or why there is nothing else to check.
+fn module(facts: &Facts, deployment: &[Facts]) -> Result<Finding, Finding> {
     if let Some(reason) = &facts.unreachable {
-        return vec![Finding::problem(
+        return Err(Finding::problem(
             "reachability",
             reason,
             "an unreachable primary grants no locks, an unreachable replica cannot take over",
             "check that the server runs, and that it can be reached from here at this address",
-        )];
+        ));
     }
     if facts.info.0.is_empty() {
-        return vec![Finding::warning(
+        return Err(Finding::warning(
             "info",
             "the user has no permission for INFO",
             "almost nothing can be checked",
             "run dlock doctor as a user with +info +config|get +module|list +cluster|info +cluster|nodes +time +scan \
              +multi +discard",
-        )];
+        ));
     }
     let module = server::module(facts, deployment);
-    if !facts.has_module() {
-        return vec![module];
+    if facts.has_module() {
+        Ok(module)
+    } else {
+        Err(module)
     }
-    let checks = CHECKS.iter().filter_map(|check| check(facts));
-    let settings = replication::settings_differ(facts, deployment);
-    std::iter::once(module).chain(checks).chain(settings).collect()
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@ use crate::doctor::finding::Finding;
 const FAILOVER_S: i64 = 10;
 
 /// Settings that must be the same on all servers, since a replica can become the primary.
-const SHARED_SETTINGS: [&str; 9] = [
+const SHARED_SETTINGS: [&str; 10] = [
     "dlock.max-lease-ms",
     "dlock.startup-grace-ms",
     "dlock.failover-grace-ms",
     "dlock.max-waiters-per-lock",
     "dlock.deadlock-detection",
     "dlock.allow-eviction",
+    "dlock.keep-fence",
     "min-replicas-to-write",
     "maxmemory-policy",
     "appendonly",

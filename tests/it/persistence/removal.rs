@@ -1,0 +1,125 @@
+//! `dlock.keep-fence no`: a server that was tried with the module starts without it on its files.
+
+use dlock_testkit::{Client, Server, start_with, wait_for};
+
+use crate::fixtures::{AOF, rewrite_aof};
+
+/// Locks that were acquired, contended, extended, lost and broken; then none.
+fn try_module(server: &Server, client: &mut Client) {
+    client.ok("SET other value");
+    client.acquire("door alice 60000");
+    client.acquire("pool carol 60000 LIMIT 2 REQID r1");
+    client.acquire("short dave 1");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    client.ask::<i64>("DLOCK.EXTEND door alice 90000");
+    client.release("door alice");
+    bob.granted();
+    client.release("door bob");
+    client.ask::<i64>("DEL pool");
+    wait_until_nothing_is_kept(client);
+}
+
+#[track_caller]
+fn wait_until_nothing_is_kept(client: &mut Client) {
+    wait_for("nothing to keep", || client.stat("dlock_clean_since") > 0);
+    assert_eq!(client.stat("dlock_locks"), 0);
+    assert_eq!(client.ask::<i64>("DBSIZE"), 1);
+}
+
+/// The server must start without the module on the files of that one.
+#[track_caller]
+fn assert_starts_without_module(server: &Server, lines: &str) {
+    match Server::without_module_on_copy_of(server, lines) {
+        Ok(server) => assert_eq!(server.client().ask::<String>("GET other"), "value"),
+        Err(log) => panic!("{log}"),
+    }
+}
+
+#[test]
+fn server_starts_without_module_on_rdb_if_fence_is_not_kept() {
+    let (server, mut client) = start_with("dlock.keep-fence no");
+    try_module(&server, &mut client);
+    client.ok("SAVE");
+    assert_starts_without_module(&server, "");
+    client.config_set("dlock.keep-fence", "yes");
+    client.ok("SAVE");
+    let is_readable = Server::without_module_on_copy_of(&server, "").is_ok();
+    assert_eq!(
+        is_readable,
+        server.log().contains("version=7.0"),
+        "Redis 7.0 never keeps it in the RDB"
+    );
+}
+
+#[test]
+fn server_starts_without_module_on_rdb_of_shutdown() {
+    let (mut server, mut client) = start_with("dlock.keep-fence no\nsave 3600 1");
+    try_module(&server, &mut client);
+    server.shut_down();
+    assert_starts_without_module(&server, "");
+}
+
+#[test]
+fn server_starts_without_module_on_rewritten_aof() {
+    for preamble in ["yes", "no"] {
+        let lines = format!("{AOF}aof-use-rdb-preamble {preamble}\n");
+        let (server, mut client) = start_with(&format!("{lines}dlock.keep-fence no"));
+        try_module(&server, &mut client);
+        assert_eq!(
+            client.stat("dlock_aof_clean"),
+            0,
+            "it has the changes of the locks"
+        );
+        rewrite_aof(&mut client);
+        wait_for("a clean AOF", || client.stat("dlock_aof_clean") == 1);
+        // A replica asks for the fence, which is not for the log.
+        let replica = server.replica_with("dlock.keep-fence no");
+        wait_for("the fence", || {
+            replica.client().stat("dlock_fence_known") == client.stat("dlock_fence_known")
+        });
+        client.ok("SET other value");
+        assert_eq!(client.stat("dlock_aof_clean"), 1);
+        assert_starts_without_module(&server, &lines);
+        client.acquire("door alice 60000");
+        assert_eq!(
+            (client.stat("dlock_aof_clean"), client.stat("dlock_clean_since")),
+            (0, 0)
+        );
+        assert!(
+            Server::without_module_on_copy_of(&server, &lines).is_err(),
+            "it has a lock"
+        );
+    }
+}
+
+#[test]
+fn replica_starts_without_module_on_rewritten_aof() {
+    let (server, mut client) = start_with("dlock.keep-fence no");
+    let lines = format!("{AOF}dlock.keep-fence no");
+    let replica = server.replica_with(&lines);
+    try_module(&server, &mut client);
+    client.sync();
+    let mut of_replica = replica.client();
+    wait_until_nothing_is_kept(&mut of_replica);
+    rewrite_aof(&mut of_replica);
+    wait_for("a clean AOF", || of_replica.stat("dlock_aof_clean") == 1);
+    // The primary sends its fence to the second replica, and so to this one.
+    let _second = server.replica();
+    client.sync();
+    assert_starts_without_module(&replica, AOF);
+}
+
+#[test]
+fn fence_that_is_not_kept_starts_from_clock() {
+    let (mut server, mut client) = start_with("dlock.keep-fence no\nsave 3600 1");
+    let before = client.acquire("door alice 60000").fence;
+    client.release("door alice");
+    wait_for("nothing to keep", || client.stat("dlock_clean_since") > 0);
+    server.restart();
+    let mut client = server.client();
+    assert_eq!(client.stat("dlock_fence_known"), 0);
+    assert!(
+        client.acquire("door alice 60000").fence > before,
+        "the clock went on"
+    );
+}
