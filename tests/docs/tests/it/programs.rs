@@ -191,6 +191,19 @@ fn postgres_rejects_write_with_stale_fence() {
 }
 
 #[test]
+fn redis_rejects_writes_of_holder_that_lost_its_lock() {
+    let Some(packages) = library(client_libraries::python(), "redis-py") else {
+        return;
+    };
+    let (server, directory) = (Server::start(), directory());
+    write(&program(RECIPES, "fenced_redis.py"), &server, directory.path());
+    let mut python = Command::new("python3");
+    python.env("PYTHONPATH", packages).arg("fenced_redis.py");
+    let printed = run(&mut python, directory.path()).expect("the program succeeds");
+    assert_eq!(printed, shown_output(RECIPES, "fenced_redis.py"));
+}
+
+#[test]
 fn object_store_rejects_write_with_stale_fence() {
     let Some(packages) = library(client_libraries::python(), "redis-py") else {
         return;
