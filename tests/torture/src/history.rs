@@ -28,6 +28,8 @@ pub struct History {
     pub writes: Vec<Write>,
     /// Final contents of the store, if one was used.
     pub stored: Option<BTreeSet<u64>>,
+    /// The lists that locks protect, of servers about to be killed and at the end.
+    pub lists: Vec<List>,
     /// States of servers after a restart.
     pub restored: Vec<Restored>,
     /// Final states of the servers.
@@ -54,7 +56,7 @@ pub struct Op {
 }
 
 /// A server during one term: from its start or promotion until it is replaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerTerm {
     /// The port of the server.
     pub port: u16,
@@ -83,6 +85,43 @@ pub enum Request {
         /// REQID
         reqid: Option<String>,
     },
+    /// RPUSH
+    Push(Push),
+}
+
+/// A write to a list that a lock protects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    /// The list.
+    pub list: String,
+    /// The element.
+    pub element: Element,
+}
+
+/// Names of lists that are written only through GUARD end in this.
+pub const GUARDED: &str = ":guarded";
+
+/// Names of the other lists end in this.
+pub const PLAIN: &str = ":plain";
+
+/// An element of a list. A correct list is sorted: by grants, and by the writes of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Element {
+    /// The fence of the grant.
+    pub fence: u64,
+    /// Counts the writes of a client, each of which is sent once.
+    pub number: u64,
+}
+
+/// The elements of a list on a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// Its key.
+    pub name: String,
+    /// Its elements.
+    pub elements: Vec<Element>,
+    /// Whether this is the end of the run.
+    pub is_final: bool,
 }
 
 /// Arguments of ACQUIRE.
@@ -127,6 +166,8 @@ pub enum Reply {
     Remaining(u64),
     /// To EXTEND: the remaining lease.
     Lease(u64),
+    /// To RPUSH: the length of the list.
+    Length(u64),
     /// The text of an error reply.
     Error(String),
     /// The connection was closed before a reply: the request may or may not have been executed.
@@ -207,6 +248,19 @@ impl Op {
         }
     }
 
+    /// The write, if this is one that was acknowledged.
+    pub fn acknowledged_push(&self) -> Option<&Push> {
+        match (&self.request, &self.reply) {
+            (Request::Push(push), Reply::Length(_)) => Some(push),
+            _ => None,
+        }
+    }
+
+    /// Whether GUARD refused a write.
+    pub fn is_refused_push(&self) -> bool {
+        matches!(self.request, Request::Push(_)) && self.reply.is_error(&["NOTHELD", "NOTOWNER", "STALE"])
+    }
+
     /// The safe local deadline that the owner derives from the reply.
     pub fn safe_deadline(&self) -> Micros {
         let valid_ms = match self.reply {
@@ -277,7 +331,28 @@ impl fmt::Display for Request {
                 }
                 write_option(f, "REQID", reqid.as_ref())
             }
+            Self::Push(Push { list, element }) => {
+                if list.ends_with(GUARDED) {
+                    write!(f, "GUARD {} ", element.fence)?;
+                }
+                write!(f, "RPUSH {list} {element}")
+            }
         }
+    }
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.fence, self.number)
+    }
+}
+
+impl Element {
+    /// Parses what it displays.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (fence, number) = text.split_once(':')?;
+        let (fence, number) = (fence.parse().ok()?, number.parse().ok()?);
+        Some(Self { fence, number })
     }
 }
 
@@ -303,6 +378,7 @@ impl fmt::Display for Reply {
             Self::Null => write!(f, "null"),
             Self::Remaining(holds) => write!(f, "{holds} holds left"),
             Self::Lease(ms) => write!(f, "lease {ms} ms"),
+            Self::Length(length) => write!(f, "{length} elements"),
             Self::Error(error) => write!(f, "{error}"),
             Self::Disconnected => write!(f, "connection lost"),
             Self::TimedOut => write!(f, "no reply"),

@@ -93,6 +93,6 @@ fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
 fn list() -> String {
     let lines = SCENARIOS
         .iter()
-        .map(|scenario| format!("{:<25} {}", scenario.name, scenario.description));
+        .map(|scenario| format!("{:<26} {}", scenario.name, scenario.description));
     lines.collect::<Vec<_>>().join("\n")
 }

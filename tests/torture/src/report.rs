@@ -13,21 +13,32 @@ const EXCERPT_LINES: usize = 30;
 /// Header of the results table.
 pub fn header() -> String {
     format!(
-        "{:<25} {:>20} {:>7} {:>8} {:>8} {:>8} {:>9}  {}",
-        "scenario", "seed", "count", "requests", "grants", "faults", "expected", "verdict"
+        "{:<26} {:>20} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9}  {}",
+        "scenario",
+        "seed",
+        "count",
+        "requests",
+        "grants",
+        "faults",
+        "refused",
+        "survived",
+        "expected",
+        "verdict"
     )
 }
 
 /// A row of the results table.
 pub fn row(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> String {
     format!(
-        "{:<25} {:>20} {:>7} {:>8} {:>8} {:>8} {:>9}  {}",
+        "{:<26} {:>20} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9}  {}",
         scenario.name,
         seed,
         count,
         verdict.ops,
         verdict.grants,
         verdict.faults,
+        verdict.refused,
+        verdict.survived,
         verdict.expected,
         summary(verdict)
     )

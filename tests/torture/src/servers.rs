@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dlock_testkit::Server;
 
-use crate::history::{FinalState, Recorder};
+use crate::history::{Element, FinalState, List, Recorder};
 
 /// Time for the last lease to expire and be swept: 2 s at `hz 10`, more on a slow machine.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -34,8 +34,29 @@ pub fn wait_for_replication(primary: &Server, replicas: usize) {
     );
 }
 
-/// Waits until an idle server is empty and records its final state.
+/// Records the lists that locks protect, and returns their names.
+pub fn record_lists(server: &Server, recorder: &Recorder, is_final: bool) -> Vec<String> {
+    let mut client = server.client();
+    let names: Vec<String> = client.ask("KEYS {*}:*");
+    for name in &names {
+        let elements: Vec<String> = client.ask(&format!("LRANGE {name} 0 -1"));
+        let elements = elements.iter().map(|text| Element::parse(text));
+        recorder.lock().lists.push(List {
+            name: name.clone(),
+            elements: elements.collect::<Option<_>>().expect("clients push elements"),
+            is_final,
+        });
+    }
+    names
+}
+
+/// Records the lists of an idle server and deletes them, waits until it is empty, and records its final state.
 pub fn record_final_state(server: &mut Server, recorder: &Recorder) {
+    if crash(server).is_none() {
+        for list in record_lists(server, recorder, true) {
+            server.client().ask::<u64>(&format!("DEL {list}"));
+        }
+    }
     let start = Instant::now();
     let mut end = read_final_state(server);
     while end.crash.is_none() && (end.keys > 0 || end.waiting > 0) && start.elapsed() < DRAIN_TIMEOUT {

@@ -1,16 +1,18 @@
 //! The result of a scenario.
 
 use crate::checkers::{
-    MissingReplies, Rule, Violation, broken_leases, lost_writes, overlaps, queue_jumps, unclean_final_states,
-    wrong_fences, wrong_replies, wrong_restores,
+    MissingReplies, Rule, Violation, broken_leases, lost_elements, lost_writes, misordered_writes, overlaps,
+    queue_jumps, unclean_final_states, wrong_fences, wrong_replies, wrong_restores,
 };
-use crate::history::{History, Reply};
+use crate::history::{GUARDED, History, Reply};
 
 /// The rules of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// A rule that this scenario is known to violate. It must be detected, which shows that the checkers work.
     pub expected: Option<Rule>,
+    /// Whether a lock may have too many holders.
+    pub may_overlap: bool,
     /// Whether acknowledged changes must not be lost.
     pub lossless: bool,
     /// Whether replies may be missing.
@@ -21,6 +23,7 @@ impl Rules {
     /// All rules, for a healthy server.
     pub const STRICT: Self = Self {
         expected: None,
+        may_overlap: false,
         lossless: true,
         missing_replies: MissingReplies::Forbidden,
     };
@@ -35,6 +38,10 @@ pub struct Verdict {
     pub grants: usize,
     /// Number of injected faults.
     pub faults: usize,
+    /// Number of writes that GUARD refused.
+    pub refused: usize,
+    /// Number of guarded writes that survived to the end.
+    pub survived: usize,
     /// Number of expected violations.
     pub expected: usize,
     /// Violations with the index of their history.
@@ -60,6 +67,8 @@ impl Verdict {
         Self {
             ops: ops().count(),
             grants: ops().filter(|op| is_grant(&op.reply)).count(),
+            refused: ops().filter(|op| op.is_refused_push()).count(),
+            survived: histories.iter().map(guarded_elements).sum(),
             faults: histories.iter().map(|history| history.events.len()).sum(),
             expected: expected.len(),
             violations,
@@ -74,13 +83,23 @@ impl Verdict {
     }
 }
 
+fn guarded_elements(history: &History) -> usize {
+    let lists = history.lists.iter();
+    let guarded = lists.filter(|list| list.is_final && list.name.ends_with(GUARDED));
+    guarded.map(|list| list.elements.len()).sum()
+}
+
 fn check(history: &History, rules: Rules) -> Vec<Violation> {
-    let mut found = overlaps(history);
-    found.extend(wrong_fences(history));
+    let mut found = wrong_fences(history);
+    if !rules.may_overlap {
+        found.extend(overlaps(history));
+    }
     if rules.lossless {
         found.extend(broken_leases(history));
     }
     found.extend(lost_writes(history));
+    found.extend(misordered_writes(history));
+    found.extend(lost_elements(history, rules.lossless));
     found.extend(queue_jumps(history));
     found.extend(wrong_replies(history, rules.missing_replies));
     found.extend(wrong_restores(history));

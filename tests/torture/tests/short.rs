@@ -114,6 +114,19 @@ fn overlaps_of_isolated_primary_are_detected() {
     holds("partition");
 }
 
+/// These mostly wait for leases to expire.
+#[test]
+fn late_writes_are_in_order_with_guard_and_not_without() {
+    thread::scope(|scope| {
+        scope.spawn(|| holds("network-guarded"));
+        scope.spawn(|| holds("restart-lost-tail-guarded"));
+        scope.spawn(|| holds("restart-no-data-guarded"));
+        scope.spawn(|| holds("failover-guarded"));
+        scope.spawn(|| holds("cluster-resharding-guarded"));
+        scope.spawn(|| holds("partition-guarded"));
+    });
+}
+
 /// These mostly wait for timeouts of servers, so they run in parallel.
 #[test]
 fn cluster_sentinel_and_min_replicas_break_no_rule() {

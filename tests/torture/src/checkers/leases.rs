@@ -50,6 +50,7 @@ fn denies(op: &Op, promised: &PromisedHold) -> bool {
             reply.is_error(&["NOTHELD", "NOTOWNER"])
                 || reply.is_error(&["STALE"]) && *fence == Some(promised.fence)
         }
+        (Request::Push(push), _) => push.element.fence == promised.fence && op.is_refused_push(),
         _ => false,
     }
 }

@@ -14,6 +14,7 @@ mod queue;
 mod restores;
 #[cfg(test)]
 mod seeded_faults;
+mod written_lists;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +28,7 @@ pub use lost_writes::lost_writes;
 pub use overlap::overlaps;
 pub use queue::{MissingReplies, queue_jumps, wrong_replies};
 pub use restores::wrong_restores;
+pub use written_lists::{lost_elements, misordered_writes};
 
 /// A violated rule and the requests that prove it.
 #[derive(Clone, Debug)]
@@ -50,6 +52,10 @@ pub enum Rule {
     Leases,
     /// No acknowledged write is lost.
     LostWrites,
+    /// What is written through GUARD is in the order of grants.
+    WriteOrder,
+    /// What is written without GUARD is in the order of grants.
+    PlainWriteOrder,
     /// Waiters are granted in FIFO order.
     Fifo,
     /// Every request receives exactly one reply.
@@ -67,6 +73,8 @@ impl fmt::Display for Rule {
             Self::Fences => "fences",
             Self::Leases => "leases",
             Self::LostWrites => "lost writes",
+            Self::WriteOrder => "write order",
+            Self::PlainWriteOrder => "plain write order",
             Self::Fifo => "fifo",
             Self::Replies => "replies",
             Self::Restored => "restore",

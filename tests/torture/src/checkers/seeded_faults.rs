@@ -1,7 +1,9 @@
 //! Each checker finds a seeded fault in a history, and nothing in the same history without the fault.
 
 use super::*;
-use crate::history::{Acquire, FinalState, Limit, Reply, Request, Restored, ServerTerm, Write};
+use crate::history::{
+    Acquire, Element, FinalState, GUARDED, Limit, List, Push, Reply, Request, Restored, ServerTerm, Write,
+};
 
 const MUTEX: Limit = Limit::Of(1);
 
@@ -427,4 +429,112 @@ fn unknown_state_after_restart_is_detected() {
     };
     assert_eq!(found("alice holds door"), 0);
     assert_eq!(found("door is free"), 1);
+}
+
+/// A write that GUARD accepted.
+fn write(owner: &str, sent_ms: u64, replied_ms: u64, element: &str) -> Op {
+    let (list, element) = (GUARDED.into(), element_of(element));
+    let push = Request::Push(Push { list, element });
+    op(owner, sent_ms, replied_ms, push, Reply::Length(1))
+}
+
+fn element_of(text: &str) -> Element {
+    Element::parse(text).expect("fence:number")
+}
+
+/// At the end the server has this list.
+fn with_list(ops: Vec<Op>, elements: &str) -> History {
+    let list = List {
+        name: GUARDED.into(),
+        elements: elements.split_whitespace().map(element_of).collect(),
+        is_final: true,
+    };
+    History {
+        lists: vec![list],
+        ..history(ops)
+    }
+}
+
+/// The writes that prove a wrong order, if alice and then bob are granted the lock and write.
+fn misordered(alice_sent_ms: u64, alice_replied_ms: u64, elements: &str) -> Vec<Vec<usize>> {
+    let ops = vec![
+        op("alice", 0, 10, acquire(MUTEX), grant(1)),
+        op("bob", 500, 510, acquire(MUTEX), grant(2)),
+        write("bob", 520, 530, "2:1"),
+        write("alice", alice_sent_ms, alice_replied_ms, "1:1"),
+    ];
+    let found = misordered_writes(&with_list(ops, elements)).into_iter();
+    found.map(|violation| violation.ops).collect()
+}
+
+#[test]
+fn guard_that_skips_check_is_detected() {
+    assert_eq!(misordered(600, 610, "2:1 1:1"), [[2, 3]]);
+}
+
+#[test]
+fn guard_that_checks_and_writes_in_two_steps_is_detected() {
+    // Sent before bob's grant, executed after his write.
+    assert_eq!(misordered(490, 540, "2:1 1:1"), [[2, 3]]);
+    assert!(misordered(490, 540, "1:1 2:1").is_empty(), "executed before it");
+}
+
+#[test]
+fn guard_that_does_not_compare_fences_is_detected() {
+    let found = |reply, elements| {
+        let ops = vec![
+            op("alice", 0, 10, acquire(MUTEX), grant(1)),
+            op("alice", 20, 30, RELEASE, Reply::Remaining(0)),
+            op("alice", 40, 50, acquire(MUTEX), grant(2)),
+            write("alice", 60, 70, "2:1"),
+            Op {
+                reply,
+                ..write("alice", 80, 90, "1:2")
+            },
+        ];
+        misordered_writes(&with_list(ops, elements)).len()
+    };
+    assert_eq!(found(refused("STALE newer fence"), "2:1"), 0);
+    assert_eq!(found(Reply::Length(2), "2:1 1:2"), 1);
+}
+
+#[test]
+fn repeated_and_reordered_writes_of_one_grant_are_detected() {
+    let found = |elements| misordered_writes(&with_list(Vec::new(), elements)).len();
+    assert_eq!(found("1:1 1:2 1:4 2:3"), 0);
+    assert_eq!(found("1:1 1:1"), 1);
+    assert_eq!(found("1:2 1:1"), 1);
+}
+
+#[test]
+fn lost_writes_before_end_of_their_term_are_detected() {
+    let lost = |elements, lossless| {
+        let ops = vec![
+            write("alice", 0, 10, "1:1"),
+            write("alice", 20, 30, "1:2"),
+            write("alice", 40, 50, "1:3"),
+            in_term(1, write("alice", 60, 70, "1:4")),
+        ];
+        let found = lost_elements(&with_list(ops, elements), lossless).into_iter();
+        found.flat_map(|violation| violation.ops).collect::<Vec<_>>()
+    };
+    assert!(lost("1:1 1:4", false).is_empty(), "a grant lives on");
+    assert_eq!(lost("1:1 1:3 1:4", false), [1]);
+    assert!(lost("1:1 1:2 1:3 1:4", true).is_empty());
+    assert_eq!(lost("1:1 1:2", true), [2, 3], "nothing may be lost");
+}
+
+#[test]
+fn guard_refused_before_deadline_is_a_broken_lease() {
+    let denials = |element| {
+        let reply = refused("NOTHELD lock is not held");
+        let denied = Op {
+            reply,
+            ..write("alice", 500, 510, element)
+        };
+        let grant = op("alice", 0, 10, acquire(MUTEX), grant(7));
+        broken_leases(&history(vec![grant, denied])).len()
+    };
+    assert_eq!(denials("7:1"), 1);
+    assert_eq!(denials("6:1"), 0, "an outdated fence");
 }

@@ -8,7 +8,7 @@ use redis::Value;
 
 use super::connection::{Connection, Failure};
 use super::route::{Route, Target};
-use crate::history::{Acquire, Op, Recorder, Reply, Request, now};
+use crate::history::{Acquire, GUARDED, Op, Push, Recorder, Reply, Request, now};
 
 /// A migrating slot may bounce a request between two nodes.
 const MAX_REDIRECTIONS: u32 = 5;
@@ -71,6 +71,11 @@ impl LockClient {
         self.request(key, Request::Release { fence, all, reqid })
     }
 
+    /// RPUSH, plain or by DLOCK.GUARD. `None` if the server does not accept connections.
+    pub fn push(&mut self, key: &str, push: Push) -> Option<Op> {
+        self.request(key, Request::Push(push))
+    }
+
     /// Sends a request and follows redirections. Each attempt is recorded.
     fn request(&mut self, key: &str, request: Request) -> Option<Op> {
         let mut target = self.route.target(key);
@@ -94,6 +99,10 @@ impl LockClient {
     fn request_from(&mut self, target: Target, key: &str, request: &Request, asking: bool) -> Option<Op> {
         if !self.connect(target) {
             self.route.try_next_node(key, target.port);
+            return None;
+        }
+        // While this connected, a server may have started on this port in a new term.
+        if !asking && self.route.target(key) != target {
             return None;
         }
         if asking {
@@ -165,6 +174,9 @@ impl LockClient {
 fn command_args(key: &str, owner: &str, request: &Request) -> Vec<String> {
     let text = request.to_string();
     let mut args = text.split_whitespace().map(str::to_owned);
+    if matches!(request, Request::Push(push) if !push.list.ends_with(GUARDED)) {
+        return args.collect();
+    }
     let verb = args.next().unwrap_or_default();
     let name = [format!("DLOCK.{verb}"), key.to_owned(), owner.to_owned()];
     name.into_iter().chain(args).collect()
@@ -196,6 +208,7 @@ fn parse_reply(request: &Request, value: Value) -> Reply {
         (Request::Acquire(_), Value::Nil) => Reply::Null,
         (Request::Acquire(_), Value::Array(values)) => grant(&values),
         (Request::Extend { .. }, Value::Int(ms @ 0..)) => Reply::Lease(ms.unsigned_abs()),
+        (Request::Push(_), Value::Int(length @ 0..)) => Reply::Length(length.unsigned_abs()),
         (Request::Release { .. }, Value::Int(left @ 0..)) => Reply::Remaining(left.unsigned_abs()),
         (_, other) => Reply::Unexpected(format!("{other:?}")),
     }

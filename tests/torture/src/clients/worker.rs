@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use super::gate::Gate;
 use super::lock_client::LockClient;
-use crate::history::{Acquire, Limit, Micros, Op, Reply, now};
+use crate::history::{Acquire, Element, GUARDED, Limit, Micros, Op, PLAIN, Push, Reply, now};
 
 /// Parameters of the workload. Times in milliseconds.
 #[derive(Clone)]
@@ -30,8 +30,16 @@ pub struct Workload {
     pub keeps_owner: bool,
     /// Time limit for a reply to a request that does not block.
     pub reply_timeout: Duration,
+    /// Whether holders write to two lists of each lock, one by GUARD and one without.
+    pub writes: bool,
 }
 
+/// Writes between two steps, at most.
+const MAX_WRITES: u8 = 5;
+/// Before one in this many writes, the holder is stopped until its lease has ended.
+const STOPPED_ONE_IN: u8 = 8;
+/// One in this many guarded writes has the fence of an earlier grant.
+const OUTDATED_ONE_IN: u8 = 8;
 /// Longer than any server is stopped.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -51,6 +59,19 @@ impl Workload {
             skip_release_one_in: 20,
             keeps_owner: false,
             reply_timeout: REPLY_TIMEOUT,
+            writes: false,
+        }
+    }
+
+    /// Two mutexes, whose holders write, also after the end of their lease.
+    pub fn writing(lease_ms: u64) -> Self {
+        let mixed = Self::mixed(lease_ms);
+        Self {
+            locks: mixed.locks.into_iter().take(2).collect(),
+            think_ms: 0..=lease_ms / 40,
+            keeps_owner: true,
+            writes: true,
+            ..mixed
         }
     }
 }
@@ -65,6 +86,8 @@ pub struct Worker {
     stop: Arc<AtomicBool>,
     generation: u32,
     requests: u32,
+    writes: u64,
+    outdated_fence: u64,
 }
 
 /// A lock that the worker holds.
@@ -94,6 +117,8 @@ impl Worker {
             stop,
             generation: 0,
             requests: 0,
+            writes: 0,
+            outdated_fence: 1,
         }
     }
 
@@ -125,6 +150,7 @@ impl Worker {
         if self.use_lock(&mut held) {
             self.release(&held);
         }
+        self.outdated_fence = fence;
     }
 
     fn new_request(&mut self, limit: Limit) -> Acquire {
@@ -164,6 +190,9 @@ impl Worker {
         for _ in 0..self.rng.u8(..4) {
             self.think();
             self.gate.pass();
+            if self.workload.writes && !self.write(held) {
+                return false;
+            }
             if now() >= held.deadline {
                 return true;
             }
@@ -172,6 +201,9 @@ impl Worker {
                 1 => self.extend(held, None),
                 _ => self.extend(held, Some(held.fence)),
             };
+            if let Some(Reply::Granted { fence, .. }) = op.as_ref().map(|op| &op.reply) {
+                held.fence = *fence;
+            }
             match op {
                 Some(op) if op.safe_deadline() > 0 => held.deadline = held.deadline.max(op.safe_deadline()),
                 Some(op) if op.reply.is_unknown() => {
@@ -184,6 +216,49 @@ impl Worker {
         }
         self.think();
         true
+    }
+
+    /// Writes several times, sometimes late. Returns whether the owner may go on: not if a write may still be executed.
+    fn write(&mut self, held: &HeldLock<'_>) -> bool {
+        for _ in 0..self.rng.u8(..MAX_WRITES) {
+            self.think();
+            // Without GUARD, a correct holder checks its deadline.
+            let may_write_plain = now() < held.deadline;
+            if self.rng.u8(..STOPPED_ONE_IN) == 0 {
+                self.stop_past(held.deadline);
+            }
+            if !self.push(held, GUARDED) || may_write_plain && !self.push(held, PLAIN) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Returns whether the owner may go on.
+    fn push(&mut self, held: &HeldLock<'_>, list: &str) -> bool {
+        let is_outdated = list == GUARDED && self.rng.u8(..OUTDATED_ONE_IN) == 0;
+        self.writes += 1;
+        let element = Element {
+            fence: if is_outdated {
+                self.outdated_fence
+            } else {
+                held.fence
+            },
+            number: self.writes,
+        };
+        let list = format!("{{{}}}{list}", held.key);
+        let op = self.lock_client.push(held.key, Push { list, element });
+        if op.is_some_and(|op| op.reply.is_unknown()) {
+            self.on_disconnect();
+            return self.workload.keeps_owner;
+        }
+        true
+    }
+
+    /// Sleeps past a deadline, long enough for others to get the lock and write.
+    fn stop_past(&mut self, deadline: Micros) {
+        let more = Duration::from_millis(self.rng.u64(..=self.workload.lease_ms.end() / 2));
+        thread::sleep(Duration::from_micros(deadline.saturating_sub(now())) + more);
     }
 
     fn reenter(&mut self, held: &HeldLock<'_>) -> Option<Op> {

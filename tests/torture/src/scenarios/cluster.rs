@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Cluster, Move, Server, wait_for};
 
-use super::ScenarioRun;
+use super::{ScenarioRun, Workloads};
 use crate::clients::{Route, Workload};
-use crate::history::{History, Recorder, ServerTerm};
+use crate::history::{GUARDED, History, PLAIN, Recorder, ServerTerm};
 use crate::servers;
 
 const WORKERS: usize = 8;
@@ -18,11 +18,11 @@ const NODES: u16 = 3;
 const MIN_TIME_AWAY: Duration = Duration::from_millis(2_500);
 
 /// Slots migrate back and forth between two nodes, with holders and waiters.
-pub fn resharding(run: &mut ScenarioRun) -> Vec<History> {
+pub fn resharding(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
     let mut cluster = Cluster::start(2);
     let recorder = Recorder::default();
     let route = Route::to_cluster(cluster.nodes.iter().map(initial_term).collect());
-    let workload = Workload::mixed(LEASE_MS);
+    let workload = workload(LEASE_MS);
     let pool = run.start_clients(WORKERS, &route, &recorder, &workload);
     let mut moved = vec![Instant::now(); workload.locks.len()];
     for _ in 0..run.count {
@@ -44,8 +44,16 @@ fn move_slot_of(run: &mut ScenarioRun, cluster: &Cluster, key: &str, recorder: &
     let to = 1 - from;
     let slot = cluster.begin_move(key, from, to);
     recorder.event(format!("slot {} of {key} migrating to node {to}", slot.slot));
-    run.pause(0..=50);
-    migrate_all(cluster, slot, key);
+    let mut keys = [
+        key.to_owned(),
+        format!("{{{key}}}{GUARDED}"),
+        format!("{{{key}}}{PLAIN}"),
+    ];
+    run.rng.shuffle(&mut keys);
+    for key in keys {
+        run.pause(0..=50);
+        migrate(cluster, slot, &key);
+    }
     run.pause(0..=20);
     // The new owner first, so that the slot is never without one.
     cluster.client(to).ok(&cluster.assign(slot));
@@ -58,7 +66,7 @@ fn is_here(client: &mut Client, key: &str) -> bool {
 }
 
 /// The key cannot be created again afterwards: the old node replies ASK for missing keys.
-fn migrate_all(cluster: &Cluster, slot: Move, key: &str) {
+fn migrate(cluster: &Cluster, slot: Move, key: &str) {
     let mut client = cluster.client(slot.from);
     client.ask::<redis::Value>(&cluster.migrate(slot, key));
 }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use super::ScenarioRun;
 use super::group::ReplicationGroup;
+use super::{ScenarioRun, Workloads};
 use crate::clients::Workload;
 use crate::history::History;
 
@@ -20,12 +20,12 @@ const MAX_LAG_MS: u64 = 150;
 /// The grace period is as long as the longest lease.
 pub fn with_grace(run: &mut ScenarioRun) -> Vec<History> {
     let config = format!("dlock.failover-grace-ms {LEASE_MS}");
-    run.in_parallel(GROUPS, move |run| failovers(run, &config))
+    run.in_parallel(GROUPS, move |run| failovers(run, &config, Workload::mixed))
 }
 
 /// No grace period.
-pub fn without_grace(run: &mut ScenarioRun) -> Vec<History> {
-    run.in_parallel(GROUPS, |run| failovers(run, ""))
+pub fn without_grace(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
+    run.in_parallel(GROUPS, move |run| failovers(run, "", workload))
 }
 
 /// With a grace period. Each time the second replica takes over from the first without having replicated from it.
@@ -55,12 +55,12 @@ fn failovers_unsynced(run: &mut ScenarioRun, config: &str) -> History {
 }
 
 /// Counts all promotions, including that of a second replica during the grace period of the first.
-fn failovers(run: &mut ScenarioRun, config: &str) -> History {
+fn failovers(run: &mut ScenarioRun, config: &str, workload: Workloads) -> History {
     let has_grace = !config.is_empty();
     let mut group = ReplicationGroup::start(SERVERS, config);
     let workload = Workload {
         keeps_owner: true,
-        ..Workload::mixed(LEASE_MS)
+        ..workload(LEASE_MS)
     };
     let pool = run.start_clients(WORKERS, &group.route, &group.recorder, &workload);
     let mut done = 0;

@@ -75,7 +75,12 @@ impl ReplicationGroup {
 
     /// `kill -9` of a server.
     pub fn kill(&mut self, n: usize) {
-        let role = if n == self.primary { "primary" } else { "replica" };
+        let role = if n == self.primary {
+            servers::record_lists(&self.servers[n], &self.recorder, false);
+            "primary"
+        } else {
+            "replica"
+        };
         let server = &mut self.servers[n];
         self.recorder
             .event(format!("kill -9 of the {role}, port {}", server.port()));

@@ -43,6 +43,9 @@ pub struct Scenario {
     body: fn(&mut ScenarioRun) -> Vec<History>,
 }
 
+/// The workload for leases of up to this many milliseconds.
+type Workloads = fn(u64) -> Workload;
+
 /// One run of a scenario.
 pub struct ScenarioRun {
     /// How many faults, or rounds of them.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dlock_testkit::{Proxy, Server, Way};
 
-use super::ScenarioRun;
+use super::{ScenarioRun, Workloads};
 use crate::clients::{ClientPool, Route, Workload};
 use crate::history::{History, Recorder};
 use crate::servers;
@@ -20,13 +20,14 @@ const MAX_BYTES: usize = 300;
 
 /// The proxy delays data, freezes one or both directions, cuts connections at once or mid-request, and refuses
 /// connections.
-pub fn bad(run: &mut ScenarioRun) -> Vec<History> {
+pub fn bad(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
     let mut server = Server::start();
     let recorder = Recorder::default();
     let networks = [Proxy::to(server.port()), Proxy::to(server.port())];
     let workload = Workload {
+        keeps_owner: false,
         reply_timeout: REPLY_TIMEOUT,
-        ..Workload::mixed(LEASE_MS)
+        ..workload(LEASE_MS)
     };
     let mut pools = Vec::new();
     for (network, name) in networks.iter().zip(["near", "far"]) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use dlock_testkit::{Proxy, Server, Way};
 
-use super::ScenarioRun;
 use super::group::CLOSED_PORT;
+use super::{ScenarioRun, Workloads};
 use crate::clients::{ClientPool, Route, Workload};
 use crate::history::{History, Recorder};
 use crate::servers;
@@ -21,18 +21,24 @@ const LAG_LIMIT: &str = "min-replicas-max-lag 1";
 const FAILOVER_MS: u64 = 4_000;
 
 /// The old primary keeps serving.
-pub fn keeps_serving(run: &mut ScenarioRun) -> Vec<History> {
-    run.in_parallel(PAIRS, |run| partitions(run, OldPrimary::KeepsServing))
+pub fn keeps_serving(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
+    run.in_parallel(PAIRS, move |run| {
+        partitions(run, OldPrimary::KeepsServing, workload)
+    })
 }
 
 /// The old primary stops accepting writes because no replica acknowledges them.
 pub fn min_replicas(run: &mut ScenarioRun) -> Vec<History> {
-    run.in_parallel(PAIRS, |run| partitions(run, OldPrimary::NeedsReplica))
+    run.in_parallel(PAIRS, |run| {
+        partitions(run, OldPrimary::NeedsReplica, Workload::mixed)
+    })
 }
 
 /// The same, but the old primary is paused during the failover and resumes when the new one serves.
 pub fn paused(run: &mut ScenarioRun) -> Vec<History> {
-    run.in_parallel(PAIRS, |run| partitions(run, OldPrimary::IsPaused))
+    run.in_parallel(PAIRS, |run| {
+        partitions(run, OldPrimary::IsPaused, Workload::mixed)
+    })
 }
 
 /// Behaviour of the old primary during the partition.
@@ -57,9 +63,9 @@ impl OldPrimary {
     }
 }
 
-fn partitions(run: &mut ScenarioRun, old: OldPrimary) -> History {
+fn partitions(run: &mut ScenarioRun, old: OldPrimary, workload: Workloads) -> History {
     let mut pair = Pair::start(old.min_replicas());
-    let workload = Workload::mixed(LEASE_MS);
+    let workload = workload(LEASE_MS);
     let mut start = |name, route| {
         ClientPool::start(
             WORKERS_ON_A_SIDE,
@@ -171,6 +177,7 @@ impl Pair {
             "kill -9 of the old primary, port {}",
             self.primary.port()
         ));
+        servers::record_lists(&self.primary, &self.recorder, false);
         self.primary.kill();
         self.near.set(self.replica.port(), self.term);
         self.primary.start_again();

@@ -2,7 +2,7 @@
 
 use dlock_testkit::Server;
 
-use super::ScenarioRun;
+use super::{ScenarioRun, Workloads};
 use crate::clients::{Route, Workload};
 use crate::faults::AofFile;
 use crate::history::{History, Recorder};
@@ -41,27 +41,27 @@ const NONE: Persistence = Persistence {
 
 /// Every acknowledged change is on disk: nothing may be lost.
 pub fn fsync_always(run: &mut ScenarioRun) -> Vec<History> {
-    restarts(run, ALWAYS)
+    restarts(run, ALWAYS, Workload::mixed)
 }
 
 /// The tail of the AOF is lost; a grace period covers it.
 pub fn lost_tail_with_grace(run: &mut ScenarioRun) -> Vec<History> {
-    restarts(run, SOMETIMES.with_grace())
+    restarts(run, SOMETIMES.with_grace(), Workload::mixed)
 }
 
 /// The tail of the AOF is lost, without a grace period.
-pub fn lost_tail(run: &mut ScenarioRun) -> Vec<History> {
-    restarts(run, SOMETIMES)
+pub fn lost_tail(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
+    restarts(run, SOMETIMES, workload)
 }
 
 /// All data is lost; a grace period covers it.
 pub fn no_data_with_grace(run: &mut ScenarioRun) -> Vec<History> {
-    restarts(run, NONE.with_grace())
+    restarts(run, NONE.with_grace(), Workload::mixed)
 }
 
 /// All data is lost, without a grace period.
-pub fn no_data(run: &mut ScenarioRun) -> Vec<History> {
-    restarts(run, NONE)
+pub fn no_data(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
+    restarts(run, NONE, workload)
 }
 
 impl Persistence {
@@ -85,14 +85,14 @@ impl Persistence {
     }
 }
 
-fn restarts(run: &mut ScenarioRun, persistence: Persistence) -> Vec<History> {
+fn restarts(run: &mut ScenarioRun, persistence: Persistence, workload: Workloads) -> Vec<History> {
     let policy = persistence.fsync_at(0).unwrap_or_default();
     let mut server = Server::with(&format!("{}\n{policy}", persistence.config()));
     let recorder = Recorder::default();
     let route = Route::to(server.port(), 0);
     let workload = Workload {
         keeps_owner: true,
-        ..Workload::mixed(LEASE_MS)
+        ..workload(LEASE_MS)
     };
     let pool = run.start_clients(WORKERS, &route, &recorder, &workload);
     for term in 1..=run.count {
@@ -117,12 +117,14 @@ fn restarts(run: &mut ScenarioRun, persistence: Persistence) -> Vec<History> {
 fn kill(run: &mut ScenarioRun, server: &mut Server, persistence: Persistence, recorder: &Recorder) {
     if !persistence.loses_tail {
         recorder.event("kill -9 and restart of the server");
+        servers::record_lists(server, recorder, false);
         return server.kill();
     }
     let log = AofFile::of(server);
     let on_disk = log.length();
     run.pause(0..=MAX_LOST_MS);
     recorder.event(format!("power failure: AOF truncated to {on_disk} bytes"));
+    servers::record_lists(server, recorder, false);
     server.kill();
     log.truncate(on_disk);
 }

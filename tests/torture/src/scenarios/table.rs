@@ -5,6 +5,7 @@ use super::{
     partition, planned, restart, sentinel,
 };
 use crate::checkers::{MissingReplies, Rule};
+use crate::clients::Workload;
 use crate::verdict::Rules;
 
 /// An unplanned failover or a restart with lost data: acknowledged changes may be lost, but locks never have too many
@@ -38,6 +39,16 @@ const BAD_NETWORK: Rules = Rules {
     missing_replies: MissingReplies::Allowed,
     ..Rules::STRICT
 };
+
+/// Holders are stopped and write late, through GUARD and without: the rule for the latter is violated.
+const fn writing(rules: Rules) -> Rules {
+    Rules {
+        expected: Some(Rule::PlainWriteOrder),
+        // Other scenarios detect that, or its absence.
+        may_overlap: !rules.lossless,
+        ..rules
+    }
+}
 
 /// All scenarios, the quick ones first.
 pub const SCENARIOS: &[Scenario] = &[
@@ -79,7 +90,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 500,
         short: 8,
         rules: BAD_NETWORK,
-        body: network::bad,
+        body: |run| network::bad(run, Workload::mixed),
     },
     Scenario {
         name: "eviction",
@@ -127,7 +138,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 40,
         short: 6,
         rules: OVERLAPPING,
-        body: restart::lost_tail,
+        body: |run| restart::lost_tail(run, Workload::mixed),
     },
     Scenario {
         name: "restart-no-data-grace",
@@ -143,7 +154,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 20,
         short: 4,
         rules: OVERLAPPING,
-        body: restart::no_data,
+        body: |run| restart::no_data(run, Workload::mixed),
     },
     Scenario {
         name: "failover-grace",
@@ -159,7 +170,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 60,
         short: 6,
         rules: OVERLAPPING,
-        body: failover::without_grace,
+        body: |run| failover::without_grace(run, Workload::mixed),
     },
     Scenario {
         name: "failover-unsynced",
@@ -191,7 +202,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 100,
         short: 3,
         rules: Rules::STRICT,
-        body: cluster::resharding,
+        body: |run| cluster::resharding(run, Workload::mixed),
     },
     Scenario {
         name: "cluster-failover",
@@ -207,7 +218,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 30,
         short: 1,
         rules: OVERLAPPING,
-        body: partition::keeps_serving,
+        body: |run| partition::keeps_serving(run, Workload::mixed),
     },
     Scenario {
         name: "partition-min-replicas",
@@ -224,5 +235,53 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 0,
         rules: OVERLAPPING,
         body: partition::paused,
+    },
+    Scenario {
+        name: "network-guarded",
+        description: "a bad network: late writes are in order with GUARD, not without",
+        count: 200,
+        short: 16,
+        rules: writing(BAD_NETWORK),
+        body: |run| network::bad(run, Workload::writing),
+    },
+    Scenario {
+        name: "restart-lost-tail-guarded",
+        description: "the tail of the AOF is lost: late writes are in order with GUARD, not without",
+        count: 60,
+        short: 3,
+        rules: writing(LOSSY),
+        body: |run| restart::lost_tail(run, Workload::writing),
+    },
+    Scenario {
+        name: "restart-no-data-guarded",
+        description: "restarts without persistence: late writes are in order with GUARD, not without",
+        count: 60,
+        short: 5,
+        rules: writing(LOSSY),
+        body: |run| restart::no_data(run, Workload::writing),
+    },
+    Scenario {
+        name: "failover-guarded",
+        description: "unreplicated writes are lost: late writes are in order with GUARD, not without",
+        count: 60,
+        short: 3,
+        rules: writing(LOSSY),
+        body: |run| failover::without_grace(run, Workload::writing),
+    },
+    Scenario {
+        name: "cluster-resharding-guarded",
+        description: "slots migrate with locks and data: late writes are in order with GUARD, not without",
+        count: 40,
+        short: 2,
+        rules: writing(Rules::STRICT),
+        body: |run| cluster::resharding(run, Workload::writing),
+    },
+    Scenario {
+        name: "partition-guarded",
+        description: "an isolated old primary goes on: late writes are in order with GUARD, not without",
+        count: 36,
+        short: 3,
+        rules: writing(LOSSY),
+        body: |run| partition::keeps_serving(run, Workload::writing),
     },
 ];
