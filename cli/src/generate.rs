@@ -14,6 +14,9 @@ use crate::exit::{Code, Failure};
 pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "dlock", &mut text);
+    if shell == Shell::Bash {
+        text.extend_from_slice(include_bytes!("lock_names.bash"));
+    }
     io::stdout().write_all(&text)?;
     Ok(ExitCode::SUCCESS)
 }

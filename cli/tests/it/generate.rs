@@ -44,6 +44,32 @@ fn bash_completes_a_partial_command() {
 }
 
 #[test]
+fn bash_completes_lock_names() {
+    let server = Server::start();
+    server.client().acquire("orders:42 alice 60000");
+    server.client().acquire("other alice 60000");
+    let script = outcome(&mut dlock(&["completions", "bash"])).out;
+    let ask =
+        "COMP_WORDS=(dlock show ord); COMP_CWORD=2; _dlock_names dlock ord show; echo \"${COMPREPLY[@]}\"";
+    let tool = Path::new(env!("CARGO_BIN_EXE_dlock"));
+    let path = std::env::var("PATH").expect("a PATH");
+    let bash = Command::new("bash")
+        .args(["--norc", "-c", &format!("{script}\n{ask}")])
+        .env(
+            "PATH",
+            format!("{}:{path}", tool.parent().expect("its directory").display()),
+        )
+        .env("DLOCK_URL", format!("redis://127.0.0.1:{}/", server.port()))
+        .output()
+        .expect("bash");
+    assert_eq!(
+        String::from_utf8_lossy(&bash.stdout).trim(),
+        "orders:42",
+        "{bash:?}"
+    );
+}
+
+#[test]
 fn man_pages_are_written_for_every_command() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().to_str().expect("text");

@@ -47,9 +47,11 @@ fn get(port: u16, path: &str) -> Value {
     reply["data"].take()
 }
 
-fn query(port: u16, query: &str) -> Value {
+/// Whether a query is valid and has a result now.
+fn has_result(port: u16, query: &str) -> bool {
     let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    get(port, &format!("/api/v1/query?query={encoded}"))["result"].take()
+    let result = get(port, &format!("/api/v1/query?query={encoded}"))["result"].take();
+    result.as_array().is_some_and(|samples| !samples.is_empty())
 }
 
 /// The queries of all panels, for all servers.
@@ -97,44 +99,41 @@ fn prometheus_scrapes_metrics_answers_dashboard_queries_and_fires_alert() {
         &server,
         &["stats", "--listen", &format!("127.0.0.1:{metrics}")],
     ));
-    let folder = TempDir::with_prefix("dlock-prometheus-").expect("a temporary folder");
+    let directory = TempDir::with_prefix("dlock-prometheus-").expect("a temporary directory");
     let rules = fs::read_to_string(deploy().join("prometheus/dlock.rules.yml")).expect("the rules");
     let config = format!(
         "global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}\n\
          scrape_configs: [{{job_name: dlock, static_configs: [{{targets: ['127.0.0.1:{metrics}']}}]}}]\n\
          rule_files: [rules.yml]\n"
     );
-    fs::write(folder.path().join("prometheus.yml"), config).expect("the folder is writable");
+    fs::write(directory.path().join("prometheus.yml"), config).expect("the directory is writable");
     fs::write(
-        folder.path().join("rules.yml"),
+        directory.path().join("rules.yml"),
         rules.replace("for: 1m", "for: 0s"),
     )
-    .expect("the folder is writable");
+    .expect("the directory is writable");
     let _prometheus = Running::start(
         Command::new("prometheus")
-            .current_dir(&folder)
+            .current_dir(&directory)
             .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
             .arg(format!("--web.listen-address=127.0.0.1:{prometheus}")),
     );
 
-    wait_for("a scrape", || {
-        query(prometheus, "dlock_up") != Value::Null && query(prometheus, "dlock_up") != serde_json::json!([])
+    wait_for("a scrape", || has_result(prometheus, "dlock_up"));
+    wait_for("no alert", || {
+        get(prometheus, "/api/v1/alerts")["alerts"] == serde_json::json!([])
     });
-    assert_eq!(get(prometheus, "/api/v1/alerts")["alerts"], serde_json::json!([]));
-    let without_result = || -> Vec<String> {
+    wait_for("a result of every query of the dashboard", || {
         client.acquire("job alice 60000");
         let mut bob = server.waiter("job bob 60000 BLOCK 0");
         client.release("job alice");
         bob.granted();
         client.release("job bob");
+        // Counts an error.
         let _ = client.call("DLOCK.RELEASE job carol");
-        let queries = dashboard_queries().into_iter();
-        let empty = |text: &String| query(prometheus, text).as_array().is_none_or(Vec::is_empty);
-        queries.filter(empty).collect()
-    };
-    let mut without_result = without_result;
-    wait_for("a result of every query of the dashboard", || {
-        without_result().is_empty()
+        dashboard_queries()
+            .iter()
+            .all(|query| has_result(prometheus, query))
     });
 
     client.call("CONFIG SET dlock.allow-eviction no").expect("OK");
