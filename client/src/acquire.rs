@@ -56,7 +56,12 @@ struct Response {
 pub(crate) async fn try_acquire(client: &Arc<Client>, request: AcquireRequest) -> Result<Guard, Error> {
     let begun = BootInstant::now();
     let mut attempt = Attempt::new(client, request);
-    let (at, outcome) = attempt.try_until(begun, begun + client.retry_timeout()).await;
+    let limit = client.retry_timeout().max(attempt.longest_request());
+    let trying = attempt.try_until(begun, begun + client.retry_timeout());
+    // What the server may know of the request is cancelled.
+    let (at, outcome) = timeout(limit, trying)
+        .await
+        .unwrap_or_else(|_| (BootInstant::now(), Err(Error::no_response())));
     attempt.finish(at.since(begun), outcome)
 }
 
@@ -336,7 +341,10 @@ impl Attempt {
                 fence: guard.fence(),
                 took,
             },
-            Err(error) => EventKind::AcquireFailed { error, took },
+            Err(error) => EventKind::AcquireFailed {
+                error: error.clone(),
+                took,
+            },
         };
         self.client.report(&self.request.identity, kind);
         outcome

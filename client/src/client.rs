@@ -49,6 +49,9 @@ impl Settings {
     }
 
     /// How long a request that does not block is retried when the connection is lost. Default: 5 s.
+    ///
+    /// [`Lock::try_acquire`](crate::Lock::try_acquire) and [`Guard::release`](crate::Guard::release) take no longer, even
+    /// if the server is silent; but they give one request its time to connect and to respond.
     pub fn retry_timeout(mut self, timeout: Duration) -> Self {
         self.retry_timeout = timeout;
         self
@@ -68,10 +71,9 @@ impl Settings {
         self
     }
 
-    /// Calls `hook` for every event, in the task or thread in which it occurs, mostly the renewal thread: the hook must
-    /// be quick and must not block. Until it returns, that thread renews no lock of this client and cancels no
-    /// [token](crate::Guard::token), and a `blocking_*` call in it never returns. Use a thread of your own for anything
-    /// slower, such as writing to a terminal or a pipe. The same applies to subscribers of `tracing`.
+    /// Calls `hook` for every event: in the task in which it occurs, or, for renewals, losses and everything else in the
+    /// background, in a thread of its own. A hook that is too slow for these loses events, never a lock: see
+    /// [`Locks::dropped_events`](crate::Locks::dropped_events). The same applies to subscribers of `tracing`.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,7 +86,7 @@ impl Settings {
     ///     }
     /// });
     /// ```
-    pub fn on_event(mut self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_event(mut self, hook: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.hook = Hook::new(hook);
         self
     }
@@ -169,7 +171,7 @@ impl Client {
         self.longest_request
     }
 
-    pub fn report(&self, identity: &RequestIdentity, kind: EventKind<'_>) {
+    pub fn report(&self, identity: &RequestIdentity, kind: EventKind) {
         self.context.reporter.report(identity, kind);
     }
 }

@@ -1,6 +1,10 @@
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use crate::connect::Address;
@@ -8,24 +12,27 @@ use crate::error::{Error, LostReason};
 use crate::identity::RequestIdentity;
 use crate::owner::Owner;
 
+/// How many events of the renewal thread may wait for a hook or subscriber.
+const MAX_PENDING: usize = 1024;
+
 /// An event of a lock, for metrics. The same events go to `tracing`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Event<'a> {
+pub struct Event {
     /// The server.
-    pub server: &'a Address,
+    pub server: Address,
     /// The key of the lock.
-    pub key: &'a [u8],
+    pub key: Arc<[u8]>,
     /// The owner of the acquisition.
-    pub owner: &'a Owner,
+    pub owner: Owner,
     /// What happened.
-    pub kind: EventKind<'a>,
+    pub kind: EventKind,
 }
 
 /// The kinds of events.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum EventKind<'a> {
+pub enum EventKind {
     /// The lock was granted.
     #[non_exhaustive]
     Acquired {
@@ -38,7 +45,7 @@ pub enum EventKind<'a> {
     #[non_exhaustive]
     AcquireFailed {
         /// Why.
-        error: &'a Error,
+        error: Error,
         /// How long the attempt took.
         took: Duration,
     },
@@ -55,7 +62,7 @@ pub enum EventKind<'a> {
     #[non_exhaustive]
     RenewFailed {
         /// Why.
-        error: &'a Error,
+        error: Error,
     },
     /// The lock was lost.
     #[non_exhaustive]
@@ -73,7 +80,7 @@ pub enum EventKind<'a> {
     #[non_exhaustive]
     ReleaseFailed {
         /// Why.
-        error: &'a Error,
+        error: Error,
     },
 }
 
@@ -81,10 +88,10 @@ pub enum EventKind<'a> {
 #[derive(Clone, Default)]
 pub(crate) struct Hook(Option<Arc<Listener>>);
 
-type Listener = dyn Fn(&Event<'_>) + Send + Sync;
+type Listener = dyn Fn(&Event) + Send + Sync;
 
 impl Hook {
-    pub fn new(hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+    pub fn new(hook: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(hook)))
     }
 }
@@ -96,41 +103,86 @@ impl fmt::Debug for Hook {
 }
 
 /// Reports the events of one server.
+///
+/// Hooks and subscribers are called in the task in which an event occurs, except for those of the renewal thread, which
+/// must not wait: another thread delivers them, and drops those for which there is no room.
 pub(crate) struct Reporter {
     server: Address,
     hook: Hook,
+    background: OnceLock<SyncSender<Event>>,
+    dropped: AtomicU64,
+}
+
+thread_local! {
+    static IS_RENEWAL_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on, events of this thread are delivered by another one.
+pub(crate) fn enter_renewal_thread() {
+    IS_RENEWAL_THREAD.set(true);
 }
 
 impl Reporter {
     pub fn new(server: Address, hook: Hook) -> Self {
-        Self { server, hook }
+        Self {
+            server,
+            hook,
+            background: OnceLock::new(),
+            dropped: AtomicU64::new(0),
+        }
     }
 
     pub fn server(&self) -> &Address {
         &self.server
     }
 
-    /// Panics of hooks and subscribers are contained.
-    pub fn report(&self, identity: &RequestIdentity, kind: EventKind<'_>) {
+    /// How many events were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub fn report(&self, identity: &RequestIdentity, kind: EventKind) {
         let event = Event {
-            server: &self.server,
-            key: &identity.key,
-            owner: &identity.owner,
+            server: self.server.clone(),
+            key: Arc::clone(&identity.key),
+            owner: identity.owner.clone(),
             kind,
         };
+        if !IS_RENEWAL_THREAD.get() {
+            self.hook.deliver(&event);
+        } else if self.background().try_send(event).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn background(&self) -> &SyncSender<Event> {
+        self.background.get_or_init(|| {
+            let (sender, events) = sync_channel::<Event>(MAX_PENDING);
+            let hook = self.hook.clone();
+            let deliver = move || events.iter().for_each(|event| hook.deliver(&event));
+            // Without a thread, sending fails, and the events count as dropped.
+            let _ = thread::Builder::new().name("dlock-events".into()).spawn(deliver);
+            sender
+        })
+    }
+}
+
+impl Hook {
+    /// Panics of hooks and subscribers are contained.
+    fn deliver(&self, event: &Event) {
         // The panic hook has printed its message.
-        let _ = catch_unwind(AssertUnwindSafe(|| trace(&event)));
-        if let Hook(Some(hook)) = &self.hook {
-            let _ = catch_unwind(AssertUnwindSafe(|| hook(&event)));
+        let _ = catch_unwind(AssertUnwindSafe(|| trace(event)));
+        if let Self(Some(hook)) = self {
+            let _ = catch_unwind(AssertUnwindSafe(|| hook(event)));
         }
     }
 }
 
-fn trace(event: &Event<'_>) {
+fn trace(event: &Event) {
     let Event {
         server, owner, kind, ..
-    } = *event;
-    let key = String::from_utf8_lossy(event.key);
+    } = event;
+    let key = String::from_utf8_lossy(&event.key);
     match kind {
         EventKind::Acquired { fence, took } => {
             tracing::debug!(%server, %key, %owner, fence, ?took, "lock acquired")
@@ -150,5 +202,28 @@ fn trace(event: &Event<'_>) {
         EventKind::ReleaseFailed { error } => {
             tracing::warn!(%server, %key, %owner, %error, "lock release failed")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn renewal_thread_does_not_wait_for_stuck_hook_and_counts_dropped_events() {
+        let (open, gate) = mpsc::channel::<()>();
+        let gate = std::sync::Mutex::new(gate);
+        let hook = Hook::new(move |_| _ = gate.lock().unwrap().recv());
+        let reporter = Reporter::new("redis://127.0.0.1/".parse().unwrap(), hook);
+        let identity = RequestIdentity::new(b"door"[..].into(), Owner::from("alice"));
+        enter_renewal_thread();
+        for _ in 0..MAX_PENDING + 10 {
+            reporter.report(&identity, EventKind::Cancelled);
+        }
+        // One of them may be at the hook.
+        assert!((9..=10).contains(&reporter.dropped()), "{}", reporter.dropped());
+        drop(open);
     }
 }

@@ -9,7 +9,6 @@ use crate::clock::BootInstant;
 use crate::command::fenced;
 use crate::error::{Error, LostReason};
 use crate::hold::Action;
-use crate::lost::{LeaseStatus, lost};
 use crate::owner::Owner;
 use crate::release::{cancel_duplicates, release, release_in_background};
 use crate::renewal::{SharedHold, notify_lost};
@@ -128,17 +127,22 @@ impl Guard {
         self.held.with(|hold| hold.lost_reason(now))
     }
 
-    /// Resolves when the lock is lost: at the local deadline at the latest, even if the server is unresponsive. Unlike
-    /// the token, it does not depend on the renewal thread. Needs the timers of a tokio runtime.
+    /// Resolves when the lock is lost: at the local deadline at the latest, even if the server is unresponsive.
     pub async fn lost(&self) -> LostReason {
-        lost(&self.lost_token(), || self.lease_status()).await
+        // Nothing else cancels it while there is a guard.
+        self.held.token().cancelled().await;
+        self.lost_reason().unwrap_or(LostReason::LeaseExpired)
     }
 
-    /// Cancelled by the renewal thread when the lock is lost, and when the guard is released or dropped. See
-    /// [`Settings::on_event`](crate::Settings::on_event) for what may delay it. Each call returns another child token:
-    /// cancelling it affects no other.
+    /// A view of this guard for workers that do not own it.
+    pub fn watch(&self) -> GuardWatch {
+        GuardWatch(Arc::clone(&self.held))
+    }
+
+    /// Cancelled when the lock is lost, and when the guard is released or dropped: [`Guard::watch`] says which. Each call
+    /// returns another child token: cancelling it affects no other.
     pub fn token(&self) -> CancellationToken {
-        self.lost_token().child_token()
+        self.held.token().child_token()
     }
 
     /// Extends the lease to at least `lease` from now, never shortens it, and returns what remains.
@@ -221,18 +225,41 @@ impl Guard {
         }
     }
 
-    pub(crate) fn lease_status(&self) -> LeaseStatus {
-        self.lost_reason().map_or_else(|| Ok(self.remaining()), Err)
-    }
-
-    /// Not handed out: only the end of the hold cancels it.
-    pub(crate) fn lost_token(&self) -> CancellationToken {
-        self.held.token()
-    }
-
     /// The runtime of the renewal thread.
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
         self.client.renewal_thread().runtime()
+    }
+}
+
+/// A view of a [`Guard`], which it does not keep. Cheap to clone.
+#[derive(Clone)]
+pub struct GuardWatch(Arc<SharedHold>);
+
+impl GuardWatch {
+    /// Whether the lock is held for certain: see [`Guard::is_held`].
+    pub fn is_held(&self) -> bool {
+        let now = BootInstant::now();
+        self.0.with(|hold| hold.is_held(now))
+    }
+
+    /// Why the lock is lost; `None` while it is held, and if the guard was released or dropped before.
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        let now = BootInstant::now();
+        self.0.with(|hold| hold.lost_reason(now))
+    }
+
+    /// Cancelled when the lock is lost or released: see [`Guard::token`].
+    pub fn token(&self) -> CancellationToken {
+        self.0.token().child_token()
+    }
+}
+
+impl fmt::Debug for GuardWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardWatch")
+            .field("is_held", &self.is_held())
+            .field("lost_reason", &self.lost_reason())
+            .finish()
     }
 }
 

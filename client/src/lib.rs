@@ -37,8 +37,6 @@ mod identity;
 #[cfg(feature = "locks")]
 mod locks;
 #[cfg(feature = "locks")]
-mod lost;
-#[cfg(feature = "locks")]
 mod multi;
 #[cfg(feature = "locks")]
 mod options;
@@ -78,7 +76,7 @@ pub use {
     connect::{Address, Endpoints},
     error::LostReason,
     events::{Event, EventKind},
-    guard::Guard,
+    guard::{Guard, GuardWatch},
     locks::{Lock, Locks},
     multi::{Guards, acquire_all},
     run::RunError,

@@ -134,6 +134,12 @@ impl Locks {
         self.client.renewal_thread().settle().await;
     }
 
+    /// How many events of the renewal thread were dropped, because a hook or a subscriber was too slow. See
+    /// [`Settings::on_event`].
+    pub fn dropped_events(&self) -> u64 {
+        self.client.renewal_context().reporter.dropped()
+    }
+
     /// The runtime of the renewal thread.
     #[cfg(feature = "blocking")]
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {

@@ -178,13 +178,6 @@ impl Guards {
         after_release(done, self.release().await)
     }
 
-    #[cfg(feature = "blocking")]
-    pub(crate) fn lease_status(&self) -> crate::lost::LeaseStatus {
-        self.guards
-            .iter()
-            .try_fold(Duration::MAX, |least, guard| Ok(least.min(guard.lease_status()?)))
-    }
-
     /// Releases all locks, at the same time.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::cancel::cancel_until_lease_end;
@@ -25,17 +25,22 @@ pub(crate) async fn release(
 ) -> Result<u64, Error> {
     let command = held.identity.release(held.fence);
     let mut backoff = Backoff::new();
-    let mut until = None;
+    let limit = retry_timeout.max(client.longest_request());
+    let until = BootInstant::now() + limit;
     let outcome = loop {
-        let sent = match link.route().await {
-            Ok(route) => {
-                pending.is_resent = route.may_redirect();
-                Ok(route.query(&command).await)
-            }
-            Err(error) => Err(error),
+        let mut is_sent = false;
+        let attempt = async {
+            let route = link.route().await?;
+            pending.is_resent = route.may_redirect();
+            is_sent = true;
+            Ok(route.query(&command).await)
         };
+        let attempt = timeout(until.since(BootInstant::now()), attempt).await;
+        let sent = attempt.unwrap_or_else(|_| match is_sent {
+            true => Ok(Err(Error::no_response())),
+            false => Err(Error::no_response()),
+        });
         let now = BootInstant::now();
-        let until = *until.get_or_insert(now + retry_timeout);
         let step = match sent {
             Ok(reply) => pending.on_reply(reply, now),
             Err(error) => pending.on_unsent(error, now),
@@ -57,7 +62,7 @@ pub(crate) async fn release(
                 holds_left: *holds_left,
             },
         ),
-        Err(error) => client.report(&held.identity, EventKind::ReleaseFailed { error }),
+        Err(error) => client.report(&held.identity, EventKind::ReleaseFailed { error: error.clone() }),
     }
     outcome
 }

@@ -68,11 +68,11 @@ async fn run_under_lock(args: &RunArgs, locks: &Locks, stderr: &StderrSender) ->
 }
 
 /// Reports failed renewals once, and once more when they succeed again.
-fn report_renewals(stderr: StderrSender) -> impl Fn(&Event<'_>) + Send + Sync + 'static {
+fn report_renewals(stderr: StderrSender) -> impl Fn(&Event) + Send + Sync + 'static {
     let failing = AtomicBool::new(false);
     move |event| {
-        let name = display_name(event.key);
-        match event.kind {
+        let name = display_name(&event.key);
+        match &event.kind {
             // The supervisor reports lost locks.
             EventKind::RenewFailed { error, .. }
                 if !error.is_lost() && !failing.swap(true, Ordering::Relaxed) =>

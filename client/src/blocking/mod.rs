@@ -17,7 +17,7 @@ use crate::locks::{Lock, Locks};
 use crate::multi::{Guards, acquire_all};
 use crate::owner::Owner;
 use crate::run::RunError;
-use block_on::{block_on, block_until_lost};
+use block_on::block_on;
 
 /// [`acquire_all`] for threads outside async code.
 ///
@@ -117,10 +117,7 @@ impl Lock {
 impl Guard {
     /// [`Guard::lost`] for threads outside async code.
     pub fn blocking_lost(&self) -> LostReason {
-        let token = self.lost_token();
-        let reason = block_until_lost(std::slice::from_ref(&token), || self.lease_status());
-        token.cancel();
-        reason
+        block_on(self.runtime(), self.lost())
     }
 
     /// [`Guard::extend`] for threads outside async code.
@@ -138,20 +135,13 @@ impl Guard {
 impl Guards {
     /// [`Guards::lost`] for threads outside async code.
     pub fn blocking_lost(&self) -> LostReason {
-        if self.guards().is_empty() {
+        match self.guards().first() {
+            Some(first) => block_on(first.runtime(), self.lost()),
             // There is no lock to lose.
-            loop {
+            None => loop {
                 thread::park();
-            }
+            },
         }
-        let tokens: Vec<_> = self.guards().iter().map(Guard::lost_token).collect();
-        let reason = block_until_lost(&tokens, || self.lease_status());
-        for (guard, token) in self.guards().iter().zip(&tokens) {
-            if guard.lost_reason().is_some() {
-                token.cancel();
-            }
-        }
-        reason
     }
 
     /// [`Guards::extend`] for threads outside async code.
@@ -173,7 +163,7 @@ impl Guards {
 
 #[cfg(feature = "redlock")]
 mod redlock {
-    use super::{Duration, Error, LostReason, RunError, block_on, block_until_lost};
+    use super::{Duration, Error, LostReason, RunError, block_on};
     use crate::redlock::{Guard, Lock, Locks};
 
     /// For threads outside async code: the feature `blocking`.
@@ -214,10 +204,7 @@ mod redlock {
     impl Guard {
         /// [`Guard::lost`] for threads outside async code.
         pub fn blocking_lost(&self) -> LostReason {
-            let token = self.lost_token();
-            let reason = block_until_lost(std::slice::from_ref(token), || self.lease_status());
-            token.cancel();
-            reason
+            block_on(self.runtime(), self.lost())
         }
 
         /// [`Guard::extend`] for threads outside async code.

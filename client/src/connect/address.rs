@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::aio::SendError;
+use redis::aio::{AsyncPushSender, SendError};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
@@ -73,13 +73,16 @@ impl Address {
             if let Kind::Cluster(cluster) = &*self.0 {
                 #[cfg(feature = "tls-rustls")]
                 install_crypto_provider();
-                let config = redis::cluster::ClusterConfig::new()
+                let mut config = redis::cluster::ClusterConfig::new()
                     .set_connection_timeout(timeouts.connect)
                     .set_response_timeout(timeouts.response);
                 let client = match purpose {
                     Purpose::Requests => &cluster.client,
                     Purpose::Renewal => &cluster.renewal_client,
                 };
+                if let Some(disconnected) = disconnected {
+                    config = config.set_push_sender(on_disconnection(disconnected));
+                }
                 let connection = client.get_async_connection_with_config(config).await?;
                 return Ok(Connection::Cluster(connection));
             }
@@ -248,15 +251,13 @@ impl TryFrom<Endpoints> for Address {
 #[cfg(feature = "cluster")]
 impl Cluster {
     fn new(nodes: Vec<ConnectionInfo>) -> Result<Self, Error> {
-        let client = |settings| {
-            redis::cluster::ClusterClient::builder(nodes.clone())
-                .tcp_settings(settings)
-                .build()
-                .map_err(invalid)
-        };
+        let builder = |settings| redis::cluster::ClusterClient::builder(nodes.clone()).tcp_settings(settings);
+        let requests = builder(with_zero_linger(keepalive_settings()));
+        // RESP3 reports lost connections.
+        let renewals = builder(keepalive_settings()).use_protocol(ProtocolVersion::RESP3);
         Ok(Self {
-            client: client(with_zero_linger(keepalive_settings()))?,
-            renewal_client: client(keepalive_settings())?,
+            client: requests.build().map_err(invalid)?,
+            renewal_client: renewals.build().map_err(invalid)?,
             slots: SlotCache::new(nodes.into_iter().map(with_keepalive).collect())?,
         })
     }
@@ -322,6 +323,15 @@ impl fmt::Display for Address {
     }
 }
 
+fn on_disconnection(disconnected: Arc<Notify>) -> impl AsyncPushSender {
+    move |push: PushInfo| {
+        if push.kind == PushKind::Disconnection {
+            disconnected.notify_one();
+        }
+        Ok::<(), SendError>(())
+    }
+}
+
 /// A connection that reports its loss, which takes RESP3; `None` if the server, or a proxy before it, does not speak that.
 async fn connect_with_notice(
     client: &Client,
@@ -331,12 +341,7 @@ async fn connect_with_notice(
     let info = client.get_connection_info().clone();
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let client = Client::open(info.set_redis_settings(settings))?;
-    let config = timeouts.config().set_push_sender(move |push: PushInfo| {
-        if push.kind == PushKind::Disconnection {
-            disconnected.notify_one();
-        }
-        Ok::<(), SendError>(())
-    });
+    let config = timeouts.config().set_push_sender(on_disconnection(disconnected));
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     match connecting.await {
         Ok(connection) => Ok(Some(connection)),

@@ -66,6 +66,10 @@ impl Link {
         self.route().await?.query(command).await
     }
 
+    pub fn is_cluster(&self) -> bool {
+        self.address.is_cluster()
+    }
+
     /// Sends a request once. Without a reply within `limit`, the connection is dropped, which may be sooner than its
     /// own timeouts would.
     pub async fn query_within<T: FromRedisValue>(

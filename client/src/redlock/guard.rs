@@ -9,7 +9,6 @@ use super::held::{Held, Node};
 use super::quorum::Quorum;
 use super::round::{by_majority, by_one};
 use crate::error::{Error, LostReason, NodeFailure};
-use crate::lost::{LeaseStatus, lost};
 use crate::owner::Owner;
 use crate::renewal::RenewalThread;
 use crate::run::{RunError, after_release};
@@ -85,7 +84,8 @@ impl Guard {
 
     /// Resolves when the lock is lost, at the local deadline at the latest, even if the servers are unresponsive.
     pub async fn lost(&self) -> LostReason {
-        lost(self.lost_token(), || self.lease_status()).await
+        self.held.token().cancelled().await;
+        self.lost_reason().unwrap_or(LostReason::LeaseExpired)
     }
 
     /// The runtime of the renewal thread.
@@ -99,19 +99,10 @@ impl Guard {
         after_release(done, self.release().await)
     }
 
-    pub(crate) fn lease_status(&self) -> LeaseStatus {
-        self.lost_reason().map_or_else(|| Ok(self.remaining()), Err)
-    }
-
     /// Cancelled when the lock is lost, not when it is released. Each call returns another child token: cancelling it
     /// affects no other.
     pub fn token(&self) -> CancellationToken {
-        self.lost_token().child_token()
-    }
-
-    /// Not handed out: only a loss cancels it.
-    pub(crate) fn lost_token(&self) -> &CancellationToken {
-        self.held.token()
+        self.held.token().child_token()
     }
 
     /// Extends the lease on all servers to at least `lease` from now, never shortens it, and returns what remains. A

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::backoff::Backoff;
 use crate::clock::BootInstant;
 use crate::error::{Error, LostReason};
-use crate::events::EventKind;
+use crate::events::{EventKind, enter_renewal_thread};
 use crate::hold::Action;
 use crate::sync::lock;
 use queue::RenewalQueue;
@@ -53,7 +53,10 @@ impl RenewalThread {
         let running = run(Arc::clone(&shared));
         thread::Builder::new()
             .name("dlock-renewal".into())
-            .spawn(move || runtime.block_on(running))
+            .spawn(move || {
+                enter_renewal_thread();
+                runtime.block_on(running);
+            })
             .map_err(failed)?;
         Ok(Arc::new(Self {
             shared,
@@ -152,7 +155,7 @@ impl Shared {
         let took = BootInstant::now().since(sent);
         let kind = match &reply {
             Ok(_) => EventKind::Renewed { took },
-            Err(error) => EventKind::RenewFailed { error },
+            Err(error) => EventKind::RenewFailed { error: error.clone() },
         };
         let (action, is_held) = held.with(|hold| {
             // Read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
@@ -194,9 +197,13 @@ impl Shared {
             };
             let mut backoff = Backoff::new();
             while self.queue.has_holds_of(&context) {
-                // A reply shows that this is another connection. Some users may not send PING, but get a reply, too.
-                let reply = context.link.query::<redis::Value>(&redis::cmd("PING")).await;
-                if !reply.is_err_and(|error| error.is_transient()) {
+                // Of a cluster, only one connection was lost: renewals find out whether its node is there.
+                // Otherwise a reply shows that this is another connection. Some users may not send PING, but get a reply, too.
+                let is_back = context.link.is_cluster() || {
+                    let reply = context.link.query::<redis::Value>(&redis::cmd("PING")).await;
+                    !reply.is_err_and(|error| error.is_transient())
+                };
+                if is_back {
                     if self.queue.renew_all_of(&context, BootInstant::now()) {
                         self.wake.notify_one();
                     }

@@ -503,6 +503,24 @@ fn next_command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     Some(lines?.into_iter().skip(1).step_by(2).collect())
 }
 
+#[tokio::test]
+async fn try_acquire_and_release_on_silent_server_end_within_settings() {
+    let settings = Settings::default()
+        .connect_timeout(ms(500))
+        .response_timeout(ms(2500))
+        .retry_timeout(ms(3100));
+    let scene = Scene::with(settings);
+    let guard = scene.locks.acquire("door").await.unwrap();
+    scene.proxy.freeze(Way::ToServer);
+    let start = Instant::now();
+    scene.locks.try_acquire("gate").await.unwrap_err();
+    assert!(start.elapsed() < ms(5400), "{:?}", start.elapsed());
+    let start = Instant::now();
+    let released = guard.release().await;
+    assert!(matches!(released, Err(Error::Unconfirmed(_))), "{released:?}");
+    assert!(start.elapsed() < ms(5400), "{:?}", start.elapsed());
+}
+
 /// A server that knows nothing but how connections begin. What became of the connection on which it was asked for a
 /// lock, once the client has closed it.
 fn silent_server(listener: TcpListener, closed: mpsc::Sender<std::io::Result<usize>>) {

@@ -158,13 +158,34 @@ async fn unresponsive_server_does_not_hide_lease_expiry() {
 }
 
 #[tokio::test]
-async fn lost_resolves_despite_stuck_hook() {
+async fn stuck_hook_stops_no_renewal() {
     let server = Server::start();
     let hook = StuckHook::new();
     let locks = Locks::with(url(&server), hook.settings()).unwrap();
     let guard = locks.lock("door").lease(ms(600)).acquire().await.unwrap();
-    assert_eq!(soon("the reason", guard.lost()).await, LostReason::LeaseExpired);
-    assert!(hook.is_stuck(), "the background was not held up");
+    until("a hook that is stuck", || hook.is_stuck()).await;
+    // Several leases.
+    tokio::time::sleep(ms(2000)).await;
+    assert!(guard.is_held(), "{:?}", guard.lost_reason());
+    assert_eq!(locks.dropped_events(), 0);
+}
+
+#[tokio::test]
+async fn watch_of_guard_says_how_it_ended() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let guard = locks.lock("door").lease(ms(600)).acquire().await.unwrap();
+    let (watch, token) = (guard.watch(), guard.watch().token());
+    assert!(watch.is_held() && !token.is_cancelled());
+    server.client().call("DEL door").unwrap();
+    soon("the loss", token.cancelled()).await;
+    drop(guard);
+    assert_eq!(watch.lost_reason(), Some(LostReason::NotHeld));
+    let guard = locks.acquire("door").await.unwrap();
+    let watch = guard.watch();
+    guard.release().await.unwrap();
+    assert!(watch.token().is_cancelled() && !watch.is_held());
+    assert_eq!(watch.lost_reason(), None, "released");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A lost connection is a reason to check the locks.
 
-use dlock_testkit::{Proxy, Server, wait_for};
+use dlock_testkit::{Cluster, Proxy, Server, wait_for};
 use redis_dlock_client::{Locks, LostReason};
 
 use crate::support::{Journal, locks, ms, soon};
@@ -51,4 +51,17 @@ async fn lost_connection_without_holds_is_not_replaced() {
     tokio::time::sleep(ms(300)).await;
     assert_eq!(proxy.connections(), 0);
     assert_eq!(locks.acquire("door").await.unwrap().holds(), 1);
+}
+
+#[tokio::test]
+async fn lost_node_of_cluster_is_noticed_long_before_the_next_renewal() {
+    let mut cluster = Cluster::start(3);
+    let key = cluster.key_on(1, "door");
+    let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();
+    // Renewed after 10 s.
+    let guard = locks.lock(&key).lease(ms(30_000)).acquire().await.unwrap();
+    cluster.nodes[1].kill();
+    cluster.nodes[1].start_again();
+    let reason = tokio::time::timeout(ms(8_000), guard.lost()).await;
+    assert_eq!(reason, Ok(LostReason::NotHeld));
 }

@@ -56,7 +56,7 @@ impl Journal {
         Settings::default().on_event(move |event| journal.note(event))
     }
 
-    fn note(&self, event: &Event<'_>) {
+    fn note(&self, event: &Event) {
         let what = format!("{:?}", event.kind);
         let name = what.split([' ', '{', '(']).next().unwrap_or_default().to_owned();
         self.0.lock().unwrap().push(name);
