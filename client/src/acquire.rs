@@ -73,8 +73,8 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: AcquireRequest) -> Re
     // Without a timer of its own where the timeouts of the connection are much shorter.
     let first = match wait {
         Some(wait) if wait < attempt.longest_request() => None,
-        // It must not overtake those that wait in this process.
-        _ if client.pool().has_queue(&attempt.request.identity.key) => None,
+        // A refusal is likely, and it must not overtake those that wait in this process.
+        _ if client.pool().is_contended(&attempt.request.identity.key) => None,
         _ => Some(attempt.try_once(begun).await),
     };
     let (at, outcome) = match first {
@@ -171,7 +171,7 @@ impl Attempt {
         last: &mut Option<Error>,
     ) -> Result<Option<Guard>, Error> {
         let mut backoff = Backoff::new();
-        let mut blocks = self.client.pool().has_queue(&self.request.identity.key);
+        let mut blocks = self.client.pool().is_contended(&self.request.identity.key);
         loop {
             let response = match first.take() {
                 Some(first) => first,
@@ -190,6 +190,9 @@ impl Attempt {
                 }
                 Err(error) => return Err(error),
             };
+            if error.is_none() {
+                self.client.pool().on_busy(&self.request.identity.key);
+            }
             // The server queues requests during a grace period, too. After another error the lock may be free.
             blocks = matches!(error, None | Some(Error::Grace(_)));
             *last = error;

@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use crate::command::{HolderInfo, LockInfo};
+
 /// What went wrong, and what to do.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// Others hold the lock or are queued for it. Try again later, or wait.
     Busy,
+    /// As [`Error::Busy`], with the holders and waiters: see [`Lock::explain`](crate::Lock::explain).
+    HeldBy(Box<LockInfo>),
     /// The lock was not granted in time.
     #[non_exhaustive]
     Timeout {
@@ -307,6 +311,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy => f.write_str("others hold the lock or are queued for it: try again later, or wait"),
+            Self::HeldBy(info) => describe(info, f),
             Self::Timeout {
                 key,
                 waited,
@@ -383,6 +388,21 @@ impl fmt::Display for LostReason {
             Self::NotOwner => "the server reports that others hold it",
             Self::Stale => "the server reports that its owner has acquired it again since",
         })
+    }
+}
+
+/// Who has held the lock the longest, and since when.
+fn describe(info: &LockInfo, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match info.holders.as_slice() {
+        [] => write!(f, "{} others wait for the lock", info.waiting),
+        [first, others @ ..] => {
+            let HolderInfo { owner, held, .. } = first;
+            write!(f, "{owner} has held the lock for {held:?}")?;
+            match others.len() {
+                0 => Ok(()),
+                others => write!(f, ", and {others} others hold it, too"),
+            }
+        }
     }
 }
 

@@ -76,6 +76,12 @@ pub enum EventKind {
         /// How many holds the owner has left.
         holds_left: u64,
     },
+    /// The guard was released, but the lock is kept: see [`Lock::at_least`](crate::Lock::at_least).
+    #[non_exhaustive]
+    Kept {
+        /// For how long.
+        time: Duration,
+    },
     /// The lock was not released, or the outcome is unknown.
     #[non_exhaustive]
     ReleaseFailed {
@@ -199,6 +205,7 @@ fn trace(event: &Event) {
         EventKind::Released { holds_left } => {
             tracing::debug!(%server, %key, %owner, holds_left, "lock released")
         }
+        EventKind::Kept { time } => tracing::debug!(%server, %key, %owner, ?time, "lock kept"),
         EventKind::ReleaseFailed { error } => {
             tracing::warn!(%server, %key, %owner, %error, "lock release failed")
         }

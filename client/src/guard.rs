@@ -10,6 +10,7 @@ use crate::command::fenced;
 use crate::error::{Error, LostReason};
 use crate::hold::Action;
 use crate::owner::Owner;
+use crate::parts::GuardParts;
 use crate::release::{cancel_duplicates, release, release_in_background};
 use crate::renewal::{SharedHold, notify_lost};
 use crate::run::{RunError, after_release};
@@ -174,7 +175,17 @@ impl Guard {
             .map_err(|error| error.at_server(self.client.address()))
     }
 
-    /// Releases the lock, and returns how many holds the owner has left: 0 when it has given the lock up.
+    /// Gives the hold away without releasing it: nothing renews it until [`Locks::adopt`](crate::Locks::adopt) continues
+    /// it, here or in another process. If nobody does, it ends with its lease.
+    pub fn into_parts(mut self) -> GuardParts {
+        self.held.give_up(BootInstant::now());
+        self.client.renewal_thread().unwatch(&self.held);
+        self.is_settled = true;
+        GuardParts::of(&self.held)
+    }
+
+    /// Releases the lock, and returns how many holds the owner has left: 0 when it has given the lock up. More than that
+    /// also if the lock is kept: see [`Lock::at_least`](crate::Lock::at_least).
     ///
     /// `Ok` means that the lock was held until now: the server checks the fence. After a lost connection the release is retried until the lease expires or the
     /// client's `retry_timeout` is over; then it continues in the background. It also continues there when this future
@@ -195,10 +206,11 @@ impl Guard {
             cancel_duplicates(&self.client, &self.held);
             return Err(Error::Lost(reason));
         }
+        let is_kept = pending.keeps_for.is_some();
         let (link, retry_timeout) = (self.client.link(), self.client.retry_timeout());
         let outcome = release(&self.client, link, &self.held, pending, retry_timeout).await;
         // Otherwise it continues in the background when this guard is dropped.
-        self.is_settled = !matches!(&outcome, Err(Error::Unconfirmed(_) | Error::Redis(_)));
+        self.is_settled = is_kept || !matches!(&outcome, Err(Error::Unconfirmed(_) | Error::Redis(_)));
         outcome
     }
 

@@ -29,7 +29,7 @@ pub(crate) enum Block {
 pub(crate) struct RequestIdentity {
     pub key: Arc<[u8]>,
     pub owner: Owner,
-    id: [u8; 32],
+    pub id: [u8; 32],
 }
 
 impl RequestIdentity {

@@ -41,6 +41,8 @@ mod multi;
 #[cfg(feature = "locks")]
 mod options;
 mod owner;
+#[cfg(feature = "locks")]
+mod parts;
 #[cfg(feature = "redlock")]
 pub mod redlock;
 #[cfg(feature = "locks")]
@@ -79,5 +81,6 @@ pub use {
     guard::{Guard, GuardWatch},
     locks::{Lock, Locks},
     multi::{Guards, acquire_all},
+    parts::GuardParts,
     run::RunError,
 };

@@ -13,6 +13,7 @@ use crate::guard::Guard;
 use crate::identity::{Limit, RequestIdentity};
 use crate::options::Options;
 use crate::owner::Owner;
+use crate::parts::{GuardParts, adopt};
 use crate::renewal::RenewalThread;
 use crate::replicas::Replicas;
 use crate::run::RunError;
@@ -42,6 +43,7 @@ pub struct Lock {
     pub(crate) owner: Option<Owner>,
     pub(crate) options: Options,
     replicas: Option<Replicas>,
+    explains: bool,
 }
 
 impl Locks {
@@ -77,6 +79,7 @@ impl Locks {
             owner: None,
             options: Options::default(),
             replicas: None,
+            explains: false,
         }
     }
 
@@ -110,6 +113,16 @@ impl Locks {
             Err(Error::Busy) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Continues a hold that [`Guard::into_parts`] gave away, in this or another process: renews its lease, and from then
+    /// on renews it like any other.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`]: the lease has expired since, or the lock was lost. Others as for [`Guard::extend`].
+    pub async fn adopt(&self, parts: GuardParts) -> Result<Guard, Error> {
+        adopt(&self.client, parts).await
     }
 
     /// Resolves when all releases and cancellations that are in progress in the background are done or given up.
@@ -187,6 +200,34 @@ impl Lock {
         self
     }
 
+    /// The lock is held for at least this time after the grant, so that a job that several hosts start is done once in a
+    /// period: a release before that stops the renewals and extends the lease to the rest of the time. A guard that is
+    /// dropped, because the work failed for instance, is released at once; a process that crashes keeps the lock for no
+    /// longer than its lease. At most `dlock.max-lease-ms` of the server. Default: none.
+    ///
+    /// ```no_run
+    /// # async fn nightly(locks: redis_dlock_client::Locks) -> Result<(), redis_dlock_client::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let lock = locks.lock("nightly").at_least(Duration::from_secs(600));
+    /// if let Ok(guard) = lock.try_acquire().await {
+    ///     // ... the job
+    ///     guard.release().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn at_least(mut self, time: Duration) -> Self {
+        self.options.at_least = Some(time);
+        self
+    }
+
+    /// Has a refused [`Lock::try_acquire`] say who holds the lock, and since when: [`Error::HeldBy`] instead of
+    /// [`Error::Busy`]. This takes a second request, after which the holder may be another one or gone.
+    pub fn explain(mut self) -> Self {
+        self.explains = true;
+        self
+    }
+
     /// The lock counts as acquired only when this many replicas have acknowledged it; it is released if they have not
     /// within `timeout` after the grant. Then it survives a failover to one of them. This takes a connection of its own
     /// and a round trip to the replicas, during which the lease runs. It does not apply to renewals and releases.
@@ -229,7 +270,14 @@ impl Lock {
     /// request is retried for the client's [`retry_timeout`](Settings::retry_timeout); the same acquisition never counts
     /// twice.
     pub async fn try_acquire(&self) -> Result<Guard, Error> {
-        acquire::try_acquire(&self.client, self.request()?).await
+        let outcome = acquire::try_acquire(&self.client, self.request()?).await;
+        if self.explains && matches!(outcome, Err(Error::Busy)) {
+            return Err(self
+                .info()
+                .await?
+                .map_or(Error::Busy, |info| Error::HeldBy(Box::new(info))));
+        }
+        outcome
     }
 
     /// Acquires the lock; waits for it in the server's queue, which is FIFO.

@@ -13,6 +13,7 @@ pub(crate) struct Options {
     pub wait: Duration,
     pub renews: bool,
     pub max_hold: Option<Duration>,
+    pub at_least: Option<Duration>,
 }
 
 impl Default for Options {
@@ -23,6 +24,7 @@ impl Default for Options {
             wait: Duration::from_secs(30),
             renews: true,
             max_hold: None,
+            at_least: None,
         }
     }
 }
@@ -55,6 +57,7 @@ impl Options {
             lease: self.lease,
             renew_after: self.renews.then(|| third(self.lease)),
             over_at: self.max_hold.map(|max_hold| now + max_hold),
+            keep_until: self.at_least.map(|at_least| now + at_least),
         }
     }
 }

@@ -23,7 +23,10 @@ pub(crate) async fn release(
     mut pending: PendingRelease,
     retry_timeout: Duration,
 ) -> Result<u64, Error> {
-    let command = held.identity.release(held.fence);
+    let command = match pending.keeps_for {
+        Some(time) => held.identity.extend(time, held.fence),
+        None => held.identity.release(held.fence),
+    };
     let mut backoff = Backoff::new();
     let limit = retry_timeout.max(client.longest_request());
     let until = BootInstant::now() + limit;
@@ -55,6 +58,10 @@ pub(crate) async fn release(
     if matches!(&outcome, Err(error) if error.is_lost() || matches!(error, Error::Unconfirmed(_))) {
         cancel_duplicates(client, held);
     }
+    if let (Ok(_), Some(time)) = (&outcome, pending.keeps_for) {
+        client.report(&held.identity, EventKind::Kept { time });
+        return Ok(held.holds);
+    }
     match &outcome {
         Ok(holds_left) => client.report(
             &held.identity,
@@ -81,7 +88,8 @@ pub(crate) fn cancel_duplicates(client: &Client, held: &SharedHold) {
 
 /// Releases the hold of a guard that was dropped, with retries until the lease ends. Never blocks.
 pub(crate) fn release_in_background(client: &Arc<Client>, held: Arc<SharedHold>) {
-    let pending = held.give_up(BootInstant::now());
+    let mut pending = held.give_up(BootInstant::now());
+    pending.keeps_for = None;
     client.renewal_thread().unwatch(&held);
     if !pending.is_needed() {
         cancel_duplicates(client, &held);

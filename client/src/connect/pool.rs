@@ -22,6 +22,8 @@ const MAX_IDLE: usize = 16;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long no connection is opened after a renewal found no room for one.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a key counts as contended after a request for it was refused.
+const BUSY_FOR: Duration = Duration::from_secs(1);
 /// Semaphores of keys are cleaned up from this number on.
 const MIN_CLEANUP: usize = 64;
 
@@ -42,6 +44,7 @@ pub(crate) struct BlockingPool {
     limits: WaitLimits,
     total: Arc<Semaphore>,
     keys: Mutex<Keys>,
+    has_busy_keys: AtomicBool,
     /// How many requests wait for their turn.
     queued: AtomicUsize,
     idle: Mutex<Vec<Idle>>,
@@ -56,6 +59,8 @@ pub(crate) struct BlockingPool {
 #[derive(Default)]
 struct Keys {
     turns: HashMap<Arc<[u8]>, Weak<Semaphore>>,
+    /// When a request for a key was last refused, because others held the lock.
+    busy_since: HashMap<Arc<[u8]>, Instant>,
     cleanup_at: usize,
 }
 
@@ -90,6 +95,7 @@ impl BlockingPool {
             limits,
             total: Arc::new(Semaphore::new(limits.total)),
             keys: Mutex::default(),
+            has_busy_keys: AtomicBool::new(false),
             queued: AtomicUsize::new(0),
             idle: Mutex::default(),
             runtime,
@@ -106,6 +112,25 @@ impl BlockingPool {
         }
         let turns = lock(&self.keys).turns.get(key).and_then(Weak::upgrade);
         turns.is_some_and(|turns| turns.available_permits() == 0)
+    }
+
+    /// Whether a request for this key should wait at once, instead of being refused first: others wait for it here, or it
+    /// was refused a moment ago.
+    pub fn is_contended(&self, key: &[u8]) -> bool {
+        let is_busy = |at: &Instant| at.elapsed() < BUSY_FOR;
+        self.has_busy_keys.load(Ordering::Acquire)
+            && lock(&self.keys).busy_since.get(key).is_some_and(is_busy)
+            || self.has_queue(key)
+    }
+
+    /// A request for this key was refused.
+    pub fn on_busy(&self, key: &Arc<[u8]>) {
+        let mut keys = lock(&self.keys);
+        if keys.busy_since.len() >= MIN_CLEANUP && !keys.busy_since.contains_key(key) {
+            keys.busy_since.retain(|_, at| at.elapsed() < BUSY_FOR);
+        }
+        keys.busy_since.insert(Arc::clone(key), Instant::now());
+        self.has_busy_keys.store(true, Ordering::Release);
     }
 
     /// Waits until fewer requests than the limit are waiting for this key, in order of arrival.

@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub renew_after: Option<Duration>,
     /// When the hold ends, renewed or not.
     pub over_at: Option<BootInstant>,
+    /// Until then, a release only ends the renewals.
+    pub keep_until: Option<BootInstant>,
 }
 
 /// The state of a hold.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::Hold;
 use crate::clock::BootInstant;
 use crate::error::{Error, LostReason};
@@ -17,6 +19,8 @@ pub(crate) struct PendingRelease {
     may_be_done: bool,
     /// Whether the connection resends requests by itself, so that a reply may be that to a second attempt.
     pub is_resent: bool,
+    /// Instead of being released, the lock is kept for this long.
+    pub keeps_for: Option<Duration>,
 }
 
 /// What to do after a reply to a release.
@@ -35,6 +39,11 @@ impl PendingRelease {
             deadline: hold.deadline,
             may_be_done: false,
             is_resent: false,
+            keeps_for: hold
+                .plan
+                .keep_until
+                .map(|until| until.since(now))
+                .filter(|left| !left.is_zero()),
         }
     }
 
@@ -57,7 +66,8 @@ impl PendingRelease {
             (Err(error), _) => error,
         };
         match LostReason::reported_by(&error) {
-            Some(_) if self.may_be_done || self.is_resent => {
+            // An extension that is repeated is no reason to answer that.
+            Some(_) if self.keeps_for.is_none() && (self.may_be_done || self.is_resent) => {
                 self.may_be_done = true;
                 ReleaseStep::Done(Err(self.give_up(error)))
             }

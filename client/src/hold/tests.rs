@@ -31,6 +31,7 @@ fn renewed() -> Hold {
         lease: ms(3000),
         renew_after: Some(ms(1000)),
         over_at: None,
+        keep_until: None,
     })
 }
 
@@ -63,6 +64,7 @@ fn renewal_counts_from_grant_not_from_request() {
         lease: ms(3000),
         renew_after: Some(ms(1000)),
         over_at: None,
+        keep_until: None,
     };
     let hold = Hold::granted(plan, at(0), ms(10_000), ms(3000));
     assert_eq!(hold.wakes_at(), Some(at(11_000)));
@@ -74,6 +76,7 @@ fn renewal_of_shortened_grant_counts_from_what_is_left() {
         lease: ms(3000),
         renew_after: Some(ms(1000)),
         over_at: None,
+        keep_until: None,
     };
     // The answer was lost, and is given again when most of the lease is over.
     let mut hold = Hold::granted(plan, at(0), ms(0), ms(900));
@@ -156,6 +159,7 @@ fn hold_without_renewal_lasts_to_deadline() {
         lease: ms(3000),
         renew_after: None,
         over_at: None,
+        keep_until: None,
     });
     assert_eq!(hold.wakes_at(), Some(at(LASTS_MS)));
     assert_eq!(hold.on_time(at(LASTS_MS - 1)), None);
@@ -171,6 +175,7 @@ fn late_grant_is_not_held() {
         lease: ms(1000),
         renew_after: Some(ms(1000)),
         over_at: None,
+        keep_until: None,
     };
     let hold = Hold::granted(plan, at(0), ms(0), ms(1000));
     assert!(!hold.is_held(at(1500)));
@@ -183,6 +188,7 @@ fn renewal_does_not_exceed_max_hold() {
         lease: ms(3000),
         renew_after: Some(ms(1000)),
         over_at: Some(at(5000)),
+        keep_until: None,
     });
     assert!(matches!(hold.on_time(at(1000)), Some(Action::Extend { lease, .. }) if lease == ms(3000)));
     hold.on_renewed(at(1000), &Ok(ms(3000)), at(1001));

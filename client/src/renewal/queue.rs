@@ -158,6 +158,7 @@ mod tests {
             lease: LEASE,
             renew_after: Some(LEASE / 3),
             over_at: None,
+            keep_until: None,
         })
     }
 
@@ -271,6 +272,7 @@ mod tests {
                     lease: Duration::from_secs(3600),
                     renew_after: None,
                     over_at: None,
+                    keep_until: None,
                 };
                 let long = held_by(plan);
                 queue.schedule(&long);

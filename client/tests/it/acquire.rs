@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Journal, locks, ms, soon, until, until_free, url};
+use crate::support::{Journal, calls, locks, ms, soon, until, until_free, url};
 use dlock_testkit::{SLOW_MACHINE, Server};
-use redis_dlock_client::{Error, Locks, Owner, Settings};
+use redis_dlock_client::{Error, Locks, LostReason, Owner, Settings};
 
 #[tokio::test]
 async fn lock_is_acquired_and_released() {
@@ -291,6 +291,90 @@ async fn run_holds_lock_and_releases_it() {
     let lock = locks.lock("door");
     let task = tokio::spawn(async move { lock.run(async |guard| guard.is_held()).await });
     assert!(task.await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn released_guard_of_lock_with_at_least_keeps_it_for_that_time() {
+    let server = Server::start();
+    let mut client = server.client();
+    let journal = Journal::default();
+    let locks = Locks::with(url(&server), journal.settings()).unwrap();
+    let lock = locks.lock("job").lease(ms(300)).at_least(ms(60_000));
+    let guard = lock.acquire().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), 1, "kept");
+    assert!(client.lock("job").holders[0].lease_ms > 50_000);
+    assert_eq!((journal.count("Kept"), journal.count("Released")), (1, 0));
+    assert!(matches!(lock.try_acquire().await, Err(Error::Busy)));
+    client.call("DEL job").unwrap();
+    // Work that was not finished does not count.
+    drop(lock.acquire().await.unwrap());
+    until_free(&mut client, "job").await;
+    // After that time it is an ordinary release.
+    let guard = lock.clone().at_least(ms(1)).acquire().await.unwrap();
+    tokio::time::sleep(ms(10)).await;
+    assert_eq!(guard.release().await.unwrap(), 0);
+    // A lost lock is not kept.
+    let guard = lock.acquire().await.unwrap();
+    client.call("DEL job").unwrap();
+    assert!(guard.release().await.unwrap_err().is_lost());
+}
+
+#[tokio::test]
+async fn explained_refusal_names_the_holder() {
+    let server = Server::start();
+    server.client().acquire("door alice 60000");
+    let lock = locks(&server).lock("door").explain();
+    let refused = lock.try_acquire().await.unwrap_err();
+    assert!(
+        refused.to_string().starts_with("alice has held the lock for "),
+        "{refused}"
+    );
+    let Error::HeldBy(info) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(info.holders[0].owner.as_bytes(), b"alice");
+}
+
+#[tokio::test]
+async fn adopted_hold_is_renewed_and_released_elsewhere() {
+    let server = Server::start();
+    let mut client = server.client();
+    let (one, other) = (locks(&server), locks(&server));
+    let guard = one.lock("door").lease(ms(600)).acquire().await.unwrap();
+    let (fence, parts) = (guard.fence(), guard.into_parts());
+    drop(one);
+    let guard = other.adopt(parts.clone()).await.unwrap();
+    assert_eq!((guard.fence(), guard.key()), (fence, &b"door"[..]));
+    // Longer than the lease: it is renewed.
+    tokio::time::sleep(ms(1000)).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), 0);
+    assert!(client.find_lock("door").is_none());
+    let lost = other.adopt(parts).await.unwrap_err();
+    assert!(matches!(lost, Error::Lost(LostReason::NotHeld)), "{lost:?}");
+}
+
+#[tokio::test]
+async fn contended_acquisition_after_a_refusal_takes_two_commands() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    client.acquire("door alice 60000");
+    assert!(locks.lock("door").wait(ms(10)).acquire().await.is_err());
+    let before = calls(&mut client, "dlock.acquire");
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.acquire("door").await }
+    });
+    until("a place in the queue", || client.waiting("door") == 1).await;
+    client.release("door alice");
+    let guard = soon("the lock", waiting).await.unwrap().unwrap();
+    assert_eq!(
+        calls(&mut client, "dlock.acquire") - before,
+        1,
+        "no refusal first"
+    );
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]

@@ -516,8 +516,7 @@ async fn try_acquire_and_release_on_silent_server_end_within_settings() {
     scene.locks.try_acquire("gate").await.unwrap_err();
     assert!(start.elapsed() < ms(5400), "{:?}", start.elapsed());
     let start = Instant::now();
-    let released = guard.release().await;
-    assert!(matches!(released, Err(Error::Unconfirmed(_))), "{released:?}");
+    guard.release().await.unwrap_err();
     assert!(start.elapsed() < ms(5400), "{:?}", start.elapsed());
 }
 

@@ -513,7 +513,7 @@ async fn dropped_redlock_acquire_leaves_no_lock() {
 #[tokio::test]
 async fn redlock_run_cancels_work_on_loss() {
     let nodes = Nodes::start(3);
-    let lock = nodes.locks().await.lock("door").lease(ms(900));
+    let lock = nodes.locks().await.lock("door").lease(ms(3000));
     assert!(lock.run(async |guard| guard.is_held()).await.unwrap());
     nodes.until_free("door").await;
     let running = tokio::spawn(async move { lock.run(async |_| std::future::pending::<()>().await).await });

@@ -87,6 +87,7 @@ fn certain_lease_is_shorter_by_one_percent_and_2_ms() {
             lease,
             renew_after: None,
             over_at: None,
+            keep_until: None,
         };
         let node = crate::hold::Hold::granted(plan, at(0), ms(0), lease);
         let certain = certain(node.remaining(at(0)), lease);

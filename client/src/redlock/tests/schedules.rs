@@ -101,6 +101,7 @@ impl Server {
             lease: ms(LEASE_MS),
             renew_after: None,
             over_at: None,
+            keep_until: None,
         };
         let hold = NodeHold::granted(plan, moment(sent), ms(0), plan.lease);
         Some(NodeLease {
