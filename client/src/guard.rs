@@ -198,8 +198,21 @@ impl Guard {
     /// hold any more: either the release or a loss ended it. In a cluster, whose connections resend requests on their
     /// own, a loss that nothing else has revealed is also reported as unconfirmed. [`Error::Redis`]: the server could not be reached, or rejected the release, for
     /// too few replicas for instance; it is retried in the background until the lease expires.
-    pub async fn release(mut self) -> Result<u64, Error> {
-        let pending = self.held.give_up(BootInstant::now());
+    pub async fn release(self) -> Result<u64, Error> {
+        self.release_or_keep(true).await
+    }
+
+    /// As [`Guard::release`], but the lock is not kept for the time of [`Lock::at_least`](crate::Lock::at_least): the work
+    /// has failed, and others may try it at once.
+    pub async fn release_at_once(self) -> Result<u64, Error> {
+        self.release_or_keep(false).await
+    }
+
+    async fn release_or_keep(mut self, keeps: bool) -> Result<u64, Error> {
+        let mut pending = self.held.give_up(BootInstant::now());
+        if !keeps || pending.lost_reason().is_some() {
+            pending.keeps_for = None;
+        }
         self.client.renewal_thread().unwatch(&self.held);
         if let Some(reason) = pending.lost_reason().filter(|_| !pending.is_needed()) {
             self.is_settled = true;

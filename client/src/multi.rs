@@ -65,7 +65,7 @@ pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards
         }
         let granted = lock.acquire().await.map_err(|error| match error {
             // The time was up before its turn.
-            Error::Busy if !wait.is_zero() => {
+            Error::Busy | Error::HeldBy(_) if !wait.is_zero() => {
                 Error::timeout(&lock.key, BootInstant::now().since(begun), None)
             }
             error => error,

@@ -7,8 +7,7 @@ use crate::error::{Error, LostReason};
 /// A release in progress, which may take several attempts.
 ///
 /// A RELEASE with fence and request id is checked: `Ok` means that the owner held the lock until then, NOTHELD, NOTOWNER
-/// and STALE that it did not. Only if an earlier attempt may have been carried out, they may also mean that this attempt
-/// released the hold.
+/// and STALE that it did not. After an attempt without a reply, they may also mean that that attempt released the hold.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRelease {
     /// Why the lock was lost before, if it was.
@@ -66,7 +65,7 @@ impl PendingRelease {
             (Err(error), _) => error,
         };
         match LostReason::reported_by(&error) {
-            // An extension that is repeated is no reason to answer that.
+            // After an extension that is repeated, they still mean a loss.
             Some(_) if self.keeps_for.is_none() && (self.may_be_done || self.is_resent) => {
                 self.may_be_done = true;
                 ReleaseStep::Done(Err(self.give_up(error)))

@@ -309,6 +309,7 @@ async fn released_guard_of_lock_with_at_least_keeps_it_for_that_time() {
     // Work that was not finished does not count.
     drop(lock.acquire().await.unwrap());
     until_free(&mut client, "job").await;
+    assert_eq!(lock.acquire().await.unwrap().release_at_once().await.unwrap(), 0);
     // After that time it is an ordinary release.
     let guard = lock.clone().at_least(ms(1)).acquire().await.unwrap();
     tokio::time::sleep(ms(10)).await;

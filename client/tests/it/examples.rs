@@ -14,6 +14,9 @@ mod cron_job;
 #[path = "../../examples/fenced_write.rs"]
 mod fenced_write;
 #[allow(dead_code)]
+#[path = "../../examples/graceful_shutdown.rs"]
+mod graceful_shutdown;
+#[allow(dead_code)]
 #[path = "../../examples/leader_election.rs"]
 mod leader_election;
 #[allow(dead_code)]
@@ -63,6 +66,28 @@ async fn fenced_write() {
         .unwrap_err();
     assert!(matches!(refused, Error::NotHeld), "{refused:?}");
     assert_eq!(server.client().ask::<String>("GET report"), "first");
+}
+
+#[tokio::test]
+async fn graceful_shutdown() {
+    let server = Server::start();
+    let mut client = server.client();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let locks = locks(&server);
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let service = tokio::spawn(async move {
+        let shutdown = async { _ = stopped.await };
+        graceful_shutdown::serve(&locks, listener, shutdown).await
+    });
+    let requests: Vec<_> = (0..50)
+        .map(|_| std::net::TcpStream::connect(address).unwrap())
+        .collect();
+    until("the locks", || client.ask::<usize>("DBSIZE") == 50).await;
+    stop.send(()).unwrap();
+    soon("the end", service).await.unwrap().unwrap();
+    assert_eq!(client.ask::<usize>("DBSIZE"), 0);
+    drop(requests);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod reconnect;
 mod redlock;
 mod replicas;
 mod settle;
+mod stress;
 mod support;
 mod tls;
 mod together;
