@@ -69,7 +69,7 @@ fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
         return;
     }
     ctx.state().schedule.next_refresh = now.after_ms(REFRESH_INTERVAL_MS);
-    refresh_replication_targets(ctx);
+    ReplicationTargets::refresh(ctx);
     footprint::refresh(ctx);
     if flags.is_cluster() {
         refresh_slots(ctx);
@@ -85,16 +85,18 @@ fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     }
 }
 
-pub fn refresh_replication_targets(ctx: &mut Ctx<'_>) {
-    ctx.state().replication_targets = ReplicationTargets::read(ctx);
+/// Looks at the slots of the cluster again, in the next pass of the server's loop.
+pub fn refresh_soon(ctx: &mut Ctx<'_>) {
+    ctx.state().schedule.next_refresh = Instant::DISTANT_PAST;
+    schedule_next_slice(ctx);
 }
 
 /// Waiters of slots that have left are dropped by the next run of the queues.
 fn refresh_slots(ctx: &mut Ctx<'_>) {
-    if let Some(settled) = cluster::settled(ctx) {
+    if let Some(slots) = cluster::local_slots(ctx) {
         let state = ctx.state();
-        let left = state.cluster_fences.retain_claims(&settled);
-        state.settled_slots = settled;
+        let left = state.cluster_fences.retain_claims(&slots.settled);
+        state.local_slots = slots;
         if left > 0 {
             log::notice(&format!(
                 "{left} cluster slots with locks have left this node, or are being migrated"

@@ -23,6 +23,11 @@ pub fn slot_of(key: &[u8]) -> usize {
     usize::from(CRC.checksum(tag.unwrap_or(key))).rem_euclid(SLOTS)
 }
 
+/// The bit of a slot in its word.
+fn bit(slot: usize) -> u64 {
+    1_u64.rotate_left(slot.rem_euclid(WORD_BITS) as u32)
+}
+
 /// A set of slots.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SlotSet([u64; WORDS]);
@@ -31,14 +36,19 @@ impl SlotSet {
     /// No slots.
     pub const EMPTY: Self = Self([0; WORDS]);
 
+    /// Whether the slot is one of them.
+    pub fn contains(&self, slot: usize) -> bool {
+        let word = self.0.get(slot.div_euclid(WORD_BITS)).copied().unwrap_or(0);
+        word & bit(slot) != 0
+    }
+
     /// Adds a slot. Returns whether it is new.
     pub fn insert(&mut self, slot: usize) -> bool {
         let Some(word) = self.0.get_mut(slot.div_euclid(WORD_BITS)) else {
             return false;
         };
-        let bit = 1_u64.rotate_left(slot.rem_euclid(WORD_BITS) as u32);
-        let is_new = *word & bit == 0;
-        *word |= bit;
+        let is_new = *word & bit(slot) == 0;
+        *word |= bit(slot);
         is_new
     }
 
@@ -78,6 +88,16 @@ impl SlotSet {
     }
 }
 
+impl FromIterator<usize> for SlotSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(slots: I) -> Self {
+        let mut set = Self::EMPTY;
+        for slot in slots {
+            set.insert(slot);
+        }
+        set
+    }
+}
+
 /// Slots and the node that serves them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SlotRange {
@@ -96,23 +116,41 @@ pub fn parse_cluster_nodes(nodes: &str) -> Vec<SlotRange> {
     nodes.lines().flat_map(ranges_of).collect()
 }
 
-/// The slots that this server serves and that are not on the move, from the same reply. A slot that is being migrated
-/// away is also served by another node, as `[93->-id]` says.
-pub fn settled_slots(nodes: &str) -> SlotSet {
-    let mut settled = SlotSet::EMPTY;
-    let local = parse_cluster_nodes(nodes)
-        .into_iter()
-        .filter(|range| range.is_local);
-    for slot in local.flat_map(|range| range.slots) {
-        settled.insert(slot);
+/// What a server knows about its own slots.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LocalSlots {
+    /// Those that it owns.
+    pub owned: SlotSet,
+    /// Those of them that are not on the move. A slot that is being migrated away is also served by another node.
+    pub settled: SlotSet,
+}
+
+impl LocalSlots {
+    /// None.
+    pub const EMPTY: Self = Self {
+        owned: SlotSet::EMPTY,
+        settled: SlotSet::EMPTY,
+    };
+
+    /// From the reply to CLUSTER NODES, in which `[93->-id]` is a slot that is being migrated away.
+    pub fn parse(nodes: &str) -> Self {
+        let ranges = parse_cluster_nodes(nodes).into_iter();
+        let local = ranges.filter(|range| range.is_local);
+        let owned: SlotSet = local.flat_map(|range| range.slots).collect();
+        let mut settled = owned.clone();
+        settled.subtract(&on_the_move(nodes, "->-").collect());
+        Self { owned, settled }
     }
-    let mut migrating = SlotSet::EMPTY;
+}
+
+/// Whether this server serves a slot that still belongs to another node, from the same reply: `[93-<-id]`.
+pub fn is_importing(nodes: &str, slot: usize) -> bool {
+    on_the_move(nodes, "-<-").any(|importing| importing == slot)
+}
+
+fn on_the_move<'a>(nodes: &'a str, direction: &'a str) -> impl Iterator<Item = usize> + 'a {
     let words = nodes.split([' ', '\n']).filter_map(|word| word.strip_prefix('['));
-    for slot in words.filter_map(|word| word.split_once("->-")?.0.parse().ok()) {
-        migrating.insert(slot);
-    }
-    settled.subtract(&migrating);
-    settled
+    words.filter_map(move |word| word.split_once(direction)?.0.parse().ok())
 }
 
 fn ranges_of(node: &str) -> Vec<SlotRange> {
@@ -209,12 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn settled_slots_are_local_and_not_migrating() {
+    fn slots_on_the_move_are_not_settled() {
         let nodes = "e7d1 127.0.0.1:1@2 myself,master - 0 1 1 connected 0-5 [3->-07c3] [9-<-07c3]\n\
                      07c3 127.0.0.1:3@4 master - 0 1 2 connected 6-9\n";
-        let settled = settled_slots(nodes);
-        let slots: Vec<usize> = (0..10).filter(|slot| !settled.clone().insert(*slot)).collect();
-        assert_eq!(slots, [0, 1, 2, 4, 5]);
+        let slots = LocalSlots::parse(nodes);
+        assert_eq!(slots.owned, (0..=5).collect());
+        assert_eq!(slots.settled, [0, 1, 2, 4, 5].into_iter().collect());
+        assert!(slots.owned.contains(3) && !slots.settled.contains(3));
+        assert!(is_importing(nodes, 9) && !is_importing(nodes, 3));
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! Removes locks whose leases have expired, and frees the entries of emptied databases.
 
 use dlock_core::Instant;
+use dlock_core::cluster_slots::slot_of;
 use dlock_core::expiry::DueLock;
 
-use crate::redis::{Ctx, Flags, Gil, RString, clock};
+use crate::module::data_type::LockValue;
+use crate::module::state::STATE;
+use crate::redis::{Ctx, Flags, Gil, RString, Value, WriteKey, clock};
 use crate::txn::Txn;
 
 /// The work of one slice: clients wait no longer than that.
 const SLICE_MS: u64 = 1;
 /// The pause between slices, in which clients are served.
 const PAUSE_MS: u64 = 1;
+/// When a lock in a slot of another node is looked at again.
+const NOT_OWNED_RETRY_MS: u64 = 1_000;
 /// Reading the clock costs as much as removing a small lock: not after each.
 const LOCKS_PER_CLOCK_READ: usize = 8;
 
@@ -25,7 +30,12 @@ pub fn expire_due_locks(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) -> bool {
             let Some(due) = ctx.state().expiry.take_due(now) else {
                 return false;
             };
-            if ctx.select_db(due.db) {
+            if !ctx.select_db(due.db) {
+                continue;
+            }
+            if flags.is_cluster() && !is_owned(ctx, &due) {
+                postpone(ctx, &due, now.after_ms(NOT_OWNED_RETRY_MS));
+            } else {
                 expire_holders(ctx, flags, &due);
             }
         }
@@ -36,6 +46,22 @@ pub fn expire_due_locks(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) -> bool {
             return state.expiry.is_due(now);
         }
     }
+}
+
+/// Whether the lock is in a cluster slot of this node. Leases of others expire where their slots are served: here only a
+/// copy arrives, or has stayed.
+fn is_owned(gil: &mut Gil<'_>, due: &DueLock) -> bool {
+    let slot = slot_of(due.name.as_bytes());
+    gil.state().local_slots.owned.contains(slot)
+}
+
+fn postpone(ctx: &mut Ctx<'_>, due: &DueLock, at: Instant) {
+    let name = RString::new(due.name.as_bytes());
+    let mut key = WriteKey::<LockValue>::open(ctx, name.borrow());
+    if let (Value::Ours(value), state) = key.value_and(&STATE) {
+        value.postpone_expiry(state, due, at);
+    }
+    key.close();
 }
 
 /// An entry may be wrong by now. Then nothing changes, or the key has another type.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 
-use dlock_core::expiry::ExpiryHandle;
+use dlock_core::expiry::{DueLock, ExpiryHandle};
 use dlock_core::{
     Checkpoint, Instant, Lock, LockName, LockRef, MAX_FENCE, TransitionContext, decode_lock, encode_lock,
 };
@@ -48,6 +48,14 @@ impl LockValue {
     pub fn clear_expiry_if(&self, due: ExpiryHandle) {
         if self.expiry.get() == due {
             self.expiry.set(ExpiryHandle::NONE);
+        }
+    }
+
+    /// The expiry index has taken this entry out, and shall have it again at `at`.
+    pub fn postpone_expiry(&self, state: &mut State, due: &DueLock, at: Instant) {
+        if self.expiry.get() == due.handle {
+            self.expiry
+                .set(state.expiry.insert(due.db, due.name.as_bytes(), at));
         }
     }
 

@@ -4,11 +4,12 @@ use std::ffi::c_int;
 
 use dlock_core::Instant;
 use dlock_core::cluster_fences::NodeId;
-use dlock_core::cluster_slots::SlotSet;
+use dlock_core::cluster_slots::{LocalSlots, SlotSet};
 
 use crate::expiry::untracked;
 use crate::module::{eviction, fences, footprint, restored};
-use crate::redis::{Ctx, Events, Receiver, clock};
+use crate::redis::{Ctx, Events, Receiver, SlotMigration, clock};
+use crate::replication::targets::ReplicationTargets;
 use crate::scheduler;
 use crate::waiting::timer;
 
@@ -52,7 +53,7 @@ impl Events for DlockEvents {
     /// A replica that takes the snapshot needs all that comes after it. On servers without `aux_save2` the snapshot
     /// lacks the fence counter and the grace period: an AOF that begins with it gets them as a checkpoint.
     fn forked(ctx: &mut Ctx<'_>) {
-        scheduler::refresh_replication_targets(ctx);
+        ReplicationTargets::refresh(ctx);
         if ctx.info_number(c"persistence", c"aof_rewrite_in_progress") > Some(0) {
             footprint::rewrite_began(ctx.state());
             scheduler::request_checkpoint(ctx);
@@ -61,7 +62,7 @@ impl Events for DlockEvents {
 
     /// Its snapshot may hold an offset of the backlog: a replica that starts from it needs all that comes after it.
     fn foreground_save_began(ctx: &mut Ctx<'_>) {
-        scheduler::refresh_replication_targets(ctx);
+        ReplicationTargets::refresh(ctx);
     }
 
     /// Its snapshot lacked the same as one of a fork.
@@ -97,6 +98,19 @@ impl Events for DlockEvents {
     fn config_changed(ctx: &mut Ctx<'_>) {
         eviction::refresh(ctx);
         fences::refresh_quorum(ctx);
+    }
+
+    /// The snapshot of the slots is taken later, and the node that imports them gets all that comes after it. When they
+    /// have gone, their waiters are redirected.
+    fn slot_migration(ctx: &mut Ctx<'_>, event: SlotMigration) {
+        let state = ctx.state();
+        match event {
+            SlotMigration::ExportBegan => state.replication_targets.export_began(),
+            SlotMigration::ExportEnded => state.replication_targets.export_ended(),
+            // Until the next look they may seem to be here, if they were a moment ago.
+            SlotMigration::Import => state.local_slots = LocalSlots::EMPTY,
+        }
+        scheduler::refresh_soon(ctx);
     }
 }
 

@@ -30,7 +30,7 @@ pub fn claim_slot(state: &mut State, slot: usize, now: Instant) {
     let fences = &mut state.engine.fences;
     if state
         .cluster_fences
-        .claim(slot, &state.settled_slots, fences, clock, now)
+        .claim(slot, &state.local_slots.settled, fences, clock, now)
     {
         state.engine.checkpoint_due = true;
     }

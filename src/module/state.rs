@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use dlock_core::cluster_fences::ClusterFences;
-use dlock_core::cluster_slots::SlotSet;
+use dlock_core::cluster_slots::LocalSlots;
 use dlock_core::expiry::{ExpiryIndex, LongestHold};
 use dlock_core::{Effects, Engine, Instant, LockName, TransitionContext};
 
@@ -29,8 +29,8 @@ pub struct State {
     pub longest_hold: LongestHold,
     /// What this node of a cluster knows of the fences of the others.
     pub cluster_fences: ClusterFences,
-    /// The cluster slots that were here at the last look, and not on the move.
-    pub settled_slots: SlotSet,
+    /// The cluster slots that were here at the last look.
+    pub local_slots: LocalSlots,
     pub counters: Counters,
     /// The clients in the queues.
     pub clients: Clients,
@@ -142,7 +142,7 @@ pub static STATE: GilCell<State> = GilCell::new(State {
     restored: Vec::new(),
     longest_hold: LongestHold::none(),
     cluster_fences: ClusterFences::new(),
-    settled_slots: SlotSet::EMPTY,
+    local_slots: LocalSlots::EMPTY,
     counters: Counters::new(),
     clients: Clients::new(),
     grants_to_roll_back: VecDeque::new(),

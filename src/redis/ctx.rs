@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_int};
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use redis_module::raw;
 
@@ -113,6 +114,23 @@ impl<'a> Ctx<'a> {
     }
 }
 
+/// Valkey 9 and later: the client of the call is another node, which migrates slots to this one. Redis has another flag of
+/// this number.
+const SLOT_IMPORT_CLIENT: u32 = 1 << 25;
+
+/// The flags of clients that are obeyed.
+static OBEYED: AtomicU32 = AtomicU32::new(raw::REDISMODULE_CTX_FLAGS_REPLICATED);
+
+/// From now on nodes that migrate slots to this one are obeyed like a primary. Only for Valkey 9 and later.
+pub(super) fn obey_slot_imports() {
+    OBEYED.fetch_or(SLOT_IMPORT_CLIENT, Ordering::Relaxed);
+}
+
+/// Whether they are.
+pub(super) fn imports_slots() -> bool {
+    OBEYED.load(Ordering::Relaxed) & SLOT_IMPORT_CLIENT != 0
+}
+
 /// The state of the server and of the client of a call.
 #[derive(Clone, Copy)]
 pub struct Flags(u32);
@@ -129,9 +147,10 @@ impl Flags {
         self.is_primary() && !self.is_loading()
     }
 
-    /// The command comes from the primary or the AOF: it is executed as it is.
+    /// The command comes from the primary, from a node that migrates slots to this one, or from the AOF: it is executed
+    /// as it is.
     pub fn must_obey(self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_REPLICATED) || self.is_loading()
+        self.has(OBEYED.load(Ordering::Relaxed)) || self.is_loading()
     }
 
     pub fn is_primary(self) -> bool {

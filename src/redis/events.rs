@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use crate::redis::api::api;
-use crate::redis::ctx::Ctx;
+use crate::redis::ctx::{Ctx, imports_slots};
 
 /// What the module does at each event.
 pub trait Events {
@@ -29,7 +29,23 @@ pub trait Events {
     fn swapped(ctx: &mut Ctx<'_>, dbs: [c_int; 2]);
     /// A setting of the server was changed.
     fn config_changed(ctx: &mut Ctx<'_>);
+    /// An atomic migration of cluster slots, on Valkey 9 and later.
+    fn slot_migration(ctx: &mut Ctx<'_>, event: SlotMigration);
 }
+
+/// What happens in an atomic migration.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SlotMigration {
+    /// Slots are about to go to another node.
+    ExportBegan,
+    /// They have gone, or stay.
+    ExportEnded,
+    /// Slots come from another node, have come, or do not.
+    Import,
+}
+
+/// Of Valkey only: Redis has another event of this number.
+const ATOMIC_SLOT_MIGRATION: u64 = 19;
 
 impl Ctx<'_> {
     /// Subscribes to all; false if the server refuses one.
@@ -48,7 +64,8 @@ impl Ctx<'_> {
             (raw::REDISMODULE_EVENT_SWAPDB, Some(swapped::<E>)),
             (raw::REDISMODULE_EVENT_CONFIG, Some(config_changed::<E>)),
         ];
-        handlers.into_iter().all(|(id, handler)| {
+        let on_valkey = imports_slots().then_some((ATOMIC_SLOT_MIGRATION, Some(slot_migration::<E> as _)));
+        handlers.into_iter().chain(on_valkey).all(|(id, handler)| {
             let event = raw::RedisModuleEvent { id, dataver: 1 };
             // SAFETY: the context is valid, the handlers have the signature that the server calls.
             unsafe { (api().subscribe_to_server_event)(self.raw(), event, handler) == OK }
@@ -121,4 +138,15 @@ unsafe extern "C" fn swapped<E: Events>(ctx: Raw, _: Event, _: u64, data: *mut c
 unsafe extern "C" fn config_changed<E: Events>(ctx: Raw, _: Event, _: u64, _: *mut c_void) {
     // SAFETY: the server passes a context that is valid during the call.
     E::config_changed(&mut unsafe { Ctx::new(ctx) });
+}
+
+unsafe extern "C" fn slot_migration<E: Events>(ctx: Raw, _: Event, sub: u64, _: *mut c_void) {
+    // In this order: import and export began, were aborted, were completed.
+    let event = match sub {
+        1 => SlotMigration::ExportBegan,
+        3 | 5 => SlotMigration::ExportEnded,
+        _ => SlotMigration::Import,
+    };
+    // SAFETY: the server passes a context that is valid during the call.
+    E::slot_migration(&mut unsafe { Ctx::new(ctx) }, event);
 }

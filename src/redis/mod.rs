@@ -50,7 +50,7 @@ pub use command_info::{Argument, KeyUse, Metadata};
 pub use config::{Number, Switch};
 pub use ctx::{Ctx, Flags};
 pub use data_type::{DataType, NativeType};
-pub use events::Events;
+pub use events::{Events, SlotMigration};
 pub use gil::{Gil, GilCell};
 pub use info::InfoSection;
 pub use inner_command::InnerCommand;

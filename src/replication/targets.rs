@@ -10,6 +10,8 @@
 //!   can continue from such a snapshot.
 //! - Only a server that was a replica, or that loaded the offset at which it stopped, has a backlog from which others
 //!   continue without a new snapshot: until the first poll, and after each change of role, replicas are assumed.
+//! - A slot that Valkey 9 migrates atomically goes to the other node with a snapshot of its own and all changes after it,
+//!   without a backlog: everything is encoded while a migration goes on.
 //!
 //! Valkey's forkless snapshots stay off as long as a module does not declare `HANDLE_FORKLESS`. Declaring it would need
 //! another event in place of the fork.
@@ -21,6 +23,8 @@ use crate::redis::{Ctx, Flags};
 /// What is known of replicas.
 pub struct ReplicationTargets {
     may_have_replicas: bool,
+    /// So many migrations of slots to other nodes go on.
+    exports: u32,
 }
 
 impl ReplicationTargets {
@@ -28,23 +32,33 @@ impl ReplicationTargets {
     pub const fn unknown() -> Self {
         Self {
             may_have_replicas: true,
+            exports: 0,
         }
     }
 
     /// After a change of role there may be replicas that need no snapshot.
     pub fn mark_unknown(&mut self) {
-        *self = Self::unknown();
+        self.may_have_replicas = true;
+    }
+
+    /// An atomic migration of slots to another node began.
+    pub fn export_began(&mut self) {
+        self.exports = self.exports.saturating_add(1);
+    }
+
+    /// It has ended: completed, failed or cancelled.
+    pub fn export_ended(&mut self) {
+        self.exports = self.exports.saturating_sub(1);
     }
 
     /// Asks the server for replicas, and for a backlog from which one could continue. One that does not say has some.
-    pub fn read(ctx: &mut Ctx<'_>) -> Self {
+    pub fn refresh(ctx: &mut Ctx<'_>) {
         let mut is_zero = |field: &CStr| ctx.info_number(c"replication", field) == Some(0);
-        Self {
-            may_have_replicas: !(is_zero(c"connected_slaves") && is_zero(c"repl_backlog_active")),
-        }
+        let has_none = is_zero(c"connected_slaves") && is_zero(c"repl_backlog_active");
+        ctx.state().replication_targets.may_have_replicas = !has_none;
     }
 
     pub fn should_propagate(&self, flags: Flags) -> bool {
-        self.may_have_replicas || flags.has_aof()
+        self.may_have_replicas || self.exports > 0 || flags.has_aof()
     }
 }

@@ -25,22 +25,31 @@ impl GrantGate {
         if !flags.is_active_primary() || ctx.is_paused() {
             return Self::Later;
         }
-        let Err(error) = ctx.can_write(Probe::METADATA.name, &[key]) else {
-            return Self::Open;
-        };
-        match code(&error) {
+        match ctx.can_write(Probe::METADATA.name, &[key]) {
+            Ok(()) => Self::Open,
+            Err(error) => Self::refused(ctx, key, flags, &error),
+        }
+    }
+
+    fn refused(ctx: &mut Ctx<'_>, key: RStr<'_>, flags: Flags, error: &str) -> Self {
+        match code(error) {
             _ if !flags.is_cluster() => Self::Later,
             // These say nothing about where the key is.
             "NOREPLICAS" | "MISCONF" | "READONLY" | "MASTERDOWN" | "OOM" | "LOADING" => Self::Later,
-            code if is_cluster_down(code, &error) => {
+            code if is_cluster_down(code, error) => {
                 Self::Elsewhere("CLUSTERDOWN the cluster is down, try again".to_owned())
             }
-            _ => Self::Elsewhere(match cluster::locate(ctx, key.bytes()) {
-                Location::Elsewhere { slot, address } => format!("MOVED {slot} {address}"),
+            _ => match cluster::locate(ctx, key.bytes()) {
+                // Its waiters came after ASKING. Without a key the server checks everything else.
+                Location::Importing => match ctx.can_write(Probe::METADATA.name, &[]) {
+                    Ok(()) => Self::Open,
+                    Err(_) => Self::Later,
+                },
+                Location::Elsewhere { slot, address } => Self::Elsewhere(format!("MOVED {slot} {address}")),
                 Location::Here | Location::Unknown => {
-                    "TRYAGAIN the slot of this key is on the move, try again".to_owned()
+                    Self::Elsewhere("TRYAGAIN the slot of this key is on the move, try again".to_owned())
                 }
-            }),
+            },
         }
     }
 }
@@ -56,7 +65,7 @@ fn is_cluster_down(code: &str, error: &str) -> bool {
     code == "CLUSTERDOWN" || (code == "ERR" && error.contains("while the cluster is down"))
 }
 
-/// DLOCK.PROBE key [key ...]
+/// DLOCK.PROBE [key ...]
 ///
 /// Internal: does nothing. [`GrantGate`] and GUARD call this write command, and so learn from the server whether a
 /// client could write to the keys now.
@@ -68,11 +77,11 @@ impl Command for Probe {
     const METADATA: Metadata = Metadata {
         name: c"dlock.probe",
         flags: c"write fast",
-        arity: -2,
+        arity: -1,
         summary: c"Internal: does nothing; checks whether the server accepts a write to the keys.",
         complexity: c"O(1)",
         key: Some(KeyUse::UpdateAll),
-        arguments: &[Argument::key(c"key").multiple()],
+        arguments: &[Argument::key(c"key").multiple().optional()],
         categories: "write fast",
         is_public: false,
     };

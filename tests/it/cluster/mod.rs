@@ -1,5 +1,6 @@
 //! Locks and waiters in a cluster: redirections, slots that move, failovers.
 
+mod atomic_migration;
 mod fences;
 mod guard;
 mod slots;

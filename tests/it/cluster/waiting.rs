@@ -163,34 +163,66 @@ fn waiter_is_redirected_when_another_node_claims_slot() {
     assert!(new.acquire(&format!("{} dave 60000", fixture.key)).fence > fixture.fence);
 }
 
-#[test]
-fn waiter_on_importing_node_is_granted_or_redirected() {
-    let cluster = Cluster::start(3);
-    let (mut old, mut new) = (cluster.client(0), cluster.client(1));
-    let key = cluster.key_on(0, "door");
-    old.acquire(&format!("{key} alice 60000"));
-    let slot = cluster.begin_move(&key, 0, 1);
-    old.ok(&cluster.migrate(slot, &key));
+/// Bob was sent by ASK to the node to which the slot moves, and waits there. Returns the slot and him.
+fn waiter_at_importing_node(cluster: &Cluster, key: &str, lease_ms: u64) -> (Move, Waiter) {
+    let mut old = cluster.client(0);
+    old.acquire(&format!("{key} alice {lease_ms}"));
+    let slot = cluster.begin_move(key, 0, 1);
+    old.ok(&cluster.migrate(slot, key));
+    old.assert_error("ASK", &format!("DLOCK.ACQUIRE {key} bob 60000 BLOCK 0"));
     let mut bob = Waiter::connect(&cluster.nodes[1]);
     bob.ask("ASKING");
     bob.acquire(&format!("{key} bob 60000 BLOCK 0"));
+    // Longer than the time between two looks at the slots.
+    assert!(bob.reply_within(Duration::from_millis(2_500)).is_none());
+    (slot, bob)
+}
+
+#[test]
+fn waiter_at_importing_node_is_granted_there() {
+    let cluster = Cluster::start(3);
+    let key = cluster.key_on(0, "door");
+    let (_, mut bob) = waiter_at_importing_node(&cluster, &key, 60_000);
+    let mut new = cluster.client(1);
+    new.ok("ASKING");
+    assert_eq!(new.release(&format!("{key} alice")), 0);
+    bob.granted();
+}
+
+#[test]
+fn waiter_at_importing_node_is_granted_at_lease_end() {
+    let cluster = Cluster::start(3);
+    let key = cluster.key_on(0, "door");
+    let (_, mut bob) = waiter_at_importing_node(&cluster, &key, 4_000);
+    bob.granted();
+}
+
+#[test]
+fn waiter_at_importing_node_stays_when_slot_arrives() {
+    let cluster = Cluster::start(3);
+    let key = cluster.key_on(0, "door");
+    let (slot, mut bob) = waiter_at_importing_node(&cluster, &key, 60_000);
     let assign = cluster.assign(slot);
+    let mut new = cluster.client(1);
     new.ok(&assign);
-    old.ok(&assign);
-    match bob.reply_within(Duration::from_secs(4)) {
-        None => {
-            new.release(&format!("{key} alice"));
-            bob.granted();
-        }
-        Some(Reply::Error(error)) => {
-            assert!(
-                error.starts_with("MOVED ") || error.starts_with("TRYAGAIN "),
-                "{error}"
-            );
-            assert_eq!(new.lock(&key).owners(), ["alice"]);
-        }
-        other => panic!("{other:?}"),
+    cluster.client(0).ok(&assign);
+    assert!(bob.reply_within(Duration::from_millis(1_500)).is_none());
+    new.release(&format!("{key} alice"));
+    bob.granted();
+}
+
+#[test]
+fn waiter_at_importing_node_is_redirected_when_migration_is_cancelled() {
+    let cluster = Cluster::start(3);
+    let key = cluster.key_on(0, "door");
+    let (slot, mut bob) = waiter_at_importing_node(&cluster, &key, 60_000);
+    for node in [1, 0] {
+        cluster
+            .client(node)
+            .ok(&format!("CLUSTER SETSLOT {} STABLE", slot.slot));
     }
+    let error = bob.error();
+    assert!(error.starts_with("MOVED "), "{error}");
 }
 
 #[test]

@@ -1,0 +1,220 @@
+//! Atomic slot migration: CLUSTER MIGRATESLOTS of Valkey 9. The other node gets a snapshot of the slots and all changes
+//! after it, and then takes them over at once.
+
+use dlock_testkit::{Client, Cluster, Waiter, pause, skip, wait_for};
+use redis::Value;
+
+/// Node 0 has the slot of the key, which is to go to node 1. Neither has replicas or a log.
+struct Fixture {
+    cluster: Cluster,
+    source: Client,
+    target: Client,
+    key: String,
+}
+
+impl Fixture {
+    /// `None` where the server has no atomic migration.
+    fn start() -> Option<Self> {
+        let cluster = Cluster::start(3);
+        let mut source = cluster.client(0);
+        if source.call("CLUSTER GETSLOTMIGRATIONS").is_err() {
+            skip("the server has no CLUSTER MIGRATESLOTS");
+            return None;
+        }
+        Some(Self {
+            source,
+            target: cluster.client(1),
+            // Other locks of the slot have names that begin with this one.
+            key: format!("{{{}}}", cluster.key_on(0, "door")),
+            cluster,
+        })
+    }
+
+    fn waiter(&self, owner: &str) -> Waiter {
+        self.cluster.nodes[0].waiter(&format!("{} {owner} 60000 BLOCK 0", self.key))
+    }
+
+    fn begin(&mut self) {
+        let slot: u16 = self.source.ask(&format!("CLUSTER KEYSLOT {}", self.key));
+        let target = self.cluster.id(1);
+        self.source.ok(&format!(
+            "CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {target}"
+        ));
+    }
+
+    /// Migrates as far as the stream of changes, and no further until [`Fixture::finish`].
+    fn begin_and_stream(&mut self) {
+        self.source.ok("DEBUG SLOTMIGRATION PREVENT-PAUSE 1");
+        self.begin();
+        self.wait_for_state("waiting-to-pause");
+    }
+
+    fn finish(&mut self) {
+        self.source.ok("DEBUG SLOTMIGRATION PREVENT-PAUSE 0");
+        self.wait_for_state("success");
+        let (key, target) = (&self.key, &mut self.target);
+        wait_for("the slot at the target", || {
+            target.call(&format!("EXISTS {key}")).is_ok()
+        });
+    }
+
+    fn wait_for_state(&mut self, state: &str) {
+        wait_for(state, || self.is_in_state(state));
+    }
+
+    fn is_in_state(&mut self, state: &str) -> bool {
+        let jobs: Value = self.source.ask("CLUSTER GETSLOTMIGRATIONS");
+        format!("{jobs:?}").contains(state)
+    }
+}
+
+#[test]
+fn atomic_migration_keeps_holders_and_raises_fences() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let (key, free) = (fixture.key.clone(), format!("{}-free", fixture.key));
+    let fence = fixture
+        .source
+        .acquire(&format!("{key} alice 60000 REQID a"))
+        .fence;
+    fixture.source.acquire(&format!("{key} alice 60000 REQID b"));
+    let last = fixture.source.acquire(&format!("{free} bob 60000")).fence;
+    fixture.source.release(&format!("{free} bob"));
+    fixture.begin();
+    fixture.finish();
+    fixture
+        .source
+        .assert_error("MOVED", &format!("DLOCK.OWNER {key}"));
+    fixture.target.assert_sole_holder(&key, "alice", fence, 2);
+    assert_eq!(
+        fixture
+            .target
+            .acquire(&format!("{key} alice 60000 REQID b"))
+            .holds,
+        2
+    );
+    assert!(fixture.target.acquire(&format!("{free} carol 60000")).fence > last);
+}
+
+#[test]
+fn changes_during_atomic_migration_reach_target() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    let kept = format!("{key}-kept");
+    fixture.source.acquire(&format!("{key} alice 60000"));
+    let kept_fence = fixture.source.acquire(&format!("{kept} alice 30000")).fence;
+    fixture.begin_and_stream();
+    // A new lock, a release, a hand-over, an extension: neither a log nor a replica takes them.
+    let new = format!("{key}-new");
+    let new_fence = fixture.source.acquire(&format!("{new} bob 60000")).fence;
+    let mut carol = fixture.waiter("carol");
+    fixture.source.release(&format!("{key} alice"));
+    let fence = carol.granted().fence;
+    fixture.source.extend(&format!("{kept} alice 90000"));
+    // Longer than the time between two polls of replicas.
+    pause(1_500);
+    let late = format!("{key}-late");
+    fixture.source.acquire(&format!("{late} dave 60000"));
+    fixture.source.acquire(&format!("{late} dave 60000"));
+    assert_eq!(fixture.source.release(&format!("{late} dave")), 1);
+    fixture.finish();
+    fixture.target.assert_sole_holder(&key, "carol", fence, 1);
+    fixture.target.assert_sole_holder(&new, "bob", new_fence, 1);
+    fixture.target.assert_sole_holder(&kept, "alice", kept_fence, 1);
+    assert!(fixture.target.extend(&format!("{kept} alice 1")) > 60_000);
+    assert_eq!(fixture.target.release(&format!("{late} dave")), 0);
+}
+
+#[test]
+fn waiters_are_redirected_when_atomic_migration_completes() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    fixture.source.acquire(&format!("{key} alice 60000"));
+    let mut waiters = [fixture.waiter("bob"), fixture.waiter("carol")];
+    fixture.begin_and_stream();
+    waiters.iter().for_each(Waiter::assert_waiting);
+    fixture.finish();
+    for waiter in &mut waiters {
+        let error = waiter.error();
+        assert!(error.starts_with("MOVED "), "{error}");
+    }
+    assert_eq!(fixture.source.stat("dlock_grants_from_queue"), 0);
+}
+
+#[test]
+fn renewed_lease_survives_snapshot_that_takes_longer() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let (key, renewed) = (fixture.key.clone(), format!("{}-renewed", fixture.key));
+    fixture.source.acquire(&format!("{key} alice 1000"));
+    let fence = fixture.source.acquire(&format!("{renewed} alice 1000")).fence;
+    // For each of the two keys.
+    fixture.source.config_set("rdb-key-save-delay", "1500000");
+    fixture.source.ok("DEBUG SLOTMIGRATION PREVENT-PAUSE 1");
+    fixture.begin();
+    wait_for("the end of the snapshot", || {
+        fixture.source.extend(&format!("{renewed} alice 1000"));
+        fixture.is_in_state("waiting-to-pause")
+    });
+    fixture.source.extend(&format!("{renewed} alice 60000"));
+    fixture.finish();
+    fixture.target.assert_sole_holder(&renewed, "alice", fence, 1);
+    assert_eq!(fixture.target.owner(&key), None);
+    assert_eq!(fixture.source.stat("dlock_expired"), 1);
+    assert_eq!(fixture.target.stat("dlock_expired"), 0);
+}
+
+#[test]
+fn importing_node_expires_no_lease() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    fixture.source.acquire(&format!("{key} alice 500"));
+    fixture.begin_and_stream();
+    // The lease ends while the source cannot say whether it was extended before.
+    fixture.cluster.nodes[0].stop();
+    pause(1_500);
+    assert_eq!(fixture.target.stat("dlock_locks"), 1);
+    fixture.cluster.nodes[0].resume();
+    fixture.finish();
+    assert_eq!(fixture.target.owner(&key), None);
+    assert_eq!(fixture.target.stat("dlock_expired"), 0);
+}
+
+#[test]
+fn cancelled_atomic_migration_leaves_source_as_it_was() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
+    let mut bob = fixture.waiter("bob");
+    fixture.begin_and_stream();
+    fixture.source.ok("CLUSTER CANCELSLOTMIGRATIONS");
+    fixture.source.assert_sole_holder(&key, "alice", fence, 1);
+    let target = &mut fixture.target;
+    wait_for("an empty target", || target.stat("dlock_locks") == 0);
+    fixture.source.release(&format!("{key} alice"));
+    assert!(bob.granted().fence > fence);
+}
+
+#[test]
+fn importing_node_obeys_no_other_client() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    fixture.source.acquire(&format!("{key} alice 60000"));
+    fixture.begin_and_stream();
+    let own = fixture.cluster.key_on(1, "gate");
+    let error = fixture.target.error(&format!("DLOCK.APPLY {own} x"));
+    assert!(error.starts_with("ERR "), "{error}");
+    fixture.finish();
+}
