@@ -101,6 +101,16 @@ impl Facts {
         self.version().split('.').next()?.parse().ok()
     }
 
+    /// Redis 8.4 and later: CLUSTER MIGRATION runs with any module, tested or not.
+    pub fn has_cluster_migration(&self) -> bool {
+        let mut numbers = self
+            .version()
+            .split('.')
+            .map(|number| number.parse().unwrap_or(0));
+        let version: (u64, u64) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        !self.is_valkey() && version >= (8, 4)
+    }
+
     pub fn version_text(&self) -> String {
         let product = if self.is_valkey() { "Valkey" } else { "Redis" };
         match self.version() {

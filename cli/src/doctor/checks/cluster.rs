@@ -24,6 +24,17 @@ pub fn slots(facts: &Facts) -> Option<Finding> {
     ))
 }
 
+pub fn migration(facts: &Facts) -> Option<Finding> {
+    (facts.is_cluster() && facts.has_cluster_migration()).then(|| {
+        Finding::warning(
+            "slot migration",
+            "CLUSTER MIGRATION is not tested with the module",
+            "locks of slots that it moves may be lost",
+            "move slots key by key: redis-cli --cluster reshard",
+        )
+    })
+}
+
 pub fn failed_nodes(facts: &Facts) -> Option<Finding> {
     // The first primary reports them; replicas would only repeat it.
     if facts.is_replica() || facts.failed_nodes.is_empty() {

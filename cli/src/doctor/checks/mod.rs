@@ -37,6 +37,7 @@ const CHECKS: &[Check] = &[
     server::clock,
     cluster::slots,
     cluster::failed_nodes,
+    cluster::migration,
     server::expired_leases,
 ];
 

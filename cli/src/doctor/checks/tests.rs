@@ -63,6 +63,25 @@ fn every_fact_has_the_expected_level() {
         ("version", "redis_version:6.2.7", "", Problem),
         ("version", "valkey_version:7.2.5", "", Problem),
         ("version", "valkey_version:8.0.1", "", Level::Ok),
+        (
+            "slot migration",
+            "cluster_enabled:1 redis_version:8.4.0",
+            "",
+            Warning,
+        ),
+        (
+            "slot migration",
+            "cluster_enabled:1 redis_version:8.2.9",
+            "",
+            Level::Ok,
+        ),
+        (
+            "slot migration",
+            "cluster_enabled:1 redis_version:7.2.4 valkey_version:9.1.2",
+            "",
+            Level::Ok,
+        ),
+        ("slot migration", "redis_version:10.0.0", "", Level::Ok),
         ("role", "role:slave master_link_status:up", "", Level::Ok),
         ("role", "role:slave master_link_status:down", "", Warning),
         (
