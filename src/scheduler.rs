@@ -63,7 +63,7 @@ fn start_term(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     }
 }
 
-/// Once a second: who gets what is replicated; which slots of the cluster are still here, and the fences for its nodes.
+/// Once a second: refreshes the replication targets and the slots of the cluster, and announces fences to its nodes.
 fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     if ctx.state().schedule.next_refresh > now {
         return;

@@ -16,7 +16,7 @@ const PAUSE_MS: u64 = 1_000;
 const BACKOFF_MS: u64 = 10_000;
 const LOG_INTERVAL_MS: u64 = 60_000;
 
-/// Scans the keyspace as long as there are untracked locks. Whether there is more to scan now.
+/// Scans the keyspace as long as there are untracked locks. Returns whether there is more to scan now.
 pub fn find_untracked(ctx: &mut Ctx<'_>, now: Instant) -> bool {
     let schedule = &mut ctx.state().schedule;
     let running = schedule.scan.take();

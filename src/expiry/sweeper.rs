@@ -18,7 +18,7 @@ const NOT_OWNED_RETRY_MS: u64 = 1_000;
 /// Reading the clock costs as much as removing a small lock: not after each.
 const LOCKS_PER_CLOCK_READ: usize = 8;
 
-/// Removes holders whose leases have expired, unless it has just done so. Whether there are more.
+/// Removes holders whose leases have expired, in slices. Returns whether there are more.
 pub fn expire_due_locks(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) -> bool {
     let state = ctx.state();
     if state.schedule.next_expiry_slice > now {

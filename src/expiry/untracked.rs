@@ -1,8 +1,8 @@
-//! Locks that left their name alive. RENAME and MOVE put a value under another name, but the module only learns that it
-//! has left the first one.
+//! Locks that were unlinked from their name, but not freed. RENAME and MOVE put a value under another name, but the
+//! module only gets the callback that unlinks it from the old one.
 //!
-//! A value that is unlinked is untracked. It nearly always is freed a moment later. As long as one is not, it may be
-//! under another name, and the keyspace is scanned until all are found.
+//! A value that is unlinked is untracked. Nearly always it is freed at once. Until then it may be under another name,
+//! and the keyspace is scanned until no value is untracked.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 static UNTRACKED: AtomicI64 = AtomicI64::new(0);
 static MOVES: AtomicU64 = AtomicU64::new(0);
 
-/// A value has left its name.
+/// A value was unlinked.
 pub fn inc() {
     UNTRACKED.fetch_add(1, Ordering::Relaxed);
     note_move();

@@ -1,8 +1,8 @@
 //! Locks that a client has restored (RESTORE, MIGRATE).
 //!
-//! The server may still reject a value after the module has loaded it, for a wrong byte behind it or a TTL that has
-//! passed, and does not say so. So nothing is kept of it at first. The next transition of the lock, the callback that
-//! unlinks it, or the timer takes note of what has been stored.
+//! The server may still reject a value that the module has loaded, because of a wrong byte after it or a TTL in the
+//! past, without notice. So loading it has no side effects. The next transition of the lock, the callback that unlinks
+//! it, or the timer takes note of a value that was stored.
 
 use dlock_core::{Lock, LockName, LockRef};
 
@@ -15,7 +15,7 @@ use crate::waiting::timer;
 /// The work of one slice: clients wait no longer than that.
 const SLICE_MS: u64 = 1;
 
-/// Checks what a client brings. The error says why it cannot be true.
+/// Checks a lock from a client. The error says why no server could have made it.
 pub fn check(state: &State, lock: &Lock) -> Result<(), &'static str> {
     let cx = state.lease_context();
     let fence = lock.holders().iter().map(|holder| holder.fence()).max();

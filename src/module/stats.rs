@@ -34,7 +34,7 @@ pub struct Counters {
     pub wait_timeouts: u64,
     /// How long each of them waited.
     pub waited_ms: LatencyHistogram,
-    /// How long each owner that is no holder any more had the lock.
+    /// How long each former holder had the lock.
     pub held_ms: LatencyHistogram,
     /// Grants to clients that were gone.
     pub grants_rolled_back: u64,

@@ -9,16 +9,16 @@ use crate::redis::api::{api, detached, server_version};
 use crate::redis::ctx::Ctx;
 use crate::redis::gil::Gil;
 
-/// What travels with the answer to a blocked client, and what happens to the client meanwhile.
+/// The answer to a blocked client, with the callbacks of the server.
 pub trait Blocked: Sized + 'static {
-    /// Writes the answer to a client that is still there. `None`: it was unblocked without one.
+    /// Writes the answer to a client that is still connected. `None`: it was unblocked without an answer.
     fn reply(answer: Option<&Self>, ctx: &mut Ctx<'_>);
     /// CLIENT UNBLOCK TIMEOUT. The client waits for a reply.
     fn unblocked(ctx: &mut Ctx<'_>, id: BlockedId);
     /// Closed, killed, CLIENT UNBLOCK ERROR, or a change of role. Also called for a client that was answered in the
-    /// same pass of the server's loop; that one is left to `free`.
+    /// same iteration of the event loop; that one is left to `free`.
     fn disconnected(ctx: &mut Ctx<'_>, id: BlockedId);
-    /// The server is done with the answer. If the client `is_gone`, it may not have got it. Nothing may be written.
+    /// The server does not need the answer any more. A client that `is_gone` may not have received it. Must not reply.
     fn free(self: Box<Self>, gil: &mut Gil<'_>, is_gone: bool);
 }
 

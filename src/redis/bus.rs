@@ -8,8 +8,8 @@ use redis_module::raw;
 use crate::redis::api::api;
 use crate::redis::ctx::Ctx;
 
-/// All modules whose names are not nine bytes long share the types of messages, and one that registers a type takes it
-/// from the others: a number that nobody else would choose.
+/// All modules whose names are not nine bytes long share the message types, and the last one that registers a type gets
+/// its messages. So this is a number that another module is unlikely to use.
 const MESSAGE_TYPE: u8 = 211;
 
 /// A node's name.

@@ -136,7 +136,7 @@ pub(super) fn imports_slots() -> bool {
 pub struct Flags(u32);
 
 impl Flags {
-    /// As seen from a callback that has no context.
+    /// For a callback without a context.
     pub fn without_client(_: &Gil<'_>) -> Self {
         // SAFETY: the server takes a null context for "no client".
         Self(unsafe { (api().get_context_flags)(std::ptr::null_mut()) }.cast_unsigned())

@@ -3,17 +3,17 @@
 //! What makes it safe:
 //!
 //! - [`Gil`] and [`Ctx`] exist only while the server waits for the module. Neither can be copied.
-//! - [`GilCell`] gives its value to whoever has one of them, for as long as it is borrowed. All that can make the
-//!   server call the module back borrows it as well, so that the compiler refuses to touch the value meanwhile.
-//! - [`WriteKey`] borrows its [`Ctx`]: no value is reached by two references.
+//! - [`GilCell`] lends its value to code that borrows one of them. Every function that can make the server call the
+//!   module back borrows it mutably too, so the compiler rejects code in which a callback could find the value in use.
+//! - [`WriteKey`] borrows its [`Ctx`], so there are never two references to one value.
 //! - A [`BlockedClient`] is consumed by what unblocks it.
 //! - The callbacks are functions of this directory, generic over what they call: [`Command`], [`DataType`], [`Blocked`],
 //!   [`Events`], [`Receiver`], [`InfoSection`]. They turn raw pointers into the types above and add nothing.
 //!
 //! The crate `redis-module` is used for its bindings, its allocator and the macro that makes the module loadable. Its
-//! safe interface has no blocked clients with callbacks, panics where a function is missing, and covers one version of
-//! the server for each of its features; one file of this module loads on everything from Redis 7.0 to Valkey 9. So each
-//! function is looked up once, when the module is loaded (`api`), and called by these files only.
+//! safe interface has no blocked clients with callbacks, panics if a function is missing, and is compiled for one
+//! version of the server; one file of this module loads on every server from Redis 7.0 to Valkey 9. So each function is
+//! looked up once, when the module is loaded (`api`), and only these files call it.
 
 #![allow(unsafe_code)]
 

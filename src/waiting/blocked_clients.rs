@@ -25,7 +25,7 @@ pub fn park(gil: &mut Gil<'_>, blocked: BlockedClient<Client>, waiter: &Enqueued
     gil.state().clients.insert(blocked, client);
 }
 
-/// Answers the client whose place another one with the same request id has taken.
+/// Answers a client whose request was replaced by another one with the same request id.
 pub fn replace(gil: &mut Gil<'_>, ticket: Ticket) {
     answer(gil, ticket, Reply::Answer(Answer::Refused(Error::Replaced)));
 }

@@ -5,7 +5,7 @@
 
 use crate::redis::{Gil, Timer};
 
-/// Sets the timer for what is due first, unless it fires by then anyway.
+/// Sets the timer to the first time at which something is due, unless it fires earlier anyway.
 pub fn arm(gil: &mut Gil<'_>) {
     let state = gil.state();
     let Some(at) = state.next_wakeup() else {

@@ -206,7 +206,7 @@ fn restore_with_lease_of_more_than_ten_years_is_refused() {
     restore(&mut client, "gate", &forged(&payload, fence, TEN_YEARS_MS));
 }
 
-/// The module has loaded the value when the server finds a wrong byte behind it, or a TTL that has passed.
+/// The server finds a wrong byte after the value, or a TTL in the past, when the module has already loaded the value.
 #[test]
 fn failed_restore_leaves_nothing() {
     let (_server, mut client) = start();

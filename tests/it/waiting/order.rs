@@ -169,7 +169,7 @@ fn nonblocking_request_behind_waiters_gets_null() {
     assert_eq!(client.queue("door"), ["bob"]);
 }
 
-/// A reader holds the lock. A writer waits for it and leaves: now the readers behind it can be granted.
+/// A reader holds the lock. A writer waits for it and leaves: now the readers queued after it can be granted.
 #[test]
 fn departed_waiter_unblocks_those_behind_it() {
     let ways = ["TIMEOUT", "UNBLOCK", "KILL", "CLOSE", "WITHDRAW"];

@@ -58,7 +58,7 @@ fn racing_grants_and_timeouts_add_up() {
             client.release(&format!("door {owner}"));
             pause(1);
         }
-        // A request that found the lock free still holds it: the waiters behind it time out, or are granted.
+        // A request that found the lock free still holds it: the waiters queued after it time out, or are granted.
         wait_for("the end of all waiting", || {
             if let Some(owner) = client.owner("door") {
                 client.release(&format!("door {owner}"));
