@@ -76,6 +76,10 @@ const GAUGES: &[(&str, &str)] = &[
         "evictable",
         "Whether no locks are granted because the eviction policy could evict them.",
     ),
+    (
+        "aof_clean",
+        "Whether the append-only file holds nothing of the module.",
+    ),
     ("max_lease_ms", "Longest lease that the server accepts."),
     ("startup_grace_ms", "Length of the grace period after a start."),
     (
