@@ -78,9 +78,10 @@ impl Effects {
         self.encoding_skipped = true;
     }
 
-    /// Whether an owner became a holder, or a holder left. Not by a re-entry, a partial release or a longer lease.
+    /// Whether an owner became a holder, a holder left, or its fence was raised. Not by a re-entry, a partial release or
+    /// a longer lease.
     pub fn changes_holders(&self) -> bool {
-        self.events.iter().any(|event| *event != Event::Extended)
+        self.is_fence_raised || self.events.iter().any(|event| *event != Event::Extended)
     }
 
     /// The change for [`crate::Transition::apply`], unless its encoding was skipped.

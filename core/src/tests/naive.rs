@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::fence::Fence;
 use crate::limit::Limit;
 use crate::outcome::Granted;
-use crate::request::{Acquire, Extend, GrantRef, Holds, Release};
+use crate::request::{Acquire, Extend, GrantRef, Guard, Holds, Release};
 
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -177,6 +177,12 @@ impl Model {
                 fence => Err(Error::Stale(fence)),
             },
         }
+    }
+
+    /// What remains of the lease.
+    pub fn guard(&self, lock: usize, request: &Guard<'_>) -> Result<u64, Error> {
+        let place = self.place_for(lock, request.owner, Some(request.fence))?;
+        Ok(whole_ms(self.locks[lock].holders[place].lease_end - self.now))
     }
 
     fn check_grace(&self) -> Result<(), Error> {

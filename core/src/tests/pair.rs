@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::naive::{Holder, Model};
-use super::ops::{Answer, Client, Micros, Reply, Request, Waiter};
+use super::ops::{Answer, Client, Micros, OWNERS, Reply, Request, Waiter};
 use super::schedule::{Admin, Memory, Pass, Step};
 use super::subject::{ORIGIN, RETRY_MS, Server};
 use crate::deadlock::{Claim, Cycle, Link};
 use crate::error::Error;
 use crate::fence::AdvanceReason;
 use crate::name::LockName;
-use crate::request::{Acquire, Holds, Release};
+use crate::request::{Acquire, Guard, Holds, Release};
 
 /// Small, so that schedules reach it.
 const MAX_WAITERS: usize = 4;
@@ -319,8 +319,25 @@ impl Pair {
             let waits = expected.queue.iter().map(|waiter| waiter.client);
             { waits }.for_each(|client| assert!(!self.done[client], "a client with a reply still waits"));
             self.check_wakeup(lock);
+            self.check_guards(lock, step);
         }
         self.check_no_deadlock(step);
+    }
+
+    /// GUARD passes for each live holder under its own fence, and for nobody else. Stored holders may have expired.
+    fn check_guards(&self, lock: usize, step: &dyn std::fmt::Debug) {
+        let stored = self.server.stored(lock);
+        let fences = stored.iter().map(|(holder, _)| holder.fence).chain([1]);
+        for fence in fences {
+            for owner in OWNERS {
+                let request = Guard { owner, fence };
+                let (checked, expected) = (
+                    self.server.guard(lock, &request),
+                    self.model.guard(lock, &request),
+                );
+                assert_eq!(checked, expected, "{request:?} of lock {lock} after {step:?}");
+            }
+        }
     }
 
     /// Only a request that blocks closes a cycle, and it is rejected.

@@ -17,7 +17,7 @@ use crate::lock::{Holder, Lock};
 use crate::name::LockName;
 use crate::outcome::{Acquired, Event};
 use crate::queue::{self, Queue};
-use crate::request::{Acquire, Release};
+use crate::request::{Acquire, Guard, Release};
 use crate::ticket::Ticket;
 use crate::time::Instant;
 use crate::transition::Transition;
@@ -512,6 +512,10 @@ impl Server {
             holders: live.map(|holder| HolderView::of(holder, &self.cx)).collect(),
             queue: waiters.collect(),
         }
+    }
+
+    pub fn guard(&self, lock: usize, request: &Guard<'_>) -> Result<u64, Error> {
+        request.check(&self.locks[lock].1, &self.cx)
     }
 
     pub fn stored(&self, lock: usize) -> Vec<Stored> {

@@ -166,3 +166,18 @@ fn watch_and_tracking_see_expired_lease_of_contended_lock() {
     bob.granted();
     assert!(observer.has_seen_change());
 }
+
+#[test]
+fn watch_and_tracking_see_raised_fence() {
+    let (server, replica, mut client, _) = start_with_replica();
+    client.config_set("dlock.quorum", "yes");
+    let fence = client.acquire("door alice 60000 REQID r1").fence;
+    client.sync();
+    let mut observers = [Observer::of(&server), Observer::of(&replica)];
+    for (min_fence, is_seen) in [(fence, false), (fence + 1, true), (fence + 1, false)] {
+        client.extend(&format!("door alice 60000 REQID r1 MINFENCE {min_fence}"));
+        client.sync();
+        let seen = observers.each_mut().map(Observer::has_seen_change);
+        assert_eq!(seen, [is_seen; 2], "{min_fence}");
+    }
+}
