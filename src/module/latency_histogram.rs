@@ -49,7 +49,7 @@ impl LatencyHistogram {
             .map_or(0, |histogram| histogram.value_at_percentile(percent))
     }
 
-    /// How many took at most so many milliseconds: `1=0,5=2,...,inf=7`.
+    /// The number of durations up to each bound in milliseconds: `1=0,5=2,...,inf=7`.
     pub fn buckets(&self) -> String {
         let recorded = self.histogram.iter().flat_map(|histogram| {
             histogram.iter_recorded().map(|value| {

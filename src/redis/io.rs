@@ -95,7 +95,7 @@ impl<'a> Io<'a> {
         }
     }
 
-    /// The database and the name of the key whose value is being read, where the server tells.
+    /// The database and the name of the key whose value is being loaded, if the server provides them.
     pub fn key(&self) -> Option<(c_int, RStr<'a>)> {
         // SAFETY: the file is valid, and so is the name.
         unsafe {

@@ -23,7 +23,7 @@ use crate::redis::{Ctx, Flags};
 /// What is known of replicas.
 pub struct ReplicationTargets {
     may_have_replicas: bool,
-    /// So many migrations of slots to other nodes go on.
+    /// How many slots are migrating to other nodes.
     exports: u32,
 }
 

@@ -103,8 +103,8 @@ impl Job {
         terminal.is_some_and(|terminal| terminal.is_ours() || terminal.is_foreground(self.group))
     }
 
-    /// After the command was stopped: stops this process group too, so that the shell takes over. SIGCONT tells when
-    /// the shell continues it.
+    /// After the command was stopped: stops this process group too, so that the shell takes over. SIGCONT arrives
+    /// when the shell continues it.
     pub fn stop_with_command(&self) {
         // Without a terminal there is no shell waiting. Whoever stopped the command will continue it.
         let Some(terminal) = &self.terminal else {

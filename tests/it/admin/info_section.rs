@@ -37,7 +37,7 @@ const SIDE_COUNTERS: [&str; 4] = [
     "dlock_guards_refused",
 ];
 
-/// How many durations were at most so long.
+/// The number of durations up to each bound.
 const BUCKETS: [&str; 2] = ["dlock_held_ms_buckets", "dlock_waited_ms_buckets"];
 
 const COUNTERS: [&str; 20] = [

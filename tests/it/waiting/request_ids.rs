@@ -143,7 +143,7 @@ fn reqid_can_be_repeated_many_times() {
     let mut lost: Vec<Waiter> = Vec::new();
     let mut carol = server.waiter("door carol 60000 BLOCK 0");
     for n in 1..=20 {
-        // The timeout tells each from the one before.
+        // Each has another timeout, to distinguish it from the one before.
         let waiter = server.send_acquire(&format!("door bob 60000 BLOCK {} REQID r1", 60_000 + n));
         wait_for("the replacement", || {
             let waiters = client.waiters("door");

@@ -2,7 +2,7 @@
 //!
 //! `DLOCK_SERVER` names the server program (default `redis-server`), `DLOCK_MODULE` the module (default
 //! the one that cargo built beside the test). A test probes for the feature that it needs, and checks the
-//! server's version only where no feature tells.
+//! server's version only where there is nothing to probe for.
 
 #![allow(missing_docs, reason = "only the tests of this workspace use this crate")]
 

@@ -72,7 +72,7 @@ impl Server {
         waiter
     }
 
-    /// Whether CLIENT UNBLOCK reaches waiters. It crashes Redis 7.2, which only its version tells apart.
+    /// Whether CLIENT UNBLOCK reaches waiters. It crashes Redis 7.2, which is only known by its version.
     pub fn supports_client_unblock(&self) -> bool {
         let info = self.client().info_section("server");
         let own = ["valkey_version", "redict_version", "redis_version"];

@@ -14,14 +14,14 @@ pub fn persistence(facts: &Facts) -> Option<Finding> {
             return Some(Finding::warning(
                 CHECK,
                 "appendfsync is always, but no-appendfsync-on-rewrite is yes",
-                "a crash during an AOF rewrite can lose grants that clients were told about",
+                "a crash during an AOF rewrite can lose acknowledged grants",
                 "CONFIG SET no-appendfsync-on-rewrite no",
             ));
         }
         (true, "always") => {
             return Some(Finding::ok(
                 CHECK,
-                "a crash loses no grant that a client was told about (appendfsync always)",
+                "a crash loses no acknowledged grant (appendfsync always)",
             ));
         }
         (true, fsync) => format!("a crash loses the most recent grants (appendfsync {fsync})"),
