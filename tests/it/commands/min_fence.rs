@@ -178,6 +178,24 @@ fn raised_fence_reaches_replica_and_outlives_promotion() {
     );
 }
 
+/// Why `dlock.quorum` is not for servers with replicas.
+#[test]
+fn min_fence_carries_old_primary_past_promoted_replica() {
+    let (primary, mut client) = start_with("dlock.quorum yes");
+    let replica = primary.replica();
+    client.config_set("dlock.startup-grace-ms", "3600000");
+    client.acquire("door alice 60000");
+    client.sync();
+    let mut promoted = replica.client();
+    promoted.ok("REPLICAOF NO ONE");
+    promoted.release("door alice");
+    let later = promoted.acquire("door bob 60000").fence;
+    client.release("door alice");
+    assert!(client.acquire("door carol 60000").fence < later, "as always");
+    client.release("door carol");
+    assert!(fence(&mut client, "door", later + 1) > later);
+}
+
 #[test]
 fn fences_with_minimum_rise_over_restarts() {
     for lines in ["", AOF] {

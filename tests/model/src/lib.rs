@@ -3,6 +3,7 @@
 //! # Layout
 //!
 //! - [`failover`]: failovers, restarts and grace periods; [`slots`]: a cluster slot that migrates. Models.
+//! - [`quorum`]: a lock on a majority of three servers.
 //! - [`search`]: breadth-first search through all states of a model.
 //! - [`fuzz`]: one function per fuzz target. `fuzz/` runs them with a fuzzer, the tests with its corpus.
 
@@ -10,5 +11,6 @@
 
 pub mod failover;
 pub mod fuzz;
+pub mod quorum;
 pub mod search;
 pub mod slots;

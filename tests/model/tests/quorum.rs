@@ -1,0 +1,270 @@
+//! Every way through small worlds of three servers and the clients of a lock on two of them. What is promised holds in
+//! all; with a rule left out, a shortest way to break it is found.
+//!
+//! `cargo test --release -p dlock-model --test quorum -- --ignored --nocapture` takes the larger worlds.
+
+use dlock_core::{
+    Acquire, Acquired, Effects, Engine, Instant, Limit, Lock, LockRef, Timeout, TransitionContext, WaitPolicy,
+};
+use dlock_model::quorum::{Breach, Churn, ChurnBreach, Overtaken, Quorum, Setting, Violation};
+use dlock_model::search::search;
+
+#[track_caller]
+fn holds(name: &str, setting: &Setting) {
+    let outcome = search(Quorum::new(setting));
+    println!("{name}: {} states", outcome.states);
+    if let Some((violation, trace)) = outcome.found {
+        panic!("{name}: {violation:?}: {}", trace.join(" | "));
+    }
+    assert!(outcome.states > 1_000, "{name}: {} states", outcome.states);
+}
+
+/// Without this rule, this violation is found.
+#[track_caller]
+fn violates(breach: Breach, setting: Setting, expected: Violation) {
+    let outcome = search(Quorum::new(&Setting {
+        breach: Some(breach),
+        ..setting
+    }));
+    let (violation, trace) = outcome.found.expect("a violation");
+    println!(
+        "{breach:?}: {} states: {violation:?}: {}",
+        outcome.states,
+        trace.join(" | ")
+    );
+    assert_eq!(violation, expected, "{}", trace.join(" | "));
+}
+
+fn restarting() -> Setting {
+    Setting {
+        restarts: 1,
+        ..Setting::default()
+    }
+}
+
+fn one_restarting() -> Setting {
+    Setting {
+        restarting: 1,
+        ..without_lost_replies(restarting())
+    }
+}
+
+/// Requests ask for a fence that no server has issued.
+fn absurd(setting: Setting) -> Setting {
+    Setting {
+        absurd_min_fence: Some(60),
+        ..setting
+    }
+}
+
+fn slow() -> Setting {
+    Setting {
+        slow_clients: true,
+        ..Setting::default()
+    }
+}
+
+fn without_lost_replies(setting: Setting) -> Setting {
+    Setting {
+        lost_replies: false,
+        ..setting
+    }
+}
+
+#[test]
+fn fences_rise_and_guards_exclude_each_other() {
+    holds("two clients", &Setting::default());
+    let no_min_fence = Setting {
+        min_fence: false,
+        ..Setting::default()
+    };
+    holds("no MINFENCE at ACQUIRE: the raise alone", &no_min_fence);
+}
+
+#[test]
+#[ignore = "minutes in a release build: make model"]
+fn fences_rise_and_guards_exclude_each_other_in_larger_worlds() {
+    holds("leases end during the acquisition", &slow());
+    holds("any server restarts", &restarting());
+    let restarting = without_lost_replies(restarting());
+    holds(
+        "any server restarts, requests for absurd fences",
+        &absurd(restarting),
+    );
+    let twice = Setting { grants: 2, ..slow() };
+    holds("late copies of requests", &without_lost_replies(twice));
+    let three = Setting {
+        clients: 3,
+        ..Setting::default()
+    };
+    holds("three clients", &without_lost_replies(three));
+}
+
+mod rules_left_out {
+    use super::*;
+
+    #[test]
+    fn largest_fence_without_raise_lets_fences_fall() {
+        violates(Breach::NoRaise, Setting::default(), Violation::FenceFell);
+    }
+
+    #[test]
+    fn raise_that_is_not_awaited_lets_fences_fall() {
+        violates(Breach::RaiseNotAwaited, Setting::default(), Violation::FenceFell);
+    }
+
+    #[test]
+    fn larger_fence_counted_as_confirmation_lets_fences_fall() {
+        violates(
+            Breach::LargerFenceCounts,
+            Setting::default(),
+            Violation::FenceFell,
+        );
+    }
+
+    #[test]
+    fn raise_that_keeps_the_counter_lets_fences_fall() {
+        violates(
+            Breach::RaiseWithoutCounter,
+            Setting::default(),
+            Violation::FenceFell,
+        );
+    }
+
+    #[test]
+    fn raise_without_hold_allows_two_guards() {
+        violates(Breach::RaiseWithoutHold, slow(), Violation::TwoGuards);
+    }
+
+    #[test]
+    fn unbounded_min_fence_lets_fences_fall() {
+        violates(
+            Breach::UnboundedMinFence,
+            absurd(one_restarting()),
+            Violation::FenceFell,
+        );
+    }
+
+    #[test]
+    fn restart_without_grace_allows_two_guards() {
+        violates(Breach::NoGrace, one_restarting(), Violation::TwoGuards);
+    }
+
+    #[test]
+    fn clock_taken_before_grace_lets_fences_fall() {
+        violates(
+            Breach::FencesAdvancedBeforeGrace,
+            one_restarting(),
+            Violation::FenceFell,
+        );
+    }
+
+    #[test]
+    fn guard_that_outlives_a_lease_allows_two_guards() {
+        violates(
+            Breach::GuardOutlivesLease,
+            Setting::default(),
+            Violation::TwoGuards,
+        );
+    }
+}
+
+mod liveness {
+    use super::*;
+
+    #[track_caller]
+    fn served(world: Churn) {
+        let outcome = search(world);
+        println!("{} states", outcome.states);
+        assert_eq!(outcome.found, None);
+    }
+
+    #[track_caller]
+    fn not_served(world: Churn, expected: Overtaken, trace: &str) {
+        let (found, way) = search(world).found.expect("a violation");
+        assert_eq!((found, way.join(" | ")), (expected, trace.to_string()));
+    }
+
+    /// The holder has lost the first server, and keeps the other two.
+    #[test]
+    fn clients_are_served_in_order_while_the_holder_has_lost_the_first_server() {
+        served(Churn::new(&[0, 0, 0, 0], None));
+    }
+
+    #[test]
+    fn client_that_gives_the_first_server_back_is_overtaken() {
+        let world = Churn::new(&[0, 0, 0], Some(ChurnBreach::FirstGivenBack));
+        not_served(world, Overtaken::ByLaterClient, "0 gives up | 3 releases");
+    }
+
+    #[test]
+    fn clients_that_disagree_about_the_first_server_are_served() {
+        served(Churn::new(&[0, 1, 2, 0], None));
+    }
+
+    #[test]
+    fn clients_that_disagree_and_keep_what_they_have_wait_for_each_other() {
+        let world = Churn::new(&[0, 1, 2], Some(ChurnBreach::OthersKept));
+        not_served(world, Overtaken::Deadlock, "3 releases");
+    }
+
+    const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+    const LEASE_MS: u64 = 1_000;
+
+    /// For how long a client waits behind dead ones that nobody has noticed. All of them have just renewed their slice.
+    fn waited_behind_dead_ms(dead: usize, slice: Timeout) -> u64 {
+        let (mut engine, mut lock) = (Engine::starting(), Lock::default());
+        let (policy, mut effects) = (
+            WaitPolicy {
+                max_waiters: 100,
+                detect_deadlocks: true,
+            },
+            Effects::default(),
+        );
+        let owners: Vec<String> = (0..=dead).map(|n| format!("dead{n}")).collect();
+        let live = Acquire {
+            owner: b"live",
+            lease_ms: LEASE_MS,
+            limit: Limit::MUTEX,
+            block: Some(Timeout::Infinite),
+            request_id: None,
+            min_fence: None,
+        };
+        let start = TransitionContext::at(Instant::default());
+        for owner in &owners {
+            let (owner, block) = (owner.as_bytes(), Some(slice));
+            let request = Acquire { owner, block, ..live };
+            let mut transition = engine.begin(NAME, &mut lock, &start, &mut effects);
+            transition.acquire(&request, policy).expect("room in the queue");
+        }
+        let mut transition = engine.begin(NAME, &mut lock, &start, &mut effects);
+        assert!(matches!(
+            transition.acquire(&live, policy),
+            Ok(Acquired::Queued(_))
+        ));
+        for ms in 0.. {
+            effects.clear();
+            let cx = TransitionContext::at(start.now.after_ms(ms));
+            engine.begin(NAME, &mut lock, &cx, &mut effects).on_timer();
+            if lock.holders().iter().any(|holder| holder.owner() == b"live") {
+                return ms;
+            }
+        }
+        unreachable!("a lease ends")
+    }
+
+    /// The first one holds the lock already.
+    #[test]
+    fn dead_waiters_cost_one_lease_in_all_if_slices_are_shorter() {
+        for dead in [1, 2, 64] {
+            for slice_ms in [1, LEASE_MS / 3, LEASE_MS - 1] {
+                assert_eq!(waited_behind_dead_ms(dead, Timeout::Ms(slice_ms)), LEASE_MS);
+            }
+        }
+    }
+
+    #[test]
+    fn dead_waiters_without_slices_cost_a_lease_each() {
+        assert_eq!(waited_behind_dead_ms(64, Timeout::Infinite), 65 * LEASE_MS);
+    }
+}
