@@ -77,6 +77,10 @@ const GAUGES: &[(&str, &str)] = &[
         "Whether no locks are granted because the eviction policy could evict them.",
     ),
     (
+        "clean_since",
+        "Unix time since when nothing of the module has been written to disk; 0 if something is.",
+    ),
+    (
         "aof_clean",
         "Whether the append-only file holds nothing of the module.",
     ),

@@ -150,11 +150,7 @@ fn text_json_and_prometheus_have_the_same_values() {
     let scrape = scrape(&server);
     for (what, value) in output {
         assert_eq!(lines[what.as_str()].trim(), value.to_string(), "{what}");
-        assert_eq!(
-            scraped(&scrape, &what),
-            Some(value as f64),
-            "{what} in {scrape:?}"
-        );
+        assert_eq!(scraped(&scrape, &what), Some(value as f64), "{what}");
     }
     // To the parser, the sum and the count of a histogram are untyped.
     let untyped = scrape.samples.iter().find(|sample| {
