@@ -105,6 +105,11 @@ fn overlaps_after_failover_without_grace_are_detected() {
 }
 
 #[test]
+fn replicas_from_old_snapshots_have_all_locks() {
+    holds("snapshots");
+}
+
+#[test]
 fn planned_failover_loses_nothing() {
     holds("failover-planned");
 }

@@ -2,8 +2,8 @@
 
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Acquire, Effects, Engine, Extend, GrantRef, Holds, Instant, Limit, Lock, LockRef, Release, Replication,
-    TransitionContext, WaitPolicy, decode_lock, encode_lock,
+    Acquire, Effects, Engine, Extend, Fences, GrantRef, Holds, Instant, Limit, Lock, LockRef, Release,
+    Replication, TransitionContext, WaitPolicy, WallClock, decode_lock, encode_lock,
 };
 
 const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
@@ -26,10 +26,26 @@ pub fn payload(bytes: &[u8]) {
         assert_sound(&lock);
         assert_eq!(encode_lock(&lock, &TransitionContext::at(now)), bytes, "{lock:?}");
         check_grace(&lock, now);
+        check_restore(&lock);
         for cx in contexts(&lock, now) {
             check_steps(&lock, &cx);
         }
     }
+}
+
+/// What a client restores leaves the fence counter within a year of the clock.
+fn check_restore(lock: &Lock) {
+    const UNIX_MS: u64 = 1_750_000_000_000;
+    const LIMIT: u64 = (UNIX_MS - 1_704_067_200_000 + 366 * 86_400_000) * 2_048;
+    let mut fences = Fences::starting();
+    for holder in lock.holders() {
+        let is_plausible = fences.is_plausible(holder.fence(), WallClock::from_unix_ms(UNIX_MS));
+        assert_eq!(is_plausible, holder.fence() <= LIMIT);
+        if is_plausible {
+            fences.observe(holder.fence());
+        }
+    }
+    assert!(fences.known() <= LIMIT);
 }
 
 /// A lock encoded in a grace period has the leases that the grace period extended.

@@ -5,7 +5,7 @@ use super::server::Server;
 use dlock_core::{Acquire, Extend, GrantRef, Holds, Limit, Lock, Release, Timeout};
 
 const LOCKS: u8 = 3;
-const OWNERS: [&[u8]; 4] = [b"a", b"ab", b"bob", b"\0"];
+const OWNERS: [&[u8]; 4] = [b"a", b"ab", &[0xff; 512], b"\0"];
 const LEASES_MS: [u64; 5] = [1, 2, 5, 30, 86_400_000];
 const TIMEOUTS: [Option<Timeout>; 4] = [
     None,

@@ -354,4 +354,5 @@ fn assert_one_line(error: &Error) {
         text.starts_with(error.code()) && !text.contains(['\r', '\n']),
         "{text}"
     );
+    assert!(text.len() < 4_096, "{} bytes", text.len());
 }

@@ -13,6 +13,7 @@ mod partition;
 mod planned;
 mod restart;
 mod sentinel;
+mod snapshots;
 mod table;
 
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use super::{
     Scenario, aof_truncation, clock, cluster, eviction, failover, lost_update, network, one_server,
-    partition, planned, restart, sentinel,
+    partition, planned, restart, sentinel, snapshots,
 };
 use crate::checkers::{MissingReplies, Rule};
 use crate::clients::Workload;
@@ -179,6 +179,14 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 0,
         rules: UNSYNCED,
         body: failover::unsynced,
+    },
+    Scenario {
+        name: "snapshots",
+        description: "replicas start from old snapshots, partially resynchronise, and have the same locks; some take over",
+        count: 60,
+        short: 4,
+        rules: Rules::STRICT,
+        body: snapshots::partial_resyncs,
     },
     Scenario {
         name: "failover-planned",
