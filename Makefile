@@ -56,7 +56,7 @@ release:
 test: install-deps ## Run all tests against the installed server (or DLOCK_SERVER=valkey-server)
 	@tests/run-all "$(TARGET)"
 
-test-matrix: install-deps ## Run the tests against every supported server, downloaded from Debian (kept in SERVERS)
+test-matrix: install-deps ## Run the tests against every supported server, downloaded (kept in SERVERS)
 	tests/matrix/run "$(SERVERS)"
 
 model: install-deps ## Model-check failovers, grace periods and quorums in larger worlds than `make test`

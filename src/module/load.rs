@@ -80,6 +80,6 @@ fn register_commands(ctx: &mut Ctx<'_>) -> bool {
         && ctx.register_command::<Apply>()
         // DLOCK.SYNC fence grace-left-ms: replication and AOF only
         && ctx.register_command::<Sync>()
-        // DLOCK.PROBE key [key ...]: the module itself only
+        // DLOCK.PROBE [key ...]: the module itself only
         && ctx.register_command::<Probe>()
 }
