@@ -4,6 +4,8 @@
 use dlock_testkit::{Client, Cluster, Waiter, pause, skip, wait_for};
 use redis::Value;
 
+use crate::fixtures::AOF;
+
 /// Node 0 has the slot of the key, which is to go to node 1. Neither has replicas or a log.
 struct Fixture {
     cluster: Cluster,
@@ -217,4 +219,46 @@ fn importing_node_obeys_no_other_client() {
     let error = fixture.target.error(&format!("DLOCK.APPLY {own} x"));
     assert!(error.starts_with("ERR "), "{error}");
     fixture.finish();
+}
+
+#[test]
+fn death_of_target_during_atomic_migration_leaves_source_as_it_was() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    fixture.source.config_set("cluster-require-full-coverage", "no");
+    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
+    let mut bob = fixture.waiter("bob");
+    fixture.begin_and_stream();
+    fixture.cluster.nodes[1].kill();
+    fixture.wait_for_state("failed");
+    fixture.source.assert_sole_holder(&key, "alice", fence, 1);
+    fixture.source.release(&format!("{key} alice"));
+    assert!(bob.granted().fence > fence);
+}
+
+#[test]
+fn death_of_source_during_atomic_migration_leaves_nothing_at_target() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    let source = &mut fixture.cluster.nodes[0];
+    source.add_config(AOF);
+    fixture.source.config_set("appendfsync", "always");
+    fixture.source.config_set("appendonly", "yes");
+    fixture.source.wait_for_aof_rewrite();
+    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
+    fixture.begin_and_stream();
+    assert_eq!(fixture.target.stat("dlock_locks"), 1, "the copy");
+    fixture.cluster.nodes[0].crash_and_restart();
+    let target = &mut fixture.target;
+    wait_for("a target without the copy", || target.stat("dlock_locks") == 0);
+    fixture.source = fixture.cluster.client(0);
+    let source = &mut fixture.source;
+    wait_for("the source", || source.call(&format!("EXISTS {key}")).is_ok());
+    source.assert_sole_holder(&key, "alice", fence, 1);
+    assert_eq!(source.release(&format!("{key} alice")), 0);
+    assert!(source.acquire(&format!("{key} bob 60000")).fence > fence);
 }

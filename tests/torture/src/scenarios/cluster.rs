@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Client, Cluster, Move, Server, wait_for};
+use dlock_testkit::{Client, Cluster, Move, Server, skip, wait_for};
 
 use super::{ScenarioRun, Workloads};
 use crate::clients::{Route, Workload};
@@ -13,9 +13,8 @@ use crate::servers;
 const WORKERS: usize = 8;
 const LEASE_MS: u64 = 400;
 const NODES: u16 = 3;
-/// A node polls its slots once a second. It does not notice that a slot has left and come back within this time, and
-/// its fences may then be smaller than those of the other node.
-const MIN_TIME_AWAY: Duration = Duration::from_millis(2_500);
+/// The other node must have received that the slot was claimed. TCP may hold such a message back for 40 ms.
+const MIN_TIME_AWAY: Duration = Duration::from_millis(100);
 
 /// Slots migrate back and forth between two nodes, with holders and waiters.
 pub fn resharding(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
@@ -63,6 +62,78 @@ fn move_slot_of(run: &mut ScenarioRun, cluster: &Cluster, key: &str, recorder: &
 
 fn is_here(client: &mut Client, key: &str) -> bool {
     client.call(&format!("EXISTS {key}")).is_ok()
+}
+
+/// Slots migrate atomically between two nodes that have neither replicas nor a log. Some migrations are cancelled, some
+/// take longer than a lease.
+pub fn atomic_migrations(run: &mut ScenarioRun) -> Vec<History> {
+    let mut cluster = Cluster::start(2);
+    if cluster.client(0).call("CLUSTER GETSLOTMIGRATIONS").is_err() {
+        skip("the server has no CLUSTER MIGRATESLOTS");
+        return Vec::new();
+    }
+    let recorder = Recorder::default();
+    let route = Route::to_cluster(cluster.nodes.iter().map(initial_term).collect());
+    let workload = Workload::mixed(LEASE_MS);
+    let pool = run.start_clients(WORKERS, &route, &recorder, &workload);
+    for _ in 0..run.count {
+        run.pause(5..=LEASE_MS);
+        let (key, _) = &workload.locks[run.rng.usize(..workload.locks.len())];
+        migrate_atomically(run, &cluster, key, &recorder);
+    }
+    pool.finish();
+    for node in &mut cluster.nodes {
+        servers::record_final_state(node, &recorder);
+    }
+    vec![recorder.history()]
+}
+
+fn migrate_atomically(run: &mut ScenarioRun, cluster: &Cluster, key: &str, recorder: &Recorder) {
+    let from = usize::from(!is_here(&mut cluster.client(0), key));
+    let mut source = cluster.client(from);
+    // A snapshot and a stream of changes that each take longer than a lease, or no time.
+    let mut delay_ms = || {
+        if run.rng.bool() {
+            run.rng.u64(..=2 * LEASE_MS)
+        } else {
+            0
+        }
+    };
+    let (snapshot_ms, stream_ms) = (delay_ms(), delay_ms());
+    source.config_set("rdb-key-save-delay", &(snapshot_ms * 1000).to_string());
+    source.ok("DEBUG SLOTMIGRATION PREVENT-PAUSE 1");
+    let slot: u16 = source.ask(&format!("CLUSTER KEYSLOT {key}"));
+    let target = cluster.id(1 - from);
+    source.ok(&format!(
+        "CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {target}"
+    ));
+    recorder.event(format!(
+        "slot {slot} of {key} migrates to node {}, {snapshot_ms} ms and {stream_ms} ms",
+        1 - from
+    ));
+    run.pause(0..=snapshot_ms + stream_ms);
+    if run.rng.u32(..4) == 0 {
+        recorder.event("the migration is cancelled".to_owned());
+        // Unless it has failed before.
+        let _ = source.call("CLUSTER CANCELSLOTMIGRATIONS");
+    }
+    source.ok("DEBUG SLOTMIGRATION PREVENT-PAUSE 0");
+    wait_for("the end of the migration", || {
+        let jobs: redis::Value = source.ask("CLUSTER GETSLOTMIGRATIONS");
+        let jobs = format!("{jobs:?}");
+        let last = jobs.split("state").nth(1).unwrap_or_default().to_owned();
+        ["success", "cancelled", "failed"]
+            .iter()
+            .any(|end| last.contains(end))
+    });
+    wait_for("both nodes to agree", || {
+        let here = |n| is_here(&mut cluster.client(n), key);
+        here(0) != here(1)
+    });
+    recorder.event(format!(
+        "slot {slot} is at node {}",
+        usize::from(!is_here(&mut cluster.client(0), key))
+    ));
 }
 
 /// The key cannot be created again afterwards: the old node replies ASK for missing keys.

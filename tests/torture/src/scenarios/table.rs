@@ -213,6 +213,14 @@ pub const SCENARIOS: &[Scenario] = &[
         body: |run| cluster::resharding(run, Workload::mixed),
     },
     Scenario {
+        name: "cluster-slot-migration",
+        description: "slots migrate atomically (Valkey 9), some migrations are cancelled or slower than a lease",
+        count: 100,
+        short: 3,
+        rules: Rules::STRICT,
+        body: cluster::atomic_migrations,
+    },
+    Scenario {
         name: "cluster-failover",
         description: "a primary of a cluster is killed, its replica takes over, with a grace period",
         count: 8,
