@@ -131,7 +131,7 @@ fn watch_and_tracking_see_hand_over() {
 fn watch_and_tracking_see_expired_leases() {
     let (server, replica, mut client, _) = start_with_replica();
     client.acquire("door alice 60000 SHARED");
-    client.acquire("door bob 300 SHARED");
+    client.acquire("door bob 1500 SHARED");
     client.sync();
     let mut observers = [Observer::of(&server), Observer::of(&replica)];
     wait_for("the end of bob's lease", || client.stat("dlock_expired") == 1);
@@ -143,7 +143,7 @@ fn watch_and_tracking_see_expired_leases() {
     );
 
     client.release("door alice");
-    client.acquire("door alice 300");
+    client.acquire("door alice 1500");
     client.sync();
     observers
         .iter_mut()
@@ -160,7 +160,7 @@ fn watch_and_tracking_see_expired_leases() {
 #[test]
 fn watch_and_tracking_see_expired_lease_of_contended_lock() {
     let (server, mut client) = start();
-    client.acquire("door alice 300");
+    client.acquire("door alice 1500");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut observer = Observer::of(&server);
     bob.granted();

@@ -37,12 +37,12 @@ fn codes(exec: &Value) -> Vec<String> {
 #[test]
 fn lease_that_expires_within_transaction_refuses_the_rest() {
     let (_server, mut client) = start();
-    client.acquire("door alice 300");
+    client.acquire("door alice 1000");
     let guard = guard_of(&mut client, "door", "alice");
     let replies = client.batch(&[
         "MULTI",
         &format!("{guard} SET first 1"),
-        "DEBUG SLEEP 0.5",
+        "DEBUG SLEEP 1.5",
         &format!("{guard} SET late 1"),
         "EXEC",
     ]);
@@ -132,7 +132,7 @@ fn watched_lock_makes_transaction_all_or_nothing() {
 #[test]
 fn transaction_after_expiry_is_aborted_once_another_owner_has_the_lock() {
     let (server, mut admin) = start();
-    admin.acquire("door alice 200");
+    admin.acquire("door alice 1000");
     let guard = guard_of(&mut admin, "door", "alice");
     let mut client = server.client();
     client.ok("WATCH door");
