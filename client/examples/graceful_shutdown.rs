@@ -51,7 +51,7 @@ async fn handle(locks: Locks, client: TcpStream) -> Outcome {
     let guard = locks
         .acquire(format!("orders:{}", client.peer_addr()?.port()))
         .await?;
-    client.readable().await?;
+    client.peek(&mut [0]).await?;
     guard.release().await?;
     Ok(())
 }

@@ -462,6 +462,24 @@ mod tests {
         ));
     }
 
+    #[cfg(feature = "locks")]
+    #[test]
+    fn server_error_is_displayed_with_its_server_as_it_was_sent() {
+        let error = answered("NOAUTH", "Authentication required.").at_server(&"127.0.0.1:6379");
+        assert_eq!(
+            error.to_string(),
+            "127.0.0.1:6379: NOAUTH Authentication required."
+        );
+        let timeout = Error::timeout(b"door", Duration::from_secs(1), Some(Error::no_response()));
+        let text = timeout.at_server(&"example.com:7000").to_string();
+        assert!(
+            text.ends_with("last error: example.com:7000: timed out"),
+            "{text}"
+        );
+        // Where the server is known, it stays.
+        assert!(error.at_server(&"other").to_string().starts_with("127.0.0.1"));
+    }
+
     #[cfg(feature = "redlock")]
     #[test]
     fn missing_quorum_is_transient_if_all_failures_are() {

@@ -8,7 +8,7 @@
 //! - `connect`: addresses, the shared connection, and the pool for blocked requests.
 //! - `acquire`, `replicas`, `cancel`, `release`: the life of a lock.
 //! - `renewal`: the thread that renews leases and works in the background, and what it shares with guards.
-//! - `locks`, `guard`, `multi`, `run`, `blocking`: the interface for applications.
+//! - `locks`, `guard`, `multi`, `run`, `parts`, `events`, `blocking`: the interface for applications.
 //! - `redlock`: locks on a majority of servers, built from guards on each of them.
 
 #[cfg(feature = "locks")]

@@ -110,7 +110,13 @@ async fn sentinel_failover_is_followed() {
     primary.kill();
     until("the failover", || is_primary(&replica)).await;
     // Renewed and released on the new primary, under the old fence.
-    assert_eq!(soon("a confirmed release", guard.release()).await.unwrap(), 0);
+    let released = soon("a release", guard.release()).await;
+    // The first reply may come too late, on a slow machine.
+    assert!(
+        matches!(released, Ok(0) | Err(Error::Unconfirmed(_))),
+        "{released:?}"
+    );
+    until_free(&mut replica.client(), "door").await;
     check(&locks, &mut replica.client(), "gate").await;
 }
 
