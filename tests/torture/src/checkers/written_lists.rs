@@ -8,25 +8,28 @@ use crate::history::{Element, GUARDED, History, List, Op};
 /// Elements after those of a later grant, or after later ones of their own grant.
 pub fn misordered_writes(history: &History) -> Vec<Violation> {
     let lists = history.lists.iter();
-    lists.flat_map(|list| misordered(history, list)).collect()
-}
-
-fn misordered(history: &History, list: &List) -> Vec<Violation> {
-    let rule = if list.name.ends_with(GUARDED) {
-        Rule::WriteOrder
-    } else {
-        Rule::PlainWriteOrder
-    };
-    let pairs = list.elements.windows(2).filter(|pair| pair[0] >= pair[1]);
-    let violation = |pair: &[Element]| Violation {
-        rule,
-        what: format!("{} has {} after {}", list.name, pair[1], pair[0]),
-        ops: acknowledged(history, &list.name)
+    // A list is recorded before each failover: report each pair once.
+    let pairs: BTreeSet<_> = lists
+        .flat_map(|list| {
+            list.elements
+                .windows(2)
+                .map(|pair| (&list.name, [pair[0], pair[1]]))
+        })
+        .filter(|(_, [first, second])| first >= second)
+        .collect();
+    let violation = |(name, pair): (&String, [Element; 2])| Violation {
+        rule: if name.ends_with(GUARDED) {
+            Rule::WriteOrder
+        } else {
+            Rule::PlainWriteOrder
+        },
+        what: format!("{name} has {} after {}", pair[1], pair[0]),
+        ops: acknowledged(history, name)
             .filter(|(_, _, element)| pair.contains(element))
             .map(|(n, ..)| n)
             .collect(),
     };
-    pairs.map(violation).collect()
+    pairs.into_iter().map(violation).collect()
 }
 
 /// Acknowledged elements that a server has lost although it has later ones of the same term: not only the end is lost.

@@ -255,7 +255,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "network-guarded",
         description: "a bad network: late writes are in order with GUARD, not without",
-        count: 200,
+        count: 300,
         short: 16,
         rules: writing(BAD_NETWORK),
         body: |run| network::bad(run, Workload::writing),
