@@ -71,7 +71,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "lost-update-fenced",
         description: "holders are paused past their lease, the store rejects stale fences: no update is lost",
-        count: 300,
+        count: 200,
         short: 10,
         rules: LOSSY,
         body: lost_update::fences,
@@ -255,7 +255,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "network-guarded",
         description: "a bad network: late writes are in order with GUARD, not without",
-        count: 300,
+        count: 200,
         short: 16,
         rules: writing(BAD_NETWORK),
         body: |run| network::bad(run, Workload::writing),
