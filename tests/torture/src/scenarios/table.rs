@@ -71,7 +71,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "lost-update-fenced",
         description: "holders are paused past their lease, the store rejects stale fences: no update is lost",
-        count: 200,
+        count: 300,
         short: 10,
         rules: LOSSY,
         body: lost_update::fences,
