@@ -42,6 +42,11 @@ impl Server {
         nodes.into_iter().map(Self).collect()
     }
 
+    /// A shared lock with this many holders, by RESTORE.
+    pub fn restore_lock_with_holders(&self, key: &str, holders: u64) {
+        self.0.client().restore_lock_with_holders(key, holders);
+    }
+
     pub fn port(&self) -> u16 {
         self.0.port()
     }

@@ -16,6 +16,7 @@ mod redlock;
 mod replica;
 mod servers;
 mod shared;
+mod stalls;
 #[cfg(test)]
 mod testing;
 
@@ -91,6 +92,11 @@ pub const WORKLOADS: &[Workload] = &[
         name: "queue",
         about: "ten thousand waiters in one queue",
         run: queue::measure,
+    },
+    Workload {
+        name: "stalls",
+        about: "the worst that one request can cost",
+        run: stalls::measure,
     },
     Workload {
         name: "client",
