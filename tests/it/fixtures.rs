@@ -61,3 +61,13 @@ pub fn assert_refused(waiter: &mut Waiter, code: &str) {
     let error = waiter.error();
     assert!(error.starts_with(&format!("{code} ")), "{error}");
 }
+
+/// Whether this is Redis 8.2 or later. It looks for keys on I/O threads, so that GUARD does not report those of its
+/// command, and copies values that are shared.
+pub fn is_redis_8_2(client: &mut Client) -> bool {
+    let info = client.info_section("server");
+    let version = info.get("redis_version").map_or("", String::as_str);
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    !info.contains_key("valkey_version") && version >= (8, 2)
+}

@@ -6,7 +6,7 @@ use dlock_testkit::{ReplicationStream, Server, Waiter, start, start_with, wait_f
 use redis::Value;
 
 use super::{guard_of, guarded_by_alice};
-use crate::fixtures::{AOF, assert_refused, start_with_replica};
+use crate::fixtures::{AOF, assert_refused, is_redis_8_2, start_with_replica};
 
 /// A bare check, a read and a write.
 const INNER: [&str; 3] = ["", " GET data", " SET data 2"];
@@ -137,8 +137,8 @@ fn log_and_replica_hold_only_the_command() {
     assert!(!client.exists("door"));
 }
 
-/// The server shares the argument between the two commands. Valkey 8.1 and later store a copy of
-/// a value that is shared.
+/// The server shares the argument between the two commands. Valkey 8.1 and Redis 8.2 and later store a copy of a value
+/// that is shared.
 #[test]
 fn large_argument_is_not_copied_for_the_command() {
     const MIB: usize = 1 << 20;
@@ -156,7 +156,7 @@ fn large_argument_is_not_copied_for_the_command() {
             .split('.')
             .filter_map(|number| number.parse().ok())
             .collect();
-        let copies_shared = valkey >= vec![8, 1];
+        let copies_shared = valkey >= vec![8, 1] || is_redis_8_2(&mut client);
         (peak.parse::<usize>().expect("a number"), copies_shared)
     };
     let ((plain, copies_shared), (guarded, _)) = (peak(false), peak(true));
