@@ -25,15 +25,17 @@ static REPORTED: AtomicBool = AtomicBool::new(false);
 static MOST_KEYS_BY_API: AtomicUsize = AtomicUsize::new(0);
 
 const REDIS_8_0: c_int = 0x0008_0000;
+/// Asks for the keys of every command, before it knows whether it needs them.
+const VALKEY_9: c_int = 0x0009_0000;
 /// The first version of Redis in which I/O threads look for keys.
 const REDIS_8_2: c_int = 0x0008_0200;
 
-/// Whether this server asks for keys on its main thread only.
+/// Whether this server asks for keys on its main thread only, and only when it needs them.
 pub(super) fn may_report(ctx: &mut Ctx<'_>) -> bool {
     let is_valkey = ctx.info_text(c"server", c"valkey_version").is_some();
     let is_cluster = ctx.flags().is_cluster();
     let (is_reported, most_keys) = match server_version() {
-        _ if is_valkey => (!is_cluster, 256),
+        version if is_valkey => (!is_cluster && version < VALKEY_9, 256),
         version if version < REDIS_8_0 => (true, 256),
         version => (version < REDIS_8_2, 6),
     };

@@ -3,6 +3,8 @@
 use dlock_testkit::{Client, Server, skip, start};
 use redis::Value;
 
+use super::has_key_reporting;
+
 use crate::fixtures::is_redis_8_2;
 
 /// The keys and their flags, as `key flag flag`.
@@ -18,6 +20,9 @@ const GUARD: &str = "DLOCK.GUARD door alice 1";
 #[test]
 fn lock_is_read_and_keys_of_command_have_their_own_flags() {
     let (_server, mut client) = start();
+    if !has_key_reporting(&mut client) {
+        return;
+    }
     if is_redis_8_2(&mut client) {
         return skip("the server knows the key of the lock only");
     }
@@ -61,6 +66,9 @@ fn commands_of_locks_are_not_looked_into() {
 #[test]
 fn keys_of_long_command_are_reported_in_order() {
     let (_server, mut client) = start();
+    if !has_key_reporting(&mut client) {
+        return;
+    }
     if is_redis_8_2(&mut client) {
         return skip("the server knows the key of the lock only");
     }
