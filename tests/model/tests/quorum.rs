@@ -91,13 +91,16 @@ fn fences_rise_and_guards_exclude_each_other_in_larger_worlds() {
         "any server restarts, requests for absurd fences",
         &absurd(restarting),
     );
-    let twice = Setting { grants: 2, ..slow() };
-    holds("late copies of requests", &without_lost_replies(twice));
-    let three = Setting {
-        clients: 3,
+}
+
+#[test]
+#[ignore = "minutes in a release build: make model"]
+fn late_copies_of_requests_change_nothing() {
+    let twice = Setting {
+        grants: 2,
         ..Setting::default()
     };
-    holds("three clients", &without_lost_replies(three));
+    holds("late copies of requests", &without_lost_replies(twice));
 }
 
 mod rules_left_out {
