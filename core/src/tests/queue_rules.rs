@@ -249,3 +249,12 @@ fn wait_table_copies_no_holders_of_lock_with_many() {
     assert_eq!(copied(&server), 1);
     assert!(!involves(&server, "alice"));
 }
+
+/// The undelivered grant was already released. Its owner has another hold by now.
+#[test]
+fn rollback_of_missing_anonymous_grant_keeps_hold_of_reqid() {
+    let mut server = Server::with(&["a"]);
+    let fence = server.granted("ACQUIRE a alice 60000 REQID r1").fence;
+    assert!(!roll_back(&mut server, "alice", fence, Holds::One));
+    assert_eq!(server.owners("a"), ["alice"]);
+}
