@@ -197,9 +197,9 @@ pub struct RunArgs {
     #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub max_hold: Option<Duration>,
 
-    /// Keep the lock for at least this time, even if the command ends earlier: for hosts whose clocks differ
-    #[arg(long, value_parser = duration::parse, value_name = "TIME", default_value = "0s", hide_default_value = true)]
-    pub at_least: Duration,
+    /// After a command that succeeded, leave the lock held until this time after the grant: for hosts whose clocks differ
+    #[arg(long, value_parser = duration::parse, value_name = "TIME")]
+    pub at_least: Option<Duration>,
 
     /// What to do with the command when the lock is lost
     #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnLost::Kill)]

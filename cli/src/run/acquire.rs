@@ -79,6 +79,9 @@ fn lock_with_options(args: &RunArgs, locks: &Locks, owner: &Owner, lease: Durati
     if let Some(limit) = args.limit {
         lock = lock.limit(limit);
     }
+    if let Some(time) = args.at_least {
+        lock = lock.at_least(time);
+    }
     if let Some(time) = args.max_hold {
         lock = lock.max_hold(time);
     }

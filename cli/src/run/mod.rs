@@ -12,10 +12,8 @@ mod terminal;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use redis_dlock_client::{Event, EventKind, Locks, Settings};
-use tokio::time::sleep;
 
 use self::acquire::{Acquired, acquire};
 use self::job::Job;
@@ -47,7 +45,6 @@ async fn run_under_lock(args: &RunArgs, locks: &Locks, stderr: &StderrSender) ->
         Acquired::Interrupted(signal) => return Ok(exit_code_of(signal)),
         Acquired::Busy(code) => return Ok(ExitCode::from(code)),
     };
-    let acquired = Instant::now();
     let job = match Job::start(&args.command, &guard) {
         Ok(job) => job,
         Err(failure) => {
@@ -59,11 +56,6 @@ async fn run_under_lock(args: &RunArgs, locks: &Locks, stderr: &StderrSender) ->
     let mut supervisor = Supervisor::new(args, &guard, job, stderr);
     let exit = supervisor.wait_for_exit(&mut signals).await;
     let loss = supervisor.loss();
-    tokio::select! {
-        () = sleep(args.at_least.saturating_sub(acquired.elapsed())) => {}
-        _ = guard.lost() => {}
-        _ = signals.next_forwarded() => {}
-    }
     release::release(args, guard, loss, exit, stderr).await
 }
 

@@ -24,7 +24,13 @@ pub async fn release(
         Some(loss) => Some(loss),
         None => verify_held(&guard).await,
     };
-    let loss = match (noticed, guard.release().await) {
+    // `--at-least` is for jobs that are done: after a failure another host may try at once.
+    let released = if exit == ExitCode::SUCCESS {
+        guard.release().await
+    } else {
+        guard.release_at_once().await
+    };
+    let loss = match (noticed, released) {
         (Some(loss), _) | (None, Err(Error::Lost(loss))) => Some(loss),
         (None, Ok(_)) => None,
         (None, Err(error)) => {

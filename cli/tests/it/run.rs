@@ -301,16 +301,16 @@ fn busy_message_names_the_holder_and_quiet_suppresses_it() {
 }
 
 #[test]
-fn at_least_keeps_lock_after_command_until_signal() {
+fn at_least_keeps_lock_only_after_command_that_succeeded() {
     let server = Server::start();
     let mut client = server.client();
-    let job = Running::script(&server, &["--at-least", "1h", "--lease", "1s"], "exit 3");
-    wait_for("the grant", || client.find_lock("job").is_some());
-    pause(1_500);
-    assert!(client.find_lock("job").is_some(), "renewed after the command");
-    job.signal(Signal::SIGTERM);
-    assert_eq!(job.end().code, 3);
-    assert!(client.find_lock("job").is_none());
+    for (script, code, is_kept) in [("exit 3", 3, false), ("exit 0", 0, true)] {
+        let job = Running::script(&server, &["--at-least", "1h", "--lease", "1s"], script);
+        assert_eq!(job.end().code, code);
+        let lease_ms = client.find_lock("job").map(|lock| lock.holders[0].lease_ms);
+        assert_eq!(lease_ms.is_some(), is_kept, "{script}");
+        assert!(lease_ms.is_none_or(|ms| ms > 3_500_000), "{lease_ms:?}");
+    }
 }
 
 #[test]
