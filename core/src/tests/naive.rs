@@ -151,8 +151,10 @@ impl Model {
             min => holder.fence = min.unwrap_or(holder.fence),
         }
         holder.lease_end = holder.lease_end.max(lease_end);
-        let (lease_end, fence) = (holder.lease_end, holder.fence);
-        self.note_fence(lock, fence);
+        let lease_end = holder.lease_end;
+        if let Some(min) = request.min_fence {
+            self.note_fence(lock, min);
+        }
         Ok(Answer::Lease(whole_ms(lease_end - self.now)))
     }
 

@@ -30,8 +30,11 @@ impl Step<'_> {
         let raised = raised_fence(holder, request.min_fence)?;
         if let Some(fence) = raised {
             holder.fence = fence;
-            self.fences.raise(self.name, fence);
             self.effects.is_fence_raised = true;
+        }
+        if let Some(min) = request.min_fence {
+            // Also of a holder that has this fence: RENAME may have brought it to a name whose bucket is lower.
+            self.fences.raise(self.name, min);
         }
         let lease_end = cx.extended_lease_end(holder, request.lease_ms);
         let is_longer = lease_end > cx.lease_end(holder);
