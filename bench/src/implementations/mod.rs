@@ -183,7 +183,7 @@ fn has_command(connection: &mut Connection, name: &str) -> Result<bool> {
 }
 
 /// Returns the SHA1 for EVALSHA.
-fn load_script(connection: &mut Connection, script: &str) -> Result<String> {
+pub fn load_script(connection: &mut Connection, script: &str) -> Result<String> {
     match connection.call(&["SCRIPT", "LOAD", script])? {
         Reply::Bulk(sha) => Ok(String::from_utf8(sha)?),
         reply => Err(format!("SCRIPT LOAD answered {reply:?}").into()),

@@ -6,6 +6,7 @@ mod cluster;
 pub mod contention;
 mod cpu;
 mod expiry;
+mod guard;
 mod hand_over;
 mod lock_owner;
 mod memory;
@@ -32,6 +33,11 @@ pub const WORKLOADS: &[Workload] = &[
         name: "cpu",
         about: "CPU and latency of an uncontended lock",
         run: cpu::measure,
+    },
+    Workload {
+        name: "guard",
+        about: "a fenced write, compared with a plain one and with a script",
+        run: guard::measure,
     },
     Workload {
         name: "memory",

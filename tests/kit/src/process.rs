@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,13 +34,21 @@ pub fn server_program() -> OsString {
     env::var_os("DLOCK_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
-/// A port that was free a moment ago.
+/// The ports of tests, below those that the system gives to connections (32768 and up).
+const FIRST_PORT: u32 = 20_000;
+const PORTS: u32 = 12_000;
+
+/// A port that was free a moment ago, and that no other thread of this process gets soon.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the system has a free port");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
-        .port()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    // Processes that run at the same time begin apart.
+    let begin = std::process::id().wrapping_mul(7_919);
+    let candidates = (0..PORTS).map(|_| {
+        let step = begin.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+        (FIRST_PORT + step % PORTS) as u16
+    });
+    let mut free = candidates.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    free.next().expect("the system has a free port")
 }
 
 /// Sends a signal to a process that the test started and has not waited for yet. A minimal Debian has no program

@@ -97,7 +97,7 @@ fn lock_view_shows_holders_and_waiters() {
     let display_name = screen(&state, 100, 20).join("\n");
     for words in [
         "b  mutex",
-        "held by owner-2 for 2.0s, lease 30s, 1 holds, fence 2",
+        "held by owner-2 for 2.0s, lease 30s, 1 hold, fence 2",
         "2 waiting",
         "waiter (mutex) for 400ms",
         "Esc back",
