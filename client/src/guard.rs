@@ -187,17 +187,18 @@ impl Guard {
     /// Releases the lock, and returns how many holds the owner has left: 0 when it has given the lock up. More than that
     /// also if the lock is kept: see [`Lock::at_least`](crate::Lock::at_least).
     ///
-    /// `Ok` means that the lock was held until now: the server checks the fence. After a lost connection the release is retried until the lease expires or the
-    /// client's `retry_timeout` is over; then it continues in the background. It also continues there when this future
-    /// is dropped.
+    /// `Ok` means that the lock was held until now: the server checks the fence. After a lost connection the release is
+    /// retried until the lease expires or the client's `retry_timeout` is over; then it continues in the background. It
+    /// also continues there when this future is dropped.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`]: the lock was, or may have been, lost before the release: its lease expired, an administrator
     /// deleted it, or the server lost its data. [`Error::Unconfirmed`]: a reply was lost, and the server does not know the
     /// hold any more: either the release or a loss ended it. In a cluster, whose connections resend requests on their
-    /// own, a loss that nothing else has revealed is also reported as unconfirmed. [`Error::Redis`]: the server could not be reached, or rejected the release, for
-    /// too few replicas for instance; it is retried in the background until the lease expires.
+    /// own, a loss that nothing else has revealed is also reported as unconfirmed. [`Error::Redis`]: the server could not
+    /// be reached, or rejected the release, for too few replicas for instance; it is retried in the background until the
+    /// lease expires.
     pub async fn release(self) -> Result<u64, Error> {
         self.release_or_keep(true).await
     }

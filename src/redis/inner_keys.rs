@@ -152,12 +152,9 @@ impl<'a> InnerCommand<'a> {
         let mut next = 1;
         let find = |(name, flags): (Vec<u8>, Vec<Vec<u8>>)| {
             let is_key = |index: &usize| {
+                let argument = self.argv.get(*index);
                 // SAFETY: the arguments live as long as the call.
-                let argument = self
-                    .argv
-                    .get(*index)
-                    .map(|raw| unsafe { RStr::new(*raw) }.bytes());
-                argument == Some(&name)
+                argument.is_some_and(|raw| unsafe { RStr::new(*raw) }.bytes() == name)
             };
             let index = (next..self.argv.len()).chain(1..next).find(is_key)?;
             next = index.saturating_add(1);

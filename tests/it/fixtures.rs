@@ -71,3 +71,13 @@ pub fn is_redis_8_2(client: &mut Client) -> bool {
     let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     !info.contains_key("valkey_version") && version >= (8, 2)
 }
+
+/// A client with these rights.
+pub fn user(server: &Server, rights: &str) -> Client {
+    server
+        .client()
+        .ok(&format!("ACL SETUSER guest reset on nopass {rights}"));
+    let mut client = server.client();
+    client.ok("AUTH guest any");
+    client
+}

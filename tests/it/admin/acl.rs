@@ -2,22 +2,14 @@
 
 use dlock_testkit::{Client, Server, skip, start};
 
+use crate::fixtures::user;
+
 const WRITES: [&str; 3] = [
     "DLOCK.ACQUIRE door alice 10000",
     "DLOCK.EXTEND door alice 10000",
     "DLOCK.RELEASE door alice",
 ];
 const READS: [&str; 2] = ["DLOCK.OWNER door", "DLOCK.INFO door"];
-
-/// A client with these rights.
-fn user(server: &Server, rights: &str) -> Client {
-    server
-        .client()
-        .ok(&format!("ACL SETUSER guest reset on nopass {rights}"));
-    let mut client = server.client();
-    client.ok("AUTH guest any");
-    client
-}
 
 #[track_caller]
 fn assert_allowed(client: &mut Client, commands: &[&str]) {

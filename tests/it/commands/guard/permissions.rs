@@ -1,20 +1,10 @@
 //! What a user needs: GUARD, the lock for reading, and all that the command itself needs.
 
-use dlock_testkit::{Client, Server, skip};
+use dlock_testkit::skip;
 use redis::Value;
 
 use super::{guard_of, guarded_by_alice, has_key_reporting};
-use crate::fixtures::is_redis_8_2;
-
-/// A client with these rights.
-fn user(server: &Server, rights: &str) -> Client {
-    server
-        .client()
-        .ok(&format!("ACL SETUSER guest reset on nopass {rights}"));
-    let mut client = server.client();
-    client.ok("AUTH guest any");
-    client
-}
+use crate::fixtures::{is_redis_8_2, user};
 
 /// Each right that the command needs, besides +dlock.guard and %R~door.
 const NEEDED: [(&str, &[&str]); 7] = [
