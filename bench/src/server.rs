@@ -51,6 +51,15 @@ impl Server {
         self.0.port()
     }
 
+    /// SIGSTOP.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+
+    pub fn kill(&mut self) {
+        self.0.kill();
+    }
+
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port())
     }

@@ -136,6 +136,7 @@ fn run_until(
     while start.elapsed() < TIMEOUT {
         let window = Window {
             critical_section: Duration::from_millis(1),
+            warm_up: Duration::ZERO,
             duration: Duration::from_millis(100),
         };
         if condition(&run_workers(workers()?, capacity, window)?) {

@@ -13,7 +13,7 @@ mod memory;
 mod million;
 mod pairs;
 mod queue;
-mod redlock;
+mod quorum;
 mod replica;
 mod servers;
 mod shared;
@@ -65,9 +65,9 @@ pub const WORKLOADS: &[Workload] = &[
         run: cluster::measure,
     },
     Workload {
-        name: "redlock",
-        about: "a majority lock on five servers, one of them slow, down or unresponsive",
-        run: redlock::measure,
+        name: "quorum",
+        about: "a lock on a majority of five servers, the first of them healthy, stopped or dead",
+        run: quorum::measure,
     },
     Workload {
         name: "servers",

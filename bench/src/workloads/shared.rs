@@ -82,6 +82,7 @@ fn read_and_write(server: &Server, index: usize, duration: Duration) -> Result<(
     )?);
     let window = Window {
         critical_section: CRITICAL_SECTION,
+        warm_up: Duration::ZERO,
         duration,
     };
     Ok(run_workers(workers, READERS, window)?.split(READERS))
@@ -93,6 +94,7 @@ fn share_permits(server: &Server, index: usize, duration: Duration) -> Result<Ou
     let workers = clients(server, semaphore.open, &key, 0..CLIENTS, 1)?;
     let window = Window {
         critical_section: CRITICAL_SECTION,
+        warm_up: Duration::ZERO,
         duration,
     };
     let logs = run_workers(workers, PERMITS, window)?;

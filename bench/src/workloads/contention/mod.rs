@@ -71,6 +71,7 @@ impl Case {
         let critical_section = Duration::from_millis(self.critical_section_ms);
         Window {
             critical_section,
+            warm_up: Duration::ZERO,
             duration: self.all_turns(critical_section).clamp(MIN_WINDOW, MAX_WINDOW),
         }
     }

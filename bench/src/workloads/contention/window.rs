@@ -15,6 +15,8 @@ const START_DELAY_PER_WORKER: Duration = Duration::from_micros(300);
 pub struct Window {
     /// How long a worker holds the lock.
     pub critical_section: Duration,
+    /// Before the measurement.
+    pub warm_up: Duration,
     pub duration: Duration,
 }
 
@@ -42,7 +44,7 @@ pub struct WorkerLog {
     waits: Vec<f64>,
     /// Within the window.
     acquired: usize,
-    /// Includes one that may have come after the end of the window.
+    /// Includes those of the warm-up, and one that may have come after the end of the window.
     grants: usize,
     commands: u64,
 }
@@ -82,14 +84,7 @@ pub fn run_workers(workers: Vec<Worker>, capacity: usize, window: Window) -> Res
                 let (held, window) = (&held, &window);
                 scope.spawn(move || {
                     thread::sleep(start.saturating_duration_since(Instant::now()));
-                    run_worker(
-                        worker,
-                        start + window.duration,
-                        window.critical_section,
-                        held,
-                        capacity,
-                    )
-                    .map_err(|error| error.to_string())
+                    run_worker(worker, start, window, held, capacity).map_err(|error| error.to_string())
                 })
             })
             .collect();
@@ -106,12 +101,14 @@ pub fn run_workers(workers: Vec<Worker>, capacity: usize, window: Window) -> Res
 
 fn run_worker(
     mut worker: Worker,
-    end: Instant,
-    critical_section: Duration,
+    start: Instant,
+    window: &Window,
     held: &AtomicUsize,
     capacity: usize,
 ) -> Result<WorkerLog> {
     let mut log = WorkerLog::default();
+    let begin = start + window.warm_up;
+    let end = begin + window.duration;
     loop {
         let requested = Instant::now();
         if requested >= end {
@@ -119,7 +116,10 @@ fn run_worker(
         }
         let is_granted = worker.client.acquire(end)?;
         let waited_until = Instant::now().min(end);
-        log.waits.push(ms(waited_until - requested));
+        let is_measured = waited_until >= begin;
+        if is_measured {
+            log.waits.push(ms(waited_until - requested.max(begin)));
+        }
         if !is_granted {
             break;
         }
@@ -128,12 +128,12 @@ fn run_worker(
             worker.client.release()?;
             break;
         }
-        log.acquired += 1;
+        log.acquired += usize::from(is_measured);
         if held.fetch_add(worker.weight, Ordering::SeqCst) + worker.weight > capacity {
             return Err("more clients held the lock than its limit".into());
         }
-        if !critical_section.is_zero() {
-            thread::sleep(critical_section);
+        if !window.critical_section.is_zero() {
+            thread::sleep(window.critical_section);
         }
         held.fetch_sub(worker.weight, Ordering::SeqCst);
         worker.client.release()?;
@@ -223,6 +223,7 @@ mod tests {
         let workers = (0..4).map(|_| Worker::new(Box::new(local()))).collect();
         let window = Window {
             critical_section: Duration::from_millis(1),
+            warm_up: Duration::ZERO,
             duration: Duration::from_millis(500),
         };
         run_workers(workers, 1, window)

@@ -1,0 +1,244 @@
+//! The locks that are compared: each opens the clients of one process, which share its connections.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis_dlock_client as dlock;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout, timeout_at};
+
+use super::nodes::Nodes;
+use crate::implementations::Client;
+use crate::implementations::redsync::DELETE;
+use crate::{Result, interrupt};
+
+pub const LEASE: Duration = Duration::from_secs(30);
+/// A server that has not replied by then has failed. redsync has none by default.
+pub const NODE_TIMEOUT: Duration = Duration::from_millis(250);
+
+#[derive(Clone, Copy)]
+pub struct Rule {
+    pub name: &'static str,
+    pub open: Open,
+}
+
+/// Opens the clients of one process: the servers, the key, the number of clients.
+type Open = fn(&Nodes, &str, usize) -> Result<Vec<Box<dyn Client>>>;
+
+pub const RULES: [Rule; 3] = [
+    Rule {
+        name: "one server",
+        open: |nodes, key, count| {
+            let lock = dlock::Locks::open(nodes.median_url().as_str())?
+                .lock(key)
+                .lease(LEASE);
+            clients(count, &runtime()?, || One {
+                lock: lock.clone(),
+                guard: None,
+            })
+        },
+    },
+    Rule {
+        name: "Redlock",
+        open: |nodes, key, count| open_majority(nodes, key, count, &REDLOCK),
+    },
+    Rule {
+        name: "redsync",
+        open: |nodes, key, count| open_majority(nodes, key, count, &REDSYNC),
+    },
+];
+
+/// A lock of an asynchronous library.
+trait AsyncLock: Send + 'static {
+    async fn acquire(&mut self) -> Result<()>;
+    async fn release(&mut self) -> Result<()>;
+}
+
+struct Blocking<L> {
+    runtime: Arc<Runtime>,
+    lock: L,
+}
+
+impl<L: AsyncLock> Client for Blocking<L> {
+    fn acquire(&mut self, end: Instant) -> Result<bool> {
+        interrupt::check()?;
+        let acquire = self.lock.acquire();
+        match self
+            .runtime
+            .block_on(async { timeout_at(end.into(), acquire).await })
+        {
+            Ok(outcome) => outcome.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.runtime.block_on(self.lock.release())
+    }
+
+    fn commands(&self) -> Option<u64> {
+        None
+    }
+}
+
+fn runtime() -> Result<Arc<Runtime>> {
+    Ok(Arc::new(
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?,
+    ))
+}
+
+fn clients<L: AsyncLock>(
+    count: usize,
+    runtime: &Arc<Runtime>,
+    mut lock: impl FnMut() -> L,
+) -> Result<Vec<Box<dyn Client>>> {
+    let client = |_| -> Box<dyn Client> {
+        Box::new(Blocking {
+            runtime: Arc::clone(runtime),
+            lock: lock(),
+        })
+    };
+    Ok((0..count).map(client).collect())
+}
+
+/// A lock on the server in the middle.
+struct One {
+    lock: dlock::Lock,
+    guard: Option<dlock::Guard>,
+}
+
+impl AsyncLock for One {
+    async fn acquire(&mut self) -> Result<()> {
+        self.guard = Some(self.lock.acquire().await?);
+        Ok(())
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        self.guard.take().ok_or("not held")?.release().await?;
+        Ok(())
+    }
+}
+
+/// A lock without a queue: all servers are asked at once, and again after a random pause.
+struct Policy {
+    acquire: fn(key: &str, owner: &str) -> redis::Cmd,
+    release: fn(key: &str, owner: &str) -> redis::Cmd,
+    /// Whether all replies are awaited, or only as many as decide.
+    awaits_all: bool,
+    node_timeout: Option<Duration>,
+    /// After so many failed attempts.
+    pause_ms: fn(attempt: u32) -> u64,
+}
+
+/// As this project's Rust client had it before its quorum locks.
+const REDLOCK: Policy = Policy {
+    acquire: |key, owner| command(&["DLOCK.ACQUIRE", key, owner, "30000", "REQID", "1"]),
+    release: |key, owner| command(&["DLOCK.RELEASE", key, owner, "REQID", "1"]),
+    awaits_all: false,
+    node_timeout: Some(NODE_TIMEOUT),
+    pause_ms: |attempt| {
+        let longest = (10 << attempt.min(6)).min(500);
+        fastrand::u64(longest / 2..=longest)
+    },
+};
+
+/// redsync for Go: see `implementations/redsync.rs`.
+const REDSYNC: Policy = Policy {
+    acquire: |key, owner| command(&["SET", key, owner, "PX", "30000", "NX"]),
+    release: |key, owner| command(&["EVAL", DELETE, "1", key, owner]),
+    awaits_all: true,
+    node_timeout: None,
+    pause_ms: |_| fastrand::u64(50..250),
+};
+
+struct Majority {
+    connections: Vec<MultiplexedConnection>,
+    policy: &'static Policy,
+    key: String,
+    owner: String,
+}
+
+fn open_majority(
+    nodes: &Nodes,
+    key: &str,
+    count: usize,
+    policy: &'static Policy,
+) -> Result<Vec<Box<dyn Client>>> {
+    let runtime = runtime()?;
+    let connections = runtime.block_on(async {
+        let mut connections = Vec::new();
+        for url in nodes.urls() {
+            let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+            let client = redis::Client::open(url)?;
+            connections.push(
+                client
+                    .get_multiplexed_async_connection_with_config(&config)
+                    .await?,
+            );
+        }
+        Result::Ok(connections)
+    })?;
+    clients(count, &runtime, || Majority {
+        connections: connections.clone(),
+        policy,
+        key: key.into(),
+        owner: format!("{:024x}", fastrand::u64(..)),
+    })
+}
+
+impl Majority {
+    /// Whether a majority agreed. Those that did not reply in time did not.
+    async fn all_agree(&self, command: fn(&str, &str) -> redis::Cmd) -> bool {
+        let mut replies = JoinSet::new();
+        for mut connection in self.connections.iter().cloned() {
+            let command = command(&self.key, &self.owner);
+            let limit = self.policy.node_timeout.unwrap_or(Duration::MAX);
+            replies.spawn(async move {
+                let reply = timeout(limit, command.query_async::<redis::Value>(&mut connection));
+                matches!(reply.await, Ok(Ok(reply)) if !matches!(reply, redis::Value::Nil | redis::Value::Int(-1)))
+            });
+        }
+        let needed = self.connections.len() / 2 + 1;
+        let (mut yes, mut no) = (0, 0);
+        while let Some(reply) = replies.join_next().await {
+            *if reply.unwrap_or(false) { &mut yes } else { &mut no } += 1;
+            if !self.policy.awaits_all && yes.max(no) >= needed {
+                replies.detach_all();
+                break;
+            }
+        }
+        yes >= needed
+    }
+}
+
+impl AsyncLock for Majority {
+    async fn acquire(&mut self) -> Result<()> {
+        for attempt in 0.. {
+            if self.all_agree(self.policy.acquire).await {
+                break;
+            }
+            self.all_agree(self.policy.release).await;
+            sleep(Duration::from_millis((self.policy.pause_ms)(attempt))).await;
+        }
+        Ok(())
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        if self.all_agree(self.policy.release).await {
+            Ok(())
+        } else {
+            Err("no majority released the lock".into())
+        }
+    }
+}
+
+fn command(words: &[&str]) -> redis::Cmd {
+    let mut command = redis::Cmd::new();
+    command.arg(words);
+    command
+}
