@@ -61,7 +61,7 @@ pub struct Cli {
 }
 
 /// How to reach the server, with the options of redis-cli.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Server")]
 pub struct ServerArgs {
     /// redis://[user:password@]host[:port][/db], rediss://..., unix:///path,
@@ -309,8 +309,14 @@ pub struct BreakArgs {
 ///
 /// Checks versions, persistence, eviction, replicas, grace periods, leases, timers, clocks, the cluster, and the
 /// permissions of the user. Changes nothing. Exits with 0 if all is well, 1 on warnings, 2 on problems.
+///
+/// With several URLs, checks that the servers at these addresses meet the conditions of a quorum.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
+    /// The servers of a quorum, all of them, instead of one deployment
+    #[arg(value_name = "URL", conflicts_with = "can_remove")]
+    pub quorum: Vec<String>,
+
     /// Check instead whether the module can be removed now: whether the servers would start without it on their files
     #[arg(long)]
     pub can_remove: bool,

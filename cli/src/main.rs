@@ -51,6 +51,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Action::Ls(args) => ls::ls(args, &target()?),
         Action::Show(args) => show::show(args, &target()?),
         Action::Break(args) => break_lock::break_lock(args, &target()?),
+        Action::Doctor(args) if !args.quorum.is_empty() => {
+            doctor::quorum(args, &Target::quorum(&cli.server, &args.quorum)?)
+        }
         Action::Doctor(args) => doctor::doctor(args, &target()?),
         Action::Stats(args) => stats::stats(args, &target()?),
         Action::Completions { shell } => generate::completions(*shell),

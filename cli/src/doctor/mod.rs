@@ -12,13 +12,14 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use self::facts::Facts;
 use self::finding::{Finding, Level};
 use crate::args::DoctorArgs;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::output::{Color, Painter};
 use crate::server::Target;
 
-/// The findings about one server or Sentinel.
+/// The findings about one server or Sentinel, or about a quorum as a whole.
 struct Report {
     /// `host:port`
     server: String,
@@ -27,36 +28,73 @@ struct Report {
 }
 
 pub fn doctor(args: &DoctorArgs, target: &Target) -> Result<ExitCode, Failure> {
-    let mut reports: Vec<Report> = Vec::new();
     let sentinels = if args.can_remove {
         Vec::new()
     } else {
         sentinels::check(target)
     };
-    for (server, findings) in sentinels {
-        let title = format!("{server} (Sentinel)");
-        reports.push(Report {
-            server,
-            title,
-            findings,
-        });
-    }
     let check = if args.can_remove {
         checks::can_remove
     } else {
         checks::check
     };
     let deployment = collect::all_servers(target)?;
-    reports.extend(deployment.iter().map(|facts| Report {
+    let mut reports: Vec<Report> = sentinels.into_iter().map(Report::of_sentinel).collect();
+    reports.extend(of_servers(&deployment, check));
+    print(args, &reports)
+}
+
+/// The servers of a quorum.
+pub fn quorum(args: &DoctorArgs, targets: &[Target]) -> Result<ExitCode, Failure> {
+    let mut servers = Vec::new();
+    for target in targets {
+        servers.extend(
+            collect::all_servers(target).or_else(|failure| match failure.code {
+                Code::Unavailable => Ok(vec![Facts::unreachable(
+                    target.server_names().join(","),
+                    failure.message,
+                )]),
+                _ => Err(failure),
+            })?,
+        );
+    }
+    let mut reports = vec![Report {
+        server: "quorum".to_owned(),
+        title: "quorum".to_owned(),
+        findings: checks::quorum::together(&servers),
+    }];
+    reports.extend(of_servers(&servers, checks::quorum::check));
+    print(args, &reports)
+}
+
+fn of_servers(
+    deployment: &[Facts],
+    check: fn(&Facts, &[Facts]) -> Vec<Finding>,
+) -> impl Iterator<Item = Report> {
+    deployment.iter().map(move |facts| Report {
         server: facts.server.clone(),
         title: facts.title(),
-        findings: check(facts, &deployment),
-    }));
+        findings: check(facts, deployment),
+    })
+}
+
+impl Report {
+    fn of_sentinel((server, findings): (String, Vec<Finding>)) -> Self {
+        Self {
+            title: format!("{server} (Sentinel)"),
+            server,
+            findings,
+        }
+    }
+}
+
+/// The exit code tells the worst finding.
+fn print(args: &DoctorArgs, reports: &[Report]) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
-        writeln!(out, "{:#}", json(&reports))?;
+        writeln!(out, "{:#}", json(reports))?;
     } else {
-        write(&reports, &mut out, Painter::for_stdout())?;
+        write(reports, &mut out, Painter::for_stdout())?;
     }
     out.flush()?;
     let levels = reports.iter().flat_map(|report| &report.findings);

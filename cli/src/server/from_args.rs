@@ -24,6 +24,20 @@ impl Target {
         Self::from_args(args, |name| env::var(name).ok())
     }
 
+    /// The servers of a quorum. The other options apply to all of them.
+    pub fn quorum(args: &ServerArgs, urls: &[String]) -> Result<Vec<Self>, Failure> {
+        if args.url.is_some() || args.host.is_some() || args.port.is_some() || args.socket.is_some() {
+            return Err(Failure::usage(
+                "-u, -h, -p and -s name one server: give all servers of the quorum as URLs",
+            ));
+        }
+        let target = |url: &String| {
+            let url = Some(url.clone());
+            Self::new(&ServerArgs { url, ..args.clone() })
+        };
+        urls.iter().map(target).collect()
+    }
+
     fn from_args(args: &ServerArgs, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Failure> {
         let variable = |name| variable(name).filter(|value| !value.is_empty());
         let has_address = args.host.is_some() || args.port.is_some() || args.socket.is_some();

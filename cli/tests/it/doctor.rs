@@ -310,3 +310,48 @@ fn can_remove_names_obstacles_until_module_can_be_removed() {
         "{output:?}"
     );
 }
+
+#[test]
+fn doctor_of_a_quorum_checks_servers_and_majority() {
+    let mut servers: Vec<Server> = (0..3)
+        .map(|_| Server::with(&format!("{DURABLE}\ndlock.quorum yes")))
+        .collect();
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let doctor = || {
+        let urls = urls.iter().map(String::as_str);
+        outcome(&mut dlock(
+            &std::iter::once("doctor").chain(urls).collect::<Vec<_>>(),
+        ))
+    };
+    let output = doctor();
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(
+        output.out.contains("majority: 3 of 3 servers can grant locks"),
+        "{output:?}"
+    );
+    servers[0].client().config_set("dlock.quorum", "no");
+    let output = doctor();
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(
+        output.out.contains("PROBLEM  quorum: dlock.quorum is no"),
+        "{output:?}"
+    );
+    servers[0].kill();
+    let output = doctor();
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(
+        output.out.contains("majority: 2 of 3 servers can grant locks"),
+        "{output:?}"
+    );
+    servers[1].kill();
+    let output = doctor();
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(
+        output
+            .out
+            .contains("PROBLEM  majority: 1 of 3 servers can grant locks"),
+        "{output:?}"
+    );
+    let output = outcome(&mut dlock(&["-p", "1", "doctor", &urls[2]]));
+    assert_eq!(output.code, 64, "one server or the servers of a quorum");
+}

@@ -227,7 +227,7 @@ impl Server {
         Client::connect(&format!("{}?protocol=resp3", self.url()))
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 

@@ -3,6 +3,7 @@
 mod cluster;
 mod durability;
 mod grace;
+pub mod quorum;
 mod removal;
 mod replication;
 mod server;

@@ -6,8 +6,8 @@ use crate::doctor::finding::Finding;
 /// Sentinel and cluster need about this long to replace a primary, unless configured otherwise.
 const FAILOVER_S: i64 = 10;
 
-/// Settings that must be the same on all servers, since a replica can become the primary.
-const SHARED_SETTINGS: [&str; 10] = [
+/// Settings that must be the same on all servers: a replica can become the primary, and a quorum is as good as its majority.
+const SHARED_SETTINGS: [&str; 12] = [
     "dlock.max-lease-ms",
     "dlock.startup-grace-ms",
     "dlock.failover-grace-ms",
@@ -15,9 +15,11 @@ const SHARED_SETTINGS: [&str; 10] = [
     "dlock.deadlock-detection",
     "dlock.allow-eviction",
     "dlock.keep-fence",
+    "dlock.quorum",
     "min-replicas-to-write",
     "maxmemory-policy",
     "appendonly",
+    "appendfsync",
 ];
 
 pub fn role(facts: &Facts) -> Option<Finding> {
@@ -119,7 +121,7 @@ pub fn settings_differ(facts: &Facts, deployment: &[Facts]) -> Option<Finding> {
         Finding::warning(
             "settings differ",
             differing.join(", "),
-            "a failover changes how locks behave",
+            "locks behave differently after a failover, or on another server",
             "use the same settings on all servers",
         )
     })

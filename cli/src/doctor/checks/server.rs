@@ -7,7 +7,7 @@ use crate::doctor::finding::Finding;
 use crate::duration;
 
 /// Clocks synchronized by NTP differ by less.
-const CLOCK_TOLERANCE_MS: u64 = 1_000;
+pub(super) const CLOCK_TOLERANCE_MS: u64 = 1_000;
 /// The oldest servers with the module API that the module needs.
 const MIN_REDIS: u64 = 7;
 const MIN_VALKEY: u64 = 8;

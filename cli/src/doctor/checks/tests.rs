@@ -12,7 +12,8 @@ const SETTINGS: &str = "appendonly:yes\nappendfsync:always\nno-appendfsync-on-re
                         maxmemory-policy:noeviction\nhz:10\nmin-replicas-to-write:0\nmin-replicas-max-lag:10\n\
                         dlock.startup-grace-ms:0\ndlock.failover-grace-ms:0\ndlock.max-lease-ms:86400000\n\
                         dlock.allow-eviction:no\nmaxclients:10000\n\
-                        dlock.max-waiters-per-lock:10000\ndlock.deadlock-detection:yes";
+                        dlock.max-waiters-per-lock:10000\ndlock.deadlock-detection:yes\ndlock.quorum:yes\n\
+                        dlock.keep-fence:yes";
 
 /// A healthy server, changed by lines of INFO, settings and other facts.
 fn server(info: &str, settings: &str, change: impl FnOnce(&mut Facts)) -> Facts {
@@ -367,5 +368,84 @@ fn every_bad_finding_has_impact_and_remedy() {
             !finding.impact.is_empty() && !finding.remedy.is_empty(),
             "{finding:#?}"
         );
+    }
+}
+
+/// Three healthy servers of a quorum, the second changed by lines of INFO, settings and other facts.
+fn quorum_with(info: &str, settings: &str, change: impl FnOnce(&mut Facts)) -> [Facts; 3] {
+    let healthy = |number: u8| server(&format!("run_id:{number}"), "", |_| ());
+    let second = server(&format!("run_id:2 {info}"), settings, change);
+    [healthy(1), second, healthy(3)]
+}
+
+/// The checks with a finding of this level, about the servers as a whole or the second one.
+fn quorum_findings(servers: &[Facts], level: Level) -> Vec<&'static str> {
+    let findings = quorum::together(servers)
+        .into_iter()
+        .chain(quorum::check(&servers[1], servers));
+    let findings = findings.filter(|finding| finding.level == level);
+    findings.map(|finding| finding.check).collect()
+}
+
+#[test]
+fn every_condition_of_a_quorum_is_checked() {
+    let healthy = quorum_with("", "", |_| ());
+    for level in [Problem, Warning, Note] {
+        assert_eq!(quorum_findings(&healthy, level), [""; 0]);
+    }
+    let cases = [
+        ("quorum", "", "dlock.quorum:no"),
+        ("independence", "connected_slaves:1", ""),
+        ("independence", "role:slave master_link_status:up", ""),
+        ("independence", "cluster_enabled:1", ""),
+        ("fences", "", "dlock.keep-fence:no"),
+        ("persistence", "", "appendfsync:everysec"),
+        ("startup grace", "", "appendonly:no dlock.startup-grace-ms:30000"),
+        ("votes", "run_id:1", ""),
+    ];
+    for (check, info, settings) in cases {
+        let problems = quorum_findings(&quorum_with(info, settings, |_| ()), Problem);
+        assert!(problems.contains(&check), "{check}: {problems:?}");
+    }
+    let differs = quorum_with("", "dlock.max-lease-ms:1000", |_| ());
+    assert_eq!(quorum_findings(&differs, Warning), ["settings differ"]);
+}
+
+#[test]
+fn clocks_of_a_quorum_are_closer_than_its_grace() {
+    for (apart_ms, grace, expected) in [
+        (999, 0, false),
+        (1000, 0, true),
+        (4999, 5000, false),
+        (5000, 5000, true),
+    ] {
+        let grace = format!("dlock.startup-grace-ms:{grace} dlock.max-lease-ms:5000");
+        let ahead = |ms| {
+            server(&format!("run_id:{ms}"), &grace, |facts| {
+                facts.clock_ahead_ms = Some(ms)
+            })
+        };
+        let servers = [ahead(0), ahead(apart_ms - 7), ahead(-7)];
+        let problems = quorum_findings(&servers, Problem);
+        assert_eq!(problems.contains(&"clocks"), expected, "{apart_ms} {grace}");
+    }
+}
+
+#[test]
+fn quorum_needs_an_odd_number_of_servers_and_a_majority_of_them() {
+    let away = Facts::unreachable("away:6379".to_owned(), "cannot connect".to_owned());
+    let [one, two, three] = quorum_with("", "", |_| ());
+    let cases = [
+        (vec![one.clone(), two.clone()], Problem, "number of servers"),
+        (
+            vec![one.clone(), two.clone(), three.clone(), away.clone()],
+            Warning,
+            "number of servers",
+        ),
+        (vec![one.clone(), away.clone(), three], Warning, "reachability"),
+        (vec![one, away.clone(), away], Problem, "majority"),
+    ];
+    for (servers, level, check) in cases {
+        assert!(quorum_findings(&servers, level).contains(&check), "{check}");
     }
 }
