@@ -1,11 +1,8 @@
 //! Connecting to a cluster, a Unix socket, Sentinels, and with TLS.
 
-use std::fs;
-use std::net::TcpListener;
-
 use crate::support::terminal::Terminal;
 use crate::support::{Running, dlock, dlock_at, dlock_on, json, names, outcome};
-use dlock_testkit::{Cluster, Sentinel, Server, wait_for};
+use dlock_testkit::{Cluster, Sentinel, Server, free_port, tls, wait_for};
 
 #[test]
 fn any_cluster_node_addresses_the_whole_cluster() {
@@ -100,40 +97,74 @@ fn role(server: &Server) -> String {
 #[test]
 fn tls_server_is_verified_by_its_certificate() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
-    let (certificate, key) = (
-        directory.path().join("cert.pem"),
-        directory.path().join("key.pem"),
-    );
-    fs::write(&certificate, own.cert.pem()).expect("a file");
-    fs::write(&key, own.signing_key.serialize_pem()).expect("a file");
-    // May be taken by another process meanwhile, which is unlikely.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a port")
-        .port();
-    let server = Server::with(&format!(
-        "tls-port {port}\ntls-cert-file {0}\ntls-key-file {1}\ntls-ca-cert-file {0}\ntls-auth-clients no",
-        certificate.display(),
-        key.display()
-    ));
+    tls::write_certificate(directory.path());
+    let port = free_port();
+    let server = Server::with(&tls::config(directory.path(), port, "no"));
     server.client().acquire("behind-tls alice 600000");
-    let port = port.to_string();
-    let authority = certificate.to_str().expect("text");
+    let authority = tls::certificate(directory.path());
+    let authority = authority.to_str().expect("text");
+    let (url, port) = (format!("rediss://127.0.0.1:{port}"), port.to_string());
     let by_options = ["--tls", "-h", "127.0.0.1", "-p", &port, "--cacert", authority];
-    let url = format!("rediss://127.0.0.1:{port}");
     for how in [&by_options[..], &["-u", &url, "--cacert", authority]] {
-        let listed = outcome(&mut dlock(&[how, &["ls"]].concat()));
-        assert!(listed.out.contains("behind-tls"), "{listed:?}");
-        let run = outcome(&mut dlock(
-            &[how, &["run", "job", "--", "sh", "-c", "exit 3"]].concat(),
-        ));
-        assert_eq!(run.code, 3, "{run:?}");
+        check_list_and_run(how, "behind-tls");
     }
     // The certificate is self-signed.
     let refused = outcome(&mut dlock(&["-u", &url, "ls"]));
     assert_eq!((refused.code, refused.out.as_str()), (69, ""), "{refused:?}");
     assert!(refused.err.contains("certificate"), "{refused:?}");
+}
+
+#[track_caller]
+fn check_list_and_run(how: &[&str], listed: &str) {
+    let list = outcome(&mut dlock(&[how, &["ls"]].concat()));
+    assert!(list.code == 0 && list.out.contains(listed), "{how:?}: {list:?}");
+    let script = ["run", "job", "--", "sh", "-c", "exit 3"];
+    let run = outcome(&mut dlock(&[how, &script].concat()));
+    assert_eq!(run.code, 3, "{how:?}: {run:?}");
+}
+
+#[test]
+fn client_certificate_is_shown_to_every_kind_of_deployment() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let directory = directory.path();
+    tls::write_certificate(directory);
+    let [port, node_port, sentinel_port] = [free_port(), free_port(), free_port()];
+    let config = |port| tls::config(directory, port, "yes");
+    let primary = Server::with(&config(port));
+    let _sentinel = Sentinel::start(port, 0, &config(sentinel_port));
+    let node = tls::cluster(&config(node_port), "yes");
+    let (certificate, key) = (tls::certificate(directory), tls::key(directory));
+    let (certificate, key) = (certificate.to_str().expect("text"), key.to_str().expect("text"));
+    for (server, url) in [
+        (&primary, format!("rediss://127.0.0.1:{port}")),
+        (
+            &primary,
+            format!("rediss-sentinel://127.0.0.1:{sentinel_port}/main"),
+        ),
+        (&node, format!("rediss://127.0.0.1:{node_port}")),
+        (&node, format!("rediss-cluster://127.0.0.1:{node_port}")),
+    ] {
+        server.client().acquire("held alice 600000");
+        let how = [
+            "-u",
+            &url,
+            "--cacert",
+            certificate,
+            "--cert",
+            certificate,
+            "--key",
+            key,
+        ];
+        check_list_and_run(&how, "held");
+        let of = |command: &[&str]| outcome(&mut dlock(&[&how[..], command].concat()));
+        assert!(of(&["show", "held"]).out.contains("alice"), "{url}");
+        assert!(of(&["stats", "--prometheus"]).out.contains("dlock_up{"), "{url}");
+        let checked = of(&["doctor"]);
+        assert!(!checked.out.contains("reachability"), "{url}: {checked:?}");
+        assert_eq!(of(&["break", "--yes", "held"]).code, 0, "{url}");
+        let without = outcome(&mut dlock(&["-u", &url, "--cacert", certificate, "ls"]));
+        assert_eq!(without.code, 69, "{url}: {without:?}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use redis::{
 };
 use tokio::sync::Notify;
 
+use super::certificates::Certificates;
 use super::connection::{Connection, Purpose, Timeouts};
 use super::endpoints::{Endpoints, invalid};
 #[cfg(feature = "sentinel")]
@@ -33,7 +34,7 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 /// | `redis-sentinel://[user:password@]host[:port],host[:port]/name[/db]` | the primary that these Sentinels know by that name (feature `sentinel`). User and password are those of the primary. `rediss-sentinel://` uses TLS for all connections |
 /// | `redis-cluster://[user:password@]host[:port],host[:port]` | the cluster of these nodes (feature `cluster`); `rediss-cluster://` for TLS |
 ///
-/// For what the text cannot express, certificates for instance, use [`Endpoints`], a [`redis::Client`] or a
+/// For what the text cannot express, use [`Endpoints`], `Address::with_certificates`, a [`redis::Client`] or a
 /// `redis::sentinel::SentinelClient`. Requests and renewals share such a `SentinelClient`: after a failover, a renewal
 /// may have to wait for a task of the application that is asking the Sentinels. An address from text has one for each.
 ///
@@ -211,16 +212,45 @@ impl Address {
     }
 }
 
-impl TryFrom<Endpoints> for Address {
-    type Error = Error;
+impl Address {
+    /// The servers of these endpoints, which must all use TLS: the CA certificate that they are verified with instead of
+    /// the system's, and the certificate that is shown to them.
+    ///
+    /// ```no_run
+    /// use redis_dlock_client::{Address, Endpoints, Locks};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let endpoints: Endpoints = "rediss-cluster://one:6379,two:6379".parse()?;
+    /// let certificates = redis::TlsCertificates {
+    ///     root_cert: Some(std::fs::read("ca.crt")?),
+    ///     client_tls: Some(redis::ClientTlsConfig {
+    ///         client_cert: std::fs::read("client.crt")?,
+    ///         client_key: std::fs::read("client.key")?,
+    ///     }),
+    /// };
+    /// let locks = Locks::open(Address::with_certificates(endpoints, certificates)?)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]: an endpoint is without TLS, or a certificate or key cannot be used.
+    #[cfg(feature = "tls-rustls")]
+    pub fn with_certificates(
+        endpoints: Endpoints,
+        certificates: redis::TlsCertificates,
+    ) -> Result<Self, Error> {
+        Self::build(endpoints, &Certificates(Some(certificates)))
+    }
 
-    fn try_from(endpoints: Endpoints) -> Result<Self, Error> {
+    fn build(endpoints: Endpoints, certificates: &Certificates) -> Result<Self, Error> {
         let kind = match endpoints {
             Endpoints::Node(info) => {
-                Kind::Node(Box::new(Client::open(with_keepalive(info)).map_err(invalid)?))
+                let info = certificates.apply(with_keepalive(info)).map_err(invalid)?;
+                Kind::Node(Box::new(Client::open(info).map_err(invalid)?))
             }
             #[cfg(feature = "cluster")]
-            Endpoints::Cluster(nodes) => Kind::Cluster(Box::new(Cluster::new(nodes)?)),
+            Endpoints::Cluster(nodes) => Kind::Cluster(Box::new(Cluster::new(nodes, certificates)?)),
             #[cfg(not(feature = "cluster"))]
             Endpoints::Cluster(_) => {
                 return Err(super::endpoints::missing_feature(
@@ -234,7 +264,7 @@ impl TryFrom<Endpoints> for Address {
                 name,
                 primary,
             } => Kind::Sentinel(Box::new(
-                Sentinel::new(&sentinels, &name, &primary).map_err(invalid)?,
+                Sentinel::new(&sentinels, &name, &primary, certificates).map_err(invalid)?,
             )),
             #[cfg(not(feature = "sentinel"))]
             Endpoints::Sentinel { .. } => {
@@ -248,17 +278,32 @@ impl TryFrom<Endpoints> for Address {
     }
 }
 
+impl TryFrom<Endpoints> for Address {
+    type Error = Error;
+
+    fn try_from(endpoints: Endpoints) -> Result<Self, Error> {
+        Self::build(endpoints, &Certificates::default())
+    }
+}
+
 #[cfg(feature = "cluster")]
 impl Cluster {
-    fn new(nodes: Vec<ConnectionInfo>) -> Result<Self, Error> {
-        let builder = |settings| redis::cluster::ClusterClient::builder(nodes.clone()).tcp_settings(settings);
+    fn new(nodes: Vec<ConnectionInfo>, certificates: &Certificates) -> Result<Self, Error> {
+        let nodes: Vec<ConnectionInfo> = nodes
+            .into_iter()
+            .map(|node| certificates.apply(with_keepalive(node)).map_err(invalid))
+            .collect::<Result<_, _>>()?;
+        let builder = |settings| {
+            let builder = redis::cluster::ClusterClient::builder(nodes.clone()).tcp_settings(settings);
+            certificates.apply_to_cluster(builder)
+        };
         let requests = builder(with_zero_linger(keepalive_settings()));
         // RESP3 reports lost connections.
         let renewals = builder(keepalive_settings()).use_protocol(ProtocolVersion::RESP3);
         Ok(Self {
             client: requests.build().map_err(invalid)?,
             renewal_client: renewals.build().map_err(invalid)?,
-            slots: SlotCache::new(nodes.into_iter().map(with_keepalive).collect())?,
+            slots: SlotCache::new(nodes)?,
         })
     }
 }

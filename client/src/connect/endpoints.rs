@@ -31,7 +31,7 @@ pub enum Endpoints {
     /// Sentinels that know the primary.
     #[non_exhaustive]
     Sentinel {
-        /// The Sentinels.
+        /// The Sentinels. They differ in host and port only.
         sentinels: Vec<ConnectionInfo>,
         /// The name that the Sentinels know the primary by.
         name: String,

@@ -1,6 +1,7 @@
 //! Connections: where the server is, the connection that requests share, and the pool for blocked requests.
 
 mod address;
+mod certificates;
 mod connection;
 mod endpoints;
 mod errors;

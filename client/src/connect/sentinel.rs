@@ -2,10 +2,11 @@
 
 use std::sync::Mutex;
 
-use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult, TlsMode};
 
 use super::address::{keepalive_settings, with_keepalive};
+use super::certificates::Certificates;
 use super::connection::Purpose;
 use crate::sync::lock;
 
@@ -35,16 +36,20 @@ impl Sentinel {
         }
     }
 
-    pub fn new(sentinels: &[ConnectionInfo], name: &str, primary: &ConnectionInfo) -> RedisResult<Self> {
-        let mut node = SentinelNodeConnectionInfo::default()
-            .set_redis_connection_info(primary.redis_settings().clone())
-            .set_tcp_settings(keepalive_settings());
-        if matches!(primary.addr(), ConnectionAddr::TcpTls { .. }) {
-            node = node.set_tls_mode(TlsMode::Secure);
-        }
+    pub fn new(
+        sentinels: &[ConnectionInfo],
+        name: &str,
+        primary: &ConnectionInfo,
+        certificates: &Certificates,
+    ) -> RedisResult<Self> {
+        let sentinels: Vec<ConnectionInfo> = sentinels
+            .iter()
+            .map(|info| certificates.apply(info.clone()))
+            .collect::<RedisResult<_>>()?;
         let client = || {
-            let (sentinels, role) = (sentinels.to_vec(), SentinelServerType::Master);
-            SentinelClient::build(sentinels, String::from(name), Some(node.clone()), role)
+            certificates
+                .apply_to_primary(builder(&sentinels, name, primary)?)
+                .build()
         };
         let hosts: Vec<String> = sentinels.iter().map(|info| info.addr().to_string()).collect();
         Ok(Self {
@@ -70,6 +75,36 @@ impl Sentinel {
             lock(&discovery.primary).take_if(|primary| primary.get_connection_info().addr() == node);
         }
     }
+}
+
+fn builder(
+    sentinels: &[ConnectionInfo],
+    name: &str,
+    primary: &ConnectionInfo,
+) -> RedisResult<SentinelClientBuilder> {
+    let addresses = sentinels.iter().map(|info| info.addr().clone());
+    let settings = primary.redis_settings();
+    let mut builder = SentinelClientBuilder::new(addresses, name, SentinelServerType::Master)?
+        .set_client_to_redis_tcp_settings(keepalive_settings())
+        .set_client_to_redis_db(settings.db())
+        .set_client_to_redis_protocol(settings.protocol());
+    if matches!(primary.addr(), ConnectionAddr::TcpTls { .. }) {
+        builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+    }
+    if let Some(user) = settings.username() {
+        builder = builder.set_client_to_redis_username(user);
+    }
+    if let Some(password) = settings.password() {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    let sentinel = sentinels.first().map(ConnectionInfo::redis_settings);
+    if let Some(user) = sentinel.and_then(|settings| settings.username()) {
+        builder = builder.set_client_to_sentinel_username(user);
+    }
+    if let Some(password) = sentinel.and_then(|settings| settings.password()) {
+        builder = builder.set_client_to_sentinel_password(password);
+    }
+    Ok(builder)
 }
 
 impl Discovery {

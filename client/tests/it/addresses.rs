@@ -1,12 +1,12 @@
 //! Where servers can be: a port, a socket, behind TLS, behind Sentinels, in a cluster.
 
 use crate::support::{ms, soon, until, until_free, url};
-use dlock_testkit::Server;
+use dlock_testkit::{Server, free_port, tls};
 use redis_dlock_client::{Error, Locks, Settings};
 
 /// A lock is acquired, waited for, renewed, cancelled and released, whatever the address.
-async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str) {
-    let guard = locks.lock(key).lease(ms(500)).acquire().await.unwrap();
+pub async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str) {
+    let guard = locks.lock(key).lease(ms(2000)).acquire().await.unwrap();
     assert_eq!(client.lock(key).holders[0].fence, guard.fence());
     let waiting = tokio::spawn({
         let lock = locks.lock(key);
@@ -19,7 +19,7 @@ async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str) {
     }
     until("the withdrawal", || client.waiting(key) == 1).await;
     // Longer than a lease.
-    tokio::time::sleep(ms(700)).await;
+    tokio::time::sleep(ms(2500)).await;
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), 0);
     let next = soon("the lock", waiting).await.unwrap().unwrap();
@@ -192,30 +192,16 @@ fn is_primary(server: &Server) -> bool {
 
 #[tokio::test]
 async fn self_signed_certificate_is_accepted_if_trusted() {
-    use redis::{Client, TlsCertificates};
-
     let folder = tempfile::tempdir().unwrap();
-    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-    std::fs::write(&certificate, own.cert.pem()).unwrap();
-    std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let server = Server::with(&format!(
-        "tls-port {port}\ntls-cert-file {0}\ntls-key-file {1}\ntls-ca-cert-file {0}\ntls-auth-clients no",
-        certificate.display(),
-        key.display()
-    ));
+    tls::write_certificate(folder.path());
+    let port = free_port();
+    let server = Server::with(&tls::config(folder.path(), port, "no"));
     let address = format!("rediss://127.0.0.1:{port}/");
-    let trusted = TlsCertificates {
+    let trusted = redis::TlsCertificates {
         client_tls: None,
-        root_cert: Some(own.cert.pem().into_bytes()),
+        root_cert: Some(std::fs::read(tls::certificate(folder.path())).unwrap()),
     };
-    let client = Client::build_with_tls(address.as_str(), trusted).unwrap();
+    let client = redis::Client::build_with_tls(address.as_str(), trusted).unwrap();
     check(&Locks::open(client).unwrap(), &mut server.client(), "door").await;
     // A certificate that nobody vouches for is refused.
     let refused = Locks::open(address)

@@ -1,17 +1,19 @@
 //! Behind TLS: a cluster and Sentinels. `addresses` has a single server with a certificate of its own.
 //!
-//! Their addresses are texts, so the certificate that vouches for them is one of the system. The tests run in a
+//! If their addresses are texts, the certificate that vouches for them is one of the system. Tests of these run in a
 //! copy of this program, for which the system's certificates are those of the test.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::{ms, soon, until, until_free};
-use dlock_testkit::{Client, SLOW_MACHINE, Server, free_port, wait_for};
-use redis_dlock_client::{Error, Locks};
+use crate::addresses::check;
+use crate::support::ms;
+use dlock_testkit::{Client, SLOW_MACHINE, Sentinel, Server, free_port, tls};
+use redis::{ClientTlsConfig, TlsCertificates};
+use redis_dlock_client::{Address, Endpoints, Error, Locks};
 use tempfile::TempDir;
 
 /// Where the copy finds its certificate and its key.
@@ -24,57 +26,16 @@ fn among_friends(test: &str) -> Option<PathBuf> {
         return Some(folder.into());
     }
     let folder = TempDir::new().unwrap();
-    let names = ["localhost", "127.0.0.1"].map(String::from);
-    let own = rcgen::generate_simple_self_signed(names).unwrap();
-    fs::write(folder.path().join("cert.pem"), own.cert.pem()).unwrap();
-    fs::write(folder.path().join("key.pem"), own.signing_key.serialize_pem()).unwrap();
+    tls::write_certificate(folder.path());
     let copy = Command::new(env::current_exe().unwrap())
         .args(["--exact", &format!("tls::{test}"), "--nocapture"])
         .env(FOLDER, folder.path())
-        .env("SSL_CERT_FILE", folder.path().join("cert.pem"))
+        .env("SSL_CERT_FILE", tls::certificate(folder.path()))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&copy.stdout) + String::from_utf8_lossy(&copy.stderr);
     assert!(copy.status.success() && said.contains("1 passed"), "{said}");
     None
-}
-
-/// The lines of a configuration that make a server listen behind TLS.
-fn tls_lines(folder: &Path, port: u16) -> String {
-    let folder = folder.display();
-    format!(
-        "tls-port {port}\ntls-cert-file {folder}/cert.pem\ntls-key-file {folder}/key.pem\n\
-         tls-ca-cert-file {folder}/cert.pem\ntls-auth-clients no"
-    )
-}
-
-/// A lock is acquired, renewed, waited for, and released.
-async fn check(locks: &Locks, client: &mut Client) {
-    let guard = locks.lock("door").lease(ms(2000)).acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let lock = locks.lock("door");
-        async move { lock.acquire().await }
-    });
-    until("a place in the queue", || client.waiting("door") == 1).await;
-    // Longer than a lease.
-    tokio::time::sleep(ms(2500)).await;
-    assert!(guard.is_held());
-    assert_eq!(guard.release().await.unwrap(), 0);
-    let next = soon("the lock", waiting).await.unwrap().unwrap();
-    drop(next);
-    until_free(client, "door").await;
-}
-
-/// A cluster of one node, which tells its clients this setting's ports.
-fn cluster(folder: &Path, port: u16, tls_cluster: &str) -> Server {
-    let tls = tls_lines(folder, port);
-    let server = Server::with(&format!("cluster-enabled yes\ntls-cluster {tls_cluster}\n{tls}"));
-    let mut client = server.client();
-    client.ok("CLUSTER ADDSLOTSRANGE 0 16383");
-    wait_for("a cluster that is served", || {
-        client.ask::<String>("CLUSTER INFO").contains("cluster_state:ok")
-    });
-    server
 }
 
 #[tokio::test]
@@ -83,9 +44,9 @@ async fn cluster_with_tls_serves_locks() {
         return;
     };
     let port = free_port();
-    let server = cluster(&folder, port, "yes");
+    let server = tls::cluster(&tls::config(&folder, port, "no"), "yes");
     let locks = Locks::open(format!("rediss-cluster://127.0.0.1:{port}")).unwrap();
-    check(&locks, &mut server.client()).await;
+    check(&locks, &mut server.client(), "door").await;
 }
 
 #[tokio::test]
@@ -95,7 +56,7 @@ async fn cluster_announcing_plain_ports_times_out() {
         return;
     };
     let port = free_port();
-    let _server = cluster(&folder, port, "no");
+    let _server = tls::cluster(&tls::config(&folder, port, "no"), "no");
     // The client library goes on trying for half a minute.
     let locks = Locks::open(format!("rediss-cluster://127.0.0.1:{port}")).unwrap();
     // Longer than a request that does not wait may take, for that is another way through the client.
@@ -112,41 +73,64 @@ async fn cluster_announcing_plain_ports_times_out() {
     assert!(start.elapsed() < 2 * patience, "{:?}", start.elapsed());
 }
 
-/// Killed when dropped: exactly this child, by its handle.
-struct Sentinel(Child);
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        // An error means that it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[tokio::test]
 async fn sentinels_with_tls_serve_locks() {
     let Some(folder) = among_friends("sentinels_with_tls_serve_locks") else {
         return;
     };
     let (primary_port, port) = (free_port(), free_port());
-    let primary = Server::with(&tls_lines(&folder, primary_port));
-    let config = folder.join("sentinel.conf");
-    let lines = format!(
-        "bind 127.0.0.1\nport 0\ndir {}\n{}\ntls-replication yes\nsentinel monitor main 127.0.0.1 {primary_port} 1\n",
-        folder.display(),
-        tls_lines(&folder, port)
-    );
-    fs::write(&config, lines).unwrap();
-    let program = env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into());
-    let sentinel = Command::new(program)
-        .arg(&config)
-        .arg("--sentinel")
-        .stdout(Stdio::null())
-        .spawn();
-    let _sentinel = Sentinel(sentinel.unwrap());
+    let primary = Server::with(&tls::config(&folder, primary_port, "no"));
+    let _sentinel = Sentinel::start(primary_port, 0, &tls::config(&folder, port, "no"));
     let locks = Locks::open(format!("rediss-sentinel://127.0.0.1:{port}/main")).unwrap();
-    // It takes a while until the Sentinel is there and has found the primary.
-    let patient = locks.lock("warm-up").wait(Duration::from_secs(20));
-    patient.acquire().await.unwrap().release().await.unwrap();
-    check(&locks, &mut primary.client()).await;
+    check(&locks, &mut primary.client(), "door").await;
+}
+
+/// Certificates of the application instead of the system's, one of which servers demand.
+async fn check_certificates(folder: &Path, address: &str, client: &mut Client) {
+    let read = |path| fs::read(path).unwrap();
+    let mut certificates = TlsCertificates {
+        root_cert: Some(read(tls::certificate(folder))),
+        client_tls: Some(ClientTlsConfig {
+            client_cert: read(tls::certificate(folder)),
+            client_key: read(tls::key(folder)),
+        }),
+    };
+    let open = |certificates| {
+        let endpoints: Endpoints = address.parse().unwrap();
+        Locks::open(Address::with_certificates(endpoints, certificates).unwrap()).unwrap()
+    };
+    check(&open(certificates.clone()), client, "door").await;
+    certificates.client_tls = None;
+    assert!(open(certificates).try_acquire("door").await.is_err());
+}
+
+#[tokio::test]
+async fn cluster_is_shown_certificate_of_application() {
+    let (folder, port) = (TempDir::new().unwrap(), free_port());
+    tls::write_certificate(folder.path());
+    let server = tls::cluster(&tls::config(folder.path(), port, "yes"), "yes");
+    let address = format!("rediss-cluster://127.0.0.1:{port}");
+    check_certificates(folder.path(), &address, &mut server.client()).await;
+}
+
+#[tokio::test]
+async fn sentinel_and_primary_are_shown_certificate_of_application() {
+    let (folder, primary_port, port) = (TempDir::new().unwrap(), free_port(), free_port());
+    tls::write_certificate(folder.path());
+    let primary = Server::with(&tls::config(folder.path(), primary_port, "yes"));
+    let _sentinel = Sentinel::start(primary_port, 0, &tls::config(folder.path(), port, "yes"));
+    let address = format!("rediss-sentinel://127.0.0.1:{port}/main");
+    check_certificates(folder.path(), &address, &mut primary.client()).await;
+}
+
+#[test]
+fn certificates_without_tls_are_rejected() {
+    let certificates = TlsCertificates {
+        client_tls: None,
+        root_cert: None,
+    };
+    for text in ["redis://one", "redis-cluster://one", "redis-sentinel://one/main"] {
+        let rejected = Address::with_certificates(text.parse().unwrap(), certificates.clone());
+        assert!(matches!(rejected, Err(Error::Invalid(_))), "{text}");
+    }
 }

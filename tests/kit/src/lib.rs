@@ -18,6 +18,7 @@ mod replication;
 mod sentinel;
 mod server;
 mod skip;
+pub mod tls;
 mod wait;
 mod waiter;
 

@@ -20,14 +20,18 @@ pub struct Sentinel {
 impl Sentinel {
     /// A Sentinel that knows a primary and this many replicas of it.
     pub fn of(primary: &Server, replicas: usize) -> Self {
+        Self::start(primary.port(), replicas, "")
+    }
+
+    /// As [`Sentinel::of`], with the port of the primary and more lines in the Sentinel's configuration.
+    pub fn start(primary_port: u16, replicas: usize, lines: &str) -> Self {
         let directory = TempDir::with_prefix("dlock-sentinel-").expect("a temporary directory can be made");
         let port = free_port();
         let config = directory.path().join("sentinel.conf");
         let lines = format!(
-            "bind 127.0.0.1\nport {port}\ndir {}\nsentinel monitor main 127.0.0.1 {} 1\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n",
-            directory.path().display(),
-            primary.port()
+            "bind 127.0.0.1\nport {port}\ndir {}\nsentinel monitor main 127.0.0.1 {primary_port} 1\n\
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n{lines}\n",
+            directory.path().display()
         );
         fs::write(&config, lines).expect("a temporary directory is writable");
         let program = env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into());
