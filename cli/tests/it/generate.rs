@@ -6,8 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::terminal::Terminal;
 use crate::support::{dlock, outcome};
-use dlock_testkit::{Server, module_path};
+use dlock_testkit::{Server, module_path, skip};
 
 const COMMANDS: [&str; 9] = [
     "run",
@@ -34,39 +35,69 @@ fn completions_of_every_shell_have_every_command() {
 
 #[test]
 fn bash_completes_a_partial_command() {
-    let script = outcome(&mut dlock(&["completions", "bash"])).out;
     let ask = "COMP_WORDS=(dlock do); COMP_CWORD=1; _dlock dlock do dlock; echo \"${COMPREPLY[@]}\"";
-    let bash = Command::new("bash")
-        .args(["--norc", "-c", &format!("{script}\n{ask}")])
-        .output()
-        .expect("bash");
-    assert_eq!(String::from_utf8_lossy(&bash.stdout).trim(), "doctor", "{bash:?}");
+    assert_eq!(completed("bash", &["--norc"], ask, 1), "doctor");
+}
+
+/// The output of a shell's script after its completions. The server has that port.
+#[track_caller]
+fn completed(shell: &str, options: &[&str], script: &str, port: u16) -> String {
+    let completions = outcome(&mut dlock(&["completions", shell])).out;
+    let script = format!("{completions}\n{script}");
+    let mut command = with_tool(shell, port);
+    let output = outcome(command.args(options).args(["-c", &script]));
+    assert_eq!(output.err, "", "{shell}");
+    output.out.trim().to_owned()
+}
+
+/// A program that finds the tool in PATH, and a server in DLOCK_URL.
+fn with_tool(program: &str, port: u16) -> Command {
+    let tool = Path::new(env!("CARGO_BIN_EXE_dlock"));
+    let directory = tool.parent().expect("its directory").display();
+    let path = std::env::var("PATH").expect("a PATH");
+    let mut command = Command::new(program);
+    command
+        .env("PATH", format!("{directory}:{path}"))
+        .env("DLOCK_URL", format!("redis://127.0.0.1:{port}/"));
+    command
 }
 
 #[test]
-fn bash_completes_lock_names() {
+fn shells_complete_lock_names() {
     let server = Server::start();
     server.client().acquire("orders:42 alice 60000");
     server.client().acquire("other alice 60000");
-    let script = outcome(&mut dlock(&["completions", "bash"])).out;
     let ask =
         "COMP_WORDS=(dlock show ord); COMP_CWORD=2; _dlock_names dlock ord show; echo \"${COMPREPLY[@]}\"";
-    let tool = Path::new(env!("CARGO_BIN_EXE_dlock"));
-    let path = std::env::var("PATH").expect("a PATH");
-    let bash = Command::new("bash")
-        .args(["--norc", "-c", &format!("{script}\n{ask}")])
-        .env(
-            "PATH",
-            format!("{}:{path}", tool.parent().expect("its directory").display()),
-        )
-        .env("DLOCK_URL", format!("redis://127.0.0.1:{}/", server.port()))
-        .output()
-        .expect("bash");
-    assert_eq!(
-        String::from_utf8_lossy(&bash.stdout).trim(),
-        "orders:42",
-        "{bash:?}"
-    );
+    assert_eq!(completed("bash", &["--norc"], ask, server.port()), "orders:42");
+    if is_installed("fish") {
+        // The second argument of `run` is a program.
+        let ask = "complete -C 'dlock show ord'; complete -C 'dlock run other ord'";
+        let names = completed("fish", &["--no-config"], ask, server.port());
+        assert_eq!(names, "orders:42");
+    }
+    if is_installed("zsh") {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let script = directory.path().join("_dlock");
+        let completions = outcome(&mut dlock(&["completions", "zsh"])).out;
+        fs::write(&script, completions).expect("a file");
+        let mut zsh = Terminal::start(with_tool("zsh", server.port()).arg("-fi"), 24, 110);
+        let script = script.display();
+        zsh.press(&format!(
+            "autoload -U compinit; compinit -D -u; source {script}; PS1='ready '; clear\n"
+        ));
+        zsh.wait_for("ready ");
+        zsh.press("dlock show ord\t");
+        zsh.wait_for("dlock show orders:42");
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let is_installed = Command::new(program).arg("--version").output().is_ok();
+    if !is_installed {
+        skip(&format!("there is no {program}"));
+    }
+    is_installed
 }
 
 #[test]
