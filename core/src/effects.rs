@@ -62,6 +62,7 @@ pub struct Effects {
 
 impl Effects {
     /// Prepares for the next transition.
+    #[inline]
     pub fn clear(&mut self) {
         self.encoding_skipped = false;
         self.is_fence_raised = false;

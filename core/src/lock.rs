@@ -72,14 +72,13 @@ impl Lock {
     }
 
     pub(super) fn get(&self, owner: &[u8]) -> Option<&Holder> {
-        self.holders().iter().find(|holder| holder.owner() == owner)
+        self.find(owner).map(|(_, holder)| holder)
     }
 
-    pub(super) fn get_mut(&mut self, owner: &[u8]) -> Option<&mut Holder> {
-        self.holders
-            .as_mut_slice()
-            .iter_mut()
-            .find(|holder| holder.owner() == owner)
+    /// The holder with its index.
+    pub(super) fn find(&self, owner: &[u8]) -> Option<(usize, &Holder)> {
+        let mut holders = self.holders().iter().enumerate();
+        holders.find(|(_, holder)| holder.owner() == owner)
     }
 
     pub(super) fn holders_mut(&mut self) -> &mut [Holder] {
@@ -91,20 +90,14 @@ impl Lock {
         self.holders.push(holder);
     }
 
-    /// Removes the holders for which `leaves` is true, and passes each to `left`.
-    pub(super) fn remove_if(&mut self, leaves: impl Fn(&Holder) -> bool, mut left: impl FnMut(&Holder)) {
-        let stays = |holder: &Holder| {
-            let leaves = leaves(holder);
-            if leaves {
-                left(holder);
-            }
-            !leaves
-        };
-        self.holders.retain(stays);
-    }
-
-    pub(super) fn remove(&mut self, owner: &[u8]) {
-        self.holders.retain(|holder| holder.owner() != owner);
+    /// Removes the holders for which `leaves` is true, after passing each to `left`.
+    pub(super) fn remove_if(&mut self, leaves: impl Fn(&Holder) -> bool, left: impl FnMut(&Holder)) {
+        let leaving = self.holders().iter().filter(|holder| leaves(holder));
+        match leaving.map(left).count() {
+            0 => {}
+            all if all == self.holders().len() => self.holders = Holders::None,
+            _ => self.holders.retain(|holder| !leaves(holder)),
+        }
     }
 
     /// Whether the invariants at the top of this file hold.
@@ -228,28 +221,23 @@ impl Holders {
     }
 
     fn push(&mut self, holder: Holder) {
-        *self = match std::mem::take(self) {
-            Self::None => Self::One(holder),
-            Self::One(first) => Self::Many(Arc::new(vec![first, holder])),
-            Self::Many(mut holders) => {
-                Arc::make_mut(&mut holders).push(holder);
-                Self::Many(holders)
-            }
-        };
+        match self {
+            Self::None => *self = Self::One(holder),
+            Self::One(_) => self.push_second(holder),
+            Self::Many(holders) => Arc::make_mut(holders).push(holder),
+        }
     }
 
-    fn retain(&mut self, mut stays: impl FnMut(&Holder) -> bool) {
-        let is_empty = match self {
-            Self::None => return,
-            Self::One(holder) => !stays(holder),
-            Self::Many(holders) => {
-                let holders = Arc::make_mut(holders);
-                holders.retain(stays);
-                holders.is_empty()
-            }
-        };
-        if is_empty {
-            *self = Self::None;
+    fn push_second(&mut self, second: Holder) {
+        if let Self::One(first) = std::mem::take(self) {
+            *self = Self::Many(Arc::new(vec![first, second]));
+        }
+    }
+
+    /// At least one stays.
+    fn retain(&mut self, stays: impl FnMut(&Holder) -> bool) {
+        if let Self::Many(holders) = self {
+            Arc::make_mut(holders).retain(stays);
         }
     }
 }

@@ -12,9 +12,10 @@ impl Step<'_> {
         self.grant_waiters();
         let cx = self.cx;
         cx.check_min_fence(request.min_fence)?;
-        let holder = self.lock.get(request.owner).filter(|holder| cx.is_live(holder));
-        let is_holder = holder.is_some();
-        if let Some(holder) = holder {
+        let holder = self.lock.find(request.owner);
+        let holder = holder.filter(|(_, holder)| cx.is_live(holder));
+        let index = holder.map(|(index, _)| index);
+        if let Some((_, holder)) = holder {
             // At once, even if the request could wait: waiting would not help.
             if request.limit < holder.limit {
                 return Err(Error::Upgrade(holder.limit));
@@ -23,17 +24,17 @@ impl Step<'_> {
                 return Ok(Some(granted(holder, cx, 0)));
             }
         }
-        match cx.grace_left_ms() {
-            Some(_) if request.block.is_some() => Ok(None),
-            Some(left_ms) => Err(Error::Grace(left_ms)),
-            None if is_holder => self.reenter(request).map(Some),
-            None => self.admit(request),
+        match (cx.grace_left_ms(), index) {
+            (Some(_), _) if request.block.is_some() => Ok(None),
+            (Some(left_ms), _) => Err(Error::Grace(left_ms)),
+            (None, Some(index)) => self.reenter(index, request).map(Some),
+            (None, None) => self.admit(request),
         }
     }
 
     /// One more hold for a holder. Its limit stays, its lease is never shortened.
-    fn reenter(&mut self, request: &Acquire<'_>) -> Result<Granted, Error> {
-        let holder = self.lock.get_mut(request.owner).ok_or_else(vanished)?;
+    fn reenter(&mut self, index: usize, request: &Acquire<'_>) -> Result<Granted, Error> {
+        let holder = self.lock.holders_mut().get_mut(index).ok_or_else(vanished)?;
         add_hold(holder, request.request_id)?;
         holder.lease_end = self.cx.extended_lease_end(holder, request.lease_ms);
         self.expire_holders();

@@ -1,4 +1,4 @@
-use super::authorized;
+use super::{authorized, vanished};
 use crate::context::TransitionContext;
 use crate::error::Error;
 use crate::lock::Lock;
@@ -10,7 +10,8 @@ impl Guard<'_> {
     /// then is the one whose writes are known.
     pub fn check(&self, lock: &Lock, cx: &TransitionContext) -> Result<u64, Error> {
         let is_live = |holder: &_| cx.is_live(holder);
-        let holder = authorized(lock, self.owner, Some(self.fence), is_live)?;
+        let index = authorized(lock, self.owner, Some(self.fence), is_live)?;
+        let holder = lock.holders().get(index).ok_or_else(vanished)?;
         Ok(cx.lease_ms(holder))
     }
 }

@@ -101,6 +101,7 @@ impl<'a> Transition<'a> {
         expire_holders(self.lock, self.cx, self.effects);
     }
 
+    #[inline]
     fn step(&mut self) -> Step<'_> {
         Step {
             name: self.name,
@@ -167,30 +168,32 @@ fn expire_holders(lock: &mut Lock, cx: &TransitionContext, effects: &mut Effects
     );
 }
 
-/// The holder that makes the request, if the fence it gives is its own.
-fn authorized<'a>(
-    lock: &'a Lock,
+/// The index of the holder that makes the request, if the fence it gives is its own.
+fn authorized(
+    lock: &Lock,
     owner: &[u8],
     fence: Option<u64>,
     is_valid: impl Fn(&Holder) -> bool,
-) -> Result<&'a Holder, Error> {
-    match lock.get(owner).filter(|holder| is_valid(holder)) {
+) -> Result<usize, Error> {
+    match lock.find(owner).filter(|(_, holder)| is_valid(holder)) {
         None if lock.holders().iter().any(is_valid) => Err(Error::NotOwner),
         None => Err(Error::NotHeld),
-        Some(holder) if fence.is_some_and(|fence| fence != holder.fence) => Err(Error::Stale(holder.fence)),
-        Some(holder) => Ok(holder),
+        Some((_, holder)) if fence.is_some_and(|fence| fence != holder.fence) => {
+            Err(Error::Stale(holder.fence))
+        }
+        Some((index, _)) => Ok(index),
     }
 }
 
-/// As [`authorized`], to change it.
+/// As [`authorized`], to change the holder.
 fn authorize<'a>(
     lock: &'a mut Lock,
     owner: &[u8],
     fence: Option<u64>,
     is_valid: impl Fn(&Holder) -> bool,
 ) -> Result<&'a mut Holder, Error> {
-    authorized(lock, owner, fence, is_valid)?;
-    lock.get_mut(owner).ok_or_else(vanished)
+    let index = authorized(lock, owner, fence, is_valid)?;
+    lock.holders_mut().get_mut(index).ok_or_else(vanished)
 }
 
 /// The error for a holder that was there a moment ago: impossible.

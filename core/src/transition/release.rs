@@ -1,4 +1,4 @@
-use super::{Step, Transition, authorize};
+use super::{Step, Transition, authorize, vanished};
 use crate::effects::Replication;
 use crate::error::Error;
 use crate::lock::{Holder, Lock};
@@ -12,8 +12,10 @@ impl Transition<'_> {
             Taken::Left(left) => left,
         };
         if left == 0 {
-            self.lock.remove(request.owner);
-            self.effects.released(request.owner);
+            let effects = &mut *self.effects;
+            remove(self.lock, request.owner, |holder| {
+                effects.released(holder.owner())
+            });
         }
         self.effects.replication = Replication::Verbatim;
         Ok(left)
@@ -61,14 +63,14 @@ impl Step<'_> {
             Taken::Left(left) => left,
         };
         self.expire_holders();
-        match self.lock.get(request.owner) {
-            Some(holder) if left == 0 => {
-                self.effects.released(request.owner);
+        if left == 0 {
+            remove(self.lock, request.owner, |holder| {
+                self.effects.released(holder.owner());
                 self.effects.held(holder, cx);
-                self.lock.remove(request.owner);
-            }
-            Some(holder) => self.effects.updated(holder, cx),
-            None => debug_assert!(false, "a live holder expired"),
+            });
+        } else {
+            let holder = self.lock.get(request.owner).ok_or_else(vanished)?;
+            self.effects.updated(holder, cx);
         }
         Ok((left, true))
     }
@@ -82,6 +84,11 @@ impl Step<'_> {
             self.effects.withdrawn(ticket);
         }
     }
+}
+
+/// Removes a holder that has no holds left, and passes it to `left`.
+fn remove(lock: &mut Lock, owner: &[u8], left: impl FnMut(&Holder)) {
+    lock.remove_if(|holder| holder.owner() == owner, left);
 }
 
 enum Taken {

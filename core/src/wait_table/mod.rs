@@ -185,13 +185,18 @@ impl WaitTable {
     /// The queue that a transition of the lock works on. The caller calls [`WaitTable::sync`] afterwards.
     #[inline]
     pub(super) fn begin_transition(&mut self, name: LockRef<'_>) -> &mut Queue {
-        if !self.crowded.is_empty()
-            && let Some(entry) = entry_mut(&mut self.databases, name)
-        {
-            // The transition would copy the holders that it changes.
-            entry.shared_holders = None;
+        if !self.crowded.is_empty() {
+            self.stop_sharing(name);
         }
         self.queue_mut(name)
+    }
+
+    /// A transition would copy the holders that it changes.
+    #[cold]
+    fn stop_sharing(&mut self, name: LockRef<'_>) {
+        if let Some(entry) = entry_mut(&mut self.databases, name) {
+            entry.shared_holders = None;
+        }
     }
 
     #[inline]
