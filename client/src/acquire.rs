@@ -32,24 +32,26 @@ pub(crate) struct AcquireRequest {
     pub identity: RequestIdentity,
     pub options: Options,
     pub replicas: Option<Replicas>,
+    /// The smallest fence of a new grant.
+    pub min_fence: Option<u64>,
 }
 
 /// One acquisition, from its first request on. Dropped before it is settled, it is cancelled.
-struct Attempt {
-    client: Arc<Client>,
-    request: AcquireRequest,
+pub(crate) struct Attempt {
+    pub client: Arc<Client>,
+    pub request: AcquireRequest,
     /// Where a request may still be in progress, or where one was last sent without a reply.
-    sent: Outstanding,
+    pub sent: Outstanding,
     /// Whether the request was sent more than once, so that a late duplicate may arrive after its reply.
-    is_repeated: bool,
+    pub is_repeated: bool,
     /// Kept until the acquisition is settled, so that a lost connection does not cost the turn.
     place: Option<(Turn, Permit)>,
 }
 
 /// What became of one request, and when.
-struct Response {
-    at: BootInstant,
-    outcome: Result<Option<Guard>, Error>,
+pub(crate) struct Response {
+    pub at: BootInstant,
+    pub outcome: Result<Option<Guard>, Error>,
 }
 
 /// Sends one request. It is retried, with the same request id, only after a lost connection or a redirection.
@@ -89,7 +91,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: AcquireRequest) -> Re
 }
 
 impl Attempt {
-    fn new(client: &Arc<Client>, request: AcquireRequest) -> Self {
+    pub fn new(client: &Arc<Client>, request: AcquireRequest) -> Self {
         client.warm_up();
         Self {
             client: Arc::clone(client),
@@ -203,7 +205,7 @@ impl Attempt {
     }
 
     /// Sends a request that does not block, on the shared connection unless replicas must acknowledge the grant.
-    async fn try_once(&mut self, now: BootInstant) -> Response {
+    pub async fn try_once(&mut self, now: BootInstant) -> Response {
         if self.request.replicas.is_some() {
             let response = timeout(self.longest_request(), self.send_alone(Block::No)).await;
             return response.unwrap_or_else(|_| self.settle(now, Err(Error::no_response())));
@@ -229,7 +231,7 @@ impl Attempt {
 
     /// Waits until there may be another connection for a waiting request. The lock may be free before that: `Some`, if
     /// it was granted, or the request cannot be served.
-    async fn wait_for_place(&mut self) -> Option<Response> {
+    pub async fn wait_for_place(&mut self) -> Option<Response> {
         if self.place.is_some() {
             return None;
         }
@@ -291,13 +293,18 @@ impl Attempt {
         response
     }
 
-    fn command(&self, block: Block) -> redis::Cmd {
-        let options = self.request.options;
-        self.request.identity.acquire(options.lease, options.limit, block)
+    pub fn command(&self, block: Block) -> redis::Cmd {
+        let AcquireRequest {
+            identity,
+            options,
+            min_fence,
+            ..
+        } = &self.request;
+        identity.acquire(options.lease, options.limit, block, *min_fence)
     }
 
     /// Interprets a reply.
-    fn settle(&mut self, sent_at: BootInstant, reply: Result<Option<Grant>, Error>) -> Response {
+    pub fn settle(&mut self, sent_at: BootInstant, reply: Result<Option<Grant>, Error>) -> Response {
         let at = BootInstant::now();
         // An earlier request may still be in progress when a later one is rejected. A grant settles both.
         let is_granted = matches!(reply, Ok(Some(_)));
@@ -316,9 +323,10 @@ impl Attempt {
 
     fn guard(&mut self, grant: Grant, sent_at: BootInstant, now: BootInstant) -> Result<Guard, Error> {
         let plan = self.request.options.plan(now);
-        let hold = Hold::granted(plan, sent_at, grant.waited, grant.lease);
-        let is_held = hold.is_held(now);
         let context = self.client.renewal_context();
+        let certain = |time| context.certain(time);
+        let hold = Hold::granted(plan, sent_at, certain(grant.waited), certain(grant.lease));
+        let is_held = hold.is_held(now);
         let identity = self.request.identity.clone();
         let held = SharedHold::new(context, identity, grant, self.is_repeated, hold);
         let guard = Guard::new(Arc::clone(&self.client), held);
@@ -371,7 +379,7 @@ impl Drop for Attempt {
 
 impl Response {
     /// There was no connection to send the request on.
-    fn unsent(error: Error) -> Self {
+    pub fn unsent(error: Error) -> Self {
         Self {
             at: BootInstant::now(),
             outcome: Err(error),

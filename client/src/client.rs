@@ -12,10 +12,10 @@ use crate::renewal::{RenewalContext, RenewalThread};
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Settings {
-    timeouts: Timeouts,
+    pub(crate) timeouts: Timeouts,
     retry_timeout: Duration,
     wait_limits: WaitLimits,
-    hook: Hook,
+    pub(crate) hook: Hook,
 }
 
 impl Default for Settings {
@@ -105,7 +105,12 @@ pub(crate) struct Client {
 
 impl Client {
     /// Clients of several servers may share a renewal thread.
-    pub fn new(address: Address, settings: Settings, renewal_thread: Arc<RenewalThread>) -> Self {
+    pub fn new(
+        address: Address,
+        settings: Settings,
+        renewal_thread: Arc<RenewalThread>,
+        is_member: bool,
+    ) -> Self {
         let Settings {
             timeouts,
             retry_timeout,
@@ -126,6 +131,7 @@ impl Client {
                 link: Link::new(address.clone(), timeouts, Purpose::Renewal, Some(notices)),
                 reporter: Reporter::new(address, hook),
                 disconnected,
+                is_member,
             }),
             renewal_thread,
             retry_timeout,
@@ -172,6 +178,6 @@ impl Client {
     }
 
     pub fn report(&self, identity: &RequestIdentity, kind: EventKind) {
-        self.context.reporter.report(identity, kind);
+        self.context.report(identity, kind);
     }
 }

@@ -44,7 +44,7 @@ pub enum Error {
     /// The server could evict locks, so it grants none; the text says what to change.
     Evictable(String),
     /// Too few of several servers agreed; the text names the others.
-    #[cfg(feature = "redlock")]
+    #[cfg(feature = "quorum")]
     NoQuorum(NoQuorum),
     /// The server has not loaded the module.
     ModuleMissing,
@@ -91,7 +91,7 @@ pub enum LostReason {
 }
 
 /// Too few of several servers agreed, and why the others did not.
-#[cfg(feature = "redlock")]
+#[cfg(feature = "quorum")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NoQuorum {
@@ -104,7 +104,7 @@ pub struct NoQuorum {
 }
 
 /// Why one of several servers did not agree.
-#[cfg(feature = "redlock")]
+#[cfg(feature = "quorum")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeFailure {
@@ -123,7 +123,7 @@ impl Error {
             Self::Timeout { last, .. } => last.as_ref().is_some_and(|last| last.is_transient()),
             #[cfg(feature = "locks")]
             Self::Unreplicated { .. } => true,
-            #[cfg(feature = "redlock")]
+            #[cfg(feature = "quorum")]
             Self::NoQuorum(failure) => failure.is_transient(),
             Self::Redis(error) => is_transient(error),
             _ => false,
@@ -199,7 +199,7 @@ impl Error {
     }
 }
 
-#[cfg(feature = "redlock")]
+#[cfg(feature = "quorum")]
 impl NoQuorum {
     /// Whether a retry may succeed: some servers were unavailable, and none rejected the request for good. Servers on
     /// which others hold the lock count as neither.
@@ -338,7 +338,7 @@ impl fmt::Display for Error {
             Self::QueueFull(detail) => write!(f, "the queue of the lock is full: {detail}"),
             Self::Grace(detail) => write!(f, "the server's grace period is running: {detail}"),
             Self::Evictable(detail) => write!(f, "the server could evict locks: {detail}"),
-            #[cfg(feature = "redlock")]
+            #[cfg(feature = "quorum")]
             Self::NoQuorum(failure) => failure.fmt(f),
             #[cfg(feature = "locks")]
             Self::Unreplicated { needed, acknowledged } => write!(
@@ -359,7 +359,7 @@ impl fmt::Display for Error {
     }
 }
 
-#[cfg(feature = "redlock")]
+#[cfg(feature = "quorum")]
 impl fmt::Display for NoQuorum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -480,7 +480,7 @@ mod tests {
         assert!(error.at_server(&"other").to_string().starts_with("127.0.0.1"));
     }
 
-    #[cfg(feature = "redlock")]
+    #[cfg(feature = "quorum")]
     #[test]
     fn missing_quorum_is_transient_if_all_failures_are() {
         let no_quorum = |errors: &[Error]| {

@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::command::fenced;
 use crate::error::{Error, LostReason};
-use crate::hold::Action;
+use crate::hold::{Action, Hold};
 use crate::owner::Owner;
 use crate::parts::GuardParts;
 use crate::release::{cancel_duplicates, release, release_in_background};
@@ -27,8 +27,8 @@ use crate::run::{RunError, after_release};
 /// with [`Guard::fenced`].
 #[must_use = "a guard that is dropped immediately releases the lock immediately"]
 pub struct Guard {
-    client: Arc<Client>,
-    held: Arc<SharedHold>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) held: Arc<SharedHold>,
     is_settled: bool,
 }
 
@@ -55,7 +55,7 @@ impl Guard {
     /// The fencing token, 1 to 2^53 - 1: larger for every later grant of this lock. Send it along with every write under
     /// the lock.
     pub fn fence(&self) -> u64 {
-        self.held.fence
+        self.held.fence()
     }
 
     /// How many holds the owner had when this guard was granted, including this one.
@@ -155,24 +155,7 @@ impl Guard {
         if let Some(reason) = self.lost_reason() {
             return Err(Error::Lost(reason));
         }
-        let command = self.held.identity.extend(lease, self.held.fence);
-        let sent_at = BootInstant::now();
-        let reply = self.client.link().query::<u64>(&command).await;
-        let reply = reply.map(Duration::from_millis);
-        // The clock is read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
-        let action = self
-            .held
-            .with(|hold| hold.on_extended(sent_at, &reply, BootInstant::now()));
-        if let Some(Action::NotifyLost(reason)) = action {
-            notify_lost(&self.held, reason);
-        }
-        self.client.renewal_thread().watch(&self.held);
-        if let Some(reason) = self.lost_reason() {
-            return Err(Error::Lost(reason));
-        }
-        reply
-            .map(|_| self.remaining())
-            .map_err(|error| error.at_server(self.client.address()))
+        extend(&self.client, &self.held, self.held.extend(lease)).await
     }
 
     /// Gives the hold away without releasing it: nothing renews it until [`Locks::adopt`](crate::Locks::adopt) continues
@@ -254,6 +237,34 @@ impl Guard {
     /// The runtime of the renewal thread.
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
         self.client.renewal_thread().runtime()
+    }
+}
+
+/// Extends the lease of a hold, and returns what remains.
+pub(crate) async fn extend(
+    client: &Client,
+    held: &Arc<SharedHold>,
+    command: redis::Cmd,
+) -> Result<Duration, Error> {
+    let sent_at = BootInstant::now();
+    let reply = client.link().query::<u64>(&command).await;
+    let reply = reply.map(|ms| held.context.certain(Duration::from_millis(ms)));
+    // The clock is read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
+    let on_reply = |hold: &mut Hold| {
+        let now = BootInstant::now();
+        let action = hold.on_extended(sent_at, &reply, now);
+        (action, hold.lost_reason(now), hold.remaining(now))
+    };
+    let (action, lost_reason, remaining) = held.with(on_reply);
+    if let Some(Action::NotifyLost(reason)) = action {
+        notify_lost(held, reason);
+    }
+    client.renewal_thread().watch(held);
+    match lost_reason {
+        Some(reason) => Err(Error::Lost(reason)),
+        None => reply
+            .map(|_| remaining)
+            .map_err(|error| error.at_server(client.address())),
     }
 }
 

@@ -46,7 +46,7 @@ impl RequestIdentity {
         Self::new(Arc::clone(&self.key), self.owner.clone())
     }
 
-    pub fn acquire(&self, lease: Duration, limit: Limit, block: Block) -> Cmd {
+    pub fn acquire(&self, lease: Duration, limit: Limit, block: Block, min_fence: Option<u64>) -> Cmd {
         let mut request = Acquire::new(&*self.key, &self.owner, lease).request_id(&self.id[..]);
         request = match limit {
             Limit::Mutex => request,
@@ -58,6 +58,9 @@ impl RequestIdentity {
             Block::Until(Some(until)) => request.block(until.since(BootInstant::now())),
             Block::Until(None) => request.block_indefinitely(),
         };
+        if let Some(fence) = min_fence {
+            request = request.min_fence(fence);
+        }
         request.into()
     }
 
@@ -78,5 +81,17 @@ impl RequestIdentity {
 
     pub fn extend(&self, lease: Duration, fence: u64) -> Cmd {
         Extend::new(&*self.key, &self.owner, lease).fence(fence).into()
+    }
+
+    /// Extends the hold under whatever fence.
+    #[cfg(feature = "quorum")]
+    pub fn extend_by_id(&self, lease: Duration) -> Extend {
+        Extend::new(&*self.key, &self.owner, lease).request_id(&self.id[..])
+    }
+
+    /// Extends nothing, for an owner that holds nothing: the error says whether the server could grant locks.
+    #[cfg(feature = "quorum")]
+    pub fn extend_any(&self) -> Cmd {
+        Extend::new(&*self.key, &self.owner, Duration::from_millis(1)).into()
     }
 }

@@ -9,7 +9,7 @@
 //! - `acquire`, `replicas`, `cancel`, `release`: the life of a lock.
 //! - `renewal`: the thread that renews leases and works in the background, and what it shares with guards.
 //! - `locks`, `guard`, `multi`, `run`, `parts`, `events`, `blocking`: the interface for applications.
-//! - `redlock`: locks on a majority of servers, built from guards on each of them.
+//! - `quorum`: locks on a majority of servers, built from guards on each of them.
 
 #[cfg(feature = "locks")]
 mod acquire;
@@ -43,6 +43,8 @@ mod options;
 mod owner;
 #[cfg(feature = "locks")]
 mod parts;
+#[cfg(feature = "quorum")]
+pub mod quorum;
 #[cfg(feature = "redlock")]
 pub mod redlock;
 #[cfg(feature = "locks")]

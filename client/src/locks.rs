@@ -65,7 +65,7 @@ impl Locks {
     where
         Error: From<A::Error>,
     {
-        let client = Client::new(address.try_into()?, settings, RenewalThread::start()?);
+        let client = Client::new(address.try_into()?, settings, RenewalThread::start()?, false);
         Ok(Self {
             client: Arc::new(client),
         })
@@ -338,6 +338,7 @@ impl Lock {
             identity: RequestIdentity::new(Arc::clone(&self.key), owner),
             options: self.options,
             replicas: self.replicas,
+            min_fence: None,
         })
     }
 }

@@ -37,7 +37,7 @@ impl GuardParts {
         Self {
             key: held.identity.key.to_vec(),
             owner: held.identity.owner.clone(),
-            fence: held.fence,
+            fence: held.fence(),
             holds: held.holds,
             request_id: held.identity.id,
             lease: held.with(|hold| hold.lease()),

@@ -24,8 +24,8 @@ pub(crate) async fn release(
     retry_timeout: Duration,
 ) -> Result<u64, Error> {
     let command = match pending.keeps_for {
-        Some(time) => held.identity.extend(time, held.fence),
-        None => held.identity.release(held.fence),
+        Some(time) => held.extend(time),
+        None => held.release(),
     };
     let mut backoff = Backoff::new();
     let limit = retry_timeout.max(client.longest_request());

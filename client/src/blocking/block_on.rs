@@ -8,7 +8,7 @@ use tokio::task::unconstrained;
 
 /// Runs a future on this thread, with the timers and sockets of `runtime`. Unlike `Handle::block_on`, it does not panic
 /// within another runtime: there it blocks a worker thread.
-pub(super) fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
     let _entered = runtime.enter();
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

@@ -17,7 +17,7 @@ use crate::locks::{Lock, Locks};
 use crate::multi::{Guards, acquire_all};
 use crate::owner::Owner;
 use crate::run::RunError;
-use block_on::block_on;
+pub(crate) use block_on::block_on;
 
 /// [`acquire_all`] for threads outside async code.
 ///

@@ -6,7 +6,7 @@ use super::{Grant, LockInfo};
 use crate::error::Error;
 use crate::owner::Owner;
 
-/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]`
+/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]`
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -83,6 +83,12 @@ impl Acquire {
         self
     }
 
+    /// The fencing token of a new grant is at least this one: for locks over several servers.
+    pub fn min_fence(mut self, fence: u64) -> Self {
+        self.0.arg("MINFENCE").arg(fence);
+        self
+    }
+
     /// Sends the request: `None` if the lock was not granted.
     pub fn query(&self, connection: &mut dyn ConnectionLike) -> Result<Option<Grant>, Error> {
         query(&self.0, connection)
@@ -141,7 +147,7 @@ impl Release {
     }
 }
 
-/// `DLOCK.EXTEND key owner lease-ms [FENCE fence]`
+/// `DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]`
 #[derive(Clone, Debug)]
 #[must_use = "nothing is sent before `query` or `query_async`"]
 pub struct Extend(Cmd);
@@ -157,6 +163,18 @@ impl Extend {
     /// Only if the owner holds the lock under this fencing token.
     pub fn fence(mut self, fence: u64) -> Self {
         self.0.arg("FENCE").arg(fence);
+        self
+    }
+
+    /// Only if the owner has the hold of this request id. Not together with a fencing token.
+    pub fn request_id(mut self, id: impl ToSingleRedisArg) -> Self {
+        self.0.arg("REQID").arg(id);
+        self
+    }
+
+    /// Raises the fencing token of an exclusive lock to this one: for locks over several servers.
+    pub fn min_fence(mut self, fence: u64) -> Self {
+        self.0.arg("MINFENCE").arg(fence);
         self
     }
 

@@ -168,7 +168,7 @@ impl Address {
     }
 
     /// Whether both certainly lead to the same server, in whichever database.
-    #[cfg(feature = "redlock")]
+    #[cfg(feature = "quorum")]
     pub(crate) fn is_same_server(&self, other: &Self) -> bool {
         match (&*self.0, &*other.0) {
             (Kind::Node(one), Kind::Node(other)) => {

@@ -70,6 +70,7 @@ struct Idle {
 }
 
 /// A connection for one blocked request. Dropped, it is closed, and the server removes the waiter.
+#[derive(Clone)]
 pub(crate) struct PooledConnection {
     connection: MultiplexedConnection,
     node: ConnectionAddr,

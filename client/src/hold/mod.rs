@@ -175,6 +175,16 @@ impl Hold {
         }
     }
 
+    /// Sets until when the hold lasts at most, and whether it is renewed.
+    #[cfg(feature = "quorum")]
+    pub fn replan(&mut self, over_at: Option<BootInstant>, renews: bool) {
+        self.plan.over_at = over_at;
+        if !renews {
+            self.plan.renew_after = None;
+            self.renewal = Renewal::Never;
+        }
+    }
+
     /// Has the lease renewed at `at` at the latest, if it is renewed at all.
     pub fn renew_by(&mut self, at: BootInstant) {
         if let Renewal::DueAt(due) = &mut self.renewal {

@@ -149,6 +149,7 @@ impl AcquireRequest {
                 ..self.options
             },
             replicas: None,
+            min_fence: None,
         }
     }
 }

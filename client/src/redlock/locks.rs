@@ -77,6 +77,7 @@ impl Locks {
                 address,
                 settings.clone(),
                 Arc::clone(&renewal_thread),
+                false,
             )));
         }
         if nodes.is_empty() {

@@ -149,9 +149,9 @@ impl Shared {
 
     async fn renew(self: Arc<Self>, held: Arc<SharedHold>, lease: Duration, timeout: Duration) {
         let sent = BootInstant::now();
-        let command = held.identity.extend(lease, held.fence);
+        let command = held.extend(lease);
         let reply = held.context.link.query_within::<u64>(timeout, &command).await;
-        let reply = reply.map(Duration::from_millis);
+        let reply = reply.map(|ms| held.context.certain(Duration::from_millis(ms)));
         let took = BootInstant::now().since(sent);
         let kind = match &reply {
             Ok(_) => EventKind::Renewed { took },
@@ -165,7 +165,7 @@ impl Shared {
         });
         match action {
             Some(Action::NotifyLost(reason)) => notify_lost(&held, reason),
-            _ if is_held => held.context.reporter.report(&held.identity, kind),
+            _ if is_held => held.context.report(&held.identity, kind),
             // It was given up meanwhile.
             _ => {}
         }
@@ -218,7 +218,8 @@ impl Shared {
 /// Notifies the holder that its lock is lost.
 pub(crate) fn notify_lost(held: &SharedHold, reason: LostReason) {
     held.cancel();
-    held.context
-        .reporter
-        .report(&held.identity, EventKind::Lost { reason });
+    held.context.report(&held.identity, EventKind::Lost { reason });
+    if let Some(listener) = held.loss_listener.get() {
+        listener();
+    }
 }

@@ -150,6 +150,7 @@ mod tests {
             link: Link::new(address.clone(), timeouts, Purpose::Renewal, None),
             reporter: Reporter::new(address, Hook::default()),
             disconnected: Arc::new(Notify::new()),
+            is_member: false,
         })
     }
 

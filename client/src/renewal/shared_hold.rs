@@ -1,15 +1,17 @@
 //! A hold as a guard and the renewal thread share it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use redis::Cmd;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::BootInstant;
 use crate::command::Grant;
 use crate::connect::Link;
-use crate::events::Reporter;
+use crate::events::{EventKind, Reporter};
 use crate::hold::{Hold, PendingRelease};
 use crate::identity::RequestIdentity;
 use crate::sync::model_checked::{Mutex, lock};
@@ -20,13 +22,39 @@ pub(crate) struct RenewalContext {
     pub reporter: Reporter,
     /// Notified when the connection is lost.
     pub disconnected: Arc<Notify>,
+    /// Whether the server is one of several that share their locks.
+    pub is_member: bool,
 }
+
+impl RenewalContext {
+    /// How much of a time of the server is certain, apart from what [`Hold`] subtracts, 0.1 % and 2 ms. The clocks of
+    /// several servers may differ more than those of two machines: in all, 1 % is subtracted.
+    pub fn certain(&self, time: Duration) -> Duration {
+        if self.is_member {
+            time - time / 1000 * 9
+        } else {
+            time
+        }
+    }
+
+    /// Reports an event. What becomes of a lock on several servers is reported once, not for each of them.
+    pub fn report(&self, identity: &RequestIdentity, kind: EventKind) {
+        use EventKind::{Cancelled, RenewFailed, Renewed};
+        if !self.is_member || matches!(kind, Cancelled | Renewed { .. } | RenewFailed { .. }) {
+            self.reporter.report(identity, kind);
+        }
+    }
+}
+
+/// Called when a hold is lost.
+type LossListener = dyn Fn() + Send + Sync;
 
 /// A hold with its guard.
 pub(crate) struct SharedHold {
     pub context: Arc<RenewalContext>,
     pub identity: RequestIdentity,
-    pub fence: u64,
+    /// 0: not known, a request to raise it may have been carried out.
+    fence: AtomicU64,
     pub holds: u64,
     /// Whether a late duplicate of the request may still arrive.
     pub is_repeated: bool,
@@ -37,6 +65,8 @@ pub(crate) struct SharedHold {
     pub(super) due: Mutex<Option<BootInstant>>,
     /// Created on demand.
     token: Mutex<Option<CancellationToken>>,
+    /// The lock of which this hold is a part, if it is one.
+    pub loss_listener: OnceLock<Box<LossListener>>,
 }
 
 impl SharedHold {
@@ -50,18 +80,45 @@ impl SharedHold {
         Arc::new(Self {
             context: Arc::clone(context),
             identity,
-            fence: grant.fence,
+            fence: AtomicU64::new(grant.fence),
             holds: grant.holds,
             is_repeated,
             number: next_number(),
             hold: Mutex::new(hold),
             due: Mutex::new(None),
             token: Mutex::new(None),
+            loss_listener: OnceLock::new(),
         })
     }
 
     pub fn with<T>(&self, access: impl FnOnce(&mut Hold) -> T) -> T {
         access(&mut lock(&self.hold))
+    }
+
+    pub fn fence(&self) -> u64 {
+        self.fence.load(Ordering::Acquire)
+    }
+
+    #[cfg(feature = "quorum")]
+    pub fn set_fence(&self, fence: u64) {
+        self.fence.store(fence, Ordering::Release);
+    }
+
+    /// The request that extends the lease.
+    pub fn extend(&self, lease: Duration) -> Cmd {
+        #[cfg(feature = "quorum")]
+        if self.context.is_member {
+            return self.identity.extend_by_id(lease).into();
+        }
+        self.identity.extend(lease, self.fence())
+    }
+
+    /// The request that releases the hold: with the fence, the reply says whether it was held.
+    pub fn release(&self) -> Cmd {
+        match self.fence() {
+            0 => self.identity.cancel(),
+            fence => self.identity.release(fence),
+        }
     }
 
     /// Cancelled when the hold is lost or given up.

@@ -13,6 +13,7 @@ mod known_pitfalls;
 mod lost;
 mod many;
 mod proxy;
+mod quorum;
 mod readme;
 mod reconnect;
 mod redlock;

@@ -1,0 +1,69 @@
+//! Acquiring the lock on one of the servers.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use super::servers::Servers;
+use super::slices::wait_in_slices;
+use crate::acquire::{AcquireRequest, Attempt};
+use crate::clock::BootInstant;
+use crate::error::Error;
+use crate::guard::Guard;
+
+/// Acquires the lock on this server, and waits in its queue if the request may wait. Dropped, the request is cancelled.
+///
+/// # Errors
+///
+/// [`Error::Busy`] if it may not wait. [`Error::Redis`] and others of the server, which is then down or rejects the
+/// request.
+pub(super) async fn ask(
+    servers: &Arc<Servers>,
+    server: usize,
+    request: AcquireRequest,
+    waits: bool,
+) -> Result<Guard, Error> {
+    let client = &servers.clients[server];
+    let key = Arc::clone(&request.identity.key);
+    let mut attempt = Attempt::new(client, request);
+    let mut blocks = waits && client.pool().is_contended(&key);
+    let mut retried_at = None;
+    loop {
+        let response = if blocks {
+            let _watched = servers.watch(server, &key);
+            tokio::select! {
+                response = wait_in_slices(&mut attempt) => response.outcome,
+                () = servers.until(|health| !health.is_up(server)) => return Err(Error::no_response()),
+            }
+        } else {
+            let response = timeout(servers.node_timeout, attempt.try_once(BootInstant::now())).await;
+            response.map_or_else(|_| Err(Error::no_response()), |response| response.outcome)
+        };
+        let error = match response {
+            Ok(Some(guard)) => return Ok(guard),
+            Ok(None) if !waits => return Err(Error::Busy),
+            Ok(None) => {
+                client.pool().on_busy(&key);
+                blocks = true;
+                continue;
+            }
+            Err(error) => error,
+        };
+        let now = BootInstant::now();
+        let has_retried = retried_at.is_some_and(|at| now.since(at) < servers.node_timeout);
+        if has_retried || !may_retry(&error, blocks) {
+            servers.on_error(server, &key, &error);
+            return Err(error);
+        }
+        retried_at = Some(now);
+        blocks = false;
+    }
+}
+
+/// Whether the connection may have been lost, as opposed to a server that does not answer, or the reply came after the
+/// lease: then the next request is another acquisition.
+fn may_retry(error: &Error, was_blocked: bool) -> bool {
+    matches!(error, Error::Lost(_))
+        || was_blocked && error.is_transient()
+        || error.is_ambiguous() && error.as_redis().is_some_and(|error| !error.is_timeout())
+}

@@ -1,0 +1,95 @@
+//! Releasing a lock on several servers: on all of them at once. A majority decides.
+
+use std::sync::Arc;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::held::Held;
+use super::majority::Majority;
+use crate::error::{Error, LostReason, NoQuorum, NodeFailure};
+use crate::events::EventKind;
+use crate::guard::Guard;
+
+/// The replies of the servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// The hold was there until then.
+    pub held: usize,
+    /// It was not.
+    pub lost: usize,
+    /// No reply, or one that does not tell.
+    pub unknown: usize,
+}
+
+impl Tally {
+    /// Whether the lock was held until the release; `None`: not known yet.
+    pub fn was_held(self, majority: Majority, members: usize) -> Option<bool> {
+        if self.held >= majority.needed() {
+            Some(true)
+        } else if members - self.lost < majority.needed() {
+            Some(false)
+        } else {
+            None
+        }
+    }
+}
+
+/// Gives the lock up and releases it everywhere. `Ok`: it was held until then. The servers that a majority does not need
+/// are released in the background, as all are if this is dropped.
+pub(super) async fn release(held: &Arc<Held>) -> Result<(), Error> {
+    let (reason, members) = held.give_up();
+    if let Some(reason) = reason {
+        // Dropped, what there may be left is released.
+        return Err(Error::Lost(reason));
+    }
+    let outcome = release_all(held, members).await;
+    let kind = match &outcome {
+        Ok(()) => EventKind::Released { holds_left: 0 },
+        Err(error) => EventKind::ReleaseFailed { error: error.clone() },
+    };
+    held.servers.reporter.report(&held.identity, kind);
+    outcome
+}
+
+async fn release_all(held: &Arc<Held>, members: Vec<Arc<Guard>>) -> Result<(), Error> {
+    let majority = held.servers.majority;
+    let count = members.len();
+    let mut tally = Tally::default();
+    let mut failures = Vec::new();
+    let mut releases: FuturesUnordered<_> = members.into_iter().map(release_one).collect();
+    while let Some((server, proves, outcome)) = releases.next().await {
+        match outcome {
+            Ok(_) if proves => tally.held += 1,
+            Err(error) if error.is_lost() => tally.lost += 1,
+            Ok(_) => tally.unknown += 1,
+            Err(error) => {
+                tally.unknown += 1;
+                failures.push(NodeFailure { server, error });
+            }
+        }
+        if let Some(was_held) = tally.was_held(majority, count) {
+            if !releases.is_empty() {
+                let rest = releases.for_each(|_| std::future::ready(()));
+                held.servers.renewal_thread().spawn(rest);
+            }
+            return was_held.then_some(()).ok_or(Error::Lost(LostReason::NotHeld));
+        }
+    }
+    Err(Error::NoQuorum(NoQuorum {
+        needed: majority.needed(),
+        agreed: tally.held,
+        failures,
+    }))
+}
+
+/// Releases the lock on one server: which one, whether a success proves that the lock was held there, and the outcome.
+async fn release_one(member: Arc<Guard>) -> (String, bool, Result<u64, Error>) {
+    let server = member.server();
+    let proves = member.fence() != 0;
+    // An extension may be in progress on a slow server: dropped with it, the guard is released.
+    let outcome = match Arc::into_inner(member) {
+        Some(guard) => guard.release().await,
+        None => Err(Error::no_response()),
+    };
+    (server, proves, outcome)
+}

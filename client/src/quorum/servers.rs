@@ -1,0 +1,155 @@
+//! The servers, and which of them are down.
+//!
+//! A server is down when it does not answer within the node timeout, or answers that it cannot grant locks for now: it
+//! loads its data, for instance, or its grace period runs. A task looks at it until it is up again. While requests wait in
+//! a server's queue, the task looks at it as well: otherwise nobody would notice that it is silent.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::health::Health;
+use super::majority::Majority;
+use crate::client::Client;
+use crate::error::Error;
+use crate::events::Reporter;
+use crate::identity::RequestIdentity;
+use crate::owner::Owner;
+use crate::renewal::RenewalThread;
+use crate::sync::lock;
+
+/// What all locks of the same servers share.
+pub(super) struct Servers {
+    /// In the configured order.
+    pub clients: Box<[Arc<Client>]>,
+    pub majority: Majority,
+    pub node_timeout: Duration,
+    /// For what becomes of a lock, as opposed to a request to one server.
+    pub reporter: Reporter,
+    health: watch::Sender<Health>,
+    monitors: Box<[Mutex<Monitor>]>,
+}
+
+#[derive(Default)]
+struct Monitor {
+    is_running: bool,
+    /// How many requests wait in the server's queue.
+    waiting: usize,
+}
+
+/// A request that waits in a server's queue, so that the server is watched.
+pub(super) struct Watched {
+    servers: Arc<Servers>,
+    server: usize,
+}
+
+impl Servers {
+    pub fn new(clients: Box<[Arc<Client>]>, node_timeout: Duration, reporter: Reporter) -> Arc<Self> {
+        let majority = Majority::of(clients.len());
+        Arc::new(Self {
+            health: watch::Sender::new(Health::new(clients.len(), majority.needed())),
+            monitors: clients.iter().map(|_| Mutex::default()).collect(),
+            clients,
+            majority,
+            node_timeout,
+            reporter,
+        })
+    }
+
+    /// All servers share it.
+    pub fn renewal_thread(&self) -> &Arc<RenewalThread> {
+        self.clients[0].renewal_thread()
+    }
+
+    pub fn health(&self) -> Health {
+        self.health.borrow().clone()
+    }
+
+    /// Resolves when the health fulfils the condition.
+    pub async fn until(&self, condition: impl Fn(&Health) -> bool) {
+        // The sender lives as long as this.
+        let _ = self.health.subscribe().wait_for(|health| condition(health)).await;
+    }
+
+    /// A request failed. Whether its server is down.
+    pub fn on_error(self: &Arc<Self>, server: usize, key: &Arc<[u8]>, error: &Error) -> bool {
+        let is_down = cannot_grant(error);
+        if is_down {
+            self.set_up(server, false);
+            self.start_monitor(server, key);
+        }
+        is_down
+    }
+
+    /// Watches a server while a request waits there.
+    pub fn watch(self: &Arc<Self>, server: usize, key: &Arc<[u8]>) -> Watched {
+        lock(&self.monitors[server]).waiting += 1;
+        self.start_monitor(server, key);
+        Watched {
+            servers: Arc::clone(self),
+            server,
+        }
+    }
+
+    fn set_up(&self, server: usize, is_up: bool) {
+        self.health.send_if_modified(|health| health.set(server, is_up));
+    }
+
+    fn start_monitor(self: &Arc<Self>, server: usize, key: &Arc<[u8]>) {
+        let was_running = std::mem::replace(&mut lock(&self.monitors[server]).is_running, true);
+        if !was_running {
+            // A lock of this name, or none: it is never held.
+            let probe = RequestIdentity::new(Arc::clone(key), Owner::unique());
+            let monitoring = monitor(Arc::downgrade(self), server, probe);
+            self.renewal_thread().runtime().spawn(monitoring);
+        }
+    }
+
+    /// Whether the server answers; after it was down, whether it also grants locks.
+    async fn look_at(&self, server: usize, probe: &RequestIdentity) -> bool {
+        let link = &self.clients[server].renewal_context().link;
+        let limit = self.node_timeout / 2;
+        if self.health().is_up(server) {
+            let reply = link.query_within::<u64>(limit, &probe.cancel()).await;
+            return !reply.is_err_and(|error| cannot_grant(&error));
+        }
+        let reply = link.query_within::<u64>(limit, &probe.extend_any()).await;
+        // During a grace period it would be an error that says so.
+        reply.is_err_and(|error| error.is_lost())
+    }
+}
+
+/// Looks at a server until it is up and no request waits there.
+async fn monitor(servers: Weak<Servers>, server: usize, probe: RequestIdentity) {
+    while let Some(servers) = servers.upgrade() {
+        let is_up = servers.look_at(server, &probe).await;
+        servers.set_up(server, is_up);
+        {
+            let mut monitor = lock(&servers.monitors[server]);
+            if is_up && monitor.waiting == 0 {
+                monitor.is_running = false;
+                return;
+            }
+        }
+        let pause = servers.node_timeout / 2;
+        drop(servers);
+        sleep(pause).await;
+    }
+}
+
+/// Whether the server cannot grant any lock for now, by its error or its silence.
+fn cannot_grant(error: &Error) -> bool {
+    let is_about_request = match error {
+        Error::QueueFull(_) => true,
+        error => error.as_redis().and_then(|error| error.code()) == Some("UNBLOCKED"),
+    };
+    error.is_transient() && !is_about_request
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        lock(&self.servers.monitors[self.server]).waiting -= 1;
+    }
+}

@@ -1,0 +1,99 @@
+//! Waiting in a server's queue in slices, so that a client that is gone leaves the queue soon.
+//!
+//! Before a slice ends, the same request is sent again on another connection. It takes the place of the first one in the
+//! queue. Of any number of clients that are gone without a sign, only the one at the head then costs a lease.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Cmd;
+use tokio::time::timeout;
+
+use crate::acquire::{Attempt, Response};
+use crate::clock::BootInstant;
+use crate::command::Grant;
+use crate::connect::{BlockingPool, PooledConnection};
+use crate::error::Error;
+use crate::identity::Block;
+
+type Reply = Pin<Box<dyn Future<Output = Result<Option<Grant>, Error>> + Send>>;
+
+/// A request in the queue.
+struct Slice {
+    connection: PooledConnection,
+    sent_at: BootInstant,
+    reply: Reply,
+}
+
+/// Waits until the request is granted or fails.
+pub(super) async fn wait_in_slices(attempt: &mut Attempt) -> Response {
+    if let Some(response) = attempt.wait_for_place().await {
+        return response;
+    }
+    let was_lost = attempt.sent.is_lost;
+    attempt.is_repeated |= was_lost;
+    let mut slice = match Slice::begin(attempt).await {
+        Ok(slice) => slice,
+        Err(error) => return Response::unsent(error),
+    };
+    loop {
+        attempt.sent.connection = Some(slice.connection.clone());
+        if let Ok(reply) = timeout(length(attempt) * 2 / 3, &mut slice.reply).await {
+            return end(attempt, slice, reply);
+        }
+        // If this future is dropped meanwhile, requests may be on both connections.
+        attempt.sent.is_lost = true;
+        let mut next = match Slice::begin(attempt).await {
+            Ok(next) => next,
+            Err(_) => {
+                let reply = slice.reply.as_mut().await;
+                return end(attempt, slice, reply);
+            }
+        };
+        tokio::select! {
+            // It was replaced, or granted just before: then the other request gets the same reply.
+            replaced = &mut slice.reply => {
+                attempt.client.pool().checkin(slice.connection, replaced.err().as_ref());
+                attempt.sent.is_lost = was_lost;
+            }
+            reply = &mut next.reply => {
+                return end(attempt, next, reply);
+            }
+        }
+        slice = next;
+    }
+}
+
+/// How long the server keeps the request in the queue. Shorter than a lease: while the lease of the one at the head runs
+/// out, those behind it that are gone as well leave.
+fn length(attempt: &Attempt) -> Duration {
+    attempt.request.options.lease / 2
+}
+
+impl Slice {
+    async fn begin(attempt: &Attempt) -> Result<Self, Error> {
+        let pool = attempt.client.pool();
+        let connection = pool.checkout(&attempt.request.identity.key).await?;
+        let sent_at = BootInstant::now();
+        let command = attempt.command(Block::Until(Some(sent_at + length(attempt))));
+        let reply = send(Arc::clone(pool), connection.clone(), command);
+        Ok(Self {
+            connection,
+            sent_at,
+            reply,
+        })
+    }
+}
+
+fn send(pool: Arc<BlockingPool>, connection: PooledConnection, command: Cmd) -> Reply {
+    Box::pin(async move { pool.query_blocking(&connection, &command).await })
+}
+
+fn end(attempt: &mut Attempt, slice: Slice, reply: Result<Option<Grant>, Error>) -> Response {
+    // Its clones are dropped, so that a connection that failed is closed.
+    attempt.sent.connection = None;
+    let pool = attempt.client.pool();
+    pool.checkin(slice.connection, reply.as_ref().err());
+    attempt.settle(slice.sent_at, reply)
+}
