@@ -7,9 +7,21 @@ use crate::fixtures::{AOF, rewrite_aof};
 /// How many fences of its clock a server has in a millisecond.
 const FENCES_PER_MS: u64 = 2048;
 
+/// A server of a quorum, and a client of it.
+fn start_quorum(lines: &str) -> (Server, Client) {
+    let (server, mut client) = start_with(&format!("dlock.quorum yes\n{lines}"));
+    allow_ahead_of_clock(&mut client);
+    (server, client)
+}
+
+/// The clock of the server has whole milliseconds: the next fence is ahead of it until the next one begins.
+fn allow_ahead_of_clock(client: &mut Client) {
+    client.config_set("dlock.startup-grace-ms", "1000");
+}
+
 /// A server of a quorum, a client of it, and the fence of the first grant, of `first`.
 fn quorum() -> (Server, Client, u64) {
-    let (server, mut client) = start_with("dlock.quorum yes");
+    let (server, mut client) = start_quorum("");
     let first = client.acquire("first alice 60000").fence;
     (server, client, first)
 }
@@ -148,7 +160,7 @@ fn extend_raises_no_shared_fence() {
 
 #[test]
 fn raised_fence_survives_reload_and_restart_from_aof() {
-    let (mut server, mut client) = start_with(&format!("{AOF}dlock.quorum yes"));
+    let (mut server, mut client) = start_quorum(AOF);
     let raised = hold_with_raised_fence(&mut client);
     client.ok("DEBUG RELOAD");
     client.assert_sole_holder("door", "alice", raised, 1);
@@ -163,7 +175,7 @@ fn raised_fence_survives_reload_and_restart_from_aof() {
 
 #[test]
 fn raised_fence_reaches_replica_and_outlives_promotion() {
-    let (primary, mut client) = start_with("dlock.quorum yes");
+    let (primary, mut client) = start_quorum("");
     let replica = primary.replica_with("dlock.quorum yes");
     let raised = hold_with_raised_fence(&mut client);
     let low = fence(&mut client, "gate", raised - 50);
@@ -199,12 +211,13 @@ fn min_fence_carries_old_primary_past_promoted_replica() {
 #[test]
 fn fences_with_minimum_rise_over_restarts() {
     for lines in ["", AOF] {
-        let (mut server, mut client) = start_with(&format!("{lines}dlock.quorum yes"));
+        let (mut server, mut client) = start_quorum(lines);
         let mut last = fence(&mut client, "door", 1);
         for _ in 0..3 {
             last = fence(&mut client, "door", last + 100);
             server.crash_and_restart();
             client = server.client();
+            allow_ahead_of_clock(&mut client);
             let next = fence(&mut client, "door", 1);
             assert!(next > last, "{next} after {last}");
             last = next;
