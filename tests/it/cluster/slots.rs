@@ -185,8 +185,9 @@ fn restarted_primary_has_startup_grace_in_cluster() {
     client.assert_error("GRACE", "DLOCK.ACQUIRE gate bob 60000");
 }
 
-/// Gives a slot without keys to another node.
+/// Gives a slot without keys to another node. With a larger epoch than the old one, which may still claim the slot.
 fn move_slot(from: &mut Client, to: &mut Client, slot: i64, node: &str) {
+    to.ask::<String>("CLUSTER BUMPEPOCH");
     to.ok(&format!("CLUSTER SETSLOT {slot} NODE {node}"));
     from.ok(&format!("CLUSTER SETSLOT {slot} NODE {node}"));
 }
