@@ -262,3 +262,62 @@ fn death_of_source_during_atomic_migration_leaves_nothing_at_target() {
     assert_eq!(source.release(&format!("{key} alice")), 0);
     assert!(source.acquire(&format!("{key} bob 60000")).fence > fence);
 }
+
+/// A replica has all that its primary has, also what arrives, and forgets it when the migration fails with its primary.
+#[test]
+fn failover_of_target_during_atomic_migration_leaves_source_as_it_was() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    let mut replica = fixture.cluster.add_replica(1);
+    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
+    let mut bob = fixture.waiter("bob");
+    fixture.begin_and_stream();
+    fixture.cluster.fail_over(&mut replica);
+    fixture.wait_for_state("failed");
+    for node in [&mut replica, &mut fixture.target] {
+        wait_for("no copy", || node.stat("dlock_locks") == 0);
+    }
+    fixture.source.assert_sole_holder(&key, "alice", fence, 1);
+    fixture.source.release(&format!("{key} alice"));
+    assert!(bob.granted().fence > fence);
+}
+
+#[test]
+fn failover_of_source_during_atomic_migration_keeps_lock_at_new_primary() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    let mut replica = fixture.cluster.add_replica(0);
+    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
+    let mut bob = fixture.waiter("bob");
+    fixture.begin_and_stream();
+    fixture.cluster.fail_over(&mut replica);
+    assert!(bob.error().starts_with("UNBLOCKED "));
+    let target = &mut fixture.target;
+    wait_for("a target without the copy", || target.stat("dlock_locks") == 0);
+    replica.assert_sole_holder(&key, "alice", fence, 1);
+    replica.release(&format!("{key} alice"));
+    assert!(replica.acquire(&format!("{key} bob 60000")).fence > fence);
+}
+
+#[test]
+fn replica_of_target_has_migrated_locks_when_promoted() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    let mut replica = fixture.cluster.add_replica(1);
+    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
+    fixture.begin_and_stream();
+    let late = format!("{key}-late");
+    let late_fence = fixture.source.acquire(&format!("{late} bob 60000")).fence;
+    fixture.finish();
+    fixture.cluster.fail_over(&mut replica);
+    replica.assert_sole_holder(&key, "alice", fence, 1);
+    replica.assert_sole_holder(&late, "bob", late_fence, 1);
+    replica.release(&format!("{key} alice"));
+    assert!(replica.acquire(&format!("{key} carol 60000")).fence > late_fence);
+}
