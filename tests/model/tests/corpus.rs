@@ -23,6 +23,11 @@ fn replay(target: &str, run: fn(&[u8])) {
 }
 
 #[test]
+fn corpus_announcement_leaves_fences_above_those_of_other_nodes() {
+    replay("announcement", fuzz::announcement);
+}
+
+#[test]
 fn corpus_arguments_are_rejected_or_within_range() {
     replay("arguments", fuzz::arguments);
 }

@@ -1,7 +1,9 @@
 //! Any arguments of any command, one per line.
 
 use super::holders::MAX_OWNER_BYTES;
-use dlock_core::{Acquire, Error, Extend, GrantRef, Holds, Limit, MAX_FENCE, Release, Timeout, number};
+use dlock_core::{
+    Acquire, Error, Extend, GrantRef, Guard, Holds, Limit, MAX_FENCE, Release, Timeout, number,
+};
 
 /// The default of `dlock.max-lease-ms`, and its minimum.
 const MAX_LEASES_MS: [u64; 2] = [86_400_000, 1];
@@ -39,6 +41,12 @@ pub fn arguments(bytes: &[u8]) {
             assert_named(id, MAX_REQUEST_ID_BYTES);
         }
         assert_eq!(Release::parse(slices(&write_release(request))), Ok(*request));
+    });
+    check(Guard::parse(args()), |request| {
+        assert_named(request.owner, MAX_OWNER_BYTES);
+        assert_fence(Some(request.fence));
+        let written = [request.owner.to_vec(), decimal(request.fence)];
+        assert_eq!(Guard::parse(slices(&written)), Ok(*request));
     });
     // The numbers of DLOCK.SYNC.
     for text in args() {

@@ -2,6 +2,7 @@
 //!
 //! The tests run them with the corpus of the fuzzer.
 
+mod announcement;
 mod arguments;
 mod choices;
 mod holders;
@@ -10,6 +11,7 @@ mod replication;
 mod sequence;
 mod server;
 
+pub use announcement::announcement;
 pub use arguments::arguments;
 pub use payload::payload;
 pub use replication::replication;

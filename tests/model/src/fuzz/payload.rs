@@ -2,8 +2,8 @@
 
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Acquire, Effects, Engine, Extend, Fences, GrantRef, Holds, Instant, Limit, Lock, LockRef, Release,
-    Replication, TransitionContext, WaitPolicy, WallClock, decode_lock, encode_lock,
+    Acquire, Effects, Engine, Extend, Fences, GrantRef, Guard, Holder, Holds, Instant, Limit, Lock, LockRef,
+    Release, Replication, TransitionContext, WaitPolicy, WallClock, decode_lock, encode_lock,
 };
 
 const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
@@ -93,6 +93,10 @@ fn check_steps(lock: &Lock, cx: &TransitionContext) {
     let known = [holders.first(), holders.last()].into_iter().flatten();
     let known = known.map(|holder| (holder.owner(), holder.fence()));
     for (owner, fence) in known.chain([(b"another owner".as_slice(), 1)]) {
+        let is_caller =
+            |holder: &Holder| (holder.owner(), holder.fence()) == (owner, fence) && cx.is_live(holder);
+        let passes = Guard { owner, fence }.check(lock, cx).is_ok();
+        assert_eq!(passes, holders.iter().any(is_caller));
         for step in STEPS {
             let (mut after, mut effects) = (lock.clone(), Effects::default());
             run(step, &mut after, owner, fence, cx, &mut effects);

@@ -2,7 +2,7 @@
 
 use super::choices::Choices;
 use super::server::Server;
-use dlock_core::{Acquire, Extend, GrantRef, Holds, Limit, Lock, Release, Timeout};
+use dlock_core::{Acquire, Extend, GrantRef, Guard, Holds, Limit, Lock, Release, Timeout};
 
 const LOCKS: u8 = 3;
 const OWNERS: [&[u8]; 4] = [b"a", b"ab", &[0xff; 512], b"\0"];
@@ -29,6 +29,7 @@ pub fn sequence(bytes: &[u8]) {
             11 => server.disconnect(usize::from(choices.byte())),
             12 => rollback_grant(&mut server, &mut choices),
             13 => replace(&mut server, &mut choices),
+            14 => guard(&mut server, &mut choices),
             _ => event(&mut server, &mut choices),
         }
     }
@@ -80,6 +81,14 @@ fn extend(server: &mut Server, choices: &mut Choices<'_>) {
         min_fence: min_fence(server, choices),
     };
     server.extend(place, &request);
+}
+
+fn guard(server: &mut Server, choices: &mut Choices<'_>) {
+    let place = place(choices);
+    let owner = choices.of(&OWNERS);
+    if let Some(fence) = fence(server, place, owner, choices) {
+        server.guard(place, &Guard { owner, fence });
+    }
 }
 
 /// Of a hold with or without a request id.

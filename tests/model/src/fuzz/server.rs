@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Acquire, Acquired, Answer, Effects, Engine, Error, Extend, Granted, Holder, Instant, Lock, LockName,
-    MAX_FENCE, Queue, Release, Replication, Ticket, Transition, TransitionContext, WaitPolicy, WallClock,
-    decode_lock, encode_lock,
+    Acquire, Acquired, Answer, Effects, Engine, Error, Extend, Granted, Guard, Holder, Instant, Lock,
+    LockName, MAX_FENCE, Queue, Release, Replication, Ticket, Transition, TransitionContext, WaitPolicy,
+    WallClock, decode_lock, encode_lock,
 };
 
 /// A time in 2025, so that fences have as many digits as real ones.
@@ -102,6 +102,16 @@ impl Server {
             transition.extend(request).inspect_err(assert_one_line)
         });
         self.check();
+    }
+
+    /// Only a live holder passes, under its own fence.
+    pub fn guard(&self, place: usize, request: &Guard<'_>) {
+        let (lock, cx) = (self.lock(place), &self.cx);
+        let caller = (request.owner, request.fence);
+        let is_caller = |holder: &&Holder| cx.is_live(holder) && (holder.owner(), holder.fence()) == caller;
+        let left = |holder| cx.now.ms_until(cx.lease_end(holder));
+        let checked = request.check(lock, cx).inspect_err(assert_one_line).ok();
+        assert_eq!(checked, lock.holders().iter().find(is_caller).map(left));
     }
 
     /// Processes all due queues. Afterwards no waiter could be granted.

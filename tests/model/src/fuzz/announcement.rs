@@ -1,0 +1,103 @@
+//! Any announcements of other nodes in a cluster, and the grants of the node that receives them.
+//!
+//! ```text
+//! input   = record*
+//! record  = 0 length message         of any bytes
+//!         | 1 peer fence slots       an announcement; fence: 8 bytes, slots: a bit for each of the first eight
+//!         | 2 slot                   a grant
+//!         | 3 milliseconds           time passes
+//! length  = two bytes, little-endian; peer, slots, slot, milliseconds = one byte
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::choices::Choices;
+use dlock_core::cluster_fences::{Announcement, ClusterFences};
+use dlock_core::cluster_slots::SlotSet;
+use dlock_core::{Fences, Instant, LockRef, WallClock};
+
+const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+const UNIX_MS: u64 = 1_750_000_000_000;
+const CLOCK: WallClock = WallClock::from_unix_ms(UNIX_MS);
+/// Milliseconds since 2024.
+const CLOCK_FENCE: u64 = (UNIX_MS - 1_704_067_200_000) * FENCES_PER_MS;
+const FENCES_PER_MS: u64 = 2_048;
+const SLOT_BYTES: usize = 16_384 / 8;
+/// What a claim adds to the counter of another node: more than it may have granted within ten seconds.
+const LONGEST_LEAP: u64 = 10_006 * FENCES_PER_MS;
+
+/// A message is ignored, or it encodes to the same bytes. A node has to claim a slot again that another one announced.
+/// A claim is above the last counter of each other node, and only as far as that node may have come.
+pub fn announcement(bytes: &[u8]) {
+    let mut choices = Choices(bytes);
+    let mut node = Node::new();
+    while !choices.is_empty() {
+        match choices.byte() % 4 {
+            0 => drop(decoded(choices.bytes())),
+            1 => node.receive(&mut choices),
+            2 => node.grant(choices.byte() % 8),
+            _ => node.now = node.now.after_ms(choices.byte().into()),
+        }
+    }
+}
+
+fn decoded(message: &[u8]) -> Option<Announcement> {
+    let announcement = Announcement::decode(message)?;
+    assert_eq!(announcement.encode(), message);
+    Some(announcement)
+}
+
+struct Node {
+    cluster: ClusterFences,
+    fences: Fences,
+    now: Instant,
+    /// The slots that it has claimed, as bits.
+    claimed: u8,
+    /// The last counters of the other nodes.
+    announced: BTreeMap<u8, u64>,
+}
+
+impl Node {
+    fn new() -> Self {
+        Self {
+            cluster: ClusterFences::new(),
+            fences: Fences::starting(),
+            now: Instant::default(),
+            claimed: 0,
+            announced: BTreeMap::new(),
+        }
+    }
+
+    fn receive(&mut self, choices: &mut Choices<'_>) {
+        let peer = choices.byte();
+        let fence = [(); 8].map(|()| choices.byte());
+        let (mut slots, first_slots) = ([0; SLOT_BYTES], choices.byte());
+        // Words of 8 bytes, the most significant one first.
+        slots[7] = first_slots;
+        let announcement = decoded(&[&b"dlockfn1"[..], &fence, &slots].concat()).expect("a sound message");
+        let before = self.fences.clone();
+        self.cluster
+            .receive([peer; 40], &announcement, &self.fences, CLOCK, self.now);
+        assert_eq!(self.fences, before, "only a claim moves the counter");
+        if self.fences.is_plausible(announcement.fence, CLOCK) {
+            self.claimed &= !first_slots;
+            self.announced.insert(peer, announcement.fence);
+        }
+    }
+
+    fn grant(&mut self, slot: u8) {
+        let last = self.fences.known();
+        let is_new = self
+            .cluster
+            .claim(slot.into(), &SlotSet::EMPTY, &mut self.fences, CLOCK, self.now);
+        assert_eq!(is_new, self.claimed & (1 << slot) == 0);
+        self.claimed |= 1 << slot;
+        let fence = self.fences.next_fence(NAME, None).expect("fences are left");
+        assert!(fence > last);
+        if is_new {
+            let highest = self.announced.values().copied().fold(last, u64::max);
+            assert!(fence > highest);
+            assert!(fence <= highest.max(CLOCK_FENCE) + LONGEST_LEAP);
+        }
+    }
+}
