@@ -141,6 +141,7 @@ fn cluster_sentinel_and_min_replicas_break_no_rule() {
     thread::scope(|scope| {
         scope.spawn(|| holds("cluster-resharding"));
         scope.spawn(|| holds("cluster-slot-migration"));
+        scope.spawn(|| holds("cluster-slot-migration-faults"));
         scope.spawn(|| holds("cluster-failover"));
         scope.spawn(|| holds("failover-sentinel"));
         scope.spawn(|| holds("partition-min-replicas"));

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Client, Cluster, Move, Server, skip, wait_for};
+use dlock_testkit::{Client, Cluster, Move, Server, wait_for};
 
 use super::{ScenarioRun, Workloads};
 use crate::clients::{Route, Workload};
@@ -60,80 +60,8 @@ fn move_slot_of(run: &mut ScenarioRun, cluster: &Cluster, key: &str, recorder: &
     recorder.event(format!("slot {} assigned to node {to}", slot.slot));
 }
 
-fn is_here(client: &mut Client, key: &str) -> bool {
+pub(super) fn is_here(client: &mut Client, key: &str) -> bool {
     client.call(&format!("EXISTS {key}")).is_ok()
-}
-
-/// Slots migrate atomically between two nodes that have neither replicas nor a log. Some migrations are cancelled, some
-/// take longer than a lease.
-pub fn atomic_migrations(run: &mut ScenarioRun) -> Vec<History> {
-    let mut cluster = Cluster::start(2);
-    if cluster.client(0).call("CLUSTER GETSLOTMIGRATIONS").is_err() {
-        skip("the server has no CLUSTER MIGRATESLOTS");
-        return Vec::new();
-    }
-    let recorder = Recorder::default();
-    let route = Route::to_cluster(cluster.nodes.iter().map(initial_term).collect());
-    let workload = Workload::mixed(LEASE_MS);
-    let pool = run.start_clients(WORKERS, &route, &recorder, &workload);
-    for _ in 0..run.count {
-        run.pause(5..=LEASE_MS);
-        let (key, _) = &workload.locks[run.rng.usize(..workload.locks.len())];
-        migrate_atomically(run, &cluster, key, &recorder);
-    }
-    pool.finish();
-    for node in &mut cluster.nodes {
-        servers::record_final_state(node, &recorder);
-    }
-    vec![recorder.history()]
-}
-
-fn migrate_atomically(run: &mut ScenarioRun, cluster: &Cluster, key: &str, recorder: &Recorder) {
-    let from = usize::from(!is_here(&mut cluster.client(0), key));
-    let mut source = cluster.client(from);
-    // A snapshot and a stream of changes that each take longer than a lease, or no time.
-    let mut delay_ms = || {
-        if run.rng.bool() {
-            run.rng.u64(..=2 * LEASE_MS)
-        } else {
-            0
-        }
-    };
-    let (snapshot_ms, stream_ms) = (delay_ms(), delay_ms());
-    source.config_set("rdb-key-save-delay", &(snapshot_ms * 1000).to_string());
-    source.ok("DEBUG SLOTMIGRATION PREVENT-PAUSE 1");
-    let slot: u16 = source.ask(&format!("CLUSTER KEYSLOT {key}"));
-    let target = cluster.id(1 - from);
-    source.ok(&format!(
-        "CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {target}"
-    ));
-    recorder.event(format!(
-        "slot {slot} of {key} migrates to node {}, {snapshot_ms} ms and {stream_ms} ms",
-        1 - from
-    ));
-    run.pause(0..=snapshot_ms + stream_ms);
-    if run.rng.u32(..4) == 0 {
-        recorder.event("the migration is cancelled".to_owned());
-        // Unless it has failed before.
-        let _ = source.call("CLUSTER CANCELSLOTMIGRATIONS");
-    }
-    source.ok("DEBUG SLOTMIGRATION PREVENT-PAUSE 0");
-    wait_for("the end of the migration", || {
-        let jobs: redis::Value = source.ask("CLUSTER GETSLOTMIGRATIONS");
-        let jobs = format!("{jobs:?}");
-        let last = jobs.split("state").nth(1).unwrap_or_default().to_owned();
-        ["success", "cancelled", "failed"]
-            .iter()
-            .any(|end| last.contains(end))
-    });
-    wait_for("both nodes to agree", || {
-        let here = |n| is_here(&mut cluster.client(n), key);
-        here(0) != here(1)
-    });
-    recorder.event(format!(
-        "slot {slot} is at node {}",
-        usize::from(!is_here(&mut cluster.client(0), key))
-    ));
 }
 
 /// The key cannot be created again afterwards: the old node replies ASK for missing keys.
@@ -198,7 +126,7 @@ pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
 }
 
 /// All nodes must see each other as connected and the replica as a replica, or they would not elect it.
-fn wait_until_known_as_replica(cluster: &Cluster, replica: usize) {
+pub(super) fn wait_until_known_as_replica(cluster: &Cluster, replica: usize) {
     let id = cluster.id(replica);
     let count = cluster.nodes.len();
     wait_for("a cluster that has accepted the replica", || {
@@ -212,11 +140,11 @@ fn knows_all(client: &mut Client, count: usize, replica: &str) -> bool {
     lines.clone().count() == count
         && lines
             .clone()
-            .all(|line| line.contains(" connected") && !line.contains("fail"))
+            .all(|line| line.contains(" connected") && !line.replace("nofailover", "").contains("fail"))
         && lines.any(|line| line.starts_with(replica) && line.contains("slave"))
 }
 
-fn initial_term(server: &Server) -> ServerTerm {
+pub(super) fn initial_term(server: &Server) -> ServerTerm {
     ServerTerm {
         port: server.port(),
         term: 0,

@@ -13,6 +13,7 @@ mod partition;
 mod planned;
 mod restart;
 mod sentinel;
+mod slot_migration;
 mod snapshots;
 mod table;
 

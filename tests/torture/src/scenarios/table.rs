@@ -2,7 +2,7 @@
 
 use super::{
     Scenario, aof_truncation, clock, cluster, eviction, failover, lost_update, network, one_server,
-    partition, planned, restart, sentinel, snapshots,
+    partition, planned, restart, sentinel, slot_migration, snapshots,
 };
 use crate::checkers::{MissingReplies, Rule};
 use crate::clients::Workload;
@@ -218,7 +218,15 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 100,
         short: 3,
         rules: Rules::STRICT,
-        body: cluster::atomic_migrations,
+        body: slot_migration::migrations,
+    },
+    Scenario {
+        name: "cluster-slot-migration-faults",
+        description: "the same with replicas and logs; nodes are killed and restarted, or fail over, during migrations",
+        count: 60,
+        short: 3,
+        rules: Rules::STRICT,
+        body: slot_migration::migrations_with_faults,
     },
     Scenario {
         name: "cluster-failover",
