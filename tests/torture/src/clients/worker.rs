@@ -35,9 +35,11 @@ pub struct Workload {
 }
 
 /// Writes between two steps, at most.
-const MAX_WRITES: u8 = 5;
+const MAX_WRITES: u8 = 4;
 /// Before one in this many writes, the holder is stopped until its lease has ended.
 const STOPPED_ONE_IN: u8 = 8;
+/// From the safe deadline of a lease to its end.
+const DEADLINE_MARGIN_MS: u64 = 4;
 /// One in this many guarded writes has the fence of an earlier grant.
 const OUTDATED_ONE_IN: u8 = 8;
 /// Longer than any server is stopped.
@@ -68,7 +70,7 @@ impl Workload {
         let mixed = Self::mixed(lease_ms);
         Self {
             locks: mixed.locks.into_iter().take(2).collect(),
-            think_ms: 0..=lease_ms / 40,
+            think_ms: 0..=lease_ms / 200,
             keeps_owner: true,
             writes: true,
             ..mixed
@@ -188,11 +190,12 @@ impl Worker {
     /// Performs some steps with the lock. Returns whether to release it afterwards.
     fn use_lock(&mut self, held: &mut HeldLock<'_>) -> bool {
         for _ in 0..self.rng.u8(..4) {
-            self.think();
             self.gate.pass();
+            // At once after the grant: a late write of the last holder may be under way.
             if self.workload.writes && !self.write(held) {
                 return false;
             }
+            self.think();
             if now() >= held.deadline {
                 return true;
             }
@@ -220,8 +223,7 @@ impl Worker {
 
     /// Writes several times, sometimes late. Returns whether the owner may go on: not if a write may still be executed.
     fn write(&mut self, held: &HeldLock<'_>) -> bool {
-        for _ in 0..self.rng.u8(..MAX_WRITES) {
-            self.think();
+        for _ in 0..self.rng.u8(1..=MAX_WRITES) {
             // Without GUARD, a correct holder checks its deadline.
             let may_write_plain = now() < held.deadline;
             if self.rng.u8(..STOPPED_ONE_IN) == 0 {
@@ -230,6 +232,7 @@ impl Worker {
             if !self.push(held, GUARDED) || may_write_plain && !self.push(held, PLAIN) {
                 return false;
             }
+            self.think();
         }
         true
     }
@@ -255,9 +258,15 @@ impl Worker {
         true
     }
 
-    /// Sleeps past a deadline, long enough for others to get the lock and write.
+    /// Sleeps past a deadline: long enough for others to get the lock and write, or just until the lease ends. Then even
+    /// a short time between check and write is too long.
     fn stop_past(&mut self, deadline: Micros) {
-        let more = Duration::from_millis(self.rng.u64(..=self.workload.lease_ms.end() / 2));
+        let longest_ms = if self.rng.bool() {
+            self.workload.lease_ms.end() / 2
+        } else {
+            DEADLINE_MARGIN_MS
+        };
+        let more = Duration::from_millis(self.rng.u64(..=longest_ms));
         thread::sleep(Duration::from_micros(deadline.saturating_sub(now())) + more);
     }
 
