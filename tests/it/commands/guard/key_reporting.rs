@@ -1,6 +1,6 @@
 //! COMMAND GETKEYS and GETKEYSANDFLAGS of a GUARD.
 
-use dlock_testkit::{Client, Server, skip, start};
+use dlock_testkit::{Client, Cluster, Server, skip, start};
 use redis::Value;
 
 use super::has_key_reporting;
@@ -109,8 +109,16 @@ fn reporting_of_keys_frees_its_memory() {
 
 #[test]
 fn nested_guards_neither_recurse_nor_run() {
+    assert_nested_guards_are_refused(Server::start());
+}
+
+#[test]
+fn nested_guards_in_cluster_neither_recurse_nor_run() {
+    assert_nested_guards_are_refused(Cluster::start(1).nodes.remove(0));
+}
+
+fn assert_nested_guards_are_refused(mut server: Server) {
     const LEVELS: usize = 100_000;
-    let mut server = Server::start();
     let mut client = server.client();
     client.ok("ACL SETUSER guest on nopass +dlock.guard ~door");
     let fence = client.acquire("door alice 60000").fence.to_string();
