@@ -232,14 +232,14 @@ fn buckets_are_cumulative_and_sum_up_to_all_holds() {
 #[test]
 fn longest_hold_counts_renewed_holds_until_they_end() {
     let (_server, mut client) = start();
-    client.acquire("long alice 500");
-    client.acquire("other bob 500");
+    client.acquire("long alice 2000");
+    client.acquire("other bob 2000");
     let renew = |client: &mut Client| {
-        client.extend("long alice 500");
-        client.extend("other bob 500");
+        client.extend("long alice 2000");
+        client.extend("other bob 2000");
         client.stat("dlock_longest_hold_ms")
     };
-    wait_for("a hold of more than a lease", || renew(&mut client) > 1_000);
+    wait_for("a hold of more than a lease", || renew(&mut client) > 2_500);
     let held_ms = client.lock("long").holder("alice").held_ms;
     assert!(client.stat("dlock_longest_hold_ms").unsigned_abs() >= held_ms);
     client.release("long alice");
