@@ -78,9 +78,16 @@ impl Link {
         command: &Cmd,
     ) -> Result<T, Error> {
         let mut taken = None;
-        let asking = async { taken.insert(self.route().await?).query(command).await };
-        if let Ok(reply) = timeout(limit, asking).await {
-            return reply;
+        {
+            let asking = async { taken.insert(self.route().await?).query(command).await };
+            tokio::pin!(asking);
+            // In two parts: after a time in which this process did not run, the first timer ends before the reply that has
+            // arrived meanwhile is read.
+            for part in [limit / 2, limit - limit / 2] {
+                if let Ok(reply) = timeout(part, &mut asking).await {
+                    return reply;
+                }
+            }
         }
         if let Some(route) = taken {
             self.discard(&route.current);

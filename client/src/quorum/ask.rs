@@ -36,8 +36,11 @@ pub(super) async fn ask(
                 () = servers.until(|health| !health.is_up(server)) => return Err(Error::no_response()),
             }
         } else {
-            let response = timeout(servers.node_timeout, attempt.try_once(BootInstant::now())).await;
-            response.map_or_else(|_| Err(Error::no_response()), |response| response.outcome)
+            let sent_at = BootInstant::now();
+            let response = timeout(servers.node_timeout / 2, attempt.try_once(sent_at)).await;
+            response
+                .unwrap_or_else(|_| attempt.settle(sent_at, Err(Error::no_response())))
+                .outcome
         };
         let error = match response {
             Ok(Some(guard)) => return Ok(guard),
@@ -49,21 +52,14 @@ pub(super) async fn ask(
             }
             Err(error) => error,
         };
+        // Only the connection may have been lost. Or the reply came after the lease: the next request is another acquisition.
+        let may_retry = error.is_transient() || matches!(error, Error::Lost(_));
         let now = BootInstant::now();
         let has_retried = retried_at.is_some_and(|at| now.since(at) < servers.node_timeout);
-        if has_retried || !may_retry(&error, blocks) {
-            servers.on_error(server, &key, &error);
+        if !may_retry || servers.is_down(server, &key, &error).await || has_retried {
             return Err(error);
         }
         retried_at = Some(now);
         blocks = false;
     }
-}
-
-/// Whether the connection may have been lost, as opposed to a server that does not answer, or the reply came after the
-/// lease: then the next request is another acquisition.
-fn may_retry(error: &Error, was_blocked: bool) -> bool {
-    matches!(error, Error::Lost(_))
-        || was_blocked && error.is_transient()
-        || error.is_ambiguous() && error.as_redis().is_some_and(|error| !error.is_timeout())
 }

@@ -104,7 +104,7 @@ impl<M: Mode> Guard<M> {
         }
         if !extensions.is_empty() {
             let rest = extensions.for_each(|_| std::future::ready(()));
-            self.held.servers.renewal_thread().spawn(rest);
+            self.held.servers.renewal_thread().spawn_here(rest);
         }
         match self.lost_reason() {
             Some(reason) => Err(Error::Lost(reason)),

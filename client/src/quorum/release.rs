@@ -1,6 +1,7 @@
 //! Releasing a lock on several servers: on all of them at once. A majority decides.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -70,7 +71,7 @@ async fn release_all(held: &Arc<Held>, members: Vec<Arc<Guard>>) -> Result<(), E
         if let Some(was_held) = tally.was_held(majority, count) {
             if !releases.is_empty() {
                 let rest = releases.for_each(|_| std::future::ready(()));
-                held.servers.renewal_thread().spawn(rest);
+                held.servers.renewal_thread().spawn_here(rest);
             }
             return was_held.then_some(()).ok_or(Error::Lost(LostReason::NotHeld));
         }
@@ -85,7 +86,8 @@ async fn release_all(held: &Arc<Held>, members: Vec<Arc<Guard>>) -> Result<(), E
 /// Releases the lock on one server: which one, whether a success proves that the lock was held there, and the outcome.
 async fn release_one(member: Arc<Guard>) -> (String, bool, Result<u64, Error>) {
     let server = member.server();
-    let proves = member.fence() != 0;
+    // Where the fence is not known, the release says nothing, but an extension does.
+    let proves = member.fence() != 0 || member.extend(Duration::from_millis(1)).await.is_ok();
     // An extension may be in progress on a slow server: dropped with it, the guard is released.
     let outcome = match Arc::into_inner(member) {
         Some(guard) => guard.release().await,

@@ -300,7 +300,7 @@ impl<'a> Round<'a> {
         }
         if !is_complete {
             let late = join_late(Arc::clone(&held), std::mem::take(&mut self.steps));
-            self.servers.renewal_thread().spawn(late);
+            self.servers.renewal_thread().spawn_here(late);
         }
         Ok(held)
     }

@@ -73,14 +73,21 @@ impl Servers {
         let _ = self.health.subscribe().wait_for(|health| condition(health)).await;
     }
 
-    /// A request failed. Whether its server is down.
-    pub fn on_error(self: &Arc<Self>, server: usize, key: &Arc<[u8]>, error: &Error) -> bool {
-        let is_down = cannot_grant(error);
-        if is_down {
-            self.set_up(server, false);
-            self.start_monitor(server, key);
+    /// A request failed with this error. Whether its server is down.
+    pub async fn is_down(self: &Arc<Self>, server: usize, key: &Arc<[u8]>, error: &Error) -> bool {
+        if !cannot_grant(error) {
+            return false;
         }
-        is_down
+        if error.is_ambiguous() && self.health().is_up(server) {
+            // Maybe only a connection was lost, or this process was busy.
+            let probe = RequestIdentity::new(Arc::clone(key), Owner::unique());
+            if self.look_at(server, &probe).await {
+                return false;
+            }
+        }
+        self.set_up(server, false);
+        self.start_monitor(server, key);
+        true
     }
 
     /// Watches a server while a request waits there.

@@ -39,7 +39,7 @@ pub(super) async fn wait_in_slices(attempt: &mut Attempt) -> Response {
     };
     loop {
         attempt.sent.connection = Some(slice.connection.clone());
-        if let Ok(reply) = timeout(length(attempt) * 2 / 3, &mut slice.reply).await {
+        if let Ok(reply) = timeout(attempt.request.options.lease / 3, &mut slice.reply).await {
             return end(attempt, slice, reply);
         }
         // If this future is dropped meanwhile, requests may be on both connections.
@@ -68,7 +68,7 @@ pub(super) async fn wait_in_slices(attempt: &mut Attempt) -> Response {
 /// How long the server keeps the request in the queue. Shorter than a lease: while the lease of the one at the head runs
 /// out, those behind it that are gone as well leave.
 fn length(attempt: &Attempt) -> Duration {
-    attempt.request.options.lease / 2
+    attempt.request.options.lease * 3 / 4
 }
 
 impl Slice {

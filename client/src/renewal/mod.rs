@@ -79,6 +79,12 @@ impl RenewalThread {
         lock(&self.shared.tasks).spawn_on(task, &self.runtime);
     }
 
+    /// Runs a task in the caller's runtime, to which its timers belong. [`RenewalThread::settle`] waits for it, too.
+    #[cfg(feature = "quorum")]
+    pub fn spawn_here(&self, task: impl Future<Output = ()> + Send + 'static) {
+        tokio::spawn(lock(&self.shared.tasks).track_future(task));
+    }
+
     /// Connects, and renews all holds as soon as a lost connection has been replaced.
     pub fn maintain(&self, context: &Arc<RenewalContext>) {
         let (shared, context) = (Arc::clone(&self.shared), Arc::downgrade(context));

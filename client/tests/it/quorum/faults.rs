@@ -1,0 +1,308 @@
+//! Servers that fail.
+
+use redis_dlock_client::quorum::NoQuorum;
+use redis_dlock_client::{Error, LostReason};
+
+use super::*;
+
+fn no_quorum(error: &Error) -> &NoQuorum {
+    match error {
+        Error::NoQuorum(failure) => failure,
+        Error::Timeout { last: Some(last), .. } => no_quorum(last),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn two_of_five_servers_may_fail_in_any_way() {
+    let mut nodes = Nodes::start(5);
+    let locks = nodes.locks();
+    let guard = locks.acquire("door").await.unwrap();
+    let mut last = guard.fence();
+    nodes.until_held("door", 5).await;
+    // The replies have arrived, too.
+    tokio::time::sleep(ms(100)).await;
+    nodes.servers[0].kill();
+    nodes.servers[3].stop();
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+    for _ in 0..10 {
+        let guard = soon("a lock", locks.acquire("door")).await.unwrap();
+        assert!(guard.fence() > last);
+        last = guard.fence();
+        guard.release().await.unwrap();
+    }
+    nodes.servers[3].resume();
+    nodes.servers[0].start_again();
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn first_server_that_is_stopped_delays_one_node_timeout_only() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    nodes.servers[0].stop();
+    soon("a lock", locks.acquire("door"))
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    // It is known to be down now.
+    let start = Instant::now();
+    for _ in 0..10 {
+        locks.acquire("door").await.unwrap().release().await.unwrap();
+    }
+    assert!(start.elapsed() < NODE_TIMEOUT * 5, "{:?}", start.elapsed());
+    // Until it is looked at again.
+    nodes.servers[0].resume();
+    until("the first server to be asked again", || {
+        nodes.servers[0].client().find_lock("door").is_none()
+    })
+    .await;
+    loop {
+        let guard = locks.acquire("door").await.unwrap();
+        if nodes.servers[0].client().owner("door") == Some(guard.owner().to_string()) {
+            break;
+        }
+        drop(guard);
+        tokio::time::sleep(ms(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn first_server_that_goes_silent_while_requests_wait_is_left() {
+    for is_killed in [false, true] {
+        let mut nodes = Nodes::start(3);
+        let locks = nodes.locks();
+        let guard = locks.acquire("door").await.unwrap();
+        nodes.until_held("door", 3).await;
+        let others = nodes.locks();
+        let waiting = tokio::spawn(async move { others.acquire("door").await });
+        nodes.until_waiting("door", 1).await;
+        if is_killed {
+            nodes.servers[0].kill();
+        } else {
+            nodes.servers[0].stop();
+        }
+        until("it to wait at the second server", || {
+            nodes.servers[1].client().waiting("door") == 1
+        })
+        .await;
+        let first = guard.fence();
+        guard.release().await.unwrap();
+        let guard = soon("the lock", waiting).await.unwrap().unwrap();
+        assert!(guard.fence() > first);
+        guard.release().await.unwrap();
+        if !is_killed {
+            nodes.servers[0].resume();
+        }
+    }
+}
+
+#[tokio::test]
+async fn minority_never_gives_a_guard_and_is_given_back() {
+    let mut nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    for server in [1, 2] {
+        nodes.servers[server].kill();
+    }
+    let error = locks.try_acquire("door").await.unwrap_err();
+    let failure = no_quorum(&error);
+    assert_eq!((failure.needed, failure.failures.len()), (2, 2), "{failure}");
+    for server in [1, 2] {
+        let address = format!("127.0.0.1:{}", nodes.proxies[server].port());
+        assert!(failure.to_string().contains(&address), "{failure}");
+    }
+    nodes.until_free("door").await;
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock("door").wait(ms(1500)).acquire().await }
+    });
+    // While it waits, it does not keep the server that it sees.
+    until("the server to be free", || {
+        nodes.servers[0].client().find_lock("door").is_none()
+    })
+    .await;
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    assert_eq!(no_quorum(&error).failures.len(), 2, "{error}");
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn client_cut_off_from_the_majority_gives_the_first_server_back() {
+    let nodes = Nodes::start(3);
+    let isolated = nodes.behind_other_proxies();
+    let locks = isolated.locks();
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    nodes.until_free("door").await;
+    nodes.occupy([1, 2], "door");
+    let waiting = tokio::spawn(async move { locks.lock("door").lease(ms(60_000)).acquire().await });
+    nodes.until_held("door", 3).await;
+    for server in [1, 2] {
+        isolated.proxies[server].freeze(Way::ToServer);
+    }
+    until("the first server to be given back", || {
+        nodes.servers[0].client().owner("door").is_none()
+    })
+    .await;
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn waiting_client_acquires_when_a_majority_is_back() {
+    let mut nodes = Nodes::start(3);
+    for server in [0, 2] {
+        nodes.servers[server].kill();
+    }
+    let locks = nodes.locks();
+    let waiting = tokio::spawn(async move { locks.acquire("door").await });
+    tokio::time::sleep(ms(100)).await;
+    nodes.servers[2].start_again();
+    drop(soon("the lock", waiting).await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn loss_of_a_majority_is_noticed() {
+    // By the clock.
+    let mut nodes = Nodes::start(3);
+    let guard = nodes.locks().lock("door").lease(ms(900)).acquire().await.unwrap();
+    nodes.until_held("door", 3).await;
+    nodes.servers[0].kill();
+    tokio::time::sleep(ms(1000)).await;
+    assert!(guard.is_held());
+    nodes.servers[1].stop();
+    assert_eq!(soon("the loss", guard.lost()).await, LostReason::LeaseExpired);
+    nodes.servers[1].resume();
+    // By what the servers say.
+    let nodes = Nodes::start(3);
+    let guard = nodes
+        .locks()
+        .lock("door")
+        .lease(ms(3000))
+        .acquire()
+        .await
+        .unwrap();
+    nodes.until_held("door", 3).await;
+    for server in [0, 2] {
+        nodes.servers[server].client().send("DEL door");
+    }
+    assert_eq!(soon("the loss", guard.lost()).await, LostReason::NotHeld);
+    // What it has left is released: it would block others for nothing.
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn release_tells_that_a_majority_had_lost_the_lock() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.locks();
+    for (broken, is_lost) in [(2, false), (3, true)] {
+        let guard = locks.acquire("door").await.unwrap();
+        nodes.until_held("door", 5).await;
+        // The replies have arrived, too.
+        tokio::time::sleep(ms(100)).await;
+        for server in &nodes.servers[..broken] {
+            server.client().send("DEL door");
+        }
+        let released = guard.release().await;
+        assert_eq!(released.is_err_and(|error| error.is_lost()), is_lost);
+        nodes.until_free("door").await;
+    }
+}
+
+#[tokio::test]
+async fn release_that_a_majority_does_not_answer_is_no_success() {
+    let mut nodes = Nodes::start(3);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    nodes.until_held("door", 3).await;
+    // The replies have arrived, too.
+    tokio::time::sleep(ms(100)).await;
+    for server in [0, 1] {
+        nodes.servers[server].kill();
+    }
+    let error = soon("the release", guard.release()).await.unwrap_err();
+    assert_eq!(no_quorum(&error).failures.len(), 2, "{error}");
+}
+
+#[tokio::test]
+async fn late_grant_joins_the_lock() {
+    let mut nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    locks.acquire("warm-up").await.unwrap().release().await.unwrap();
+    nodes.proxies[2].delay(Way::ToClient, NODE_TIMEOUT / 3);
+    let guard = locks.lock("door").lease(ms(1500)).acquire().await.unwrap();
+    nodes.until_held("door", 3).await;
+    nodes.proxies[2].delay(Way::ToClient, ms(0));
+    tokio::time::sleep(NODE_TIMEOUT).await;
+    // It counts: one of the others may go.
+    nodes.servers[1].kill();
+    tokio::time::sleep(ms(2000)).await;
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn late_grant_of_a_released_lock_is_released() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    locks.acquire("warm-up").await.unwrap().release().await.unwrap();
+    nodes.proxies[2].delay(Way::ToClient, NODE_TIMEOUT / 3);
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    soon("what is left", locks.settle()).await;
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn server_that_restarts_empty_grants_nothing_before_its_grace_is_over() {
+    let mut nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    let guard = locks.acquire("door").await.unwrap();
+    nodes.until_held("door", 3).await;
+    nodes.servers[0].add_config("dlock.startup-grace-ms 60000");
+    nodes.servers[0].crash_and_restart();
+    let others = nodes.locks();
+    let waiting = tokio::spawn(async move { others.acquire("door").await });
+    // It does not wait in the queue of the server that grants nothing.
+    until("it to wait at the second server", || {
+        nodes.servers[1].client().waiting("door") == 1
+    })
+    .await;
+    assert!(guard.is_held());
+    let first = guard.fence();
+    guard.release().await.unwrap();
+    let guard = soon("the lock", waiting).await.unwrap().unwrap();
+    assert!(guard.fence() > first);
+}
+
+#[tokio::test]
+async fn server_with_larger_fences_does_not_keep_the_others_from_agreeing() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    let last = locks.acquire("door").await.unwrap().fence();
+    nodes.until_free("door").await;
+    // As after a restart of that server alone.
+    tokio::time::sleep(ms(50)).await;
+    let min = last + 20_000;
+    let ahead = nodes.servers[2]
+        .client()
+        .acquire(&format!("door somebody 1 MINFENCE {min}"))
+        .fence;
+    until("that lock to end", || {
+        nodes.servers[2].client().owner("door").is_none()
+    })
+    .await;
+    for _ in 0..3 {
+        let guard = locks.acquire("door").await.unwrap();
+        assert!(guard.fence() > last);
+        guard.release().await.unwrap();
+        locks.settle().await;
+    }
+    // The majority includes it.
+    nodes.servers[1].stop();
+    let guard = soon("the lock", locks.acquire("door")).await.unwrap();
+    assert!(guard.fence() > ahead);
+    guard.release().await.unwrap();
+    nodes.servers[1].resume();
+}
