@@ -12,14 +12,12 @@ use crate::cancel::{Outstanding, cancel};
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::command::Grant;
-use crate::connect::{Permit, PooledConnection, Turn};
-use crate::error::{Error, LostReason};
+use crate::connect::Permit;
+use crate::error::Error;
 use crate::events::EventKind;
 use crate::guard::Guard;
-use crate::hold::Hold;
 use crate::identity::{Block, RequestIdentity};
 use crate::options::Options;
-use crate::renewal::SharedHold;
 use crate::replicas::Replicas;
 
 /// How much later than the client's own clock the server may report a timeout: a 20th of the wait, within limits.
@@ -36,58 +34,54 @@ pub(crate) struct AcquireRequest {
     pub min_fence: Option<u64>,
 }
 
+/// What became of one request.
+pub(crate) struct Response {
+    /// `None`: it was not granted.
+    pub outcome: Outcome,
+}
+
+type Outcome = Result<Option<Guard>, Error>;
+
 /// One acquisition, from its first request on. Dropped before it is settled, it is cancelled.
 pub(crate) struct Attempt {
     pub client: Arc<Client>,
     pub request: AcquireRequest,
+    begun: BootInstant,
     /// Where a request may still be in progress, or where one was last sent without a reply.
     pub sent: Outstanding,
     /// Whether the request was sent more than once, so that a late duplicate may arrive after its reply.
     pub is_repeated: bool,
-    /// Kept until the acquisition is settled, so that a lost connection does not cost the turn.
-    place: Option<(Turn, Permit)>,
-}
-
-/// What became of one request, and when.
-pub(crate) struct Response {
-    pub at: BootInstant,
-    pub outcome: Result<Option<Guard>, Error>,
+    /// The turn among the requests for this key, and a place among all that wait. Kept until the acquisition is settled,
+    /// so that a lost connection does not cost the turn.
+    place: Option<(Permit, Permit)>,
 }
 
 /// Sends one request. It is retried, with the same request id, only after a lost connection or a redirection.
 pub(crate) async fn try_acquire(client: &Arc<Client>, request: AcquireRequest) -> Result<Guard, Error> {
-    let begun = BootInstant::now();
     let mut attempt = Attempt::new(client, request);
-    let limit = client.retry_timeout().max(attempt.longest_request());
-    let trying = attempt.try_until(begun, begun + client.retry_timeout());
-    // What the server may know of the request is cancelled.
-    let (at, outcome) = timeout(limit, trying)
-        .await
-        .unwrap_or_else(|_| (BootInstant::now(), Err(Error::no_response())));
-    attempt.finish(at.since(begun), outcome)
+    let limit = client.retry_timeout.max(attempt.longest_request());
+    // What the server may know of the request when the time is up is cancelled.
+    let outcome = timeout(limit, attempt.try_for(client.retry_timeout)).await;
+    attempt.finish(outcome.unwrap_or_else(|_| Err(Error::no_response())))
 }
 
 /// Acquires the lock, and waits in the server's queue for at most the requested time.
 pub(crate) async fn acquire(client: &Arc<Client>, request: AcquireRequest) -> Result<Guard, Error> {
-    let begun = BootInstant::now();
     let wait = request.options.wait_limit();
     let mut attempt = Attempt::new(client, request);
-    // Without a timer of its own where the timeouts of the connection are much shorter.
-    let first = match wait {
-        Some(wait) if wait < attempt.longest_request() => None,
-        // A refusal is likely, and it must not overtake those that wait in this process.
-        _ if client.pool().is_contended(&attempt.request.identity.key) => None,
-        _ => Some(attempt.try_once(begun).await),
+    // Without a timer of its own where the timeouts of the connection are much shorter. Where the lock is contended, a
+    // refusal is likely, and the request must not overtake those that wait in this process.
+    let first = if wait.is_none_or(|wait| wait >= attempt.longest_request()) && !attempt.is_contended() {
+        Some(attempt.try_once(attempt.begun).await.outcome)
+    } else {
+        None
     };
-    let (at, outcome) = match first {
-        Some(Response {
-            at,
-            outcome: Ok(Some(guard)),
-        }) => (at, Ok(guard)),
+    let outcome = match first {
+        Some(Ok(Some(guard))) => Ok(guard),
         // Boxed, to keep the future for a free lock small.
-        first => Box::pin(attempt.wait_until(begun, wait, first)).await,
+        first => Box::pin(attempt.wait(wait, first)).await,
     };
-    attempt.finish(at.since(begun), outcome)
+    attempt.finish(outcome)
 }
 
 impl Attempt {
@@ -96,6 +90,7 @@ impl Attempt {
         Self {
             client: Arc::clone(client),
             request,
+            begun: BootInstant::now(),
             sent: Outstanding::default(),
             is_repeated: false,
             place: None,
@@ -108,96 +103,86 @@ impl Attempt {
             .request
             .replicas
             .map_or(Duration::ZERO, |replicas| replicas.timeout);
-        self.client.longest_request().saturating_add(replicas)
+        self.client.longest_request.saturating_add(replicas)
     }
 
-    async fn try_until(
-        &mut self,
-        begun: BootInstant,
-        until: BootInstant,
-    ) -> (BootInstant, Result<Guard, Error>) {
+    fn is_contended(&self) -> bool {
+        self.client.pool().is_contended(&self.request.identity.key)
+    }
+
+    async fn try_for(&mut self, retry_timeout: Duration) -> Result<Guard, Error> {
+        let until = self.begun + retry_timeout;
         let mut backoff = Backoff::new();
-        let mut now = begun;
         loop {
-            let Response { at, outcome } = self.try_once(now).await;
-            let error = match outcome {
-                Ok(guard) => return (at, guard.ok_or(Error::Busy)),
+            let error = match self.try_once(BootInstant::now()).await.outcome {
+                Ok(guard) => return guard.ok_or(Error::Busy),
                 Err(error) => error,
             };
-            if !(error.is_ambiguous() || is_redirect(&error)) || at >= until {
-                return (at, Err(error));
+            let left = until.since(BootInstant::now());
+            if left.is_zero() || !(error.is_ambiguous() || is_redirect(&error)) {
+                return Err(error);
             }
-            sleep(backoff.pause(until.since(at))).await;
-            now = BootInstant::now();
+            sleep(backoff.pause(left)).await;
         }
     }
 
-    /// Continues after the first response, if there was one.
-    async fn wait_until(
-        &mut self,
-        begun: BootInstant,
-        wait: Option<Duration>,
-        first: Option<Response>,
-    ) -> (BootInstant, Result<Guard, Error>) {
+    /// Continues after the first outcome, if there was one.
+    async fn wait(&mut self, wait: Option<Duration>, first: Option<Outcome>) -> Result<Guard, Error> {
         // Until there is a response.
         let mut last = Some(Error::no_response());
         let outcome = match wait {
             None => self.wait_in_queue(first, None, &mut last).await,
             Some(wait) => {
+                let until = self.begun + wait;
                 let delay = (wait / 20).clamp(MIN_SERVER_DELAY, MAX_SERVER_DELAY);
-                let left = wait.saturating_sub(BootInstant::now().since(begun)) + delay;
-                let waiting = self.wait_in_queue(first, Some(begun + wait), &mut last);
-                match timeout(left, waiting).await {
-                    Ok(outcome) => outcome,
+                let left = until.since(BootInstant::now()) + delay;
+                let waiting = self.wait_in_queue(first, Some(until), &mut last);
+                timeout(left, waiting).await.unwrap_or_else(|_| {
                     // The server did not report the timeout. What it may know of the request is cancelled.
-                    Err(_) => {
-                        if delay == MAX_SERVER_DELAY && self.sent.is_blocked() {
-                            last = Some(Error::no_response());
-                        }
-                        Ok(None)
+                    if delay == MAX_SERVER_DELAY && self.sent.is_blocked() {
+                        last = Some(Error::no_response());
                     }
-                }
+                    Ok(None)
+                })
             }
         };
-        let now = BootInstant::now();
-        let timed_out = || Error::timeout(&self.request.identity.key, now.since(begun), last);
-        let outcome = outcome.and_then(|guard| guard.ok_or_else(timed_out));
-        (now, outcome)
+        let waited = || BootInstant::now().since(self.begun);
+        outcome?.ok_or_else(|| Error::timeout(&self.request.identity.key, waited(), last))
     }
 
     /// `None`: timed out.
     async fn wait_in_queue(
         &mut self,
-        mut first: Option<Response>,
+        mut first: Option<Outcome>,
         until: Option<BootInstant>,
         last: &mut Option<Error>,
-    ) -> Result<Option<Guard>, Error> {
+    ) -> Outcome {
         let mut backoff = Backoff::new();
-        let mut blocks = self.client.pool().is_contended(&self.request.identity.key);
+        let mut blocks = self.is_contended();
         loop {
-            let response = match first.take() {
+            let outcome = match first.take() {
                 Some(first) => first,
-                None if blocks => self.block(until).await,
-                None => self.try_once(BootInstant::now()).await,
+                None if blocks => self.block(until).await.outcome,
+                None => self.try_once(BootInstant::now()).await.outcome,
             };
-            let error = match response.outcome {
+            // The server queues requests during a grace period, too. After another error the lock may be free.
+            blocks = matches!(outcome, Ok(_) | Err(Error::Grace(_)));
+            *last = match outcome {
                 Ok(Some(guard)) => return Ok(Some(guard)),
-                Ok(None) => None,
+                Ok(None) => {
+                    self.client.pool().on_busy(&self.request.identity.key);
+                    None
+                }
                 Err(error @ Error::Grace(_)) => Some(error),
                 Err(error @ Error::Unreplicated { .. }) => return Err(error),
                 Err(error) if error.is_transient() || matches!(error, Error::Lost(_)) => {
+                    // Also if the time is up during the pause.
                     *last = Some(error.clone());
                     sleep(backoff.pause(Duration::MAX)).await;
                     Some(error)
                 }
                 Err(error) => return Err(error),
             };
-            if error.is_none() {
-                self.client.pool().on_busy(&self.request.identity.key);
-            }
-            // The server queues requests during a grace period, too. After another error the lock may be free.
-            blocks = matches!(error, None | Some(Error::Grace(_)));
-            *last = error;
             if until.is_some_and(|until| BootInstant::now() >= until) {
                 return Ok(None);
             }
@@ -211,7 +196,7 @@ impl Attempt {
             return response.unwrap_or_else(|_| self.settle(now, Err(Error::no_response())));
         }
         let command = self.command(Block::No);
-        let route = match self.client.link().route().await {
+        let route = match self.client.link.route().await {
             Ok(route) => route,
             Err(error) => return Response::unsent(error),
         };
@@ -235,30 +220,27 @@ impl Attempt {
         if self.place.is_some() {
             return None;
         }
-        let client = Arc::clone(&self.client);
-        let turn = client.pool().turn(&self.request.identity.key).await;
-        let mut permit = pin!(client.pool().permit());
+        let pool = Arc::clone(self.client.pool());
+        let turn = pool.turn(&self.request.identity.key).await;
+        let mut permit = pin!(pool.permit());
         let mut backoff = Backoff::new();
         loop {
-            match timeout(backoff.pause(Duration::MAX), &mut permit).await {
-                Ok(permit) => {
-                    self.place = Some((turn, permit));
-                    return None;
-                }
-                // The holders of other locks may wait for this task: it must not depend on them alone.
-                Err(_) => {
-                    let response = self.try_once(BootInstant::now()).await;
-                    if !matches!(response.outcome, Ok(None)) {
-                        return Some(response);
-                    }
-                }
+            if let Ok(permit) = timeout(backoff.pause(Duration::MAX), &mut permit).await {
+                self.place = Some((turn, permit));
+                return None;
+            }
+            // The holders of other locks may wait for this task: it must not depend on them alone.
+            let response = self.try_once(BootInstant::now()).await;
+            if !matches!(response.outcome, Ok(None)) {
+                return Some(response);
             }
         }
     }
 
     /// Sends a request on a connection that no other request shares.
     async fn send_alone(&mut self, block: Block) -> Response {
-        let connection = match self.client.pool().checkout(&self.request.identity.key).await {
+        let pool = Arc::clone(self.client.pool());
+        let connection = match pool.checkout(&self.request.identity.key).await {
             Ok(connection) => connection,
             Err(error) => return Response::unsent(error),
         };
@@ -269,26 +251,27 @@ impl Attempt {
         let connection = self.sent.connection.insert(connection);
         let mut reply = match block {
             Block::No => connection.query(&command).await,
-            Block::Until(_) => self.client.pool().query_blocking(connection, &command).await,
+            Block::Until(_) => pool.query_blocking(connection, &command).await,
         };
-        let mut refusal = None;
-        if let Ok(Some(grant)) = &reply {
-            match confirm(&self.request, grant, is_retry, connection).await {
-                Ok(()) => {}
-                // As if the grant itself had been lost: the request is sent again, or cancelled.
-                Err(error) if error.is_ambiguous() => reply = Err(error),
-                Err(error) => refusal = Some(error),
-            }
+        let mut confirmed = Ok(());
+        if let (Ok(Some(grant)), Some(replicas)) = (&reply, self.request.replicas) {
+            // After a lost reply, it may have been granted, and written, on another connection.
+            let rewrites = is_retry.then_some((&self.request.identity, self.request.options.lease));
+            confirmed = replicas.confirm(connection, grant, rewrites).await;
         }
-        let error = reply.as_ref().err().or(refusal.as_ref());
+        if let Some(error) = confirmed.as_ref().err().filter(|error| error.is_ambiguous()) {
+            // As if the grant itself had been lost: the request is sent again, or cancelled.
+            reply = Err(error.clone());
+        }
+        let error = reply.as_ref().err().or(confirmed.as_ref().err());
         if let Some(connection) = self.sent.connection.take() {
-            self.client.pool().checkin(connection, error);
+            pool.checkin(connection, error);
         }
         let mut response = self.settle(sent_at, reply);
-        if let (Ok(_), Some(error)) = (&response.outcome, refusal) {
+        if let (Ok(_), Err(error)) = (&response.outcome, confirmed) {
             // The guard is dropped, which releases the lock.
             self.begin_another();
-            response.outcome = Err(error);
+            response = Response::unsent(error);
         }
         response
     }
@@ -305,7 +288,6 @@ impl Attempt {
 
     /// Interprets a reply.
     pub fn settle(&mut self, sent_at: BootInstant, reply: Result<Option<Grant>, Error>) -> Response {
-        let at = BootInstant::now();
         // An earlier request may still be in progress when a later one is rejected. A grant settles both.
         let is_granted = matches!(reply, Ok(Some(_)));
         let is_lost = self.sent.is_lost || reply.as_ref().is_err_and(Error::is_ambiguous);
@@ -313,29 +295,15 @@ impl Attempt {
             is_lost: is_lost && !is_granted,
             ..Outstanding::default()
         };
-        let outcome = match reply {
-            Ok(Some(grant)) => self.guard(grant, sent_at, at).map(Some),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
-        };
-        Response { at, outcome }
+        let outcome = reply.and_then(|grant| grant.map(|grant| self.guard(grant, sent_at)).transpose());
+        Response { outcome }
     }
 
-    fn guard(&mut self, grant: Grant, sent_at: BootInstant, now: BootInstant) -> Result<Guard, Error> {
-        let plan = self.request.options.plan(now);
-        let context = self.client.renewal_context();
-        let certain = |time| context.certain(time);
-        let hold = Hold::granted(plan, sent_at, certain(grant.waited), certain(grant.lease));
-        let is_held = hold.is_held(now);
-        let identity = self.request.identity.clone();
-        let held = SharedHold::new(context, identity, grant, self.is_repeated, hold);
-        let guard = Guard::new(Arc::clone(&self.client), held);
-        if is_held {
-            return Ok(guard);
-        }
-        // The grant arrived too late. The guard releases it.
-        self.begin_another();
-        Err(Error::Lost(LostReason::LeaseExpired))
+    fn guard(&mut self, grant: Grant, sent_at: BootInstant) -> Result<Guard, Error> {
+        let (identity, options) = (self.request.identity.clone(), self.request.options);
+        let plan = |now| options.plan(now);
+        let guard = Guard::granted(&self.client, identity, grant, sent_at, plan, self.is_repeated);
+        guard.inspect_err(|_| self.begin_another())
     }
 
     /// Further requests are another acquisition.
@@ -345,7 +313,8 @@ impl Attempt {
     }
 
     /// Reports the outcome.
-    fn finish(&self, took: Duration, outcome: Result<Guard, Error>) -> Result<Guard, Error> {
+    fn finish(&self, outcome: Result<Guard, Error>) -> Result<Guard, Error> {
+        let took = BootInstant::now().since(self.begun);
         let outcome = outcome.map_err(|error| error.at_server(self.client.address()));
         let kind = match &outcome {
             Ok(guard) => EventKind::Acquired {
@@ -367,10 +336,9 @@ impl Drop for Attempt {
         let sent = std::mem::take(&mut self.sent);
         if !sent.is_nowhere() {
             let (client, identity) = (Arc::clone(&self.client), self.request.identity.clone());
-            let cancelling = cancel(client, identity, self.request.options.lease, sent);
-            let place = self.place.take();
+            let (lease, place) = (self.request.options.lease, self.place.take());
             self.client.renewal_thread().spawn(async move {
-                cancelling.await;
+                cancel(client, identity, lease, sent).await;
                 drop(place);
             });
         }
@@ -378,12 +346,9 @@ impl Drop for Attempt {
 }
 
 impl Response {
-    /// There was no connection to send the request on.
+    /// The request was not sent, or does not count.
     pub fn unsent(error: Error) -> Self {
-        Self {
-            at: BootInstant::now(),
-            outcome: Err(error),
-        }
+        Self { outcome: Err(error) }
     }
 }
 
@@ -392,45 +357,4 @@ fn is_redirect(error: &Error) -> bool {
     error
         .as_redis()
         .is_some_and(|error| error.redirect_node().is_some())
-}
-
-/// Waits until a grant has reached the replicas that the request asks for.
-async fn confirm(
-    request: &AcquireRequest,
-    grant: &Grant,
-    is_retry: bool,
-    connection: &PooledConnection,
-) -> Result<(), Error> {
-    let Some(replicas) = request.replicas else {
-        return Ok(());
-    };
-    if is_retry {
-        // It may have been granted, and written, on another connection.
-        force_write(request, grant, connection).await?;
-    }
-    replicas.acknowledge(connection).await
-}
-
-/// Has the server replicate the holder again, after this connection's last write.
-///
-/// WAIT and WAITAOF cover what was written on their own connection. A repeated request writes nothing where the
-/// first one was granted, so WAIT would return at once. An EXTEND writes the holder if it makes the lease longer.
-async fn force_write(
-    request: &AcquireRequest,
-    grant: &Grant,
-    connection: &PooledConnection,
-) -> Result<(), Error> {
-    // The reply rounds the remaining lease down.
-    const ROUNDING: Duration = Duration::from_millis(1);
-    let mut lease = request.options.lease.max(grant.lease + ROUNDING);
-    loop {
-        let command = request.identity.extend(lease, grant.fence);
-        let remaining = connection.query(&command).await.map(Duration::from_millis);
-        match remaining {
-            Ok(remaining) if remaining <= lease => return Ok(()),
-            // Another hold of this owner was extended meanwhile, to a longer lease.
-            Ok(remaining) => lease = remaining + ROUNDING,
-            Err(error) => return Err(LostReason::reported_by(&error).map_or(error, Error::Lost)),
-        }
-    }
 }

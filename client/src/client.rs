@@ -1,9 +1,7 @@
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
-use crate::connect::{Address, BlockingPool, Link, Purpose, RenewalNotices, Timeouts, WaitLimits};
+use crate::connect::{Address, BlockingPool, Link, Purpose, Timeouts, WaitLimits};
 use crate::events::{Event, EventKind, Hook, Reporter};
 use crate::identity::RequestIdentity;
 use crate::renewal::{RenewalContext, RenewalThread};
@@ -94,12 +92,14 @@ impl Settings {
 
 /// What all locks and guards of one address share.
 pub(crate) struct Client {
-    link: Arc<Link>,
+    /// The connection for requests of the application's tasks, in their runtime.
+    pub link: Arc<Link>,
     pool: Arc<BlockingPool>,
     context: Arc<RenewalContext>,
     renewal_thread: Arc<RenewalThread>,
-    retry_timeout: Duration,
-    longest_request: Duration,
+    pub retry_timeout: Duration,
+    /// How long a request that does not block may take, including the time to connect.
+    pub longest_request: Duration,
     warm_up: Once,
 }
 
@@ -111,38 +111,28 @@ impl Client {
         renewal_thread: Arc<RenewalThread>,
         is_member: bool,
     ) -> Self {
-        let Settings {
-            timeouts,
-            retry_timeout,
-            wait_limits,
-            hook,
-        } = settings;
+        let timeouts = settings.timeouts;
         let runtime = renewal_thread.runtime().clone();
-        let pool = BlockingPool::new(address.clone(), timeouts, wait_limits, runtime);
-        let disconnected = Arc::new(Notify::new());
-        let notices = RenewalNotices {
-            disconnected: Arc::clone(&disconnected),
-            pool: Arc::clone(&pool),
-        };
+        let pool = BlockingPool::new(address.clone(), timeouts, settings.wait_limits, runtime);
+        let renewals = Link::new(
+            address.clone(),
+            timeouts,
+            Purpose::Renewal,
+            Some(Arc::clone(&pool)),
+        );
         Self {
             link: Link::new(address.clone(), timeouts, Purpose::Requests, None),
             pool,
             context: Arc::new(RenewalContext {
-                link: Link::new(address.clone(), timeouts, Purpose::Renewal, Some(notices)),
-                reporter: Reporter::new(address, hook),
-                disconnected,
+                link: renewals,
+                reporter: Reporter::new(address, settings.hook),
                 is_member,
             }),
             renewal_thread,
-            retry_timeout,
+            retry_timeout: settings.retry_timeout,
             longest_request: timeouts.request(),
             warm_up: Once::new(),
         }
-    }
-
-    /// The connection for requests of the application's tasks, in their runtime.
-    pub fn link(&self) -> &Arc<Link> {
-        &self.link
     }
 
     /// The connections for blocked requests.
@@ -166,15 +156,6 @@ impl Client {
 
     pub fn address(&self) -> &Address {
         self.context.reporter.server()
-    }
-
-    pub fn retry_timeout(&self) -> Duration {
-        self.retry_timeout
-    }
-
-    /// How long a request that does not block may take, including the time to connect.
-    pub fn longest_request(&self) -> Duration {
-        self.longest_request
     }
 
     pub fn report(&self, identity: &RequestIdentity, kind: EventKind) {

@@ -4,9 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError};
 
-use crate::command::{HolderInfo, LockInfo};
+use crate::command::LockInfo;
+#[cfg(feature = "quorum")]
+pub use crate::no_quorum::{NoQuorum, NodeFailure};
 
 /// What went wrong, and what to do.
 #[derive(Clone, Debug)]
@@ -14,7 +16,7 @@ use crate::command::{HolderInfo, LockInfo};
 pub enum Error {
     /// Others hold the lock or are queued for it. Try again later, or wait.
     Busy,
-    /// As [`Error::Busy`], with the holders and waiters: see [`Lock::explain`](crate::Lock::explain).
+    /// As [`Error::Busy`], with the holders and waiters: see `Lock::explain`.
     HeldBy(Box<LockInfo>),
     /// The lock was not granted in time.
     #[non_exhaustive]
@@ -33,7 +35,6 @@ pub enum Error {
     /// The owner holds the lock by a later acquisition: the lease of this one has expired.
     Stale,
     /// The lock is lost. See [`LostReason`].
-    #[cfg(feature = "locks")]
     Lost(LostReason),
     /// Waiting would never end: each of the named owners waits for the next one. Nothing was queued.
     Deadlock(String),
@@ -49,7 +50,6 @@ pub enum Error {
     /// The server has not loaded the module.
     ModuleMissing,
     /// Too few servers acknowledged the grant in time. The lock is being released: an immediate retry may find it busy.
-    #[cfg(feature = "locks")]
     #[non_exhaustive]
     Unreplicated {
         /// How many replicas had to acknowledge it; with `fsynced`, the primary counts, too.
@@ -74,7 +74,6 @@ pub struct RequestError {
 }
 
 /// Why a lock was lost.
-#[cfg(feature = "locks")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LostReason {
@@ -90,39 +89,13 @@ pub enum LostReason {
     Stale,
 }
 
-/// Too few of several servers agreed, and why the others did not.
-#[cfg(feature = "quorum")]
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct NoQuorum {
-    /// How many servers had to agree.
-    pub needed: usize,
-    /// How many had agreed when it was certain that too few would.
-    pub agreed: usize,
-    /// Those that had refused or failed by then.
-    pub failures: Vec<NodeFailure>,
-}
-
-/// Why one of several servers did not agree.
-#[cfg(feature = "quorum")]
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct NodeFailure {
-    /// The server's address, without credentials.
-    pub server: String,
-    /// Its error.
-    pub error: Error,
-}
-
 impl Error {
     /// Whether the same request may succeed later without any change: the server was unavailable or not ready, the queue
     /// was full, or replicas were late.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Grace(_) | Self::QueueFull(_) => true,
+            Self::Grace(_) | Self::QueueFull(_) | Self::Unreplicated { .. } => true,
             Self::Timeout { last, .. } => last.as_ref().is_some_and(|last| last.is_transient()),
-            #[cfg(feature = "locks")]
-            Self::Unreplicated { .. } => true,
             #[cfg(feature = "quorum")]
             Self::NoQuorum(failure) => failure.is_transient(),
             Self::Redis(error) => is_transient(error),
@@ -132,15 +105,13 @@ impl Error {
 
     /// Whether the lock is not held any more: the server says so, or the lease may have expired.
     pub fn is_lost(&self) -> bool {
-        #[cfg(feature = "locks")]
-        if let Self::Lost(_) = self {
-            return true;
-        }
-        matches!(self, Self::NotHeld | Self::NotOwner | Self::Stale)
+        matches!(self, Self::Lost(_) | Self::NotHeld | Self::NotOwner | Self::Stale)
     }
+}
 
+#[cfg(feature = "locks")]
+impl Error {
     /// The error of redis-rs, if it is no other variant.
-    #[cfg(feature = "locks")]
     pub(crate) fn as_redis(&self) -> Option<&RedisError> {
         match self {
             Self::Redis(error) => Some(error),
@@ -149,14 +120,11 @@ impl Error {
     }
 
     /// Whether the server does not know this command; `name` is in lower case.
-    #[cfg(feature = "locks")]
     pub(crate) fn is_unknown_command(&self, name: &str) -> bool {
-        self.as_redis()
-            .and_then(RedisError::detail)
-            .is_some_and(|detail| is_unknown_command(detail, name))
+        let detail = self.as_redis().and_then(RedisError::detail);
+        detail.is_some_and(|detail| is_unknown_command(detail, name))
     }
 
-    #[cfg(feature = "locks")]
     pub(crate) fn timeout(key: &[u8], waited: Duration, last: Option<Self>) -> Self {
         Self::Timeout {
             key: String::from_utf8_lossy(key).into_owned(),
@@ -166,18 +134,11 @@ impl Error {
     }
 
     /// Names the server, where that is not done yet.
-    #[cfg(feature = "locks")]
     pub(crate) fn at_server(mut self, address: &impl fmt::Display) -> Self {
         match &mut self {
-            Self::Redis(error) => {
-                error.server.get_or_insert_with(|| address.to_string().into());
-            }
-            Self::Timeout {
-                last: Some(error), ..
-            }
-            | Self::Unconfirmed(error) => {
-                let named = error.clone().at_server(address);
-                **error = named;
+            Self::Redis(error) => _ = error.server.get_or_insert_with(|| address.to_string().into()),
+            Self::Timeout { last: Some(last), .. } | Self::Unconfirmed(last) => {
+                **last = last.clone().at_server(address);
             }
             _ => {}
         }
@@ -185,68 +146,43 @@ impl Error {
     }
 
     /// The server did not respond in time.
-    #[cfg(feature = "locks")]
     pub(crate) fn no_response() -> Self {
-        let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
-        RedisError::from(error).into()
+        RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)).into()
     }
 
     /// Whether the server may have carried out the request, because no reply arrived. Meaningful only for a request that
     /// was sent, not for an attempt to connect.
-    #[cfg(feature = "locks")]
     pub(crate) fn is_ambiguous(&self) -> bool {
-        matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Parse)
+        let kind = self.as_redis().map(RedisError::kind);
+        matches!(kind, Some(ErrorKind::Io | ErrorKind::Parse))
     }
-}
 
-#[cfg(feature = "quorum")]
-impl NoQuorum {
-    /// Whether a retry may succeed: some servers were unavailable, and none rejected the request for good. Servers on
-    /// which others hold the lock count as neither.
-    fn is_transient(&self) -> bool {
-        let errors = self.failures.iter().map(|failure| &failure.error);
-        let mut others = errors.filter(|error| !matches!(error, Error::Busy)).peekable();
-        others.peek().is_some() && others.all(Error::is_transient)
-    }
-}
-
-#[cfg(feature = "locks")]
-impl LostReason {
-    /// What a server's error says about the holder, if anything.
-    pub(crate) fn reported_by(error: &Error) -> Option<Self> {
-        match error {
-            Error::NotHeld => Some(Self::NotHeld),
-            Error::NotOwner => Some(Self::NotOwner),
-            Error::Stale => Some(Self::Stale),
+    /// Why the lock is lost, if this is what the server says about the holder.
+    pub(crate) fn reported_loss(&self) -> Option<LostReason> {
+        match self {
+            Self::NotHeld => Some(LostReason::NotHeld),
+            Self::NotOwner => Some(LostReason::NotOwner),
+            Self::Stale => Some(LostReason::Stale),
             _ => None,
         }
     }
 }
 
 fn is_transient(error: &RedisError) -> bool {
+    use ErrorKind::{
+        ClusterConnectionNotFound, Io, MasterNameNotFoundBySentinel, NoValidReplicasFoundBySentinel, Parse,
+    };
     match error.kind() {
-        ErrorKind::Io
-        | ErrorKind::Parse
-        | ErrorKind::ClusterConnectionNotFound
-        | ErrorKind::MasterNameNotFoundBySentinel
-        | ErrorKind::NoValidReplicasFoundBySentinel => true,
-        ErrorKind::Server(kind) => matches!(
-            kind,
-            ServerErrorKind::BusyLoading
-                | ServerErrorKind::ReadOnly
-                | ServerErrorKind::Moved
-                | ServerErrorKind::Ask
-                | ServerErrorKind::TryAgain
-                | ServerErrorKind::ClusterDown
-                | ServerErrorKind::MasterDown
+        Io
+        | Parse
+        | ClusterConnectionNotFound
+        | MasterNameNotFoundBySentinel
+        | NoValidReplicasFoundBySentinel => true,
+        _ => matches!(
+            error.code(),
+            Some("LOADING" | "READONLY" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN")
+                | Some("NOREPLICAS" | "OOM" | "MISCONF" | "UNBLOCKED" | "BUSY")
         ),
-        ErrorKind::Extension => {
-            matches!(
-                error.code(),
-                Some("NOREPLICAS" | "OOM" | "MISCONF" | "UNBLOCKED" | "BUSY")
-            )
-        }
-        _ => false,
     }
 }
 
@@ -254,12 +190,6 @@ impl RequestError {
     /// The address of the server, without credentials, as far as known: for errors of your own connections it is not.
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
-    }
-}
-
-impl From<RedisError> for RequestError {
-    fn from(error: RedisError) -> Self {
-        Self { server: None, error }
     }
 }
 
@@ -271,7 +201,7 @@ impl Deref for RequestError {
     }
 }
 
-/// For functions that take an [`Address`](crate::Address) as well as text.
+/// For functions that take an `Address` as well as text.
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}
@@ -282,11 +212,11 @@ impl From<RedisError> for Error {
     /// Of a pipeline with several errors, the first one counts.
     fn from(error: RedisError) -> Self {
         let replies = error.clone().into_server_errors();
-        let Some((_, reply)) = replies.as_deref().and_then(<[_]>::first) else {
-            return Self::Redis(error.into());
-        };
-        let detail = reply.details().unwrap_or_default();
-        match reply.code() {
+        let reply = replies.as_deref().and_then(<[_]>::first);
+        let (code, detail) = reply.map_or(("", ""), |(_, reply)| {
+            (reply.code(), reply.details().unwrap_or_default())
+        });
+        match code {
             "NOTHELD" => Self::NotHeld,
             "NOTOWNER" => Self::NotOwner,
             "STALE" => Self::Stale,
@@ -295,7 +225,7 @@ impl From<RedisError> for Error {
             "GRACE" => Self::Grace(detail.to_owned()),
             "EVICTABLE" => Self::Evictable(detail.to_owned()),
             "ERR" if is_unknown_command(detail, "dlock.") => Self::ModuleMissing,
-            _ => Self::Redis(error.into()),
+            _ => Self::Redis(RequestError { server: None, error }),
         }
     }
 }
@@ -311,26 +241,29 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy => f.write_str("others hold the lock or are queued for it: try again later, or wait"),
-            Self::HeldBy(info) => describe(info, f),
-            Self::Timeout {
-                key,
-                waited,
-                last: None,
-            } => write!(f, "timed out after {waited:?} waiting for {key}: others held it"),
-            Self::Timeout {
-                key,
-                waited,
-                last: Some(last),
-            } => write!(
-                f,
-                "timed out after {waited:?} waiting for {key}; last error: {last}"
-            ),
+            Self::HeldBy(info) => match info.holders.as_slice() {
+                [] => write!(f, "{} others wait for the lock", info.waiting),
+                [first] => write!(f, "{} has held the lock for {:?}", first.owner, first.held),
+                [first, others @ ..] => {
+                    let (owner, held, others) = (&first.owner, first.held, others.len());
+                    write!(
+                        f,
+                        "{owner} has held the lock for {held:?}, and {others} others hold it, too"
+                    )
+                }
+            },
+            Self::Timeout { key, waited, last } => {
+                write!(f, "timed out after {waited:?} waiting for {key}")?;
+                match last {
+                    None => f.write_str(": others held it"),
+                    Some(last) => write!(f, "; last error: {last}"),
+                }
+            }
             Self::NotHeld => f.write_str("the lease has expired and nobody holds the lock: acquire it again"),
             Self::NotOwner => f.write_str("the lease has expired and others hold the lock: acquire it again"),
             Self::Stale => {
                 f.write_str("the lease has expired and the owner has acquired the lock again since")
             }
-            #[cfg(feature = "locks")]
             Self::Lost(reason) => write!(f, "the lock is lost: {reason}"),
             Self::Deadlock(detail) => {
                 write!(f, "waiting would be a deadlock, release a lock first: {detail}")
@@ -340,7 +273,6 @@ impl fmt::Display for Error {
             Self::Evictable(detail) => write!(f, "the server could evict locks: {detail}"),
             #[cfg(feature = "quorum")]
             Self::NoQuorum(failure) => failure.fmt(f),
-            #[cfg(feature = "locks")]
             Self::Unreplicated { needed, acknowledged } => write!(
                 f,
                 "only {acknowledged} of {needed} servers acknowledged the lock in time, so it was released"
@@ -359,26 +291,6 @@ impl fmt::Display for Error {
     }
 }
 
-#[cfg(feature = "quorum")]
-impl fmt::Display for NoQuorum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} servers had to agree, but only {} did",
-            self.needed, self.agreed
-        )?;
-        for (n, NodeFailure { server, error }) in self.failures.iter().enumerate() {
-            f.write_str(if n == 0 { ": " } else { "; " })?;
-            match error {
-                Error::Redis(error) => write!(f, "{error}")?,
-                error => write!(f, "{server}: {error}")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(feature = "locks")]
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -388,21 +300,6 @@ impl fmt::Display for LostReason {
             Self::NotOwner => "the server reports that others hold it",
             Self::Stale => "the server reports that its owner has acquired it again since",
         })
-    }
-}
-
-/// Who has held the lock the longest, and since when.
-fn describe(info: &LockInfo, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match info.holders.as_slice() {
-        [] => write!(f, "{} others wait for the lock", info.waiting),
-        [first, others @ ..] => {
-            let HolderInfo { owner, held, .. } = first;
-            write!(f, "{owner} has held the lock for {held:?}")?;
-            match others.len() {
-                0 => Ok(()),
-                others => write!(f, ", and {others} others hold it, too"),
-            }
-        }
     }
 }
 
@@ -428,10 +325,7 @@ impl std::error::Error for RequestError {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Timeout {
-                last: Some(error), ..
-            }
-            | Self::Unconfirmed(error) => Some(&**error),
+            Self::Timeout { last: Some(last), .. } | Self::Unconfirmed(last) => Some(&**last),
             Self::Redis(error) => Some(error),
             _ => None,
         }
@@ -478,27 +372,6 @@ mod tests {
         );
         // Where the server is known, it stays.
         assert!(error.at_server(&"other").to_string().starts_with("127.0.0.1"));
-    }
-
-    #[cfg(feature = "quorum")]
-    #[test]
-    fn missing_quorum_is_transient_if_all_failures_are() {
-        let no_quorum = |errors: &[Error]| {
-            let failures = errors.iter().map(|error| NodeFailure {
-                server: "127.0.0.1:6379".into(),
-                error: error.clone(),
-            });
-            Error::NoQuorum(NoQuorum {
-                needed: 2,
-                agreed: 0,
-                failures: failures.collect(),
-            })
-        };
-        let grace_error = || answered("GRACE", "");
-        assert!(no_quorum(&[Error::no_response(), grace_error()]).is_transient());
-        assert!(no_quorum(&[Error::Busy, Error::no_response()]).is_transient());
-        assert!(!no_quorum(&[Error::Busy, Error::Busy]).is_transient());
-        assert!(!no_quorum(&[Error::no_response(), answered("NOAUTH", "")]).is_transient());
     }
 
     #[test]

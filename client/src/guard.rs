@@ -6,9 +6,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::clock::BootInstant;
-use crate::command::fenced;
+use crate::command::{Grant, Milliseconds, fenced};
 use crate::error::{Error, LostReason};
-use crate::hold::{Action, Hold};
+use crate::hold::{Action, Hold, Plan};
+use crate::identity::RequestIdentity;
 use crate::owner::Owner;
 use crate::parts::GuardParts;
 use crate::release::{cancel_duplicates, release, release_in_background};
@@ -33,13 +34,31 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(client: Arc<Client>, held: Arc<SharedHold>) -> Self {
+    /// For a grant that replied to a request sent at `sent_at`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`]: the reply took longer than the lease. What may be left is released in the background.
+    pub(crate) fn granted(
+        client: &Arc<Client>,
+        identity: RequestIdentity,
+        grant: Grant,
+        sent_at: BootInstant,
+        plan: impl FnOnce(BootInstant) -> Plan,
+        is_repeated: bool,
+    ) -> Result<Self, Error> {
+        let now = BootInstant::now();
+        let certain = |time| client.renewal_context().certain(time);
+        let hold = Hold::granted(plan(now), sent_at, certain(grant.waited), certain(grant.lease));
+        let lost_reason = hold.lost_reason(now);
+        let held = SharedHold::new(client.renewal_context(), identity, grant, is_repeated, hold);
         client.renewal_thread().watch(&held);
-        Self {
-            client,
+        let guard = Self {
+            client: Arc::clone(client),
             held,
             is_settled: false,
-        }
+        };
+        lost_reason.map_or(Ok(guard), |reason| Err(Error::Lost(reason)))
     }
 
     /// The key of the lock.
@@ -204,7 +223,7 @@ impl Guard {
             return Err(Error::Lost(reason));
         }
         let is_kept = pending.keeps_for.is_some();
-        let (link, retry_timeout) = (self.client.link(), self.client.retry_timeout());
+        let (link, retry_timeout) = (&self.client.link, self.client.retry_timeout);
         let outcome = release(&self.client, link, &self.held, pending, retry_timeout).await;
         // Otherwise it continues in the background when this guard is dropped.
         self.is_settled = is_kept || !matches!(&outcome, Err(Error::Unconfirmed(_) | Error::Redis(_)));
@@ -247,24 +266,22 @@ pub(crate) async fn extend(
     command: redis::Cmd,
 ) -> Result<Duration, Error> {
     let sent_at = BootInstant::now();
-    let reply = client.link().query::<u64>(&command).await;
-    let reply = reply.map(|ms| held.context.certain(Duration::from_millis(ms)));
-    // The clock is read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
-    let on_reply = |hold: &mut Hold| {
+    let reply = client.link.query(&command).await;
+    let reply = reply.map(|Milliseconds(lease)| held.context.certain(lease));
+    let (action, lost_reason, remaining) = held.with(|hold| {
+        // Read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
         let now = BootInstant::now();
         let action = hold.on_extended(sent_at, &reply, now);
         (action, hold.lost_reason(now), hold.remaining(now))
-    };
-    let (action, lost_reason, remaining) = held.with(on_reply);
+    });
     if let Some(Action::NotifyLost(reason)) = action {
         notify_lost(held, reason);
     }
     client.renewal_thread().watch(held);
-    match lost_reason {
-        Some(reason) => Err(Error::Lost(reason)),
-        None => reply
-            .map(|_| remaining)
-            .map_err(|error| error.at_server(client.address())),
+    match (lost_reason, reply) {
+        (Some(reason), _) => Err(Error::Lost(reason)),
+        (None, Ok(_)) => Ok(remaining),
+        (None, Err(error)) => Err(error.at_server(client.address())),
     }
 }
 

@@ -38,6 +38,8 @@ mod identity;
 mod locks;
 #[cfg(feature = "locks")]
 mod multi;
+#[cfg(feature = "quorum")]
+mod no_quorum;
 #[cfg(feature = "locks")]
 mod options;
 mod owner;
@@ -72,13 +74,12 @@ pub use command::{
 };
 #[cfg(feature = "cluster")]
 pub use connect::slot_of;
-pub use error::{Error, RequestError};
+pub use error::{Error, LostReason, RequestError};
 pub use owner::Owner;
 #[cfg(feature = "locks")]
 pub use {
     client::Settings,
     connect::{Address, Endpoints},
-    error::LostReason,
     events::{Event, EventKind},
     guard::{Guard, GuardWatch},
     locks::{Lock, Locks},

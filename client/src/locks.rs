@@ -320,7 +320,7 @@ impl Lock {
     }
 
     async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
-        let reply = self.client.link().query(command).await;
+        let reply = self.client.link.query(command).await;
         reply.map_err(|error| error.at_server(self.client.address()))
     }
 

@@ -1,7 +1,9 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio_util::sync::CancellationToken;
 
@@ -48,58 +50,58 @@ pub struct Guards {
 /// Those of [`Lock::acquire`], for the first lock that was not granted. [`Error::Lost`]: one was lost before
 /// the last one was granted. [`Error::Invalid`]: a lock is named twice, or the locks belong to several servers.
 pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards, Error> {
-    let locks = sorted(locks.into_iter().enumerate().collect())?;
+    let locks = sorted(locks)?;
     let begun = BootInstant::now();
     let wait = locks
-        .iter()
+        .values()
         .map(|(_, lock)| lock.options.wait)
         .max()
         .unwrap_or_default();
     let owner = Owner::unique();
-    let mut guards = Vec::with_capacity(locks.len());
-    for (index, mut lock) in locks {
+    let mut guards = BTreeMap::new();
+    for (key, (index, mut lock)) in locks {
         lock.owner.get_or_insert_with(|| owner.clone());
-        lock.options.wait = wait.saturating_sub(BootInstant::now().since(begun));
-        if wait == Duration::MAX {
-            lock.options.wait = wait;
-        }
+        lock.options.wait = match wait {
+            Duration::MAX => wait,
+            _ => wait.saturating_sub(BootInstant::now().since(begun)),
+        };
         let granted = lock.acquire().await.map_err(|error| match error {
             // The time was up before its turn.
             Error::Busy | Error::HeldBy(_) if !wait.is_zero() => {
-                Error::timeout(&lock.key, BootInstant::now().since(begun), None)
+                Error::timeout(&key, BootInstant::now().since(begun), None)
             }
             error => error,
         });
-        guards.push((index, granted?));
+        guards.insert(index, granted?);
     }
-    guards.sort_unstable_by_key(|(index, _)| *index);
     let guards = Guards {
-        guards: guards.into_iter().map(|(_, guard)| guard).collect(),
+        guards: guards.into_values().collect(),
     };
-    match guards.lost_reason() {
-        None => Ok(guards),
-        Some(reason) => Err(Error::Lost(reason)),
-    }
+    guards
+        .lost_reason()
+        .map_or(Ok(guards), |reason| Err(Error::Lost(reason)))
 }
 
-/// In the order that all callers use.
-fn sorted(mut locks: Vec<(usize, Lock)>) -> Result<Vec<(usize, Lock)>, Error> {
-    locks.sort_by(|(_, one), (_, other)| one.key.cmp(&other.key));
-    for pair in locks.windows(2) {
-        let [(_, one), (_, other)] = pair else { continue };
-        if !Arc::ptr_eq(&one.client, &other.client) {
+/// By key, the order that all callers use, with the positions in which they were named.
+type Sorted = BTreeMap<Arc<[u8]>, (usize, Lock)>;
+
+fn sorted(locks: impl IntoIterator<Item = Lock>) -> Result<Sorted, Error> {
+    let mut sorted = Sorted::new();
+    for (index, lock) in locks.into_iter().enumerate() {
+        let first = sorted.values().next();
+        if first.is_some_and(|(_, first)| !Arc::ptr_eq(&first.client, &lock.client)) {
             return Err(Error::Invalid(
                 "only locks of one `Locks` can be acquired together, because servers have no order".into(),
             ));
         }
-        if one.key == other.key {
-            let key = String::from_utf8_lossy(&one.key);
+        if let Some((_, same)) = sorted.insert(Arc::clone(&lock.key), (index, lock)) {
+            let key = String::from_utf8_lossy(&same.key);
             return Err(Error::Invalid(format!(
                 "{key} is named twice among the locks to acquire: name it once"
             )));
         }
     }
-    Ok(locks)
+    Ok(sorted)
 }
 
 impl Guards {
@@ -115,8 +117,11 @@ impl Guards {
 
     /// How long all locks are held for certain without further renewal. Zero when one is lost.
     pub fn remaining(&self) -> Duration {
-        let each = self.guards.iter().map(Guard::remaining);
-        each.min().unwrap_or(Duration::MAX)
+        self.guards
+            .iter()
+            .map(Guard::remaining)
+            .min()
+            .unwrap_or(Duration::MAX)
     }
 
     /// Whether all locks are held for certain.
@@ -131,7 +136,12 @@ impl Guards {
 
     /// Resolves when one of the locks is lost.
     pub async fn lost(&self) -> LostReason {
-        first_loss(&self.guards).await
+        let mut each: FuturesUnordered<_> = self.guards.iter().map(Guard::lost).collect();
+        match each.next().await {
+            Some(reason) => reason,
+            // There is no lock to lose.
+            None => std::future::pending().await,
+        }
     }
 
     /// Cancelled by the renewal thread when one of the locks is lost, and when the guards are released or dropped: see
@@ -156,10 +166,7 @@ impl Guards {
     ///
     /// Those of [`Guard::extend`], for the first lock that failed. The others may be extended all the same.
     pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
-        let mut each: FuturesUnordered<_> = self.guards.iter().map(|guard| guard.extend(lease)).collect();
-        while let Some(extended) = each.next().await {
-            extended?;
-        }
+        try_join_all(self.guards.iter().map(|guard| guard.extend(lease))).await?;
         Ok(self.remaining())
     }
 
@@ -184,21 +191,8 @@ impl Guards {
     ///
     /// The first of those of [`Guard::release`]. The other locks are released all the same.
     pub async fn release(self) -> Result<(), Error> {
-        let mut releases: FuturesUnordered<_> = self.guards.into_iter().map(Guard::release).collect();
-        let mut outcome = Ok(());
-        while let Some(released) = releases.next().await {
-            outcome = outcome.and(released.map(drop));
-        }
-        outcome
-    }
-}
-
-/// Resolves when one of the guards is lost, never if there is none.
-async fn first_loss(guards: &[Guard]) -> LostReason {
-    let mut each: FuturesUnordered<_> = guards.iter().map(Guard::lost).collect();
-    match each.next().await {
-        Some(reason) => reason,
-        None => std::future::pending().await,
+        let outcomes = join_all(self.guards.into_iter().map(Guard::release)).await;
+        outcomes.into_iter().try_for_each(|released| released.map(drop))
     }
 }
 

@@ -45,21 +45,9 @@ fn name_of(random: u128, pid: u32) -> [u8; 32] {
     std::array::from_fn(|n| DIGITS[(bits >> (4 * n)) as usize & 15])
 }
 
-impl From<&str> for Owner {
-    fn from(name: &str) -> Self {
-        Self(name.as_bytes().into())
-    }
-}
-
-impl From<String> for Owner {
-    fn from(name: String) -> Self {
-        Self(name.into_bytes().into())
-    }
-}
-
-impl From<&[u8]> for Owner {
-    fn from(name: &[u8]) -> Self {
-        Self(name.into())
+impl<T: AsRef<[u8]>> From<T> for Owner {
+    fn from(name: T) -> Self {
+        Self(name.as_ref().into())
     }
 }
 

@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::clock::BootInstant;
-use crate::command::Grant;
-use crate::error::{Error, LostReason};
+use crate::command::{Grant, Milliseconds};
+use crate::error::Error;
 use crate::guard::Guard;
-use crate::hold::Hold;
 use crate::identity::RequestIdentity;
 use crate::options::Options;
 use crate::owner::Owner;
-use crate::renewal::SharedHold;
 
 /// What identifies a hold: see [`Guard::into_parts`]. Serialize it field by field. Whoever has it can extend and release
 /// the hold.
@@ -33,7 +31,7 @@ pub struct GuardParts {
 }
 
 impl GuardParts {
-    pub(crate) fn of(held: &SharedHold) -> Self {
+    pub(crate) fn of(held: &crate::renewal::SharedHold) -> Self {
         Self {
             key: held.identity.key.to_vec(),
             owner: held.identity.owner.clone(),
@@ -55,29 +53,27 @@ pub(crate) async fn adopt(client: &Arc<Client>, parts: GuardParts) -> Result<Gua
     };
     let command = identity.extend(parts.lease, parts.fence);
     let sent_at = BootInstant::now();
-    let reply = client.link().query::<u64>(&command).await;
-    let lease = reply.map(Duration::from_millis).map_err(|error| {
-        let lost = LostReason::reported_by(&error).map(Error::Lost);
-        lost.unwrap_or_else(|| error.at_server(client.address()))
+    let reply = client.link.query(&command).await;
+    let Milliseconds(remaining) = reply.map_err(|error| match error.reported_loss() {
+        Some(reason) => Error::Lost(reason),
+        None => error.at_server(client.address()),
     })?;
+    let GuardParts {
+        fence, holds, lease, ..
+    } = parts;
     let grant = Grant {
-        fence: parts.fence,
-        holds: parts.holds,
-        lease,
+        fence,
+        holds,
+        lease: remaining,
         waited: Duration::ZERO,
     };
-    let options = Options {
-        lease: parts.lease,
-        ..Options::default()
+    let plan = |now| {
+        Options {
+            lease,
+            ..Options::default()
+        }
+        .plan(now)
     };
-    let now = BootInstant::now();
-    let hold = Hold::granted(options.plan(now), sent_at, grant.waited, lease);
-    let lost_reason = hold.lost_reason(now);
     // Whether the request was repeated is not known here.
-    let held = SharedHold::new(client.renewal_context(), identity, grant, true, hold);
-    let guard = Guard::new(Arc::clone(client), held);
-    match lost_reason {
-        None => Ok(guard),
-        Some(reason) => Err(Error::Lost(reason)),
-    }
+    Guard::granted(client, identity, grant, sent_at, plan, true)
 }

@@ -28,7 +28,7 @@ pub(crate) async fn release(
         None => held.release(),
     };
     let mut backoff = Backoff::new();
-    let limit = retry_timeout.max(client.longest_request());
+    let limit = retry_timeout.max(client.longest_request);
     let until = BootInstant::now() + limit;
     let outcome = loop {
         let mut is_sent = false;

@@ -10,8 +10,8 @@ pub const LUA_FENCE_CHECK: &str = "redis.call('DLOCK.GUARD', KEYS[1], ARGV[1], A
 /// this fencing token. See [`Guard::fenced`](crate::Guard::fenced).
 #[must_use = "nothing is sent before `query` or `query_async`"]
 pub fn fenced(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, fence: u64, inner: &Cmd) -> Cmd {
-    let mut outer = command("DLOCK.GUARD");
-    outer.arg(key).arg(owner).arg(fence);
+    let mut outer = command("DLOCK.GUARD", key);
+    outer.arg(owner).arg(fence);
     for argument in inner.args_iter() {
         match argument {
             Arg::Simple(bytes) => outer.arg(bytes),

@@ -77,19 +77,20 @@ impl Grant {
 
 impl FromRedisValue for Grant {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        let (fence, holds, lease_ms, waited_ms) = FromRedisValue::from_redis_value(value)?;
+        let (fence, holds, Milliseconds(lease), Milliseconds(waited)) =
+            FromRedisValue::from_redis_value(value)?;
         Ok(Self {
             fence,
             holds,
-            lease: Duration::from_millis(lease_ms),
-            waited: Duration::from_millis(waited_ms),
+            lease,
+            waited,
         })
     }
 }
 
 impl FromRedisValue for LockInfo {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        let mut fields = Fields::from_redis_value(value)?;
+        let mut fields = Fields(FromRedisValue::from_redis_value(value)?);
         Ok(Self {
             limit: fields.optional("limit")?,
             holders: fields.take("holders")?,
@@ -101,37 +102,46 @@ impl FromRedisValue for LockInfo {
 
 impl FromRedisValue for HolderInfo {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        let mut fields = Fields::from_redis_value(value)?;
+        let mut fields = Fields(FromRedisValue::from_redis_value(value)?);
         Ok(Self {
             owner: fields.take("owner")?,
             fence: fields.take("fence")?,
             holds: fields.take("holds")?,
-            lease: Duration::from_millis(fields.take("lease-ms")?),
-            held: Duration::from_millis(fields.take("held-ms")?),
+            lease: fields.take::<Milliseconds>("lease-ms")?.0,
+            held: fields.take::<Milliseconds>("held-ms")?.0,
         })
     }
 }
 
 impl FromRedisValue for WaiterInfo {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        let mut fields = Fields::from_redis_value(value)?;
+        let mut fields = Fields(FromRedisValue::from_redis_value(value)?);
         Ok(Self {
             owner: fields.take("owner")?,
             limit: fields.optional("limit")?,
-            waited: Duration::from_millis(fields.take("waited-ms")?),
+            waited: fields.take::<Milliseconds>("waited-ms")?.0,
             timeout: fields.optional("timeout-ms")?.map(Duration::from_millis),
         })
     }
 }
 
-/// A map, or the flat array that RESP2 has in its place. Unknown fields of newer servers are ignored.
-struct Fields(HashMap<String, Value>);
+/// A time on the wire.
+pub(crate) struct Milliseconds(pub Duration);
 
-impl FromRedisValue for Fields {
+impl FromRedisValue for Milliseconds {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        FromRedisValue::from_redis_value(value).map(Self)
+        u64::from_redis_value(value).map(|ms| Self(Duration::from_millis(ms)))
     }
 }
+
+impl From<Milliseconds> for Duration {
+    fn from(time: Milliseconds) -> Self {
+        time.0
+    }
+}
+
+/// A map, or the flat array that RESP2 has in its place. Unknown fields of newer servers are ignored.
+struct Fields(HashMap<String, Value>);
 
 impl Fields {
     fn take<T: FromRedisValue>(&mut self, name: &str) -> Result<T, ParsingError> {
@@ -143,12 +153,9 @@ impl Fields {
     /// A number; -1 means none.
     fn optional<T: TryFrom<i64>>(&mut self, name: &str) -> Result<Option<T>, ParsingError> {
         let number: i64 = self.take(name)?;
-        if number == -1 {
-            return Ok(None);
-        }
-        let number = T::try_from(number);
-        number
-            .map(Some)
-            .map_err(|_| ParsingError::from(format!("DLOCK.INFO returned an invalid {name}")))
+        let invalid = |_| ParsingError::from(format!("DLOCK.INFO returned an invalid {name}"));
+        (number != -1)
+            .then(|| T::try_from(number).map_err(invalid))
+            .transpose()
     }
 }

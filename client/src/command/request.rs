@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use redis::{Cmd, ConnectionLike, FromRedisValue, ToSingleRedisArg};
+use redis::{Cmd, ConnectionLike, ToSingleRedisArg};
 
-use super::{Grant, LockInfo};
+use super::reply::{Grant, LockInfo, Milliseconds};
 use crate::error::Error;
 use crate::owner::Owner;
 
@@ -44,8 +44,8 @@ pub struct Acquire(Cmd);
 impl Acquire {
     /// Requests an exclusive lock for a lease of at least 1 ms, in whole milliseconds, rounded down.
     pub fn new(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, lease: Duration) -> Self {
-        let mut command = command("DLOCK.ACQUIRE");
-        command.arg(key).arg(owner).arg(whole_ms(lease));
+        let mut command = command("DLOCK.ACQUIRE", key);
+        command.arg(owner).arg(whole_ms(lease));
         Self(command)
     }
 
@@ -88,20 +88,6 @@ impl Acquire {
         self.0.arg("MINFENCE").arg(fence);
         self
     }
-
-    /// Sends the request: `None` if the lock was not granted.
-    pub fn query(&self, connection: &mut dyn ConnectionLike) -> Result<Option<Grant>, Error> {
-        query(&self.0, connection)
-    }
-
-    /// Sends the request: `None` if the lock was not granted.
-    #[cfg(feature = "locks")]
-    pub async fn query_async(
-        &self,
-        connection: &mut impl redis::aio::ConnectionLike,
-    ) -> Result<Option<Grant>, Error> {
-        query_async(&self.0, connection).await
-    }
 }
 
 /// `DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]`
@@ -112,8 +98,8 @@ pub struct Release(Cmd);
 impl Release {
     /// Releases one hold.
     pub fn new(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg) -> Self {
-        let mut command = command("DLOCK.RELEASE");
-        command.arg(key).arg(owner);
+        let mut command = command("DLOCK.RELEASE", key);
+        command.arg(owner);
         Self(command)
     }
 
@@ -134,20 +120,11 @@ impl Release {
         self.0.arg("REQID").arg(id);
         self
     }
-
-    /// Sends the request: how many holds the owner has left.
-    pub fn query(&self, connection: &mut dyn ConnectionLike) -> Result<u64, Error> {
-        query(&self.0, connection)
-    }
-
-    /// Sends the request: how many holds the owner has left.
-    #[cfg(feature = "locks")]
-    pub async fn query_async(&self, connection: &mut impl redis::aio::ConnectionLike) -> Result<u64, Error> {
-        query_async(&self.0, connection).await
-    }
 }
 
 /// `DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]`
+///
+/// In a pipeline the reply is the remaining lease in milliseconds, a `u64`.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is sent before `query` or `query_async`"]
 pub struct Extend(Cmd);
@@ -155,8 +132,8 @@ pub struct Extend(Cmd);
 impl Extend {
     /// Extends the lease to the longer of what remains and `lease`, in whole milliseconds, rounded down.
     pub fn new(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, lease: Duration) -> Self {
-        let mut command = command("DLOCK.EXTEND");
-        command.arg(key).arg(owner).arg(whole_ms(lease));
+        let mut command = command("DLOCK.EXTEND", key);
+        command.arg(owner).arg(whole_ms(lease));
         Self(command)
     }
 
@@ -177,20 +154,6 @@ impl Extend {
         self.0.arg("MINFENCE").arg(fence);
         self
     }
-
-    /// Sends the request: the lease that remains. In a pipeline the reply is its milliseconds, a `u64`.
-    pub fn query(&self, connection: &mut dyn ConnectionLike) -> Result<Duration, Error> {
-        query(&self.0, connection).map(Duration::from_millis)
-    }
-
-    /// Sends the request: the lease that remains.
-    #[cfg(feature = "locks")]
-    pub async fn query_async(
-        &self,
-        connection: &mut impl redis::aio::ConnectionLike,
-    ) -> Result<Duration, Error> {
-        query_async(&self.0, connection).await.map(Duration::from_millis)
-    }
 }
 
 /// `DLOCK.OWNER key`
@@ -201,23 +164,7 @@ pub struct GetOwner(Cmd);
 impl GetOwner {
     /// Asks which owner has held the lock the longest.
     pub fn new(key: impl ToSingleRedisArg) -> Self {
-        let mut command = command("DLOCK.OWNER");
-        command.arg(key);
-        Self(command)
-    }
-
-    /// Sends the request: `None` if the lock is free.
-    pub fn query(&self, connection: &mut dyn ConnectionLike) -> Result<Option<Owner>, Error> {
-        query(&self.0, connection)
-    }
-
-    /// Sends the request: `None` if the lock is free.
-    #[cfg(feature = "locks")]
-    pub async fn query_async(
-        &self,
-        connection: &mut impl redis::aio::ConnectionLike,
-    ) -> Result<Option<Owner>, Error> {
-        query_async(&self.0, connection).await
+        Self(command("DLOCK.OWNER", key))
     }
 }
 
@@ -229,74 +176,49 @@ pub struct GetInfo(Cmd);
 impl GetInfo {
     /// Asks for the holders and waiters of a lock.
     pub fn new(key: impl ToSingleRedisArg) -> Self {
-        let mut command = command("DLOCK.INFO");
-        command.arg(key);
-        Self(command)
-    }
-
-    /// Sends the request: `None` if the lock is free and has no waiters.
-    pub fn query(&self, connection: &mut dyn ConnectionLike) -> Result<Option<LockInfo>, Error> {
-        query(&self.0, connection)
-    }
-
-    /// Sends the request: `None` if the lock is free and has no waiters.
-    #[cfg(feature = "locks")]
-    pub async fn query_async(
-        &self,
-        connection: &mut impl redis::aio::ConnectionLike,
-    ) -> Result<Option<LockInfo>, Error> {
-        query_async(&self.0, connection).await
+        Self(command("DLOCK.INFO", key))
     }
 }
 
-impl From<Acquire> for Cmd {
-    fn from(request: Acquire) -> Self {
-        request.0
-    }
+/// What the commands have in common: how to send one, and its reply.
+macro_rules! request {
+    ($request:ident, $wire:ty => $reply:ty, $doc:literal) => {
+        impl $request {
+            #[doc = $doc]
+            pub fn query(&self, connection: &mut dyn ConnectionLike) -> Result<$reply, Error> {
+                Ok(self.0.query::<$wire>(connection)?.into())
+            }
+
+            #[doc = $doc]
+            #[cfg(feature = "locks")]
+            pub async fn query_async<C>(&self, connection: &mut C) -> Result<$reply, Error>
+            where
+                C: redis::aio::ConnectionLike,
+            {
+                Ok(self.0.query_async::<$wire>(connection).await?.into())
+            }
+        }
+
+        impl From<$request> for Cmd {
+            fn from(request: $request) -> Self {
+                request.0
+            }
+        }
+    };
 }
 
-impl From<Release> for Cmd {
-    fn from(request: Release) -> Self {
-        request.0
-    }
-}
-
-impl From<Extend> for Cmd {
-    fn from(request: Extend) -> Self {
-        request.0
-    }
-}
-
-impl From<GetOwner> for Cmd {
-    fn from(request: GetOwner) -> Self {
-        request.0
-    }
-}
-
-impl From<GetInfo> for Cmd {
-    fn from(request: GetInfo) -> Self {
-        request.0
-    }
-}
-
-fn query<T: FromRedisValue>(command: &Cmd, connection: &mut dyn ConnectionLike) -> Result<T, Error> {
-    command.query(connection).map_err(Error::from)
-}
-
-#[cfg(feature = "locks")]
-async fn query_async<T: FromRedisValue>(
-    command: &Cmd,
-    connection: &mut impl redis::aio::ConnectionLike,
-) -> Result<T, Error> {
-    command.query_async(connection).await.map_err(Error::from)
-}
+request!(Acquire, Option<Grant> => Option<Grant>, "Sends the request: `None` if the lock was not granted.");
+request!(Release, u64 => u64, "Sends the request: how many holds the owner has left.");
+request!(Extend, Milliseconds => Duration, "Sends the request: the lease that remains.");
+request!(GetOwner, Option<Owner> => Option<Owner>, "Sends the request: `None` if the lock is free.");
+request!(GetInfo, Option<LockInfo> => Option<LockInfo>, "Sends the request: `None` if the lock is free and has no waiters.");
 
 /// A command with room for its usual arguments, so that it does not grow with each of them.
-pub(super) fn command(name: &str) -> Cmd {
+pub(super) fn command(name: &str, key: impl ToSingleRedisArg) -> Cmd {
     const ARGUMENTS: usize = 10;
     const BYTES: usize = 192;
     let mut command = Cmd::with_capacity(ARGUMENTS, BYTES);
-    command.arg(name);
+    command.arg(name).arg(key);
     command
 }
 

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 #[cfg(feature = "cluster")]
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisFuture, Value};
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisResult};
 
 /// How long to wait for a server.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +25,6 @@ impl Timeouts {
             .set_connection_timeout(Some(self.connect))
             .set_response_timeout(Some(self.response))
     }
-
-    /// For blocked requests.
-    pub fn config_without_response_timeout(self) -> AsyncConnectionConfig {
-        self.config().set_response_timeout(None)
-    }
 }
 
 /// What a shared connection is for.
@@ -44,7 +39,6 @@ pub(crate) enum Purpose {
 }
 
 /// A connection that many tasks use at once.
-#[derive(Clone)]
 pub(crate) enum Connection {
     Node(MultiplexedConnection),
     #[cfg(feature = "cluster")]
@@ -56,35 +50,12 @@ impl Connection {
     pub fn may_redirect(&self) -> bool {
         !matches!(self, Self::Node(_))
     }
-}
 
-impl ConnectionLike for Connection {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+    pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         match self {
-            Self::Node(connection) => connection.req_packed_command(command),
+            Self::Node(connection) => command.query_async(&mut connection.clone()).await,
             #[cfg(feature = "cluster")]
-            Self::Cluster(connection) => connection.req_packed_command(command),
-        }
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        match self {
-            Self::Node(connection) => connection.req_packed_commands(pipeline, offset, count),
-            #[cfg(feature = "cluster")]
-            Self::Cluster(connection) => connection.req_packed_commands(pipeline, offset, count),
-        }
-    }
-
-    fn get_db(&self) -> i64 {
-        match self {
-            Self::Node(connection) => connection.get_db(),
-            #[cfg(feature = "cluster")]
-            Self::Cluster(connection) => connection.get_db(),
+            Self::Cluster(connection) => command.query_async(&mut connection.clone()).await,
         }
     }
 }

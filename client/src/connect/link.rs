@@ -2,7 +2,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, RedisError, RedisResult};
+use futures_util::future::{BoxFuture, FutureExt, Shared};
+use redis::{Cmd, FromRedisValue, RedisResult};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -19,29 +20,22 @@ pub(crate) struct Link {
     address: Address,
     timeouts: Timeouts,
     purpose: Purpose,
-    notices: Option<RenewalNotices>,
-    current: Mutex<Option<Arc<Current>>>,
-    /// Locked by the task that connects: the error of the last attempt.
-    connecting: tokio::sync::Mutex<Option<RedisError>>,
-}
-
-/// Who is notified about the connection for renewals.
-pub(crate) struct RenewalNotices {
-    /// Notified when the connection is lost, even if nothing is sent.
+    /// Gives up connections when there is no room for this one, if it is for renewals.
+    pool: Option<Arc<BlockingPool>>,
+    /// Notified when a connection for renewals is lost, even if nothing is sent.
     pub disconnected: Arc<Notify>,
-    /// Gives up connections when there is no room for this one.
-    pub pool: Arc<BlockingPool>,
+    current: Mutex<Option<Current>>,
 }
 
-struct Current {
-    connection: Connection,
-}
+/// A connection, or the attempt to make one: all requests that arrive meanwhile share the outcome.
+type Current = Shared<BoxFuture<'static, RedisResult<Arc<Connection>>>>;
 
 /// The connection that a request took. Later requests on the same route do not overtake it.
 #[derive(Clone)]
 pub(crate) struct Route {
     link: Arc<Link>,
-    current: Arc<Current>,
+    current: Current,
+    connection: Arc<Connection>,
 }
 
 impl Link {
@@ -49,15 +43,15 @@ impl Link {
         address: Address,
         timeouts: Timeouts,
         purpose: Purpose,
-        notices: Option<RenewalNotices>,
+        pool: Option<Arc<BlockingPool>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             address,
             timeouts,
             purpose,
-            notices,
+            pool,
+            disconnected: Arc::default(),
             current: Mutex::default(),
-            connecting: tokio::sync::Mutex::default(),
         })
     }
 
@@ -67,7 +61,7 @@ impl Link {
     }
 
     pub fn is_cluster(&self) -> bool {
-        self.address.is_cluster()
+        self.address.server().is_cluster()
     }
 
     /// Sends a request once. Without a reply within `limit`, the connection is dropped, which may be sooner than its
@@ -97,72 +91,52 @@ impl Link {
 
     /// The current connection, or a new one.
     pub async fn route(self: &Arc<Self>) -> Result<Route, Error> {
-        let current = match self.current() {
-            Some(current) => current,
-            // In a task of its own, which goes on when the caller is cancelled.
-            None => match tokio::spawn(Arc::clone(self).connect()).await {
-                Ok(connected) => connected?,
-                Err(_) => return Err(RedisError::from(io::Error::from(io::ErrorKind::NotConnected)).into()),
-            },
-        };
+        let current = lock(&self.current).get_or_insert_with(|| self.connect()).clone();
+        let connection = current.clone().await;
         Ok(Route {
             link: Arc::clone(self),
+            connection: connection.inspect_err(|_| self.discard(&current))?,
             current,
         })
     }
 
-    fn current(&self) -> Option<Arc<Current>> {
-        lock(&self.current).clone()
-    }
-
-    /// One task connects; those that arrive meanwhile share the outcome.
-    async fn connect(self: Arc<Self>) -> RedisResult<Arc<Current>> {
-        let (mut failure, shares) = match self.connecting.try_lock() {
-            Ok(failure) => (failure, false),
-            Err(_) => (self.connecting.lock().await, true),
-        };
-        if let Some(current) = self.current() {
-            return Ok(current);
-        }
-        if let (true, Some(error)) = (shares, &*failure) {
-            return Err(error.clone());
-        }
-        let disconnected = self
-            .notices
-            .as_ref()
-            .map(|notices| Arc::clone(&notices.disconnected));
-        let connecting = self.address.connect(self.timeouts, self.purpose, disconnected);
-        let connected = in_time(self.timeouts.connect, connecting).await;
-        *failure = connected.as_ref().err().cloned();
-        if let (Some(error), Some(notices)) = (&*failure, &self.notices) {
-            notices.pool.on_renewal_connect_error(error);
-        }
-        let current = Arc::new(Current {
-            connection: connected?,
+    /// In a task of its own, which goes on when the caller is cancelled.
+    fn connect(self: &Arc<Self>) -> Current {
+        let link = Arc::clone(self);
+        let connecting = tokio::spawn(async move {
+            let disconnected = Arc::clone(&link.disconnected);
+            let connecting = link
+                .address
+                .server()
+                .connect(link.timeouts, link.purpose, disconnected);
+            let connected = in_time(link.timeouts.connect, connecting).await;
+            if let (Err(error), Some(pool)) = (&connected, &link.pool) {
+                pool.on_renewal_connect_error(error);
+            }
+            connected.map(Arc::new)
         });
-        *lock(&self.current) = Some(Arc::clone(&current));
-        Ok(current)
+        let no_runtime = |_| Err(io::Error::from(io::ErrorKind::NotConnected).into());
+        connecting
+            .map(move |connected| connected.unwrap_or_else(no_runtime))
+            .boxed()
+            .shared()
     }
 
     /// The next request takes another connection.
-    fn discard(&self, lost: &Arc<Current>) {
-        let mut current = lock(&self.current);
-        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, lost)) {
-            *current = None;
-        }
+    fn discard(&self, lost: &Current) {
+        lock(&self.current).take_if(|current| current.ptr_eq(lost));
     }
 }
 
 impl Route {
     pub fn may_redirect(&self) -> bool {
-        self.current.connection.may_redirect()
+        self.connection.may_redirect()
     }
 
     /// Sends a request once.
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
-        let mut connection = self.current.connection.clone();
-        let query = command.query_async(&mut connection);
-        let reply: RedisResult<T> = if self.may_redirect() {
+        let query = self.connection.query(command);
+        let reply = if self.may_redirect() {
             // redis-rs tries several nodes, each with timeouts of its own.
             in_time(self.link.timeouts.request(), query).await
         } else {

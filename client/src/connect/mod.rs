@@ -2,6 +2,8 @@
 
 mod address;
 mod certificates;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod connection;
 mod endpoints;
 mod errors;
@@ -11,11 +13,13 @@ mod pool;
 mod sentinel;
 #[cfg(feature = "cluster")]
 mod slots;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 
 pub use address::Address;
 pub(crate) use connection::{Purpose, Timeouts};
 pub use endpoints::Endpoints;
-pub(crate) use link::{Link, RenewalNotices, Route};
-pub(crate) use pool::{BlockingPool, Permit, PooledConnection, Turn, WaitLimits};
+pub(crate) use link::{Link, Route};
+pub(crate) use pool::{BlockingPool, Permit, PooledConnection, WaitLimits};
 #[cfg(feature = "cluster")]
 pub use slots::slot_of;

@@ -1,13 +1,17 @@
 //! The primary, as Sentinels know it.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
+use futures_util::future::BoxFuture;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult, TlsMode};
+use tokio::sync::Notify;
 
-use super::address::{keepalive_settings, with_keepalive};
+use super::address::{Address, Server, connect_to, keepalive_settings, with_keepalive};
 use super::certificates::Certificates;
-use super::connection::Purpose;
+use super::connection::{Connection, Purpose, Timeouts};
+use super::endpoints::{Endpoints, parse, split_credentials};
+use crate::error::Error;
 use crate::sync::lock;
 
 pub(super) struct Sentinel {
@@ -20,22 +24,39 @@ pub(super) struct Sentinel {
 }
 
 /// Asks the Sentinels for the primary, and remembers the answer.
-pub(super) struct Discovery {
+struct Discovery {
     client: tokio::sync::Mutex<SentinelClient>,
     /// Asking takes several connections, and a long time when one of the Sentinels does not respond.
     primary: Mutex<Option<Client>>,
 }
 
-impl Sentinel {
-    /// A client that the application configured.
-    pub fn shared(client: SentinelClient) -> Self {
-        Self {
-            requests: Discovery::new(client),
-            renewals: None,
-            label: "primary known to Sentinel".into(),
-        }
+/// The Sentinels, the name of the primary and its credentials in `[user:password@]host[:port],host[:port]/name[/db]`.
+pub(super) fn endpoints(scheme: &str, text: &str) -> Result<Endpoints, Error> {
+    let (credentials, rest) = split_credentials(text);
+    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (name, db) = path.split_once('/').unwrap_or((path, ""));
+    if name.is_empty() {
+        return Err(Error::Invalid(
+            "the address of Sentinels needs the name of the primary: redis-sentinel://host:26379/name".into(),
+        ));
     }
+    let sentinels = hosts.split(',').map(|host| {
+        // Sentinels have a default port of their own.
+        let has_port = host
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| !port.ends_with(']'));
+        let port = if has_port { "" } else { ":26379" };
+        parse(&format!("{scheme}://{host}{port}"))
+    });
+    Ok(Endpoints::Sentinel {
+        sentinels: sentinels.collect::<Result<_, _>>()?,
+        name: name.to_owned(),
+        // The host is a placeholder.
+        primary: parse(&format!("{scheme}://{credentials}primary/{db}"))?,
+    })
+}
 
+impl Sentinel {
     pub fn new(
         sentinels: &[ConnectionInfo],
         name: &str,
@@ -59,21 +80,54 @@ impl Sentinel {
         })
     }
 
-    pub fn label(&self) -> &str {
-        &self.label
-    }
-
-    pub fn discovery(&self, purpose: Purpose) -> &Discovery {
+    fn discovery(&self, purpose: Purpose) -> &Discovery {
         match (purpose, &self.renewals) {
             (Purpose::Renewal, Some(discovery)) => discovery,
             _ => &self.requests,
         }
     }
+}
 
-    pub fn forget(&self, node: &ConnectionAddr) {
+impl Server for Sentinel {
+    fn label(&self) -> String {
+        self.label.clone()
+    }
+
+    fn client_for<'a>(&'a self, _: &'a [u8], purpose: Purpose) -> BoxFuture<'a, RedisResult<Client>> {
+        Box::pin(self.discovery(purpose).primary())
+    }
+
+    fn connect(
+        &self,
+        timeouts: Timeouts,
+        purpose: Purpose,
+        disconnected: Arc<Notify>,
+    ) -> BoxFuture<'_, RedisResult<Connection>> {
+        Box::pin(async move {
+            let discovery = self.discovery(purpose);
+            // The last connection is gone, and so may be the primary that it led to.
+            *lock(&discovery.primary) = None;
+            connect_to(discovery.primary().await?, timeouts, purpose, disconnected).await
+        })
+    }
+
+    fn forget(&self, node: &ConnectionAddr) {
         for discovery in std::iter::once(&self.requests).chain(&self.renewals) {
             lock(&discovery.primary).take_if(|primary| primary.get_connection_info().addr() == node);
         }
+    }
+}
+
+impl TryFrom<SentinelClient> for Address {
+    type Error = Error;
+
+    /// A client that the application configured.
+    fn try_from(client: SentinelClient) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Sentinel {
+            requests: Discovery::new(client),
+            renewals: None,
+            label: "primary known to Sentinel".into(),
+        })))
     }
 }
 
@@ -116,7 +170,7 @@ impl Discovery {
     }
 
     /// One task asks; those that arrive meanwhile share its answer.
-    pub async fn primary(&self) -> RedisResult<Client> {
+    async fn primary(&self) -> RedisResult<Client> {
         if let Some(primary) = self.cached() {
             return Ok(primary);
         }
@@ -130,11 +184,38 @@ impl Discovery {
         Ok(primary)
     }
 
-    pub fn forget_primary(&self) {
-        *lock(&self.primary) = None;
-    }
-
     fn cached(&self) -> Option<Client> {
         lock(&self.primary).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentinel_address_without_port_uses_26379() {
+        let endpoints = "redis-sentinel://:secret@one,two:7000,[::1]/main/3".parse();
+        let Ok(Endpoints::Sentinel {
+            sentinels,
+            name,
+            primary,
+        }) = endpoints
+        else {
+            panic!("no Sentinels");
+        };
+        let addresses: Vec<String> = sentinels.iter().map(|info| info.addr().to_string()).collect();
+        assert_eq!(addresses, ["one:26379", "two:7000", "::1:26379"]);
+        assert_eq!(name, "main");
+        assert_eq!(primary.redis_settings().password(), Some("secret"));
+        assert_eq!(primary.redis_settings().db(), 3);
+        assert_eq!(sentinels[0].redis_settings().password(), None);
+    }
+
+    #[test]
+    fn sentinel_address_takes_the_name_of_the_primary() {
+        let address = Address::try_from("redis-sentinel://:secret@one:26379,two/main/3").unwrap();
+        assert_eq!(address.to_string(), "main known to Sentinel one:26379,two:26379");
+        assert!(Address::try_from("redis-sentinel://one/main/nonsense").is_err());
     }
 }

@@ -1,12 +1,12 @@
 //! Which node of a cluster serves which slot.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Mutex;
 
 use crc::{CRC_16_XMODEM, Crc};
-use redis::{
-    Client, ConnectionAddr, ConnectionInfo, FromRedisValue, ParsingError, RedisError, RedisResult, Value, cmd,
-};
+use redis::{Client, ConnectionAddr, ConnectionInfo, FromRedisValue, ParsingError, RedisError, RedisResult};
+use redis::{Value, cmd, from_redis_value_ref};
 
 use crate::error::Error;
 use crate::sync::lock;
@@ -60,30 +60,23 @@ impl SlotCache {
     /// The node that serves the key if known, else one that redirects to it.
     pub fn node_for(&self, key: &[u8]) -> ConnectionInfo {
         let known = lock(&self.known);
-        let addr = match known.by_slot.get(&slot_of(key)) {
-            Some(addr) => addr,
-            None => self.next_to_ask(&known),
-        };
+        let addr = known.by_slot.get(&slot_of(key));
+        let addr = addr.unwrap_or_else(|| self.next_to_ask(&known));
         self.first_seed().clone().set_addr(addr.clone())
     }
 
     /// Asks the cluster for all its slots.
     pub async fn fetch(&self) -> RedisResult<SlotMap> {
-        let mut last = None;
+        let mut last = io::Error::from(io::ErrorKind::NotConnected).into();
         for _ in 0..self.seeds.len() {
-            let node = {
-                let known = lock(&self.known);
-                self.first_seed()
-                    .clone()
-                    .set_addr(self.next_to_ask(&known).clone())
-            };
-            match SlotMap::fetch(node.clone()).await {
+            let addr = self.next_to_ask(&lock(&self.known)).clone();
+            match SlotMap::fetch(self.first_seed().clone().set_addr(addr.clone())).await {
                 Ok(map) => return Ok(map),
-                Err(error) => last = Some(error),
+                Err(error) => last = error,
             }
-            self.forget(node.addr());
+            self.forget(&addr);
         }
-        Err(last.unwrap_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected).into()))
+        Err(last)
     }
 
     fn next_to_ask<'a>(&'a self, known: &'a Known) -> &'a ConnectionAddr {
@@ -159,16 +152,13 @@ impl SlotMap {
 
     pub fn node_for(&self, key: &[u8]) -> Result<ConnectionInfo, Error> {
         let slot = slot_of(key);
-        let range = self
-            .ranges
-            .iter()
-            .find(|range| (range.first..=range.last).contains(&slot));
-        let unassigned = || {
+        let mut ranges = self.ranges.iter();
+        let range = ranges.find(|range| (range.first..=range.last).contains(&slot));
+        let range = range.ok_or_else(|| {
             Error::Invalid(format!(
                 "no node of the cluster serves slot {slot}, to which this key belongs: assign all slots"
             ))
-        };
-        let range = range.ok_or_else(unassigned)?;
+        })?;
         Ok(self.node.clone().set_addr(range.addr(&self.node)))
     }
 }
@@ -183,17 +173,18 @@ impl FromRedisValue for SlotRange {
     /// `first, last, [host, port, ...] of the primary, those of its replicas ...`
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
         let incomplete = || ParsingError::from("incomplete reply to CLUSTER SLOTS");
-        let mut fields = Vec::<Value>::from_redis_value(value)?.into_iter();
-        let first = u16::from_redis_value(fields.next().ok_or_else(incomplete)?)?;
-        let last = u16::from_redis_value(fields.next().ok_or_else(incomplete)?)?;
-        let mut primary = Vec::<Value>::from_redis_value(fields.next().ok_or_else(incomplete)?)?.into_iter();
-        let host = Option::<String>::from_redis_value(primary.next().ok_or_else(incomplete)?)?;
-        let port = u16::from_redis_value(primary.next().ok_or_else(incomplete)?)?;
+        let fields = Vec::<Value>::from_redis_value(value)?;
+        let [first, last, Value::Array(primary), ..] = fields.as_slice() else {
+            return Err(incomplete());
+        };
+        let [host, port, ..] = primary.as_slice() else {
+            return Err(incomplete());
+        };
         Ok(Self {
-            first,
-            last,
-            host: host.unwrap_or_default(),
-            port,
+            first: from_redis_value_ref(first)?,
+            last: from_redis_value_ref(last)?,
+            host: from_redis_value_ref::<Option<String>>(host)?.unwrap_or_default(),
+            port: from_redis_value_ref(port)?,
         })
     }
 }

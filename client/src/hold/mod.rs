@@ -171,7 +171,7 @@ impl Hold {
                 self.deadline = self.deadline.max(safe_deadline(sent, Duration::ZERO, *lease));
                 None
             }
-            Err(error) => LostReason::reported_by(error).map(|reason| self.lose(reason)),
+            Err(error) => error.reported_loss().map(|reason| self.lose(reason)),
         }
     }
 

@@ -64,7 +64,7 @@ impl PendingRelease {
             (Ok(_), Some(reason)) => return ReleaseStep::Done(Err(Error::Lost(reason))),
             (Err(error), _) => error,
         };
-        match LostReason::reported_by(&error) {
+        match error.reported_loss() {
             // After an extension that is repeated, they still mean a loss.
             Some(_) if self.keeps_for.is_none() && (self.may_be_done || self.is_resent) => {
                 self.may_be_done = true;

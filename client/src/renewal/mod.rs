@@ -5,7 +5,7 @@ mod queue;
 mod shared_hold;
 
 use std::io;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
 use crate::clock::BootInstant;
+use crate::command::Milliseconds;
 use crate::error::{Error, LostReason};
 use crate::events::{EventKind, enter_renewal_thread};
 use crate::hold::Action;
@@ -87,8 +88,27 @@ impl RenewalThread {
 
     /// Connects, and renews all holds as soon as a lost connection has been replaced.
     pub fn maintain(&self, context: &Arc<RenewalContext>) {
-        let (shared, context) = (Arc::clone(&self.shared), Arc::downgrade(context));
-        self.runtime.spawn(shared.maintain(context));
+        let (shared, link, context) = (
+            Arc::clone(&self.shared),
+            Arc::clone(&context.link),
+            Arc::downgrade(context),
+        );
+        self.runtime.spawn(async move {
+            // Before it is needed, so that the first renewal of a short lease does not have to wait. A server that cannot
+            // be reached may have lost its locks, too.
+            if link.route().await.is_err() {
+                link.disconnected.notify_one();
+            }
+            let disconnected = Arc::clone(&link.disconnected);
+            drop(link);
+            loop {
+                disconnected.notified().await;
+                let Some(context) = context.upgrade() else {
+                    return;
+                };
+                shared.renew_all_of(&context).await;
+            }
+        });
     }
 
     /// Resolves when all tasks that were spawned before are done.
@@ -156,8 +176,8 @@ impl Shared {
     async fn renew(self: Arc<Self>, held: Arc<SharedHold>, lease: Duration, timeout: Duration) {
         let sent = BootInstant::now();
         let command = held.extend(lease);
-        let reply = held.context.link.query_within::<u64>(timeout, &command).await;
-        let reply = reply.map(|ms| held.context.certain(Duration::from_millis(ms)));
+        let reply = held.context.link.query_within(timeout, &command).await;
+        let reply = reply.map(|Milliseconds(lease)| held.context.certain(lease));
         let took = BootInstant::now().since(sent);
         let kind = match &reply {
             Ok(_) => EventKind::Renewed { took },
@@ -180,43 +200,22 @@ impl Shared {
 
     /// A server that closed the connection may have lost its locks: every hold is renewed as soon as there is another
     /// connection.
-    async fn maintain(self: Arc<Self>, context: Weak<RenewalContext>) {
-        let Some(disconnected) = context.upgrade().map(|context| {
-            let disconnected = Arc::clone(&context.disconnected);
-            let link = Arc::clone(&context.link);
-            let failed = Arc::clone(&disconnected);
-            // Before it is needed, so that the first renewal of a short lease does not have to wait. A server that
-            // cannot be reached may have lost its locks, too.
-            tokio::spawn(async move {
-                if link.route().await.is_err() {
-                    failed.notify_one();
-                }
-            });
-            disconnected
-        }) else {
-            return;
-        };
-        loop {
-            disconnected.notified().await;
-            let Some(context) = context.upgrade() else {
-                return;
+    async fn renew_all_of(&self, context: &Arc<RenewalContext>) {
+        let mut backoff = Backoff::new();
+        while self.queue.has_holds_of(context) {
+            // Of a cluster, only one connection was lost: renewals find out whether its node is there. Otherwise a reply
+            // shows that this is another connection. Some users may not send PING, but get a reply, too.
+            let is_back = context.link.is_cluster() || {
+                let reply = context.link.query::<redis::Value>(&redis::cmd("PING")).await;
+                !reply.is_err_and(|error| error.is_transient())
             };
-            let mut backoff = Backoff::new();
-            while self.queue.has_holds_of(&context) {
-                // Of a cluster, only one connection was lost: renewals find out whether its node is there.
-                // Otherwise a reply shows that this is another connection. Some users may not send PING, but get a reply, too.
-                let is_back = context.link.is_cluster() || {
-                    let reply = context.link.query::<redis::Value>(&redis::cmd("PING")).await;
-                    !reply.is_err_and(|error| error.is_transient())
-                };
-                if is_back {
-                    if self.queue.renew_all_of(&context, BootInstant::now()) {
-                        self.wake.notify_one();
-                    }
-                    break;
+            if is_back {
+                if self.queue.renew_all_of(context, BootInstant::now()) {
+                    self.wake.notify_one();
                 }
-                sleep(backoff.pause(Duration::MAX)).await;
+                return;
             }
+            sleep(backoff.pause(Duration::MAX)).await;
         }
     }
 }

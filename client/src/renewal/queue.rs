@@ -122,7 +122,6 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use shuttle::thread;
-    use tokio::sync::Notify;
 
     use super::*;
     use crate::command::Grant;
@@ -149,7 +148,6 @@ mod tests {
         Arc::new(RenewalContext {
             link: Link::new(address.clone(), timeouts, Purpose::Renewal, None),
             reporter: Reporter::new(address, Hook::default()),
-            disconnected: Arc::new(Notify::new()),
             is_member: false,
         })
     }

@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::Cmd;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::BootInstant;
@@ -20,8 +19,6 @@ use crate::sync::model_checked::{Mutex, lock};
 pub(crate) struct RenewalContext {
     pub link: Arc<Link>,
     pub reporter: Reporter,
-    /// Notified when the connection is lost.
-    pub disconnected: Arc<Notify>,
     /// Whether the server is one of several that share their locks.
     pub is_member: bool,
 }

@@ -58,10 +58,10 @@ async fn lost_node_of_cluster_is_noticed_long_before_the_next_renewal() {
     let mut cluster = Cluster::start(3);
     let key = cluster.key_on(1, "door");
     let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();
-    // Renewed after 10 s.
-    let guard = locks.lock(&key).lease(ms(30_000)).acquire().await.unwrap();
+    // Renewed after 20 s.
+    let guard = locks.lock(&key).lease(ms(60_000)).acquire().await.unwrap();
     cluster.nodes[1].kill();
     cluster.nodes[1].start_again();
-    let reason = tokio::time::timeout(ms(8_000), guard.lost()).await;
+    let reason = tokio::time::timeout(ms(16_000), guard.lost()).await;
     assert_eq!(reason, Ok(LostReason::NotHeld));
 }
