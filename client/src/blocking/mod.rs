@@ -5,9 +5,9 @@
 
 mod block_on;
 
-use std::thread;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::command::LockInfo;
@@ -16,7 +16,8 @@ use crate::guard::Guard;
 use crate::locks::{Lock, Locks};
 use crate::multi::{Guards, acquire_all};
 use crate::owner::Owner;
-use crate::run::RunError;
+use crate::parts::GuardParts;
+use crate::run::{RunError, after_release};
 pub(crate) use block_on::block_on;
 
 /// [`acquire_all`] for threads outside async code.
@@ -37,10 +38,8 @@ pub(crate) use block_on::block_on;
 /// Those of [`acquire_all`].
 pub fn blocking_acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards, Error> {
     let locks: Vec<Lock> = locks.into_iter().collect();
-    let Some(runtime) = locks.first().map(|lock| lock.runtime().clone()) else {
-        return Ok(Guards::default());
-    };
-    block_on(&runtime, acquire_all(locks))
+    let runtime = locks.first().map(|lock| lock.runtime().clone());
+    block_on(runtime.as_ref(), acquire_all(locks))
 }
 
 /// For threads outside async code: the feature `blocking`.
@@ -71,6 +70,11 @@ impl Locks {
         block_on(self.runtime(), self.check(key))
     }
 
+    /// [`Locks::adopt`] for threads outside async code.
+    pub fn blocking_adopt(&self, parts: GuardParts) -> Result<Guard, Error> {
+        block_on(self.runtime(), self.adopt(parts))
+    }
+
     /// [`Locks::settle`] for threads outside async code: `false` if that takes longer than `limit`.
     pub fn blocking_settle(&self, limit: Duration) -> bool {
         let settled = async { timeout(limit, self.settle()).await };
@@ -97,9 +101,9 @@ impl Lock {
     ///
     /// Those of [`Lock::run`].
     pub fn blocking_run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
-        let guard = self.blocking_acquire().map_err(RunError::NotAcquired)?;
-        let done = work(&guard);
-        block_on(self.runtime(), guard.finish(done))
+        self.blocking_acquire()
+            .map_err(RunError::NotAcquired)?
+            .blocking_run(work)
     }
 
     /// [`Lock::current_owner`] for threads outside async code.
@@ -125,9 +129,25 @@ impl Guard {
         block_on(self.runtime(), self.extend(lease))
     }
 
+    /// [`Guard::run`] for threads outside async code. Nothing cancels the work when the lock is lost: have it check
+    /// [`Guard::is_held`] now and then.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::run`].
+    pub fn blocking_run<T>(self, work: impl FnOnce(&Self) -> T) -> Result<T, RunError<T>> {
+        let done = work(&self);
+        block_on(&self.runtime().clone(), self.finish(done))
+    }
+
     /// [`Guard::release`] for threads outside async code.
     pub fn blocking_release(self) -> Result<u64, Error> {
         block_on(&self.runtime().clone(), self.release())
+    }
+
+    /// [`Guard::release_at_once`] for threads outside async code.
+    pub fn blocking_release_at_once(self) -> Result<u64, Error> {
+        block_on(&self.runtime().clone(), self.release_at_once())
     }
 }
 
@@ -135,29 +155,33 @@ impl Guard {
 impl Guards {
     /// [`Guards::lost`] for threads outside async code.
     pub fn blocking_lost(&self) -> LostReason {
-        match self.guards().first() {
-            Some(first) => block_on(first.runtime(), self.lost()),
-            // There is no lock to lose.
-            None => loop {
-                thread::park();
-            },
-        }
+        block_on(self.runtime(), self.lost())
     }
 
     /// [`Guards::extend`] for threads outside async code.
     pub fn blocking_extend(&self, lease: Duration) -> Result<Duration, Error> {
-        match self.guards().first() {
-            Some(first) => block_on(first.runtime(), self.extend(lease)),
-            None => Ok(Duration::MAX),
-        }
+        block_on(self.runtime(), self.extend(lease))
+    }
+
+    /// [`Guards::run`] for threads outside async code. Nothing cancels the work when a lock is lost: have it check
+    /// [`Guards::is_held`] now and then.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guards::run`].
+    pub fn blocking_run<T>(self, work: impl FnOnce(&Self) -> T) -> Result<T, RunError<T>> {
+        let done = work(&self);
+        after_release(done, self.blocking_release())
     }
 
     /// [`Guards::release`] for threads outside async code.
     pub fn blocking_release(self) -> Result<(), Error> {
-        let Some(runtime) = self.guards().first().map(|first| first.runtime().clone()) else {
-            return Ok(());
-        };
-        block_on(&runtime, self.release())
+        let runtime = self.runtime().cloned();
+        block_on(runtime.as_ref(), self.release())
+    }
+
+    fn runtime(&self) -> Option<&Handle> {
+        self.guards().first().map(Guard::runtime)
     }
 }
 

@@ -351,8 +351,60 @@ async fn adopted_hold_is_renewed_and_released_elsewhere() {
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), 0);
     assert!(client.find_lock("door").is_none());
-    let lost = other.adopt(parts).await.unwrap_err();
-    assert!(matches!(lost, Error::Lost(LostReason::NotHeld)), "{lost:?}");
+}
+
+#[tokio::test]
+async fn adopting_a_lost_hold_fails_with_the_reason() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let parts = locks
+        .lock("door")
+        .owner("alice")
+        .acquire()
+        .await
+        .unwrap()
+        .into_parts();
+    let adopt = async || match locks.adopt(parts.clone()).await {
+        Err(Error::Lost(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
+    client.call("DEL door").unwrap();
+    assert_eq!(adopt().await, LostReason::NotHeld);
+    client.acquire("door bob 60000");
+    assert_eq!(adopt().await, LostReason::NotOwner);
+    client.release("door bob");
+    client.acquire("door alice 60000");
+    assert_eq!(adopt().await, LostReason::Stale);
+    // What the owner acquired since is left alone.
+    assert_eq!(client.lock("door").holders[0].holds, 1);
+}
+
+#[tokio::test]
+async fn adopted_hold_notices_its_loss_and_is_released_by_panic() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let adopted = async |key: &str| {
+        let parts = locks
+            .lock(key)
+            .lease(ms(600))
+            .acquire()
+            .await
+            .unwrap()
+            .into_parts();
+        locks.adopt(parts).await.unwrap()
+    };
+    let guard = adopted("door").await;
+    client.call("DEL door").unwrap();
+    assert_eq!(soon("the loss", guard.lost()).await, LostReason::NotHeld);
+    let guard = adopted("book").await;
+    let working = tokio::spawn(async move {
+        let _guard = guard;
+        panic!("the work fails");
+    });
+    assert!(working.await.unwrap_err().is_panic());
+    until_free(&mut client, "book").await;
 }
 
 #[tokio::test]
@@ -361,7 +413,7 @@ async fn contended_acquisition_after_a_refusal_takes_two_commands() {
     let mut client = server.client();
     let locks = locks(&server);
     client.acquire("door alice 60000");
-    assert!(locks.lock("door").wait(ms(10)).acquire().await.is_err());
+    assert!(locks.lock("door").wait(ms(300)).acquire().await.is_err());
     let before = calls(&mut client, "dlock.acquire");
     let waiting = tokio::spawn({
         let locks = locks.clone();

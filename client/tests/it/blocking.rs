@@ -39,6 +39,72 @@ fn blocking_methods_cover_the_life_of_a_lock() {
 }
 
 #[test]
+fn blocking_run_and_adopt_are_there_for_guards() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let guard = locks
+        .lock("door")
+        .at_least(ms(60_000))
+        .blocking_acquire()
+        .unwrap();
+    let guard = locks.blocking_adopt(guard.into_parts()).unwrap();
+    assert_eq!(guard.blocking_run(|guard| guard.holds()).unwrap(), 1);
+    assert!(client.find_lock("door").is_none(), "an adopted hold is not kept");
+    let guard = locks
+        .lock("door")
+        .at_least(ms(60_000))
+        .blocking_acquire()
+        .unwrap();
+    assert_eq!(guard.blocking_release_at_once().unwrap(), 0);
+    assert!(client.find_lock("door").is_none());
+    let guards = blocking_acquire_all([locks.lock("door"), locks.lock("book")]).unwrap();
+    assert_eq!(guards.blocking_run(|guards| guards.guards().len()).unwrap(), 2);
+    assert!(client.find_lock("door").is_none() && client.find_lock("book").is_none());
+    // A loss does not cancel the work, but is reported.
+    let guards = blocking_acquire_all([locks.lock("door"), locks.lock("book")]).unwrap();
+    let outcome = guards.blocking_run(|_| client.call("DEL door").map(drop));
+    assert!(matches!(
+        outcome,
+        Err(RunError::Unprotected {
+            reason: LostReason::NotHeld,
+            ..
+        })
+    ));
+    assert!(blocking_acquire_all([]).unwrap().blocking_run(|_| ()).is_ok());
+}
+
+#[test]
+fn panic_in_blocking_run_releases_the_locks() {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks = locks(&server);
+    let panics = [
+        thread::spawn({
+            let lock = locks.lock("door");
+            move || drop(lock.blocking_run(|_| panic!("the work fails")))
+        }),
+        thread::spawn({
+            let both = [locks.lock("book"), locks.lock("page")];
+            move || {
+                drop(
+                    blocking_acquire_all(both)
+                        .unwrap()
+                        .blocking_run(|_| panic!("the work fails")),
+                )
+            }
+        }),
+    ];
+    for panic in panics {
+        assert!(panic.join().is_err());
+    }
+    assert!(locks.blocking_settle(SLOW_MACHINE));
+    for key in ["door", "book", "page"] {
+        assert!(client.find_lock(key).is_none(), "{key}");
+    }
+}
+
+#[test]
 fn blocking_waiters_are_fifo_and_time_out() {
     let server = Server::start();
     let mut client = server.client();

@@ -282,9 +282,11 @@ async fn renewal_of_ended_hold_reports_no_failure() {
     let lock = locks.lock("door").lease(ms(3000));
     // Broken, and given up before the renewal is answered.
     let guard = lock.acquire().await.unwrap();
+    until("a renewal", || journal.count("Renewed") > 0).await;
+    let before = calls(&mut client, "dlock.extend");
     client.call("DEL door").unwrap();
     proxy.freeze(Way::ToClient);
-    until("a renewal", || calls(&mut client, "dlock.extend") > 0).await;
+    until("a renewal", || calls(&mut client, "dlock.extend") > before).await;
     drop(guard);
     proxy.thaw();
     until("the release", || journal.count("ReleaseFailed") > 0).await;

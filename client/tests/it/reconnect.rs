@@ -3,7 +3,7 @@
 use dlock_testkit::{Cluster, Proxy, Server, wait_for};
 use redis_dlock_client::{Locks, LostReason};
 
-use crate::support::{Journal, locks, ms, soon};
+use crate::support::{Journal, locks, ms, soon, until};
 
 #[tokio::test]
 async fn empty_restart_is_noticed_long_before_the_next_renewal() {
@@ -60,6 +60,11 @@ async fn lost_node_of_cluster_is_noticed_long_before_the_next_renewal() {
     let locks = Locks::open(format!("redis-cluster://127.0.0.1:{}", cluster.nodes[0].port())).unwrap();
     // Renewed after 20 s.
     let guard = locks.lock(&key).lease(ms(60_000)).acquire().await.unwrap();
+    let mut client = cluster.nodes[1].client();
+    until("the connection for renewals", || {
+        client.ask::<String>("CLIENT LIST").contains("resp=3")
+    })
+    .await;
     cluster.nodes[1].kill();
     cluster.nodes[1].start_again();
     let reason = tokio::time::timeout(ms(16_000), guard.lost()).await;
