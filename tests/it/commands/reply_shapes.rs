@@ -108,7 +108,7 @@ fn error_reply_is_one_line_with_code_and_text() {
 fn replies_keep_their_shape_in_transaction() {
     let server = Server::start();
     server.client().acquire("door alice 10000");
-    let transaction = "MULTI\r\nDLOCK.ACQUIRE door bob 10000\r\nDLOCK.OWNER free\r\nDLOCK.INFO free\r\nDLOCK.ACQUIRE gate bob 10\r\nEXEC";
+    let transaction = "MULTI\r\nDLOCK.ACQUIRE door bob 10000\r\nDLOCK.OWNER free\r\nDLOCK.INFO free\r\nDLOCK.ACQUIRE gate bob 10000\r\nEXEC";
     let queued = "+OK +QUEUED +QUEUED +QUEUED +QUEUED";
     assert_eq!(
         shape(&server, 2, transaction),

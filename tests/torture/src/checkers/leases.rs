@@ -21,7 +21,8 @@ fn of_one_owner(ops: &[(usize, &Op)]) -> Vec<Violation> {
     let mut promised: Option<PromisedHold> = None;
     let mut found = Vec::new();
     for (n, op) in ops {
-        if let Some(broken) = promised.as_ref().filter(|promised| denies(op, promised)) {
+        let is_broken = |promised: &&PromisedHold| denies(op, promised) && !is_push_during_release(op, ops);
+        if let Some(broken) = promised.as_ref().filter(is_broken) {
             found.push(Violation {
                 rule: Rule::Leases,
                 what: format!(
@@ -53,6 +54,14 @@ fn denies(op: &Op, promised: &PromisedHold) -> bool {
         (Request::Push(push), _) => push.element.fence == promised.fence && op.is_refused_push(),
         _ => false,
     }
+}
+
+/// The owner may have released the lock before, on another connection.
+fn is_push_during_release(op: &Op, ops: &[(usize, &Op)]) -> bool {
+    let overlaps = |other: &Op| other.sent < op.replied && op.sent < other.replied;
+    let is_release = |other: &Op| matches!(other.request, Request::Release { .. });
+    let is_push = matches!(op.request, Request::Push(_));
+    is_push && ops.iter().any(|(_, other)| is_release(other) && overlaps(other))
 }
 
 fn next(promised: Option<PromisedHold>, n: usize, op: &Op) -> Option<PromisedHold> {

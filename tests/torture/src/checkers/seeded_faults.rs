@@ -526,15 +526,23 @@ fn lost_writes_before_end_of_their_term_are_detected() {
 
 #[test]
 fn guard_refused_before_deadline_is_a_broken_lease() {
-    let denials = |element| {
+    let denials = |element, released_ms| {
         let reply = refused("NOTHELD lock is not held");
         let denied = Op {
             reply,
             ..write("alice", 500, 510, element)
         };
         let grant = op("alice", 0, 10, acquire(MUTEX), grant(7));
-        broken_leases(&history(vec![grant, denied])).len()
+        let release = op(
+            "alice",
+            released_ms,
+            released_ms + 10,
+            RELEASE,
+            Reply::Remaining(0),
+        );
+        broken_leases(&history(vec![grant, denied, release])).len()
     };
-    assert_eq!(denials("7:1"), 1);
-    assert_eq!(denials("6:1"), 0, "an outdated fence");
+    assert_eq!(denials("7:1", 520), 1);
+    assert_eq!(denials("6:1", 520), 0, "an outdated fence");
+    assert_eq!(denials("7:1", 505), 0, "released on another connection");
 }

@@ -51,6 +51,12 @@ impl LockClient {
         }
     }
 
+    /// The same owner on another connection.
+    pub fn with_new_connection(&self) -> Self {
+        let (route, recorder) = (self.route.clone(), self.recorder.clone());
+        Self::new(self.owner.clone(), route, recorder, self.reply_timeout)
+    }
+
     /// A handle that cuts its connection.
     pub fn cutter(&self) -> ConnCutter {
         self.cutter.clone()

@@ -38,8 +38,8 @@ pub struct Workload {
 const MAX_WRITES: u8 = 4;
 /// Before one in this many writes, the holder is stopped until its lease has ended.
 const STOPPED_ONE_IN: u8 = 8;
-/// From the safe deadline of a lease to its end.
-const DEADLINE_MARGIN_MS: u64 = 4;
+/// During one in this many guarded writes, the holder releases the lock on another connection.
+const RELEASED_ONE_IN: u8 = 8;
 /// One in this many guarded writes has the fence of an earlier grant.
 const OUTDATED_ONE_IN: u8 = 8;
 /// Longer than any server is stopped.
@@ -229,12 +229,25 @@ impl Worker {
             if self.rng.u8(..STOPPED_ONE_IN) == 0 {
                 self.stop_past(held.deadline);
             }
+            if self.rng.u8(..RELEASED_ONE_IN) == 0 {
+                self.release_during_push(held);
+                return false;
+            }
             if !self.push(held, GUARDED) || may_write_plain && !self.push(held, PLAIN) {
                 return false;
             }
             self.think();
         }
         true
+    }
+
+    /// The next holder may write while a server that checks first and writes later has not written yet.
+    fn release_during_push(&mut self, held: &HeldLock<'_>) {
+        let mut releaser = self.lock_client.with_new_connection();
+        thread::scope(|scope| {
+            scope.spawn(|| releaser.release(held.key, Some(held.fence), true, None));
+            self.push(held, GUARDED);
+        });
     }
 
     /// Returns whether the owner may go on.
@@ -258,15 +271,9 @@ impl Worker {
         true
     }
 
-    /// Sleeps past a deadline: long enough for others to get the lock and write, or just until the lease ends. Then even
-    /// a short time between check and write is too long.
+    /// Sleeps past a deadline, long enough for others to get the lock and write.
     fn stop_past(&mut self, deadline: Micros) {
-        let longest_ms = if self.rng.bool() {
-            self.workload.lease_ms.end() / 2
-        } else {
-            DEADLINE_MARGIN_MS
-        };
-        let more = Duration::from_millis(self.rng.u64(..=longest_ms));
+        let more = Duration::from_millis(self.rng.u64(..=self.workload.lease_ms.end() / 2));
         thread::sleep(Duration::from_micros(deadline.saturating_sub(now())) + more);
     }
 
