@@ -95,6 +95,16 @@ fn fences_rise_and_guards_exclude_each_other_in_larger_worlds() {
 
 #[test]
 #[ignore = "minutes in a release build: make model"]
+fn fences_rise_over_three_clients() {
+    let three = Setting {
+        clients: 3,
+        ..Setting::default()
+    };
+    holds("three clients", &without_lost_replies(three));
+}
+
+#[test]
+#[ignore = "minutes in a release build: make model"]
 fn late_copies_of_requests_change_nothing() {
     let twice = Setting {
         grants: 2,

@@ -134,16 +134,16 @@ impl<'a> Quorum<'a> {
 
     fn acquire_events(&self, client: usize, server: usize, events: &mut Vec<Event>) {
         let Client {
-            phase,
             first,
             known,
             grants_left,
+            ..
         } = &self.clients[client];
         let is_holder = self.servers[server]
             .holder
             .is_some_and(|(holder, _)| holder == client);
         let may_be_granted = self.servers[server].holder.is_none() && grants_left[server] > 0;
-        if known[server].is_some() || !(is_holder || may_be_granted) {
+        if known[server].is_some() || !(is_holder || may_be_granted) || !self.may_begin(client) {
             return;
         }
         // The copy of a request that was sent before the first reply has no minimum.
@@ -153,18 +153,9 @@ impl<'a> Quorum<'a> {
             minima.extend(self.setting.0.absurd_min_fence.map(Some));
         }
         for min in minima {
-            // A client that has stopped waits for no reply, and a repeated request changes nothing.
-            if *phase != Phase::Stopped {
-                let reply = Reply::Arrives;
-                events.push(Event::Acquire {
-                    client,
-                    server,
-                    min,
-                    reply,
-                });
-            }
-            if !is_holder && self.may_be_lost(client) {
-                let reply = Reply::IsLost;
+            // A repeated request changes nothing.
+            let replies = self.replies(client);
+            for reply in replies.filter(|reply| !(is_holder && *reply == Reply::IsLost)) {
                 events.push(Event::Acquire {
                     client,
                     server,
@@ -175,8 +166,14 @@ impl<'a> Quorum<'a> {
         }
     }
 
+    /// All clients are alike, so only one order of their first grants needs to be searched.
+    fn may_begin(&self, client: usize) -> bool {
+        let previous = client.checked_sub(1).map(|previous| self.clients[previous]);
+        previous.is_none_or(|previous| previous.grants_left != [self.setting.0.grants; SERVERS])
+    }
+
     fn raise_events(&self, client: usize, server: usize, events: &mut Vec<Event>) {
-        let Client { phase, known, .. } = &self.clients[client];
+        let known = &self.clients[client].known;
         if self.breach() == Some(Breach::NoRaise) || !self.may_have_been_granted(client, server) {
             return;
         }
@@ -184,30 +181,21 @@ impl<'a> Quorum<'a> {
             if known[server].is_some_and(|fence| fence >= to) {
                 continue;
             }
-            if *phase != Phase::Stopped {
-                let reply = Reply::Arrives;
-                events.push(Event::Raise {
-                    client,
-                    server,
-                    to,
-                    reply,
-                });
-            }
-            if self.may_be_lost(client) {
-                let reply = Reply::IsLost;
-                events.push(Event::Raise {
-                    client,
-                    server,
-                    to,
-                    reply,
-                });
-            }
+            events.extend(self.replies(client).map(|reply| Event::Raise {
+                client,
+                server,
+                to,
+                reply,
+            }));
         }
     }
 
     /// Nobody is there for the replies to a client that has stopped.
-    fn may_be_lost(&self, client: usize) -> bool {
-        self.setting.0.lost_replies || self.clients[client].phase == Phase::Stopped
+    fn replies(&self, client: usize) -> impl Iterator<Item = Reply> + use<> {
+        let has_stopped = self.clients[client].phase == Phase::Stopped;
+        let arrives = (!has_stopped).then_some(Reply::Arrives);
+        let is_lost = (has_stopped || self.setting.0.lost_replies).then_some(Reply::IsLost);
+        arrives.into_iter().chain(is_lost)
     }
 
     /// A raise may arrive after the hold has ended. If it succeeds, the client counts on the renewed lease.
