@@ -16,7 +16,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel down test test-matrix model fuzz torture miri asan bench bench-check check msrv deny \
+.PHONY: help run cluster sentinel quorum down test test-matrix model fuzz torture miri asan bench bench-check check msrv deny \
 	book \
 	install dist deb test-deb install-deps release
 
@@ -34,8 +34,11 @@ cluster: install-deps release ## Start a cluster of six servers on ports 7401 to
 sentinel: install-deps release ## Start three servers and three Sentinels on ports 7411 to 7416 and show a failover (or from PORT=7511)
 	@deploy/run-sentinel "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/sentinel" "$(PORT)"
 
-down: ## Stop servers left behind by a killed `make cluster` or `make sentinel`
-	@deploy/end-deployment "$(TARGET)/cluster" "$(TARGET)/sentinel"
+quorum: install-deps release ## Start five independent servers on ports 7421 to 7425 and show a lock on a majority (or from PORT=7521)
+	@deploy/run-quorum "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/quorum" "$(PORT)"
+
+down: ## Stop servers left behind by a killed `make cluster`, `make sentinel` or `make quorum`
+	@deploy/end-deployment "$(TARGET)/cluster" "$(TARGET)/sentinel" "$(TARGET)/quorum"
 
 install: release ## Install the tool, module, completions and man page (PREFIX=/usr/local, MODULEDIR, DESTDIR)
 	@PREFIX="$(PREFIX)" MODULEDIR="$(MODULEDIR)" DESTDIR="$(DESTDIR)" deploy/install "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # tool and module are the arguments of the script that sources this
-# Shared by run-cluster and run-sentinel. Sourced, not executed.
+# Shared by run-cluster, run-sentinel and run-quorum. Sourced, not executed.
 #
 # Servers are started from copies of the files in deploy/, with other ports and directories, and shorter leases. Each has
 # its own working directory, by which end-deployment recognises its process.
@@ -137,25 +137,33 @@ ask() {
 }
 
 # Waits until `dlock doctor` reports neither problems nor warnings, and prints its output without passed checks:
-# see_doctor URL
+# see_doctor ARGUMENT...   the arguments of dlock
 see_doctor() {
     local end=$((SECONDS + timeout_s))
-    until "$tool" -u "$1" doctor >"$directory/doctor.log" 2>&1; do
+    until "$tool" "$@" >"$directory/doctor.log" 2>&1; do
         if [ $SECONDS -ge $end ]; then
             cat "$directory/doctor.log" >&2
             fail "timed out after $timeout_s s waiting for a deployment without warnings"
         fi
         sleep 0.5
     done
-    echo "\$ $tool -u $1 doctor"
+    echo "\$ $tool $*"
     grep -v '^  ok ' "$directory/doctor.log"
 }
 
-# Leaves the servers running for the user, until Ctrl-C.
+# Crashes a server: kill_server PORT
+kill_server() {
+    echo "\$ kill -9 ${pids[$1]}"
+    kill -9 "${pids[$1]}"
+    # Otherwise the shell reports the killed job.
+    wait "${pids[$1]}" 2>/dev/null || true
+    unset "pids[$1]"
+}
+
+# Leaves the servers running for the user, until Ctrl-C: stay ARGUMENT...   of dlock, to try
 stay() {
-    local port
     say "Ready: Ctrl-C stops all servers"
-    echo "$tool -u $1 top"
+    echo "$tool $*"
     echo "logs and configuration: $directory/servers"
     while kill -0 "${pids[@]}" 2>/dev/null; do wait -n || true; sleep 1; done
 }

@@ -185,6 +185,10 @@ pub struct RunArgs {
     #[arg(long, value_parser = duration::parse_lease, value_name = "TIME")]
     pub lease: Option<Duration>,
 
+    /// Hold the lock on a majority of these servers, all of the quorum and in the same order everywhere
+    #[arg(long, value_name = "URL,URL,URL", value_delimiter = ',', conflicts_with_all = ["limit", "at_least"])]
+    pub quorum: Vec<String>,
+
     /// Print nothing while waiting, nor if the lock is not acquired
     #[arg(short, long)]
     pub quiet: bool,

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     let target = || Target::new(&cli.server);
     match &cli.action {
-        Action::Run(args) => run::run(args, &target()?),
+        Action::Run(args) => run::run(args, &cli.server),
         Action::Ls(args) => ls::ls(args, &target()?),
         Action::Show(args) => show::show(args, &target()?),
         Action::Break(args) => break_lock::break_lock(args, &target()?),

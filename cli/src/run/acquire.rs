@@ -4,9 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redis_dlock_client::{Error, Guard, Lock, Locks, Owner};
-use tokio::time::{sleep, timeout};
+use redis_dlock_client::{Error, Owner};
 
+use super::lock::{Guard, Lock, Locks};
 use super::progress;
 use super::signals::Signals;
 use super::stderr_writer::StderrSender;
@@ -16,9 +16,6 @@ use crate::output::eprint_error;
 
 /// The lease unless the server accepts shorter ones only.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-/// How long to wait until the server has dropped a cancelled request.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
-const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 pub enum Acquired {
     Guard(Guard),
@@ -36,14 +33,14 @@ pub async fn acquire(
     let owner = Owner::unique();
     let mut lease = args.lease.unwrap_or(DEFAULT_LEASE);
     loop {
-        let lock = lock_with_options(args, locks, &owner, lease);
+        let lock = locks.lock(args, &owner, lease);
         let error = tokio::select! {
             guard = lock.acquire() => match guard {
                 Ok(guard) => return Ok(Acquired::Guard(guard)),
                 Err(error) => error,
             },
             signal = signals.next_forwarded() => {
-                wait_until_cancelled(&lock, &owner).await;
+                lock.wait_until_cancelled().await;
                 return Ok(Acquired::Interrupted(signal));
             }
             never = progress::report(args, &lock, stderr) => match never {},
@@ -56,36 +53,10 @@ pub async fn acquire(
             continue;
         }
         if !matches!(error, Error::Busy) {
-            wait_until_cancelled(&lock, &owner).await;
+            lock.wait_until_cancelled().await;
         }
         return not_acquired(args, &lock, error).await;
     }
-}
-
-fn lock_with_options(args: &RunArgs, locks: &Locks, owner: &Owner, lease: Duration) -> Lock {
-    let wait = if args.no_wait {
-        Duration::ZERO
-    } else {
-        args.wait.unwrap_or(Duration::MAX)
-    };
-    let mut lock = locks
-        .lock(args.name.as_bytes())
-        .lease(lease)
-        .owner(owner)
-        .wait(wait);
-    if args.shared {
-        lock = lock.shared();
-    }
-    if let Some(limit) = args.limit {
-        lock = lock.limit(limit);
-    }
-    if let Some(time) = args.at_least {
-        lock = lock.at_least(time);
-    }
-    if let Some(time) = args.max_hold {
-        lock = lock.max_hold(time);
-    }
-    lock
 }
 
 /// The longest lease that the server accepts, from its error `lease-ms must be a plain decimal from 1 to 15000`.
@@ -97,24 +68,7 @@ fn longest_lease(error: &Error) -> Option<Duration> {
     digits.parse().ok().map(Duration::from_millis)
 }
 
-/// Waits until the server no longer knows the request. A grant that is still in flight would block others until its
-/// lease expires.
-async fn wait_until_cancelled(lock: &Lock, owner: &Owner) {
-    let cancelled = async {
-        while let Ok(Some(info)) = lock.info().await {
-            let holds = info.holders.iter().any(|holder| holder.owner == *owner);
-            let waits = info.waiters.iter().any(|waiter| waiter.owner == *owner);
-            if !holds && !waits {
-                break;
-            }
-            sleep(CANCEL_POLL_INTERVAL).await;
-        }
-    };
-    // After a timeout, the request ends with the connection, or the grant with its lease.
-    let _ = timeout(CANCEL_TIMEOUT, cancelled).await;
-}
-
-async fn not_acquired(args: &RunArgs, lock: &Lock, error: Error) -> Result<Acquired, Failure> {
+async fn not_acquired(args: &RunArgs, lock: &Lock<'_>, error: Error) -> Result<Acquired, Failure> {
     let name = args.name.as_bytes();
     let mut failure = match &error {
         Error::Lost(_) => {

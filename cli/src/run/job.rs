@@ -10,9 +10,9 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgrp};
-use redis_dlock_client::Guard;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::lock::Guard;
 use super::parent_death::{self, cannot_run};
 use super::terminal::{Terminal, has_parent_shell};
 use crate::exit::{Code, Failure};
@@ -47,7 +47,9 @@ impl Job {
         let owner = OsString::from(guard.owner().to_string());
         let child = parent_death::command(program)
             .args(args)
-            .env("DLOCK_FENCE", guard.fence().to_string())
+            // Not one that it inherits.
+            .env_remove("DLOCK_FENCE")
+            .envs(guard.fence().map(|fence| ("DLOCK_FENCE", fence.to_string())))
             .env("DLOCK_OWNER", owner)
             .process_group(0)
             .spawn()

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod job;
+mod lock;
 mod parent_death;
 mod progress;
 mod release;
@@ -10,26 +11,36 @@ mod stderr_writer;
 mod supervisor;
 mod terminal;
 
+use std::collections::HashSet;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use redis_dlock_client::{Event, EventKind, Locks, Settings};
+use redis_dlock_client::{self as client, Event, EventKind, Settings, quorum};
 
 use self::acquire::{Acquired, acquire};
 use self::job::Job;
+use self::lock::Locks;
 pub use self::parent_death::exec_if_helper;
 use self::signals::Signals;
 use self::stderr_writer::{StderrSender, StderrWriter};
 use self::supervisor::{Supervisor, exit_code_of};
-use crate::args::RunArgs;
+use crate::args::{RunArgs, ServerArgs};
 use crate::exit::{Code, Failure};
 use crate::server::Target;
 use crate::text::display_name;
 
-pub fn run(args: &RunArgs, target: &Target) -> Result<ExitCode, Failure> {
+pub fn run(args: &RunArgs, server: &ServerArgs) -> Result<ExitCode, Failure> {
     let stderr = StderrWriter::start().map_err(|error| os_failure("start a thread", &error))?;
     let settings = Settings::default().on_event(report_renewals(stderr.sender().clone()));
-    let locks = Locks::with(target.client_address()?, settings)?;
+    let locks = if args.quorum.is_empty() {
+        let address = Target::new(server)?.client_address()?;
+        Locks::One(client::Locks::with(address, settings)?)
+    } else {
+        let servers = Target::quorum(server, &args.quorum)?;
+        let addresses = servers.iter().map(Target::address);
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        Locks::Quorum(quorum::Locks::with(addresses, settings)?)
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| os_failure("start the runtime", &error))?;
     let exit = runtime.block_on(run_under_lock(args, &locks, stderr.sender()));
@@ -49,7 +60,7 @@ async fn run_under_lock(args: &RunArgs, locks: &Locks, stderr: &StderrSender) ->
         Ok(job) => job,
         Err(failure) => {
             // Report this failure rather than one of the release.
-            let _ = guard.release().await;
+            let _ = guard.release(false).await;
             return Err(failure);
         }
     };
@@ -59,20 +70,21 @@ async fn run_under_lock(args: &RunArgs, locks: &Locks, stderr: &StderrSender) ->
     release::release(args, guard, loss, exit, stderr).await
 }
 
-/// Reports failed renewals once, and once more when they succeed again.
+/// Reports failed renewals once for each server, and once more when they succeed again.
 fn report_renewals(stderr: StderrSender) -> impl Fn(&Event) + Send + Sync + 'static {
-    let failing = AtomicBool::new(false);
+    let failing = Mutex::new(HashSet::new());
     move |event| {
-        let name = display_name(&event.key);
+        let (name, server) = (display_name(&event.key), event.server.to_string());
+        let mut failing = failing.lock().unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
             // The supervisor reports lost locks.
-            EventKind::RenewFailed { error, .. }
-                if !error.is_lost() && !failing.swap(true, Ordering::Relaxed) =>
-            {
-                stderr.print(format!("cannot renew the lease of {name}, retrying: {error}"));
+            EventKind::RenewFailed { error, .. } if !error.is_lost() && failing.insert(server.clone()) => {
+                stderr.print(format!(
+                    "cannot renew the lease of {name} on {server}, retrying: {error}"
+                ));
             }
-            EventKind::Renewed { .. } if failing.swap(false, Ordering::Relaxed) => {
-                stderr.print(format!("renewed the lease of {name}"));
+            EventKind::Renewed { .. } if failing.remove(&server) => {
+                stderr.print(format!("renewed the lease of {name} on {server}"));
             }
             _ => {}
         }

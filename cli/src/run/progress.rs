@@ -5,9 +5,10 @@ use std::io::{IsTerminal, stderr};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use redis_dlock_client::{Lock, LockInfo};
+use redis_dlock_client::LockInfo;
 use tokio::time::sleep;
 
+use super::lock::Lock;
 use super::stderr_writer::StderrSender;
 use crate::args::RunArgs;
 use crate::duration;
@@ -18,7 +19,7 @@ const DELAY: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Prints what the lock waits for, once, and whenever the server becomes unreachable or reachable.
-pub async fn report(args: &RunArgs, lock: &Lock, sender: &StderrSender) -> Infallible {
+pub async fn report(args: &RunArgs, lock: &Lock<'_>, sender: &StderrSender) -> Infallible {
     if args.quiet || !stderr().is_terminal() {
         return std::future::pending().await;
     }
@@ -42,7 +43,7 @@ pub async fn report(args: &RunArgs, lock: &Lock, sender: &StderrSender) -> Infal
 }
 
 /// `: held by web-3:2211 for 12s, 2 waiting`. Empty without permission for DLOCK.INFO.
-pub async fn describe(lock: &Lock) -> String {
+pub async fn describe(lock: &Lock<'_>) -> String {
     match lock.info().await {
         Ok(Some(info)) => holders(&info),
         _ => String::new(),

@@ -4,8 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redis_dlock_client::{Error, Guard, LostReason};
+use redis_dlock_client::{Error, LostReason};
 
+use super::lock::Guard;
 use super::stderr_writer::StderrSender;
 use crate::args::{OnLost, RunArgs};
 use crate::exit::{Code, Failure};
@@ -24,15 +25,10 @@ pub async fn release(
         Some(loss) => Some(loss),
         None => verify_held(&guard).await,
     };
-    // `--at-least` is for jobs that are done: after a failure another host may try at once.
-    let released = if exit == ExitCode::SUCCESS {
-        guard.release().await
-    } else {
-        guard.release_at_once().await
-    };
+    let released = guard.release(exit == ExitCode::SUCCESS).await;
     let loss = match (noticed, released) {
         (Some(loss), _) | (None, Err(Error::Lost(loss))) => Some(loss),
-        (None, Ok(_)) => None,
+        (None, Ok(())) => None,
         (None, Err(error)) => {
             stderr.print(format!(
                 "cannot release {name}: {error}: it may stay held until its lease expires"

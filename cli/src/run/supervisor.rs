@@ -4,10 +4,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use nix::sys::signal::Signal;
-use redis_dlock_client::{Guard, LostReason};
+use redis_dlock_client::LostReason;
 use tokio::time::{Instant, sleep_until};
 
 use super::job::{Job, JobEvent};
+use super::lock::Guard;
 use super::signals::Signals;
 use super::stderr_writer::StderrSender;
 use crate::args::{OnLost, RunArgs};

@@ -19,8 +19,8 @@ impl Target {
                 );
             }
             return match self.endpoints.clone() {
-                Endpoints::Node(info) => self.address(Endpoints::Cluster(vec![info])),
-                endpoints => self.address(endpoints),
+                Endpoints::Node(info) => self.address_of(Endpoints::Cluster(vec![info])),
+                endpoints => self.address_of(endpoints),
             };
         }
         let is_replica = first
@@ -31,10 +31,15 @@ impl Target {
                 "is a replica and cannot grant locks: connect to the primary or the Sentinels",
             );
         }
-        self.address(self.endpoints.clone())
+        self.address_of(self.endpoints.clone())
     }
 
-    fn address(&self, endpoints: Endpoints) -> Result<Address, Failure> {
+    /// Of a server of a quorum, which may be unreachable.
+    pub fn address(&self) -> Result<Address, Failure> {
+        self.address_of(self.endpoints.clone())
+    }
+
+    fn address_of(&self, endpoints: Endpoints) -> Result<Address, Failure> {
         Ok(match self.certificates.clone() {
             Some(certificates) => Address::with_certificates(endpoints, certificates)?,
             None => endpoints.try_into()?,

@@ -99,6 +99,15 @@ fn free_ports(first: u16) -> u16 {
         .expect("some ports are free")
 }
 
+fn assert_two_rising_fences(output: &str) {
+    let fences: Vec<u64> = output
+        .lines()
+        .filter_map(|line| line.strip_prefix("fence ")?.parse().ok())
+        .collect();
+    assert_eq!(fences.len(), 2, "{output}");
+    assert!(fences[0] < fences[1], "{output}");
+}
+
 #[test]
 fn single_server_configuration_has_no_warnings() {
     let file = fs::read_to_string(project().join("deploy/single/redis.conf")).expect("the file is there");
@@ -138,12 +147,7 @@ fn sentinel_script_keeps_lock_through_failover() {
     assert_eq!(output.matches("0 problems, 0 warnings").count(), 2, "{output}");
     assert_eq!(output.matches("\nalice\n").count(), 2, "{output}");
     assert!(output.contains("\nGRACE "), "{output}");
-    let fences: Vec<u64> = output
-        .lines()
-        .filter_map(|line| line.strip_prefix("fence ")?.parse().ok())
-        .collect();
-    assert_eq!(fences.len(), 2, "{output}");
-    assert!(fences[0] < fences[1], "{output}");
+    assert_two_rising_fences(&output);
 }
 
 #[test]
@@ -162,4 +166,12 @@ fn servers_left_by_killed_script_can_be_stopped() {
     wait_for("the end of the servers", || {
         !pids.iter().any(|pid| is_running(pid))
     });
+}
+
+#[test]
+fn quorum_script_keeps_lock_through_loss_of_two_servers() {
+    let mut quorum = Deployment::start("run-quorum", 18_000, &[("LEASE_MS", "3000")]);
+    let output = quorum.output_until_ready();
+    assert_eq!(output.matches("0 problems, 0 warnings").count(), 2, "{output}");
+    assert_two_rising_fences(&output);
 }

@@ -10,6 +10,7 @@ mod ls;
 mod prometheus;
 mod run;
 mod run_lock_lost;
+mod run_quorum;
 mod run_terminal;
 mod show;
 mod stats;

@@ -1,0 +1,85 @@
+//! `dlock run --quorum`: a lock on a majority of servers.
+
+use std::process::Command;
+
+use crate::support::{Running, dlock, outcome};
+use dlock_testkit::Server;
+
+/// Its commands start and end with their input.
+const PRINT_FENCE: &str = "echo $DLOCK_FENCE; cat";
+
+struct Quorum(Vec<Server>);
+
+impl Quorum {
+    fn start() -> Self {
+        Self((0..5).map(|_| Server::with("dlock.quorum yes")).collect())
+    }
+
+    /// `dlock run` of a shell script.
+    fn run(&self, options: &[&str], script: &str) -> Command {
+        let urls: Vec<String> = self.0.iter().map(Server::url).collect();
+        let urls = urls.join(",");
+        let start = ["run", "--quorum", &urls, "--lease", "1s"];
+        let end = ["job", "--", "sh", "-c", script];
+        dlock(&[&start, options, &end].concat())
+    }
+
+    fn kill(&mut self, servers: std::ops::Range<usize>) {
+        self.0[servers].iter_mut().for_each(Server::kill);
+    }
+}
+
+#[test]
+fn command_keeps_lock_after_loss_of_two_of_five_servers() {
+    let mut quorum = Quorum::start();
+    let mut alice = Running::start(&mut quorum.run(&[], PRINT_FENCE));
+    let fence: u64 = alice.line().parse().expect("a fence");
+    quorum.kill(0..2);
+    // Longer than the lease: she renews it.
+    let refused = outcome(&mut quorum.run(&["--wait", "2s"], "echo ran"));
+    assert_eq!((refused.code, refused.out.as_str()), (75, ""), "{refused:?}");
+    alice.close_input();
+    assert_eq!(alice.end().code, 0);
+    let bob = outcome(&mut quorum.run(&[], "echo $DLOCK_FENCE"));
+    assert_eq!(bob.code, 0, "{bob:?}");
+    assert!(bob.out.trim().parse::<u64>().expect("a fence") > fence, "{bob:?}");
+}
+
+#[test]
+fn command_is_killed_after_loss_of_majority() {
+    let mut quorum = Quorum::start();
+    let mut alice = Running::start(&mut quorum.run(&[], PRINT_FENCE));
+    alice.line();
+    quorum.kill(1..4);
+    assert_eq!(alice.end().code, 79, "the lock is lost");
+    let refused = outcome(&mut quorum.run(&["--try"], "echo ran"));
+    assert_eq!((refused.code, refused.out.as_str()), (69, ""), "{refused:?}");
+    assert!(refused.err.contains(&address(&quorum.0[1])), "{refused:?}");
+}
+
+#[test]
+fn shared_lock_over_a_quorum_has_no_fence() {
+    let quorum = Quorum::start();
+    let print = "echo \"$DLOCK_OWNER:$DLOCK_FENCE\"; cat";
+    let mut first = Running::start(quorum.run(&["--shared"], print).env("DLOCK_FENCE", "7"));
+    assert!(first.line().ends_with(':'));
+    let second = outcome(&mut quorum.run(&["--shared", "--try"], "true"));
+    assert_eq!(second.code, 0, "{second:?}");
+    let writer = outcome(&mut quorum.run(&["--try"], "true"));
+    assert_eq!(writer.code, 75, "{writer:?}");
+}
+
+#[test]
+fn options_that_a_quorum_cannot_keep_are_rejected() {
+    let quorum = Quorum::start();
+    for option in ["--limit=3", "--at-least=1s"] {
+        let refused = outcome(&mut quorum.run(&[option], "echo ran"));
+        assert_eq!((refused.code, refused.out.as_str()), (64, ""), "{refused:?}");
+    }
+    let mut elsewhere = quorum.run(&["-p", "1"], "echo ran");
+    assert_eq!(outcome(&mut elsewhere).code, 64);
+}
+
+fn address(server: &Server) -> String {
+    format!("127.0.0.1:{}", server.port())
+}
