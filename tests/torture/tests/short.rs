@@ -149,6 +149,24 @@ fn cluster_sentinel_and_min_replicas_break_no_rule() {
 }
 
 #[test]
+fn quorum_excludes_others_and_its_fences_rise() {
+    thread::scope(|scope| {
+        scope.spawn(|| holds("quorum"));
+        scope.spawn(|| holds("quorum-no-data-grace"));
+    });
+}
+
+#[test]
+fn overlaps_of_quorum_that_forgets_without_grace_are_detected() {
+    holds("quorum-no-data");
+}
+
+#[test]
+fn fences_of_quorum_with_clocks_set_back_are_detected() {
+    holds("quorum-clocks-set-back");
+}
+
+#[test]
 fn every_scenario_with_a_short_run_has_a_test() {
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.short > 0) {
         let call = format!("holds(\"{}\")", scenario.name);

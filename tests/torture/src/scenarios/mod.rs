@@ -11,6 +11,7 @@ mod network;
 mod one_server;
 mod partition;
 mod planned;
+mod quorum;
 mod restart;
 mod sentinel;
 mod slot_migration;

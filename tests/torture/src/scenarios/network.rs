@@ -53,7 +53,7 @@ pub fn bad(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
     vec![recorder.history()]
 }
 
-fn one_fault(run: &mut ScenarioRun, network: &Proxy, recorder: &Recorder) {
+pub(super) fn one_fault(run: &mut ScenarioRun, network: &Proxy, recorder: &Recorder) {
     let way = if run.rng.bool() {
         Way::ToServer
     } else {
@@ -97,7 +97,7 @@ fn one_fault(run: &mut ScenarioRun, network: &Proxy, recorder: &Recorder) {
     }
 }
 
-fn heal(network: &Proxy) {
+pub(super) fn heal(network: &Proxy) {
     network.thaw();
     network.refuse(false);
     for way in [Way::ToServer, Way::ToClient] {

@@ -2,7 +2,7 @@
 
 use super::{
     Scenario, aof_truncation, clock, cluster, eviction, failover, lost_update, network, one_server,
-    partition, planned, restart, sentinel, slot_migration, snapshots,
+    partition, planned, quorum, restart, sentinel, slot_migration, snapshots,
 };
 use crate::checkers::{MissingReplies, Rule};
 use crate::clients::Workload;
@@ -259,6 +259,38 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 0,
         rules: OVERLAPPING,
         body: partition::paused,
+    },
+    Scenario {
+        name: "quorum",
+        description: "five servers: restarts, stops, bad networks, clients split from some, holders paused",
+        count: 300,
+        short: 12,
+        rules: LOSSY,
+        body: quorum::durable,
+    },
+    Scenario {
+        name: "quorum-no-data-grace",
+        description: "the same, servers restart without data, with a grace period and clocks that differ by less",
+        count: 100,
+        short: 6,
+        rules: LOSSY,
+        body: quorum::no_data_with_grace,
+    },
+    Scenario {
+        name: "quorum-no-data",
+        description: "the same without a grace period: overlaps are expected",
+        count: 60,
+        short: 8,
+        rules: OVERLAPPING,
+        body: quorum::no_data,
+    },
+    Scenario {
+        name: "quorum-clocks-set-back",
+        description: "with a grace period, but clocks are set back by an hour: fences may decrease",
+        count: 30,
+        short: 6,
+        rules: UNSYNCED,
+        body: quorum::clocks_set_back,
     },
     Scenario {
         name: "network-guarded",

@@ -1,0 +1,130 @@
+//! A client that adds elements to the store under a lock on a majority of servers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use redis_dlock_client::quorum::{Guard, Lock};
+use tokio::runtime::Runtime;
+
+use super::gate::Gate;
+use super::store::Store;
+use crate::history::{Acquire, Limit, Micros, Op, Recorder, Reply, Request, ServerTerm, Write, now};
+
+const KEY: &str = "door";
+const MAX_THINK_MS: u64 = 8;
+
+/// See the module documentation.
+pub struct QuorumHolder {
+    /// The lock, with its lease.
+    pub lock: Lock,
+    /// Where its requests run.
+    pub runtime: Arc<Runtime>,
+    /// What the lock protects.
+    pub store: Store,
+    /// Records what the guards promise.
+    pub recorder: Recorder,
+    /// Chooses times.
+    pub rng: Rng,
+    /// Pauses it between read and write.
+    pub gate: Gate,
+    /// The longest time between read and write, of one acquisition in eight.
+    pub long_think_ms: u64,
+    /// The first of its elements.
+    pub next: u64,
+}
+
+impl QuorumHolder {
+    /// Adds elements until `stop` is set.
+    pub fn run(mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            self.add_element();
+        }
+    }
+
+    /// Reads the set, waits, and writes it back with one more element. The store rejects it if the lease expired.
+    fn add_element(&mut self) {
+        let lock = self.lock.clone().auto_renew(self.rng.bool());
+        let Ok(guard) = self.runtime.block_on(lock.acquire()) else {
+            return;
+        };
+        self.record(&guard, |lease_ms| granted(guard.fence(), lease_ms));
+        if let Some(mut elements) = self.store.read(guard.fence()) {
+            self.think();
+            self.gate.pass();
+            self.record(&guard, still_held);
+            self.next += 1;
+            elements.insert(self.next);
+            let acknowledged = self.store.write(&elements, guard.fence());
+            self.recorder.lock().writes.push(Write {
+                element: self.next,
+                fence: guard.fence(),
+                at: now(),
+                acknowledged,
+            });
+        }
+        self.recorder
+            .op(op(&guard, now(), (RELEASE, Reply::Remaining(0))));
+        // Whether or not it was still held.
+        let _ = self.runtime.block_on(guard.release());
+    }
+
+    fn think(&mut self) {
+        let ms = match self.rng.u8(..8) {
+            0 => self.rng.u64(self.long_think_ms / 2..=self.long_think_ms),
+            _ => self.rng.u64(..=MAX_THINK_MS),
+        };
+        thread::sleep(Duration::from_millis(ms));
+    }
+
+    /// Records that the lock is held at this moment, if it is.
+    fn record(&self, guard: &Guard, describe: impl FnOnce(u64) -> (Request, Reply)) {
+        let at = now();
+        let lease_ms = u64::try_from(guard.remaining().as_millis()).unwrap_or(u64::MAX);
+        if lease_ms > 0 {
+            self.recorder.op(op(guard, at, describe(lease_ms)));
+        }
+    }
+}
+
+const RELEASE: Request = Request::Release {
+    fence: None,
+    all: false,
+    reqid: None,
+};
+
+fn granted(fence: u64, lease_ms: u64) -> (Request, Reply) {
+    let acquire = Acquire {
+        lease_ms,
+        limit: Limit::Of(1),
+        block_ms: None,
+        reqid: None,
+    };
+    let reply = Reply::Granted {
+        fence,
+        holds: 1,
+        lease_ms,
+        waited_ms: 0,
+    };
+    (Request::Acquire(acquire), reply)
+}
+
+fn still_held(lease_ms: u64) -> (Request, Reply) {
+    let fence = None;
+    (Request::Extend { lease_ms, fence }, Reply::Lease(lease_ms))
+}
+
+/// What the guard promises at a moment, as a request to one server.
+fn op(guard: &Guard, at: Micros, (request, reply): (Request, Reply)) -> Op {
+    Op {
+        owner: guard.owner().to_string(),
+        key: KEY.into(),
+        server: ServerTerm::default(),
+        request,
+        sent: at,
+        replied: at,
+        reply,
+    }
+}
