@@ -185,30 +185,19 @@ impl Hook {
 }
 
 fn trace(event: &Event) {
-    let Event {
-        server, owner, kind, ..
-    } = event;
-    let key = String::from_utf8_lossy(&event.key);
-    match kind {
-        EventKind::Acquired { fence, took } => {
-            tracing::debug!(%server, %key, %owner, fence, ?took, "lock acquired")
-        }
-        EventKind::AcquireFailed { error, took } => {
-            tracing::debug!(%server, %key, %owner, %error, ?took, "lock not acquired")
-        }
-        EventKind::Cancelled => tracing::debug!(%server, %key, %owner, "lock request cancelled"),
-        EventKind::Renewed { took } => tracing::trace!(%server, %key, %owner, ?took, "lease renewed"),
-        EventKind::RenewFailed { error } => {
-            tracing::warn!(%server, %key, %owner, %error, "lease renewal failed, retrying")
-        }
-        EventKind::Lost { reason } => tracing::error!(%server, %key, %owner, %reason, "lock lost"),
-        EventKind::Released { holds_left } => {
-            tracing::debug!(%server, %key, %owner, holds_left, "lock released")
-        }
-        EventKind::Kept { time } => tracing::debug!(%server, %key, %owner, ?time, "lock kept"),
-        EventKind::ReleaseFailed { error } => {
-            tracing::warn!(%server, %key, %owner, %error, "lock release failed")
-        }
+    use EventKind::*;
+    use tracing::{debug, error, trace, warn};
+    let (server, owner, key) = (&event.server, &event.owner, String::from_utf8_lossy(&event.key));
+    match &event.kind {
+        Acquired { fence, took } => debug!(%server, %key, %owner, fence, ?took, "lock acquired"),
+        AcquireFailed { error, took } => debug!(%server, %key, %owner, %error, ?took, "lock not acquired"),
+        Cancelled => debug!(%server, %key, %owner, "lock request cancelled"),
+        Renewed { took } => trace!(%server, %key, %owner, ?took, "lease renewed"),
+        RenewFailed { error } => warn!(%server, %key, %owner, %error, "lease renewal failed, retrying"),
+        Lost { reason } => error!(%server, %key, %owner, %reason, "lock lost"),
+        Released { holds_left } => debug!(%server, %key, %owner, holds_left, "lock released"),
+        Kept { time } => debug!(%server, %key, %owner, ?time, "lock kept"),
+        ReleaseFailed { error } => warn!(%server, %key, %owner, %error, "lock release failed"),
     }
 }
 

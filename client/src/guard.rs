@@ -254,6 +254,7 @@ impl Guard {
     }
 
     /// The runtime of the renewal thread.
+    #[cfg(any(feature = "blocking", feature = "multi"))]
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
         self.client.renewal_thread().runtime()
     }

@@ -36,7 +36,7 @@ mod hold;
 mod identity;
 #[cfg(feature = "locks")]
 mod locks;
-#[cfg(feature = "locks")]
+#[cfg(feature = "multi")]
 mod multi;
 #[cfg(feature = "quorum")]
 mod no_quorum;
@@ -65,7 +65,7 @@ pub use redis;
 #[cfg(feature = "locks")]
 pub use tokio_util::sync::CancellationToken;
 
-#[cfg(feature = "blocking")]
+#[cfg(all(feature = "blocking", feature = "multi"))]
 pub use blocking::blocking_acquire_all;
 pub use clock::BootInstant;
 pub use command::{
@@ -75,6 +75,8 @@ pub use command::{
 #[cfg(feature = "cluster")]
 pub use connect::slot_of;
 pub use error::{Error, LostReason, RequestError};
+#[cfg(feature = "multi")]
+pub use multi::{Guards, acquire_all};
 pub use owner::Owner;
 #[cfg(feature = "locks")]
 pub use {
@@ -83,7 +85,6 @@ pub use {
     events::{Event, EventKind},
     guard::{Guard, GuardWatch},
     locks::{Lock, Locks},
-    multi::{Guards, acquire_all},
     parts::GuardParts,
     run::RunError,
 };

@@ -28,7 +28,7 @@ use crate::run::RunError;
 /// There nothing is renewed, no loss is detected, and `blocking_*` methods never return.
 #[derive(Clone)]
 pub struct Locks {
-    client: Arc<Client>,
+    pub(crate) client: Arc<Client>,
 }
 
 /// One lock, and how to acquire it.
@@ -151,12 +151,6 @@ impl Locks {
     /// [`Settings::on_event`].
     pub fn dropped_events(&self) -> u64 {
         self.client.renewal_context().reporter.dropped()
-    }
-
-    /// The runtime of the renewal thread.
-    #[cfg(feature = "blocking")]
-    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
-        self.client.renewal_thread().runtime()
     }
 }
 
@@ -322,12 +316,6 @@ impl Lock {
     async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
         let reply = self.client.link.query(command).await;
         reply.map_err(|error| error.at_server(self.client.address()))
-    }
-
-    /// The runtime of the renewal thread.
-    #[cfg(feature = "blocking")]
-    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
-        self.client.renewal_thread().runtime()
     }
 
     fn request(&self) -> Result<AcquireRequest, Error> {

@@ -28,25 +28,21 @@ pub(crate) async fn release(
         None => held.release(),
     };
     let mut backoff = Backoff::new();
-    let limit = retry_timeout.max(client.longest_request);
-    let until = BootInstant::now() + limit;
+    let until = BootInstant::now() + retry_timeout.max(client.longest_request);
     let outcome = loop {
         let mut is_sent = false;
         let attempt = async {
             let route = link.route().await?;
             pending.is_resent = route.may_redirect();
             is_sent = true;
-            Ok(route.query(&command).await)
+            route.query(&command).await
         };
-        let attempt = timeout(until.since(BootInstant::now()), attempt).await;
-        let sent = attempt.unwrap_or_else(|_| match is_sent {
-            true => Ok(Err(Error::no_response())),
-            false => Err(Error::no_response()),
-        });
+        let reply = timeout(until.since(BootInstant::now()), attempt).await;
+        let reply = reply.unwrap_or_else(|_| Err(Error::no_response()));
         let now = BootInstant::now();
-        let step = match sent {
-            Ok(reply) => pending.on_reply(reply, now),
-            Err(error) => pending.on_unsent(error, now),
+        let step = match reply {
+            Err(error) if !is_sent => pending.on_unsent(error, now),
+            reply => pending.on_reply(reply, now),
         };
         match step {
             ReleaseStep::Done(outcome) => break outcome,
@@ -58,19 +54,12 @@ pub(crate) async fn release(
     if matches!(&outcome, Err(error) if error.is_lost() || matches!(error, Error::Unconfirmed(_))) {
         cancel_duplicates(client, held);
     }
-    if let (Ok(_), Some(time)) = (&outcome, pending.keeps_for) {
-        client.report(&held.identity, EventKind::Kept { time });
-        return Ok(held.holds);
-    }
-    match &outcome {
-        Ok(holds_left) => client.report(
-            &held.identity,
-            EventKind::Released {
-                holds_left: *holds_left,
-            },
-        ),
-        Err(error) => client.report(&held.identity, EventKind::ReleaseFailed { error: error.clone() }),
-    }
+    let (outcome, kind) = match (outcome, pending.keeps_for) {
+        (Ok(_), Some(time)) => (Ok(held.holds), EventKind::Kept { time }),
+        (Ok(holds_left), None) => (Ok(holds_left), EventKind::Released { holds_left }),
+        (Err(error), _) => (Err(error.clone()), EventKind::ReleaseFailed { error }),
+    };
+    client.report(&held.identity, kind);
     outcome
 }
 

@@ -4,6 +4,8 @@
 //! async methods.
 
 mod block_on;
+#[cfg(feature = "multi")]
+mod multi;
 
 use std::time::Duration;
 
@@ -14,33 +16,12 @@ use crate::command::LockInfo;
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
 use crate::locks::{Lock, Locks};
-use crate::multi::{Guards, acquire_all};
 use crate::owner::Owner;
 use crate::parts::GuardParts;
-use crate::run::{RunError, after_release};
+use crate::run::RunError;
 pub(crate) use block_on::block_on;
-
-/// [`acquire_all`] for threads outside async code.
-///
-/// ```no_run
-/// # fn transfer() -> Result<(), redis_dlock_client::Error> {
-/// use redis_dlock_client::{Locks, blocking_acquire_all};
-///
-/// let locks = Locks::open("redis://127.0.0.1/")?;
-/// let guards = blocking_acquire_all([locks.lock("account:2"), locks.lock("account:1")])?;
-/// // ... while guards.is_held()
-/// guards.blocking_release()?;
-/// # Ok(()) }
-/// ```
-///
-/// # Errors
-///
-/// Those of [`acquire_all`].
-pub fn blocking_acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Guards, Error> {
-    let locks: Vec<Lock> = locks.into_iter().collect();
-    let runtime = locks.first().map(|lock| lock.runtime().clone());
-    block_on(runtime.as_ref(), acquire_all(locks))
-}
+#[cfg(feature = "multi")]
+pub use multi::blocking_acquire_all;
 
 /// For threads outside async code: the feature `blocking`.
 impl Locks {
@@ -80,6 +61,10 @@ impl Locks {
         let settled = async { timeout(limit, self.settle()).await };
         block_on(self.runtime(), settled).is_ok()
     }
+
+    fn runtime(&self) -> &Handle {
+        self.client.renewal_thread().runtime()
+    }
 }
 
 /// For threads outside async code: the feature `blocking`.
@@ -115,6 +100,10 @@ impl Lock {
     pub fn blocking_info(&self) -> Result<Option<LockInfo>, Error> {
         block_on(self.runtime(), self.info())
     }
+
+    fn runtime(&self) -> &Handle {
+        self.client.renewal_thread().runtime()
+    }
 }
 
 /// For threads outside async code: the feature `blocking`.
@@ -148,40 +137,6 @@ impl Guard {
     /// [`Guard::release_at_once`] for threads outside async code.
     pub fn blocking_release_at_once(self) -> Result<u64, Error> {
         block_on(&self.runtime().clone(), self.release_at_once())
-    }
-}
-
-/// For threads outside async code: the feature `blocking`.
-impl Guards {
-    /// [`Guards::lost`] for threads outside async code.
-    pub fn blocking_lost(&self) -> LostReason {
-        block_on(self.runtime(), self.lost())
-    }
-
-    /// [`Guards::extend`] for threads outside async code.
-    pub fn blocking_extend(&self, lease: Duration) -> Result<Duration, Error> {
-        block_on(self.runtime(), self.extend(lease))
-    }
-
-    /// [`Guards::run`] for threads outside async code. Nothing cancels the work when a lock is lost: have it check
-    /// [`Guards::is_held`] now and then.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Guards::run`].
-    pub fn blocking_run<T>(self, work: impl FnOnce(&Self) -> T) -> Result<T, RunError<T>> {
-        let done = work(&self);
-        after_release(done, self.blocking_release())
-    }
-
-    /// [`Guards::release`] for threads outside async code.
-    pub fn blocking_release(self) -> Result<(), Error> {
-        let runtime = self.runtime().cloned();
-        block_on(runtime.as_ref(), self.release())
-    }
-
-    fn runtime(&self) -> Option<&Handle> {
-        self.guards().first().map(Guard::runtime)
     }
 }
 
