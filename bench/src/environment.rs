@@ -1,5 +1,6 @@
 //! The machine and the versions that the figures were measured with.
 
+use std::ffi::CStr;
 use std::process::Command;
 use std::{env, fs, thread};
 
@@ -25,11 +26,9 @@ impl Environment {
         Self {
             cpu: cpu_model().unwrap_or_else(|| env::consts::ARCH.into()),
             cores: thread::available_parallelism().map_or(1, usize::from),
-            kernel: format!(
-                "{} {}",
-                uname.sysname().to_string_lossy(),
-                uname.release().to_string_lossy()
-            ),
+            kernel: [uname.sysname(), uname.release()]
+                .map(CStr::to_string_lossy)
+                .join(" "),
             load: load().unwrap_or_else(|| "unknown".into()),
             server,
             module,
@@ -39,14 +38,16 @@ impl Environment {
 
     /// Names and values, in display order.
     pub fn rows(&self) -> [(&'static str, String); 4] {
+        let Self {
+            cores,
+            cpu,
+            kernel,
+            load,
+            ..
+        } = self;
+        let machine = format!("{cores} cores, {cpu}, {kernel}, load {load} before the start");
         [
-            (
-                "machine",
-                format!(
-                    "{} cores, {}, {}, load {} before the start",
-                    self.cores, self.cpu, self.kernel, self.load
-                ),
-            ),
+            ("machine", machine),
             ("server", self.server.clone()),
             ("module", self.module.clone()),
             ("command", self.command_line.clone()),
@@ -67,10 +68,9 @@ fn command_line(args: impl Iterator<Item = String>) -> String {
 
 /// Adds the commit, if the source is a git repository.
 pub fn with_commit(version: String) -> String {
-    let git = Command::new("git")
-        .args(["describe", "--always", "--dirty", "--exclude=*"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output();
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty", "--exclude=*"]);
+    let git = git.current_dir(env!("CARGO_MANIFEST_DIR")).output();
     match git {
         Ok(git) if git.status.success() => {
             format!(
@@ -107,7 +107,21 @@ fn load() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::command_line;
+    use super::*;
+
+    impl Environment {
+        pub fn example() -> Self {
+            Self {
+                cpu: "a CPU".into(),
+                cores: 2,
+                kernel: "Linux 6.1".into(),
+                load: "0.10".into(),
+                server: "Redis 7.0.15".into(),
+                module: "dlock 0.1.0".into(),
+                command_line: "dlock-bench --quick".into(),
+            }
+        }
+    }
 
     #[test]
     fn command_line_of_program_with_path_omits_the_path() {

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use clap::Parser;
 use environment::Environment;
 use options::Options;
 use results::print::{TargetTable, WorkloadTable};
@@ -41,15 +42,10 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode> {
-    let Some(options) = Options::parse(env::args().skip(1), WORKLOADS)? else {
-        println!("{}", options::usage(WORKLOADS));
-        return Ok(ExitCode::SUCCESS);
-    };
+    let options = Options::parse();
     interrupt::install_handlers()?;
-    let environment = Environment::detect(
-        server::version()?,
-        environment::with_commit(server::module_version()?),
-    );
+    let module = environment::with_commit(server::module_version()?);
+    let environment = Environment::detect(server::version()?, module);
     let summary = measure(&options, &environment)?;
     println!("\n{}", TargetTable(&summary));
 
@@ -60,19 +56,14 @@ fn run() -> Result<ExitCode> {
     report::write(&directory, &environment, &summary)?;
     println!("\nresults.csv and the plots are in {}", directory.display());
 
-    let failed = options.check && summary.has_missed_target();
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(ExitCode::from(u8::from(
+        options.check && summary.has_missed_target(),
+    )))
 }
 
 fn measure(options: &Options, environment: &Environment) -> Result<Summary> {
-    let workloads: Vec<_> = WORKLOADS
-        .iter()
-        .filter(|workload| options.selects(workload))
-        .collect();
+    let workloads = WORKLOADS.iter().filter(|workload| options.selects(workload));
+    let workloads: Vec<_> = workloads.collect();
     let bench = Bench {
         quick: options.quick,
         servers: options.servers.clone(),

@@ -83,12 +83,22 @@ impl Connection {
             .map(|(_, value)| value.to_owned()))
     }
 
+    /// Of a command in INFO commandstats. `None` if it has not been run.
+    pub fn command_stat(&mut self, command: &str, field: &str) -> Result<Option<f64>> {
+        let stats = self
+            .info("commandstats", &format!("cmdstat_{command}"))?
+            .unwrap_or_default();
+        let mut fields = stats.split(',').filter_map(|field| field.split_once('='));
+        let value = fields.find(|(name, _)| *name == field);
+        Ok(value.map(|(_, value)| value.parse()).transpose()?)
+    }
+
     /// A number in INFO. A missing field is an error.
     pub fn info_number(&mut self, section: &str, field: &str) -> Result<f64> {
-        let value = self
-            .info(section, field)?
-            .ok_or_else(|| format!("INFO {section} has no field {field}"))?;
-        Ok(value.parse()?)
+        let value = self.info(section, field)?;
+        Ok(value
+            .ok_or_else(|| format!("INFO {section} has no field {field}"))?
+            .parse()?)
     }
 
     /// Sends a command without reading the reply.
@@ -190,10 +200,8 @@ mod tests {
             assert_eq!(connection.receive()?, expected);
         }
         assert_eq!(connection.receive()?, Reply::Error("ERR no".into()));
-        assert_eq!(
-            connection.call(&["GET", "a"]).map_err(|error| error.to_string()),
-            Err("GET a: ERR no".into())
-        );
+        let error = connection.call(&["GET", "a"]).map_err(|error| error.to_string());
+        assert_eq!(error, Err("GET a: ERR no".into()));
         assert!(connection.receive().is_err(), "unknown type");
         assert!(connection.receive().is_err(), "the connection is closed");
         Ok(())

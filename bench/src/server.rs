@@ -4,7 +4,7 @@ use std::env;
 use std::process::Command;
 
 use crate::Result;
-use crate::resp::{Connection, Reply};
+use crate::resp::Connection;
 
 /// A fresh server on a free port that writes nothing to disk, killed when dropped.
 ///
@@ -71,14 +71,7 @@ impl Server {
 
     /// How often the server has run this command, including calls from scripts.
     pub fn calls(&self, command: &str) -> Result<f64> {
-        let stats = self
-            .connect()?
-            .info("commandstats", &format!("cmdstat_{command}"))?;
-        let Some(stats) = stats else { return Ok(0.0) };
-        let mut fields = stats.split(',').filter_map(|field| field.split_once('='));
-        let calls = fields.find(|(name, _)| *name == "calls");
-        let (_, calls) = calls.ok_or_else(|| format!("INFO commandstats has no calls of {command}"))?;
-        Ok(calls.parse()?)
+        Ok(self.connect()?.command_stat(command, "calls")?.unwrap_or(0.0))
     }
 
     pub fn connect(&self) -> Result<Connection> {
@@ -97,30 +90,14 @@ fn program() -> String {
 
 /// The version of the loaded module.
 pub fn module_version() -> Result<String> {
-    let reply = Server::start()?.connect()?.call(&["MODULE", "LIST"])?;
-    let number = match reply {
-        Reply::Array(modules) => modules.iter().find_map(version_of_dlock),
-        _ => None,
-    };
-    let number = number.ok_or("MODULE LIST does not show the module")?;
+    let modules = Server::start()?.connect()?.text(&["INFO", "modules"])?;
+    let fields = modules
+        .split([',', '\r', '\n'])
+        .skip_while(|field| *field != "module:name=dlock");
+    let number = fields.skip(1).find_map(|field| field.strip_prefix("ver="));
+    let number: u32 = number.ok_or("INFO modules does not show the module")?.parse()?;
     let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
     Ok(format!("dlock {major}.{minor}.{patch}"))
-}
-
-/// From the names and values of one module.
-fn version_of_dlock(module: &Reply) -> Option<i64> {
-    let Reply::Array(fields) = module else { return None };
-    let value = |name: &str| {
-        let matches = |field: &Reply| matches!(field, Reply::Bulk(text) if text == name.as_bytes());
-        fields
-            .chunks(2)
-            .find(|pair| matches(&pair[0]))
-            .and_then(|pair| pair.get(1))
-    };
-    match (value("name"), value("ver")) {
-        (Some(Reply::Bulk(name)), Some(Reply::Integer(version))) if name == b"dlock" => Some(*version),
-        _ => None,
-    }
 }
 
 /// What the server prints for `--version`, including its allocator, which memory figures depend on.

@@ -1,18 +1,19 @@
 //! An implementation as the commands that acquire and release a lock.
 
 use crate::Result;
-pub use crate::implementations::dlock::acquire as dlock_acquire;
 use crate::resp::{Connection, Reply, encode};
 
 /// Commands in a pipeline: all are sent before the first reply is read.
 pub const BATCH: usize = 500;
 
 /// Never expires during a measurement.
-pub const LEASE_MS: &str = "3600000";
+const LONG_LEASE_MS: u64 = 3_600_000;
 
 /// Placeholders in a command, alone or within a longer word.
 pub const KEY: &str = "{key}";
 pub const OWNER: &str = "{owner}";
+pub const LEASE_MS: &str = "{lease}";
+const REQUEST_ID: &str = "{id}";
 
 pub struct Implementation {
     pub acquire: Command,
@@ -40,10 +41,14 @@ pub struct Command {
     is_expected: fn(&Reply) -> bool,
 }
 
-/// Names of a lock and of an owner.
+/// What replaces the placeholders.
+#[derive(Clone)]
 pub struct Names {
     pub key: String,
     pub owner: String,
+    pub lease_ms: u64,
+    /// Of a release. Written with 32 digits.
+    pub request_id: u128,
 }
 
 /// `lock:000123` and `owner-000123`.
@@ -51,6 +56,8 @@ pub fn short_names(number: usize) -> Names {
     Names {
         key: format!("lock:{number:06}"),
         owner: format!("owner-{number:06}"),
+        lease_ms: LONG_LEASE_MS,
+        request_id: 0,
     }
 }
 
@@ -79,6 +86,21 @@ impl Command {
         }
     }
 
+    /// A script by EVALSHA. Loads it.
+    pub fn script(
+        connection: &mut Connection,
+        script: &str,
+        keys: &[&str],
+        args: &[&str],
+        is_expected: fn(&Reply) -> bool,
+    ) -> Result<Self> {
+        let (sha, count) = (load_script(connection, script)?, keys.len().to_string());
+        Ok(Self::new(
+            &[&["EVALSHA", &sha, &count], keys, args].concat(),
+            is_expected,
+        ))
+    }
+
     /// The same command; any reply but an error is expected.
     pub fn accepting_any_reply(&self) -> Self {
         Self {
@@ -88,8 +110,26 @@ impl Command {
     }
 
     pub fn words(&self, names: &Names) -> Vec<String> {
-        let substitute = |word: &String| word.replace(KEY, &names.key).replace(OWNER, &names.owner);
+        let (lease, id) = (names.lease_ms.to_string(), format!("{:032x}", names.request_id));
+        let values = [
+            (KEY, &names.key),
+            (OWNER, &names.owner),
+            (LEASE_MS, &lease),
+            (REQUEST_ID, &id),
+        ];
+        let substitute = |word: &String| {
+            if !word.contains('{') {
+                return word.clone();
+            }
+            let replace = |word: String, (name, value): (&str, &String)| word.replace(name, value);
+            values.into_iter().fold(word.clone(), replace)
+        };
         self.words.iter().map(substitute).collect()
+    }
+
+    /// An error that shows the reply unless it is the expected one.
+    pub fn check(&self, reply: &Reply) -> Result<()> {
+        check(self.is_expected, reply)
     }
 }
 
@@ -128,14 +168,24 @@ impl Requests {
             connection.send(&self.bytes[start..end])?;
             start = end;
             for is_expected in checks {
-                let reply = connection.receive()?;
-                if !is_expected(&reply) {
-                    return Err(format!("unexpected reply: {reply:?}").into());
-                }
+                check(*is_expected, &connection.receive()?)?;
             }
         }
         Ok(())
     }
+}
+
+fn check(is_expected: fn(&Reply) -> bool, reply: &Reply) -> Result<()> {
+    if is_expected(reply) {
+        Ok(())
+    } else {
+        Err(format!("unexpected reply: {reply:?}").into())
+    }
+}
+
+/// Returns the SHA1 for EVALSHA.
+pub fn load_script(connection: &mut Connection, script: &str) -> Result<String> {
+    connection.text(&["SCRIPT", "LOAD", script])
 }
 
 pub fn is_ok(reply: &Reply) -> bool {
@@ -157,14 +207,7 @@ mod tests {
         let requests = Requests::of((0..BATCH + 1).map(|number| (&release, short_names(number))));
         let one = requests.bytes.len() / (BATCH + 1);
         assert_eq!(requests.ends, [BATCH * one, (BATCH + 1) * one]);
-        let last = requests
-            .bytes
-            .rsplit(|byte| *byte == b'*')
-            .next()
-            .map(String::from_utf8_lossy);
-        assert_eq!(
-            last.as_deref(),
-            Some("3\r\n$13\r\nDLOCK.RELEASE\r\n$11\r\nlock:000500\r\n$12\r\nowner-000500\r\n")
-        );
+        let last = b"*3\r\n$13\r\nDLOCK.RELEASE\r\n$11\r\nlock:000500\r\n$12\r\nowner-000500\r\n";
+        assert!(requests.bytes.ends_with(last));
     }
 }

@@ -2,18 +2,20 @@
 
 use std::time::Instant;
 
-use super::counting::{CountingConnection, expect, owned};
+use super::session::Session;
 use super::{Client, ClientConfig, PERMITS};
 use crate::Result;
 use crate::implementations::command::{Command, Implementation, KEY, LEASE_MS, OWNER, Reentry};
 use crate::resp::Reply;
+
+const ACQUIRE: [&str; 4] = ["DLOCK.ACQUIRE", KEY, OWNER, LEASE_MS];
 
 impl Implementation {
     pub fn dlock() -> Self {
         Self {
             reentry: Reentry::Counted,
             ..Self::new(
-                acquire(LEASE_MS),
+                Command::new(&ACQUIRE, is_granted_at_once),
                 Command::new(&["DLOCK.RELEASE", KEY, OWNER], |reply| {
                     *reply == Reply::Integer(0)
                 }),
@@ -22,23 +24,26 @@ impl Implementation {
     }
 }
 
-pub fn acquire(lease_ms: &str) -> Command {
-    Command::new(&["DLOCK.ACQUIRE", KEY, OWNER, lease_ms], is_granted)
-}
-
 /// A fence, one hold, a lease, no wait.
-fn is_granted(reply: &Reply) -> bool {
+fn is_granted_at_once(reply: &Reply) -> bool {
     matches!(reply, Reply::Array(numbers) if matches!(
         numbers[..],
         [Reply::Integer(1..), Reply::Integer(1), Reply::Integer(1..), Reply::Integer(0)]
     ))
 }
 
-struct Blocking {
-    connection: CountingConnection,
-    acquire: Vec<String>,
-    release: Vec<String>,
+/// The fence of a first hold.
+pub fn fence_of(reply: &Reply) -> Result<i64> {
+    if let Reply::Array(numbers) = reply
+        && let [Reply::Integer(fence @ 1..), Reply::Integer(1), ..] = numbers[..]
+    {
+        Ok(fence)
+    } else {
+        Err(format!("unexpected reply: {reply:?}").into())
+    }
 }
+
+struct Blocking(Session);
 
 pub fn open(config: &ClientConfig) -> Result<Box<dyn Client>> {
     open_with(config, &[])
@@ -53,37 +58,32 @@ pub fn open_semaphore(config: &ClientConfig) -> Result<Box<dyn Client>> {
 }
 
 fn open_with(config: &ClientConfig, limit: &[&str]) -> Result<Box<dyn Client>> {
+    let words = [&ACQUIRE, limit, &["BLOCK", "0"]].concat();
+    let implementation = Implementation {
+        acquire: Command::new(&words, |reply| fence_of(reply).is_ok()),
+        ..Implementation::dlock()
+    };
     let owner = format!("owner-{:06}", config.number);
-    let lease_ms = config.lease_ms.to_string();
-    let acquire = [
-        &["DLOCK.ACQUIRE", config.key, &owner, &lease_ms],
-        limit,
-        &["BLOCK", "0"],
-    ];
-    Ok(Box::new(Blocking {
-        connection: CountingConnection::new(config.server.connect()?),
-        acquire: owned(&acquire.concat()),
-        release: owned(&["DLOCK.RELEASE", config.key, &owner]),
-    }))
+    Ok(Box::new(Blocking(Session::open(config, owner, |_| {
+        Ok(implementation)
+    })?)))
 }
 
 impl Client for Blocking {
     /// Stays in the queue past `end`: the others stop then, so it is granted soon after.
     fn acquire(&mut self, _end: Instant) -> Result<bool> {
-        let reply = self.connection.call(&self.acquire)?;
-        let is_grant = matches!(&reply, Reply::Array(numbers)
-            if matches!(numbers[..], [Reply::Integer(1..), Reply::Integer(1), ..]));
-        expect(is_grant, &reply)?;
-        Ok(true)
+        match self.0.acquire()? {
+            None => Ok(true),
+            Some(reply) => Err(format!("unexpected reply: {reply:?}").into()),
+        }
     }
 
     fn release(&mut self) -> Result<()> {
-        let reply = self.connection.call(&self.release)?;
-        expect(reply == Reply::Integer(0), &reply)
+        self.0.release()
     }
 
     fn commands(&self) -> Option<u64> {
-        Some(self.connection.commands)
+        Some(self.0.commands)
     }
 }
 
@@ -94,10 +94,10 @@ mod tests {
     #[test]
     fn grant_reply_is_a_first_hold_without_wait() {
         let reply = |numbers: [i64; 4]| Reply::Array(numbers.map(Reply::Integer).into());
-        assert!(is_granted(&reply([7, 1, 5, 0])));
+        assert!(is_granted_at_once(&reply([7, 1, 5, 0])));
         for wrong in [[0, 1, 5, 0], [7, 2, 5, 0], [7, 1, 0, 0], [7, 1, 5, 1]] {
-            assert!(!is_granted(&reply(wrong)), "{wrong:?}");
+            assert!(!is_granted_at_once(&reply(wrong)), "{wrong:?}");
         }
-        assert!(!is_granted(&Reply::Null) && !is_granted(&Reply::Error("ERR".into())));
+        assert!(!is_granted_at_once(&Reply::Null) && !is_granted_at_once(&Reply::Error("ERR".into())));
     }
 }

@@ -37,20 +37,21 @@ impl Etcd {
         let directory = TempDir::with_prefix("dlock-bench-etcd-")?;
         let (port, peer_port) = (free_port(), free_port());
         let url = |port| format!("http://127.0.0.1:{port}");
+        let (clients, peers) = (url(port), url(peer_port));
         let child = Command::new(&program)
             .args([
                 "--listen-client-urls",
-                &url(port),
+                &clients,
                 "--advertise-client-urls",
-                &url(port),
+                &clients,
             ])
             .args([
                 "--listen-peer-urls",
-                &url(peer_port),
+                &peers,
                 "--initial-advertise-peer-urls",
-                &url(peer_port),
+                &peers,
             ])
-            .args(["--initial-cluster", &format!("default={}", url(peer_port))])
+            .args(["--initial-cluster", &format!("default={peers}")])
             .arg("--data-dir")
             .arg(directory.path().join("data"))
             .stdin(Stdio::null())
@@ -106,7 +107,7 @@ struct Session {
 }
 
 pub fn open(config: &ClientConfig) -> Result<Box<dyn Client>> {
-    let etcd = config.etcd.ok_or("etcd is not running")?;
+    let etcd = config.servers.etcd.as_ref().ok_or("etcd is not running")?;
     let (lease, _) = etcd.lease(config.lease_ms.div_ceil(1000))?;
     Ok(Box::new(Session {
         http: Http::open(etcd.port)?,
@@ -121,17 +122,13 @@ impl Client for Session {
     /// Stays in etcd's queue past `end`: the others stop then, so it is granted soon after.
     fn acquire(&mut self, _end: Instant) -> Result<bool> {
         self.commands += 1;
-        let reply = self.http.post(
-            "/v3/lock/lock",
-            &json!({ "name": self.name, "lease": self.lease }),
-        )?;
-        self.key = Some(
-            reply
-                .get("key")
-                .ok_or_else(|| format!("unexpected reply to /v3/lock/lock: {reply}"))?
-                .clone(),
-        );
-        Ok(true)
+        let body = json!({ "name": self.name, "lease": self.lease });
+        let reply = self.http.post("/v3/lock/lock", &body)?;
+        self.key = reply.get("key").cloned();
+        match self.key {
+            Some(_) => Ok(true),
+            None => Err(format!("unexpected reply to /v3/lock/lock: {reply}").into()),
+        }
     }
 
     fn release(&mut self) -> Result<()> {
@@ -217,13 +214,7 @@ mod tests {
 
     #[test]
     fn base64_of_names_is_padded() {
-        for (name, text) in [
-            ("lock", "bG9jaw=="),
-            ("locks", "bG9ja3M="),
-            ("lock-1", "bG9jay0x"),
-            ("", ""),
-        ] {
-            assert_eq!(base64(name.as_bytes()), text);
-        }
+        let names = ["lock", "locks", "lock-1", ""].map(|name| base64(name.as_bytes()));
+        assert_eq!(names, ["bG9jaw==", "bG9ja3M=", "bG9jay0x", ""]);
     }
 }

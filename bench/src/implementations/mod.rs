@@ -4,26 +4,22 @@
 //! one.
 
 pub mod command;
-mod counting;
-pub mod delifeq;
 pub mod dlock;
 pub mod etcd;
-pub mod lua_pair;
+pub mod plain_key;
 mod polling;
-pub mod redisson;
-pub mod redisson_shared;
+mod redisson;
 pub mod redsync;
 pub mod rslock;
-pub mod set_and_del;
-pub mod set_and_lua;
+mod session;
 
 use std::time::Instant;
 
 use crate::Result;
-use crate::implementations::command::Implementation;
 use crate::resp::{Connection, Reply};
 use crate::results::DLOCK;
 use crate::server::Server;
+use command::{Implementation, Names};
 use etcd::Etcd;
 
 /// Acquires and releases one lock repeatedly.
@@ -37,140 +33,152 @@ pub trait Client: Send {
     fn commands(&self) -> Option<u64>;
 }
 
+/// What the clients of all implementations connect to.
+pub struct Servers {
+    pub server: Server,
+    /// Four independent servers, for quorum locks.
+    others: Vec<Server>,
+    etcd: Option<Etcd>,
+}
+
 /// Lock and identity of a client.
 pub struct ClientConfig<'a> {
-    pub server: &'a Server,
-    /// Four independent servers, for quorum locks.
-    pub other_servers: &'a [Server],
-    pub etcd: Option<&'a Etcd>,
-    pub key: &'a str,
+    servers: &'a Servers,
+    key: &'a str,
     /// Of the client, counting from zero.
-    pub number: usize,
-    pub lease_ms: u64,
+    number: usize,
+    lease_ms: u64,
 }
 
 /// How to open a client of one implementation.
-#[derive(Clone, Copy)]
-pub struct ClientKind {
-    pub name: &'static str,
-    pub open: Open,
-}
-
 pub type Open = fn(&ClientConfig) -> Result<Box<dyn Client>>;
+
+/// Name of an implementation, and how to open its clients.
+pub type ClientKind = (&'static str, Open);
 
 /// How to open readers and writers of one implementation.
 #[derive(Clone, Copy)]
 pub struct ReadWriteLock {
-    pub name: &'static str,
     pub reader: Open,
     pub writer: Open,
 }
 
-/// For [`ClientConfig::other_servers`].
-pub fn start_other_servers() -> Result<Vec<Server>> {
-    (0..4).map(|_| Server::start()).collect()
+impl Servers {
+    /// `etcd`: whether its lock is measured, if it is installed.
+    pub fn start(etcd: bool) -> Result<Self> {
+        Ok(Self {
+            others: (0..4).map(|_| Server::start()).collect::<Result<_>>()?,
+            etcd: if etcd { Etcd::start()? } else { None },
+            ..Self::single()?
+        })
+    }
+
+    /// Without those that only quorum locks and etcd need.
+    pub fn single() -> Result<Self> {
+        let server = Server::start()?;
+        Ok(Self {
+            server,
+            others: Vec::new(),
+            etcd: None,
+        })
+    }
+
+    pub fn open(&self, open: Open, key: &str, number: usize, lease_ms: u64) -> Result<Box<dyn Client>> {
+        open(&ClientConfig {
+            servers: self,
+            key,
+            number,
+            lease_ms,
+        })
+    }
+
+    pub fn has_etcd(&self) -> bool {
+        self.etcd.is_some()
+    }
+
+    /// Implementations whose clients wait for a contended lock, DLOCK first.
+    pub fn client_kinds(&self) -> Result<Vec<ClientKind>> {
+        let mut kinds: Vec<ClientKind> = vec![
+            (DLOCK, dlock::open),
+            ("re-entrant Lua, 10 ms polling", plain_key::open_lua),
+            ("redsync, 1 server", redsync::open),
+            ("redsync, 5 servers", redsync::open_quorum),
+            ("Redisson's RLock", redisson::open),
+            ("rslock", rslock::open),
+        ];
+        if has_command(&mut self.server.connect()?, plain_key::DELIFEQ)? {
+            kinds.push(("SET NX + DELIFEQ, 10 ms polling", plain_key::open_delifeq));
+        }
+        if self.has_etcd() {
+            kinds.push(("etcd's lock RPC", etcd::open));
+        }
+        Ok(kinds)
+    }
 }
 
-/// Implementations whose clients wait for a contended lock, DLOCK first. `etcd`: whether it is installed.
-pub fn client_kinds(server: &Server, etcd: bool) -> Result<Vec<ClientKind>> {
-    let mut kinds = vec![
-        ClientKind {
-            name: DLOCK,
-            open: dlock::open,
-        },
-        ClientKind {
-            name: "re-entrant Lua, 10 ms polling",
-            open: lua_pair::open,
-        },
-        ClientKind {
-            name: "redsync, 1 server",
-            open: redsync::open,
-        },
-        ClientKind {
-            name: "redsync, 5 servers",
-            open: redsync::open_quorum,
-        },
-        ClientKind {
-            name: "Redisson's RLock",
-            open: redisson::open,
-        },
-        ClientKind {
-            name: "rslock",
-            open: rslock::open,
-        },
-    ];
-    if has_command(&mut server.connect()?, delifeq::COMMAND)? {
-        kinds.push(ClientKind {
-            name: "SET NX + DELIFEQ, 10 ms polling",
-            open: delifeq::open,
-        });
+impl ClientConfig<'_> {
+    fn names(&self, owner: String) -> Names {
+        Names {
+            key: self.key.into(),
+            owner,
+            lease_ms: self.lease_ms,
+            request_id: 0,
+        }
     }
-    if etcd {
-        kinds.push(ClientKind {
-            name: "etcd's lock RPC",
-            open: etcd::open,
-        });
-    }
-    Ok(kinds)
 }
 
-pub const READ_WRITE_LOCKS: [ReadWriteLock; 2] = [
-    ReadWriteLock {
-        name: DLOCK,
-        reader: dlock::open_shared,
-        writer: dlock::open,
-    },
-    ReadWriteLock {
-        name: "Redisson's RReadWriteLock",
-        reader: redisson_shared::open_reader,
-        writer: redisson_shared::open_writer,
-    },
+pub const READ_WRITE_LOCKS: [(&str, ReadWriteLock); 2] = [
+    (
+        DLOCK,
+        ReadWriteLock {
+            reader: dlock::open_shared,
+            writer: dlock::open,
+        },
+    ),
+    (
+        "Redisson's RReadWriteLock",
+        ReadWriteLock {
+            reader: redisson::open_reader,
+            writer: redisson::open_writer,
+        },
+    ),
 ];
 
 /// Permits of each of [`SEMAPHORES`].
 pub const PERMITS: usize = 3;
 
 pub const SEMAPHORES: [ClientKind; 2] = [
-    ClientKind {
-        name: DLOCK,
-        open: dlock::open_semaphore,
-    },
-    ClientKind {
-        name: "Redisson's RSemaphore",
-        open: redisson_shared::open_semaphore,
-    },
+    (DLOCK, dlock::open_semaphore),
+    ("Redisson's RSemaphore", redisson::open_semaphore),
 ];
 
 /// Implementations by their commands, DLOCK first. Loads their scripts.
 pub fn all(connection: &mut Connection) -> Result<Vec<(&'static str, Implementation)>> {
     let mut implementations = vec![
         (DLOCK, Implementation::dlock()),
-        ("SET NX PX + DEL", Implementation::set_and_del()),
+        ("SET NX PX + DEL", plain_key::set_and_del()),
+        ("SET NX PX + Lua release", plain_key::set_and_lua(connection)?),
         (
-            "SET NX PX + Lua release",
-            set_and_lua::implementation(connection)?,
+            "re-entrant Lua by EVALSHA",
+            plain_key::lua_by_evalsha(connection)?,
         ),
-        ("re-entrant Lua by EVALSHA", lua_pair::by_evalsha(connection)?),
-        ("re-entrant Lua by EVAL", lua_pair::by_eval()),
-        ("Redisson's RLock", redisson::implementation(connection)?),
+        ("re-entrant Lua by EVAL", plain_key::lua_by_eval()),
+        ("Redisson's RLock", redisson::mutex(connection)?),
     ];
-    if has_command(connection, delifeq::COMMAND)? {
-        implementations.push(("SET NX PX + DELIFEQ", delifeq::implementation()));
+    if has_command(connection, plain_key::DELIFEQ)? {
+        implementations.push(("SET NX PX + DELIFEQ", plain_key::set_and_delifeq()));
     }
     Ok(implementations)
 }
 
 /// Why an implementation is not measured, one line each.
-pub fn skipped(connection: &mut Connection, etcd: bool) -> Result<Vec<String>> {
+pub fn skipped(connection: &mut Connection, etcd: bool) -> Result<Vec<&'static str>> {
     let mut skipped = Vec::new();
-    if !has_command(connection, delifeq::COMMAND)? {
-        skipped
-            .push("SET NX + DELIFEQ is not measured: this server has no DELIFEQ (Valkey 9 and later)".into());
+    if !has_command(connection, plain_key::DELIFEQ)? {
+        skipped.push("SET NX + DELIFEQ is not measured: this server has no DELIFEQ (Valkey 9 and later)");
     }
     if !etcd {
-        skipped.push(
-            "etcd is not measured: it is not installed (Debian: etcd-server; or set DLOCK_ETCD)".into(),
-        );
+        skipped.push("etcd is not measured: it is not installed (Debian: etcd-server; or set DLOCK_ETCD)");
     }
     Ok(skipped)
 }
@@ -179,14 +187,6 @@ fn has_command(connection: &mut Connection, name: &str) -> Result<bool> {
     match connection.call(&["COMMAND", "INFO", name])? {
         Reply::Array(commands) => Ok(commands.iter().any(|command| *command != Reply::Null)),
         reply => Err(format!("COMMAND INFO answered {reply:?}").into()),
-    }
-}
-
-/// Returns the SHA1 for EVALSHA.
-pub fn load_script(connection: &mut Connection, script: &str) -> Result<String> {
-    match connection.call(&["SCRIPT", "LOAD", script])? {
-        Reply::Bulk(sha) => Ok(String::from_utf8(sha)?),
-        reply => Err(format!("SCRIPT LOAD answered {reply:?}").into()),
     }
 }
 

@@ -1,36 +1,32 @@
 //! A client that retries after 10 ms.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
-use super::counting::{CountingConnection, expect, owned, sleep_until};
+use super::session::Session;
 use super::{Client, ClientConfig};
-use crate::Result;
-use crate::implementations::command::{is_ok, is_one};
+use crate::implementations::command::Implementation;
 use crate::resp::Reply;
+use crate::{Result, interrupt};
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-struct Polling {
-    connection: CountingConnection,
-    acquire: Vec<String>,
-    release: Vec<String>,
-}
+struct Polling(Session);
 
-/// The commands reply as `SET NX` and `DEL` do.
-pub fn open(config: &ClientConfig, acquire: &[&str], release: &[&str]) -> Result<Box<dyn Client>> {
-    Ok(Box::new(Polling {
-        connection: CountingConnection::new(config.server.connect()?),
-        acquire: owned(acquire),
-        release: owned(release),
-    }))
+/// For commands whose reply is null if the lock is held.
+pub fn open(config: &ClientConfig, implementation: Implementation, owner: String) -> Result<Box<dyn Client>> {
+    Ok(Box::new(Polling(Session::open(config, owner, |_| {
+        Ok(implementation)
+    })?)))
 }
 
 impl Client for Polling {
     fn acquire(&mut self, end: Instant) -> Result<bool> {
         loop {
-            match self.connection.call(&self.acquire)? {
-                Reply::Null => {}
-                reply => return expect(is_ok(&reply), &reply).map(|()| true),
+            match self.0.acquire()? {
+                None => return Ok(true),
+                Some(Reply::Null) => {}
+                Some(reply) => return Err(format!("unexpected reply: {reply:?}").into()),
             }
             if !sleep_until(RETRY_INTERVAL, end)? {
                 return Ok(false);
@@ -39,11 +35,18 @@ impl Client for Polling {
     }
 
     fn release(&mut self) -> Result<()> {
-        let reply = self.connection.call(&self.release)?;
-        expect(is_one(&reply), &reply)
+        self.0.release()
     }
 
     fn commands(&self) -> Option<u64> {
-        Some(self.connection.commands)
+        Some(self.0.commands)
     }
+}
+
+/// Sleeps, but no longer than until `end`. False if that has been reached.
+pub fn sleep_until(duration: Duration, end: Instant) -> Result<bool> {
+    interrupt::check()?;
+    let remaining = end.saturating_duration_since(Instant::now());
+    thread::sleep(duration.min(remaining));
+    Ok(duration < remaining)
 }

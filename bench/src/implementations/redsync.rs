@@ -7,11 +7,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::counting::{CountingConnection, sleep_until};
+use super::polling::sleep_until;
 use super::{Client, ClientConfig};
 use crate::Result;
-use crate::implementations::command::{is_ok, is_one};
-use crate::resp::Reply;
+use crate::implementations::command::{is_ok, is_one, load_script};
+use crate::resp::{Connection, Reply};
 use crate::server::Server;
 
 pub const DELETE: &str = r#"
@@ -29,23 +29,22 @@ const MAX_RETRY_DELAY_MS: u64 = 250;
 
 struct Redsync {
     /// One per server.
-    connections: Vec<CountingConnection>,
+    connections: Vec<Connection>,
     key: String,
     value: String,
     expiry_ms: String,
     delete: String,
+    commands: usize,
 }
 
 pub fn open(config: &ClientConfig) -> Result<Box<dyn Client>> {
-    open_on(config, &[config.server])
+    open_on(config, &[&config.servers.server])
 }
 
 /// On a quorum of five independent servers.
 pub fn open_quorum(config: &ClientConfig) -> Result<Box<dyn Client>> {
-    let servers: Vec<_> = std::iter::once(config.server)
-        .chain(config.other_servers)
-        .collect();
-    open_on(config, &servers)
+    let servers = std::iter::once(&config.servers.server).chain(&config.servers.others);
+    open_on(config, &servers.collect::<Vec<_>>())
 }
 
 fn open_on(config: &ClientConfig, servers: &[&Server]) -> Result<Box<dyn Client>> {
@@ -56,23 +55,20 @@ fn open_on(config: &ClientConfig, servers: &[&Server]) -> Result<Box<dyn Client>
         value: format!("{:024}", config.number),
         expiry_ms: config.lease_ms.to_string(),
         delete: String::new(),
+        commands: 0,
     };
     for server in servers {
-        let mut connection = CountingConnection::new(server.connect()?);
-        redsync.delete = super::load_script(connection.uncounted(), DELETE)?;
+        let mut connection = server.connect()?;
+        redsync.delete = load_script(&mut connection, DELETE)?;
         redsync.connections.push(connection);
     }
     Ok(Box::new(redsync))
 }
 
 /// Sends the command to all servers at once. Returns how many replies match.
-fn on_all(
-    connections: &mut [CountingConnection],
-    command: &[&str],
-    is_yes: fn(&Reply) -> bool,
-) -> Result<usize> {
+fn on_all(connections: &mut [Connection], command: &[&str], is_yes: fn(&Reply) -> bool) -> Result<usize> {
     for connection in &mut *connections {
-        connection.send(command)?;
+        connection.send_words(command)?;
     }
     let mut yes = 0;
     for connection in connections {
@@ -91,6 +87,7 @@ impl Redsync {
 
     /// Returns the number of servers that released the lock.
     fn delete(&mut self) -> Result<usize> {
+        self.commands += self.connections.len();
         let command = ["EVALSHA", &self.delete, "1", &self.key, &self.value];
         on_all(&mut self.connections, &command, is_one)
     }
@@ -99,6 +96,7 @@ impl Redsync {
 impl Client for Redsync {
     fn acquire(&mut self, end: Instant) -> Result<bool> {
         loop {
+            self.commands += self.connections.len();
             let command = ["SET", &self.key, &self.value, "PX", &self.expiry_ms, "NX"];
             let granted = on_all(&mut self.connections, &command, is_ok)?;
             if self.is_quorum(granted) {
@@ -122,11 +120,6 @@ impl Client for Redsync {
     }
 
     fn commands(&self) -> Option<u64> {
-        Some(
-            self.connections
-                .iter()
-                .map(|connection| connection.commands)
-                .sum(),
-        )
+        Some(self.commands as u64)
     }
 }

@@ -23,30 +23,22 @@ struct Rslock {
 }
 
 pub fn open(config: &ClientConfig) -> Result<Box<dyn Client>> {
-    let client = redis::Client::open(format!("redis://127.0.0.1:{}", config.server.port()))?;
-    let mut rslock = Rslock {
+    let client = redis::Client::open(config.servers.server.url())?;
+    let rslock = Rslock {
         runtime: Builder::new_current_thread().enable_all().build()?,
         manager: LockManager::from_clients(vec![client]),
         key: config.key.into(),
         lease: Duration::from_millis(config.lease_ms),
         held: None,
     };
-    rslock.connect(&format!("warm-up:{}", config.number))?;
+    // The first command connects, and the first release loads the script.
+    let warm_up = format!("warm-up:{}", config.number);
+    let lock = rslock
+        .manager
+        .acquire_no_guard(warm_up.as_bytes(), Duration::from_secs(10));
+    let lock = rslock.runtime.block_on(lock)?;
+    rslock.runtime.block_on(rslock.manager.unlock(&lock));
     Ok(Box::new(rslock))
-}
-
-impl Rslock {
-    /// The first command connects, and the first release loads the script.
-    fn connect(&mut self, key: &str) -> Result<()> {
-        let manager = &self.manager;
-        self.runtime.block_on(async {
-            let lock = manager
-                .acquire_no_guard(key.as_bytes(), Duration::from_secs(10))
-                .await?;
-            manager.unlock(&lock).await;
-            Ok(())
-        })
-    }
 }
 
 impl Client for Rslock {

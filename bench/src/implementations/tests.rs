@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::implementations::command::{Command, Names, Reentry, Requests, short_names};
+use crate::implementations::command::{Command, Reentry, Requests, load_script, short_names};
 use crate::workloads::contention::{Window, Worker, WorkerLogs, run_workers};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -12,38 +12,6 @@ const LEASE_MS: u64 = 30_000;
 
 fn run(command: &Command, names: Names, connection: &mut Connection) -> Result<()> {
     Requests::of(std::iter::once((command, names))).run(connection)
-}
-
-/// Servers that an implementation may need.
-struct Servers {
-    server: Server,
-    other_servers: Vec<Server>,
-    etcd: Option<Etcd>,
-}
-
-impl Servers {
-    fn start() -> Result<Self> {
-        Ok(Self {
-            server: Server::start()?,
-            other_servers: start_other_servers()?,
-            etcd: Etcd::start()?,
-        })
-    }
-
-    fn client_kinds(&self) -> Result<Vec<ClientKind>> {
-        client_kinds(&self.server, self.etcd.is_some())
-    }
-
-    fn config<'a>(&'a self, key: &'a str, number: usize) -> ClientConfig<'a> {
-        ClientConfig {
-            server: &self.server,
-            other_servers: &self.other_servers,
-            etcd: self.etcd.as_ref(),
-            key,
-            number,
-            lease_ms: LEASE_MS,
-        }
-    }
 }
 
 #[test]
@@ -58,18 +26,13 @@ fn commands_of_each_implementation_acquire_and_release() -> Result<()> {
             ..short_names(1)
         };
         run(&implementation.acquire, short_names(1), connection)?;
-        assert!(
-            run(&implementation.acquire, other(), connection).is_err(),
-            "{name}: acquired twice"
-        );
+        let twice = run(&implementation.acquire, other(), connection);
+        assert!(twice.is_err(), "{name}: acquired twice");
         for release in implementation.release_commands() {
             run(release, short_names(1), connection)?;
         }
-        assert_eq!(
-            connection.call(&["DBSIZE"])?,
-            Reply::Integer(0),
-            "{name} leaves keys behind"
-        );
+        let keys = connection.call(&["DBSIZE"])?;
+        assert_eq!(keys, Reply::Integer(0), "{name} leaves keys behind");
         run(&implementation.acquire, other(), connection)?;
         connection.call(&["FLUSHALL"])?;
     }
@@ -98,10 +61,10 @@ fn reentry_of_each_implementation_is_as_declared() -> Result<()> {
 
 #[test]
 fn waiter_of_each_implementation_is_granted_after_the_release() -> Result<()> {
-    let servers = Servers::start()?;
-    for ClientKind { name, open } in servers.client_kinds()? {
-        let mut holder = open(&servers.config(name, 0))?;
-        let mut waiter = open(&servers.config(name, 1))?;
+    let servers = Servers::start(true)?;
+    for (name, open) in servers.client_kinds()? {
+        let mut holder = servers.open(open, name, 0, LEASE_MS)?;
+        let mut waiter = servers.open(open, name, 1, LEASE_MS)?;
         assert!(holder.acquire(Instant::now() + TIMEOUT)?, "{name}");
         let granted = thread::spawn(move || {
             let is_granted = waiter.acquire(Instant::now() + TIMEOUT);
@@ -117,21 +80,16 @@ fn waiter_of_each_implementation_is_granted_after_the_release() -> Result<()> {
         assert!(is_granted && granted >= released, "{name}");
         if let Some(commands) = holder.commands() {
             // Two; Redisson sends one more after the release; quorum locks send two per server.
-            assert!(
-                [2, 3, 10].contains(&commands),
-                "{name}: {commands} commands for a free lock"
-            );
+            let is_expected = [2, 3, 10].contains(&commands);
+            assert!(is_expected, "{name}: {commands} commands for a free lock");
         }
     }
     Ok(())
 }
 
-/// Runs short windows with fresh workers until one meets the condition.
-fn run_until(
-    capacity: usize,
-    workers: impl Fn() -> Result<Vec<Worker>>,
-    condition: impl Fn(&WorkerLogs) -> bool,
-) -> Result<()> {
+/// Runs short windows with fresh workers until a lock was acquired in one of them.
+fn run_until_acquired(capacity: usize, workers: impl Fn() -> Result<Vec<Worker>>) -> Result<()> {
+    let has_acquisitions = |logs: WorkerLogs| logs.outcome(logs.commands).acquisitions > 0.0;
     let start = Instant::now();
     while start.elapsed() < TIMEOUT {
         let window = Window {
@@ -139,69 +97,64 @@ fn run_until(
             warm_up: Duration::ZERO,
             duration: Duration::from_millis(100),
         };
-        if condition(&run_workers(workers()?, capacity, window)?) {
+        if has_acquisitions(run_workers(workers()?, capacity, window)?) {
             return Ok(());
         }
     }
-    Err("no window met the condition".into())
-}
-
-fn has_acquisitions(logs: &WorkerLogs) -> bool {
-    logs.outcome(logs.commands).acquisitions > 0.0
+    Err("the lock was never acquired".into())
 }
 
 #[test]
 fn workers_of_each_implementation_exclude_each_other() -> Result<()> {
-    let servers = Servers::start()?;
-    for ClientKind { name, open } in servers.client_kinds()? {
-        let worker = |number| open(&servers.config(name, number)).map(Worker::new);
-        run_until(1, || (0..4).map(worker).collect(), has_acquisitions)
-            .map_err(|error| format!("{name}: {error}"))?;
+    let servers = Servers::start(true)?;
+    for (name, open) in servers.client_kinds()? {
+        let worker = |number| servers.open(open, name, number, LEASE_MS).map(Worker::new);
+        run_until_acquired(1, || (0..4).map(worker).collect()).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok(())
 }
 
 #[test]
 fn readers_share_the_lock_and_writers_are_exclusive() -> Result<()> {
-    let servers = Servers::start()?;
-    for ReadWriteLock { name, reader, writer } in READ_WRITE_LOCKS {
+    let servers = Servers::single()?;
+    for (name, ReadWriteLock { reader, writer }) in READ_WRITE_LOCKS {
         let client = |number| {
             let (open, weight) = if number < 3 { (reader, 1) } else { (writer, 3) };
-            Ok(Worker::weighted(open(&servers.config(name, number))?, weight))
+            Ok(Worker::weighted(
+                servers.open(open, name, number, LEASE_MS)?,
+                weight,
+            ))
         };
-        run_until(3, || (0..4).map(client).collect(), has_acquisitions)
-            .map_err(|error| format!("{name}: {error}"))?;
+        run_until_acquired(3, || (0..4).map(client).collect()).map_err(|error| format!("{name}: {error}"))?;
 
-        let key = format!("both:{name}");
-        let (mut first, mut second) = (
-            reader(&servers.config(&key, 0))?,
-            reader(&servers.config(&key, 1))?,
-        );
-        let deadline = Instant::now() + TIMEOUT;
-        assert!(first.acquire(deadline)? && second.acquire(deadline)?, "{name}");
+        let mut readers =
+            [0, 1].map(|number| servers.open(reader, &format!("both:{name}"), number, LEASE_MS));
+        for reader in &mut readers {
+            let reader = reader.as_mut().map_err(|error| error.to_string())?;
+            assert!(reader.acquire(Instant::now() + TIMEOUT)?, "{name}");
+        }
     }
     Ok(())
 }
 
 #[test]
 fn semaphore_with_permits_limits_its_holders() -> Result<()> {
-    let servers = Servers::start()?;
-    for ClientKind { name, open } in SEMAPHORES {
-        let key = format!("semaphore:{name}");
-        let client = |number| Ok(Worker::new(open(&servers.config(&key, number))?));
-        run_until(
-            PERMITS,
-            || (0..2 * PERMITS).map(client).collect(),
-            has_acquisitions,
-        )
-        .map_err(|error| format!("{name}: {error}"))?;
+    let servers = Servers::single()?;
+    for (name, open) in SEMAPHORES {
+        let client = |number| {
+            Ok(Worker::new(servers.open(
+                open,
+                &format!("semaphore:{name}"),
+                number,
+                LEASE_MS,
+            )?))
+        };
+        run_until_acquired(PERMITS, || (0..2 * PERMITS).map(client).collect())
+            .map_err(|error| format!("{name}: {error}"))?;
 
-        let deadline = Instant::now() + TIMEOUT;
-        let mut holders = (0..PERMITS)
-            .map(|number| open(&servers.config(&format!("all:{name}"), number)))
-            .collect::<Result<Vec<_>>>()?;
-        for holder in &mut holders {
-            assert!(holder.acquire(deadline)?, "{name}");
+        let holder = |number| servers.open(open, &format!("all:{name}"), number, LEASE_MS);
+        for holder in &mut (0..PERMITS).map(holder).collect::<Result<Vec<_>>>()? {
+            assert!(holder.acquire(Instant::now() + TIMEOUT)?, "{name}");
         }
     }
     Ok(())
@@ -216,11 +169,21 @@ fn redsync_delete_script_has_the_published_hash() -> Result<()> {
 }
 
 #[test]
-fn redisson_release_names_channel_and_latch() {
-    let names = short_names(7);
-    let words = redisson::pair("acquire", "release").release.words(&names);
-    let keys = ["lock:000007", "redisson_lock__channel:{lock:000007}"];
-    assert_eq!(words[..5], ["EVALSHA", "release", "3", keys[0], keys[1]]);
-    assert_eq!(words[5], "redisson_unlock_latch:{lock:000007}:owner-000007");
+fn redisson_release_names_channel_and_latch() -> Result<()> {
+    let server = Server::start()?;
+    let release = redisson::mutex(&mut server.connect()?)?.release;
+    let words = release.words(&Names {
+        request_id: 10,
+        ..short_names(7)
+    });
+    assert_eq!(
+        words[2..5],
+        ["3", "lock:000007", "redisson_lock__channel:{lock:000007}"]
+    );
+    assert_eq!(
+        words[5],
+        "redisson_unlock_latch:{lock:000007}:0000000000000000000000000000000a"
+    );
     assert_eq!(words[8], "owner-000007");
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use crate::results::stats::number;
-use crate::results::table::{Row, Summary};
+use crate::results::table::{Figure, Summary};
 
 /// Results of one workload: a table per case, a line per implementation.
 pub struct WorkloadTable<'a> {
@@ -18,19 +18,24 @@ const NAME: usize = 30;
 
 impl fmt::Display for WorkloadTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = self.summary.rows_of(self.workload);
-        for case in unique(rows.iter().map(|row| row.case.as_str())) {
-            let rows: Vec<_> = rows.iter().copied().filter(|row| row.case == case).collect();
-            let implementations = unique(rows.iter().map(|row| row.implementation.as_str()));
+        let figures = self.summary.figures.iter();
+        let figures: Vec<_> = figures
+            .filter(|figure| figure.workload == self.workload)
+            .collect();
+        for case in unique(&figures, |figure| &figure.case) {
+            let figures = figures.iter().copied().filter(|figure| figure.case == case);
+            let figures: Vec<_> = figures.collect();
+            let implementations = unique(&figures, |figure| &figure.implementation);
             if !case.is_empty() {
                 writeln!(f, "\n   {case}")?;
             }
             match implementations[..] {
-                [_] => list(f, &rows)?,
-                _ => matrix(f, &rows, &implementations)?,
+                [_] => list(f, &figures)?,
+                _ => matrix(f, &figures, &implementations)?,
             }
         }
-        for note in self.summary.notes_of(self.workload) {
+        let notes = self.summary.notes.iter();
+        for (_, note) in notes.filter(|(workload, _)| *workload == self.workload) {
             writeln!(f, "   note: {note}")?;
         }
         Ok(())
@@ -38,98 +43,75 @@ impl fmt::Display for WorkloadTable<'_> {
 }
 
 /// A line per figure.
-fn list(f: &mut fmt::Formatter<'_>, rows: &[&Row]) -> fmt::Result {
-    for row in rows {
-        writeln!(f, "     {:<52}{}", row.metric, with_range(row))?;
-    }
-    Ok(())
+fn list(f: &mut fmt::Formatter<'_>, figures: &[&Figure]) -> fmt::Result {
+    let mut figures = figures.iter();
+    figures.try_for_each(|figure| writeln!(f, "     {:<52}{}", figure.metric, with_range(figure)))
 }
 
-/// A line per implementation, a column per metric.
-fn matrix(f: &mut fmt::Formatter<'_>, rows: &[&Row], implementations: &[&str]) -> fmt::Result {
-    let metrics = unique(rows.iter().map(|row| row.metric.as_str()));
-    let cell = |implementation: &str, metric: &str| {
-        let row = rows
-            .iter()
-            .find(|row| row.implementation == implementation && row.metric == metric);
-        row.map_or_else(|| "-".into(), |row| compact(row))
-    };
-    let heads: Vec<_> = metrics.iter().map(|metric| head(rows, metric)).collect();
-    let widths: Vec<_> = metrics
-        .iter()
-        .zip(&heads)
-        .map(|(metric, head)| {
-            let cells = implementations
-                .iter()
-                .map(|implementation| cell(implementation, metric));
-            cells
-                .map(|cell| cell.chars().count())
-                .fold(head.chars().count(), usize::max)
-        })
-        .collect();
-    write!(f, "     {:<NAME$}", "")?;
-    for (head, &width) in heads.iter().zip(&widths) {
-        write!(f, "  {head:>width$}")?;
-    }
-    writeln!(f)?;
-    for implementation in implementations {
-        write!(f, "     {implementation:<NAME$}")?;
-        for (metric, &width) in metrics.iter().zip(&widths) {
-            write!(f, "  {:>width$}", cell(implementation, metric))?;
+/// A line per implementation, a column per metric, as wide as its widest cell.
+fn matrix(f: &mut fmt::Formatter<'_>, figures: &[&Figure], implementations: &[&str]) -> fmt::Result {
+    let columns = unique(figures, |figure| &figure.metric);
+    let columns = columns.into_iter().map(|metric| {
+        let of_metric = || figures.iter().filter(move |figure| figure.metric == metric);
+        let cell = |implementation: &&str| {
+            let figure = of_metric().find(|figure| figure.implementation == **implementation);
+            figure.map_or_else(|| "-".into(), |figure| compact(figure))
+        };
+        let head = match of_metric().next().map_or("", |figure| figure.unit) {
+            "" => metric.into(),
+            unit => format!("{metric}, {unit}"),
+        };
+        std::iter::once(head)
+            .chain(implementations.iter().map(cell))
+            .collect()
+    });
+    let columns: Vec<Vec<String>> = columns.collect();
+    for (line, name) in std::iter::once(&"").chain(implementations).enumerate() {
+        write!(f, "     {name:<NAME$}")?;
+        for column in &columns {
+            let width = column.iter().map(|cell| cell.chars().count()).fold(0, usize::max);
+            write!(f, "  {:>width$}", column[line])?;
         }
         writeln!(f)?;
     }
     Ok(())
 }
 
-/// The metric with its unit.
-fn head(rows: &[&Row], metric: &str) -> String {
-    let unit = rows
-        .iter()
-        .find(|row| row.metric == metric)
-        .map_or("", |row| &row.unit);
-    if unit.is_empty() {
-        metric.into()
-    } else {
-        format!("{metric}, {unit}")
-    }
-}
-
 /// `1.31 ±4%`, and `(0.84)`, the ratio of DLOCK to it.
-fn compact(row: &Row) -> String {
-    let mut text = number(row.median);
-    if row.max > row.min && row.median != 0.0 {
-        let percent = (row.max - row.min) / 2.0 / row.median * 100.0;
+fn compact(figure: &Figure) -> String {
+    let mut text = number(figure.median);
+    if figure.max > figure.min && figure.median != 0.0 {
+        let percent = (figure.max - figure.min) / 2.0 / figure.median * 100.0;
         // Writing to a string cannot fail.
         let _ = match percent {
             ..100.0 => write!(text, " ±{percent:.0}%"),
             _ => write!(text, " ±>99%"),
         };
     }
-    if let Some(ratio) = row.ratio {
+    if let Some(ratio) = figure.ratio {
         let _ = write!(text, " ({})", number(ratio));
     }
     text
 }
 
 /// `1.31 (1.27 to 1.35) us`.
-fn with_range(row: &Row) -> String {
-    let mut text = number(row.median);
-    if row.max > row.min {
-        let _ = write!(text, " ({} to {})", number(row.min), number(row.max));
+fn with_range(figure: &Figure) -> String {
+    let mut text = number(figure.median);
+    if figure.max > figure.min {
+        let _ = write!(text, " ({} to {})", number(figure.min), number(figure.max));
     }
-    if !row.unit.is_empty() {
-        let _ = write!(text, " {}", row.unit);
+    if !figure.unit.is_empty() {
+        let _ = write!(text, " {}", figure.unit);
     }
     text
 }
 
 /// In order of first appearance.
-fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut unique = Vec::new();
-    for name in names {
-        if !unique.contains(&name) {
-            unique.push(name);
+fn unique<'a>(figures: &[&'a Figure], name: fn(&Figure) -> &String) -> Vec<&'a str> {
+    let mut unique: Vec<&str> = Vec::new();
+    for figure in figures {
+        if !unique.contains(&name(figure).as_str()) {
+            unique.push(name(figure));
         }
     }
     unique
@@ -137,7 +119,7 @@ fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 impl fmt::Display for TargetTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows: Vec<_> = self.0.rows().iter().filter_map(result).collect();
+        let rows: Vec<_> = self.0.figures.iter().filter_map(result).collect();
         let width = rows
             .iter()
             .map(|(name, ..)| name.chars().count())
@@ -152,22 +134,25 @@ impl fmt::Display for TargetTable<'_> {
 }
 
 /// Name, value, target and whether it is met; `None` without a target.
-fn result(row: &Row) -> Option<(String, String, String, &'static str)> {
-    let (target, met) = (row.target?, row.met?);
-    let metric = row.metric.trim_start();
-    let name = match row.case.as_str() {
-        "" => format!("{}: {metric}", row.workload),
-        case => format!("{}: {metric}, {case}", row.workload),
+fn result(figure: &Figure) -> Option<(String, String, &str, &str)> {
+    let (target, met) = (figure.target.as_ref()?, figure.met?);
+    let name = format!("{}: {}", figure.workload, figure.metric.trim_start());
+    let name = match figure.case.as_str() {
+        "" => name,
+        case => format!("{name}, {case}"),
     };
-    let result = if met { "ok" } else { "MISSED" };
-    Some((name, with_range(row), target.into(), result))
+    Some((
+        name,
+        with_range(figure),
+        target,
+        if met { "ok" } else { "MISSED" },
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::results::stats::Stats;
-    use crate::results::table::Figure;
 
     fn summary() -> Summary {
         let mut summary = Summary::default();
@@ -181,36 +166,32 @@ mod tests {
 
     #[test]
     fn workload_table_with_two_implementations_has_a_line_for_each() {
-        let summary = summary();
         let table = WorkloadTable {
-            summary: &summary,
+            summary: &summary(),
             workload: "waiting",
-        };
-        let lines: Vec<_> = table
-            .to_string()
-            .lines()
-            .map(|line| line.trim().to_owned())
-            .collect();
-        assert_eq!(lines[1], "16 clients");
-        assert_eq!(lines[2], "wait p50, ms");
+        }
+        .to_string();
+        let lines = table.lines().map(|line| line.split_whitespace().collect());
+        let lines: Vec<Vec<_>> = lines.collect();
+        let expected = [
+            "",
+            "16 clients",
+            "wait p50, ms",
+            "dlock 1.10 ±9%",
+            "other 10.0 (0.110)",
+            "note: etcd is not installed",
+        ];
         assert_eq!(
-            lines[3].split_whitespace().collect::<Vec<_>>(),
-            ["dlock", "1.10", "±9%"]
+            lines,
+            expected.map(|line| line.split_whitespace().collect::<Vec<_>>())
         );
-        assert_eq!(
-            lines[4].split_whitespace().collect::<Vec<_>>(),
-            ["other", "10.0", "(0.110)"]
-        );
-        assert_eq!(lines[5], "note: etcd is not installed");
     }
 
     #[test]
     fn target_table_lists_only_figures_with_a_target() {
         let text = TargetTable(&summary()).to_string();
         assert_eq!(text.lines().count(), 2);
-        assert!(
-            text.contains("waiting: wait p50, 16 clients") && text.ends_with("ok"),
-            "{text}"
-        );
+        let has_name = text.contains("waiting: wait p50, 16 clients");
+        assert!(has_name && text.ends_with("ok"), "{text}");
     }
 }

@@ -32,6 +32,11 @@ impl Progress {
         self.0.tick();
     }
 
+    /// Counting from zero.
+    pub fn round(&self, workload: &str, round: usize, count: usize) {
+        self.step(workload, &format!("round {} of {count}", round + 1));
+    }
+
     pub fn workload_done(&self) {
         self.0.inc(1);
     }

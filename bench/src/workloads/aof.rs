@@ -2,11 +2,12 @@
 
 use crate::Result;
 use crate::implementations::command::Implementation;
+use crate::implementations::plain_key::set_and_del;
 use crate::resp::Connection;
 use crate::results::table::Summary;
 use crate::server::Server;
 use crate::workloads::Bench;
-use crate::workloads::pairs::{self, Cost, Pairs};
+use crate::workloads::pairs::{Cost, Pairs, compare};
 
 /// Pairs per round.
 struct Size {
@@ -39,12 +40,12 @@ fn run(bench: &Bench, size: &Size, rounds: usize, summary: &mut Summary) -> Resu
             "appendonly yes\nappendfsync {fsync}\nauto-aof-rewrite-percentage 0"
         ))?;
         let connection = &mut server.connect()?;
-        for implementation in [Implementation::dlock(), Implementation::set_and_del()] {
+        for implementation in [Implementation::dlock(), set_and_del()] {
             Pairs::pipelined(&implementation, size.pipelined).run(connection)?;
         }
-        let rounds = pairs::rounds(rounds, |implementation| sample(implementation, size, connection))?;
-        let mut add = |metric, unit, of| pairs::add(summary, &case, metric, unit, &rounds, of);
-        add("CPU", "us", |sample: &Sample| sample.pipelined.cpu);
+        let both = compare(rounds, |implementation| sample(implementation, size, connection))?;
+        let mut add = |metric, unit, of: fn(&Sample) -> f64| both.add(summary, &case, metric, unit, of);
+        add("CPU", "us", |sample| sample.pipelined.cpu);
         add("throughput", "pairs/s", |sample| sample.pipelined.per_second());
         add("one by one", "us", |sample| sample.one_by_one.wall);
         add("log size", "bytes", |sample| sample.bytes);

@@ -10,7 +10,7 @@ use crate::implementations::command::{Implementation, short_names};
 use crate::results::table::Summary;
 use crate::server::Server;
 use crate::workloads::Bench;
-use crate::workloads::pairs::{self, Cost, Pairs};
+use crate::workloads::pairs::{Cost, Pairs, compare};
 
 const SLOTS: usize = 16_384;
 
@@ -31,10 +31,9 @@ fn run(bench: &Bench, primaries: u16, pairs: usize, rounds: usize, summary: &mut
     let case = case(primaries);
     bench.progress.step("cluster", &case);
     let nodes = Server::cluster(primaries);
-    let rounds = pairs::rounds(rounds, |implementation| cost(&nodes, implementation, pairs))?;
-    let mut add = |metric, unit, of| pairs::add(summary, &case, metric, unit, &rounds, of);
-    add("CPU per pair, all nodes", "us", |cost: &Cost| cost.cpu);
-    add("throughput", "pairs/s", |cost| cost.per_second());
+    let both = compare(rounds, |implementation| cost(&nodes, implementation, pairs))?;
+    both.add(summary, &case, "CPU per pair, all nodes", "us", |cost| cost.cpu);
+    both.add(summary, &case, "throughput", "pairs/s", Cost::per_second);
     Ok(())
 }
 

@@ -6,12 +6,14 @@ use std::time::Instant;
 use crate::Result;
 use crate::implementations;
 use crate::implementations::command::{BATCH, Command, Implementation, Reentry, Requests, short_names};
+use crate::implementations::plain_key::set_and_del;
 use crate::resp::Connection;
-use crate::results::plot::{Bar, Plot, Shape};
-use crate::results::stats::{percentile, stats_of, us};
+use crate::results::plot::{Plot, Shape};
+use crate::results::stats::{Stats, us};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
+use crate::workloads::comparison::Comparison;
 
 /// Permanent keys per lock in the steady keyspace: enough that the server neither shrinks its hash tables after the
 /// releases nor grows them during the acquisitions.
@@ -24,13 +26,6 @@ const ROUND_TRIPS: usize = 2_000;
 /// the caches hardly matters, shorter than most noise of a machine.
 const LOCKS_PER_TURN: usize = 20_000;
 
-const SET_AND_DEL: &str = "SET NX PX + DEL";
-const EVAL: &str = "re-entrant Lua by EVAL";
-const EVALSHA: &str = "re-entrant Lua by EVALSHA";
-
-/// A sample per implementation, in list order.
-type Round = Vec<(&'static str, Sample)>;
-
 /// CPU of one implementation in one round, in microseconds per lock.
 struct Sample {
     /// All locks acquired, then all released, on a server that starts empty.
@@ -39,15 +34,12 @@ struct Sample {
     steady: Held,
     /// Each lock released right after it is acquired.
     pair: f64,
-    /// Three acquisitions by one owner, then the releases that free the lock. `None`: not re-entrant.
-    depth_3: Option<f64>,
+    /// Three acquisitions by one owner, then the releases that free the lock. NaN: not re-entrant.
+    depth_3: f64,
     /// Like `pair`, not pipelined: CPU, and latency.
     one_at_a_time: f64,
     latency: f64,
 }
-
-/// `None`: not supported by the implementation.
-type Value = fn(&Sample) -> Option<f64>;
 
 #[derive(Clone, Copy)]
 struct Held {
@@ -64,124 +56,72 @@ impl Held {
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let keys = bench.rounds(60_000, 20_000);
     let count = bench.rounds(5, 3);
-    let rounds = (0..count)
-        .map(|first| {
-            bench
-                .progress
-                .step("cpu", &format!("round {} of {count}", first + 1));
-            round(keys, first)
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let server = Server::start()?;
+    let connection = &mut server.connect()?;
+    let names = implementations::all(connection)?;
+    let names = names.into_iter().map(|(name, _)| name).collect();
+    let rounds = (0..count).map(|first| {
+        bench.progress.round("cpu", first, count);
+        round(keys, first)
+    });
+    let rounds = Comparison {
+        names,
+        rounds: rounds.collect::<Result<_>>()?,
+    };
 
-    let tables: [(&str, &str, Value); 7] = [
-        (HELD, "CPU", |sample| Some(sample.held.total())),
-        (HELD, "of which acquire", |sample| Some(sample.held.acquire)),
-        (
-            "steady: like held, in a keyspace of constant size",
-            "CPU",
-            |sample| Some(sample.steady.total()),
-        ),
-        (
-            "pair: each released right after it is acquired",
-            "CPU",
-            |sample| Some(sample.pair),
-        ),
-        (
-            "depth 3: acquired three times by one owner, then released",
-            "CPU",
-            |sample| sample.depth_3,
-        ),
-        (
-            "one at a time: each reply read before the next command",
-            "CPU",
-            |sample| Some(sample.one_at_a_time),
-        ),
-        (
-            "one at a time: each reply read before the next command",
-            "latency, p50",
-            |sample| Some(sample.latency),
-        ),
-    ];
-    for (case, metric, of) in tables {
-        add_all(&rounds, case, metric, of, summary);
+    let mut add = |case, metric, of: fn(&Sample) -> f64| rounds.add(summary, case, metric, "us", of);
+    let held = "held: all acquired, then all released, on a server that starts empty";
+    add(held, "CPU", |sample| sample.held.total());
+    add(held, "of which acquire", |sample| sample.held.acquire);
+    let steady = "steady: like held, in a keyspace of constant size";
+    add(steady, "CPU", |sample| sample.steady.total());
+    let pair = "pair: each released right after it is acquired";
+    add(pair, "CPU", |sample| sample.pair);
+    let depth_3 = "depth 3: acquired three times by one owner, then released";
+    add(depth_3, "CPU", |sample| sample.depth_3);
+    let one_at_a_time = "one at a time: each reply read before the next command";
+    add(one_at_a_time, "CPU", |sample| sample.one_at_a_time);
+    add(one_at_a_time, "latency, p50", |sample| sample.latency);
+
+    // The published re-entrant pair sends its script each time.
+    for (name, target) in [
+        ("SET NX PX + DEL", Some(1.25)),
+        ("re-entrant Lua by EVAL", Some(0.30)),
+        ("re-entrant Lua by EVALSHA", None),
+    ] {
+        let index = rounds.names.iter().position(|other| *other == name);
+        let index = index.ok_or_else(|| format!("{name} was not measured"))?;
+        let ratio = rounds.ratio(index, |sample| sample.held.total());
+        let figure = Figure::new(format!("CPU, held, dlock / {name}"), ratio).case("as a ratio");
+        summary.add(match target {
+            Some(limit) => figure.at_most(limit),
+            None => figure,
+        });
     }
-    add_targets(&rounds, summary);
-    summary.plot(plot(&rounds, keys));
+    summary.plot(Plot {
+        file: "cpu",
+        title: "Server CPU to acquire and release a lock".into(),
+        about: format!("uncontended, {keys} locks held at once, pipelined, medians of {count} rounds"),
+        shape: Shape::Bars {
+            unit: "us",
+            bars: rounds.bars(|sample| sample.held.total()),
+        },
+    });
     summary.note(format!(
         "{keys} locks, pipelined by {BATCH}, medians of {count} rounds; in each, all take turns, each on a fresh server; \
          in parentheses: dlock / that implementation"
     ));
     summary.note("the re-entrant Lua pair does not count holds: at depth 3 its first release frees the lock");
-    let server = Server::start()?;
-    for note in implementations::skipped(&mut server.connect()?, true)? {
+    for note in implementations::skipped(connection, true)? {
         summary.note(note);
     }
     Ok(())
 }
 
-const HELD: &str = "held: all acquired, then all released, on a server that starts empty";
-
-fn add_all(rounds: &[Round], case: &str, metric: &str, of: Value, summary: &mut Summary) {
-    let Some(first) = rounds.first() else { return };
-    for (index, (name, sample)) in first.iter().enumerate() {
-        if of(sample).is_none() {
-            continue;
-        }
-        let value = |round: &Round, index: usize| of(&round[index].1).unwrap_or(f64::NAN);
-        let figure = Figure::new(metric, stats_of(rounds, |round| value(round, index)));
-        let figure = figure.of(*name).unit("us").case(case);
-        summary.add(match index {
-            0 => figure,
-            // Within each round: noise affects both sides alike.
-            _ => figure.ratio(stats_of(rounds, |round| value(round, 0) / value(round, index))),
-        });
-    }
-}
-
-fn add_targets(rounds: &[Round], summary: &mut Summary) {
-    let held = |other: &str| {
-        let cpu = |round: &Round, name: &str| {
-            let found = round.iter().find(|(other, _)| *other == name);
-            found.map_or(f64::NAN, |(_, sample)| sample.held.total())
-        };
-        stats_of(rounds, |round| round[0].1.held.total() / cpu(round, other))
-    };
-    let figure =
-        |name: &str| Figure::new(format!("CPU, held, dlock / {name}"), held(name)).case("as a ratio");
-    summary.add(figure(SET_AND_DEL).at_most(1.25));
-    // The published re-entrant pair sends its script each time.
-    summary.add(figure(EVAL).at_most(0.30));
-    summary.add(figure(EVALSHA));
-}
-
-fn plot(rounds: &[Round], keys: usize) -> Plot {
-    let bar = |(index, (name, _)): (usize, &(&'static str, Sample))| Bar {
-        name: (*name).into(),
-        value: stats_of(rounds, |round| round[index].1.held.total()),
-    };
-    Plot {
-        file: "cpu",
-        title: "Server CPU to acquire and release a lock".into(),
-        about: format!(
-            "uncontended, {keys} locks held at once, pipelined, medians of {} rounds",
-            rounds.len()
-        ),
-        shape: Shape::Bars {
-            unit: "us",
-            bars: rounds
-                .first()
-                .into_iter()
-                .flatten()
-                .enumerate()
-                .map(bar)
-                .collect(),
-        },
-    }
-}
-
-/// Measures all, starting with a different one each time.
-fn round(keys: usize, first: usize) -> Result<Round> {
-    let mut implementations = implementations::all(&mut Server::start()?.connect()?)?;
+/// Measures all, starting with a different one each time. A sample per implementation, in list order.
+fn round(keys: usize, first: usize) -> Result<Vec<Sample>> {
+    let implementations = implementations::all(&mut Server::start()?.connect()?)?;
+    let mut implementations: Vec<_> = implementations.into_iter().map(|(_, of)| of).collect();
     let count = implementations.len();
     implementations.rotate_left(first % count);
     let (mut empty, mut steady) = (start_instances(count)?, start_instances(count)?);
@@ -199,21 +139,19 @@ fn round(keys: usize, first: usize) -> Result<Round> {
     let depth_3 = pipelined(&mut empty, &batches(&implementations, keys / 4, depth_3))?;
     let pair = pipelined(&mut empty, &batches(&implementations, keys, pair))?;
     let (one_at_a_time, latency) = run_one_at_a_time(&mut empty, &implementations)?;
-    let mut round: Round = implementations
-        .iter()
-        .enumerate()
-        .map(|(turn, (name, implementation))| {
-            let sample = Sample {
-                held: held[turn],
-                steady: steady[turn],
-                pair: pair[turn],
-                depth_3: (implementation.reentry != Reentry::None).then_some(depth_3[turn]),
-                one_at_a_time: one_at_a_time[turn],
-                latency: latency[turn],
-            };
-            (*name, sample)
-        })
-        .collect();
+    let sample = |(turn, implementation): (usize, &Implementation)| Sample {
+        held: held[turn],
+        steady: steady[turn],
+        pair: pair[turn],
+        depth_3: if implementation.reentry == Reentry::None {
+            f64::NAN
+        } else {
+            depth_3[turn]
+        },
+        one_at_a_time: one_at_a_time[turn],
+        latency: latency[turn],
+    };
+    let mut round: Vec<_> = implementations.iter().enumerate().map(sample).collect();
     round.rotate_right(first % count);
     Ok(round)
 }
@@ -240,7 +178,7 @@ fn start_instances(count: usize) -> Result<Vec<Instance>> {
 }
 
 fn add_other_keys(keys: usize, connection: &mut Connection) -> Result<()> {
-    let set = Implementation::set_and_del().acquire;
+    let set = set_and_del().acquire;
     let others = (keys as f64 * OTHER_KEYS_PER_LOCK) as usize;
     requests(&[set], keys..keys + others).run(connection)
 }
@@ -258,21 +196,20 @@ struct Batches {
     parts: Vec<Requests>,
 }
 
-type Implementations = [(&'static str, Implementation)];
-
 /// The same commands for each lock, by implementation.
 fn batches(
-    implementations: &Implementations,
+    implementations: &[Implementation],
     locks: usize,
     commands: fn(&Implementation) -> Vec<Command>,
 ) -> Vec<Batches> {
-    let batches = |(_, implementation): &(_, Implementation)| {
+    let batches = |implementation: &Implementation| {
         let commands = commands(implementation);
-        let names = (0..locks)
-            .step_by(LOCKS_PER_TURN)
-            .map(|start| start..locks.min(start + LOCKS_PER_TURN));
-        let parts = names.map(|names| requests(&commands, names)).collect();
-        Batches { locks, parts }
+        let starts = (0..locks).step_by(LOCKS_PER_TURN);
+        let part = |start| requests(&commands, start..locks.min(start + LOCKS_PER_TURN));
+        Batches {
+            locks,
+            parts: starts.map(part).collect(),
+        }
     };
     implementations.iter().map(batches).collect()
 }
@@ -287,16 +224,15 @@ fn pipelined(instances: &mut [Instance], batches: &[Batches]) -> Result<Vec<f64>
             batches.parts[part].run(&mut instance.connection)?;
         }
     }
-    let after = cpu_of_all(instances)?;
-    let spent = before.iter().zip(after).zip(batches);
+    let spent = before.iter().zip(cpu_of_all(instances)?).zip(batches);
     Ok(spent
         .map(|((before, after), batches)| (after - before) * 1e6 / batches.locks as f64)
         .collect())
 }
 
 fn cpu_of_all(instances: &mut [Instance]) -> Result<Vec<f64>> {
+    let instances = instances.iter_mut();
     instances
-        .iter_mut()
         .map(|instance| cpu_seconds(&mut instance.connection))
         .collect()
 }
@@ -308,7 +244,7 @@ struct Locks {
 }
 
 impl Locks {
-    fn of(implementations: &Implementations, keys: usize) -> Self {
+    fn of(implementations: &[Implementation], keys: usize) -> Self {
         Self {
             acquire: batches(implementations, keys, acquire),
             release: batches(implementations, keys, release),
@@ -326,16 +262,14 @@ impl Locks {
 /// Reads each reply before it sends the next command. Returns CPU and median latency of a pair, in microseconds.
 fn run_one_at_a_time(
     instances: &mut [Instance],
-    implementations: &Implementations,
+    implementations: &[Implementation],
 ) -> Result<(Vec<f64>, Vec<f64>)> {
     let mut latencies = vec![Vec::new(); instances.len()];
     let before = cpu_of_all(instances)?;
     for number in 0..ROUND_TRIPS {
-        for (turn, (_, implementation)) in implementations.iter().enumerate() {
-            let commands = pair(implementation).into_iter();
-            let commands: Vec<_> = commands
-                .map(|command| requests(&[command], number..number + 1))
-                .collect();
+        for (turn, implementation) in implementations.iter().enumerate() {
+            let one = |command| requests(&[command], number..number + 1);
+            let commands: Vec<_> = pair(implementation).into_iter().map(one).collect();
             let start = Instant::now();
             for command in commands {
                 command.run(&mut instances[turn].connection)?;
@@ -346,12 +280,13 @@ fn run_one_at_a_time(
     let after = cpu_of_all(instances)?;
     let spent = before.iter().zip(after).map(|(before, after)| after - before);
     let cpu = spent.map(|seconds| seconds * 1e6 / ROUND_TRIPS as f64).collect();
-    Ok((cpu, latencies.into_iter().map(median_of).collect()))
-}
-
-fn median_of(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    percentile(&times, 50.0)
+    Ok((
+        cpu,
+        latencies
+            .into_iter()
+            .map(|times| Stats::of(times).median)
+            .collect(),
+    ))
 }
 
 fn acquire(implementation: &Implementation) -> Vec<Command> {
@@ -373,12 +308,12 @@ fn depth_3(implementation: &Implementation) -> Vec<Command> {
         Reentry::Counted => 3,
         Reentry::Uncounted => 1,
     };
-    let all = [
+    let (acquires, releases) = (
         vec![acquire(implementation); 3],
         vec![release(implementation); releases],
-    ]
-    .concat();
-    all.concat().iter().map(Command::accepting_any_reply).collect()
+    );
+    let all = [acquires, releases].concat().concat();
+    all.iter().map(Command::accepting_any_reply).collect()
 }
 
 /// All commands for each name in turn.

@@ -1,8 +1,8 @@
 //! A fenced write: GUARD beside the plain command, and beside a script that checks the holder of a plain lock.
 
 use crate::Result;
-use crate::implementations;
-use crate::implementations::command::{BATCH, LEASE_MS};
+use crate::implementations::command::{BATCH, load_script};
+use crate::implementations::dlock::fence_of;
 use crate::resp::{Connection, Reply, command};
 use crate::results::stats::stats_of;
 use crate::results::table::{Figure, Summary};
@@ -31,16 +31,12 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let server = Server::start()?;
     let mut connection = server.connect()?;
     let commands = commands(&mut connection)?;
-    let mut rounds: Vec<Vec<f64>> = Vec::new();
-    for round in 0..count {
-        bench
-            .progress
-            .step("guard", &format!("round {} of {count}", round + 1));
-        let turns = commands
-            .iter()
-            .map(|(_, words)| us_per_write(&mut connection, words, batches));
-        rounds.push(turns.collect::<Result<_>>()?);
-    }
+    let rounds = (0..count).map(|round| {
+        bench.progress.round("guard", round, count);
+        let mut us = |words| us_per_write(&mut connection, words, batches);
+        commands.iter().map(|(_, words)| us(words)).collect()
+    });
+    let rounds = rounds.collect::<Result<Vec<Vec<f64>>>>()?;
     for (index, (name, _)) in commands.iter().enumerate() {
         let figure = Figure::new("server CPU", stats_of(&rounds, |round| round[index]));
         summary.add(figure.of(*name).case(CASE).unit("us"));
@@ -53,58 +49,30 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 }
 
 /// The same write in three ways. The holder is in place.
-fn commands(connection: &mut Connection) -> Result<[(&'static str, Vec<String>); 3]> {
-    let grant = connection.call(&["DLOCK.ACQUIRE", "lock:000001", "owner-000001", LEASE_MS])?;
-    let Reply::Array(numbers) = &grant else {
-        return Err(format!("the lock was not granted: {grant:?}").into());
-    };
-    let Some(Reply::Integer(fence)) = numbers.first() else {
-        return Err(format!("a grant without a fence: {grant:?}").into());
-    };
+fn commands(connection: &mut Connection) -> Result<[(&'static str, String); 3]> {
+    let grant = connection.call(&["DLOCK.ACQUIRE", "lock:000001", "owner-000001", "3600000"])?;
+    let fence = fence_of(&grant)?;
     connection.call(&["SET", "lock:000002", "owner-000001"])?;
-    let script = implementations::load_script(connection, CHECK_AND_SET)?;
-    let fence = fence.to_string();
-    let owned = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+    let script = load_script(connection, CHECK_AND_SET)?;
+    let guard = format!("DLOCK.GUARD lock:000001 owner-000001 {fence} SET data:000001 value-001");
+    let eval = format!("EVALSHA {script} 2 lock:000002 data:000001 owner-000001 value-001");
     Ok([
-        (SET, owned(&["SET", "data:000001", "value-001"])),
-        (
-            GUARD,
-            owned(&[
-                "DLOCK.GUARD",
-                "lock:000001",
-                "owner-000001",
-                &fence,
-                "SET",
-                "data:000001",
-                "value-001",
-            ]),
-        ),
-        (
-            EVALSHA,
-            owned(&[
-                "EVALSHA",
-                &script,
-                "2",
-                "lock:000002",
-                "data:000001",
-                "owner-000001",
-                "value-001",
-            ]),
-        ),
+        (SET, "SET data:000001 value-001".into()),
+        (GUARD, guard),
+        (EVALSHA, eval),
     ])
 }
 
 /// CPU of the server per write, in microseconds.
-fn us_per_write(connection: &mut Connection, words: &[String], batches: usize) -> Result<f64> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let bytes = command(&words).repeat(BATCH);
+fn us_per_write(connection: &mut Connection, words: &str, batches: usize) -> Result<f64> {
+    let bytes = command(&words.split(' ').collect::<Vec<_>>()).repeat(BATCH);
     let before = cpu_seconds(connection)?;
     for _ in 0..batches {
         connection.send(&bytes)?;
         for _ in 0..BATCH {
             match connection.receive()? {
                 Reply::Simple(ok) if ok == "OK" => {}
-                other => return Err(format!("{words:?} replied {other:?}").into()),
+                other => return Err(format!("{words} replied {other:?}").into()),
             }
         }
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::cores::PinnedCores;
-use crate::implementations::etcd::Etcd;
-use crate::implementations::{self, Client, ClientConfig, ClientKind};
+use crate::implementations::dlock::fence_of;
+use crate::implementations::{self, Client, ClientKind, Servers};
 use crate::resp::{Connection, Reply, command};
 use crate::results::DLOCK;
 use crate::results::plot::{Bar, Plot, Shape};
@@ -16,7 +16,8 @@ use crate::results::stats::{Stats, ms, stats_of, us};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
-use crate::workloads::lock_owner::{LockOwner, fence_of};
+use crate::workloads::comparison::Comparison;
+use crate::workloads::lock_owner::LockOwner;
 
 const KEY: &str = "lock";
 const LEASE_MS: u64 = 30_000;
@@ -60,9 +61,16 @@ enum Cores {
     Unpinned,
 }
 
-const PING: &str = "PING";
-const BLPOP: &str = "RPUSH to BLPOP";
-const PUBLISH: &str = "PUBLISH to SUBSCRIBE";
+/// What is measured, each in a round of medians in microseconds.
+const NAMES: [&str; 4] = [
+    DLOCK,
+    // The least that a reply to a blocked client can cost.
+    "RPUSH to BLPOP",
+    // The least that any message between clients can cost: PUBLISH blocks no client and stores nothing.
+    "PUBLISH to SUBSCRIBE",
+    "PING",
+];
+const PING: usize = 3;
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let mut bars = Vec::new();
@@ -85,57 +93,38 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 
 /// Rounds with the same idle time, as figures and as bars of a plot.
 fn relative_to_ping(bench: &Bench, idle: &Idle, cores: Cores, summary: &mut Summary) -> Result<Vec<Bar>> {
-    let name = format!("{} ms", idle.us as f64 / 1e3);
-    bench.progress.step("hand-over", &format!("after {name} idle"));
-    let rounds = match cores {
-        Cores::Pinned => bench.rounds(5, 1),
-        Cores::Unpinned => bench.rounds(3, 1),
+    let idle_time = format!("after {} ms idle", idle.us as f64 / 1e3);
+    bench.progress.step("hand-over", &idle_time);
+    let (count, case) = match cores {
+        Cores::Pinned => (
+            bench.rounds(5, 1),
+            format!("{idle_time}, client and server on a core each"),
+        ),
+        Cores::Unpinned => (bench.rounds(3, 1), format!("{idle_time}, not pinned to cores")),
     };
-    let rounds = (0..rounds)
-        .map(|_| round(&Server::start()?, idle, cores))
-        .collect::<Result<Vec<_>>>()?;
-    Ok(add_relative_to_ping(&rounds, &name, cores, summary).into())
-}
-
-/// Medians of one round, in microseconds.
-struct Medians {
-    lock: f64,
-    /// The least that a reply to a blocked client can cost: RPUSH to a client in BLPOP.
-    item: f64,
-    /// The least that any message between clients can cost: PUBLISH blocks no client and stores nothing.
-    message: f64,
-    ping: f64,
-}
-
-fn add_relative_to_ping(rounds: &[Medians], idle: &str, cores: Cores, summary: &mut Summary) -> [Bar; 3] {
-    let case = match cores {
-        Cores::Pinned => format!("after {idle} idle, client and server on a core each"),
-        Cores::Unpinned => format!("after {idle} idle, not pinned to cores"),
-    };
-    let figure = |metric, value| Figure::new(metric, value).case(&case);
-    let time = |value: fn(&Medians) -> f64| figure("p50", stats_of(rounds, value)).unit("us");
-    summary.add(time(|round| round.lock));
-    summary.add(time(|round| round.item).of(BLPOP));
-    summary.add(time(|round| round.message).of(PUBLISH));
-    summary.add(time(|round| round.ping).of(PING));
-    let lock = stats_of(rounds, |round| round.lock / round.ping);
-    let item = stats_of(rounds, |round| round.item / round.ping);
-    let message = stats_of(rounds, |round| round.message / round.ping);
-    let hand_over = figure("hand-over / PING", lock);
-    summary.add(match cores {
-        Cores::Pinned => hand_over.at_most(1.20),
-        Cores::Unpinned => hand_over,
-    });
-    summary.add(figure("hand-over / PING", item).of(BLPOP));
-    summary.add(figure("hand-over / PING", message).of(PUBLISH));
-    [(DLOCK, lock), (BLPOP, item), (PUBLISH, message)].map(|(name, value)| Bar {
-        name: format!("{name}, {idle}"),
-        value,
-    })
+    let rounds = (0..count).map(|_| round(&Server::start()?, idle, cores));
+    let rounds = rounds.collect::<Result<Vec<_>>>()?;
+    let mut bars = Vec::new();
+    for (index, name) in NAMES.into_iter().enumerate() {
+        let figure = |metric, value| Figure::new(metric, value).of(name).case(&case);
+        summary.add(figure("p50", stats_of(&rounds, |round| round[index])).unit("us"));
+        if index == PING {
+            continue;
+        }
+        let value = stats_of(&rounds, |round| round[index] / round[PING]);
+        let ratio = figure("hand-over / PING", value);
+        let has_target = name == DLOCK && cores == Cores::Pinned;
+        summary.add(if has_target { ratio.at_most(1.20) } else { ratio });
+        bars.push(Bar {
+            name: format!("{name}, {idle_time}"),
+            value,
+        });
+    }
+    Ok(bars)
 }
 
 /// Two owners hand a lock, then an item, then a message back and forth. One thread reads all replies in the same way.
-fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<Medians> {
+fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<[f64; 4]> {
     let _pinned = match cores {
         // With a single core, both share it.
         Cores::Pinned => PinnedCores::pin(server)?,
@@ -150,15 +139,11 @@ fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<Medians> {
         command(&["BLPOP", "list", "0"]),
         command(&["RPUSH", "list", "item"]),
     );
-    let popped = Reply::Array(["list", "item"].map(|text| Reply::Bulk(text.into())).into());
+    let popped = bulks(&["list", "item"]);
     let mut subscriber = server.connect()?;
     subscriber.call(&["SUBSCRIBE", "news"])?;
     let publish = command(&["PUBLISH", "news", "item"]);
-    let published = Reply::Array(
-        ["message", "news", "item"]
-            .map(|text| Reply::Bulk(text.into()))
-            .into(),
-    );
+    let published = bulks(&["message", "news", "item"]);
     let (mut locks, mut items, mut messages, mut pings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     holder.connection.send(&holder.acquire)?;
     let mut fence = holder.granted()?;
@@ -182,13 +167,8 @@ fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<Medians> {
 
         other.connection.send(&other.acquire)?;
         let waiter = Some(&mut other.connection);
-        let (took, reply) = timed_after_idle(
-            idle_time,
-            control,
-            &mut holder.connection,
-            &holder.release,
-            waiter,
-        )?;
+        let (sender, release) = (&mut holder.connection, &holder.release);
+        let (took, reply) = timed_after_idle(idle_time, control, sender, release, waiter)?;
         let granted = fence_of(&reply)?;
         expect(&holder.connection.receive()?, &Reply::Integer(0))?;
         locks.push(us(took));
@@ -198,12 +178,7 @@ fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<Medians> {
         fence = granted;
         std::mem::swap(&mut holder, &mut other);
     }
-    Ok(Medians {
-        lock: Stats::of(locks).median,
-        item: Stats::of(items).median,
-        message: Stats::of(messages).median,
-        ping: Stats::of(pings).median,
-    })
+    Ok([locks, items, messages, pings].map(|times| Stats::of(times).median))
 }
 
 /// After the idle time, from sending a command until its reply is read, or the reply that a waiter gets because of it.
@@ -233,66 +208,37 @@ fn expect(reply: &Reply, expected: &Reply) -> Result<()> {
     }
 }
 
+fn bulks(texts: &[&str]) -> Reply {
+    Reply::Array(texts.iter().map(|text| Reply::Bulk((*text).into())).collect())
+}
+
 /// Random, so that no polling interval can synchronise with it, and long enough that every waiter is queued: etcd checks
 /// a new waiter only every 100 ms.
 const HELD_MS: std::ops::Range<u64> = 105..130;
 const COMPARISON_CASE: &str = "two clients, each with its own retry policy";
 
 fn compare_implementations(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    let etcd = Etcd::start()?;
-    let server = Server::start()?;
-    let other_servers = implementations::start_other_servers()?;
-    let implementations = implementations::client_kinds(&server, etcd.is_some())?;
+    let servers = Servers::start(true)?;
+    let kinds = servers.client_kinds()?;
     let (count, hand_overs) = (bench.rounds(3, 1), bench.rounds(9, 5));
-    let mut medians: Vec<Vec<f64>> = implementations.iter().map(|_| Vec::new()).collect();
-    for round in 0..count {
-        for turn in 0..implementations.len() {
-            let index = (round + turn) % implementations.len();
-            bench.progress.step("hand-over", implementations[index].name);
-            let times = hand_over_times(
-                &server,
-                &other_servers,
-                etcd.as_ref(),
-                implementations[index],
-                round,
-                hand_overs,
-            )?;
-            medians[index].push(Stats::of(times).median);
-        }
-    }
-    let figure = |index: usize| {
-        let value = Stats::of(medians[index].iter().copied());
-        Figure::new("hand-over, p50", value)
-            .of(implementations[index].name)
-            .ms()
-            .case(COMPARISON_CASE)
-    };
-    let mut bars = Vec::new();
-    for (index, implementation) in implementations.iter().enumerate() {
-        let pairs = medians[0].iter().zip(&medians[index]);
-        let ratio = Stats::of(pairs.map(|(dlock, other)| dlock / other));
-        summary.add(if index == 0 {
-            figure(0)
-        } else {
-            figure(index).ratio(ratio)
-        });
-        bars.push(Bar {
-            name: implementation.name.into(),
-            value: Stats::of(medians[index].iter().copied()),
-        });
-    }
+    let names = kinds.iter().map(|(name, _)| *name).collect();
+    let medians = Comparison::in_turns(names, count, |round, index| {
+        bench.progress.step("hand-over", kinds[index].0);
+        Ok(Stats::of(hand_over_times(&servers, kinds[index], round, hand_overs)?).median)
+    })?;
+    medians.add(summary, COMPARISON_CASE, "hand-over, p50", "ms", |ms| *ms);
     summary.plot(Plot {
         file: "hand-over",
         title: "From a release until the next client has the lock".into(),
         about: format!("two clients, {hand_overs} hand-overs per round, medians of {count} rounds; each with its own retry policy"),
-        shape: Shape::Bars { unit: "ms", bars },
+        shape: Shape::Bars { unit: "ms", bars: medians.bars(|ms| *ms) },
     });
-    if etcd.is_some() {
+    if servers.has_etcd() {
         summary.note(
             "etcd checks a new waiter only every 100 ms: a lock held for less time is handed over later",
         );
     }
-    for note in implementations::skipped(&mut server.connect()?, etcd.is_some())? {
+    for note in implementations::skipped(&mut servers.server.connect()?, servers.has_etcd())? {
         summary.note(note);
     }
     Ok(())
@@ -300,24 +246,13 @@ fn compare_implementations(bench: &Bench, summary: &mut Summary) -> Result<()> {
 
 /// In milliseconds.
 fn hand_over_times(
-    server: &Server,
-    other_servers: &[Server],
-    etcd: Option<&Etcd>,
-    implementation: ClientKind,
+    servers: &Servers,
+    (name, open): ClientKind,
     round: usize,
     hand_overs: usize,
 ) -> Result<Vec<f64>> {
-    let key = format!("hand-over:{}:{round}", implementation.name);
-    let open = |number| {
-        (implementation.open)(&ClientConfig {
-            server,
-            other_servers,
-            etcd,
-            key: &key,
-            number,
-            lease_ms: LEASE_MS,
-        })
-    };
+    let key = format!("hand-over:{name}:{round}");
+    let open = |number| servers.open(open, &key, number, LEASE_MS);
     let (mut holder, waiter) = (open(0)?, open(1)?);
     thread::scope(|scope| {
         let (start, started) = mpsc::channel();

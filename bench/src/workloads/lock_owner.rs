@@ -1,7 +1,8 @@
 //! An owner on its own connection, with its commands encoded in advance.
 
 use crate::Result;
-use crate::resp::{Connection, Reply, command};
+use crate::implementations::dlock::fence_of;
+use crate::resp::{Connection, command};
 
 pub struct LockOwner {
     pub connection: Connection,
@@ -23,16 +24,5 @@ impl LockOwner {
     /// Reads a grant. Returns its fence.
     pub fn granted(&mut self) -> Result<i64> {
         fence_of(&self.connection.receive()?)
-    }
-}
-
-/// The fence of a first hold.
-pub fn fence_of(reply: &Reply) -> Result<i64> {
-    if let Reply::Array(numbers) = reply
-        && let [Reply::Integer(fence @ 1..), Reply::Integer(1), ..] = numbers[..]
-    {
-        Ok(fence)
-    } else {
-        Err(format!("unexpected reply: {reply:?}").into())
     }
 }

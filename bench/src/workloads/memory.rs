@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use crate::Result;
 use crate::implementations::command::{Implementation, Names, Requests, short_names};
+use crate::implementations::plain_key::set_and_del;
 use crate::resp::Connection;
-use crate::results::stats::Stats;
+use crate::results::DLOCK;
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
+use crate::workloads::comparison::Comparison;
 
 const LOCKS: usize = 200_000;
 
@@ -25,63 +27,51 @@ type NameShape = (&'static str, fn(usize) -> Names);
 
 const NAME_SHAPES: [NameShape; 4] = [
     ("lock:000123, owner-000123", short_names),
-    ("key names of 40 bytes", |number| Names {
-        key: long_key(number),
-        ..short_names(number)
+    ("key names of 40 bytes", long_key_names),
+    ("owner names of 36 bytes, like a UUID", |number| {
+        with_uuid(short_names(number), number)
     }),
-    ("owner names of 36 bytes, like a UUID", |number| Names {
-        owner: uuid(number),
-        ..short_names(number)
-    }),
-    ("long key and owner names", |number| Names {
-        key: long_key(number),
-        owner: uuid(number),
+    ("long key and owner names", |number| {
+        with_uuid(long_key_names(number), number)
     }),
 ];
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    let (dlock, set) = (Implementation::dlock(), Implementation::set_and_del());
-    let shapes = if bench.quick {
-        &NAME_SHAPES[..1]
-    } else {
-        &NAME_SHAPES
-    };
-    for &(description, names) in shapes {
+    for &(description, names) in &NAME_SHAPES[..bench.rounds(NAME_SHAPES.len(), 1)] {
         bench.progress.step("memory", description);
-        let dlock_bytes = bytes_per_lock(&dlock, names)?;
-        let set_bytes = bytes_per_lock(&set, names)?;
-        let bytes = |bytes| {
-            Figure::new("memory of a held lock", Stats::of([bytes]))
-                .unit("bytes")
-                .case(description)
-        };
-        summary.add(bytes(dlock_bytes));
-        summary.add(
-            bytes(set_bytes)
-                .of("SET NX PX")
-                .ratio(Stats::of([dlock_bytes / set_bytes])),
-        );
+        let both = [Implementation::dlock(), set_and_del()];
+        let both = Comparison::in_turns(vec![DLOCK, "SET NX PX"], 1, |_, index| {
+            bytes_per_lock(&both[index], names)
+        })?;
+        both.add(summary, description, "memory of a held lock", "bytes", |bytes| {
+            *bytes
+        });
+        if description == NAME_SHAPES[0].0 {
+            let ratio = Figure::new(
+                "a held lock / SET NX PX, short names",
+                both.ratio(1, |bytes| *bytes),
+            );
+            summary.add(ratio.case("as a ratio").at_most(1.40));
+        }
     }
-    let ratio = summary.rows_of("memory").iter().find_map(|row| row.ratio);
-    let ratio = ratio.ok_or("memory was not measured")?;
-    let name = "a held lock / SET NX PX, short names";
-    summary.add(
-        Figure::new(name, Stats::of([ratio]))
-            .case("as a ratio")
-            .at_most(1.40),
-    );
     summary.note(format!(
         "growth of used_memory over {LOCKS} locks, each on a fresh server"
     ));
     Ok(())
 }
 
-pub fn long_key(number: usize) -> String {
-    format!("lock:{number:035}")
+pub fn long_key_names(number: usize) -> Names {
+    Names {
+        key: format!("lock:{number:035}"),
+        ..short_names(number)
+    }
 }
 
-fn uuid(number: usize) -> String {
-    format!("{number:08x}-0000-4000-8000-{number:012x}")
+fn with_uuid(names: Names, number: usize) -> Names {
+    Names {
+        owner: format!("{number:08x}-0000-4000-8000-{number:012x}"),
+        ..names
+    }
 }
 
 fn bytes_per_lock(implementation: &Implementation, names: fn(usize) -> Names) -> Result<f64> {

@@ -3,6 +3,7 @@
 mod aof;
 mod client;
 mod cluster;
+mod comparison;
 pub mod contention;
 mod cpu;
 mod expiry;

@@ -35,18 +35,12 @@ struct LongQueue {
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let files = environment::allow_open_files((WAITERS + OTHER_FILES) as u64)?;
-    let waiters = WAITERS.min(
-        usize::try_from(files)
-            .unwrap_or(WAITERS)
-            .saturating_sub(OTHER_FILES),
-    );
+    let waiters = WAITERS.min(usize::try_from(files)?.saturating_sub(OTHER_FILES));
     if waiters < 2 * EDGE {
         return Err(format!("only {files} open files are allowed, raise ulimit -n").into());
     }
-    let samples = (0..bench.rounds(3, 1))
-        .map(|_| round(waiters))
-        .collect::<Result<Vec<_>>>()?;
-
+    let samples = (0..bench.rounds(3, 1)).map(|_| round(waiters));
+    let samples = samples.collect::<Result<Vec<_>>>()?;
     let all_granted = stats_of(&samples, |sample| sample.all_granted);
     summary.add(Figure::new("all granted", all_granted).ms().at_most(2_000.0));
     let ratio = stats_of(&samples, |sample| sample.hand_over.first / sample.hand_over.last);
@@ -54,9 +48,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let figure = |name, of: fn(&LongQueue) -> f64| Figure::new(name, stats_of(&samples, of)).unit("us");
     summary.add(figure("hand-over, first 1000", |sample| sample.hand_over.first));
     summary.add(figure("hand-over, last 1000", |sample| sample.hand_over.last));
-    summary.add(figure("enqueue + PING, first 1000", |sample| {
-        sample.enqueue.first
-    }));
+    summary.add(figure("enqueue + PING, first 1000", |round| round.enqueue.first));
     summary.add(figure("enqueue + PING, last 1000", |sample| sample.enqueue.last));
     summary.note(format!(
         "{waiters} waiters for one lock; one client releases on behalf of each holder"
@@ -77,7 +69,12 @@ fn round(waiters: usize) -> Result<LongQueue> {
             let mut connection = server.connect_small()?;
             // Fails if the server rejects the connection.
             connection.call(&["PING"])?;
-            Ok(LockOwner::new(connection, KEY, &owner(number), LEASE_MS))
+            Ok(LockOwner::new(
+                connection,
+                KEY,
+                &format!("owner-{number:06}"),
+                LEASE_MS,
+            ))
         })
         .collect::<Result<Vec<_>>>()?;
     let releases: Vec<_> = parties.iter().map(|party| party.release.clone()).collect();
@@ -128,10 +125,6 @@ fn round(waiters: usize) -> Result<LongQueue> {
         hand_over: Edges::of(&hand_overs),
         enqueue: Edges::of(&enqueues),
     })
-}
-
-fn owner(number: usize) -> String {
-    format!("owner-{number:06}")
 }
 
 impl Edges {

@@ -2,12 +2,13 @@
 
 use crate::Result;
 use crate::implementations::command::Implementation;
+use crate::implementations::plain_key::set_and_del;
 use crate::resp::{Connection, Reply};
 use crate::results::table::Summary;
 use crate::server::Server;
 use crate::workloads::Bench;
 use crate::workloads::cpu::cpu_seconds;
-use crate::workloads::pairs::{self, Pairs};
+use crate::workloads::pairs::{Pairs, compare};
 
 const WAIT_MS: &str = "15000";
 
@@ -28,17 +29,17 @@ fn run(bench: &Bench, pairs: usize, rounds: usize, summary: &mut Summary) -> Res
     let primary_server = Server::start()?;
     let replica_server = primary_server.replica();
     let (primary, replica) = (&mut primary_server.connect()?, &mut replica_server.connect()?);
-    for implementation in [Implementation::dlock(), Implementation::set_and_del()] {
+    for implementation in [Implementation::dlock(), set_and_del()] {
         Pairs::pipelined(&implementation, pairs).run(primary)?;
     }
     bench.progress.step("replica", "pairs");
-    let rounds = pairs::rounds(rounds, |implementation| {
+    let both = compare(rounds, |implementation| {
         sample(implementation, pairs, primary, replica)
     })?;
-    let mut add = |metric, unit, of| pairs::add(summary, "one replica, per pair", metric, unit, &rounds, of);
-    add("CPU, primary", "us", |sample: &Sample| sample.primary);
-    add("CPU, replica", "us", |sample| sample.replica);
-    add("replicated", "bytes", |sample| sample.bytes);
+    let case = "one replica, per pair";
+    both.add(summary, case, "CPU, primary", "us", |sample| sample.primary);
+    both.add(summary, case, "CPU, replica", "us", |sample| sample.replica);
+    both.add(summary, case, "replicated", "bytes", |sample| sample.bytes);
     Ok(())
 }
 

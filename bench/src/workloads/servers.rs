@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::implementations::command::{Implementation, Requests, short_names};
-use crate::results::stats::Stats;
 use crate::results::table::{Figure, Summary};
 use crate::server::{Server, version_of};
 use crate::workloads::Bench;
 use crate::workloads::memory::used_memory;
-use crate::workloads::pairs::{self, Comparison, Pairs};
+use crate::workloads::pairs::{Pairs, compare};
 
 /// Inside the directory of each server.
 const PROGRAM: &str = "redis-server";
@@ -60,44 +59,27 @@ fn run(bench: &Bench, program: &Path, pairs: usize, rounds: usize, summary: &mut
         .ok_or("the path of the server is not valid UTF-8")?;
     let name = short_version(&version_of(program)?);
     bench.progress.step("servers", &name);
-    let rounds = pairs::rounds(rounds, |implementation| sample(program, implementation, pairs))?;
-    let cpu = |round: &Comparison<Sample>| (round.dlock.cpu, round.set.cpu);
-    let memory = |round: &Comparison<Sample>| (round.dlock.memory, round.set.memory);
-    add(
-        summary,
-        &name,
-        ["CPU per pair, dlock", "SET + DEL"],
-        "us",
-        rounds.iter().map(cpu),
-    );
-    add(
-        summary,
-        &name,
-        ["memory, dlock", "SET PX"],
-        "bytes",
-        rounds.iter().map(memory),
-    );
-    Ok(())
-}
-
-/// A column each, and one for the ratio.
-fn add(
-    summary: &mut Summary,
-    server: &str,
-    [dlock, set]: [&str; 2],
-    unit: &'static str,
-    values: impl Iterator<Item = (f64, f64)> + Clone,
-) {
-    let mut add = |metric: &str, unit, value: Stats| {
-        summary.add(Figure::new(metric, value).unit(unit).of(server));
+    let both = compare(rounds, |implementation| sample(program, implementation, pairs))?;
+    // A column each, and one for the ratio.
+    let mut add = |names: [&str; 3], unit, of: fn(&Sample) -> f64| {
+        let values = [
+            (both.stats(0, of), unit),
+            (both.stats(1, of), unit),
+            (both.ratio(1, of), ""),
+        ];
+        for (metric, (value, unit)) in names.into_iter().zip(values) {
+            summary.add(Figure::new(metric, value).unit(unit).of(name.as_str()));
+        }
     };
-    add(dlock, unit, Stats::of(values.clone().map(|(dlock, _)| dlock)));
-    add(set, unit, Stats::of(values.clone().map(|(_, set)| set)));
     add(
-        &format!("/ {set}"),
-        "",
-        Stats::of(values.map(|(dlock, set)| dlock / set)),
+        ["CPU per pair, dlock", "SET + DEL", "/ SET + DEL"],
+        "us",
+        |sample| sample.cpu,
     );
+    add(["memory, dlock", "SET PX", "/ SET PX"], "bytes", |sample| {
+        sample.memory
+    });
+    Ok(())
 }
 
 fn sample(program: &str, implementation: &Implementation, pairs: usize) -> Result<Sample> {
@@ -153,7 +135,7 @@ mod tests {
         let mut summary = Summary::default();
         let program = std::env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into());
         run(&bench(), Path::new(&program), 2_000, 1, &mut summary)?;
-        let rows = summary.rows();
+        let rows = summary.figures;
         assert_eq!(rows.len(), 6);
         // Both have a key name of eleven bytes.
         let memory = rows.iter().filter(|row| row.unit == "bytes");
@@ -168,10 +150,10 @@ mod tests {
     fn servers_option_missing_leaves_a_note() -> Result<()> {
         let mut summary = Summary::default();
         measure(&bench(), &mut summary)?;
-        assert!(summary.rows().is_empty());
+        assert!(summary.figures.is_empty());
         assert!(
             summary
-                .notes()
+                .notes
                 .iter()
                 .any(|(_, note)| note.contains("--servers DIR"))
         );

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::resp::{Connection, Reply, command};
-use crate::results::stats::{ms, stats_of};
+use crate::results::stats::{Stats, ms};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
@@ -40,12 +40,8 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     for (name, attempt) in CASES {
         bench.progress.step("stalls", name);
         let attempts = (0..bench.rounds(5, 2)).map(|_| attempt(waiters));
-        let attempts = attempts.collect::<Result<Vec<f64>>>()?;
-        summary.add(
-            Figure::new(name, stats_of(&attempts, |ms| *ms))
-                .ms()
-                .at_most(TARGET_MS),
-        );
+        let ms = Stats::of(attempts.collect::<Result<Vec<f64>>>()?);
+        summary.add(Figure::new(name, ms).ms().at_most(TARGET_MS));
     }
     summary.note(format!(
         "{waiters} waiters; the time that the server spends in the command"
@@ -156,7 +152,7 @@ fn readers(count: usize) -> Result<(Server, Vec<Connection>)> {
         let mut reader = server.connect_small()?;
         reader.call(&["AUTH", "reader", "any"])?;
         let owner = format!("reader-{n}");
-        reader.send_words(&[
+        let acquire = [
             "DLOCK.ACQUIRE",
             "lock",
             &owner,
@@ -166,7 +162,8 @@ fn readers(count: usize) -> Result<(Server, Vec<Connection>)> {
             "0",
             "REQID",
             "r",
-        ])?;
+        ];
+        reader.send_words(&acquire)?;
         Ok(reader)
     });
     let readers = readers.collect::<Result<Vec<_>>>()?;
@@ -201,8 +198,6 @@ fn spent(
 }
 
 fn usec(control: &mut Connection, name: &str) -> Result<f64> {
-    let stats = control.info("commandstats", &format!("cmdstat_{name}"))?;
-    let stats = stats.ok_or_else(|| format!("no statistics of {name}"))?;
-    let usec = stats.split(',').find_map(|field| field.strip_prefix("usec="));
-    Ok(usec.ok_or("no usec in commandstats")?.parse()?)
+    let usec = control.command_stat(name, "usec")?;
+    usec.ok_or_else(|| format!("no statistics of {name}").into())
 }

@@ -1,7 +1,7 @@
 //! Shared by the tests of workloads, which run scaled down against real servers.
 
 use crate::results::progress::Progress;
-use crate::results::table::{Row, Summary};
+use crate::results::table::{Figure, Summary};
 use crate::workloads::Bench;
 
 pub fn bench() -> Bench {
@@ -13,8 +13,9 @@ pub fn bench() -> Bench {
 }
 
 /// One per implementation.
-pub fn rows<'a>(summary: &'a Summary, case: &str, metric: &str) -> Vec<&'a Row> {
-    let rows = summary.rows().iter();
-    rows.filter(|row| row.case == case && row.metric == metric)
+pub fn rows<'a>(summary: &'a Summary, case: &str, metric: &str) -> Vec<&'a Figure> {
+    let figures = summary.figures.iter();
+    figures
+        .filter(|figure| figure.case == case && figure.metric == metric)
         .collect()
 }

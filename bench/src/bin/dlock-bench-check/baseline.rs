@@ -7,69 +7,44 @@ use crate::Result;
 /// Smaller increases may be due to memory layout.
 pub const TOLERANCE_PERCENT: u64 = 5;
 
+/// What counts depend on other than the code.
+const SETUP: [&str; 4] = ["machine", "compiler", "server", "valgrind"];
+
 /// Instructions per round of each scenario, and the setup they were counted with.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Baseline {
-    pub setup: Setup,
+    /// Values of [`SETUP`].
+    pub setup: [String; 4],
     pub counts: Vec<(String, u64)>,
-}
-
-/// What counts depend on other than the code.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Setup {
-    pub machine: String,
-    pub compiler: String,
-    pub server: String,
-    pub valgrind: String,
-}
-
-impl Setup {
-    fn rows(&self) -> [(&'static str, &String); 4] {
-        [
-            ("machine", &self.machine),
-            ("compiler", &self.compiler),
-            ("server", &self.server),
-            ("valgrind", &self.valgrind),
-        ]
-    }
-
-    /// Describes the first difference.
-    pub fn difference_to(&self, baseline: &Self) -> Option<String> {
-        let rows = self.rows().into_iter().zip(baseline.rows());
-        let mut differences = rows.filter(|((_, current), (_, before))| current != before);
-        differences.next().map(|((name, current), (_, before))| {
-            format!("the {name} is `{current}`, in the baseline `{before}`")
-        })
-    }
 }
 
 impl Baseline {
     /// Reads what `Display` writes.
     pub fn parse(text: &str) -> Result<Self> {
-        let mut setup = Setup::default();
-        let mut counts = Vec::new();
-        for line in text
+        let (mut setup, mut counts) = (<[String; 4]>::default(), Vec::new());
+        let lines = text
             .lines()
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        {
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        for line in lines {
             let (name, value) = line
                 .split_once(" = ")
                 .ok_or_else(|| format!("invalid line in the baseline, expected `name = value`: {line}"))?;
-            let value = value.to_owned();
-            match name {
-                "machine" => setup.machine = value,
-                "compiler" => setup.compiler = value,
-                "server" => setup.server = value,
-                "valgrind" => setup.valgrind = value,
-                _ => counts.push((
-                    name.to_owned(),
-                    value
-                        .parse()
-                        .map_err(|error| format!("invalid count in the baseline: {line}: {error}"))?,
-                )),
+            if let Some(index) = SETUP.iter().position(|own| *own == name) {
+                setup[index] = value.to_owned();
+                continue;
             }
+            let count = value.parse();
+            let count = count.map_err(|error| format!("invalid count in the baseline: {line}: {error}"))?;
+            counts.push((name.to_owned(), count));
         }
         Ok(Self { setup, counts })
+    }
+
+    /// Describes the first difference of the setup.
+    pub fn difference_to(&self, baseline: &Self) -> Option<String> {
+        let mut values = SETUP.iter().zip(self.setup.iter().zip(&baseline.setup));
+        let (name, (current, before)) = values.find(|(_, (current, before))| current != before)?;
+        Some(format!("the {name} is `{current}`, in the baseline `{before}`"))
     }
 
     fn count(&self, name: &str) -> Option<u64> {
@@ -79,16 +54,12 @@ impl Baseline {
 
     /// Scenarios that exceed the baseline by more than the tolerance. Scenarios without a baseline do not count.
     pub fn regressions_from(&self, baseline: &Self) -> Vec<&str> {
-        let has_regressed = |name: &str, current: u64| {
-            baseline
-                .count(name)
-                .is_some_and(|before| current * 100 > before * (100 + TOLERANCE_PERCENT))
+        let has_regressed = |(name, current): &&(String, u64)| {
+            let before = baseline.count(name);
+            before.is_some_and(|before| current * 100 > before * (100 + TOLERANCE_PERCENT))
         };
-        self.counts
-            .iter()
-            .filter(|(name, current)| has_regressed(name, *current))
-            .map(|(name, _)| name.as_str())
-            .collect()
+        let regressions = self.counts.iter().filter(has_regressed);
+        regressions.map(|(name, _)| name.as_str()).collect()
     }
 
     /// A line per scenario: name, count in the baseline, current count, change.
@@ -114,7 +85,7 @@ impl fmt::Display for Baseline {
             f,
             "# Instructions per round, counted by callgrind. Written by `make bench-check ARGS=--update`."
         )?;
-        for (name, value) in self.setup.rows() {
+        for (name, value) in SETUP.iter().zip(&self.setup) {
             writeln!(f, "{name} = {value}")?;
         }
         writeln!(f)?;
@@ -130,17 +101,10 @@ mod tests {
     use super::*;
 
     fn baseline(counts: &[(&str, u64)]) -> Baseline {
+        let counts = counts.iter().map(|(name, count)| ((*name).to_owned(), *count));
         Baseline {
-            setup: Setup {
-                machine: "m".into(),
-                compiler: "c 1".into(),
-                server: "s v=1".into(),
-                valgrind: "v".into(),
-            },
-            counts: counts
-                .iter()
-                .map(|(name, count)| ((*name).to_owned(), *count))
-                .collect(),
+            setup: ["m", "c 1", "s v=1", "v"].map(str::to_owned),
+            counts: counts.collect(),
         }
     }
 
@@ -166,16 +130,11 @@ mod tests {
 
     #[test]
     fn setup_with_another_version_is_described() {
-        let before = baseline(&[]).setup;
+        let (before, mut now) = (baseline(&[]), baseline(&[]));
         assert_eq!(before.difference_to(&before), None);
-        let now = Setup {
-            server: "s v=2".into(),
-            ..before.clone()
-        };
-        assert_eq!(
-            now.difference_to(&before).unwrap(),
-            "the server is `s v=2`, in the baseline `s v=1`"
-        );
+        now.setup[2] = "s v=2".into();
+        let difference = "the server is `s v=2`, in the baseline `s v=1`";
+        assert_eq!(now.difference_to(&before).unwrap(), difference);
     }
 
     #[test]

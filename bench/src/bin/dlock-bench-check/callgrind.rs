@@ -15,10 +15,8 @@ pub struct Callgrind {
 }
 
 pub fn is_installed() -> bool {
-    let version = Command::new("valgrind")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status();
+    let mut version = Command::new("valgrind");
+    let version = version.arg("--version").stdout(Stdio::null()).status();
     version.is_ok_and(|status| status.success())
 }
 
@@ -42,10 +40,8 @@ impl Callgrind {
             "--collect-atstart=no".into(),
             format!("--callgrind-out-file={}", output.display()),
         ];
-        let functions = self
-            .functions
-            .iter()
-            .map(|name| format!("--toggle-collect={name}"));
+        let functions = self.functions.iter();
+        let functions = functions.map(|name| format!("--toggle-collect={name}"));
         options.into_iter().chain(functions).map(OsString::from).collect()
     }
 

@@ -1,29 +1,30 @@
 //! Plots as SVG files. Workloads provide the data, this module the layout.
 
 mod bars;
-mod frame;
 mod lines;
 
+use std::fs;
 use std::path::Path;
-
-use plotters::coord::Shift;
-use plotters::prelude::*;
 
 use crate::Result;
 use crate::environment::Environment;
 use crate::results::stats::Stats;
 
 /// In pixels.
-const WIDTH: u32 = 1920;
+const WIDTH: f64 = 1920.0;
+const MARGIN: f64 = 54.0;
+/// Height of the title and of how it was measured.
+const TOP: f64 = 150.0;
+const FOOTER_LINE: f64 = 30.0;
+/// Longer lines of the footer are wrapped.
+const FOOTER_CHARS: usize = 150;
+
 /// The viewer chooses the font.
-const FONT: &str = "sans-serif";
-
-fn font(size: i32, style: FontStyle) -> FontDesc<'static> {
-    FontDesc::new(FontFamily::Name(FONT), f64::from(size), style)
-}
-
-/// A part of a plot to draw on, in pixels.
-type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+const STYLE: &str = "text { font: 26px sans-serif; dominant-baseline: central } \
+.title { font-size: 42px; font-weight: bold } .bold { font-weight: bold } \
+.grey { fill: #5a5a5a } .small { font-size: 21px } .center { text-anchor: middle } .right { text-anchor: end } \
+line { stroke-width: 3 } .thin { stroke: #d8dce0; stroke-width: 2 } .range { stroke: #282828 } \
+polyline { fill: none; stroke-width: 3 } .dlock { stroke-width: 7 }";
 
 /// The data of a plot.
 pub struct Plot {
@@ -61,46 +62,73 @@ pub struct Series {
 impl Plot {
     /// Writes the SVG file into this directory.
     pub fn draw(&self, directory: &Path, environment: &Environment) -> Result<()> {
-        let size = (WIDTH, frame::height(environment) + self.shape.height());
-        let svg = directory.join(self.file).with_extension("svg");
-        let area = SVGBackend::new(&svg, size).into_drawing_area();
-        let inner = frame::draw(&area, &self.title, &self.about, environment)?;
-        match &self.shape {
-            Shape::Bars { unit, bars } => bars::draw(&inner, unit, bars)?,
-            Shape::Lines { x, y, unit, series } => {
-                let y = if unit.is_empty() {
-                    (*y).into()
-                } else {
-                    format!("{y}, {unit}")
-                };
-                lines::draw(&inner, x, &y, series)?;
-            }
-        }
-        area.present()?;
-        Ok(())
+        let file = directory.join(self.file).with_extension("svg");
+        Ok(fs::write(file, self.svg(environment))?)
+    }
+
+    fn svg(&self, environment: &Environment) -> String {
+        let (figures, height) = match &self.shape {
+            Shape::Bars { unit, bars } => (bars::draw(unit, bars), bars::height(bars.len())),
+            Shape::Lines { x, y, unit, series } => (lines::draw(x, y, unit, series), lines::HEIGHT),
+        };
+        let rule = TOP + height + 12.0;
+        let (footer, bottom) = footer(environment, rule + FOOTER_LINE);
+        let head = text(MARGIN, 57.0, "title", &self.title) + &text(MARGIN, 111.0, "grey", &self.about);
+        let rule = line(MARGIN, rule, WIDTH - MARGIN, rule, "class=\"thin\"");
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {bottom}\">\n<style>{STYLE}</style>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{head}<g transform=\"translate(0 {TOP})\">\n\
+             {figures}</g>\n{rule}{footer}</svg>\n"
+        )
     }
 }
 
-impl Shape {
-    fn height(&self) -> u32 {
-        match self {
-            Self::Bars { bars, .. } => bars::height(bars.len()),
-            Self::Lines { .. } => lines::HEIGHT,
+/// The environment from `top` on, and where it ends.
+fn footer(environment: &Environment, top: f64) -> (String, f64) {
+    let lines = environment.rows().map(|(name, what)| format!("{name}: {what}"));
+    let mut y = top;
+    let mut footer = String::new();
+    for line in lines.iter().flat_map(|line| wrap(line)) {
+        footer += &text(MARGIN, y, "grey small", &line);
+        y += FOOTER_LINE;
+    }
+    (footer, y)
+}
+
+/// Wraps a line between words.
+fn wrap(line: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in line.split(' ') {
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + word.chars().count() < FOOTER_CHARS => {
+                *last += " ";
+                *last += word;
+            }
+            Some(_) => lines.push(format!("\u{a0}\u{a0}\u{a0}\u{a0}{word}")),
+            None => lines.push(word.into()),
         }
     }
+    lines
+}
+
+/// `classes` of [`STYLE`].
+fn text(x: f64, y: f64, classes: &str, text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{classes}\">{text}</text>\n")
+}
+
+fn line(x1: f64, y1: f64, x2: f64, y2: f64, attributes: &str) -> String {
+    format!("<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {attributes}/>\n")
+}
+
+fn circle(x: f64, y: f64, radius: u8, color: &str) -> String {
+    format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{color}\"/>\n")
 }
 
 /// A colour of the `index`th implementation, from the colour-blind safe palette of Okabe and Ito.
-fn color(index: usize) -> RGBColor {
-    const COLORS: [RGBColor; 8] = [
-        RGBColor(0, 114, 178),
-        RGBColor(230, 159, 0),
-        RGBColor(0, 158, 115),
-        RGBColor(213, 94, 0),
-        RGBColor(204, 121, 167),
-        RGBColor(86, 180, 233),
-        RGBColor(120, 120, 120),
-        RGBColor(150, 120, 0),
+fn color(index: usize) -> &'static str {
+    const COLORS: [&str; 8] = [
+        "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#787878", "#967800",
     ];
     COLORS[index % COLORS.len()]
 }
@@ -108,60 +136,53 @@ fn color(index: usize) -> RGBColor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-
-    fn environment() -> Environment {
-        Environment {
-            cpu: "a CPU".into(),
-            cores: 2,
-            kernel: "Linux 6.1".into(),
-            load: "0.10".into(),
-            server: "Redis 7.0.15".into(),
-            module: "dlock 0.1.0".into(),
-            command_line: "dlock-bench --quick".into(),
-        }
-    }
 
     #[test]
-    fn plot_of_figures_names_implementations_and_environment() -> Result<()> {
-        let directory = tempfile::tempdir()?;
+    fn plot_of_figures_names_implementations_and_environment() {
         let stats = Stats::of([1.0, 1.5, 2.0]);
+        let name = || "a < b".to_owned();
         let bars = Shape::Bars {
             unit: "us",
             bars: vec![Bar {
-                name: "dlock".into(),
+                name: name(),
                 value: stats,
             }],
         };
+        let points = vec![(2.0, stats), (256.0, Stats::of([90.0]))];
         let lines = Shape::Lines {
             x: "clients",
             y: "wait",
             unit: "ms",
-            series: vec![Series {
-                name: "dlock".into(),
-                points: vec![(2.0, stats), (256.0, Stats::of([90.0]))],
-            }],
+            series: vec![Series { name: name(), points }],
         };
-        for (file, shape) in [("bars", bars), ("lines", lines)] {
+        for shape in [bars, lines] {
             let plot = Plot {
-                file,
+                file: "plot",
                 title: "What it costs".into(),
                 about: "medians of 3 rounds".into(),
                 shape,
             };
-            plot.draw(directory.path(), &environment())?;
-            let svg = fs::read_to_string(directory.path().join(file).with_extension("svg"))?;
+            let svg = plot.svg(&Environment::example());
             for text in [
                 "What it costs",
                 "medians of 3",
-                "dlock",
+                "a &lt; b",
                 "2 cores",
                 "Redis 7.0.15",
                 "--quick",
             ] {
-                assert!(svg.contains(text), "{file}: {text}");
+                assert!(svg.contains(text), "{text} in\n{svg}");
             }
         }
-        Ok(())
+    }
+
+    #[test]
+    fn long_line_is_wrapped_between_words() {
+        let lines = wrap("word ".repeat(50).trim());
+        assert_eq!(lines.len(), 2);
+        assert!(lines.iter().all(|line| line.chars().count() <= FOOTER_CHARS));
+        let words: usize = lines.iter().map(|line| line.split_whitespace().count()).sum();
+        assert_eq!(words, 50);
+        assert_eq!(wrap("short"), ["short"]);
     }
 }

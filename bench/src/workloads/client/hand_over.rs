@@ -6,22 +6,19 @@ use redis_dlock_client::{Guard, Lock, Locks};
 use tokio::runtime::Runtime;
 
 use crate::Result;
+use crate::implementations::dlock::fence_of;
 use crate::interrupt;
-use crate::resp::{Connection, Reply, command};
+use crate::resp::{Connection, command};
+use crate::results::DLOCK;
 use crate::results::stats::stats_of;
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
+use crate::workloads::comparison::Comparison;
 
 const LEASE_MS: &str = "30000";
 /// Maximum overhead of the client.
 const TARGET_US: f64 = 100.0;
-
-/// Microseconds.
-struct Round {
-    server: f64,
-    guards: f64,
-}
 
 /// Two owners and an observer, each with a connection.
 struct RawClients {
@@ -40,25 +37,20 @@ pub fn measure(
     bench.progress.step("client", &format!("{threads}, hand-over"));
     let mut raw = RawClients::connect(server)?;
     let lock = Locks::open(server.url())?.lock("gate");
-    let rounds = (0..bench.rounds(1001, 101))
-        .map(|_| {
-            interrupt::check()?;
-            Ok(Round {
-                server: raw.hand_over()?,
-                guards: runtime.block_on(between_guards(&lock))?,
-            })
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let figure = |metric, of: fn(&Round) -> f64| {
-        Figure::new(metric, stats_of(&rounds, of))
-            .unit("us")
-            .case(threads)
-    };
-    summary.add(figure("hand-over", |round| round.guards));
-    summary.add(figure("hand-over", |round| round.server).of("raw connections"));
-    let added = figure("hand-over, added by the client", |round| {
-        round.guards - round.server
-    });
+    let names = vec![DLOCK, "raw connections"];
+    let us = Comparison::in_turns(names, bench.rounds(1001, 101), |_, index| {
+        interrupt::check()?;
+        if index == 0 {
+            runtime.block_on(between_guards(&lock))
+        } else {
+            raw.hand_over()
+        }
+    })?;
+    us.add(summary, threads, "hand-over", "us", |us| *us);
+    let added = stats_of(&us.rounds, |round| round[0] - round[1]);
+    let added = Figure::new("hand-over, added by the client", added)
+        .unit("us")
+        .case(threads);
     summary.add(added.at_most(TARGET_US));
     Ok(())
 }
@@ -76,23 +68,14 @@ impl RawClients {
     fn hand_over(&mut self) -> Result<f64> {
         let ((holder, owner), (waiter, next_owner)) = (&mut self.holder, &mut self.waiter);
         holder.call(&["DLOCK.ACQUIRE", "door", owner, LEASE_MS])?;
-        waiter.send(&command(&[
-            "DLOCK.ACQUIRE",
-            "door",
-            next_owner,
-            LEASE_MS,
-            "BLOCK",
-            "0",
-        ]))?;
-        while waiting(&self.observer.call(&["DLOCK.INFO", "door"])?) != Some(1) {}
+        waiter.send_words(&["DLOCK.ACQUIRE", "door", next_owner, LEASE_MS, "BLOCK", "0"])?;
+        while self.observer.info_number("dlock", "dlock_waiters")? != 1.0 {}
         let release = command(&["DLOCK.RELEASE", "door", owner]);
         let start = Instant::now();
         holder.send(&release)?;
         let grant = waiter.receive()?;
         let took = start.elapsed();
-        if !matches!(grant, Reply::Array(_)) {
-            return Err(format!("unexpected reply: {grant:?}").into());
-        }
+        fence_of(&grant)?;
         holder.receive()?;
         waiter.call(&["DLOCK.RELEASE", "door", next_owner])?;
         Ok(took.as_secs_f64() * 1e6)
@@ -113,18 +96,6 @@ async fn between_guards(lock: &Lock) -> Result<f64> {
     Ok((granted - start).as_secs_f64() * 1e6)
 }
 
-/// The number of waiters in a reply of DLOCK.INFO: names and values.
-fn waiting(reply: &Reply) -> Option<i64> {
-    let Reply::Array(fields) = reply else { return None };
-    let name = fields
-        .iter()
-        .position(|field| matches!(field, Reply::Bulk(text) if text == b"waiting"))?;
-    match fields.get(name + 1) {
-        Some(Reply::Integer(waiting)) => Some(*waiting),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,9 +110,7 @@ mod tests {
         assert!(runtime(1).unwrap().block_on(between_guards(&lock)).unwrap() > 0.0);
         // One of each two grants came from the queue.
         let mut observer = server.connect().unwrap();
-        assert_eq!(
-            observer.info_number("dlock", "dlock_grants_from_queue").unwrap(),
-            2.0
-        );
+        let from_queue = observer.info_number("dlock", "dlock_grants_from_queue");
+        assert_eq!(from_queue.unwrap(), 2.0);
     }
 }

@@ -10,10 +10,11 @@ use tokio::runtime::Runtime;
 
 use crate::Result;
 use crate::interrupt;
-use crate::results::stats::stats_of;
+use crate::results::DLOCK;
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
+use crate::workloads::comparison::Comparison;
 
 const LEASE: Duration = Duration::from_secs(30);
 /// Per implementation and round: tens of milliseconds.
@@ -22,13 +23,6 @@ const PAIRS: usize = 256;
 const TASKS: [(usize, &str); 2] = [(1, "one task"), (64, "64 tasks")];
 /// Maximum overhead: 10 %.
 const TARGET: f64 = 1.10;
-
-/// Microseconds per pair.
-struct Round {
-    commands: f64,
-    guard: f64,
-    rslock: f64,
-}
 
 /// Each with an open connection.
 struct Clients {
@@ -47,29 +41,15 @@ pub fn measure(
     let clients = runtime.block_on(Clients::connect(&server.url()))?;
     for (tasks, name) in TASKS {
         bench.progress.step("client", &format!("{threads}, {name}"));
-        let rounds = (0..bench.rounds(101, 15))
-            .map(|turn| runtime.block_on(clients.round(turn, tasks)))
-            .collect::<Result<Vec<_>>>()?;
+        let names = vec![DLOCK, "two commands", "rslock"];
+        let pairs = Comparison::in_turns(names, bench.rounds(101, 15), |_, index| {
+            interrupt::check()?;
+            runtime.block_on(clients.us_per_pair(index, tasks))
+        })?;
         let case = format!("{threads}, {name}");
-        let figure = |value| Figure::new("acquire + release", value).unit("us").case(&case);
-        let commands = stats_of(&rounds, |round| round.guard / round.commands);
-        let rslock = stats_of(&rounds, |round| round.guard / round.rslock);
-        summary.add(figure(stats_of(&rounds, |round| round.guard)));
-        summary.add(
-            figure(stats_of(&rounds, |round| round.commands))
-                .of("two commands")
-                .ratio(commands),
-        );
-        summary.add(
-            figure(stats_of(&rounds, |round| round.rslock))
-                .of("rslock")
-                .ratio(rslock),
-        );
-        summary.add(
-            Figure::new("guard / two commands", commands)
-                .case(&case)
-                .at_most(TARGET),
-        );
+        pairs.add(summary, &case, "acquire + release", "us", |us| *us);
+        let overhead = Figure::new("guard / two commands", pairs.ratio(1, |us| *us));
+        summary.add(overhead.case(case).at_most(TARGET));
     }
     Ok(())
 }
@@ -85,26 +65,18 @@ impl Clients {
             locks: Locks::open(url)?,
             rslock: Arc::new(LockManager::from_clients(vec![client])),
         };
-        clients.round(0, 1).await?;
+        for index in 0..3 {
+            clients.us_per_pair(index, 1).await?;
+        }
         Ok(clients)
     }
 
-    /// In a different order each time.
-    async fn round(&self, turn: usize, tasks: usize) -> Result<Round> {
-        interrupt::check()?;
-        let (mut commands, mut guard, mut rslock) = (0.0, 0.0, 0.0);
-        for implementation in 0..3 {
-            match (turn + implementation) % 3 {
-                0 => commands = self.commands(tasks).await?,
-                1 => guard = self.guards(tasks).await?,
-                _ => rslock = self.rslock(tasks).await?,
-            }
+    async fn us_per_pair(&self, index: usize, tasks: usize) -> Result<f64> {
+        match index {
+            0 => self.guards(tasks).await,
+            1 => self.commands(tasks).await,
+            _ => self.rslock(tasks).await,
         }
-        Ok(Round {
-            commands,
-            guard,
-            rslock,
-        })
     }
 
     async fn commands(&self, tasks: usize) -> Result<f64> {
@@ -155,23 +127,12 @@ impl Clients {
 async fn raw_pair(connection: &mut MultiplexedConnection, key: &str, pair: usize) -> redis::RedisResult<()> {
     const OWNER: &str = "some-host:12345:0123456789abcdef0123456789abcdef";
     let id = format!("{pair:032}");
-    let (fence, ..): (u64, u64, u64, u64) = redis::cmd("DLOCK.ACQUIRE")
-        .arg(key)
-        .arg(OWNER)
-        .arg(30_000)
-        .arg("REQID")
-        .arg(&id)
-        .query_async(connection)
-        .await?;
-    redis::cmd("DLOCK.RELEASE")
-        .arg(key)
-        .arg(OWNER)
-        .arg("FENCE")
-        .arg(fence)
-        .arg("REQID")
-        .arg(&id)
-        .query_async(connection)
-        .await
+    let mut acquire = redis::cmd("DLOCK.ACQUIRE");
+    acquire.arg((key, OWNER, 30_000, "REQID", &id));
+    let (fence, ..): (u64, u64, u64, u64) = acquire.query_async(connection).await?;
+    let mut release = redis::cmd("DLOCK.RELEASE");
+    release.arg((key, OWNER, "FENCE", fence, "REQID", &id));
+    release.query_async(connection).await
 }
 
 /// Runs tasks concurrently. Returns microseconds per pair.
@@ -203,13 +164,12 @@ mod tests {
         let runtime = runtime(2).unwrap();
         let clients = runtime.block_on(Clients::connect(&server.url())).unwrap();
         let before = server.calls("dlock.release").unwrap();
-        let round = runtime.block_on(clients.round(1, 4)).unwrap();
-        assert!(round.commands > 0.0 && round.guard > 0.0 && round.rslock > 0.0);
-        // Raw commands and guards.
-        assert_eq!(
-            server.calls("dlock.release").unwrap() - before,
-            2.0 * PAIRS as f64
-        );
+        for index in 0..3 {
+            assert!(runtime.block_on(clients.us_per_pair(index, 4)).unwrap() > 0.0);
+        }
+        // Guards and raw commands.
+        let releases = server.calls("dlock.release").unwrap() - before;
+        assert_eq!(releases, 2.0 * PAIRS as f64);
         let keys = server.connect().unwrap().call(&["DBSIZE"]).unwrap();
         assert_eq!(keys, Reply::Integer(0));
     }

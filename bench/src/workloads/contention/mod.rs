@@ -9,44 +9,34 @@ pub use window::{Outcome, Window, Worker, run_workers};
 use std::time::Duration;
 
 use crate::Result;
-use crate::implementations::etcd::Etcd;
-use crate::implementations::{self, ClientConfig, ClientKind, rslock};
+use crate::implementations::{self, ClientKind, Servers, rslock};
+use crate::results::DLOCK;
 use crate::results::plot::{Plot, Series, Shape};
-use crate::results::stats::{Stats, stats_of};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
+use crate::workloads::comparison::Comparison;
 
 const LEASE_MS: u64 = 30_000;
 
-/// Number of clients, and the length of their critical section.
+/// Number of clients, and the length of their critical section in milliseconds.
 #[derive(Clone, Copy, PartialEq)]
-struct Case {
-    clients: usize,
-    critical_section_ms: u64,
-}
-
-const fn case(clients: usize, critical_section_ms: u64) -> Case {
-    Case {
-        clients,
-        critical_section_ms,
-    }
-}
+struct Case(usize, u64);
 
 const FULL: [Case; 11] = [
-    case(2, 0),
-    case(16, 0),
-    case(256, 0),
-    case(2, 1),
-    case(4, 1),
-    case(16, 1),
-    case(64, 1),
-    case(256, 1),
-    case(2, 10),
-    case(16, 10),
-    case(64, 10),
+    Case(2, 0),
+    Case(16, 0),
+    Case(256, 0),
+    Case(2, 1),
+    Case(4, 1),
+    Case(16, 1),
+    Case(64, 1),
+    Case(256, 1),
+    Case(2, 10),
+    Case(16, 10),
+    Case(64, 10),
 ];
-const QUICK: [Case; 5] = [case(16, 0), case(2, 1), case(16, 1), case(64, 1), case(16, 10)];
+const QUICK: [Case; 5] = [Case(16, 0), Case(2, 1), Case(16, 1), Case(64, 1), Case(16, 10)];
 
 /// Plots show the cases with this critical section.
 const PLOTTED_CRITICAL_SECTION_MS: u64 = 1;
@@ -60,68 +50,39 @@ const MIN_ACQUISITIONS_FOR_FAIRNESS: f64 = 6.0;
 
 impl Case {
     fn name(self) -> String {
-        format!(
-            "{} clients, {} ms critical section",
-            self.clients, self.critical_section_ms
-        )
+        format!("{} clients, {} ms critical section", self.0, self.1)
     }
 
-    /// Long enough for all clients, within limits.
+    /// Long enough for all acquisitions of all clients, within limits.
     fn window(self) -> Window {
-        let critical_section = Duration::from_millis(self.critical_section_ms);
+        let critical_section = Duration::from_millis(self.1);
+        let all = critical_section * ACQUISITIONS_PER_CLIENT * u32::try_from(self.0).unwrap_or(u32::MAX);
         Window {
             critical_section,
             warm_up: Duration::ZERO,
-            duration: self.all_turns(critical_section).clamp(MIN_WINDOW, MAX_WINDOW),
+            duration: all.clamp(MIN_WINDOW, MAX_WINDOW),
         }
     }
-
-    /// The time that all acquisitions of all clients take.
-    fn all_turns(self, critical_section: Duration) -> Duration {
-        critical_section * ACQUISITIONS_PER_CLIENT * u32::try_from(self.clients).unwrap_or(u32::MAX)
-    }
-}
-
-/// Outcomes of all rounds, by implementation, DLOCK first.
-struct CaseResult {
-    case: Case,
-    implementations: Vec<(&'static str, Vec<Outcome>)>,
 }
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    let etcd = Etcd::start()?;
-    let server = Server::start()?;
-    let other_servers = implementations::start_other_servers()?;
-    let implementations = implementations::client_kinds(&server, etcd.is_some())?;
+    let mut servers = Servers::start(true)?;
+    let kinds = servers.client_kinds()?;
     let cases = if bench.quick { &QUICK[..] } else { &FULL };
     let count = bench.rounds(3, 1);
     let mut results = Vec::new();
     for &case in cases {
         bench.progress.step("contention", &case.name());
-        let mut result = CaseResult {
-            case,
-            implementations: implementations
-                .iter()
-                .map(|implementation| (implementation.name, Vec::new()))
-                .collect(),
-        };
-        for round in 0..count {
-            let server = Server::start()?;
-            for turn in 0..implementations.len() {
-                let index = (round + turn) % implementations.len();
-                let outcome = one_round(
-                    &server,
-                    &other_servers,
-                    etcd.as_ref(),
-                    implementations[index],
-                    case,
-                    round,
-                )?;
-                result.implementations[index].1.push(outcome);
+        let names = kinds.iter().map(|(name, _)| *name).collect();
+        let mut current = None;
+        let outcomes = Comparison::in_turns(names, count, |round, index| {
+            if current.replace(round) != Some(round) {
+                servers.server = Server::start()?;
             }
-        }
-        add(&result, summary);
-        results.push(result);
+            one_round(&servers, kinds[index], case, round)
+        })?;
+        add(&case.name(), &outcomes, summary);
+        results.push((case, outcomes));
     }
     for (file, title, metric) in [
         ("contention-wait", "Longest wait for a contended lock", WAIT_MAX),
@@ -148,11 +109,11 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
         "a client that polls often re-acquires the lock before the others retry: a short p50 and many acquisitions, but \
          long waits for the others",
     );
-    for note in implementations::skipped(&mut server.connect()?, etcd.is_some())? {
+    for note in implementations::skipped(&mut servers.server.connect()?, servers.has_etcd())? {
         summary.note(note);
     }
     summary.note("SET NX PX + DEL and SET NX PX + Lua release are not measured: they have no retry policy, or sleep for 2 s");
-    if etcd.is_some() {
+    if servers.has_etcd() {
         summary.note(
             "etcd does more: every step is on disk before the reply; requests go through its JSON gateway",
         );
@@ -160,40 +121,21 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     Ok(())
 }
 
-fn one_round(
-    server: &Server,
-    other_servers: &[Server],
-    etcd: Option<&Etcd>,
-    implementation: ClientKind,
-    case: Case,
-    round: usize,
-) -> Result<Outcome> {
+fn one_round(servers: &Servers, (name, open): ClientKind, case: Case, round: usize) -> Result<Outcome> {
     // A fresh key, in case another implementation left state behind.
-    let key = format!(
-        "lock:{}:{}:{}:{round}",
-        implementation.name, case.clients, case.critical_section_ms
-    );
-    let open = |number| {
-        (implementation.open)(&ClientConfig {
-            server,
-            other_servers,
-            etcd,
-            key: &key,
-            number,
-            lease_ms: LEASE_MS,
-        })
-    };
-    let clients = (0..case.clients).map(open).collect::<Result<Vec<_>>>()?;
+    let key = format!("lock:{name}:{}:{}:{round}", case.0, case.1);
+    let clients = (0..case.0).map(|number| servers.open(open, &key, number, LEASE_MS));
+    let clients = clients.collect::<Result<Vec<_>>>()?;
     let counted_by_server = clients.iter().any(|client| client.commands().is_none());
-    let before = rslock_commands(server)?;
+    let before = rslock_commands(&servers.server)?;
     let workers = clients.into_iter().map(Worker::new).collect();
     let logs = run_workers(workers, 1, case.window())?;
-    let commands = if counted_by_server {
-        rslock_commands(server)? - before
+    let by_server = rslock_commands(&servers.server)? - before;
+    Ok(logs.outcome(if counted_by_server {
+        by_server
     } else {
         logs.commands
-    };
-    Ok(logs.outcome(commands))
+    }))
 }
 
 /// Its clients cannot count them.
@@ -201,108 +143,57 @@ fn rslock_commands(server: &Server) -> Result<f64> {
     rslock::COMMANDS.iter().map(|command| server.calls(command)).sum()
 }
 
-/// A named figure of an outcome.
-#[derive(Clone, Copy)]
-struct Metric {
-    name: &'static str,
-    unit: &'static str,
-    value: fn(&Outcome) -> f64,
-}
+/// Name, unit and value of a figure of an outcome.
+type Metric = (&'static str, &'static str, fn(&Outcome) -> f64);
 
-const ACQUISITIONS: Metric = Metric {
-    name: "acquisitions",
-    unit: "/s",
-    value: |outcome| outcome.acquisitions,
-};
-const WAIT_MAX: Metric = Metric {
-    name: "wait max",
-    unit: "ms",
-    value: |outcome| outcome.wait_max,
-};
-const FAIRNESS: Metric = Metric {
-    name: "fairness (Jain)",
-    unit: "",
-    value: |outcome| outcome.fairness,
-};
-const COMMANDS: Metric = Metric {
-    name: "commands",
-    unit: "per acquisition",
-    value: |outcome| outcome.commands,
-};
+const ACQUISITIONS: Metric = ("acquisitions", "/s", |outcome| outcome.acquisitions);
+const WAIT_P50: Metric = ("wait p50", "ms", |outcome| outcome.wait_p50);
+const WAIT_P99: Metric = ("wait p99", "ms", |outcome| outcome.wait_p99);
+const WAIT_MAX: Metric = ("wait max", "ms", |outcome| outcome.wait_max);
+const COMMANDS: Metric = ("commands", "per acquisition", |outcome| outcome.commands);
+const FAIRNESS: Metric = ("fairness (Jain)", "", |outcome| outcome.fairness);
 
-fn add(result: &CaseResult, summary: &mut Summary) {
-    let metric = |name, unit, value| Metric { name, unit, value };
-    let compared = [
-        ACQUISITIONS,
-        metric("wait p50", "ms", |outcome| outcome.wait_p50),
-        metric("wait p99", "ms", |outcome| outcome.wait_p99),
-        WAIT_MAX,
-    ];
-    let (_, dlock) = &result.implementations[0];
-    let has_fairness = dlock
-        .iter()
-        .all(|outcome| outcome.acquisitions_per_client >= MIN_ACQUISITIONS_FOR_FAIRNESS);
-    for (index, (implementation, rounds)) in result.implementations.iter().enumerate() {
-        let figure = |metric: Metric| {
-            let value = stats_of(rounds, metric.value);
-            let figure = Figure::new(metric.name, value).unit(metric.unit);
-            figure.of(*implementation).case(result.case.name())
-        };
-        for metric in compared {
-            let pairs: Vec<_> = dlock.iter().zip(rounds).collect();
-            let ratio = stats_of(&pairs, |(dlock, other)| {
-                (metric.value)(dlock) / (metric.value)(other)
-            });
-            // An implementation may not get the lock at all in a short window.
-            let is_ratio = index > 0 && ratio.median.is_finite();
-            summary.add(if is_ratio {
-                figure(metric).ratio(ratio)
+fn add(case: &str, outcomes: &Comparison<Outcome>, summary: &mut Summary) {
+    for (name, unit, of) in [ACQUISITIONS, WAIT_P50, WAIT_P99, WAIT_MAX] {
+        outcomes.add(summary, case, name, unit, of);
+    }
+    let mut add = |(name, unit, of): Metric, with_target: fn(Figure) -> Figure| {
+        for figure in outcomes.figures(name, of) {
+            let figure = figure.unit(unit).case(case);
+            summary.add(if figure.implementation == DLOCK {
+                with_target(figure)
             } else {
-                figure(metric)
+                figure
             });
         }
-        if rounds.iter().all(|outcome| outcome.commands.is_finite()) {
-            let commands = figure(COMMANDS);
-            summary.add(if index == 0 {
-                commands.at_most(2.0)
-            } else {
-                commands
-            });
-        }
-        if has_fairness && rounds.iter().all(|outcome| outcome.fairness.is_finite()) {
-            let fairness = figure(FAIRNESS);
-            summary.add(if index == 0 {
-                fairness.at_least(0.99)
-            } else {
-                fairness
-            });
-        }
+    };
+    add(COMMANDS, |figure| figure.at_most(2.0));
+    let per_client = outcomes.stats(0, |outcome| outcome.acquisitions_per_client);
+    if per_client.min >= MIN_ACQUISITIONS_FOR_FAIRNESS {
+        add(FAIRNESS, |figure| figure.at_least(0.99));
     }
 }
 
-fn plot(results: &[CaseResult], file: &'static str, title: &str, metric: Metric) -> Plot {
-    let cases = || {
-        results
+fn plot(
+    results: &[(Case, Comparison<Outcome>)],
+    file: &'static str,
+    title: &str,
+    (metric, unit, of): Metric,
+) -> Plot {
+    let plotted = |(case, _): &&(Case, _)| case.1 == PLOTTED_CRITICAL_SECTION_MS;
+    let cases: Vec<_> = results.iter().filter(plotted).collect();
+    let names = cases.first().map_or(&[][..], |(_, outcomes)| &outcomes.names);
+    let series = names.iter().enumerate().map(|(index, name)| {
+        let points = cases
             .iter()
-            .filter(|result| result.case.critical_section_ms == PLOTTED_CRITICAL_SECTION_MS)
-    };
-    let names = cases().next().map_or(&[][..], |result| &result.implementations);
-    let series = names.iter().enumerate().map(|(index, (name, _))| {
-        let points = cases().map(|result| {
-            (
-                result.case.clients as f64,
-                stats_of(&result.implementations[index].1, metric.value),
-            )
-        });
+            .map(|(case, outcomes)| (case.0 as f64, outcomes.stats(index, of)));
+        // A logarithmic axis has no zero.
+        let points = points.filter(|(_, value)| value.min > 0.0 && value.max.is_finite());
         Series {
             name: (*name).into(),
-            // A logarithmic axis has no zero.
-            points: points
-                .filter(|(_, value): &(f64, Stats)| value.min > 0.0 && value.max.is_finite())
-                .collect(),
+            points: points.collect(),
         }
     });
-    let series: Vec<_> = series.collect();
     Plot {
         file,
         title: title.into(),
@@ -311,9 +202,9 @@ fn plot(results: &[CaseResult], file: &'static str, title: &str, metric: Metric)
         ),
         shape: Shape::Lines {
             x: "contending clients",
-            y: metric.name,
-            unit: metric.unit,
-            series,
+            y: metric,
+            unit,
+            series: series.collect(),
         },
     }
 }

@@ -78,19 +78,17 @@ pub fn run_workers(workers: Vec<Worker>, capacity: usize, window: Window) -> Res
     let count = u32::try_from(workers.len())?;
     let start = Instant::now() + START_DELAY + START_DELAY_PER_WORKER * count;
     let logs = thread::scope(|scope| {
-        let threads: Vec<_> = workers
-            .into_iter()
-            .map(|worker| {
-                let (held, window) = (&held, &window);
-                scope.spawn(move || {
-                    thread::sleep(start.saturating_duration_since(Instant::now()));
-                    run_worker(worker, start, window, held, capacity).map_err(|error| error.to_string())
-                })
+        let (held, window) = (&held, &window);
+        let run = |worker| {
+            scope.spawn(move || {
+                thread::sleep(start.saturating_duration_since(Instant::now()));
+                run_worker(worker, start, window, held, capacity).map_err(|error| error.to_string())
             })
-            .collect();
+        };
+        let threads: Vec<_> = workers.into_iter().map(run).collect();
         let logs = threads.into_iter().map(|thread| thread.join());
-        logs.map(|log| Ok(log.map_err(|_| "a worker panicked")??))
-            .collect::<Result<Vec<_>>>()
+        let logs = logs.map(|log| Ok(log.map_err(|_| "a worker panicked")??));
+        logs.collect::<Result<Vec<_>>>()
     })?;
     Ok(WorkerLogs {
         commands: logs.iter().map(|log| log.commands).sum::<u64>() as f64,

@@ -37,11 +37,8 @@ mod tests {
             "{resident:?}"
         );
         assert_eq!(resident.len(), 2);
-        let deleted = rows(
-            &summary,
-            "3000 leases expire at once",
-            "all keys deleted after the last expiry",
-        );
+        let metric = "all keys deleted after the last expiry";
+        let deleted = rows(&summary, "3000 leases expire at once", metric);
         assert!(deleted[0].median > 0.0, "{deleted:?}");
         Ok(())
     }

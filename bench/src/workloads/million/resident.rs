@@ -11,19 +11,13 @@ use crate::results::stats::ms;
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
-use crate::workloads::memory::{long_key, used_memory};
-use crate::workloads::pairs::{self, Comparison};
+use crate::workloads::memory::{long_key_names, used_memory};
+use crate::workloads::pairs::compare;
 
 /// Requests encoded at a time: all at once would take more memory than the locks.
 const CHUNK: usize = 100_000;
 
 type NamesOf = fn(usize) -> Names;
-
-const SHORT: NamesOf = short_names;
-const LONG: NamesOf = |number| Names {
-    key: long_key(number),
-    ..short_names(number)
-};
 
 /// Of one implementation, on its own server.
 struct Resident {
@@ -38,25 +32,28 @@ struct Resident {
 
 pub fn measure(bench: &Bench, locks: usize, summary: &mut Summary) -> Result<()> {
     for (description, count, names) in [
-        ("lock:000123 by owner-000123", bench.rounds(3, 1), SHORT),
-        ("key names of 40 bytes", 1, LONG),
+        (
+            "lock:000123 by owner-000123",
+            bench.rounds(3, 1),
+            short_names as NamesOf,
+        ),
+        ("key names of 40 bytes", 1, long_key_names),
     ] {
         let case = format!("{locks} held, {description}");
         bench.progress.step("million", &case);
-        let rounds = rounds(locks, count, names)?;
-        let mut add = |metric, unit, of| pairs::add(summary, &case, metric, unit, &rounds, of);
-        add("memory per key", "bytes", |resident: &Resident| resident.memory);
-        add("snapshot per key", "bytes", |resident| resident.file);
-        add("SAVE", "ms", |resident| resident.save);
-        add("load", "ms", |resident| resident.load);
-        let memory = pairs::ratio(&rounds, |resident| resident.memory);
+        let both = compare(count, |implementation| measure_one(implementation, locks, names))?;
+        both.add(summary, &case, "memory per key", "bytes", |resident| {
+            resident.memory
+        });
+        both.add(summary, &case, "snapshot per key", "bytes", |resident| {
+            resident.file
+        });
+        both.add(summary, &case, "SAVE", "ms", |resident| resident.save);
+        both.add(summary, &case, "load", "ms", |resident| resident.load);
+        let memory = both.ratio(1, |resident| resident.memory);
         summary.add(Figure::new("memory / SET PX", memory).case(case).at_most(1.40));
     }
     Ok(())
-}
-
-fn rounds(locks: usize, count: usize, names: NamesOf) -> Result<Vec<Comparison<Resident>>> {
-    pairs::rounds(count, |implementation| measure_one(implementation, locks, names))
 }
 
 fn measure_one(implementation: &Implementation, locks: usize, names: NamesOf) -> Result<Resident> {
@@ -77,10 +74,10 @@ fn measure_one(implementation: &Implementation, locks: usize, names: NamesOf) ->
     if keys != Reply::Integer(locks.try_into()?) {
         return Err(format!("{keys:?} keys were loaded instead of {locks}").into());
     }
-    let per_key = |sum: f64| sum / locks as f64;
+    let (memory, file) = (memory / locks as f64, file / locks as f64);
     Ok(Resident {
-        memory: per_key(memory),
-        file: per_key(file),
+        memory,
+        file,
         save,
         load,
     })

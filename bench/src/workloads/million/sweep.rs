@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::implementations::command::{BATCH, Requests, dlock_acquire, short_names};
+use crate::implementations::command::{BATCH, Implementation, Names, Requests, short_names};
 use crate::resp::{Connection, Reply};
-use crate::results::stats::{ms, stats_of};
+use crate::results::stats::{ms, percentile, stats_of};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::Bench;
@@ -89,24 +89,26 @@ fn acquire_all(connection: &mut Connection, locks: usize) -> Result<(Instant, In
     let until_end = LEASE + LEASE_PER_LOCK * u32::try_from(locks)?;
     let end = Instant::now() + until_end;
     let (mut first_end, mut last_end) = (end, end);
+    let acquire = Implementation::dlock().acquire;
     for first in (0..locks).step_by(BATCH) {
-        let lease_ms = end.saturating_duration_since(Instant::now()).as_millis();
-        let acquire = dlock_acquire(&lease_ms.to_string());
+        let lease_ms = end.saturating_duration_since(Instant::now());
+        let lease_ms = lease_ms.as_millis().try_into()?;
+        let names = |number| Names {
+            lease_ms,
+            ..short_names(number)
+        };
         let numbers = first..locks.min(first + BATCH);
-        let requests = Requests::of(numbers.map(|number| (&acquire, short_names(number))));
-        let lease = Duration::from_millis(lease_ms.try_into()?);
+        let requests = Requests::of(numbers.map(|number| (&acquire, names(number))));
+        let lease = Duration::from_millis(lease_ms);
         first_end = first_end.min(Instant::now() + lease);
         requests.run(connection)?;
         last_end = last_end.max(Instant::now() + lease);
     }
-    if Instant::now() < first_end {
-        Ok((first_end, last_end))
-    } else {
-        Err(
-            format!("{locks} locks could not be acquired within {until_end:?}: the machine is too busy")
-                .into(),
-        )
+    if Instant::now() >= first_end {
+        let error = "locks could not be acquired within";
+        return Err(format!("{locks} {error} {until_end:?}: the machine is too busy").into());
     }
+    Ok((first_end, last_end))
 }
 
 /// Probes until `is_done`, which gets the number of keys whenever it is known.
@@ -120,13 +122,13 @@ fn probe(connection: &mut Connection, is_done: impl Fn(Option<i64>) -> bool) -> 
         let start = Instant::now();
         let reply = connection.call(&[if is_dbsize { "DBSIZE" } else { "PING" }])?;
         round_trips.push(ms(start.elapsed()));
-        let size = if let Reply::Integer(size) = reply {
-            Some(size)
+        let keys = if let Reply::Integer(keys) = reply {
+            Some(keys)
         } else {
             None
         };
-        if is_done(size) {
-            return RoundTrips::of(round_trips);
+        if is_done(keys) {
+            return Ok(RoundTrips::of(round_trips));
         }
         thread::sleep(PROBE_INTERVAL);
     }
@@ -134,13 +136,11 @@ fn probe(connection: &mut Connection, is_done: impl Fn(Option<i64>) -> bool) -> 
 }
 
 impl RoundTrips {
-    fn of(mut ms: Vec<f64>) -> Result<Self> {
+    fn of(mut ms: Vec<f64>) -> Self {
         ms.sort_by(f64::total_cmp);
-        let at = |index: usize| ms.get(index).copied().ok_or("no round trip");
-        let last = ms.len() - 1;
-        Ok(Self {
-            max: at(last)?,
-            p99_9: at(last - ms.len() / 1000)?,
-        })
+        Self {
+            max: percentile(&ms, 100.0),
+            p99_9: percentile(&ms, 99.9),
+        }
     }
 }
