@@ -32,69 +32,49 @@ pub struct History {
     pub lists: Vec<List>,
     /// States of servers after a restart.
     pub restored: Vec<Restored>,
-    /// Final states of the servers.
     pub final_states: Vec<FinalState>,
 }
 
-/// A request and its reply.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// The owner.
     pub owner: String,
-    /// The lock.
     pub key: String,
-    /// The server and its term.
     pub server: ServerTerm,
-    /// The request.
     pub request: Request,
     /// Time before the first byte was sent.
     pub sent: Micros,
     /// Time at which the reply was read, or the request failed.
     pub replied: Micros,
-    /// The reply.
     pub reply: Reply,
 }
 
 /// A server during one term: from its start or promotion until it is replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerTerm {
-    /// The port of the server.
     pub port: u16,
     /// Term, larger than that of every earlier primary or process.
     pub term: u32,
 }
 
-/// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// DLOCK.ACQUIRE
     Acquire(Acquire),
-    /// DLOCK.EXTEND
     Extend {
-        /// In milliseconds.
         lease_ms: u64,
-        /// FENCE
         fence: Option<u64>,
     },
-    /// DLOCK.RELEASE
     Release {
-        /// FENCE
         fence: Option<u64>,
-        /// ALL
         all: bool,
-        /// REQID
         reqid: Option<String>,
     },
-    /// RPUSH
     Push(Push),
 }
 
 /// A write to a list that a lock protects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
-    /// The list.
     pub list: String,
-    /// The element.
     pub element: Element,
 }
 
@@ -116,24 +96,17 @@ pub struct Element {
 /// The elements of a list on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// Its key.
     pub name: String,
-    /// Its elements.
     pub elements: Vec<Element>,
     /// Whether this is the end of the run.
     pub is_final: bool,
 }
 
-/// Arguments of ACQUIRE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquire {
-    /// In milliseconds.
     pub lease_ms: u64,
-    /// The requested limit.
     pub limit: Limit,
-    /// BLOCK
     pub block_ms: Option<u64>,
-    /// REQID
     pub reqid: Option<String>,
 }
 
@@ -142,25 +115,18 @@ pub struct Acquire {
 pub enum Limit {
     /// LIMIT; 1 is a mutex.
     Of(u32),
-    /// SHARED.
     Shared,
 }
 
-/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// To ACQUIRE.
     Granted {
-        /// The fencing token.
         fence: u64,
-        /// Holds of this owner.
         holds: u64,
-        /// The remaining lease.
         lease_ms: u64,
-        /// Time in the queue.
         waited_ms: u64,
     },
-    /// To ACQUIRE: not granted.
     Null,
     /// To RELEASE: the remaining holds.
     Remaining(u64),
@@ -168,7 +134,6 @@ pub enum Reply {
     Lease(u64),
     /// To RPUSH: the length of the list.
     Length(u64),
-    /// The text of an error reply.
     Error(String),
     /// The connection was closed before a reply: the request may or may not have been executed.
     Disconnected,
@@ -181,9 +146,7 @@ pub enum Reply {
 /// An action of the harness, such as a fault.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Its time.
     pub at: Micros,
-    /// A description.
     pub what: String,
 }
 
@@ -192,7 +155,6 @@ pub struct Event {
 pub struct Write {
     /// The element, unique in a run.
     pub element: u64,
-    /// The fence of the holder.
     pub fence: u64,
     /// Time of the store's reply.
     pub at: Micros,
@@ -214,11 +176,9 @@ pub struct Restored {
 /// The state of a server after the last request and the last lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinalState {
-    /// The port of the server.
     pub port: u16,
     /// Number of keys of any type.
     pub keys: u64,
-    /// Number of waiters.
     pub waiting: u64,
     /// The line of its log about a crash.
     pub crash: Option<String>,
@@ -240,7 +200,6 @@ impl Reply {
 }
 
 impl Op {
-    /// The arguments, if this is an ACQUIRE.
     pub fn acquire(&self) -> Option<&Acquire> {
         match &self.request {
             Request::Acquire(acquire) => Some(acquire),
@@ -279,12 +238,10 @@ impl Op {
 pub struct Recorder(Arc<Mutex<History>>);
 
 impl Recorder {
-    /// Records a request with its reply.
     pub fn op(&self, op: Op) {
         self.lock().ops.push(op);
     }
 
-    /// Records an action of the harness.
     pub fn event(&self, what: impl Into<String>) {
         let event = Event {
             at: now(),
@@ -293,12 +250,10 @@ impl Recorder {
         self.lock().events.push(event);
     }
 
-    /// Access to the history.
     pub fn lock(&self) -> MutexGuard<'_, History> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The history so far.
     pub fn history(&self) -> History {
         self.lock().clone()
     }

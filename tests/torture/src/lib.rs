@@ -12,6 +12,8 @@
 //! The seed determines the faults, their times and the workload, but not the interleaving of threads and processes: a
 //! repeated run is similar, not identical.
 
+#![allow(missing_docs, reason = "only the tests of this workspace use this crate")]
+
 pub mod checkers;
 pub mod clients;
 pub mod faults;

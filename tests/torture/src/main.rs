@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use std::{env, fs};
 
+use clap::Parser;
 use dlock_torture::clients::holder::{self, HolderConfig};
 use dlock_torture::options::Options;
 use dlock_torture::scenarios::Scenario;
@@ -14,24 +15,14 @@ fn main() -> ExitCode {
     if let Some((config, seed)) = HolderConfig::from_args(&args) {
         return holder::run_as_process(config, seed);
     }
-    match Options::parse(args.into_iter()) {
-        Err(error) => {
-            eprintln!("dlock-torture: {error}");
-            ExitCode::from(2)
-        }
-        Ok(Options { text: Some(text), .. }) => {
-            println!("{text}");
-            ExitCode::SUCCESS
-        }
-        Ok(options) => run(&options),
-    }
+    run(&Options::parse())
 }
 
 fn run(options: &Options) -> ExitCode {
     println!("module  {}", dlock_testkit::module_path().display());
     println!("{}", report::header());
     let mut all_held = true;
-    for scenario in &options.scenarios {
+    for scenario in options.scenarios() {
         match run_one(scenario, options) {
             Ok(held) => all_held &= held,
             Err(error) => {
@@ -40,11 +31,7 @@ fn run(options: &Options) -> ExitCode {
             }
         }
     }
-    if all_held {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(!all_held))
 }
 
 fn run_one(scenario: &Scenario, options: &Options) -> Result<bool, String> {
@@ -53,10 +40,8 @@ fn run_one(scenario: &Scenario, options: &Options) -> Result<bool, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let verdict = scenarios::run_scenario(scenario, options.seed, count, &program)?;
     let took = start.elapsed().as_secs();
-    println!(
-        "{}  ({took} s)",
-        report::row(scenario, options.seed, count, &verdict)
-    );
+    let row = report::row(scenario, options.seed, count, &verdict);
+    println!("{row}  ({took} s)");
     if !verdict.holds() {
         println!("{}", report::evidence(scenario, options.seed, count, &verdict));
     }

@@ -7,41 +7,43 @@ use crate::history::{History, Micros, Op};
 use crate::scenarios::Scenario;
 use crate::verdict::Verdict;
 
-/// Maximum lines of a history excerpt.
 const EXCERPT_LINES: usize = 30;
 
-/// Header of the results table.
 pub fn header() -> String {
-    format!(
-        "{:<26} {:>20} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9}  {}",
-        "scenario",
-        "seed",
-        "count",
-        "requests",
-        "grants",
-        "faults",
-        "refused",
-        "survived",
-        "expected",
-        "verdict"
-    )
+    let names = [
+        "seed", "count", "requests", "grants", "faults", "refused", "survived", "expected",
+    ];
+    columns("scenario", names.map(str::to_owned), "verdict")
 }
 
-/// A row of the results table.
 pub fn row(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> String {
-    format!(
-        "{:<26} {:>20} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9}  {}",
-        scenario.name,
-        seed,
-        count,
-        verdict.ops,
-        verdict.grants,
-        verdict.faults,
-        verdict.refused,
-        verdict.survived,
-        verdict.expected,
-        summary(verdict)
-    )
+    let Verdict {
+        ops,
+        grants,
+        faults,
+        refused,
+        survived,
+        expected,
+        ..
+    } = verdict;
+    let numbers = [ops, grants, faults, refused, survived, expected].map(usize::to_string);
+    let [ops, grants, faults, refused, survived, expected] = numbers;
+    let numbers = [
+        seed.to_string(),
+        count.to_string(),
+        ops,
+        grants,
+        faults,
+        refused,
+        survived,
+        expected,
+    ];
+    columns(scenario.name, numbers, &summary(verdict))
+}
+
+fn columns(name: &str, [seed, numbers @ ..]: [String; 8], verdict: &str) -> String {
+    let numbers: String = numbers.iter().map(|number| format!(" {number:>8}")).collect();
+    format!("{name:<26} {seed:>20}{numbers}  {verdict}")
 }
 
 fn summary(verdict: &Verdict) -> String {
@@ -49,18 +51,15 @@ fn summary(verdict: &Verdict) -> String {
         return "BLIND: the expected violation was not detected".into();
     }
     if verdict.violations.is_empty() {
-        return if verdict.expected > 0 {
-            "ok: expected violation detected"
+        let expected = if verdict.expected > 0 {
+            ": expected violation detected"
         } else {
-            "ok"
-        }
-        .into();
+            ""
+        };
+        return format!("ok{expected}");
     }
-    let mut rules: Vec<_> = verdict
-        .violations
-        .iter()
-        .map(|(violation, _)| violation.rule)
-        .collect();
+    let rules = verdict.violations.iter().map(|(violation, _)| violation.rule);
+    let mut rules: Vec<_> = rules.collect();
     rules.sort_unstable();
     let counts = rules.chunk_by(|a, b| a == b);
     let counts: Vec<String> = counts.map(|rule| format!("{} {}", rule.len(), rule[0])).collect();
@@ -124,7 +123,6 @@ fn line(op: &Op, start: Micros) -> String {
     )
 }
 
-/// The full history, for a file.
 pub fn full(history: &History) -> String {
     let start = history.ops.iter().map(|op| op.sent).min().unwrap_or(0);
     let mut lines: Vec<(Micros, String)> = history.ops.iter().map(|op| (op.sent, line(op, start))).collect();

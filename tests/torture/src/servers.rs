@@ -28,10 +28,8 @@ pub fn wait_for_replication(primary: &Server, replicas: usize) {
     // A write without a key.
     client.ok("FUNCTION FLUSH");
     let reached: usize = client.ask(&format!("WAIT {replicas} {REPLICATION_TIMEOUT_MS}"));
-    assert!(
-        reached >= replicas,
-        "only {reached} of {replicas} replicas are in sync"
-    );
+    let is_expected = reached >= replicas;
+    assert!(is_expected, "only {reached} of {replicas} replicas are in sync");
 }
 
 /// Records the lists that locks protect, and returns their names.

@@ -6,7 +6,6 @@ use crate::checkers::{
 };
 use crate::history::{GUARDED, History, Reply};
 
-/// The rules of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// A rule that this scenario is known to violate. It must be detected, which shows that the checkers work.
@@ -29,14 +28,10 @@ impl Rules {
     };
 }
 
-/// The outcome of a scenario.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Number of requests.
     pub ops: usize,
-    /// Number of grants.
     pub grants: usize,
-    /// Number of injected faults.
     pub faults: usize,
     /// Number of writes that GUARD refused.
     pub refused: usize,
@@ -48,12 +43,10 @@ pub struct Verdict {
     pub violations: Vec<(Violation, usize)>,
     /// The expected violation was not detected.
     pub missed_expected: bool,
-    /// The histories.
     pub histories: Vec<History>,
 }
 
 impl Verdict {
-    /// Runs all checkers on the histories.
     pub fn of(histories: Vec<History>, rules: Rules) -> Self {
         let found = histories.iter().enumerate().flat_map(|(n, history)| {
             check(history, rules)
@@ -77,7 +70,6 @@ impl Verdict {
         }
     }
 
-    /// Whether all rules held.
     pub fn holds(&self) -> bool {
         self.violations.is_empty() && !self.missed_expected
     }

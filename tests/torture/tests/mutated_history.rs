@@ -34,11 +34,8 @@ fn clients_history() -> History {
 #[track_caller]
 fn assert_violates(rule: Rule, history: History) {
     let verdict = Verdict::of(vec![history], Rules::STRICT);
-    let rules: Vec<Rule> = verdict
-        .violations
-        .iter()
-        .map(|(violation, _)| violation.rule)
-        .collect();
+    let rules = verdict.violations.iter().map(|(violation, _)| violation.rule);
+    let rules: Vec<Rule> = rules.collect();
     assert!(rules.contains(&rule), "{rules:?}");
 }
 
@@ -93,11 +90,8 @@ fn repeated_fence_is_detected() {
     let Reply::Granted { fence: old, .. } = first.reply else {
         unreachable!()
     };
-    let mut later = history
-        .ops
-        .iter_mut()
-        .rev()
-        .filter(|op| op.key == first.key && op.owner != first.owner);
+    let later = history.ops.iter_mut().rev();
+    let mut later = later.filter(|op| op.key == first.key && op.owner != first.owner);
     let fence = later.find_map(|op| match &mut op.reply {
         Reply::Granted { fence, .. } => Some(fence),
         _ => None,

@@ -10,10 +10,8 @@ pub fn wrong_fences(history: &History) -> Vec<Violation> {
     let fresh = fresh_grants(history);
     let mut found = Vec::new();
     for ops in by_key(history).values() {
-        let grants: Vec<Grant> = ops
-            .iter()
-            .filter_map(|(n, op)| Grant::of(*n, op, &fresh))
-            .collect();
+        let grants = ops.iter().filter_map(|(n, op)| Grant::of(*n, op, &fresh));
+        let grants: Vec<Grant> = grants.collect();
         found.extend(non_increasing(&grants));
         found.extend(duplicates(&grants));
     }

@@ -33,7 +33,6 @@ pub use written_lists::{lost_elements, misordered_writes};
 /// A violated rule and the requests that prove it.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Which rule.
     pub rule: Rule,
     /// What happened, in one line.
     pub what: String,
@@ -41,7 +40,6 @@ pub struct Violation {
     pub ops: Vec<usize>,
 }
 
-/// The rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// There are never more holders than the limit.

@@ -5,10 +5,8 @@ use crate::history::History;
 
 /// Restarts after which the state differs from the persisted one.
 pub fn wrong_restores(history: &History) -> Vec<Violation> {
-    let wrong = history
-        .restored
-        .iter()
-        .filter(|restored| restored.expected != restored.found);
+    let wrong = history.restored.iter();
+    let wrong = wrong.filter(|restored| restored.expected != restored.found);
     wrong
         .map(|restored| Violation {
             rule: Rule::Restored,

@@ -35,11 +35,8 @@ pub fn misordered_writes(history: &History) -> Vec<Violation> {
 /// Acknowledged elements that a server has lost although it has later ones of the same term: not only the end is lost.
 /// If nothing may be lost, all that are missing at the end.
 pub fn lost_elements(history: &History, lossless: bool) -> Vec<Violation> {
-    let mut lost: BTreeSet<usize> = history
-        .lists
-        .iter()
-        .flat_map(|list| gaps(history, list))
-        .collect();
+    let lost = history.lists.iter().flat_map(|list| gaps(history, list));
+    let mut lost: BTreeSet<usize> = lost.collect();
     if lossless {
         let lists = history.lists.iter().filter(|list| list.is_final);
         let kept: BTreeSet<_> = lists.flat_map(|list| &list.elements).collect();

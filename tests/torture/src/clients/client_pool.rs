@@ -26,7 +26,6 @@ pub struct ClientPool {
 pub struct PooledClient {
     /// Pauses the client, as SIGSTOP pauses a process.
     pub gate: Gate,
-    /// Cuts its connection.
     pub cutter: ConnCutter,
     thread: JoinHandle<()>,
 }
@@ -69,7 +68,6 @@ impl ClientPool {
         }
     }
 
-    /// A random client.
     pub fn any(&self, rng: &mut Rng) -> &PooledClient {
         &self.members[rng.usize(..self.members.len())]
     }

@@ -10,7 +10,6 @@ use redis::{Cmd, Parser, Value};
 /// On loopback a live server accepts at once, even if it is stopped.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to a server, or to a proxy in front of it.
 pub struct Connection {
     stream: TcpStream,
     parser: Parser,
@@ -19,9 +18,7 @@ pub struct Connection {
 /// Why there is no reply.
 #[derive(Debug)]
 pub enum Failure {
-    /// The connection was closed.
     Disconnected,
-    /// No reply arrived in time.
     TimedOut,
     /// Data arrived that is not a reply to the request.
     Unexpected(String),

@@ -22,16 +22,12 @@ const BLOCK_MS: u64 = 500;
 const ATTEMPTS: u32 = 5;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Configuration of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HolderConfig {
-    /// The port of the server with the locks.
     pub locks: u16,
-    /// The port of the server with the store.
     pub store: u16,
     /// Without fencing, the holder checks its deadline before it writes.
     pub fencing: Fencing,
-    /// The lease to request.
     pub lease_ms: u64,
     /// Maximum time between read and write.
     pub think_ms: u64,
@@ -42,7 +38,6 @@ pub struct HolderConfig {
 /// Range of elements of each holder.
 const ELEMENTS: u64 = 1_000_000;
 
-/// See the module documentation.
 pub struct Holder {
     config: HolderConfig,
     lock_client: LockClient,
@@ -188,7 +183,6 @@ pub fn run_as_process(config: HolderConfig, seed: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Parses a line of a holder process.
 pub fn parse_line(line: &str) -> Option<Write> {
     let mut args = line.split_whitespace();
     Some(Write {

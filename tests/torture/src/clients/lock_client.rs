@@ -29,7 +29,6 @@ impl ConnCutter {
 
 /// A client with one connection at a time.
 pub struct LockClient {
-    /// The owner it acquires for.
     pub owner: String,
     route: Route,
     recorder: Recorder,
@@ -57,7 +56,6 @@ impl LockClient {
         Self::new(self.owner.clone(), route, recorder, self.reply_timeout)
     }
 
-    /// A handle that cuts its connection.
     pub fn cutter(&self) -> ConnCutter {
         self.cutter.clone()
     }

@@ -19,7 +19,6 @@ struct Map {
     nodes: Vec<ServerTerm>,
 }
 
-/// Destination of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// Port to connect to: the server's or a proxy's.
@@ -78,7 +77,6 @@ impl Route {
             .for_each(|node| node.term = term);
     }
 
-    /// The target for a key.
     pub(super) fn target(&self, key: &str) -> Target {
         let map = self.map();
         map.moved.get(key).map_or(map.home, |port| map.node(*port))
@@ -89,7 +87,6 @@ impl Route {
         self.map().node(port)
     }
 
-    /// Records a MOVED redirection.
     pub(super) fn record_moved(&self, key: &str, port: u16) {
         self.map().moved.insert(key.to_owned(), port);
     }

@@ -25,14 +25,12 @@ pub enum Fencing {
     On,
 }
 
-/// A connection to the store.
 pub struct Store {
     connection: Connection,
     fencing: Fencing,
 }
 
 impl Store {
-    /// Opens the store on the server with that port.
     pub fn open(port: u16, fencing: Fencing) -> Self {
         let connection = Connection::open(port).expect("the server of the store runs");
         Self { connection, fencing }

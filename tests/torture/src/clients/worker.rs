@@ -17,13 +17,10 @@ use crate::history::{Acquire, Element, GUARDED, Limit, Micros, Op, PLAIN, Push, 
 pub struct Workload {
     /// The locks, each with the limits to request.
     pub locks: Vec<(String, Vec<Limit>)>,
-    /// Lease to request.
     pub lease_ms: RangeInclusive<u64>,
     /// Pause between two steps.
     pub think_ms: RangeInclusive<u64>,
-    /// BLOCK timeout.
     pub block_ms: RangeInclusive<u64>,
-    /// One in this many releases is skipped.
     pub skip_release_one_in: u32,
     /// Whether a client keeps its owner name after a lost connection. Only safe where the server is dead, not slow:
     /// otherwise an old request could arrive after a newer one.
@@ -92,7 +89,6 @@ pub struct Worker {
     outdated_fence: u64,
 }
 
-/// A lock that the worker holds.
 struct HeldLock<'a> {
     key: &'a str,
     limit: Limit,
@@ -331,7 +327,6 @@ impl Worker {
         ));
     }
 
-    /// Waits a little after an error.
     fn back_off(&mut self) {
         thread::sleep(Duration::from_millis(self.rng.u64(1..=10)));
     }

@@ -19,10 +19,8 @@ const KEYS_A_ROUND: usize = 50;
 /// Fills the memory with keys with a TTL, under each policy that evicts only such keys.
 pub fn pressure(run: &mut ScenarioRun) -> Vec<History> {
     let (mut server, mut admin) = start();
-    let used: u64 = admin
-        .server_info("memory", "used_memory")
-        .parse()
-        .expect("a number");
+    let used = admin.server_info("memory", "used_memory");
+    let used: u64 = used.parse().expect("a number");
     admin.config_set("maxmemory-policy", POLICIES[0]);
     admin.config_set("maxmemory", &(used + ROOM_BYTES).to_string());
     let recorder = Recorder::default();

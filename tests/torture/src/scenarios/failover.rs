@@ -23,7 +23,6 @@ pub fn with_grace(run: &mut ScenarioRun) -> Vec<History> {
     run.in_parallel(GROUPS, move |run| failovers(run, &config, Workload::mixed))
 }
 
-/// No grace period.
 pub fn without_grace(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
     run.in_parallel(GROUPS, move |run| failovers(run, "", workload))
 }
@@ -125,11 +124,8 @@ fn fail_over(run: &mut ScenarioRun, group: &mut ReplicationGroup) -> usize {
 /// the replica catches up first.
 fn fail_over_again(run: &mut ScenarioRun, group: &mut ReplicationGroup, dead: usize) -> usize {
     let promoted = Instant::now();
-    let last = group
-        .replicas()
-        .into_iter()
-        .find(|n| *n != dead)
-        .expect("three servers");
+    let mut last = group.replicas().into_iter();
+    let last = last.find(|n| *n != dead).expect("three servers");
     group.follow(last);
     group.server(last).wait_until_linked();
     run.pause(0..=LEASE_MS / 4);

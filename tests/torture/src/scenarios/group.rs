@@ -16,7 +16,6 @@ pub struct ReplicationGroup {
     pub primary: usize,
     /// Directs clients to the primary.
     pub route: Route,
-    /// Records the history.
     pub recorder: Recorder,
     term: u32,
 }
@@ -41,17 +40,14 @@ impl ReplicationGroup {
         group
     }
 
-    /// The server with this index.
     pub fn server(&self, n: usize) -> &Server {
         &self.servers[n]
     }
 
-    /// Indexes of the replicas.
     pub fn replicas(&self) -> Vec<usize> {
         (0..self.servers.len()).filter(|n| *n != self.primary).collect()
     }
 
-    /// Makes a server a replica of the primary.
     pub fn follow(&self, n: usize) {
         let port = self.servers[self.primary].port();
         let mut client = self.servers[n].client();

@@ -32,7 +32,6 @@ pub use table::SCENARIOS;
 
 /// Servers, clients, and the faults injected into them.
 pub struct Scenario {
-    /// Name on the command line.
     pub name: &'static str,
     /// One line for `--list`.
     pub description: &'static str,
@@ -42,14 +41,12 @@ pub struct Scenario {
     pub short: u32,
     /// The rules that must hold.
     pub rules: Rules,
-    /// Runs it.
     body: fn(&mut ScenarioRun) -> Vec<History>,
 }
 
 /// The workload for leases of up to this many milliseconds.
 type Workloads = fn(u64) -> Workload;
 
-/// One run of a scenario.
 pub struct ScenarioRun {
     /// How many faults, or rounds of them.
     pub count: u32,

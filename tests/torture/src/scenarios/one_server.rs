@@ -87,10 +87,8 @@ fn with_any_client(
     let list: String = admin.ask("CLIENT LIST");
     let ids = list.lines().filter_map(|line| line.strip_prefix("id="));
     let ids = ids.filter_map(|line| line.split_whitespace().next());
-    let ids: Vec<u64> = ids
-        .filter_map(|id| id.parse().ok())
-        .filter(|id| *id != own)
-        .collect();
+    let ids = ids.filter_map(|id| id.parse().ok());
+    let ids: Vec<u64> = ids.filter(|id| *id != own).collect();
     let Some(id) = run.rng.choice(ids) else { return };
     recorder.event(format!("{command} {id} {option}"));
     // The client may have disconnected.

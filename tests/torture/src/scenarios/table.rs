@@ -50,7 +50,6 @@ const fn writing(rules: Rules) -> Rules {
     }
 }
 
-/// All scenarios, the quick ones first.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "clients",
