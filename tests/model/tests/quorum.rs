@@ -22,62 +22,40 @@ fn holds(name: &str, setting: &Setting) {
 /// Without this rule, this violation is found.
 #[track_caller]
 fn violates(breach: Breach, setting: Setting, expected: Violation) {
-    let outcome = search(Quorum::new(&Setting {
-        breach: Some(breach),
-        ..setting
-    }));
+    let outcome = search(Quorum::new(
+        &setting.with(|setting| setting.breach = Some(breach)),
+    ));
     let (violation, trace) = outcome.found.expect("a violation");
-    println!(
-        "{breach:?}: {} states: {violation:?}: {}",
-        outcome.states,
-        trace.join(" | ")
-    );
-    assert_eq!(violation, expected, "{}", trace.join(" | "));
+    let (states, trace) = (outcome.states, trace.join(" | "));
+    println!("{breach:?}: {states} states: {violation:?}: {trace}");
+    assert_eq!(violation, expected, "{trace}");
 }
 
 fn restarting() -> Setting {
-    Setting {
-        restarts: 1,
-        ..Setting::default()
-    }
+    Setting::default().with(|setting| setting.restarts = 1)
 }
 
 fn one_restarting() -> Setting {
-    Setting {
-        restarting: 1,
-        ..without_lost_replies(restarting())
-    }
+    without_lost_replies(restarting()).with(|setting| setting.restarting = 1)
 }
 
 /// Requests ask for a fence that no server has issued.
 fn absurd(setting: Setting) -> Setting {
-    Setting {
-        absurd_min_fence: Some(60),
-        ..setting
-    }
+    setting.with(|setting| setting.absurd_min_fence = Some(60))
 }
 
 fn slow() -> Setting {
-    Setting {
-        slow_clients: true,
-        ..Setting::default()
-    }
+    Setting::default().with(|setting| setting.slow_clients = true)
 }
 
 fn without_lost_replies(setting: Setting) -> Setting {
-    Setting {
-        lost_replies: false,
-        ..setting
-    }
+    setting.with(|setting| setting.lost_replies = false)
 }
 
 #[test]
 fn fences_rise_and_guards_exclude_each_other() {
     holds("two clients", &Setting::default());
-    let no_min_fence = Setting {
-        min_fence: false,
-        ..Setting::default()
-    };
+    let no_min_fence = Setting::default().with(|setting| setting.min_fence = false);
     holds("no MINFENCE at ACQUIRE: the raise alone", &no_min_fence);
 }
 
@@ -87,10 +65,8 @@ fn fences_rise_and_guards_exclude_each_other_in_larger_worlds() {
     holds("leases end during the acquisition", &slow());
     holds("any server restarts", &restarting());
     let restarting = without_lost_replies(restarting());
-    holds(
-        "any server restarts, requests for absurd fences",
-        &absurd(restarting),
-    );
+    let name = "any server restarts, requests for absurd fences";
+    holds(name, &absurd(restarting));
 }
 
 #[test]
@@ -106,10 +82,7 @@ fn fences_rise_over_three_clients() {
 #[test]
 #[ignore = "minutes in a release build: make model"]
 fn late_copies_of_requests_change_nothing() {
-    let twice = Setting {
-        grants: 2,
-        ..Setting::default()
-    };
+    let twice = Setting::default().with(|setting| setting.grants = 2);
     holds("late copies of requests", &without_lost_replies(twice));
 }
 
@@ -128,20 +101,14 @@ mod rules_left_out {
 
     #[test]
     fn larger_fence_counted_as_confirmation_lets_fences_fall() {
-        violates(
-            Breach::LargerFenceCounts,
-            Setting::default(),
-            Violation::FenceFell,
-        );
+        let setting = Setting::default();
+        violates(Breach::LargerFenceCounts, setting, Violation::FenceFell);
     }
 
     #[test]
     fn raise_that_keeps_the_counter_lets_fences_fall() {
-        violates(
-            Breach::RaiseWithoutCounter,
-            Setting::default(),
-            Violation::FenceFell,
-        );
+        let setting = Setting::default();
+        violates(Breach::RaiseWithoutCounter, setting, Violation::FenceFell);
     }
 
     #[test]
@@ -151,11 +118,8 @@ mod rules_left_out {
 
     #[test]
     fn unbounded_min_fence_lets_fences_fall() {
-        violates(
-            Breach::UnboundedMinFence,
-            absurd(one_restarting()),
-            Violation::FenceFell,
-        );
+        let setting = absurd(one_restarting());
+        violates(Breach::UnboundedMinFence, setting, Violation::FenceFell);
     }
 
     #[test]
@@ -165,20 +129,14 @@ mod rules_left_out {
 
     #[test]
     fn clock_taken_before_grace_lets_fences_fall() {
-        violates(
-            Breach::FencesAdvancedBeforeGrace,
-            one_restarting(),
-            Violation::FenceFell,
-        );
+        let setting = one_restarting();
+        violates(Breach::FencesAdvancedBeforeGrace, setting, Violation::FenceFell);
     }
 
     #[test]
     fn guard_that_outlives_a_lease_allows_two_guards() {
-        violates(
-            Breach::GuardOutlivesLease,
-            Setting::default(),
-            Violation::TwoGuards,
-        );
+        let setting = Setting::default();
+        violates(Breach::GuardOutlivesLease, setting, Violation::TwoGuards);
     }
 }
 
@@ -227,13 +185,11 @@ mod liveness {
     /// For how long a client waits behind dead ones that nobody has noticed. All of them have just renewed their slice.
     fn waited_behind_dead_ms(dead: usize, slice: Timeout) -> u64 {
         let (mut engine, mut lock) = (Engine::starting(), Lock::default());
-        let (policy, mut effects) = (
-            WaitPolicy {
-                max_waiters: 100,
-                detect_deadlocks: true,
-            },
-            Effects::default(),
-        );
+        let mut effects = Effects::default();
+        let policy = WaitPolicy {
+            max_waiters: 100,
+            detect_deadlocks: true,
+        };
         let owners: Vec<String> = (0..=dead).map(|n| format!("dead{n}")).collect();
         let live = Acquire {
             owner: b"live",
@@ -251,10 +207,8 @@ mod liveness {
             transition.acquire(&request, policy).expect("room in the queue");
         }
         let mut transition = engine.begin(NAME, &mut lock, &start, &mut effects);
-        assert!(matches!(
-            transition.acquire(&live, policy),
-            Ok(Acquired::Queued(_))
-        ));
+        let queued = transition.acquire(&live, policy);
+        assert!(matches!(queued, Ok(Acquired::Queued(_))));
         for ms in 0.. {
             effects.clear();
             let cx = TransitionContext::at(start.now.after_ms(ms));

@@ -57,22 +57,19 @@ impl Server {
         if !saved.lock.is_empty() {
             server.lock = decode_lock(&saved.lock, now).expect("a lock that was stored");
         }
-        server
-            .engine
-            .observe_lock(&server.lock, &TransitionContext::at(now));
-        server
-            .engine
-            .restore_checkpoint(received(saved.checkpoint, setting), now);
+        let (checkpoint, cx) = (received(saved.checkpoint, setting), TransitionContext::at(now));
+        server.engine.observe_lock(&server.lock, &cx);
+        server.engine.restore_checkpoint(checkpoint, now);
         server
     }
 
     pub fn save(&self, now: Instant) -> Saved {
-        let is_free = self.lock.is_free();
+        let encoded = || encode_lock(&self.lock, &self.engine.context(now));
         Saved {
-            lock: if is_free {
+            lock: if self.lock.is_free() {
                 Vec::new()
             } else {
-                encode_lock(&self.lock, &self.engine.context(now))
+                encoded()
             },
             checkpoint: self.engine.checkpoint(now),
         }
@@ -136,11 +133,8 @@ impl Server {
         effects: &mut Effects,
     ) -> Result<Acquired, Error> {
         let mut cx = self.cx(now, setting);
-        let is_holder = self
-            .lock
-            .holders()
-            .iter()
-            .any(|holder| holder.owner() == request.owner);
+        let mut holders = self.lock.holders().iter();
+        let is_holder = holders.any(|holder| holder.owner() == request.owner);
         if setting.breach == Some(Breach::ReentryInGrace) && is_holder {
             cx.grace_end = Instant::DISTANT_PAST;
         }
@@ -203,14 +197,12 @@ impl Server {
         let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
         match message {
             Message::Change(change) => {
-                transition
-                    .apply(change)
-                    .expect("a change that the primary encoded");
+                let applied = transition.apply(change);
+                applied.expect("a change that the primary encoded");
             }
             Message::Release(request) => {
-                transition
-                    .apply_release(request)
-                    .expect("a release that the primary executed");
+                let applied = transition.apply_release(request);
+                applied.expect("a release that the primary executed");
             }
             Message::Checkpoint(checkpoint) => {
                 self.engine.apply_checkpoint(received(*checkpoint, setting), now);
@@ -235,22 +227,15 @@ impl Hash for Server {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let cx = self.engine.context(Instant::default());
         for holder in self.lock.holders() {
-            (
-                holder.owner(),
-                holder.fence(),
-                holder.limit().get(),
-                holder.holds(),
-            )
-                .hash(state);
-            cx.lease_end(holder).hash(state);
+            (holder.owner(), holder.fence(), holder.limit().get()).hash(state);
+            (holder.holds(), cx.lease_end(holder)).hash(state);
         }
         (
             &self.engine.fences,
             &self.engine.grace,
             self.engine.checkpoint_due,
-            self.random,
-            &self.live_at_grace_begin,
         )
             .hash(state);
+        (self.random, &self.live_at_grace_begin).hash(state);
     }
 }

@@ -125,6 +125,12 @@ impl Default for Setting {
 }
 
 impl Setting {
+    /// This setting, changed.
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     pub fn graces(&self) -> GraceSettings {
         GraceSettings {
             startup: GraceLength::Ms(self.startup_grace_ticks * TICK_MS),

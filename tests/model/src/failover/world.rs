@@ -28,51 +28,30 @@ pub enum Violation {
     HoldLost,
 }
 
+/// Indices.
+type OwnerId = usize;
+type ServerId = usize;
+
 /// A step of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     Tick,
-    Acquire {
-        owner: usize,
-        server: usize,
-        shared: bool,
-        lease_ticks: u64,
-    },
-    Extend {
-        owner: usize,
-        server: usize,
-    },
-    Release {
-        owner: usize,
-        server: usize,
-    },
+    /// Whether it is SHARED, and its lease in ticks.
+    Acquire(OwnerId, ServerId, bool, u64),
+    Extend(OwnerId, ServerId),
+    Release(OwnerId, ServerId),
     /// The replica is disconnected from its primary.
-    LinkBreaks {
-        replica: usize,
-    },
+    LinkBreaks(ServerId),
     /// The AOF is written to disk.
-    Fsync {
-        server: usize,
-    },
+    Fsync(ServerId),
     /// The cron: a pending grace period starts and is replicated.
-    Cron {
-        server: usize,
-    },
-    Promotion {
-        replica: usize,
-        random: u64,
-    },
-    Kill {
-        server: usize,
-    },
-    Start {
-        server: usize,
-    },
-    /// The server becomes a replica of the primary, with a full resync.
-    Attach {
-        server: usize,
-        primary: usize,
-    },
+    Cron(ServerId),
+    /// Of a replica, with these random bits.
+    Promotion(ServerId, u64),
+    Kill(ServerId),
+    Start(ServerId),
+    /// The first becomes a replica of the second, with a full resync.
+    Attach(ServerId, ServerId),
     ClockSetBack,
 }
 
@@ -155,11 +134,8 @@ impl<'a> Failover<'a> {
         world.advance_fences(0);
         if !setting.fresh {
             let fence = world.nodes[0].server.next_fence();
-            let checkpoint = Checkpoint {
-                fence,
-                grace_left_ms: 0,
-            };
-            world.propagate(0, &Message::Checkpoint(checkpoint));
+            let grace_left_ms = 0;
+            world.propagate(0, &Message::Checkpoint(Checkpoint { fence, grace_left_ms }));
         }
         world
     }
@@ -200,27 +176,17 @@ impl<'a> Failover<'a> {
     fn owner_events(&self, owner: usize, server: usize, events: &mut Vec<Event>) {
         if !self.is_sure(owner) && self.grants_left > 0 {
             for lease_ticks in 1..=LONGEST_LEASE_TICKS {
-                events.push(Event::Acquire {
-                    owner,
-                    server,
-                    shared: false,
-                    lease_ticks,
-                });
+                events.push(Event::Acquire(owner, server, false, lease_ticks));
                 if self.setting.shared {
-                    events.push(Event::Acquire {
-                        owner,
-                        server,
-                        shared: true,
-                        lease_ticks,
-                    });
+                    events.push(Event::Acquire(owner, server, true, lease_ticks));
                 }
             }
         }
         if self.owners[owner].fence.is_some() && (self.is_sure(owner) || self.setting.late_extend) {
-            events.push(Event::Extend { owner, server });
+            events.push(Event::Extend(owner, server));
         }
         if self.is_sure(owner) {
-            events.push(Event::Release { owner, server });
+            events.push(Event::Release(owner, server));
         }
     }
 
@@ -229,20 +195,20 @@ impl<'a> Failover<'a> {
         match node.role {
             Role::Primary { .. } => {
                 if self.setting.aof == Aof::Everysec {
-                    events.push(Event::Fsync { server });
+                    events.push(Event::Fsync(server));
                 }
                 let checkpoint_due =
                     node.server.engine.checkpoint_due || node.server.engine.grace.is_pending();
                 if checkpoint_due {
-                    events.push(Event::Cron { server });
+                    events.push(Event::Cron(server));
                 }
                 if self.kills_left > 0 && (self.setting.kill_before_checkpoint || !checkpoint_due) {
-                    events.push(Event::Kill { server });
+                    events.push(Event::Kill(server));
                 }
             }
             Role::Replica { of } => {
                 if of.is_some() && self.setting.links_break {
-                    events.push(Event::LinkBreaks { replica: server });
+                    events.push(Event::LinkBreaks(server));
                 }
                 if self.promotions_left > 0 && self.may_be_promoted(of) {
                     let random = match self.setting.breach {
@@ -251,10 +217,8 @@ impl<'a> Failover<'a> {
                     };
                     // Two servers have different random bits. With three servers, either may have the larger ones.
                     let orders = if self.setting.servers > 2 { 2 } else { 1 };
-                    events.extend((0..orders).map(|order| Event::Promotion {
-                        replica: server,
-                        random: random[(server + order) % 2],
-                    }));
+                    let random = (0..orders).map(|order| random[(server + order) % 2]);
+                    events.extend(random.map(|random| Event::Promotion(server, random)));
                 }
                 self.attach_events(server, events);
             }
@@ -262,7 +226,7 @@ impl<'a> Failover<'a> {
                 let alone = !(0..self.nodes.len()).any(|other| self.is_primary(other));
                 let newest = node.epoch == self.granted.len() - 1;
                 if (alone && newest) || self.setting.starts_beside_another {
-                    events.push(Event::Start { server });
+                    events.push(Event::Start(server));
                 }
                 self.attach_events(server, events);
             }
@@ -287,7 +251,7 @@ impl<'a> Failover<'a> {
         if let Some(primary) = primary.filter(|_| self.setting.attach)
             && self.nodes[server].role != (Role::Replica { of: Some(primary) })
         {
-            events.push(Event::Attach { server, primary });
+            events.push(Event::Attach(server, primary));
         }
     }
 
@@ -312,9 +276,8 @@ impl<'a> Failover<'a> {
 
     fn cron(&mut self, server: usize) {
         let now = self.now();
-        self.nodes[server]
-            .server
-            .start_grace_if_pending(now, self.setting);
+        let node = &mut self.nodes[server];
+        node.server.start_grace_if_pending(now, self.setting);
         self.advance_fences(server);
         if let Some(checkpoint) = self.nodes[server].server.due_checkpoint(now) {
             self.propagate(server, &checkpoint);
@@ -338,7 +301,8 @@ impl<'a> Failover<'a> {
         };
         let (now, mut effects) = (self.now(), Effects::default());
         let clock = self.wall_clock(server);
-        let granted = self.nodes[server]
+        let node = &mut self.nodes[server];
+        let granted = node
             .server
             .acquire(&request, now, clock, self.setting, &mut effects);
         self.replicate(server, &effects, None);
@@ -365,9 +329,8 @@ impl<'a> Failover<'a> {
             grant: self.owners[owner].fence.into(),
             min_fence: None,
         };
-        let extended = self.nodes[server]
-            .server
-            .extend(&request, now, self.setting, &mut effects);
+        let node = &mut self.nodes[server];
+        let extended = node.server.extend(&request, now, self.setting, &mut effects);
         self.replicate(server, &effects, None);
         match extended {
             Ok(lease_ms) => {
@@ -389,9 +352,8 @@ impl<'a> Failover<'a> {
             fence: self.owners[owner].fence,
         };
         // An error means that it was no holder there.
-        let _ = self.nodes[server]
-            .server
-            .release(&request, now, self.setting, &mut effects);
+        let node = &mut self.nodes[server];
+        let _ = node.server.release(&request, now, self.setting, &mut effects);
         self.replicate(server, &effects, Some(request));
         self.owners[owner] = Owner::default();
     }
@@ -499,16 +461,11 @@ impl<'a> Failover<'a> {
     }
 
     fn check_overlap(&self) -> Result<(), Violation> {
-        let sure: Vec<&Owner> = (0..OWNERS.len())
-            .filter(|owner| self.is_sure(*owner))
-            .map(|owner| &self.owners[owner])
-            .collect();
+        let sure = (0..OWNERS.len()).filter(|owner| self.is_sure(*owner));
+        let sure: Vec<&Owner> = sure.map(|owner| &self.owners[owner]).collect();
         let excludes = sure.iter().any(|owner| !owner.shared);
-        if sure.len() > 1 && excludes && self.setting.checked != Checked::Fences {
-            Err(Violation::Overlap)
-        } else {
-            Ok(())
-        }
+        let overlap = sure.len() > 1 && excludes && self.setting.checked != Checked::Fences;
+        if overlap { Err(Violation::Overlap) } else { Ok(()) }
     }
 
     /// Each epoch has larger fences than all earlier epochs, and they rise within the epoch.
@@ -546,11 +503,8 @@ impl<'a> Failover<'a> {
         let server = &self.nodes[server].server;
         let known = fence.is_some_and(|fence| server.live_at_grace_begin.contains(&fence))
             && self.setting.checked != Checked::Overlaps;
-        if was_sure && known && server.in_grace(self.now()) {
-            Err(Violation::HoldLost)
-        } else {
-            Ok(())
-        }
+        let lost = was_sure && known && server.in_grace(self.now());
+        if lost { Err(Violation::HoldLost) } else { Ok(()) }
     }
 }
 
@@ -578,26 +532,21 @@ impl World for Failover<'_> {
     fn happen(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Tick => self.tick(),
-            Event::Acquire {
-                owner,
-                server,
-                shared,
-                lease_ticks,
-            } => {
+            Event::Acquire(owner, server, shared, lease_ticks) => {
                 return self.acquire(owner, server, shared, lease_ticks);
             }
-            Event::Extend { owner, server } => return self.extend(owner, server),
-            Event::Release { owner, server } => self.release(owner, server),
-            Event::LinkBreaks { replica } => self.link_breaks(replica),
-            Event::Fsync { server } => self.fsync(server),
-            Event::Cron { server } => self.cron(server),
-            Event::Promotion { replica, random } => self.promote(replica, random),
-            Event::Kill { server } => {
+            Event::Extend(owner, server) => return self.extend(owner, server),
+            Event::Release(owner, server) => self.release(owner, server),
+            Event::LinkBreaks(replica) => self.link_breaks(replica),
+            Event::Fsync(server) => self.fsync(server),
+            Event::Cron(server) => self.cron(server),
+            Event::Promotion(replica, random) => self.promote(replica, random),
+            Event::Kill(server) => {
                 self.kills_left -= 1;
                 self.kill(server);
             }
-            Event::Start { server } => self.start(server),
-            Event::Attach { server, primary } => self.attach(server, primary),
+            Event::Start(server) => self.start(server),
+            Event::Attach(server, primary) => self.attach(server, primary),
             Event::ClockSetBack => self.clock_jumps_left -= 1,
         }
         Ok(())
@@ -608,14 +557,8 @@ impl World for Failover<'_> {
 impl Hash for Failover<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.tick, &self.nodes, self.owners, &self.granted).hash(state);
-        (
-            self.grants_left,
-            self.starts,
-            self.promotions_left,
-            self.kills_left,
-            self.clock_jumps_left,
-        )
-            .hash(state);
+        (self.grants_left, self.starts, self.promotions_left).hash(state);
+        (self.kills_left, self.clock_jumps_left).hash(state);
     }
 }
 
@@ -624,26 +567,21 @@ impl fmt::Display for Event {
         let name = |owner: &usize| OWNERS[*owner];
         match self {
             Self::Tick => write!(f, "-- tick --"),
-            Self::Acquire {
-                owner,
-                server,
-                shared,
-                lease_ticks,
-            } => {
+            Self::Acquire(owner, server, shared, lease_ticks) => {
                 let shared = if *shared { " SHARED" } else { "" };
                 write!(f, "{} to {server}: ACQUIRE {lease_ticks}{shared}", name(owner))
             }
-            Self::Extend { owner, server } => {
+            Self::Extend(owner, server) => {
                 write!(f, "{} to {server}: EXTEND {LONGEST_LEASE_TICKS}", name(owner))
             }
-            Self::Release { owner, server } => write!(f, "{} to {server}: RELEASE", name(owner)),
-            Self::LinkBreaks { replica } => write!(f, "link of {replica} breaks"),
-            Self::Fsync { server } => write!(f, "{server} writes its AOF"),
-            Self::Cron { server } => write!(f, "cron of {server}"),
-            Self::Promotion { replica, random } => write!(f, "{replica} is promoted (random {random})"),
-            Self::Kill { server } => write!(f, "{server} is killed"),
-            Self::Start { server } => write!(f, "{server} starts"),
-            Self::Attach { server, primary } => write!(f, "{server} becomes a replica of {primary}"),
+            Self::Release(owner, server) => write!(f, "{} to {server}: RELEASE", name(owner)),
+            Self::LinkBreaks(replica) => write!(f, "link of {replica} breaks"),
+            Self::Fsync(server) => write!(f, "{server} writes its AOF"),
+            Self::Cron(server) => write!(f, "cron of {server}"),
+            Self::Promotion(replica, random) => write!(f, "{replica} is promoted (random {random})"),
+            Self::Kill(server) => write!(f, "{server} is killed"),
+            Self::Start(server) => write!(f, "{server} starts"),
+            Self::Attach(server, primary) => write!(f, "{server} becomes a replica of {primary}"),
             Self::ClockSetBack => write!(f, "wall clocks are set back by a tick"),
         }
     }

@@ -71,10 +71,8 @@ fn assert_named(name: &[u8], max: usize) {
 }
 
 fn assert_fence(fence: Option<u64>) {
-    assert!(
-        fence.is_none_or(|fence| (1..=MAX_FENCE).contains(&fence)),
-        "{fence:?}"
-    );
+    let is_expected = fence.is_none_or(|fence| (1..=MAX_FENCE).contains(&fence));
+    assert!(is_expected, "{fence:?}");
 }
 
 fn assert_acquire(request: &Acquire<'_>, max_lease_ms: u64) {

@@ -29,15 +29,11 @@ pub fn assert_sound(lock: &Lock) {
         assert!((1..=MAX_FENCE).contains(&holder.fence()), "{lock:?}");
         assert!(holder.holds() > 0, "{lock:?}");
         let limit = holder.limit().get();
-        assert!(
-            limit.is_none_or(|n| holders.len() as u64 <= u64::from(n)),
-            "{lock:?}"
-        );
+        let is_expected = limit.is_none_or(|n| holders.len() as u64 <= u64::from(n));
+        assert!(is_expected, "{lock:?}");
         for later in &holders[index + 1..] {
-            assert!(
-                holder.fence() < later.fence() && owner != later.owner(),
-                "{lock:?}"
-            );
+            let is_expected = holder.fence() < later.fence() && owner != later.owner();
+            assert!(is_expected, "{lock:?}");
         }
     }
 }

@@ -57,10 +57,8 @@ fn check_grace(lock: &Lock, now: Instant) {
     let read = decode_lock(&encode_lock(lock, &grace), now).expect("a lock that was encoded");
     assert_eq!(who(&read), who(lock));
     for (read, written) in read.holders().iter().zip(lock.holders()) {
-        assert_eq!(
-            TransitionContext::at(now).lease_end(read),
-            grace.lease_end(written)
-        );
+        let expected = grace.lease_end(written);
+        assert_eq!(TransitionContext::at(now).lease_end(read), expected);
     }
 }
 

@@ -120,12 +120,8 @@ impl Server {
         while let Some(name) = self.engine.wait_table.next_due(self.cx.now) {
             processed += 1;
             assert!(processed <= 2 * self.locks.len(), "{name:?} stays due");
-            let place = self
-                .locks
-                .iter()
-                .position(|(other, _)| *other == name)
-                .expect("a lock of this server");
-            self.on_timer(place);
+            let place = self.locks.iter().position(|(other, _)| *other == name);
+            self.on_timer(place.expect("a lock of this server"));
         }
         self.check();
         (0..self.locks.len()).for_each(|place| self.check_first_waiter(place));
@@ -138,9 +134,8 @@ impl Server {
     /// The client of a waiter disconnects.
     pub fn disconnect(&mut self, choice: usize) {
         if let Some((&ticket, &place)) = self.waiting.iter().nth(choice % self.waiting.len().max(1)) {
-            self.engine
-                .wait_table
-                .remove_waiter(self.locks[place].0.as_ref(), ticket);
+            let name = self.locks[place].0.as_ref();
+            self.engine.wait_table.remove_waiter(name, ticket);
             self.waiting.remove(&ticket);
         }
         self.check();
@@ -180,11 +175,8 @@ impl Server {
             self.replica[place] = read.clone();
             self.locks[place].1 = read;
         }
-        assert!(
-            self.engine.wait_table.is_empty()
-                && self.engine.wait_table.next_wakeup().is_none()
-                && self.waiting.is_empty()
-        );
+        let waiters = &self.engine.wait_table;
+        assert!(waiters.is_empty() && waiters.next_wakeup().is_none() && self.waiting.is_empty());
     }
 
     /// A grace period starts, or the current one becomes longer.
@@ -228,10 +220,8 @@ impl Server {
             let holder = self.holder_of(place, fence);
             assert!(self.cx.is_live(holder));
             let is_new = !before.contains(holder.owner());
-            assert!(
-                !is_new || first_waiting.is_none_or(|left| first < left),
-                "{holder:?} overtook {first_waiting:?}"
-            );
+            let is_expected = !is_new || first_waiting.is_none_or(|left| first < left);
+            assert!(is_expected, "{holder:?} overtook {first_waiting:?}");
         }
     }
 
@@ -243,14 +233,12 @@ impl Server {
             Replication::Nothing => {}
             Replication::Verbatim => {
                 let request = verbatim.expect("only a RELEASE is propagated verbatim");
-                transition
-                    .apply_release(request)
-                    .expect("a release that the primary executed");
+                let applied = transition.apply_release(request);
+                applied.expect("a release that the primary executed");
             }
             Replication::Change => {
-                transition
-                    .apply(effects.change())
-                    .expect("a change that the primary encoded");
+                let applied = transition.apply(effects.change());
+                applied.expect("a change that the primary encoded");
             }
         }
         let lock = &self.locks[place].1;
@@ -274,13 +262,8 @@ impl Server {
         assert_eq!(granted.waited_ms, 0);
         // Only a holder is granted ahead of the queue, including one whose waiting request was granted first.
         if !before.contains(request.owner) && !self.granted_waiters.contains(&granted.fence) {
-            assert!(
-                self.engine
-                    .wait_table
-                    .queue(self.locks[place].0.as_ref())
-                    .is_none(),
-                "overtook the queue"
-            );
+            let queue = self.engine.wait_table.queue(self.locks[place].0.as_ref());
+            assert!(queue.is_none(), "overtook the queue");
         }
     }
 
@@ -288,19 +271,13 @@ impl Server {
     fn check(&mut self) {
         for (place, (name, lock)) in self.locks.iter().enumerate() {
             assert_sound(lock);
-            let queued = self
-                .engine
-                .wait_table
-                .queue(name.as_ref())
-                .into_iter()
-                .flat_map(Queue::iter)
-                .map(|(ticket, _)| ticket);
-            let waiting = self
-                .waiting
-                .iter()
-                .filter(|(_, at)| **at == place)
-                .map(|(ticket, _)| *ticket);
-            assert!(queued.eq(waiting), "the queue of {name:?} has other waiters");
+            let queue = self.engine.wait_table.queue(name.as_ref()).into_iter();
+            let queued = queue.flat_map(Queue::iter).map(|(ticket, _)| ticket);
+            let waiting = self.waiting.iter().filter(|(_, at)| **at == place);
+            assert!(
+                queued.eq(waiting.map(|(ticket, _)| *ticket)),
+                "the queue of {name:?} has other waiters"
+            );
         }
         assert_eq!(self.engine.wait_table.waiters(), self.waiting.len());
         assert!(self.engine.fences.known() >= self.highest_fence);
@@ -310,28 +287,19 @@ impl Server {
     /// The first waiter of a queue cannot be granted now, by a rule that is independent of the code.
     fn check_first_waiter(&self, place: usize) {
         let (name, lock) = &self.locks[place];
-        let Some(queue) = self.engine.wait_table.queue(name.as_ref()) else {
+        let waiters = &self.engine.wait_table;
+        let Some(queue) = waiters.queue(name.as_ref()) else {
             return;
         };
-        assert!(
-            self.engine
-                .wait_table
-                .next_wakeup()
-                .is_none_or(|at| at > self.cx.now)
-        );
+        assert!(waiters.next_wakeup().is_none_or(|at| at > self.cx.now));
         if self.cx.grace_end > self.cx.now {
             return;
         }
-        let live: Vec<&Holder> = lock
-            .holders()
-            .iter()
-            .filter(|holder| self.cx.is_live(holder))
-            .collect();
+        let holders = lock.holders().iter();
+        let live: Vec<&Holder> = holders.filter(|holder| self.cx.is_live(holder)).collect();
         for (_, waiter) in queue.iter() {
-            assert!(
-                live.iter().all(|holder| holder.owner() != waiter.owner()),
-                "{waiter:?} holds {name:?}"
-            );
+            let is_expected = live.iter().all(|holder| holder.owner() != waiter.owner());
+            assert!(is_expected, "{waiter:?} holds {name:?}");
         }
         let (_, first) = queue.iter().next().expect("a queue is not empty");
         let limits = live.iter().map(|holder| holder.limit()).chain([first.limit()]);
@@ -340,29 +308,21 @@ impl Server {
     }
 
     fn live(&self, place: usize) -> BTreeSet<Vec<u8>> {
-        let live = self
-            .lock(place)
-            .holders()
-            .iter()
-            .filter(|holder| self.cx.is_live(holder));
+        let holders = self.lock(place).holders().iter();
+        let live = holders.filter(|holder| self.cx.is_live(holder));
         live.map(|holder| holder.owner().to_vec()).collect()
     }
 
     fn holder_of(&self, place: usize, fence: u64) -> &Holder {
-        let holder = self
-            .lock(place)
-            .holders()
-            .iter()
-            .find(|holder| holder.fence() == fence);
+        let mut holders = self.lock(place).holders().iter();
+        let holder = holders.find(|holder| holder.fence() == fence);
         holder.expect("the holder that was granted")
     }
 }
 
 fn assert_one_line(error: &Error) {
     let text = error.to_string();
-    assert!(
-        text.starts_with(error.code()) && !text.contains(['\r', '\n']),
-        "{text}"
-    );
+    let is_expected = text.starts_with(error.code()) && !text.contains(['\r', '\n']);
+    assert!(is_expected, "{text}");
     assert!(text.len() < 4_096, "{} bytes", text.len());
 }

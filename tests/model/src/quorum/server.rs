@@ -21,6 +21,10 @@ pub struct Server {
 }
 
 impl Server {
+    pub fn is_held_by(&self, client: usize) -> bool {
+        self.holder.is_some_and(|(holder, _)| holder == client)
+    }
+
     /// ACQUIRE, with MINFENCE or without: the fence of the grant, or of the hold that the client already has.
     pub fn acquire(&mut self, client: usize, min: Option<Fence>, setting: &Setting) -> Option<Fence> {
         if self.grace.is_some() || min.is_some_and(|min| !self.accepts(min, setting)) {
@@ -79,7 +83,7 @@ impl Server {
 
     /// The lease ends, or the client releases it.
     pub fn end_hold_of(&mut self, client: usize) {
-        self.holder = self.holder.filter(|(holder, _)| *holder != client);
+        self.holder.take_if(|(holder, _)| *holder == client);
     }
 }
 
@@ -178,19 +182,13 @@ mod tests {
                     for min in [None, Some(min)] {
                         let (mut server, mut core) = (before, Core::like(&before));
                         assert_eq!(server.acquire(client, min, &setting), core.acquire(client, min));
-                        assert_eq!(
-                            core.state(),
-                            state(&server),
-                            "{before:?}: {client} acquires, {min:?}"
-                        );
+                        let expected = state(&server);
+                        assert_eq!(core.state(), expected, "{before:?}: {client} acquires, {min:?}");
                     }
                     let (mut server, mut core) = (before, Core::like(&before));
                     assert_eq!(server.raise(client, min, &setting), core.raise(client, min));
-                    assert_eq!(
-                        core.state(),
-                        state(&server),
-                        "{before:?}: {client} raises to {min}"
-                    );
+                    let expected = state(&server);
+                    assert_eq!(core.state(), expected, "{before:?}: {client} raises to {min}");
                 }
             }
         }

@@ -68,3 +68,11 @@ impl Default for Setting {
         }
     }
 }
+
+impl Setting {
+    /// This setting, changed.
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+}

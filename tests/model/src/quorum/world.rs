@@ -20,47 +20,27 @@ pub enum Violation {
     FenceFell,
 }
 
+/// Indices.
+type ClientId = usize;
+type ServerId = usize;
+
 #[derive(Clone, Copy, Debug, Hash)]
 pub enum Event {
-    /// ACQUIRE is granted, or repeated by a holder.
-    Acquire {
-        client: usize,
-        server: usize,
-        min: Option<Fence>,
-        reply: Reply,
-    },
+    /// ACQUIRE, with MINFENCE or not, is granted, or repeated by a holder.
+    Acquire(ClientId, ServerId, Option<Fence>, Reply),
     /// EXTEND with MINFENCE.
-    Raise {
-        client: usize,
-        server: usize,
-        to: Fence,
-        reply: Reply,
-    },
+    Raise(ClientId, ServerId, Fence, Reply),
     /// The guard is handed out with this fence.
-    Publish {
-        client: usize,
-        fence: Fence,
-    },
+    Publish(ClientId, Fence),
     /// The client gives up, releases, or dies; its guard is valid no longer.
-    Stop {
-        client: usize,
-    },
+    Stop(ClientId),
     /// A lease ends, or is released.
-    HoldEnds {
-        client: usize,
-        server: usize,
-    },
+    HoldEnds(ClientId, ServerId),
     /// It has all its data, and starts at once.
-    Restart {
-        server: usize,
-    },
+    Restart(ServerId),
     /// It has lost its data, and begins a grace period.
-    Crash {
-        server: usize,
-    },
-    GraceEnds {
-        server: usize,
-    },
+    Crash(ServerId),
+    GraceEnds(ServerId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,15 +113,9 @@ impl<'a> Quorum<'a> {
     }
 
     fn acquire_events(&self, client: usize, server: usize, events: &mut Vec<Event>) {
-        let Client {
-            first,
-            known,
-            grants_left,
-            ..
-        } = &self.clients[client];
-        let is_holder = self.servers[server]
-            .holder
-            .is_some_and(|(holder, _)| holder == client);
+        let Client { first, known, .. } = &self.clients[client];
+        let grants_left = self.clients[client].grants_left;
+        let is_holder = self.servers[server].is_held_by(client);
         let may_be_granted = self.servers[server].holder.is_none() && grants_left[server] > 0;
         if known[server].is_some() || !(is_holder || may_be_granted) || !self.may_begin(client) {
             return;
@@ -156,12 +130,7 @@ impl<'a> Quorum<'a> {
             // A repeated request changes nothing.
             let replies = self.replies(client);
             for reply in replies.filter(|reply| !(is_holder && *reply == Reply::IsLost)) {
-                events.push(Event::Acquire {
-                    client,
-                    server,
-                    min,
-                    reply,
-                });
+                events.push(Event::Acquire(client, server, min, reply));
             }
         }
     }
@@ -181,12 +150,8 @@ impl<'a> Quorum<'a> {
             if known[server].is_some_and(|fence| fence >= to) {
                 continue;
             }
-            events.extend(self.replies(client).map(|reply| Event::Raise {
-                client,
-                server,
-                to,
-                reply,
-            }));
+            let replies = self.replies(client);
+            events.extend(replies.map(|reply| Event::Raise(client, server, to, reply)));
         }
     }
 
@@ -200,10 +165,9 @@ impl<'a> Quorum<'a> {
 
     /// A raise may arrive after the hold has ended. If it succeeds, the client counts on the renewed lease.
     fn may_have_been_granted(&self, client: usize, server: usize) -> bool {
-        let Client {
-            known, grants_left, ..
-        } = &self.clients[client];
-        known[server].is_some() || self.setting.0.slow_clients && grants_left[server] < self.setting.0.grants
+        let (setting, client) = (self.setting.0, &self.clients[client]);
+        let was_granted = client.grants_left[server] < setting.grants;
+        client.known[server].is_some() || setting.slow_clients && was_granted
     }
 
     /// The fences with which a guard may be handed out.
@@ -222,17 +186,14 @@ impl<'a> Quorum<'a> {
                 _ => count(&|known| known == fence),
             };
             if *phase == Phase::Acquiring && confirmed >= MAJORITY {
-                events.push(Event::Publish { client, fence });
+                events.push(Event::Publish(client, fence));
             }
         }
     }
 
     /// A lease that a guard relies on does not end.
     fn may_end(&self, client: usize, server: usize) -> bool {
-        let holds = self.servers[server]
-            .holder
-            .is_some_and(|(holder, _)| holder == client);
-        holds
+        self.servers[server].is_held_by(client)
             && match &self.clients[client].phase {
                 Phase::Stopped => true,
                 Phase::Acquiring => self.setting.0.slow_clients,
@@ -245,14 +206,14 @@ impl<'a> Quorum<'a> {
     fn server_events(&self, server: usize, events: &mut Vec<Event>) {
         match self.servers[server].grace {
             None if self.restarts_left > 0 && server < self.setting.0.restarting => {
-                events.extend([Event::Restart { server }, Event::Crash { server }]);
+                events.extend([Event::Restart(server), Event::Crash(server)]);
             }
             // As long as the longest lease: what it forgot has ended.
             Some(forgotten)
                 if self.breach() == Some(Breach::NoGrace)
                     || forgotten.is_none_or(|client| self.clients[client].phase == Phase::Stopped) =>
             {
-                events.push(Event::GraceEnds { server });
+                events.push(Event::GraceEnds(server));
             }
             None | Some(_) => {}
         }
@@ -260,17 +221,11 @@ impl<'a> Quorum<'a> {
 
     /// Forgets what no event depends on any more: that keeps the number of states small.
     fn forget(&mut self, client: usize) {
-        let holds = |server: &Server| server.holder.is_some_and(|(holder, _)| holder == client);
-        let has_hold = self.servers.iter().any(holds);
-        let Client {
-            phase,
-            known,
-            first,
-            grants_left,
-        } = &mut self.clients[client];
-        if *phase == Phase::Stopped && !has_hold && !self.setting.0.slow_clients {
-            *known = [None; SERVERS];
-            first.take_if(|_| *grants_left == [0; SERVERS]);
+        let has_hold = self.servers.iter().any(|server| server.is_held_by(client));
+        let client = &mut self.clients[client];
+        if client.phase == Phase::Stopped && !has_hold && !self.setting.0.slow_clients {
+            client.known = [None; SERVERS];
+            client.first.take_if(|_| client.grants_left == [0; SERVERS]);
         }
     }
 
@@ -296,11 +251,8 @@ impl<'a> Quorum<'a> {
     }
 
     fn publish(&mut self, client: usize, fence: Fence) -> Result<(), Violation> {
-        if self
-            .clients
-            .iter()
-            .any(|other| matches!(other.phase, Phase::Valid(_)))
-        {
+        let is_valid = |client: &Client| matches!(client.phase, Phase::Valid(_));
+        if self.clients.iter().any(is_valid) {
             return Err(Violation::TwoGuards);
         }
         if fence <= self.highest {
@@ -329,12 +281,12 @@ impl World for Quorum<'_> {
                     self.raise_events(client, server, &mut events);
                 }
                 if self.may_end(client, server) {
-                    events.push(Event::HoldEnds { client, server });
+                    events.push(Event::HoldEnds(client, server));
                 }
             }
             self.publish_events(client, &mut events);
             if self.clients[client].phase != Phase::Stopped {
-                events.push(Event::Stop { client });
+                events.push(Event::Stop(client));
             }
         }
         for server in 0..SERVERS {
@@ -345,24 +297,14 @@ impl World for Quorum<'_> {
 
     fn happen(&mut self, event: Event) -> Result<(), Violation> {
         match event {
-            Event::Acquire {
-                client,
-                server,
-                min,
-                reply,
-            } => self.acquire(client, server, min, reply),
-            Event::Raise {
-                client,
-                server,
-                to,
-                reply,
-            } => self.raise(client, server, to, reply),
-            Event::Publish { client, fence } => return self.publish(client, fence),
-            Event::Stop { client } => {
+            Event::Acquire(client, server, min, reply) => self.acquire(client, server, min, reply),
+            Event::Raise(client, server, to, reply) => self.raise(client, server, to, reply),
+            Event::Publish(client, fence) => return self.publish(client, fence),
+            Event::Stop(client) => {
                 self.clients[client].phase = Phase::Stopped;
                 self.forget(client);
             }
-            Event::HoldEnds { client, server } => {
+            Event::HoldEnds(client, server) => {
                 self.servers[server].end_hold_of(client);
                 // Its clock tells it before.
                 if self.clients[client].phase == Phase::Acquiring {
@@ -370,15 +312,15 @@ impl World for Quorum<'_> {
                 }
                 self.forget(client);
             }
-            Event::Restart { server } => {
+            Event::Restart(server) => {
                 self.restarts_left -= 1;
                 self.servers[server].restart();
             }
-            Event::Crash { server } => {
+            Event::Crash(server) => {
                 self.restarts_left -= 1;
                 self.servers[server].crash();
             }
-            Event::GraceEnds { server } => {
+            Event::GraceEnds(server) => {
                 self.servers[server].end_grace(self.setting.0);
                 // As much time has passed for all.
                 self.servers.iter_mut().for_each(|server| server.clock += GRACE);
@@ -391,41 +333,30 @@ impl World for Quorum<'_> {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |client: &usize| ["alice", "bob", "carol"][*client];
-        let lost = |reply: &Reply| {
-            if *reply == Reply::IsLost {
-                ", reply lost"
-            } else {
-                ""
-            }
+        let lost = |reply: &Reply| match reply {
+            Reply::Arrives => "",
+            Reply::IsLost => ", reply lost",
         };
         match self {
-            Self::Acquire {
-                client,
-                server,
-                min,
-                reply,
-            } => {
+            Self::Acquire(client, server, min, reply) => {
                 write!(f, "{} to {server}: ACQUIRE", name(client))?;
                 min.map_or(Ok(()), |min| write!(f, " MINFENCE {min}"))?;
                 write!(f, "{}", lost(reply))
             }
-            Self::Raise {
-                client,
-                server,
-                to,
-                reply,
-            } => write!(
-                f,
-                "{} to {server}: EXTEND MINFENCE {to}{}",
-                name(client),
-                lost(reply)
-            ),
-            Self::Publish { client, fence } => write!(f, "{} has the lock with fence {fence}", name(client)),
-            Self::Stop { client } => write!(f, "{} stops", name(client)),
-            Self::HoldEnds { client, server } => write!(f, "{}'s hold on {server} ends", name(client)),
-            Self::Restart { server } => write!(f, "{server} restarts"),
-            Self::Crash { server } => write!(f, "{server} restarts without data"),
-            Self::GraceEnds { server } => write!(f, "grace of {server} ends"),
+            Self::Raise(client, server, to, reply) => {
+                write!(
+                    f,
+                    "{} to {server}: EXTEND MINFENCE {to}{}",
+                    name(client),
+                    lost(reply)
+                )
+            }
+            Self::Publish(client, fence) => write!(f, "{} has the lock with fence {fence}", name(client)),
+            Self::Stop(client) => write!(f, "{} stops", name(client)),
+            Self::HoldEnds(client, server) => write!(f, "{}'s hold on {server} ends", name(client)),
+            Self::Restart(server) => write!(f, "{server} restarts"),
+            Self::Crash(server) => write!(f, "{server} restarts without data"),
+            Self::GraceEnds(server) => write!(f, "grace of {server} ends"),
         }
     }
 }
