@@ -3,24 +3,20 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{Journal, calls, locks, ms, soon, until, until_free, url};
-use dlock_testkit::{SLOW_MACHINE, Server};
+use dlock_testkit::{SLOW_MACHINE, Server, start, start_with};
 use redis_dlock_client::{Error, Locks, LostReason, Owner, Settings};
 
 #[tokio::test]
 async fn lock_is_acquired_and_released() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let guard = locks(&server).acquire("door").await.unwrap();
     let lock = client.lock("door");
     assert_eq!(lock.standing(), [(guard.owner().to_string(), guard.fence(), 1)]);
     assert_eq!((guard.key(), guard.holds()), (&b"door"[..], 1));
     assert!(guard.is_held() && guard.lost_reason().is_none());
     let lease = Duration::from_secs(30);
-    assert!(
-        guard.remaining() < lease && guard.remaining() > lease - SLOW_MACHINE,
-        "{:?}",
-        guard.remaining()
-    );
+    let is_expected = guard.remaining() < lease && guard.remaining() > lease - SLOW_MACHINE;
+    assert!(is_expected, "{:?}", guard.remaining());
     assert_eq!(guard.release().await.unwrap(), 0);
     assert!(client.find_lock("door").is_none());
 }
@@ -50,18 +46,15 @@ async fn held_lock_is_busy_at_once_or_times_out() {
     let start = Instant::now();
     let refused = lock.wait(ms(300)).acquire().await.unwrap_err();
     let took = start.elapsed();
-    assert!(
-        matches!(refused, Error::Timeout { last: None, .. }),
-        "{refused:?}"
-    );
+    let is_expected = matches!(refused, Error::Timeout { last: None, .. });
+    assert!(is_expected, "{refused:?}");
     assert!(took >= ms(300) && took < ms(300) + SLOW_MACHINE, "{took:?}");
     assert_eq!(server.client().waiting("door"), 0);
 }
 
 #[tokio::test]
 async fn waiters_are_granted_in_order_of_arrival() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let locks = locks(&server);
     let mut waiters = Vec::new();
@@ -83,8 +76,7 @@ async fn waiters_are_granted_in_order_of_arrival() {
 
 #[tokio::test]
 async fn lease_starts_after_the_wait() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 700");
     let lock = locks(&server).lock("door").lease(ms(10_000)).auto_renew(false);
     let guard = lock.acquire().await.unwrap();
@@ -117,13 +109,8 @@ async fn reentrant_guards_count_holds() {
     let lock = locks(&server).lock("door").owner(&owner);
     let first = lock.acquire().await.unwrap();
     // From another client, too.
-    let second = Locks::open(url(&server))
-        .unwrap()
-        .lock("door")
-        .owner(&owner)
-        .try_acquire()
-        .await
-        .unwrap();
+    let lock = Locks::open(url(&server)).unwrap().lock("door").owner(&owner);
+    let second = lock.try_acquire().await.unwrap();
     assert_eq!((first.holds(), second.holds()), (1, 2));
     assert_eq!(first.fence(), second.fence());
     assert_eq!(first.release().await.unwrap(), 1);
@@ -143,10 +130,8 @@ async fn info_shows_holders_and_waiters() {
     let info = lock.info().await.unwrap().unwrap();
     assert_eq!((info.limit, info.waiting), (Some(1), 1));
     let holder = &info.holders[0];
-    assert_eq!(
-        (&holder.owner, holder.fence, holder.holds),
-        (guard.owner(), guard.fence(), 1)
-    );
+    let expected = (guard.owner(), guard.fence(), 1);
+    assert_eq!((&holder.owner, holder.fence, holder.holds), expected);
     assert!(holder.lease <= ms(60_000) && holder.lease > ms(60_000) - SLOW_MACHINE);
     let waiter = &info.waiters[0];
     assert_eq!((waiter.owner.to_string().as_str(), waiter.limit), ("bob", None));
@@ -156,13 +141,8 @@ async fn info_shows_holders_and_waiters() {
 #[tokio::test]
 async fn extend_never_shortens_lease() {
     let server = Server::start();
-    let guard = locks(&server)
-        .lock("door")
-        .lease(ms(10_000))
-        .auto_renew(false)
-        .acquire()
-        .await
-        .unwrap();
+    let lock = locks(&server).lock("door").lease(ms(10_000)).auto_renew(false);
+    let guard = lock.acquire().await.unwrap();
     let left = guard.extend(ms(60_000)).await.unwrap();
     assert!(left > ms(59_000) - SLOW_MACHINE && left < ms(60_000), "{left:?}");
     assert!(guard.extend(ms(1)).await.unwrap() > ms(50_000));
@@ -175,30 +155,21 @@ async fn missing_module_is_reported_with_remedy() {
     for outcome in [lock.try_acquire().await, lock.acquire().await] {
         let error = outcome.unwrap_err();
         assert!(matches!(error, Error::ModuleMissing), "{error:?}");
-        assert!(
-            error.to_string().contains("loadmodule /path/to/libdlock.so"),
-            "{error}"
-        );
+        let is_expected = error.to_string().contains("loadmodule /path/to/libdlock.so");
+        assert!(is_expected, "{error}");
     }
 }
 
 #[tokio::test]
 async fn permanent_error_is_returned_without_waiting() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     client.ok("SET text value");
     let wrong = locks.acquire("text").await.unwrap_err();
-    assert!(
-        matches!(&wrong, Error::Redis(error) if error.code() == Some("WRONGTYPE")),
-        "{wrong:?}"
-    );
-    let impossible = locks
-        .lock("door")
-        .lease(Duration::ZERO)
-        .acquire()
-        .await
-        .unwrap_err();
+    let is_expected = matches!(&wrong, Error::Redis(error) if error.code() == Some("WRONGTYPE"));
+    assert!(is_expected, "{wrong:?}");
+    let lock = locks.lock("door").lease(Duration::ZERO);
+    let impossible = lock.acquire().await.unwrap_err();
     assert!(matches!(&impossible, Error::Invalid(_)), "{impossible:?}");
     client.ok("CONFIG SET dlock.max-waiters-per-lock 1");
     client.acquire("door alice 60000");
@@ -211,8 +182,7 @@ async fn permanent_error_is_returned_without_waiting() {
 
 #[tokio::test]
 async fn full_queue_is_waited_for() {
-    let server = Server::with("dlock.max-waiters-per-lock 1");
-    let mut client = server.client();
+    let (server, mut client) = start_with("dlock.max-waiters-per-lock 1");
     client.acquire("door alice 60000");
     let _waiter = server.waiter("door bob 1 BLOCK 0");
     let locks = locks(&server);
@@ -227,23 +197,16 @@ async fn full_queue_is_waited_for() {
 
 #[tokio::test]
 async fn deadlock_is_rejected_with_its_cycle() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("a alice 60000");
     let _waiter = {
         client.acquire("b bob 60000");
         server.waiter("a bob 60000 BLOCK 0")
     };
-    let refused = locks(&server)
-        .lock("b")
-        .owner("alice")
-        .acquire()
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(&refused, Error::Deadlock(circle) if circle.contains("bob holds b")),
-        "{refused:?}"
-    );
+    let lock = locks(&server).lock("b").owner("alice");
+    let refused = lock.acquire().await.unwrap_err();
+    let is_expected = matches!(&refused, Error::Deadlock(circle) if circle.contains("bob holds b"));
+    assert!(is_expected, "{refused:?}");
 }
 
 #[tokio::test]
@@ -264,8 +227,7 @@ async fn evictable_server_is_reported() {
 
 #[tokio::test]
 async fn check_finds_missing_module_permissions_and_settings() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     locks(&server).check("health").await.unwrap();
     assert!(client.find_lock("health").is_none());
     client.acquire("health alice 60000");
@@ -281,8 +243,7 @@ async fn check_finds_missing_module_permissions_and_settings() {
 
 #[tokio::test]
 async fn run_holds_lock_and_releases_it() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     let fence = locks.lock("door").run(async |guard| guard.fence()).await.unwrap();
     assert!(fence > 0);
@@ -295,8 +256,7 @@ async fn run_holds_lock_and_releases_it() {
 
 #[tokio::test]
 async fn released_guard_of_lock_with_at_least_keeps_it_for_that_time() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let journal = Journal::default();
     let locks = Locks::with(url(&server), journal.settings()).unwrap();
     let lock = locks.lock("job").lease(ms(300)).at_least(ms(60_000));
@@ -326,10 +286,8 @@ async fn explained_refusal_names_the_holder() {
     server.client().acquire("door alice 60000");
     let lock = locks(&server).lock("door").explain();
     let refused = lock.try_acquire().await.unwrap_err();
-    assert!(
-        refused.to_string().starts_with("alice has held the lock for "),
-        "{refused}"
-    );
+    let is_expected = refused.to_string().starts_with("alice has held the lock for ");
+    assert!(is_expected, "{refused}");
     let Error::HeldBy(info) = refused else {
         panic!("{refused:?}");
     };
@@ -338,8 +296,7 @@ async fn explained_refusal_names_the_holder() {
 
 #[tokio::test]
 async fn adopted_hold_is_renewed_and_released_elsewhere() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let (one, other) = (locks(&server), locks(&server));
     let guard = one.lock("door").lease(ms(600)).acquire().await.unwrap();
     let (fence, parts) = (guard.fence(), guard.into_parts());
@@ -409,8 +366,7 @@ async fn adopted_hold_notices_its_loss_and_is_released_by_panic() {
 
 #[tokio::test]
 async fn contended_acquisition_after_a_refusal_takes_two_commands() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     client.acquire("door alice 60000");
     assert!(locks.lock("door").wait(ms(300)).acquire().await.is_err());

@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{locks, ms, url};
-use dlock_testkit::{Proxy, SLOW_MACHINE, Server, wait_for};
+use crate::support::{assert_lost, locks, ms, url};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, start, wait_for};
 use redis_dlock_client::{Error, Locks, LostReason, Owner, RunError, blocking_acquire_all, redlock};
 use tokio::runtime::Builder;
 
@@ -13,24 +13,17 @@ use tokio::runtime::Builder;
 
 #[test]
 fn blocking_methods_cover_the_life_of_a_lock() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let lock = locks(&server).lock("door").lease(ms(10_000)).auto_renew(false);
     assert_eq!(lock.blocking_current_owner().unwrap(), None);
     let guard = lock.blocking_acquire().unwrap();
     assert_eq!((guard.key(), guard.holds()), (&b"door"[..], 1));
-    assert_eq!(
-        client.lock("door").standing(),
-        [(guard.owner().to_string(), guard.fence(), 1)]
-    );
-    assert_eq!(
-        lock.blocking_current_owner().unwrap().as_ref(),
-        Some(guard.owner())
-    );
-    assert_eq!(
-        lock.blocking_info().unwrap().unwrap().holders[0].fence,
-        guard.fence()
-    );
+    let standing = client.lock("door").standing();
+    assert_eq!(standing, [(guard.owner().to_string(), guard.fence(), 1)]);
+    let expected = Some(guard.owner());
+    assert_eq!(lock.blocking_current_owner().unwrap().as_ref(), expected);
+    let next_fence = lock.blocking_info().unwrap().unwrap().holders[0].fence;
+    assert_eq!(next_fence, guard.fence());
     assert!(guard.blocking_extend(ms(60_000)).unwrap() > ms(50_000));
     assert!(guard.is_held() && guard.lost_reason().is_none() && guard.remaining() > ms(50_000));
     assert!(matches!(lock.blocking_try_acquire(), Err(Error::Busy)));
@@ -106,8 +99,7 @@ fn panic_in_blocking_run_releases_the_locks() {
 
 #[test]
 fn blocking_waiters_are_fifo_and_time_out() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let locks = locks(&server);
     let start = Instant::now();
@@ -158,28 +150,18 @@ fn blocking_acquire_respects_options() {
         ),
         (1, 0)
     );
-    let short = locks
-        .lock("door")
-        .lease(ms(200))
-        .max_hold(ms(500))
-        .blocking_acquire()
-        .unwrap();
+    let short = locks.lock("door").lease(ms(200));
+    let short = short.max_hold(ms(500)).blocking_acquire().unwrap();
     assert_eq!(short.blocking_lost(), LostReason::MaxHoldExceeded);
     assert!(short.token().is_cancelled());
-    assert!(matches!(
-        short.blocking_release(),
-        Err(Error::Lost(LostReason::MaxHoldExceeded))
-    ));
+    assert_lost(short.blocking_release(), LostReason::MaxHoldExceeded);
 }
 
 #[test]
 fn lease_is_renewed_while_thread_is_busy() {
     let server = Server::start();
-    let guard = locks(&server)
-        .lock("door")
-        .lease(ms(300))
-        .blocking_acquire()
-        .unwrap();
+    let guard = locks(&server).lock("door").lease(ms(300));
+    let guard = guard.blocking_acquire().unwrap();
     thread::sleep(ms(1000));
     assert!(guard.is_held());
     assert_eq!(guard.blocking_release().unwrap(), 0);
@@ -192,22 +174,19 @@ fn blocking_run_reports_loss() {
     assert!(locks.lock("door").blocking_run(|guard| guard.is_held()).unwrap());
     let lock = locks.lock("door").lease(ms(100)).auto_renew(false);
     let outcome = lock.blocking_run(|guard| wait_for("the reason", || !guard.is_held()));
-    assert!(
-        matches!(
-            outcome,
-            Err(RunError::Unprotected {
-                reason: LostReason::LeaseExpired,
-                ..
-            })
-        ),
-        "{outcome:?}"
+    let is_expected = matches!(
+        outcome,
+        Err(RunError::Unprotected {
+            reason: LostReason::LeaseExpired,
+            ..
+        })
     );
+    assert!(is_expected, "{outcome:?}");
 }
 
 #[test]
 fn dropped_guard_is_released_within_runtime() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     drop(locks.blocking_acquire("door").unwrap());
     wait_for("the lock to be free", || client.find_lock("door").is_none());
@@ -263,8 +242,7 @@ fn lost_connection_is_replaced_for_blocking_calls() {
 
 #[test]
 fn blocking_acquire_all_is_all_or_none() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     let guards = blocking_acquire_all([locks.lock("b"), locks.lock("a")]).unwrap();
     let keys: Vec<&[u8]> = guards.guards().iter().map(|guard| guard.key()).collect();
@@ -274,19 +252,14 @@ fn blocking_acquire_all_is_all_or_none() {
     assert!(client.find_lock("a").is_none() && client.find_lock("b").is_none());
     client.acquire("b alice 60000");
     let refused = blocking_acquire_all(["a", "b"].map(|key| locks.lock(key).wait(ms(200)))).unwrap_err();
-    assert!(
-        matches!(&refused, Error::Timeout { key, .. } if key == "b"),
-        "{refused:?}"
-    );
+    let is_expected = matches!(&refused, Error::Timeout { key, .. } if key == "b");
+    assert!(is_expected, "{refused:?}");
     wait_for("nothing to be kept", || client.find_lock("a").is_none());
     client.release("b alice");
     let guards = blocking_acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600)))).unwrap();
     client.call("DEL b").unwrap();
     assert_eq!(guards.blocking_lost(), LostReason::NotHeld);
-    assert!(matches!(
-        guards.blocking_release(),
-        Err(Error::Lost(LostReason::NotHeld))
-    ));
+    assert_lost(guards.blocking_release(), LostReason::NotHeld);
     assert!(blocking_acquire_all([]).unwrap().blocking_release().is_ok());
 }
 
@@ -325,15 +298,10 @@ fn redlock_has_blocking_methods() {
     assert_eq!(short.blocking_lost(), LostReason::MaxHoldExceeded);
     assert!(short.token().is_cancelled());
     servers[1].kill();
-    let refused = lock
-        .auto_renew(false)
-        .wait(ms(300))
-        .blocking_acquire()
-        .unwrap_err();
-    assert!(
-        refused.to_string().contains(&servers[1].port().to_string()),
-        "{refused}"
-    );
+    let refused = lock.auto_renew(false).wait(ms(300));
+    let refused = refused.blocking_acquire().unwrap_err();
+    let is_expected = refused.to_string().contains(&servers[1].port().to_string());
+    assert!(is_expected, "{refused}");
 }
 
 #[test]

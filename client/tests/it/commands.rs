@@ -1,43 +1,28 @@
 //! The five commands on the connections of redis-rs, with typed answers and errors.
 
 use crate::support::{ms, url};
-use dlock_testkit::Cluster;
 use dlock_testkit::Server;
+use dlock_testkit::{Cluster, start};
 use redis_dlock_client::{Acquire, Error, Extend, GetInfo, GetOwner, Grant, LockInfo, Owner, Release};
 
 fn check_sync(connection: &mut impl redis::ConnectionLike, key: &str) {
     let lease = ms(60_000);
-    let grant = Acquire::new(key, "alice", lease)
-        .request_id("r1")
-        .query(connection)
-        .unwrap()
-        .unwrap();
+    let grant = Acquire::new(key, "alice", lease).request_id("r1");
+    let grant = grant.query(connection).unwrap().unwrap();
     assert_eq!((grant.holds, grant.lease, grant.waited), (1, lease, ms(0)));
     assert!(grant.fence > 0);
     assert_eq!(Acquire::new(key, "bob", lease).query(connection).unwrap(), None);
-    assert_eq!(
-        Acquire::new(key, "bob", lease)
-            .block(ms(1))
-            .query(connection)
-            .unwrap(),
-        None
-    );
-    assert_eq!(
-        Extend::new(key, "alice", 2 * lease)
-            .fence(grant.fence)
-            .query(connection)
-            .unwrap(),
-        2 * lease
-    );
-    assert_eq!(
-        GetOwner::new(key).query(connection).unwrap(),
-        Some(Owner::from("alice"))
-    );
+    let reply = Acquire::new(key, "bob", lease).block(ms(1));
+    let reply = reply.query(connection).unwrap();
+    assert_eq!(reply, None);
+    let reply = Extend::new(key, "alice", 2 * lease).fence(grant.fence);
+    let reply = reply.query(connection).unwrap();
+    assert_eq!(reply, 2 * lease);
+    let expected = Some(Owner::from("alice"));
+    assert_eq!(GetOwner::new(key).query(connection).unwrap(), expected);
     let info = GetInfo::new(key).query(connection).unwrap().unwrap();
-    assert_eq!(
-        (info.limit, info.holders[0].fence, info.waiting),
-        (Some(1), grant.fence, 0)
-    );
+    let expected = (Some(1), grant.fence, 0);
+    assert_eq!((info.limit, info.holders[0].fence, info.waiting), expected);
     let stale = Release::new(key, "alice")
         .fence(grant.fence + 1)
         .query(connection);
@@ -97,16 +82,9 @@ async fn check_async(connection: &mut impl redis::aio::ConnectionLike, key: &str
         GetOwner::new(key).query_async(connection).await.unwrap(),
         Some(Owner::from("alice"))
     );
-    assert_eq!(
-        GetInfo::new(key)
-            .query_async(connection)
-            .await
-            .unwrap()
-            .unwrap()
-            .holders[0]
-            .fence,
-        grant.fence
-    );
+    let next_fence = GetInfo::new(key).query_async(connection).await.unwrap().unwrap();
+    let next_fence = next_fence.holders[0].fence;
+    assert_eq!(next_fence, grant.fence);
     assert_eq!(
         Release::new(key, "alice")
             .fence(grant.fence)
@@ -160,8 +138,7 @@ async fn commands_work_on_cluster_connections() {
 
 #[test]
 fn commands_work_in_pipelines_and_transactions() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (_server, mut client) = start();
     for atomic in [false, true] {
         let mut pipeline = redis::pipe();
         if atomic {
@@ -186,10 +163,9 @@ fn commands_work_in_pipelines_and_transactions() {
 #[test]
 fn pipeline_error_keeps_its_code() {
     let server = Server::start();
-    let refused = redis::pipe()
-        .add_command(Release::new("door", "alice").into())
-        .query::<(u64,)>(server.client().connection())
-        .unwrap_err();
+    let mut release = redis::pipe();
+    release.add_command(Release::new("door", "alice").into());
+    let refused = release.query::<(u64,)>(server.client().connection()).unwrap_err();
     assert!(matches!(refused.into(), Error::NotHeld));
 }
 

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::{Journal, locks, ms, soon, until, until_free, url};
-use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, wait_for};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, start, wait_for};
 use redis_dlock_client::{Error, Guard, Locks, Owner};
 use tokio::runtime::{Builder, Runtime};
 
@@ -39,8 +39,7 @@ fn dropped_guard_is_released_with_and_without_runtime() {
 
 #[test]
 fn guard_outlives_its_runtime() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let runtime = runtime();
     let guard = runtime
         .block_on(locks(&server).lock("door").lease(ms(300)).acquire())
@@ -58,8 +57,7 @@ fn guard_outlives_its_runtime() {
 
 #[test]
 fn guard_dropped_by_runtime_shutdown_is_released() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let runtime = runtime();
     let locks = locks(&server);
     runtime.spawn(async move {
@@ -118,10 +116,8 @@ fn locks_are_usable_from_successive_runtimes() {
         runtime().block_on(async {
             let guard = locks.acquire("door").await.unwrap();
             guard.release().await.unwrap();
-            let waiter = server
-                .client()
-                .try_acquire("door alice 300")
-                .map(|_| locks.acquire("door"));
+            let waiter = server.client().try_acquire("door alice 300");
+            let waiter = waiter.map(|_| locks.acquire("door"));
             soon("the lock", waiter.unwrap())
                 .await
                 .unwrap()
@@ -134,8 +130,7 @@ fn locks_are_usable_from_successive_runtimes() {
 
 #[tokio::test]
 async fn dropped_release_continues_in_background() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let proxy = Proxy::to(server.port());
     let locks = Locks::open(proxy.url()).unwrap();
     let guard = locks.acquire("door").await.unwrap();
@@ -148,8 +143,7 @@ async fn dropped_release_continues_in_background() {
 
 #[tokio::test]
 async fn dropped_waiter_leaves_queue_and_keeps_connection() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let journal = Journal::default();
     let locks = Locks::with(url(&server), journal.settings()).unwrap();
@@ -164,10 +158,8 @@ async fn dropped_waiter_leaves_queue_and_keeps_connection() {
         until("the withdrawal", || journal.count("Cancelled") == round).await;
     }
     // The shared one, that of the background, one to wait on, and the test's own.
-    let connections: i64 = client
-        .server_info("clients", "connected_clients")
-        .parse()
-        .unwrap();
+    let connections = client.server_info("clients", "connected_clients");
+    let connections: i64 = connections.parse().unwrap();
     assert!(connections <= 4, "{connections}");
     client.release("door alice");
     assert!(client.try_acquire("door bob 1000").is_some());
@@ -188,8 +180,7 @@ async fn drop_after<T>(patience: Duration, future: impl Future<Output = T>) {
 
 #[tokio::test]
 async fn acquire_dropped_at_any_time_leaves_no_lock() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     let lock = locks.lock("door").lease(ms(60_000));
     // From before the request is sent to after it was answered, waited for or not.
@@ -211,8 +202,7 @@ async fn acquire_dropped_at_any_time_leaves_no_lock() {
 
 #[tokio::test]
 async fn waiter_dropped_during_grant_leaves_no_lock() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     for _ in 0..30 {
         client.acquire("door alice 60000");
@@ -231,8 +221,7 @@ async fn waiter_dropped_during_grant_leaves_no_lock() {
 
 #[tokio::test]
 async fn dropped_request_keeps_other_holds_of_owner() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let owner = Owner::unique();
     let locks = locks(&server);
     client.acquire("door alice 60000");
@@ -263,8 +252,7 @@ fn connections_close_after_last_guard() {
 
 #[tokio::test]
 async fn timeout_is_exact_and_cancels_on_unresponsive_server() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let proxy = Proxy::to(server.port());
     let locks = Locks::open(proxy.url()).unwrap();
     locks.acquire("warm-up").await.unwrap().release().await.unwrap();
@@ -273,10 +261,8 @@ async fn timeout_is_exact_and_cancels_on_unresponsive_server() {
     let refused = locks.lock("door").wait(ms(300)).acquire().await.unwrap_err();
     let took = start.elapsed();
     // Others are not blamed for it.
-    assert!(
-        matches!(refused, Error::Timeout { last: Some(_), .. }),
-        "{refused:?}"
-    );
+    let is_expected = matches!(refused, Error::Timeout { last: Some(_), .. });
+    assert!(is_expected, "{refused:?}");
     assert!(took >= ms(300) && took < ms(300) + SLOW_MACHINE / 3, "{took:?}");
     proxy.thaw();
     until_free(&mut client, "door").await;

@@ -25,8 +25,8 @@ mod redlock;
 
 use std::time::Duration;
 
-use crate::support::{locks, ms, soon, until, until_free, url};
-use dlock_testkit::{Client, Server};
+use crate::support::{assert_lost, locks, ms, soon, until, until_free, url};
+use dlock_testkit::{Client, Server, start};
 use redis_dlock_client::{Error, LostReason};
 
 #[test]
@@ -45,10 +45,8 @@ async fn redlock() {
     assert!(redlock::run(&addresses).await.unwrap() > Duration::from_secs(20));
     servers[1].kill();
     let refused = redlock::run(&addresses).await.unwrap_err();
-    assert!(
-        refused.to_string().contains(&servers[1].port().to_string()),
-        "{refused}"
-    );
+    let is_expected = refused.to_string().contains(&servers[1].port().to_string());
+    assert!(is_expected, "{refused}");
 }
 
 #[tokio::test]
@@ -70,8 +68,7 @@ async fn fenced_write() {
 
 #[tokio::test]
 async fn graceful_shutdown() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let locks = locks(&server);
@@ -103,18 +100,12 @@ async fn cancellation() {
         tokio::join!(cancellation::cancelled(&locks), break_lock())
     })
     .await;
-    assert!(
-        matches!(outcome, Err(Error::Lost(LostReason::NotHeld))),
-        "{outcome:?}"
-    );
+    assert_lost(outcome, LostReason::NotHeld);
     let (steps, ()) = soon("the end", async {
         tokio::join!(cancellation::checked(&locks), break_lock())
     })
     .await;
-    assert!(
-        matches!(steps, Err(Error::Lost(LostReason::NotHeld))),
-        "{steps:?}"
-    );
+    assert_lost(steps, LostReason::NotHeld);
 }
 
 #[tokio::test]
@@ -142,8 +133,7 @@ fn leads(client: &mut Client, name: &str) -> bool {
 
 #[tokio::test]
 async fn leader_election() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let lead = |name: &'static str| {
         let locks = locks(&server);
         tokio::spawn(async move {

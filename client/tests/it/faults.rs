@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::{Journal, calls, locks, ms, soon, until, until_free};
-use dlock_testkit::{Proxy, Server, Way};
+use dlock_testkit::{Proxy, Server, Way, start};
 use redis_dlock_client::{Error, Guard, Locks, LostReason, Owner, Settings};
 
 /// For how long a test waits for what must happen.
@@ -44,10 +44,8 @@ impl Scene {
 /// The last cuts are in the reply to the release.
 async fn assert_released(guard: Guard, bytes: usize) {
     let left = guard.release().await;
-    assert!(
-        matches!(left, Ok(0) | Err(Error::Unconfirmed(_))),
-        "cut after {bytes}: {left:?}"
-    );
+    let is_expected = matches!(left, Ok(0) | Err(Error::Unconfirmed(_)));
+    assert!(is_expected, "cut after {bytes}: {left:?}");
 }
 
 #[tokio::test]
@@ -62,10 +60,8 @@ async fn acquire_with_reply_cut_at_any_byte_counts_once() {
         scene.proxy.cut_after(Way::ToClient, bytes);
         let guard = lock.acquire().await.unwrap();
         assert_eq!(guard.holds(), 1, "cut after {bytes}");
-        assert_eq!(
-            client.lock("door").standing(),
-            [(owner.to_string(), guard.fence(), 1)]
-        );
+        let standing = client.lock("door").standing();
+        assert_eq!(standing, [(owner.to_string(), guard.fence(), 1)]);
         assert_released(guard, bytes).await;
         assert!(client.find_lock("door").is_none(), "cut after {bytes}");
         assert!(!scene.proxy.will_cut());
@@ -80,13 +76,8 @@ async fn request_cut_at_any_byte_is_retried() {
     for bytes in 0..290 {
         scene.warm_up().await;
         scene.proxy.cut_after(Way::ToServer, bytes);
-        let guard = scene
-            .locks
-            .lock("door")
-            .auto_renew(false)
-            .acquire()
-            .await
-            .unwrap();
+        let lock = scene.locks.lock("door").auto_renew(false);
+        let guard = lock.acquire().await.unwrap();
         assert_eq!(client.lock("door").holders[0].holds, 1, "cut after {bytes}");
         let left = guard.release().await;
         assert!(matches!(left, Ok(0)), "cut after {bytes}: {left:?}");
@@ -107,10 +98,8 @@ async fn release_with_reply_cut_at_any_byte_is_repeated_and_unconfirmed() {
         scene.proxy.cut_after(Way::ToClient, bytes);
         let before = calls(&mut client, "dlock.release");
         let released = guard.release().await;
-        assert!(
-            matches!(released, Err(Error::Unconfirmed(_))),
-            "cut after {bytes}: {released:?}"
-        );
+        let is_expected = matches!(released, Err(Error::Unconfirmed(_)));
+        assert!(is_expected, "cut after {bytes}: {released:?}");
         assert!(!client.exists("door"), "cut after {bytes}");
         let attempts = calls(&mut client, "dlock.release") - before;
         assert!(attempts >= 2, "cut after {bytes}: {attempts}");
@@ -165,11 +154,8 @@ async fn waiter_with_grant_cut_at_any_byte_is_granted_once() {
         client.release("door alice");
         let guard = soon("the lock", waiting).await.unwrap().unwrap();
         assert_eq!(guard.holds(), 1, "cut after {bytes}");
-        assert_eq!(
-            client.lock("door").standing(),
-            [("bob".into(), guard.fence(), 1)],
-            "cut after {bytes}"
-        );
+        let standing = client.lock("door").standing();
+        assert_eq!(standing, [("bob".into(), guard.fence(), 1)], "cut after {bytes}");
         assert_released(guard, bytes).await;
         until_free(&mut client, "door").await;
     }
@@ -183,13 +169,8 @@ async fn release_without_reply_is_unconfirmed_and_continues() {
             .response_timeout(ms(100)),
     );
     let mut client = scene.server.client();
-    let guard = scene
-        .locks
-        .lock("door")
-        .auto_renew(false)
-        .acquire()
-        .await
-        .unwrap();
+    let lock = scene.locks.lock("door").auto_renew(false);
+    let guard = lock.acquire().await.unwrap();
     scene.proxy.freeze(Way::ToServer);
     let outcome = soon("an outcome", guard.release()).await.unwrap_err();
     assert!(matches!(outcome, Error::Unconfirmed(_)), "{outcome:?}");
@@ -200,13 +181,8 @@ async fn release_without_reply_is_unconfirmed_and_continues() {
 #[tokio::test]
 async fn unsent_release_is_not_unconfirmed() {
     let scene = Scene::with(Settings::default().retry_timeout(ms(300)));
-    let guard = scene
-        .locks
-        .lock("door")
-        .auto_renew(false)
-        .acquire()
-        .await
-        .unwrap();
+    let lock = scene.locks.lock("door").auto_renew(false);
+    let guard = lock.acquire().await.unwrap();
     scene.proxy.refuse(true);
     scene.proxy.cut();
     // The client notices on its next request: that one is not the release.
@@ -222,18 +198,11 @@ async fn unreachable_server_times_out_with_its_error() {
     let scene = Scene::with(Settings::default().retry_timeout(ms(200)));
     scene.proxy.refuse(true);
     let start = Instant::now();
-    let error = scene
-        .locks
-        .lock("door")
-        .wait(ms(300))
-        .acquire()
-        .await
-        .unwrap_err();
+    let lock = scene.locks.lock("door").wait(ms(300));
+    let error = lock.acquire().await.unwrap_err();
     assert!(start.elapsed() >= ms(300));
-    assert!(
-        matches!(&error, Error::Timeout { last: Some(last), .. } if last.is_transient()),
-        "{error:?}"
-    );
+    let is_expected = matches!(&error, Error::Timeout { last: Some(last), .. } if last.is_transient());
+    assert!(is_expected, "{error:?}");
     let error = scene.locks.try_acquire("door").await.unwrap_err();
     assert!(matches!(error, Error::Redis(_)), "{error:?}");
 }
@@ -282,12 +251,8 @@ async fn waiter_with_lost_grant_is_granted_once() {
     for _ in 0..10 {
         client.acquire("door alice 60000");
         let waiting = tokio::spawn({
-            let lock = scene
-                .locks
-                .lock("door")
-                .owner("bob")
-                .lease(ms(5_000))
-                .auto_renew(false);
+            let lock = scene.locks.lock("door").owner("bob");
+            let lock = lock.lease(ms(5_000)).auto_renew(false);
             async move { lock.acquire().await }
         });
         until("a place in the queue", || client.queue("door") == ["bob"]).await;
@@ -348,10 +313,8 @@ async fn lost_connection_is_replaced_once_for_all_requests() {
     let mut client = scene.server.client();
     scene.warm_up().await;
     scene.proxy.cut();
-    let before: i64 = client
-        .server_info("stats", "total_connections_received")
-        .parse()
-        .unwrap();
+    let before = client.server_info("stats", "total_connections_received");
+    let before: i64 = before.parse().unwrap();
     let mut tasks = Vec::new();
     for n in 0..100 {
         let lock = scene.locks.lock(format!("door{n}")).auto_renew(false);
@@ -362,10 +325,8 @@ async fn lost_connection_is_replaced_once_for_all_requests() {
     for task in tasks {
         assert_eq!(soon("a lock", task).await.unwrap(), 0);
     }
-    let after: i64 = client
-        .server_info("stats", "total_connections_received")
-        .parse()
-        .unwrap();
+    let after = client.server_info("stats", "total_connections_received");
+    let after: i64 = after.parse().unwrap();
     assert!(after - before <= 2, "{}", after - before);
 }
 
@@ -505,10 +466,8 @@ fn next_command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
 
 #[tokio::test]
 async fn try_acquire_and_release_on_silent_server_end_within_settings() {
-    let settings = Settings::default()
-        .connect_timeout(ms(500))
-        .response_timeout(ms(2500))
-        .retry_timeout(ms(3100));
+    let settings = Settings::default().connect_timeout(ms(500));
+    let settings = settings.response_timeout(ms(2500)).retry_timeout(ms(3100));
     let scene = Scene::with(settings);
     let guard = scene.locks.acquire("door").await.unwrap();
     scene.proxy.freeze(Way::ToServer);
@@ -558,16 +517,13 @@ async fn discarded_connection_is_reset() {
         .await
         .unwrap();
     let end = end.expect("the client closes what it gives up");
-    assert_eq!(
-        end.expect_err("it is no orderly end").kind(),
-        std::io::ErrorKind::ConnectionReset
-    );
+    let expected = std::io::ErrorKind::ConnectionReset;
+    assert_eq!(end.expect_err("it is no orderly end").kind(), expected);
 }
 
 #[tokio::test]
 async fn timeout_of_waiter_names_unresponsive_server() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let locks = locks(&server);
     let lock = locks.lock("door").wait(ms(2000));

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{calls, locks, ms, until_free};
-use dlock_testkit::{SLOW_MACHINE, Server};
+use dlock_testkit::{SLOW_MACHINE, Server, start};
 use redis_dlock_client::{Error, Locks, Owner};
 
 fn connections(server: &Server) -> u64 {
@@ -42,18 +42,15 @@ async fn extend_by_zero_keeps_lock() {
     let server = Server::start();
     let guard = locks(&server).acquire("door").await.unwrap();
     let refused = guard.extend(Duration::ZERO).await.unwrap_err();
-    assert!(
-        matches!(&refused, Error::Redis(error) if error.code() == Some("ERR")),
-        "{refused:?}"
-    );
+    let is_expected = matches!(&refused, Error::Redis(error) if error.code() == Some("ERR"));
+    assert!(is_expected, "{refused:?}");
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), 0);
 }
 
 #[tokio::test]
 async fn shortest_lease_is_never_reported_as_held() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     for lease_ms in [1, 2, 3, 10, 100, 510] {
         let lock = locks.lock("door").lease(ms(lease_ms)).auto_renew(false);
@@ -72,19 +69,14 @@ async fn shortest_lease_is_never_reported_as_held() {
 
 #[tokio::test]
 async fn guard_is_released_from_any_thread_once() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     let guard = locks.acquire("door").await.unwrap();
-    assert!(
-        matches!(locks.try_acquire("door").await, Err(Error::Busy)),
-        "the same task is another owner"
-    );
+    let is_expected = matches!(locks.try_acquire("door").await, Err(Error::Busy));
+    assert!(is_expected, "the same task is another owner");
     let elsewhere = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().unwrap();
         runtime.block_on(guard.release())
     });
     tokio::task::spawn_blocking(|| elsewhere.join().unwrap().unwrap())
@@ -95,12 +87,9 @@ async fn guard_is_released_from_any_thread_once() {
 
 #[tokio::test]
 async fn reentry_keeps_fence_and_lease() {
-    let server = Server::start();
-    let mut client = server.client();
-    let lock = locks(&server)
-        .lock("door")
-        .owner(Owner::unique())
-        .auto_renew(false);
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("door");
+    let lock = lock.owner(Owner::unique()).auto_renew(false);
     let outer = lock.clone().lease(ms(20_000)).acquire().await.unwrap();
     let inner = lock.clone().lease(ms(30_000)).acquire().await.unwrap();
     assert_eq!(inner.fence(), outer.fence());
@@ -108,10 +97,8 @@ async fn reentry_keeps_fence_and_lease() {
     let shorter = lock.lease(ms(1_000)).acquire().await.unwrap();
     assert!(client.lock("door").holders[0].lease_ms > 25_000, "not shortened");
     assert_eq!(shorter.release().await.unwrap(), 2);
-    assert!(
-        client.lock("door").holders[0].lease_ms > 25_000,
-        "not by the release either"
-    );
+    let is_expected = client.lock("door").holders[0].lease_ms > 25_000;
+    assert!(is_expected, "not by the release either");
     assert_eq!(
         (outer.release().await.unwrap(), inner.release().await.unwrap()),
         (1, 0)
@@ -120,15 +107,9 @@ async fn reentry_keeps_fence_and_lease() {
 
 #[tokio::test]
 async fn fence_belongs_to_its_guard() {
-    let server = Server::start();
-    let mut client = server.client();
-    let guard = locks(&server)
-        .lock("door")
-        .lease(ms(300))
-        .auto_renew(false)
-        .acquire()
-        .await
-        .unwrap();
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("door").lease(ms(300)).auto_renew(false);
+    let guard = lock.acquire().await.unwrap();
     let fence = guard.fence();
     guard.lost().await;
     until_free(&mut client, "door").await;
@@ -138,8 +119,7 @@ async fn fence_belongs_to_its_guard() {
 
 #[tokio::test]
 async fn rejected_request_sends_no_release() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let locks = locks(&server);
     for _ in 0..20 {
@@ -149,26 +129,19 @@ async fn rejected_request_sends_no_release() {
     assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
     // Busy or not, the time is up when the server says so: nothing is left to take back.
     tokio::time::sleep(ms(50)).await;
-    assert!(
-        calls(&mut client, "dlock.release") <= 2,
-        "{}",
-        calls(&mut client, "dlock.release")
-    );
+    let is_expected = calls(&mut client, "dlock.release") <= 2;
+    assert!(is_expected, "{}", calls(&mut client, "dlock.release"));
     // One question each, and one that waited.
     assert_eq!(calls(&mut client, "dlock.acquire"), 1 + 20 + 2);
 }
 
 #[tokio::test]
 async fn waiting_does_not_poll() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 800");
     let guard = locks(&server).acquire("door").await.unwrap();
-    assert_eq!(
-        calls(&mut client, "dlock.acquire"),
-        3,
-        "one of alice, one refused, one that waited"
-    );
+    let count = calls(&mut client, "dlock.acquire");
+    assert_eq!(count, 3, "one of alice, one refused, one that waited");
     guard.release().await.unwrap();
 }
 
@@ -178,10 +151,8 @@ async fn error_names_its_cause() {
     let start = std::time::Instant::now();
     let error = locks.lock("door").wait(ms(200)).acquire().await.unwrap_err();
     assert!(start.elapsed() < ms(200) + SLOW_MACHINE, "{:?}", start.elapsed());
-    assert!(
-        error.to_string().contains("127.0.0.1:1: Connection refused"),
-        "{error}"
-    );
+    let is_expected = error.to_string().contains("127.0.0.1:1: Connection refused");
+    assert!(is_expected, "{error}");
 }
 
 #[tokio::test]

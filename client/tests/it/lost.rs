@@ -3,21 +3,18 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::{Journal, StuckHook, calls, locks, ms, soon, stall, until, until_free, url};
-use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
+use crate::support::{
+    Journal, StuckHook, assert_lost, calls, locks, ms, soon, stall, until, until_free, url,
+};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, start};
 use redis_dlock_client::{Error, Locks, LostReason, RunError, acquire_all};
 use tokio::time::timeout;
 
 #[tokio::test]
 async fn lease_is_renewed_while_guard_lives() {
-    let server = Server::start();
-    let mut client = server.client();
-    let guard = locks(&server)
-        .lock("door")
-        .lease(ms(300))
-        .acquire()
-        .await
-        .unwrap();
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("door").lease(ms(300));
+    let guard = lock.acquire().await.unwrap();
     let fence = guard.fence();
     let start = Instant::now();
     while start.elapsed() < ms(1500) {
@@ -31,12 +28,8 @@ async fn lease_is_renewed_while_guard_lives() {
 #[tokio::test]
 async fn lease_is_renewed_despite_blocked_runtime() {
     let server = Server::start();
-    let guard = locks(&server)
-        .lock("door")
-        .lease(ms(300))
-        .acquire()
-        .await
-        .unwrap();
+    let lock = locks(&server).lock("door").lease(ms(300));
+    let guard = lock.acquire().await.unwrap();
     // The one thread of this test's runtime.
     std::thread::sleep(ms(1000));
     assert!(guard.is_held());
@@ -45,8 +38,7 @@ async fn lease_is_renewed_despite_blocked_runtime() {
 
 #[tokio::test]
 async fn renewal_stops_with_release() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     client.ok("CONFIG RESETSTAT");
     for n in 0..20 {
@@ -69,15 +61,9 @@ async fn renewal_stops_with_release() {
 
 #[tokio::test]
 async fn lease_expires_locally_before_it_does_on_server() {
-    let server = Server::start();
-    let mut client = server.client();
-    let guard = locks(&server)
-        .lock("door")
-        .lease(ms(500))
-        .auto_renew(false)
-        .acquire()
-        .await
-        .unwrap();
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("door").lease(ms(500)).auto_renew(false);
+    let guard = lock.acquire().await.unwrap();
     let start = Instant::now();
     assert_eq!(guard.lost().await, LostReason::LeaseExpired);
     assert!(start.elapsed() < ms(500) + SLOW_MACHINE);
@@ -86,21 +72,15 @@ async fn lease_expires_locally_before_it_does_on_server() {
     assert!(guard.token().is_cancelled());
     // An ended lease is not revived.
     let refused = guard.extend(ms(1000)).await.unwrap_err();
-    assert!(
-        matches!(refused, Error::Lost(LostReason::LeaseExpired)),
-        "{refused:?}"
-    );
+    let is_expected = matches!(refused, Error::Lost(LostReason::LeaseExpired));
+    assert!(is_expected, "{refused:?}");
     until_free(&mut client, "door").await;
-    assert!(matches!(
-        guard.release().await,
-        Err(Error::Lost(LostReason::LeaseExpired))
-    ));
+    assert_lost(guard.release().await, LostReason::LeaseExpired);
 }
 
 #[tokio::test]
 async fn release_of_broken_lock_reports_who_holds_it() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let lock = locks(&server).lock("door").owner("alice");
     let others = [
         ("PING", LostReason::NotHeld),
@@ -112,10 +92,8 @@ async fn release_of_broken_lock_reports_who_holds_it() {
         client.call("DEL door").unwrap();
         client.call(other).unwrap();
         let released = guard.release().await;
-        assert!(
-            matches!(&released, Err(Error::Lost(reason)) if *reason == expected),
-            "{expected:?}: {released:?}"
-        );
+        let is_expected = matches!(&released, Err(Error::Lost(reason)) if *reason == expected);
+        assert!(is_expected, "{expected:?}: {released:?}");
         client.call("DEL door").unwrap();
     }
 }
@@ -137,10 +115,7 @@ async fn broken_lock_is_reported_by_run_and_by_several_guards() {
         .unwrap();
     server.client().call("DEL gate").unwrap();
     let released = guards.release().await;
-    assert!(
-        matches!(released, Err(Error::Lost(LostReason::NotHeld))),
-        "{released:?}"
-    );
+    assert_lost(released, LostReason::NotHeld);
     until_free(&mut server.client(), "door").await;
 }
 
@@ -203,26 +178,19 @@ async fn token_cancelled_by_application_loses_no_lock() {
 
 #[tokio::test]
 async fn deleted_lock_is_lost_at_next_renewal() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     let lock = locks.lock("door").lease(ms(600));
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
     assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);
-    assert!(matches!(
-        guard.release().await,
-        Err(Error::Lost(LostReason::NotHeld))
-    ));
+    assert_lost(guard.release().await, LostReason::NotHeld);
 
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
     client.acquire("door bob 60000");
     assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotOwner);
-    assert!(matches!(
-        guard.release().await,
-        Err(Error::Lost(LostReason::NotOwner))
-    ));
+    assert_lost(guard.release().await, LostReason::NotOwner);
     assert_eq!(client.owner("door").as_deref(), Some("bob"));
 
     client.release("door bob");
@@ -230,33 +198,25 @@ async fn deleted_lock_is_lost_at_next_renewal() {
     client.call("DEL door").unwrap();
     client.acquire("door alice 60000");
     assert_eq!(soon("the reason", guard.lost()).await, LostReason::Stale);
-    assert!(matches!(
-        guard.release().await,
-        Err(Error::Lost(LostReason::Stale))
-    ));
+    assert_lost(guard.release().await, LostReason::Stale);
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
 }
 
 #[tokio::test]
 async fn release_of_lost_lock_keeps_next_holder() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let lock = locks(&server).lock("door").owner("alice");
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
     client.acquire("door alice 60000");
     assert!(guard.is_held(), "not noticed yet");
-    assert!(matches!(
-        guard.release().await,
-        Err(Error::Lost(LostReason::Stale))
-    ));
+    assert_lost(guard.release().await, LostReason::Stale);
     assert_eq!(client.lock("door").holder("alice").holds, 1);
 }
 
 #[tokio::test]
 async fn failed_renewal_is_retried() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let proxy = Proxy::to(server.port());
     let journal = Journal::default();
     let locks = Locks::with(proxy.url(), journal.settings()).unwrap();
@@ -274,8 +234,7 @@ async fn failed_renewal_is_retried() {
 
 #[tokio::test]
 async fn renewal_of_ended_hold_reports_no_failure() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let proxy = Proxy::to(server.port());
     let journal = Journal::default();
     let locks = Locks::with(proxy.url(), journal.settings()).unwrap();
@@ -300,8 +259,7 @@ async fn renewal_of_ended_hold_reports_no_failure() {
 
 #[tokio::test]
 async fn rejected_renewal_is_retried() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let journal = Journal::default();
     let locks = Locks::with(url(&server), journal.settings()).unwrap();
     let guard = locks.lock("door").lease(ms(1500)).acquire().await.unwrap();
@@ -317,25 +275,17 @@ async fn rejected_renewal_is_retried() {
 #[tokio::test]
 async fn guard_is_lost_when_server_resumes_too_late() {
     let server = Server::start();
-    let guard = locks(&server)
-        .lock("door")
-        .lease(ms(500))
-        .acquire()
-        .await
-        .unwrap();
+    let lock = locks(&server).lock("door").lease(ms(500));
+    let guard = lock.acquire().await.unwrap();
     stall(&server, ms(1500));
     assert_eq!(soon("the reason", guard.lost()).await, LostReason::LeaseExpired);
     let refused = soon("an answer", guard.release()).await;
-    assert!(
-        matches!(refused, Err(Error::Lost(LostReason::LeaseExpired))),
-        "{refused:?}"
-    );
+    assert_lost(refused, LostReason::LeaseExpired);
 }
 
 #[tokio::test]
 async fn max_hold_ends_renewed_guard() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let lock = locks(&server).lock("door").lease(ms(300)).max_hold(ms(1000));
     let guard = lock.acquire().await.unwrap();
     let start = Instant::now();
@@ -355,8 +305,7 @@ async fn run_cancels_work_on_loss() {
             CANCELLED.store(true, Ordering::SeqCst);
         }
     }
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let lock = locks(&server).lock("door").lease(ms(600));
     let running = tokio::spawn(async move {
         lock.run(async |_| {
@@ -368,10 +317,8 @@ async fn run_cancels_work_on_loss() {
     until("the work", || client.find_lock("door").is_some()).await;
     client.call("DEL door").unwrap();
     let outcome = soon("the end of the work", running).await.unwrap();
-    assert!(
-        matches!(outcome, Err(RunError::Cancelled(LostReason::NotHeld))),
-        "{outcome:?}"
-    );
+    let is_expected = matches!(outcome, Err(RunError::Cancelled(LostReason::NotHeld)));
+    assert!(is_expected, "{outcome:?}");
     assert!(CANCELLED.load(Ordering::SeqCst));
 }
 
@@ -381,22 +328,19 @@ async fn run_reports_loss_before_end_of_work() {
     let lock = locks(&server).lock("door").lease(ms(100)).auto_renew(false);
     // It never awaits, so it cannot be cancelled.
     let outcome = lock.run(async |_| std::thread::sleep(ms(200))).await;
-    assert!(
-        matches!(
-            outcome,
-            Err(RunError::Unprotected {
-                reason: LostReason::LeaseExpired,
-                done: ()
-            })
-        ),
-        "{outcome:?}"
+    let is_expected = matches!(
+        outcome,
+        Err(RunError::Unprotected {
+            reason: LostReason::LeaseExpired,
+            done: ()
+        })
     );
+    assert!(is_expected, "{outcome:?}");
 }
 
 #[tokio::test]
 async fn late_grant_is_not_returned() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let proxy = Proxy::to(server.port());
     let locks = Locks::open(proxy.url()).unwrap();
     locks.acquire("warm-up").await.unwrap().release().await.unwrap();
@@ -408,8 +352,7 @@ async fn late_grant_is_not_returned() {
 
 #[tokio::test]
 async fn hundreds_of_guards_share_one_renewal_thread() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     let mut guards = Vec::new();
     for n in 0..500 {

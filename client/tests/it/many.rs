@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::support::{locks, soon, until};
-use dlock_testkit::Server;
+use dlock_testkit::{Server, start};
 
 const TASKS: u64 = 1000;
 
@@ -20,10 +20,8 @@ struct Counter {
 impl Counter {
     async fn count(&self, fence: u64) {
         assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
-        assert!(
-            self.last_fence.swap(fence, Ordering::SeqCst) < fence,
-            "fences rise"
-        );
+        let is_expected = self.last_fence.swap(fence, Ordering::SeqCst) < fence;
+        assert!(is_expected, "fences rise");
         let value = self.value.load(Ordering::SeqCst);
         tokio::task::yield_now().await;
         self.value.store(value + 1, Ordering::SeqCst);
@@ -33,8 +31,7 @@ impl Counter {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousand_tasks_hold_one_lock_one_at_a_time() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let lock = locks(&server).lock("door").wait(Duration::from_secs(120));
     let counter = Arc::new(Counter::default());
     let tasks: Vec<_> = (0..TASKS)
@@ -71,8 +68,7 @@ async fn thousand_tasks_hold_one_lock_one_at_a_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousand_tasks_hold_thousand_locks() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     let tasks: Vec<_> = (0..TASKS)
         .map(|n| {
@@ -117,10 +113,8 @@ async fn readers_and_writers_exclude_each_other() {
                 mine.fetch_add(1, Ordering::SeqCst);
                 tokio::task::yield_now().await;
                 let (reading, writing) = (readers.load(Ordering::SeqCst), writers.load(Ordering::SeqCst));
-                assert!(
-                    writing == 0 || (writing == 1 && reading == 0),
-                    "{reading} read, {writing} write"
-                );
+                let is_expected = writing == 0 || (writing == 1 && reading == 0);
+                assert!(is_expected, "{reading} read, {writing} write");
                 mine.fetch_sub(1, Ordering::SeqCst);
                 guard.release().await.unwrap();
             })

@@ -5,7 +5,7 @@
 mod first;
 
 use crate::support::{calls, url};
-use dlock_testkit::Server;
+use dlock_testkit::start;
 
 #[test]
 fn readme_contains_the_example() {
@@ -17,8 +17,7 @@ fn readme_contains_the_example() {
 
 #[tokio::test]
 async fn readme_example_runs() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     first::ship(&url(&server)).await.unwrap();
     assert_eq!(
         (

@@ -26,17 +26,15 @@ async fn unreplicated_grant_is_released() {
     let primary = Server::start();
     for outcome in [lock(&primary).try_acquire().await, lock(&primary).acquire().await] {
         let refused = outcome.unwrap_err();
-        assert!(
-            matches!(
-                refused,
-                Error::Unreplicated {
-                    needed: 1,
-                    acknowledged: 0,
-                    ..
-                }
-            ),
-            "{refused:?}"
+        let is_expected = matches!(
+            refused,
+            Error::Unreplicated {
+                needed: 1,
+                acknowledged: 0,
+                ..
+            }
         );
+        assert!(is_expected, "{refused:?}");
         until_free(&mut primary.client(), "door").await;
     }
 }
@@ -246,11 +244,8 @@ async fn repeated_grant_counts_once_when_confirmed() {
         let (outcome, ()) = tokio::join!(soon("the lock", lock.acquire()), cut_again);
         let guard = outcome.unwrap();
         assert_eq!(guard.holds(), 1, "cut after {bytes}");
-        assert_eq!(
-            client.lock("door").standing(),
-            [(owner.to_string(), guard.fence(), 1)],
-            "cut after {bytes}"
-        );
+        let expected = [(owner.to_string(), guard.fence(), 1)];
+        assert_eq!(client.lock("door").standing(), expected, "cut after {bytes}");
         let left = guard.release().await;
         // The last cuts are in the reply to the release.
         let is_released = matches!(left, Ok(0) | Err(Error::Unconfirmed(_)));
@@ -261,32 +256,24 @@ async fn repeated_grant_counts_once_when_confirmed() {
 
 /// Servers before Redis 7.2 do not.
 fn has_waitaof(server: &Server) -> bool {
-    let mut connection = redis::Client::open(url(server))
-        .unwrap()
-        .get_connection()
-        .unwrap();
-    let known: Vec<redis::Value> = redis::cmd("COMMAND")
-        .arg("INFO")
-        .arg("WAITAOF")
-        .query(&mut connection)
-        .unwrap();
+    let connection = redis::Client::open(url(server)).unwrap();
+    let mut connection = connection.get_connection().unwrap();
+    let mut known = redis::cmd("COMMAND");
+    known.arg("INFO").arg("WAITAOF");
+    let known: Vec<redis::Value> = known.query(&mut connection).unwrap();
     known != [redis::Value::Nil]
 }
 
 #[tokio::test]
 async fn fsynced_lock_survives_crash_or_server_is_too_old() {
     let mut primary = Server::with("appendonly yes\nappendfsync everysec");
-    let lock = locks(&primary)
-        .lock("door")
-        .auto_renew(false)
-        .fsynced(0, ms(10_000));
+    let lock = locks(&primary).lock("door");
+    let lock = lock.auto_renew(false).fsynced(0, ms(10_000));
     let outcome = lock.acquire().await;
     if !has_waitaof(&primary) {
         let refused = outcome.unwrap_err();
-        assert!(
-            matches!(&refused, Error::Invalid(text) if text.contains("Redis 7.2")),
-            "{refused:?}"
-        );
+        let is_expected = matches!(&refused, Error::Invalid(text) if text.contains("Redis 7.2"));
+        assert!(is_expected, "{refused:?}");
         until_free(&mut primary.client(), "door").await;
         return;
     }
@@ -304,32 +291,22 @@ async fn grant_without_enough_fsyncs_is_released() {
         eprintln!("skipped: the server does not have WAITAOF");
         return;
     }
-    let refused = locks(&primary)
-        .lock("door")
-        .fsynced(1, ms(200))
-        .acquire()
-        .await
-        .unwrap_err();
+    let lock = locks(&primary).lock("door").fsynced(1, ms(200));
+    let refused = lock.acquire().await.unwrap_err();
     // The primary has it, and there is no replica.
-    assert!(
-        matches!(
-            refused,
-            Error::Unreplicated {
-                needed: 2,
-                acknowledged: 1,
-                ..
-            }
-        ),
-        "{refused:?}"
+    let is_expected = matches!(
+        refused,
+        Error::Unreplicated {
+            needed: 2,
+            acknowledged: 1,
+            ..
+        }
     );
+    assert!(is_expected, "{refused:?}");
     until_free(&mut primary.client(), "door").await;
     let without_log = Server::start();
-    let refused = locks(&without_log)
-        .lock("door")
-        .fsynced(0, ms(200))
-        .acquire()
-        .await
-        .unwrap_err();
+    let lock = locks(&without_log).lock("door").fsynced(0, ms(200));
+    let refused = lock.acquire().await.unwrap_err();
     assert!(refused.to_string().contains("appendonly"), "{refused}");
     until_free(&mut without_log.client(), "door").await;
 }

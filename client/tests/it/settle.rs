@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Proxy, Server};
+use dlock_testkit::{Proxy, Server, start};
 use redis_dlock_client::{Locks, Settings};
 use tokio::task::JoinSet;
 
@@ -12,8 +12,7 @@ const GUARDS: usize = 1000;
 
 #[tokio::test]
 async fn settle_waits_for_release_of_all_dropped_guards() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     let mut tasks = JoinSet::new();
     for n in 0..GUARDS {
@@ -31,8 +30,7 @@ async fn settle_waits_for_release_of_all_dropped_guards() {
 
 #[tokio::test]
 async fn settle_waits_for_cancellation_of_dropped_requests() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let locks = locks(&server);
     let mut tasks = JoinSet::new();

@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{locks, ms, soon, until, until_free, url};
-use dlock_testkit::{SLOW_MACHINE, Server};
+use dlock_testkit::{SLOW_MACHINE, Server, start};
 use redis_dlock_client::{Error, Locks, LostReason, RunError, acquire_all};
 
 #[tokio::test]
 async fn acquire_all_uses_one_owner() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     let guards = acquire_all([locks.lock("b"), locks.lock("a")]).await.unwrap();
     let keys: Vec<&[u8]> = guards.guards().iter().map(|guard| guard.key()).collect();
@@ -38,21 +37,16 @@ async fn acquire_all_respects_options_of_each_lock() {
 
 #[tokio::test]
 async fn acquire_all_timeout_keeps_no_lock() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("c alice 60000");
     let locks = locks(&server);
     let start = Instant::now();
     let wanted = ["c", "b", "a"].map(|key| locks.lock(key).wait(ms(300)));
     let refused = acquire_all(wanted).await.unwrap_err();
-    assert!(
-        matches!(&refused, Error::Timeout { key, .. } if key == "c"),
-        "{refused:?}"
-    );
-    assert!(
-        refused.to_string().contains("waiting for c: others held it"),
-        "{refused}"
-    );
+    let is_expected = matches!(&refused, Error::Timeout { key, .. } if key == "c");
+    assert!(is_expected, "{refused:?}");
+    let is_expected = refused.to_string().contains("waiting for c: others held it");
+    assert!(is_expected, "{refused}");
     let took = start.elapsed();
     assert!(took >= ms(300) && took < ms(300) + SLOW_MACHINE, "{took:?}");
     for key in ["a", "b"] {
@@ -73,8 +67,7 @@ async fn acquire_all_times_out_when_wait_is_over() {
 
 #[tokio::test]
 async fn dropped_acquire_all_releases_everything() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("b alice 60000");
     let locks = locks(&server);
     let task = tokio::spawn(acquire_all([locks.lock("a"), locks.lock("b")]));
@@ -135,8 +128,7 @@ async fn loss_of_one_lock_is_loss_of_all() {
 
 #[tokio::test]
 async fn extend_and_token_of_several_guards_cover_all_of_them() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     let guards = acquire_all(["b", "a"].map(|key| locks.lock(key).lease(ms(600))))
         .await
@@ -162,28 +154,22 @@ async fn run_under_several_locks_is_cancelled_by_loss_of_one() {
     let server = Server::start();
     let locks = locks(&server);
     let acquire = || acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600))));
-    let done = acquire()
-        .await
-        .unwrap()
-        .run(async |guards| guards.guards().len())
-        .await;
+    let done = acquire().await.unwrap();
+    let done = done.run(async |guards| guards.guards().len()).await;
     assert_eq!(done.unwrap(), 2);
     let running = acquire().await.unwrap().run(async |_| {
         server.client().call("DEL b").unwrap();
         std::future::pending::<()>().await
     });
     let cancelled = soon("the loss", running).await;
-    assert!(
-        matches!(cancelled, Err(RunError::Cancelled(LostReason::NotHeld))),
-        "{cancelled:?}"
-    );
+    let is_expected = matches!(cancelled, Err(RunError::Cancelled(LostReason::NotHeld)));
+    assert!(is_expected, "{cancelled:?}");
     until_free(&mut server.client(), "a").await;
 }
 
 #[tokio::test]
 async fn first_lock_is_renewed_while_others_are_awaited() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("b alice 1500");
     let locks = locks(&server);
     let wanted = ["a", "b"].map(|key| locks.lock(key).lease(ms(500)));
@@ -201,10 +187,8 @@ async fn locks_without_common_order_are_rejected() {
     let server = Server::start();
     let (one, other) = (locks(&server), Locks::open(url(&server)).unwrap());
     let twice = acquire_all([one.lock("a"), one.lock("a")]).await.unwrap_err();
-    assert!(
-        matches!(&twice, Error::Invalid(text) if text.contains("a is named twice")),
-        "{twice:?}"
-    );
+    let is_expected = matches!(&twice, Error::Invalid(text) if text.contains("a is named twice"));
+    assert!(is_expected, "{twice:?}");
     let apart = acquire_all([one.lock("a"), other.lock("b")]).await.unwrap_err();
     assert!(matches!(apart, Error::Invalid(_)), "{apart:?}");
     assert!(acquire_all([]).await.unwrap().is_held());

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use dlock_testkit::{Client, Server};
+use dlock_testkit::{Client, start, start_with};
 use redis_dlock_client::{Error, Guard, Locks, Settings};
 use tokio::task::JoinSet;
 
@@ -18,8 +18,7 @@ fn connected_clients(client: &mut Client) -> usize {
 #[tokio::test]
 async fn waiters_of_one_lock_share_connections_and_are_granted_in_order() {
     const WAITERS: usize = 500;
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let locks = locks(&server);
     let granted = Arc::new(Mutex::new(Vec::new()));
@@ -53,8 +52,7 @@ async fn waiters_of_one_lock_share_connections_and_are_granted_in_order() {
 
 #[tokio::test]
 async fn renewals_get_a_connection_when_waiters_occupy_all_that_the_server_allows() {
-    let server = Server::with("maxclients 24");
-    let mut client = server.client();
+    let (server, mut client) = start_with("maxclients 24");
     let settings = Settings::default().max_waiting(100, 16);
     let locks = Locks::with(url(&server), settings).unwrap();
     let mut guards = Vec::new();
@@ -77,8 +75,7 @@ async fn renewals_get_a_connection_when_waiters_occupy_all_that_the_server_allow
 
 #[tokio::test]
 async fn waiter_without_a_connection_acquires_a_free_lock() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     client.acquire("gate alice 60000");
     let locks = Locks::with(url(&server), Settings::default().max_waiting(1, 1)).unwrap();
@@ -97,8 +94,7 @@ async fn waiter_without_a_connection_acquires_a_free_lock() {
 
 #[tokio::test]
 async fn locally_queued_waiter_times_out_and_leaves_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     client.acquire("door alice 60000");
     let locks = Locks::with(url(&server), Settings::default().max_waiting(1, 1)).unwrap();
     let first = tokio::spawn({
@@ -116,8 +112,7 @@ async fn locally_queued_waiter_times_out_and_leaves_nothing() {
 
 #[tokio::test]
 async fn idle_waiting_connections_are_closed() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut client) = start();
     let locks = locks(&server);
     client.acquire("door alice 60000");
     let mut tasks = JoinSet::new();

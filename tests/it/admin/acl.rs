@@ -70,17 +70,15 @@ fn acl_dlock_category_covers_public_commands_only() {
     commands.sort();
     // Some servers leave the commands of modules out of this list, though the category has them.
     if !commands.is_empty() {
-        assert_eq!(
-            commands,
-            [
-                "dlock.acquire",
-                "dlock.extend",
-                "dlock.guard",
-                "dlock.info",
-                "dlock.owner",
-                "dlock.release"
-            ]
-        );
+        let expected = [
+            "dlock.acquire",
+            "dlock.extend",
+            "dlock.guard",
+            "dlock.info",
+            "dlock.owner",
+            "dlock.release",
+        ];
+        assert_eq!(commands, expected);
     }
     let mut client = user(&server, "~* +@dlock");
     assert_allowed(&mut client, &WRITES);
@@ -184,21 +182,15 @@ fn deadlock_error_names_no_key_of_database_that_user_may_not_select() {
     let _bob = server.waiter_in(3, "pub:a bob 60000 BLOCK 0");
     let error = |rights: &str| user(&server, rights).error("DLOCK.ACQUIRE pub:b alice 60000 BLOCK 0");
     let named = error("~pub:* +dlock.acquire +select");
-    assert!(
-        named.contains("bob holds pub:b (db0), waits for pub:a (db3)"),
-        "{named}"
-    );
+    let is_expected = named.contains("bob holds pub:b (db0), waits for pub:a (db3)");
+    assert!(is_expected, "{named}");
     let hidden = error("~pub:* +dlock.acquire");
-    assert!(
-        hidden.contains("bob holds pub:b (db0), waits for another lock"),
-        "{hidden}"
-    );
+    let is_expected = hidden.contains("bob holds pub:b (db0), waits for another lock");
+    assert!(is_expected, "{hidden}");
     if server.client().call("ACL SETUSER probe resetdbs").is_err() {
         return skip("this server has no rights to databases");
     }
     let hidden = error("~pub:* +dlock.acquire +select db=0");
-    assert!(
-        hidden.contains("bob holds pub:b (db0), waits for another lock"),
-        "{hidden}"
-    );
+    let is_expected = hidden.contains("bob holds pub:b (db0), waits for another lock");
+    assert!(is_expected, "{hidden}");
 }

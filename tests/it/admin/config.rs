@@ -78,11 +78,8 @@ fn settings_are_read_from_config_file() {
 #[test]
 fn server_does_not_start_with_setting_out_of_range() {
     for (name, _, _, refused) in SETTINGS {
-        assert!(
-            Server::try_with(&format!("{name} {}", refused[0])).is_err(),
-            "{name} {}",
-            refused[0]
-        );
+        let is_expected = Server::try_with(&format!("{name} {}", refused[0])).is_err();
+        assert!(is_expected, "{name} {}", refused[0]);
     }
     assert!(Server::try_with("dlock.no-such-setting 1").is_err());
 }

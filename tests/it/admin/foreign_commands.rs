@@ -7,21 +7,19 @@ use redis::Value;
 
 use crate::fixtures::{held_by_alice, start_with_replica};
 
+const FLUSHES: [&str; 4] = ["FLUSHDB SYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC", "FLUSHALL ASYNC"];
+
 #[test]
 fn removed_lock_is_free_and_next_fence_is_larger() {
     let (_server, mut client) = start();
     let breaks = [
         "DEL door",
         "UNLINK door",
-        "FLUSHDB SYNC",
-        "FLUSHDB ASYNC",
-        "FLUSHALL SYNC",
-        "FLUSHALL ASYNC",
         "PEXPIRE door 0",
         "RENAME door away",
         "MOVE door 1",
     ];
-    for command in breaks {
+    for command in breaks.into_iter().chain(FLUSHES) {
         let fence = client.acquire("door alice 60000 SHARED").fence;
         client.acquire("door bob 60000 SHARED");
         client.ask::<Value>(command);
@@ -177,7 +175,7 @@ fn untracked_lock_released_before_scan_ends_the_search() {
 #[test]
 fn flush_clears_expiry_index() {
     let (_server, mut client) = start();
-    for command in ["FLUSHDB SYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC", "FLUSHALL ASYNC"] {
+    for command in FLUSHES {
         for n in 0..200 {
             client.acquire(&format!("lock{n} alice 60000 SHARED"));
         }
@@ -195,7 +193,7 @@ fn flush_frees_memory_of_locks() {
     const NAME_BYTES: usize = 500;
     let (_server, mut client) = start();
     let used = |client: &mut Client| client.server_info("memory", "used_memory").parse::<usize>();
-    for command in ["FLUSHDB SYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC", "FLUSHALL ASYNC"] {
+    for command in FLUSHES {
         let before = used(&mut client).expect("a number");
         for n in 0..LOCKS {
             client.acquire(&format!("{n:0NAME_BYTES$} alice 60000"));
@@ -243,12 +241,8 @@ fn foreign_commands_are_replicated() {
 fn keys_in(keyspace: &Value) -> usize {
     let text: String = redis::from_redis_value_ref(keyspace).expect("a text");
     let keys = |line: &str| {
-        line.split_once(":keys=")?
-            .1
-            .split(',')
-            .next()?
-            .parse::<usize>()
-            .ok()
+        let (_, counts) = line.split_once(":keys=")?;
+        counts.split(',').next()?.parse::<usize>().ok()
     };
     text.lines().filter_map(keys).sum()
 }

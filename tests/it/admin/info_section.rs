@@ -3,73 +3,28 @@
 use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 
 /// Current values. All other fields only grow.
-const GAUGES: [&str; 12] = [
-    "dlock_aof_clean",
-    "dlock_clean_since",
-    "dlock_contended_locks",
-    "dlock_evictable",
-    "dlock_fence_known",
-    "dlock_grace_left_ms",
-    "dlock_locks",
-    "dlock_longest_hold_ms",
-    "dlock_longest_wait_ms",
-    "dlock_quorum",
-    "dlock_untracked_locks",
-    "dlock_waiters",
-];
-
+const GAUGES: &str = "aof_clean clean_since contended_locks evictable fence_known grace_left_ms locks longest_hold_ms \
+                      longest_wait_ms quorum untracked_locks waiters";
 /// Durations.
-const PERCENTILES: [&str; 7] = [
-    "dlock_held_ms",
-    "dlock_held_ms_max",
-    "dlock_held_ms_p50",
-    "dlock_held_ms_p99",
-    "dlock_waited_ms_max",
-    "dlock_waited_ms_p50",
-    "dlock_waited_ms_p99",
-];
-
+const PERCENTILES: &str =
+    "held_ms held_ms_max held_ms_p50 held_ms_p99 waited_ms_max waited_ms_p50 waited_ms_p99";
 /// Counted in addition to another counter.
-const SIDE_COUNTERS: [&str; 4] = [
-    "dlock_errors_late_releases",
-    "dlock_expired_contended",
-    "dlock_fences_raised",
-    "dlock_guards_refused",
-];
-
+const SIDE_COUNTERS: &str = "errors_late_releases expired_contended fences_raised guards_refused";
 /// The number of durations up to each bound.
-const BUCKETS: [&str; 2] = ["dlock_held_ms_buckets", "dlock_waited_ms_buckets"];
-
-const COUNTERS: [&str; 20] = [
-    "dlock_acquired",
-    "dlock_errors_deadlock",
-    "dlock_errors_err",
-    "dlock_errors_notheld",
-    "dlock_errors_notowner",
-    "dlock_errors_grace",
-    "dlock_errors_queuefull",
-    "dlock_errors_stale",
-    "dlock_errors_evictable",
-    "dlock_errors_wrongtype",
-    "dlock_expired",
-    "dlock_extended",
-    "dlock_grants_rolled_back",
-    "dlock_grants_from_queue",
-    "dlock_guarded",
-    "dlock_not_granted",
-    "dlock_reentered",
-    "dlock_released",
-    "dlock_wait_timeouts",
-    "dlock_waited_ms",
-];
+const BUCKETS: &str = "held_ms_buckets waited_ms_buckets";
+const COUNTERS: &str = "acquired errors_deadlock errors_err errors_notheld errors_notowner errors_grace \
+                        errors_queuefull errors_stale errors_evictable errors_wrongtype expired extended \
+                        grants_rolled_back grants_from_queue guarded not_granted reentered released wait_timeouts \
+                        waited_ms";
 
 #[test]
 fn info_dlock_has_all_fields() {
     let (_server, mut client) = start();
     let section = client.info_section("dlock");
-    let mut fields = [&GAUGES[..], &COUNTERS, &SIDE_COUNTERS, &PERCENTILES, &BUCKETS].concat();
+    let fields = [GAUGES, COUNTERS, SIDE_COUNTERS, PERCENTILES, BUCKETS].join(" ");
+    let mut fields: Vec<_> = fields.split(' ').map(|field| format!("dlock_{field}")).collect();
     fields.sort_unstable();
-    assert_eq!(section.keys().map(String::as_str).collect::<Vec<_>>(), fields);
+    assert_eq!(section.into_keys().collect::<Vec<_>>(), fields);
     let text: String = client.ask("INFO dlock");
     assert!(text.trim_start().starts_with("# dlock"), "{text}");
 }
@@ -78,16 +33,12 @@ fn info_dlock_has_all_fields() {
 fn info_dlock_is_part_of_everything_and_modules() {
     let (_server, mut client) = start();
     for section in ["everything", "modules"] {
-        assert!(
-            client.info_section(section).contains_key("dlock_locks"),
-            "INFO {section}"
-        );
+        let is_expected = client.info_section(section).contains_key("dlock_locks");
+        assert!(is_expected, "INFO {section}");
     }
     for section in ["server", "default"] {
-        assert!(
-            !client.info_section(section).contains_key("dlock_locks"),
-            "INFO {section}"
-        );
+        let is_expected = !client.info_section(section).contains_key("dlock_locks");
+        assert!(is_expected, "INFO {section}");
     }
 }
 
@@ -115,12 +66,11 @@ fn counters_count_only_their_event() {
         // Errors are expected.
         let _ = client.call(command);
         let after = counters(&mut client);
-        let counted: Vec<(&str, i64)> = before
+        let counted = before
             .iter()
             .zip(after)
-            .map(|((name, then), (_, now))| (*name, now - then))
-            .filter(|(_, n)| *n != 0)
-            .collect();
+            .map(|((name, then), (_, now))| (name.as_str(), now - then));
+        let counted: Vec<_> = counted.filter(|(_, n)| *n != 0).collect();
         assert_eq!(counted, [(counter, 1)], "{command}");
     }
 }
@@ -189,16 +139,11 @@ fn percentiles_cover_hold_and_wait_times() {
     client.release("door alice");
     bob.granted();
     client.release("door bob");
-    assert!(
-        client.stat("dlock_held_ms_max") >= 297,
-        "300, rounded to two digits"
-    );
+    let is_expected = client.stat("dlock_held_ms_max") >= 297;
+    assert!(is_expected, "300, rounded to two digits");
     assert!(client.stat("dlock_waited_ms_p50") >= 290);
-    assert_eq!(
-        client.stat("dlock_waited_ms_p50"),
-        client.stat("dlock_waited_ms_max"),
-        "a single wait"
-    );
+    let count = client.stat("dlock_waited_ms_p50");
+    assert_eq!(count, client.stat("dlock_waited_ms_max"), "a single wait");
     assert!(client.stat("dlock_held_ms_p50") < 100, "most holds are short");
 }
 
@@ -206,9 +151,8 @@ fn percentiles_cover_hold_and_wait_times() {
 fn held_buckets(client: &mut Client) -> Vec<(String, u64)> {
     let text = client.server_info("dlock", "dlock_held_ms_buckets");
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-    pairs
-        .map(|(bound, count)| (bound.to_owned(), count.parse().expect("a number")))
-        .collect()
+    let counts = pairs.map(|(bound, count)| (bound.to_owned(), count.parse().expect("a number")));
+    counts.collect()
 }
 
 #[test]
@@ -250,10 +194,8 @@ fn longest_hold_counts_renewed_holds_until_they_end() {
 #[test]
 fn lock_and_fence_gauges_are_current() {
     let (_server, mut client) = start();
-    assert_eq!(
-        (client.stat("dlock_locks"), client.stat("dlock_fence_known")),
-        (0, 0)
-    );
+    assert_eq!(client.stat("dlock_locks"), 0);
+    assert_eq!(client.stat("dlock_fence_known"), 0);
     client.acquire("door alice 60000 SHARED");
     client.acquire("door bob 60000 SHARED");
     let fence = client.acquire("gate alice 1000").fence;
@@ -276,10 +218,8 @@ fn replica_does_not_count_replicated_changes() {
     client.sync();
     let mut on_replica = replica.client();
     assert!(counters(&mut on_replica).iter().all(|(_, count)| *count == 0));
-    assert_eq!(
-        on_replica.stat("dlock_fence_known"),
-        client.stat("dlock_fence_known")
-    );
+    let count = on_replica.stat("dlock_fence_known");
+    assert_eq!(count, client.stat("dlock_fence_known"));
 }
 
 #[test]
@@ -294,8 +234,10 @@ fn crash_report_skips_module_section() {
     assert!(!log.contains("dlock_locks"), "{log}");
 }
 
-fn counters(client: &mut Client) -> Vec<(&'static str, i64)> {
+fn counters(client: &mut Client) -> Vec<(String, i64)> {
     let section = client.info_section("dlock");
-    let number = |field: &str| section[field].parse().expect("a number");
-    COUNTERS.map(|field| (field, number(field))).into()
+    let fields = COUNTERS.split(' ').map(|field| format!("dlock_{field}"));
+    fields
+        .map(|field| (field.clone(), section[&field].parse().expect("a number")))
+        .collect()
 }

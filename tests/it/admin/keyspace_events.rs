@@ -75,16 +75,14 @@ fn expired_holder_is_notified_before_next_grant() {
     client.wait_for_lease_end("door", "alice");
     client.wait_for_lease_end("door", "bob");
     client.resume_writes_with(&["DLOCK.ACQUIRE door carol 10000"]);
-    assert_eq!(
-        events.take(),
-        [
-            "dlock.acquired door",
-            "dlock.acquired door",
-            "dlock.expired door",
-            "dlock.expired door",
-            "dlock.acquired door"
-        ]
-    );
+    let expected = [
+        "dlock.acquired door",
+        "dlock.acquired door",
+        "dlock.expired door",
+        "dlock.expired door",
+        "dlock.acquired door",
+    ];
+    assert_eq!(events.take(), expected);
 }
 
 #[test]
@@ -123,13 +121,11 @@ fn event_is_published_for_key_and_event_in_its_database() {
     client.ok("SELECT 2");
     client.acquire("door alice 10000");
     let published = |channel: &str, message: &str| (channel.to_owned(), message.to_owned());
-    assert_eq!(
-        events.messages(),
-        [
-            published("__keyspace@2__:door", "dlock.acquired"),
-            published("__keyevent@2__:dlock.acquired", "door")
-        ]
-    );
+    let expected = [
+        published("__keyspace@2__:door", "dlock.acquired"),
+        published("__keyevent@2__:dlock.acquired", "door"),
+    ];
+    assert_eq!(events.messages(), expected);
 }
 
 #[test]

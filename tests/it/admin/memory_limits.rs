@@ -62,11 +62,8 @@ fn volatile_policies_evict_ttl_keys_and_keep_locks() {
             let _ = client.call(&format!("SET filling{key} {filling} EX 1000"));
             client.server_info("stats", "evicted_keys") != "0"
         });
-        assert_eq!(
-            client.lock("door").standing(),
-            [("alice".into(), fence, 1)],
-            "{policy}"
-        );
+        let standing = client.lock("door").standing();
+        assert_eq!(standing, [("alice".into(), fence, 1)], "{policy}");
         assert_eq!(client.stat("dlock_evictable"), 0, "{policy}");
         client.config_set("maxmemory", "0");
     }
@@ -116,23 +113,14 @@ fn evicting_policy_refuses_new_owners_only() {
     for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
         client.config_set("maxmemory-policy", policy);
         client.config_set("maxmemory", "1gb");
-        assert_eq!(
-            client.error_code("DLOCK.ACQUIRE gate bob 60000"),
-            "EVICTABLE",
-            "{policy}"
-        );
-        assert_eq!(
-            client.error_code("DLOCK.ACQUIRE door bob 60000 SHARED"),
-            "EVICTABLE",
-            "{policy}"
-        );
+        let code = client.error_code("DLOCK.ACQUIRE gate bob 60000");
+        assert_eq!(code, "EVICTABLE", "{policy}");
+        let code = client.error_code("DLOCK.ACQUIRE door bob 60000 SHARED");
+        assert_eq!(code, "EVICTABLE", "{policy}");
         assert!(!client.exists("gate"), "{policy}");
         assert_eq!(client.acquire("door alice 60000 SHARED").holds, 3, "{policy}");
-        assert_eq!(
-            client.acquire("door alice 60000 SHARED REQID r1").holds,
-            3,
-            "{policy}"
-        );
+        let holds = client.acquire("door alice 60000 SHARED REQID r1").holds;
+        assert_eq!(holds, 3, "{policy}");
         assert_eq!(client.release("door alice"), 2, "{policy}");
         assert!(client.extend("door alice 70000") > 60_000, "{policy}");
         assert_eq!(client.owner("door").as_deref(), Some("alice"), "{policy}");
@@ -157,10 +145,8 @@ fn allow_eviction_permits_evicting_policy() {
 #[test]
 fn evicting_policy_in_config_refuses_acquire_from_start() {
     let server = Server::with("maxmemory 1gb\nmaxmemory-policy allkeys-random");
-    assert_eq!(
-        server.client().error_code("DLOCK.ACQUIRE door alice 60000"),
-        "EVICTABLE"
-    );
+    let code = server.client().error_code("DLOCK.ACQUIRE door alice 60000");
+    assert_eq!(code, "EVICTABLE");
     let server = Server::with("maxmemory-policy allkeys-random");
     server.client().acquire("door alice 60000");
 }

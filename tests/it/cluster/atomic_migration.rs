@@ -89,13 +89,11 @@ fn atomic_migration_keeps_holders_and_raises_fences() {
         .source
         .assert_error("MOVED", &format!("DLOCK.OWNER {key}"));
     fixture.target.assert_sole_holder(&key, "alice", fence, 2);
-    assert_eq!(
-        fixture
-            .target
-            .acquire(&format!("{key} alice 60000 REQID b"))
-            .holds,
-        2
-    );
+    let holds = fixture
+        .target
+        .acquire(&format!("{key} alice 60000 REQID b"))
+        .holds;
+    assert_eq!(holds, 2);
     assert!(fixture.target.acquire(&format!("{free} carol 60000")).fence > last);
 }
 

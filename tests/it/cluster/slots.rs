@@ -68,10 +68,8 @@ fn slot_of_another_node_is_redirected_by_moved() {
         "DLOCK.INFO door",
     ] {
         let error = client.error(command);
-        assert!(
-            error.starts_with("MOVED ") && error.ends_with(&format!(":{}", first.port())),
-            "{command}: {error}"
-        );
+        let is_expected = error.starts_with("MOVED ") && error.ends_with(&format!(":{}", first.port()));
+        assert!(is_expected, "{command}: {error}");
     }
 }
 
@@ -154,11 +152,8 @@ fn restarted_replica_has_no_startup_grace_when_promoted() {
     second.crash_and_restart();
     second.wait_until_linked();
     let mut two = second.client();
-    assert_eq!(
-        two.stat("dlock_grace_left_ms"),
-        0,
-        "it did not start as a primary"
-    );
+    let count = two.stat("dlock_grace_left_ms");
+    assert_eq!(count, 0, "it did not start as a primary");
     for client in [&mut one, &mut two] {
         wait_until_served(client);
         wait_for("both nodes to see each other", || {

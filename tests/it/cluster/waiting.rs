@@ -57,14 +57,12 @@ fn waiter_of_moved_slot_is_redirected_to_new_node() {
     let slot = fixture.cluster.begin_move(&fixture.key, 0, 1);
     fixture.move_now(slot);
     let error = fixture.assert_waiters_refused("MOVED ");
-    assert_eq!(
-        error,
-        format!(
-            "MOVED {} 127.0.0.1:{}",
-            slot.slot,
-            fixture.cluster.nodes[1].port()
-        )
+    let expected = format!(
+        "MOVED {} 127.0.0.1:{}",
+        slot.slot,
+        fixture.cluster.nodes[1].port()
     );
+    assert_eq!(error, expected);
 }
 
 /// The module does not know the address that the server would reply.
@@ -80,10 +78,8 @@ fn waiter_of_moved_slot_gets_tryagain_when_endpoints_are_hostnames() {
     let asked_again = fixture
         .old
         .error(&format!("DLOCK.ACQUIRE {} bob 60000 BLOCK 0", fixture.key));
-    assert_eq!(
-        asked_again,
-        format!("MOVED {} ?:{}", slot.slot, fixture.cluster.nodes[1].port())
-    );
+    let expected = format!("MOVED {} ?:{}", slot.slot, fixture.cluster.nodes[1].port());
+    assert_eq!(asked_again, expected);
 }
 
 #[test]
@@ -139,10 +135,8 @@ fn waiter_in_migrating_slot_is_granted_at_lease_end_or_gets_tryagain() {
         }
         Reply::Error(error) => {
             assert!(error.starts_with("TRYAGAIN "), "{error}");
-            assert!(
-                !old.ask::<String>("INFO keyspace").contains("db0"),
-                "the lock is gone"
-            );
+            let is_expected = !old.ask::<String>("INFO keyspace").contains("db0");
+            assert!(is_expected, "the lock is gone");
         }
         other => panic!("{other:?}"),
     }
@@ -157,10 +151,8 @@ fn waiter_is_redirected_when_another_node_claims_slot() {
     new.ok(&format!("CLUSTER SETSLOT {slot} NODE {}", fixture.cluster.id(1)));
     new.ask::<String>("CLUSTER BUMPEPOCH");
     let error = fixture.assert_waiters_refused("MOVED ");
-    assert!(
-        error.ends_with(&format!(":{}", fixture.cluster.nodes[1].port())),
-        "{error}"
-    );
+    let is_expected = error.ends_with(&format!(":{}", fixture.cluster.nodes[1].port()));
+    assert!(is_expected, "{error}");
     assert!(new.acquire(&format!("{} dave 60000", fixture.key)).fence > fixture.fence);
 }
 

@@ -71,11 +71,8 @@ fn acquire_is_granted_within_smallest_limit_of_holders() {
         for (owner, request) in requests.split("; ").enumerate() {
             let (granted, options) = request.split_once(' ').unwrap_or((request, ""));
             let reply = client.try_acquire(&format!("lock{index} owner{owner} 10000 {options}"));
-            assert_eq!(
-                reply.is_some(),
-                granted == "yes",
-                "{rule}: request {owner}: {request}"
-            );
+            let expected = granted == "yes";
+            assert_eq!(reply.is_some(), expected, "{rule}: request {owner}: {request}");
         }
     }
 }
@@ -98,10 +95,8 @@ fn reentry_adds_hold_under_same_fence() {
     let first = client.acquire("door alice 10000");
     for holds in 2..=5 {
         let again = client.acquire("door alice 10000");
-        assert_eq!(
-            (again.fence, again.holds, again.waited_ms),
-            (first.fence, holds, 0)
-        );
+        let expected = (first.fence, holds, 0);
+        assert_eq!((again.fence, again.holds, again.waited_ms), expected);
     }
 }
 
@@ -136,11 +131,8 @@ fn reentry_with_stricter_limit_is_refused_until_release() {
     ] {
         client.acquire(&format!("{key} alice 10000 {held}"));
         client.assert_error("ERR", &format!("DLOCK.ACQUIRE {key} alice 10000 {stricter}"));
-        assert_eq!(
-            client.lock(key).holder("alice").holds,
-            1,
-            "{held} to {stricter:?}"
-        );
+        let holds = client.lock(key).holder("alice").holds;
+        assert_eq!(holds, 1, "{held} to {stricter:?}");
         client.release(&format!("{key} alice"));
         client.acquire(&format!("{key} alice 10000 {stricter}"));
     }
@@ -152,14 +144,10 @@ fn repeated_reqid_is_idempotent() {
     let first = client.acquire("door alice 10000 REQID r1");
     client.acquire("door alice 10000 REQID r2");
     let repeated = client.acquire("door alice 60000 REQID r1");
-    assert_eq!(
-        (repeated.fence, repeated.holds, repeated.waited_ms),
-        (first.fence, 2, 0)
-    );
-    assert!(
-        repeated.lease_ms <= 10_000,
-        "not even the lease changes: {repeated:?}"
-    );
+    let expected = (first.fence, 2, 0);
+    assert_eq!((repeated.fence, repeated.holds, repeated.waited_ms), expected);
+    let is_expected = repeated.lease_ms <= 10_000;
+    assert!(is_expected, "not even the lease changes: {repeated:?}");
     assert_eq!(client.lock("door").holder("alice").holds, 2);
 }
 
@@ -190,16 +178,10 @@ fn reqid_holds_beyond_64_are_refused() {
         assert_eq!(client.acquire(&format!("door alice 10000 REQID r{n}")).holds, n);
     }
     client.assert_error("ERR", "DLOCK.ACQUIRE door alice 10000 REQID r65");
-    assert_eq!(
-        client.acquire("door alice 10000 REQID r64").holds,
-        64,
-        "a known id adds no hold"
-    );
-    assert_eq!(
-        client.acquire("door alice 10000").holds,
-        65,
-        "a hold without a request id is not counted"
-    );
+    let holds = client.acquire("door alice 10000 REQID r64").holds;
+    assert_eq!(holds, 64, "a known id adds no hold");
+    let holds = client.acquire("door alice 10000").holds;
+    assert_eq!(holds, 65, "a hold without a request id is not counted");
     client.release("door alice REQID r1");
     assert_eq!(client.acquire("door alice 10000 REQID r65").holds, 65);
 }
@@ -227,10 +209,8 @@ fn keys_owners_and_reqids_are_binary_safe() {
         assert_eq!(grant[1], 1);
     }
     assert_eq!(client.ask_args::<Vec<u8>>(&[b"DLOCK.OWNER", key]), owner);
-    assert_eq!(
-        client.ask_args::<u64>(&[b"DLOCK.RELEASE", key, &owner, b"REQID", &id]),
-        0
-    );
+    let reply = client.ask_args::<u64>(&[b"DLOCK.RELEASE", key, &owner, b"REQID", &id]);
+    assert_eq!(reply, 0);
 }
 
 #[test]

@@ -4,170 +4,76 @@ use std::collections::BTreeMap;
 
 use dlock_testkit::{Client, Events, LockInfo, ReplicationStream, Server, start_with};
 
-/// The arguments after key and owner. Each row is one mistake.
-const BAD_ACQUIRES: &[&[&str]] = &[
-    &[],
-    // lease-ms
-    &[""],
-    &["0"],
-    &["00"],
-    &["-1"],
-    &["+1"],
-    &["01"],
-    &["1.0"],
-    &["1e3"],
-    &["0x10"],
-    &[" 1"],
-    &["1 "],
-    &["ten"],
-    &["١"],
-    &["86400001"],
-    &["9223372036854775808"],
-    &["18446744073709551616"],
-    &["99999999999999999999999999"],
-    // LIMIT
-    &["1000", "LIMIT"],
-    &["1000", "LIMIT", ""],
-    &["1000", "LIMIT", "0"],
-    &["1000", "LIMIT", "-1"],
-    &["1000", "LIMIT", "+2"],
-    &["1000", "LIMIT", "02"],
-    &["1000", "LIMIT", "2147483648"],
-    &["1000", "LIMIT", "4294967297"],
-    &["1000", "LIMIT", "two"],
-    &["1000", "LIMIT", "2.0"],
-    &["1000", "LIMIT", "SHARED"],
-    &["1000", "LIMIT", "18446744073709551617"],
-    // BLOCK
-    &["1000", "BLOCK"],
-    &["1000", "BLOCK", ""],
-    &["1000", "BLOCK", "-1"],
-    &["1000", "BLOCK", "01"],
-    &["1000", "BLOCK", "4503599627370497"],
-    &["1000", "BLOCK", "SHARED"],
-    &["1000", "BLOCK", "1", "BLOCK", "1"],
-    // REQID
-    &["1000", "REQID"],
-    &["1000", "REQID", ""],
-    &["1000", "REQID", REQUEST_ID_OF_65_BYTES],
+/// Words after key and owner, and the mistakes that may follow them as one more argument, separated by `|`.
+type Mistakes = &'static [(&'static str, &'static str)];
+
+const BAD_ACQUIRES: Mistakes = &[
+    ("", "|0|00|-1|+1|01|1.0|1e3|0x10| 1|1 |ten|١|86400001"),
+    (
+        "",
+        "9223372036854775808|18446744073709551616|99999999999999999999999999",
+    ),
+    ("1000 LIMIT", "|0|-1|+2|02|two|2.0|SHARED"),
+    ("1000 LIMIT", "2147483648|4294967297|18446744073709551617"),
+    ("1000 BLOCK", "|-1|01|4503599627370497|SHARED"),
+    ("1000 BLOCK 1 BLOCK", "1"),
+    ("1000 REQID", "|<65 bytes>"),
+    ("1000", "LIMIT|BLOCK|REQID|MINFENCE|ALL|NX||SHARE|SHAREDD"),
     // Conflicting, repeated and unknown options
-    &["1000", "SHARED", "LIMIT", "3"],
-    &["1000", "LIMIT", "3", "SHARED"],
-    &["1000", "SHARED", "SHARED"],
-    &["1000", "LIMIT", "3", "LIMIT", "3"],
-    &["1000", "limit", "3", "LIMIT", "4"],
-    &["1000", "REQID", "a", "REQID", "a"],
-    &["1000", "REQID", "a", "REQID", "b"],
-    &["1000", "NX"],
-    &["1000", ""],
-    &["1000", "SHARE"],
-    &["1000", "SHAREDD"],
-    &["1000", "FENCE", "1"],
+    ("1000 SHARED", "SHARED"),
+    ("1000 SHARED LIMIT", "3"),
+    ("1000 LIMIT 3", "SHARED|surplus"),
+    ("1000 LIMIT 3 LIMIT", "3"),
+    ("1000 limit 3 LIMIT", "4"),
+    ("1000 REQID a REQID", "a|b"),
+    ("1000 FENCE", "1"),
     // Even valid, only a server of a quorum takes it.
-    &["1000", "MINFENCE"],
-    &["1000", "MINFENCE", "0"],
-    &["1000", "MINFENCE", "9007199254740992"],
-    &["1000", "MINFENCE", "1", "MINFENCE", "1"],
-    &["1000", "MINFENCE", "1"],
-    &["1000", "ALL"],
-    &["1000", "LIMIT", "3", "surplus"],
+    ("1000 MINFENCE", "0|1|9007199254740992"),
+    ("1000 MINFENCE 1 MINFENCE", "1"),
 ];
 
-const BAD_RELEASES: &[&[&str]] = &[
-    // FENCE
-    &["FENCE"],
-    &["FENCE", ""],
-    &["FENCE", "0"],
-    &["FENCE", "-1"],
-    &["FENCE", "+1"],
-    &["FENCE", "01"],
-    &["FENCE", "x"],
-    &["FENCE", "1.0"],
-    &["FENCE", "9007199254740992"],
-    &["FENCE", "18446744073709551617"],
-    &["FENCE", "ALL"],
-    // REQID
-    &["REQID"],
-    &["REQID", ""],
-    &["REQID", REQUEST_ID_OF_65_BYTES],
+const BAD_RELEASES: Mistakes = &[
+    ("", "FENCE|REQID|1000|SHARED||ALLL"),
+    (
+        "FENCE",
+        "|0|-1|+1|01|x|1.0|9007199254740992|18446744073709551617|ALL",
+    ),
+    ("REQID", "|<65 bytes>"),
     // Conflicting, repeated and unknown options
-    &["ALL", "REQID", "a"],
-    &["REQID", "a", "ALL"],
-    &["ALL", "ALL"],
-    &["REQID", "a", "REQID", "a"],
-    &["FENCE", "1", "FENCE", "1"],
-    &["1000"],
-    &["SHARED"],
-    &[""],
-    &["ALL", "surplus"],
-    &["ALLL"],
+    ("ALL REQID", "a"),
+    ("REQID a", "ALL"),
+    ("ALL", "ALL|surplus"),
+    ("REQID a REQID", "a"),
+    ("FENCE 1 FENCE", "1"),
 ];
 
-const BAD_EXTENDS: &[&[&str]] = &[
-    &[],
-    &[""],
-    &["0"],
-    &["-1"],
-    &["+1"],
-    &["01"],
-    &["1.0"],
-    &["1e3"],
-    &[" 1"],
-    &["ten"],
-    &["86400001"],
-    &["18446744073709551616"],
-    &["60000", "FENCE"],
-    &["60000", "FENCE", ""],
-    &["60000", "FENCE", "0"],
-    &["60000", "FENCE", "-1"],
-    &["60000", "FENCE", "9007199254740992"],
-    &["60000", "FENCE", "1", "FENCE", "1"],
-    &["60000", "ALL"],
-    &["60000", "SHARED"],
-    &["60000", "REQID"],
-    &["60000", "REQID", ""],
-    &["60000", "REQID", REQUEST_ID_OF_65_BYTES],
-    &["60000", "REQID", "a", "REQID", "a"],
-    &["60000", "REQID", "a", "FENCE", "1"],
-    &["60000", "MINFENCE"],
-    &["60000", "MINFENCE", "0"],
-    &["60000", "MINFENCE", "9007199254740992"],
-    &["60000", "MINFENCE", "1", "MINFENCE", "1"],
-    &["60000", "MINFENCE", "1"],
-    &["60000", "surplus"],
-    &["60000", ""],
+const BAD_EXTENDS: Mistakes = &[
+    ("", "|0|-1|+1|01|1.0|1e3| 1|ten|86400001|18446744073709551616"),
+    ("60000", "FENCE|REQID|MINFENCE|ALL|SHARED|surplus|"),
+    ("60000 FENCE", "|0|-1|9007199254740992"),
+    ("60000 FENCE 1 FENCE", "1"),
+    ("60000 REQID", "|<65 bytes>"),
+    ("60000 REQID a REQID", "a"),
+    ("60000 REQID a FENCE", "1"),
+    ("60000 MINFENCE", "0|1|9007199254740992"),
+    ("60000 MINFENCE 1 MINFENCE", "1"),
 ];
 
 /// Refused before the check, so that the code is ERR under any fence.
-const BAD_GUARDS: &[&[&str]] = &[
-    &[],
-    // The fence
-    &[""],
-    &["0"],
-    &["-1"],
-    &["+1"],
-    &["01"],
-    &["1.0"],
-    &["x"],
-    &["FENCE"],
-    &["9007199254740992", "SET", "free", "1"],
-    &["18446744073709551617"],
+const BAD_GUARDS: Mistakes = &[
+    ("", "|0|-1|+1|01|1.0|x|FENCE|18446744073709551617"),
+    ("9007199254740992 SET free", "1"),
     // The command
-    &["1", "DLOCK.GUARD", "door", "alice", "1"],
-    &["1", "dlock.owner", "door"],
-    &["1", "DLock.Release", "door", "alice"],
-    &["1", "DLOCK.APPLY", "door", "x"],
-    &["1", "DLOCK.NONSENSE"],
-    &["1", "SELECT", "1"],
-    &["1", "select", "1"],
-    &["1", "READONLY"],
-    &["1", "READWRITE"],
-    &["1", "ASKING"],
-    &["1", "Wait", "0", "0"],
-    &["1", "WAITAOF", "0", "0", "0"],
+    ("1 DLOCK.GUARD door alice", "1"),
+    ("1 dlock.owner", "door"),
+    ("1 DLock.Release door", "alice"),
+    ("1 DLOCK.APPLY door", "x"),
+    ("1", "DLOCK.NONSENSE|READONLY|READWRITE|ASKING"),
+    ("1 SELECT", "1"),
+    ("1 select", "1"),
+    ("1 Wait 0", "0"),
+    ("1 WAITAOF 0 0", "0"),
 ];
-
-const REQUEST_ID_OF_65_BYTES: &str = "12345678901234567890123456789012345678901234567890123456789012345";
 
 #[test]
 fn bad_acquire_is_refused_without_side_effects() {
@@ -192,21 +98,18 @@ fn bad_guard_is_refused_without_side_effects() {
 #[test]
 fn wrong_arity_is_refused_without_side_effects() {
     let mut fixture = Fixture::new();
-    for command in [
-        "DLOCK.ACQUIRE",
-        "DLOCK.RELEASE",
-        "DLOCK.EXTEND",
-        "DLOCK.GUARD",
-        "DLOCK.OWNER",
-        "DLOCK.INFO",
-    ] {
+    for command in ["DLOCK.OWNER", "DLOCK.INFO"] {
         fixture.refuses("ERR", &[command]);
     }
     for command in ["DLOCK.ACQUIRE", "DLOCK.RELEASE", "DLOCK.EXTEND", "DLOCK.GUARD"] {
+        fixture.refuses("ERR", &[command]);
         fixture.refuses("ERR", &[command, "door"]);
     }
-    fixture.refuses("ERR", &["DLOCK.ACQUIRE", "door", "alice"]);
-    fixture.refuses("ERR", &["DLOCK.EXTEND", "door", "alice"]);
+    for command in ["DLOCK.ACQUIRE", "DLOCK.EXTEND", "DLOCK.GUARD"] {
+        for (key, owner) in [("door", "alice"), ("door", "carol"), ("free", "alice")] {
+            fixture.refuses("ERR", &[command, key, owner]);
+        }
+    }
     fixture.refuses("ERR", &["DLOCK.OWNER", "door", "alice"]);
     fixture.refuses("ERR", &["DLOCK.INFO", "door", "alice"]);
 }
@@ -229,10 +132,8 @@ fn empty_or_too_long_owner_is_refused_without_side_effects() {
 fn upgrade_is_refused_without_side_effects() {
     let mut fixture = Fixture::new();
     for options in [&[][..], &["LIMIT", "2"], &["LIMIT", "1", "REQID", "new"]] {
-        fixture.refuses(
-            "ERR",
-            &[&["DLOCK.ACQUIRE", "door", "alice", "60000"], options].concat(),
-        );
+        let command = [&["DLOCK.ACQUIRE", "door", "alice", "60000"], options].concat();
+        fixture.refuses("ERR", &command);
     }
 }
 
@@ -282,14 +183,10 @@ fn release_and_extend_without_hold_are_refused_without_side_effects() {
     fixture.refuses("NOTOWNER", &["DLOCK.RELEASE", "door", "carol", "ALL"]);
     fixture.refuses("NOTOWNER", &["DLOCK.EXTEND", "door", "carol", "60000"]);
     fixture.refuses("STALE", &["DLOCK.RELEASE", "door", "alice", "FENCE", &fence]);
-    fixture.refuses(
-        "STALE",
-        &["DLOCK.RELEASE", "door", "alice", "REQID", "r1", "FENCE", &fence],
-    );
-    fixture.refuses(
-        "STALE",
-        &["DLOCK.EXTEND", "door", "alice", "60000", "FENCE", &fence],
-    );
+    let release = ["DLOCK.RELEASE", "door", "alice", "REQID", "r1", "FENCE", &fence];
+    fixture.refuses("STALE", &release);
+    let extend = ["DLOCK.EXTEND", "door", "alice", "60000", "FENCE", &fence];
+    fixture.refuses("STALE", &extend);
 }
 
 #[test]
@@ -298,10 +195,8 @@ fn ungranted_acquire_changes_only_its_counter() {
     let before = fixture.observe();
     let not_granted = fixture.client.stat("dlock_not_granted");
     assert_eq!(fixture.client.try_acquire("door carol 60000"), None);
-    assert_eq!(
-        fixture.client.try_acquire("door carol 60000 LIMIT 2 REQID r1"),
-        None
-    );
+    let grant = fixture.client.try_acquire("door carol 60000 LIMIT 2 REQID r1");
+    assert_eq!(grant, None);
     assert_eq!(fixture.client.stat("dlock_not_granted"), not_granted + 2);
     assert_eq!(fixture.observe(), before);
 }
@@ -357,10 +252,20 @@ impl Fixture {
     }
 
     /// Each mistake by a holder, by another owner, and with a free lock.
-    fn refuses_all(&mut self, command: &str, mistakes: &[&[&str]]) {
-        for mistake in mistakes {
-            for (key, owner) in [("door", "alice"), ("door", "carol"), ("free", "alice")] {
-                self.refuses("ERR", &[&[command, key, owner], *mistake].concat());
+    fn refuses_all(&mut self, command: &str, mistakes: Mistakes) {
+        let too_long = "x".repeat(65);
+        for (words, mistakes) in mistakes {
+            for mistake in mistakes
+                .split('|')
+                .map(|text| if text == "<65 bytes>" { &too_long } else { text })
+            {
+                for (key, owner) in [("door", "alice"), ("door", "carol"), ("free", "alice")] {
+                    let words = words.split_whitespace().chain([mistake]);
+                    self.refuses(
+                        "ERR",
+                        &[command, key, owner].into_iter().chain(words).collect::<Vec<_>>(),
+                    );
+                }
             }
         }
     }

@@ -39,11 +39,8 @@ fn expired_holder_is_hidden_before_sweep() {
     assert_eq!(client.owner("both").as_deref(), Some("bob"));
     let both = client.lock("both");
     assert_eq!((both.limit, both.owners()), (3, vec!["bob".to_owned()]));
-    assert_eq!(
-        client.resume_writes_with(&["EXISTS mutex"]),
-        [Value::Int(1)],
-        "not swept yet"
-    );
+    let replies = client.resume_writes_with(&["EXISTS mutex"]);
+    assert_eq!(replies, [Value::Int(1)], "not swept yet");
 }
 
 #[test]
@@ -61,10 +58,8 @@ fn expired_lease_is_neither_released_nor_extended_before_sweep() {
     ]);
     assert_eq!(replies[0], Value::Int(1), "not swept yet");
     for reply in &replies[1..4] {
-        assert!(
-            matches!(reply, Value::ServerError(error) if error.code() == "NOTHELD"),
-            "{reply:?}"
-        );
+        let is_expected = matches!(reply, Value::ServerError(error) if error.code() == "NOTHELD");
+        assert!(is_expected, "{reply:?}");
     }
     assert_eq!(
         replies[4],
@@ -84,10 +79,8 @@ fn expired_holder_among_others_is_not_owner() {
     client.wait_for_lease_end("door", "alice");
     let replies = client.resume_writes_with(&["DLOCK.EXTEND door alice 10000", "DLOCK.RELEASE door alice"]);
     for reply in &replies {
-        assert!(
-            matches!(reply, Value::ServerError(error) if error.code() == "NOTOWNER"),
-            "{reply:?}"
-        );
+        let is_expected = matches!(reply, Value::ServerError(error) if error.code() == "NOTOWNER");
+        assert!(is_expected, "{reply:?}");
     }
     assert_eq!(client.lock("door").owners(), ["bob"]);
 }
@@ -104,10 +97,7 @@ fn expired_owner_reacquires_with_new_fence_and_one_hold() {
     let mut replies = client.resume_writes_with(&["EXISTS door", "DLOCK.ACQUIRE door alice 10000 REQID r1"]);
     assert_eq!(replies[0], Value::Int(1), "not swept yet");
     let grant = Grant::parse(replies.remove(1)).expect("the lock is free");
-    assert_eq!(
-        grant.holds, 1,
-        "the earlier holds are gone, with or without request id"
-    );
+    assert_eq!(grant.holds, 1, "the earlier holds are gone");
     assert!(grant.fence > old);
 }
 
@@ -157,11 +147,8 @@ fn extended_lease_expires_later() {
     client.batch(&["DLOCK.ACQUIRE gate alice 300", "DLOCK.ACQUIRE gate alice 1500"]);
     for key in ["door", "gate"] {
         wait_for("the end of the longer lease", || client.owner(key).is_none());
-        assert!(
-            start.elapsed() >= Duration::from_millis(1500),
-            "{key} ended after {:?}",
-            start.elapsed()
-        );
+        let is_expected = start.elapsed() >= Duration::from_millis(1500);
+        assert!(is_expected, "{key} ended after {:?}", start.elapsed());
         wait_for("the sweep", || !client.exists(key));
     }
 }
@@ -215,21 +202,16 @@ fn grant_to_new_holder_removes_foreign_ttl() {
     client.ask::<i64>("PEXPIRE door 100000");
     client.acquire("door alice 60000 SHARED");
     client.extend("door alice 70000");
-    assert!(
-        client.ask::<i64>("PTTL door") > 0,
-        "re-entry and extend grant to no new holder"
-    );
+    let is_expected = client.ask::<i64>("PTTL door") > 0;
+    assert!(is_expected, "re-entry and extend grant to no new holder");
     client.acquire("door bob 60000 SHARED");
     assert_eq!(client.ask::<i64>("PTTL door"), -1);
 
     client.pause_writes_after(&["DLOCK.ACQUIRE gate alice 20", "PEXPIRE gate 100000"]);
     client.wait_for_lease_end("gate", "alice");
     let replies = client.resume_writes_with(&["PTTL gate", "DLOCK.ACQUIRE gate bob 10000", "PTTL gate"]);
-    assert!(
-        matches!(replies[0], Value::Int(ms) if ms > 0),
-        "not swept yet: {:?}",
-        replies[0]
-    );
+    let is_expected = matches!(replies[0], Value::Int(ms) if ms > 0);
+    assert!(is_expected, "not swept yet: {:?}", replies[0]);
     assert_eq!(replies[2], Value::Int(-1));
 }
 

@@ -59,16 +59,10 @@ fn min_fence_without_quorum_setting_is_refused() {
 fn new_grant_has_minimum_or_next_fence_of_its_name() {
     let (_server, mut client, first) = quorum();
     assert_eq!(fence(&mut client, "door", first + 100), first + 100);
-    assert_eq!(
-        fence(&mut client, "door", first + 50),
-        first + 101,
-        "above the last one"
-    );
-    assert_eq!(
-        fence(&mut client, "gate", first + 50),
-        first + 50,
-        "of another name"
-    );
+    let next_fence = fence(&mut client, "door", first + 50);
+    assert_eq!(next_fence, first + 101, "above the last one");
+    let next_fence = fence(&mut client, "gate", first + 50);
+    assert_eq!(next_fence, first + 50, "of another name");
     let ordinary = client.acquire("gate bob 60000").fence;
     assert_eq!(ordinary, first + 102, "above all without a minimum");
 }
@@ -100,11 +94,8 @@ fn min_fence_beyond_clock_and_startup_grace_is_refused() {
     client.ask::<u64>(&extend);
     assert_eq!(fence(&mut client, "door", ahead), ahead);
     client.config_set("dlock.startup-grace-ms", "0");
-    assert_eq!(
-        fence(&mut client, "gate", ahead),
-        ahead,
-        "up to the counter in any case"
-    );
+    let next_fence = fence(&mut client, "gate", ahead);
+    assert_eq!(next_fence, ahead, "up to the counter in any case");
 }
 
 #[test]
@@ -137,11 +128,8 @@ fn extend_raises_fence_of_sole_holder() {
     client.assert_sole_holder("first", "alice", first + 100, 2);
     assert_eq!(client.acquire("other alice 1000").fence, first + 101);
     client.release("first alice ALL");
-    assert_eq!(
-        fence(&mut client, "first", 1),
-        first + 101,
-        "above the raised one"
-    );
+    let next_fence = fence(&mut client, "first", 1);
+    assert_eq!(next_fence, first + 101, "above the raised one");
 }
 
 #[test]
@@ -184,10 +172,8 @@ fn raised_fence_reaches_replica_and_outlives_promotion() {
     on_replica.assert_sole_holder("door", "alice", raised, 1);
     assert_eq!(on_replica.digest("door"), client.digest("door"));
     on_replica.ok("REPLICAOF NO ONE");
-    assert!(
-        fence(&mut on_replica, "gate", low) > raised,
-        "a promotion is a floor for all names"
-    );
+    let is_expected = fence(&mut on_replica, "gate", low) > raised;
+    assert!(is_expected, "a promotion is a floor for all names");
 }
 
 /// Why `dlock.quorum` is not for servers with replicas.

@@ -38,10 +38,8 @@ fn info_shows_mutex() {
     let [holder] = lock.holders.as_slice() else {
         panic!("one holder")
     };
-    assert_eq!(
-        (holder.owner.as_slice(), holder.fence, holder.holds),
-        (&b"alice"[..], fence, 2)
-    );
+    let expected = (&b"alice"[..], fence, 2);
+    assert_eq!((holder.owner.as_slice(), holder.fence, holder.holds), expected);
     assert!(holder.lease_ms <= 10_000 && holder.lease_ms > 5_000, "{holder:?}");
     assert!(holder.held_ms < 5_000, "{holder:?}");
 }
@@ -55,14 +53,10 @@ fn info_lists_holders_in_grant_order() {
     client.acquire("door zoe 10000 LIMIT 5");
     let lock = client.lock("door");
     assert_eq!(lock.owners(), ["zoe", "alice", "mary"]);
-    assert_eq!(
-        lock.holders.iter().map(|holder| holder.fence).collect::<Vec<_>>(),
-        fences
-    );
-    assert_eq!(
-        lock.holders.iter().map(|holder| holder.holds).collect::<Vec<_>>(),
-        [2, 1, 1]
-    );
+    let found = lock.holders.iter().map(|holder| holder.fence).collect::<Vec<_>>();
+    assert_eq!(found, fences);
+    let found = lock.holders.iter().map(|holder| holder.holds).collect::<Vec<_>>();
+    assert_eq!(found, [2, 1, 1]);
 }
 
 #[test]
@@ -88,10 +82,8 @@ fn info_lease_falls_while_held_time_grows() {
     assert!(after.lease_ms <= before.lease_ms - 29, "{before:?} {after:?}");
     assert!(after.held_ms >= before.held_ms + 29, "{before:?} {after:?}");
     // Both are rounded down, so together they miss at most 2 ms of the lease.
-    assert!(
-        (59_998..=60_000).contains(&(after.lease_ms + after.held_ms)),
-        "{after:?}"
-    );
+    let is_expected = (59_998..=60_000).contains(&(after.lease_ms + after.held_ms));
+    assert!(is_expected, "{after:?}");
 }
 
 #[test]
@@ -117,8 +109,6 @@ fn reads_break_no_watch_and_leave_nothing_to_save() {
     watcher.ask::<String>("PING");
     let executed: Option<Vec<String>> = watcher.ask("EXEC");
     assert_eq!(executed, Some(vec!["PONG".into()]));
-    assert_eq!(
-        client.server_info("persistence", "rdb_changes_since_last_save"),
-        changes
-    );
+    let value = client.server_info("persistence", "rdb_changes_since_last_save");
+    assert_eq!(value, changes);
 }

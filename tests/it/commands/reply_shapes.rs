@@ -6,10 +6,8 @@ use dlock_testkit::{Server, reply_bytes, start};
 fn grant_reply_is_array_of_four_integers() {
     let server = Server::start();
     for resp in [2, 3] {
-        assert_eq!(
-            shape(&server, resp, "DLOCK.ACQUIRE door alice 10000"),
-            "*4 :n :n :n :n"
-        );
+        let shown = shape(&server, resp, "DLOCK.ACQUIRE door alice 10000");
+        assert_eq!(shown, "*4 :n :n :n :n");
     }
 }
 
@@ -26,10 +24,8 @@ fn release_and_extend_reply_integer() {
     let server = Server::start();
     for resp in [2, 3] {
         server.client().acquire("door alice 10000");
-        assert_eq!(
-            reply_bytes(&server, resp, "DLOCK.EXTEND door alice 60000"),
-            ":60000\r\n"
-        );
+        let reply = reply_bytes(&server, resp, "DLOCK.EXTEND door alice 60000");
+        assert_eq!(reply, ":60000\r\n");
         assert_eq!(reply_bytes(&server, resp, "DLOCK.RELEASE door alice"), ":0\r\n");
     }
 }
@@ -64,14 +60,12 @@ fn info_reply_is_map_with_holder_maps() {
         )
     };
     for (resp, lock, each) in [(2, "*8", "*10"), (3, "%4", "%5")] {
-        assert_eq!(
-            shape(&server, resp, "DLOCK.INFO door"),
-            format!(
-                "{lock} $5 limit :n $7 holders *2 {each} {} {each} {} $7 waiting :n $7 waiters *0",
-                holder("alice"),
-                holder("bob")
-            )
+        let expected = format!(
+            "{lock} $5 limit :n $7 holders *2 {each} {} {each} {} $7 waiting :n $7 waiters *0",
+            holder("alice"),
+            holder("bob")
         );
+        assert_eq!(shape(&server, resp, "DLOCK.INFO door"), expected);
     }
     assert!(reply_bytes(&server, 3, "DLOCK.INFO door").starts_with("%4\r\n$5\r\nlimit\r\n:-1\r\n"));
 }
@@ -95,10 +89,8 @@ fn error_reply_is_one_line_with_code_and_text() {
     for resp in [2, 3] {
         for (command, first_word) in rows {
             let reply = reply_bytes(&server, resp, command);
-            assert!(
-                reply.starts_with(first_word) && reply.len() > first_word.len() + 2,
-                "{command}: {reply}"
-            );
+            let is_expected = reply.starts_with(first_word) && reply.len() > first_word.len() + 2;
+            assert!(is_expected, "{command}: {reply}");
             assert_eq!(reply.matches("\r\n").count(), 1, "{command}: {reply}");
         }
     }
@@ -110,15 +102,11 @@ fn replies_keep_their_shape_in_transaction() {
     server.client().acquire("door alice 10000");
     let transaction = "MULTI\r\nDLOCK.ACQUIRE door bob 10000\r\nDLOCK.OWNER free\r\nDLOCK.INFO free\r\nDLOCK.ACQUIRE gate bob 10000\r\nEXEC";
     let queued = "+OK +QUEUED +QUEUED +QUEUED +QUEUED";
-    assert_eq!(
-        shape(&server, 2, transaction),
-        format!("{queued} *4 *-1 $-1 $-1 *4 :n :n :n :n")
-    );
+    let shown = shape(&server, 2, transaction);
+    assert_eq!(shown, format!("{queued} *4 *-1 $-1 $-1 *4 :n :n :n :n"));
     server.client().release("gate bob");
-    assert_eq!(
-        shape(&server, 3, transaction),
-        format!("{queued} *4 _ _ _ *4 :n :n :n :n")
-    );
+    let shown = shape(&server, 3, transaction);
+    assert_eq!(shown, format!("{queued} *4 _ _ _ *4 :n :n :n :n"));
 }
 
 /// The lines of a reply, with each number as `:n`.

@@ -24,17 +24,15 @@ fn transaction_runs_all_commands() {
         Value::Array(numbers) => numbers[1].clone(),
         other => other.clone(),
     };
-    assert_eq!(
-        replies.iter().map(holds).collect::<Vec<_>>(),
-        [
-            Value::Int(1),
-            Value::Int(2),
-            Value::Nil,
-            Value::Int(90_000),
-            Value::BulkString(b"alice".to_vec()),
-            Value::Int(0),
-        ]
-    );
+    let expected = [
+        Value::Int(1),
+        Value::Int(2),
+        Value::Nil,
+        Value::Int(90_000),
+        Value::BulkString(b"alice".to_vec()),
+        Value::Int(0),
+    ];
+    assert_eq!(replies.iter().map(holds).collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -51,15 +49,13 @@ fn transaction_is_replicated_by_effects() {
         "DLOCK.RELEASE first alice",
         "EXEC",
     ]);
-    assert_eq!(
-        stream.take(),
-        [
-            "MULTI",
-            "DLOCK.APPLY door <change>",
-            "DLOCK.RELEASE first alice",
-            "EXEC"
-        ]
-    );
+    let expected = [
+        "MULTI",
+        "DLOCK.APPLY door <change>",
+        "DLOCK.RELEASE first alice",
+        "EXEC",
+    ];
+    assert_eq!(stream.take(), expected);
 }
 
 #[test]
@@ -102,15 +98,13 @@ fn script_runs_all_commands() {
 #[test]
 fn error_in_script_keeps_code() {
     let (_server, mut client) = start();
-    assert_eq!(
-        client.error_code_args(&[
-            b"EVAL",
-            b"return redis.call('DLOCK.RELEASE', 'door', 'alice')",
-            b"1",
-            b"door"
-        ]),
-        "NOTHELD"
-    );
+    let code = client.error_code_args(&[
+        b"EVAL",
+        b"return redis.call('DLOCK.RELEASE', 'door', 'alice')",
+        b"1",
+        b"door",
+    ]);
+    assert_eq!(code, "NOTHELD");
 }
 
 #[test]
@@ -165,8 +159,6 @@ fn function_runs_all_commands() {
     assert_eq!(client.ask::<Option<i64>>("FCALL take 1 door bob"), None);
     assert_eq!(client.ask::<String>("FCALL_RO holder 1 door"), "alice");
     client.sync();
-    assert_eq!(
-        replica.client().lock("door").standing(),
-        client.lock("door").standing()
-    );
+    let standing = replica.client().lock("door").standing();
+    assert_eq!(standing, client.lock("door").standing());
 }

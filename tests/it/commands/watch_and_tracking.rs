@@ -137,10 +137,8 @@ fn watch_and_tracking_see_expired_leases() {
     wait_for("the end of bob's lease", || client.stat("dlock_expired") == 1);
     client.ok("SET mark 1");
     client.sync();
-    assert!(
-        observers.iter_mut().all(Observer::has_seen_change),
-        "one of two holders"
-    );
+    let is_expected = observers.iter_mut().all(Observer::has_seen_change);
+    assert!(is_expected, "one of two holders");
 
     client.release("door alice");
     client.acquire("door alice 1500");
@@ -151,10 +149,8 @@ fn watch_and_tracking_see_expired_leases() {
     wait_for("the sweep", || !client.exists("door"));
     client.ok("SET mark 2");
     client.sync();
-    assert!(
-        observers.iter_mut().all(Observer::has_seen_change),
-        "the last holder"
-    );
+    let is_expected = observers.iter_mut().all(Observer::has_seen_change);
+    assert!(is_expected, "the last holder");
 }
 
 #[test]

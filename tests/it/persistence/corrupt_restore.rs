@@ -46,11 +46,8 @@ impl Fixture {
             }
         }
         self.client.ask::<i64>("DEL broken");
-        assert_eq!(
-            self.client.lock("door").standing(),
-            before,
-            "the other lock is unchanged"
-        );
+        let standing = self.client.lock("door").standing();
+        assert_eq!(standing, before, "the other lock is unchanged");
         let fence = self.client.acquire("other alice 1000").fence;
         assert!(fence < 1 << 52, "no payload exhausted the fences: {fence}");
         accepted
@@ -63,17 +60,13 @@ impl Fixture {
             return;
         };
         let holders = lock.holders.len();
-        assert!(
-            lock.limit == -1 || lock.limit >= i64::try_from(holders).expect("few"),
-            "{lock:?} of {payload:?}"
-        );
+        let is_expected = lock.limit == -1 || lock.limit >= i64::try_from(holders).expect("few");
+        assert!(is_expected, "{lock:?} of {payload:?}");
         for holder in &lock.holders {
             assert!((1..=512).contains(&holder.owner.len()), "{lock:?} of {payload:?}");
             assert!((1..1 << 53).contains(&holder.fence), "{lock:?} of {payload:?}");
-            assert!(
-                (1..=(1 << 32) + 64).contains(&holder.holds),
-                "{lock:?} of {payload:?}"
-            );
+            let is_expected = (1..=(1 << 32) + 64).contains(&holder.holds);
+            assert!(is_expected, "{lock:?} of {payload:?}");
             let same_owner = lock
                 .holders
                 .iter()
@@ -81,10 +74,8 @@ impl Fixture {
                 .count();
             assert_eq!(same_owner, 1, "{lock:?} of {payload:?}");
         }
-        assert!(
-            lock.holders.is_sorted_by(|a, b| a.fence < b.fence),
-            "{lock:?} of {payload:?}"
-        );
+        let is_expected = lock.holders.is_sorted_by(|a, b| a.fence < b.fence);
+        assert!(is_expected, "{lock:?} of {payload:?}");
     }
 }
 

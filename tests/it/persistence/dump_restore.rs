@@ -23,10 +23,8 @@ fn dump(client: &mut Client, key: &str) -> Vec<u8> {
 }
 
 fn restore(client: &mut Client, key: &str, payload: &[u8]) {
-    assert_eq!(
-        client.ask_args::<Value>(&[b"RESTORE", key.as_bytes(), b"0", payload]),
-        Value::Okay
-    );
+    let reply = client.ask_args::<Value>(&[b"RESTORE", key.as_bytes(), b"0", payload]);
+    assert_eq!(reply, Value::Okay);
 }
 
 #[track_caller]
@@ -38,11 +36,8 @@ fn assert_same_lock(client: &mut Client, key: &str, before: &LockInfo) {
         assert!(now.lease_ms + 20_000 > then.lease_ms, "{then:?} {now:?}");
         assert!(now.held_ms >= then.held_ms, "{then:?} {now:?}");
     }
-    assert_eq!(
-        client.acquire(&format!("{key} bob 90000 LIMIT 4 REQID r1")).holds,
-        1,
-        "request ids are restored"
-    );
+    let holds = client.acquire(&format!("{key} bob 90000 LIMIT 4 REQID r1")).holds;
+    assert_eq!(holds, 1, "request ids are restored");
 }
 
 #[test]
@@ -72,10 +67,8 @@ fn restore_onto_existing_key_needs_replace() {
     let before = make_lock(&mut client);
     let payload = dump(&mut client, "door");
     client.acquire("gate dave 60000");
-    assert_eq!(
-        client.error_code_args(&[b"RESTORE", b"gate", b"0", &payload]),
-        "BUSYKEY"
-    );
+    let code = client.error_code_args(&[b"RESTORE", b"gate", b"0", &payload]);
+    assert_eq!(code, "BUSYKEY");
     assert_eq!(client.lock("gate").owners(), ["dave"]);
     client.ask_args::<Value>(&[b"RESTORE", b"gate", b"0", &payload, b"REPLACE"]);
     assert_same_lock(&mut client, "gate", &before);
@@ -198,10 +191,8 @@ fn restore_with_lease_of_more_than_ten_years_is_refused() {
     client.ok("REPLICAOF 127.0.0.1 1");
     client.ok("REPLICAOF NO ONE");
     wait_for("the grace", || client.stat("dlock_grace_left_ms") > 0);
-    assert!(
-        client.stat("dlock_grace_left_ms") <= 86_400_000,
-        "of the longest lease allowed"
-    );
+    let is_expected = client.stat("dlock_grace_left_ms") <= 86_400_000;
+    assert!(is_expected, "of the longest lease allowed");
     client.ok("CONFIG SET dlock.failover-grace-ms 0");
     restore(&mut client, "gate", &forged(&payload, fence, TEN_YEARS_MS));
 }

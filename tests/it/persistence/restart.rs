@@ -60,35 +60,24 @@ impl Snapshot {
         let passed_ms = u64::try_from(self.taken.elapsed().as_millis()).expect("a short time") + 1;
         for (key, before) in &self.locks {
             let after = &now.locks[key];
-            assert_eq!(
-                after.as_ref().map(LockInfo::standing),
-                before.as_ref().map(LockInfo::standing),
-                "{key}"
-            );
+            let expected = before.as_ref().map(LockInfo::standing);
+            assert_eq!(after.as_ref().map(LockInfo::standing), expected, "{key}");
             let (Some(before), Some(after)) = (before, after) else {
                 continue;
             };
             assert_eq!(after.limit, before.limit, "{key}");
             for (then, now) in before.holders.iter().zip(&after.holders) {
-                assert!(
-                    now.lease_ms + passed_ms >= then.lease_ms,
-                    "{key}: {then:?} expires earlier: {now:?}"
-                );
+                let is_expected = now.lease_ms + passed_ms >= then.lease_ms;
+                assert!(is_expected, "{key}: {then:?} expires earlier: {now:?}");
                 // The AOF has the granted lease, which starts again: at most that long.
                 let given = then.lease_ms + then.held_ms + 2;
                 assert!(now.lease_ms <= given, "{key}: {then:?} was prolonged: {now:?}");
             }
         }
-        assert_eq!(
-            client.acquire("named alice 60000 REQID r1").holds,
-            2,
-            "request ids are restored"
-        );
-        assert_eq!(
-            client.acquire("named alice 60000 REQID r2").holds,
-            2,
-            "request ids are restored"
-        );
+        let holds = client.acquire("named alice 60000 REQID r1").holds;
+        assert_eq!(holds, 2, "request ids are restored");
+        let holds = client.acquire("named alice 60000 REQID r2").holds;
+        assert_eq!(holds, 2, "request ids are restored");
         assert_eq!(client.try_acquire("mutex bob 1000"), None);
     }
 }
@@ -194,10 +183,8 @@ fn acknowledged_changes_survive_crash() {
         };
         let digests = |client: &mut Client| keys.map(|key| client.digest(key));
         let before = (standing(&mut client), digests(&mut client));
-        assert!(
-            before.0.iter().any(Option::is_some),
-            "round {round} must end with a lock"
-        );
+        let is_expected = before.0.iter().any(Option::is_some);
+        assert!(is_expected, "round {round} must end with a lock");
         server.crash_and_restart();
         client = server.client();
         assert_eq!(

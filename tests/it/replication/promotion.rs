@@ -26,11 +26,8 @@ fn holders_keep_locks_after_promotion() {
     let mut client = promoted(&mut primary, &replica);
     client.assert_sole_holder("door", "alice", fence, 2);
     assert_eq!(client.try_acquire("door bob 10000"), None);
-    assert_eq!(
-        client.acquire("door alice 60000 REQID r1").holds,
-        2,
-        "request ids are replicated"
-    );
+    let holds = client.acquire("door alice 60000 REQID r1").holds;
+    assert_eq!(holds, 2, "request ids are replicated");
     assert_eq!(client.extend(&format!("door alice 80000 FENCE {fence}")), 80_000);
     assert_eq!(client.release(&format!("door alice ALL FENCE {fence}")), 0);
     assert_eq!(client.release("gate bob"), 0);

@@ -43,14 +43,10 @@ fn assert_same_locks(replica: &mut Client, primary: &mut Client) {
         assert_eq!(actual.standing(), expected.standing(), "{key}");
         assert_eq!(actual.limit, expected.limit, "{key}");
         for (theirs, ours) in actual.holders.iter().zip(&expected.holders) {
-            assert!(
-                theirs.lease_ms >= ours.lease_ms,
-                "{key}: {theirs:?} ends before {ours:?}"
-            );
-            assert!(
-                theirs.lease_ms <= ours.lease_ms + 10_000,
-                "{key}: {theirs:?} ends long after {ours:?}"
-            );
+            let is_expected = theirs.lease_ms >= ours.lease_ms;
+            assert!(is_expected, "{key}: {theirs:?} ends before {ours:?}");
+            let is_expected = theirs.lease_ms <= ours.lease_ms + 10_000;
+            assert!(is_expected, "{key}: {theirs:?} ends long after {ours:?}");
         }
         assert_eq!(replica.ask::<i64>(&format!("PTTL {key}")), -1);
     }
@@ -205,11 +201,8 @@ fn replica_refuses_writes_and_answers_reads() {
             "DLOCK.RELEASE door alice",
             "DLOCK.EXTEND door alice 60000",
         ] {
-            assert_eq!(
-                on_replica.error_code(command),
-                "READONLY",
-                "{command}, writable: {writable}"
-            );
+            let code = on_replica.error_code(command);
+            assert_eq!(code, "READONLY", "{command}, writable: {writable}");
         }
         assert_eq!(on_replica.owner("door").as_deref(), Some("alice"));
         assert_eq!(on_replica.lock("door").holder("alice").holds, 1);

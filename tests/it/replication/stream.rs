@@ -131,10 +131,8 @@ fn read_of_expired_lock_is_not_replicated() {
     assert_eq!(replies[3], redis::Value::Int(1), "not swept yet");
     // Nothing between the grant and the mark, then the sweep.
     wait_for("the sweep", || !client.exists("door"));
-    assert_eq!(
-        stream.take_with_publish(),
-        [APPLY_DOOR, "PUBLISH after-the-reads mark", APPLY_DOOR]
-    );
+    let expected = [APPLY_DOOR, "PUBLISH after-the-reads mark", APPLY_DOOR];
+    assert_eq!(stream.take_with_publish(), expected);
 }
 
 #[test]

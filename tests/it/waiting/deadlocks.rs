@@ -37,13 +37,11 @@ fn deadlock_of_two_mutexes_is_refused() {
     let (server, mut client) = held_by_alice();
     client.acquire("gate bob 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    assert_eq!(
-        assert_deadlock(&mut client, "gate alice 60000 BLOCK 0"),
-        [
-            "alice holds door, waits for gate",
-            "bob holds gate, waits for door"
-        ]
-    );
+    let expected = [
+        "alice holds door, waits for gate",
+        "bob holds gate, waits for door",
+    ];
+    assert_eq!(assert_deadlock(&mut client, "gate alice 60000 BLOCK 0"), expected);
     bob.assert_waiting();
     // Alice releases what she holds, as the error says.
     client.release("door alice");
@@ -61,14 +59,12 @@ fn deadlock_error_lists_cycle_of_three() {
     }
     let _alice = server.waiter("b alice 60000 BLOCK 0");
     let mut bob = server.waiter("c bob 60000 BLOCK 0");
-    assert_eq!(
-        assert_deadlock(&mut client, "a carol 60000 BLOCK 0"),
-        [
-            "alice holds a, waits for b",
-            "bob holds b, waits for c",
-            "carol holds c, waits for a"
-        ]
-    );
+    let expected = [
+        "alice holds a, waits for b",
+        "bob holds b, waits for c",
+        "carol holds c, waits for a",
+    ];
+    assert_eq!(assert_deadlock(&mut client, "a carol 60000 BLOCK 0"), expected);
     client.release("c carol");
     bob.granted();
 }

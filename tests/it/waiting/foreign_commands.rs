@@ -34,11 +34,8 @@ fn removed_lock_is_granted_to_next_waiter_with_larger_fence() {
         client.ask::<Value>(command);
         let grant = bob.granted();
         assert!(grant.fence > fence, "{command}");
-        assert_eq!(
-            client.lock("door").standing(),
-            [("bob".into(), grant.fence, 1)],
-            "{command}"
-        );
+        let standing = client.lock("door").standing();
+        assert_eq!(standing, [("bob".into(), grant.fence, 1)], "{command}");
         carol.assert_waiting();
         assert_eq!(client.queue("door"), ["carol"], "{command}");
         assert_eq!(client.ask::<i64>("PTTL door"), -1, "{command}");
@@ -85,11 +82,8 @@ fn key_restored_before_queue_is_processed_changes_nothing() {
 fn next_waiter_is_granted_before_command_after_removal() {
     let (_server, mut client, fence, mut bob, _carol) = held_with_waiters();
     let replies = client.batch(&["DEL door", "DLOCK.ACQUIRE door dave 60000", "DLOCK.OWNER door"]);
-    assert_eq!(
-        replies[1..],
-        [Value::Nil, Value::BulkString(b"bob".to_vec())],
-        "no overtaking"
-    );
+    let expected = [Value::Nil, Value::BulkString(b"bob".to_vec())];
+    assert_eq!(replies[1..], expected, "no overtaking");
     assert!(bob.granted().fence > fence);
 }
 

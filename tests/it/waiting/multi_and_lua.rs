@@ -103,14 +103,12 @@ fn release_in_transaction_grants_to_queue_first() {
         "DLOCK.OWNER door",
         "EXEC",
     ]);
-    assert_eq!(
-        replies[4],
-        Value::Array(vec![
-            Value::Int(0),
-            Value::Nil,
-            Value::BulkString(b"carol".to_vec())
-        ])
-    );
+    let expected = Value::Array(vec![
+        Value::Int(0),
+        Value::Nil,
+        Value::BulkString(b"carol".to_vec()),
+    ]);
+    assert_eq!(replies[4], expected);
     carol.granted();
     assert_eq!(client.waiting("door"), 0);
 }
@@ -150,10 +148,8 @@ fn bad_timeout_is_refused() {
     for way in WAYS {
         for block in ["BLOCK", "BLOCK x", "BLOCK -1", "BLOCK 0 BLOCK 0"] {
             let reply = way.acquire(&mut client, &format!("door alice 60000 {block}"));
-            assert!(
-                matches!(reply, Value::ServerError(_)),
-                "{way:?} {block}: {reply:?}"
-            );
+            let is_expected = matches!(reply, Value::ServerError(_));
+            assert!(is_expected, "{way:?} {block}: {reply:?}");
         }
     }
     assert!(!client.exists("door"));

@@ -201,11 +201,8 @@ fn departed_waiter_unblocks_those_behind_it() {
         for reader in &mut readers {
             reader.granted();
         }
-        assert_eq!(
-            client.lock("door").owners(),
-            ["alice", "reader1", "reader2"],
-            "{way}"
-        );
+        let owners = client.lock("door").owners();
+        assert_eq!(owners, ["alice", "reader1", "reader2"], "{way}");
         assert_eq!(client.queue("door"), ["writer2"], "{way}");
         client.release("door alice");
         client.release("door reader1");

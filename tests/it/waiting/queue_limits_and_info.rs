@@ -74,11 +74,8 @@ fn lowered_queue_limit_keeps_waiters_and_refuses_new_ones() {
         waiter.granted();
         client.release(&format!("door owner{n}"));
     }
-    assert_eq!(
-        client.acquire("door dave 60000 BLOCK 0").waited_ms,
-        0,
-        "it is free"
-    );
+    let waited_ms = client.acquire("door dave 60000 BLOCK 0").waited_ms;
+    assert_eq!(waited_ms, 0, "it is free");
     assert_queue_full(&mut client, "door eve 60000 BLOCK 0");
 }
 
@@ -96,15 +93,13 @@ fn dlock_info_shows_queue_in_order() {
         .into_iter()
         .map(|waiter| (waiter.owner, waiter.limit, waiter.timeout_ms))
         .collect();
-    assert_eq!(
-        shown,
-        [
-            ("bob".into(), 1, -1),
-            ("carol".into(), -1, 600_000),
-            ("dave".into(), 7, -1),
-            ("bob".into(), 1, 3_600_000)
-        ]
-    );
+    let expected = [
+        ("bob".into(), 1, -1),
+        ("carol".into(), -1, 600_000),
+        ("dave".into(), 7, -1),
+        ("bob".into(), 1, 3_600_000),
+    ];
+    assert_eq!(shown, expected);
     let lock = client.lock("door");
     assert_eq!((lock.limit, lock.waiting), (1, 4));
     assert_eq!(lock.owners(), ["alice"]);
@@ -188,10 +183,8 @@ fn gauges_count_current_waiters() {
     assert_eq!(gauges(&mut client), [3, 2]);
     pause(150);
     let longest = client.stat("dlock_longest_wait_ms");
-    assert!(
-        longest >= 150 && u128::from(longest.cast_unsigned()) <= start.elapsed().as_millis(),
-        "{longest} ms"
-    );
+    let is_expected = longest >= 150 && u128::from(longest.cast_unsigned()) <= start.elapsed().as_millis();
+    assert!(is_expected, "{longest} ms");
     client.release("door alice");
     bob.granted();
     assert_eq!(gauges(&mut client), [2, 2]);

@@ -40,11 +40,8 @@ fn expiry_and_handover_are_replicated_as_one_change() {
     client.acquire("door alice 600");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     bob.granted();
-    assert_eq!(
-        stream.take_all(),
-        [APPLY_DOOR, APPLY_DOOR],
-        "alice's grant, and bob's"
-    );
+    let taken = stream.take_all();
+    assert_eq!(taken, [APPLY_DOOR, APPLY_DOOR], "alice's grant, and bob's");
 }
 
 #[test]
@@ -85,17 +82,15 @@ fn removal_is_replicated_before_following_grant() {
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.batch(&["MULTI", "DEL door", "SET door text", "DEL door", "EXEC"]);
     bob.granted();
-    assert_eq!(
-        stream.take_all(),
-        [
-            "MULTI",
-            "DEL door",
-            "SET door text",
-            "DEL door",
-            "EXEC",
-            APPLY_DOOR
-        ]
-    );
+    let expected = [
+        "MULTI",
+        "DEL door",
+        "SET door text",
+        "DEL door",
+        "EXEC",
+        APPLY_DOOR,
+    ];
+    assert_eq!(stream.take_all(), expected);
 }
 
 #[test]
@@ -119,11 +114,8 @@ fn grant_after_removal_survives_crash() {
         let fence = bob.granted().fence;
         server.crash_and_restart();
         let mut client = server.client();
-        assert_eq!(
-            client.lock("door").standing(),
-            [("bob".into(), fence, 1)],
-            "{command}"
-        );
+        let standing = client.lock("door").standing();
+        assert_eq!(standing, [("bob".into(), fence, 1)], "{command}");
         assert_eq!(client.ask::<i64>("PTTL door"), -1, "{command}");
         if command.starts_with("RENAME") {
             assert_eq!(client.owner("away").as_deref(), Some("alice"));

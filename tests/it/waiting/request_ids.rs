@@ -61,10 +61,8 @@ fn repeated_reqid_replaces_waiter_in_place() {
     let mut lost = server.waiter("door bob 60000 BLOCK 0 REQID r1");
     let carol = server.waiter("door carol 60000 BLOCK 0");
     let mut bob = server.send_acquire("door bob 20000 BLOCK 3600000 REQID r1");
-    assert_eq!(
-        lost.error(),
-        "UNBLOCKED replaced by a request with the same REQID"
-    );
+    let expected = "UNBLOCKED replaced by a request with the same REQID";
+    assert_eq!(lost.error(), expected);
     assert_eq!(client.queue("door"), ["bob", "carol"], "the position is kept");
     assert_eq!(client.waiters("door")[0].timeout_ms, 3_600_000);
     client.release("door alice");
@@ -83,10 +81,8 @@ fn repeated_reqid_restarts_timeout_and_wait_time() {
     let start = std::time::Instant::now();
     let mut bob = server.send_acquire("door bob 60000 BLOCK 1500 REQID r1");
     bob.assert_null();
-    assert!(
-        start.elapsed().as_millis() >= 1500,
-        "the old timeout does not count"
-    );
+    let is_expected = start.elapsed().as_millis() >= 1500;
+    assert!(is_expected, "the old timeout does not count");
     let _lost = server.waiter("door bob 60000 BLOCK 0 REQID r2");
     wait_for("a while in the queue", || {
         client.waiters("door")[0].waited_ms >= 200

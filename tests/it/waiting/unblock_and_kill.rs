@@ -141,11 +141,8 @@ fn last_departed_waiter_leaves_no_state() {
         waiters.remove(1).0.close();
     }
     client.wait_for_queue("door", 0);
-    assert_eq!(
-        client.ask::<i64>(&format!("CLIENT KILL ID {id}")),
-        0,
-        "the client is gone"
-    );
+    let reply = client.ask::<i64>(&format!("CLIENT KILL ID {id}"));
+    assert_eq!(reply, 0, "the client is gone");
     wait_until_none_blocked(&mut client);
     assert_eq!(client.stat("dlock_waiters"), 0);
     assert_eq!(client.stat("dlock_contended_locks"), 0);

@@ -158,11 +158,8 @@ impl Client {
     /// The lock must have this holder, and no other.
     #[track_caller]
     pub fn assert_sole_holder(&mut self, key: &str, owner: &str, fence: u64, holds: u64) {
-        assert_eq!(
-            self.lock(key).standing(),
-            [(owner.to_owned(), fence, holds)],
-            "{key}"
-        );
+        let standing = self.lock(key).standing();
+        assert_eq!(standing, [(owner.to_owned(), fence, holds)], "{key}");
     }
 
     pub fn exists(&mut self, key: &str) -> bool {

@@ -38,11 +38,8 @@ impl Events {
         self.marker.ask::<i64>(&format!("PUBLISH {MARK_CHANNEL} mark"));
         let mut messages = Vec::new();
         loop {
-            let value = self
-                .subscriber
-                .connection()
-                .recv_response()
-                .expect("the mark arrives");
+            let value = self.subscriber.connection();
+            let value = value.recv_response().expect("the mark arrives");
             let Some(message) = Msg::from_owned_value(value) else {
                 continue;
             };

@@ -47,10 +47,8 @@ impl LockInfo {
 
     #[track_caller]
     pub fn holder(&self, owner: &str) -> &HolderInfo {
-        let found = self
-            .holders
-            .iter()
-            .find(|holder| holder.owner == owner.as_bytes());
+        let mut found = self.holders.iter();
+        let found = found.find(|holder| holder.owner == owner.as_bytes());
         found.unwrap_or_else(|| panic!("{owner} is no holder of {self:?}"))
     }
 

@@ -47,11 +47,8 @@ pub fn value_end(dump: &[u8]) -> usize {
 /// The string that the module wrote.
 #[track_caller]
 pub fn text(dump: &[u8]) -> Vec<u8> {
-    assert_eq!(
-        (dump[0], dump[1]),
-        (MODULE_TYPE, LENGTH_64_BIT),
-        "a value of a module"
-    );
+    let expected = (MODULE_TYPE, LENGTH_64_BIT);
+    assert_eq!((dump[0], dump[1]), expected, "a value of a module");
     assert_eq!(dump[VALUE_START], OPCODE_STRING, "the value is one string");
     let (length, start) = length(&dump[VALUE_START + 1..]);
     let start = VALUE_START + 1 + start;

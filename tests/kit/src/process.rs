@@ -94,10 +94,8 @@ impl Process {
                     StartFailure::Exited(log)
                 });
             }
-            assert!(
-                start.elapsed() < START_TIMEOUT,
-                "the server was not ready within {START_TIMEOUT:?}"
-            );
+            let is_expected = start.elapsed() < START_TIMEOUT;
+            assert!(is_expected, "the server was not ready within {START_TIMEOUT:?}");
             thread::sleep(POLL_INTERVAL);
         }
         Ok(process)
@@ -125,10 +123,8 @@ impl Process {
     pub fn wait_for_exit(&mut self) {
         let start = Instant::now();
         while !self.has_exited() {
-            assert!(
-                start.elapsed() < EXIT_TIMEOUT,
-                "the server did not exit within {EXIT_TIMEOUT:?}"
-            );
+            let is_expected = start.elapsed() < EXIT_TIMEOUT;
+            assert!(is_expected, "the server did not exit within {EXIT_TIMEOUT:?}");
             thread::sleep(POLL_INTERVAL);
         }
     }

@@ -23,10 +23,8 @@ impl Proxy {
     /// A proxy to a local port that forwards everything at first.
     pub fn to(server_port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the system has a free port");
-        let port = listener
-            .local_addr()
-            .expect("a bound socket has an address")
-            .port();
+        let port = listener.local_addr().expect("a bound socket has an address");
+        let port = port.port();
         let network = Arc::new(Network::default());
         thread::spawn({
             let network = Arc::clone(&network);

@@ -116,19 +116,15 @@ impl ReplicationStream {
         while line.is_empty() {
             line = self.line();
         }
-        let count: usize = line
-            .strip_prefix('*')
-            .and_then(|n| n.parse().ok())
-            .expect("a command");
+        let count = line.strip_prefix('*');
+        let count: usize = count.and_then(|n| n.parse().ok()).expect("a command");
         (0..count).map(|_| self.word()).collect()
     }
 
     fn word(&mut self) -> Vec<u8> {
         let line = self.line();
-        let length: usize = line
-            .strip_prefix('$')
-            .and_then(|n| n.parse().ok())
-            .expect("a word");
+        let length = line.strip_prefix('$');
+        let length: usize = length.and_then(|n| n.parse().ok()).expect("a word");
         let mut word = vec![0; length + 2];
         self.stream.read_exact(&mut word).expect("the word arrives");
         word.truncate(length);

@@ -13,10 +13,8 @@ pub const SLOW_MACHINE: Duration = Duration::from_secs(3);
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(
-            start.elapsed() < WAIT_TIMEOUT,
-            "waited {WAIT_TIMEOUT:?} for: {what}"
-        );
+        let is_expected = start.elapsed() < WAIT_TIMEOUT;
+        assert!(is_expected, "waited {WAIT_TIMEOUT:?} for: {what}");
         thread::sleep(POLL_INTERVAL);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Server};
-use redis_dlock_client::{Event, EventKind, Locks, Settings};
+use redis_dlock_client::{Error, Event, EventKind, Locks, LostReason, Settings};
 
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,6 +46,13 @@ pub async fn until_free(client: &mut Client, key: &str) {
     until(&format!("{key} to be free"), || client.find_lock(key).is_none()).await;
 }
 
+/// The outcome of a lock that was lost for this reason.
+#[track_caller]
+pub fn assert_lost<T: std::fmt::Debug>(outcome: Result<T, Error>, expected: LostReason) {
+    let is_expected = matches!(&outcome, Err(Error::Lost(reason)) if *reason == expected);
+    assert!(is_expected, "{outcome:?}");
+}
+
 /// The names of the events that a client reports.
 #[derive(Clone, Default)]
 pub struct Journal(Arc<Mutex<Vec<String>>>);
@@ -63,12 +70,8 @@ impl Journal {
     }
 
     pub fn count(&self, name: &str) -> usize {
-        self.0
-            .lock()
-            .unwrap()
-            .iter()
-            .filter(|noted| *noted == name)
-            .count()
+        let names = self.0.lock().unwrap();
+        names.iter().filter(|noted| *noted == name).count()
     }
 }
 
@@ -105,18 +108,16 @@ impl StuckHook {
 /// How often the server was asked for a command.
 pub fn calls(client: &mut Client, command: &str) -> u64 {
     let stats = client.info_section("commandstats");
-    let Some(stat) = stats.get(&format!("cmdstat_{command}")) else {
-        return 0;
-    };
-    let calls = stat.split(',').find_map(|field| field.strip_prefix("calls="));
-    calls
-        .and_then(|calls| calls.parse().ok())
-        .expect("commandstats have the number of calls")
+    stats.get(&format!("cmdstat_{command}")).map_or(0, |stat| {
+        let calls = stat.split(',').find_map(|field| field.strip_prefix("calls="));
+        calls
+            .and_then(|calls| calls.parse().ok())
+            .expect("a number of calls")
+    })
 }
 
 /// Blocks the server for a while.
 pub fn stall(server: &Server, time: Duration) {
-    server
-        .client()
-        .send(&format!("DEBUG SLEEP {}", time.as_secs_f64()));
+    let command = format!("DEBUG SLEEP {}", time.as_secs_f64());
+    server.client().send(&command);
 }

@@ -14,10 +14,8 @@ fn book_builds_every_chapter_without_warnings_or_outside_links() {
     if !target().join("tools/bin/mdbook").exists() && !is_installed("mdbook") {
         return skip("mdBook is not installed: run `make book` once");
     }
-    let output = Command::new(page::root().join("tests/docs/build-book"))
-        .arg(target())
-        .output()
-        .expect("the script can be run");
+    let mut build = Command::new(page::root().join("tests/docs/build-book"));
+    let output = build.arg(target()).output().expect("the script can be run");
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");

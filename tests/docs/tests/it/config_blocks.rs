@@ -10,11 +10,8 @@ fn server_starts_with_each_config_block_and_reports_its_values() {
     for page in page::all() {
         for block in page.blocks.iter().filter(|block| block.language == "conf") {
             // The test loads its own build, not the installed module that the page names.
-            let lines: Vec<&str> = block
-                .code
-                .lines()
-                .filter(|line| !line.starts_with("loadmodule "))
-                .collect();
+            let lines = block.code.lines().filter(|line| !line.starts_with("loadmodule "));
+            let lines: Vec<&str> = lines.collect();
             let place = page.place(block);
             let server = Server::try_with(&lines.join("\n")).unwrap_or_else(|log| panic!("{place}:\n{log}"));
             for (name, value) in lines.iter().filter_map(|line| line.split_once(' ')) {

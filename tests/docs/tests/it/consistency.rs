@@ -15,10 +15,8 @@ use crate::support::{run, workspace_binary};
 /// Pages and configuration files.
 fn pages_and_configs() -> Vec<PathBuf> {
     let root = page::root();
-    let mut files: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "client/README.md", "redis.conf"]
-        .iter()
-        .map(|file| root.join(file))
-        .collect();
+    let files = ["README.md", "CONTRIBUTING.md", "client/README.md", "redis.conf"].iter();
+    let mut files: Vec<PathBuf> = files.map(|file| root.join(file)).collect();
     let mut directories = vec![root.join("docs"), root.join("deploy")];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).expect("the directory is there").flatten() {
@@ -104,11 +102,8 @@ fn rust_versions(text: &str) -> impl Iterator<Item = Vec<u32>> {
             rest = &link[link.find(')')? + 1..];
         }
         let is_end = |char: char| !(char.is_ascii_digit() || char == '.');
-        let number = rest
-            .strip_prefix(' ')?
-            .split(is_end)
-            .next()?
-            .trim_end_matches('.');
+        let mut number = rest.strip_prefix(' ')?.split(is_end);
+        let number = number.next()?.trim_end_matches('.');
         (number.split('.').count() > 1).then(|| version(number))
     })
 }
@@ -184,10 +179,8 @@ fn supported_servers_match_the_test_matrix() {
             let cell = |number| line.split('|').nth(number).unwrap_or("").trim().to_lowercase();
             cell(1).starts_with(name) && tested_versions(&cell(2)).any(|tested| tested.starts_with(version))
         };
-        assert!(
-            operations.lines().any(is_row),
-            "docs/operations.md has no row for {name} {version}"
-        );
+        let is_expected = operations.lines().any(is_row);
+        assert!(is_expected, "docs/operations.md has no row for {name} {version}");
     }
     let (_, table) = operations
         .split_once("| server | tested | limitations |")

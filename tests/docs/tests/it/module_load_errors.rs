@@ -42,9 +42,7 @@ fn missing_or_non_executable_module_fails_with_the_documented_error() {
         let documented = errors.iter().find(|error| error.contains(keyword));
         let documented = documented.unwrap_or_else(|| panic!("the page has no error with {keyword:?}"));
         let log = load_error(&module);
-        assert!(
-            log.contains(documented.as_str()),
-            "the page says {documented:?}, the server:\n{log}"
-        );
+        let is_expected = log.contains(documented.as_str());
+        assert!(is_expected, "the page says {documented:?}, the server:\n{log}");
     }
 }

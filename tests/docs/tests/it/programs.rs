@@ -91,10 +91,8 @@ fn replace_connect(program: &str, other: &str) -> String {
 fn replaced_connect_keeps_the_rest_and_adds_imports() {
     let program = "import a\n\n\ndef connect(x):\n    a(x)\n\n\nconnect(1)\n";
     let other = "from b import c\n\n\ndef connect(x):\n    c(x)\n";
-    assert_eq!(
-        replace_connect(program, other),
-        "from b import c\nimport a\n\n\ndef connect(x):\n    c(x)\n\n\nconnect(1)\n"
-    );
+    let expected = "from b import c\nimport a\n\n\ndef connect(x):\n    c(x)\n\n\nconnect(1)\n";
+    assert_eq!(replace_connect(program, other), expected);
 }
 
 /// The directory of an installed library; if there is none, the test is skipped.
@@ -159,10 +157,8 @@ const SHOWN_STORE_PORT: &str = "9000";
 /// The output of a program on the page.
 fn shown_output(page: &str, file: &str) -> String {
     let page = Page::read(Path::new(page));
-    let shown = page
-        .blocks
-        .iter()
-        .find(|block| block.note("printed by") == Some(file));
+    let mut shown = page.blocks.iter();
+    let shown = shown.find(|block| block.note("printed by") == Some(file));
     shown
         .unwrap_or_else(|| panic!("the page has no block `printed by: {file}`"))
         .code

@@ -97,11 +97,8 @@ fn no_other_command_of_the_connection_is_run() {
             continue;
         }
         for arguments in ["", " 1", " 1 1", " on", " 1 1 1"] {
-            assert_eq!(
-                client.error_code(&format!("{guard} {command}{arguments}")),
-                "ERR",
-                "{command}"
-            );
+            let code = client.error_code(&format!("{guard} {command}{arguments}"));
+            assert_eq!(code, "ERR", "{command}");
         }
     }
 }
@@ -122,10 +119,8 @@ fn errors_of_the_command_are_its_own() {
         assert!(actual.starts_with(error), "{command}: {actual}");
     }
     assert_eq!(client.stat("dlock_guards_refused"), 0);
-    assert_eq!(
-        client.stat("dlock_errors_err") + client.stat("dlock_errors_wrongtype"),
-        0
-    );
+    let count = client.stat("dlock_errors_err") + client.stat("dlock_errors_wrongtype");
+    assert_eq!(count, 0);
 }
 
 #[test]

@@ -43,11 +43,8 @@ fn lock_is_read_and_keys_of_command_have_their_own_flags() {
     for (command, keys) in rows {
         let mut expected = vec!["door RO access".to_owned()];
         expected.extend(keys.iter().map(ToString::to_string));
-        assert_eq!(
-            keys_and_flags(&mut client, &format!("{GUARD} {command}")),
-            expected,
-            "{command}"
-        );
+        let shown = keys_and_flags(&mut client, &format!("{GUARD} {command}"));
+        assert_eq!(shown, expected, "{command}");
     }
 }
 
@@ -55,11 +52,8 @@ fn lock_is_read_and_keys_of_command_have_their_own_flags() {
 fn commands_of_locks_are_not_looked_into() {
     let (_server, mut client) = start();
     for inner in ["DLOCK.GUARD", "dlock.guard", "DLock.Owner", "DLOCK.NONSENSE"] {
-        assert_eq!(
-            keys_and_flags(&mut client, &format!("{GUARD} {inner} gate bob 1 SET data 1")),
-            ["door RO access"],
-            "{inner}"
-        );
+        let keys = keys_and_flags(&mut client, &format!("{GUARD} {inner} gate bob 1 SET data 1"));
+        assert_eq!(keys, ["door RO access"], "{inner}");
     }
 }
 
@@ -100,10 +94,8 @@ fn reporting_of_keys_frees_its_memory() {
         };
         let (before, after) = (run(200), run(calls));
         // A position takes 4 bytes, its flags as many.
-        assert!(
-            after < before + calls * keys.max(8) * 4,
-            "{keys} keys: {before} {after}"
-        );
+        let is_expected = after < before + calls * keys.max(8) * 4;
+        assert!(is_expected, "{keys} keys: {before} {after}");
     }
 }
 
@@ -138,13 +130,9 @@ fn assert_nested_guards_are_refused(mut server: Server) {
          return redis.pcall(unpack(a))"
     );
     let mut client = server.client();
-    assert_eq!(
-        client.error_code_args(&[b"EVAL", script.as_bytes(), b"1", b"door"]),
-        "ERR"
-    );
-    assert_eq!(
-        client.ask::<Value>("TYPE door"),
-        Value::SimpleString("dist-lock".into())
-    );
+    let code = client.error_code_args(&[b"EVAL", script.as_bytes(), b"1", b"door"]);
+    assert_eq!(code, "ERR");
+    let reply = client.ask::<Value>("TYPE door");
+    assert_eq!(reply, Value::SimpleString("dist-lock".into()));
     server.assert_alive();
 }

@@ -32,11 +32,8 @@ fn guard_needs_each_permission_of_the_command() {
         for missing in &all {
             let rest: Vec<&str> = all.iter().filter(|right| *right != missing).copied().collect();
             let mut client = user(&server, &rest.join(" "));
-            assert_eq!(
-                client.error_code(&command),
-                "NOPERM",
-                "{command} without {missing}"
-            );
+            let code = client.error_code(&command);
+            assert_eq!(code, "NOPERM", "{command} without {missing}");
         }
     }
 }
@@ -99,10 +96,8 @@ fn guard_in_script_and_transaction_has_permissions_of_caller() {
         &format!("{guard} SET data 1"),
         "EXEC",
     ]);
-    assert!(
-        matches!(&replies[2], Value::Array(inner) if matches!(&inner[0], Value::ServerError(error) if error.code() == "NOPERM")),
-        "{replies:?}"
-    );
+    let is_expected = matches!(&replies[2], Value::Array(inner) if matches!(&inner[0], Value::ServerError(error) if error.code() == "NOPERM"));
+    assert!(is_expected, "{replies:?}");
     assert!(!admin.exists("data"));
     user(&server, "+eval +dlock.guard +set ~*").ask_args::<Value>(&eval);
     assert!(admin.exists("data"));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use dlock_testkit::{ReplicationStream, Server, Waiter, start, start_with, wait_for};
+use dlock_testkit::{ReplicationStream, Waiter, start, start_with, wait_for};
 use redis::Value;
 
 use super::{guard_of, guarded_by_alice};
@@ -103,8 +103,7 @@ fn paused_guard_is_checked_after_the_pause() {
 
 #[test]
 fn log_and_replica_hold_only_the_command() {
-    let mut server = Server::with(AOF);
-    let mut client = server.client();
+    let (mut server, mut client) = start_with(AOF);
     client.acquire("door alice 60000");
     let guard = guard_of(&mut client, "door", "alice");
     let mut stream = ReplicationStream::attach(&server);
@@ -120,17 +119,15 @@ fn log_and_replica_hold_only_the_command() {
         "EXEC",
     ]);
     client.ask::<i64>(&format!("{guard} DEL door"));
-    assert_eq!(
-        stream.take(),
-        [
-            "SET data 1",
-            "MULTI",
-            "INCR data",
-            "INCR data",
-            "EXEC",
-            "DEL door"
-        ]
-    );
+    let expected = [
+        "SET data 1",
+        "MULTI",
+        "INCR data",
+        "INCR data",
+        "EXEC",
+        "DEL door",
+    ];
+    assert_eq!(stream.take(), expected);
     server.crash_and_restart();
     let mut client = server.client();
     assert_eq!(client.ask::<i64>("GET data"), 3);

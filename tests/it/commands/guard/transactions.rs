@@ -95,10 +95,8 @@ fn function_runs_guarded_commands_and_sees_errors() {
         end}";
     client.ask_args::<Value>(&[b"FUNCTION", b"LOAD", library]);
     let fence = guard.rsplit(' ').next().expect("a word").to_owned();
-    assert_eq!(
-        client.ask::<i64>(&format!("FCALL add 2 door data alice {fence} 5")),
-        5
-    );
+    let reply = client.ask::<i64>(&format!("FCALL add 2 door data alice {fence} 5"));
+    assert_eq!(reply, 5);
     let error: String = client.ask("FCALL add 2 door data alice 1 5");
     assert!(error.starts_with("STALE "), "{error}");
     client.error_code(&format!("FCALL look 2 door data alice {fence}"));

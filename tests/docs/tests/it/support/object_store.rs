@@ -24,10 +24,8 @@ struct Request {
 /// Starts a store that lives as long as the test process. Returns its port.
 pub fn start() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the system has a free port");
-    let port = listener
-        .local_addr()
-        .expect("a bound socket has an address")
-        .port();
+    let port = listener.local_addr().expect("a bound socket has an address");
+    let port = port.port();
     thread::spawn(move || {
         let mut object = None;
         let mut version = 0;

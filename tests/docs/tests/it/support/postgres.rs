@@ -93,10 +93,8 @@ impl Drop for Postgres {
 
 /// The directory of the server programs: Debian keeps them out of PATH.
 fn programs() -> Option<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .flatten();
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter();
+    let versions = versions.flatten().flatten();
     let debian = versions.map(|version| version.path().join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories: Vec<PathBuf> = debian.chain(std::env::split_paths(&path)).collect();

@@ -235,11 +235,8 @@ fn output_of(mut child: Child) -> String {
     let output = child.wait_with_output().expect("redis-cli has exited");
     let text = String::from_utf8_lossy(&output.stdout);
     // redis-cli prints an empty line after an error, and the duration of slow commands: `(0.98s)`.
-    let lines: Vec<&str> = text
-        .trim_end()
-        .lines()
-        .filter(|line| !is_duration(line))
-        .collect();
+    let lines = text.trim_end().lines().filter(|line| !is_duration(line));
+    let lines: Vec<&str> = lines.collect();
     lines.join("\n")
 }
 
