@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout, timeout_at};
 use super::nodes::Nodes;
 use crate::implementations::Client;
 use crate::implementations::redsync::DELETE;
+use crate::results::DLOCK;
 use crate::{Result, interrupt};
 
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -24,29 +25,39 @@ pub struct Rule {
     pub open: Open,
 }
 
-/// Opens the clients of one process: the servers, the key, the number of clients.
-type Open = fn(&Nodes, &str, usize) -> Result<Vec<Box<dyn Client>>>;
+/// Opens the clients of one process, by the keys of their locks.
+type Open = fn(&Nodes, &[String]) -> Result<Vec<Box<dyn Client>>>;
 
-pub const RULES: [Rule; 3] = [
+/// Ours, the lower bound, and the peers.
+pub const RULES: [Rule; 4] = [
+    Rule {
+        name: DLOCK,
+        open: |nodes, keys| {
+            let settings = dlock::Settings::default().response_timeout(NODE_TIMEOUT);
+            let locks = dlock::quorum::Locks::with(nodes.urls().iter().map(String::as_str), settings)?;
+            clients(keys, &runtime()?, |key| Quorum {
+                lock: locks.lock(key).lease(LEASE),
+                guard: None,
+            })
+        },
+    },
     Rule {
         name: "one server",
-        open: |nodes, key, count| {
-            let lock = dlock::Locks::open(nodes.median_url().as_str())?
-                .lock(key)
-                .lease(LEASE);
-            clients(count, &runtime()?, || One {
-                lock: lock.clone(),
+        open: |nodes, keys| {
+            let locks = dlock::Locks::open(nodes.median_url().as_str())?;
+            clients(keys, &runtime()?, |key| One {
+                lock: locks.lock(key).lease(LEASE),
                 guard: None,
             })
         },
     },
     Rule {
         name: "Redlock",
-        open: |nodes, key, count| open_majority(nodes, key, count, &REDLOCK),
+        open: |nodes, keys| open_majority(nodes, keys, &REDLOCK),
     },
     Rule {
         name: "redsync",
-        open: |nodes, key, count| open_majority(nodes, key, count, &REDSYNC),
+        open: |nodes, keys| open_majority(nodes, keys, &REDSYNC),
     },
 ];
 
@@ -93,17 +104,34 @@ fn runtime() -> Result<Arc<Runtime>> {
 }
 
 fn clients<L: AsyncLock>(
-    count: usize,
+    keys: &[String],
     runtime: &Arc<Runtime>,
-    mut lock: impl FnMut() -> L,
+    lock: impl Fn(&str) -> L,
 ) -> Result<Vec<Box<dyn Client>>> {
-    let client = |_| -> Box<dyn Client> {
+    let client = |key: &String| -> Box<dyn Client> {
         Box::new(Blocking {
             runtime: Arc::clone(runtime),
-            lock: lock(),
+            lock: lock(key),
         })
     };
-    Ok((0..count).map(client).collect())
+    Ok(keys.iter().map(client).collect())
+}
+
+/// A lock on a majority.
+struct Quorum {
+    lock: dlock::quorum::Lock,
+    guard: Option<dlock::quorum::Guard>,
+}
+
+impl AsyncLock for Quorum {
+    async fn acquire(&mut self) -> Result<()> {
+        self.guard = Some(self.lock.acquire().await?);
+        Ok(())
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        Ok(self.guard.take().ok_or("not held")?.release().await?)
+    }
 }
 
 /// A lock on the server in the middle.
@@ -163,12 +191,7 @@ struct Majority {
     owner: String,
 }
 
-fn open_majority(
-    nodes: &Nodes,
-    key: &str,
-    count: usize,
-    policy: &'static Policy,
-) -> Result<Vec<Box<dyn Client>>> {
+fn open_majority(nodes: &Nodes, keys: &[String], policy: &'static Policy) -> Result<Vec<Box<dyn Client>>> {
     let runtime = runtime()?;
     let connections = runtime.block_on(async {
         let mut connections = Vec::new();
@@ -183,7 +206,7 @@ fn open_majority(
         }
         Result::Ok(connections)
     })?;
-    clients(count, &runtime, || Majority {
+    clients(keys, &runtime, |key| Majority {
         connections: connections.clone(),
         policy,
         key: key.into(),
