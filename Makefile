@@ -16,8 +16,8 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel quorum down test test-matrix model fuzz torture miri asan bench bench-check check msrv deny \
-	book \
+.PHONY: help run cluster sentinel quorum down test test-matrix model fuzz torture miri asan bench bench-peers bench-check \
+	check msrv deny book \
 	install dist deb test-deb install-deps release
 
 help: ## Show this list
@@ -86,6 +86,10 @@ asan: install-deps ## Run the wire tests on a module with AddressSanitizer; need
 bench: install-deps ## Compare with other locks (ARGS="--quick", ARGS="--only cpu", ARGS="--out docs/bench")
 	cargo build --release --locked
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
+
+bench-peers: install-deps ## Measure lock libraries of Go, Java, Node.js, Python and Rust beside DLOCK (ROUNDS=3, SECONDS=3)
+	cargo build --release --locked -p redis-dlock -p dlock-bench --lib --bin dlock-bench-peer
+	bench/peers/run "$(TARGET)/release" "$(TARGET)/bench-peers" $(ROUNDS) $(SECONDS)
 
 bench-check: install-deps ## Count instructions; fail on a regression of more than 5 % (new baseline: ARGS=--update)
 	cargo build --release --locked -p redis-dlock -p dlock-bench --lib --bin dlock-bench-check
