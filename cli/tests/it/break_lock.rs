@@ -3,19 +3,17 @@
 use dlock_testkit::start;
 
 use crate::support::terminal::Terminal;
-use crate::support::{dlock_at, outcome};
+use crate::support::{at, dlock_at};
 
 #[test]
 fn break_grants_lock_to_next_waiter() {
     let (server, mut client) = start();
     let fence = client.acquire("job alice 600000").fence;
     let mut waiter = server.waiter("job bob 60000 BLOCK 0");
-    let broken = outcome(&mut dlock_at(&server, &["break", "--yes", "job"]));
-    assert_eq!(broken.code, 0, "{broken:?}");
-    assert!(
-        broken.out.contains("alice") && broken.out.contains("next waiter"),
-        "{broken:?}"
-    );
+    at(&server, &["break", "--yes", "job"])
+        .exits(0)
+        .shows("alice")
+        .shows("next waiter");
     assert!(waiter.granted().fence > fence);
 }
 
@@ -23,9 +21,7 @@ fn break_grants_lock_to_next_waiter() {
 fn break_without_terminal_needs_yes() {
     let (server, mut client) = start();
     client.acquire("job alice 600000");
-    let refused = outcome(&mut dlock_at(&server, &["break", "job"]));
-    assert_eq!(refused.code, 64);
-    assert!(refused.err.contains("--yes"), "{refused:?}");
+    at(&server, &["break", "job"]).exits(64).warns("--yes");
     assert_eq!(client.owner("job").as_deref(), Some("alice"));
 }
 
@@ -70,16 +66,8 @@ fn break_owner_releases_only_the_holds_of_that_owner() {
     client.acquire("job alice 60000 SHARED");
     client.acquire("job alice 60000 SHARED");
     client.acquire("job bob 60000 SHARED");
-    let run = |owner: &str| {
-        outcome(&mut dlock_at(
-            &server,
-            &["break", "--yes", "--owner", owner, "job"],
-        ))
-    };
-    let broken = run("alice");
-    assert_eq!(broken.code, 0, "{broken:?}");
+    let run = |owner: &str| at(&server, &["break", "--yes", "--owner", owner, "job"]);
+    run("alice").exits(0);
     assert_eq!(client.lock("job").owners(), ["bob"]);
-    let missing = run("alice");
-    assert_eq!(missing.code, 1, "{missing:?}");
-    assert!(missing.err.contains("does not hold it"), "{missing:?}");
+    run("alice").exits(1).warns("does not hold it");
 }

@@ -1,7 +1,7 @@
 //! Connecting to a cluster, a Unix socket, Sentinels, and with TLS.
 
 use crate::support::terminal::Terminal;
-use crate::support::{Running, dlock, dlock_at, dlock_on, json, names, outcome};
+use crate::support::{Running, at, dlock, dlock_at, json, names, on, outcome, tool};
 use dlock_testkit::{Cluster, Sentinel, Server, free_port, tls, wait_for};
 
 #[test]
@@ -17,20 +17,11 @@ fn any_cluster_node_addresses_the_whole_cluster() {
     assert_eq!(names(&json(any, &["ls"])), expected);
     assert_eq!(json(any, &["show", &elsewhere])["holders"][0]["owner"], "owner2");
     let url = format!("redis-cluster://127.0.0.1:1,127.0.0.1:{}", any.port());
-    assert_eq!(outcome(&mut dlock(&["-u", &url, "show", &elsewhere])).code, 0);
-    assert_eq!(
-        outcome(&mut dlock_at(any, &["break", "--yes", &elsewhere])).code,
-        0
-    );
+    tool(&["-u", &url, "show", &elsewhere]).exits(0);
+    at(any, &["break", "--yes", &elsewhere]).exits(0);
     let run = ["run", "--try", elsewhere.as_str(), "--", "sh", "-c", "exit 4"];
-    assert_eq!(outcome(&mut dlock_at(any, &run)).code, 4);
-    assert_eq!(
-        outcome(&mut dlock_on(any.port(), &["stats"]))
-            .out
-            .matches("waiters")
-            .count(),
-        3
-    );
+    at(any, &run).exits(4);
+    assert_eq!(on(any.port(), &["stats"]).out.matches("waiters").count(), 3);
 }
 
 #[test]
@@ -41,12 +32,8 @@ fn unix_socket_works_as_option_and_url() {
     let server = Server::with(&format!("unixsocket {socket}"));
     server.client().acquire("by-socket alice 60000");
     for args in [["-s", socket], ["-u", &format!("unix://{socket}")]] {
-        let listed = outcome(&mut dlock(&[&args[..], &["ls"]].concat()));
-        assert!(listed.out.contains("by-socket"), "{listed:?}");
-        let run = outcome(&mut dlock(
-            &[&args[..], &["run", "job", "--", "sh", "-c", "exit 3"]].concat(),
-        ));
-        assert_eq!(run.code, 3, "{run:?}");
+        tool(&[&args[..], &["ls"]].concat()).shows("by-socket");
+        tool(&[&args[..], &["run", "job", "--", "sh", "-c", "exit 3"]].concat()).exits(3);
     }
 }
 
@@ -68,18 +55,15 @@ fn sentinels_report_the_primary_before_and_after_failover() {
     drop(client);
     primary.kill();
     wait_for("the lock on the new primary", || {
-        let shown = outcome(&mut dlock(&["-u", &url, "show", "job"]));
+        let shown = tool(&["-u", &url, "show", "job"]);
         shown.code == 0 && shown.out.contains(&fence) && role(&replica) == "master"
     });
     job.close_input();
-    assert_eq!(job.end().code, 0);
+    job.end().exits(0);
     let unknown = format!("redis-sentinel://127.0.0.1:{}/other", sentinel.port());
-    let refused = outcome(&mut dlock(&["-u", &unknown, "ls"]));
-    assert_eq!(refused.code, 69, "{refused:?}");
-    assert!(
-        refused.err.contains("does not know a primary named other"),
-        "{refused:?}"
-    );
+    tool(&["-u", &unknown, "ls"])
+        .exits(69)
+        .warns("does not know a primary named other");
 }
 
 /// Reconnects, since a promotion closes connections.
@@ -109,18 +93,15 @@ fn tls_server_is_verified_by_its_certificate() {
         check_list_and_run(how, "behind-tls");
     }
     // The certificate is self-signed.
-    let refused = outcome(&mut dlock(&["-u", &url, "ls"]));
-    assert_eq!((refused.code, refused.out.as_str()), (69, ""), "{refused:?}");
-    assert!(refused.err.contains("certificate"), "{refused:?}");
+    tool(&["-u", &url, "ls"]).fails(69, "certificate");
 }
 
 #[track_caller]
 fn check_list_and_run(how: &[&str], listed: &str) {
-    let list = outcome(&mut dlock(&[how, &["ls"]].concat()));
+    let list = tool(&[how, &["ls"]].concat());
     assert!(list.code == 0 && list.out.contains(listed), "{how:?}: {list:?}");
     let script = ["run", "job", "--", "sh", "-c", "exit 3"];
-    let run = outcome(&mut dlock(&[how, &script].concat()));
-    assert_eq!(run.code, 3, "{how:?}: {run:?}");
+    tool(&[how, &script].concat()).exits(3);
 }
 
 #[test]
@@ -156,14 +137,12 @@ fn client_certificate_is_shown_to_every_kind_of_deployment() {
             key,
         ];
         check_list_and_run(&how, "held");
-        let of = |command: &[&str]| outcome(&mut dlock(&[&how[..], command].concat()));
+        let of = |command: &[&str]| tool(&[&how[..], command].concat());
         assert!(of(&["show", "held"]).out.contains("alice"), "{url}");
         assert!(of(&["stats", "--prometheus"]).out.contains("dlock_up{"), "{url}");
-        let checked = of(&["doctor"]);
-        assert!(!checked.out.contains("reachability"), "{url}: {checked:?}");
-        assert_eq!(of(&["break", "--yes", "held"]).code, 0, "{url}");
-        let without = outcome(&mut dlock(&["-u", &url, "--cacert", certificate, "ls"]));
-        assert_eq!(without.code, 69, "{url}: {without:?}");
+        of(&["doctor"]).hides("reachability");
+        of(&["break", "--yes", "held"]).exits(0);
+        tool(&["-u", &url, "--cacert", certificate, "ls"]).exits(69);
     }
 }
 
@@ -180,17 +159,13 @@ fn sentinel_password_is_separate_from_that_of_the_primary() {
         .exec(&mut connection)
         .expect("Sentinels have ACLs");
     let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port());
-    let refused = outcome(&mut dlock(&["-u", &url, "ls"]));
-    assert_eq!(refused.code, 77, "{refused:?}");
-    assert!(
-        refused.err.contains("Sentinel 127.0.0.1") && refused.err.contains("DLOCK_SENTINEL_AUTH"),
-        "{refused:?}"
-    );
-    let listed = outcome(&mut dlock(&["-u", &url, "--sentinel-pass", "secret", "ls"]));
-    assert!(listed.out.contains("alice"), "{listed:?}");
+    tool(&["-u", &url, "ls"])
+        .exits(77)
+        .warns("Sentinel 127.0.0.1")
+        .warns("DLOCK_SENTINEL_AUTH");
+    tool(&["-u", &url, "--sentinel-pass", "secret", "ls"]).shows("alice");
     let run = ["-u", &url, "run", "other", "--", "sh", "-c", "exit 3"];
-    let run = outcome(dlock(&run).env("DLOCK_SENTINEL_AUTH", "secret"));
-    assert_eq!(run.code, 3, "{run:?}");
+    outcome(dlock(&run).env("DLOCK_SENTINEL_AUTH", "secret")).exits(3);
 }
 
 #[test]
@@ -205,26 +180,17 @@ fn unreachable_cluster_node_is_reported_and_others_are_shown() {
     }
     let dead = format!("127.0.0.1:{}", cluster.nodes[1].port());
     cluster.nodes[1].kill();
-    let at = |args: &[&str]| outcome(&mut dlock_at(&cluster.nodes[0], args));
-    let listed = at(&["ls"]);
-    assert_eq!(listed.code, 69, "{listed:?}");
-    assert!(
-        listed.out.contains("owner0") && !listed.out.contains("owner1"),
-        "{listed:?}"
-    );
-    assert!(
-        listed.err.contains(&format!("cannot connect to {dead}")),
-        "{listed:?}"
-    );
-    let stats = at(&["stats"]);
-    assert_eq!(stats.code, 69, "{stats:?}");
+    let at = |args: &[&str]| at(&cluster.nodes[0], args);
+    at(&["ls"])
+        .exits(69)
+        .shows("owner0")
+        .hides("owner1")
+        .warns(&format!("cannot connect to {dead}"));
+    let stats = at(&["stats"]).exits(69);
     assert_eq!(stats.out.matches("waiters").count(), 1, "{stats:?}");
-    let metrics = at(&["stats", "--prometheus"]);
-    assert_eq!(metrics.code, 69, "{metrics:?}");
-    assert!(
-        metrics.out.contains(&format!("dlock_up{{server=\"{dead}\"}} 0")),
-        "{metrics:?}"
-    );
+    let metrics = at(&["stats", "--prometheus"])
+        .exits(69)
+        .shows(&format!("dlock_up{{server=\"{dead}\"}} 0"));
     assert_eq!(metrics.out.matches("dlock_locks{").count(), 1, "{metrics:?}");
     let mut terminal = Terminal::start(&dlock_at(&cluster.nodes[0], &["top", "--every", "50ms"]), 24, 110);
     terminal.wait_for("owner0");

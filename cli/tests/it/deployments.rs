@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::support::{dlock_at, is_running, outcome};
+use crate::support::{at, is_running};
 use dlock_testkit::{Server, module_path, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -118,9 +118,7 @@ fn single_server_configuration_has_no_warnings() {
         .partition(|line| own.iter().any(|word| line.starts_with(word)));
     assert_eq!(replaced.len(), own.len(), "{replaced:?}");
     let server = Server::with(&lines.join("\n"));
-    let output = outcome(&mut dlock_at(&server, &["doctor"]));
-    assert_eq!(output.code, 0, "{output:?}");
-    assert!(output.out.contains("appendfsync always"), "{output:?}");
+    at(&server, &["doctor"]).exits(0).shows("appendfsync always");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! `dlock doctor`.
 
-use crate::support::{dlock, dlock_at, outcome};
+use crate::support::{at, tool};
 use dlock_testkit::{Cluster, Sentinel, Server, start_with, wait_for};
 
 /// Exit code, and check and level of all findings.
 fn findings(server: &Server) -> (i32, Vec<(String, String)>) {
-    let output = outcome(&mut dlock_at(server, &["doctor", "--json"]));
+    let output = at(server, &["doctor", "--json"]);
     let json: serde_json::Value =
         serde_json::from_str(&output.out).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let text = |finding: &serde_json::Value, field: &str| finding[field].as_str().expect("text").to_owned();
@@ -36,9 +36,7 @@ const DURABLE: &str = "appendonly yes\nappendfsync always";
 #[test]
 fn healthy_server_has_no_findings() {
     let server = Server::with(DURABLE);
-    let output = outcome(&mut dlock_at(&server, &["doctor"]));
-    assert_eq!(output.code, 0, "{output:?}");
-    assert!(output.out.contains("0 problems, 0 warnings"), "{output:?}");
+    at(&server, &["doctor"]).exits(0).shows("0 problems, 0 warnings");
 }
 
 #[test]
@@ -130,15 +128,9 @@ fn missing_permissions_are_named() {
     server
         .client()
         .ok("ACL SETUSER app on >secret ~* +@all -dlock.extend");
-    let output = outcome(&mut dlock_at(
-        &server,
-        &["--user", "app", "-a", "secret", "doctor"],
-    ));
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(
-        output.out.contains("no permission for DLOCK.EXTEND\n"),
-        "{output:?}"
-    );
+    at(&server, &["--user", "app", "-a", "secret", "doctor"])
+        .exits(2)
+        .shows("no permission for DLOCK.EXTEND\n");
 }
 
 #[test]
@@ -149,12 +141,11 @@ fn cluster_nodes_are_checked_one_by_one() {
     assert_eq!(good.len(), 2, "{findings:?}");
     assert!(good.iter().all(|finding| finding.1 == "ok"), "{findings:?}");
     cluster.client(0).ask::<redis::Value>("CLUSTER DELSLOTS 1");
-    let output = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(output.out.contains("16383 of 16384"), "{output:?}");
+    at(&cluster.nodes[0], &["doctor"])
+        .exits(2)
+        .shows("16383 of 16384");
     cluster.nodes[1].kill();
-    let output = outcome(&mut dlock_at(&cluster.nodes[0], &["doctor"]));
-    assert_eq!(output.code, 2, "{output:?}");
+    let output = at(&cluster.nodes[0], &["doctor"]).exits(2);
     let lost = format!("cannot connect to 127.0.0.1:{}", cluster.nodes[1].port());
     assert!(output.out.contains(&lost), "{output:?}");
 }
@@ -199,28 +190,16 @@ fn skipped_checks_name_the_denied_command() {
         let mut client = server.client();
         client.ok("ACL SETUSER app on >secret ~* +@all");
         client.ok(&format!("ACL SETUSER app -{right}"));
-        let output = outcome(&mut dlock_at(
-            &server,
-            &["--user", "app", "-a", "secret", "doctor"],
-        ));
-        assert_eq!(output.code, 1, "{output:?}");
-        assert!(
-            output.out.contains(&format!("no permission for {command}\n")),
-            "{output:?}"
-        );
+        at(&server, &["--user", "app", "-a", "secret", "doctor"])
+            .exits(1)
+            .shows(&format!("no permission for {command}\n"));
     }
     let cluster = Cluster::start(1);
     cluster
         .client(0)
         .ok("ACL SETUSER app on >secret ~* +@all -cluster|info");
-    let output = outcome(&mut dlock_at(
-        &cluster.nodes[0],
-        &["--user", "app", "-a", "secret", "doctor"],
-    ));
-    assert!(
-        output.out.contains("no permission for CLUSTER INFO\n"),
-        "{output:?}"
-    );
+    at(&cluster.nodes[0], &["--user", "app", "-a", "secret", "doctor"])
+        .shows("no permission for CLUSTER INFO\n");
 }
 
 #[test]
@@ -234,14 +213,12 @@ fn documented_doctor_user_has_all_permissions() {
     server.client().ok(&format!("ACL SETUSER doctor {rights}"));
     server.client().acquire("lock:42 alice 60000");
     let login = ["--user", "doctor", "-a", "doctor-secret", "doctor"];
-    let output = outcome(&mut dlock_at(&server, &login));
-    assert_eq!(output.code, 0, "{output:?}");
+    at(&server, &login).exits(0);
     let cluster = Cluster::start(2);
     for node in &cluster.nodes {
         node.client().ok(&format!("ACL SETUSER doctor {rights}"));
     }
-    let output = outcome(&mut dlock_at(&cluster.nodes[0], &login));
-    assert!(!output.out.contains("no permission"), "{output:?}");
+    at(&cluster.nodes[0], &login).hides("no permission");
 }
 
 #[test]
@@ -257,7 +234,7 @@ fn failed_sentinels_and_replicas_are_reported() {
     let replica = primary.replica();
     let sentinel = Sentinel::of(&primary, 1);
     let url = format!("redis-sentinel://127.0.0.1:1,127.0.0.1:{}/main", sentinel.port());
-    let doctor = || outcome(&mut dlock(&["-u", &url, "doctor"])).out;
+    let doctor = || tool(&["-u", &url, "doctor"]).out;
     let output = doctor();
     assert!(
         output.contains("127.0.0.1:1 (Sentinel)\n  warning  reachability"),
@@ -277,7 +254,7 @@ fn can_remove_names_obstacles_until_module_can_be_removed() {
     let server = Server::with(DURABLE);
     let mut client = server.client();
     let obstacles = || {
-        let output = outcome(&mut dlock_at(&server, &["doctor", "--can-remove", "--json"]));
+        let output = at(&server, &["doctor", "--can-remove", "--json"]);
         let json: serde_json::Value = serde_json::from_str(&output.out).expect("JSON");
         let found = json.as_array().expect("an array").iter();
         let found = found.filter(|finding| finding["level"] == "problem");
@@ -302,13 +279,7 @@ fn can_remove_names_obstacles_until_module_can_be_removed() {
         obstacles().is_empty()
     });
     assert!(Server::without_module_on_copy_of(&server, "").is_ok());
-    let output = outcome(&mut dlock_at(&server, &["doctor", "--can-remove"]));
-    assert!(
-        output
-            .out
-            .contains("the module can be removed: delete loadmodule"),
-        "{output:?}"
-    );
+    at(&server, &["doctor", "--can-remove"]).shows("the module can be removed: delete loadmodule");
 }
 
 #[test]
@@ -319,39 +290,20 @@ fn doctor_of_a_quorum_checks_servers_and_majority() {
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
     let doctor = || {
         let urls = urls.iter().map(String::as_str);
-        outcome(&mut dlock(
-            &std::iter::once("doctor").chain(urls).collect::<Vec<_>>(),
-        ))
+        tool(&std::iter::once("doctor").chain(urls).collect::<Vec<_>>())
     };
-    let output = doctor();
-    assert_eq!(output.code, 0, "{output:?}");
-    assert!(
-        output.out.contains("majority: 3 of 3 servers can grant locks"),
-        "{output:?}"
-    );
+    doctor()
+        .exits(0)
+        .shows("majority: 3 of 3 servers can grant locks");
     servers[0].client().config_set("dlock.quorum", "no");
-    let output = doctor();
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(
-        output.out.contains("PROBLEM  quorum: dlock.quorum is no"),
-        "{output:?}"
-    );
+    doctor().exits(2).shows("PROBLEM  quorum: dlock.quorum is no");
     servers[0].kill();
-    let output = doctor();
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(
-        output.out.contains("majority: 2 of 3 servers can grant locks"),
-        "{output:?}"
-    );
+    doctor()
+        .exits(1)
+        .shows("majority: 2 of 3 servers can grant locks");
     servers[1].kill();
-    let output = doctor();
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(
-        output
-            .out
-            .contains("PROBLEM  majority: 1 of 3 servers can grant locks"),
-        "{output:?}"
-    );
-    let output = outcome(&mut dlock(&["-p", "1", "doctor", &urls[2]]));
-    assert_eq!(output.code, 64, "one server or the servers of a quorum");
+    doctor()
+        .exits(2)
+        .shows("PROBLEM  majority: 1 of 3 servers can grant locks");
+    tool(&["-p", "1", "doctor", &urls[2]]).exits(64);
 }

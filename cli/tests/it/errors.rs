@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use crate::support::terminal::Terminal;
-use crate::support::{Outcome, dlock, dlock_at, dlock_on, outcome};
+use crate::support::{Outcome, at, dlock_at, on, outcome, tool};
 use dlock_testkit::{Server, start};
 
 /// All commands that use a server.
@@ -16,31 +16,22 @@ const ALL: [&[&str]; 6] = [
     &["stats"],
 ];
 
+/// One line of error, and nothing else.
 #[track_caller]
-fn fails(args: &[&str], outcome: &Outcome, code: i32, says: &str) {
-    assert_eq!(
-        (outcome.code, outcome.out.as_str()),
-        (code, ""),
-        "{args:?}: {outcome:?}"
-    );
+fn fails(outcome: Outcome, code: i32, says: &str) {
+    let failed = outcome.fails(code, says);
     assert!(
-        outcome.err.starts_with("dlock: ") && outcome.err.contains(says),
-        "{args:?}: {outcome:?}"
+        failed.err.starts_with("dlock: ") && failed.err.lines().count() == 1,
+        "{failed:?}"
     );
-    assert_eq!(outcome.err.lines().count(), 1, "{args:?}: {outcome:?}");
 }
 
 #[test]
 fn unreachable_server_exits_69() {
     for args in ALL {
-        fails(
-            args,
-            &outcome(&mut dlock_on(1, args)),
-            69,
-            "cannot connect to 127.0.0.1:1",
-        );
-        let unknown = outcome(&mut dlock(&[&["-h", "does-not-exist.invalid"], args].concat()));
-        fails(args, &unknown, 69, "does-not-exist.invalid");
+        fails(on(1, args), 69, "cannot connect to 127.0.0.1:1");
+        let unknown = tool(&[&["-h", "does-not-exist.invalid"], args].concat());
+        fails(unknown, 69, "does-not-exist.invalid");
     }
 }
 
@@ -48,13 +39,13 @@ fn unreachable_server_exits_69() {
 fn server_without_module_exits_69() {
     let server = Server::without_module("");
     for args in ALL {
-        let ended = outcome(&mut dlock_at(&server, args));
+        let ended = at(&server, args);
         match args[0] {
             "doctor" => {
                 assert_eq!(ended.code, 2, "{ended:?}");
                 assert!(ended.out.contains("PROBLEM  module"), "{ended:?}");
             }
-            _ => fails(args, &ended, 69, "loadmodule"),
+            _ => fails(ended, 69, "loadmodule"),
         }
     }
 }
@@ -64,34 +55,25 @@ fn missing_or_wrong_password_exits_77() {
     let server = Server::start();
     server.client().config_set("requirepass", "secret");
     for args in ALL {
-        fails(args, &outcome(&mut dlock_at(&server, args)), 77, "password");
+        fails(at(&server, args), 77, "password");
         let wrong = outcome(dlock_at(&server, args).env("REDISCLI_AUTH", "wrong"));
-        fails(args, &wrong, 77, "password");
+        fails(wrong, 77, "password");
     }
-    let right = outcome(dlock_at(&server, &["ls"]).env("REDISCLI_AUTH", "secret"));
-    assert_eq!(right.code, 0, "{right:?}");
-    assert_eq!(outcome(&mut dlock_at(&server, &["-a", "secret", "ls"])).code, 0);
+    outcome(dlock_at(&server, &["ls"]).env("REDISCLI_AUTH", "secret")).exits(0);
+    at(&server, &["-a", "secret", "ls"]).exits(0);
 }
 
 #[test]
 fn denied_command_exits_77() {
     let (server, mut client) = start();
     client.ok("ACL SETUSER app on >secret ~* -@all +dlock.acquire +dlock.release +dlock.extend");
-    let as_app = |args: &[&str]| {
-        outcome(&mut dlock_at(
-            &server,
-            &[&["--user", "app", "-a", "secret"], args].concat(),
-        ))
-    };
+    let as_app = |args: &[&str]| at(&server, &[&["--user", "app", "-a", "secret"], args].concat());
     // The documented permissions of applications suffice.
-    let run = as_app(&["run", "job", "--", "sh", "-c", "exit 3"]);
-    assert_eq!(run.code, 3, "{run:?}");
+    as_app(&["run", "job", "--", "sh", "-c", "exit 3"]).exits(3);
     for args in [&["ls"][..], &["show", "job"], &["stats"]] {
-        fails(args, &as_app(args), 77, "permission denied");
+        fails(as_app(args), 77, "permission denied");
     }
-    let checked = as_app(&["doctor"]);
-    assert_eq!(checked.code, 1, "{checked:?}");
-    assert!(checked.out.contains("no permission for INFO"), "{checked:?}");
+    as_app(&["doctor"]).exits(1).shows("no permission for INFO");
 }
 
 #[test]
@@ -103,7 +85,7 @@ fn key_of_another_type_exits_65() {
         &["show", "job"],
         &["break", "--yes", "job"],
     ] {
-        fails(args, &outcome(&mut dlock_at(&server, args)), 65, "not a lock");
+        fails(at(&server, args), 65, "not a lock");
     }
     assert!(server.client().exists("job"));
 }
@@ -113,40 +95,27 @@ fn run_on_replica_exits_69() {
     let server = Server::start();
     let replica = server.replica();
     let args = ["run", "job", "--", "echo", "ran"];
-    fails(&args, &outcome(&mut dlock_at(&replica, &args)), 69, "replica");
+    fails(at(&replica, &args), 69, "replica");
 }
 
 #[test]
 fn cluster_node_without_slots_exits_69() {
     let node = Server::cluster_node();
     let args = ["run", "job", "--", "echo", "ran"];
-    fails(
-        &args,
-        &outcome(&mut dlock_at(&node, &args)),
-        69,
-        "serves no slots",
-    );
+    fails(at(&node, &args), 69, "serves no slots");
     let args = ["show", "job"];
-    fails(
-        &args,
-        &outcome(&mut dlock_at(&node, &args)),
-        69,
-        "no node of the cluster",
-    );
-    let checked = outcome(&mut dlock_at(&node, &["doctor"]));
-    assert_eq!(checked.code, 2, "{checked:?}");
-    assert!(
-        checked.out.contains("PROBLEM  cluster: state fail, 0 of 16384"),
-        "{checked:?}"
-    );
-    assert_eq!(outcome(&mut dlock_at(&node, &["ls"])).code, 0);
+    fails(at(&node, &args), 69, "no node of the cluster");
+    at(&node, &["doctor"])
+        .exits(2)
+        .shows("PROBLEM  cluster: state fail, 0 of 16384");
+    at(&node, &["ls"]).exits(0);
 }
 
 #[test]
 fn evicting_server_exits_69_not_75() {
     let server = Server::with("maxmemory 100mb\nmaxmemory-policy allkeys-lru");
     let args = ["run", "job", "--", "echo", "ran"];
-    fails(&args, &outcome(&mut dlock_at(&server, &args)), 69, "evict");
+    fails(at(&server, &args), 69, "evict");
 }
 
 #[test]
@@ -166,12 +135,11 @@ fn invalid_command_line_exits_64() {
         &["--cacert", "/does/not/exist", "ls"],
     ];
     for line in lines {
-        let refused = outcome(&mut dlock(line));
-        assert_eq!(refused.code, 64, "{line:?}: {refused:?}");
+        let refused = tool(line).exits(64);
         assert!(!refused.err.is_empty(), "{line:?}");
     }
     for line in [["--help"], ["--version"]] {
-        assert_eq!(outcome(&mut dlock(&line)).code, 0);
+        tool(&line).exits(0);
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::terminal::Terminal;
-use crate::support::{dlock, outcome};
+use crate::support::{outcome, tool};
 use dlock_testkit::{Server, module_path, skip};
 
 const COMMANDS: [&str; 9] = [
@@ -25,8 +25,7 @@ const COMMANDS: [&str; 9] = [
 #[test]
 fn completions_of_every_shell_have_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let output = outcome(&mut dlock(&["completions", shell]));
-        assert_eq!(output.code, 0);
+        let output = tool(&["completions", shell]).exits(0);
         for command in COMMANDS {
             assert!(output.out.contains(command), "{shell}: {command}");
         }
@@ -42,7 +41,7 @@ fn bash_completes_a_partial_command() {
 /// The output of a shell's script after its completions. The server has that port.
 #[track_caller]
 fn completed(shell: &str, options: &[&str], script: &str, port: u16) -> String {
-    let completions = outcome(&mut dlock(&["completions", shell])).out;
+    let completions = tool(&["completions", shell]).out;
     let script = format!("{completions}\n{script}");
     let mut command = with_tool(shell, port);
     let output = outcome(command.args(options).args(["-c", &script]));
@@ -79,7 +78,7 @@ fn shells_complete_lock_names() {
     if is_installed("zsh") {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let script = directory.path().join("_dlock");
-        let completions = outcome(&mut dlock(&["completions", "zsh"])).out;
+        let completions = tool(&["completions", "zsh"]).out;
         fs::write(&script, completions).expect("a file");
         let mut zsh = Terminal::start(with_tool("zsh", server.port()).arg("-fi"), 24, 110);
         let script = script.display();
@@ -104,7 +103,7 @@ fn is_installed(program: &str) -> bool {
 fn man_pages_are_written_for_every_command() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().to_str().expect("text");
-    assert_eq!(outcome(&mut dlock(&["man", path])).code, 0);
+    tool(&["man", path]).exits(0);
     let page = |name: &str| {
         fs::read_to_string(directory.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     };
@@ -126,8 +125,7 @@ fn man_pages_are_written_for_every_command() {
 
 #[test]
 fn man_directory_not_writable_exits_74() {
-    let refused = outcome(&mut dlock(&["man", "/proc/nowhere"]));
-    assert_eq!(refused.code, 74, "{refused:?}");
+    tool(&["man", "/proc/nowhere"]).exits(74);
 }
 
 fn install(places: &[(&str, &Path)]) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use dlock_testkit::{Proxy, Server, Way, start, wait_for};
 
 use crate::support::terminal::Terminal;
-use crate::support::{dlock, dlock_at, dlock_on, json, names, outcome};
+use crate::support::{at, dlock_at, dlock_on, json, names, tool};
 
 #[test]
 fn ls_lists_all_locks_by_name() {
@@ -39,11 +39,9 @@ fn ls_lists_selected_database() {
     client.ok("SELECT 3");
     client.acquire("in-three alice 60000");
     let port = server.port().to_string();
-    let listed = outcome(&mut dlock(&["-p", &port, "-n", "3", "ls"]));
-    assert!(
-        listed.out.contains("in-three") && !listed.out.contains("in-zero"),
-        "{listed:?}"
-    );
+    tool(&["-p", &port, "-n", "3", "ls"])
+        .shows("in-three")
+        .hides("in-zero");
 }
 
 #[test]
@@ -54,7 +52,7 @@ fn ls_table_shows_holder_lease_and_waiters() {
     client.acquire("readers two 60000 SHARED");
     client.acquire("seats one 60000 LIMIT 3");
     let _waiter = server.waiter("job bob 60000 BLOCK 0");
-    let listed = outcome(&mut dlock_at(&server, &["ls"]));
+    let listed = at(&server, &["ls"]);
     let lines: Vec<Vec<&str>> = listed
         .out
         .lines()
@@ -73,20 +71,14 @@ fn binary_names_are_escaped() {
     server
         .client()
         .ask_args::<redis::Value>(&[b"DLOCK.ACQUIRE", b"\xff\x1b[2J", b"ow\x07ner", b"60000"]);
-    let listed = outcome(&mut dlock_at(&server, &["ls"]));
-    assert!(
-        listed.out.contains("\\xff\\x1b[2J") && listed.out.contains("ow\\x07ner"),
-        "{listed:?}"
-    );
+    at(&server, &["ls"]).shows("\\xff\\x1b[2J").shows("ow\\x07ner");
     assert_eq!(json(&server, &["ls"])[0]["name_hex"], "ff1b5b324a");
     let shown = json(&server, &["show", "--hex", "FF1b5b324a"]);
     assert_eq!(shown["name_hex"], "ff1b5b324a");
-    let broken = outcome(&mut dlock_at(&server, &["break", "--yes", "--hex", "ff1b5b324a"]));
-    assert_eq!(broken.code, 0, "{broken:?}");
+    at(&server, &["break", "--yes", "--hex", "ff1b5b324a"]).exits(0);
     assert_eq!(json(&server, &["ls"]), serde_json::json!([]));
     for odd in ["ff1", "+f"] {
-        let refused = outcome(&mut dlock_at(&server, &["show", "--hex", odd]));
-        assert_eq!(refused.code, 64, "{refused:?}");
+        at(&server, &["show", "--hex", odd]).exits(64);
     }
 }
 
@@ -94,8 +86,7 @@ fn binary_names_are_escaped() {
 fn ls_counts_queues_without_holder() {
     let server = Server::with("dlock.startup-grace-ms 600000");
     let _bob = server.waiter("job bob 60000 BLOCK 0");
-    let listed = outcome(&mut dlock_at(&server, &["ls"]));
-    assert_eq!(listed.code, 0, "{listed:?}");
+    let listed = at(&server, &["ls"]).exits(0);
     assert!(
         listed.err.starts_with("dlock: 1 more locks have waiters"),
         "{listed:?}"
@@ -106,7 +97,7 @@ fn ls_counts_queues_without_holder() {
     let quiet = Server::start();
     quiet.client().acquire("job alice 600000");
     let _bob = quiet.waiter("job bob 60000 BLOCK 0");
-    assert_eq!(outcome(&mut dlock_at(&quiet, &["ls"])).err, "");
+    assert_eq!(at(&quiet, &["ls"]).err, "");
 }
 
 #[test]
@@ -116,19 +107,16 @@ fn ls_counts_locks_without_permission() {
     client.acquire("other alice 60000");
     client.ok("ACL SETUSER viewer on >secret resetkeys ~lock:* nocommands +dlock.info +info +scan +ping");
     let login = ["--user", "viewer", "-a", "secret", "ls"];
-    let output = outcome(&mut dlock_at(&server, &login));
-    assert_eq!(output.code, 0, "{output:?}");
-    assert!(
-        output.out.contains("lock:mine") && !output.out.contains("other"),
-        "{output:?}"
-    );
-    assert!(output.err.contains("1 more"), "{output:?}");
+    at(&server, &login)
+        .exits(0)
+        .shows("lock:mine")
+        .hides("other")
+        .warns("1 more");
     let output = json(&server, &login);
     assert_eq!(names(&output), ["lock:mine"]);
     // Without permission for any lock it is an error.
     client.ok("ACL SETUSER viewer -dlock.info");
-    let refused = outcome(&mut dlock_at(&server, &login));
-    assert_eq!(refused.code, 77, "{refused:?}");
+    at(&server, &login).exits(77);
 }
 
 #[test]
@@ -183,7 +171,7 @@ fn long_name_is_truncated_on_terminal_only() {
     let server = Server::start();
     let name = "x".repeat(200);
     server.client().acquire(&format!("{name} alice 60000"));
-    assert!(outcome(&mut dlock_at(&server, &["ls"])).out.contains(&name));
+    assert!(at(&server, &["ls"]).out.contains(&name));
     let (_, screen) = Terminal::start(&dlock_at(&server, &["ls"]), 24, 150).end();
     let row = screen.lines().nth(1).expect("a row");
     assert!(row.contains('…') && row.contains("alice"), "{screen}");

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::{Running, WAIT, dlock_at, is_running, json, outcome, script_at, wait_until_free};
+use crate::support::{Running, WAIT, at, dlock_at, is_running, json, script_at, wait_until_free};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, pause, start, wait_for};
 use nix::sys::signal::Signal;
 
@@ -19,7 +19,7 @@ fn command_holds_lock_and_gets_owner_and_fence() {
     assert_eq!((lock.owners(), lock.limit), (vec![owner], 1));
     assert_eq!(lock.holders[0].fence.to_string(), fence);
     job.close_input();
-    assert_eq!(job.end().code, 0);
+    job.end().exits(0);
     assert!(client.find_lock("job").is_none());
 }
 
@@ -33,7 +33,7 @@ fn exit_code_of_command_is_passed_on() {
         ("kill -9 $$", 137),
         ("kill $$", 143),
     ] {
-        assert_eq!(Running::script(&server, &[], script).end().code, code, "{script}");
+        Running::script(&server, &[], script).end().exits(code);
     }
 }
 
@@ -45,9 +45,9 @@ fn command_not_executable_releases_lock() {
         ("does-not-exist", 127),
         ("/etc/passwd", 126),
     ] {
-        let failed = outcome(&mut dlock_at(&server, &["run", "job", "--", command]));
-        assert_eq!(failed.code, code, "{failed:?}");
-        assert!(failed.err.contains(command), "{failed:?}");
+        at(&server, &["run", "job", "--", command])
+            .exits(code)
+            .warns(command);
         assert!(client.find_lock("job").is_none());
     }
 }
@@ -57,13 +57,7 @@ fn lock_not_acquired_exits_75_without_running_command() {
     let server = Server::start();
     server.client().acquire("job another 60000");
     for how in [&["--try"][..], &["--wait", "0"], &["--wait", "200ms"]] {
-        let refused = Running::script(&server, how, "echo ran").end();
-        assert_eq!(
-            (refused.code, refused.out.as_str()),
-            (75, ""),
-            "{how:?}: {refused:?}"
-        );
-        assert!(refused.err.contains("job"), "{refused:?}");
+        Running::script(&server, how, "echo ran").end().fails(75, "job");
     }
     assert_eq!(server.client().waiting("job"), 0);
 }
@@ -74,9 +68,9 @@ fn grant_after_lease_expiry_counts_as_not_acquired() {
     let proxy = Proxy::to(server.port());
     proxy.delay(Way::ToClient, Duration::from_millis(150));
     let options = ["--try", "--lease", "100ms"];
-    let late = Running::start(&mut script_at(proxy.port(), &options, "echo ran")).end();
-    assert_eq!((late.code, late.out.as_str()), (75, ""), "{late:?}");
-    assert!(late.err.contains("--lease"), "{late:?}");
+    Running::start(&mut script_at(proxy.port(), &options, "echo ran"))
+        .end()
+        .fails(75, "--lease");
 }
 
 #[test]
@@ -86,8 +80,7 @@ fn request_in_flight_at_timeout_is_cancelled() {
     // Connecting takes most of the wait time, so the request arrives after it.
     proxy.delay(Way::ToServer, Duration::from_millis(600));
     let job = Running::start(&mut script_at(proxy.port(), &["--wait", "900ms"], "echo ran"));
-    let ended = job.end();
-    assert_eq!((ended.code, ended.out.as_str()), (75, ""), "{ended:?}");
+    job.end().exits(75).prints("");
     // By then a request in flight has arrived.
     pause(1500);
     assert!(server.client().find_lock("job").is_none());
@@ -101,7 +94,7 @@ fn run_waits_without_limit_by_default() {
     client.wait_for_queue("job", 1);
     client.release("job another");
     job.expect("ran");
-    assert_eq!(job.end().code, 0);
+    job.end().exits(0);
 }
 
 #[test]
@@ -114,15 +107,13 @@ fn shared_and_limited_locks_admit_several_holders() {
             job.expect("ready");
             holders.push(job);
         }
-        let exclusive = Running::script(&server, &["--try"], READY).end();
-        assert_eq!(exclusive.code, 75, "{options:?}");
+        Running::script(&server, &["--try"], READY).end().exits(75);
         if options[0] == "--limit" {
-            let one_more = Running::script(&server, options, READY).end();
-            assert_eq!(one_more.code, 75);
+            Running::script(&server, options, READY).end().exits(75);
         }
         for mut holder in holders {
             holder.close_input();
-            assert_eq!(holder.end().code, 0);
+            holder.end().exits(0);
         }
     }
 }
@@ -135,7 +126,7 @@ fn lease_is_renewed_while_command_runs() {
     pause(1500);
     assert_eq!(client.lock("job").holders[0].fence.to_string(), fence);
     job.close_input();
-    assert_eq!(job.end().code, 0);
+    job.end().exits(0);
 }
 
 #[test]
@@ -155,7 +146,7 @@ fn signals_are_forwarded_to_command() {
         job.expect("ready");
         job.signal(signal);
         job.expect(&format!("got {name}"));
-        assert_eq!(job.end().code, 9, "{name}");
+        job.end().exits(9);
     }
 }
 
@@ -166,7 +157,7 @@ fn signal_reaches_whole_process_group() {
     let grandchild = job.line();
     assert!(is_running(&grandchild));
     job.signal(Signal::SIGTERM);
-    assert_eq!(job.end().code, 143);
+    job.end().exits(143);
     wait_for("the end of the grandchild", || !is_running(&grandchild));
 }
 
@@ -177,8 +168,7 @@ fn signal_while_waiting_cancels_request() {
     let job = Running::script(&server, &[], "echo ran");
     client.wait_for_queue("job", 1);
     job.signal(Signal::SIGTERM);
-    let ended = job.end();
-    assert_eq!((ended.code, ended.out.as_str()), (143, ""));
+    job.end().exits(143).prints("");
     assert_eq!(client.waiting("job"), 0);
 }
 
@@ -193,7 +183,7 @@ fn ignored_signal_stays_ignored() {
     job.expect("ready");
     job.signal(Signal::SIGHUP);
     job.close_input();
-    assert_eq!(job.end().code, 0);
+    job.end().exits(0);
 }
 
 #[test]
@@ -207,7 +197,7 @@ fn exit_code_is_known_with_sigchld_ignored() {
         .arg(tool.get_program())
         .args(tool.get_args());
     command.env("DLOCK_URL", format!("redis://127.0.0.1:{}", server.port()));
-    assert_eq!(Running::start(&mut command).end().code, 7);
+    Running::start(&mut command).end().exits(7);
 }
 
 #[test]
@@ -223,7 +213,7 @@ fn grant_in_flight_at_signal_is_released() {
     client.release("job another");
     assert!(client.find_lock("job").is_some());
     job.signal(Signal::SIGTERM);
-    assert_eq!(job.end().code, 143);
+    job.end().exits(143);
     assert!(client.find_lock("job").is_none());
 }
 
@@ -242,8 +232,7 @@ fn max_hold_ends_command() {
     let start = Instant::now();
     let mut job = Running::script(&server, &["--max-hold", "500ms"], "echo ready; exec sleep 1000");
     job.expect("ready");
-    let ended = job.end();
-    assert_eq!(ended.code, 79, "{ended:?}");
+    job.end().exits(79);
     assert!(start.elapsed() < SLOW_MACHINE * 3);
     wait_until_free(&mut server.client(), "job");
 }
@@ -251,17 +240,17 @@ fn max_hold_ends_command() {
 #[test]
 fn lease_above_server_limit_names_option() {
     let server = Server::with("dlock.max-lease-ms 10000");
-    let refused = Running::script(&server, &["--lease", "10001ms"], "echo ran").end();
-    assert_eq!((refused.code, refused.out.as_str()), (64, ""), "{refused:?}");
-    assert!(refused.err.contains("--lease"), "{refused:?}");
+    Running::script(&server, &["--lease", "10001ms"], "echo ran")
+        .end()
+        .fails(64, "--lease");
 }
 
 #[test]
 fn value_rejected_by_server_exits_64() {
     let server = Server::start();
-    let refused = Running::script(&server, &["--lease", "10000d"], "echo ran").end();
-    assert_eq!((refused.code, refused.out.as_str()), (64, ""), "{refused:?}");
-    assert!(refused.err.contains("lease"), "{refused:?}");
+    Running::script(&server, &["--lease", "10000d"], "echo ran")
+        .end()
+        .fails(64, "lease");
 }
 
 #[test]
@@ -275,7 +264,7 @@ fn default_lease_is_at_most_what_the_server_accepts() {
         "{lock}"
     );
     job.close_input();
-    assert_eq!(job.end().code, 0);
+    job.end().exits(0);
 }
 
 #[test]
@@ -284,18 +273,10 @@ fn busy_message_names_the_holder_and_quiet_suppresses_it() {
     server.client().acquire("job alice 60000");
     let run = |options: &[&str]| {
         let args = [&["run", "--try"], options, &["job", "echo", "ran"]].concat();
-        outcome(&mut dlock_at(&server, &args))
+        at(&server, &args)
     };
-    let busy = run(&[]);
-    assert_eq!(busy.code, 75, "{busy:?}");
-    assert!(busy.err.contains("busy: held by alice for"), "{busy:?}");
-    let other_code = run(&["--busy-code", "0"]);
-    assert_eq!(
-        (other_code.code, other_code.out.as_str()),
-        (0, ""),
-        "{other_code:?}"
-    );
-    assert!(other_code.err.contains("held by alice"), "{other_code:?}");
+    run(&[]).exits(75).warns("busy: held by alice for");
+    run(&["--busy-code", "0"]).fails(0, "held by alice");
     let quiet = run(&["-q", "--busy-code", "9"]);
     assert_eq!((quiet.code, quiet.out.as_str(), quiet.err.as_str()), (9, "", ""));
 }
@@ -306,7 +287,7 @@ fn at_least_keeps_lock_only_after_command_that_succeeded() {
     let mut client = server.client();
     for (script, code, is_kept) in [("exit 3", 3, false), ("exit 0", 0, true)] {
         let job = Running::script(&server, &["--at-least", "1h", "--lease", "1s"], script);
-        assert_eq!(job.end().code, code);
+        job.end().exits(code);
         let lease_ms = client.find_lock("job").map(|lock| lock.holders[0].lease_ms);
         assert_eq!(lease_ms.is_some(), is_kept, "{script}");
         assert!(lease_ms.is_none_or(|ms| ms > 3_500_000), "{lease_ms:?}");
@@ -316,10 +297,7 @@ fn at_least_keeps_lock_only_after_command_that_succeeded() {
 #[test]
 fn command_needs_no_separator() {
     let server = Server::start();
-    let run = outcome(&mut dlock_at(
-        &server,
-        &["run", "job", "sh", "-c", "echo $1", "--", "--lease"],
-    ));
+    let run = at(&server, &["run", "job", "sh", "-c", "echo $1", "--", "--lease"]);
     assert_eq!((run.code, run.out.as_str()), (0, "--lease\n"), "{run:?}");
 }
 

@@ -17,12 +17,7 @@ fn lost_lock_kills_whole_process_group() {
     );
     let grandchild = job.line();
     server.client().call("DEL job").unwrap();
-    let ended = job.end();
-    assert_eq!((ended.code, ended.out.as_str()), (79, ""), "{ended:?}");
-    assert!(
-        ended.err.contains("lost the lock job") && ended.err.contains("killing"),
-        "{ended:?}"
-    );
+    job.end().fails(79, "lost the lock job").warns("killing");
     wait_for("the end of the grandchild", || !is_running(&grandchild));
 }
 
@@ -35,7 +30,7 @@ fn on_lost_term_terminates_command() {
     job.expect("ready");
     server.client().call("DEL job").unwrap();
     job.expect("cleaned up");
-    assert_eq!(job.end().code, 79);
+    job.end().exits(79);
 }
 
 #[test]
@@ -47,7 +42,7 @@ fn on_lost_term_kills_command_after_delay() {
     job.expect("ready");
     server.client().call("DEL job").unwrap();
     job.expect("asked");
-    assert_eq!(job.end().code, 79);
+    job.end().exits(79);
 }
 
 #[test]
@@ -58,8 +53,7 @@ fn on_lost_term_kills_remaining_processes_of_group() {
     let mut job = Running::script(&server, &options, script);
     let stubborn = job.line();
     server.client().call("DEL job").unwrap();
-    let ended = job.end();
-    assert_eq!(ended.code, 79, "{ended:?}");
+    job.end().exits(79);
     wait_for("the end of what ignores TERM", || !is_running(&stubborn));
 }
 
@@ -71,12 +65,12 @@ fn lost_lock_kills_command_with_blocked_stderr() {
     let mut job = Running::start_with_blocked_stderr(&mut command(&server));
     job.expect("ready");
     server.client().call("DEL job").unwrap();
-    assert_eq!(job.end().code, 79);
+    job.end().exits(79);
     // The server is gone; failed renewals are reported too.
     let mut job = Running::start_with_blocked_stderr(&mut command(&server));
     job.expect("ready");
     server.kill();
-    assert_eq!(job.end().code, 79);
+    job.end().exits(79);
 }
 
 #[test]
@@ -92,9 +86,7 @@ fn on_lost_ignore_keeps_command_running() {
     pause(2000);
     assert!(!job.has_ended());
     job.close_input();
-    let ended = job.end();
-    assert_eq!(ended.code, 5, "{ended:?}");
-    assert!(ended.err.contains("keeps running"), "{ended:?}");
+    job.end().exits(5).warns("keeps running");
     assert_eq!(client.owner("job").as_deref(), Some("another"));
 }
 
@@ -105,9 +97,7 @@ fn lock_lost_just_before_exit_is_reported() {
     job.expect("ready");
     server.client().call("DEL job").unwrap();
     job.close_input();
-    let ended = job.end();
-    assert_eq!(ended.code, 79, "{ended:?}");
-    assert!(ended.err.contains("before the command exited"), "{ended:?}");
+    job.end().exits(79).warns("before the command exited");
 }
 
 #[test]
@@ -127,12 +117,10 @@ fn short_server_outage_keeps_lock() {
     pause(3000);
     assert_eq!(server.client().lock("job").holders.len(), 1);
     job.close_input();
-    let ended = job.end();
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(
-        ended.err.contains("cannot renew") && ended.err.contains("renewed the lease"),
-        "{ended:?}"
-    );
+    job.end()
+        .exits(0)
+        .warns("cannot renew")
+        .warns("renewed the lease");
 }
 
 #[test]
@@ -141,8 +129,7 @@ fn long_server_outage_ends_command() {
     let mut job = Running::script(&server, &LEASE, "echo ready; exec sleep 1000");
     job.expect("ready");
     server.kill();
-    let ended = job.end();
-    assert_eq!(ended.code, 79, "{ended:?}");
+    job.end().exits(79);
 }
 
 #[test]
@@ -156,7 +143,7 @@ fn server_restart_keeps_run_waiting() {
     client.wait_for_queue("job", 1);
     client.release("job another");
     job.expect("ran");
-    assert_eq!(job.end().code, 0);
+    job.end().exits(0);
 }
 
 #[test]
@@ -166,9 +153,7 @@ fn server_down_at_exit_keeps_exit_code_of_command() {
     job.expect("ready");
     server.kill();
     job.close_input();
-    let ended = job.end();
-    assert_eq!(ended.code, 3, "{ended:?}");
-    assert!(ended.err.contains("until its lease expires"), "{ended:?}");
+    job.end().exits(3).warns("until its lease expires");
 }
 
 #[test]
@@ -181,6 +166,6 @@ fn dlock_stopped_past_lease_ends_command() {
     wait_until_free(&mut client, "job");
     client.acquire("job another 60000");
     job.signal(Signal::SIGCONT);
-    assert_eq!(job.end().code, 79);
+    job.end().exits(79);
     assert_eq!(client.owner("job").as_deref(), Some("another"));
 }

@@ -3,7 +3,7 @@
 use dlock_testkit::{Server, start};
 use serde_json::Value;
 
-use crate::support::{dlock_at, json, outcome};
+use crate::support::{at, json};
 
 #[test]
 fn show_lists_holders_and_waiters() {
@@ -21,7 +21,7 @@ fn show_lists_holders_and_waiters() {
     assert_eq!(lock["waiters"][0]["owner"], "bob");
     assert_eq!(lock["waiters"][0]["timeout_ms"], Value::Null);
     assert_eq!(lock["waiters"][1]["timeout_ms"], 500_000);
-    let text = outcome(&mut dlock_at(&server, &["show", "job"]));
+    let text = at(&server, &["show", "job"]);
     for words in [
         "mutex, held by 1",
         "alice",
@@ -39,16 +39,11 @@ fn show_lists_holders_and_waiters() {
 #[test]
 fn show_and_break_of_free_lock_exit_1() {
     let server = Server::start();
-    let shown = outcome(&mut dlock_at(&server, &["show", "job"]));
-    assert_eq!(shown.code, 1);
-    assert!(shown.out.contains("not held"), "{shown:?}");
+    at(&server, &["show", "job"]).exits(1).shows("not held");
     let lock = json(&server, &["show", "job"]);
     assert_eq!(
         (&lock["holders"], &lock["waiting"]),
         (&Value::Array(vec![]), &0.into())
     );
-    assert_eq!(
-        outcome(&mut dlock_at(&server, &["break", "--yes", "job"])).code,
-        1
-    );
+    at(&server, &["break", "--yes", "job"]).exits(1);
 }

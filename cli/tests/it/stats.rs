@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::support::{Running, dlock_at, outcome};
+use crate::support::{Running, at, dlock_at, on};
 use dlock_testkit::{Client, Cluster, Grant, Server, free_port, pause, start, wait_for};
 use prometheus_parse::{Scrape, Value};
 
@@ -17,7 +17,7 @@ fn count(counted: &mut Counted, what: &str) {
 
 /// The JSON output for this server.
 fn json_stats(server: &Server) -> Counted {
-    let text = outcome(&mut dlock_at(server, &["stats", "--json"])).out;
+    let text = at(server, &["stats", "--json"]).out;
     let mut servers: BTreeMap<String, Counted> = serde_json::from_str(&text).expect("JSON");
     servers
         .remove(&format!("127.0.0.1:{}", server.port()))
@@ -25,7 +25,7 @@ fn json_stats(server: &Server) -> Counted {
 }
 
 fn scrape(server: &Server) -> Scrape {
-    let text = outcome(&mut dlock_at(server, &["stats", "--prometheus"])).out;
+    let text = at(server, &["stats", "--prometheus"]).out;
     Scrape::parse(text.lines().map(|line| Ok(line.to_owned()))).expect("text that parses")
 }
 
@@ -145,7 +145,7 @@ fn text_json_and_prometheus_have_the_same_values() {
         .into_iter()
         .filter(|(what, _)| !what.starts_with("longest"))
         .collect();
-    let people = outcome(&mut dlock_at(&server, &["stats"])).out;
+    let people = at(&server, &["stats"]).out;
     let lines: BTreeMap<&str, &str> = people.lines().filter_map(|line| line.split_once(' ')).collect();
     let scrape = scrape(&server);
     for (what, value) in output {
@@ -222,20 +222,17 @@ fn cluster_stats_have_one_entry_per_primary() {
 
 #[test]
 fn unreachable_server_has_metric_up_0() {
-    let output = outcome(&mut crate::support::dlock_on(1, &["stats", "--prometheus"]));
-    assert_eq!(output.code, 69, "{output:?}");
-    assert!(
-        output.out.contains("dlock_up{server=\"127.0.0.1:1\"} 0"),
-        "{output:?}"
-    );
-    assert!(output.err.contains("cannot connect"), "{output:?}");
+    on(1, &["stats", "--prometheus"])
+        .exits(69)
+        .shows("dlock_up{server=\"127.0.0.1:1\"} 0")
+        .warns("cannot connect");
 }
 
 #[test]
 fn metrics_have_role_versions_and_graces() {
     let server =
         Server::with("dlock.max-lease-ms 30000\ndlock.startup-grace-ms 5000\ndlock.failover-grace-ms -1");
-    let text = outcome(&mut dlock_at(&server, &["stats", "--prometheus"])).out;
+    let text = at(&server, &["stats", "--prometheus"]).out;
     for part in [
         "role=\"primary\"} 1",
         "version=\"0.1.0\",server_version=\"",
@@ -278,7 +275,7 @@ fn listen_serves_metrics_over_http() {
 fn alert_rules_and_dashboard_use_existing_metrics() {
     let server = Server::start();
     server.client().call("DLOCK.RELEASE job alice").unwrap_err();
-    let text = outcome(&mut dlock_at(&server, &["stats", "--prometheus"])).out;
+    let text = at(&server, &["stats", "--prometheus"]).out;
     let rules = include_str!("../../../deploy/prometheus/dlock.rules.yml");
     let dashboard = include_str!("../../../deploy/grafana/dlock.json");
     let _: serde_json::Value = serde_json::from_str(dashboard).expect("valid JSON");

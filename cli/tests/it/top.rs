@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::terminal::Terminal;
-use crate::support::{dlock, dlock_at, dlock_on, outcome};
+use crate::support::{at, dlock, dlock_at, dlock_on};
 use dlock_testkit::{Proxy, Server, Way, start, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -94,8 +94,7 @@ fn top_works_on_small_terminal() {
 #[test]
 fn top_reports_failure_before_taking_screen() {
     let server = Server::start();
-    let redirected = outcome(&mut dlock_at(&server, &FAST));
-    assert_eq!(redirected.code, 64, "{redirected:?}");
+    at(&server, &FAST).exits(64);
     let (code, screen) = Terminal::start(&dlock_on(1, &FAST), 24, 200).end();
     assert_eq!(code, 69, "{screen}");
     assert!(screen.contains("cannot connect to"), "{screen}");

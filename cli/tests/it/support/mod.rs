@@ -43,22 +43,83 @@ pub fn dlock_on(port: u16, args: &[&str]) -> Command {
 /// Exit code and output of a program.
 #[derive(Debug)]
 pub struct Outcome {
+    /// What ran, for messages.
+    pub command: String,
     pub code: i32,
     pub out: String,
     pub err: String,
+}
+
+#[track_caller]
+pub fn tool(args: &[&str]) -> Outcome {
+    outcome(&mut dlock(args))
+}
+
+#[track_caller]
+pub fn at(server: &Server, args: &[&str]) -> Outcome {
+    on(server.port(), args)
+}
+
+#[track_caller]
+pub fn on(port: u16, args: &[&str]) -> Outcome {
+    outcome(&mut dlock_on(port, args))
 }
 
 /// Runs a program until it exits.
 #[track_caller]
 pub fn outcome(command: &mut Command) -> Outcome {
     let output = command.stdin(Stdio::null()).output().expect("the tool runs");
-    let outcome = Outcome {
+    Outcome {
+        command: format!("{command:?}"),
         code: output.status.code().expect("it was not killed by a signal"),
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),
-    };
-    assert!(!outcome.err.contains("panicked"), "{outcome:?}");
-    outcome
+    }
+    .without_panic()
+}
+
+impl Outcome {
+    #[track_caller]
+    fn without_panic(self) -> Self {
+        assert!(!self.err.contains("panicked"), "{}: {self:?}", self.command);
+        self
+    }
+
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// Exits with this code, without output but an error that contains a text.
+    #[track_caller]
+    pub fn fails(self, code: i32, error: &str) -> Self {
+        self.exits(code).prints("").warns(error)
+    }
+
+    #[track_caller]
+    pub fn prints(self, output: &str) -> Self {
+        assert_eq!(self.out, output, "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn shows(self, part: &str) -> Self {
+        assert!(self.out.contains(part), "{part}: {self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn hides(self, part: &str) -> Self {
+        assert!(!self.out.contains(part), "{part}: {self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn warns(self, part: &str) -> Self {
+        assert!(self.err.contains(part), "{part}: {self:?}");
+        self
+    }
 }
 
 /// Runs `dlock` with `--json`.
@@ -178,12 +239,13 @@ impl Running {
             .errors
             .take()
             .map_or_else(String::new, |errors| errors.join().expect("text"));
-        assert!(!err.contains("panicked"), "{err}");
         Outcome {
+            command: format!("process {}", self.pid()),
             code: status.code().unwrap_or_else(|| panic!("{status}")),
             out,
             err,
         }
+        .without_panic()
     }
 }
 
