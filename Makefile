@@ -97,7 +97,7 @@ bench-check: install-deps ## Count instructions; fail on a regression of more th
 
 # Check it.
 
-check: install-deps ## Check format, lints, documentation, licences (needs cargo-deny) and workflows (needs actionlint)
+check: install-deps ## Check format, lints, documentation, licences, workflows and container files (cargo-deny, actionlint, hadolint, docker-compose)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	cargo clippy -p redis-dlock-client --locked -- -D warnings
@@ -105,6 +105,8 @@ check: install-deps ## Check format, lints, documentation, licences (needs cargo
 	RUSTDOCFLAGS="$(DOC_LINTS)" cargo doc --workspace --all-features --no-deps --document-private-items --locked
 	@.ci/optional-check cargo-deny cargo deny --workspace --locked check bans licenses sources
 	@.ci/optional-check actionlint actionlint
+	@.ci/optional-check hadolint hadolint deploy/docker/Dockerfile
+	@.ci/optional-check docker-compose docker-compose -f deploy/docker/compose.yaml config --quiet
 
 msrv: ## Check the workspace with the oldest supported Rust
 	@cargo +$(MSRV) --version >/dev/null 2>&1 || \
