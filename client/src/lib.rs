@@ -47,8 +47,6 @@ mod owner;
 mod parts;
 #[cfg(feature = "quorum")]
 pub mod quorum;
-#[cfg(feature = "redlock")]
-pub mod redlock;
 #[cfg(feature = "locks")]
 mod release;
 #[cfg(feature = "locks")]

@@ -34,3 +34,23 @@ impl Health {
         self.is_up.iter().filter(|is_up| **is_up).count() >= self.needed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_server_is_the_first_that_is_up_and_has_not_rejected() {
+        let mut health = Health::new(3, 2);
+        assert_eq!(health.first(|_| false), Some(0));
+        assert_eq!(health.first(|server| server == 0), Some(1));
+        assert!(health.set(0, false) && !health.set(0, false));
+        assert_eq!(health.first(|_| false), Some(1));
+        assert!(health.has_majority() && !health.is_up(0));
+        health.set(2, false);
+        assert!(!health.has_majority());
+        assert_eq!(health.first(|server| server == 1), None);
+        assert!(health.set(0, true));
+        assert_eq!(health.first(|_| false), Some(0));
+    }
+}

@@ -49,3 +49,56 @@ impl Majority {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn any_two_majorities_share_a_server_and_smaller_ones_need_not() {
+        for servers in 1..20 {
+            let needed = Majority::of(servers).needed();
+            assert!(2 * needed > servers && 2 * (needed - 1) <= servers, "{servers}");
+        }
+    }
+
+    #[test]
+    fn as_many_refusals_as_leave_no_majority_block_it() {
+        for servers in 1..20 {
+            let majority = Majority::of(servers);
+            for refusals in 0..=servers {
+                let is_possible = servers - refusals >= majority.needed();
+                assert_eq!(
+                    majority.is_blocked_by(refusals),
+                    !is_possible,
+                    "{refusals} of {servers}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn majority_lasts_as_long_as_the_longest_minority_leaves() {
+        let majority = Majority::of(5);
+        assert_eq!(majority.remaining([9, 1, 5, 3, 7].map(ms)), ms(5));
+        assert_eq!(majority.remaining([9, 1, 5].map(ms)), ms(1));
+        assert_eq!(majority.remaining([9, 5].map(ms)), ms(0));
+    }
+
+    #[test]
+    fn loss_is_reported_by_servers_only_if_enough_of_them_say_so() {
+        use LostReason::{LeaseExpired, MaxHoldExceeded, NotHeld, NotOwner, Stale};
+        let majority = Majority::of(5);
+        assert_eq!(majority.lost_reason([NotHeld, NotOwner, Stale]), NotHeld);
+        assert_eq!(
+            majority.lost_reason([NotHeld, NotOwner, LeaseExpired]),
+            LeaseExpired
+        );
+        assert_eq!(majority.lost_reason([NotHeld, MaxHoldExceeded]), MaxHoldExceeded);
+        assert_eq!(majority.lost_reason([]), LeaseExpired);
+    }
+}

@@ -1,4 +1,68 @@
-//! Locks on a majority of several independent servers: Redlock with fences and a fair queue.
+//! Locks on a majority of several independent servers: Redlock, with fencing tokens and a fair queue.
+//!
+//! A lock on one server is lost with that server. A lock on a majority of independent servers, which do not replicate
+//! each other, survives the loss of a minority: of five servers, two may fail. Names and rules are those of
+//! [`Locks`](crate::Locks) and [`Guard`](crate::Guard).
+//!
+//! ```no_run
+//! use redis_dlock_client::quorum;
+//!
+//! # async fn work() -> Result<(), redis_dlock_client::Error> {
+//! let servers = ["redis://10.0.0.1/", "redis://10.0.1.1/", "redis://10.0.2.1/"];
+//! let locks = quorum::Locks::open(servers)?;
+//! let guard = locks.acquire("orders:42").await?;
+//! println!("fence {}", guard.fence());
+//! // ... while guard.is_held()
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # How it works
+//!
+//! 1. *The first server.* The client acquires the lock on the first of the configured servers that it does not know to be
+//!    down, and waits there if others hold it. The queue of that server is the queue of the lock. Its grant has a fence.
+//! 2. *The others.* The client acquires the lock on them all at once, under the same fence.
+//! 3. *The fence.* Where it is smaller, because other locks or a restart came between, it is raised. The guard is
+//!    returned when a majority holds the lock under exactly one fence. A lock that is free takes two round trips, and in
+//!    about one of a hundred acquisitions a third one. What other servers grant later joins the lock.
+//! 4. *Renewal and release* go to all servers at once.
+//!
+//! # Guarantees
+//!
+//! - At most one exclusive guard is valid at a time: two majorities have a server in common. A lease counts from before
+//!   the request was sent, minus 1 % and 2 ms, for clock drift between several machines. [`Guard::remaining`] is the time
+//!   until too few leases are left.
+//! - [`Guard::fence`] is larger than that of every earlier holder. So a resource that rejects smaller fences is safe from
+//!   a holder that was paused.
+//! - The queue is FIFO, as long as the clients agree which server is the first: that is when they have the same list of
+//!   servers in the same order, and the first one is up. A server that goes silent while requests wait there is noticed
+//!   within the node timeout ([`Settings::response_timeout`](crate::Settings::response_timeout)); then they wait at the
+//!   next one, in any order.
+//! - A client that reaches only a minority gets no guard, and leaves nothing behind that blocks others for longer than a
+//!   lease. Clients that end without notice, however many of them are queued, delay others for one lease in all.
+//! - [`Guard::lost`] resolves when too few servers are left. [`Guard::release`] reports when a majority no longer had the
+//!   lock.
+//!
+//! # Conditions
+//!
+//! `dlock doctor URL URL URL...` checks them.
+//!
+//! - Three, five or seven servers. An even number is allowed, but no better than one less: of four, only one may fail.
+//! - Each has `dlock.quorum yes`, and no replicas.
+//! - None forgets a lock: each has `appendfsync always`, or `dlock.startup-grace-ms` of at least the longest lease.
+//! - For fences: their wall clocks are closer to each other than that grace period.
+//!
+//! # Not offered
+//!
+//! - Fences of shared locks: their holders have different ones, and they would not order them.
+//! - Semaphores. Two majorities have a server in common, but three need not: each server would respect its limit, but five
+//!   servers with limit 3 would admit five holders.
+//! - Re-entry. Each acquisition has a unique owner.
+//!
+//! # Events
+//!
+//! What becomes of a lock is reported once, with the address of the first configured server. Renewals and cancellations
+//! are reported for each server.
 
 mod acquire;
 mod ask;

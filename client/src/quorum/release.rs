@@ -11,19 +11,17 @@ use crate::error::{Error, LostReason, NoQuorum, NodeFailure};
 use crate::events::EventKind;
 use crate::guard::Guard;
 
-/// The replies of the servers.
+/// The replies of the servers that tell something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// The hold was there until then.
     pub held: usize,
     /// It was not.
     pub lost: usize,
-    /// No reply, or one that does not tell.
-    pub unknown: usize,
 }
 
 impl Tally {
-    /// Whether the lock was held until the release; `None`: not known yet.
+    /// Whether the lock was held until the release, by that many members; `None`: not known yet.
     pub fn was_held(self, majority: Majority, members: usize) -> Option<bool> {
         if self.held >= majority.needed() {
             Some(true)
@@ -62,11 +60,8 @@ async fn release_all(held: &Arc<Held>, members: Vec<Arc<Guard>>) -> Result<(), E
         match outcome {
             Ok(_) if proves => tally.held += 1,
             Err(error) if error.is_lost() => tally.lost += 1,
-            Ok(_) => tally.unknown += 1,
-            Err(error) => {
-                tally.unknown += 1;
-                failures.push(NodeFailure { server, error });
-            }
+            Ok(_) => {}
+            Err(error) => failures.push(NodeFailure { server, error }),
         }
         if let Some(was_held) = tally.was_held(majority, count) {
             if !releases.is_empty() {
@@ -94,4 +89,20 @@ async fn release_one(member: Arc<Guard>) -> (String, bool, Result<u64, Error>) {
         None => Err(Error::no_response()),
     };
     (server, proves, outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn majority_of_replies_decides_whether_the_lock_was_held() {
+        let majority = Majority::of(5);
+        let decide = |held, lost, members| Tally { held, lost }.was_held(majority, members);
+        assert_eq!(decide(3, 2, 5), Some(true));
+        assert_eq!(decide(2, 2, 5), None);
+        assert_eq!(decide(2, 3, 5), Some(false));
+        assert_eq!(decide(0, 1, 3), Some(false), "the others had not granted it");
+        assert_eq!(decide(2, 0, 3), None);
+    }
 }

@@ -4,9 +4,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{assert_lost, locks, ms, url};
+use crate::support::{assert_lost, locks, ms};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, start, wait_for};
-use redis_dlock_client::{Error, Locks, LostReason, Owner, RunError, blocking_acquire_all, redlock};
+use redis_dlock_client::{Error, Locks, LostReason, Owner, RunError, blocking_acquire_all};
 use tokio::runtime::Builder;
 
 /// For how long a test waits for what must happen.
@@ -264,47 +264,6 @@ fn blocking_acquire_all_is_all_or_none() {
 }
 
 #[test]
-fn redlock_has_blocking_methods() {
-    let mut servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
-    let holders = |servers: &[Server]| {
-        let held = |server: &&Server| server.client().owner("door").is_some();
-        servers.iter().filter(held).count()
-    };
-    let locks = redlock::Locks::open(servers.iter().map(url)).unwrap();
-    servers[0].kill();
-    let lock = locks.lock("door").lease(ms(10_000)).node_timeout(SLOW_MACHINE);
-    let guard = lock.blocking_acquire().unwrap();
-    assert_eq!(guard.key(), b"door");
-    assert_eq!(servers[1].client().owner("door"), Some(guard.owner().to_string()));
-    assert!(guard.is_held() && guard.lost_reason().is_none() && guard.remaining() < ms(10_000));
-    assert!(matches!(
-        lock.blocking_try_acquire(),
-        Err(Error::Busy | Error::NoQuorum(_))
-    ));
-    assert!(guard.blocking_extend(ms(60_000)).unwrap() > ms(50_000));
-    guard.blocking_release().unwrap();
-    wait_for("the lock to be free", || holders(&servers[1..]) == 0);
-
-    assert!(
-        lock.clone()
-            .shared()
-            .blocking_run(|guard| guard.is_held())
-            .unwrap()
-    );
-    drop(locks.blocking_acquire("door").unwrap());
-    wait_for("the lock to be free", || holders(&servers[1..]) == 0);
-
-    let short = lock.clone().max_hold(ms(300)).blocking_acquire().unwrap();
-    assert_eq!(short.blocking_lost(), LostReason::MaxHoldExceeded);
-    assert!(short.token().is_cancelled());
-    servers[1].kill();
-    let refused = lock.auto_renew(false).wait(ms(300));
-    let refused = refused.blocking_acquire().unwrap_err();
-    let is_expected = refused.to_string().contains(&servers[1].port().to_string());
-    assert!(is_expected, "{refused}");
-}
-
-#[test]
 fn blocking_lost_resolves_on_loss() {
     let server = Server::start();
     let locks = locks(&server);
@@ -314,8 +273,4 @@ fn blocking_lost_resolves_on_loss() {
     server.client().call("DEL door wall").unwrap();
     assert_eq!(guard.blocking_lost(), LostReason::NotHeld);
     assert_eq!(guards.blocking_lost(), LostReason::NotHeld);
-    let locks = redlock::Locks::open([url(&server)]).unwrap();
-    let guard = locks.lock("door").lease(ms(300)).blocking_acquire().unwrap();
-    server.client().call("DEL door").unwrap();
-    assert_eq!(guard.blocking_lost(), LostReason::NotHeld);
 }

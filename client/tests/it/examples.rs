@@ -20,10 +20,8 @@ mod graceful_shutdown;
 #[path = "../../examples/leader_election.rs"]
 mod leader_election;
 #[allow(dead_code)]
-#[path = "../../examples/redlock.rs"]
-mod redlock;
-
-use std::time::Duration;
+#[path = "../../examples/quorum.rs"]
+mod quorum;
 
 use crate::support::{assert_lost, locks, ms, soon, until, until_free, url};
 use dlock_testkit::{Client, Server, start};
@@ -38,13 +36,14 @@ fn blocking_lock() {
 }
 
 #[tokio::test]
-async fn redlock() {
-    let mut servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
+async fn quorum() {
+    let mut servers: Vec<Server> = (0..3).map(|_| Server::with("dlock.quorum yes")).collect();
     let addresses: Vec<String> = servers.iter().map(url).collect();
+    let first = quorum::run(&addresses).await.unwrap();
     servers[0].kill();
-    assert!(redlock::run(&addresses).await.unwrap() > Duration::from_secs(20));
+    assert!(quorum::run(&addresses).await.unwrap() > first);
     servers[1].kill();
-    let refused = redlock::run(&addresses).await.unwrap_err();
+    let refused = quorum::run(&addresses).await.unwrap_err();
     let is_expected = refused.to_string().contains(&servers[1].port().to_string());
     assert!(is_expected, "{refused}");
 }

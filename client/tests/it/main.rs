@@ -16,7 +16,6 @@ mod proxy;
 mod quorum;
 mod readme;
 mod reconnect;
-mod redlock;
 mod replicas;
 mod settle;
 mod stress;
