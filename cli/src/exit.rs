@@ -101,47 +101,42 @@ impl From<RedisError> for Failure {
 }
 
 fn server_error(error: &RedisError) -> Failure {
-    if error.kind() == ErrorKind::AuthenticationFailed {
-        let message = format!(
-            "the server rejected the user name or password: {error}: check --user, -a and REDISCLI_AUTH"
-        );
-        return Failure::new(Code::NotPermitted, message);
-    }
-    if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
-        let message =
-            "this server is a replica and cannot grant locks: connect to the primary or the Sentinels";
-        return Failure::new(Code::Unavailable, message);
-    }
-    match error.code() {
-        Some("NOAUTH") => Failure::new(
+    const REJECTED: &str = "the server rejected the user name or password";
+    const CHECK: &str = "check --user, -a and REDISCLI_AUTH";
+    let (code, message) = match (error.kind(), error.code()) {
+        (ErrorKind::AuthenticationFailed, _) => (Code::NotPermitted, format!("{REJECTED}: {error}: {CHECK}")),
+        (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => (
+            Code::Unavailable,
+            "this server is a replica and cannot grant locks: connect to the primary or the Sentinels"
+                .to_owned(),
+        ),
+        (_, Some("NOAUTH")) => (
             Code::NotPermitted,
-            "the server requires a password: set REDISCLI_AUTH, or pass it with -a or in the URL",
+            "the server requires a password: set REDISCLI_AUTH, or pass it with -a or in the URL".to_owned(),
         ),
-        Some("WRONGPASS") => Failure::new(
-            Code::NotPermitted,
-            "the server rejected the user name or password: check --user, -a and REDISCLI_AUTH",
-        ),
-        Some("NOPERM") => Failure::new(
-            Code::NotPermitted,
-            format!(
-                "permission denied: {error}: grant the permission with ACL SETUSER, or connect as another \
-                 user (--user)"
-            ),
-        ),
-        Some("WRONGTYPE") => Failure::new(
-            Code::NotALock,
-            "the key exists but is not a lock: use another name",
-        ),
-        Some("ERR") => {
-            let reason = error.detail().unwrap_or("no reason given");
-            Failure::new(Code::Usage, format!("the server rejected the request: {reason}"))
+        (_, Some("WRONGPASS")) => (Code::NotPermitted, format!("{REJECTED}: {CHECK}")),
+        (_, Some("NOPERM")) => {
+            let remedy = "grant the permission with ACL SETUSER, or connect as another user (--user)";
+            (
+                Code::NotPermitted,
+                format!("permission denied: {error}: {remedy}"),
+            )
         }
-        _ if error.is_io_error() => Failure::new(
+        (_, Some("WRONGTYPE")) => (
+            Code::NotALock,
+            "the key exists but is not a lock: use another name".to_owned(),
+        ),
+        (_, Some("ERR")) => {
+            let reason = error.detail().unwrap_or("no reason given");
+            (Code::Usage, format!("the server rejected the request: {reason}"))
+        }
+        _ if error.is_io_error() => (
             Code::Unavailable,
             format!("lost the connection to the server: {error}: is the server running?"),
         ),
-        _ => Failure::new(Code::Unavailable, error.to_string()),
-    }
+        _ => (Code::Unavailable, error.to_string()),
+    };
+    Failure::new(code, message)
 }
 
 /// Output that cannot be written. A closed pipe, as with `| head`, is not worth a message.

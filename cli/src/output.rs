@@ -32,6 +32,10 @@ impl Painter {
         }
     }
 
+    pub fn plain() -> Self {
+        Self { enabled: false }
+    }
+
     pub fn paint<'a>(&self, color: Color, text: &'a str) -> Cow<'a, str> {
         if self.enabled {
             format!("\x1b[{}m{text}\x1b[0m", color as u8).into()

@@ -10,7 +10,9 @@ use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row as Cells, Sparkline,
 
 use super::state::{History, Mode, Order, Row, State};
 use crate::duration;
-use crate::lock::{NamedLock, kind};
+use crate::lock::NamedLock;
+use crate::output::Painter;
+use crate::show;
 use crate::text::{display_name, short_owner, truncate_middle};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -212,6 +214,7 @@ fn draw_list(frame: &mut Frame<'_>, state: &State, area: Rect) {
     frame.render_stateful_widget(table, area, &mut position);
 }
 
+/// As `dlock show`.
 fn draw_lock(frame: &mut Frame<'_>, state: &State, area: Rect) {
     let name = display_name(state.selected_name().unwrap_or_default());
     let Some(lock) = state.selected() else {
@@ -219,35 +222,10 @@ fn draw_lock(frame: &mut Frame<'_>, state: &State, area: Rect) {
         frame.render_widget(Paragraph::new(text), area);
         return;
     };
-    let mut lines = vec![
-        Line::styled(format!("{name}  {}", lock.kind()), BOLD),
-        Line::default(),
-    ];
-    for holder in lock.holders() {
-        lines.push(Line::from(format!(
-            "held by {} for {}, lease {}, {}, fence {}",
-            display_name(holder.owner.as_bytes()),
-            duration::format(holder.held),
-            duration::format(holder.lease),
-            match holder.holds {
-                1 => "1 hold".to_owned(),
-                holds => format!("{holds} holds"),
-            },
-            holder.fence
-        )));
-    }
-    lines.push(Line::default());
-    lines.push(Line::styled(format!("{} waiting", lock.waiting()), BOLD));
-    for (n, waiter) in lock.waiters().iter().enumerate() {
-        lines.push(Line::from(format!(
-            "{:>4} {} ({}) for {}",
-            n + 1,
-            display_name(waiter.owner.as_bytes()),
-            kind(waiter.limit),
-            duration::format(waiter.waited)
-        )));
-    }
-    frame.render_widget(Paragraph::new(lines), area);
+    let mut text = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = show::write(lock, &mut text, Painter::plain());
+    frame.render_widget(Paragraph::new(String::from_utf8_lossy(&text)), area);
 }
 
 fn footer(state: &State) -> Line<'static> {

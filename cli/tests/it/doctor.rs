@@ -75,18 +75,41 @@ fn missing_persistence_is_a_problem_without_startup_grace() {
 }
 
 #[test]
-fn eviction_timers_and_running_grace_are_reported() {
-    let server = Server::with(&format!(
-        "{DURABLE}\nhz 5\ndlock.startup-grace-ms 600000\ndlock.max-lease-ms 600000"
-    ));
-    assert_eq!(
-        at_level(&server, "warning"),
-        (1, vec!["grace period".to_owned(), "timers".to_owned()])
-    );
-    let mut client = server.client();
-    client.config_set("maxmemory", "100mb");
-    client.config_set("maxmemory-policy", "allkeys-random");
-    assert_eq!(at_level(&server, "problem"), (2, vec!["eviction".to_owned()]));
+fn settings_of_a_server_are_checked() {
+    let cases = [
+        ("save 3600 1", "problem", "persistence"),
+        ("appendonly yes\nappendfsync everysec", "warning", "persistence"),
+        ("dlock.failover-grace-ms -1", "warning", "max lease"),
+        (
+            "dlock.failover-grace-ms -1\ndlock.max-lease-ms 30000",
+            "warning",
+            "",
+        ),
+        (
+            "dlock.max-waiters-per-lock 0\nmaxclients 64",
+            "warning",
+            "clients, queue limit",
+        ),
+        ("hz 5", "warning", "timers"),
+        (
+            "dlock.startup-grace-ms 600000\ndlock.max-lease-ms 600000",
+            "warning",
+            "grace period",
+        ),
+        (
+            "maxmemory 100mb\nmaxmemory-policy allkeys-random",
+            "problem",
+            "eviction",
+        ),
+    ];
+    for (lines, level, expected) in cases {
+        let durable = if expected == "persistence" { "" } else { DURABLE };
+        let server = Server::with(&format!("{durable}\n{lines}"));
+        let (code, checks) = at_level(&server, level);
+        assert_eq!(checks.join(", "), expected, "{lines}");
+        let worst = if level == "problem" { 2 } else { 1 };
+        assert_eq!(code, if expected.is_empty() { 0 } else { worst }, "{lines}");
+    }
 }
 
 #[test]
@@ -159,22 +182,6 @@ fn replica_without_module_is_a_problem() {
 }
 
 #[test]
-fn snapshots_only_is_a_problem_and_everysec_a_warning() {
-    let server = Server::with("save 3600 1");
-    assert_eq!(at_level(&server, "problem"), (2, vec!["persistence".to_owned()]));
-    let lagging = Server::with("appendonly yes\nappendfsync everysec");
-    assert_eq!(at_level(&lagging, "warning"), (1, vec!["persistence".to_owned()]));
-}
-
-#[test]
-fn unbounded_grace_is_reported() {
-    let server = Server::with(&format!("{DURABLE}\ndlock.failover-grace-ms -1"));
-    assert_eq!(at_level(&server, "warning"), (1, vec!["max lease".to_owned()]));
-    server.client().config_set("dlock.max-lease-ms", "30000");
-    assert_eq!(at_level(&server, "warning"), (0, vec![]));
-}
-
-#[test]
 fn disconnected_replica_is_reported() {
     let mut server = Server::with(DURABLE);
     let replica = server.replica_with(DURABLE);
@@ -219,13 +226,6 @@ fn documented_doctor_user_has_all_permissions() {
         node.client().ok(&format!("ACL SETUSER doctor {rights}"));
     }
     at(&cluster.nodes[0], &login).hides("no permission");
-}
-
-#[test]
-fn settings_that_prevent_waiting_are_reported() {
-    let server = Server::with(&format!("{DURABLE}\ndlock.max-waiters-per-lock 0\nmaxclients 64"));
-    let expected = ["clients", "queue limit"].map(str::to_owned);
-    assert_eq!(at_level(&server, "warning"), (1, expected.into()));
 }
 
 #[test]

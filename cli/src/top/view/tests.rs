@@ -96,10 +96,10 @@ fn lock_view_shows_holders_and_waiters() {
     press(&mut state, "\n");
     let display_name = screen(&state, 100, 20).join("\n");
     for words in [
-        "b  mutex",
-        "held by owner-2 for 2.0s, lease 30s, 1 hold, fence 2",
-        "2 waiting",
-        "waiter (mutex) for 400ms",
+        "b: mutex, held by 1",
+        "owner-2      2      1      2.0s    30s",
+        "Waiters: 2",
+        "2  waiter  mutex   400ms     none",
         "Esc back",
     ] {
         assert!(display_name.contains(words), "{words}:\n{display_name}");
