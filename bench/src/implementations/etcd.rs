@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -111,7 +112,8 @@ pub fn open(config: &ClientConfig) -> Result<Box<dyn Client>> {
     let (lease, _) = etcd.lease(config.lease_ms.div_ceil(1000))?;
     Ok(Box::new(Session {
         http: Http::open(etcd.port)?,
-        name: base64(config.key.as_bytes()),
+        // How the gateway encodes bytes.
+        name: BASE64_STANDARD.encode(config.key),
         lease,
         key: None,
         commands: 0,
@@ -185,36 +187,5 @@ impl Http {
         self.0.read_line(&mut line)?;
         let line = line.strip_suffix("\r\n").ok_or("etcd closed the connection")?;
         Ok(line.to_owned())
-    }
-}
-
-/// How the gateway encodes bytes.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk
-            .iter()
-            .fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            text.push(if digit <= chunk.len() {
-                char::from(DIGITS[bits >> (18 - 6 * digit) & 63])
-            } else {
-                '='
-            });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_of_names_is_padded() {
-        let names = ["lock", "locks", "lock-1", ""].map(|name| base64(name.as_bytes()));
-        assert_eq!(names, ["bG9jaw==", "bG9ja3M=", "bG9jay0x", ""]);
     }
 }

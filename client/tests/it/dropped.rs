@@ -158,8 +158,7 @@ async fn dropped_waiter_leaves_queue_and_keeps_connection() {
         until("the withdrawal", || journal.count("Cancelled") == round).await;
     }
     // The shared one, that of the background, one to wait on, and the test's own.
-    let connections = client.server_info("clients", "connected_clients");
-    let connections: i64 = connections.parse().unwrap();
+    let connections: i64 = client.server_number("clients", "connected_clients");
     assert!(connections <= 4, "{connections}");
     client.release("door alice");
     assert!(client.try_acquire("door bob 1000").is_some());

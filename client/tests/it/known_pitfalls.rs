@@ -11,11 +11,8 @@ use dlock_testkit::{SLOW_MACHINE, Server, start};
 use redis_dlock_client::{Error, Locks, Owner};
 
 fn connections(server: &Server) -> u64 {
-    server
-        .client()
-        .server_info("stats", "total_connections_received")
-        .parse()
-        .unwrap()
+    let mut client = server.client();
+    client.server_number("stats", "total_connections_received")
 }
 
 #[tokio::test]

@@ -57,11 +57,7 @@ async fn thousand_tasks_hold_one_lock_one_at_a_time() {
     assert!(client.find_lock("door").is_none());
     // The connections of the waiters are closed, except for a few.
     until("fewer connections", || {
-        client
-            .server_info("clients", "connected_clients")
-            .parse::<u64>()
-            .unwrap()
-            < 30
+        client.server_number::<u64>("clients", "connected_clients") < 30
     })
     .await;
 }
@@ -85,13 +81,7 @@ async fn thousand_tasks_hold_thousand_locks() {
     drop(guards);
     until("all to be free", || client.ask::<u64>("DBSIZE") == 0).await;
     // None of them waited, so one connection for all of them was enough.
-    assert!(
-        client
-            .server_info("stats", "total_connections_received")
-            .parse::<u64>()
-            .unwrap()
-            < 10
-    );
+    assert!(client.server_number::<u64>("stats", "total_connections_received") < 10);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

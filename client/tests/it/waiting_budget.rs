@@ -9,10 +9,7 @@ use tokio::task::JoinSet;
 use crate::support::{locks, ms, soon, until, url};
 
 fn connected_clients(client: &mut Client) -> usize {
-    client
-        .server_info("clients", "connected_clients")
-        .parse()
-        .unwrap()
+    client.server_number("clients", "connected_clients")
 }
 
 #[tokio::test]

@@ -66,10 +66,8 @@ fn counters_count_only_their_event() {
         // Errors are expected.
         let _ = client.call(command);
         let after = counters(&mut client);
-        let counted = before
-            .iter()
-            .zip(after)
-            .map(|((name, then), (_, now))| (name.as_str(), now - then));
+        let counted = before.iter().zip(after);
+        let counted = counted.map(|((name, then), (_, now))| (name.as_str(), now - then));
         let counted: Vec<_> = counted.filter(|(_, n)| *n != 0).collect();
         assert_eq!(counted, [(counter, 1)], "{command}");
     }

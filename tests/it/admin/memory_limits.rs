@@ -49,10 +49,7 @@ fn volatile_policies_evict_ttl_keys_and_keep_locks() {
     let fence = client.acquire("door alice 60000").fence;
     let filling = "x".repeat(10_000);
     for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
-        let used: u64 = client
-            .server_info("memory", "used_memory")
-            .parse()
-            .expect("a number");
+        let used: u64 = client.server_number("memory", "used_memory");
         client.config_set("maxmemory-policy", policy);
         client.config_set("maxmemory", &(used + 500_000).to_string());
         client.ok("CONFIG RESETSTAT");

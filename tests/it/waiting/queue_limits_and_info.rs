@@ -242,11 +242,8 @@ fn refused_request_counts_only_as_its_error() {
     client.error_code("DLOCK.ACQUIRE gate alice 60000 BLOCK 0");
     client.error_code("DLOCK.ACQUIRE door carol 60000 BLOCK 0");
     let after = client.info_section("dlock");
-    let mut changed: Vec<&str> = after
-        .keys()
-        .filter(|field| after[*field] != before[*field])
-        .map(String::as_str)
-        .collect();
+    let changed = after.keys().filter(|field| after[*field] != before[*field]);
+    let mut changed: Vec<&str> = changed.map(String::as_str).collect();
     changed.retain(|field| *field != "dlock_longest_wait_ms");
     assert_eq!(changed, ["dlock_errors_deadlock", "dlock_errors_queuefull"]);
 }

@@ -73,10 +73,8 @@ fn waiting_reqids_beyond_64_are_refused() {
         .collect();
     client.release("door alice");
     let replies: Vec<Reply> = waiters.iter_mut().map(|waiter| waiter.reply()).collect();
-    let refused: Vec<&Reply> = replies
-        .iter()
-        .filter(|reply| !matches!(reply, Reply::Granted(_)))
-        .collect();
+    let refused = replies.iter().filter(|reply| !matches!(reply, Reply::Granted(_)));
+    let refused: Vec<&Reply> = refused.collect();
     let is_expected = matches!(refused[..], [Reply::Error(error)] if error.starts_with("ERR "));
     assert!(is_expected, "{refused:?}");
     assert_eq!(client.lock("door").holder("bob").holds, MOST as u64);

@@ -18,8 +18,7 @@ fn settled_memory(client: &mut Client) -> i64 {
     wait_for("the other clients to be gone", || {
         client.server_info("clients", "connected_clients") == "1"
     });
-    let used = client.server_info("memory", "used_memory");
-    used.parse().expect("a number")
+    client.server_number("memory", "used_memory")
 }
 
 #[test]

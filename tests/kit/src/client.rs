@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::str::FromStr;
 use std::time::Duration;
 
 use redis::{Cmd, Connection, ConnectionLike as _, FromRedisValue, RedisError, RedisResult, Value};
@@ -199,10 +200,15 @@ impl Client {
     /// A number of the INFO section `dlock`.
     #[track_caller]
     pub fn stat(&mut self, field: &str) -> i64 {
-        let value = self.server_info("dlock", field);
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("INFO dlock: {field} is {value:?}"))
+        self.server_number("dlock", field)
+    }
+
+    /// A number in INFO.
+    #[track_caller]
+    pub fn server_number<T: FromStr>(&mut self, section: &str, field: &str) -> T {
+        let value = self.server_info(section, field);
+        let number = value.parse();
+        number.unwrap_or_else(|_| panic!("INFO {section}: {field} is {value:?}"))
     }
 
     /// The digest of a key's value.

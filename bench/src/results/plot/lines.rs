@@ -1,12 +1,14 @@
 //! Values over values, a line per implementation, both axes logarithmic.
 
-use super::{Series, WIDTH, circle, color, line, text};
+use super::{MARGIN, Series, WIDTH, circle, color, line, text};
 use crate::results::DLOCK;
 use crate::results::stats::number;
 
 pub const HEIGHT: f64 = 880.0;
 const LEFT: f64 = 170.0;
-const RIGHT: f64 = WIDTH - 500.0;
+const RIGHT: f64 = WIDTH - 540.0;
+/// Below the description of the y axis.
+const TOP: f64 = 36.0;
 const BOTTOM: f64 = HEIGHT - 84.0;
 /// Distance between two names in the legend.
 const LEGEND_STEP: f64 = 38.0;
@@ -44,7 +46,7 @@ impl Axis {
 pub fn draw(x: &str, y: &str, unit: &str, series: &[Series]) -> String {
     let points = || series.iter().flat_map(|series| &series.points);
     let xs = Axis::of(points().map(|(x, _)| *x), 1.08, (LEFT, RIGHT));
-    let ys = Axis::of(points().flat_map(|(_, y)| [y.min, y.max]), 1.4, (BOTTOM, 0.0));
+    let ys = Axis::of(points().flat_map(|(_, y)| [y.min, y.max]), 1.4, (BOTTOM, TOP));
     let mut svg = line(LEFT, BOTTOM, RIGHT, BOTTOM, "stroke=\"#787878\"");
     for tick in ys.ticks() {
         svg += &line(LEFT, ys.at(tick), RIGHT, ys.at(tick), "class=\"thin\"");
@@ -62,7 +64,7 @@ pub fn draw(x: &str, y: &str, unit: &str, series: &[Series]) -> String {
     } else {
         format!("{y}, {unit}")
     };
-    svg += &text(54.0, -24.0, "grey", &y);
+    svg += &text(MARGIN, 6.0, "grey", &y);
 
     let mut ends = Vec::new();
     // DLOCK last, on top of the others.

@@ -76,7 +76,8 @@ impl Plot {
         let head = text(MARGIN, 57.0, "title", &self.title) + &text(MARGIN, 111.0, "grey", &self.about);
         let rule = line(MARGIN, rule, WIDTH - MARGIN, rule, "class=\"thin\"");
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {bottom}\">\n<style>{STYLE}</style>\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{bottom}\" \
+             viewBox=\"0 0 {WIDTH} {bottom}\">\n<style>{STYLE}</style>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{head}<g transform=\"translate(0 {TOP})\">\n\
              {figures}</g>\n{rule}{footer}</svg>\n"
         )

@@ -89,8 +89,7 @@ fn reporting_of_keys_frees_its_memory() {
         let batch = vec![command; 100];
         let mut run = |calls: usize| {
             (0..calls / 100).for_each(|_| _ = client.batch(&batch));
-            let used = client.server_info("memory", "used_memory");
-            used.parse::<usize>().expect("a number")
+            client.server_number::<usize>("memory", "used_memory")
         };
         let (before, after) = (run(200), run(calls));
         // A position takes 4 bytes, its flags as many.
@@ -115,11 +114,8 @@ fn assert_nested_guards_are_refused(mut server: Server) {
     client.ok("ACL SETUSER guest on nopass +dlock.guard ~door");
     let fence = client.acquire("door alice 60000").fence.to_string();
     let level = ["DLOCK.GUARD", "door", "alice", &fence];
-    let nested: Vec<&[u8]> = (0..LEVELS)
-        .flat_map(|_| level)
-        .chain(["SET", "door", "1"])
-        .map(str::as_bytes)
-        .collect();
+    let nested = (0..LEVELS).flat_map(|_| level).chain(["SET", "door", "1"]);
+    let nested: Vec<&[u8]> = nested.map(str::as_bytes).collect();
     let of_keys = [&[&b"COMMAND"[..], b"GETKEYS"], &nested[..]].concat();
     assert_eq!(client.ask_args::<Vec<String>>(&of_keys), ["door"]);
     assert_eq!(client.error_code_args(&nested), "ERR");

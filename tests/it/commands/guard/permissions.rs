@@ -23,11 +23,8 @@ fn guard_needs_each_permission_of_the_command() {
     admin.ok("SET data 0");
     for (command, rights) in NEEDED {
         let command = format!("{guard} {command}");
-        let all: Vec<&str> = ["+dlock.guard", "%R~door"]
-            .iter()
-            .chain(rights)
-            .copied()
-            .collect();
+        let all = ["+dlock.guard", "%R~door"].iter();
+        let all: Vec<&str> = all.chain(rights).copied().collect();
         user(&server, &all.join(" ")).ask::<Value>(&command);
         for missing in &all {
             let rest: Vec<&str> = all.iter().filter(|right| *right != missing).copied().collect();

@@ -149,10 +149,8 @@ fn large_argument_is_not_copied_for_the_command() {
         assert_eq!(client.ask::<usize>("STRLEN data"), SIZE);
         let peak = client.server_info("memory", "used_memory_peak");
         let valkey = client.server_info("server", "valkey_version");
-        let valkey: Vec<u32> = valkey
-            .split('.')
-            .filter_map(|number| number.parse().ok())
-            .collect();
+        let valkey = valkey.split('.').filter_map(|number| number.parse().ok());
+        let valkey: Vec<u32> = valkey.collect();
         let copies_shared = valkey >= vec![8, 1] || is_redis_8_2(&mut client);
         (peak.parse::<usize>().expect("a number"), copies_shared)
     };

@@ -19,8 +19,7 @@ const KEYS_A_ROUND: usize = 50;
 /// Fills the memory with keys with a TTL, under each policy that evicts only such keys.
 pub fn pressure(run: &mut ScenarioRun) -> Vec<History> {
     let (mut server, mut admin) = start();
-    let used = admin.server_info("memory", "used_memory");
-    let used: u64 = used.parse().expect("a number");
+    let used: u64 = admin.server_number("memory", "used_memory");
     admin.config_set("maxmemory-policy", POLICIES[0]);
     admin.config_set("maxmemory", &(used + ROOM_BYTES).to_string());
     let recorder = Recorder::default();
@@ -58,8 +57,5 @@ fn fill_memory(run: &mut ScenarioRun, admin: &mut Client, policy: &str) -> u64 {
 }
 
 fn evicted(admin: &mut Client) -> u64 {
-    admin
-        .server_info("stats", "evicted_keys")
-        .parse()
-        .expect("a number")
+    admin.server_number("stats", "evicted_keys")
 }
