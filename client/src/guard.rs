@@ -12,7 +12,7 @@ use crate::hold::{Action, Hold, Plan};
 use crate::identity::RequestIdentity;
 use crate::owner::Owner;
 use crate::parts::GuardParts;
-use crate::release::{cancel_duplicates, release, release_in_background};
+use crate::release::{cancel_duplicates, give_up, release};
 use crate::renewal::{SharedHold, notify_lost};
 use crate::run::{RunError, after_release};
 
@@ -30,7 +30,7 @@ use crate::run::{RunError, after_release};
 pub struct Guard {
     pub(crate) client: Arc<Client>,
     pub(crate) held: Arc<SharedHold>,
-    is_settled: bool,
+    pub(crate) is_settled: bool,
 }
 
 impl Guard {
@@ -321,7 +321,11 @@ impl fmt::Debug for GuardWatch {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.is_settled {
-            release_in_background(&self.client, Arc::clone(&self.held));
+            let releasing = give_up(&self.client, Arc::clone(&self.held));
+            // The outcome is reported as an event.
+            self.client
+                .renewal_thread()
+                .spawn(async { drop(releasing.await) });
         }
     }
 }

@@ -75,19 +75,22 @@ pub(crate) fn cancel_duplicates(client: &Client, held: &SharedHold) {
     }
 }
 
-/// Releases the hold of a guard that was dropped, with retries until the lease ends. Never blocks.
-pub(crate) fn release_in_background(client: &Arc<Client>, held: Arc<SharedHold>) {
+/// Gives up the hold of a guard that was dropped. The release, with retries until the lease ends, is for the renewal
+/// thread.
+pub(crate) fn give_up(
+    client: &Arc<Client>,
+    held: Arc<SharedHold>,
+) -> impl Future<Output = Result<u64, Error>> + Send + use<> {
     let mut pending = held.give_up(BootInstant::now());
     pending.keeps_for = None;
     client.renewal_thread().unwatch(&held);
-    if !pending.is_needed() {
-        cancel_duplicates(client, &held);
-    } else {
-        let context = Arc::clone(client);
-        client.renewal_thread().spawn(async move {
-            let link = &context.renewal_context().link;
-            // The outcome is reported as an event.
-            let _ = release(&context, link, &held, pending, Duration::MAX).await;
-        });
+    let client = Arc::clone(client);
+    async move {
+        if let Some(reason) = pending.lost_reason().filter(|_| !pending.is_needed()) {
+            cancel_duplicates(&client, &held);
+            return Err(Error::Lost(reason));
+        }
+        let link = &client.renewal_context().link;
+        release(&client, link, &held, pending, Duration::MAX).await
     }
 }

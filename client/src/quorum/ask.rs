@@ -28,9 +28,10 @@ pub(super) async fn ask(
     let mut attempt = Attempt::new(client, request);
     let mut blocks = waits && client.pool().is_contended(&key);
     let mut retried_at = None;
+    let mut watched = servers.watch(server, &key);
     loop {
+        watched.is_answered = false;
         let response = if blocks {
-            let _watched = servers.watch(server, &key);
             tokio::select! {
                 response = wait_in_slices(&mut attempt) => response.outcome,
                 () = servers.until(|health| !health.is_up(server)) => return Err(Error::no_response()),
@@ -42,6 +43,7 @@ pub(super) async fn ask(
                 .unwrap_or_else(|_| attempt.settle(sent_at, Err(Error::no_response())))
                 .outcome
         };
+        watched.is_answered = true;
         let error = match response {
             Ok(Some(guard)) => return Ok(guard),
             Ok(None) if !waits => return Err(Error::Busy),

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::held::Held;
 use super::locks::{Exclusive, Mode};
-use super::release::release;
+use super::release::{release, release_in_background};
 use crate::error::{Error, LostReason, NoQuorum, NodeFailure};
 use crate::owner::Owner;
 use crate::run::{RunError, after_release};
@@ -157,8 +157,7 @@ impl<M: Mode> Guard<M> {
 
 impl<M: Mode> Drop for Guard<M> {
     fn drop(&mut self) {
-        // What is dropped there is released in the background.
-        drop(self.held.give_up());
+        release_in_background(&self.held);
     }
 }
 

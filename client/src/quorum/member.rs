@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::clock::BootInstant;
 use crate::error::Error;
 use crate::guard::{Guard, extend};
+use crate::release::give_up;
 
 impl Guard {
     /// Raises the fence, and extends the lease. Until there is a reply, the fence is not known.
@@ -34,6 +35,12 @@ impl Guard {
     /// The server's address.
     pub(super) fn server(&self) -> String {
         self.client.address().to_string()
+    }
+
+    /// Gives the hold up. The release is for the renewal thread.
+    pub(super) fn give_up(mut self) -> impl Future<Output = Result<u64, Error>> + Send + use<> {
+        self.is_settled = true;
+        give_up(&self.client, self.held.clone())
     }
 
     /// Called by the renewal thread when the hold is lost.

@@ -33,6 +33,9 @@ impl Tally {
     }
 }
 
+/// The outcome of a release on one server: which one, and whether a success proves that the lock was held there.
+type Released = (String, bool, Result<u64, Error>);
+
 /// Gives the lock up and releases it everywhere. `Ok`: it was held until then. The servers that a majority does not need
 /// are released in the background, as all are if this is dropped.
 pub(super) async fn release(held: &Arc<Held>) -> Result<(), Error> {
@@ -41,45 +44,62 @@ pub(super) async fn release(held: &Arc<Held>) -> Result<(), Error> {
         // Dropped, what there may be left is released.
         return Err(Error::Lost(reason));
     }
-    let outcome = release_all(held, members).await;
-    let kind = match &outcome {
-        Ok(()) => EventKind::Released { holds_left: 0 },
-        Err(error) => EventKind::ReleaseFailed { error: error.clone() },
-    };
-    held.servers.reporter.report(&held.identity, kind);
-    outcome
+    decide(held, members.into_iter().map(release_one).collect()).await
 }
 
-async fn release_all(held: &Arc<Held>, members: Vec<Arc<Guard>>) -> Result<(), Error> {
-    let majority = held.servers.majority;
-    let count = members.len();
-    let mut tally = Tally::default();
-    let mut failures = Vec::new();
-    let mut releases: FuturesUnordered<_> = members.into_iter().map(release_one).collect();
-    while let Some((server, proves, outcome)) = releases.next().await {
+/// Gives up the lock of a guard that was dropped, if it was not released, and releases it in the background.
+pub(super) fn release_in_background(held: &Arc<Held>) {
+    let (reason, members) = held.give_up();
+    if reason.is_none() && !members.is_empty() {
+        let releases: FuturesUnordered<_> = members.into_iter().filter_map(release_later).collect();
+        let renewal_thread = held.servers.renewal_thread();
+        let held = Arc::clone(held);
+        renewal_thread.spawn(async move { drop(decide(&held, releases).await) });
+    }
+}
+
+/// Waits until a majority has decided, and reports the outcome.
+async fn decide<F>(held: &Arc<Held>, mut releases: FuturesUnordered<F>) -> Result<(), Error>
+where
+    F: Future<Output = Released> + Send + 'static,
+{
+    let (majority, members) = (held.servers.majority, releases.len());
+    let (mut tally, mut failures) = (Tally::default(), Vec::new());
+    let mut was_held = None;
+    while was_held.is_none()
+        && let Some((server, proves, outcome)) = releases.next().await
+    {
         match outcome {
             Ok(_) if proves => tally.held += 1,
             Err(error) if error.is_lost() => tally.lost += 1,
             Ok(_) => {}
             Err(error) => failures.push(NodeFailure { server, error }),
         }
-        if let Some(was_held) = tally.was_held(majority, count) {
-            if !releases.is_empty() {
-                let rest = releases.for_each(|_| std::future::ready(()));
-                held.servers.renewal_thread().spawn_here(rest);
-            }
-            return was_held.then_some(()).ok_or(Error::Lost(LostReason::NotHeld));
-        }
+        was_held = tally.was_held(majority, members);
     }
-    Err(Error::NoQuorum(NoQuorum {
-        needed: majority.needed(),
-        agreed: tally.held,
-        failures,
-    }))
+    if !releases.is_empty() {
+        let rest = releases.for_each(|_| std::future::ready(()));
+        held.servers.renewal_thread().spawn_here(rest);
+    }
+    let (outcome, kind) = match was_held {
+        Some(true) => (Ok(()), EventKind::Released { holds_left: 0 }),
+        not_held => {
+            let error = match not_held {
+                Some(_) => Error::Lost(LostReason::NotHeld),
+                None => Error::NoQuorum(NoQuorum {
+                    needed: majority.needed(),
+                    agreed: tally.held,
+                    failures,
+                }),
+            };
+            (Err(error.clone()), EventKind::ReleaseFailed { error })
+        }
+    };
+    held.servers.reporter.report(&held.identity, kind);
+    outcome
 }
 
-/// Releases the lock on one server: which one, whether a success proves that the lock was held there, and the outcome.
-async fn release_one(member: Arc<Guard>) -> (String, bool, Result<u64, Error>) {
+async fn release_one(member: Arc<Guard>) -> Released {
     let server = member.server();
     // Where the fence is not known, the release says nothing, but an extension does.
     let proves = member.fence() != 0 || member.extend(Duration::from_millis(1)).await.is_ok();
@@ -89,6 +109,12 @@ async fn release_one(member: Arc<Guard>) -> (String, bool, Result<u64, Error>) {
         None => Err(Error::no_response()),
     };
     (server, proves, outcome)
+}
+
+fn release_later(member: Arc<Guard>) -> Option<impl Future<Output = Released> + Send> {
+    let (server, proves) = (member.server(), member.fence() != 0);
+    let releasing = Arc::into_inner(member)?.give_up();
+    Some(async move { (server, proves, releasing.await) })
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ impl<'a> Round<'a> {
             }
             Err(Error::Busy) => Err(Failure::Busy),
             Err(error) => {
-                let is_final = !error.is_transient();
+                let is_final = is_final(&error);
                 self.refusals.0[self.first] = Some(error);
                 Err(Failure::FirstFailed { is_final })
             }
@@ -205,13 +205,12 @@ impl<'a> Round<'a> {
     }
 
     fn on_refused(&mut self, server: usize, error: Error) {
-        let is_final = !(error.is_transient() || matches!(error, Error::Busy | Error::Lost(_)));
-        self.refusals.0[server] = Some(error);
-        if is_final {
+        if is_final(&error) {
             self.rejections += 1;
         } else {
             self.ask_again(server);
         }
+        self.refusals.0[server] = Some(error);
     }
 
     fn on_granted(&mut self, server: usize, guard: Guard) {
@@ -304,6 +303,11 @@ impl<'a> Round<'a> {
         }
         Ok(held)
     }
+}
+
+/// Whether the server would answer the same later.
+fn is_final(error: &Error) -> bool {
+    !(error.is_transient() || matches!(error, Error::Busy | Error::Lost(_)))
 }
 
 /// What is granted late joins the lock, for a while and as long as it is held. The rest is cancelled.

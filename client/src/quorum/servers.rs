@@ -1,8 +1,8 @@
 //! The servers, and which of them are down.
 //!
 //! A server is down when it does not answer within the node timeout, or answers that it cannot grant locks for now: it
-//! loads its data, for instance, or its grace period runs. A task looks at it until it is up again. While requests wait in
-//! a server's queue, the task looks at it as well: otherwise nobody would notice that it is silent.
+//! loads its data, for instance, or its grace period runs. A task looks at it until it is up again. While requests wait for
+//! a server's reply, in its queue for instance, the task looks at it as well: nobody else would notice that it is silent.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -35,14 +35,17 @@ pub(super) struct Servers {
 #[derive(Default)]
 struct Monitor {
     is_running: bool,
-    /// How many requests wait in the server's queue.
+    /// How many requests wait for a reply.
     waiting: usize,
+    /// Whether the replies to some are not awaited any more, so that nobody else would notice that there are none.
+    is_suspect: bool,
 }
 
-/// A request that waits in a server's queue, so that the server is watched.
+/// A request that waits for the reply of a server, so that the server is watched.
 pub(super) struct Watched {
     servers: Arc<Servers>,
     server: usize,
+    pub is_answered: bool,
 }
 
 impl Servers {
@@ -90,13 +93,14 @@ impl Servers {
         true
     }
 
-    /// Watches a server while a request waits there.
+    /// Watches a server while a request waits for its reply.
     pub fn watch(self: &Arc<Self>, server: usize, key: &Arc<[u8]>) -> Watched {
         lock(&self.monitors[server]).waiting += 1;
         self.start_monitor(server, key);
         Watched {
             servers: Arc::clone(self),
             server,
+            is_answered: false,
         }
     }
 
@@ -128,21 +132,24 @@ impl Servers {
     }
 }
 
-/// Looks at a server until it is up and no request waits there.
+/// Looks at a server, again and again, until it is up and no request waits there. A server that goes silent is noticed
+/// after one pause and one request without a reply: within the node timeout.
 async fn monitor(servers: Weak<Servers>, server: usize, probe: RequestIdentity) {
-    while let Some(servers) = servers.upgrade() {
-        let is_up = servers.look_at(server, &probe).await;
-        servers.set_up(server, is_up);
+    while let Some(pause) = servers.upgrade().map(|servers| servers.node_timeout / 2) {
+        sleep(pause).await;
+        let Some(servers) = servers.upgrade() else {
+            return;
+        };
         {
             let mut monitor = lock(&servers.monitors[server]);
-            if is_up && monitor.waiting == 0 {
+            let is_suspect = std::mem::take(&mut monitor.is_suspect);
+            if monitor.waiting == 0 && !is_suspect && servers.health().is_up(server) {
                 monitor.is_running = false;
                 return;
             }
         }
-        let pause = servers.node_timeout / 2;
-        drop(servers);
-        sleep(pause).await;
+        let is_up = servers.look_at(server, &probe).await;
+        servers.set_up(server, is_up);
     }
 }
 
@@ -157,6 +164,8 @@ fn cannot_grant(error: &Error) -> bool {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        lock(&self.servers.monitors[self.server]).waiting -= 1;
+        let mut monitor = lock(&self.servers.monitors[self.server]);
+        monitor.waiting -= 1;
+        monitor.is_suspect |= !self.is_answered;
     }
 }

@@ -101,6 +101,25 @@ async fn first_server_that_goes_silent_while_requests_wait_is_left() {
     }
 }
 
+/// The guards are released before anybody misses its replies.
+#[tokio::test]
+async fn silent_server_is_noticed_even_if_nobody_waits_for_its_replies() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    let before = nodes.calls()[2][0];
+    nodes.servers[2].stop();
+    let (start, mut acquired) = (Instant::now(), 0);
+    while start.elapsed() < NODE_TIMEOUT * 4 {
+        let guard = locks.acquire("door").await.unwrap();
+        guard.release().await.unwrap();
+        acquired += 1;
+    }
+    nodes.servers[2].resume();
+    let requests = nodes.calls()[2][0] - before;
+    assert!(requests < acquired * 2 / 3, "{requests} for {acquired} locks");
+}
+
 #[tokio::test]
 async fn minority_never_gives_a_guard_and_is_given_back() {
     let mut nodes = Nodes::start(3);
