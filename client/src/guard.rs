@@ -131,20 +131,17 @@ impl Guard {
 
     /// How long the lock is held for certain without further renewal. Zero when it is lost.
     pub fn remaining(&self) -> Duration {
-        let now = BootInstant::now();
-        self.held.with(|hold| hold.remaining(now))
+        self.held.now(|hold, now| hold.remaining(now))
     }
 
     /// Whether the lock is held for certain. Checks the clock only, nothing is sent.
     pub fn is_held(&self) -> bool {
-        let now = BootInstant::now();
-        self.held.with(|hold| hold.is_held(now))
+        self.held.now(|hold, now| hold.is_held(now))
     }
 
     /// Why the lock is lost; `None` while it is held.
     pub fn lost_reason(&self) -> Option<LostReason> {
-        let now = BootInstant::now();
-        self.held.with(|hold| hold.lost_reason(now))
+        self.held.now(|hold, now| hold.lost_reason(now))
     }
 
     /// Resolves when the lock is lost: at the local deadline at the latest, even if the server is unresponsive.
@@ -269,9 +266,8 @@ pub(crate) async fn extend(
     let sent_at = BootInstant::now();
     let reply = client.link.query(&command).await;
     let reply = reply.map(|Milliseconds(lease)| held.context.certain(lease));
-    let (action, lost_reason, remaining) = held.with(|hold| {
-        // Read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
-        let now = BootInstant::now();
+    // The clock is read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
+    let (action, lost_reason, remaining) = held.now(|hold, now| {
         let action = hold.on_extended(sent_at, &reply, now);
         (action, hold.lost_reason(now), hold.remaining(now))
     });
@@ -293,14 +289,12 @@ pub struct GuardWatch(Arc<SharedHold>);
 impl GuardWatch {
     /// Whether the lock is held for certain: see [`Guard::is_held`].
     pub fn is_held(&self) -> bool {
-        let now = BootInstant::now();
-        self.0.with(|hold| hold.is_held(now))
+        self.0.now(|hold, now| hold.is_held(now))
     }
 
     /// Why the lock is lost; `None` while it is held, and if the guard was released or dropped before.
     pub fn lost_reason(&self) -> Option<LostReason> {
-        let now = BootInstant::now();
-        self.0.with(|hold| hold.lost_reason(now))
+        self.0.now(|hold, now| hold.lost_reason(now))
     }
 
     /// Cancelled when the lock is lost or released: see [`Guard::token`].

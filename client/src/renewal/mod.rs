@@ -88,11 +88,8 @@ impl RenewalThread {
 
     /// Connects, and renews all holds as soon as a lost connection has been replaced.
     pub fn maintain(&self, context: &Arc<RenewalContext>) {
-        let (shared, link, context) = (
-            Arc::clone(&self.shared),
-            Arc::clone(&context.link),
-            Arc::downgrade(context),
-        );
+        let (shared, link) = (Arc::clone(&self.shared), Arc::clone(&context.link));
+        let context = Arc::downgrade(context);
         self.runtime.spawn(async move {
             // Before it is needed, so that the first renewal of a short lease does not have to wait. A server that cannot
             // be reached may have lost its locks, too.
@@ -179,21 +176,16 @@ impl Shared {
         let reply = held.context.link.query_within(timeout, &command).await;
         let reply = reply.map(|Milliseconds(lease)| held.context.certain(lease));
         let took = BootInstant::now().since(sent);
-        let kind = match &reply {
-            Ok(_) => EventKind::Renewed { took },
-            Err(error) => EventKind::RenewFailed { error: error.clone() },
-        };
-        let (action, is_held) = held.with(|hold| {
-            // Read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
-            let now = BootInstant::now();
-            let action = hold.on_renewed(sent, &reply, now);
-            (action, hold.is_held(now))
-        });
-        match action {
-            Some(Action::NotifyLost(reason)) => notify_lost(&held, reason),
-            _ if is_held => held.context.report(&held.identity, kind),
+        // The clock is read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
+        let (action, is_held) = held.now(|hold, now| (hold.on_renewed(sent, &reply, now), hold.is_held(now)));
+        match (action, reply) {
+            (Some(Action::NotifyLost(reason)), _) => notify_lost(&held, reason),
             // It was given up meanwhile.
-            _ => {}
+            _ if !is_held => {}
+            (_, Ok(_)) => held.context.report(&held.identity, EventKind::Renewed { took }),
+            (_, Err(error)) => held
+                .context
+                .report(&held.identity, EventKind::RenewFailed { error }),
         }
         self.schedule(&held);
     }

@@ -92,6 +92,11 @@ impl SharedHold {
         access(&mut lock(&self.hold))
     }
 
+    /// The same, with the time.
+    pub fn now<T>(&self, access: impl FnOnce(&mut Hold, BootInstant) -> T) -> T {
+        self.with(|hold| access(hold, BootInstant::now()))
+    }
+
     pub fn fence(&self) -> u64 {
         self.fence.load(Ordering::Acquire)
     }
