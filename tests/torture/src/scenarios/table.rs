@@ -278,7 +278,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "quorum-no-data",
         description: "the same without a grace period: overlaps are expected",
-        count: 60,
+        count: 30,
         short: 8,
         rules: OVERLAPPING,
         body: quorum::no_data,
@@ -286,7 +286,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "quorum-clocks-set-back",
         description: "with a grace period, but clocks are set back by an hour: fences may decrease",
-        count: 30,
+        count: 12,
         short: 6,
         rules: UNSYNCED,
         body: quorum::clocks_set_back,
