@@ -144,14 +144,14 @@ fn rslock_commands(server: &Server) -> Result<f64> {
 }
 
 /// Name, unit and value of a figure of an outcome.
-type Metric = (&'static str, &'static str, fn(&Outcome) -> f64);
+pub type Metric = (&'static str, &'static str, fn(&Outcome) -> f64);
 
-const ACQUISITIONS: Metric = ("acquisitions", "/s", |outcome| outcome.acquisitions);
-const WAIT_P50: Metric = ("wait p50", "ms", |outcome| outcome.wait_p50);
-const WAIT_P99: Metric = ("wait p99", "ms", |outcome| outcome.wait_p99);
-const WAIT_MAX: Metric = ("wait max", "ms", |outcome| outcome.wait_max);
-const COMMANDS: Metric = ("commands", "per acquisition", |outcome| outcome.commands);
-const FAIRNESS: Metric = ("fairness (Jain)", "", |outcome| outcome.fairness);
+pub const ACQUISITIONS: Metric = ("acquisitions", "/s", |outcome| outcome.acquisitions);
+pub const WAIT_P50: Metric = ("wait p50", "ms", |outcome| outcome.wait_p50);
+pub const WAIT_P99: Metric = ("wait p99", "ms", |outcome| outcome.wait_p99);
+pub const WAIT_MAX: Metric = ("wait max", "ms", |outcome| outcome.wait_max);
+pub const COMMANDS: Metric = ("commands", "per acquisition", |outcome| outcome.commands);
+pub const FAIRNESS: Metric = ("fairness (Jain)", "", |outcome| outcome.fairness);
 
 fn add(case: &str, outcomes: &Comparison<Outcome>, summary: &mut Summary) {
     for (name, unit, of) in [ACQUISITIONS, WAIT_P50, WAIT_P99, WAIT_MAX] {
