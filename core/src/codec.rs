@@ -130,9 +130,10 @@ impl Writer {
 
     fn tag(&mut self, tag: u8) {
         if self.bytes.is_empty() {
-            self.bytes.push(VERSION);
+            self.bytes.extend([VERSION, tag]);
+        } else {
+            self.bytes.push(tag);
         }
-        self.bytes.push(tag);
     }
 
     fn string(&mut self, string: &[u8]) {

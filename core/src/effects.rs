@@ -54,6 +54,8 @@ pub struct Effects {
     pub held_ms: Vec<u64>,
     /// The fence of a holder was raised.
     pub is_fence_raised: bool,
+    /// A search for deadlocks was abandoned: the request waits without one.
+    pub is_search_abandoned: bool,
     /// Nothing consumes the change: it is not encoded.
     encoding_skipped: bool,
     change: Writer,
@@ -66,6 +68,7 @@ impl Effects {
     pub fn clear(&mut self) {
         self.encoding_skipped = false;
         self.is_fence_raised = false;
+        self.is_search_abandoned = false;
         self.replication = Replication::Nothing;
         self.events.clear();
         self.wakes.clear();

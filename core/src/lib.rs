@@ -58,6 +58,7 @@ mod name;
 mod outcome;
 mod queue;
 mod request;
+mod small_map;
 mod ticket;
 mod time;
 mod transition;

@@ -38,7 +38,8 @@ enum Holders {
     #[default]
     None,
     One(Holder),
-    /// Can be shared with the wait table, and be freed on another thread. Copied if it changes while it is shared.
+    /// At least one. Can be shared with the wait table, and be freed on another thread. Copied if it changes while it is
+    /// shared.
     Many(Arc<Vec<Holder>>),
 }
 
@@ -50,7 +51,7 @@ impl Lock {
 
     /// Whether the lock has no holders.
     pub fn is_free(&self) -> bool {
-        self.holders().is_empty()
+        matches!(self.holders, Holders::None)
     }
 
     /// The holders as they are now, without a copy, if there are several. Drop it before the lock changes.
@@ -90,13 +91,21 @@ impl Lock {
         self.holders.push(holder);
     }
 
-    /// Removes the holders for which `leaves` is true, after passing each to `left`.
-    pub(super) fn remove_if(&mut self, leaves: impl Fn(&Holder) -> bool, left: impl FnMut(&Holder)) {
-        let leaving = self.holders().iter().filter(|holder| leaves(holder));
-        match leaving.map(left).count() {
-            0 => {}
-            all if all == self.holders().len() => self.holders = Holders::None,
-            _ => self.holders.retain(|holder| !leaves(holder)),
+    /// Removes the holders for which `leaves` is true, and passes each to `left`.
+    pub(super) fn remove_if(&mut self, leaves: impl Fn(&Holder) -> bool, mut left: impl FnMut(&Holder)) {
+        match &mut self.holders {
+            Holders::None => {}
+            Holders::One(holder) => {
+                if leaves(holder) {
+                    left(holder);
+                    self.holders = Holders::None;
+                }
+            }
+            Holders::Many(holders) => {
+                if remove_some(holders, &leaves, &mut left) {
+                    self.holders = Holders::None;
+                }
+            }
         }
     }
 
@@ -233,13 +242,24 @@ impl Holders {
             *self = Self::Many(Arc::new(vec![first, second]));
         }
     }
+}
 
-    /// At least one stays.
-    fn retain(&mut self, stays: impl FnMut(&Holder) -> bool) {
-        if let Self::Many(holders) = self {
-            Arc::make_mut(holders).retain(stays);
-        }
+/// Returns whether no holder is left. Not generic, so that the code for a lock with one holder stays small.
+fn remove_some(
+    holders: &mut Arc<Vec<Holder>>,
+    leaves: &dyn Fn(&Holder) -> bool,
+    left: &mut dyn FnMut(&Holder),
+) -> bool {
+    if holders.iter().any(leaves) {
+        Arc::make_mut(holders).retain(|holder| {
+            let leaves = leaves(holder);
+            if leaves {
+                left(holder);
+            }
+            !leaves
+        });
     }
+    holders.is_empty()
 }
 
 #[cfg(test)]

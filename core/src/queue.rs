@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::limit::Limit;
 use super::request::{Acquire, Timeout};
+use super::small_map::SmallSet;
 use super::ticket::Ticket;
 use super::time::Instant;
 
@@ -37,11 +38,7 @@ pub struct Queue {
 }
 
 /// The requests of one owner, in order of arrival: at least one, and nearly always no more.
-#[derive(Clone, Debug)]
-pub(super) enum Tickets {
-    One(Ticket),
-    Many(BTreeSet<Ticket>),
-}
+pub(super) type Tickets = SmallSet<Ticket>;
 
 impl Waiter {
     pub(super) fn new(request: &Acquire<'_>, timeout: Timeout, now: Instant) -> Self {
@@ -147,7 +144,7 @@ impl Queue {
 
     /// The first request of this owner.
     pub(super) fn first_ticket_of(&self, owner: &[u8]) -> Option<Ticket> {
-        self.by_owner.get(owner)?.iter().next()
+        self.by_owner.get(owner)?.first().copied()
     }
 
     /// The waiters after the first ticket, or from the start, up to and including the second.
@@ -164,9 +161,9 @@ impl Queue {
 
     /// The request of that owner with that id.
     pub(super) fn find(&self, owner: &[u8], request_id: &[u8]) -> Option<(Ticket, &Waiter)> {
-        self.by_owner.get(owner)?.iter().find_map(|ticket| {
-            let waiter = self.waiters.get(&ticket)?;
-            (waiter.request_id.as_deref() == Some(request_id)).then_some((ticket, waiter))
+        self.by_owner.get(owner)?.keys().find_map(|ticket| {
+            let waiter = self.waiters.get(ticket)?;
+            (waiter.request_id.as_deref() == Some(request_id)).then_some((*ticket, waiter))
         })
     }
 
@@ -175,10 +172,8 @@ impl Queue {
         if let Some(deadline) = waiter.deadline() {
             self.deadlines.insert((deadline, ticket));
         }
-        self.by_owner
-            .entry(Rc::clone(&waiter.owner))
-            .and_modify(|tickets| tickets.insert(ticket))
-            .or_insert(Tickets::One(ticket));
+        let tickets = self.by_owner.entry(Rc::clone(&waiter.owner)).or_default();
+        tickets.insert(ticket, ());
         self.waiters.insert(ticket, waiter);
     }
 
@@ -201,35 +196,13 @@ impl Queue {
     /// Removes a waiter.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
         let waiter = self.remove_only(ticket)?;
-        let others_wait = match self.by_owner.get_mut(&waiter.owner) {
-            Some(Tickets::Many(tickets)) => {
-                tickets.remove(&ticket);
-                !tickets.is_empty()
-            }
-            Some(Tickets::One(_)) | None => false,
-        };
+        let others_wait = self.by_owner.get_mut(&waiter.owner).is_some_and(|tickets| {
+            tickets.remove(&ticket);
+            !tickets.is_empty()
+        });
         if !others_wait {
             self.remove_owner(&waiter.owner);
         }
         Some(waiter)
-    }
-}
-
-impl Tickets {
-    fn insert(&mut self, ticket: Ticket) {
-        match self {
-            Self::One(first) => *self = Self::Many(BTreeSet::from([*first, ticket])),
-            Self::Many(tickets) => {
-                tickets.insert(ticket);
-            }
-        }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = Ticket> {
-        let (one, many) = match self {
-            Self::One(ticket) => (Some(*ticket), None),
-            Self::Many(tickets) => (None, Some(tickets)),
-        };
-        one.into_iter().chain(many.into_iter().flatten().copied())
     }
 }

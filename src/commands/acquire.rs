@@ -82,11 +82,12 @@ fn hide_locks(ctx: &mut Ctx<'_>, mut error: Error) -> Error {
 /// rolled back may not be found again by the request that it was for.
 fn process_due_first(ctx: &mut Ctx<'_>, flags: Flags, request: &dlock_core::Acquire<'_>) {
     let may_block = request.block.is_some();
+    let detects_deadlocks = config::wait_policy().detect_deadlocks;
     let state = ctx.state();
     if flags.is_cluster() {
         // Newer servers open every key in the slot of the running command: the timer does it.
         timer::arm(ctx);
-    } else if may_block && state.engine.wait_table.involves(request.owner) {
+    } else if may_block && detects_deadlocks && state.engine.wait_table.involves(request.owner) {
         due::process_all_due(ctx);
     } else if may_block || !state.grants_to_roll_back.is_empty() {
         due::process_due(ctx);

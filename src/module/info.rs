@@ -46,6 +46,10 @@ impl InfoSection for DlockInfo {
             ("waited_ms_max", counters.waited_ms.percentile(100.0)),
             ("wait_timeouts", counters.wait_timeouts),
             ("grants_rolled_back", counters.grants_rolled_back),
+            (
+                "deadlock_searches_abandoned",
+                counters.deadlock_searches_abandoned,
+            ),
             ("errors_late_releases", counters.late_releases),
             ("errors_err", errors.err),
             ("errors_wrongtype", errors.wrongtype),

@@ -38,6 +38,8 @@ pub struct Counters {
     pub held_ms: LatencyHistogram,
     /// Grants to clients that were gone.
     pub grants_rolled_back: u64,
+    /// Requests that wait, though their search for deadlocks was abandoned.
+    pub deadlock_searches_abandoned: u64,
     /// Rejected requests by their first word.
     pub errors: Errors,
 }
@@ -73,6 +75,7 @@ impl Counters {
             waited_ms: LatencyHistogram::new(),
             held_ms: LatencyHistogram::new(),
             grants_rolled_back: 0,
+            deadlock_searches_abandoned: 0,
             errors: Errors {
                 err: 0,
                 wrongtype: 0,
@@ -102,6 +105,9 @@ impl Counters {
         }
         for ms in &effects.held_ms {
             self.held_ms.record(*ms);
+        }
+        if effects.is_search_abandoned {
+            add(&mut self.deadlock_searches_abandoned);
         }
     }
 

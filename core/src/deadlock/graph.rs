@@ -1,9 +1,8 @@
 //! The wait-for graph: owners, and the locks that they hold and wait for.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::limit::Limit;
 use crate::name::LockName;
+use crate::small_map::{SmallMap, SmallSet};
 
 /// The index of an owner, or of a lock, in a [`WaitForGraph`].
 pub(crate) type NodeId = usize;
@@ -16,8 +15,8 @@ pub(crate) struct WaitForGraph<'a> {
 
 pub(crate) struct OwnerNode<'a> {
     pub(crate) name: &'a [u8],
-    pub(super) holds: BTreeMap<NodeId, Hold>,
-    pub(crate) waits: BTreeSet<NodeId>,
+    pub(super) holds: SmallMap<NodeId, Hold>,
+    pub(crate) waits: SmallSet<NodeId>,
 }
 
 pub(super) struct Hold {
@@ -29,7 +28,7 @@ pub(super) struct Hold {
 pub(crate) struct LockNode<'a> {
     pub(crate) name: &'a LockName,
     /// The holders, including those that the reduction has admitted: the strictest limit comes first.
-    pub(super) holders: BTreeSet<(Limit, NodeId)>,
+    pub(super) holders: SmallSet<(Limit, NodeId)>,
     /// The waiters, in order: one request for each owner, since its others are granted together with it.
     pub(crate) queue: Vec<(NodeId, Limit)>,
     /// How many of them the reduction has admitted.
@@ -43,8 +42,8 @@ impl<'a> WaitForGraph<'a> {
     pub(crate) fn add_owner(&mut self, name: &'a [u8]) -> NodeId {
         self.owners.push(OwnerNode {
             name,
-            holds: BTreeMap::new(),
-            waits: BTreeSet::new(),
+            holds: SmallMap::default(),
+            waits: SmallSet::default(),
         });
         self.owners.len().saturating_sub(1)
     }
@@ -52,7 +51,7 @@ impl<'a> WaitForGraph<'a> {
     pub(crate) fn add_lock(&mut self, name: &'a LockName) -> NodeId {
         self.locks.push(LockNode {
             name,
-            holders: BTreeSet::new(),
+            holders: SmallSet::default(),
             queue: Vec::new(),
             admitted: 0,
         });
@@ -63,16 +62,16 @@ impl<'a> WaitForGraph<'a> {
         self.insert_holder(lock, owner, limit, true);
     }
 
-    /// Adds the next waiter of a lock.
+    /// Adds the next waiter of a lock, unless it waits there already.
     pub(crate) fn add_waiter(&mut self, lock: NodeId, owner: NodeId, limit: Limit) {
         let (Some(owner_node), Some(lock_node)) = (self.owners.get_mut(owner), self.locks.get_mut(lock))
         else {
             debug_assert!(false, "no such node");
             return;
         };
-        // A holder that waits re-enters: nothing blocks it.
-        if !owner_node.holds.contains_key(&lock) {
-            owner_node.waits.insert(lock);
+        // A holder that waits re-enters: nothing blocks it. The other requests of an owner are granted with its first.
+        if !owner_node.holds.contains(&lock) && !owner_node.waits.contains(&lock) {
+            owner_node.waits.insert(lock, ());
             lock_node.queue.push((owner, limit));
         }
     }
@@ -83,7 +82,7 @@ impl<'a> WaitForGraph<'a> {
             debug_assert!(false, "no such node");
             return;
         };
-        lock_node.holders.insert((limit, owner));
+        lock_node.holders.insert((limit, owner), ());
         owner_node.holds.insert(lock, Hold { limit, is_real });
     }
 
@@ -99,12 +98,12 @@ impl<'a> WaitForGraph<'a> {
             .get_mut(owner)
             .map(|node| std::mem::take(&mut node.holds))
             .unwrap_or_default();
-        for (lock, hold) in &holds {
+        for (lock, hold) in holds.iter() {
             if let Some(node) = self.locks.get_mut(*lock) {
                 node.holders.remove(&(hold.limit, owner));
             }
         }
-        holds.into_keys()
+        holds.into_iter().map(|(lock, _)| lock)
     }
 
     /// Admits the first waiter, if the grant rule does.

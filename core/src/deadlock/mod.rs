@@ -19,6 +19,15 @@ pub(crate) use graph::{NodeId, WaitForGraph};
 
 use super::name::LockRef;
 
+/// What a search has found.
+pub(crate) enum Found {
+    /// The request will be granted.
+    Nothing,
+    Deadlock(Cycle),
+    /// The search was abandoned: too many holders and waiters.
+    Unknown,
+}
+
 /// The cycle that keeps the first owner of the graph waiting for that lock forever, `None` if it will be granted.
 pub(crate) fn search(mut graph: WaitForGraph<'_>, name: LockRef<'_>) -> Option<Cycle> {
     reduce(&mut graph);

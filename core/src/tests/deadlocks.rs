@@ -5,6 +5,7 @@ use super::subject::Server;
 use crate::error::Error;
 use crate::lock::Lock;
 use crate::name::LockName;
+use crate::wait_table::MAX_STEPS;
 
 /// The text of the error. Nothing is queued.
 #[track_caller]
@@ -147,7 +148,8 @@ fn visited(server: &Server, owner: &str) -> (usize, usize, usize) {
     let graph = server
         .engine
         .wait_table
-        .wait_for_graph(owner.as_bytes(), &server.cx);
+        .wait_for_graph(owner.as_bytes(), &server.cx)
+        .expect("a small graph");
     let requests = graph.locks.iter().map(|site| site.queue.len()).sum();
     (graph.owners.len(), graph.locks.len(), requests)
 }
@@ -204,6 +206,34 @@ fn deadlock_search_visits_each_node_once() {
     let last = owner(ROWS - 1, 1);
     let cycle = deadlock(&mut server, &format!("ACQUIRE {} {last} 60000 BLOCK 0", keys[0]));
     assert!(cycle.ends_with("and 4 more"), "{cycle}");
+}
+
+/// Owners each of which holds one lock, and all but the last of which wait for the lock of the next.
+fn chain(owners: usize) -> Server {
+    let names: Vec<String> = (0..owners).map(|n| n.to_string()).collect();
+    let mut server = Server::with(&names.iter().map(|name| &**name).collect::<Vec<_>>());
+    for name in &names {
+        server.granted(&format!("ACQUIRE {name} {name} 60000"));
+    }
+    for pair in names.windows(2).rev() {
+        server.waits(&format!("ACQUIRE {} {} 60000 BLOCK 0", pair[1], pair[0]));
+    }
+    server
+}
+
+/// In a cycle each owner is looked at once as a holder, and once as a waiter.
+#[test]
+#[cfg_attr(miri, ignore = "thousands of owners")]
+fn deadlock_search_of_too_many_steps_is_abandoned_and_request_waits() {
+    const LONGEST: usize = MAX_STEPS / 2;
+    deadlock(
+        &mut chain(LONGEST),
+        &format!("ACQUIRE 0 {} 60000 BLOCK 0", LONGEST - 1),
+    );
+    let mut server = chain(LONGEST + 1);
+    assert!(!server.effects.is_search_abandoned);
+    server.waits(&format!("ACQUIRE 0 {LONGEST} 60000 BLOCK 0"));
+    assert!(server.effects.is_search_abandoned);
 }
 
 #[test]

@@ -210,30 +210,33 @@ fn rollback_of_missing_grant_keeps_waiting_reqid() {
     assert!(server.has_been_granted(again));
 }
 
-/// Here two holders are many.
+/// The number of holders that the wait table has copied of the first lock, which is waited for.
+fn copied(server: &Server) -> usize {
+    let name = server.locks[0].0.as_ref();
+    let entry = server.engine.wait_table.entry(name);
+    entry.expect("a queue").holders.len()
+}
+
+fn involves(server: &Server, owner: &str) -> bool {
+    server.engine.wait_table.involves(owner.as_bytes())
+}
+
+/// Here three holders are many.
 #[test]
 fn wait_table_copies_no_holders_of_lock_with_many() {
     let mut server = Server::with(&["a"]);
-    server.granted("ACQUIRE a alice 60000 SHARED");
-    server.granted("ACQUIRE a carol 60000 SHARED");
+    for owner in ["alice", "carol", "dave"] {
+        server.granted(&format!("ACQUIRE a {owner} 60000 SHARED"));
+    }
     server.waits("ACQUIRE a bob 60000 BLOCK 0");
-    let name = server.locks[0].0.clone();
-    let copied = |server: &Server| {
-        let entry = server.engine.wait_table.entry(name.as_ref());
-        entry.expect("a queue").holders.len()
-    };
-    let involves = |server: &Server, owner: &str| server.engine.wait_table.involves(owner.as_bytes());
     assert_eq!(copied(&server), 0);
-    assert!(
-        ["alice", "bob", "carol"]
-            .iter()
-            .all(|owner| involves(&server, owner))
-    );
+    let owners = ["alice", "bob", "carol", "dave"];
+    assert!(owners.iter().all(|owner| involves(&server, owner)));
     // The holders are shared, not copied: a change does not copy them either.
     let Server {
         engine, locks, cx, ..
     } = &mut server;
-    let lock = &mut locks[0].1;
+    let (name, lock) = &mut locks[0];
     let before = lock.holders().as_ptr();
     let release = Release {
         owner: b"alice",
@@ -246,8 +249,26 @@ fn wait_table_copies_no_holders_of_lock_with_many() {
         .release(&release)
         .expect("alice holds it");
     assert_eq!(lock.holders().as_ptr(), before);
-    assert_eq!(copied(&server), 1);
+    assert_eq!(copied(&server), 2);
     assert!(!involves(&server, "alice"));
+}
+
+#[test]
+fn wait_table_copies_no_list_of_holders_without_deadlock_detection() {
+    for (detect_deadlocks, expected) in [(true, 2), (false, 0)] {
+        let mut server = Server::with(&["a"]);
+        server.policy.detect_deadlocks = detect_deadlocks;
+        server.granted("ACQUIRE a alice 60000 SHARED");
+        server.granted("ACQUIRE a carol 60000 SHARED");
+        server.waits("ACQUIRE a bob 60000 BLOCK 0");
+        assert_eq!(copied(&server), expected);
+        // A search that is wanted later finds them all the same.
+        assert!(
+            ["alice", "bob", "carol"]
+                .iter()
+                .all(|owner| involves(&server, owner))
+        );
+    }
 }
 
 /// The undelivered grant was already released. Its owner has another hold by now.

@@ -454,7 +454,7 @@ impl Server {
     pub fn put_waiter(&mut self, lock: usize, client: Client, request: &Acquire<'_>) {
         let (name, table) = (self.locks[lock].0.as_ref(), &mut self.engine.wait_table);
         let waiter = queue::Waiter::new(request, request.block.expect("a waiter"), self.cx.now);
-        let enqueued = table.insert(name, waiter, self.policy.max_waiters);
+        let enqueued = table.insert(name, waiter, self.policy);
         table.sync(name, &self.locks[lock].1, &self.cx);
         self.clients
             .insert(enqueued.expect("room in the queue").ticket, client);

@@ -91,7 +91,7 @@ fn grant_requests(queue: &mut Queue, holder: &mut Holder, cx: &TransitionContext
     let Some(tickets) = queue.remove_owner(holder.owner()) else {
         return;
     };
-    for ticket in tickets.iter() {
+    for (ticket, ()) in tickets {
         let Some(waiter) = queue.remove_only(ticket) else {
             debug_assert!(false, "an owner's ticket without a waiter");
             continue;

@@ -13,6 +13,7 @@ mod guard;
 mod release;
 
 use super::context::TransitionContext;
+use super::deadlock::Found;
 use super::effects::Effects;
 use super::engine::Engine;
 use super::error::Error;
@@ -128,15 +129,18 @@ impl<'a> Transition<'a> {
     ) -> Result<Enqueued, Error> {
         let table = &mut self.engine.wait_table;
         let waiter = Waiter::new(request, timeout, self.cx.now);
-        let enqueued = table.insert(self.name, waiter, policy.max_waiters)?;
+        let enqueued = table.insert(self.name, waiter, policy)?;
         table.sync(self.name, self.lock, self.cx);
-        if policy.detect_deadlocks
-            && !enqueued.replaced
-            && let Some(cycle) = table.find_deadlock(self.name, request.owner, self.cx)
-        {
-            table.withdraw(self.name, enqueued.ticket);
-            table.sync(self.name, self.lock, self.cx);
-            return Err(Error::Deadlock(Box::new(cycle)));
+        if policy.detect_deadlocks && !enqueued.replaced {
+            match table.find_deadlock(self.name, request.owner, self.cx) {
+                Found::Nothing => {}
+                Found::Unknown => self.effects.is_search_abandoned = true,
+                Found::Deadlock(cycle) => {
+                    table.withdraw(self.name, enqueued.ticket);
+                    table.sync(self.name, self.lock, self.cx);
+                    return Err(Error::Deadlock(Box::new(cycle)));
+                }
+            }
         }
         Ok(enqueued)
     }

@@ -1,77 +1,141 @@
 //! Builds the part of the wait-for graph that a waiting owner depends on.
 
-use std::collections::HashMap;
+use std::cell::Cell;
 
+use super::owners::OwnerEntry;
 use super::{Entry, WaitTable};
 use crate::context::TransitionContext;
 use crate::deadlock::{NodeId, WaitForGraph};
-use crate::name::LockName;
 use crate::queue::Queue;
 use crate::ticket::Ticket;
 
-/// The graph that is reached from `owner`, which is its first owner.
+/// A search that has looked at this many holders and waiters ends: it would stop all other clients for longer than the
+/// deadlocks of real programs, of a handful of owners, are worth.
+pub(crate) const MAX_STEPS: usize = 10_000;
+
+/// The node that stands for an owner or a lock, and in which search: so a search needs no map of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mark(Cell<(u64, NodeId)>);
+
+impl Mark {
+    /// The node in this search. `new` makes one if there is none.
+    fn node(&self, search: u64, new: impl FnOnce() -> NodeId) -> NodeId {
+        let (marked, node) = self.0.get();
+        if marked == search {
+            return node;
+        }
+        let node = new();
+        self.0.set((search, node));
+        node
+    }
+}
+
+/// The graph that is reached from `owner`, which is its first owner. `None` if that takes too many steps.
 pub(crate) fn reached_from<'a>(
     table: &'a WaitTable,
     owner: &'a [u8],
-    cx: &TransitionContext,
-) -> WaitForGraph<'a> {
-    let mut builder = GraphBuilder::default();
+    cx: &'a TransitionContext,
+) -> Option<WaitForGraph<'a>> {
+    let mut builder = GraphBuilder::new(table, cx);
     builder.intern(owner);
     let mut visited = 0;
     // Owners that are found are appended.
-    while let Some(owner) = builder.graph.owners.get(visited).map(|node| node.name) {
-        for entry in table.waits_of(owner) {
-            let lock = builder.visit_holders(table, entry, cx);
-            builder.visit_waiters_up_to(owner, lock, &entry.queue);
+    while let Some((owner, entry)) = builder.owners.get(visited).copied() {
+        for name in entry.waits.keys() {
+            let Some(entry) = table.entry(name.as_ref()) else {
+                debug_assert!(false, "an owner waits in no queue");
+                continue;
+            };
+            let lock = builder.visit_holders(entry)?;
+            builder.visit_waiters_up_to((visited, owner), lock, &entry.queue)?;
         }
         visited = visited.saturating_add(1);
     }
-    builder.graph
+    Some(builder.graph)
 }
 
-#[derive(Default)]
 struct GraphBuilder<'a> {
+    table: &'a WaitTable,
+    cx: &'a TransitionContext,
+    search: u64,
+    steps: usize,
     graph: WaitForGraph<'a>,
-    owners: HashMap<&'a [u8], NodeId>,
-    locks: HashMap<&'a LockName, NodeId>,
+    /// The owners of the graph.
+    owners: Vec<(&'a [u8], &'a OwnerEntry)>,
     /// The last waiter of each lock that has been visited: those after it do not matter.
-    visited_up_to: HashMap<NodeId, Ticket>,
+    visited_up_to: Vec<Option<Ticket>>,
 }
 
 impl<'a> GraphBuilder<'a> {
-    fn intern(&mut self, name: &'a [u8]) -> NodeId {
-        *self
-            .owners
-            .entry(name)
-            .or_insert_with(|| self.graph.add_owner(name))
+    fn new(table: &'a WaitTable, cx: &'a TransitionContext) -> Self {
+        let search = table.searches.get().wrapping_add(1);
+        table.searches.set(search);
+        Self {
+            table,
+            cx,
+            search,
+            steps: 0,
+            graph: WaitForGraph::default(),
+            owners: Vec::new(),
+            visited_up_to: Vec::new(),
+        }
     }
 
-    fn visit_holders(&mut self, table: &'a WaitTable, entry: &'a Entry, cx: &TransitionContext) -> NodeId {
-        if let Some(lock) = self.locks.get(&entry.name) {
-            return *lock;
-        }
-        let lock = self.graph.add_lock(&entry.name);
-        self.locks.insert(&entry.name, lock);
-        for (owner, limit) in entry.waiting_holders(&table.owners, cx) {
-            let owner = self.intern(owner);
-            self.graph.add_holder(lock, owner, limit);
-        }
-        lock
+    /// The node of an owner. `None` if it waits for nothing: then it cannot be part of a deadlock.
+    fn intern(&mut self, owner: &'a [u8]) -> Option<NodeId> {
+        let entry = self.table.owners.waiting(owner)?;
+        Some(entry.mark.node(self.search, || {
+            self.owners.push((owner, entry));
+            self.graph.add_owner(owner)
+        }))
     }
 
-    /// Visits `owner` and the waiters ahead of it, except those that have been visited.
-    fn visit_waiters_up_to(&mut self, owner: &[u8], lock: NodeId, queue: &'a Queue) {
-        let visited = self.visited_up_to.get(&lock).copied();
-        let Some(last) = queue.first_ticket_of(owner).filter(|last| visited < Some(*last)) else {
-            return;
+    fn step(&mut self) -> Option<()> {
+        self.steps = self.steps.saturating_add(1);
+        (self.steps <= MAX_STEPS).then_some(())
+    }
+
+    /// Visits the live holders of a lock, unless that has been done.
+    fn visit_holders(&mut self, entry: &'a Entry) -> Option<NodeId> {
+        let known = self.graph.locks.len();
+        let lock = entry.mark.node(self.search, || self.graph.add_lock(&entry.name));
+        if lock == known {
+            self.visited_up_to.push(None);
+            for (owner, limit) in entry.live_holders(self.cx) {
+                self.step()?;
+                if let Some(owner) = self.intern(owner) {
+                    self.graph.add_holder(lock, owner, limit);
+                }
+            }
+        }
+        Some(lock)
+    }
+
+    /// Visits an owner and the waiters ahead of it, except those that have been visited.
+    fn visit_waiters_up_to(
+        &mut self,
+        (node, name): (NodeId, &[u8]),
+        lock: NodeId,
+        queue: &'a Queue,
+    ) -> Option<()> {
+        let visited = self.visited_up_to.get(lock).copied().flatten();
+        let Some(last) = queue.first_ticket_of(name).filter(|last| visited < Some(*last)) else {
+            return Some(());
         };
         for (ticket, waiter) in queue.between(visited, last) {
-            // The other requests of an owner are granted together with its first.
-            if queue.first_ticket_of(waiter.owner()) == Some(ticket) {
-                let owner = self.intern(waiter.owner());
+            self.step()?;
+            let owner = if ticket == last {
+                Some(node)
+            } else {
+                self.intern(waiter.owner())
+            };
+            if let Some(owner) = owner {
                 self.graph.add_waiter(lock, owner, waiter.limit());
             }
         }
-        self.visited_up_to.insert(lock, last);
+        if let Some(visited) = self.visited_up_to.get_mut(lock) {
+            *visited = Some(last);
+        }
+        Some(())
     }
 }

@@ -4,13 +4,14 @@ mod graph;
 mod owners;
 mod wakeups;
 
+use std::cell::Cell;
 use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::context::TransitionContext;
-use super::deadlock::{self, Cycle, WaitForGraph};
+use super::deadlock::{self, Found, WaitForGraph};
 use super::effects::Effects;
 use super::error::Error;
 use super::limit::Limit;
@@ -20,6 +21,9 @@ use super::outcome::Enqueued;
 use super::queue::{Owner, Queue, Waiter};
 use super::ticket::Ticket;
 use super::time::Instant;
+#[cfg(test)]
+pub(crate) use graph::MAX_STEPS;
+use graph::Mark;
 use owners::OwnerIndex;
 use wakeups::Wakeups;
 
@@ -44,26 +48,32 @@ pub struct WaitTable {
     locks: usize,
     wakeups: Wakeups,
     owners: OwnerIndex,
-    /// The locks with more than [`FEW`] holders, which are not in the index of owners.
+    /// The locks whose holders are not in the index of owners, because they are more than [`FEW`], or because no search
+    /// needs them now.
     crowded: BTreeSet<LockName>,
+    /// Whether the last request that was queued wanted a search for deadlocks.
+    detects_deadlocks: bool,
+    /// The number of searches so far.
+    searches: Cell<u64>,
     last_ticket: u64,
     /// The queue of a lock that no request waits for. Always empty.
     empty: Queue,
 }
 
 /// The holders of a lock are copied and indexed if there are at most this many.
-const FEW: usize = if cfg!(test) { 1 } else { 64 };
+const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
 /// A queue with at least one waiter, and its lock's holders as they were after the last transition.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) name: LockName,
     pub(super) queue: Queue,
-    /// The holders, if they are few.
+    /// The holders, if they are in the index of owners.
     pub(super) holders: Vec<HolderSnapshot>,
-    /// The holders, if they are many; `None` during a transition.
+    /// The holders, if they are not; `None` during a transition.
     shared_holders: Option<Arc<Vec<Holder>>>,
     pub(super) next_wakeup: Option<Instant>,
+    mark: Mark,
 }
 
 /// A holder, as far as deadlocks are concerned.
@@ -83,6 +93,8 @@ impl WaitTable {
             wakeups: Wakeups::new(),
             owners: OwnerIndex::new(),
             crowded: BTreeSet::new(),
+            detects_deadlocks: false,
+            searches: Cell::new(0),
             last_ticket: 0,
             empty: Queue::new(),
         }
@@ -218,7 +230,8 @@ impl WaitTable {
             self.remove_entry(name);
             return;
         }
-        let is_crowded = lock.holders().len() > FEW;
+        let copied = if self.detects_deadlocks { FEW } else { 1 };
+        let is_crowded = lock.holders().len() > copied;
         let few = if is_crowded { &[] } else { lock.holders() };
         sync_holders(&mut entry.holders, few, cx, &mut self.owners);
         entry.shared_holders = lock.share_holders().filter(|_| is_crowded);
@@ -237,7 +250,7 @@ impl WaitTable {
         &mut self,
         name: LockRef<'_>,
         mut waiter: Waiter,
-        max_waiters: usize,
+        policy: WaitPolicy,
     ) -> Result<Enqueued, Error> {
         let entry = self.entry(name);
         let queue = entry.map_or(&self.empty, |entry| &entry.queue);
@@ -251,11 +264,12 @@ impl WaitTable {
                 waiter.min_fence = waiter.min_fence.max(same.min_fence);
                 (ticket, true)
             }
-            None if queue.len() >= max_waiters => return Err(Error::QueueFull(max_waiters)),
+            None if queue.len() >= policy.max_waiters => return Err(Error::QueueFull(policy.max_waiters)),
             None => (Ticket(self.last_ticket.saturating_add(1)), false),
         };
         let name = entry.map_or_else(|| name.to_name(), |entry| entry.name.clone());
         self.last_ticket = self.last_ticket.max(ticket.0);
+        self.detects_deadlocks = policy.detect_deadlocks;
         let database = self.databases.entry(name.db).or_default();
         let entry = match database.entry(Rc::clone(&name.key)) {
             Place::Occupied(entry) => entry.into_mut(),
@@ -282,21 +296,23 @@ impl WaitTable {
         self.queue_mut(name).remove(ticket);
     }
 
-    /// The cycle that keeps this owner waiting for that lock forever, if there is one.
-    pub(super) fn find_deadlock(
-        &self,
-        name: LockRef<'_>,
-        owner: &[u8],
-        cx: &TransitionContext,
-    ) -> Option<Cycle> {
+    /// Searches for a cycle that keeps this owner waiting for that lock forever.
+    pub(super) fn find_deadlock(&self, name: LockRef<'_>, owner: &[u8], cx: &TransitionContext) -> Found {
         if !self.owners.may_close_cycle(owner) && !self.holds_crowded_lock(owner) {
-            return None;
+            return Found::Nothing;
         }
-        deadlock::search(self.wait_for_graph(owner, cx), name)
+        match self.wait_for_graph(owner, cx) {
+            Some(graph) => deadlock::search(graph, name).map_or(Found::Nothing, Found::Deadlock),
+            None => Found::Unknown,
+        }
     }
 
-    /// The part of the wait-for graph that is reached from `owner`, which is its first owner.
-    pub(super) fn wait_for_graph<'a>(&'a self, owner: &'a [u8], cx: &TransitionContext) -> WaitForGraph<'a> {
+    /// The part of the wait-for graph that is reached from `owner`, which is its first owner. `None` if it is too large.
+    pub(super) fn wait_for_graph<'a>(
+        &'a self,
+        owner: &'a [u8],
+        cx: &'a TransitionContext,
+    ) -> Option<WaitForGraph<'a>> {
         graph::reached_from(self, owner, cx)
     }
 
@@ -305,13 +321,6 @@ impl WaitTable {
         let mut holders =
             entries.flat_map(|entry| entry.shared_holders.iter().flat_map(|shared| shared.iter()));
         holders.any(|holder| holder.owner() == owner)
-    }
-
-    /// The queues in which this owner waits.
-    fn waits_of(&self, owner: &[u8]) -> impl Iterator<Item = &Entry> {
-        self.owners
-            .waits_of(owner)
-            .filter_map(|name| self.entry(name.as_ref()))
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
@@ -353,6 +362,7 @@ impl Entry {
             holders: Vec::with_capacity(1),
             shared_holders: None,
             next_wakeup: None,
+            mark: Mark::default(),
         }
     }
 
@@ -366,19 +376,12 @@ impl Entry {
         }
     }
 
-    /// The live holders that wait for a lock themselves. The others cannot be part of a deadlock.
-    fn waiting_holders<'a>(
-        &'a self,
-        owners: &'a OwnerIndex,
-        cx: &TransitionContext,
-    ) -> impl Iterator<Item = (&'a [u8], Limit)> {
+    fn live_holders(&self, cx: &TransitionContext) -> impl Iterator<Item = (&[u8], Limit)> {
         let few = self.holders.iter().filter(|holder| holder.lease_end > cx.now);
         let few = few.map(|holder| (&*holder.owner, holder.limit));
         let many = self.shared_holders.iter().flat_map(|holders| holders.iter());
-        let many = many
-            .filter(|holder| cx.is_live(holder))
-            .map(|holder| (holder.owner(), holder.limit()));
-        few.chain(many).filter(|(owner, _)| owners.waits(owner))
+        let many = many.filter(|holder| cx.is_live(holder));
+        few.chain(many.map(|holder| (holder.owner(), holder.limit())))
     }
 }
 

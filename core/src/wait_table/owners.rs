@@ -1,18 +1,21 @@
 //! In which queues each owner waits, and how many locks it holds that others wait for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::graph::Mark;
 use crate::name::LockName;
 use crate::queue::Owner;
+use crate::small_map::SmallSet;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnerIndex(BTreeMap<Owner, OwnerEntry>);
 
 #[derive(Clone, Debug, Default)]
-struct OwnerEntry {
-    waits: BTreeSet<LockName>,
+pub(super) struct OwnerEntry {
+    pub(super) waits: SmallSet<LockName>,
     holds: usize,
+    pub(super) mark: Mark,
 }
 
 impl OwnerIndex {
@@ -31,17 +34,14 @@ impl OwnerIndex {
             .is_some_and(|entry| entry.holds > 0 || entry.waits.len() > 1)
     }
 
-    /// Whether this owner waits anywhere.
-    pub(super) fn waits(&self, owner: &[u8]) -> bool {
-        self.0.get(owner).is_some_and(|entry| !entry.waits.is_empty())
-    }
-
-    pub(super) fn waits_of(&self, owner: &[u8]) -> impl Iterator<Item = &LockName> {
-        self.0.get(owner).into_iter().flat_map(|entry| &entry.waits)
+    /// The entry of an owner that waits somewhere.
+    pub(super) fn waiting(&self, owner: &[u8]) -> Option<&OwnerEntry> {
+        self.0.get(owner).filter(|entry| !entry.waits.is_empty())
     }
 
     pub(super) fn add_wait(&mut self, owner: Owner, name: &LockName) {
-        self.0.entry(owner).or_default().waits.insert(name.clone());
+        let entry = self.0.entry(owner).or_default();
+        entry.waits.insert(name.clone(), ());
     }
 
     pub(super) fn add_hold(&mut self, owner: &Owner) {
@@ -50,9 +50,7 @@ impl OwnerIndex {
     }
 
     pub(super) fn remove_wait(&mut self, owner: &[u8], name: &LockName) {
-        self.update_or_remove(owner, |entry| {
-            entry.waits.remove(name);
-        });
+        self.update_or_remove(owner, |entry| entry.waits.remove(name));
     }
 
     pub(super) fn remove_hold(&mut self, owner: &[u8]) {

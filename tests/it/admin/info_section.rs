@@ -9,7 +9,8 @@ const GAUGES: &str = "aof_clean clean_since contended_locks evictable fence_know
 const PERCENTILES: &str =
     "held_ms held_ms_max held_ms_p50 held_ms_p99 waited_ms_max waited_ms_p50 waited_ms_p99";
 /// Counted in addition to another counter.
-const SIDE_COUNTERS: &str = "errors_late_releases expired_contended fences_raised guards_refused";
+const SIDE_COUNTERS: &str =
+    "deadlock_searches_abandoned errors_late_releases expired_contended fences_raised guards_refused";
 /// The number of durations up to each bound.
 const BUCKETS: &str = "held_ms_buckets waited_ms_buckets";
 const COUNTERS: &str = "acquired errors_deadlock errors_err errors_notheld errors_notowner errors_grace \

@@ -60,6 +60,22 @@ fn deadlock_through_lock_with_many_holders_is_refused() {
 }
 
 #[test]
+fn search_through_too_many_holders_is_abandoned_and_request_waits() {
+    let (server, mut client) = start();
+    client.restore_lock_with_holders("door", 10_100);
+    client.acquire("gate alice 60000");
+    let mut bob = server.waiter("gate bob 60000 BLOCK 0");
+    let _holder = server.waiter("gate holder1 60000 BLOCK 0");
+    // A deadlock that nobody looks for.
+    let mut alice = server.waiter("door alice 60000 BLOCK 500");
+    assert_eq!(client.stat("dlock_deadlock_searches_abandoned"), 1);
+    assert_eq!(client.stat("dlock_errors_deadlock"), 0);
+    alice.assert_null();
+    client.release("gate alice");
+    bob.granted();
+}
+
+#[test]
 fn request_ids_cost_little_with_many_grants_in_flight() {
     const READERS: usize = 1_000;
     let (server, mut client) = held_by_alice();
