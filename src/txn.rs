@@ -1,7 +1,7 @@
 //! A change of one lock: opens the key, reads the clock, runs transitions of the core, stores the lock, and carries out
 //! the effects.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 
 use dlock_core::cluster_slots::slot_of;
 use dlock_core::expiry::ExpiryHandle;
@@ -26,7 +26,8 @@ use crate::waiting::timer;
 pub struct Txn<'c, 'a> {
     key: WriteKey<'c, 'a, LockValue>,
     name: RStr<'c>,
-    db: c_int,
+    /// The same name for the core. The server is asked for its bytes once.
+    lock: LockRef<'c>,
     flags: Flags,
     origin: Origin,
     cx: TransitionContext,
@@ -74,7 +75,7 @@ impl<'c, 'a> Txn<'c, 'a> {
     }
 
     fn open(ctx: &'c mut Ctx<'a>, name: RStr<'c>, flags: Flags, origin: Origin) -> Result<Self, Error> {
-        let db = ctx.db();
+        let lock = LockRef::new(ctx.db(), name.bytes());
         let state = ctx.state();
         let cx = state.transition_context(flags);
         // Any change may grant the lock to waiters. There may have been no tick since the grace period ended, and
@@ -82,7 +83,7 @@ impl<'c, 'a> Txn<'c, 'a> {
         if origin != Origin::Replication {
             fences::advance_if_due(state, cx.now);
             if flags.is_cluster() {
-                fences::claim_slot(state, slot_of(name.bytes()), cx.now);
+                fences::claim_slot(state, slot_of(lock.key), cx.now);
             }
         }
         // What the module does by itself is no command that could be replicated verbatim.
@@ -92,7 +93,7 @@ impl<'c, 'a> Txn<'c, 'a> {
             (Value::OtherType, _) => return Err(Error::WrongType),
             (Value::Nothing, _) => Some(Box::default()),
             (Value::Ours(value), state) => {
-                value.track(state, LockRef::new(db, name.bytes()));
+                value.track(state, lock);
                 None
             }
         };
@@ -104,7 +105,7 @@ impl<'c, 'a> Txn<'c, 'a> {
         Ok(Self {
             key,
             name,
-            db,
+            lock,
             flags,
             origin,
             cx,
@@ -195,7 +196,7 @@ impl<'c, 'a> Txn<'c, 'a> {
     }
 
     fn transition(&mut self) -> Transition<'_> {
-        let name = LockRef::new(self.db, self.name.bytes());
+        let name = self.lock;
         let Parts {
             value,
             state,
@@ -225,7 +226,7 @@ impl<'c, 'a> Txn<'c, 'a> {
         let Self {
             key,
             name,
-            db,
+            lock,
             flags,
             origin,
             mut effects,
@@ -236,7 +237,7 @@ impl<'c, 'a> Txn<'c, 'a> {
         let outcome = if is_stored {
             replicate(ctx, name, &effects, origin, should_propagate);
             if origin != Origin::Replication {
-                count(ctx.state(), db, name, &effects);
+                count(ctx.state(), lock, &effects);
                 if flags.is_cluster() {
                     fences::announce(ctx, false);
                 }
@@ -258,16 +259,16 @@ impl<'c, 'a> Txn<'c, 'a> {
 
     /// False if the server did not take the lock.
     fn store(&mut self) -> bool {
-        let (db, name) = (self.db, self.name.bytes());
+        let LockRef { db, key } = self.lock;
         let Parts { value, state, cx, .. } = self.parts();
         if value.lock.is_free() {
-            value.cancel_expiry(state, db, name);
+            value.cancel_expiry(state, db, key);
             if self.new.is_none() {
                 self.key.delete();
             }
             return true;
         }
-        value.schedule_expiry(state, db, name, cx);
+        value.schedule_expiry(state, db, key, cx);
         if let Some(new) = self.new.take() {
             let is_stored = self.key.set(new);
             debug_assert!(is_stored, "an empty key that is open for writing takes a value");
@@ -305,15 +306,10 @@ fn replicate(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects, origin: Origi
     }
 }
 
-fn count(state: &mut State, db: c_int, name: RStr<'_>, effects: &Effects) {
+fn count(state: &mut State, lock: LockRef<'_>, effects: &Effects) {
     // A lock is contended if it has waiters, or had some that this transition answered.
     let is_contended = effects.events.contains(&Event::Expired)
-        && (!effects.wakes.is_empty()
-            || state
-                .engine
-                .wait_table
-                .queue(LockRef::new(db, name.bytes()))
-                .is_some());
+        && (!effects.wakes.is_empty() || state.engine.wait_table.queue(lock).is_some());
     state.counters.transition(effects, is_contended);
 }
 

@@ -84,6 +84,7 @@ impl Effects {
 
     /// Whether an owner became a holder, a holder left, or its fence was raised. Not by a re-entry, a partial release or
     /// a longer lease.
+    #[inline]
     pub fn changes_holders(&self) -> bool {
         self.is_fence_raised || self.events.iter().any(|event| *event != Event::Extended)
     }

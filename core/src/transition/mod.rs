@@ -102,7 +102,7 @@ impl<'a> Transition<'a> {
         expire_holders(self.lock, self.cx, self.effects);
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self) -> Step<'_> {
         Step {
             name: self.name,
@@ -157,8 +157,12 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
+    #[inline]
     fn expire_holders(&mut self) {
-        expire_holders(self.lock, self.cx, self.effects);
+        let mut holders = self.lock.holders().iter();
+        if !holders.all(|holder| self.cx.is_live(holder)) {
+            expire_holders(self.lock, self.cx, self.effects);
+        }
     }
 }
 

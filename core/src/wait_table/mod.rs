@@ -195,7 +195,7 @@ impl WaitTable {
     }
 
     /// The queue that a transition of the lock works on. The caller calls [`WaitTable::sync`] afterwards.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin_transition(&mut self, name: LockRef<'_>) -> &mut Queue {
         if !self.crowded.is_empty() {
             self.stop_sharing(name);
