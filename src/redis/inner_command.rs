@@ -1,7 +1,5 @@
 //! Commands of the caller that a command of the module runs, in one step with what it checked before.
 
-use std::ffi::CString;
-
 use redis_module::raw;
 
 use crate::redis::api::api;
@@ -12,7 +10,7 @@ use crate::redis::string::RStr;
 /// A command among the arguments of another one.
 pub struct InnerCommand<'a> {
     pub(super) argv: &'a [*mut raw::RedisModuleString],
-    name: &'a [u8],
+    name: RStr<'a>,
 }
 
 /// What the commands of this module begin with.
@@ -25,18 +23,17 @@ impl<'a> InnerCommand<'a> {
     pub(super) fn at(argv: &'a [*mut raw::RedisModuleString], position: usize) -> Option<Self> {
         let argv = argv.get(position..)?;
         // SAFETY: the server passes strings that live as long as the call.
-        let name = unsafe { RStr::new(*argv.first()?) }.bytes();
+        let name = unsafe { RStr::new(*argv.first()?) };
         Some(Self { argv, name })
     }
 
     pub fn is_one_of(&self, names: &[&str]) -> bool {
-        names
-            .iter()
-            .any(|name| self.name.eq_ignore_ascii_case(name.as_bytes()))
+        let own = self.name.bytes();
+        names.iter().any(|name| own.eq_ignore_ascii_case(name.as_bytes()))
     }
 
     pub fn is_of_this_module(&self) -> bool {
-        let prefix = self.name.get(..OWN_PREFIX.len());
+        let prefix = self.name.bytes().get(..OWN_PREFIX.len());
         prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(OWN_PREFIX))
     }
 }
@@ -45,7 +42,7 @@ impl Ctx<'_> {
     /// Runs a command as if the caller had sent it, and passes its reply on. The server rejects it where it would
     /// reject the caller's, and where it would reject a script's.
     pub fn run(&mut self, command: &InnerCommand<'_>) {
-        let Ok(name) = CString::new(command.name) else {
+        let Some(name) = command.name.c_str() else {
             self.reply_error("ERR unknown command: no name has a zero byte, check the arguments");
             return;
         };

@@ -1,5 +1,6 @@
 //! Strings of the server.
 
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr;
 use std::slice;
@@ -39,6 +40,14 @@ impl<'a> RStr<'a> {
             let data = (api().string_ptr_len)(self.raw, &mut len);
             slice::from_raw_parts(data.cast(), len)
         }
+    }
+
+    /// The same without a copy for functions that take C strings; `None` if there is a zero byte in it.
+    pub fn c_str(self) -> Option<&'a CStr> {
+        let bytes = self.bytes();
+        // SAFETY: the server ends each of its strings with a zero byte, which is not part of the length.
+        let text = unsafe { CStr::from_ptr(bytes.as_ptr().cast()) };
+        (text.count_bytes() == bytes.len()).then_some(text)
     }
 }
 

@@ -67,10 +67,8 @@ fn search_through_too_many_holders_is_abandoned_and_request_waits() {
     let mut bob = server.waiter("gate bob 60000 BLOCK 0");
     let _holder = server.waiter("gate holder1 60000 BLOCK 0");
     // A deadlock that nobody looks for.
-    let mut alice = server.waiter("door alice 60000 BLOCK 500");
+    assert!(client.try_acquire("door alice 60000 BLOCK 1").is_none());
     assert_eq!(client.stat("dlock_deadlock_searches_abandoned"), 1);
-    assert_eq!(client.stat("dlock_errors_deadlock"), 0);
-    alice.assert_null();
     client.release("gate alice");
     bob.granted();
 }
