@@ -20,7 +20,7 @@ pub struct Scenario {
     run: fn(&Server),
 }
 
-pub const SCENARIOS: [Scenario; 2] = [
+pub const SCENARIOS: [Scenario; 3] = [
     Scenario {
         name: "ACQUIRE and RELEASE",
         run: pairs,
@@ -28,6 +28,10 @@ pub const SCENARIOS: [Scenario; 2] = [
     Scenario {
         name: "ACQUIRE BLOCK, RELEASE and hand-over",
         run: hand_overs,
+    },
+    Scenario {
+        name: "GUARD SET",
+        run: guarded_writes,
     },
 ];
 
@@ -71,11 +75,25 @@ fn hand_overs(server: &Server) {
     }
 }
 
-fn expect_grant(reply: &Value) {
-    assert!(
-        matches!(reply, Value::Array(fields) if fields.len() == 4),
-        "{reply:?}"
-    );
+/// One holder, which writes.
+fn guarded_writes(server: &Server) {
+    let mut client = Waiter::connect(server);
+    let fence = expect_grant(&client.ask("DLOCK.ACQUIRE lock:000001 owner-000001 3600000"));
+    let guarded = format!("DLOCK.GUARD lock:000001 owner-000001 {fence} SET data:000001 value-001");
+    for _ in 0..ROUNDS {
+        assert_eq!(client.ask(&guarded), Value::Okay);
+    }
+}
+
+/// The fence.
+fn expect_grant(reply: &Value) -> i64 {
+    match reply {
+        Value::Array(fields) if fields.len() == 4 => match fields[0] {
+            Value::Int(fence) => fence,
+            _ => panic!("{reply:?}"),
+        },
+        _ => panic!("{reply:?}"),
+    }
 }
 
 /// INFO, because DLOCK.INFO would be counted.
