@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::cmd;
 
+use super::checks::server::plaintext_port;
 use super::finding::Finding;
 use crate::exit::Failure;
 use crate::server::{Node, Target};
@@ -61,6 +62,13 @@ fn check_sentinel(sentinel: &mut Node, primary: &str, target: &Target) -> Result
             "this Sentinel accepts connections without a password",
             "anyone who can connect can start a failover or reconfigure it",
         ));
+    }
+    let port = sentinel.info("server")?.number("tcp_port");
+    // INFO has the port with TLS only if there is no other.
+    if let (Some(tls_port), Some(port)) = (sentinel.tls_port(), port)
+        && u64::from(tls_port) != port
+    {
+        findings.push(plaintext_port(port));
     }
     Ok(findings)
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{Client, Cmd, Connection, ConnectionInfo, FromRedisValue, RedisError, RedisResult, Value, cmd};
+use redis::{
+    Client, Cmd, Connection, ConnectionAddr, ConnectionInfo, FromRedisValue, RedisError, RedisResult, Value,
+    cmd,
+};
 use redis_dlock_client::Error;
 
 use crate::exit::{Code, Failure};
@@ -85,6 +88,14 @@ impl Node {
                 format!("{}: {missing}", self.name),
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// The port of a connection with TLS.
+    pub fn tls_port(&self) -> Option<u16> {
+        match self.info.addr() {
+            ConnectionAddr::TcpTls { port, .. } => Some(*port),
+            _ => None,
         }
     }
 

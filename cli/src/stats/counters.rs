@@ -15,7 +15,7 @@ pub struct ServerStats {
     pub histograms: Vec<(String, Buckets)>,
     /// Settings that are durations, in milliseconds. Empty without permission for CONFIG GET.
     pub settings_ms: Vec<(&'static str, u64)>,
-    /// `primary` or `replica`. Empty without permission for INFO.
+    /// `primary` or `replica`.
     pub role: &'static str,
     /// The version of the module and of the server.
     pub versions: (String, String),
@@ -38,9 +38,14 @@ impl ServerStats {
 
 pub fn fetch(node: &mut Node) -> Result<ServerStats, Failure> {
     node.require_module()?;
-    let info = node.info("dlock")?;
+    let text: String = node.query(cmd("INFO").arg("dlock").arg("replication"))?;
+    let info = Fields::parse(&text);
     Ok(ServerStats {
         server: node.name.clone(),
+        role: match info.get("role") {
+            "slave" => "replica",
+            _ => "primary",
+        },
         fields: numeric_fields(&info),
         histograms: histograms(&info),
         ..ServerStats::default()
@@ -50,10 +55,6 @@ pub fn fetch(node: &mut Node) -> Result<ServerStats, Failure> {
 /// Adds what only Prometheus needs.
 pub fn fetch_details(node: &mut Node, stats: &mut ServerStats) {
     if let Ok(info) = node.info("everything") {
-        stats.role = match info.get("role") {
-            "slave" => "replica",
-            _ => "primary",
-        };
         let server = match info.get("valkey_version") {
             "" => info.get("redis_version"),
             version => version,

@@ -112,7 +112,7 @@ fn add_details(metrics: &mut Metrics, stats: &ServerStats) {
     let server = ("server", stats.server.as_str());
     let up = ("dlock_up", "Whether the server could be read.", "gauge");
     metrics.add(up, "", &[server], u8::from(!stats.is_down));
-    if stats.role.is_empty() {
+    if stats.is_down {
         return;
     }
     let role = (

@@ -22,6 +22,8 @@ pub struct Sample {
     pub servers: usize,
     /// Why other servers are missing.
     pub unreachable: Vec<String>,
+    /// The role of the last server. All of a cluster are primaries.
+    pub role: &'static str,
     /// The fields of INFO dlock: the sum over all servers, or the maximum for some fields.
     pub counters: BTreeMap<String, u64>,
     pub locks: Vec<NamedLock>,
@@ -93,7 +95,9 @@ impl Sampler {
             ..Sample::default()
         };
         for watched in &mut self.watched {
-            for (field, value) in stats::fetch(&mut watched.node)?.fields {
+            let stats = stats::fetch(&mut watched.node)?;
+            sample.role = stats.role;
+            for (field, value) in stats.fields {
                 let is_maximum = is_maximum(&field);
                 let known = sample.counters.entry(field).or_default();
                 *known = if is_maximum {

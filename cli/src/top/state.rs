@@ -230,6 +230,10 @@ impl State {
             .sum()
     }
 
+    pub fn role(&self) -> &'static str {
+        self.sample.role
+    }
+
     pub fn servers(&self) -> usize {
         self.sample.servers
     }

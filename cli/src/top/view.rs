@@ -74,8 +74,9 @@ fn header(state: &State) -> Line<'static> {
         servers => format!("{servers} servers, "),
     };
     let mut text = format!(
-        "dlock {}: {servers}{} locks, {} waiting",
+        "dlock {} ({}): {servers}{} locks, {} waiting",
         state.deployment,
+        state.role(),
         state.counter("locks"),
         state.counter("waiters")
     );

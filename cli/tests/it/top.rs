@@ -82,6 +82,18 @@ fn top_reconnects_after_server_restart() {
 }
 
 #[test]
+fn top_names_the_role_of_the_server() {
+    let server = Server::start();
+    let replica = server.replica();
+    for (server, role) in [(&server, "(primary): 0 locks"), (&replica, "(replica): 0 locks")] {
+        let mut terminal = Terminal::start(&dlock_at(server, &FAST), 24, 110);
+        terminal.wait_for(role);
+        terminal.press("q");
+        terminal.end();
+    }
+}
+
+#[test]
 fn top_works_on_small_terminal() {
     let server = Server::start();
     server.client().acquire("a-lock-with-a-long-name alice 600000");

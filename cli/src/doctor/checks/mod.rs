@@ -6,7 +6,7 @@ mod grace;
 pub mod quorum;
 mod removal;
 mod replication;
-mod server;
+pub mod server;
 
 use super::facts::Facts;
 use super::finding::Finding;
@@ -26,6 +26,7 @@ const CHECKS: &[Check] = &[
     server::clients,
     server::queue_limit,
     server::deadlock_detection,
+    server::tls,
     durability::persistence,
     durability::disk,
     grace::startup_grace,

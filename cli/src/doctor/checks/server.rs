@@ -1,5 +1,6 @@
 //! Checks of the server itself: versions, permissions, memory, limits, timers, clock.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use crate::doctor::facts::Facts;
@@ -187,6 +188,20 @@ pub fn deadlock_detection(facts: &Facts) -> Option<Finding> {
             "owners that wait for each other wait until a timeout or the end of a lease",
         )
     })
+}
+
+pub fn tls(facts: &Facts) -> Option<Finding> {
+    let port = facts.setting("port").filter(|&port| port > 0)?;
+    (facts.setting("tls-port")? > 0).then(|| plaintext_port(port))
+}
+
+/// Of a server or Sentinel that is reached with TLS.
+pub fn plaintext_port(port: impl Display) -> Finding {
+    Finding::note(
+        "TLS",
+        format!("connections without TLS are accepted too, at port {port}"),
+        "passwords can be read on the network; with port 0 only TLS is accepted",
+    )
 }
 
 pub fn timers(facts: &Facts) -> Option<Finding> {

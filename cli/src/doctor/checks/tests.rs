@@ -70,6 +70,8 @@ clients | | maxclients:99 | warning
 clients | connected_clients:899 | maxclients:1000 | ok
 clients | connected_clients:900 | maxclients:1000 | warning
 queue limit | | dlock.max-waiters-per-lock:0 | warning
+TLS | | port:6379 tls-port:6380 | note
+TLS | | port:0 tls-port:6380 | ok
 deadlock detection | | dlock.deadlock-detection:no | note
 memory | used_memory:89999 | maxmemory:100000 | ok
 memory | used_memory:90000 | maxmemory:100000 | warning

@@ -51,6 +51,7 @@ pub fn sample(locks: Vec<NamedLock>, counters: &[(&str, u64)]) -> Sample {
         .collect();
     Sample {
         servers: 1,
+        role: "primary",
         unreachable: Vec::new(),
         counters,
         locks,

@@ -41,7 +41,7 @@ fn wide_screen_shows_all_columns() {
     let screen = screen(&state, 110, 20);
     assert_eq!(
         screen[0],
-        "dlock one:6379: 3 locks, 3 waiting, the longest for 9.0s"
+        "dlock one:6379 (primary): 3 locks, 3 waiting, the longest for 9.0s"
     );
     assert_eq!(
         screen[1],
