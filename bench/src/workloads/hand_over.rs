@@ -61,7 +61,7 @@ enum Cores {
     Unpinned,
 }
 
-/// What is measured, each in a round of medians in microseconds.
+/// What is measured. A round has the median of each, in microseconds.
 const NAMES: [&str; 4] = [
     DLOCK,
     // The least that a reply to a blocked client can cost.
@@ -135,10 +135,8 @@ fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<[f64; 4]> {
     let mut other = LockOwner::new(server.connect()?, KEY, "bob", LEASE_MS);
     let control = &mut server.connect()?;
     let (ping, pong) = (command(&["PING"]), Reply::Simple("PONG".into()));
-    let (pop, push) = (
-        command(&["BLPOP", "list", "0"]),
-        command(&["RPUSH", "list", "item"]),
-    );
+    let pop = command(&["BLPOP", "list", "0"]);
+    let push = command(&["RPUSH", "list", "item"]);
     let popped = bulks(&["list", "item"]);
     let mut subscriber = server.connect()?;
     subscriber.call(&["SUBSCRIBE", "news"])?;
