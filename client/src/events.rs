@@ -36,7 +36,7 @@ pub enum EventKind {
     /// The lock was granted.
     #[non_exhaustive]
     Acquired {
-        /// The fencing token.
+        /// The fencing token; 0 of a lock that is shared on several servers.
         fence: u64,
         /// How long the acquisition took.
         took: Duration,

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::health::Health;
 use super::held::Held;
+use super::majority::Majority;
 use super::round::{Failure, Round};
 use super::servers::Servers;
 use crate::backoff::Backoff;
@@ -40,24 +42,28 @@ pub(super) async fn acquire(servers: &Arc<Servers>, request: &Request) -> Result
     };
     let took = BootInstant::now().since(begun);
     let outcome = outcome.unwrap_or_else(|| {
-        let last = refusals.has_failed().then(|| refusals.error(servers, 0));
+        let last = refusals
+            .prevent(servers.majority)
+            .then(|| refusals.error(servers, 0));
         Err(Error::timeout(&request.key, took, last))
     });
-    let (identity, kind) = match &outcome {
-        Ok(held) => (
-            &held.identity,
-            EventKind::Acquired {
-                fence: held.fence,
-                took,
-            },
-        ),
-        Err(error) => {
-            let error = error.clone();
-            (&identity, EventKind::AcquireFailed { error, took })
+    match outcome {
+        Ok(held) => {
+            let fence = held.fence;
+            servers
+                .reporter
+                .report(&held.identity, EventKind::Acquired { fence, took });
+            Ok(held)
         }
-    };
-    servers.reporter.report(identity, kind);
-    outcome
+        Err(error) => {
+            let kind = EventKind::AcquireFailed {
+                error: error.clone(),
+                took,
+            };
+            servers.reporter.report(&identity, kind);
+            Err(error)
+        }
+    }
 }
 
 async fn try_until_acquired(
@@ -107,12 +113,18 @@ async fn try_until_acquired(
 }
 
 impl Refusals {
-    fn has_failed(&self) -> bool {
-        self.0.iter().flatten().any(|error| !matches!(error, Error::Busy))
+    /// Whether so many servers failed that there could be no majority, whether others hold the lock or not.
+    fn prevent(&self, majority: Majority) -> bool {
+        let failed = self
+            .0
+            .iter()
+            .flatten()
+            .filter(|error| !matches!(error, Error::Busy));
+        majority.is_blocked_by(failed.count())
     }
 
     /// Servers that are known to be down are not asked.
-    pub fn note_down(&mut self, health: &super::health::Health) {
+    pub fn note_down(&mut self, health: &Health) {
         for (server, refusal) in self.0.iter_mut().enumerate() {
             if !health.is_up(server) {
                 refusal.get_or_insert_with(Error::no_response);

@@ -28,9 +28,8 @@ pub(super) async fn ask(
     let mut attempt = Attempt::new(client, request);
     let mut blocks = waits && client.pool().is_contended(&key);
     let mut retried_at = None;
-    let mut watched = servers.watch(server, &key);
+    let _watched = servers.watch(server, &key);
     loop {
-        watched.is_answered = false;
         let response = if blocks {
             tokio::select! {
                 response = wait_in_slices(&mut attempt) => response.outcome,
@@ -43,7 +42,6 @@ pub(super) async fn ask(
                 .unwrap_or_else(|_| attempt.settle(sent_at, Err(Error::no_response())))
                 .outcome
         };
-        watched.is_answered = true;
         let error = match response {
             Ok(Some(guard)) => return Ok(guard),
             Ok(None) if !waits => return Err(Error::Busy),

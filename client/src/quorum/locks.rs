@@ -73,8 +73,9 @@ impl Locks {
 
     /// As [`Locks::open`], with other settings than the default ones.
     ///
-    /// [`Settings::response_timeout`] is the node timeout: a server that does not answer for so long is taken to be down,
+    /// [`Settings::response_timeout`] is the node timeout: a server that goes silent is taken to be down within this time,
     /// and another one is asked. [`Settings::retry_timeout`] does not apply: the other servers take the place of retries.
+    /// [`Settings::max_waiting`] is for each server.
     pub fn with<A: TryInto<Address>>(
         addresses: impl IntoIterator<Item = A>,
         settings: Settings,

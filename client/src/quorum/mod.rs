@@ -57,7 +57,9 @@
 //! - Fences of shared locks: their holders have different ones, and they would not order them.
 //! - Semaphores. Two majorities have a server in common, but three need not: each server would respect its limit, but five
 //!   servers with limit 3 would admit five holders.
-//! - Re-entry. Each acquisition has a unique owner.
+//! - Re-entry. Each acquisition has a unique owner. Nor a minimum time, replicas, or the handing over of guards.
+//! - Replacing a server while a lock is held: one that lost the lock does not get it back. If servers restart without
+//!   their data, one after the other, do not restart a majority of them while the same lock is held.
 //!
 //! # Events
 //!

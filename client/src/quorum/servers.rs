@@ -37,15 +37,12 @@ struct Monitor {
     is_running: bool,
     /// How many requests wait for a reply.
     waiting: usize,
-    /// Whether the replies to some are not awaited any more, so that nobody else would notice that there are none.
-    is_suspect: bool,
 }
 
 /// A request that waits for the reply of a server, so that the server is watched.
 pub(super) struct Watched {
     servers: Arc<Servers>,
     server: usize,
-    pub is_answered: bool,
 }
 
 impl Servers {
@@ -100,7 +97,6 @@ impl Servers {
         Watched {
             servers: Arc::clone(self),
             server,
-            is_answered: false,
         }
     }
 
@@ -142,8 +138,7 @@ async fn monitor(servers: Weak<Servers>, server: usize, probe: RequestIdentity) 
         };
         {
             let mut monitor = lock(&servers.monitors[server]);
-            let is_suspect = std::mem::take(&mut monitor.is_suspect);
-            if monitor.waiting == 0 && !is_suspect && servers.health().is_up(server) {
+            if monitor.waiting == 0 && servers.health().is_up(server) {
                 monitor.is_running = false;
                 return;
             }
@@ -164,8 +159,6 @@ fn cannot_grant(error: &Error) -> bool {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let mut monitor = lock(&self.servers.monitors[self.server]);
-        monitor.waiting -= 1;
-        monitor.is_suspect |= !self.is_answered;
+        lock(&self.servers.monitors[self.server]).waiting -= 1;
     }
 }

@@ -42,15 +42,12 @@ pub(super) async fn wait_in_slices(attempt: &mut Attempt) -> Response {
         if let Ok(reply) = timeout(attempt.request.options.lease / 3, &mut slice.reply).await {
             return end(attempt, slice, reply);
         }
+        let Ok(mut next) = Slice::begin(attempt).await else {
+            let reply = slice.reply.as_mut().await;
+            return end(attempt, slice, reply);
+        };
         // If this future is dropped meanwhile, requests may be on both connections.
         attempt.sent.is_lost = true;
-        let mut next = match Slice::begin(attempt).await {
-            Ok(next) => next,
-            Err(_) => {
-                let reply = slice.reply.as_mut().await;
-                return end(attempt, slice, reply);
-            }
-        };
         tokio::select! {
             // It was replaced, or granted just before: then the other request gets the same reply.
             replaced = &mut slice.reply => {

@@ -77,11 +77,13 @@ async fn fences_of_64_locks_at_once_are_rarely_raised() {
 
 #[tokio::test]
 async fn held_quorum_lock_is_busy_and_times_out() {
-    let nodes = Nodes::start(3);
+    let mut nodes = Nodes::start(3);
     let (locks, others) = (nodes.locks(), nodes.locks());
     let guard = locks.acquire("door").await.unwrap();
     let refused = others.try_acquire("door").await.unwrap_err();
     assert!(matches!(refused, Error::Busy), "{refused:?}");
+    // That is not why.
+    nodes.servers[2].kill();
     let refused = others.lock("door").wait(ms(200)).acquire().await.unwrap_err();
     assert!(
         matches!(refused, Error::Timeout { last: None, .. }),
