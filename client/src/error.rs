@@ -16,7 +16,7 @@ pub use crate::no_quorum::{NoQuorum, NodeFailure};
 pub enum Error {
     /// Others hold the lock or are queued for it. Try again later, or wait.
     Busy,
-    /// As [`Error::Busy`], with the holders and waiters: see `Lock::explain`.
+    /// As [`Error::Busy`], with the holders and waiters: see [`Lock::explain`](crate::Lock::explain).
     HeldBy(Box<LockInfo>),
     /// The lock was not granted in time.
     #[non_exhaustive]
@@ -201,7 +201,7 @@ impl Deref for RequestError {
     }
 }
 
-/// For functions that take an `Address` as well as text.
+/// For functions that take an [`Address`](crate::Address) as well as text.
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}

@@ -110,10 +110,13 @@ impl Link {
                 .server()
                 .connect(link.timeouts, link.purpose, disconnected);
             let connected = in_time(link.timeouts.connect, connecting).await;
-            if let (Err(error), Some(pool)) = (&connected, &link.pool) {
-                pool.on_renewal_connect_error(error);
-            }
-            connected.map(Arc::new)
+            connected.map(Arc::new).inspect_err(|error| {
+                // Those that wait share the error, later requests do not.
+                *lock(&link.current) = None;
+                if let Some(pool) = &link.pool {
+                    pool.on_renewal_connect_error(error);
+                }
+            })
         });
         let no_runtime = |_| Err(io::Error::from(io::ErrorKind::NotConnected).into());
         connecting

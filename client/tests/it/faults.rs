@@ -365,6 +365,22 @@ async fn concurrent_requests_share_connect_failure() {
 }
 
 #[tokio::test]
+async fn connect_failure_that_nobody_awaited_is_not_reported_later() {
+    let scene = Scene::with(Settings::default());
+    let lock = scene.locks.lock("door");
+    scene.proxy.refuse(true);
+    tokio::select! {
+        biased;
+        reply = lock.info() => panic!("{reply:?}"),
+        () = tokio::task::yield_now() => {}
+    }
+    // The connection is made, in vain, though its request is gone.
+    tokio::time::sleep(ms(300)).await;
+    scene.proxy.refuse(false);
+    assert_eq!(lock.info().await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn slow_network_loses_no_lock() {
     let journal = Journal::default();
     let scene = Scene::with(journal.settings());
