@@ -49,6 +49,7 @@ impl TransitionContext {
     }
 
     /// When the first lease of the lock ends.
+    #[inline]
     pub fn first_lease_end(&self, lock: &Lock) -> Option<Instant> {
         lock.holders().iter().map(|holder| self.lease_end(holder)).min()
     }

@@ -85,6 +85,7 @@ pub enum GrantRef<'a> {
 
 impl From<Option<u64>> for GrantRef<'_> {
     /// By its fence, if one is given.
+    #[inline]
     fn from(fence: Option<u64>) -> Self {
         fence.map_or(Self::Current, Self::Fence)
     }
