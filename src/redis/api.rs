@@ -146,6 +146,8 @@ functions! {
     // Calls of other commands.
     call = RedisModule_Call:
         unsafe extern "C" fn(*mut Ctx, *const c_char, *const c_char, ...) -> *mut CallReply;
+    call_reply_proto = RedisModule_CallReplyProto:
+        unsafe extern "C" fn(*mut CallReply, *mut usize) -> *const c_char;
     call_reply_type = RedisModule_CallReplyType: unsafe extern "C" fn(*mut CallReply) -> c_int;
     call_reply_string_ptr = RedisModule_CallReplyStringPtr:
         unsafe extern "C" fn(*mut CallReply, *mut usize) -> *const c_char;

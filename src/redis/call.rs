@@ -98,9 +98,15 @@ impl Reply {
         (!raw.is_null()).then_some(Self(raw))
     }
 
+    /// By its first byte: `-`, and `!` in RESP3. To ask for its type has the server parse all of it.
     pub(super) fn is_error(&self) -> bool {
-        // SAFETY: the reply is valid.
-        unsafe { (api().call_reply_type)(self.0) == raw::REDISMODULE_REPLY_ERROR as c_int }
+        let mut len = 0;
+        // SAFETY: the reply is valid, and so are the bytes of it, `len` of them.
+        let first = unsafe {
+            let bytes: *const u8 = (api().call_reply_proto)(self.0, &mut len).cast();
+            (!bytes.is_null() && len > 0).then(|| *bytes)
+        };
+        matches!(first, Some(b'-' | b'!'))
     }
 
     pub(super) fn text(&self) -> Option<String> {
