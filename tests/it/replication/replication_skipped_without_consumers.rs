@@ -122,6 +122,8 @@ fn aof_enabled_in_multi_has_grants_before_and_after() {
     }
     client.acquire("later alice 600000");
     client.wait_for_aof_rewrite();
+    // By default the server puts off a write while the disk is busy.
+    client.ok("CONFIG SET appendfsync always");
     client.acquire("last alice 600000");
     let before = digest(&mut client);
     server.add_config("appendonly yes");
