@@ -130,7 +130,7 @@ impl Effects {
 
     fn record(&mut self, encode: impl FnOnce(&mut Writer)) {
         self.replication = Replication::Change;
-        self.records = self.records.saturating_add(1);
+        self.records = self.records.wrapping_add(1);
         if !self.encoding_skipped {
             encode(&mut self.change);
         }

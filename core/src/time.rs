@@ -44,7 +44,7 @@ impl Instant {
     }
 
     fn micros_until(self, later: Self) -> u64 {
-        later.0.saturating_sub(self.0).max(0).unsigned_abs()
+        if later > self { later.0.abs_diff(self.0) } else { 0 }
     }
 }
 
