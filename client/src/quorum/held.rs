@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::majority::Majority;
 use super::servers::Servers;
 use crate::clock::BootInstant;
 use crate::error::LostReason;
@@ -69,9 +70,6 @@ impl Held {
         let mut state = lock(&self.state);
         if state.standing == Standing::Held {
             state.members.push(Arc::new(member));
-        } else {
-            drop(state);
-            drop(member);
         }
     }
 
@@ -82,40 +80,15 @@ impl Held {
     }
 
     pub fn remaining(&self) -> Duration {
-        let state = lock(&self.state);
-        match state.standing {
-            Standing::Held => self.remaining_of(&state.members),
-            Standing::GivenUp | Standing::Lost(_) => Duration::ZERO,
-        }
-    }
-
-    fn remaining_of(&self, members: &[Arc<Guard>]) -> Duration {
-        let each = members.iter().map(|member| member.remaining());
-        self.servers.majority.remaining(each)
+        lock(&self.state).remaining(self.servers.majority)
     }
 
     pub fn lost_reason(&self) -> Option<LostReason> {
-        self.lost_reason_of(&lock(&self.state))
-    }
-
-    fn lost_reason_of(&self, state: &State) -> Option<LostReason> {
-        match state.standing {
-            Standing::Lost(reason) => Some(reason),
-            Standing::GivenUp => None,
-            Standing::Held if !self.remaining_of(&state.members).is_zero() => None,
-            Standing::Held => {
-                let each = state.members.iter().filter_map(|member| member.lost_reason());
-                Some(self.servers.majority.lost_reason(each))
-            }
-        }
+        lock(&self.state).lost_reason(self.servers.majority)
     }
 
     pub fn token(&self) -> &CancellationToken {
         &self.token
-    }
-
-    pub fn node_timeout(&self) -> Duration {
-        self.servers.node_timeout
     }
 
     /// The holds on the servers.
@@ -124,32 +97,58 @@ impl Held {
     }
 
     /// Notifies the holder once if too few holds are left, and releases them: they would block others for nothing.
-    pub fn notify_loss(&self) {
-        let mut state = lock(&self.state);
-        if state.standing != Standing::Held {
-            return;
-        }
-        let Some(reason) = self.lost_reason_of(&state) else {
-            return;
+    fn notify_loss(&self) {
+        let (reason, members) = {
+            let mut state = lock(&self.state);
+            let reason = state.lost_reason(self.servers.majority);
+            match reason.filter(|_| state.standing == Standing::Held) {
+                None => return,
+                Some(reason) => (reason, state.end(Standing::Lost(reason))),
+            }
         };
-        state.standing = Standing::Lost(reason);
-        let members = std::mem::take(&mut state.members);
-        drop(state);
         self.token.cancel();
-        self.servers
-            .reporter
-            .report(&self.identity, EventKind::Lost { reason });
+        let kind = EventKind::Lost { reason };
+        self.servers.reporter.report(&self.identity, kind);
         drop(members);
     }
 
     /// Gives the lock up: why it was lost before, if it was, and the holds to release. Nothing if called again.
     pub fn give_up(&self) -> (Option<LostReason>, Vec<Arc<Guard>>) {
-        let mut state = lock(&self.state);
-        let reason = self.lost_reason_of(&state);
-        state.standing = reason.map_or(Standing::GivenUp, Standing::Lost);
-        let members = std::mem::take(&mut state.members);
-        drop(state);
+        let (reason, members) = {
+            let mut state = lock(&self.state);
+            let reason = state.lost_reason(self.servers.majority);
+            (
+                reason,
+                state.end(reason.map_or(Standing::GivenUp, Standing::Lost)),
+            )
+        };
         self.token.cancel();
         (reason, members)
+    }
+}
+
+impl State {
+    fn remaining(&self, majority: Majority) -> Duration {
+        match self.standing {
+            Standing::Held => majority.remaining(self.members.iter().map(|member| member.remaining())),
+            Standing::GivenUp | Standing::Lost(_) => Duration::ZERO,
+        }
+    }
+
+    fn lost_reason(&self, majority: Majority) -> Option<LostReason> {
+        match self.standing {
+            Standing::Lost(reason) => Some(reason),
+            Standing::GivenUp => None,
+            Standing::Held if !self.remaining(majority).is_zero() => None,
+            Standing::Held => {
+                Some(majority.lost_reason(self.members.iter().filter_map(|member| member.lost_reason())))
+            }
+        }
+    }
+
+    /// The holds are not needed any more.
+    fn end(&mut self, standing: Standing) -> Vec<Arc<Guard>> {
+        self.standing = standing;
+        std::mem::take(&mut self.members)
     }
 }

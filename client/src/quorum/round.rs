@@ -106,24 +106,17 @@ impl<'a> Round<'a> {
     }
 
     async fn ask_first(&mut self) -> Result<(), Failure> {
-        let asking = ask(
-            self.servers,
-            self.first,
-            self.acquisition(self.identity.clone(), None),
-            self.request.waits,
-        );
-        match asking.await {
-            Ok(guard) => {
-                self.on_granted(self.first, guard);
-                Ok(())
-            }
-            Err(Error::Busy) => Err(Failure::Busy),
+        let request = self.acquisition(self.identity.clone(), None);
+        match ask(self.servers, self.first, request, self.request.waits).await {
+            Ok(guard) => self.on_granted(self.first, guard),
+            Err(Error::Busy) => return Err(Failure::Busy),
             Err(error) => {
                 let is_final = is_final(&error);
                 self.refusals.0[self.first] = Some(error);
-                Err(Failure::FirstFailed { is_final })
+                return Err(Failure::FirstFailed { is_final });
             }
         }
+        Ok(())
     }
 
     fn ask_others(&mut self) {
@@ -179,21 +172,19 @@ impl<'a> Round<'a> {
     }
 
     fn on_step(&mut self, server: usize, step: Step) -> Result<(), Failure> {
+        self.in_progress -= usize::from(!matches!(step, Step::Lost));
         match step {
-            Step::Asked(outcome) => {
-                self.in_progress -= 1;
-                match outcome {
-                    Ok(guard) => self.on_granted(server, guard),
-                    Err(error) => self.on_refused(server, error),
+            Step::Asked(Ok(guard)) => self.on_granted(server, guard),
+            Step::Asked(Err(error)) => {
+                if is_final(&error) {
+                    self.rejections += 1;
+                } else {
+                    self.ask_again(server);
                 }
+                self.refusals.0[server] = Some(error);
             }
-            Step::Raised(outcome) => {
-                self.in_progress -= 1;
-                match outcome {
-                    Ok(fence) => self.fences.on_raised(server, fence),
-                    Err(_) => self.fences.on_unanswered(server),
-                }
-            }
+            Step::Raised(Ok(fence)) => self.fences.on_raised(server, fence),
+            Step::Raised(Err(_)) => self.fences.on_unanswered(server),
             Step::Lost if server == self.first => return Err(Failure::GaveUp),
             Step::Lost => {
                 self.grants[server] = None;
@@ -202,15 +193,6 @@ impl<'a> Round<'a> {
             }
         }
         Ok(())
-    }
-
-    fn on_refused(&mut self, server: usize, error: Error) {
-        if is_final(&error) {
-            self.rejections += 1;
-        } else {
-            self.ask_again(server);
-        }
-        self.refusals.0[server] = Some(error);
     }
 
     fn on_granted(&mut self, server: usize, guard: Guard) {
@@ -284,15 +266,9 @@ impl<'a> Round<'a> {
             health.is_up(server) && grant.as_ref().is_none_or(|guard| guard.fence() == 0)
         };
         let is_complete = self.in_progress == 0 || !self.grants.iter().enumerate().any(is_late);
-        let grants = std::mem::take(&mut self.grants);
-        let members = grants.into_iter().flatten().collect();
-        let held = Held::new(
-            self.servers,
-            self.identity.clone(),
-            fence,
-            &self.request.options,
-            members,
-        );
+        let members = self.grants.drain(..).flatten().collect();
+        let (identity, options) = (self.identity.clone(), &self.request.options);
+        let held = Held::new(self.servers, identity, fence, options, members);
         if held.remaining().is_zero() {
             held.give_up();
             return Err(Failure::GaveUp);
@@ -322,6 +298,6 @@ async fn join_late(held: Arc<Held>, mut steps: Steps) {
     };
     tokio::select! {
         () = held.token().cancelled() => {}
-        _ = timeout(held.node_timeout(), joining) => {}
+        _ = timeout(held.servers.node_timeout, joining) => {}
     }
 }
