@@ -105,6 +105,7 @@ impl BlockingPool {
 
     fn with<T>(&self, key: &Arc<[u8]>, access: impl FnOnce(&mut Key) -> T) -> T {
         let mut keys = lock(&self.keys);
+        // Before the map grows, it is cleaned up.
         if keys.len() == keys.capacity() {
             keys.retain(|_, key| key.is_contended());
             let contended = keys.len();
