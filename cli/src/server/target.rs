@@ -112,24 +112,24 @@ impl Target {
 
     /// The Sentinels of the URL, including unreachable ones.
     pub fn discover_sentinels(&self) -> Vec<Discovered> {
-        let Endpoints::Sentinel { sentinels, .. } = &self.endpoints else {
-            return Vec::new();
-        };
         let discover = |info: &ConnectionInfo| Discovered {
             name: info.addr().to_string(),
             node: connect_sentinel(info),
         };
-        sentinels.iter().map(discover).collect()
+        self.sentinels().iter().map(discover).collect()
     }
 
     /// Whether the primary needs a password, but the Sentinels do not.
     pub fn has_open_sentinels(&self) -> bool {
         let has_password = |info: &ConnectionInfo| info.redis_settings().password().is_some();
+        matches!(&self.endpoints, Endpoints::Sentinel { primary, .. } if has_password(primary))
+            && !self.sentinels().iter().any(has_password)
+    }
+
+    fn sentinels(&self) -> &[ConnectionInfo] {
         match &self.endpoints {
-            Endpoints::Sentinel {
-                sentinels, primary, ..
-            } => has_password(primary) && !sentinels.iter().any(has_password),
-            _ => false,
+            Endpoints::Sentinel { sentinels, .. } => sentinels,
+            _ => &[],
         }
     }
 

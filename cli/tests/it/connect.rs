@@ -195,9 +195,8 @@ fn unreachable_cluster_node_is_reported_and_others_are_shown() {
         .exits(69)
         .shows(&format!("dlock_up{{server=\"{dead}\"}} 0"));
     assert_eq!(metrics.out.matches("dlock_locks{").count(), 1, "{metrics:?}");
-    let mut terminal = Terminal::start(&dlock_at(&cluster.nodes[0], &["top", "--every", "50ms"]), 24, 110);
+    let terminal = Terminal::start(&dlock_at(&cluster.nodes[0], &["top", "--every", "50ms"]), 24, 110);
     terminal.wait_for("owner0");
     terminal.wait_for(&format!("cannot connect to {dead}"));
-    terminal.press("q");
-    assert_eq!(terminal.end().0, 0);
+    terminal.exits("q", 0);
 }

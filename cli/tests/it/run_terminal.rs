@@ -57,11 +57,9 @@ fn ctrl_c_ends_the_command_and_frees_the_lock() {
 fn ctrl_c_while_waiting_cancels_request() {
     let (server, mut client) = start();
     client.acquire("job another 60000");
-    let mut terminal = Terminal::start(&run(&server, "true"), 24, 80);
+    let terminal = Terminal::start(&run(&server, "true"), 24, 80);
     client.wait_for_queue("job", 1);
-    terminal.press("\x03");
-    let (code, screen) = terminal.end();
-    assert_eq!(code, 130, "{screen}");
+    terminal.exits("\x03", 130);
     assert_eq!(client.waiting("job"), 0);
 }
 
@@ -82,8 +80,7 @@ fn ctrl_z_stops_the_command_and_fg_continues_it() {
     shell.press("words\r");
     shell.wait_for("got words");
     wait_until_free(&mut client, "job");
-    shell.press("exit 5\r");
-    assert_eq!(shell.end().0, 5);
+    shell.exits("exit 5\r", 5);
 }
 
 #[test]
@@ -99,8 +96,7 @@ fn ctrl_z_while_waiting_stops_dlock_and_fg_continues_it() {
     shell.wait_for("prompt> fg\ndlock run");
     client.release("job another");
     shell.wait_for("works");
-    shell.press("exit\r");
-    assert_eq!(shell.end().0, 0);
+    shell.exits("exit\r", 0);
 }
 
 #[test]
@@ -122,8 +118,7 @@ fn command_stopped_past_lease_does_not_continue() {
     shell.press("echo the code is $?\r");
     shell.wait_for("the code is 79");
     assert!(!shell.text().contains("went on"), "{}", shell.text());
-    shell.press("exit\r");
-    assert_eq!(shell.end().0, 0);
+    shell.exits("exit\r", 0);
 }
 
 #[test]
@@ -134,8 +129,7 @@ fn command_with_redirected_input_gets_terminal() {
     shell.wait_for("ready");
     shell.press("words\r");
     shell.wait_for("got words");
-    shell.press("exit\r");
-    assert_eq!(shell.end().0, 0);
+    shell.exits("exit\r", 0);
 }
 
 #[test]
@@ -148,8 +142,7 @@ fn tostop_terminal_does_not_delay_kill() {
     shell.wait_for("killing the command");
     shell.press("echo the code is $?\r");
     shell.wait_for("the code is 79");
-    shell.press("exit\r");
-    assert_eq!(shell.end().0, 0);
+    shell.exits("exit\r", 0);
 }
 
 #[test]
@@ -170,8 +163,7 @@ fn background_job_stays_in_background() {
     shell.press("dlock run job -- sh -c 'sleep 0.2; echo do''ne' &\r");
     shell.wait_for("done");
     wait_until_free(&mut client, "job");
-    shell.press("exit\r");
-    assert_eq!(shell.end().0, 0);
+    shell.exits("exit\r", 0);
 }
 
 #[test]

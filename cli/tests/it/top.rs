@@ -31,8 +31,7 @@ fn top_lists_filters_and_shows_locks() {
     terminal.wait_for("carol   mutex");
     client.release("busy alice");
     terminal.wait_for("No waiters");
-    terminal.press("q");
-    assert_eq!(terminal.end().0, 0);
+    terminal.exits("q", 0);
 }
 
 #[test]
@@ -61,15 +60,14 @@ fn top_sorts_by_each_column() {
         }
         terminal.press("s");
     }
-    terminal.press("q");
-    assert_eq!(terminal.end().0, 0);
+    terminal.exits("q", 0);
 }
 
 #[test]
 fn top_reconnects_after_server_restart() {
     let mut server = Server::start();
     server.client().acquire("before alice 600000");
-    let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 110);
+    let terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 110);
     terminal.wait_for("before");
     server.kill();
     terminal.wait_for("cannot connect to");
@@ -77,8 +75,7 @@ fn top_reconnects_after_server_restart() {
     server.client().acquire("after alice 600000");
     terminal.wait_for("after");
     assert!(!terminal.text().contains("cannot connect"));
-    terminal.press("\x03");
-    assert_eq!(terminal.end().0, 0);
+    terminal.exits("\x03", 0);
 }
 
 #[test]
@@ -97,10 +94,9 @@ fn top_names_the_role_of_the_server() {
 fn top_works_on_small_terminal() {
     let server = Server::start();
     server.client().acquire("a-lock-with-a-long-name alice 600000");
-    let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 4, 14);
+    let terminal = Terminal::start(&dlock_at(&server, &FAST), 4, 14);
     terminal.wait_for("LOCK");
-    terminal.press("q");
-    assert_eq!(terminal.end().0, 0);
+    terminal.exits("q", 0);
 }
 
 #[test]
@@ -173,8 +169,7 @@ fn top_breaks_a_lock_after_a_question() {
     terminal.wait_for("release job although");
     terminal.press("y");
     wait_for("the lock to be broken", || client.owner("job").is_none());
-    terminal.press("q");
-    assert_eq!(terminal.end().0, 0);
+    terminal.exits("q", 0);
 }
 
 #[test]
@@ -182,10 +177,9 @@ fn top_reports_a_server_that_does_not_reply() {
     let server = Server::start();
     server.client().acquire("job alice 600000");
     let proxy = Proxy::to(server.port());
-    let mut terminal = Terminal::start(&dlock_on(proxy.port(), &FAST), 24, 120);
+    let terminal = Terminal::start(&dlock_on(proxy.port(), &FAST), 24, 120);
     terminal.wait_for("alice");
     proxy.delay(Way::ToClient, Duration::from_secs(60));
     terminal.wait_for("no reply for");
-    terminal.press("q");
-    assert_eq!(terminal.end().0, 0);
+    terminal.exits("q", 0);
 }

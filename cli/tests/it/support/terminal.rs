@@ -76,6 +76,14 @@ impl Terminal {
         assert!(shown.is_ok(), "{text:?} did not appear on the screen:\n{last}");
     }
 
+    /// Presses keys that make the program exit with this code.
+    #[track_caller]
+    pub fn exits(mut self, keys: &str, code: i32) {
+        self.press(keys);
+        let (ended, screen) = self.end();
+        assert_eq!(ended, code, "{screen}");
+    }
+
     /// Waits for the program to exit: its exit code and the last screen.
     #[track_caller]
     pub fn end(mut self) -> (i32, String) {
