@@ -74,7 +74,7 @@ impl Held {
     }
 
     fn adopt(self: &Arc<Self>, member: &Guard) {
-        member.finish_acquisition(self.over_at, self.renews);
+        member.set_plan(self.over_at, self.renews);
         let held: Weak<Self> = Arc::downgrade(self);
         member.on_loss(move || held.upgrade().iter().for_each(|held| held.notify_loss()));
     }
@@ -96,34 +96,33 @@ impl Held {
         lock(&self.state).members.clone()
     }
 
-    /// Notifies the holder once if too few holds are left, and releases them: they would block others for nothing.
+    /// Notifies the holder once if too few holds are left. Those are kept, without renewal, until the guard is dropped: a
+    /// holder that needs time to stop was promised that nobody else gets the lock before its leases expire.
     fn notify_loss(&self) {
         let (reason, members) = {
             let mut state = lock(&self.state);
             let reason = state.lost_reason(self.servers.majority);
-            match reason.filter(|_| state.standing == Standing::Held) {
-                None => return,
-                Some(reason) => (reason, state.end(Standing::Lost(reason))),
-            }
+            let Some(reason) = reason.filter(|_| state.standing == Standing::Held) else {
+                return;
+            };
+            state.standing = Standing::Lost(reason);
+            (reason, state.members.clone())
         };
+        members
+            .iter()
+            .for_each(|member| member.set_plan(self.over_at, false));
         self.token.cancel();
         let kind = EventKind::Lost { reason };
         self.servers.reporter.report(&self.identity, kind);
-        drop(members);
     }
 
     /// Gives the lock up: why it was lost before, if it was, and the holds to release. Nothing if called again.
     pub fn give_up(&self) -> (Option<LostReason>, Vec<Arc<Guard>>) {
-        let (reason, members) = {
-            let mut state = lock(&self.state);
-            let reason = state.lost_reason(self.servers.majority);
-            (
-                reason,
-                state.end(reason.map_or(Standing::GivenUp, Standing::Lost)),
-            )
-        };
+        let mut state = lock(&self.state);
+        let reason = state.lost_reason(self.servers.majority);
+        state.standing = reason.map_or(Standing::GivenUp, Standing::Lost);
         self.token.cancel();
-        (reason, members)
+        (reason, std::mem::take(&mut state.members))
     }
 }
 
@@ -144,11 +143,5 @@ impl State {
                 Some(majority.lost_reason(self.members.iter().filter_map(|member| member.lost_reason())))
             }
         }
-    }
-
-    /// The holds are not needed any more.
-    fn end(&mut self, standing: Standing) -> Vec<Arc<Guard>> {
-        self.standing = standing;
-        std::mem::take(&mut self.members)
     }
 }

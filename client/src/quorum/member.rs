@@ -24,8 +24,8 @@ impl Guard {
         }
     }
 
-    /// The lock on all servers is acquired: from now on its options apply.
-    pub(super) fn finish_acquisition(&self, over_at: Option<BootInstant>, renews: bool) {
+    /// From now on these options apply, of the lock on all servers.
+    pub(super) fn set_plan(&self, over_at: Option<BootInstant>, renews: bool) {
         if over_at.is_some() || !renews {
             self.held.with(|hold| hold.replan(over_at, renews));
             self.client.renewal_thread().watch(&self.held);
