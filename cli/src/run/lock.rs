@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use redis_dlock_client::quorum::{self, Exclusive, Shared};
-use redis_dlock_client::{self as client, Error, LostReason, Owner};
+use redis_dlock_client::{self as client, Error, LockInfo, LostReason, Owner, WaiterInfo};
 use tokio::time::{sleep, timeout};
 
 use crate::args::RunArgs;
@@ -72,6 +72,13 @@ impl Locks {
 }
 
 impl Lock<'_> {
+    /// How many requests are queued before this one. All if it is not among those that the server lists.
+    pub fn waiters_ahead(&self, info: &LockInfo) -> u64 {
+        let is_own = |waiter: &WaiterInfo| matches!(self, Self::One(_, owner) if waiter.owner == *owner);
+        let position = info.waiters.iter().position(is_own);
+        position.map_or(info.waiting, |position| position as u64)
+    }
+
     pub async fn acquire(&self) -> Result<Guard, Error> {
         match self {
             Self::One(lock, _) => lock.acquire().await.map(Guard::One),

@@ -31,10 +31,13 @@ pub async fn report(args: &RunArgs, lock: &Lock<'_>, sender: &StderrSender) -> I
         if was_reachable != Some(info.is_ok()) {
             was_reachable = Some(info.is_ok());
             sender.print(match info {
-                Ok(info) => format!(
-                    "waiting for {name}{}",
-                    info.as_ref().map_or_else(String::new, holders)
-                ),
+                Ok(info) => {
+                    let ahead = |info: &LockInfo| holders(info, lock.waiters_ahead(info), "ahead");
+                    format!(
+                        "waiting for {name}{}",
+                        info.as_ref().map_or_else(String::new, ahead)
+                    )
+                }
                 Err(error) => format!("waiting for {name}: {error}"),
             });
         }
@@ -45,12 +48,12 @@ pub async fn report(args: &RunArgs, lock: &Lock<'_>, sender: &StderrSender) -> I
 /// `: held by web-3:2211 for 12s, 2 waiting`. Empty without permission for DLOCK.INFO.
 pub async fn describe(lock: &Lock<'_>) -> String {
     match lock.info().await {
-        Ok(Some(info)) => holders(&info),
+        Ok(Some(info)) => holders(&info, info.waiting, "waiting"),
         _ => String::new(),
     }
 }
 
-fn holders(info: &LockInfo) -> String {
+fn holders(info: &LockInfo, count: u64, which: &str) -> String {
     let mut text = String::new();
     if let Some((holder, others)) = info.holders.split_first() {
         let owner = display_name(holder.owner.as_bytes());
@@ -59,8 +62,8 @@ fn holders(info: &LockInfo) -> String {
             text += &format!(" and {} others", others.len());
         }
     }
-    if info.waiting > 0 {
-        text += &format!(", {} waiting", info.waiting);
+    if count > 0 {
+        text += &format!(", {count} {which}");
     }
     text
 }

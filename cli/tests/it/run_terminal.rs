@@ -188,9 +188,12 @@ fn terminal_returns_to_script_after_command() {
 fn long_wait_reports_holder_and_queue() {
     let (server, mut client) = start();
     client.acquire("job alice 600000");
+    let mut bob = server.waiter("job bob 600000 BLOCK 0");
     let terminal = Terminal::start(&run(&server, "echo works"), 24, 80);
     terminal.wait_for("waiting for job: held by alice for");
-    terminal.wait_for("1 waiting");
+    terminal.wait_for("1 ahead");
     client.release("job alice");
+    bob.granted();
+    client.release("job bob");
     assert_eq!(terminal.end().0, 0);
 }
