@@ -60,6 +60,8 @@ pub fn clocks_set_back(run: &mut ScenarioRun) -> Vec<History> {
 
 fn play(run: &mut ScenarioRun, config: &str, restarts: Restarts) -> Vec<History> {
     let mut quorum = Quorum::start(run, config, restarts);
+    // The servers may begin with a grace period.
+    quorum.wait_for_grant();
     for _ in 0..run.count {
         run.pause(5..=LEASE_MS / 5);
         quorum.one_fault(run);
