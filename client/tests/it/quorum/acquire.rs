@@ -173,6 +173,7 @@ async fn quorum_guard_is_lost_after_its_maximum_hold_time_or_without_renewal() {
     let guard = locks.lock("door").max_hold(ms(300)).acquire().await.unwrap();
     assert_eq!(soon("a loss", guard.lost()).await, LostReason::MaxHoldExceeded);
     assert!(guard.token().is_cancelled() && !guard.is_held());
+    drop(guard);
     nodes.until_free("door").await;
     let guard = locks
         .lock("door")
