@@ -67,6 +67,8 @@ impl<M: Mode> Guard<M> {
     }
 
     /// Resolves when the lock is lost: at the local deadline at the latest, even if the servers are unresponsive.
+    /// What is left of the lock on a minority is kept, without renewal, until the guard is dropped: drop it when the work
+    /// has stopped.
     pub async fn lost(&self) -> LostReason {
         // Nothing else cancels it while there is a guard.
         self.held.token().cancelled().await;
