@@ -129,6 +129,12 @@ impl Address {
         self.server().node_for(key.as_ref()).await
     }
 
+    /// Whether it leads to one server: not to a cluster, and not to whichever server Sentinels name.
+    #[cfg(feature = "quorum")]
+    pub(crate) fn is_one_server(&self) -> bool {
+        self.0.addr().is_some()
+    }
+
     /// Whether both certainly lead to the same server, in whichever database.
     #[cfg(feature = "quorum")]
     pub(crate) fn is_same_server(&self, other: &Self) -> bool {

@@ -62,7 +62,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`]: an address is invalid, two have the same host and port, or there is none.
+    /// [`Error::Invalid`]: an address is invalid or leads to a cluster or to Sentinels, two have the same host and port, or
+    /// there is none.
     /// [`Error::Redis`]: the system cannot create a thread.
     pub fn open<A: TryInto<Address>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error>
     where
@@ -93,6 +94,11 @@ impl Locks {
         let mut clients: Vec<Arc<Client>> = Vec::new();
         for address in addresses {
             let address = address.try_into()?;
+            if !address.is_one_server() {
+                return Err(Error::Invalid(format!(
+                    "{address} is no single server: the servers of a quorum are independent, without replicas or slots"
+                )));
+            }
             if clients
                 .iter()
                 .any(|client| client.address().is_same_server(&address))

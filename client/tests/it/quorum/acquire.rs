@@ -249,6 +249,16 @@ fn invalid_servers_and_options_are_rejected_before_anything_is_sent() {
         matches!(&twice, Err(Error::Invalid(why)) if why.contains("twice")),
         "{twice:?}"
     );
+    for several in [
+        "redis-cluster://127.0.0.1:7000/",
+        "redis-sentinel://127.0.0.1/locks",
+    ] {
+        let locks = Locks::open([several]);
+        assert!(
+            matches!(&locks, Err(Error::Invalid(why)) if why.contains("no single server")),
+            "{locks:?}"
+        );
+    }
     let locks = Locks::open(["redis://127.0.0.1:1/"]).unwrap();
     let lock = locks.lock("door").lease(ms(0));
     assert!(matches!(lock.blocking_acquire(), Err(Error::Invalid(_))));
