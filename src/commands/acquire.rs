@@ -69,11 +69,16 @@ impl Command for Acquire {
     }
 }
 
+/// The longest key that is shown to a caller. The server copies a key to check the rights to it.
+const MAX_SHOWN_KEY_BYTES: usize = 64 * 1024;
+
 /// A deadlock may go through locks of which the caller must not know.
 fn hide_locks(ctx: &mut Ctx<'_>, mut error: Error) -> Error {
     if let Error::Rejected(dlock_core::Error::Deadlock(cycle)) = &mut error {
         let user = CallingUser::of(ctx);
-        cycle.retain_locks(|lock| user.may_read(ctx, lock.db, &lock.key));
+        cycle.retain_locks(|lock| {
+            lock.key.len() <= MAX_SHOWN_KEY_BYTES && user.may_read(ctx, lock.db, &lock.key)
+        });
     }
     error
 }

@@ -303,3 +303,14 @@ fn deadlock_error_of_long_keys_is_below_4_kb() {
     let link = format!("alice holds {shown}, waits for {shown}");
     assert!(error.contains(&link) && error.len() < 4_096, "{error:.5000}");
 }
+
+#[test]
+fn deadlock_error_leaves_out_keys_longer_than_64_kib() {
+    let (server, mut client) = start();
+    let long = "k".repeat(64 * 1024 + 1);
+    client.acquire(&format!("{long} alice 60000"));
+    client.acquire("short bob 60000");
+    let _alice = server.waiter("short alice 60000 BLOCK 0");
+    let error = client.error(&format!("DLOCK.ACQUIRE {long} bob 60000 BLOCK 0"));
+    assert!(!error.contains("kkk") && error.contains("alice"), "{error}");
+}
