@@ -125,10 +125,14 @@ impl<'c, 'a> Txn<'c, 'a> {
         self.key.gil()
     }
 
-    /// Grants, or queues the request if it may block.
-    pub fn acquire(&mut self, request: &Acquire<'_>) -> Result<Acquired, Error> {
+    /// Grants, or queues the request if it may block. A search for deadlocks is abandoned if the queues are not up to date.
+    pub fn acquire(&mut self, request: &Acquire<'_>, is_up_to_date: bool) -> Result<Acquired, Error> {
         self.allow_min_fence(request.min_fence);
-        let acquired = self.transition().acquire(request, config::wait_policy())?;
+        let mut policy = config::wait_policy();
+        let abandons_search = policy.detect_deadlocks && !is_up_to_date;
+        policy.detect_deadlocks &= is_up_to_date;
+        let acquired = self.transition().acquire(request, policy)?;
+        self.effects.is_search_abandoned |= abandons_search && matches!(acquired, Acquired::Queued(_));
         let is_new = self.effects.events.contains(&Event::Acquired);
         let is_repeated = self.effects.replication == Replication::Nothing;
         let counters = &mut self.gil().state().counters;

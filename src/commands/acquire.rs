@@ -47,9 +47,9 @@ impl Command for Acquire {
         if !flags.can_block() {
             request.block = None;
         }
-        process_due_first(&mut call.ctx, flags, &request);
+        let is_up_to_date = process_due_first(&mut call.ctx, flags, &request);
         let mut txn = Txn::client(&mut call.ctx, key, flags)?;
-        let outcome = txn.acquire(&request);
+        let outcome = txn.acquire(&request, is_up_to_date);
         if let Ok(Acquired::Queued(waiter)) = &outcome {
             // Before the commit, whose keyspace events may make other modules run commands that grant this waiter.
             if waiter.replaced {
@@ -84,8 +84,8 @@ fn hide_locks(ctx: &mut Ctx<'_>, mut error: Error) -> Error {
 }
 
 /// What is due elsewhere comes first. An expired lease could look like part of a deadlock; and a grant that is to be
-/// rolled back may not be found again by the request that it was for.
-fn process_due_first(ctx: &mut Ctx<'_>, flags: Flags, request: &dlock_core::Acquire<'_>) {
+/// rolled back may not be found again by the request that it was for. Returns whether a search for deadlocks may follow.
+fn process_due_first(ctx: &mut Ctx<'_>, flags: Flags, request: &dlock_core::Acquire<'_>) -> bool {
     let may_block = request.block.is_some();
     let detects_deadlocks = config::wait_policy().detect_deadlocks;
     let state = ctx.state();
@@ -93,8 +93,9 @@ fn process_due_first(ctx: &mut Ctx<'_>, flags: Flags, request: &dlock_core::Acqu
         // Newer servers open every key in the slot of the running command: the timer does it.
         timer::arm(ctx);
     } else if may_block && detects_deadlocks && state.engine.wait_table.involves(request.owner) {
-        due::process_all_due(ctx);
+        return due::process_all_due(ctx);
     } else if may_block || !state.grants_to_roll_back.is_empty() {
         due::process_due(ctx);
     }
+    true
 }

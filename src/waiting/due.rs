@@ -13,29 +13,38 @@ use crate::waiting::timer;
 
 /// The work of one slice: clients wait no longer than that.
 const SLICE_MS: u64 = 2;
-/// The limit where all that is due must be done: thousands of queues that a FLUSHALL emptied a moment ago.
-const MAX_SLICE_MS: u64 = 1_000;
+/// The most queues that one request processes, which takes some milliseconds. A FLUSHALL may have emptied thousands.
+const MAX_QUEUES: usize = 500;
 
 /// Processes what is due, a slice of it.
 pub fn process_due(ctx: &mut Ctx<'_>) {
-    process_due_within(ctx, SLICE_MS);
+    let slice_end = clock::now().after_ms(SLICE_MS);
+    process_due_while(ctx, |processed| processed == 0 || clock::now() < slice_end);
 }
 
-/// Processes all that is due: before a search for deadlocks, which must not see expired leases.
-pub fn process_all_due(ctx: &mut Ctx<'_>) {
-    process_due_within(ctx, MAX_SLICE_MS);
+/// Processes all that is due, before a search for deadlocks, which must not see expired leases. Returns whether all is
+/// done.
+pub fn process_all_due(ctx: &mut Ctx<'_>) -> bool {
+    process_due_while(ctx, |processed| processed < MAX_QUEUES)
 }
 
-fn process_due_within(ctx: &mut Ctx<'_>, slice_ms: u64) {
+/// Returns whether nothing is due any more. Otherwise the timer goes on.
+fn process_due_while(ctx: &mut Ctx<'_>, goes_on: impl Fn(usize) -> bool) -> bool {
     if ctx.state().has_no_waiters() {
-        return;
+        return true;
     }
     let (flags, home) = (ctx.flags(), ctx.db());
     let now = clock::now();
-    let slice_end = now.after_ms(slice_ms);
-    // Never more than a slice: no client waits for a rollback.
+    let mut processed = 0_usize;
     rollback::roll_back_grants(ctx, flags, now.after_ms(SLICE_MS));
-    while let Some(name) = ctx.state().engine.wait_table.next_due(now) {
+    let is_done = loop {
+        let Some(name) = ctx.state().engine.wait_table.next_due(now) else {
+            break true;
+        };
+        if !goes_on(processed) {
+            break false;
+        }
+        processed = processed.saturating_add(1);
         if ctx.select_db(name.db) {
             process_lock(ctx, &name, flags);
         } else {
@@ -45,13 +54,11 @@ fn process_due_within(ctx: &mut Ctx<'_>, slice_ms: u64) {
                 "ERR the database of this lock does not exist any more",
             );
         }
-        if clock::now() >= slice_end {
-            break;
-        }
-    }
+    };
     let is_home = ctx.select_db(home);
     debug_assert!(is_home, "the database of the call is gone");
     timer::arm(ctx);
+    is_done
 }
 
 fn process_lock(ctx: &mut Ctx<'_>, name: &LockName, flags: Flags) {

@@ -73,6 +73,31 @@ fn search_through_too_many_holders_is_abandoned_and_request_waits() {
     bob.granted();
 }
 
+/// A request does not wait until hundreds of queues are served that a FLUSHALL made due.
+#[test]
+fn search_while_too_many_queues_are_due_is_abandoned_and_request_waits() {
+    const QUEUES: usize = 600;
+    let (server, mut client) = start();
+    client.acquire("gate alice 60000");
+    let mut waiters = vec![server.send_acquire("gate bob 60000 BLOCK 0")];
+    for n in 0..QUEUES {
+        client.acquire(&format!("door{n} holder 60000"));
+        waiters.push(server.send_acquire(&format!("door{n} waiter{n} 60000 BLOCK 0")));
+    }
+    client.wait_for_queue("gate", 1);
+    (0..QUEUES).for_each(|n| client.wait_for_queue(&format!("door{n}"), 1));
+    let acquire = "DLOCK.ACQUIRE room";
+    client.batch(&[
+        "FLUSHALL".to_owned(),
+        format!("{acquire} carol 60000"),
+        format!("{acquire} alice 60000 BLOCK 1"),
+    ]);
+    assert_eq!(client.stat("dlock_deadlock_searches_abandoned"), 1);
+    waiters.iter_mut().for_each(|waiter| _ = waiter.granted());
+    assert!(client.try_acquire("room alice 60000 BLOCK 1").is_none());
+    assert_eq!(client.stat("dlock_deadlock_searches_abandoned"), 1);
+}
+
 #[test]
 fn request_ids_cost_little_with_many_grants_in_flight() {
     const READERS: usize = 1_000;
