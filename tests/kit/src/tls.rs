@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::process::free_port;
 use crate::server::Server;
 use crate::wait::wait_for;
 
@@ -34,8 +35,10 @@ pub fn config(directory: &Path, port: u16, auth_clients: &str) -> String {
 
 /// A cluster of one node with this configuration, which announces its port with TLS if `tls_cluster` is `yes`.
 pub fn cluster(config: &str, tls_cluster: &str) -> Server {
+    // By default, the bus has a port that a connection of the system may have.
+    let bus = free_port();
     let server = Server::with(&format!(
-        "cluster-enabled yes\ntls-cluster {tls_cluster}\n{config}"
+        "cluster-enabled yes\ncluster-port {bus}\ntls-cluster {tls_cluster}\n{config}"
     ));
     let mut client = server.client();
     client.ok("CLUSTER ADDSLOTSRANGE 0 16383");
