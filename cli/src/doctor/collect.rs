@@ -103,6 +103,7 @@ fn config(node: &mut Node) -> Result<Fields, Failure> {
     Ok(Fields(node.query(cmd("CONFIG").arg("GET").arg("*"))?))
 }
 
+/// How far the server's clock is certainly ahead: a slow reply says nothing about the clock.
 fn clock_ahead_ms(node: &mut Node) -> Result<i64, Failure> {
     let now_ms = || {
         SystemTime::now()
@@ -112,7 +113,8 @@ fn clock_ahead_ms(node: &mut Node) -> Result<i64, Failure> {
     };
     let before = now_ms();
     let (seconds, us): (i64, i64) = node.query(&cmd("TIME"))?;
-    Ok(seconds * 1000 + us / 1000 - (before + now_ms()) / 2)
+    let server_ms = seconds * 1000 + us / 1000;
+    Ok(server_ms - server_ms.clamp(before, now_ms().max(before)))
 }
 
 fn module_version(node: &mut Node) -> Result<Option<u64>, Failure> {
