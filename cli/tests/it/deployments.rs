@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::support::{at, is_running};
-use dlock_testkit::{Server, module_path, wait_for};
+use dlock_testkit::{Server, free_ports_with_bus, module_path, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -26,13 +25,13 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// Starts a script of the project. The search for free ports starts at `first`.
-    fn start(script: &str, first: u16, environment: &[(&str, &str)]) -> Self {
+    /// Starts a script of the project, with six ports.
+    fn start(script: &str, environment: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut script = Command::new(project().join("deploy").join(script))
             .args([env!("CARGO_BIN_EXE_dlock").as_ref(), module_path().as_os_str()])
             .arg(directory.path())
-            .arg(free_ports(first).to_string())
+            .arg(free_ports_with_bus(6).to_string())
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -88,17 +87,6 @@ impl Drop for Deployment {
     }
 }
 
-/// The first of six consecutive free ports, whose cluster bus ports (10000 above) are free too. All are below the
-/// range of ephemeral ports.
-fn free_ports(first: u16) -> u16 {
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let start = first + (std::process::id() % 150) as u16 * 10;
-    let mut candidates = (start..first + 2000).step_by(6);
-    candidates
-        .find(|&base| (base..base + 6).all(|port| is_free(port) && is_free(port + 10_000)))
-        .expect("some ports are free")
-}
-
 fn assert_two_rising_fences(output: &str) {
     let fences: Vec<u64> = output
         .lines()
@@ -123,7 +111,7 @@ fn single_server_configuration_has_no_warnings() {
 
 #[test]
 fn cluster_script_starts_healthy_cluster_and_stops_it() {
-    let mut cluster = Deployment::start("run-cluster", 20_000, &[("LEASE_MS", "5000")]);
+    let mut cluster = Deployment::start("run-cluster", &[("LEASE_MS", "5000")]);
     let output = cluster.output_until_ready();
     assert_eq!(output.matches("(primary, ").count(), 3, "{output}");
     assert_eq!(output.matches("(replica, ").count(), 3, "{output}");
@@ -139,7 +127,7 @@ fn cluster_script_starts_healthy_cluster_and_stops_it() {
 #[test]
 fn sentinel_script_keeps_lock_through_failover() {
     let short = [("LEASE_MS", "8000"), ("DOWN_AFTER_MS", "2000")];
-    let mut sentinels = Deployment::start("run-sentinel", 22_000, &short);
+    let mut sentinels = Deployment::start("run-sentinel", &short);
     let output = sentinels.output_until_ready();
     // Before the failover and after it.
     assert_eq!(output.matches("0 problems, 0 warnings").count(), 2, "{output}");
@@ -150,7 +138,7 @@ fn sentinel_script_keeps_lock_through_failover() {
 
 #[test]
 fn servers_left_by_killed_script_can_be_stopped() {
-    let mut cluster = Deployment::start("run-cluster", 24_000, &[("LEASE_MS", "5000")]);
+    let mut cluster = Deployment::start("run-cluster", &[("LEASE_MS", "5000")]);
     cluster.output_until_ready();
     let pids = cluster.pids();
     cluster.script.kill().expect("it runs");
@@ -168,7 +156,7 @@ fn servers_left_by_killed_script_can_be_stopped() {
 
 #[test]
 fn quorum_script_keeps_lock_through_loss_of_two_servers() {
-    let mut quorum = Deployment::start("run-quorum", 18_000, &[("LEASE_MS", "3000")]);
+    let mut quorum = Deployment::start("run-quorum", &[("LEASE_MS", "3000")]);
     let output = quorum.output_until_ready();
     assert_eq!(output.matches("0 problems, 0 warnings").count(), 2, "{output}");
     assert_two_rising_fences(&output);

@@ -1,16 +1,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::str::FromStr;
-use std::time::Duration;
 
 use redis::{Cmd, Connection, ConnectionLike as _, FromRedisValue, RedisError, RedisResult, Value};
 
 use crate::info::LockInfo;
-use crate::wait::wait_for;
+use crate::wait::{WAIT_TIMEOUT, wait_for};
 
-/// No command of the tests takes longer.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-const SYNC_TIMEOUT_MS: u64 = 20_000;
+const SYNC_TIMEOUT_MS: u64 = 30_000;
 
 /// A connection that takes commands as typed in redis-cli.
 pub struct Client {
@@ -49,7 +46,7 @@ impl Client {
     /// As [`Client::connect`], for a server that may be shutting down or may close the connection.
     pub fn try_connect(url: &str) -> RedisResult<Self> {
         let connection = redis::Client::open(url)?.get_connection()?;
-        connection.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        connection.set_read_timeout(Some(WAIT_TIMEOUT))?;
         Ok(Self { connection })
     }
 

@@ -1,18 +1,15 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A server that loads an AOF on a slow machine is ready within this.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
-const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
+use crate::wait::{WAIT_TIMEOUT, wait_for};
+
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 /// A running server program. Dropped, it is killed: exactly this child, by its handle.
@@ -32,23 +29,6 @@ pub enum StartFailure {
 /// The server program: what `DLOCK_SERVER` names, else `redis-server`.
 pub fn server_program() -> OsString {
     env::var_os("DLOCK_SERVER").unwrap_or_else(|| "redis-server".into())
-}
-
-/// The ports of tests, below those that the system gives to connections (32768 and up).
-const FIRST_PORT: u32 = 20_000;
-const PORTS: u32 = 12_000;
-
-/// A port that was free a moment ago, and that no other thread of this process gets soon.
-pub fn free_port() -> u16 {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    // Processes that run at the same time begin apart.
-    let begin = std::process::id().wrapping_mul(7_919);
-    let candidates = (0..PORTS).map(|_| {
-        let step = begin.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
-        (FIRST_PORT + step % PORTS) as u16
-    });
-    let mut free = candidates.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    free.next().expect("the system has a free port")
 }
 
 /// Sends a signal to a process that the test started and has not waited for yet. A minimal Debian has no program
@@ -94,8 +74,8 @@ impl Process {
                     StartFailure::Exited(log)
                 });
             }
-            let is_expected = start.elapsed() < START_TIMEOUT;
-            assert!(is_expected, "the server was not ready within {START_TIMEOUT:?}");
+            let is_expected = start.elapsed() < WAIT_TIMEOUT;
+            assert!(is_expected, "the server was not ready within {WAIT_TIMEOUT:?}");
             thread::sleep(POLL_INTERVAL);
         }
         Ok(process)
@@ -121,12 +101,7 @@ impl Process {
 
     /// Waits until it has exited by itself.
     pub fn wait_for_exit(&mut self) {
-        let start = Instant::now();
-        while !self.has_exited() {
-            let is_expected = start.elapsed() < EXIT_TIMEOUT;
-            assert!(is_expected, "the server did not exit within {EXIT_TIMEOUT:?}");
-            thread::sleep(POLL_INTERVAL);
-        }
+        wait_for("the server to exit", || self.has_exited());
     }
 
     pub fn log(&self) -> String {

@@ -1,10 +1,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use crate::server::Server;
+use crate::wait::WAIT_TIMEOUT;
 
-const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const END: &str = "+PONG\r\n";
 
 /// The bytes of the reply to a command. The client library hides differences such as null array or null bulk, map
@@ -13,7 +12,7 @@ pub fn reply_bytes(server: &Server, resp: u8, command: &str) -> String {
     let mut stream =
         TcpStream::connect(("127.0.0.1", server.port())).expect("the server accepts connections");
     stream
-        .set_read_timeout(Some(REPLY_TIMEOUT))
+        .set_read_timeout(Some(WAIT_TIMEOUT))
         .expect("a socket takes a timeout");
     exchange(&mut stream, &format!("HELLO {resp}"));
     exchange(&mut stream, command)

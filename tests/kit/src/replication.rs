@@ -1,12 +1,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use crate::client::Client;
 use crate::server::Server;
-use crate::wait::wait_for;
+use crate::wait::{WAIT_TIMEOUT, wait_for};
 
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const MARK_CHANNEL: &str = "end-of-stream";
 
 /// The replication stream of a server, received as one of its replicas.
@@ -21,7 +19,7 @@ impl ReplicationStream {
         let socket =
             TcpStream::connect(("127.0.0.1", server.port())).expect("the server accepts connections");
         socket
-            .set_read_timeout(Some(READ_TIMEOUT))
+            .set_read_timeout(Some(WAIT_TIMEOUT))
             .expect("a socket takes a timeout");
         let mut stream = Self {
             stream: BufReader::new(socket),

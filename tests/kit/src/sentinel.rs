@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::process::free_port;
+use crate::port::free_port;
 use crate::server::Server;
 use crate::wait::wait_for;
 
@@ -30,7 +30,7 @@ impl Sentinel {
         let config = directory.path().join("sentinel.conf");
         let lines = format!(
             "bind 127.0.0.1\nport {port}\ndir {}\nsentinel monitor main 127.0.0.1 {primary_port} 1\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n{lines}\n",
+             sentinel down-after-milliseconds main 2000\nsentinel failover-timeout main 5000\n{lines}\n",
             directory.path().display()
         );
         fs::write(&config, lines).expect("a temporary directory is writable");

@@ -8,7 +8,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::process::{Process, StartFailure, free_port, server_program, signal};
+use crate::port::free_port;
+use crate::process::{Process, StartFailure, server_program, signal};
 use crate::wait::wait_for;
 
 const PORT_ATTEMPTS: usize = 10;

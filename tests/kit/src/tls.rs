@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::process::free_port;
+use crate::port::free_port;
 use crate::server::Server;
 use crate::wait::wait_for;
 

@@ -7,10 +7,7 @@ use redis::{Parser, Value};
 use crate::client::{Client, Grant};
 use crate::info::fields;
 use crate::server::Server;
-use crate::wait::wait_for;
-
-/// No expected reply takes longer.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+use crate::wait::{WAIT_TIMEOUT, wait_for};
 
 /// A client that blocks in `DLOCK.ACQUIRE`.
 pub struct Waiter {
@@ -59,6 +56,15 @@ impl Server {
             client.waiting(key) > before
         });
         waiter
+    }
+
+    /// As [`Server::waiter`], behind holders that acquire in the same packet (`DLOCK.ACQUIRE <args>` each): however slow
+    /// the machine is, their leases expire after the waiter has arrived. Returns their grants too.
+    #[track_caller]
+    pub fn waiter_behind(&self, holders: &[&str], args: &str) -> (Waiter, Vec<Grant>) {
+        let mut waiter = Waiter::connect(self);
+        let grants = waiter.acquire_behind(holders, args);
+        (waiter, grants)
     }
 
     /// A client that has sent `DLOCK.ACQUIRE <args>`, whether it has to wait or not.
@@ -128,7 +134,7 @@ impl Waiter {
             stream,
             parser: Parser::new(),
         };
-        waiter.set_timeout(REPLY_TIMEOUT);
+        waiter.set_timeout(WAIT_TIMEOUT);
         waiter
     }
 
@@ -145,6 +151,15 @@ impl Waiter {
     #[track_caller]
     pub fn acquire(&mut self, args: &str) {
         self.send(&format!("DLOCK.ACQUIRE {args}"));
+    }
+
+    /// See [`Server::waiter_behind`].
+    #[track_caller]
+    pub fn acquire_behind(&mut self, holders: &[&str], args: &str) -> Vec<Grant> {
+        let requests = [holders, &[args]].concat().join("\r\nDLOCK.ACQUIRE ");
+        self.acquire(&requests);
+        let grants = holders.iter().map(|_| Grant::parse(self.next_reply()));
+        grants.collect::<Option<_>>().expect("the holders are granted")
     }
 
     /// Sends any command.
@@ -189,7 +204,7 @@ impl Waiter {
     pub fn reply_within(&mut self, time: Duration) -> Option<Reply> {
         self.set_timeout(time);
         let peeked = self.stream.peek(&mut [0]);
-        self.set_timeout(REPLY_TIMEOUT);
+        self.set_timeout(WAIT_TIMEOUT);
         match peeked {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
             _ => Some(self.reply()),
@@ -265,7 +280,7 @@ impl Waiter {
     fn read(&mut self) -> Option<Value> {
         match self.parser.parse_value(&self.stream) {
             Ok(value) => Some(value),
-            Err(error) if error.is_timeout() => panic!("no reply within {REPLY_TIMEOUT:?}"),
+            Err(error) if error.is_timeout() => panic!("no reply within {WAIT_TIMEOUT:?}"),
             Err(error) if error.is_io_error() => None,
             Err(error) => panic!("not a reply: {error}"),
         }
