@@ -121,9 +121,10 @@ fn shared_and_limited_locks_admit_several_holders() {
 #[test]
 fn lease_is_renewed_while_command_runs() {
     let (server, mut client) = start();
-    let mut job = Running::script(&server, &["--lease", "400ms"], "echo $DLOCK_FENCE; cat");
+    let mut job = Running::script(&server, &["--lease", "3s"], "echo $DLOCK_FENCE; cat");
     let fence = job.line();
-    pause(1500);
+    // By then the first lease has expired.
+    wait_for("renewals", || client.stat("dlock_extended") >= 4);
     assert_eq!(client.lock("job").holders[0].fence.to_string(), fence);
     job.close_input();
     job.end().exits(0);
@@ -230,7 +231,7 @@ fn script(script: &str, server: &Server) -> Command {
 fn max_hold_ends_command() {
     let server = Server::start();
     let start = Instant::now();
-    let mut job = Running::script(&server, &["--max-hold", "500ms"], "echo ready; exec sleep 1000");
+    let mut job = Running::script(&server, &["--max-hold", "3s"], "echo ready; exec sleep 1000");
     job.expect("ready");
     job.end().exits(79);
     assert!(start.elapsed() < SLOW_MACHINE * 3);
@@ -286,7 +287,7 @@ fn at_least_keeps_lock_only_after_command_that_succeeded() {
     let server = Server::start();
     let mut client = server.client();
     for (script, code, is_kept) in [("exit 3", 3, false), ("exit 0", 0, true)] {
-        let job = Running::script(&server, &["--at-least", "1h", "--lease", "1s"], script);
+        let job = Running::script(&server, &["--at-least", "1h", "--lease", "10s"], script);
         job.end().exits(code);
         let lease_ms = client.find_lock("job").map(|lock| lock.holders[0].lease_ms);
         assert_eq!(lease_ms.is_some(), is_kept, "{script}");

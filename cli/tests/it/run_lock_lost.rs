@@ -5,7 +5,7 @@ use dlock_testkit::{Proxy, Server, pause, wait_for};
 use nix::sys::signal::Signal;
 
 /// Short, so that a loss is noticed quickly, but long enough for a slow machine.
-const LEASE: [&str; 2] = ["--lease", "1500ms"];
+const LEASE: [&str; 2] = ["--lease", "3s"];
 
 #[test]
 fn lost_lock_kills_whole_process_group() {
@@ -82,8 +82,9 @@ fn on_lost_ignore_keeps_command_running() {
     let mut client = server.client();
     client.call("DEL job").unwrap();
     client.acquire("job another 60000");
-    // By then a renewal has failed.
-    pause(2000);
+    wait_for("a renewal that fails", || {
+        client.stat("dlock_errors_notowner") > 0
+    });
     assert!(!job.has_ended());
     job.close_input();
     job.end().exits(5).warns("keeps running");
@@ -106,16 +107,19 @@ fn short_server_outage_keeps_lock() {
     let proxy = Proxy::to(server.port());
     let mut job = Running::start(&mut script_at(
         proxy.port(),
-        &["--lease", "4s"],
+        &["--lease", "9s"],
         "echo ready; cat",
     ));
     job.expect("ready");
     proxy.refuse(true);
     proxy.cut();
-    pause(2000);
+    // Longer than the time between two renewals.
+    pause(4000);
+    let mut client = server.client();
+    let extended = client.stat("dlock_extended");
     proxy.refuse(false);
-    pause(3000);
-    assert_eq!(server.client().lock("job").holders.len(), 1);
+    wait_for("a renewal", || client.stat("dlock_extended") > extended);
+    assert_eq!(client.lock("job").holders.len(), 1);
     job.close_input();
     job.end()
         .exits(0)
@@ -159,7 +163,7 @@ fn server_down_at_exit_keeps_exit_code_of_command() {
 #[test]
 fn dlock_stopped_past_lease_ends_command() {
     let server = Server::start();
-    let mut job = Running::script(&server, &["--lease", "500ms"], "echo ready; exec sleep 1000");
+    let mut job = Running::script(&server, &["--lease", "3s"], "echo ready; exec sleep 1000");
     job.expect("ready");
     job.signal(Signal::SIGSTOP);
     let mut client = server.client();

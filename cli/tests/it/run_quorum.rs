@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{Running, dlock, outcome};
+use crate::support::{Running, dlock, outcome, wait_until_free};
 use dlock_testkit::Server;
 
 /// Its commands start and end with their input.
@@ -19,7 +19,7 @@ impl Quorum {
     fn run(&self, options: &[&str], script: &str) -> Command {
         let urls: Vec<String> = self.0.iter().map(Server::url).collect();
         let urls = urls.join(",");
-        let start = ["run", "--quorum", &urls, "--lease", "1s"];
+        let start = ["run", "--quorum", &urls, "--lease", "3s"];
         let end = ["job", "--", "sh", "-c", script];
         dlock(&[&start, options, &end].concat())
     }
@@ -36,7 +36,7 @@ fn command_keeps_lock_after_loss_of_two_of_five_servers() {
     let fence: u64 = alice.line().parse().expect("a fence");
     quorum.kill(0..2);
     // Longer than the lease: she renews it.
-    let refused = outcome(&mut quorum.run(&["--wait", "2s"], "echo ran"));
+    let refused = outcome(&mut quorum.run(&["--wait", "4s"], "echo ran"));
     assert_eq!((refused.code, refused.out.as_str()), (75, ""), "{refused:?}");
     alice.close_input();
     assert_eq!(alice.end().code, 0);
@@ -52,6 +52,10 @@ fn command_is_killed_after_loss_of_majority() {
     alice.line();
     quorum.kill(1..4);
     assert_eq!(alice.end().code, 79, "the lock is lost");
+    // Her leases end a moment after she has stopped relying on them.
+    for left in [0, 4] {
+        wait_until_free(&mut quorum.0[left].client(), "job");
+    }
     let refused = outcome(&mut quorum.run(&["--try"], "echo ran"));
     assert_eq!((refused.code, refused.out.as_str()), (69, ""), "{refused:?}");
     assert!(refused.err.contains(&address(&quorum.0[1])), "{refused:?}");

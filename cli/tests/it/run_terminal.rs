@@ -106,7 +106,7 @@ fn command_stopped_past_lease_does_not_continue() {
     // Reads once before it is ready, which takes until it is in the foreground. Then it waits in a builtin: Ctrl-Z while
     // the shell starts a program may stop only the child of its vfork.
     let script = "echo star''ted; read go; trap \"echo went o''n\" CONT; echo re''ady; read line";
-    shell.press(&format!("dlock run --lease 1s job -- sh -c '{script}'\r"));
+    shell.press(&format!("dlock run --lease 3s job -- sh -c '{script}'\r"));
     shell.wait_for("started");
     shell.press("go\r");
     shell.wait_for("ready");
@@ -136,7 +136,7 @@ fn command_with_redirected_input_gets_terminal() {
 fn tostop_terminal_does_not_delay_kill() {
     let server = Server::start();
     let mut shell = shell(&server);
-    shell.press("stty tostop; dlock run --lease 1s job -- sh -c 'echo re''ady; read line'\r");
+    shell.press("stty tostop; dlock run --lease 3s job -- sh -c 'echo re''ady; read line'\r");
     shell.wait_for("ready");
     server.client().call("DEL job").unwrap();
     shell.wait_for("killing the command");

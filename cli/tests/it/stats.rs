@@ -107,9 +107,8 @@ fn waits_and_expired_leases_are_counted_and_timed() {
         waiter.granted();
     }
     for n in 0..3 {
-        server
-            .waiter(&format!("queue late{n} 600000 BLOCK 10"))
-            .assert_null();
+        let mut late = server.send_acquire(&format!("queue late{n} 600000 BLOCK 10"));
+        late.assert_null();
     }
     for n in 0..4 {
         client.acquire(&format!("short{n} owner 10"));

@@ -259,7 +259,7 @@ async fn released_guard_of_lock_with_at_least_keeps_it_for_that_time() {
     let (server, mut client) = start();
     let journal = Journal::default();
     let locks = Locks::with(url(&server), journal.settings()).unwrap();
-    let lock = locks.lock("job").lease(ms(300)).at_least(ms(60_000));
+    let lock = locks.lock("job").lease(ms(3000)).at_least(ms(60_000));
     let guard = lock.acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), 1, "kept");
     assert!(client.lock("job").holders[0].lease_ms > 50_000);
@@ -298,13 +298,13 @@ async fn explained_refusal_names_the_holder() {
 async fn adopted_hold_is_renewed_and_released_elsewhere() {
     let (server, mut client) = start();
     let (one, other) = (locks(&server), locks(&server));
-    let guard = one.lock("door").lease(ms(600)).acquire().await.unwrap();
+    let guard = one.lock("door").lease(ms(3000)).acquire().await.unwrap();
     let (fence, parts) = (guard.fence(), guard.into_parts());
     drop(one);
     let guard = other.adopt(parts.clone()).await.unwrap();
     assert_eq!((guard.fence(), guard.key()), (fence, &b"door"[..]));
     // Longer than the lease: it is renewed.
-    tokio::time::sleep(ms(1000)).await;
+    tokio::time::sleep(ms(3500)).await;
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), 0);
     assert!(client.find_lock("door").is_none());
@@ -345,7 +345,7 @@ async fn adopted_hold_notices_its_loss_and_is_released_by_panic() {
     let adopted = async |key: &str| {
         let parts = locks
             .lock(key)
-            .lease(ms(600))
+            .lease(ms(3000))
             .acquire()
             .await
             .unwrap()
@@ -391,7 +391,7 @@ async fn hook_receives_every_event() {
     let server = Server::start();
     let journal = Journal::default();
     let locks = Locks::with(url(&server), journal.settings()).unwrap();
-    let guard = locks.lock("door").lease(ms(300)).acquire().await.unwrap();
+    let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
     until("a renewal", || journal.count("Renewed") > 0).await;
     assert!(locks.try_acquire("door").await.is_err());
     guard.release().await.unwrap();

@@ -6,7 +6,7 @@ use redis_dlock_client::{Error, Locks, Settings};
 
 /// A lock is acquired, waited for, renewed, cancelled and released, whatever the address.
 pub async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str) {
-    let guard = locks.lock(key).lease(ms(2000)).acquire().await.unwrap();
+    let guard = locks.lock(key).lease(ms(3000)).acquire().await.unwrap();
     assert_eq!(client.lock(key).holders[0].fence, guard.fence());
     let waiting = tokio::spawn({
         let lock = locks.lock(key);
@@ -19,7 +19,7 @@ pub async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str)
     }
     until("the withdrawal", || client.waiting(key) == 1).await;
     // Longer than a lease.
-    tokio::time::sleep(ms(2500)).await;
+    tokio::time::sleep(ms(3500)).await;
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), 0);
     let next = soon("the lock", waiting).await.unwrap().unwrap();
@@ -70,7 +70,7 @@ async fn cluster_lock_survives_slot_migration() {
         check(&locks, &mut cluster.client(node), &key).await;
     }
     let key = cluster.key_on(1, "moving");
-    let guard = locks.lock(&key).lease(ms(2000)).acquire().await.unwrap();
+    let guard = locks.lock(&key).lease(ms(3000)).acquire().await.unwrap();
     let waiting = tokio::spawn({
         let lock = locks.lock(&key);
         async move { lock.acquire().await }
@@ -85,7 +85,7 @@ async fn cluster_lock_survives_slot_migration() {
         cluster.client(2).waiting(&key) == 1
     })
     .await;
-    tokio::time::sleep(ms(2500)).await;
+    tokio::time::sleep(ms(3500)).await;
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), 0);
     soon("the lock", waiting)

@@ -153,9 +153,9 @@ fn blocking_acquire_respects_options() {
 #[test]
 fn lease_is_renewed_while_thread_is_busy() {
     let server = Server::start();
-    let guard = locks(&server).lock("door").lease(ms(300));
+    let guard = locks(&server).lock("door").lease(ms(3000));
     let guard = guard.blocking_acquire().unwrap();
-    thread::sleep(ms(1000));
+    thread::sleep(ms(3500));
     assert!(guard.is_held());
     assert_eq!(guard.blocking_release().unwrap(), 0);
 }
@@ -165,7 +165,7 @@ fn blocking_run_reports_loss() {
     let server = Server::start();
     let locks = locks(&server);
     assert!(locks.lock("door").blocking_run(|guard| guard.is_held()).unwrap());
-    let lock = locks.lock("door").lease(ms(100)).auto_renew(false);
+    let lock = locks.lock("door").lease(ms(1000)).auto_renew(false);
     let outcome = lock.blocking_run(|guard| wait_for("the reason", || !guard.is_held()));
     let is_expected = matches!(
         outcome,
@@ -249,7 +249,7 @@ fn blocking_acquire_all_is_all_or_none() {
     assert!(is_expected, "{refused:?}");
     wait_for("nothing to be kept", || client.find_lock("a").is_none());
     client.release("b alice");
-    let guards = blocking_acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600)))).unwrap();
+    let guards = blocking_acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(3000)))).unwrap();
     client.call("DEL b").unwrap();
     assert_eq!(guards.blocking_lost(), LostReason::NotHeld);
     assert_lost(guards.blocking_release(), LostReason::NotHeld);
@@ -260,7 +260,7 @@ fn blocking_acquire_all_is_all_or_none() {
 fn blocking_lost_resolves_on_loss() {
     let server = Server::start();
     let locks = locks(&server);
-    let lock = |name| locks.lock(name).lease(ms(300));
+    let lock = |name| locks.lock(name).lease(ms(3000));
     let guard = lock("door").blocking_acquire().unwrap();
     let guards = blocking_acquire_all([lock("gate"), lock("wall")]).unwrap();
     server.client().call("DEL door wall").unwrap();

@@ -11,7 +11,7 @@ async fn wait_for_lock(locks: &Locks, cluster: &Cluster, node: usize, key: &str)
     let mut client = cluster.client(node);
     client.acquire(&format!("{key} alice 60000"));
     let waiting = tokio::spawn({
-        let lock = locks.lock(key).lease(ms(1000));
+        let lock = locks.lock(key).lease(ms(10_000));
         async move { lock.acquire().await }
     });
     until("a place in the queue", || client.waiting(key) == 1).await;

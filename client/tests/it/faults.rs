@@ -386,7 +386,7 @@ async fn slow_network_loses_no_lock() {
     let scene = Scene::with(journal.settings());
     scene.proxy.delay(Way::ToServer, ms(40));
     scene.proxy.delay(Way::ToClient, ms(40));
-    let guard = scene.locks.lock("door").lease(ms(1500)).acquire().await.unwrap();
+    let guard = scene.locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
     until("renewals", || journal.count("Renewed") >= 2).await;
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), 0);

@@ -116,7 +116,7 @@ async fn acquire_all_in_opposite_orders_does_not_deadlock() {
 async fn loss_of_one_lock_is_loss_of_all() {
     let server = Server::start();
     let locks = locks(&server);
-    let guards = acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600))))
+    let guards = acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(3000))))
         .await
         .unwrap();
     server.client().call("DEL b").unwrap();
@@ -130,7 +130,7 @@ async fn loss_of_one_lock_is_loss_of_all() {
 async fn extend_and_token_of_several_guards_cover_all_of_them() {
     let (server, mut client) = start();
     let locks = locks(&server);
-    let guards = acquire_all(["b", "a"].map(|key| locks.lock(key).lease(ms(600))))
+    let guards = acquire_all(["b", "a"].map(|key| locks.lock(key).lease(ms(3000))))
         .await
         .unwrap();
     assert!(guards.extend(ms(60_000)).await.unwrap() > ms(50_000));
@@ -153,7 +153,7 @@ async fn extend_and_token_of_several_guards_cover_all_of_them() {
 async fn run_under_several_locks_is_cancelled_by_loss_of_one() {
     let server = Server::start();
     let locks = locks(&server);
-    let acquire = || acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(600))));
+    let acquire = || acquire_all(["a", "b"].map(|key| locks.lock(key).lease(ms(3000))));
     let done = acquire().await.unwrap();
     let done = done.run(async |guards| guards.guards().len()).await;
     assert_eq!(done.unwrap(), 2);
@@ -170,14 +170,14 @@ async fn run_under_several_locks_is_cancelled_by_loss_of_one() {
 #[tokio::test]
 async fn first_lock_is_renewed_while_others_are_awaited() {
     let (server, mut client) = start();
-    client.acquire("b alice 1500");
+    client.acquire("b alice 3500");
     let locks = locks(&server);
-    let wanted = ["a", "b"].map(|key| locks.lock(key).lease(ms(500)));
+    let wanted = ["a", "b"].map(|key| locks.lock(key).lease(ms(3000)));
     let guards = acquire_all(wanted).await.unwrap();
     assert!(guards.is_held());
     // Without renewal the first one is lost by then.
-    client.acquire("c alice 1500");
-    let wanted = ["a2", "c"].map(|key| locks.lock(key).lease(ms(500)).auto_renew(false));
+    client.acquire("c alice 2500");
+    let wanted = ["a2", "c"].map(|key| locks.lock(key).lease(ms(1000)).auto_renew(false));
     let lost = acquire_all(wanted).await.unwrap_err();
     assert!(matches!(lost, Error::Lost(LostReason::LeaseExpired)), "{lost:?}");
 }

@@ -208,12 +208,15 @@ fn flush_frees_memory_of_locks() {
 #[test]
 fn flushdb_keeps_locks_of_other_databases() {
     let (_server, mut client) = start();
-    client.acquire("door alice 1500");
-    client.ok("SELECT 1");
-    client.acquire("door bob 60000");
-    client.ok("FLUSHDB");
-    client.ok("SELECT 0");
-    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+    let replies = client.batch(&[
+        "DLOCK.ACQUIRE door alice 300",
+        "SELECT 1",
+        "DLOCK.ACQUIRE door bob 60000",
+        "FLUSHDB",
+        "SELECT 0",
+        "DLOCK.OWNER door",
+    ]);
+    assert_eq!(replies[5], Value::BulkString(b"alice".into()));
     wait_for("the sweep", || !client.exists("door"));
 }
 

@@ -117,8 +117,8 @@ fn contended_expiries_are_counted() {
     client.acquire("lonely alice 10");
     wait_for("the sweep", || client.stat("dlock_expired") == 1);
     assert_eq!(client.stat("dlock_expired_contended"), 0);
-    client.acquire("door alice 1000");
-    server.waiter("door bob 60000 BLOCK 0").granted();
+    let (mut bob, _) = server.waiter_behind(&["door alice 100"], "door bob 60000 BLOCK 0");
+    bob.granted();
     wait_for("the count", || client.stat("dlock_expired_contended") == 1);
     server.send_acquire("door carol 60000 BLOCK 200").assert_null();
     assert_eq!(client.stat("dlock_expired_contended"), 1);
@@ -175,14 +175,14 @@ fn buckets_are_cumulative_and_sum_up_to_all_holds() {
 #[test]
 fn longest_hold_counts_renewed_holds_until_they_end() {
     let (_server, mut client) = start();
-    client.acquire("long alice 2000");
-    client.acquire("other bob 2000");
+    client.acquire("long alice 4000");
+    client.acquire("other bob 4000");
     let renew = |client: &mut Client| {
-        client.extend("long alice 2000");
-        client.extend("other bob 2000");
+        client.extend("long alice 4000");
+        client.extend("other bob 4000");
         client.stat("dlock_longest_hold_ms")
     };
-    wait_for("a hold of more than a lease", || renew(&mut client) > 2_500);
+    wait_for("a hold of more than a lease", || renew(&mut client) > 4_500);
     let held_ms = client.lock("long").holder("alice").held_ms;
     assert!(client.stat("dlock_longest_hold_ms").unsigned_abs() >= held_ms);
     client.release("long alice");
@@ -197,7 +197,7 @@ fn lock_and_fence_gauges_are_current() {
     assert_eq!(client.stat("dlock_fence_known"), 0);
     client.acquire("door alice 60000 SHARED");
     client.acquire("door bob 60000 SHARED");
-    let fence = client.acquire("gate alice 1000").fence;
+    let fence = client.acquire("gate alice 3000").fence;
     assert_eq!(client.stat("dlock_fence_known"), fence.cast_signed());
     assert_eq!(client.stat("dlock_locks"), 2);
     wait_for("the sweep", || client.stat("dlock_locks") == 1);

@@ -186,7 +186,7 @@ fn waiter_at_importing_node_is_granted_there() {
 fn waiter_at_importing_node_is_granted_at_lease_end() {
     let cluster = Cluster::start(3);
     let key = cluster.key_on(0, "door");
-    let (_, mut bob) = waiter_at_importing_node(&cluster, &key, 4_000);
+    let (_, mut bob) = waiter_at_importing_node(&cluster, &key, 7_000);
     bob.granted();
 }
 
@@ -280,10 +280,10 @@ fn due_waiter_of_another_slot_is_processed_from_within_acquire() {
     let cluster = Cluster::start(1);
     let mut client = cluster.client(0);
     client.acquire("gate alice 60000");
-    let mut bob = cluster.nodes[0].waiter("gate bob 60000 BLOCK 300");
+    let mut bob = cluster.nodes[0].waiter("gate bob 60000 BLOCK 2000");
     let dave = cluster.nodes[0].waiter("gate dave 60000 BLOCK 60000");
     // When carol's request for another slot arrives, bob has timed out, and no timer has processed it yet.
-    client.batch(&["DEBUG SLEEP 0.6", "DLOCK.ACQUIRE door carol 1000 BLOCK 100"]);
+    client.batch(&["DEBUG SLEEP 2.1", "DLOCK.ACQUIRE door carol 1000 BLOCK 100"]);
     bob.assert_null();
     dave.assert_waiting();
     assert_eq!(client.ask::<i64>("DBSIZE"), 2, "gate and door");

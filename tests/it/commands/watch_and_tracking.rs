@@ -131,9 +131,11 @@ fn watch_and_tracking_see_hand_over() {
 fn watch_and_tracking_see_expired_leases() {
     let (server, replica, mut client, _) = start_with_replica();
     client.acquire("door alice 60000 SHARED");
-    client.acquire("door bob 1500 SHARED");
+    client.sync();
+    client.pause_writes_after(&["DLOCK.ACQUIRE door bob 20 SHARED"]);
     client.sync();
     let mut observers = [Observer::of(&server), Observer::of(&replica)];
+    client.ok("CLIENT UNPAUSE");
     wait_for("the end of bob's lease", || client.stat("dlock_expired") == 1);
     client.ok("SET mark 1");
     client.sync();
@@ -141,11 +143,12 @@ fn watch_and_tracking_see_expired_leases() {
     assert!(is_expected, "one of two holders");
 
     client.release("door alice");
-    client.acquire("door alice 1500");
+    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 20"]);
     client.sync();
     observers
         .iter_mut()
         .for_each(|observer| _ = observer.has_seen_change());
+    client.ok("CLIENT UNPAUSE");
     wait_for("the sweep", || !client.exists("door"));
     client.ok("SET mark 2");
     client.sync();
@@ -155,9 +158,8 @@ fn watch_and_tracking_see_expired_leases() {
 
 #[test]
 fn watch_and_tracking_see_expired_lease_of_contended_lock() {
-    let (server, mut client) = start();
-    client.acquire("door alice 1500");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let server = Server::start();
+    let (mut bob, _) = server.waiter_behind(&["door alice 3000"], "door bob 60000 BLOCK 0");
     let mut observer = Observer::of(&server);
     bob.granted();
     assert!(observer.has_seen_change());

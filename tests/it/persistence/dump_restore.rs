@@ -55,7 +55,7 @@ fn restore_keeps_holders_holds_fences_and_leases() {
 #[test]
 fn restored_lock_expires() {
     let (_server, mut client) = start();
-    client.acquire("door alice 1500");
+    client.acquire("door alice 3000");
     let payload = dump(&mut client, "door");
     restore(&mut client, "copy", &payload);
     wait_for("the sweep", || client.ask::<i64>("DBSIZE") == 0);

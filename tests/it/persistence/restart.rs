@@ -272,7 +272,7 @@ fn expired_unswept_lease_is_not_revived_by_snapshot() {
 #[test]
 fn lease_in_aof_counts_from_restart() {
     let (mut server, mut client) = start_with(AOF);
-    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 1500"]);
+    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 4000"]);
     client.wait_for_lease_end("door", "alice");
     // The AOF does not record that this lease has expired.
     server.crash_and_restart();

@@ -151,7 +151,7 @@ fn deadlock_is_refused_despite_leases_and_timeouts() {
 fn departed_waiter_is_no_deadlock() {
     let (server, mut client) = held_by_alice();
     client.acquire("gate bob 60000");
-    let mut timed = server.waiter("door bob 60000 BLOCK 1000");
+    let mut timed = server.waiter("door bob 60000 BLOCK 2000");
     timed.assert_null();
     let alice = server.waiter("gate alice 60000 BLOCK 0");
     assert_deadlock(&mut client, "door bob 60000 BLOCK 0");
@@ -230,7 +230,7 @@ fn deadlock_detection_disabled_lets_both_wait() {
     client.acquire("door alice 60000");
     client.acquire("gate bob 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let mut alice = server.waiter("gate alice 60000 BLOCK 1500");
+    let mut alice = server.waiter("gate alice 60000 BLOCK 3000");
     client.config_set("dlock.deadlock-detection", "yes");
     pause(50);
     bob.assert_waiting();
@@ -243,7 +243,7 @@ fn deadlock_detection_disabled_lets_both_wait() {
 
 #[test]
 fn free_lock_in_grace_is_no_deadlock() {
-    let (server, mut client) = start_with("dlock.startup-grace-ms 1500");
+    let (server, mut client) = start_with("dlock.startup-grace-ms 4000");
     // Both are free, and are granted as soon as the grace ends.
     let mut door = server.waiter("door bob 60000 BLOCK 0");
     let mut gate = server.waiter("gate bob 60000 BLOCK 0");

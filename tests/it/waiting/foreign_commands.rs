@@ -119,17 +119,15 @@ fn waiters_wait_for_lock_renamed_onto_key() {
 #[test]
 fn lease_of_lock_renamed_onto_key_wakes_waiter() {
     let (_server, mut client, _, mut bob, _carol) = held_with_waiters();
-    client.acquire("gate dave 600");
-    client.ok("RENAME gate door");
+    client.batch(&["DLOCK.ACQUIRE gate dave 100", "RENAME gate door"]);
     bob.granted();
 }
 
 #[test]
 fn old_lease_does_not_expire_lock_renamed_onto_key() {
     let (server, mut client) = start();
-    client.acquire("door alice 1000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 2000");
     client.acquire("gate dave 60000");
+    let (mut bob, _) = server.waiter_behind(&["door alice 1500"], "door bob 60000 BLOCK 2500");
     client.ok("RENAME gate door");
     bob.assert_null();
     assert_eq!(client.lock("door").owners(), ["dave"]);
@@ -198,8 +196,7 @@ fn waiters_survive_debug_reload() {
 #[test]
 fn lease_wakes_waiter_after_debug_reload() {
     let (server, mut client) = start();
-    client.acquire("door alice 600");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let (mut bob, _) = server.waiter_behind(&["door alice 600"], "door bob 60000 BLOCK 0");
     client.ok("DEBUG RELOAD");
     bob.granted();
 }

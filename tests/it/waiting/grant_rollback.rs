@@ -159,12 +159,10 @@ fn repeated_reqid_granted_by_its_own_transition_keeps_hold() {
     let (server, mut client) = start();
     let mut lost = Waiter::connect(&server);
     let kill = format!("CLIENT KILL ID {}", lost.id());
-    client.acquire("door alice 2000");
-    lost.acquire("door bob 60000 BLOCK 0 REQID r1");
-    client.wait_for_queue("door", 1);
+    lost.acquire_behind(&["door alice 3000"], "door bob 60000 BLOCK 0 REQID r1");
     let _carol = server.waiter("door carol 60000 BLOCK 0");
     // Alice's lease ends while the server sleeps: no timer sees it before bob asks again.
-    let replies = client.batch(&["DEBUG SLEEP 2.1", "DLOCK.ACQUIRE door bob 60000 REQID r1", &kill]);
+    let replies = client.batch(&["DEBUG SLEEP 3.1", "DLOCK.ACQUIRE door bob 60000 REQID r1", &kill]);
     let grant = Grant::parse(replies[1].clone()).expect("bob was first in the queue");
     assert_eq!(lost.reply(), Reply::Closed);
     // A later timeout shows that a rollback would have happened by now.

@@ -27,13 +27,12 @@ fn release_hands_over_to_waiter() {
 fn lease_end_hands_over_to_waiter() {
     let (server, mut client) = start();
     let start = Instant::now();
-    let fence = client.acquire("door alice 600").fence;
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let (mut bob, held) = server.waiter_behind(&["door alice 600"], "door bob 60000 BLOCK 0");
     let grant = bob.granted();
     let lease = Duration::from_millis(600);
     assert!(start.elapsed() >= lease, "alice held it until then");
     assert_elapsed_at_most(lease + WOKEN_WITHIN, start);
-    assert!(grant.fence > fence);
+    assert!(grant.fence > held[0].fence);
     client.assert_sole_holder("door", "bob", grant.fence, 1);
 }
 
@@ -41,9 +40,8 @@ fn lease_end_hands_over_to_waiter() {
 fn last_lease_end_hands_over_to_waiter() {
     let (server, mut client) = start();
     let start = Instant::now();
-    client.acquire("door alice 50 SHARED");
-    client.acquire("door carol 700 SHARED");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let holders = ["door alice 50 SHARED", "door carol 700 SHARED"];
+    let (mut bob, _) = server.waiter_behind(&holders, "door bob 60000 BLOCK 0");
     bob.granted();
     assert!(start.elapsed() >= Duration::from_millis(700));
     assert_eq!(client.lock("door").owners(), ["bob"]);
@@ -53,11 +51,10 @@ fn last_lease_end_hands_over_to_waiter() {
 fn extended_lease_keeps_waiter_waiting() {
     let (server, mut client) = start();
     let start = Instant::now();
-    client.acquire("door alice 600");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    client.extend("door alice 1200");
+    let (mut bob, _) = server.waiter_behind(&["door alice 2000"], "door bob 60000 BLOCK 0");
+    client.extend("door alice 2500");
     bob.granted();
-    assert!(start.elapsed() >= Duration::from_millis(1200));
+    assert!(start.elapsed() >= Duration::from_millis(2500));
 }
 
 #[test]

@@ -113,8 +113,7 @@ fn request_never_overtakes_waiter_even_if_it_fits() {
 #[test]
 fn request_never_overtakes_waiter_at_lease_end() {
     let (server, mut client) = start();
-    client.acquire("door alice 600");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let (mut bob, _) = server.waiter_behind(&["door alice 2000"], "door bob 60000 BLOCK 0");
     client.pause_writes_after(&[]);
     client.wait_for_lease_end("door", "alice");
     bob.assert_waiting();
@@ -127,8 +126,7 @@ fn request_never_overtakes_waiter_at_lease_end() {
 #[test]
 fn waiter_due_for_grant_reenters_when_it_asks_again() {
     let (server, mut client) = start();
-    client.acquire("door alice 600");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let (mut bob, _) = server.waiter_behind(&["door alice 2000"], "door bob 60000 BLOCK 0");
     client.pause_writes_after(&[]);
     client.wait_for_lease_end("door", "alice");
     let mut replies = client.resume_writes_with(&["DLOCK.ACQUIRE door bob 60000"]);

@@ -18,12 +18,12 @@ fn assert_grant_deferred(client: &mut Client, waiter: &Waiter) {
     assert_eq!(client.waiting("door"), 1);
 }
 
-/// Makes the replica lag for some seconds. A failover pauses the primary that long.
-fn make_replica_lag(client: &mut Client, replica: &Server, seconds: u32) {
+/// Stops the replica, and begins a failover to it: the primary pauses writes until the replica goes on.
+fn begin_failover(client: &mut Client, replica: &Server) {
     client.sync();
-    replica.client().send(&format!("DEBUG SLEEP {seconds}"));
-    pause(50);
+    replica.stop();
     client.ok("SET text value");
+    client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
 }
 
 #[test]
@@ -31,10 +31,9 @@ fn paused_writes_defer_grants_with_aof_and_replica() {
     let mut server = Server::with(AOF);
     let replica = server.replica();
     let mut client = server.client();
-    client.acquire("door alice 1000");
     client.acquire("gate alice 60000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let mut short = server.waiter("gate bob 60000 BLOCK 1500");
+    let mut short = server.waiter("gate bob 60000 BLOCK 4000");
+    let (mut bob, _) = server.waiter_behind(&["door alice 2000"], "door bob 60000 BLOCK 0");
     client.pause_writes_after(&[]);
     assert_grant_deferred(&mut client, &bob);
     short.assert_null();
@@ -51,12 +50,11 @@ fn paused_clients_defer_grants_with_aof_and_replica() {
     let mut server = Server::with(AOF);
     let replica = server.replica();
     let mut client = server.client();
-    client.acquire("door alice 1000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let start = Instant::now();
-    client.batch(&["CLIENT PAUSE 1500 ALL"]);
+    let (mut bob, _) = server.waiter_behind(&["door alice 2000"], "door bob 60000 BLOCK 0");
+    client.batch(&["CLIENT PAUSE 2500 ALL"]);
     let fence = bob.granted().fence;
-    assert!(start.elapsed() >= Duration::from_millis(1500));
+    assert!(start.elapsed() >= Duration::from_millis(2500));
     server.assert_alive();
     client.acquire("gate alice 60000");
     client.sync();
@@ -68,10 +66,10 @@ fn leases_expired_during_pause_are_handed_over_after_it() {
     let mut server = Server::with(AOF);
     let _replica = server.replica();
     let mut client = server.client();
-    let mut waiters: Vec<Waiter> = Vec::new();
-    for n in 0..40 {
-        client.acquire(&format!("lock{n} alice {}", 3_000 + n));
-        waiters.push(server.waiter(&format!("lock{n} bob 60000 BLOCK 0")));
+    let mut waiters: Vec<Waiter> = (0..40).map(|_| Waiter::connect(&server)).collect();
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        let held = format!("lock{n} alice {}", 3_000 + n);
+        waiter.acquire_behind(&[&held], &format!("lock{n} bob 60000 BLOCK 0"));
     }
     client.pause_writes_after(&[]);
     for n in 0..40 {
@@ -106,14 +104,18 @@ fn planned_failover_unblocks_waiters_while_leases_expire() {
     let mut replica = server.replica_with(AOF);
     let mut client = server.client();
     let mut waiters: Vec<Waiter> = Vec::new();
-    for n in 0..20 {
-        client.acquire(&format!("lock{n} alice {}", 300 + 20 * n));
-        waiters.push(server.waiter(&format!("lock{n} bob 60000 BLOCK 0")));
-    }
     client.acquire("door alice 60000");
     waiters.push(server.waiter("door bob 60000 BLOCK 0"));
-    make_replica_lag(&mut client, &replica, 1);
-    client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
+    for n in 0..20 {
+        let held = format!("lock{n} alice {}", 300 + 20 * n);
+        let (waiter, _) = server.waiter_behind(&[&held], &format!("lock{n} bob 60000 BLOCK 0"));
+        waiters.push(waiter);
+    }
+    begin_failover(&mut client, &replica);
+    for n in 0..20 {
+        client.wait_for_lease_end(&format!("lock{n}"), "alice");
+    }
+    replica.resume();
     for waiter in &mut waiters {
         match waiter.reply() {
             Reply::Error(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
@@ -140,10 +142,8 @@ fn aborted_failover_resumes_grants() {
     let mut server = Server::with(AOF);
     let replica = server.replica();
     let mut client = server.client();
-    make_replica_lag(&mut client, &replica, 5);
-    client.acquire("door alice 600");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
+    let (mut bob, _) = server.waiter_behind(&["door alice 3000"], "door bob 60000 BLOCK 0");
+    begin_failover(&mut client, &replica);
     client.wait_for_lease_end("door", "alice");
     bob.assert_waiting();
     client.ok("FAILOVER ABORT");
@@ -154,10 +154,9 @@ fn aborted_failover_resumes_grants() {
 #[test]
 fn missing_replicas_defer_grants() {
     let (server, mut client) = start();
-    client.acquire("door alice 1000");
     client.acquire("gate alice 60000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let mut short = server.waiter("gate bob 60000 BLOCK 1500");
+    let mut short = server.waiter("gate bob 60000 BLOCK 4000");
+    let (mut bob, _) = server.waiter_behind(&["door alice 2000"], "door bob 60000 BLOCK 0");
     client.config_set("min-replicas-to-write", "1");
     assert_grant_deferred(&mut client, &bob);
     short.assert_null();
@@ -169,10 +168,9 @@ fn missing_replicas_defer_grants() {
 #[test]
 fn failed_save_defers_grants() {
     let (server, mut client) = start_with("save 3600 1000000\ndbfilename obstacle");
-    client.acquire("door alice 1000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let obstacle = server.directory().join("obstacle");
     fs::create_dir(&obstacle).expect("the directory of the server is writable");
+    let (mut bob, _) = server.waiter_behind(&["door alice 3000"], "door bob 60000 BLOCK 0");
     client.ask::<String>("BGSAVE");
     wait_for("a save that fails", || {
         client.server_info("persistence", "rdb_last_bgsave_status") == "err"
@@ -186,7 +184,7 @@ fn failed_save_defers_grants() {
 
 #[test]
 fn blocking_acquire_in_grace_is_granted_at_its_end() {
-    let (server, mut client) = start_with("dlock.startup-grace-ms 3000");
+    let (server, mut client) = start_with("dlock.startup-grace-ms 5000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     let mut carol = server.waiter("door carol 60000 SHARED BLOCK 0");
     let mut short = server.send_acquire("door dave 60000 BLOCK 20");
@@ -206,7 +204,7 @@ fn blocking_acquire_in_grace_is_granted_at_its_end() {
 fn blocking_reentry_in_grace_waits_but_repeated_reqid_is_answered() {
     let mut server = Server::with(AOF);
     let fence = server.client().acquire("door alice 60000 REQID r1").fence;
-    server.add_config("dlock.startup-grace-ms 3000");
+    server.add_config("dlock.startup-grace-ms 6000");
     server.crash_and_restart();
     let mut client = server.client();
     let mut alice = server.waiter("door alice 60000 BLOCK 0 REQID r2");
@@ -226,7 +224,7 @@ fn blocking_reentry_in_grace_waits_but_repeated_reqid_is_answered() {
 fn holder_waiting_in_grace_reenters_at_its_end() {
     let mut server = Server::with(AOF);
     let fence = server.client().acquire("door alice 60000").fence;
-    server.add_config("dlock.startup-grace-ms 2000");
+    server.add_config("dlock.startup-grace-ms 5000");
     server.crash_and_restart();
     let mut alice = server.waiter("door alice 60000 BLOCK 0");
     let grant = alice.granted();
@@ -247,10 +245,9 @@ fn stricter_reentry_in_grace_is_refused_at_once() {
 #[test]
 fn out_of_memory_does_not_stop_grants_to_waiters() {
     let (server, mut client) = held_by_alice();
-    client.acquire("gate alice 1000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let mut carol = server.waiter("door carol 60000 BLOCK 1000");
-    let mut dave = server.waiter("gate dave 60000 BLOCK 0");
+    let mut carol = server.waiter("door carol 60000 BLOCK 2000");
+    let (mut dave, _) = server.waiter_behind(&["gate alice 2000"], "gate dave 60000 BLOCK 0");
     client.config_set("maxmemory", "1");
     client.assert_error("OOM", "DLOCK.ACQUIRE door eve 60000 BLOCK 0");
     carol.assert_null();

@@ -37,8 +37,7 @@ fn expiry_and_handover_are_replicated_as_one_change() {
     let (server, mut client) = start();
     client.acquire("first alice 60000");
     let mut stream = ReplicationStream::attach(&server);
-    client.acquire("door alice 600");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let (mut bob, _) = server.waiter_behind(&["door alice 100"], "door bob 60000 BLOCK 0");
     bob.granted();
     let taken = stream.take_all();
     assert_eq!(taken, [APPLY_DOOR, APPLY_DOOR], "alice's grant, and bob's");
@@ -149,8 +148,7 @@ fn grant_answered_before_crash_survives() {
 #[test]
 fn grant_at_lease_end_survives_crash() {
     let mut server = Server::with(AOF);
-    server.client().acquire("door alice 600");
-    let mut bob = server.waiter("door bob 600000 BLOCK 0");
+    let (mut bob, _) = server.waiter_behind(&["door alice 100"], "door bob 600000 BLOCK 0");
     let fence = bob.granted().fence;
     server.crash_and_restart();
     server.client().assert_sole_holder("door", "bob", fence, 1);

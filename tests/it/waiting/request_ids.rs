@@ -74,14 +74,14 @@ fn repeated_reqid_replaces_waiter_in_place() {
 #[test]
 fn repeated_reqid_restarts_timeout_and_wait_time() {
     let (server, mut client) = held_by_alice();
-    let _lost = server.waiter("door bob 60000 BLOCK 1500 REQID r1");
+    let _lost = server.waiter("door bob 60000 BLOCK 3000 REQID r1");
     wait_for("a while in the queue", || {
         client.waiters("door")[0].waited_ms >= 200
     });
     let start = std::time::Instant::now();
-    let mut bob = server.send_acquire("door bob 60000 BLOCK 1500 REQID r1");
+    let mut bob = server.send_acquire("door bob 60000 BLOCK 3000 REQID r1");
     bob.assert_null();
-    let is_expected = start.elapsed().as_millis() >= 1500;
+    let is_expected = start.elapsed().as_millis() >= 3000;
     assert!(is_expected, "the old timeout does not count");
     let _lost = server.waiter("door bob 60000 BLOCK 0 REQID r2");
     wait_for("a while in the queue", || {

@@ -200,10 +200,16 @@ async fn waiting_client_asks_a_server_again_after_its_restart() {
 async fn loss_of_a_majority_is_noticed() {
     // By the clock.
     let mut nodes = Nodes::start(3);
-    let guard = nodes.locks().lock("door").lease(ms(900)).acquire().await.unwrap();
+    let guard = nodes
+        .locks()
+        .lock("door")
+        .lease(ms(3000))
+        .acquire()
+        .await
+        .unwrap();
     nodes.until_held("door", 3).await;
     nodes.servers[0].kill();
-    tokio::time::sleep(ms(1000)).await;
+    tokio::time::sleep(ms(3500)).await;
     assert!(guard.is_held());
     nodes.servers[1].stop();
     assert_eq!(soon("the loss", guard.lost()).await, LostReason::LeaseExpired);
@@ -267,13 +273,13 @@ async fn late_grant_joins_the_lock() {
     let locks = nodes.locks();
     locks.acquire("warm-up").await.unwrap().release().await.unwrap();
     nodes.proxies[2].delay(Way::ToClient, NODE_TIMEOUT / 3);
-    let guard = locks.lock("door").lease(ms(1500)).acquire().await.unwrap();
+    let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
     nodes.until_held("door", 3).await;
     nodes.proxies[2].delay(Way::ToClient, ms(0));
     tokio::time::sleep(NODE_TIMEOUT).await;
     // It counts: one of the others may go.
     nodes.servers[1].kill();
-    tokio::time::sleep(ms(2000)).await;
+    tokio::time::sleep(ms(3500)).await;
     assert!(guard.is_held());
     guard.release().await.unwrap();
 }

@@ -58,7 +58,7 @@ fn guard_under_earlier_fence_of_same_owner_is_stale() {
 #[test]
 fn guard_of_expired_lease_is_refused_before_sweep() {
     let (_server, mut client) = start();
-    client.acquire("door alice 1000");
+    client.acquire("door alice 3000");
     let guard = guard_of(&mut client, "door", "alice");
     client.ok(&format!("{guard} SET data 1"));
     client.pause_writes_after(&[]);

@@ -90,7 +90,7 @@ fn guard_waits_for_end_of_client_pause() {
 #[test]
 fn paused_guard_is_checked_after_the_pause() {
     let (server, mut client) = start();
-    client.acquire("door alice 1000");
+    client.acquire("door alice 3000");
     let guard = guard_of(&mut client, "door", "alice");
     let mut guarded = Waiter::connect(&server);
     client.pause_writes_after(&[]);

@@ -37,12 +37,12 @@ fn codes(exec: &Value) -> Vec<String> {
 #[test]
 fn lease_that_expires_within_transaction_refuses_the_rest() {
     let (_server, mut client) = start();
-    client.acquire("door alice 1000");
+    client.acquire("door alice 3000");
     let guard = guard_of(&mut client, "door", "alice");
     let replies = client.batch(&[
         "MULTI",
         &format!("{guard} SET first 1"),
-        "DEBUG SLEEP 1.5",
+        "DEBUG SLEEP 3.1",
         &format!("{guard} SET late 1"),
         "EXEC",
     ]);
@@ -130,12 +130,12 @@ fn watched_lock_makes_transaction_all_or_nothing() {
 #[test]
 fn transaction_after_expiry_is_aborted_once_another_owner_has_the_lock() {
     let (server, mut admin) = start();
-    admin.acquire("door alice 1000");
+    admin.acquire("door alice 3000");
     let guard = guard_of(&mut admin, "door", "alice");
     let mut client = server.client();
     client.ok("WATCH door");
     client.ask::<u64>(&guard);
-    admin.ask::<Value>("DLOCK.ACQUIRE door bob 60000 BLOCK 5000");
+    admin.ask::<Value>("DLOCK.ACQUIRE door bob 60000 BLOCK 0");
     let replies = client.batch(&["MULTI", "SET data late", "EXEC"]);
     assert_eq!(replies[2], Value::Nil);
     assert!(!admin.exists("data"));
