@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::handle::{Bucket, ExpiryHandle};
-use super::slab::BucketSlab;
+use super::slab::{NameSlab, SlotSize};
 use crate::Instant;
 use crate::inline_bytes::InlineBytes;
 
 #[derive(Default)]
 pub struct Buckets {
-    buckets: BTreeMap<Bucket, BucketSlab>,
-    /// The bucket that was last inserted into. It stays even if it is empty: leases of equal length reuse it.
+    /// A bucket has a slab for each size of names in it.
+    slabs: BTreeMap<(Bucket, SlotSize), NameSlab>,
+    /// The bucket that was last inserted into. Its slabs stay even if they are empty: leases of equal length reuse them.
     latest: Option<Bucket>,
     len: u64,
 }
@@ -23,14 +24,14 @@ impl Buckets {
     pub fn insert(&mut self, name: &[u8], at: Instant) -> ExpiryHandle {
         let bucket = Bucket::of(at);
         if let Some(former) = self.latest.replace(bucket).filter(|former| *former != bucket) {
-            self.remove_if_empty(former);
+            self.remove_empty_slabs(former);
         }
-        match self
-            .buckets
-            .entry(bucket)
-            .or_default()
-            .insert(InlineBytes::new(name))
-        {
+        let size = SlotSize::of(name);
+        let slab = self
+            .slabs
+            .entry((bucket, size))
+            .or_insert_with(|| NameSlab::new(size));
+        match slab.insert(name) {
             Some(slot) => {
                 self.len = self.len.saturating_add(1);
                 ExpiryHandle { bucket, slot }
@@ -40,21 +41,21 @@ impl Buckets {
     }
 
     pub fn remove(&mut self, name: &[u8], handle: ExpiryHandle) {
-        let Some(slots) = self.buckets.get_mut(&handle.bucket) else {
+        let place = (handle.bucket, SlotSize::of(name));
+        let Some(slab) = self.slabs.get_mut(&place) else {
             return;
         };
-        let before = slots.len();
-        slots.remove(handle.slot, name);
-        let removed = before.saturating_sub(slots.len());
-        if slots.len() == 0 && self.latest != Some(handle.bucket) {
-            self.buckets.remove(&handle.bucket);
+        if slab.remove(handle.slot, name) {
+            self.len = self.len.saturating_sub(1);
         }
-        self.len = self.len.saturating_sub(u64::from(removed));
+        if slab.len() == 0 && self.latest != Some(handle.bucket) {
+            self.slabs.remove(&place);
+        }
     }
 
     /// Frees a chunk of names of a flushed database. Returns whether there was one.
     pub fn drop_chunk(&mut self) -> bool {
-        while let Some(mut first) = self.buckets.first_entry() {
+        while let Some(mut first) = self.slabs.first_entry() {
             if first.get_mut().drop_chunk() {
                 return true;
             }
@@ -63,25 +64,29 @@ impl Buckets {
         false
     }
 
-    fn remove_if_empty(&mut self, bucket: Bucket) {
-        if self.buckets.get(&bucket).is_some_and(|slots| slots.len() == 0) {
-            self.buckets.remove(&bucket);
+    fn remove_empty_slabs(&mut self, bucket: Bucket) {
+        let slabs = self
+            .slabs
+            .range((bucket, SlotSize::MIN)..=(bucket, SlotSize::MAX));
+        let empty = slabs.filter(|(_, slab)| slab.len() == 0).map(|(place, _)| *place);
+        for place in empty.collect::<Vec<_>>() {
+            self.slabs.remove(&place);
         }
     }
 
     pub fn is_due(&self, now: Instant) -> bool {
-        self.buckets
+        self.slabs
             .first_key_value()
-            .is_some_and(|(bucket, _)| bucket.has_passed(now))
+            .is_some_and(|((bucket, _), _)| bucket.has_passed(now))
     }
 
     pub fn take_due(&mut self, now: Instant) -> Option<(InlineBytes, ExpiryHandle)> {
         loop {
             let mut first = self
-                .buckets
+                .slabs
                 .first_entry()
-                .filter(|first| first.key().has_passed(now))?;
-            let bucket = *first.key();
+                .filter(|first| first.key().0.has_passed(now))?;
+            let bucket = first.key().0;
             let popped = first.get_mut().pop();
             if first.get().len() == 0 {
                 first.remove();
@@ -132,9 +137,25 @@ mod tests {
             let handle = buckets.insert(b"a", at(ms));
             buckets.remove(b"a", handle);
         }
-        assert_eq!((buckets.buckets.len(), buckets.len()), (1, 0));
+        assert_eq!((buckets.slabs.len(), buckets.len()), (1, 0));
         assert!(buckets.take_due(at(60_000)).is_none());
-        assert!(buckets.buckets.is_empty());
+        assert!(buckets.slabs.is_empty());
+    }
+
+    #[test]
+    fn empty_slabs_of_a_bucket_go_with_it() {
+        let mut buckets = Buckets::default();
+        let long = [b'n'; 100];
+        for name in [b"short", &long[..]] {
+            let handle = buckets.insert(name, at(0));
+            buckets.remove(name, handle);
+        }
+        let kept = buckets.insert(&long, at(100));
+        assert_eq!(buckets.slabs.len(), 2);
+        buckets.insert(b"short", at(1_000));
+        assert_eq!((buckets.slabs.len(), buckets.len()), (2, 2));
+        buckets.remove(&long, kept);
+        assert_eq!((buckets.slabs.len(), buckets.len()), (1, 1));
     }
 
     #[test]
