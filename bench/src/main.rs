@@ -44,6 +44,10 @@ fn main() -> ExitCode {
 fn run() -> Result<ExitCode> {
     let options = Options::parse();
     interrupt::install_handlers()?;
+    if options.quorum_process {
+        workloads::serve_quorum()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let module = environment::with_commit(server::module_version()?);
     let environment = Environment::detect(server::version()?, module);
     let summary = measure(&options, &environment)?;

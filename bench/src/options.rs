@@ -15,7 +15,7 @@ environment:
   DLOCK_MODULE   module, default target/release/libdlock.so
   DLOCK_ETCD     etcd program, default etcd (Debian: etcd-server); skipped if not installed")]
 pub struct Options {
-    /// Fewer rounds and cases, less than two minutes
+    /// Fewer rounds and cases, about four minutes
     #[arg(long)]
     pub quick: bool,
     /// Exit with 1 if a target is missed
@@ -30,6 +30,9 @@ pub struct Options {
     /// Where to write results.csv and the plots, default target/bench
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Run the clients of a process, for the workload `quorum`
+    #[arg(long, hide = true)]
+    pub quorum_process: bool,
 }
 
 fn names() -> Vec<PossibleValue> {

@@ -1,5 +1,6 @@
 //! Results of a run: rows of figures, and the tables, the CSV file and the plots made from them.
 
+pub mod page;
 pub mod plot;
 pub mod print;
 pub mod progress;

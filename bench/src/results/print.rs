@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use crate::results::DLOCK;
 use crate::results::stats::number;
 use crate::results::table::{Figure, Summary};
 
@@ -50,22 +51,7 @@ fn list(f: &mut fmt::Formatter<'_>, figures: &[&Figure]) -> fmt::Result {
 
 /// A line per implementation, a column per metric, as wide as its widest cell.
 fn matrix(f: &mut fmt::Formatter<'_>, figures: &[&Figure], implementations: &[&str]) -> fmt::Result {
-    let columns = unique(figures, |figure| &figure.metric);
-    let columns = columns.into_iter().map(|metric| {
-        let of_metric = || figures.iter().filter(move |figure| figure.metric == metric);
-        let cell = |implementation: &&str| {
-            let figure = of_metric().find(|figure| figure.implementation == **implementation);
-            figure.map_or_else(|| "-".into(), |figure| compact(figure))
-        };
-        let head = match of_metric().next().map_or("", |figure| figure.unit) {
-            "" => metric.into(),
-            unit => format!("{metric}, {unit}"),
-        };
-        std::iter::once(head)
-            .chain(implementations.iter().map(cell))
-            .collect()
-    });
-    let columns: Vec<Vec<String>> = columns.collect();
+    let columns = columns(figures, implementations);
     for (line, name) in std::iter::once(&"").chain(implementations).enumerate() {
         write!(f, "     {name:<NAME$}")?;
         for column in &columns {
@@ -75,6 +61,27 @@ fn matrix(f: &mut fmt::Formatter<'_>, figures: &[&Figure], implementations: &[&s
         writeln!(f)?;
     }
     Ok(())
+}
+
+/// For each metric, its name and its value of each implementation.
+pub fn columns(figures: &[&Figure], implementations: &[&str]) -> Vec<Vec<String>> {
+    let columns = unique(figures, |figure| &figure.metric)
+        .into_iter()
+        .map(|metric| {
+            let of_metric = || figures.iter().filter(move |figure| figure.metric == metric);
+            let cell = |implementation: &&str| {
+                let figure = of_metric().find(|figure| figure.implementation == **implementation);
+                figure.map_or_else(|| "-".into(), |figure| compact(figure))
+            };
+            let head = match of_metric().next().map_or("", |figure| figure.unit) {
+                "" => metric.into(),
+                unit => format!("{metric}, {unit}"),
+            };
+            std::iter::once(head)
+                .chain(implementations.iter().map(cell))
+                .collect()
+        });
+    columns.collect()
 }
 
 /// `1.31 ±4%`, and `(0.84)`, the ratio of DLOCK to it.
@@ -107,7 +114,7 @@ fn with_range(figure: &Figure) -> String {
 }
 
 /// In order of first appearance.
-fn unique<'a>(figures: &[&'a Figure], name: fn(&Figure) -> &String) -> Vec<&'a str> {
+pub fn unique<'a>(figures: &[&'a Figure], name: fn(&Figure) -> &String) -> Vec<&'a str> {
     let mut unique: Vec<&str> = Vec::new();
     for figure in figures {
         if !unique.contains(&name(figure).as_str()) {
@@ -137,10 +144,14 @@ impl fmt::Display for TargetTable<'_> {
 fn result(figure: &Figure) -> Option<(String, String, &str, &str)> {
     let (target, met) = (figure.target.as_ref()?, figure.met?);
     let name = format!("{}: {}", figure.workload, figure.metric.trim_start());
-    let name = match figure.case.as_str() {
-        "" => name,
-        case => format!("{name}, {case}"),
+    let implementation = if figure.implementation == DLOCK {
+        ""
+    } else {
+        &figure.implementation
     };
+    let details = [implementation, &figure.case].into_iter();
+    let details = details.filter(|detail| !detail.is_empty());
+    let name = details.fold(name, |name, detail| format!("{name}, {detail}"));
     Some((
         name,
         with_range(figure),

@@ -5,13 +5,19 @@ use std::path::Path;
 
 use crate::Result;
 use crate::environment::Environment;
+use crate::results::page;
 use crate::results::table::Summary;
 
-/// Writes `results.csv` and the plots. Creates the directory if it does not exist.
+/// Writes `results.csv` and the plots, and fills in the tables of `README.md` if there is one. Creates the directory if
+/// it does not exist.
 pub fn write(directory: &Path, environment: &Environment, summary: &Summary) -> Result<()> {
     fs::create_dir_all(directory)
         .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
     fs::write(directory.join("results.csv"), csv(environment, summary)?)?;
+    let readme = directory.join("README.md");
+    if let Ok(text) = fs::read_to_string(&readme) {
+        fs::write(readme, page::fill(&text, summary))?;
+    }
     summary
         .plots
         .iter()

@@ -24,6 +24,8 @@ mod testing;
 
 use std::path::PathBuf;
 
+pub use quorum::serve as serve_quorum;
+
 use crate::Result;
 use crate::results::progress::Progress;
 use crate::results::table::Summary;
@@ -67,7 +69,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "quorum",
-        about: "a lock on a majority of five servers, the first of them healthy, stopped or dead",
+        about: "a lock on a majority of five servers, with one of them stopped or killed",
         run: quorum::measure,
     },
     Workload {

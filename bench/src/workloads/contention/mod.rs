@@ -2,9 +2,7 @@
 
 mod window;
 
-#[cfg(test)]
-pub use window::WorkerLogs;
-pub use window::{Outcome, Window, Worker, run_workers};
+pub use window::{Outcome, Window, Worker, WorkerLogs, run_workers};
 
 use std::time::Duration;
 

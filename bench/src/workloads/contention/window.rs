@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::Result;
 use crate::implementations::Client;
 use crate::results::stats::{fairness, ms, percentile};
@@ -12,6 +14,7 @@ use crate::results::stats::{fairness, ms, percentile};
 const START_DELAY: Duration = Duration::from_millis(20);
 const START_DELAY_PER_WORKER: Duration = Duration::from_micros(300);
 
+#[derive(Serialize, Deserialize)]
 pub struct Window {
     /// How long a worker holds the lock.
     pub critical_section: Duration,
@@ -38,7 +41,7 @@ impl Worker {
 }
 
 /// What one worker measured.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct WorkerLog {
     /// In milliseconds, from request to grant; the last one may be cut off by the end of the window.
     waits: Vec<f64>,
@@ -50,6 +53,7 @@ pub struct WorkerLog {
 }
 
 /// What all workers measured.
+#[derive(Default, Serialize, Deserialize)]
 pub struct WorkerLogs {
     pub logs: Vec<WorkerLog>,
     /// Total, as far as clients can count them.
@@ -141,6 +145,16 @@ fn run_worker(
 }
 
 impl WorkerLogs {
+    /// Of workers that ran at the same time.
+    pub fn merged(parts: Vec<Self>) -> Self {
+        parts.into_iter().fold(Self::default(), |mut all, part| {
+            all.logs.extend(part.logs);
+            all.commands += part.commands;
+            all.duration = part.duration;
+            all
+        })
+    }
+
     /// Of all workers.
     pub fn outcome(&self, commands: f64) -> Outcome {
         Outcome::of(&self.logs, self.duration, commands)

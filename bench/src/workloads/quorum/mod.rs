@@ -1,39 +1,52 @@
-//! A lock on a majority of five servers, uncontended and contended, while the first server is healthy, stopped or dead.
-//! The lower bound is a lock on one server, the one in the middle.
+//! A lock on a majority of five servers, uncontended and contended, while all are up, or one is stopped or killed. The
+//! lower bound is a lock on one server, the one in the middle.
 
 mod nodes;
+mod process;
 mod rules;
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Result;
 use crate::results::DLOCK;
-use crate::results::stats::{ms, stats_of};
+use crate::results::plot::{Bar, Plot, Shape};
+use crate::results::stats::{Stats, ms, stats_of};
 use crate::results::table::{Figure, Summary};
 use crate::workloads::Bench;
 use crate::workloads::contention::{
-    self, ACQUISITIONS, FAIRNESS, Outcome, WAIT_MAX, WAIT_P50, WAIT_P99, Window, Worker, run_workers,
+    ACQUISITIONS, COMMANDS, FAIRNESS, Metric, Outcome, WAIT_MAX, WAIT_P50, WAIT_P99, Window, WorkerLogs,
 };
-use nodes::{Fault, Network, Nodes};
+use nodes::{Network, Nodes, Situation};
+pub use process::serve;
+use process::{Process, Task};
 use rules::{NODE_TIMEOUT, RULES, Rule};
 
 /// The requests of all rules.
-const COMMANDS: [&str; 5] = ["dlock.acquire", RAISE, "dlock.release", "set", "eval"];
+const REQUESTS: [&str; 5] = ["dlock.acquire", RAISE, "dlock.release", "set", "eval"];
 const RAISE: &str = "dlock.extend";
-/// Until clients know which server is down.
-const WARM_UP: Duration = NODE_TIMEOUT.saturating_mul(3);
+
+const METRICS: [Metric; 6] = [ACQUISITIONS, WAIT_P50, WAIT_P99, WAIT_MAX, FAIRNESS, COMMANDS];
 
 /// Clients, spread over processes: each process has its own connections.
-#[derive(Clone, Copy)]
-struct Case {
-    network: Network,
-    fault: Fault,
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Size {
     processes: usize,
     clients: usize,
     /// One for all clients, or one each.
     locks: usize,
 }
+
+/// One client measures the latency, several contend and work for a millisecond.
+const SIZES: [Size; 6] = [
+    Size::new(1, 1, 1),
+    Size::new(1, 8, 1),
+    PLOTTED,
+    Size::new(1, 64, 1),
+    Size::new(4, 64, 1),
+    Size::new(4, 64, 64),
+];
+const PLOTTED: Size = Size::new(4, 8, 1);
 
 struct Sample {
     outcome: Outcome,
@@ -41,186 +54,244 @@ struct Sample {
     raises: f64,
 }
 
-/// By rule.
-type Samples = Vec<(&'static str, Vec<Sample>)>;
+/// A rule in one situation.
+struct Row {
+    rule: &'static Rule,
+    situation: Situation,
+    /// One per round.
+    samples: Vec<Sample>,
+}
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    let rounds = bench.rounds(3, 1);
-    for network in Network::ALL {
-        for size in sizes(bench.quick) {
-            let mut healthy = None;
-            for fault in Fault::ALL {
-                let case = Case {
-                    network,
-                    fault,
-                    ..*size
-                };
-                bench.progress.step("quorum", &case.to_string());
-                let mut samples: Samples = RULES.iter().map(|rule| (rule.name, Vec::new())).collect();
-                for _ in 0..rounds {
-                    for (rule, (_, samples)) in RULES.iter().zip(&mut samples) {
-                        samples.push(one_round(*rule, case)?);
-                    }
-                }
-                add(case, &samples, summary);
-                let ours = median(&samples[0].1, |outcome| outcome.acquisitions);
-                compare(case, &samples, *healthy.get_or_insert(ours), summary);
+    let (networks, sizes) = if bench.quick {
+        (&[Network::Remote][..], &SIZES[..3])
+    } else {
+        (&[Network::Local, Network::Remote][..], &SIZES[..])
+    };
+    for network in networks {
+        for size in sizes {
+            bench.progress.step("quorum", &format!("{network}, {size}"));
+            let rows = rows(*network, *size, bench.rounds(2, 1))?;
+            report(&format!("{network}, {size}"), *size, &rows, summary);
+            if (*network, *size) == (Network::Remote, PLOTTED) {
+                plot(&format!("servers {network}, {size}"), &rows, summary);
             }
         }
     }
     summary.note(
-        "one server: DLOCK on the server in the middle, which stays healthy. A process is a runtime with connections of \
-         its own. Servers, clients and other programs share the cores: five requests are five times the work",
+        "one server: DLOCK on the server in the middle, which never fails. Waits that are unfinished at the end count \
+         as they are. Requests: those that servers which are up have run",
     );
+    summary.note("clients and the five servers share the cores: five requests are five times the work");
     Ok(())
 }
 
-/// One client measures the latency, several contend and work for a millisecond.
-fn sizes(is_quick: bool) -> &'static [Case] {
-    const fn size(processes: usize, clients: usize, locks: usize) -> Case {
-        Case {
-            network: Network::Local,
-            fault: Fault::None,
+/// All rules in all situations take turns.
+fn rows(network: Network, size: Size, rounds: usize) -> Result<Vec<Row>> {
+    let situations = RULES.iter().flat_map(|rule| {
+        let situations = rule.situations.iter();
+        situations.map(move |situation| (rule, *situation))
+    });
+    // Without contention, only raises of fences are of interest: a server that is down is looked at by EXTEND too.
+    let is_measured = |situation| size.locks == 1 || situation == Situation::ALL_UP;
+    let row = |(rule, situation)| Row {
+        rule,
+        situation,
+        samples: Vec::new(),
+    };
+    let situations = situations.filter(|(_, situation)| is_measured(*situation));
+    let mut rows: Vec<_> = situations.map(row).collect();
+    for _ in 0..rounds {
+        for row in &mut rows {
+            let sample = one_round(row.rule, network, row.situation, size)?;
+            row.samples.push(sample);
+        }
+    }
+    Ok(rows)
+}
+
+fn one_round(rule: &Rule, network: Network, situation: Situation, size: Size) -> Result<Sample> {
+    let mut nodes = Nodes::start(network)?;
+    let directory = tempfile::tempdir()?;
+    let lock = |client: usize| directory.path().join(format!("lock:{}", client % size.locks));
+    let locks: Vec<_> = (0..size.clients).map(lock).collect();
+    let start = |locks: &[_]| {
+        Process::start(&Task {
+            rule: rule.name.into(),
+            urls: nodes.urls(),
+            locks: locks.into(),
+            window: size.window(situation),
+        })
+    };
+    let processes = locks.chunks(size.clients / size.processes).map(start);
+    let mut processes = processes.collect::<Result<Vec<_>>>()?;
+    nodes.inject(situation);
+    let count = |commands: &[&str]| nodes.calls(commands, situation);
+    let (sent, raised) = (count(&REQUESTS)?, count(&[RAISE])?);
+    processes.iter_mut().try_for_each(Process::begin)?;
+    let logs = processes.into_iter().map(Process::finish);
+    let logs = WorkerLogs::merged(logs.collect::<Result<_>>()?);
+    Ok(Sample {
+        outcome: logs.outcome(count(&REQUESTS)? - sent),
+        raises: logs.outcome(count(&[RAISE])? - raised).commands,
+    })
+}
+
+impl Size {
+    const fn new(processes: usize, clients: usize, locks: usize) -> Self {
+        Self {
             processes,
             clients,
             locks,
         }
     }
-    const ALL: [Case; 6] = [
-        size(1, 1, 1),
-        size(1, 8, 1),
-        size(4, 8, 1),
-        size(1, 64, 1),
-        size(4, 64, 1),
-        size(4, 64, 64),
-    ];
-    if is_quick { &ALL[..2] } else { &ALL }
-}
 
-impl Case {
-    fn window(self) -> Window {
+    fn window(self, situation: Situation) -> Window {
         Window {
             critical_section: Duration::from_millis(u64::from(self.clients > 1)),
-            warm_up: WARM_UP,
-            duration: Duration::from_millis(if self.clients > 8 { 3_000 } else { 1_000 }),
+            // Until clients know which server is down.
+            warm_up: if situation == Situation::ALL_UP {
+                Duration::from_millis(200)
+            } else {
+                2 * NODE_TIMEOUT
+            },
+            duration: Duration::from_millis(match self.clients {
+                1 => 500,
+                ..=8 => 1_000,
+                _ => 2_000,
+            }),
         }
     }
 
     fn is_contended(self) -> bool {
         self.clients > self.locks
     }
+}
 
-    fn keys(self) -> Vec<String> {
-        (0..self.clients)
-            .map(|client| format!("lock:{}", client % self.locks))
-            .collect()
+impl Row {
+    fn stats(&self, of: impl Fn(&Outcome) -> f64) -> Stats {
+        stats_of(&self.samples, |sample| of(&sample.outcome))
+    }
+
+    /// Of both in the same rounds.
+    fn compared(&self, other: &Self, of: impl Fn(&Outcome, &Outcome) -> f64) -> Stats {
+        let rounds: Vec<_> = self.samples.iter().zip(&other.samples).collect();
+        stats_of(&rounds, |(ours, other)| of(&ours.outcome, &other.outcome))
     }
 }
 
-fn one_round(rule: Rule, case: Case) -> Result<Sample> {
-    let mut nodes = Nodes::start(case.network, case.fault)?;
-    let mut workers = Vec::new();
-    for keys in case.keys().chunks(case.clients / case.processes) {
-        let mut clients = (rule.open)(&nodes, keys)?;
-        // Connects.
-        if let Some(client) = clients.first_mut() {
-            client.acquire(Instant::now() + rules::LEASE)?;
-            client.release()?;
-        }
-        workers.extend(clients.into_iter().map(Worker::new));
-    }
-    nodes.inject_fault();
-    let (before, raised_before) = (nodes.calls(&COMMANDS)?, nodes.calls(&[RAISE])?);
-    let logs = run_workers(workers, case.locks, case.window())?;
-    let (sent, raised) = (
-        nodes.calls(&COMMANDS)? - before,
-        nodes.calls(&[RAISE])? - raised_before,
-    );
-    Ok(Sample {
-        raises: logs.outcome(raised).commands,
-        outcome: logs.outcome(sent),
-    })
-}
-
-fn add(case: Case, samples: &Samples, summary: &mut Summary) {
-    let metrics = [
-        ACQUISITIONS,
-        WAIT_P50,
-        WAIT_P99,
-        WAIT_MAX,
-        FAIRNESS,
-        contention::COMMANDS,
-    ];
-    for (rule, samples) in samples {
-        for (name, unit, value) in metrics {
-            let stats = stats_of(samples, |sample| value(&sample.outcome));
-            if !stats.median.is_finite() {
-                continue;
+fn report(case: &str, size: Size, rows: &[Row], summary: &mut Summary) {
+    for row in rows {
+        for (name, unit, of) in METRICS {
+            let stats = row.stats(of);
+            if stats.median.is_finite() {
+                summary.add(Figure::new(name, stats).unit(unit).of(row.to_string()).case(case));
             }
-            let figure = Figure::new(name, stats)
-                .unit(unit)
-                .of(*rule)
-                .case(case.to_string());
-            let has_target = name == FAIRNESS.0 && *rule == DLOCK && case.is_contended();
-            summary.add(if has_target { figure.at_least(0.98) } else { figure });
         }
     }
-}
-
-/// With one server in the same rounds, and with itself while all servers are healthy.
-fn compare(case: Case, samples: &Samples, healthy: f64, summary: &mut Summary) {
-    let [(_, ours), (_, single), ..] = &samples[..] else {
+    let all_up = |name| {
+        let mut rows = rows.iter();
+        rows.find(move |row| row.rule.name == name && row.situation == Situation::ALL_UP)
+    };
+    let (Some(healthy), Some(single)) = (all_up(DLOCK), all_up("one server")) else {
         return;
     };
-    let mut add = |figure: Figure| summary.add(figure.case(case.to_string()));
-    let ratio = |name, value: fn(&Outcome) -> f64| {
-        let pairs: Vec<_> = ours.iter().zip(single).collect();
-        Figure::new(
-            name,
-            stats_of(&pairs, |(ours, single)| {
-                value(&ours.outcome) / value(&single.outcome)
-            }),
-        )
-    };
-    if case.locks > 1 {
-        // A server that is down is looked at by EXTEND too.
-        if case.fault == Fault::None {
-            let raises = Figure::new("raises per acquisition", stats_of(ours, |sample| sample.raises));
-            add(raises.at_most(0.02));
-        }
-    } else if !case.is_contended() {
-        add(ratio("wait p50 / one server", |outcome| outcome.wait_p50).at_most(2.2));
-    } else {
-        add(ratio("acquisitions / one server", |outcome| outcome.acquisitions).at_least(0.9));
-        add(ratio("wait p99 / one server", |outcome| outcome.wait_p99).at_most(3.0));
-        let turn_ms = 1e3 / median(single, |outcome| outcome.acquisitions);
-        let longest = 2.0 * turn_ms * case.clients as f64 + ms(NODE_TIMEOUT);
-        let wait_max = stats_of(ours, |sample| sample.outcome.wait_max / longest);
-        add(Figure::new("wait max / (2 FIFO turns + node timeout)", wait_max).at_most(1.0));
-        if case.fault != Fault::None {
-            let to_healthy = stats_of(ours, |sample| sample.outcome.acquisitions / healthy);
-            add(Figure::new("acquisitions / healthy", to_healthy).at_least(0.9));
+    for ours in rows.iter().filter(|row| row.rule.name == DLOCK) {
+        for figure in targets(size, ours, healthy, single) {
+            summary.add(figure.of(ours.to_string()).case(format!("{case}: targets")));
         }
     }
 }
 
-fn median(samples: &[Sample], value: fn(&Outcome) -> f64) -> f64 {
-    stats_of(samples, |sample| value(&sample.outcome)).median
+/// What is expected of our lock: beside one server, and beside itself while all servers are up.
+fn targets(size: Size, ours: &Row, healthy: &Row, single: &Row) -> Vec<Figure> {
+    if size.locks > 1 {
+        let raises = stats_of(&ours.samples, |sample| sample.raises);
+        return vec![Figure::new("raises per acquisition", raises).at_most(0.02)];
+    }
+    let to_single = |(name, _, of): Metric| {
+        let stats = ours.compared(single, |ours, single| of(ours) / of(single));
+        Figure::new(format!("{name} / one server"), stats)
+    };
+    if !size.is_contended() {
+        return vec![to_single(WAIT_P50).at_most(2.2)];
+    }
+    let longest = ours.compared(single, |ours, single| {
+        let queue_ms = 1e3 / single.acquisitions * size.clients as f64;
+        ours.wait_max / (2.0 * queue_ms + ms(NODE_TIMEOUT))
+    });
+    let mut figures = vec![
+        to_single(ACQUISITIONS).at_least(0.9),
+        to_single(WAIT_P99).at_most(3.0),
+        Figure::new("wait max / (2 FIFO rounds + node timeout)", longest).at_most(1.0),
+        Figure::new(FAIRNESS.0, ours.stats(FAIRNESS.2)).at_least(0.98),
+    ];
+    if ours.situation != Situation::ALL_UP {
+        let to_healthy = ours.compared(healthy, |ours, healthy| ours.acquisitions / healthy.acquisitions);
+        figures.push(Figure::new("acquisitions / all up", to_healthy).at_least(0.9));
+    }
+    figures
 }
 
-impl fmt::Display for Case {
+fn plot(case: &str, rows: &[Row], summary: &mut Summary) {
+    for (file, title, (_, unit, of)) in [
+        (
+            "quorum-throughput",
+            "Locks over five servers: acquisitions",
+            ACQUISITIONS,
+        ),
+        (
+            "quorum-wait-p99",
+            "Locks over five servers: 99th percentile of waits",
+            WAIT_P99,
+        ),
+        (
+            "quorum-wait-max",
+            "Locks over five servers: longest wait",
+            WAIT_MAX,
+        ),
+    ] {
+        let bar = |row: &Row| Bar {
+            name: row.to_string(),
+            value: row.stats(of),
+        };
+        summary.plot(Plot {
+            file,
+            title: title.into(),
+            about: format!("{case}, 1 ms critical section; rounds of 1 s: no wait can be longer"),
+            shape: Shape::Bars {
+                unit,
+                bars: rows.iter().map(bar).collect(),
+            },
+        });
+    }
+}
+
+impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count| if count == 1 { "" } else { "s" };
         let Self {
-            network,
-            fault,
             processes,
             clients,
             locks,
-        } = self;
-        write!(
-            f,
-            "{network}, {fault}, {clients} clients in {processes}, {locks} locks"
-        )
+        } = *self;
+        write!(f, "{clients} client{} in {processes} process", plural(clients))?;
+        f.write_str(if processes == 1 { "" } else { "es" })?;
+        if locks > 1 {
+            write!(f, ", {locks} locks")?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of its line in tables.
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.rule.name)?;
+        if self.rule.situations.len() > 1 {
+            write!(f, ", {}", self.situation)?;
+        }
+        Ok(())
     }
 }
 
@@ -229,18 +300,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn majority_without_the_first_server_grants_the_lock() -> Result<()> {
-        for (fault, rules) in [(Fault::Dead, &RULES[..]), (Fault::Stopped, &RULES[..3])] {
-            let case = Case {
-                network: Network::Remote,
-                fault,
-                processes: 2,
-                clients: 4,
-                locks: 1,
-            };
-            for rule in rules {
-                let outcome = one_round(*rule, case)?.outcome;
-                assert!(outcome.acquisitions > 0.0, "{}, {case}", rule.name);
+    fn majority_of_servers_grants_the_lock_to_clients_of_two_processes() -> Result<()> {
+        for rule in &RULES {
+            for situation in rule.situations.iter().rev().step_by(3) {
+                let sample = one_round(rule, Network::Remote, *situation, Size::new(2, 4, 1))?;
+                let name = format!("{}, {situation}", rule.name);
+                assert!(sample.outcome.acquisitions > 0.0, "{name}");
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Five servers, local or behind a simulated network, the first of which may fail.
+//! Five servers, local or behind a simulated network, one of which may fail.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use dlock_testkit::{Proxy, Way};
 use crate::Result;
 use crate::server::Server;
 
-const NODES: u32 = 5;
+const NODES: usize = 5;
+const LAST: usize = NODES - 1;
 /// Of the majority that is needed, the last: a single server as far away as this one is what a quorum is compared with.
 const MEDIAN: usize = 2;
 /// Round trip to the slowest of the remote servers; the others are somewhat faster.
@@ -20,43 +21,40 @@ pub enum Network {
     Remote,
 }
 
-/// The state of the first server.
+/// What has happened to a server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    None,
     /// SIGSTOP: its connections stay open, and new ones are accepted by the system.
     Stopped,
     /// SIGKILL: connections are refused.
-    Dead,
+    Killed,
 }
+
+/// All servers up, or a fault of one of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Situation(Option<(usize, Fault)>);
 
 /// Declared in the order in which they end: connections are closed first.
 pub struct Nodes {
     proxies: Vec<Proxy>,
     servers: Vec<Server>,
-    fault: Fault,
 }
 
 impl Nodes {
-    /// All healthy, until [`Nodes::inject_fault`].
-    pub fn start(network: Network, fault: Fault) -> Result<Self> {
-        let servers = (0..NODES)
-            .map(|_| Server::with("dlock.quorum yes"))
-            .collect::<Result<Vec<_>>>()?;
-        let proxy = |(number, server): (u32, &Server)| {
+    /// All up.
+    pub fn start(network: Network) -> Result<Self> {
+        let servers = (0..NODES).map(|_| Server::with("dlock.quorum yes"));
+        let servers = servers.collect::<Result<Vec<_>>>()?;
+        let proxy = |(number, server): (usize, &Server)| {
             let proxy = Proxy::to(server.port());
             proxy.delay(Way::ToClient, round_trip(number));
             proxy
         };
         let proxies = match network {
             Network::Local => Vec::new(),
-            Network::Remote => (0..).zip(&servers).map(proxy).collect(),
+            Network::Remote => servers.iter().enumerate().map(proxy).collect(),
         };
-        Ok(Self {
-            proxies,
-            servers,
-            fault,
-        })
+        Ok(Self { proxies, servers })
     }
 
     pub fn urls(&self) -> Vec<String> {
@@ -67,41 +65,44 @@ impl Nodes {
         }
     }
 
-    /// Of the server in the middle, which stays healthy.
-    pub fn median_url(&self) -> String {
-        self.urls().swap_remove(MEDIAN)
-    }
-
-    /// In the first server.
-    pub fn inject_fault(&mut self) {
-        match self.fault {
-            Fault::None => {}
-            Fault::Stopped => self.servers[0].stop(),
-            Fault::Dead => self.servers[0].kill(),
+    pub fn inject(&mut self, situation: Situation) {
+        match situation.0 {
+            None => {}
+            Some((server, Fault::Stopped)) => self.servers[server].stop(),
+            Some((server, Fault::Killed)) => self.servers[server].kill(),
         }
     }
 
     /// How often the servers that reply have run these commands.
-    pub fn calls(&self, commands: &[&str]) -> Result<f64> {
-        let skipped = usize::from(self.fault != Fault::None);
-        let calls = self.servers.iter().skip(skipped);
-        calls
-            .flat_map(|server| commands.iter().map(|command| server.calls(command)))
+    pub fn calls(&self, commands: &[&str], situation: Situation) -> Result<f64> {
+        let replies = |number| situation.0.is_none_or(|(failed, _)| failed != number);
+        let servers = self.servers.iter().enumerate();
+        let servers = servers.filter(|(number, _)| replies(*number));
+        servers
+            .flat_map(|(_, server)| commands.iter().map(|command| server.calls(command)))
             .sum()
     }
 }
 
+/// The server in the middle, which never fails.
+pub fn median_url(urls: &[String]) -> Result<&str> {
+    Ok(urls.get(MEDIAN).ok_or("there are too few servers")?)
+}
+
 /// From 60 % of the maximum, in even steps.
-fn round_trip(number: u32) -> Duration {
-    MAX_ROUND_TRIP * (NODES + 1 + number) / (2 * NODES)
+fn round_trip(number: usize) -> Duration {
+    MAX_ROUND_TRIP * (NODES + 1 + number) as u32 / (2 * NODES) as u32
 }
 
-impl Network {
-    pub const ALL: [Self; 2] = [Self::Local, Self::Remote];
-}
-
-impl Fault {
-    pub const ALL: [Self; 3] = [Self::None, Self::Stopped, Self::Dead];
+impl Situation {
+    pub const ALL_UP: Self = Self(None);
+    pub const ALL: [Self; 5] = [
+        Self::ALL_UP,
+        Self(Some((0, Fault::Stopped))),
+        Self(Some((0, Fault::Killed))),
+        Self(Some((LAST, Fault::Stopped))),
+        Self(Some((LAST, Fault::Killed))),
+    ];
 }
 
 impl fmt::Display for Network {
@@ -110,18 +111,22 @@ impl fmt::Display for Network {
             Self::Local => f.write_str("loopback"),
             Self::Remote => {
                 let ms = |number| round_trip(number).as_secs_f64() * 1e3;
-                write!(f, "{} to {} ms away", ms(0), ms(NODES - 1))
+                write!(f, "{} to {} ms away", ms(0), ms(LAST))
             }
         }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Situation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "all healthy",
-            Self::Stopped => "first stopped",
-            Self::Dead => "first killed",
-        })
+        let Some((server, fault)) = self.0 else {
+            return f.write_str("all up");
+        };
+        let server = if server == 0 { "first" } else { "last" };
+        let fault = match fault {
+            Fault::Stopped => "stopped",
+            Fault::Killed => "killed",
+        };
+        write!(f, "{server} {fault}")
     }
 }

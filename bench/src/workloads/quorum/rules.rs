@@ -1,4 +1,4 @@
-//! The locks that are compared: each opens the clients of one process, which share its connections.
+//! The locks that are compared.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout, timeout_at};
 
-use super::nodes::Nodes;
+use super::nodes::{Situation, median_url};
 use crate::implementations::Client;
 use crate::implementations::redsync::DELETE;
 use crate::results::DLOCK;
@@ -19,22 +19,24 @@ pub const LEASE: Duration = Duration::from_secs(30);
 /// A server that has not replied by then has failed. redsync has none by default.
 pub const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
-#[derive(Clone, Copy)]
+type Clients = Vec<Box<dyn Client>>;
+
 pub struct Rule {
     pub name: &'static str,
-    pub open: Open,
+    /// In which it is measured.
+    pub situations: &'static [Situation],
+    /// Opens clients of the servers, by the keys of their locks.
+    open: fn(&[String], &[String]) -> Result<Clients>,
 }
-
-/// Opens the clients of one process, by the keys of their locks.
-type Open = fn(&Nodes, &[String]) -> Result<Vec<Box<dyn Client>>>;
 
 /// Ours, the lower bound, and the peers.
 pub const RULES: [Rule; 4] = [
     Rule {
         name: DLOCK,
-        open: |nodes, keys| {
+        situations: &Situation::ALL,
+        open: |urls, keys| {
             let settings = dlock::Settings::default().response_timeout(NODE_TIMEOUT);
-            let locks = dlock::quorum::Locks::with(nodes.urls().iter().map(String::as_str), settings)?;
+            let locks = dlock::quorum::Locks::with(urls.iter().map(String::as_str), settings)?;
             clients(keys, &runtime()?, |key| Quorum {
                 lock: locks.lock(key).lease(LEASE),
                 guard: None,
@@ -43,8 +45,9 @@ pub const RULES: [Rule; 4] = [
     },
     Rule {
         name: "one server",
-        open: |nodes, keys| {
-            let locks = dlock::Locks::open(nodes.median_url().as_str())?;
+        situations: &[Situation::ALL_UP],
+        open: |urls, keys| {
+            let locks = dlock::Locks::open(median_url(urls)?)?;
             clients(keys, &runtime()?, |key| One {
                 lock: locks.lock(key).lease(LEASE),
                 guard: None,
@@ -53,13 +56,27 @@ pub const RULES: [Rule; 4] = [
     },
     Rule {
         name: "Redlock",
-        open: |nodes, keys| open_majority(nodes, keys, &REDLOCK),
+        situations: ANY_FAULT,
+        open: |urls, keys| open_majority(urls, keys, &REDLOCK),
     },
     Rule {
         name: "redsync",
-        open: |nodes, keys| open_majority(nodes, keys, &REDSYNC),
+        situations: ANY_FAULT,
+        open: |urls, keys| open_majority(urls, keys, &REDSYNC),
     },
 ];
+
+/// Peers ask all servers at once: the last one is as good as the first.
+const ANY_FAULT: &[Situation] = &{
+    let [all_up, stopped, killed, ..] = Situation::ALL;
+    [all_up, stopped, killed]
+};
+
+/// Opens the clients of one process, which share its connections.
+pub fn open(rule: &str, urls: &[String], keys: &[String]) -> Result<Clients> {
+    let rule = RULES.iter().find(|known| known.name == rule);
+    (rule.ok_or("no such rule")?.open)(urls, keys)
+}
 
 /// A lock of an asynchronous library.
 trait AsyncLock: Send + 'static {
@@ -107,7 +124,7 @@ fn clients<L: AsyncLock>(
     keys: &[String],
     runtime: &Arc<Runtime>,
     lock: impl Fn(&str) -> L,
-) -> Result<Vec<Box<dyn Client>>> {
+) -> Result<Clients> {
     let client = |key: &String| -> Box<dyn Client> {
         Box::new(Blocking {
             runtime: Arc::clone(runtime),
@@ -195,13 +212,13 @@ struct Majority {
     owner: String,
 }
 
-fn open_majority(nodes: &Nodes, keys: &[String], policy: &'static Policy) -> Result<Vec<Box<dyn Client>>> {
+fn open_majority(urls: &[String], keys: &[String], policy: &'static Policy) -> Result<Clients> {
     let runtime = runtime()?;
     let connections = runtime.block_on(async {
         let mut connections = Vec::new();
-        for url in nodes.urls() {
+        for url in urls {
             let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
-            let client = redis::Client::open(url)?;
+            let client = redis::Client::open(url.as_str())?;
             connections.push(
                 client
                     .get_multiplexed_async_connection_with_config(&config)
