@@ -3,6 +3,7 @@
 //! They are compared in two ways: by the commands for an uncontended lock, and as clients that wait for a contended
 //! one.
 
+pub mod async_lock;
 pub mod command;
 pub mod dlock;
 pub mod etcd;
@@ -55,13 +56,6 @@ pub type Open = fn(&ClientConfig) -> Result<Box<dyn Client>>;
 
 /// Name of an implementation, and how to open its clients.
 pub type ClientKind = (&'static str, Open);
-
-/// How to open readers and writers of one implementation.
-#[derive(Clone, Copy)]
-pub struct ReadWriteLock {
-    pub reader: Open,
-    pub writer: Open,
-}
 
 impl Servers {
     /// `etcd`: whether its lock is measured, if it is installed.
@@ -127,20 +121,13 @@ impl ClientConfig<'_> {
     }
 }
 
-pub const READ_WRITE_LOCKS: [(&str, ReadWriteLock); 2] = [
-    (
-        DLOCK,
-        ReadWriteLock {
-            reader: dlock::open_shared,
-            writer: dlock::open,
-        },
-    ),
+/// Name of an implementation, and how to open its readers and its writers.
+pub const READ_WRITE_LOCKS: [(&str, Open, Open); 2] = [
+    (DLOCK, dlock::open_shared, dlock::open),
     (
         "Redisson's RReadWriteLock",
-        ReadWriteLock {
-            reader: redisson::open_reader,
-            writer: redisson::open_writer,
-        },
+        redisson::open_reader,
+        redisson::open_writer,
     ),
 ];
 

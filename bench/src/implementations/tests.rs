@@ -92,11 +92,7 @@ fn run_until_acquired(capacity: usize, workers: impl Fn() -> Result<Vec<Worker>>
     let has_acquisitions = |logs: WorkerLogs| logs.outcome(logs.commands).acquisitions > 0.0;
     let start = Instant::now();
     while start.elapsed() < TIMEOUT {
-        let window = Window {
-            critical_section: Duration::from_millis(1),
-            warm_up: Duration::ZERO,
-            duration: Duration::from_millis(100),
-        };
+        let window = Window::of(Duration::from_millis(1), Duration::from_millis(100));
         if has_acquisitions(run_workers(workers()?, capacity, window)?) {
             return Ok(());
         }
@@ -117,7 +113,7 @@ fn workers_of_each_implementation_exclude_each_other() -> Result<()> {
 #[test]
 fn readers_share_the_lock_and_writers_are_exclusive() -> Result<()> {
     let servers = Servers::single()?;
-    for (name, ReadWriteLock { reader, writer }) in READ_WRITE_LOCKS {
+    for (name, reader, writer) in READ_WRITE_LOCKS {
         let client = |number| {
             let (open, weight) = if number < 3 { (reader, 1) } else { (writer, 3) };
             Ok(Worker::weighted(

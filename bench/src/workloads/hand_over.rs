@@ -30,27 +30,18 @@ struct Idle {
 }
 
 const IDLES: [Idle; 5] = [
-    Idle {
-        us: 0,
-        hand_overs: 1_000,
-    },
-    Idle {
-        us: 200,
-        hand_overs: 600,
-    },
-    Idle {
-        us: 1_000,
-        hand_overs: 300,
-    },
-    Idle {
-        us: 2_000,
-        hand_overs: 200,
-    },
-    Idle {
-        us: 10_000,
-        hand_overs: 60,
-    },
+    Idle::new(0, 1_000),
+    Idle::new(200, 600),
+    Idle::new(1_000, 300),
+    Idle::new(2_000, 200),
+    Idle::new(10_000, 60),
 ];
+
+impl Idle {
+    const fn new(us: u64, hand_overs: usize) -> Self {
+        Self { us, hand_overs }
+    }
+}
 
 /// Where the client and the server run.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -24,94 +24,69 @@ mod testing;
 
 use std::path::PathBuf;
 
-pub use quorum::serve as serve_quorum;
-
 use crate::Result;
 use crate::results::progress::Progress;
 use crate::results::table::Summary;
+pub use quorum::serve as serve_quorum;
 
 /// In the order they run.
 pub const WORKLOADS: &[Workload] = &[
-    Workload {
-        name: "cpu",
-        about: "CPU and latency of an uncontended lock",
-        run: cpu::measure,
-    },
-    Workload {
-        name: "guard",
-        about: "a fenced write, compared with a plain one and with a script",
-        run: guard::measure,
-    },
-    Workload {
-        name: "memory",
-        about: "memory of a held lock",
-        run: memory::measure,
-    },
-    Workload {
-        name: "million",
-        about: "a million held locks: memory, snapshots, and latency while all leases expire at once",
-        run: million::measure,
-    },
-    Workload {
-        name: "aof",
-        about: "an uncontended pair with appendfsync everysec and always",
-        run: aof::measure,
-    },
-    Workload {
-        name: "replica",
-        about: "an uncontended pair with a replica",
-        run: replica::measure,
-    },
-    Workload {
-        name: "cluster",
-        about: "uncontended pairs on clusters of 1, 2 and 3 primaries",
-        run: cluster::measure,
-    },
-    Workload {
-        name: "quorum",
-        about: "a lock on a majority of five servers, with one of them stopped or killed",
-        run: quorum::measure,
-    },
-    Workload {
-        name: "servers",
-        about: "CPU and memory on each server of the test matrix",
-        run: servers::measure,
-    },
-    Workload {
-        name: "hand-over",
-        about: "from a release until the next client has the lock",
-        run: hand_over::measure,
-    },
-    Workload {
-        name: "contention",
-        about: "2 to 256 clients contending for a lock",
-        run: contention::measure,
-    },
-    Workload {
-        name: "expiry",
-        about: "from the expiry of a crashed holder's lease to the next grant",
-        run: expiry::measure,
-    },
-    Workload {
-        name: "shared",
-        about: "readers and writers, and semaphores",
-        run: shared::measure,
-    },
-    Workload {
-        name: "queue",
-        about: "ten thousand waiters in one queue",
-        run: queue::measure,
-    },
-    Workload {
-        name: "stalls",
-        about: "the worst that one request can cost",
-        run: stalls::measure,
-    },
-    Workload {
-        name: "client",
-        about: "overhead of the Rust client, compared with rslock",
-        run: client::measure,
-    },
+    Workload::new("cpu", "CPU and latency of an uncontended lock", cpu::measure),
+    Workload::new(
+        "guard",
+        "a fenced write, compared with a plain one and with a script",
+        guard::measure,
+    ),
+    Workload::new("memory", "memory of a held lock", memory::measure),
+    Workload::new(
+        "million",
+        "a million held locks: memory, snapshots, and latency while all leases expire at once",
+        million::measure,
+    ),
+    Workload::new(
+        "aof",
+        "an uncontended pair with appendfsync everysec and always",
+        aof::measure,
+    ),
+    Workload::new("replica", "an uncontended pair with a replica", replica::measure),
+    Workload::new(
+        "cluster",
+        "uncontended pairs on clusters of 1, 2 and 3 primaries",
+        cluster::measure,
+    ),
+    Workload::new(
+        "quorum",
+        "a lock on a majority of five servers, with one of them stopped or killed",
+        quorum::measure,
+    ),
+    Workload::new(
+        "servers",
+        "CPU and memory on each server of the test matrix",
+        servers::measure,
+    ),
+    Workload::new(
+        "hand-over",
+        "from a release until the next client has the lock",
+        hand_over::measure,
+    ),
+    Workload::new(
+        "contention",
+        "2 to 256 clients contending for a lock",
+        contention::measure,
+    ),
+    Workload::new(
+        "expiry",
+        "from the expiry of a crashed holder's lease to the next grant",
+        expiry::measure,
+    ),
+    Workload::new("shared", "readers and writers, and semaphores", shared::measure),
+    Workload::new("queue", "ten thousand waiters in one queue", queue::measure),
+    Workload::new("stalls", "the worst that one request can cost", stalls::measure),
+    Workload::new(
+        "client",
+        "overhead of the Rust client, compared with rslock",
+        client::measure,
+    ),
 ];
 
 pub struct Workload {
@@ -120,6 +95,16 @@ pub struct Workload {
     /// What it measures, for the help text.
     pub about: &'static str,
     pub run: fn(&Bench, &mut Summary) -> Result<()>,
+}
+
+impl Workload {
+    const fn new(
+        name: &'static str,
+        about: &'static str,
+        run: fn(&Bench, &mut Summary) -> Result<()>,
+    ) -> Self {
+        Self { name, about, run }
+    }
 }
 
 /// Options of this run.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::Result;
-use crate::implementations::{Open, PERMITS, READ_WRITE_LOCKS, ReadWriteLock, SEMAPHORES, Servers};
+use crate::implementations::{Open, PERMITS, READ_WRITE_LOCKS, SEMAPHORES, Servers};
 use crate::results::table::Summary;
 use crate::workloads::Bench;
 use crate::workloads::comparison::Comparison;
@@ -21,7 +21,7 @@ const QUICK_WINDOW: Duration = Duration::from_millis(400);
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let count = bench.rounds(3, 1);
     let duration = if bench.quick { QUICK_WINDOW } else { WINDOW };
-    let read_write_locks = READ_WRITE_LOCKS.map(|(name, _)| name).into();
+    let read_write_locks = READ_WRITE_LOCKS.map(|(name, ..)| name).into();
     let readers_writers = Comparison::in_turns(read_write_locks, count, |round, index| {
         bench.progress.round("shared", round, count);
         read_and_write(index, duration)
@@ -58,7 +58,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 
 /// Outcomes of the readers and of the writers.
 fn read_and_write(index: usize, duration: Duration) -> Result<(Outcome, Outcome)> {
-    let (_, ReadWriteLock { reader, writer }) = READ_WRITE_LOCKS[index];
+    let (_, reader, writer) = READ_WRITE_LOCKS[index];
     let servers = Servers::single()?;
     let mut workers = workers(&servers, reader, 0..READERS, 1)?;
     // A writer takes the whole capacity.
@@ -68,22 +68,14 @@ fn read_and_write(index: usize, duration: Duration) -> Result<(Outcome, Outcome)
         READERS..READERS + WRITERS,
         READERS,
     )?);
-    let window = Window {
-        critical_section: CRITICAL_SECTION,
-        warm_up: Duration::ZERO,
-        duration,
-    };
+    let window = Window::of(CRITICAL_SECTION, duration);
     Ok(run_workers(workers, READERS, window)?.split(READERS))
 }
 
 fn share_permits(index: usize, duration: Duration) -> Result<Outcome> {
     let servers = Servers::single()?;
     let workers = workers(&servers, SEMAPHORES[index].1, 0..CLIENTS, 1)?;
-    let window = Window {
-        critical_section: CRITICAL_SECTION,
-        warm_up: Duration::ZERO,
-        duration,
-    };
+    let window = Window::of(CRITICAL_SECTION, duration);
     let logs = run_workers(workers, PERMITS, window)?;
     Ok(logs.outcome(logs.commands))
 }

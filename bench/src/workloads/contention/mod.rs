@@ -55,11 +55,7 @@ impl Case {
     fn window(self) -> Window {
         let critical_section = Duration::from_millis(self.1);
         let all = critical_section * ACQUISITIONS_PER_CLIENT * u32::try_from(self.0).unwrap_or(u32::MAX);
-        Window {
-            critical_section,
-            warm_up: Duration::ZERO,
-            duration: all.clamp(MIN_WINDOW, MAX_WINDOW),
-        }
+        Window::of(critical_section, all.clamp(MIN_WINDOW, MAX_WINDOW))
     }
 }
 

@@ -23,6 +23,17 @@ pub struct Window {
     pub duration: Duration,
 }
 
+impl Window {
+    /// Without a warm-up.
+    pub fn of(critical_section: Duration, duration: Duration) -> Self {
+        Self {
+            critical_section,
+            warm_up: Duration::ZERO,
+            duration,
+        }
+    }
+}
+
 pub struct Worker {
     client: Box<dyn Client>,
     /// Share of the capacity that this worker takes.
@@ -233,11 +244,7 @@ mod tests {
             is_broken,
         };
         let workers = (0..4).map(|_| Worker::new(Box::new(local()))).collect();
-        let window = Window {
-            critical_section: Duration::from_millis(1),
-            warm_up: Duration::ZERO,
-            duration: Duration::from_millis(500),
-        };
+        let window = Window::of(Duration::from_millis(1), Duration::from_millis(500));
         run_workers(workers, 1, window)
     }
 

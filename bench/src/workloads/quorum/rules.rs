@@ -1,19 +1,20 @@
 //! The locks that are compared.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis_dlock_client as dlock;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use super::nodes::{Situation, median_url};
+use crate::Result;
 use crate::implementations::Client;
+use crate::implementations::async_lock::{AsyncLock, Blocking};
 use crate::implementations::redsync::DELETE;
 use crate::results::DLOCK;
-use crate::{Result, interrupt};
 
 pub const LEASE: Duration = Duration::from_secs(30);
 /// A server that has not replied by then has failed. redsync has none by default.
@@ -78,39 +79,6 @@ pub fn open(rule: &str, urls: &[String], keys: &[String]) -> Result<Clients> {
     (rule.ok_or("no such rule")?.open)(urls, keys)
 }
 
-/// A lock of an asynchronous library.
-trait AsyncLock: Send + 'static {
-    async fn acquire(&mut self) -> Result<()>;
-    async fn release(&mut self) -> Result<()>;
-}
-
-struct Blocking<L> {
-    runtime: Arc<Runtime>,
-    lock: L,
-}
-
-impl<L: AsyncLock> Client for Blocking<L> {
-    fn acquire(&mut self, end: Instant) -> Result<bool> {
-        interrupt::check()?;
-        let acquire = self.lock.acquire();
-        match self
-            .runtime
-            .block_on(async { timeout_at(end.into(), acquire).await })
-        {
-            Ok(outcome) => outcome.map(|()| true),
-            Err(_) => Ok(false),
-        }
-    }
-
-    fn release(&mut self) -> Result<()> {
-        self.runtime.block_on(self.lock.release())
-    }
-
-    fn commands(&self) -> Option<u64> {
-        None
-    }
-}
-
 fn runtime() -> Result<Arc<Runtime>> {
     Ok(Arc::new(
         Builder::new_multi_thread()
@@ -125,12 +93,7 @@ fn clients<L: AsyncLock>(
     runtime: &Arc<Runtime>,
     lock: impl Fn(&str) -> L,
 ) -> Result<Clients> {
-    let client = |key: &String| -> Box<dyn Client> {
-        Box::new(Blocking {
-            runtime: Arc::clone(runtime),
-            lock: lock(key),
-        })
-    };
+    let client = |key: &String| -> Box<dyn Client> { Box::new(Blocking::new(runtime, lock(key))) };
     Ok(keys.iter().map(client).collect())
 }
 
