@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::support::{Running, dlock, outcome, wait_until_free};
-use dlock_testkit::Server;
+use dlock_testkit::{Server, wait_for};
 
 /// Its commands start and end with their input.
 const PRINT_FENCE: &str = "echo $DLOCK_FENCE; cat";
@@ -15,11 +15,15 @@ impl Quorum {
         Self((0..5).map(|_| Server::with("dlock.quorum yes")).collect())
     }
 
-    /// `dlock run` of a shell script.
+    /// `dlock run` of a shell script. A loss of the lock is noticed within the lease.
     fn run(&self, options: &[&str], script: &str) -> Command {
+        self.run_for("3s", options, script)
+    }
+
+    fn run_for(&self, lease: &str, options: &[&str], script: &str) -> Command {
         let urls: Vec<String> = self.0.iter().map(Server::url).collect();
         let urls = urls.join(",");
-        let start = ["run", "--quorum", &urls, "--lease", "3s"];
+        let start = ["run", "--quorum", &urls, "--lease", lease];
         let end = ["job", "--", "sh", "-c", script];
         dlock(&[&start, options, &end].concat())
     }
@@ -32,11 +36,13 @@ impl Quorum {
 #[test]
 fn command_keeps_lock_after_loss_of_two_of_five_servers() {
     let mut quorum = Quorum::start();
-    let mut alice = Running::start(&mut quorum.run(&[], PRINT_FENCE));
+    let mut alice = Running::start(&mut quorum.run_for("12s", &[], PRINT_FENCE));
     let fence: u64 = alice.line().parse().expect("a fence");
     quorum.kill(0..2);
-    // Longer than the lease: she renews it.
-    let refused = outcome(&mut quorum.run(&["--wait", "4s"], "echo ran"));
+    let mut alive = quorum.0[2].client();
+    let extended = alive.stat("dlock_extended");
+    wait_for("renewals", || alive.stat("dlock_extended") >= extended + 2);
+    let refused = outcome(&mut quorum.run(&["--wait", "2s"], "echo ran"));
     assert_eq!((refused.code, refused.out.as_str()), (75, ""), "{refused:?}");
     alice.close_input();
     assert_eq!(alice.end().code, 0);

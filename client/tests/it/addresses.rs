@@ -105,7 +105,7 @@ async fn sentinel_failover_is_followed() {
     let sentinel = dlock_testkit::Sentinel::of(&primary, 1);
     let locks = Locks::open(format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port())).unwrap();
     check(&locks, &mut primary.client(), "door").await;
-    let guard = locks.lock("door").lease(ms(10_000)).acquire().await.unwrap();
+    let guard = locks.lock("door").lease(ms(300_000)).acquire().await.unwrap();
     primary.client().sync();
     primary.kill();
     until("the failover", || is_primary(&replica)).await;

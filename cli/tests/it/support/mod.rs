@@ -3,7 +3,8 @@
 pub mod terminal;
 
 use std::io::{BufRead, BufReader, PipeReader, Read, Write, pipe};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use dlock_testkit::{Client, Server, wait_for};
@@ -142,9 +143,35 @@ pub struct Running {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    errors: Option<JoinHandle<String>>,
+    errors: Option<Errors>,
     /// The read end of a full pipe, kept open.
     _unread: Option<PipeReader>,
+}
+
+/// What a program has written to its standard error, and the thread that reads it.
+struct Errors {
+    text: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+impl Errors {
+    fn of(pipe: ChildStderr) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let reader = thread::spawn({
+            let text = Arc::clone(&text);
+            move || {
+                for line in BufReader::new(pipe).lines() {
+                    let line = line.expect("text") + "\n";
+                    text.lock().expect("no panic").push_str(&line);
+                }
+            }
+        });
+        Self { text, reader }
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().expect("no panic").clone()
+    }
 }
 
 impl Running {
@@ -155,16 +182,10 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the tool runs");
-        let mut errors = child.stderr.take().expect("a pipe");
-        let read = move || {
-            let mut text = String::new();
-            errors.read_to_string(&mut text).expect("text");
-            text
-        };
         Self {
             input: child.stdin.take(),
             output: BufReader::new(child.stdout.take().expect("a pipe")),
-            errors: Some(thread::spawn(read)),
+            errors: child.stderr.take().map(Errors::of),
             _unread: None,
             child,
         }
@@ -208,6 +229,15 @@ impl Running {
         assert_eq!(self.line(), line);
     }
 
+    /// Waits until its standard error contains a text.
+    #[track_caller]
+    pub fn wait_for_warning(&self, part: &str) {
+        let errors = self.errors.as_ref().expect("standard error is read");
+        wait_for(&format!("{part:?} on standard error"), || {
+            errors.text().contains(part)
+        });
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).expect("it runs");
     }
@@ -235,10 +265,10 @@ impl Running {
         let mut out = String::new();
         self.output.read_to_string(&mut out).expect("text");
         let status = self.status().expect("it has exited");
-        let err = self
-            .errors
-            .take()
-            .map_or_else(String::new, |errors| errors.join().expect("text"));
+        let err = self.errors.take().map_or_else(String::new, |errors| {
+            wait_for("the end of standard error", || errors.reader.is_finished());
+            errors.text()
+        });
         Outcome {
             command: format!("process {}", self.pid()),
             code: status.code().unwrap_or_else(|| panic!("{status}")),

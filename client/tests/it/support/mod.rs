@@ -7,7 +7,7 @@ use dlock_testkit::{Client, Server};
 use redis_dlock_client::{Error, Event, EventKind, Locks, LostReason, Settings};
 
 /// How long a test waits for what must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
