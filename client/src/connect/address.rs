@@ -7,9 +7,7 @@ use futures_util::future::BoxFuture;
 use redis::aio::{AsyncPushSender, SendError};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{
-    Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult,
-};
+use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisResult};
 use tokio::sync::Notify;
 
 use super::certificates::Certificates;
@@ -71,11 +69,8 @@ pub(super) trait Server: Send + Sync {
         Box::pin(async { Ok(self.client_for(key, Purpose::Requests).await?) })
     }
 
-    /// A node is unreachable, was lost, or is not a primary any more: the next connection may go elsewhere.
+    /// A node is unreachable, was lost, or does not serve the lock any more: the next connection may go elsewhere.
     fn forget(&self, _node: &ConnectionAddr) {}
-
-    /// A node answered with this error, which may be a redirection.
-    fn on_redirect(&self, _error: &RedisError, _node: &ConnectionAddr) {}
 
     fn is_cluster(&self) -> bool {
         false

@@ -4,20 +4,24 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use redis::cluster::{ClusterClient, ClusterConfig};
-use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisError, RedisResult};
+use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, RedisResult};
 use tokio::sync::Notify;
 
 use super::address::{Server, keepalive_settings, on_disconnection, with_keepalive, with_zero_linger};
 use super::certificates::Certificates;
 use super::connection::{Connection, Purpose, Timeouts};
+use super::discovery::Discovery;
 use super::endpoints::{Endpoints, invalid, parse, split_credentials};
-use super::slots::SlotCache;
+use super::slots::{Nodes, slot_of};
 use crate::error::Error;
 
 pub(super) struct Cluster {
     requests: ClusterClient,
     renewals: ClusterClient,
-    slots: SlotCache,
+    /// For messages.
+    first_seed: ConnectionAddr,
+    /// For connections to one node only. Connections to the cluster have their own.
+    slots: Discovery<Nodes>,
 }
 
 /// The nodes in `[user:password@]host[:port],host[:port]`.
@@ -34,6 +38,10 @@ impl Cluster {
             .into_iter()
             .map(|node| certificates.apply(with_keepalive(node)));
         let nodes: Vec<ConnectionInfo> = nodes.collect::<Result<_, _>>().map_err(invalid)?;
+        let Some(first) = nodes.first() else {
+            let text = "the address of a cluster needs at least one node";
+            return Err(Error::Invalid(text.into()));
+        };
         let builder = |settings| {
             certificates.apply_to_cluster(ClusterClient::builder(nodes.clone()).tcp_settings(settings))
         };
@@ -43,18 +51,26 @@ impl Cluster {
         Ok(Self {
             requests: requests.build().map_err(invalid)?,
             renewals: renewals.build().map_err(invalid)?,
-            slots: SlotCache::new(nodes)?,
+            first_seed: first.addr().clone(),
+            slots: Discovery::new(Nodes::new(nodes)),
         })
     }
 }
 
 impl Server for Cluster {
     fn label(&self) -> String {
-        format!("cluster of {}", self.slots.first_seed().addr())
+        format!("cluster of {}", self.first_seed)
     }
 
     fn client_for<'a>(&'a self, key: &'a [u8], _: Purpose) -> BoxFuture<'a, RedisResult<Client>> {
-        Box::pin(async { Client::open(self.slots.node_for(key)) })
+        Box::pin(async move {
+            let Some(node) = self.slots.get().await?.node_for(slot_of(key)) else {
+                self.slots.forget_if(|_| true);
+                let text = "no node of the cluster serves the key's slot";
+                return Err((ErrorKind::ClusterConnectionNotFound, text).into());
+            };
+            Client::open(node)
+        })
     }
 
     fn connect(
@@ -81,27 +97,26 @@ impl Server for Cluster {
 
     fn primaries(&self) -> BoxFuture<'_, Result<Vec<Client>, Error>> {
         Box::pin(async {
-            let clients = self
-                .slots
-                .fetch()
-                .await?
-                .primaries()
-                .into_iter()
-                .map(Client::open);
-            Ok(clients.collect::<RedisResult<_>>()?)
+            let primaries = self.slots.refresh().await?.primaries();
+            let clients: RedisResult<_> = primaries.into_iter().map(Client::open).collect();
+            Ok(clients?)
         })
     }
 
     fn node_for<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Client, Error>> {
-        Box::pin(async { Ok(Client::open(self.slots.fetch().await?.node_for(key)?)?) })
+        Box::pin(async move {
+            let slot = slot_of(key);
+            let node = self.slots.refresh().await?.node_for(slot).ok_or_else(|| {
+                Error::Invalid(format!(
+                    "no node of the cluster serves slot {slot}, to which this key belongs: assign all slots"
+                ))
+            })?;
+            Ok(Client::open(node)?)
+        })
     }
 
-    fn forget(&self, node: &ConnectionAddr) {
-        self.slots.forget(node);
-    }
-
-    fn on_redirect(&self, error: &RedisError, node: &ConnectionAddr) {
-        self.slots.on_redirect(error, node);
+    fn forget(&self, _: &ConnectionAddr) {
+        self.slots.forget_if(|_| true);
     }
 
     fn is_cluster(&self) -> bool {

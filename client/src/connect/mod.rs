@@ -5,6 +5,8 @@ mod certificates;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod connection;
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+mod discovery;
 mod endpoints;
 mod errors;
 mod link;

@@ -166,12 +166,10 @@ impl BlockingPool {
         let error = error.and_then(Error::as_redis);
         let is_lost = error.is_some_and(should_reconnect);
         if let Some(error) = error {
-            let server = self.address.server();
             // A primary that is demoted unblocks its waiters; the connection stays open.
-            if is_lost || error.code() == Some("UNBLOCKED") {
-                server.forget(&connection.node);
+            if is_lost || matches!(error.code(), Some("UNBLOCKED" | "MOVED")) {
+                self.address.server().forget(&connection.node);
             }
-            server.on_redirect(error, &connection.node);
         }
         let mut idle = lock(&self.idle);
         if !is_lost {

@@ -1,34 +1,30 @@
 //! The primary, as Sentinels know it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult, TlsMode};
 use tokio::sync::Notify;
 
-use super::address::{Address, Server, connect_to, keepalive_settings, with_keepalive};
+use super::address::{Address, Server, connect_to, with_keepalive};
 use super::certificates::Certificates;
 use super::connection::{Connection, Purpose, Timeouts};
+use super::discovery::{Discovery, Source};
 use super::endpoints::{Endpoints, parse, split_credentials};
 use crate::error::Error;
-use crate::sync::lock;
 
 pub(super) struct Sentinel {
-    requests: Discovery,
+    requests: Discovery<Sentinels>,
     /// Separate, because a discovery that the application started makes progress only while its runtime runs. `None`
     /// when the application passed a client of its own, of which there is only one.
-    renewals: Option<Discovery>,
+    renewals: Option<Discovery<Sentinels>>,
     /// For messages: the client does not expose its addresses.
     label: String,
 }
 
-/// Asks the Sentinels for the primary, and remembers the answer.
-struct Discovery {
-    client: tokio::sync::Mutex<SentinelClient>,
-    /// Asking takes several connections, and a long time when one of the Sentinels does not respond.
-    primary: Mutex<Option<Client>>,
-}
+/// Those that know the primary.
+struct Sentinels(SentinelClient);
 
 /// The Sentinels, the name of the primary and its credentials in `[user:password@]host[:port],host[:port]/name[/db]`.
 pub(super) fn endpoints(scheme: &str, text: &str) -> Result<Endpoints, Error> {
@@ -63,28 +59,34 @@ impl Sentinel {
         primary: &ConnectionInfo,
         certificates: &Certificates,
     ) -> RedisResult<Self> {
-        let sentinels: Vec<ConnectionInfo> = sentinels
-            .iter()
-            .map(|info| certificates.apply(info.clone()))
-            .collect::<RedisResult<_>>()?;
-        let client = || {
-            certificates
-                .apply_to_primary(builder(&sentinels, name, primary)?)
-                .build()
+        let sentinels = sentinels.iter().map(|info| certificates.apply(info.clone()));
+        let sentinels: Vec<ConnectionInfo> = sentinels.collect::<RedisResult<_>>()?;
+        let discovery = || {
+            let builder = certificates.apply_to_primary(builder(&sentinels, name, primary)?);
+            RedisResult::Ok(Discovery::new(Sentinels(builder.build()?)))
         };
         let hosts: Vec<String> = sentinels.iter().map(|info| info.addr().to_string()).collect();
         Ok(Self {
-            requests: Discovery::new(client()?),
-            renewals: Some(Discovery::new(client()?)),
+            requests: discovery()?,
+            renewals: Some(discovery()?),
             label: format!("{name} known to Sentinel {}", hosts.join(",")),
         })
     }
 
-    fn discovery(&self, purpose: Purpose) -> &Discovery {
+    fn discovery(&self, purpose: Purpose) -> &Discovery<Sentinels> {
         match (purpose, &self.renewals) {
             (Purpose::Renewal, Some(discovery)) => discovery,
             _ => &self.requests,
         }
+    }
+}
+
+impl Source for Sentinels {
+    type Answer = Client;
+
+    async fn ask(&mut self) -> RedisResult<Client> {
+        let found = self.0.async_get_client().await?;
+        Client::open(with_keepalive(found.get_connection_info().clone()))
     }
 }
 
@@ -94,7 +96,7 @@ impl Server for Sentinel {
     }
 
     fn client_for<'a>(&'a self, _: &'a [u8], purpose: Purpose) -> BoxFuture<'a, RedisResult<Client>> {
-        Box::pin(self.discovery(purpose).primary())
+        Box::pin(self.discovery(purpose).get())
     }
 
     fn connect(
@@ -104,16 +106,15 @@ impl Server for Sentinel {
         disconnected: Arc<Notify>,
     ) -> BoxFuture<'_, RedisResult<Connection>> {
         Box::pin(async move {
-            let discovery = self.discovery(purpose);
             // The last connection is gone, and so may be the primary that it led to.
-            *lock(&discovery.primary) = None;
-            connect_to(discovery.primary().await?, timeouts, purpose, disconnected).await
+            let primary = self.discovery(purpose).refresh().await?;
+            connect_to(primary, timeouts, purpose, disconnected).await
         })
     }
 
     fn forget(&self, node: &ConnectionAddr) {
         for discovery in std::iter::once(&self.requests).chain(&self.renewals) {
-            lock(&discovery.primary).take_if(|primary| primary.get_connection_info().addr() == node);
+            discovery.forget_if(|primary| primary.get_connection_info().addr() == node);
         }
     }
 }
@@ -124,7 +125,7 @@ impl TryFrom<SentinelClient> for Address {
     /// A client that the application configured.
     fn try_from(client: SentinelClient) -> Result<Self, Error> {
         Ok(Self(Arc::new(Sentinel {
-            requests: Discovery::new(client),
+            requests: Discovery::new(Sentinels(client)),
             renewals: None,
             label: "primary known to Sentinel".into(),
         })))
@@ -139,7 +140,6 @@ fn builder(
     let addresses = sentinels.iter().map(|info| info.addr().clone());
     let settings = primary.redis_settings();
     let mut builder = SentinelClientBuilder::new(addresses, name, SentinelServerType::Master)?
-        .set_client_to_redis_tcp_settings(keepalive_settings())
         .set_client_to_redis_db(settings.db())
         .set_client_to_redis_protocol(settings.protocol());
     if matches!(primary.addr(), ConnectionAddr::TcpTls { .. }) {
@@ -159,34 +159,6 @@ fn builder(
         builder = builder.set_client_to_sentinel_password(password);
     }
     Ok(builder)
-}
-
-impl Discovery {
-    fn new(client: SentinelClient) -> Self {
-        Self {
-            client: tokio::sync::Mutex::new(client),
-            primary: Mutex::default(),
-        }
-    }
-
-    /// One task asks; those that arrive meanwhile share its answer.
-    async fn primary(&self) -> RedisResult<Client> {
-        if let Some(primary) = self.cached() {
-            return Ok(primary);
-        }
-        let mut client = self.client.lock().await;
-        if let Some(primary) = self.cached() {
-            return Ok(primary);
-        }
-        let found = client.async_get_client().await?;
-        let primary = Client::open(with_keepalive(found.get_connection_info().clone()))?;
-        *lock(&self.primary) = Some(primary.clone());
-        Ok(primary)
-    }
-
-    fn cached(&self) -> Option<Client> {
-        lock(&self.primary).clone()
-    }
 }
 
 #[cfg(test)]

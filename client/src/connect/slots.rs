@@ -1,15 +1,15 @@
 //! Which node of a cluster serves which slot.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Mutex;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use crc::{CRC_16_XMODEM, Crc};
-use redis::{Client, ConnectionAddr, ConnectionInfo, FromRedisValue, ParsingError, RedisError, RedisResult};
-use redis::{Value, cmd, from_redis_value_ref};
+use redis::from_redis_value_ref;
+use redis::{Client, ConnectionAddr, ConnectionInfo, ParsingError, RedisResult, Value, cmd};
 
-use crate::error::Error;
-use crate::sync::lock;
+use super::discovery::Source;
 
 const SLOTS: u16 = 16_384;
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
@@ -24,183 +24,111 @@ pub fn slot_of(key: impl AsRef<[u8]>) -> u16 {
     CRC.checksum(tag.unwrap_or(key)) % SLOTS
 }
 
-/// The slots that redirections have revealed, for connections to one node only.
-pub(super) struct SlotCache {
-    /// The nodes that the application named, at least one. They differ in host and port only.
+/// The nodes that know the slots of a cluster.
+pub(super) struct Nodes {
+    /// Those that the application named, at least one. They differ in host and port only.
     seeds: Vec<ConnectionInfo>,
-    known: Mutex<Known>,
+    /// Those to ask, the next one first: the seeds, and the primaries that were found last, because a cluster may have
+    /// moved away from all its seeds.
+    next: VecDeque<ConnectionInfo>,
 }
 
-#[derive(Default)]
-struct Known {
-    by_slot: HashMap<u16, ConnectionAddr>,
-    /// All nodes that a redirection has named. A cluster may have moved away from all its seeds.
-    discovered: Vec<ConnectionAddr>,
-    /// The node to ask about an unknown slot: an index into the seeds followed by the discovered nodes.
-    next: usize,
-}
-
-impl SlotCache {
-    pub fn new(seeds: Vec<ConnectionInfo>) -> Result<Self, Error> {
-        if seeds.is_empty() {
-            return Err(Error::Invalid(
-                "the address of a cluster needs at least one node".into(),
-            ));
-        }
-        Ok(Self {
+impl Nodes {
+    pub fn new(seeds: Vec<ConnectionInfo>) -> Self {
+        Self {
+            next: seeds.clone().into(),
             seeds,
-            known: Mutex::default(),
-        })
+        }
     }
 
-    pub fn first_seed(&self) -> &ConnectionInfo {
-        &self.seeds[0]
+    /// A node that does not respond is not asked again before the others.
+    fn next(&mut self) -> Option<ConnectionInfo> {
+        let next = self.next.pop_front()?;
+        self.next.push_back(next.clone());
+        Some(next)
     }
 
-    /// The node that serves the key if known, else one that redirects to it.
-    pub fn node_for(&self, key: &[u8]) -> ConnectionInfo {
-        let known = lock(&self.known);
-        let addr = known.by_slot.get(&slot_of(key));
-        let addr = addr.unwrap_or_else(|| self.next_to_ask(&known));
-        self.first_seed().clone().set_addr(addr.clone())
+    fn found(&mut self, map: &SlotMap) {
+        let mut nodes = map.primaries();
+        nodes.extend_from_slice(&self.seeds);
+        self.next = nodes.into();
     }
+}
 
-    /// Asks the cluster for all its slots.
-    pub async fn fetch(&self) -> RedisResult<SlotMap> {
+impl Source for Nodes {
+    type Answer = Arc<SlotMap>;
+
+    async fn ask(&mut self) -> RedisResult<Arc<SlotMap>> {
         let mut last = io::Error::from(io::ErrorKind::NotConnected).into();
-        for _ in 0..self.seeds.len() {
-            let addr = self.next_to_ask(&lock(&self.known)).clone();
-            match SlotMap::fetch(self.first_seed().clone().set_addr(addr.clone())).await {
-                Ok(map) => return Ok(map),
+        for _ in 0..self.next.len() {
+            let Some(node) = self.next() else { break };
+            match SlotMap::fetch(node).await {
+                Ok(map) => {
+                    self.found(&map);
+                    return Ok(Arc::new(map));
+                }
                 Err(error) => last = error,
             }
-            self.forget(&addr);
         }
         Err(last)
     }
-
-    fn next_to_ask<'a>(&'a self, known: &'a Known) -> &'a ConnectionAddr {
-        match self.seeds.get(known.next) {
-            Some(seed) => seed.addr(),
-            None => &known.discovered[known.next - self.seeds.len()],
-        }
-    }
-
-    /// Updates the cache from `MOVED slot host:port`.
-    pub fn on_redirect(&self, error: &RedisError, sender: &ConnectionAddr) {
-        let target = error.redirect_node().filter(|_| error.code() == Some("MOVED"));
-        if let Some((target, slot)) = target
-            && let Some(addr) = resolve(sender, target)
-        {
-            self.insert(slot, addr);
-        }
-    }
-
-    fn insert(&self, slot: u16, addr: ConnectionAddr) {
-        let mut known = lock(&self.known);
-        if !known.discovered.contains(&addr) && self.seeds.iter().all(|seed| *seed.addr() != addr) {
-            known.discovered.push(addr.clone());
-        }
-        known.by_slot.insert(slot, addr);
-    }
-
-    /// A node is unreachable: another one may serve its slots now, and another one is asked.
-    pub fn forget(&self, node: &ConnectionAddr) {
-        let mut known = lock(&self.known);
-        if self.next_to_ask(&known) == node {
-            known.next += 1;
-        }
-        known.by_slot.retain(|_, addr| addr != node);
-        known.discovered.retain(|addr| addr != node);
-        known.next %= self.seeds.len() + known.discovered.len();
-    }
 }
 
-/// The primaries of a cluster and their slots, as one node knows them.
+/// The slots of a cluster and their primaries, as one node knows them.
 pub(super) struct SlotMap {
-    node: ConnectionInfo,
-    ranges: Vec<SlotRange>,
-}
-
-struct SlotRange {
-    first: u16,
-    last: u16,
-    /// Empty when the node that answered does not know its own address.
-    host: String,
-    port: u16,
+    ranges: Vec<(RangeInclusive<u16>, ConnectionInfo)>,
 }
 
 impl SlotMap {
     async fn fetch(node: ConnectionInfo) -> RedisResult<Self> {
         let client = Client::open(node.clone())?;
         let mut connection = client.get_multiplexed_async_connection().await?;
-        let ranges = cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
-        Ok(Self { node, ranges })
+        let reply: Vec<Vec<Value>> = cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+        Ok(Self::parse(&node, &reply)?)
     }
 
+    /// Ranges of `first, last, [host, port, ...] of the primary, those of its replicas ...`
+    fn parse(node: &ConnectionInfo, reply: &[Vec<Value>]) -> Result<Self, ParsingError> {
+        let range = |fields: &Vec<Value>| {
+            if let [first, last, Value::Array(primary), ..] = &**fields
+                && let [host, port, ..] = &**primary
+            {
+                let slots = from_redis_value_ref(first)?..=from_redis_value_ref(last)?;
+                // A node that does not know its own address leaves it out.
+                let host: Option<String> = from_redis_value_ref(host)?;
+                let addr = with_host_and_port(node.addr(), host, from_redis_value_ref(port)?);
+                return Ok((slots, node.clone().set_addr(addr)));
+            }
+            Err(ParsingError::from("incomplete reply to CLUSTER SLOTS"))
+        };
+        let ranges = reply.iter().map(range).collect::<Result<_, _>>()?;
+        Ok(Self { ranges })
+    }
+
+    /// Each primary once.
     pub fn primaries(&self) -> Vec<ConnectionInfo> {
-        let mut primaries: Vec<ConnectionAddr> = Vec::new();
-        for range in &self.ranges {
-            let addr = range.addr(&self.node);
-            if !primaries.contains(&addr) {
-                primaries.push(addr);
+        let mut primaries: Vec<ConnectionInfo> = Vec::new();
+        for (_, node) in &self.ranges {
+            if primaries.iter().all(|other| other.addr() != node.addr()) {
+                primaries.push(node.clone());
             }
         }
-        let info = |addr| self.node.clone().set_addr(addr);
-        primaries.into_iter().map(info).collect()
+        primaries
     }
 
-    pub fn node_for(&self, key: &[u8]) -> Result<ConnectionInfo, Error> {
-        let slot = slot_of(key);
-        let mut ranges = self.ranges.iter();
-        let range = ranges.find(|range| (range.first..=range.last).contains(&slot));
-        let range = range.ok_or_else(|| {
-            Error::Invalid(format!(
-                "no node of the cluster serves slot {slot}, to which this key belongs: assign all slots"
-            ))
-        })?;
-        Ok(self.node.clone().set_addr(range.addr(&self.node)))
+    /// The node that serves a slot, if there is one.
+    pub fn node_for(&self, slot: u16) -> Option<ConnectionInfo> {
+        let range = self.ranges.iter().find(|(slots, _)| slots.contains(&slot));
+        range.map(|(_, node)| node.clone())
     }
 }
 
-impl SlotRange {
-    fn addr(&self, node: &ConnectionInfo) -> ConnectionAddr {
-        with_host_and_port(node.addr(), &self.host, self.port)
-    }
-}
-
-impl FromRedisValue for SlotRange {
-    /// `first, last, [host, port, ...] of the primary, those of its replicas ...`
-    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        let incomplete = || ParsingError::from("incomplete reply to CLUSTER SLOTS");
-        let fields = Vec::<Value>::from_redis_value(value)?;
-        let [first, last, Value::Array(primary), ..] = fields.as_slice() else {
-            return Err(incomplete());
-        };
-        let [host, port, ..] = primary.as_slice() else {
-            return Err(incomplete());
-        };
-        Ok(Self {
-            first: from_redis_value_ref(first)?,
-            last: from_redis_value_ref(last)?,
-            host: from_redis_value_ref::<Option<String>>(host)?.unwrap_or_default(),
-            port: from_redis_value_ref(port)?,
-        })
-    }
-}
-
-/// The address of `host:port`, reached in the same way as the node that named it.
-fn resolve(sender: &ConnectionAddr, target: &str) -> Option<ConnectionAddr> {
-    let (host, port) = target.rsplit_once(':')?;
-    Some(with_host_and_port(sender, host, port.parse().ok()?))
-}
-
-fn with_host_and_port(like: &ConnectionAddr, new_host: &str, new_port: u16) -> ConnectionAddr {
+/// Reached in the same way as the node that named it.
+fn with_host_and_port(like: &ConnectionAddr, new_host: Option<String>, new_port: u16) -> ConnectionAddr {
     let mut addr = like.clone();
     if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } = &mut addr {
-        // A node that does not know its own name leaves it out.
-        if !new_host.is_empty() {
-            new_host.clone_into(host);
+        if let Some(new_host) = new_host.filter(|host| !host.is_empty()) {
+            *host = new_host;
         }
         *port = new_port;
     }
@@ -211,17 +139,31 @@ fn with_host_and_port(like: &ConnectionAddr, new_host: &str, new_port: u16) -> C
 mod tests {
     use super::*;
 
-    fn cache(seeds: &[&str]) -> SlotCache {
-        let parse = |node: &&str| format!("redis://:secret@{node}/").parse().unwrap();
-        SlotCache::new(seeds.iter().map(parse).collect()).unwrap()
+    fn info(node: &str) -> ConnectionInfo {
+        format!("redis://:secret@{node}/").parse().unwrap()
     }
 
-    fn addr(node: &str) -> ConnectionAddr {
-        resolve(&ConnectionAddr::Tcp(String::new(), 0), node).unwrap()
+    fn range(first: i64, last: i64, host: Value, port: i64) -> Vec<Value> {
+        let primary = Value::Array(vec![host, Value::Int(port)]);
+        let replica = Value::Array(vec![name("replica"), Value::Int(1)]);
+        vec![Value::Int(first), Value::Int(last), primary, replica]
     }
 
-    fn node_for(slots: &SlotCache, key: &str) -> String {
-        slots.node_for(key.as_bytes()).addr().to_string()
+    fn name(host: &str) -> Value {
+        Value::BulkString(host.into())
+    }
+
+    fn map() -> SlotMap {
+        let reply = [
+            range(0, 100, Value::Nil, 7000),
+            range(101, 16_000, name("two"), 7001),
+            range(16_001, 16_200, name(""), 7000),
+        ];
+        SlotMap::parse(&info("one:7000"), &reply).unwrap()
+    }
+
+    fn names(nodes: &[ConnectionInfo]) -> Vec<String> {
+        nodes.iter().map(|node| node.addr().to_string()).collect()
     }
 
     #[test]
@@ -239,74 +181,34 @@ mod tests {
     }
 
     #[test]
-    fn redirected_slot_is_looked_up_at_its_new_node() {
-        let slots = cache(&["one:7000"]);
-        assert_eq!(node_for(&slots, "foo"), "one:7000");
-        slots.insert(12_182, addr("two:7001"));
-        assert_eq!(node_for(&slots, "foo"), "two:7001");
-        assert_eq!(node_for(&slots, "bar"), "one:7000");
-    }
-
-    #[test]
-    fn redirection_without_host_names_the_sender() {
-        assert_eq!(resolve(&addr("two:7001"), ":7002"), Some(addr("two:7002")));
-        assert_eq!(resolve(&addr("two:7001"), "three:7002"), Some(addr("three:7002")));
-        assert_eq!(resolve(&addr("two:7001"), "nonsense"), None);
-    }
-
-    #[test]
-    fn unreachable_node_is_not_asked_while_there_is_another() {
-        let slots = cache(&["one:7000", "two:7001"]);
-        slots.insert(12_182, addr("three:7002"));
-        slots.forget(&addr("one:7000"));
-        assert_eq!(node_for(&slots, "bar"), "two:7001");
-        slots.forget(&addr("two:7001"));
-        assert_eq!(node_for(&slots, "bar"), "three:7002");
-        slots.forget(&addr("three:7002"));
-        // Seeds are tried again, discovered nodes are not.
-        assert_eq!(node_for(&slots, "foo"), "two:7001");
-        slots.forget(&addr("two:7001"));
-        assert_eq!(node_for(&slots, "foo"), "one:7000");
-    }
-
-    #[test]
-    fn losing_another_node_keeps_the_node_to_ask() {
-        let slots = cache(&["one:7000"]);
-        slots.insert(12_182, addr("two:7001"));
-        slots.forget(&addr("two:7001"));
-        assert_eq!(node_for(&slots, "foo"), "one:7000");
-    }
-
-    #[test]
     fn slot_map_lists_each_primary_once() {
-        let range = |first, last, host: &str, port| SlotRange {
-            first,
-            last,
-            host: host.into(),
-            port,
-        };
-        let map = SlotMap {
-            node: "redis://:secret@one:7000/".parse().unwrap(),
-            ranges: vec![
-                range(0, 100, "", 7000),
-                range(101, 16_000, "two", 7001),
-                range(16_001, 16_200, "one", 7000),
-            ],
-        };
-        let primaries: Vec<String> = map
-            .primaries()
-            .iter()
-            .map(|info| info.addr().to_string())
-            .collect();
-        assert_eq!(primaries, ["one:7000", "two:7001"]);
-        assert_eq!(map.node_for(b"foo").unwrap().addr().to_string(), "two:7001");
-        assert!(matches!(
-            SlotMap {
-                ranges: vec![],
-                ..map
-            }
-            .node_for(b"foo"),
-            Err(Error::Invalid(_))
-        ));
+        assert_eq!(names(&map().primaries()), ["one:7000", "two:7001"]);
+    }
+
+    #[test]
+    fn slot_map_finds_primary_of_slot() {
+        let node = map().node_for(slot_of("foo")).unwrap();
+        assert_eq!(node.addr().to_string(), "two:7001");
+        assert_eq!(node.redis_settings().password(), Some("secret"));
+        assert!(map().node_for(16_201).is_none());
+    }
+
+    #[test]
+    fn incomplete_slot_map_is_rejected() {
+        assert!(SlotMap::parse(&info("one:7000"), &[vec![Value::Int(0)]]).is_err());
+    }
+
+    #[test]
+    fn unreachable_node_is_not_asked_again_before_the_others() {
+        let mut nodes = Nodes::new(vec![info("one:7000"), info("three:7002")]);
+        let mut asked: Vec<_> = (0..3).map(|_| nodes.next().unwrap()).collect();
+        assert_eq!(names(&asked), ["one:7000", "three:7002", "one:7000"]);
+        // The primaries that one of them named are asked, too, and then the seeds again.
+        nodes.found(&map());
+        asked = (0..5).map(|_| nodes.next().unwrap()).collect();
+        assert_eq!(
+            names(&asked),
+            ["one:7000", "two:7001", "one:7000", "three:7002", "one:7000"]
+        );
     }
 }
