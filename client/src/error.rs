@@ -11,46 +11,64 @@ use crate::command::LockInfo;
 pub use crate::no_quorum::{NoQuorum, NodeFailure};
 
 /// What went wrong, and what to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Others hold the lock or are queued for it. Try again later, or wait.
+    #[error("others hold the lock or are queued for it: try again later, or wait")]
     Busy,
     /// As [`Error::Busy`], with the holders and waiters: see [`Lock::explain`](crate::Lock::explain).
+    #[error(fmt = held_by)]
     HeldBy(Box<LockInfo>),
     /// The lock was not granted in time.
     #[non_exhaustive]
+    #[error("timed out after {waited:?} waiting for {key}{}", last_error(.last))]
     Timeout {
         /// The lock, as text: of several, the one that was not granted.
         key: String,
         /// How long the request waited.
         waited: Duration,
         /// The error of the last attempt, if the server was unavailable; `None` if others simply held the lock.
+        #[source]
         last: Option<Box<Self>>,
     },
     /// Nobody holds the lock: the lease has expired. The work was not protected to its end.
+    #[error("the lease has expired and nobody holds the lock: acquire it again")]
     NotHeld,
     /// Others hold the lock: the lease has expired, and the lock was granted to another owner.
+    #[error("the lease has expired and others hold the lock: acquire it again")]
     NotOwner,
     /// The owner holds the lock by a later acquisition: the lease of this one has expired.
+    #[error("the lease has expired and the owner has acquired the lock again since")]
     Stale,
     /// The lock is lost. See [`LostReason`].
+    #[error("the lock is lost: {0}")]
     Lost(LostReason),
     /// Waiting would never end: each of the named owners waits for the next one. Nothing was queued.
+    #[error("waiting would be a deadlock, release a lock first: {0}")]
     Deadlock(String),
     /// The queue of the lock is full.
+    #[error("the queue of the lock is full: {0}")]
     QueueFull(String),
     /// The server was started or promoted, and its grace period is still running; the text says how long.
+    #[error("the server's grace period is running: {0}")]
     Grace(String),
     /// The server could evict locks, so it grants none; the text says what to change.
+    #[error("the server could evict locks: {0}")]
     Evictable(String),
     /// Too few of several servers agreed; the text names the others.
     #[cfg(feature = "quorum")]
+    #[error("{0}")]
     NoQuorum(NoQuorum),
     /// The server has not loaded the module.
+    #[error(
+        "the server has not loaded the DLOCK module: add `loadmodule /path/to/libdlock.so` to its configuration and \
+         restart it, or send it `MODULE LOAD /path/to/libdlock.so`"
+    )]
     ModuleMissing,
     /// Too few servers acknowledged the grant in time. The lock is being released: an immediate retry may find it busy.
     #[non_exhaustive]
+    #[error("only {acknowledged} of {needed} servers acknowledged the lock in time, so it was released")]
     Unreplicated {
         /// How many replicas had to acknowledge it; with `fsynced`, the primary counts, too.
         needed: u32,
@@ -59,33 +77,42 @@ pub enum Error {
     },
     /// The release was sent, but no reply tells whether it ended the hold, or a loss before it. The lock is free when its
     /// lease expires at the latest.
-    Unconfirmed(Box<Self>),
+    #[error("no reply confirmed the release, the lock is free when its lease expires at the latest: {0}")]
+    Unconfirmed(#[source] Box<Self>),
     /// An invalid address or option: what is wrong with it.
+    #[error("{0}")]
     Invalid(String),
     /// Any other error, of the connection or of the server.
-    Redis(RequestError),
+    #[error("{0}")]
+    Redis(#[source] RequestError),
 }
 
 /// An error of redis-rs, to which it dereferences, and the server that it is about.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub struct RequestError {
     server: Option<Arc<str>>,
+    #[source]
     error: RedisError,
 }
 
 /// Why a lock was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostReason {
     /// The lease was not renewed in time, as far as the client knows: the server may have been unavailable.
+    #[error("the lease was not renewed in time")]
     LeaseExpired,
     /// The lock was held for the maximum time.
+    #[error("it was held for the maximum time")]
     MaxHoldExceeded,
     /// The server reports that nobody holds the lock.
+    #[error("the server reports that nobody holds it")]
     NotHeld,
     /// The server reports that others hold the lock.
+    #[error("the server reports that others hold it")]
     NotOwner,
     /// The server reports that the owner holds the lock by a later acquisition.
+    #[error("the server reports that its owner has acquired it again since")]
     Stale,
 }
 
@@ -237,69 +264,14 @@ fn is_unknown_command(detail: &str, name: &str) -> bool {
     command.is_some_and(|command| command.trim_start_matches(['\'', '`', '"']).starts_with(name))
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Busy => f.write_str("others hold the lock or are queued for it: try again later, or wait"),
-            Self::HeldBy(info) => match info.holders.as_slice() {
-                [] => write!(f, "{} others wait for the lock", info.waiting),
-                [first] => write!(f, "{} has held the lock for {:?}", first.owner, first.held),
-                [first, others @ ..] => {
-                    let (owner, held, others) = (&first.owner, first.held, others.len());
-                    write!(
-                        f,
-                        "{owner} has held the lock for {held:?}, and {others} others hold it, too"
-                    )
-                }
-            },
-            Self::Timeout { key, waited, last } => {
-                write!(f, "timed out after {waited:?} waiting for {key}")?;
-                match last {
-                    None => f.write_str(": others held it"),
-                    Some(last) => write!(f, "; last error: {last}"),
-                }
-            }
-            Self::NotHeld => f.write_str("the lease has expired and nobody holds the lock: acquire it again"),
-            Self::NotOwner => f.write_str("the lease has expired and others hold the lock: acquire it again"),
-            Self::Stale => {
-                f.write_str("the lease has expired and the owner has acquired the lock again since")
-            }
-            Self::Lost(reason) => write!(f, "the lock is lost: {reason}"),
-            Self::Deadlock(detail) => {
-                write!(f, "waiting would be a deadlock, release a lock first: {detail}")
-            }
-            Self::QueueFull(detail) => write!(f, "the queue of the lock is full: {detail}"),
-            Self::Grace(detail) => write!(f, "the server's grace period is running: {detail}"),
-            Self::Evictable(detail) => write!(f, "the server could evict locks: {detail}"),
-            #[cfg(feature = "quorum")]
-            Self::NoQuorum(failure) => failure.fmt(f),
-            Self::Unreplicated { needed, acknowledged } => write!(
-                f,
-                "only {acknowledged} of {needed} servers acknowledged the lock in time, so it was released"
-            ),
-            Self::ModuleMissing => f.write_str(
-                "the server has not loaded the DLOCK module: add `loadmodule /path/to/libdlock.so` to its \
-                 configuration and restart it, or send it `MODULE LOAD /path/to/libdlock.so`",
-            ),
-            Self::Unconfirmed(last) => write!(
-                f,
-                "no reply confirmed the release, the lock is free when its lease expires at the latest: {last}"
-            ),
-            Self::Invalid(reason) => f.write_str(reason),
-            Self::Redis(error) => error.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for LostReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::LeaseExpired => "the lease was not renewed in time",
-            Self::MaxHoldExceeded => "it was held for the maximum time",
-            Self::NotHeld => "the server reports that nobody holds it",
-            Self::NotOwner => "the server reports that others hold it",
-            Self::Stale => "the server reports that its owner has acquired it again since",
-        })
+fn held_by(info: &LockInfo, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Some((first, others)) = info.holders.split_first() else {
+        return write!(f, "{} others wait for the lock", info.waiting);
+    };
+    write!(f, "{} has held the lock for {:?}", first.owner, first.held)?;
+    match others.len() {
+        0 => Ok(()),
+        others => write!(f, ", and {others} others hold it, too"),
     }
 }
 
@@ -316,19 +288,10 @@ impl fmt::Display for RequestError {
     }
 }
 
-impl std::error::Error for RequestError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Timeout { last: Some(last), .. } | Self::Unconfirmed(last) => Some(&**last),
-            Self::Redis(error) => Some(error),
-            _ => None,
-        }
+fn last_error(last: &Option<Box<Error>>) -> String {
+    match last {
+        None => ": others held it".into(),
+        Some(last) => format!("; last error: {last}"),
     }
 }
 

@@ -1,18 +1,21 @@
 //! Work under a lock.
 
-use std::error::Error as StdError;
 use std::fmt;
 
 use crate::error::{Error, LostReason};
 
 /// Why there is no result of work under a lock: see [`Lock::run`](crate::Lock::run).
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<T> {
     /// The lock was not acquired, and the work not started.
-    NotAcquired(Error),
+    #[error("{0}")]
+    NotAcquired(#[source] Error),
     /// The lock was lost, and the work was cancelled at an `await`.
+    #[error("the work was cancelled because the lock is lost: {0}")]
     Cancelled(LostReason),
     /// The work was finished, but the lock was lost before its release: other holders may have worked at the same time.
+    #[error("the lock was lost before the work was finished: {reason}")]
     Unprotected {
         /// Why the lock was lost.
         reason: LostReason,
@@ -47,18 +50,6 @@ impl<T> From<RunError<T>> for Error {
     }
 }
 
-impl<T> fmt::Display for RunError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAcquired(error) => error.fmt(f),
-            Self::Cancelled(reason) => write!(f, "the work was cancelled because the lock is lost: {reason}"),
-            Self::Unprotected { reason, .. } => {
-                write!(f, "the lock was lost before the work was finished: {reason}")
-            }
-        }
-    }
-}
-
 impl<T> fmt::Debug for RunError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,15 +59,6 @@ impl<T> fmt::Debug for RunError<T> {
                 .debug_struct("Unprotected")
                 .field("reason", reason)
                 .finish_non_exhaustive(),
-        }
-    }
-}
-
-impl<T> StdError for RunError<T> {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self {
-            Self::NotAcquired(error) => Some(error),
-            _ => None,
         }
     }
 }
