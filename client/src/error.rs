@@ -17,7 +17,8 @@ pub enum Error {
     /// Others hold the lock or are queued for it. Try again later, or wait.
     #[error("others hold the lock or are queued for it: try again later, or wait")]
     Busy,
-    /// As [`Error::Busy`], with the holders and waiters: see [`Lock::explain`](crate::Lock::explain).
+    /// As [`Error::Busy`], with the holders and waiters.
+    #[cfg_attr(feature = "locks", doc = "See [`Lock::explain`](crate::Lock::explain).")]
     #[error(fmt = held_by)]
     HeldBy(Box<LockInfo>),
     /// The lock was not granted in time.
@@ -228,7 +229,7 @@ impl Deref for RequestError {
     }
 }
 
-/// For functions that take an [`Address`](crate::Address) as well as text.
+/// For functions that take an `Address` as well as text.
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}

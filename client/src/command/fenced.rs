@@ -3,11 +3,16 @@ use redis::{Arg, Cmd, ToSingleRedisArg};
 use super::request::command;
 
 /// Lua that stops a script or a function before it writes, unless the owner `ARGV[1]` holds the lock `KEYS[1]` under the
-/// fencing token `ARGV[2]`. Put it first: see [`Guard::script_args`](crate::Guard::script_args).
+/// fencing token `ARGV[2]`. Put it first.
+#[cfg_attr(
+    feature = "locks",
+    doc = "See [`Guard::script_args`](crate::Guard::script_args)."
+)]
 pub const LUA_FENCE_CHECK: &str = "redis.call('DLOCK.GUARD', KEYS[1], ARGV[1], ARGV[2])\n";
 
 /// `DLOCK.GUARD key owner fence command [arg ...]`: the server runs the command only if the owner holds the lock under
-/// this fencing token. See [`Guard::fenced`](crate::Guard::fenced).
+/// this fencing token.
+#[cfg_attr(feature = "locks", doc = "See [`Guard::fenced`](crate::Guard::fenced).")]
 #[must_use = "nothing is sent before `query` or `query_async`"]
 pub fn fenced(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, fence: u64, inner: &Cmd) -> Cmd {
     let mut outer = command("DLOCK.GUARD", key);
