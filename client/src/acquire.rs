@@ -300,9 +300,11 @@ impl Attempt {
     }
 
     fn guard(&mut self, grant: Grant, sent_at: BootInstant) -> Result<Guard, Error> {
-        let (identity, options) = (self.request.identity.clone(), self.request.options);
-        let plan = |now| options.plan(now);
-        let guard = Guard::granted(&self.client, identity, grant, sent_at, plan, self.is_repeated);
+        let AcquireRequest {
+            identity, options, ..
+        } = &self.request;
+        let (identity, is_repeated) = (identity.clone(), self.is_repeated);
+        let guard = Guard::granted(&self.client, identity, grant, sent_at, options, is_repeated);
         guard.inspect_err(|_| self.begin_another())
     }
 

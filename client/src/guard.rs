@@ -8,11 +8,12 @@ use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::command::{Grant, Milliseconds, fenced};
 use crate::error::{Error, LostReason};
-use crate::hold::{Action, Hold, Plan};
+use crate::hold::{Action, Hold};
 use crate::identity::RequestIdentity;
+use crate::options::Options;
 use crate::owner::Owner;
 use crate::parts::GuardParts;
-use crate::release::{cancel_duplicates, give_up, release};
+use crate::release::{begin_release, give_up, release};
 use crate::renewal::{SharedHold, notify_lost};
 use crate::run::{RunError, after_release};
 
@@ -44,12 +45,17 @@ impl Guard {
         identity: RequestIdentity,
         grant: Grant,
         sent_at: BootInstant,
-        plan: impl FnOnce(BootInstant) -> Plan,
+        options: &Options,
         is_repeated: bool,
     ) -> Result<Self, Error> {
         let now = BootInstant::now();
         let certain = |time| client.renewal_context().certain(time);
-        let hold = Hold::granted(plan(now), sent_at, certain(grant.waited), certain(grant.lease));
+        let hold = Hold::granted(
+            options.plan(now),
+            sent_at,
+            certain(grant.waited),
+            certain(grant.lease),
+        );
         let lost_reason = hold.lost_reason(now);
         let held = SharedHold::new(client.renewal_context(), identity, grant, is_repeated, hold);
         client.renewal_thread().watch(&held);
@@ -147,7 +153,7 @@ impl Guard {
     /// Resolves when the lock is lost: at the local deadline at the latest, even if the server is unresponsive.
     pub async fn lost(&self) -> LostReason {
         // Nothing else cancels it while there is a guard.
-        self.held.token().cancelled().await;
+        self.held.token.cancelled().await;
         self.lost_reason().unwrap_or(LostReason::LeaseExpired)
     }
 
@@ -159,7 +165,7 @@ impl Guard {
     /// Cancelled when the lock is lost, and when the guard is released or dropped: [`Guard::watch`] says which. Each call
     /// returns another child token: cancelling it affects no other.
     pub fn token(&self) -> CancellationToken {
-        self.held.token().child_token()
+        self.held.token.child_token()
     }
 
     /// Extends the lease to at least `lease` from now, never shortens it, and returns what remains.
@@ -209,16 +215,8 @@ impl Guard {
     }
 
     async fn release_or_keep(mut self, keeps: bool) -> Result<u64, Error> {
-        let mut pending = self.held.give_up(BootInstant::now());
-        if !keeps || pending.lost_reason().is_some() {
-            pending.keeps_for = None;
-        }
-        self.client.renewal_thread().unwatch(&self.held);
-        if let Some(reason) = pending.lost_reason().filter(|_| !pending.is_needed()) {
-            self.is_settled = true;
-            cancel_duplicates(&self.client, &self.held);
-            return Err(Error::Lost(reason));
-        }
+        let begun = begin_release(&self.client, &self.held, keeps);
+        let pending = begun.inspect_err(|_| self.is_settled = true)?;
         let is_kept = pending.keeps_for.is_some();
         let (link, retry_timeout) = (&self.client.link, self.client.retry_timeout);
         let outcome = release(&self.client, link, &self.held, pending, retry_timeout).await;
@@ -299,7 +297,7 @@ impl GuardWatch {
 
     /// Cancelled when the lock is lost or released: see [`Guard::token`].
     pub fn token(&self) -> CancellationToken {
-        self.0.token().child_token()
+        self.0.token.child_token()
     }
 }
 

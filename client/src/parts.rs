@@ -67,13 +67,10 @@ pub(crate) async fn adopt(client: &Arc<Client>, parts: GuardParts) -> Result<Gua
         lease: remaining,
         waited: Duration::ZERO,
     };
-    let plan = |now| {
-        Options {
-            lease,
-            ..Options::default()
-        }
-        .plan(now)
+    let options = Options {
+        lease,
+        ..Options::default()
     };
     // Whether the request was repeated is not known here.
-    Guard::granted(client, identity, grant, sent_at, plan, true)
+    Guard::granted(client, identity, grant, sent_at, &options, true)
 }

@@ -65,7 +65,7 @@ pub(crate) async fn release(
 
 /// Cancels the request of a hold that is lost, if it was repeated: a late duplicate may have left another hold or a
 /// waiter of the same id behind, under another fence.
-pub(crate) fn cancel_duplicates(client: &Client, held: &SharedHold) {
+fn cancel_duplicates(client: &Client, held: &SharedHold) {
     if held.is_repeated {
         let (context, identity) = (Arc::clone(&held.context), held.identity.clone());
         let until = BootInstant::now() + held.with(|hold| hold.lease());
@@ -75,22 +75,39 @@ pub(crate) fn cancel_duplicates(client: &Client, held: &SharedHold) {
     }
 }
 
+/// Ends the renewals of a hold that is to be released, or kept if that was asked for.
+///
+/// # Errors
+///
+/// [`Error::Lost`]: the server has reported its loss, so there is nothing to release.
+pub(crate) fn begin_release(
+    client: &Client,
+    held: &SharedHold,
+    keeps: bool,
+) -> Result<PendingRelease, Error> {
+    let mut pending = held.give_up(BootInstant::now());
+    client.renewal_thread().unwatch(held);
+    let lost = pending.lost_reason();
+    if let Some(reason) = lost.filter(|_| !pending.is_needed()) {
+        cancel_duplicates(client, held);
+        return Err(Error::Lost(reason));
+    }
+    if !keeps || lost.is_some() {
+        pending.keeps_for = None;
+    }
+    Ok(pending)
+}
+
 /// Gives up the hold of a guard that was dropped. The release, with retries until the lease ends, is for the renewal
 /// thread.
 pub(crate) fn give_up(
     client: &Arc<Client>,
     held: Arc<SharedHold>,
 ) -> impl Future<Output = Result<u64, Error>> + Send + use<> {
-    let mut pending = held.give_up(BootInstant::now());
-    pending.keeps_for = None;
-    client.renewal_thread().unwatch(&held);
+    let begun = begin_release(client, &held, false);
     let client = Arc::clone(client);
     async move {
-        if let Some(reason) = pending.lost_reason().filter(|_| !pending.is_needed()) {
-            cancel_duplicates(&client, &held);
-            return Err(Error::Lost(reason));
-        }
         let link = &client.renewal_context().link;
-        release(&client, link, &held, pending, Duration::MAX).await
+        release(&client, link, &held, begun?, Duration::MAX).await
     }
 }

@@ -108,11 +108,6 @@ impl Hold {
         }
     }
 
-    /// Whether the hold was found lost or given up.
-    pub fn is_over(&self) -> bool {
-        self.state != State::Held
-    }
-
     /// When [`Hold::on_time`] has something to do.
     pub fn wakes_at(&self) -> Option<BootInstant> {
         match (self.state, self.renewal) {

@@ -73,17 +73,13 @@ impl PendingRelease {
             Some(reason) => ReleaseStep::Done(Err(Error::Lost(self.lost.unwrap_or(reason)))),
             None => {
                 self.may_be_done |= error.is_ambiguous();
-                self.retry_or_give_up(error, now)
+                self.on_unsent(error, now)
             }
         }
     }
 
     /// There was no connection to send an attempt on: it was certainly not carried out.
     pub fn on_unsent(&self, error: Error, now: BootInstant) -> ReleaseStep {
-        self.retry_or_give_up(error, now)
-    }
-
-    fn retry_or_give_up(&self, error: Error, now: BootInstant) -> ReleaseStep {
         if error.is_transient() && now < self.deadline {
             ReleaseStep::Retry(error)
         } else {

@@ -214,7 +214,7 @@ impl Shared {
 
 /// Notifies the holder that its lock is lost.
 pub(crate) fn notify_lost(held: &SharedHold, reason: LostReason) {
-    held.cancel();
+    held.token.cancel();
     held.context.report(&held.identity, EventKind::Lost { reason });
     if let Some(listener) = held.loss_listener.get() {
         listener();

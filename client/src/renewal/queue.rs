@@ -186,7 +186,7 @@ mod tests {
         });
         let observer = thread::spawn({
             let held = Arc::clone(&held);
-            move || held.token()
+            move || held.token.clone()
         });
         let guard = thread::spawn({
             let (queue, held) = (Arc::clone(&queue), Arc::clone(&held));
@@ -220,7 +220,7 @@ mod tests {
         let mut notified = 0;
         let mut notify = |held: &SharedHold, action| {
             if let Some(Action::NotifyLost(_)) = action {
-                held.cancel();
+                held.token.cancel();
                 notified += 1;
             }
         };

@@ -60,8 +60,8 @@ pub(crate) struct SharedHold {
     hold: Mutex<Hold>,
     /// When it is due, according to the queue. Changed only while the queue is locked.
     pub(super) due: Mutex<Option<BootInstant>>,
-    /// Created on demand.
-    token: Mutex<Option<CancellationToken>>,
+    /// Cancelled when the hold is lost or given up.
+    pub token: CancellationToken,
     /// The lock of which this hold is a part, if it is one.
     pub loss_listener: OnceLock<Box<LossListener>>,
 }
@@ -83,7 +83,7 @@ impl SharedHold {
             number: next_number(),
             hold: Mutex::new(hold),
             due: Mutex::new(None),
-            token: Mutex::new(None),
+            token: CancellationToken::new(),
             loss_listener: OnceLock::new(),
         })
     }
@@ -123,27 +123,11 @@ impl SharedHold {
         }
     }
 
-    /// Cancelled when the hold is lost or given up.
-    pub fn token(&self) -> CancellationToken {
-        let token = lock(&self.token).get_or_insert_default().clone();
-        // If the hold ended before there was a token, nothing was cancelled then.
-        if self.with(|hold| hold.is_over()) {
-            token.cancel();
-        }
-        token
-    }
-
     /// Gives the hold up. The caller removes it from the queue afterwards.
     pub fn give_up(&self, now: BootInstant) -> PendingRelease {
         let pending = self.with(|hold| hold.give_up(now));
-        self.cancel();
+        self.token.cancel();
         pending
-    }
-
-    pub fn cancel(&self) {
-        if let Some(token) = &*lock(&self.token) {
-            token.cancel();
-        }
     }
 }
 
