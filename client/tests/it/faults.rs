@@ -108,16 +108,20 @@ async fn release_with_reply_cut_at_any_byte_is_repeated_and_unconfirmed() {
 
 #[tokio::test]
 async fn renewal_with_reply_cut_at_any_byte_is_retried() {
-    let scene = Scene::new();
+    let journal = Journal::default();
+    let scene = Scene::with(journal.settings());
     let mut client = scene.server.client();
     // ":3000\r\n"
     for bytes in 0..7 {
         scene.warm_up().await;
-        let guard = scene.locks.lock("door").lease(ms(300)).acquire().await.unwrap();
+        let guard = scene.locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
+        let renewed = journal.count("Renewed");
         scene.proxy.cut_after(Way::ToClient, bytes);
         until("the cut", || !scene.proxy.will_cut()).await;
-        // Longer than a lease.
-        tokio::time::sleep(ms(400)).await;
+        until("a renewal", || {
+            journal.count("Renewed") > renewed || !guard.is_held()
+        })
+        .await;
         assert!(guard.is_held(), "cut after {bytes}");
         assert_eq!(client.lock("door").holders[0].holds, 1);
         assert_eq!(guard.release().await.unwrap(), 0, "cut after {bytes}");
