@@ -1,15 +1,19 @@
-//! A service that stops in an orderly way: requests are aborted, and their locks are free before the process ends.
+//! An axum service that stops in an orderly way: requests are cancelled, and their locks are free before the process
+//! ends.
 //!
-//! `cargo run -p redis-dlock-client --example graceful_shutdown redis://127.0.0.1:7379/`, then connect to port 8080 with
-//! `nc`, and press Enter here. With axum, `axum::serve(..).with_graceful_shutdown(..)` takes the place of the loop.
+//! `cargo run -p redis-dlock-client --example graceful_shutdown redis://127.0.0.1:7379/`, then
+//! `curl --request POST http://127.0.0.1:8080/orders/42`, and press Enter here.
 
-use std::pin::pin;
 use std::time::Duration;
 
-use redis_dlock_client::Locks;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::timeout;
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use redis_dlock_client::{CancellationToken, Error, Locks};
+use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
@@ -26,32 +30,46 @@ async fn main() -> Outcome {
 }
 
 /// Serves until `shutdown` resolves.
-pub async fn serve(locks: &Locks, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Outcome {
-    let mut requests = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
-    loop {
-        tokio::select! {
-            () = &mut shutdown => break,
-            accepted = listener.accept() => {
-                requests.spawn(handle(locks.clone(), accepted?.0));
-            }
-            Some(_) = requests.join_next() => {}
-        }
-    }
-    // Drops their guards, which releases the locks in the background.
-    requests.shutdown().await;
+pub async fn serve(
+    locks: &Locks,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Outcome {
+    let stop = CancellationToken::new();
+    let service = Router::new()
+        .route("/orders/{id}", post(answer))
+        .with_state((locks.clone(), stop.clone()));
+    let stopping = async move {
+        shutdown.await;
+        stop.cancel();
+    };
+    // Returns when all requests are answered.
+    axum::serve(listener, service)
+        .with_graceful_shutdown(stopping)
+        .await?;
+    // Their guards were dropped, which releases the locks in the background.
     if timeout(Duration::from_secs(5), locks.settle()).await.is_err() {
         eprintln!("the server is unavailable: the locks are free when their leases expire");
     }
     Ok(())
 }
 
-/// Holds a lock until the client sends something or leaves.
-async fn handle(locks: Locks, client: TcpStream) -> Outcome {
-    let guard = locks
-        .acquire(format!("orders:{}", client.peer_addr()?.port()))
-        .await?;
-    client.peek(&mut [0]).await?;
+/// Processes an order, unless the service stops first.
+async fn answer(
+    State((locks, stop)): State<(Locks, CancellationToken)>,
+    Path(id): Path<String>,
+) -> Result<&'static str, StatusCode> {
+    match stop.run_until_cancelled(process(&locks, &id)).await {
+        Some(Ok(())) => Ok("done\n"),
+        Some(Err(_)) => Err(StatusCode::INTERNAL_SERVER_ERROR),
+        None => Err(StatusCode::SERVICE_UNAVAILABLE),
+    }
+}
+
+async fn process(locks: &Locks, id: &str) -> Result<(), Error> {
+    let guard = locks.acquire(format!("orders:{id}")).await?;
+    // The work.
+    sleep(Duration::from_secs(10)).await;
     guard.release().await?;
     Ok(())
 }

@@ -23,6 +23,9 @@ mod leader_election;
 #[path = "../../examples/quorum.rs"]
 mod quorum;
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
 use crate::support::{assert_lost, locks, ms, soon, until, until_free, url};
 use dlock_testkit::{Client, Server, start};
 use redis_dlock_client::{Error, LostReason};
@@ -65,6 +68,14 @@ async fn fenced_write() {
     assert_eq!(server.client().ask::<String>("GET report"), "first");
 }
 
+/// Sends a request that takes longer than this test.
+fn post(address: SocketAddr, order: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("POST /orders/{order} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
 #[tokio::test]
 async fn graceful_shutdown() {
     let (server, mut client) = start();
@@ -76,14 +87,16 @@ async fn graceful_shutdown() {
         let shutdown = async { _ = stopped.await };
         graceful_shutdown::serve(&locks, listener, shutdown).await
     });
-    let requests: Vec<_> = (0..50)
-        .map(|_| std::net::TcpStream::connect(address).unwrap())
-        .collect();
+    let requests: Vec<_> = (0..50).map(|order| post(address, order)).collect();
     until("the locks", || client.ask::<usize>("DBSIZE") == 50).await;
     stop.send(()).unwrap();
     soon("the end", service).await.unwrap().unwrap();
     assert_eq!(client.ask::<usize>("DBSIZE"), 0);
-    drop(requests);
+    for mut request in requests {
+        let mut answer = String::new();
+        request.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    }
 }
 
 #[tokio::test]
