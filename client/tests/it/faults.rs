@@ -552,6 +552,7 @@ async fn timeout_of_waiter_names_unresponsive_server() {
     server.resume();
     let is_outage = matches!(&error, Error::Timeout { last: Some(_), .. }) && error.is_transient();
     assert!(is_outage, "{error:?}");
-    let held = locks.lock("door").wait(ms(300)).acquire().await.unwrap_err();
+    until("a reply", || client.waiting("door") == 0).await;
+    let held = locks.lock("door").wait(ms(3000)).acquire().await.unwrap_err();
     assert!(matches!(&held, Error::Timeout { last: None, .. }), "{held:?}");
 }
