@@ -6,8 +6,10 @@
 use dlock_core::{
     Acquire, Acquired, Effects, Engine, Instant, Limit, Lock, LockRef, Timeout, TransitionContext, WaitPolicy,
 };
-use dlock_model::quorum::{Breach, Churn, ChurnBreach, Overtaken, Quorum, Setting, Violation};
-use dlock_model::search::search;
+use dlock_model::quorum::{
+    Breach, Churn, ChurnBreach, Overtaken, QueueBreach, QueueSetting, Queues, Quorum, Setting, Violation,
+};
+use dlock_model::search::{search, search_stuck};
 
 #[track_caller]
 fn holds(name: &str, setting: &Setting) {
@@ -233,5 +235,98 @@ mod liveness {
     #[test]
     fn dead_waiters_without_slices_cost_a_lease_each() {
         assert_eq!(waited_behind_dead_ms(64, Timeout::Infinite), 65 * LEASE_MS);
+    }
+}
+
+/// Clients that wait on all servers at once.
+mod waiting_everywhere {
+    use super::*;
+
+    const IN_ANY_ORDER: QueueSetting = QueueSetting {
+        has_doorway: false,
+        ..IN_ORDER
+    };
+    const IN_ORDER: QueueSetting = QueueSetting {
+        clients: 4,
+        has_doorway: true,
+        faults: 0,
+        restarts: 0,
+        breach: None,
+    };
+
+    /// A way to where clients wait for each other for ever.
+    fn deadlock(setting: QueueSetting) -> Option<String> {
+        let outcome = search_stuck(Queues::new(setting), Queues::is_over, |event| event.is_fault());
+        println!("{setting:?}: {} states", outcome.states);
+        outcome.found.map(|(_, trace)| trace.join(" | "))
+    }
+
+    fn overtaking(setting: QueueSetting) -> Option<(Overtaken, String)> {
+        let outcome = search(Queues::new(setting));
+        println!("{setting:?}: {} states", outcome.states);
+        outcome.found.map(|(found, trace)| (found, trace.join(" | ")))
+    }
+
+    #[test]
+    fn clients_are_served_in_order_even_if_they_give_back_what_they_hold() {
+        assert_eq!(overtaking(IN_ORDER), None);
+        assert_eq!(deadlock(IN_ORDER), None);
+    }
+
+    #[test]
+    fn clients_are_served_in_order_while_one_dies_or_a_server_loses_its_holder() {
+        let setting = QueueSetting {
+            faults: 1,
+            ..IN_ORDER
+        };
+        assert_eq!(overtaking(setting), None);
+        assert_eq!(deadlock(setting), None);
+    }
+
+    #[test]
+    fn clients_whose_requests_arrive_in_any_order_are_all_served() {
+        let three = QueueSetting {
+            clients: 3,
+            ..IN_ANY_ORDER
+        };
+        for setting in [
+            IN_ANY_ORDER,
+            QueueSetting { faults: 2, ..three },
+            QueueSetting { restarts: 1, ..three },
+        ] {
+            assert_eq!(deadlock(setting), None);
+        }
+    }
+
+    #[test]
+    fn clients_that_keep_less_than_a_majority_wait_for_each_other() {
+        let breach = Some(QueueBreach::GrantsKept);
+        let trace = deadlock(QueueSetting {
+            breach,
+            ..IN_ANY_ORDER
+        });
+        println!("{}", trace.expect("a deadlock"));
+    }
+
+    #[test]
+    fn client_that_gives_up_its_places_is_overtaken() {
+        let setting = QueueSetting {
+            faults: 1,
+            breach: Some(QueueBreach::PlacesGivenUp),
+            ..IN_ORDER
+        };
+        let (found, trace) = overtaking(setting).expect("a violation");
+        println!("{trace}");
+        assert_eq!(found, Overtaken::ByLaterClient);
+    }
+
+    #[test]
+    fn client_that_does_not_ask_again_waits_forever() {
+        let setting = QueueSetting {
+            restarts: 2,
+            breach: Some(QueueBreach::NotAskedAgain),
+            ..IN_ORDER
+        };
+        println!("{}", deadlock(setting).expect("a deadlock"));
     }
 }

@@ -5,14 +5,17 @@
 //! setting   the circumstances, and which rule is left out on purpose
 //! world     servers, clients, and everything that can happen to them; the guarantees
 //! churn     liveness: who is served while a holder has lost the first server
+//! queues    liveness of a rule that is not built: clients wait on all servers at once
 //! ```
 
 mod churn;
+mod queues;
 mod server;
 mod setting;
 mod world;
 
 pub use churn::{Churn, ChurnBreach, Overtaken};
+pub use queues::{QueueBreach, QueueSetting, Queues};
 pub use server::Server;
 pub use setting::{Breach, Setting};
 pub use world::{Quorum, Violation};
