@@ -21,6 +21,11 @@ impl Locks {
         self.lock(key).blocking_try_acquire()
     }
 
+    /// [`Locks::check`] for threads outside async code.
+    pub fn blocking_check(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
+        block_on(self.runtime(), self.check(key))
+    }
+
     /// [`Locks::settle`] for threads outside async code: `false` if that takes longer than `limit`.
     pub fn blocking_settle(&self, limit: Duration) -> bool {
         let settled = async { timeout(limit, self.settle()).await };
@@ -48,8 +53,7 @@ impl<M: Mode> Lock<M> {
     /// Those of [`Lock::run`].
     pub fn blocking_run<T>(&self, work: impl FnOnce(&Guard<M>) -> T) -> Result<T, RunError<T>> {
         let guard = self.blocking_acquire().map_err(RunError::NotAcquired)?;
-        let done = work(&guard);
-        block_on(self.runtime(), guard.finish(done))
+        guard.blocking_run(work)
     }
 }
 
@@ -58,6 +62,17 @@ impl<M: Mode> Guard<M> {
     /// [`Guard::lost`] for threads outside async code.
     pub fn blocking_lost(&self) -> LostReason {
         block_on(self.runtime(), self.lost())
+    }
+
+    /// [`Guard::run`] for threads outside async code. Nothing cancels the work when the lock is lost: have it check
+    /// [`Guard::is_held`] now and then.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::run`].
+    pub fn blocking_run<T>(self, work: impl FnOnce(&Self) -> T) -> Result<T, RunError<T>> {
+        let done = work(&self);
+        block_on(&self.runtime().clone(), self.finish(done))
     }
 
     /// [`Guard::extend`] for threads outside async code.

@@ -25,6 +25,7 @@ pub struct Locks {
 }
 
 /// One lock, and how to acquire it. Each acquisition has a unique owner.
+#[derive(Clone)]
 #[must_use = "a lock is not held before it is acquired"]
 pub struct Lock<M: Mode = Exclusive> {
     servers: Arc<Servers>,
@@ -34,7 +35,7 @@ pub struct Lock<M: Mode = Exclusive> {
 }
 
 /// How a lock is held: [`Exclusive`] or [`Shared`].
-pub trait Mode: sealed::Sealed + Send + Sync + 'static {}
+pub trait Mode: sealed::Sealed + Clone + Send + Sync + 'static {}
 
 /// By one holder, which has a fence.
 #[derive(Clone, Copy, Debug)]
@@ -266,17 +267,6 @@ impl<M: Mode> Lock<M> {
     #[cfg(feature = "blocking")]
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
         self.servers.renewal_thread().runtime()
-    }
-}
-
-impl<M: Mode> Clone for Lock<M> {
-    fn clone(&self) -> Self {
-        Self {
-            servers: Arc::clone(&self.servers),
-            key: Arc::clone(&self.key),
-            options: self.options,
-            mode: PhantomData,
-        }
     }
 }
 

@@ -20,7 +20,7 @@ impl Majority {
         self.servers / 2 + 1
     }
 
-    /// Whether so many refusals make a majority impossible.
+    /// Whether this number of refusals makes a majority impossible.
     pub fn is_blocked_by(self, refusals: usize) -> bool {
         refusals + self.needed() > self.servers
     }

@@ -281,6 +281,9 @@ fn quorum_lock_is_acquired_and_released_without_a_runtime() {
     assert!(guard.blocking_extend(ms(60_000)).unwrap() > ms(30_000));
     guard.blocking_release().unwrap();
     assert!(locks.lock("door").blocking_run(|guard| guard.fence()).unwrap() > fence);
+    locks.blocking_check("door").unwrap();
+    let guard = locks.blocking_acquire("door").unwrap();
+    assert!(guard.blocking_run(|guard| guard.is_held()).unwrap());
     let guard = locks
         .lock("door")
         .shared()
