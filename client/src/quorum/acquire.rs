@@ -1,5 +1,6 @@
 //! Acquiring the lock: rounds until one succeeds or the wait is over.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,15 +31,30 @@ pub(super) struct Request {
 /// Why servers did not grant the lock, by server: the last error of each.
 pub(super) struct Refusals(pub Vec<Option<Error>>);
 
+/// What it takes to acquire the lock once.
+struct Acquisition<'a> {
+    servers: &'a Arc<Servers>,
+    request: &'a Request,
+    refusals: &'a mut Refusals,
+    /// The servers that are not asked first: they have rejected the request for good.
+    rejected: Vec<bool>,
+    backoff: Backoff,
+}
+
 /// Acquires the lock. Dropped, the acquisition is cancelled everywhere, in the background.
 pub(super) async fn acquire(servers: &Arc<Servers>, request: &Request) -> Result<Arc<Held>, Error> {
     let begun = BootInstant::now();
     let mut refusals = Refusals(vec![None; servers.clients.len()]);
-    let identity = RequestIdentity::new(Arc::clone(&request.key), Owner::unique());
-    let trying = try_until_acquired(servers, request, &identity, &mut refusals);
+    let mut acquisition = Acquisition {
+        servers,
+        request,
+        refusals: &mut refusals,
+        rejected: vec![false; servers.clients.len()],
+        backoff: Backoff::new(),
+    };
     let outcome = match request.options.wait_limit().filter(|_| request.waits) {
-        Some(wait) => timeout(wait, trying).await.ok(),
-        None => Some(trying.await),
+        Some(wait) => timeout(wait, acquisition.run()).await.ok(),
+        None => Some(acquisition.run().await),
     };
     let took = BootInstant::now().since(begun);
     let outcome = outcome.unwrap_or_else(|| {
@@ -60,60 +76,86 @@ pub(super) async fn acquire(servers: &Arc<Servers>, request: &Request) -> Result
                 error: error.clone(),
                 took,
             };
+            let identity = RequestIdentity::new(Arc::clone(&request.key), Owner::unique());
             servers.reporter.report(&identity, kind);
             Err(error)
         }
     }
 }
 
-async fn try_until_acquired(
-    servers: &Arc<Servers>,
-    request: &Request,
-    identity: &RequestIdentity,
-    refusals: &mut Refusals,
-) -> Result<Arc<Held>, Error> {
-    let mut rejected = vec![false; servers.clients.len()];
-    let mut backoff = Backoff::new();
-    let mut identity = identity.clone();
-    loop {
-        let health = servers.health();
-        if !health.has_majority() {
-            refusals.note_down(&health);
-            if !request.waits {
-                return Err(refusals.error(servers, 0));
-            }
-            servers.until(|health| health.has_majority()).await;
-            continue;
+impl Acquisition<'_> {
+    async fn run(&mut self) -> Result<Arc<Held>, Error> {
+        if !self.request.waits {
+            return self.repeat(false).await;
         }
-        let Some(first) = health.first(|server| rejected[server]) else {
-            return Err(refusals.error(servers, 0));
+        let (pool, key) = (self.servers.places(), &self.request.key);
+        if !pool.is_contended(key)
+            && let Some(outcome) = self.attempt(false).await
+        {
+            return outcome;
+        }
+        // In order of arrival in this process. The others need not be asked for a place: they have as many.
+        let _turn = pool.turn(key).await;
+        let mut permit = pin!(pool.permit());
+        let mut backoff = Backoff::new();
+        let _permit = loop {
+            if let Ok(permit) = timeout(backoff.pause(Duration::MAX), &mut permit).await {
+                break permit;
+            }
+            // The holders of other locks may wait for this task: it must not depend on them alone.
+            if let Some(outcome) = self.attempt(false).await {
+                return outcome;
+            }
         };
-        let outcome = Round::new(servers, request, &identity, first, refusals)
-            .run()
-            .await;
-        match outcome {
-            Ok(held) => return Ok(held),
-            Err(Failure::Busy) => return Err(Error::Busy),
+        self.repeat(true).await
+    }
+
+    async fn repeat(&mut self, waits: bool) -> Result<Arc<Held>, Error> {
+        loop {
+            if let Some(outcome) = self.attempt(waits).await {
+                return outcome;
+            }
+        }
+    }
+
+    /// One round, which waits for the lock or gives way to others. `None`: another one may succeed.
+    async fn attempt(&mut self, waits: bool) -> Option<Result<Arc<Held>, Error>> {
+        let (servers, request) = (self.servers, self.request);
+        self.refusals.note_down(&servers.health());
+        if !servers.health().has_majority() {
+            if !request.waits {
+                return Some(Err(self.refusals.error(servers, 0)));
+            }
+            servers.until(Health::has_majority).await;
+        }
+        let Some(first) = servers.health().first(|server| self.rejected[server]) else {
+            return Some(Err(self.refusals.error(servers, 0)));
+        };
+        let round = Round::new(servers, request, waits, first, self.refusals);
+        match round.run().await {
+            Ok(held) => return Some(Ok(held)),
+            Err(Failure::Busy) if request.waits => servers.places().on_busy(&request.key),
+            Err(Failure::Busy) => return Some(Err(Error::Busy)),
             // The next server is the first one.
             Err(Failure::FirstFailed { is_final }) => {
-                rejected[first] |= is_final || !request.waits;
-                if servers.health().is_up(first) && !rejected[first] {
-                    sleep(backoff.pause(Duration::MAX)).await;
+                self.rejected[first] |= is_final || !request.waits;
+                if servers.health().is_up(first) && !self.rejected[first] {
+                    sleep(self.backoff.pause(Duration::MAX)).await;
                 }
             }
             // Maybe because its fences are ahead of what the others accept.
-            Err(Failure::OthersRejected) => rejected[first] = true,
-            Err(Failure::TooFew { agreed }) => return Err(refusals.error(servers, agreed)),
-            Err(Failure::GaveUp) if !request.waits => return Err(refusals.error(servers, 0)),
-            Err(Failure::GaveUp) => sleep(backoff.pause(Duration::MAX)).await,
+            Err(Failure::Rejected) => self.rejected[first] = true,
+            Err(Failure::TooFew { agreed }) if !request.waits => {
+                return Some(Err(self.refusals.error(servers, agreed)));
+            }
+            Err(Failure::TooFew { .. }) => sleep(self.backoff.pause(Duration::MAX)).await,
         }
-        // Cancellations of this round do not concern the next one.
-        identity = RequestIdentity::new(Arc::clone(&request.key), Owner::unique());
+        None
     }
 }
 
 impl Refusals {
-    /// Whether so many servers failed that there could be no majority, whether others hold the lock or not.
+    /// Whether too many servers failed for a majority, whether others hold the lock or not.
     fn prevent(&self, majority: Majority) -> bool {
         let failed = self
             .0

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
+use super::doorway::Doorway;
 use super::servers::Servers;
 use super::slices::wait_in_slices;
 use crate::acquire::{AcquireRequest, Attempt};
@@ -12,6 +13,7 @@ use crate::error::Error;
 use crate::guard::Guard;
 
 /// Acquires the lock on this server, and waits in its queue if the request may wait. Dropped, the request is cancelled.
+/// The doorway is dropped when the request is in the queue, or has failed.
 ///
 /// # Errors
 ///
@@ -22,17 +24,18 @@ pub(super) async fn ask(
     server: usize,
     request: AcquireRequest,
     waits: bool,
+    mut doorway: Option<Arc<Doorway>>,
 ) -> Result<Guard, Error> {
     let client = &servers.clients[server];
     let key = Arc::clone(&request.identity.key);
     let mut attempt = Attempt::new(client, request);
-    let mut blocks = waits && client.pool().is_contended(&key);
+    let mut blocks = waits && (doorway.is_some() || client.pool().is_contended(&key));
     let mut retried_at = None;
     let _watched = servers.watch(server, &key);
     loop {
         let response = if blocks {
             tokio::select! {
-                response = wait_in_slices(&mut attempt) => response.outcome,
+                response = wait_in_slices(&mut attempt, doorway.take()) => response.outcome,
                 () = servers.until(|health| !health.is_up(server)) => return Err(Error::no_response()),
             }
         } else {

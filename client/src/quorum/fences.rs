@@ -21,17 +21,6 @@ enum Known {
     AtMost(u64),
 }
 
-/// What to do next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Wait for grants, or for raises in progress.
-    Wait,
-    /// Raise the fence on these servers.
-    Raise(u64, Vec<usize>),
-    /// A majority holds the lock under this fence.
-    Confirmed(u64),
-}
-
 impl Fences {
     pub fn new(servers: usize, needed: usize) -> Self {
         Self {
@@ -64,14 +53,10 @@ impl Fences {
         self.known[server] = Known::NotGranted;
     }
 
-    /// Decides what to do. Raises that it returns count as being in progress.
-    pub fn next(&mut self) -> Next {
-        if let Some(fence) = self.confirmed() {
-            return Next::Confirmed(fence);
-        }
-        let Some(to) = self.target() else {
-            return Next::Wait;
-        };
+    /// The number that a majority can get, and the servers whose fence has to be raised to it. Those count as being in
+    /// progress. `None`: only further grants, or raises in progress, can help.
+    pub fn raise(&mut self) -> Option<(u64, Vec<usize>)> {
+        let to = self.target()?;
         let is_below = |known: &Known| match *known {
             Known::Exactly(fence) => fence < to,
             Known::AtMost(most) => most <= to,
@@ -83,15 +68,11 @@ impl Fences {
         for &server in &below {
             self.known[server] = Known::Raising(to);
         }
-        if below.is_empty() {
-            Next::Wait
-        } else {
-            Next::Raise(to, below)
-        }
+        (!below.is_empty()).then_some((to, below))
     }
 
     /// The number under which a majority holds the lock.
-    fn confirmed(&self) -> Option<u64> {
+    pub fn confirmed(&self) -> Option<u64> {
         self.known.iter().find_map(|known| match *known {
             Known::Exactly(fence) => {
                 let count = self.known.iter().filter(|other| *other == known).count();
@@ -120,6 +101,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// What to do next.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Next {
+        Wait,
+        Raise(u64, Vec<usize>),
+        Confirmed(u64),
+    }
+
+    impl Fences {
+        fn next(&mut self) -> Next {
+            match self.confirmed() {
+                Some(fence) => Next::Confirmed(fence),
+                None => self
+                    .raise()
+                    .map_or(Next::Wait, |(to, below)| Next::Raise(to, below)),
+            }
+        }
+    }
 
     /// Of five servers that have granted these fences in this order.
     fn granted(grants: &[(usize, u64)]) -> Fences {

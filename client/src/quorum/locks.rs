@@ -229,7 +229,7 @@ impl<M: Mode> Lock<M> {
         self.acquire_or_wait(false).await
     }
 
-    /// Acquires the lock; waits for it in the queue of the first server, which is FIFO.
+    /// Acquires the lock; waits for it in the queues of the servers, which are FIFO.
     ///
     /// Cancel-safe: if the future is dropped, the requests are cancelled on all servers, even if they were granted
     /// meanwhile.

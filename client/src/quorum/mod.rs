@@ -20,12 +20,16 @@
 //! # How it works
 //!
 //! 1. *The first server.* The client acquires the lock on the first of the configured servers that it does not know to be
-//!    down, and waits there if others hold it. The queue of that server is the queue of the lock. Its grant has a fence.
-//! 2. *The others.* The client acquires the lock on them all at once, under the same fence.
+//!    down, and then on the others, all at once and under the same fence.
+//! 2. *The doorway.* If others hold the lock, the client acquires a second one on the first server, named `KEY:doorway`,
+//!    asks all servers for the lock at once, and releases the doorway as soon as that is sent. So the requests of all
+//!    clients wait in the same order on all servers, and after a release the next client has the lock in one round trip.
 //! 3. *The fence.* Where it is smaller, because other locks or a restart came between, it is raised. The guard is
 //!    returned when a majority holds the lock under exactly one fence. A lock that is free takes two round trips, and in
 //!    about one of a hundred acquisitions a third one. What other servers grant later joins the lock.
 //! 4. *Renewal and release* go to all servers at once.
+//! 5. *Less than a majority.* A client that is granted the lock by too few servers for longer than the node timeout gives
+//!    those grants back, keeps its places on the other servers, and asks again.
 //!
 //! # Guarantees
 //!
@@ -35,9 +39,9 @@
 //! - [`Guard::fence`] is larger than that of every earlier holder. So a resource that rejects smaller fences is safe from
 //!   a holder that was paused.
 //! - The queue is FIFO, as long as the clients agree which server is the first: that is when they have the same list of
-//!   servers in the same order, and the first one is up. A server that goes silent while requests wait there is noticed
-//!   within the node timeout ([`Settings::response_timeout`](crate::Settings::response_timeout)); then they wait at the
-//!   next one, in any order.
+//!   servers in the same order, and the first one is up. Requests that wait keep their order when it fails. A server that
+//!   goes silent while requests wait there is noticed within the node timeout
+//!   ([`Settings::response_timeout`](crate::Settings::response_timeout)).
 //! - A client that reaches only a minority gets no guard, and leaves nothing behind that blocks others for longer than a
 //!   lease. Clients that end without notice, however many of them are queued, delay others for one lease in all.
 //! - [`Guard::lost`] resolves when too few servers are left. [`Guard::release`] reports when a majority no longer had the
@@ -49,6 +53,7 @@
 //!
 //! - Three, five or seven servers. An even number is allowed, but no better than one less: of four, only one may fail.
 //! - Each has `dlock.quorum yes`, and no replicas.
+//! - Users whose permissions name keys may use `KEY:doorway` as they use `KEY`: `~orders:*` covers both.
 //! - None forgets a lock: each has `appendfsync always`, or `dlock.startup-grace-ms` of at least the longest lease.
 //! - For fences: their wall clocks are closer to each other than that grace period.
 //!
@@ -70,6 +75,7 @@ mod acquire;
 mod ask;
 #[cfg(feature = "blocking")]
 mod blocking;
+mod doorway;
 mod fences;
 mod guard;
 mod health;

@@ -1,4 +1,4 @@
-//! One attempt: the first server, then the others, then the fence.
+//! One attempt: the servers, then the fence.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::acquire::{Refusals, Request};
 use super::ask::ask;
-use super::fences::{Fences, Next};
+use super::doorway::{self, Doorway};
+use super::fences::Fences;
 use super::held::Held;
 use super::servers::Servers;
 use crate::acquire::AcquireRequest;
@@ -18,6 +19,7 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::identity::{Limit, RequestIdentity};
 use crate::options::Options;
+use crate::owner::Owner;
 
 /// After a request failed, the next one is sent not before this time.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -26,14 +28,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) enum Failure {
     /// Others hold the lock.
     Busy,
-    /// The first server has not granted the lock, and another one may be asked.
+    /// The first server has not granted the lock, or the doorway, and another one may be asked.
     FirstFailed { is_final: bool },
-    /// So many of the others rejected the request for good that there can be no majority.
-    OthersRejected,
-    /// All have replied, and too few agreed.
+    /// Too many servers rejected the request for good.
+    Rejected,
+    /// Too few servers are up, or it took too long.
     TooFew { agreed: usize },
-    /// The hold on the first server was lost, too few servers are up, or it took too long.
-    GaveUp,
 }
 
 /// What happened at a server.
@@ -48,15 +48,23 @@ type Steps = FuturesUnordered<Pin<Box<dyn Future<Output = (usize, Step)> + Send>
 pub(super) struct Round<'a> {
     servers: &'a Arc<Servers>,
     request: &'a Request,
-    identity: &'a RequestIdentity,
+    identity: RequestIdentity,
+    /// Whether it waits in the queues of the servers. If not, it gives way at once.
+    waits: bool,
     first: usize,
+    /// From this fence on, the servers number their grants.
+    min_fence: Option<u64>,
     refusals: &'a mut Refusals,
     /// By server.
     grants: Vec<Option<Guard>>,
     fences: Fences,
     steps: Steps,
-    /// How many requests to servers that are up are in progress.
-    in_progress: usize,
+    /// When it fails, or, if it waits, gives back what is not enough.
+    patience_ends: Option<Instant>,
+    /// By server, whether it has not granted the lock at once, and for how many because others hold it.
+    missed: Vec<bool>,
+    busy: usize,
+    /// How many servers rejected the request for good.
     rejections: usize,
 }
 
@@ -64,7 +72,7 @@ impl<'a> Round<'a> {
     pub fn new(
         servers: &'a Arc<Servers>,
         request: &'a Request,
-        identity: &'a RequestIdentity,
+        waits: bool,
         first: usize,
         refusals: &'a mut Refusals,
     ) -> Self {
@@ -72,92 +80,120 @@ impl<'a> Round<'a> {
         Self {
             servers,
             request,
-            identity,
+            // Cancellations of the round before do not concern this one.
+            identity: RequestIdentity::new(Arc::clone(&request.key), Owner::unique()),
+            waits,
             first,
+            min_fence: None,
             refusals,
             grants: (0..count).map(|_| None).collect(),
             fences: Fences::new(count, servers.majority.needed()),
             steps: FuturesUnordered::new(),
-            in_progress: 0,
+            patience_ends: None,
+            missed: vec![false; count],
+            busy: 0,
             rejections: 0,
         }
     }
 
     /// Dropped, its grants are released and its requests cancelled, in the background.
-    pub async fn run(&mut self) -> Result<Arc<Held>, Failure> {
-        self.ask_first().await?;
-        self.ask_others();
-        // The queue of the first configured server is that of the lock: who has come to its head keeps that place. The
-        // others have come to terms with each other, and with that one, by giving way.
-        let patience = self.servers.node_timeout * if self.request.waits { 1 } else { 4 };
-        let gives_way_at = Instant::now() + patience;
-        let gives_way = self.first > 0 || !self.request.waits;
+    pub async fn run(mut self) -> Result<Arc<Held>, Failure> {
+        self.ask_all().await?;
         loop {
             if let Some(fence) = self.settled() {
                 return self.publish(fence);
             }
             self.check_hope()?;
+            let patience_ends = self.patience_ends;
             tokio::select! {
-                Some((server, step)) = self.steps.next() => self.on_step(server, step)?,
-                () = sleep_until(gives_way_at), if gives_way => return Err(Failure::GaveUp),
-                () = self.servers.until(|health| !health.has_majority()) => return Err(Failure::GaveUp),
+                Some((server, step)) = self.steps.next() => self.on_step(server, step),
+                () = sleep_until(patience_ends.unwrap_or_else(Instant::now)), if patience_ends.is_some() => {
+                    self.on_patience_end()?;
+                }
+                () = self.servers.until(|health| !health.has_majority()) => return Err(self.too_few()),
             }
         }
     }
 
-    async fn ask_first(&mut self) -> Result<(), Failure> {
-        let request = self.acquisition(self.identity.clone(), None);
-        match ask(self.servers, self.first, request, self.request.waits).await {
-            Ok(guard) => self.on_granted(self.first, guard),
-            Err(Error::Busy) => return Err(Failure::Busy),
-            Err(error) => {
-                let is_final = is_final(&error);
-                self.refusals.0[self.first] = Some(error);
-                return Err(Failure::FirstFailed { is_final });
+    async fn ask_all(&mut self) -> Result<(), Failure> {
+        let doorway = if self.waits {
+            Some(self.enter_doorway().await?)
+        } else {
+            self.ask_first().await?;
+            None
+        };
+        let health = self.servers.health();
+        let asked_already = (!self.waits).then_some(self.first);
+        for server in (0..self.grants.len()).filter(|server| Some(*server) != asked_already) {
+            if health.is_up(server) {
+                self.ask(server, self.identity.clone(), Duration::ZERO, doorway.clone());
+            } else {
+                self.missed[server] = true;
+                self.ask_again(server);
             }
         }
         Ok(())
     }
 
-    fn ask_others(&mut self) {
-        let health = self.servers.health();
-        self.refusals.note_down(&health);
-        let first = self.first;
-        for server in (0..self.grants.len()).filter(|server| *server != first) {
-            // Without waiting, one that is down is not asked.
-            if self.request.waits || health.is_up(server) {
-                self.ask(server, self.identity.clone(), Duration::ZERO);
+    /// All at once then, in the same order as other clients, to wait in their queues.
+    async fn enter_doorway(&mut self) -> Result<Arc<Doorway>, Failure> {
+        let entered = doorway::enter(self.servers, self.first, self.request).await;
+        let doorway = self.first_outcome(entered)?;
+        self.min_fence = Some(doorway.fence());
+        Ok(Arc::new(doorway))
+    }
+
+    /// Then the others: of several clients that try at once, one has the lock.
+    async fn ask_first(&mut self) -> Result<(), Failure> {
+        let request = self.acquisition(self.identity.clone());
+        let asked = ask(self.servers, self.first, request, false, None).await;
+        let guard = self.first_outcome(asked)?;
+        self.min_fence = Some(guard.fence());
+        self.on_granted(self.first, guard);
+        Ok(())
+    }
+
+    fn first_outcome<T>(&mut self, outcome: Result<T, Error>) -> Result<T, Failure> {
+        outcome.map_err(|error| {
+            if matches!(error, Error::Busy) {
+                return Failure::Busy;
             }
-        }
+            let is_final = is_final(&error);
+            self.refusals.0[self.first] = Some(error);
+            Failure::FirstFailed { is_final }
+        })
     }
 
-    /// Asks a server again, if the request waits.
+    /// Asks a server again, to wait in its queue, if this request waits.
     fn ask_again(&mut self, server: usize) {
-        if self.request.waits {
+        if self.waits {
             // The cancellation of the last request must not end this one.
-            self.ask(server, self.identity.with_new_id(), PAUSE);
+            self.ask(server, self.identity.with_new_id(), PAUSE, None);
         }
     }
 
-    /// Asks a server, as soon as it is up.
-    fn ask(&mut self, server: usize, identity: RequestIdentity, pause: Duration) {
-        let min_fence = self.grants[self.first].as_ref().map(Guard::fence);
-        let is_exclusive = self.request.options.limit == Limit::Mutex;
-        let request = self.acquisition(identity, min_fence.filter(|_| is_exclusive));
-        let (servers, waits) = (Arc::clone(self.servers), self.request.waits);
-        self.in_progress += 1;
+    fn ask(
+        &mut self,
+        server: usize,
+        identity: RequestIdentity,
+        pause: Duration,
+        doorway: Option<Arc<Doorway>>,
+    ) {
+        let request = self.acquisition(identity);
+        let servers = Arc::clone(self.servers);
+        let waits = self.waits;
         self.steps.push(Box::pin(async move {
             if !pause.is_zero() {
                 sleep(pause).await;
-            }
-            if waits {
                 servers.until(|health| health.is_up(server)).await;
             }
-            (server, Step::Asked(ask(&servers, server, request, waits).await))
+            let asked = ask(&servers, server, request, waits, doorway).await;
+            (server, Step::Asked(asked))
         }));
     }
 
-    fn acquisition(&self, identity: RequestIdentity, min_fence: Option<u64>) -> AcquireRequest {
+    fn acquisition(&self, identity: RequestIdentity) -> AcquireRequest {
+        let is_exclusive = self.request.options.limit == Limit::Mutex;
         AcquireRequest {
             identity,
             options: Options {
@@ -167,32 +203,22 @@ impl<'a> Round<'a> {
                 ..self.request.options
             },
             replicas: None,
-            min_fence,
+            min_fence: self.min_fence.filter(|_| is_exclusive),
         }
     }
 
-    fn on_step(&mut self, server: usize, step: Step) -> Result<(), Failure> {
-        self.in_progress -= usize::from(!matches!(step, Step::Lost));
+    fn on_step(&mut self, server: usize, step: Step) {
         match step {
             Step::Asked(Ok(guard)) => self.on_granted(server, guard),
-            Step::Asked(Err(error)) => {
-                if is_final(&error) {
-                    self.rejections += 1;
-                } else {
-                    self.ask_again(server);
-                }
-                self.refusals.0[server] = Some(error);
-            }
+            Step::Asked(Err(error)) => self.on_refused(server, error),
             Step::Raised(Ok(fence)) => self.fences.on_raised(server, fence),
             Step::Raised(Err(_)) => self.fences.on_unanswered(server),
-            Step::Lost if server == self.first => return Err(Failure::GaveUp),
             Step::Lost => {
-                self.grants[server] = None;
-                self.fences.on_lost(server);
+                self.missed[server] = true;
+                self.take_back(server);
                 self.ask_again(server);
             }
         }
-        Ok(())
     }
 
     fn on_granted(&mut self, server: usize, guard: Guard) {
@@ -204,6 +230,45 @@ impl<'a> Round<'a> {
             (server, Step::Lost)
         }));
         self.grants[server] = Some(guard);
+        // At random, so that of clients that wait for each other one gives way first.
+        let timeouts = if self.waits {
+            rand::random_range(1.0..2.0)
+        } else {
+            4.0
+        };
+        let patience = self.servers.node_timeout.mul_f64(timeouts);
+        self.patience_ends
+            .get_or_insert_with(|| Instant::now() + patience);
+    }
+
+    fn on_refused(&mut self, server: usize, error: Error) {
+        let is_first = !std::mem::replace(&mut self.missed[server], true);
+        self.busy += usize::from(is_first && matches!(error, Error::Busy));
+        if is_final(&error) {
+            self.rejections += 1;
+        } else {
+            self.ask_again(server);
+        }
+        self.refusals.0[server] = Some(error);
+    }
+
+    /// The grant does not count any more. Dropped, it is released.
+    fn take_back(&mut self, server: usize) {
+        self.grants[server] = None;
+        self.fences.on_lost(server);
+        if self.grants.iter().all(Option::is_none) {
+            self.patience_ends = None;
+        }
+    }
+
+    /// Others wait for what this client holds, and it waits for what they hold. It keeps its places in the other queues,
+    /// and asks those servers again that it gives back, as after a loss.
+    fn on_patience_end(&mut self) -> Result<(), Failure> {
+        if !self.waits {
+            return Err(self.too_few());
+        }
+        (0..self.grants.len()).for_each(|server| self.take_back(server));
+        Ok(())
     }
 
     /// The fence of the lock if a majority holds it, 0 for a shared one. Sends what it takes to get there.
@@ -215,21 +280,19 @@ impl<'a> Round<'a> {
         if self.request.options.limit != Limit::Mutex {
             return Some(0);
         }
-        match self.fences.next() {
-            Next::Confirmed(fence) => Some(fence),
-            Next::Wait => None,
-            Next::Raise(to, below) => {
-                below.into_iter().for_each(|server| self.raise(server, to));
-                None
-            }
+        if let Some(fence) = self.fences.confirmed() {
+            return Some(fence);
         }
+        if let Some((to, below)) = self.fences.raise() {
+            below.into_iter().for_each(|server| self.raise(server, to));
+        }
+        None
     }
 
     fn raise(&mut self, server: usize, to: u64) {
         let Some(guard) = &self.grants[server] else {
             return;
         };
-        self.in_progress += 1;
         let raising = guard.raise(self.request.options.lease, to);
         let node_timeout = self.servers.node_timeout;
         self.steps.push(Box::pin(async move {
@@ -244,19 +307,24 @@ impl<'a> Round<'a> {
 
     /// Whether there can still be a majority.
     fn check_hope(&self) -> Result<(), Failure> {
-        if self.servers.majority.is_blocked_by(self.rejections) {
-            return Err(Failure::OthersRejected);
+        let majority = self.servers.majority;
+        if majority.is_blocked_by(self.rejections) {
+            Err(Failure::Rejected)
+        } else if self.waits {
+            Ok(())
+        } else if majority.is_blocked_by(self.busy) {
+            Err(Failure::Busy)
+        } else if majority.is_blocked_by(self.missed.iter().filter(|missed| **missed).count()) {
+            Err(self.too_few())
+        } else {
+            Ok(())
         }
-        if self.request.waits || self.in_progress > 0 {
-            return Ok(());
+    }
+
+    fn too_few(&self) -> Failure {
+        Failure::TooFew {
+            agreed: self.grants.iter().flatten().count(),
         }
-        let agreed = self.grants.iter().flatten().count();
-        let busy = |error: &Option<Error>| matches!(error, Some(Error::Busy));
-        let others_hold = self.refusals.0.iter().filter(|error| busy(error)).count();
-        if self.servers.majority.is_blocked_by(others_hold) {
-            return Err(Failure::Busy);
-        }
-        Err(Failure::TooFew { agreed })
     }
 
     /// Hands the lock out, unless that took longer than its leases. What is still in progress joins it later.
@@ -265,13 +333,13 @@ impl<'a> Round<'a> {
         let is_late = |(server, grant): (usize, &Option<Guard>)| {
             health.is_up(server) && grant.as_ref().is_none_or(|guard| guard.fence() == 0)
         };
-        let is_complete = self.in_progress == 0 || !self.grants.iter().enumerate().any(is_late);
+        let is_complete = !self.grants.iter().enumerate().any(is_late);
         let members = self.grants.drain(..).flatten().collect();
         let (identity, options) = (self.identity.clone(), &self.request.options);
         let held = Held::new(self.servers, identity, fence, options, members);
         if held.remaining().is_zero() {
             held.give_up();
-            return Err(Failure::GaveUp);
+            return Err(Failure::TooFew { agreed: 0 });
         }
         if !is_complete {
             let late = join_late(Arc::clone(&held), std::mem::take(&mut self.steps));

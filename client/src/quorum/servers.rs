@@ -10,9 +10,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::doorway::Turns;
 use super::health::Health;
 use super::majority::Majority;
 use crate::client::Client;
+use crate::connect::BlockingPool;
 use crate::error::Error;
 use crate::events::Reporter;
 use crate::identity::RequestIdentity;
@@ -29,6 +31,7 @@ pub(super) struct Servers {
     /// For what becomes of a lock, as opposed to a request to one server.
     pub reporter: Reporter,
     health: watch::Sender<Health>,
+    pub turns: Turns,
     monitors: Box<[Mutex<Monitor>]>,
 }
 
@@ -50,6 +53,7 @@ impl Servers {
         let majority = Majority::of(clients.len());
         Arc::new(Self {
             health: watch::Sender::new(Health::new(clients.len(), majority.needed())),
+            turns: Turns::default(),
             monitors: clients.iter().map(|_| Mutex::default()).collect(),
             clients,
             majority,
@@ -61,6 +65,11 @@ impl Servers {
     /// All servers share it.
     pub fn renewal_thread(&self) -> &Arc<RenewalThread> {
         self.clients[0].renewal_thread()
+    }
+
+    /// Where acquisitions of this process queue before they wait at the servers: each then has a connection to each.
+    pub fn places(&self) -> &Arc<BlockingPool> {
+        self.clients[0].pool()
     }
 
     pub fn health(&self) -> Health {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use redis::Cmd;
 use tokio::time::timeout;
 
+use super::doorway::Doorway;
 use crate::acquire::{Attempt, Response};
 use crate::clock::BootInstant;
 use crate::command::Grant;
@@ -26,17 +27,15 @@ struct Slice {
     reply: Reply,
 }
 
-/// Waits until the request is granted or fails.
-pub(super) async fn wait_in_slices(attempt: &mut Attempt) -> Response {
-    if let Some(response) = attempt.wait_for_place().await {
-        return response;
-    }
+/// Waits until the request is granted or fails. Drops the doorway when it is about to be sent.
+pub(super) async fn wait_in_slices(attempt: &mut Attempt, doorway: Option<Arc<Doorway>>) -> Response {
     let was_lost = attempt.sent.is_lost;
     attempt.is_repeated |= was_lost;
     let mut slice = match Slice::begin(attempt).await {
         Ok(slice) => slice,
         Err(error) => return Response::unsent(error),
     };
+    drop(doorway);
     loop {
         attempt.sent.connection = Some(slice.connection.clone());
         if let Ok(reply) = timeout(attempt.request.options.lease / 3, &mut slice.reply).await {

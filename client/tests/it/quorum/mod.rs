@@ -96,6 +96,15 @@ impl Nodes {
         until(&format!("{count} to wait for {key}"), waiting).await;
     }
 
+    /// Waits until that many requests are in the queue of each server.
+    async fn until_waiting_everywhere(&self, key: &str, count: usize) {
+        let waiting = |server: &Server| server.client().waiting(key) == count as i64;
+        until(&format!("{count} to wait for {key} everywhere"), || {
+            self.servers.iter().all(waiting)
+        })
+        .await;
+    }
+
     /// Waits until a request that holds the first of three servers is in the queues of the others.
     async fn until_waiting_elsewhere(&self, key: &str) {
         let waiting = || {

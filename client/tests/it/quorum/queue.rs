@@ -78,9 +78,61 @@ async fn waiters_of_one_client_are_served_in_order_beyond_its_connections() {
     assert_eq!(*served, (0..64).collect::<Vec<_>>());
 }
 
+#[tokio::test]
+async fn waiters_keep_their_order_when_the_first_server_fails() {
+    let mut nodes = Nodes::start(3);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    nodes.until_held("door", 3).await;
+    let mut contenders = Contenders::default();
+    for number in 1..=4 {
+        contenders.add(nodes.locks());
+        nodes.until_waiting_everywhere("door", number).await;
+    }
+    nodes.servers[0].kill();
+    guard.release().await.unwrap();
+    let (order, _) = contenders.served().await;
+    assert_eq!(order, [0, 1, 2, 3]);
+}
+
+/// Each of them is the first at another server.
+#[tokio::test]
+async fn clients_that_hold_one_server_each_are_all_served() {
+    let nodes = Nodes::start(3);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    nodes.until_held("door", 3).await;
+    let mut contenders = Contenders::default();
+    let ways: Vec<Network> = (0..3).map(|_| nodes.behind_other_proxies()).collect();
+    for (first, way) in ways.iter().enumerate() {
+        for (server, proxy) in way.proxies.iter().enumerate() {
+            proxy.delay(Way::ToServer, ms(if server == first { 0 } else { 100 }));
+        }
+        let mut urls: Vec<String> = way.proxies.iter().map(Proxy::url).collect();
+        urls.rotate_left(first);
+        contenders.add(Locks::open(urls.iter().map(String::as_str)).unwrap());
+    }
+    nodes.until_waiting_everywhere("door", 3).await;
+    guard.release().await.unwrap();
+    let (_, fences) = contenders.served().await;
+    assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn client_that_is_gone_in_the_doorway_delays_others_until_its_lease_expires() {
+    let nodes = Nodes::start(3);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    nodes.servers[0].client().acquire("door:doorway gone 500");
+    let mut contenders = Contenders::default();
+    contenders.add(nodes.locks());
+    nodes.until_waiting_everywhere("door", 1).await;
+    assert!(nodes.servers[0].client().find_lock("door:doorway").is_none());
+    guard.release().await.unwrap();
+    contenders.served().await;
+}
+
 /// The holder has lost the first server, and keeps its majority.
 #[tokio::test]
-async fn head_of_the_queue_keeps_the_first_server_while_the_holder_keeps_its_majority() {
+async fn waiters_are_served_in_order_while_the_holder_has_lost_the_first_server() {
     let nodes = Nodes::start(3);
     let guard = nodes.locks().acquire("door").await.unwrap();
     nodes.until_held("door", 3).await;
@@ -200,4 +252,36 @@ async fn acquisition_dropped_at_any_time_leaves_nothing_behind() {
     }
     soon("the cancellations", locks.settle()).await;
     nodes.until_free("door").await;
+}
+
+/// A minority is silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn contended_lock_is_handed_over_while_the_first_server_is_silent() {
+    const TURNS: usize = 20;
+    let nodes = Nodes::start(5);
+    let locks = nodes.locks();
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    for (proxy, us) in nodes.proxies.iter().zip([1200, 1400, 1600, 1800, 2000]) {
+        proxy.delay(Way::ToClient, Duration::from_micros(us));
+    }
+    nodes.servers[0].stop();
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let lock = locks.lock("door");
+            tokio::spawn(async move {
+                for _ in 0..TURNS {
+                    let guard = lock.acquire().await.unwrap();
+                    tokio::time::sleep(ms(1)).await;
+                    let _ = guard.release().await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        soon("all to be served", task).await.unwrap();
+    }
+    println!("{:?}", start.elapsed());
+    assert!(start.elapsed() < NODE_TIMEOUT * 5, "{:?}", start.elapsed());
+    nodes.servers[0].resume();
 }

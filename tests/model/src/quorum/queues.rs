@@ -1,5 +1,4 @@
-//! Who is served, and whether everybody is, if clients wait on all servers at once. Not what the client does: see "A lock
-//! over several servers" in docs/design.md.
+//! Who is served, and whether everybody is, by the queues of all servers together.
 //!
 //! Each server has a FIFO queue, of which the first holds the server. A client sends its request to all servers, and has
 //! the lock when it holds a majority. With the doorway, its requests arrive before those of the next client; without,
@@ -7,7 +6,6 @@
 
 use std::fmt;
 
-use super::churn::Overtaken;
 use super::{MAJORITY, SERVERS};
 use crate::search::World;
 
@@ -60,6 +58,13 @@ pub enum QueueBreach {
     NotAskedAgain,
 }
 
+/// A broken guarantee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overtaken {
+    /// A client has the lock before one that arrived earlier.
+    ByLaterClient,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     Arrives {
@@ -88,6 +93,18 @@ pub enum Event {
     LosesQueue {
         server: usize,
     },
+}
+
+impl Default for QueueSetting {
+    fn default() -> Self {
+        Self {
+            clients: 4,
+            has_doorway: true,
+            faults: 0,
+            restarts: 0,
+            breach: None,
+        }
+    }
 }
 
 impl Queues {

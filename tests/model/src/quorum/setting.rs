@@ -20,6 +20,8 @@ pub struct Setting {
     pub slow_clients: bool,
     /// ACQUIRE carries the fence of the first server, or not.
     pub min_fence: bool,
+    /// A client may pass the doorway of any server, whose fence its ACQUIREs then carry.
+    pub doorway: bool,
     /// A request asks for a fence that no server has issued.
     pub absurd_min_fence: Option<Fence>,
     /// The number of restarts in all, with data or without, and how many of the servers may restart.
@@ -61,6 +63,7 @@ impl Default for Setting {
             lost_replies: true,
             slow_clients: false,
             min_fence: true,
+            doorway: false,
             absurd_min_fence: None,
             restarts: 0,
             restarting: SERVERS,

@@ -28,6 +28,8 @@ type ServerId = usize;
 pub enum Event {
     /// ACQUIRE, with MINFENCE or not, is granted, or repeated by a holder.
     Acquire(ClientId, ServerId, Option<Fence>, Reply),
+    /// ACQUIRE for the doorway is granted, which takes a fence.
+    Doorway(ClientId, ServerId),
     /// EXTEND with MINFENCE.
     Raise(ClientId, ServerId, Fence, Reply),
     /// The guard is handed out with this fence.
@@ -70,7 +72,7 @@ impl std::hash::Hash for Ignored<'_> {
 #[derive(Clone, Copy, Default, Hash)]
 struct Client {
     phase: Phase,
-    /// The fence in the first reply.
+    /// The fence in the first reply, or that of the doorway.
     first: Option<Fence>,
     /// What it knows of its fence on each server.
     known: [Option<Fence>; SERVERS],
@@ -133,6 +135,19 @@ impl<'a> Quorum<'a> {
                 events.push(Event::Acquire(client, server, min, reply));
             }
         }
+    }
+
+    /// Before its first request for the lock.
+    fn doorway_event(&self, client: usize, server: usize) -> Option<Event> {
+        let Client {
+            phase,
+            first,
+            grants_left,
+            ..
+        } = &self.clients[client];
+        let has_asked = *grants_left != [self.setting.0.grants; SERVERS];
+        let may_enter = self.setting.0.doorway && *phase == Phase::Acquiring && first.is_none() && !has_asked;
+        may_enter.then_some(Event::Doorway(client, server))
     }
 
     /// All clients are alike, so only one order of their first grants needs to be searched.
@@ -277,6 +292,7 @@ impl World for Quorum<'_> {
         for client in 0..self.setting.0.clients {
             for server in 0..SERVERS {
                 if self.servers[server].grace.is_none() {
+                    events.extend(self.doorway_event(client, server));
                     self.acquire_events(client, server, &mut events);
                     self.raise_events(client, server, &mut events);
                 }
@@ -298,6 +314,10 @@ impl World for Quorum<'_> {
     fn happen(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Acquire(client, server, min, reply) => self.acquire(client, server, min, reply),
+            Event::Doorway(client, server) => {
+                self.servers[server].counter += 1;
+                self.clients[client].first = Some(self.servers[server].counter);
+            }
             Event::Raise(client, server, to, reply) => self.raise(client, server, to, reply),
             Event::Publish(client, fence) => return self.publish(client, fence),
             Event::Stop(client) => {
@@ -343,6 +363,7 @@ impl fmt::Display for Event {
                 min.map_or(Ok(()), |min| write!(f, " MINFENCE {min}"))?;
                 write!(f, "{}", lost(reply))
             }
+            Self::Doorway(client, server) => write!(f, "{} passes the doorway of {server}", name(client)),
             Self::Raise(client, server, to, reply) => {
                 write!(
                     f,
