@@ -23,7 +23,7 @@ pub enum Error {
     HeldBy(Box<LockInfo>),
     /// The lock was not granted in time.
     #[non_exhaustive]
-    #[error("timed out after {waited:?} waiting for {key}{}", last_error(.last))]
+    #[error("timed out after {:?} waiting for {key}{}", to_whole_ms(*.waited), last_error(.last))]
     Timeout {
         /// The lock, as text: of several, the one that was not granted.
         key: String,
@@ -289,6 +289,11 @@ impl fmt::Display for RequestError {
     }
 }
 
+/// Microseconds would only make the text longer.
+fn to_whole_ms(duration: Duration) -> Duration {
+    Duration::from_millis(duration.as_millis() as u64)
+}
+
 fn last_error(last: &Option<Box<Error>>) -> String {
     match last {
         None => ": others held it".into(),
@@ -352,6 +357,16 @@ mod tests {
             let error = answered(code, "");
             assert!(!error.is_transient() && !error.is_lost(), "{code}");
         }
+    }
+
+    #[cfg(feature = "locks")]
+    #[test]
+    fn timeout_is_printed_in_whole_milliseconds() {
+        let error = Error::timeout(b"door", Duration::from_micros(1_512_637), None);
+        assert_eq!(
+            error.to_string(),
+            "timed out after 1.512s waiting for door: others held it"
+        );
     }
 
     #[cfg(feature = "locks")]
