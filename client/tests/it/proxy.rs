@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Proxy, Way, wait_for};
@@ -105,6 +106,22 @@ fn proxy_delays_and_refuses() {
     let mut refused = TcpStream::connect(("127.0.0.1", ends.proxy.port())).unwrap();
     assert_eq!(rest(&mut refused), b"");
     assert_eq!(ends.proxy.connections(), 1);
+}
+
+#[test]
+fn delayed_bytes_do_not_delay_those_behind_them() {
+    let mut ends = Ends::new();
+    ends.proxy.delay(Way::ToServer, Duration::from_millis(300));
+    let start = Instant::now();
+    for _ in 0..20 {
+        ends.client.write_all(b"question").unwrap();
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(read(&mut ends.server, 160), b"question".repeat(20));
+    assert!(
+        start.elapsed() < Duration::from_secs(3),
+        "6 s one after the other"
+    );
 }
 
 #[test]

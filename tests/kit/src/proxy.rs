@@ -1,10 +1,13 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const BUFFER_BYTES: usize = 16 * 1024;
+/// How many of them may be under way in one direction of a connection.
+const MAX_CHUNKS: usize = 64;
 
 /// A faulty network in front of a server: delays, freezes and cuts connections. Dropped, it cuts them all.
 pub struct Proxy {
@@ -41,7 +44,7 @@ impl Proxy {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Delays each chunk of data.
+    /// Delays data by this time, as a distant network does: it does not wait for data before it that is delayed, too.
     pub fn delay(&self, way: Way, delay: Duration) {
         self.network.change(|rules| rules.way(way).delay = delay);
     }
@@ -129,6 +132,13 @@ struct WayRules {
     until_cut: Option<usize>,
 }
 
+/// Data under way.
+struct Chunk {
+    data: Box<[u8]>,
+    /// Not forwarded before.
+    due: Instant,
+}
+
 /// How much of a chunk may be forwarded.
 struct Passing {
     bytes: usize,
@@ -178,8 +188,6 @@ impl Network {
 
     /// Waits until data may be forwarded; `None` if its connection was cut meanwhile.
     fn admit(&self, link: &Arc<Link>, way: Way, bytes: usize) -> Option<Passing> {
-        let delay = self.rules().way(way).delay;
-        thread::sleep(delay);
         let mut rules = self.rules();
         while rules.is_blocked(link, way) && rules.has(link) {
             rules = self
@@ -242,27 +250,50 @@ fn accept(listener: &TcpListener, server_port: u16, network: &Arc<Network>) {
         let link = Arc::new(Link { client, server });
         network.change(|rules| rules.open.push(Arc::clone(&link)));
         for way in [Way::ToServer, Way::ToClient] {
+            let (sender, receiver) = mpsc::sync_channel(MAX_CHUNKS);
+            thread::spawn({
+                let (link, network) = (Arc::clone(&link), Arc::clone(network));
+                move || receive(&link, way, &network, &sender)
+            });
             let (link, network) = (Arc::clone(&link), Arc::clone(network));
             thread::spawn(move || {
-                pump(&link, way, &network);
+                forward(&link, way, &network, &receiver);
                 network.forget(&link);
             });
         }
     }
 }
 
-/// Forwards data in one direction until either side closes or the connection is cut.
-fn pump(link: &Arc<Link>, way: Way, network: &Network) {
-    let (mut from, mut to) = match way {
-        Way::ToServer => (&link.client, &link.server),
-        Way::ToClient => (&link.server, &link.client),
+/// Receives data in one direction until that side closes.
+fn receive(link: &Link, way: Way, network: &Network, chunks: &SyncSender<Chunk>) {
+    let mut from = match way {
+        Way::ToServer => &link.client,
+        Way::ToClient => &link.server,
     };
     let mut buffer = [0; BUFFER_BYTES];
     while let Ok(bytes @ 1..) = from.read(&mut buffer) {
-        let Some(passing) = network.admit(link, way, bytes) else {
+        let chunk = Chunk {
+            data: buffer[..bytes].into(),
+            due: Instant::now() + network.rules().way(way).delay,
+        };
+        if chunks.send(chunk).is_err() {
+            return;
+        }
+    }
+}
+
+/// Forwards data in one direction until there is no more, or the connection is cut.
+fn forward(link: &Arc<Link>, way: Way, network: &Network, chunks: &Receiver<Chunk>) {
+    let mut to = match way {
+        Way::ToServer => &link.server,
+        Way::ToClient => &link.client,
+    };
+    for Chunk { data, due } in chunks {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let Some(passing) = network.admit(link, way, data.len()) else {
             return;
         };
-        if to.write_all(&buffer[..passing.bytes]).is_err() || passing.then_cut {
+        if to.write_all(&data[..passing.bytes]).is_err() || passing.then_cut {
             return;
         }
     }

@@ -63,11 +63,11 @@ struct Row {
 }
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    // Twice where the network decides: on loopback, the cores that all share do.
+    // More rounds where the network decides: on loopback, the cores that all share do.
     let (networks, sizes) = if bench.quick {
         (&[(Network::Remote, 1)][..], &SIZES[..3])
     } else {
-        (&[(Network::Local, 1), (Network::Remote, 2)][..], &SIZES[..])
+        (&[(Network::Local, 1), (Network::Remote, 3)][..], &SIZES[..])
     };
     for (network, rounds) in networks {
         for size in sizes {
