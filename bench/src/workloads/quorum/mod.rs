@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::Result;
+use crate::cores::busy_time;
 use crate::results::DLOCK;
 use crate::results::plot::{Bar, Plot, Shape};
 use crate::results::stats::{Stats, ms, stats_of};
@@ -52,6 +53,8 @@ struct Sample {
     outcome: Outcome,
     /// EXTENDs for each acquisition: third rounds, as no lease is renewed so soon.
     raises: f64,
+    /// CPU time of the whole machine for each acquisition: of clients, proxies and servers.
+    cpu_ms: f64,
 }
 
 /// A rule in one situation.
@@ -83,7 +86,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
         "one server: DLOCK on the server in the middle, which never fails. Waits that are unfinished at the end count \
          as they are. Requests: those that servers which are up have run",
     );
-    summary.note("clients and the five servers share the cores: five requests are five times the work");
+    summary.note("clients, the five servers and the network share the cores. CPU: of all of them");
     Ok(())
 }
 
@@ -129,13 +132,17 @@ fn one_round(rule: &Rule, network: Network, situation: Situation, size: Size) ->
     let mut processes = processes.collect::<Result<Vec<_>>>()?;
     nodes.inject(situation);
     let count = |commands: &[&str]| nodes.calls(commands, situation);
-    let (sent, raised) = (count(&REQUESTS)?, count(&[RAISE])?);
+    let (sent, raised, busy) = (count(&REQUESTS)?, count(&[RAISE])?, busy_time());
     processes.iter_mut().try_for_each(Process::begin)?;
     let logs = processes.into_iter().map(Process::finish);
     let logs = WorkerLogs::merged(logs.collect::<Result<_>>()?);
+    let cpu_ms = busy
+        .zip(busy_time())
+        .map_or(f64::NAN, |(before, after)| ms(after - before));
     Ok(Sample {
         outcome: logs.outcome(count(&REQUESTS)? - sent),
         raises: logs.outcome(count(&[RAISE])? - raised).commands,
+        cpu_ms: logs.outcome(cpu_ms).commands,
     })
 }
 
@@ -184,8 +191,13 @@ impl Row {
 
 fn report(case: &str, size: Size, rows: &[Row], summary: &mut Summary) {
     for row in rows {
-        for (name, unit, of) in METRICS {
-            let stats = row.stats(of);
+        let metrics = METRICS.map(|(name, unit, of)| (name, unit, row.stats(of)));
+        let cpu = (
+            "CPU",
+            "ms per acquisition",
+            stats_of(&row.samples, |sample| sample.cpu_ms),
+        );
+        for (name, unit, stats) in metrics.into_iter().chain([cpu]) {
             if stats.median.is_finite() {
                 summary.add(Figure::new(name, stats).unit(unit).of(row.to_string()).case(case));
             }
