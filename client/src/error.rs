@@ -31,7 +31,7 @@ pub enum Error {
         waited: Duration,
         /// The error of the last attempt, if the server was unavailable; `None` if others simply held the lock.
         #[source]
-        last: Option<Box<Self>>,
+        last: Option<Cause>,
     },
     /// Nobody holds the lock: the lease has expired. The work was not protected to its end.
     #[error("the lease has expired and nobody holds the lock: acquire it again")]
@@ -79,7 +79,7 @@ pub enum Error {
     /// The release was sent, but no reply tells whether it ended the hold, or a loss before it. The lock is free when its
     /// lease expires at the latest.
     #[error("no reply confirmed the release, the lock is free when its lease expires at the latest: {0}")]
-    Unconfirmed(#[source] Box<Self>),
+    Unconfirmed(#[source] Cause),
     /// An invalid address or option: what is wrong with it.
     #[error("{0}")]
     Invalid(String),
@@ -87,6 +87,11 @@ pub enum Error {
     #[error("{0}")]
     Redis(#[source] RequestError),
 }
+
+/// The error behind another one, to which it dereferences. It is no [`std::error::Error`], so that
+/// [`source`](std::error::Error::source) is the [`Error`] in it and can be downcast.
+#[derive(Clone, Debug)]
+pub struct Cause(Box<Error>);
 
 /// An error of redis-rs, to which it dereferences, and the server that it is about.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -157,7 +162,7 @@ impl Error {
         Self::Timeout {
             key: String::from_utf8_lossy(key).into_owned(),
             waited,
-            last: last.map(Box::new),
+            last: last.map(Cause::from),
         }
     }
 
@@ -165,7 +170,11 @@ impl Error {
     pub(crate) fn at_server(mut self, address: &impl fmt::Display) -> Self {
         match &mut self {
             Self::Redis(error) => _ = error.server.get_or_insert_with(|| address.to_string().into()),
-            Self::Timeout { last: Some(last), .. } | Self::Unconfirmed(last) => {
+            Self::Timeout {
+                last: Some(Cause(last)),
+                ..
+            }
+            | Self::Unconfirmed(Cause(last)) => {
                 **last = last.clone().at_server(address);
             }
             _ => {}
@@ -218,6 +227,26 @@ impl RequestError {
     /// The address of the server, without credentials, as far as known: for errors of your own connections it is not.
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
+    }
+}
+
+impl From<Error> for Cause {
+    fn from(error: Error) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl Deref for Cause {
+    type Target = Error;
+
+    fn deref(&self) -> &Error {
+        &self.0
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -294,7 +323,7 @@ fn to_whole_ms(duration: Duration) -> Duration {
     Duration::from_millis(duration.as_millis() as u64)
 }
 
-fn last_error(last: &Option<Box<Error>>) -> String {
+fn last_error(last: &Option<Cause>) -> String {
     match last {
         None => ": others held it".into(),
         Some(last) => format!("; last error: {last}"),
@@ -356,6 +385,20 @@ mod tests {
         for code in ["ERR", "WRONGTYPE", "DEADLOCK", "EVICTABLE", "NOAUTH"] {
             let error = answered(code, "");
             assert!(!error.is_transient() && !error.is_lost(), "{code}");
+        }
+    }
+
+    #[test]
+    fn source_of_an_error_is_the_error_behind_it() {
+        let behind = || Some(Cause::from(Error::QueueFull("64".into())));
+        let timeout = Error::Timeout {
+            key: "door".into(),
+            waited: Duration::ZERO,
+            last: behind(),
+        };
+        for error in [timeout, Error::Unconfirmed(behind().unwrap())] {
+            let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
+            assert!(matches!(source, Some(Error::QueueFull(_))), "{error:?}");
         }
     }
 

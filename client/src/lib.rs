@@ -72,7 +72,7 @@ pub use command::{
 };
 #[cfg(feature = "cluster")]
 pub use connect::slot_of;
-pub use error::{Error, LostReason, RequestError};
+pub use error::{Cause, Error, LostReason, RequestError};
 #[cfg(feature = "multi")]
 pub use multi::{Guards, acquire_all};
 pub use owner::Owner;

@@ -91,7 +91,7 @@ impl PendingRelease {
     pub fn give_up(&self, last: Error) -> Error {
         match self.lost {
             Some(reason) => Error::Lost(reason),
-            None if self.may_be_done => Error::Unconfirmed(Box::new(last)),
+            None if self.may_be_done => Error::Unconfirmed(last.into()),
             None => last,
         }
     }
