@@ -51,7 +51,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
                 "a held lock / SET NX PX, short names",
                 both.ratio(1, |bytes| *bytes),
             );
-            summary.add(ratio.case("as a ratio").at_most(1.40));
+            summary.add(ratio.case("as a ratio").at_most(1.3));
         }
     }
     summary.note(format!(

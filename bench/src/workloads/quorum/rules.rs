@@ -143,7 +143,7 @@ struct Policy {
     /// Whether all replies are awaited, or only as many as decide.
     awaits_all: bool,
     node_timeout: Option<Duration>,
-    /// After so many failed attempts.
+    /// How long to wait after this many failed attempts.
     pause_ms: fn(attempt: u32) -> u64,
 }
 
