@@ -18,7 +18,7 @@ use crate::workloads::comparison::Comparison;
 const LEASE_MS: u64 = 30_000;
 
 /// Number of clients, and the length of their critical section in milliseconds.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Case(usize, u64);
 
 const FULL: [Case; 11] = [
@@ -43,12 +43,20 @@ const MIN_WINDOW: Duration = Duration::from_millis(400);
 const MAX_WINDOW: Duration = Duration::from_millis(2_100);
 /// A window is long enough for this many acquisitions per client on an idle machine.
 const ACQUISITIONS_PER_CLIENT: u32 = 8;
+/// Of 64 clients with a millisecond of work, which a lock that costs nothing would let 1 000 of them do each second.
+const MIN_ACQUISITIONS: f64 = 800.0;
+const TARGET_CASE: Case = Case(64, 1);
 /// With fewer, the fairness index would only show who came last before the window ended.
 const MIN_ACQUISITIONS_FOR_FAIRNESS: f64 = 6.0;
 
 impl Case {
     fn name(self) -> String {
         format!("{} clients, {} ms critical section", self.0, self.1)
+    }
+
+    /// How long a client waits for all others, one after the other, if the lock costs nothing.
+    fn fifo_wait_ms(self) -> f64 {
+        (self.0 as f64 - 1.0) * self.1 as f64
     }
 
     /// Long enough for all acquisitions of all clients, within limits.
@@ -75,7 +83,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
             }
             one_round(&servers, kinds[index], case, round)
         })?;
-        add(&case.name(), &outcomes, summary);
+        add(case, &outcomes, summary);
         results.push((case, outcomes));
     }
     for (file, title, metric) in [
@@ -147,13 +155,10 @@ pub const WAIT_MAX: Metric = ("wait max", "ms", |outcome| outcome.wait_max);
 pub const COMMANDS: Metric = ("commands", "per acquisition", |outcome| outcome.commands);
 pub const FAIRNESS: Metric = ("fairness (Jain)", "", |outcome| outcome.fairness);
 
-fn add(case: &str, outcomes: &Comparison<Outcome>, summary: &mut Summary) {
-    for (name, unit, of) in [ACQUISITIONS, WAIT_P50, WAIT_P99, WAIT_MAX] {
-        outcomes.add(summary, case, name, unit, of);
-    }
-    let mut add = |(name, unit, of): Metric, with_target: fn(Figure) -> Figure| {
+fn add(case: Case, outcomes: &Comparison<Outcome>, summary: &mut Summary) {
+    let mut add = |(name, unit, of): Metric, with_target: &dyn Fn(Figure) -> Figure| {
         for figure in outcomes.figures(name, of) {
-            let figure = figure.unit(unit).case(case);
+            let figure = figure.unit(unit).case(case.name());
             summary.add(if figure.implementation == DLOCK {
                 with_target(figure)
             } else {
@@ -161,10 +166,23 @@ fn add(case: &str, outcomes: &Comparison<Outcome>, summary: &mut Summary) {
             });
         }
     };
-    add(COMMANDS, |figure| figure.at_most(2.0));
+    let without_target = |figure| figure;
+    add(ACQUISITIONS, &|figure| match case {
+        TARGET_CASE => figure.at_least(MIN_ACQUISITIONS),
+        _ => figure,
+    });
+    add(WAIT_P50, &without_target);
+    add(WAIT_P99, &without_target);
+    add(WAIT_MAX, &without_target);
+    add(COMMANDS, &|figure| figure.at_most(2.0));
     let per_client = outcomes.stats(0, |outcome| outcome.acquisitions_per_client);
     if per_client.min >= MIN_ACQUISITIONS_FOR_FAIRNESS {
-        add(FAIRNESS, |figure| figure.at_least(0.99));
+        add(FAIRNESS, &|figure| figure.at_least(0.99));
+    }
+    if case == TARGET_CASE {
+        let of_optimum = outcomes.stats(0, |outcome| outcome.wait_p99 / case.fifo_wait_ms());
+        let figure = Figure::new("wait p99 / FIFO optimum", of_optimum).of(DLOCK);
+        summary.add(figure.case(case.name()).at_most(1.2));
     }
 }
 
