@@ -34,13 +34,8 @@ pub(crate) struct AcquireRequest {
     pub min_fence: Option<u64>,
 }
 
-/// What became of one request.
-pub(crate) struct Response {
-    /// `None`: it was not granted.
-    pub outcome: Outcome,
-}
-
-type Outcome = Result<Option<Guard>, Error>;
+/// What became of one request. `None`: it was not granted.
+pub(crate) type Outcome = Result<Option<Guard>, Error>;
 
 /// One acquisition, from its first request on. Dropped before it is settled, it is cancelled.
 pub(crate) struct Attempt {
@@ -72,7 +67,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: AcquireRequest) -> Re
     // Without a timer of its own where the timeouts of the connection are much shorter. Where the lock is contended, a
     // refusal is likely, and the request must not overtake those that wait in this process.
     let first = if wait.is_none_or(|wait| wait >= attempt.longest_request()) && !attempt.is_contended() {
-        Some(attempt.try_once(attempt.begun).await.outcome)
+        Some(attempt.try_once(attempt.begun).await)
     } else {
         None
     };
@@ -114,7 +109,7 @@ impl Attempt {
         let until = self.begun + retry_timeout;
         let mut backoff = Backoff::new();
         loop {
-            let error = match self.try_once(BootInstant::now()).await.outcome {
+            let error = match self.try_once(BootInstant::now()).await {
                 Ok(guard) => return guard.ok_or(Error::Busy),
                 Err(error) => error,
             };
@@ -162,8 +157,8 @@ impl Attempt {
         loop {
             let outcome = match first.take() {
                 Some(first) => first,
-                None if blocks => self.block(until).await.outcome,
-                None => self.try_once(BootInstant::now()).await.outcome,
+                None if blocks => self.block(until).await,
+                None => self.try_once(BootInstant::now()).await,
             };
             // The server queues requests during a grace period, too. After another error the lock may be free.
             blocks = matches!(outcome, Ok(_) | Err(Error::Grace(_)));
@@ -190,16 +185,13 @@ impl Attempt {
     }
 
     /// Sends a request that does not block, on the shared connection unless replicas must acknowledge the grant.
-    pub async fn try_once(&mut self, now: BootInstant) -> Response {
+    pub async fn try_once(&mut self, now: BootInstant) -> Outcome {
         if self.request.replicas.is_some() {
-            let response = timeout(self.longest_request(), self.send_alone(Block::No)).await;
-            return response.unwrap_or_else(|_| self.settle(now, Err(Error::no_response())));
+            let outcome = timeout(self.longest_request(), self.send_alone(Block::No)).await;
+            return outcome.unwrap_or_else(|_| self.settle(now, Err(Error::no_response())));
         }
         let command = self.command(Block::No);
-        let route = match self.client.link.route().await {
-            Ok(route) => route,
-            Err(error) => return Response::unsent(error),
-        };
+        let route = self.client.link.route().await?;
         // A connection to a cluster resends requests by itself.
         self.is_repeated |= self.sent.is_lost || route.may_redirect();
         let reply = self.sent.route.insert(route).query(&command).await;
@@ -207,16 +199,16 @@ impl Attempt {
     }
 
     /// Sends a blocking request, on a connection of its own.
-    async fn block(&mut self, until: Option<BootInstant>) -> Response {
+    async fn block(&mut self, until: Option<BootInstant>) -> Outcome {
         match self.wait_for_place().await {
-            Some(response) => response,
+            Some(outcome) => outcome,
             None => self.send_alone(Block::Until(until)).await,
         }
     }
 
     /// Waits until there may be another connection for a waiting request. The lock may be free before that: `Some`, if
     /// it was granted, or the request cannot be served.
-    pub async fn wait_for_place(&mut self) -> Option<Response> {
+    async fn wait_for_place(&mut self) -> Option<Outcome> {
         if self.place.is_some() {
             return None;
         }
@@ -230,20 +222,17 @@ impl Attempt {
                 return None;
             }
             // The holders of other locks may wait for this task: it must not depend on them alone.
-            let response = self.try_once(BootInstant::now()).await;
-            if !matches!(response.outcome, Ok(None)) {
-                return Some(response);
+            let outcome = self.try_once(BootInstant::now()).await;
+            if !matches!(outcome, Ok(None)) {
+                return Some(outcome);
             }
         }
     }
 
     /// Sends a request on a connection that no other request shares.
-    async fn send_alone(&mut self, block: Block) -> Response {
+    async fn send_alone(&mut self, block: Block) -> Outcome {
         let pool = Arc::clone(self.client.pool());
-        let connection = match pool.checkout(&self.request.identity.key).await {
-            Ok(connection) => connection,
-            Err(error) => return Response::unsent(error),
-        };
+        let connection = pool.checkout(&self.request.identity.key).await?;
         let sent_at = BootInstant::now();
         let command = self.command(block);
         let is_retry = self.sent.is_lost;
@@ -267,13 +256,10 @@ impl Attempt {
         if let Some(connection) = self.sent.connection.take() {
             pool.checkin(connection, error);
         }
-        let mut response = self.settle(sent_at, reply);
-        if let (Ok(_), Err(error)) = (&response.outcome, confirmed) {
-            // The guard is dropped, which releases the lock.
-            self.begin_another();
-            response = Response::unsent(error);
-        }
-        response
+        let outcome = self.settle(sent_at, reply)?;
+        // Without a confirmation the guard is dropped, which releases the lock.
+        confirmed.inspect_err(|_| self.begin_another())?;
+        Ok(outcome)
     }
 
     pub fn command(&self, block: Block) -> redis::Cmd {
@@ -287,7 +273,7 @@ impl Attempt {
     }
 
     /// Interprets a reply.
-    pub fn settle(&mut self, sent_at: BootInstant, reply: Result<Option<Grant>, Error>) -> Response {
+    pub fn settle(&mut self, sent_at: BootInstant, reply: Result<Option<Grant>, Error>) -> Outcome {
         // An earlier request may still be in progress when a later one is rejected. A grant settles both.
         let is_granted = matches!(reply, Ok(Some(_)));
         let is_lost = self.sent.is_lost || reply.as_ref().is_err_and(Error::is_ambiguous);
@@ -295,8 +281,7 @@ impl Attempt {
             is_lost: is_lost && !is_granted,
             ..Outstanding::default()
         };
-        let outcome = reply.and_then(|grant| grant.map(|grant| self.guard(grant, sent_at)).transpose());
-        Response { outcome }
+        reply.and_then(|grant| grant.map(|grant| self.guard(grant, sent_at)).transpose())
     }
 
     fn guard(&mut self, grant: Grant, sent_at: BootInstant) -> Result<Guard, Error> {
@@ -344,13 +329,6 @@ impl Drop for Attempt {
                 drop(place);
             });
         }
-    }
-}
-
-impl Response {
-    /// The request was not sent, or does not count.
-    pub fn unsent(error: Error) -> Self {
-        Self { outcome: Err(error) }
     }
 }
 

@@ -33,19 +33,17 @@ pub(super) async fn ask(
     let mut retried_at = None;
     let _watched = servers.watch(server, &key);
     loop {
-        let response = if blocks {
+        let outcome = if blocks {
             tokio::select! {
-                response = wait_in_slices(&mut attempt, doorway.take()) => response.outcome,
+                outcome = wait_in_slices(&mut attempt, doorway.take()) => outcome,
                 () = servers.until(|health| !health.is_up(server)) => return Err(Error::no_response()),
             }
         } else {
             let sent_at = BootInstant::now();
-            let response = timeout(servers.node_timeout / 2, attempt.try_once(sent_at)).await;
-            response
-                .unwrap_or_else(|_| attempt.settle(sent_at, Err(Error::no_response())))
-                .outcome
+            let outcome = timeout(servers.node_timeout / 2, attempt.try_once(sent_at)).await;
+            outcome.unwrap_or_else(|_| attempt.settle(sent_at, Err(Error::no_response())))
         };
-        let error = match response {
+        let error = match outcome {
             Ok(Some(guard)) => return Ok(guard),
             Ok(None) if !waits => return Err(Error::Busy),
             Ok(None) => {

@@ -11,7 +11,7 @@ use redis::Cmd;
 use tokio::time::timeout;
 
 use super::doorway::Doorway;
-use crate::acquire::{Attempt, Response};
+use crate::acquire::{Attempt, Outcome};
 use crate::clock::BootInstant;
 use crate::command::Grant;
 use crate::connect::{BlockingPool, PooledConnection};
@@ -28,13 +28,10 @@ struct Slice {
 }
 
 /// Waits until the request is granted or fails. Drops the doorway when it is about to be sent.
-pub(super) async fn wait_in_slices(attempt: &mut Attempt, doorway: Option<Arc<Doorway>>) -> Response {
+pub(super) async fn wait_in_slices(attempt: &mut Attempt, doorway: Option<Arc<Doorway>>) -> Outcome {
     let was_lost = attempt.sent.is_lost;
     attempt.is_repeated |= was_lost;
-    let mut slice = match Slice::begin(attempt).await {
-        Ok(slice) => slice,
-        Err(error) => return Response::unsent(error),
-    };
+    let mut slice = Slice::begin(attempt).await?;
     drop(doorway);
     loop {
         attempt.sent.connection = Some(slice.connection.clone());
@@ -86,7 +83,7 @@ fn send(pool: Arc<BlockingPool>, connection: PooledConnection, command: Cmd) -> 
     Box::pin(async move { pool.query_blocking(&connection, &command).await })
 }
 
-fn end(attempt: &mut Attempt, slice: Slice, reply: Result<Option<Grant>, Error>) -> Response {
+fn end(attempt: &mut Attempt, slice: Slice, reply: Result<Option<Grant>, Error>) -> Outcome {
     // Its clones are dropped, so that a connection that failed is closed.
     attempt.sent.connection = None;
     let pool = attempt.client.pool();
