@@ -8,9 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// A point in time on a monotonic clock that also counts the time during which the machine is suspended. Comparable
 /// within one boot of one machine only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BootInstant {
-    since_boot_us: u64,
-}
+pub struct BootInstant(Duration);
 
 /// The monotonic clock of Linux does not count suspend; that of macOS does, unlike the one that std uses there.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -23,22 +21,18 @@ impl BootInstant {
     pub fn now() -> Self {
         let now = clock_gettime(CLOCK);
         // Neither is negative: the clock starts at boot.
-        Self {
-            since_boot_us: now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000,
-        }
+        Self(Duration::new(now.tv_sec as u64, now.tv_nsec as u32))
     }
 
     /// An instant of a simulated clock.
     #[cfg(test)]
     pub(crate) fn after_boot(time: Duration) -> Self {
-        Self {
-            since_boot_us: whole_us(time),
-        }
+        Self(time)
     }
 
     /// The time since `earlier`; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
-        Duration::from_micros(self.since_boot_us.saturating_sub(earlier.since_boot_us))
+        self.0.saturating_sub(earlier.0)
     }
 }
 
@@ -47,9 +41,7 @@ impl Add<Duration> for BootInstant {
 
     /// Later by `time`, saturating.
     fn add(self, time: Duration) -> Self {
-        Self {
-            since_boot_us: self.since_boot_us.saturating_add(whole_us(time)),
-        }
+        Self(self.0.saturating_add(time))
     }
 }
 
@@ -59,12 +51,7 @@ pub(crate) fn safe_deadline(sent: BootInstant, waited: Duration, lease: Duration
     // The server rounds both times down.
     const ROUNDING: Duration = Duration::from_millis(2);
     let granted = waited.saturating_add(lease);
-    let drift = Duration::from_micros(whole_us(granted).div_ceil(1000));
-    sent + granted.saturating_sub(drift).saturating_sub(ROUNDING)
-}
-
-fn whole_us(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+    sent + granted.saturating_sub(granted / 1000).saturating_sub(ROUNDING)
 }
 
 #[cfg(test)]
