@@ -102,7 +102,7 @@ impl Attempt {
     }
 
     fn is_contended(&self) -> bool {
-        self.client.pool().is_contended(&self.request.identity.key)
+        self.client.pool.is_contended(&self.request.identity.key)
     }
 
     async fn try_for(&mut self, retry_timeout: Duration) -> Result<Guard, Error> {
@@ -165,7 +165,7 @@ impl Attempt {
             *last = match outcome {
                 Ok(Some(guard)) => return Ok(Some(guard)),
                 Ok(None) => {
-                    self.client.pool().on_busy(&self.request.identity.key);
+                    self.client.pool.on_busy(&self.request.identity.key);
                     None
                 }
                 Err(error @ Error::Grace(_)) => Some(error),
@@ -212,7 +212,7 @@ impl Attempt {
         if self.place.is_some() {
             return None;
         }
-        let pool = Arc::clone(self.client.pool());
+        let pool = Arc::clone(&self.client.pool);
         let turn = pool.turn(&self.request.identity.key).await;
         let mut permit = pin!(pool.permit());
         let mut backoff = Backoff::new();
@@ -231,7 +231,7 @@ impl Attempt {
 
     /// Sends a request on a connection that no other request shares.
     async fn send_alone(&mut self, block: Block) -> Outcome {
-        let pool = Arc::clone(self.client.pool());
+        let pool = Arc::clone(&self.client.pool);
         let connection = pool.checkout(&self.request.identity.key).await?;
         let sent_at = BootInstant::now();
         let command = self.command(block);
@@ -324,7 +324,7 @@ impl Drop for Attempt {
         if !sent.is_nowhere() {
             let (client, identity) = (Arc::clone(&self.client), self.request.identity.clone());
             let (lease, place) = (self.request.options.lease, self.place.take());
-            self.client.renewal_thread().spawn(async move {
+            self.client.renewal_thread.spawn(async move {
                 cancel(client, identity, lease, sent).await;
                 drop(place);
             });

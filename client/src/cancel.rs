@@ -49,7 +49,7 @@ pub(crate) async fn cancel(
     lease: Duration,
     sent: Outstanding,
 ) {
-    let link = &client.renewal_context().link;
+    let link = &client.renewal_context.link;
     let mut is_settled = !sent.is_lost;
     if let Some(route) = sent.route {
         // Requests on one connection stay in order; but a cluster connection may have redirected the first one.
@@ -77,7 +77,7 @@ async fn cancel_blocked(client: &Client, identity: &RequestIdentity, connection:
         let mut backoff = Backoff::new();
         let unblocking = async {
             loop {
-                let _: Result<u64, _> = client.renewal_context().link.query(&command).await;
+                let _: Result<u64, _> = client.renewal_context.link.query(&command).await;
                 let pause = backoff.pause(Duration::MAX);
                 if let Ok(reply) = timeout(pause, &mut in_order).await {
                     return reply;
@@ -91,7 +91,7 @@ async fn cancel_blocked(client: &Client, identity: &RequestIdentity, connection:
         return false;
     };
     let is_settled = has_reply(&reply);
-    client.pool().checkin(connection, reply.err().as_ref());
+    client.pool.checkin(connection, reply.err().as_ref());
     is_settled
 }
 

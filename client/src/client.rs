@@ -94,9 +94,10 @@ impl Settings {
 pub(crate) struct Client {
     /// The connection for requests of the application's tasks, in their runtime.
     pub link: Arc<Link>,
-    pool: Arc<BlockingPool>,
-    context: Arc<RenewalContext>,
-    renewal_thread: Arc<RenewalThread>,
+    /// The connections for blocked requests.
+    pub pool: Arc<BlockingPool>,
+    pub renewal_context: Arc<RenewalContext>,
+    pub renewal_thread: Arc<RenewalThread>,
     pub retry_timeout: Duration,
     /// How long a request that does not block may take, including the time to connect.
     pub longest_request: Duration,
@@ -104,11 +105,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Clients of several servers may share a renewal thread.
+    /// Clients of several servers may share a renewal thread and a reporter.
     pub fn new(
         address: Address,
-        settings: Settings,
+        settings: &Settings,
         renewal_thread: Arc<RenewalThread>,
+        reporter: Arc<Reporter>,
         is_member: bool,
     ) -> Self {
         let timeouts = settings.timeouts;
@@ -121,11 +123,11 @@ impl Client {
             Some(Arc::clone(&pool)),
         );
         Self {
-            link: Link::new(address.clone(), timeouts, Purpose::Requests, None),
+            link: Link::new(address, timeouts, Purpose::Requests, None),
             pool,
-            context: Arc::new(RenewalContext {
+            renewal_context: Arc::new(RenewalContext {
                 link: renewals,
-                reporter: Reporter::new(address, settings.hook),
+                reporter,
                 is_member,
             }),
             renewal_thread,
@@ -135,30 +137,17 @@ impl Client {
         }
     }
 
-    /// The connections for blocked requests.
-    pub fn pool(&self) -> &Arc<BlockingPool> {
-        &self.pool
-    }
-
-    pub fn renewal_context(&self) -> &Arc<RenewalContext> {
-        &self.context
-    }
-
-    pub fn renewal_thread(&self) -> &Arc<RenewalThread> {
-        &self.renewal_thread
-    }
-
     /// Connects the renewal thread before the first lock needs it.
     pub fn warm_up(&self) {
         self.warm_up
-            .call_once(|| self.renewal_thread.maintain(&self.context));
+            .call_once(|| self.renewal_thread.maintain(&self.renewal_context));
     }
 
     pub fn address(&self) -> &Address {
-        self.context.reporter.server()
+        &self.link.address
     }
 
     pub fn report(&self, identity: &RequestIdentity, kind: EventKind) {
-        self.context.report(identity, kind);
+        self.renewal_context.report(identity, kind);
     }
 }

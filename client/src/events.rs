@@ -108,12 +108,11 @@ impl fmt::Debug for Hook {
     }
 }
 
-/// Reports the events of one server.
+/// Reports events.
 ///
 /// Hooks and subscribers are called in the task in which an event occurs, except for those of the renewal thread, which
 /// must not wait: another thread delivers them, and drops those for which there is no room.
 pub(crate) struct Reporter {
-    server: Address,
     hook: Hook,
     background: OnceLock<SyncSender<Event>>,
     dropped: AtomicU64,
@@ -129,17 +128,12 @@ pub(crate) fn enter_renewal_thread() {
 }
 
 impl Reporter {
-    pub fn new(server: Address, hook: Hook) -> Self {
+    pub fn new(hook: Hook) -> Self {
         Self {
-            server,
             hook,
             background: OnceLock::new(),
             dropped: AtomicU64::new(0),
         }
-    }
-
-    pub fn server(&self) -> &Address {
-        &self.server
     }
 
     /// How many events were dropped.
@@ -147,9 +141,9 @@ impl Reporter {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    pub fn report(&self, identity: &RequestIdentity, kind: EventKind) {
+    pub fn report(&self, server: &Address, identity: &RequestIdentity, kind: EventKind) {
         let event = Event {
-            server: self.server.clone(),
+            server: server.clone(),
             key: Arc::clone(&identity.key),
             owner: identity.owner.clone(),
             kind,
@@ -212,11 +206,12 @@ mod tests {
         let (open, gate) = mpsc::channel::<()>();
         let gate = std::sync::Mutex::new(gate);
         let hook = Hook::new(move |_| _ = gate.lock().unwrap().recv());
-        let reporter = Reporter::new("redis://127.0.0.1/".parse().unwrap(), hook);
+        let reporter = Reporter::new(hook);
+        let server: Address = "redis://127.0.0.1/".parse().unwrap();
         let identity = RequestIdentity::new(b"door"[..].into(), Owner::from("alice"));
         enter_renewal_thread();
         for _ in 0..MAX_PENDING + 10 {
-            reporter.report(&identity, EventKind::Cancelled);
+            reporter.report(&server, &identity, EventKind::Cancelled);
         }
         // One of them may be at the hook.
         assert!((9..=10).contains(&reporter.dropped()), "{}", reporter.dropped());

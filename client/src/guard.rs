@@ -49,7 +49,7 @@ impl Guard {
         is_repeated: bool,
     ) -> Result<Self, Error> {
         let now = BootInstant::now();
-        let certain = |time| client.renewal_context().certain(time);
+        let certain = |time| client.renewal_context.certain(time);
         let hold = Hold::granted(
             options.plan(now),
             sent_at,
@@ -57,8 +57,8 @@ impl Guard {
             certain(grant.lease),
         );
         let lost_reason = hold.lost_reason(now);
-        let held = SharedHold::new(client.renewal_context(), identity, grant, is_repeated, hold);
-        client.renewal_thread().watch(&held);
+        let held = SharedHold::new(&client.renewal_context, identity, grant, is_repeated, hold);
+        client.renewal_thread.watch(&held);
         let guard = Self {
             client: Arc::clone(client),
             held,
@@ -184,7 +184,7 @@ impl Guard {
     /// it, here or in another process. If nobody does, it ends with its lease.
     pub fn into_parts(mut self) -> GuardParts {
         self.held.give_up(BootInstant::now());
-        self.client.renewal_thread().unwatch(&self.held);
+        self.client.renewal_thread.unwatch(&self.held);
         self.is_settled = true;
         GuardParts::of(&self.held)
     }
@@ -251,7 +251,7 @@ impl Guard {
     /// The runtime of the renewal thread.
     #[cfg(any(feature = "blocking", feature = "multi"))]
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
-        self.client.renewal_thread().runtime()
+        self.client.renewal_thread.runtime()
     }
 }
 
@@ -272,7 +272,7 @@ pub(crate) async fn extend(
     if let Some(Action::NotifyLost(reason)) = action {
         notify_lost(held, reason);
     }
-    client.renewal_thread().watch(held);
+    client.renewal_thread.watch(held);
     match (lost_reason, reply) {
         (Some(reason), _) => Err(Error::Lost(reason)),
         (None, Ok(_)) => Ok(remaining),
@@ -315,9 +315,7 @@ impl Drop for Guard {
         if !self.is_settled {
             let releasing = give_up(&self.client, Arc::clone(&self.held));
             // The outcome is reported as an event.
-            self.client
-                .renewal_thread()
-                .spawn(async { drop(releasing.await) });
+            self.client.renewal_thread.spawn(async { drop(releasing.await) });
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::client::{Client, Settings};
 use crate::command::{GetInfo, GetOwner, LockInfo};
 use crate::connect::Address;
 use crate::error::Error;
+use crate::events::Reporter;
 use crate::guard::Guard;
 use crate::identity::{Limit, RequestIdentity};
 use crate::options::Options;
@@ -65,7 +66,9 @@ impl Locks {
     where
         Error: From<A::Error>,
     {
-        let client = Client::new(address.try_into()?, settings, RenewalThread::start()?, false);
+        let reporter = Arc::new(Reporter::new(settings.hook.clone()));
+        let (address, renewal_thread) = (address.try_into()?, RenewalThread::start()?);
+        let client = Client::new(address, &settings, renewal_thread, reporter, false);
         Ok(Self {
             client: Arc::new(client),
         })
@@ -144,13 +147,13 @@ impl Locks {
     /// # Ok(()) }
     /// ```
     pub async fn settle(&self) {
-        self.client.renewal_thread().settle().await;
+        self.client.renewal_thread.settle().await;
     }
 
     /// How many events of the renewal thread were dropped, because a hook or a subscriber was too slow. See
     /// [`Settings::on_event`].
     pub fn dropped_events(&self) -> u64 {
-        self.client.renewal_context().reporter.dropped()
+        self.client.renewal_context.reporter.dropped()
     }
 }
 

@@ -70,7 +70,7 @@ fn cancel_duplicates(client: &Client, held: &SharedHold) {
         let (context, identity) = (Arc::clone(&held.context), held.identity.clone());
         let until = BootInstant::now() + held.with(|hold| hold.lease());
         client
-            .renewal_thread()
+            .renewal_thread
             .spawn(async move { cancel_until_lease_end(&context.link, &identity, until).await });
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn begin_release(
     keeps: bool,
 ) -> Result<PendingRelease, Error> {
     let mut pending = held.give_up(BootInstant::now());
-    client.renewal_thread().unwatch(held);
+    client.renewal_thread.unwatch(held);
     let lost = pending.lost_reason();
     if let Some(reason) = lost.filter(|_| !pending.is_needed()) {
         cancel_duplicates(client, held);
@@ -107,7 +107,7 @@ pub(crate) fn give_up(
     let begun = begin_release(client, &held, false);
     let client = Arc::clone(client);
     async move {
-        let link = &client.renewal_context().link;
+        let link = &client.renewal_context.link;
         release(&client, link, &held, begun?, Duration::MAX).await
     }
 }

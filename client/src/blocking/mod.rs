@@ -63,7 +63,7 @@ impl Locks {
     }
 
     fn runtime(&self) -> &Handle {
-        self.client.renewal_thread().runtime()
+        self.client.renewal_thread.runtime()
     }
 }
 
@@ -102,7 +102,7 @@ impl Lock {
     }
 
     fn runtime(&self) -> &Handle {
-        self.client.renewal_thread().runtime()
+        self.client.renewal_thread.runtime()
     }
 }
 

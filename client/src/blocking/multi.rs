@@ -31,7 +31,7 @@ pub fn blocking_acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<Gua
     let locks: Vec<Lock> = locks.into_iter().collect();
     let runtime = locks
         .first()
-        .map(|lock| lock.client.renewal_thread().runtime().clone());
+        .map(|lock| lock.client.renewal_thread.runtime().clone());
     block_on(runtime.as_ref(), acquire_all(locks))
 }
 

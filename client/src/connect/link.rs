@@ -17,7 +17,7 @@ use crate::sync::lock;
 /// A connection that all requests share, made on demand and replaced when it is lost. Never used for requests that
 /// block.
 pub(crate) struct Link {
-    address: Address,
+    pub address: Address,
     timeouts: Timeouts,
     purpose: Purpose,
     /// Gives up connections when there is no room for this one, if it is for renewals.

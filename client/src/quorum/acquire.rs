@@ -66,9 +66,7 @@ pub(super) async fn acquire(servers: &Arc<Servers>, request: &Request) -> Result
     match outcome {
         Ok(held) => {
             let fence = held.fence;
-            servers
-                .reporter
-                .report(&held.identity, EventKind::Acquired { fence, took });
+            servers.report(&held.identity, EventKind::Acquired { fence, took });
             Ok(held)
         }
         Err(error) => {
@@ -77,7 +75,7 @@ pub(super) async fn acquire(servers: &Arc<Servers>, request: &Request) -> Result
                 took,
             };
             let identity = RequestIdentity::new(Arc::clone(&request.key), Owner::unique());
-            servers.reporter.report(&identity, kind);
+            servers.report(&identity, kind);
             Err(error)
         }
     }

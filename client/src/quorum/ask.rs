@@ -29,7 +29,7 @@ pub(super) async fn ask(
     let client = &servers.clients[server];
     let key = Arc::clone(&request.identity.key);
     let mut attempt = Attempt::new(client, request);
-    let mut blocks = waits && (doorway.is_some() || client.pool().is_contended(&key));
+    let mut blocks = waits && (doorway.is_some() || client.pool.is_contended(&key));
     let mut retried_at = None;
     let _watched = servers.watch(server, &key);
     loop {
@@ -47,7 +47,7 @@ pub(super) async fn ask(
             Ok(Some(guard)) => return Ok(guard),
             Ok(None) if !waits => return Err(Error::Busy),
             Ok(None) => {
-                client.pool().on_busy(&key);
+                client.pool.on_busy(&key);
                 blocks = true;
                 continue;
             }

@@ -113,7 +113,7 @@ impl Held {
             .for_each(|member| member.set_plan(self.over_at, false));
         self.token.cancel();
         let kind = EventKind::Lost { reason };
-        self.servers.reporter.report(&self.identity, kind);
+        self.servers.report(&self.identity, kind);
     }
 
     /// Gives the lock up: why it was lost before, if it was, and the holds to release. Nothing if called again.

@@ -90,8 +90,9 @@ impl Locks {
         let settings = settings
             .retry_timeout(RETRY_TIMEOUT)
             .connect_timeout(connect_timeout);
-        // One thread for all of them.
+        // One for all of them.
         let renewal_thread = RenewalThread::start()?;
+        let reporter = Arc::new(Reporter::new(settings.hook.clone()));
         let mut clients: Vec<Arc<Client>> = Vec::new();
         for address in addresses {
             let address = address.try_into()?;
@@ -108,15 +109,14 @@ impl Locks {
                     "{address} is named twice among the servers: each has one vote"
                 )));
             }
-            let (settings, renewal_thread) = (settings.clone(), Arc::clone(&renewal_thread));
-            clients.push(Arc::new(Client::new(address, settings, renewal_thread, true)));
+            let (thread, reporter) = (Arc::clone(&renewal_thread), Arc::clone(&reporter));
+            clients.push(Arc::new(Client::new(address, &settings, thread, reporter, true)));
         }
-        let Some(first) = clients.first() else {
+        if clients.is_empty() {
             return Err(Error::Invalid("a majority needs at least one server".into()));
-        };
-        let reporter = Reporter::new(first.address().clone(), settings.hook);
+        }
         Ok(Self {
-            servers: Servers::new(clients.into(), node_timeout, reporter),
+            servers: Servers::new(clients.into(), node_timeout),
         })
     }
 
@@ -161,15 +161,7 @@ impl Locks {
 
     /// How many events were dropped, because a hook or a subscriber was too slow. See [`Settings::on_event`].
     pub fn dropped_events(&self) -> u64 {
-        let of_servers = self
-            .servers
-            .clients
-            .iter()
-            .map(|client| &client.renewal_context().reporter);
-        of_servers
-            .chain([&self.servers.reporter])
-            .map(Reporter::dropped)
-            .sum()
+        self.servers.reporter().dropped()
     }
 
     /// The runtime of the renewal thread.

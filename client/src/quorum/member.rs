@@ -28,7 +28,7 @@ impl Guard {
     pub(super) fn set_plan(&self, over_at: Option<BootInstant>, renews: bool) {
         if over_at.is_some() || !renews {
             self.held.with(|hold| hold.replan(over_at, renews));
-            self.client.renewal_thread().watch(&self.held);
+            self.client.renewal_thread.watch(&self.held);
         }
     }
 

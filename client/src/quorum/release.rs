@@ -95,7 +95,7 @@ where
             (Err(error.clone()), EventKind::ReleaseFailed { error })
         }
     };
-    held.servers.reporter.report(&held.identity, kind);
+    held.servers.report(&held.identity, kind);
     outcome
 }
 

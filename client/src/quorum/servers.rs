@@ -16,7 +16,7 @@ use super::majority::Majority;
 use crate::client::Client;
 use crate::connect::BlockingPool;
 use crate::error::Error;
-use crate::events::Reporter;
+use crate::events::{EventKind, Reporter};
 use crate::identity::RequestIdentity;
 use crate::owner::Owner;
 use crate::renewal::RenewalThread;
@@ -28,8 +28,6 @@ pub(super) struct Servers {
     pub clients: Box<[Arc<Client>]>,
     pub majority: Majority,
     pub node_timeout: Duration,
-    /// For what becomes of a lock, as opposed to a request to one server.
-    pub reporter: Reporter,
     health: watch::Sender<Health>,
     pub turns: Turns,
     monitors: Box<[Mutex<Monitor>]>,
@@ -49,7 +47,7 @@ pub(super) struct Watched {
 }
 
 impl Servers {
-    pub fn new(clients: Box<[Arc<Client>]>, node_timeout: Duration, reporter: Reporter) -> Arc<Self> {
+    pub fn new(clients: Box<[Arc<Client>]>, node_timeout: Duration) -> Arc<Self> {
         let majority = Majority::of(clients.len());
         Arc::new(Self {
             health: watch::Sender::new(Health::new(clients.len(), majority.needed())),
@@ -58,18 +56,27 @@ impl Servers {
             clients,
             majority,
             node_timeout,
-            reporter,
         })
     }
 
     /// All servers share it.
     pub fn renewal_thread(&self) -> &Arc<RenewalThread> {
-        self.clients[0].renewal_thread()
+        &self.clients[0].renewal_thread
+    }
+
+    /// All servers share it.
+    pub fn reporter(&self) -> &Reporter {
+        &self.clients[0].renewal_context.reporter
+    }
+
+    /// Reports what becomes of a lock, as opposed to a request to one server.
+    pub fn report(&self, identity: &RequestIdentity, kind: EventKind) {
+        self.reporter().report(self.clients[0].address(), identity, kind);
     }
 
     /// Where acquisitions of this process queue before they wait at the servers: each then has a connection to each.
     pub fn places(&self) -> &Arc<BlockingPool> {
-        self.clients[0].pool()
+        &self.clients[0].pool
     }
 
     pub fn health(&self) -> Health {
@@ -125,7 +132,7 @@ impl Servers {
 
     /// Whether the server answers; after it was down, whether it also grants locks.
     async fn look_at(&self, server: usize, probe: &RequestIdentity) -> bool {
-        let link = &self.clients[server].renewal_context().link;
+        let link = &self.clients[server].renewal_context.link;
         let limit = self.node_timeout / 2;
         if self.health().is_up(server) {
             let reply = link.query_within::<u64>(limit, &probe.cancel()).await;

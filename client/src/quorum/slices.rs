@@ -47,7 +47,7 @@ pub(super) async fn wait_in_slices(attempt: &mut Attempt, doorway: Option<Arc<Do
         tokio::select! {
             // It was replaced, or granted just before: then the other request gets the same reply.
             replaced = &mut slice.reply => {
-                attempt.client.pool().checkin(slice.connection, replaced.err().as_ref());
+                attempt.client.pool.checkin(slice.connection, replaced.err().as_ref());
                 attempt.sent.is_lost = was_lost;
             }
             reply = &mut next.reply => {
@@ -66,7 +66,7 @@ fn length(attempt: &Attempt) -> Duration {
 
 impl Slice {
     async fn begin(attempt: &Attempt) -> Result<Self, Error> {
-        let pool = attempt.client.pool();
+        let pool = &attempt.client.pool;
         let connection = pool.checkout(&attempt.request.identity.key).await?;
         let sent_at = BootInstant::now();
         let command = attempt.command(Block::Until(Some(sent_at + length(attempt))));
@@ -86,7 +86,7 @@ fn send(pool: Arc<BlockingPool>, connection: PooledConnection, command: Cmd) -> 
 fn end(attempt: &mut Attempt, slice: Slice, reply: Result<Option<Grant>, Error>) -> Outcome {
     // Its clones are dropped, so that a connection that failed is closed.
     attempt.sent.connection = None;
-    let pool = attempt.client.pool();
+    let pool = &attempt.client.pool;
     pool.checkin(slice.connection, reply.as_ref().err());
     attempt.settle(slice.sent_at, reply)
 }

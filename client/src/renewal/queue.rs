@@ -146,8 +146,8 @@ mod tests {
             response: LEASE,
         };
         Arc::new(RenewalContext {
-            link: Link::new(address.clone(), timeouts, Purpose::Renewal, None),
-            reporter: Reporter::new(address, Hook::default()),
+            link: Link::new(address, timeouts, Purpose::Renewal, None),
+            reporter: Arc::new(Reporter::new(Hook::default())),
             is_member: false,
         })
     }

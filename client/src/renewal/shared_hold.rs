@@ -18,7 +18,7 @@ use crate::sync::model_checked::{Mutex, lock};
 /// The connection over which the renewal thread maintains holds, and where it reports.
 pub(crate) struct RenewalContext {
     pub link: Arc<Link>,
-    pub reporter: Reporter,
+    pub reporter: Arc<Reporter>,
     /// Whether the server is one of several that share their locks.
     pub is_member: bool,
 }
@@ -38,7 +38,7 @@ impl RenewalContext {
     pub fn report(&self, identity: &RequestIdentity, kind: EventKind) {
         use EventKind::{Cancelled, RenewFailed, Renewed};
         if !self.is_member || matches!(kind, Cancelled | Renewed { .. } | RenewFailed { .. }) {
-            self.reporter.report(identity, kind);
+            self.reporter.report(&self.link.address, identity, kind);
         }
     }
 }
