@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::majority::Majority;
 use super::servers::Servers;
+use super::standing::{Member, Standing};
 use crate::clock::BootInstant;
 use crate::error::LostReason;
 use crate::events::EventKind;
@@ -23,21 +23,9 @@ pub(super) struct Held {
     pub fence: u64,
     renews: bool,
     over_at: Option<BootInstant>,
-    state: Mutex<State>,
+    standing: Mutex<Standing<Arc<Guard>>>,
     /// Cancelled when the lock is lost or given up.
     token: CancellationToken,
-}
-
-struct State {
-    standing: Standing,
-    members: Vec<Arc<Guard>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Held,
-    GivenUp,
-    Lost(LostReason),
 }
 
 impl Held {
@@ -48,16 +36,14 @@ impl Held {
         options: &Options,
         members: Vec<Guard>,
     ) -> Arc<Self> {
+        let members = members.into_iter().map(Arc::new).collect();
         let held = Arc::new(Self {
             servers: Arc::clone(servers),
             identity,
             fence,
             renews: options.renews,
             over_at: options.max_hold.map(|max_hold| BootInstant::now() + max_hold),
-            state: Mutex::new(State {
-                standing: Standing::Held,
-                members: members.into_iter().map(Arc::new).collect(),
-            }),
+            standing: Mutex::new(Standing::held(servers.majority, members)),
             token: CancellationToken::new(),
         });
         held.members().iter().for_each(|member| held.adopt(member));
@@ -67,10 +53,7 @@ impl Held {
     /// Adds the hold on a server, or releases it if the lock is not held any more.
     pub fn join(self: &Arc<Self>, member: Guard) {
         self.adopt(&member);
-        let mut state = lock(&self.state);
-        if state.standing == Standing::Held {
-            state.members.push(Arc::new(member));
-        }
+        let _late = lock(&self.standing).join(Arc::new(member));
     }
 
     fn adopt(self: &Arc<Self>, member: &Guard) {
@@ -80,11 +63,11 @@ impl Held {
     }
 
     pub fn remaining(&self) -> Duration {
-        lock(&self.state).remaining(self.servers.majority)
+        lock(&self.standing).remaining()
     }
 
     pub fn lost_reason(&self) -> Option<LostReason> {
-        lock(&self.state).lost_reason(self.servers.majority)
+        lock(&self.standing).lost_reason()
     }
 
     pub fn token(&self) -> &CancellationToken {
@@ -93,22 +76,16 @@ impl Held {
 
     /// The holds on the servers.
     pub fn members(&self) -> Vec<Arc<Guard>> {
-        lock(&self.state).members.clone()
+        lock(&self.standing).members().to_vec()
     }
 
     /// Notifies the holder once if too few holds are left. Those are kept, without renewal, until the guard is dropped: a
     /// holder that needs time to stop was promised that nobody else gets the lock before its leases expire.
     fn notify_loss(&self) {
-        let (reason, members) = {
-            let mut state = lock(&self.state);
-            let reason = state.lost_reason(self.servers.majority);
-            let Some(reason) = reason.filter(|_| state.standing == Standing::Held) else {
-                return;
-            };
-            state.standing = Standing::Lost(reason);
-            (reason, state.members.clone())
+        let Some(reason) = lock(&self.standing).on_loss() else {
+            return;
         };
-        members
+        self.members()
             .iter()
             .for_each(|member| member.set_plan(self.over_at, false));
         self.token.cancel();
@@ -118,30 +95,18 @@ impl Held {
 
     /// Gives the lock up: why it was lost before, if it was, and the holds to release. Nothing if called again.
     pub fn give_up(&self) -> (Option<LostReason>, Vec<Arc<Guard>>) {
-        let mut state = lock(&self.state);
-        let reason = state.lost_reason(self.servers.majority);
-        state.standing = reason.map_or(Standing::GivenUp, Standing::Lost);
+        let given_up = lock(&self.standing).give_up();
         self.token.cancel();
-        (reason, std::mem::take(&mut state.members))
+        given_up
     }
 }
 
-impl State {
-    fn remaining(&self, majority: Majority) -> Duration {
-        match self.standing {
-            Standing::Held => majority.remaining(self.members.iter().map(|member| member.remaining())),
-            Standing::GivenUp | Standing::Lost(_) => Duration::ZERO,
-        }
+impl Member for Arc<Guard> {
+    fn remaining(&self) -> Duration {
+        Guard::remaining(self)
     }
 
-    fn lost_reason(&self, majority: Majority) -> Option<LostReason> {
-        match self.standing {
-            Standing::Lost(reason) => Some(reason),
-            Standing::GivenUp => None,
-            Standing::Held if !self.remaining(majority).is_zero() => None,
-            Standing::Held => {
-                Some(majority.lost_reason(self.members.iter().filter_map(|member| member.lost_reason())))
-            }
-        }
+    fn lost_reason(&self) -> Option<LostReason> {
+        Guard::lost_reason(self)
     }
 }

@@ -87,6 +87,7 @@ mod release;
 mod round;
 mod servers;
 mod slices;
+mod standing;
 
 pub use crate::error::{NoQuorum, NodeFailure};
 pub use guard::Guard;
