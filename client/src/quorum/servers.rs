@@ -36,15 +36,12 @@ pub(super) struct Servers {
 #[derive(Default)]
 struct Monitor {
     is_running: bool,
-    /// How many requests wait for a reply.
-    waiting: usize,
+    /// Shared with the requests that wait for a reply.
+    waiting: Arc<()>,
 }
 
-/// A request that waits for the reply of a server, so that the server is watched.
-pub(super) struct Watched {
-    servers: Arc<Servers>,
-    server: usize,
-}
+/// Kept while a request waits for the reply of a server, so that the server is watched.
+pub(super) type Watched = Arc<()>;
 
 impl Servers {
     pub fn new(clients: Box<[Arc<Client>]>, node_timeout: Duration) -> Arc<Self> {
@@ -108,12 +105,9 @@ impl Servers {
 
     /// Watches a server while a request waits for its reply.
     pub fn watch(self: &Arc<Self>, server: usize, key: &Arc<[u8]>) -> Watched {
-        lock(&self.monitors[server]).waiting += 1;
+        let watched = Arc::clone(&lock(&self.monitors[server]).waiting);
         self.start_monitor(server, key);
-        Watched {
-            servers: Arc::clone(self),
-            server,
-        }
+        watched
     }
 
     fn set_up(&self, server: usize, is_up: bool) {
@@ -154,7 +148,7 @@ async fn monitor(servers: Weak<Servers>, server: usize, probe: RequestIdentity) 
         };
         {
             let mut monitor = lock(&servers.monitors[server]);
-            if monitor.waiting == 0 && servers.health().is_up(server) {
+            if Arc::strong_count(&monitor.waiting) == 1 && servers.health().is_up(server) {
                 monitor.is_running = false;
                 return;
             }
@@ -171,10 +165,4 @@ fn cannot_grant(error: &Error) -> bool {
         error => error.as_redis().and_then(|error| error.code()) == Some("UNBLOCKED"),
     };
     error.is_transient() && !is_about_request
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        lock(&self.servers.monitors[self.server]).waiting -= 1;
-    }
 }
