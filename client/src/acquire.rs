@@ -303,16 +303,7 @@ impl Attempt {
     fn finish(&self, outcome: Result<Guard, Error>) -> Result<Guard, Error> {
         let took = BootInstant::now().since(self.begun);
         let outcome = outcome.map_err(|error| error.at_server(self.client.address()));
-        let kind = match &outcome {
-            Ok(guard) => EventKind::Acquired {
-                fence: guard.fence(),
-                took,
-            },
-            Err(error) => EventKind::AcquireFailed {
-                error: error.clone(),
-                took,
-            },
-        };
+        let kind = EventKind::of_acquisition(outcome.as_ref().map(Guard::fence), took);
         self.client.report(&self.request.identity, kind);
         outcome
     }

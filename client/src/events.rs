@@ -90,6 +90,19 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// How an acquisition ended, by its fence.
+    pub(crate) fn of_acquisition(outcome: Result<u64, &Error>, took: Duration) -> Self {
+        match outcome {
+            Ok(fence) => Self::Acquired { fence, took },
+            Err(error) => Self::AcquireFailed {
+                error: error.clone(),
+                took,
+            },
+        }
+    }
+}
+
 /// The application's callback for events.
 #[derive(Clone, Default)]
 pub(crate) struct Hook(Option<Arc<Listener>>);

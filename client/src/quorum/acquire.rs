@@ -8,12 +8,11 @@ use tokio::time::{sleep, timeout};
 
 use super::health::Health;
 use super::held::Held;
-use super::majority::Majority;
 use super::round::{Failure, Round};
 use super::servers::Servers;
 use crate::backoff::Backoff;
 use crate::clock::BootInstant;
-use crate::error::{Error, NoQuorum, NodeFailure};
+use crate::error::{Error, NodeFailure};
 use crate::events::EventKind;
 use crate::identity::RequestIdentity;
 use crate::options::Options;
@@ -29,13 +28,13 @@ pub(super) struct Request {
 }
 
 /// Why servers did not grant the lock, by server: the last error of each.
-pub(super) struct Refusals(pub Vec<Option<Error>>);
+pub(super) type Refusals = Vec<Option<Error>>;
 
 /// What it takes to acquire the lock once.
 struct Acquisition<'a> {
     servers: &'a Arc<Servers>,
     request: &'a Request,
-    refusals: &'a mut Refusals,
+    refusals: Refusals,
     /// The servers that are not asked first: they have rejected the request for good.
     rejected: Vec<bool>,
     backoff: Backoff,
@@ -44,11 +43,10 @@ struct Acquisition<'a> {
 /// Acquires the lock. Dropped, the acquisition is cancelled everywhere, in the background.
 pub(super) async fn acquire(servers: &Arc<Servers>, request: &Request) -> Result<Arc<Held>, Error> {
     let begun = BootInstant::now();
-    let mut refusals = Refusals(vec![None; servers.clients.len()]);
     let mut acquisition = Acquisition {
         servers,
         request,
-        refusals: &mut refusals,
+        refusals: vec![None; servers.clients.len()],
         rejected: vec![false; servers.clients.len()],
         backoff: Backoff::new(),
     };
@@ -57,28 +55,14 @@ pub(super) async fn acquire(servers: &Arc<Servers>, request: &Request) -> Result
         None => Some(acquisition.run().await),
     };
     let took = BootInstant::now().since(begun);
-    let outcome = outcome.unwrap_or_else(|| {
-        let last = refusals
-            .prevent(servers.majority)
-            .then(|| refusals.error(servers, 0));
-        Err(Error::timeout(&request.key, took, last))
-    });
-    match outcome {
-        Ok(held) => {
-            let fence = held.fence;
-            servers.report(&held.identity, EventKind::Acquired { fence, took });
-            Ok(held)
-        }
-        Err(error) => {
-            let kind = EventKind::AcquireFailed {
-                error: error.clone(),
-                took,
-            };
-            let identity = RequestIdentity::new(Arc::clone(&request.key), Owner::unique());
-            servers.report(&identity, kind);
-            Err(error)
-        }
-    }
+    let outcome = outcome.unwrap_or_else(|| Err(acquisition.timeout(took)));
+    let identity = match &outcome {
+        Ok(held) => held.identity.clone(),
+        Err(_) => RequestIdentity::new(Arc::clone(&request.key), Owner::unique()),
+    };
+    let kind = EventKind::of_acquisition(outcome.as_ref().map(|held| held.fence), took);
+    servers.report(&identity, kind);
+    outcome
 }
 
 impl Acquisition<'_> {
@@ -119,17 +103,17 @@ impl Acquisition<'_> {
     /// One round, which waits for the lock or gives way to others. `None`: another one may succeed.
     async fn attempt(&mut self, waits: bool) -> Option<Result<Arc<Held>, Error>> {
         let (servers, request) = (self.servers, self.request);
-        self.refusals.note_down(&servers.health());
+        self.note_down();
         if !servers.health().has_majority() {
             if !request.waits {
-                return Some(Err(self.refusals.error(servers, 0)));
+                return Some(Err(self.too_few(0)));
             }
             servers.until(Health::has_majority).await;
         }
         let Some(first) = servers.health().first(|server| self.rejected[server]) else {
-            return Some(Err(self.refusals.error(servers, 0)));
+            return Some(Err(self.too_few(0)));
         };
-        let round = Round::new(servers, request, waits, first, self.refusals);
+        let round = Round::new(servers, request, waits, first, &mut self.refusals);
         match round.run().await {
             Ok(held) => return Some(Ok(held)),
             Err(Failure::Busy) if request.waits => servers.places().on_busy(&request.key),
@@ -144,36 +128,34 @@ impl Acquisition<'_> {
             // Maybe because its fences are ahead of what the others accept.
             Err(Failure::Rejected) => self.rejected[first] = true,
             Err(Failure::TooFew { agreed }) if !request.waits => {
-                return Some(Err(self.refusals.error(servers, agreed)));
+                return Some(Err(self.too_few(agreed)));
             }
             Err(Failure::TooFew { .. }) => sleep(self.backoff.pause(Duration::MAX)).await,
         }
         None
     }
-}
-
-impl Refusals {
-    /// Whether too many servers failed for a majority, whether others hold the lock or not.
-    fn prevent(&self, majority: Majority) -> bool {
-        let failed = self
-            .0
-            .iter()
-            .flatten()
-            .filter(|error| !matches!(error, Error::Busy));
-        majority.is_blocked_by(failed.count())
-    }
 
     /// Servers that are known to be down are not asked.
-    pub fn note_down(&mut self, health: &Health) {
-        for (server, refusal) in self.0.iter_mut().enumerate() {
+    fn note_down(&mut self) {
+        let health = self.servers.health();
+        for (server, refusal) in self.refusals.iter_mut().enumerate() {
             if !health.is_up(server) {
                 refusal.get_or_insert_with(Error::no_response);
             }
         }
     }
 
-    fn error(&self, servers: &Servers, agreed: usize) -> Error {
-        let failures = self.0.iter().zip(&servers.clients).filter_map(|(error, client)| {
+    /// The wait is over: because others held the lock, or because too many servers failed.
+    fn timeout(&self, waited: Duration) -> Error {
+        let failed = self.refusals.iter().flatten();
+        let failed = failed.filter(|error| !matches!(error, Error::Busy)).count();
+        let is_blocked = self.servers.majority.is_blocked_by(failed);
+        Error::timeout(&self.request.key, waited, is_blocked.then(|| self.too_few(0)))
+    }
+
+    fn too_few(&self, agreed: usize) -> Error {
+        let failures = self.refusals.iter().zip(&self.servers.clients);
+        let failures = failures.filter_map(|(error, client)| {
             let server = client.address();
             let error = error.clone()?.at_server(server);
             Some(NodeFailure {
@@ -181,10 +163,6 @@ impl Refusals {
                 error,
             })
         });
-        Error::NoQuorum(NoQuorum {
-            needed: servers.majority.needed(),
-            agreed,
-            failures: failures.collect(),
-        })
+        self.servers.majority.missed(agreed, failures.collect())
     }
 }

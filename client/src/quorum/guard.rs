@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::held::Held;
 use super::locks::{Exclusive, Mode};
 use super::release::{release, release_in_background};
-use crate::error::{Error, LostReason, NoQuorum, NodeFailure};
+use crate::error::{Error, LostReason, NodeFailure};
 use crate::owner::Owner;
 use crate::run::{RunError, after_release};
 
@@ -89,14 +89,14 @@ impl<M: Mode> Guard<M> {
     /// [`Error::Lost`] if the lock is lost. [`Error::NoQuorum`]: too few servers agreed; the lock is held until the leases
     /// end that it had.
     pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
-        let needed = self.held.servers.majority.needed();
+        let majority = self.held.servers.majority;
         let extend = |member: Arc<crate::guard::Guard>| async move {
             let extended = member.extend(lease).await;
             (member.server(), extended)
         };
         let mut extensions: FuturesUnordered<_> = self.held.members().into_iter().map(extend).collect();
         let (mut agreed, mut failures) = (0, Vec::new());
-        while agreed < needed
+        while agreed < majority.needed()
             && let Some((server, extended)) = extensions.next().await
         {
             match extended {
@@ -104,18 +104,12 @@ impl<M: Mode> Guard<M> {
                 Err(error) => failures.push(NodeFailure { server, error }),
             }
         }
-        if !extensions.is_empty() {
-            let rest = extensions.for_each(|_| std::future::ready(()));
-            self.held.servers.renewal_thread().spawn_here(rest);
-        }
+        let rest = extensions.for_each(|_| std::future::ready(()));
+        self.held.servers.renewal_thread().spawn_here(rest);
         match self.lost_reason() {
             Some(reason) => Err(Error::Lost(reason)),
-            None if agreed >= needed => Ok(self.remaining()),
-            None => Err(Error::NoQuorum(NoQuorum {
-                needed,
-                agreed,
-                failures,
-            })),
+            None if agreed >= majority.needed() => Ok(self.remaining()),
+            None => Err(majority.missed(agreed, failures)),
         }
     }
 

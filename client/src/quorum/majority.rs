@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::LostReason;
+use crate::error::{Error, LostReason, NoQuorum, NodeFailure};
 
 /// A number of servers, of which a majority must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,15 @@ impl Majority {
     /// Whether this number of refusals makes a majority impossible.
     pub fn is_blocked_by(self, refusals: usize) -> bool {
         refusals + self.needed() > self.servers
+    }
+
+    /// Only this many have agreed, and the others failed.
+    pub fn missed(self, agreed: usize, failures: Vec<NodeFailure>) -> Error {
+        Error::NoQuorum(NoQuorum {
+            needed: self.needed(),
+            agreed,
+            failures,
+        })
     }
 
     /// How long a majority of holds lasts, by how long each of them does.

@@ -7,7 +7,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::held::Held;
 use super::majority::Majority;
-use crate::error::{Error, LostReason, NoQuorum, NodeFailure};
+use crate::error::{Error, LostReason, NodeFailure};
 use crate::events::EventKind;
 use crate::guard::Guard;
 
@@ -77,20 +77,14 @@ where
         }
         was_held = tally.was_held(majority, members);
     }
-    if !releases.is_empty() {
-        let rest = releases.for_each(|_| std::future::ready(()));
-        held.servers.renewal_thread().spawn_here(rest);
-    }
+    let rest = releases.for_each(|_| std::future::ready(()));
+    held.servers.renewal_thread().spawn_here(rest);
     let (outcome, kind) = match was_held {
         Some(true) => (Ok(()), EventKind::Released { holds_left: 0 }),
         not_held => {
             let error = match not_held {
                 Some(_) => Error::Lost(LostReason::NotHeld),
-                None => Error::NoQuorum(NoQuorum {
-                    needed: majority.needed(),
-                    agreed: tally.held,
-                    failures,
-                }),
+                None => majority.missed(tally.held, failures),
             };
             (Err(error.clone()), EventKind::ReleaseFailed { error })
         }

@@ -159,7 +159,7 @@ impl<'a> Round<'a> {
                 return Failure::Busy;
             }
             let is_final = is_final(&error);
-            self.refusals.0[self.first] = Some(error);
+            self.refusals[self.first] = Some(error);
             Failure::FirstFailed { is_final }
         })
     }
@@ -222,7 +222,7 @@ impl<'a> Round<'a> {
     }
 
     fn on_granted(&mut self, server: usize, guard: Guard) {
-        self.refusals.0[server] = None;
+        self.refusals[server] = None;
         self.fences.on_granted(server, guard.fence());
         let lost = guard.token().cancelled_owned();
         self.steps.push(Box::pin(async move {
@@ -249,7 +249,7 @@ impl<'a> Round<'a> {
         } else {
             self.ask_again(server);
         }
-        self.refusals.0[server] = Some(error);
+        self.refusals[server] = Some(error);
     }
 
     /// The grant does not count any more. Dropped, it is released.
