@@ -114,15 +114,20 @@ fn sentinels_finding(others: &[Instance]) -> Finding {
 }
 
 fn replicas_finding(replicas: &[Instance]) -> Option<Finding> {
-    let down: Vec<String> = replicas
+    let missing: Vec<String> = replicas
         .iter()
-        .filter(|replica| is_down(replica))
+        .filter(|replica| is_down(replica) || has_no_link(replica))
         .map(address)
         .collect();
-    (!down.is_empty()).then(|| {
+    (!missing.is_empty()).then(|| {
         Finding::warning(
             "replicas known to Sentinel",
-            format!("{} of {} down: {}", down.len(), replicas.len(), down.join(", ")),
+            format!(
+                "{} of {} down or not connected to the primary: {}",
+                missing.len(),
+                replicas.len(),
+                missing.join(", ")
+            ),
             "fewer replicas can take over; with min-replicas-to-write, too few of them stop all grants",
             "bring them back, or forget removed ones with SENTINEL RESET",
         )
@@ -134,6 +139,12 @@ fn is_down(instance: &Instance) -> bool {
     flags
         .split(',')
         .any(|flag| matches!(flag, "s_down" | "o_down" | "disconnected"))
+}
+
+/// Whether a replica is not connected to its primary, or is an old primary that has yet to become one.
+fn has_no_link(replica: &Instance) -> bool {
+    let status = replica.get("master-link-status");
+    status.is_some_and(|status| status != "ok")
 }
 
 fn address(instance: &Instance) -> String {

@@ -248,6 +248,21 @@ fn failed_sentinels_and_replicas_are_reported() {
     });
 }
 
+#[test]
+fn replica_that_runs_without_its_primary_is_reported() {
+    let primary = Server::with(DURABLE);
+    let _replica = primary.replica();
+    let sentinel = Sentinel::of(&primary, 1);
+    let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port());
+    let doctor = || tool(&["-u", &url, "doctor"]).out;
+    let known = "warning  replicas known to Sentinel: 1 of 1 down or not connected to the primary";
+    wait_for("the Sentinel to see the link", || !doctor().contains(known));
+    let mut client = primary.client();
+    client.ok("ACL SETUSER default -psync -sync");
+    client.call("CLIENT KILL TYPE replica").unwrap();
+    wait_for("the Sentinel to miss the link", || doctor().contains(known));
+}
+
 /// The obstacles, each with its remedy tried.
 #[test]
 fn can_remove_names_obstacles_until_module_can_be_removed() {
