@@ -150,18 +150,17 @@ async fn shared_quorum_lock_is_held_by_many_and_excludes_others() {
 #[tokio::test]
 async fn quorum_lease_is_renewed_everywhere() {
     let nodes = Nodes::start(3);
-    let guard = nodes
-        .locks()
-        .lock("door")
-        .lease(ms(3000))
-        .acquire()
-        .await
-        .unwrap();
+    let lock = nodes.locks().lock("door").lease(ms(10_000));
+    let guard = lock.acquire().await.unwrap();
     let fence = guard.fence();
-    for _ in 0..18 {
-        tokio::time::sleep(ms(200)).await;
-        assert!(guard.is_held());
-    }
+    nodes.until_held("door", 3).await;
+    let before = nodes.calls();
+    until("two renewals everywhere", || {
+        let both = nodes.calls().into_iter().zip(&before);
+        both.into_iter().all(|(now, before)| now[1] >= before[1] + 2)
+    })
+    .await;
+    assert!(guard.is_held());
     let confirmed = nodes
         .fences("door")
         .into_iter()
