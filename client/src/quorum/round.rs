@@ -59,7 +59,7 @@ pub(super) struct Round<'a> {
     grants: Vec<Option<Guard>>,
     fences: Fences,
     steps: Steps,
-    /// When it fails, or, if it waits, gives back what is not enough.
+    /// When it fails, unless it waits for a client that has the lock.
     patience_ends: Option<Instant>,
     /// By server, whether it has not granted the lock at once, and for how many because others hold it.
     missed: Vec<bool>,
@@ -106,9 +106,11 @@ impl<'a> Round<'a> {
             self.check_hope()?;
             let patience_ends = self.patience_ends;
             tokio::select! {
+                // What there is to know comes before the time is up.
+                biased;
                 Some((server, step)) = self.steps.next() => self.on_step(server, step),
                 () = sleep_until(patience_ends.unwrap_or_else(Instant::now)), if patience_ends.is_some() => {
-                    self.on_patience_end()?;
+                    self.on_patience_end().await?;
                 }
                 () = self.servers.until(|health| !health.has_majority()) => return Err(self.too_few()),
             }
@@ -230,15 +232,29 @@ impl<'a> Round<'a> {
             (server, Step::Lost)
         }));
         self.grants[server] = Some(guard);
+        if self.patience_ends.is_none() {
+            self.patience_ends = Some(self.new_patience());
+        }
+    }
+
+    fn new_patience(&self) -> Instant {
         // At random, so that of clients that wait for each other one gives way first.
         let timeouts = if self.waits {
             rand::random_range(1.0..2.0)
         } else {
             4.0
         };
-        let patience = self.servers.node_timeout.mul_f64(timeouts);
-        self.patience_ends
-            .get_or_insert_with(|| Instant::now() + patience);
+        Instant::now() + self.servers.node_timeout.mul_f64(timeouts)
+    }
+
+    /// Others may wait for what this client holds, and it for what they hold. If so, it gives up everything, its places
+    /// too, and passes the doorway again: only then do the queues agree. Who has the lock on a majority waits for nobody.
+    async fn on_patience_end(&mut self) -> Result<(), Failure> {
+        if self.waits && self.servers.is_held(&self.request.key).await {
+            self.patience_ends = Some(self.new_patience());
+            return Ok(());
+        }
+        Err(self.too_few())
     }
 
     fn on_refused(&mut self, server: usize, error: Error) {
@@ -259,16 +275,6 @@ impl<'a> Round<'a> {
         if self.grants.iter().all(Option::is_none) {
             self.patience_ends = None;
         }
-    }
-
-    /// Others wait for what this client holds, and it waits for what they hold. It keeps its places in the other queues,
-    /// and asks those servers again that it gives back, as after a loss.
-    fn on_patience_end(&mut self) -> Result<(), Failure> {
-        if !self.waits {
-            return Err(self.too_few());
-        }
-        (0..self.grants.len()).for_each(|server| self.take_back(server));
-        Ok(())
     }
 
     /// The fence of the lock if a majority holds it, 0 for a shared one. Sends what it takes to get there.

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -14,6 +15,7 @@ use super::doorway::Turns;
 use super::health::Health;
 use super::majority::Majority;
 use crate::client::Client;
+use crate::command::GetOwner;
 use crate::connect::BlockingPool;
 use crate::error::Error;
 use crate::events::{EventKind, Reporter};
@@ -108,6 +110,23 @@ impl Servers {
         let watched = Arc::clone(&lock(&self.monitors[server]).waiting);
         self.start_monitor(server, key);
         watched
+    }
+
+    /// Whether one client, whichever, holds the lock on a majority.
+    pub async fn is_held(&self, key: &[u8]) -> bool {
+        let (health, command) = (self.health(), GetOwner::new(key).into());
+        let clients = self.clients.iter().enumerate();
+        let asked = clients
+            .filter(|(server, _)| health.is_up(*server))
+            .map(|(_, client)| {
+                let link = &client.renewal_context.link;
+                link.query_within::<Option<Owner>>(self.node_timeout / 2, &command)
+            });
+        let owners: Vec<Owner> = join_all(asked).await.into_iter().flatten().flatten().collect();
+        let held_by = |owner| owners.iter().filter(|other| *other == owner).count();
+        owners
+            .iter()
+            .any(|owner| held_by(owner) >= self.majority.needed())
     }
 
     fn set_up(&self, server: usize, is_up: bool) {

@@ -6,7 +6,9 @@
 use dlock_core::{
     Acquire, Acquired, Effects, Engine, Instant, Limit, Lock, LockRef, Timeout, TransitionContext, WaitPolicy,
 };
-use dlock_model::quorum::{Breach, Overtaken, QueueBreach, QueueSetting, Queues, Quorum, Setting, Violation};
+use dlock_model::quorum::{
+    Breach, QueueBreach, QueueSetting, QueueViolation, Queues, Quorum, Setting, Violation,
+};
 use dlock_model::search::{search, search_stuck};
 
 #[track_caller]
@@ -163,8 +165,10 @@ mod liveness {
         ..IN_ORDER
     };
     const IN_ORDER: QueueSetting = QueueSetting {
+        servers: 3,
         clients: 4,
         has_doorway: true,
+        is_patient: false,
         faults: 0,
         restarts: 0,
         breach: None,
@@ -177,15 +181,15 @@ mod liveness {
         outcome.found.map(|(_, trace)| trace.join(" | "))
     }
 
-    fn overtaking(setting: QueueSetting) -> Option<(Overtaken, String)> {
+    fn violation(setting: QueueSetting) -> Option<(QueueViolation, String)> {
         let outcome = search(Queues::new(setting));
         println!("{setting:?}: {} states", outcome.states);
         outcome.found.map(|(found, trace)| (found, trace.join(" | ")))
     }
 
     #[test]
-    fn clients_are_served_in_order_even_if_they_give_back_what_they_hold() {
-        assert_eq!(overtaking(IN_ORDER), None);
+    fn clients_are_served_in_order_of_their_last_requests() {
+        assert_eq!(violation(IN_ORDER), None);
         assert_eq!(deadlock(IN_ORDER), None);
     }
 
@@ -195,7 +199,7 @@ mod liveness {
             faults: 1,
             ..IN_ORDER
         };
-        assert_eq!(overtaking(setting), None);
+        assert_eq!(violation(setting), None);
         assert_eq!(deadlock(setting), None);
     }
 
@@ -224,22 +228,31 @@ mod liveness {
         println!("{}", trace.expect("a deadlock"));
     }
 
+    /// Requests that arrived in different orders, by clients with enough patience to see replies.
+    const SCRAMBLED: QueueSetting = QueueSetting {
+        servers: 4,
+        is_patient: true,
+        ..IN_ANY_ORDER
+    };
+
     #[test]
-    fn client_that_gives_up_its_places_is_overtaken() {
-        let setting = QueueSetting {
-            faults: 1,
-            breach: Some(QueueBreach::PlacesGivenUp),
-            ..IN_ORDER
-        };
-        let (found, trace) = overtaking(setting).expect("a violation");
+    fn clients_in_different_orders_give_up_at_most_once_each_until_one_is_served() {
+        assert_eq!(violation(SCRAMBLED), None);
+        assert_eq!(deadlock(SCRAMBLED), None);
+    }
+
+    #[test]
+    fn clients_that_keep_other_places_give_back_again_and_again() {
+        let breach = Some(QueueBreach::PlacesKept);
+        let (found, trace) = violation(QueueSetting { breach, ..SCRAMBLED }).expect("a violation");
         println!("{trace}");
-        assert_eq!(found, Overtaken::ByLaterClient);
+        assert_eq!(found, QueueViolation::NobodyServed);
     }
 
     #[test]
     fn client_that_does_not_ask_again_waits_forever() {
         let setting = QueueSetting {
-            restarts: 2,
+            restarts: 3,
             breach: Some(QueueBreach::NotAskedAgain),
             ..IN_ORDER
         };

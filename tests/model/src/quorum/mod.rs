@@ -12,7 +12,7 @@ mod server;
 mod setting;
 mod world;
 
-pub use queues::{Overtaken, QueueBreach, QueueSetting, Queues};
+pub use queues::{QueueBreach, QueueSetting, QueueViolation, Queues};
 pub use server::Server;
 pub use setting::{Breach, Setting};
 pub use world::{Quorum, Violation};

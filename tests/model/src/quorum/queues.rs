@@ -2,28 +2,40 @@
 //!
 //! Each server has a FIFO queue, of which the first holds the server. A client sends its request to all servers, and has
 //! the lock when it holds a majority. With the doorway, its requests arrive before those of the next client; without,
-//! in any order.
+//! in any order. Who holds less than a majority for too long gives up all its places, and passes the doorway again.
 
 use std::fmt;
 
-use super::{MAJORITY, SERVERS};
 use crate::search::World;
+
+const MAX_SERVERS: usize = 5;
+
+/// By server. There is nothing at those that are down, or do not exist.
+type Everywhere<T> = [T; MAX_SERVERS];
 
 #[derive(Clone, Hash)]
 pub struct Queues {
     clients: Vec<Client>,
     /// The first of each holds the server.
-    queues: [Vec<usize>; SERVERS],
+    queues: Everywhere<Vec<usize>>,
+    /// The clients, as they asked.
+    order: Vec<usize>,
+    /// How often patient clients have given up their places since one had the lock.
+    give_ups: usize,
     setting: QueueSetting,
 }
 
 /// What can happen, and which rule is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueSetting {
+    /// How many are up, at most five. Four are what is left of five.
+    pub servers: usize,
     /// The first has the lock, the others are about to ask for it.
     pub clients: usize,
     /// Whether the requests of a client arrive before those of the next one.
     pub has_doorway: bool,
+    /// Whether requests arrive before those who wait for them run out of patience, and before anybody releases.
+    pub is_patient: bool,
     /// How often a client dies, or a server loses its holder.
     pub faults: u8,
     /// How often a server forgets its queue.
@@ -34,8 +46,10 @@ pub struct QueueSetting {
 #[derive(Clone, Copy, Hash)]
 struct Client {
     state: State,
+    /// Whether it waits for those that are in the doorway before it asks.
+    has_doorway: bool,
     /// Where its request has not arrived.
-    on_its_way: [bool; SERVERS],
+    on_its_way: Everywhere<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,17 +66,19 @@ enum State {
 pub enum QueueBreach {
     /// A client keeps what it was granted, even if that is no majority for long.
     GrantsKept,
-    /// A client that gives back what it was granted leaves the other queues too.
-    PlacesGivenUp,
+    /// A client that gives back what it was granted keeps its places in the other queues.
+    PlacesKept,
     /// A client does not ask a server again that has forgotten its request.
     NotAskedAgain,
 }
 
 /// A broken guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overtaken {
-    /// A client has the lock before one that arrived earlier.
-    ByLaterClient,
+pub enum QueueViolation {
+    /// A client has the lock before one that asked earlier.
+    Overtaken,
+    /// Clients have given up their places more than once each, and nobody got the lock.
+    NobodyServed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,8 +90,8 @@ pub enum Event {
     Releases {
         client: usize,
     },
-    /// It gives back what it holds, which is no majority, and asks for it again.
-    GivesBack {
+    /// It holds something, which is no majority, gives up all its places, and asks for them again.
+    GivesUp {
         client: usize,
     },
     Dies {
@@ -98,8 +114,10 @@ pub enum Event {
 impl Default for QueueSetting {
     fn default() -> Self {
         Self {
+            servers: 3,
             clients: 4,
             has_doorway: true,
+            is_patient: false,
             faults: 0,
             restarts: 0,
             breach: None,
@@ -107,56 +125,89 @@ impl Default for QueueSetting {
     }
 }
 
+impl QueueSetting {
+    fn everywhere(&self) -> Everywhere<bool> {
+        std::array::from_fn(|server| server < self.servers)
+    }
+
+    fn majority(&self) -> usize {
+        self.servers / 2 + 1
+    }
+}
+
 impl Queues {
     pub fn new(setting: QueueSetting) -> Self {
         let waiting = Client {
             state: State::Waiting,
-            on_its_way: [true; SERVERS],
+            has_doorway: setting.has_doorway,
+            on_its_way: setting.everywhere(),
         };
         let mut world = Self {
             clients: vec![waiting; setting.clients],
-            queues: std::array::from_fn(|_| vec![0]),
+            queues: setting
+                .everywhere()
+                .map(|is_up| if is_up { vec![0] } else { vec![] }),
+            order: (0..setting.clients).collect(),
+            give_ups: 0,
             setting,
         };
         world.clients[0] = Client {
             state: State::HasLock,
-            on_its_way: [false; SERVERS],
+            on_its_way: [false; MAX_SERVERS],
+            ..waiting
         };
         world
     }
 
-    fn held_by(&self, client: usize) -> [bool; SERVERS] {
+    fn held_by(&self, client: usize) -> Everywhere<bool> {
         std::array::from_fn(|server| self.queues[server].first() == Some(&client))
     }
 
     fn has_majority(&self, client: usize) -> bool {
-        self.held_by(client).iter().filter(|holds| **holds).count() >= MAJORITY
+        self.held_by(client).iter().filter(|holds| **holds).count() >= self.setting.majority()
     }
 
-    /// Whether a client asks all servers for the first time, and an earlier one still does.
+    /// The clients that asked before this one.
+    fn before(&self, client: usize) -> impl Iterator<Item = &Client> {
+        let others = self.order.iter().take_while(move |other| **other != client);
+        others.map(|other| &self.clients[*other])
+    }
+
+    /// Whether a client has not asked any server yet, and an earlier one is still asking.
     fn is_behind_doorway(&self, client: usize) -> bool {
-        let is_asking = |other: &Client| other.state == State::Waiting && other.on_its_way == [true; SERVERS];
         let is_inside = |other: &Client| other.state == State::Waiting && other.on_its_way.contains(&true);
-        self.setting.has_doorway
-            && is_asking(&self.clients[client])
-            && self.clients[..client].iter().any(is_inside)
+        let asks = self.clients[client];
+        asks.has_doorway
+            && asks.on_its_way == self.setting.everywhere()
+            && self
+                .before(client)
+                .any(|other| other.has_doorway && is_inside(other))
     }
 
     fn leave(&mut self, client: usize) {
         self.queues
             .iter_mut()
             .for_each(|queue| queue.retain(|other| *other != client));
-        self.clients[client].on_its_way = [false; SERVERS];
+        self.clients[client].on_its_way = [false; MAX_SERVERS];
     }
 
-    fn give_back(&mut self, client: usize) {
-        let mut given_back = self.held_by(client);
-        if self.setting.breach == Some(QueueBreach::PlacesGivenUp) {
-            given_back = [true; SERVERS];
+    fn give_up(&mut self, client: usize) {
+        let has_lock = |client: &Client| client.state == State::HasLock;
+        if self.setting.is_patient && !self.clients.iter().any(has_lock) {
+            self.give_ups += 1;
         }
-        for (server, _) in given_back.iter().enumerate().filter(|(_, is)| **is) {
-            self.queues[server].retain(|other| *other != client);
-            self.clients[client].on_its_way[server] = true;
+        if self.setting.breach == Some(QueueBreach::PlacesKept) {
+            let held = self.held_by(client);
+            for (server, _) in held.iter().enumerate().filter(|(_, holds)| **holds) {
+                self.queues[server].remove(0);
+                self.clients[client].on_its_way[server] = true;
+            }
+        } else {
+            self.leave(client);
+            self.order.retain(|other| *other != client);
+            self.order.push(client);
+            self.clients[client].has_doorway = true;
+            self.clients[client].on_its_way = self.setting.everywhere();
         }
     }
 
@@ -171,7 +222,7 @@ impl Queues {
     }
 
     /// Whoever has a majority now has the lock; who has lost it is gone.
-    fn settle(&mut self) -> Result<(), Overtaken> {
+    fn settle(&mut self) -> Result<(), QueueViolation> {
         for client in 0..self.clients.len() {
             match (self.clients[client].state, self.has_majority(client)) {
                 (State::HasLock, false) => {
@@ -181,16 +232,35 @@ impl Queues {
                 }
                 (State::Waiting, true) => {
                     self.clients[client].state = State::HasLock;
-                    self.clients[client].on_its_way = [false; SERVERS];
+                    self.clients[client].on_its_way = [false; MAX_SERVERS];
+                    self.give_ups = 0;
                     let waits = |earlier: &Client| earlier.state == State::Waiting;
-                    if self.setting.has_doorway && self.clients[..client].iter().any(waits) {
-                        return Err(Overtaken::ByLaterClient);
+                    if self.setting.has_doorway && self.before(client).any(waits) {
+                        return Err(QueueViolation::Overtaken);
                     }
                 }
                 _ => {}
             }
         }
+        // Without the one that had it at first.
+        if self.give_ups > self.clients.len() - 1 {
+            return Err(QueueViolation::NobodyServed);
+        }
         Ok(())
+    }
+
+    fn can_give_up(&self, client: usize) -> bool {
+        self.held_by(client).contains(&true)
+            && self.setting.breach != Some(QueueBreach::GrantsKept)
+            && !(self.setting.is_patient && self.is_asking(client))
+    }
+
+    fn can_release(&self) -> bool {
+        !(self.setting.is_patient && (0..self.clients.len()).any(|client| self.is_asking(client)))
+    }
+
+    fn is_asking(&self, client: usize) -> bool {
+        self.clients[client].on_its_way.contains(&true)
     }
 
     /// Whether all have been served.
@@ -203,17 +273,16 @@ impl Queues {
             State::Waiting => {
                 let on_its_way = self.clients[client].on_its_way;
                 if !self.is_behind_doorway(client) {
-                    let servers = (0..SERVERS).filter(|server| on_its_way[*server]);
+                    let servers = (0..self.setting.servers).filter(|server| on_its_way[*server]);
                     events.extend(servers.map(|server| Event::Arrives { client, server }));
                 }
-                let holds_some = self.held_by(client).contains(&true);
-                if holds_some && self.setting.breach != Some(QueueBreach::GrantsKept) {
-                    events.push(Event::GivesBack { client });
+                if self.can_give_up(client) {
+                    events.push(Event::GivesUp { client });
                 }
             }
-            State::HasLock => events.push(Event::Releases { client }),
+            State::HasLock if self.can_release() => events.push(Event::Releases { client }),
             State::Dead => events.push(Event::Ends { client }),
-            State::Gone => {}
+            State::HasLock | State::Gone => {}
         }
         if self.setting.faults > 0 && matches!(self.clients[client].state, State::Waiting | State::HasLock) {
             events.push(Event::Dies { client });
@@ -233,14 +302,14 @@ impl Event {
 
 impl World for Queues {
     type Event = Event;
-    type Violation = Overtaken;
+    type Violation = QueueViolation;
 
     fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for client in 0..self.clients.len() {
             self.client_events(client, &mut events);
         }
-        for server in 0..SERVERS {
+        for server in 0..self.setting.servers {
             if self.setting.faults > 0 {
                 events.push(Event::LosesHolder { server });
             }
@@ -251,7 +320,7 @@ impl World for Queues {
         events
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), Overtaken> {
+    fn happen(&mut self, event: Event) -> Result<(), QueueViolation> {
         match event {
             Event::Arrives { client, server } => {
                 self.clients[client].on_its_way[server] = false;
@@ -261,11 +330,11 @@ impl World for Queues {
                 self.clients[client].state = State::Gone;
                 self.leave(client);
             }
-            Event::GivesBack { client } => self.give_back(client),
+            Event::GivesUp { client } => self.give_up(client),
             Event::Dies { client } => {
                 self.setting.faults -= 1;
                 self.clients[client].state = State::Dead;
-                self.clients[client].on_its_way = [false; SERVERS];
+                self.clients[client].on_its_way = [false; MAX_SERVERS];
             }
             Event::LosesHolder { server } => {
                 self.setting.faults -= 1;
@@ -289,7 +358,7 @@ impl fmt::Display for Event {
         match self {
             Self::Arrives { client, server } => write!(f, "{client} arrives at {server}"),
             Self::Releases { client } => write!(f, "{client} releases"),
-            Self::GivesBack { client } => write!(f, "{client} gives back"),
+            Self::GivesUp { client } => write!(f, "{client} gives up its places"),
             Self::Dies { client } => write!(f, "{client} dies"),
             Self::Ends { client } => write!(f, "leases of {client} end"),
             Self::LosesHolder { server } => write!(f, "{server} loses its holder"),
