@@ -67,7 +67,10 @@ fn ctrl_c_while_waiting_cancels_request() {
 fn ctrl_z_stops_the_command_and_fg_continues_it() {
     let (server, mut client) = start();
     let mut shell = shell(&server);
-    shell.press("dlock run --lease 60s job -- sh -c 'echo re''ady; read line; echo got $line'\r");
+    // Reads once before it is ready: that takes until it is in the foreground.
+    shell.press("dlock run --lease 60s job -- sh -c 'echo star''ted; read go; echo re''ady; read line; echo got $line'\r");
+    shell.wait_for("started");
+    shell.press("go\r");
     shell.wait_for("ready");
     shell.press("\x1a");
     shell.wait_for("Stopped");

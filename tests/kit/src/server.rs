@@ -115,10 +115,11 @@ impl Server {
     }
 
     pub fn cluster_node_with(lines: &str) -> Self {
-        // A short node timeout also makes the node serve sooner.
+        // A short node timeout also makes the node serve sooner. However long an election takes on a busy machine, the
+        // replica goes on trying.
         let bus = free_port();
         Self::with(&format!(
-            "cluster-enabled yes\ncluster-port {bus}\ncluster-node-timeout 2000\n{lines}"
+            "cluster-enabled yes\ncluster-port {bus}\ncluster-node-timeout 2000\ncluster-replica-validity-factor 0\n{lines}"
         ))
     }
 
