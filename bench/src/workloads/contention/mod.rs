@@ -43,9 +43,10 @@ const MIN_WINDOW: Duration = Duration::from_millis(400);
 const MAX_WINDOW: Duration = Duration::from_millis(2_100);
 /// A window is long enough for this many acquisitions per client on an idle machine.
 const ACQUISITIONS_PER_CLIENT: u32 = 8;
-/// Of 64 clients with a millisecond of work, which a lock that costs nothing would let 1 000 of them do each second.
-const MIN_ACQUISITIONS: f64 = 800.0;
+/// The case with targets for throughput and waits.
 const TARGET_CASE: Case = Case(64, 1);
+/// Per second. With a lock that costs nothing there would be 1 000.
+const MIN_ACQUISITIONS: f64 = 800.0;
 /// With fewer, the fairness index would only show who came last before the window ended.
 const MIN_ACQUISITIONS_FOR_FAIRNESS: f64 = 6.0;
 

@@ -20,8 +20,6 @@ pub struct Queues {
     queues: Everywhere<Vec<usize>>,
     /// The clients, as they asked.
     order: Vec<usize>,
-    /// How often patient clients have given up their places since one had the lock.
-    give_ups: usize,
     setting: QueueSetting,
 }
 
@@ -48,6 +46,8 @@ struct Client {
     state: State,
     /// Whether it waits for those that are in the doorway before it asks.
     has_doorway: bool,
+    /// Whether it is patient, and has given up its places since a client had the lock.
+    has_given_up: bool,
     /// Where its request has not arrived.
     on_its_way: Everywhere<bool>,
 }
@@ -77,7 +77,7 @@ pub enum QueueBreach {
 pub enum QueueViolation {
     /// A client has the lock before one that asked earlier.
     Overtaken,
-    /// Clients have given up their places more than once each, and nobody got the lock.
+    /// A client has given up its places twice, and nobody got the lock.
     NobodyServed,
 }
 
@@ -111,20 +111,6 @@ pub enum Event {
     },
 }
 
-impl Default for QueueSetting {
-    fn default() -> Self {
-        Self {
-            servers: 3,
-            clients: 4,
-            has_doorway: true,
-            is_patient: false,
-            faults: 0,
-            restarts: 0,
-            breach: None,
-        }
-    }
-}
-
 impl QueueSetting {
     fn everywhere(&self) -> Everywhere<bool> {
         std::array::from_fn(|server| server < self.servers)
@@ -140,6 +126,7 @@ impl Queues {
         let waiting = Client {
             state: State::Waiting,
             has_doorway: setting.has_doorway,
+            has_given_up: false,
             on_its_way: setting.everywhere(),
         };
         let mut world = Self {
@@ -148,7 +135,6 @@ impl Queues {
                 .everywhere()
                 .map(|is_up| if is_up { vec![0] } else { vec![] }),
             order: (0..setting.clients).collect(),
-            give_ups: 0,
             setting,
         };
         world.clients[0] = Client {
@@ -191,10 +177,13 @@ impl Queues {
         self.clients[client].on_its_way = [false; MAX_SERVERS];
     }
 
-    fn give_up(&mut self, client: usize) {
+    fn give_up(&mut self, client: usize) -> Result<(), QueueViolation> {
         let has_lock = |client: &Client| client.state == State::HasLock;
         if self.setting.is_patient && !self.clients.iter().any(has_lock) {
-            self.give_ups += 1;
+            let gave_up_before = std::mem::replace(&mut self.clients[client].has_given_up, true);
+            if gave_up_before {
+                return Err(QueueViolation::NobodyServed);
+            }
         }
         if self.setting.breach == Some(QueueBreach::PlacesKept) {
             let held = self.held_by(client);
@@ -209,6 +198,7 @@ impl Queues {
             self.clients[client].has_doorway = true;
             self.clients[client].on_its_way = self.setting.everywhere();
         }
+        Ok(())
     }
 
     /// Those that wait ask again.
@@ -233,7 +223,9 @@ impl Queues {
                 (State::Waiting, true) => {
                     self.clients[client].state = State::HasLock;
                     self.clients[client].on_its_way = [false; MAX_SERVERS];
-                    self.give_ups = 0;
+                    self.clients
+                        .iter_mut()
+                        .for_each(|client| client.has_given_up = false);
                     let waits = |earlier: &Client| earlier.state == State::Waiting;
                     if self.setting.has_doorway && self.before(client).any(waits) {
                         return Err(QueueViolation::Overtaken);
@@ -241,10 +233,6 @@ impl Queues {
                 }
                 _ => {}
             }
-        }
-        // Without the one that had it at first.
-        if self.give_ups > self.clients.len() - 1 {
-            return Err(QueueViolation::NobodyServed);
         }
         Ok(())
     }
@@ -330,7 +318,7 @@ impl World for Queues {
                 self.clients[client].state = State::Gone;
                 self.leave(client);
             }
-            Event::GivesUp { client } => self.give_up(client),
+            Event::GivesUp { client } => self.give_up(client)?,
             Event::Dies { client } => {
                 self.setting.faults -= 1;
                 self.clients[client].state = State::Dead;
