@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use crate::support::terminal::Terminal;
@@ -37,9 +38,13 @@ fn top_lists_filters_and_shows_locks() {
 #[test]
 fn top_sorts_by_each_column() {
     let (server, mut client) = start();
+    // `top` reads the locks one after the other: ages that it orders must differ by more than that takes.
+    let age = || thread::sleep(Duration::from_millis(300));
     client.acquire("first alice 600000");
+    age();
     client.acquire("second bob 600000");
     let _waiter = server.waiter("second carol 1000 BLOCK 0");
+    age();
     let _others = ["dave", "erin"].map(|owner| server.waiter(&format!("first {owner} 1000 BLOCK 0")));
     let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 110);
     terminal.wait_for("second");
