@@ -1,10 +1,5 @@
-//! The cores of the machine: CPU affinity of the client and of a server, which only Linux lets a program set, and the
-//! time that all programs use.
+//! CPU affinity of the client and of a server, which only Linux lets a program set.
 
-use std::fs;
-use std::time::Duration;
-
-use rustix::param::clock_ticks_per_second;
 #[cfg(target_os = "linux")]
 use rustix::process::Pid;
 #[cfg(target_os = "linux")]
@@ -60,28 +55,4 @@ impl PinnedCores {
     pub fn pin(_: &Server) -> Result<Option<Self>> {
         Ok(None)
     }
-}
-
-/// The CPU time that all programs have used since the machine started. `None` where the system does not tell.
-pub fn busy_time() -> Option<Duration> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    let fields = stat.lines().next()?.split_whitespace().skip(1);
-    let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
-    let [
-        user,
-        nice,
-        system,
-        _idle,
-        _io_wait,
-        interrupts,
-        soft_interrupts,
-        ..,
-    ] = ticks[..]
-    else {
-        return None;
-    };
-    let busy = user + nice + system + interrupts + soft_interrupts;
-    Some(Duration::from_secs_f64(
-        busy as f64 / clock_ticks_per_second() as f64,
-    ))
 }

@@ -12,12 +12,13 @@ mod options;
 mod resp;
 mod results;
 mod server;
+mod steal;
 mod workloads;
 
 use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use environment::Environment;
@@ -26,10 +27,14 @@ use results::print::{TargetTable, WorkloadTable};
 use results::progress::Progress;
 use results::report;
 use results::table::Summary;
+use steal::Patience;
 use workloads::{Bench, WORKLOADS};
 
 /// Errors end the run; they are only printed.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// How long a run waits for neighbours on the machine to leave it alone, in all.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 fn main() -> ExitCode {
     match run() {
@@ -72,6 +77,7 @@ fn measure(options: &Options, environment: &Environment) -> Result<Summary> {
         quick: options.quick,
         servers: options.servers.clone(),
         progress: Progress::new(workloads.len()),
+        patience: Patience::new(PATIENCE),
     };
     for (name, value) in environment.rows() {
         bench.progress.print(&format!("{name:<9}{value}"));
@@ -80,6 +86,7 @@ fn measure(options: &Options, environment: &Environment) -> Result<Summary> {
     for workload in workloads {
         summary.begin(workload.name);
         bench.progress.workload(workload.name);
+        bench.patience.wait_for_quiet()?;
         let start = Instant::now();
         (workload.run)(&bench, &mut summary)?;
         let table = WorkloadTable {

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use crate::Result;
 use crate::results::progress::Progress;
 use crate::results::table::Summary;
+use crate::steal::Patience;
 pub use quorum::serve as serve_quorum;
 
 /// In the order they run.
@@ -114,6 +115,7 @@ pub struct Bench {
     /// The servers of the test matrix, each in its own directory.
     pub servers: Option<PathBuf>,
     pub progress: Progress,
+    pub patience: Patience,
 }
 
 impl Bench {

@@ -1,7 +1,10 @@
 //! Shared by the tests of workloads, which run scaled down against real servers.
 
+use std::time::Duration;
+
 use crate::results::progress::Progress;
 use crate::results::table::{Figure, Summary};
+use crate::steal::Patience;
 use crate::workloads::Bench;
 
 pub fn bench() -> Bench {
@@ -9,6 +12,7 @@ pub fn bench() -> Bench {
         quick: true,
         servers: None,
         progress: Progress::new(1),
+        patience: Patience::new(Duration::ZERO),
     }
 }
 

@@ -9,11 +9,11 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::Result;
-use crate::cores::busy_time;
 use crate::results::DLOCK;
 use crate::results::plot::{Bar, Plot, Shape};
 use crate::results::stats::{Stats, ms, stats_of};
 use crate::results::table::{Figure, Summary};
+use crate::steal::{CpuTime, MAX_STEAL};
 use crate::workloads::Bench;
 use crate::workloads::contention::{
     ACQUISITIONS, COMMANDS, FAIRNESS, Metric, Outcome, WAIT_MAX, WAIT_P50, WAIT_P99, Window, WorkerLogs,
@@ -49,12 +49,17 @@ const SIZES: [Size; 6] = [
 ];
 const PLOTTED: Size = Size::new(4, 8, 1);
 
+/// How often a round is measured at most. If the machine was never quiet, the quietest counts.
+const TRIES: usize = 5;
+
 struct Sample {
     outcome: Outcome,
     /// EXTENDs for each acquisition: third rounds, as no lease is renewed so soon.
     raises: f64,
     /// CPU time of the whole machine for each acquisition: of clients, proxies and servers.
     cpu_ms: f64,
+    /// Of the CPU time that they could have used, what the hypervisor withheld.
+    steal: f64,
 }
 
 /// A rule in one situation.
@@ -75,7 +80,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     for (network, rounds) in networks {
         for size in sizes {
             bench.progress.step("quorum", &format!("{network}, {size}"));
-            let rows = rows(*network, *size, *rounds)?;
+            let rows = rows(bench, *network, *size, *rounds)?;
             report(&format!("{network}, {size}"), *size, &rows, summary);
             if (*network, *size) == (Network::Remote, PLOTTED) {
                 plot(&format!("servers {network}, {size}"), &rows, summary);
@@ -86,12 +91,17 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
         "one server: DLOCK on the server in the middle, which never fails. Waits that are unfinished at the end count \
          as they are. Requests: those that servers which are up have run",
     );
-    summary.note("clients, the five servers and the network share the cores. CPU: of all of them");
+    summary.note(format!(
+        "clients, the five servers and the network share the cores. CPU: of all of them. Steal: of the CPU time that \
+         they could have used, what the hypervisor withheld. A round with more than {:.0} % is measured again, up to \
+         {TRIES} times, and the quietest counts",
+        MAX_STEAL * 100.0,
+    ));
     Ok(())
 }
 
 /// All rules in all situations take turns.
-fn rows(network: Network, size: Size, rounds: usize) -> Result<Vec<Row>> {
+fn rows(bench: &Bench, network: Network, size: Size, rounds: usize) -> Result<Vec<Row>> {
     let situations = RULES.iter().flat_map(|rule| {
         let situations = rule.situations.iter();
         situations.map(move |situation| (rule, *situation))
@@ -108,11 +118,32 @@ fn rows(network: Network, size: Size, rounds: usize) -> Result<Vec<Row>> {
     let mut rows: Vec<_> = situations.map(row).collect();
     for _ in 0..rounds {
         for row in &mut rows {
-            let sample = one_round(row.rule, network, row.situation, size)?;
+            let sample = quiet_round(bench, row.rule, network, row.situation, size)?;
             row.samples.push(sample);
         }
     }
     Ok(rows)
+}
+
+fn quiet_round(
+    bench: &Bench,
+    rule: &Rule,
+    network: Network,
+    situation: Situation,
+    size: Size,
+) -> Result<Sample> {
+    let mut quietest = one_round(rule, network, situation, size)?;
+    for _ in 1..TRIES {
+        if quietest.steal <= MAX_STEAL {
+            break;
+        }
+        bench.patience.wait_for_quiet()?;
+        let again = one_round(rule, network, situation, size)?;
+        if again.steal < quietest.steal {
+            quietest = again;
+        }
+    }
+    Ok(quietest)
 }
 
 fn one_round(rule: &Rule, network: Network, situation: Situation, size: Size) -> Result<Sample> {
@@ -132,17 +163,18 @@ fn one_round(rule: &Rule, network: Network, situation: Situation, size: Size) ->
     let mut processes = processes.collect::<Result<Vec<_>>>()?;
     nodes.inject(situation);
     let count = |commands: &[&str]| nodes.calls(commands, situation);
-    let (sent, raised, busy) = (count(&REQUESTS)?, count(&[RAISE])?, busy_time());
+    let (sent, raised, before) = (count(&REQUESTS)?, count(&[RAISE])?, CpuTime::now());
     processes.iter_mut().try_for_each(Process::begin)?;
     let logs = processes.into_iter().map(Process::finish);
     let logs = WorkerLogs::merged(logs.collect::<Result<_>>()?);
-    let cpu_ms = busy
-        .zip(busy_time())
-        .map_or(f64::NAN, |(before, after)| ms(after - before));
+    let cpu = before
+        .zip(CpuTime::now())
+        .map(|(before, after)| after.since(before));
     Ok(Sample {
         outcome: logs.outcome(count(&REQUESTS)? - sent),
         raises: logs.outcome(count(&[RAISE])? - raised).commands,
-        cpu_ms: logs.outcome(cpu_ms).commands,
+        cpu_ms: logs.outcome(cpu.map_or(f64::NAN, |cpu| ms(cpu.busy))).commands,
+        steal: cpu.map_or(0.0, CpuTime::steal_share),
     })
 }
 
@@ -197,7 +229,8 @@ fn report(case: &str, size: Size, rows: &[Row], summary: &mut Summary) {
             "ms per acquisition",
             stats_of(&row.samples, |sample| sample.cpu_ms),
         );
-        for (name, unit, stats) in metrics.into_iter().chain([cpu]) {
+        let steal = stats_of(&row.samples, |sample| sample.steal * 100.0);
+        for (name, unit, stats) in metrics.into_iter().chain([cpu, ("steal", "%", steal)]) {
             if stats.median.is_finite() {
                 summary.add(Figure::new(name, stats).unit(unit).of(row.to_string()).case(case));
             }
