@@ -3,6 +3,7 @@
 
 mod nodes;
 mod process;
+mod raw;
 mod rules;
 
 use std::fmt;
@@ -87,6 +88,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
             }
         }
     }
+    without_client(bench, summary)?;
     summary.note(
         "one server: DLOCK on the server in the middle, which never fails. Waits that are unfinished at the end count \
          as they are. Requests: those that servers which are up have run",
@@ -97,6 +99,18 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
          {TRIES} times, and the quietest counts",
         MAX_STEAL * 100.0,
     ));
+    Ok(())
+}
+
+/// How much of the wait is the client's.
+fn without_client(bench: &Bench, summary: &mut Summary) -> Result<()> {
+    bench.progress.step("quorum", "raw sockets");
+    bench.patience.wait_for_quiet()?;
+    let waits = raw::measure(&Nodes::start(Network::Local)?)?;
+    for (servers, wait) in [("one server", waits.one_server), ("five servers", waits.majority)] {
+        let figure = Figure::new("wait p50", wait).unit("ms").of(servers);
+        summary.add(figure.case(format!("{}, raw sockets", Network::Local)));
+    }
     Ok(())
 }
 
