@@ -27,14 +27,14 @@ use results::print::{TargetTable, WorkloadTable};
 use results::progress::Progress;
 use results::report;
 use results::table::Summary;
-use steal::Patience;
+use steal::WaitBudget;
 use workloads::{Bench, WORKLOADS};
 
 /// Errors end the run; they are only printed.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// How long a run waits for neighbours on the machine to leave it alone, in all.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
+const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 
 fn main() -> ExitCode {
     match run() {
@@ -77,7 +77,7 @@ fn measure(options: &Options, environment: &Environment) -> Result<Summary> {
         quick: options.quick,
         servers: options.servers.clone(),
         progress: Progress::new(workloads.len()),
-        patience: Patience::new(PATIENCE),
+        wait_budget: WaitBudget::new(MAX_WAIT),
     };
     for (name, value) in environment.rows() {
         bench.progress.print(&format!("{name:<9}{value}"));
@@ -86,7 +86,7 @@ fn measure(options: &Options, environment: &Environment) -> Result<Summary> {
     for workload in workloads {
         summary.begin(workload.name);
         bench.progress.workload(workload.name);
-        bench.patience.wait_for_quiet()?;
+        bench.wait_budget.wait_for_quiet()?;
         let start = Instant::now();
         (workload.run)(&bench, &mut summary)?;
         let table = WorkloadTable {

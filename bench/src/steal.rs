@@ -20,14 +20,14 @@ const PROBE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_secs(4);
 
 /// How long a run still waits for a quiet machine, in all.
-pub struct Patience(Cell<Duration>);
+pub struct WaitBudget(Cell<Duration>);
 
-impl Patience {
-    pub const fn new(patience: Duration) -> Self {
-        Self(Cell::new(patience))
+impl WaitBudget {
+    pub const fn new(budget: Duration) -> Self {
+        Self(Cell::new(budget))
     }
 
-    /// Returns when the machine is quiet, or patience is at its end. At once where the system does not tell.
+    /// Returns when the machine is quiet, or the budget is used up. At once where the system does not tell.
     pub fn wait_for_quiet(&self) -> Result<()> {
         while !self.0.get().is_zero() && steal_now().is_some_and(|steal| steal > MAX_STEAL) {
             interrupt::check()?;

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use crate::Result;
 use crate::results::progress::Progress;
 use crate::results::table::Summary;
-use crate::steal::Patience;
+use crate::steal::WaitBudget;
 pub use quorum::serve as serve_quorum;
 
 /// In the order they run.
@@ -115,7 +115,7 @@ pub struct Bench {
     /// The servers of the test matrix, each in its own directory.
     pub servers: Option<PathBuf>,
     pub progress: Progress,
-    pub patience: Patience,
+    pub wait_budget: WaitBudget,
 }
 
 impl Bench {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::results::progress::Progress;
 use crate::results::table::{Figure, Summary};
-use crate::steal::Patience;
+use crate::steal::WaitBudget;
 use crate::workloads::Bench;
 
 pub fn bench() -> Bench {
@@ -12,7 +12,7 @@ pub fn bench() -> Bench {
         quick: true,
         servers: None,
         progress: Progress::new(1),
-        patience: Patience::new(Duration::ZERO),
+        wait_budget: WaitBudget::new(Duration::ZERO),
     }
 }
 

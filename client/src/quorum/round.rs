@@ -60,7 +60,7 @@ pub(super) struct Round<'a> {
     fences: Fences,
     steps: Steps,
     /// When it fails, unless it waits for a client that has the lock.
-    patience_ends: Option<Instant>,
+    deadline: Option<Instant>,
     /// By server, whether it has not granted the lock at once, and for how many because others hold it.
     missed: Vec<bool>,
     busy: usize,
@@ -89,7 +89,7 @@ impl<'a> Round<'a> {
             grants: (0..count).map(|_| None).collect(),
             fences: Fences::new(count, servers.majority.needed()),
             steps: FuturesUnordered::new(),
-            patience_ends: None,
+            deadline: None,
             missed: vec![false; count],
             busy: 0,
             rejections: 0,
@@ -104,13 +104,13 @@ impl<'a> Round<'a> {
                 return self.publish(fence);
             }
             self.check_hope()?;
-            let patience_ends = self.patience_ends;
+            let deadline = self.deadline;
             tokio::select! {
                 // What there is to know comes before the time is up.
                 biased;
                 Some((server, step)) = self.steps.next() => self.on_step(server, step),
-                () = sleep_until(patience_ends.unwrap_or_else(Instant::now)), if patience_ends.is_some() => {
-                    self.on_patience_end().await?;
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    self.on_deadline().await?;
                 }
                 () = self.servers.until(|health| !health.has_majority()) => return Err(self.too_few()),
             }
@@ -232,12 +232,12 @@ impl<'a> Round<'a> {
             (server, Step::Lost)
         }));
         self.grants[server] = Some(guard);
-        if self.patience_ends.is_none() {
-            self.patience_ends = Some(self.new_patience());
+        if self.deadline.is_none() {
+            self.deadline = Some(self.new_deadline());
         }
     }
 
-    fn new_patience(&self) -> Instant {
+    fn new_deadline(&self) -> Instant {
         // At random, so that of clients that wait for each other one gives way first.
         let timeouts = if self.waits {
             rand::random_range(1.0..2.0)
@@ -249,9 +249,9 @@ impl<'a> Round<'a> {
 
     /// Others may wait for what this client holds, and it for what they hold. If so, it gives up everything, its places
     /// too, and passes the doorway again: only then do the queues agree. Who has the lock on a majority waits for nobody.
-    async fn on_patience_end(&mut self) -> Result<(), Failure> {
+    async fn on_deadline(&mut self) -> Result<(), Failure> {
         if self.waits && self.servers.is_held(&self.request.key).await {
-            self.patience_ends = Some(self.new_patience());
+            self.deadline = Some(self.new_deadline());
             return Ok(());
         }
         Err(self.too_few())
@@ -273,7 +273,7 @@ impl<'a> Round<'a> {
         self.grants[server] = None;
         self.fences.on_lost(server);
         if self.grants.iter().all(Option::is_none) {
-            self.patience_ends = None;
+            self.deadline = None;
         }
     }
 

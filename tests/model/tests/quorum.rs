@@ -168,7 +168,7 @@ mod liveness {
         servers: 3,
         clients: 4,
         has_doorway: true,
-        is_patient: false,
+        awaits_replies: false,
         faults: 0,
         restarts: 0,
         breach: None,
@@ -228,10 +228,10 @@ mod liveness {
         println!("{}", trace.expect("a deadlock"));
     }
 
-    /// Requests that arrived in different orders, by clients with enough patience to see replies.
+    /// Requests that arrived in different orders, by clients that await the replies.
     const SCRAMBLED: QueueSetting = QueueSetting {
         servers: 4,
-        is_patient: true,
+        awaits_replies: true,
         ..IN_ANY_ORDER
     };
 

@@ -76,7 +76,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let mut results = Vec::new();
     for &case in cases {
         bench.progress.step("contention", &case.name());
-        bench.patience.wait_for_quiet()?;
+        bench.wait_budget.wait_for_quiet()?;
         let names = kinds.iter().map(|(name, _)| *name).collect();
         let mut current = None;
         let outcomes = Comparison::in_turns(names, count, |round, index| {

@@ -105,7 +105,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 /// How much of the wait is the client's.
 fn without_client(bench: &Bench, summary: &mut Summary) -> Result<()> {
     bench.progress.step("quorum", "raw sockets");
-    bench.patience.wait_for_quiet()?;
+    bench.wait_budget.wait_for_quiet()?;
     let waits = raw::measure(&Nodes::start(Network::Local)?)?;
     for (servers, wait) in [("one server", waits.one_server), ("five servers", waits.majority)] {
         let figure = Figure::new("wait p50", wait).unit("ms").of(servers);
@@ -151,7 +151,7 @@ fn quiet_round(
         if quietest.steal <= MAX_STEAL {
             break;
         }
-        bench.patience.wait_for_quiet()?;
+        bench.wait_budget.wait_for_quiet()?;
         let again = one_round(rule, network, situation, size)?;
         if again.steal < quietest.steal {
             quietest = again;

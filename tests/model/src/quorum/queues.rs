@@ -32,8 +32,8 @@ pub struct QueueSetting {
     pub clients: usize,
     /// Whether the requests of a client arrive before those of the next one.
     pub has_doorway: bool,
-    /// Whether requests arrive before those who wait for them run out of patience, and before anybody releases.
-    pub is_patient: bool,
+    /// Whether requests arrive before those who wait for them time out, and before anybody releases.
+    pub awaits_replies: bool,
     /// How often a client dies, or a server loses its holder.
     pub faults: u8,
     /// How often a server forgets its queue.
@@ -46,7 +46,7 @@ struct Client {
     state: State,
     /// Whether it waits for those that are in the doorway before it asks.
     has_doorway: bool,
-    /// Whether it is patient, and has given up its places since a client had the lock.
+    /// Whether it awaits replies, and has given up its places since a client had the lock.
     has_given_up: bool,
     /// Where its request has not arrived.
     on_its_way: Everywhere<bool>,
@@ -179,7 +179,7 @@ impl Queues {
 
     fn give_up(&mut self, client: usize) -> Result<(), QueueViolation> {
         let has_lock = |client: &Client| client.state == State::HasLock;
-        if self.setting.is_patient && !self.clients.iter().any(has_lock) {
+        if self.setting.awaits_replies && !self.clients.iter().any(has_lock) {
             let gave_up_before = std::mem::replace(&mut self.clients[client].has_given_up, true);
             if gave_up_before {
                 return Err(QueueViolation::NobodyServed);
@@ -240,11 +240,11 @@ impl Queues {
     fn can_give_up(&self, client: usize) -> bool {
         self.held_by(client).contains(&true)
             && self.setting.breach != Some(QueueBreach::GrantsKept)
-            && !(self.setting.is_patient && self.is_asking(client))
+            && !(self.setting.awaits_replies && self.is_asking(client))
     }
 
     fn can_release(&self) -> bool {
-        !(self.setting.is_patient && (0..self.clients.len()).any(|client| self.is_asking(client)))
+        !(self.setting.awaits_replies && (0..self.clients.len()).any(|client| self.is_asking(client)))
     }
 
     fn is_asking(&self, client: usize) -> bool {
