@@ -88,6 +88,14 @@ impl Nodes {
             .flat_map(|(_, server)| commands.iter().map(|command| server.calls(command)))
             .sum()
     }
+
+    /// How often the server that clients ask first has run it. 0 if it has failed.
+    pub fn calls_at_first(&self, command: &str, situation: Situation) -> Result<f64> {
+        if situation.0.is_some_and(|(failed, _)| failed == 0) {
+            return Ok(0.0);
+        }
+        self.servers[0].calls(command)
+    }
 }
 
 /// The server in the middle, which never fails.
