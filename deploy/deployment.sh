@@ -165,5 +165,6 @@ stay() {
     say "Ready: Ctrl-C stops all servers"
     echo "$tool $*"
     echo "logs and configuration: $directory/servers"
-    while kill -0 "${pids[@]}" 2>/dev/null; do wait -n || true; sleep 1; done
+    # Otherwise the shell reports jobs that others killed.
+    while kill -0 "${pids[@]}" 2>/dev/null; do wait -n 2>/dev/null || true; sleep 1; done
 }

@@ -107,7 +107,8 @@ fn table(locks: &[NamedLock], name_width: usize) -> Table {
                 } else {
                     format!(" +{}", others.len())
                 };
-                cells.push(display_name(first.owner.as_bytes()) + &more);
+                let owner = display_name(first.owner.as_bytes());
+                cells.push(truncate_middle(&owner, name_width).into_owned() + &more);
                 cells.push(first.fence.to_string());
                 cells.push(duration::format(first.held));
                 cells.push(duration::format(first.lease));

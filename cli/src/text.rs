@@ -2,8 +2,12 @@
 
 use std::borrow::Cow;
 
-/// A name that is safe to print: control characters, invisible characters and invalid UTF-8 as `\xNN`.
+/// A name that is safe to print: control characters, invisible characters and invalid UTF-8 as `\xNN`, an
+/// empty name in quotes.
 pub fn display_name(name: &[u8]) -> String {
+    if name.is_empty() {
+        return "\"\"".to_owned();
+    }
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -88,6 +92,7 @@ mod tests {
         assert_eq!(display_name("käse".as_bytes()), "käse");
         assert_eq!(display_name(b"a\x1b[2Jb\n"), "a\\x1b[2Jb\\x0a");
         assert_eq!(display_name(b"\xff\\"), "\\xff\\\\");
+        assert_eq!(display_name(b""), "\"\"");
         assert_eq!(display_name("\u{202e}x".as_bytes()), "\\xe2\\x80\\xaex");
     }
 

@@ -21,6 +21,8 @@ pub struct Facts {
     pub failed_nodes: Vec<String>,
     /// The version in MODULE LIST: 100 * (100 * major + minor) + patch.
     pub module_version: Option<u64>,
+    /// After which silence the Sentinels of the URL take a primary for down.
+    pub down_after_ms: Option<i64>,
     /// How far the server's wall clock is ahead of this machine's.
     pub clock_ahead_ms: Option<i64>,
     /// The longest remaining lease of a holder.

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use self::facts::Facts;
 use self::finding::{Finding, Level};
+use self::sentinels::Sentinel;
 use crate::args::DoctorArgs;
 use crate::exit::{Code, Failure};
 use crate::output::{Color, Painter};
@@ -38,7 +39,15 @@ pub fn doctor(args: &DoctorArgs, target: &Target) -> Result<ExitCode, Failure> {
     } else {
         checks::check
     };
-    let deployment = collect::all_servers(target)?;
+    let mut deployment = match collect::all_servers(target) {
+        // What the Sentinels say of it is worth more than that there is no primary.
+        Err(failure) if !sentinels.is_empty() => unavailable(target, failure)?,
+        deployment => deployment?,
+    };
+    let down_after_ms = sentinels.iter().filter_map(|found| found.down_after_ms).min();
+    for facts in &mut deployment {
+        facts.down_after_ms = down_after_ms;
+    }
     let mut reports: Vec<Report> = sentinels.into_iter().map(Report::of_sentinel).collect();
     reports.extend(of_servers(&deployment, check));
     print(args, &reports)
@@ -48,15 +57,7 @@ pub fn doctor(args: &DoctorArgs, target: &Target) -> Result<ExitCode, Failure> {
 pub fn quorum(args: &DoctorArgs, targets: &[Target]) -> Result<ExitCode, Failure> {
     let mut servers = Vec::new();
     for target in targets {
-        servers.extend(
-            collect::all_servers(target).or_else(|failure| match failure.code {
-                Code::Unavailable => Ok(vec![Facts::unreachable(
-                    target.server_names().join(","),
-                    failure.message,
-                )]),
-                _ => Err(failure),
-            })?,
-        );
+        servers.extend(collect::all_servers(target).or_else(|failure| unavailable(target, failure))?);
     }
     let mut reports = vec![Report {
         server: "quorum".to_owned(),
@@ -65,6 +66,17 @@ pub fn quorum(args: &DoctorArgs, targets: &[Target]) -> Result<ExitCode, Failure
     }];
     reports.extend(of_servers(&servers, checks::quorum::check));
     print(args, &reports)
+}
+
+/// A finding like others, unless the request itself is wrong.
+fn unavailable(target: &Target, failure: Failure) -> Result<Vec<Facts>, Failure> {
+    match failure.code {
+        Code::Unavailable => Ok(vec![Facts::unreachable(
+            target.server_names().join(","),
+            failure.message,
+        )]),
+        _ => Err(failure),
+    }
 }
 
 fn of_servers(
@@ -79,11 +91,11 @@ fn of_servers(
 }
 
 impl Report {
-    fn of_sentinel((server, findings): (String, Vec<Finding>)) -> Self {
+    fn of_sentinel(sentinel: Sentinel) -> Self {
         Self {
-            title: format!("{server} (Sentinel)"),
-            server,
-            findings,
+            title: format!("{} (Sentinel)", sentinel.server),
+            server: sentinel.server,
+            findings: sentinel.findings,
         }
     }
 }

@@ -15,19 +15,32 @@ const MIN_SENTINELS: usize = 3;
 /// Fields of a server or Sentinel in a reply of SENTINEL.
 type Instance = BTreeMap<String, String>;
 
-/// The findings about each Sentinel, by its address. Empty unless the URL names Sentinels.
-pub fn check(target: &Target) -> Vec<(String, Vec<Finding>)> {
+/// What there is to say of a Sentinel.
+pub struct Sentinel {
+    /// `host:port`
+    pub server: String,
+    pub findings: Vec<Finding>,
+    /// After which silence it takes the primary for down.
+    pub down_after_ms: Option<i64>,
+}
+
+/// Empty unless the URL names Sentinels.
+pub fn check(target: &Target) -> Vec<Sentinel> {
     let Some(primary) = target.sentinel_primary() else {
         return Vec::new();
     };
     let mut all = Vec::new();
     for found in target.discover_sentinels() {
-        let findings = match found.node {
-            Ok(mut sentinel) => check_sentinel(&mut sentinel, primary, target)
-                .unwrap_or_else(|failure| vec![unreachable(&failure)]),
-            Err(failure) => vec![unreachable(&failure)],
-        };
-        all.push((found.name, findings));
+        let checked = found.node.and_then(|mut sentinel| {
+            let findings = check_sentinel(&mut sentinel, primary, target)?;
+            Ok((findings, down_after_ms(&mut sentinel, primary)))
+        });
+        let (findings, down_after_ms) = checked.unwrap_or_else(|failure| (vec![unreachable(&failure)], None));
+        all.push(Sentinel {
+            server: found.name,
+            findings,
+            down_after_ms,
+        });
     }
     all
 }
@@ -71,6 +84,11 @@ fn check_sentinel(sentinel: &mut Node, primary: &str, target: &Target) -> Result
         findings.push(plaintext_port(port));
     }
     Ok(findings)
+}
+
+fn down_after_ms(sentinel: &mut Node, primary: &str) -> Option<i64> {
+    let primary: Instance = sentinel.query(cmd("SENTINEL").arg("MASTER").arg(primary)).ok()?;
+    primary.get("down-after-milliseconds")?.parse().ok()
 }
 
 fn quorum_finding(error: Option<String>) -> Finding {

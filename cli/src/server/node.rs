@@ -108,7 +108,7 @@ impl Node {
 
 /// Read timeouts are reported as EAGAIN.
 fn is_timeout(error: &RedisError) -> bool {
-    error.is_timeout() || error.to_string().contains("os error 11")
+    error.is_timeout() || error.to_string().contains("(os error 11)")
 }
 
 fn connect_failure(name: &str, error: RedisError) -> Failure {
@@ -121,6 +121,10 @@ fn connect_failure(name: &str, error: RedisError) -> Failure {
         let seconds = CONNECT_TIMEOUT.as_secs();
         format!(
             "cannot connect to {name}: no reply within {seconds} s: is it a server, and does it expect TLS? {OTHER_SERVER}"
+        )
+    } else if text.contains("CertificateRequired") {
+        format!(
+            "cannot connect to {name}: {error}: pass a client certificate with --cert FILE and --key FILE"
         )
     } else if text.contains("certificate") {
         format!("cannot connect to {name}: {error}: pass the certificate of its CA with --cacert FILE")

@@ -147,7 +147,8 @@ fn client_certificate_is_shown_to_every_kind_of_deployment() {
         let servers = if url.contains("sentinel") { 2 } else { 1 };
         assert_eq!(plaintext.count(), servers, "{checked:?}");
         of(&["break", "--yes", "held"]).exits(0);
-        tool(&["-u", &url, "--cacert", certificate, "ls"]).exits(69);
+        tool(&["-u", &url, "--cacert", certificate, "ls"])
+            .fails(69, "pass a client certificate with --cert FILE and --key FILE");
     }
 }
 

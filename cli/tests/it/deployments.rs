@@ -126,7 +126,8 @@ fn cluster_script_starts_healthy_cluster_and_stops_it() {
 
 #[test]
 fn sentinel_script_keeps_lock_through_failover() {
-    let short = [("LEASE_MS", "8000"), ("DOWN_AFTER_MS", "2000")];
+    // Longer than min-replicas-max-lag.
+    let short = [("LEASE_MS", "12000"), ("DOWN_AFTER_MS", "4000")];
     let mut sentinels = Deployment::start("run-sentinel", &short);
     let output = sentinels.output_until_ready();
     // Before the failover and after it.

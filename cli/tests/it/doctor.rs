@@ -249,6 +249,32 @@ fn failed_sentinels_and_replicas_are_reported() {
 }
 
 #[test]
+fn dead_primary_is_a_problem_beside_what_sentinels_report() {
+    let mut primary = Server::with(DURABLE);
+    let sentinel = Sentinel::of(&primary, 0);
+    let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port());
+    primary.kill();
+    let output = tool(&["-u", &url, "doctor"]).exits(2);
+    assert!(
+        output.out.contains("(Sentinel)") && output.out.contains("PROBLEM  reachability"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn isolated_primary_is_compared_with_what_sentinels_wait_for() {
+    let primary = Server::with(DURABLE);
+    let _replica = primary.replica();
+    let sentinel = Sentinel::of(&primary, 1);
+    let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port());
+    let mut client = primary.client();
+    client.config_set("min-replicas-to-write", "1");
+    client.config_set("min-replicas-max-lag", "8");
+    tool(&["-u", &url, "doctor"])
+        .shows("min-replicas-max-lag is 8 s, and Sentinel takes a primary for down after 2000 ms");
+}
+
+#[test]
 fn replica_that_runs_without_its_primary_is_reported() {
     let primary = Server::with(DURABLE);
     let _replica = primary.replica();

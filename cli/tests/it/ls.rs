@@ -167,12 +167,13 @@ fn ls_filters_by_owner_and_hold_duration() {
 }
 
 #[test]
-fn long_name_is_truncated_on_terminal_only() {
+fn long_names_are_truncated_on_terminal_only() {
     let server = Server::start();
-    let name = "x".repeat(200);
-    server.client().acquire(&format!("{name} alice 60000"));
-    assert!(at(&server, &["ls"]).out.contains(&name));
+    let (name, owner) = ("x".repeat(200), format!("alice{}", "y".repeat(200)));
+    server.client().acquire(&format!("{name} {owner} 60000"));
+    at(&server, &["ls"]).shows(&name).shows(&owner);
     let (_, screen) = Terminal::start(&dlock_at(&server, &["ls"]), 24, 150).end();
     let row = screen.lines().nth(1).expect("a row");
-    assert!(row.contains('…') && row.contains("alice"), "{screen}");
+    assert_eq!(row.matches('…').count(), 2, "{screen}");
+    assert!(row.contains("alice"), "{screen}");
 }

@@ -1,5 +1,6 @@
 //! Checks of what survives a crash or restart.
 
+use super::grace;
 use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Finding, Level};
 
@@ -29,10 +30,11 @@ pub fn persistence(facts: &Facts) -> Option<Finding> {
         (false, _) => "a crash loses all locks granted since the last snapshot".to_owned(),
     };
     if facts.setting("dlock.startup-grace-ms")? != 0 {
-        return Some(Finding::ok(
-            CHECK,
-            format!("{loss}; dlock.startup-grace-ms covers that"),
-        ));
+        // A grace period that is too short has a finding of its own.
+        let covered = || format!("{loss}; dlock.startup-grace-ms covers that");
+        return grace::startup_grace(facts)
+            .is_none()
+            .then(|| Finding::ok(CHECK, covered()));
     }
     Some(Finding::new(
         if aof { Level::Warning } else { Level::Problem },

@@ -4,7 +4,7 @@ use crate::doctor::facts::Facts;
 use crate::doctor::finding::Finding;
 
 /// Sentinel and cluster need about this long to replace a primary, unless configured otherwise.
-const FAILOVER_S: i64 = 10;
+const FAILOVER_MS: i64 = 10_000;
 
 /// Settings that must be the same on all servers: a replica can become the primary, and a quorum is as good as its majority.
 const SHARED_SETTINGS: [&str; 12] = [
@@ -84,13 +84,18 @@ pub fn min_replicas(facts: &Facts) -> Option<Finding> {
         ));
     }
     let lag_s = facts.setting("min-replicas-max-lag")?;
-    if lag_s == 0 || lag_s >= FAILOVER_S {
+    let down_after = facts.down_after_ms.map_or(String::new(), |ms| {
+        format!(", and Sentinel takes a primary for down after {ms} ms")
+    });
+    let failover_ms = facts.down_after_ms.unwrap_or(FAILOVER_MS);
+    if lag_s == 0 || lag_s.saturating_mul(1000) >= failover_ms {
         return Some(Finding::warning(
             CHECK,
-            format!("min-replicas-max-lag is {lag_s} s"),
+            format!("min-replicas-max-lag is {lag_s} s{down_after}"),
             "split-brain: a partitioned primary may keep granting locks for that long, even after another one was \
              promoted (0: forever)",
-            "set min-replicas-max-lag well below the duration of a failover, for instance to 3",
+            "set min-replicas-max-lag well below the duration of a failover, for instance to 3 with Sentinel's \
+             down-after-milliseconds 5000",
         ));
     }
     Some(Finding::ok(

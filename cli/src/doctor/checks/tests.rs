@@ -139,6 +139,32 @@ fn grace_shorter_than_running_lease_is_a_warning() {
 }
 
 #[test]
+fn grace_that_is_too_short_covers_no_loss() {
+    for (grace_ms, is_covered) in [(30_000, true), (100, false)] {
+        let settings = format!("appendonly:no dlock.startup-grace-ms:{grace_ms} dlock.max-lease-ms:30000");
+        let facts = server("", &settings, |_| ());
+        let findings = check(&facts, std::slice::from_ref(&facts));
+        let has = |check| findings.iter().any(|finding| finding.check == check);
+        assert_eq!(
+            (has("persistence"), has("startup grace")),
+            (is_covered, !is_covered),
+            "{grace_ms}"
+        );
+    }
+}
+
+#[test]
+fn primary_that_grants_after_sentinels_take_it_for_down_is_a_warning() {
+    for (down_after_ms, expected) in [(3_000, Warning), (3_001, Level::Ok)] {
+        let settings = "min-replicas-to-write:1 min-replicas-max-lag:3";
+        let facts = server("connected_slaves:1", settings, |facts| {
+            facts.down_after_ms = Some(down_after_ms);
+        });
+        assert_eq!(level(&facts, "isolated primary"), expected, "{down_after_ms}");
+    }
+}
+
+#[test]
 fn clock_skew_above_one_second_is_a_warning() {
     for (ahead_ms, expected) in [
         (1000, Level::Ok),
