@@ -174,7 +174,7 @@ async fn permanent_error_is_returned_without_waiting() {
     client.ok("CONFIG SET dlock.max-waiters-per-lock 1");
     client.acquire("door alice 60000");
     let _waiter = server.waiter("door bob 60000 BLOCK 0");
-    let full = locks.lock("door").wait(ms(300)).acquire().await.unwrap_err();
+    let full = locks.lock("door").wait(ms(2_000)).acquire().await.unwrap_err();
     let is_full =
         matches!(&full, Error::Timeout { last: Some(last), .. } if matches!(**last, Error::QueueFull(_)));
     assert!(is_full && full.is_transient(), "{full:?}");
