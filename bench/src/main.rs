@@ -34,7 +34,7 @@ use workloads::{Bench, WORKLOADS};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// How long a run waits for neighbours on the machine to leave it alone, in all.
-const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
+const MAX_WAIT: Duration = Duration::from_secs(10 * 60);
 
 fn main() -> ExitCode {
     match run() {

@@ -29,12 +29,21 @@ impl WaitBudget {
 
     /// Returns when the machine is quiet, or the budget is used up. At once where the system does not tell.
     pub fn wait_for_quiet(&self) -> Result<()> {
-        while !self.0.get().is_zero() && steal_now().is_some_and(|steal| steal > MAX_STEAL) {
+        while !self.is_used_up() && steal_now().is_some_and(|steal| steal > MAX_STEAL) {
             interrupt::check()?;
             thread::sleep(PAUSE);
-            self.0.set(self.0.get().saturating_sub(PROBE + PAUSE));
+            self.spend(PROBE + PAUSE);
         }
         Ok(())
+    }
+
+    /// What is measured again takes time too.
+    pub fn spend(&self, time: Duration) {
+        self.0.set(self.0.get().saturating_sub(time));
+    }
+
+    pub fn is_used_up(&self) -> bool {
+        self.0.get().is_zero()
     }
 }
 
