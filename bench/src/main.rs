@@ -86,7 +86,6 @@ fn measure(options: &Options, environment: &Environment) -> Result<Summary> {
     for workload in workloads {
         summary.begin(workload.name);
         bench.progress.workload(workload.name);
-        bench.wait_budget.wait_for_quiet()?;
         let start = Instant::now();
         (workload.run)(&bench, &mut summary)?;
         let table = WorkloadTable {

@@ -12,10 +12,9 @@ use rustix::param::clock_ticks_per_second;
 
 use crate::{Result, interrupt};
 
-/// Up to this share, the machine is quiet.
-pub const MAX_STEAL: f64 = 0.03;
-/// How long all cores are kept busy to see what is stolen: with 100 ticks a second, long enough for one tick of
-/// [`MAX_STEAL`] on two cores.
+/// Up to this share, the machine is quiet enough for latencies. Ratios of CPU time need no quiet.
+pub const MAX_STEAL: f64 = 0.05;
+/// How long all cores are kept busy to see what is stolen: 100 ticks on two cores.
 const PROBE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_secs(4);
 
