@@ -1,5 +1,6 @@
 //! Latency of other clients while many leases expire at once.
 
+use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::{Result, interrupt};
 /// Time from the first acquisition to the expiry of all leases: fixed, and per lock. Enough for a slow machine to acquire
 /// all locks.
 const LEASE: Duration = Duration::from_secs(2);
-const LEASE_PER_LOCK: Duration = Duration::from_micros(10);
+const LEASE_PER_LOCK: Duration = Duration::from_micros(20);
 /// Short enough to notice SIGINT.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 const PROBE_INTERVAL: Duration = Duration::from_micros(200);
@@ -91,8 +92,13 @@ fn acquire_all(connection: &mut Connection, locks: usize) -> Result<(Instant, In
     let (mut first_end, mut last_end) = (end, end);
     let acquire = Implementation::dlock().acquire;
     for first in (0..locks).step_by(BATCH) {
-        let lease_ms = end.saturating_duration_since(Instant::now());
-        let lease_ms = lease_ms.as_millis().try_into()?;
+        let lease_ms = end
+            .saturating_duration_since(Instant::now())
+            .as_millis()
+            .try_into()?;
+        if lease_ms == 0 {
+            return Err(too_busy(locks, until_end));
+        }
         let names = |number| Names {
             lease_ms,
             ..short_names(number)
@@ -105,10 +111,13 @@ fn acquire_all(connection: &mut Connection, locks: usize) -> Result<(Instant, In
         last_end = last_end.max(Instant::now() + lease);
     }
     if Instant::now() >= first_end {
-        let error = "locks could not be acquired within";
-        return Err(format!("{locks} {error} {until_end:?}: the machine is too busy").into());
+        return Err(too_busy(locks, until_end));
     }
     Ok((first_end, last_end))
+}
+
+fn too_busy(locks: usize, limit: Duration) -> Box<dyn Error> {
+    format!("{locks} locks could not be acquired within {limit:?}: the machine is too busy").into()
 }
 
 /// Probes until `is_done`, which gets the number of keys whenever it is known.
