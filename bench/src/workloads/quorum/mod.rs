@@ -60,7 +60,7 @@ struct Sample {
     third_rounds: f64,
     /// CPU time of the whole machine for each acquisition: of clients, proxies and servers.
     cpu_ms: f64,
-    /// Of the CPU time that they could have used, what the hypervisor withheld.
+    /// Of the CPU time that they could have used, what the hypervisor withheld. NaN where the system does not tell.
     steal: f64,
 }
 
@@ -149,7 +149,8 @@ fn quiet_round(
 ) -> Result<Sample> {
     let mut quietest = one_round(rule, network, situation, size)?;
     for _ in 1..TRIES {
-        if quietest.steal <= MAX_STEAL || bench.wait_budget.is_used_up() {
+        let is_disturbed = quietest.steal > MAX_STEAL;
+        if !is_disturbed || bench.wait_budget.is_used_up() {
             break;
         }
         bench.wait_budget.wait_for_quiet()?;
@@ -192,7 +193,7 @@ fn one_round(rule: &Rule, network: Network, situation: Situation, size: Size) ->
         outcome: logs.outcome(count(&REQUESTS)? - sent),
         third_rounds: logs.outcome(third_rounds()? - third_before).commands,
         cpu_ms: logs.outcome(cpu.map_or(f64::NAN, |cpu| ms(cpu.busy))).commands,
-        steal: cpu.map_or(0.0, CpuTime::steal_share),
+        steal: cpu.map_or(f64::NAN, CpuTime::steal_share),
     })
 }
 
