@@ -73,16 +73,15 @@ struct Row {
 }
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    // More rounds where the network decides: on loopback, the cores that all share do.
-    let (networks, sizes) = if bench.quick {
-        (&[(Network::Remote, 1)][..], &SIZES[..3])
+    let (networks, sizes, rounds) = if bench.quick {
+        (&[Network::Remote][..], &SIZES[..3], 1)
     } else {
-        (&[(Network::Local, 1), (Network::Remote, 3)][..], &SIZES[..])
+        (&[Network::Local, Network::Remote][..], &SIZES[..], 3)
     };
-    for (network, rounds) in networks {
+    for network in networks {
         for size in sizes {
             bench.progress.step("quorum", &format!("{network}, {size}"));
-            let rows = rows(bench, *network, *size, *rounds)?;
+            let rows = rows(bench, *network, *size, rounds)?;
             report(&format!("{network}, {size}"), *size, &rows, summary);
             if (*network, *size) == (Network::Remote, PLOTTED) {
                 plot(&format!("servers {network}, {size}"), &rows, summary);
