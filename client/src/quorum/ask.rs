@@ -24,6 +24,20 @@ pub(super) async fn ask(
     server: usize,
     request: AcquireRequest,
     waits: bool,
+    doorway: Option<Arc<Doorway>>,
+) -> Result<Guard, Error> {
+    let watched = servers.watch(server, &request.identity.key);
+    let outcome = ask_once_more(servers, server, request, waits, doorway).await;
+    watched.end();
+    outcome
+}
+
+/// Asks again if only a connection was lost.
+async fn ask_once_more(
+    servers: &Arc<Servers>,
+    server: usize,
+    request: AcquireRequest,
+    waits: bool,
     mut doorway: Option<Arc<Doorway>>,
 ) -> Result<Guard, Error> {
     let client = &servers.clients[server];
@@ -31,7 +45,6 @@ pub(super) async fn ask(
     let mut attempt = Attempt::new(client, request);
     let mut blocks = waits && (doorway.is_some() || client.pool.is_contended(&key));
     let mut retried_at = None;
-    let _watched = servers.watch(server, &key);
     loop {
         let outcome = if blocks {
             tokio::select! {

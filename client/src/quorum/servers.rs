@@ -2,7 +2,8 @@
 //!
 //! A server is down when it does not answer within the node timeout, or answers that it cannot grant locks for now: it
 //! loads its data, for instance, or its grace period runs. A task looks at it until it is up again. While requests wait for
-//! a server's reply, in its queue for instance, the task looks at it as well: nobody else would notice that it is silent.
+//! a server's reply, in its queue for instance, and after one was dropped without a reply, the task looks at it as well:
+//! nobody else would notice that it is silent.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -38,12 +39,18 @@ pub(super) struct Servers {
 #[derive(Default)]
 struct Monitor {
     is_running: bool,
-    /// Shared with the requests that wait for a reply.
-    waiting: Arc<()>,
+    /// How many requests wait for a reply.
+    waiting: usize,
+    /// Whether one was dropped without a reply since the last look.
+    is_suspect: bool,
 }
 
-/// Kept while a request waits for the reply of a server, so that the server is watched.
-pub(super) type Watched = Arc<()>;
+/// A request that waits for the reply of a server, so that the server is watched.
+pub(super) struct Watched {
+    servers: Arc<Servers>,
+    server: usize,
+    is_answered: bool,
+}
 
 impl Servers {
     pub fn new(clients: Box<[Arc<Client>]>, node_timeout: Duration) -> Arc<Self> {
@@ -107,9 +114,13 @@ impl Servers {
 
     /// Watches a server while a request waits for its reply.
     pub fn watch(self: &Arc<Self>, server: usize, key: &Arc<[u8]>) -> Watched {
-        let watched = Arc::clone(&lock(&self.monitors[server]).waiting);
+        lock(&self.monitors[server]).waiting += 1;
         self.start_monitor(server, key);
-        watched
+        Watched {
+            servers: Arc::clone(self),
+            server,
+            is_answered: false,
+        }
     }
 
     /// Whether one client, whichever, holds the lock on a majority.
@@ -157,8 +168,23 @@ impl Servers {
     }
 }
 
-/// Looks at a server, again and again, until it is up and no request waits there. A server that goes silent is noticed
-/// after one pause and one request without a reply: within the node timeout.
+impl Watched {
+    /// The server has replied, or it was found out why not.
+    pub fn end(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut monitor = lock(&self.servers.monitors[self.server]);
+        monitor.waiting -= 1;
+        monitor.is_suspect |= !self.is_answered;
+    }
+}
+
+/// Looks at a server, again and again, until it is up, no request waits there and none was dropped. A server that goes
+/// silent is noticed after one pause and one request without a reply: within the node timeout.
 async fn monitor(servers: Weak<Servers>, server: usize, probe: RequestIdentity) {
     while let Some(pause) = servers.upgrade().map(|servers| servers.node_timeout / 2) {
         sleep(pause).await;
@@ -167,7 +193,8 @@ async fn monitor(servers: Weak<Servers>, server: usize, probe: RequestIdentity) 
         };
         {
             let mut monitor = lock(&servers.monitors[server]);
-            if Arc::strong_count(&monitor.waiting) == 1 && servers.health().is_up(server) {
+            let is_suspect = std::mem::take(&mut monitor.is_suspect);
+            if monitor.waiting == 0 && !is_suspect && servers.health().is_up(server) {
                 monitor.is_running = false;
                 return;
             }

@@ -1,5 +1,10 @@
 //! Servers that fail.
 
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
 use redis_dlock_client::quorum::NoQuorum;
 use redis_dlock_client::{Error, LostReason};
 
@@ -120,6 +125,57 @@ async fn silent_server_is_asked_less_even_if_nobody_waits_for_its_replies() {
     }
     let requests = nodes.calls()[2][0] - before;
     assert!(requests < acquired * 2 / 3, "{requests} for {acquired} locks");
+}
+
+/// Nor when they wait, which is only for a moment.
+#[tokio::test]
+async fn silent_server_is_noticed_by_requests_that_are_dropped_early() {
+    let nodes = Nodes::start(2);
+    let (silent, connections) = silent_server();
+    let urls = nodes.proxies.iter().map(Proxy::url).chain([silent]);
+    let locks = Locks::open(urls).unwrap();
+    let start = Instant::now();
+    loop {
+        let before = connections.load(Relaxed);
+        nodes.occupy([0, 1], "door");
+        let waiting = tokio::spawn({
+            let locks = locks.clone();
+            async move { locks.acquire("door").await }
+        });
+        nodes.until_waiting_everywhere("door", 1).await;
+        for server in &nodes.servers {
+            server.client().release("door somebody");
+        }
+        soon("the lock", waiting)
+            .await
+            .unwrap()
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        let is_noticed = connections.load(Relaxed) == before;
+        if is_noticed || start.elapsed() > NODE_TIMEOUT * 3 {
+            assert!(is_noticed, "it is asked after {:?}", start.elapsed());
+            break;
+        }
+        // Most of the time no request waits.
+        tokio::time::sleep(ms(200)).await;
+    }
+}
+
+/// It accepts connections and never replies. Its address, and the number of connections.
+fn silent_server() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicUsize::new(0));
+    let connections = Arc::clone(&count);
+    thread::spawn(move || {
+        let _open: Vec<_> = listener
+            .incoming()
+            .inspect(|_| _ = count.fetch_add(1, Relaxed))
+            .collect();
+    });
+    (url, connections)
 }
 
 #[tokio::test]
