@@ -104,13 +104,16 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 
 /// How much of the wait is the client's.
 fn without_client(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    bench.progress.step("quorum", "raw sockets");
+    bench.progress.step("quorum", "redis-rs alone");
     bench.wait_budget.wait_for_quiet()?;
     let waits = raw::measure(&Nodes::start(Network::Local)?)?;
+    let case = format!("{}, 1 client, redis-rs alone", Network::Local);
     for (servers, wait) in [("one server", waits.one_server), ("five servers", waits.majority)] {
         let figure = Figure::new("wait p50", wait).unit("ms").of(servers);
-        summary.add(figure.case(format!("{}, raw sockets", Network::Local)));
+        summary.add(figure.case(&case));
     }
+    let ratio = Figure::new("wait p50 / one server", waits.ratio).of("five servers");
+    summary.add(ratio.case(&case));
     Ok(())
 }
 

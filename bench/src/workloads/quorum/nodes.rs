@@ -6,7 +6,6 @@ use std::time::Duration;
 use dlock_testkit::{Proxy, Way};
 
 use crate::Result;
-use crate::resp::Connection;
 use crate::server::Server;
 
 const NODES: usize = 5;
@@ -64,11 +63,6 @@ impl Nodes {
         } else {
             self.proxies.iter().map(Proxy::url).collect()
         }
-    }
-
-    /// To the servers themselves.
-    pub fn connect(&self) -> Result<Vec<Connection>> {
-        self.servers.iter().map(Server::connect).collect()
     }
 
     pub fn inject(&mut self, situation: Situation) {

@@ -1,13 +1,18 @@
-//! What servers and cores take for a lock on a majority without any client library: blocking sockets of one thread.
+//! What servers, cores and redis-rs take for a lock on a majority: the requests of [`DLOCK`](crate::results::DLOCK) for a
+//! free lock, without the guarantees of its client.
 
 use std::time::Instant;
 
-use super::nodes::Nodes;
+use futures_util::future::try_join_all;
+use futures_util::stream::{FuturesUnordered, TryStreamExt};
+use redis::aio::MultiplexedConnection;
+use tokio::runtime::Runtime;
+
+use super::nodes::{Nodes, median_url};
+use super::rules::{REDLOCK, connect, runtime};
 use crate::Result;
-use crate::resp::Connection;
 use crate::results::stats::{Stats, ms, stats_of};
 
-const LEASE_MS: &str = "30000";
 const ROUNDS: usize = 5;
 /// Of each kind in a round.
 const LOCKS: usize = 300;
@@ -15,60 +20,51 @@ const LOCKS: usize = 300;
 /// From a request until the lock is granted, in milliseconds.
 pub struct RawWaits {
     pub one_server: Stats,
-    /// The first server, then all others, until a majority has granted the lock.
+    /// The first server, then all others at once, until a majority has granted the lock.
     pub majority: Stats,
+    /// In the same rounds.
+    pub ratio: Stats,
 }
 
 pub fn measure(nodes: &Nodes) -> Result<RawWaits> {
-    let mut connections = nodes.connect()?;
+    let runtime = runtime()?;
+    let urls = nodes.urls();
+    let one = runtime.block_on(connect(&[median_url(&urls)?.into()]))?;
+    let five = runtime.block_on(connect(&urls))?;
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
-        let one_server = median(|owner| wait(&mut connections[..1], owner))?;
-        let majority = median(|owner| wait(&mut connections, owner))?;
-        rounds.push((one_server, majority));
+        rounds.push((median(&runtime, &one)?, median(&runtime, &five)?));
     }
     Ok(RawWaits {
         one_server: stats_of(&rounds, |round| round.0),
         majority: stats_of(&rounds, |round| round.1),
+        ratio: stats_of(&rounds, |round| round.1 / round.0),
     })
 }
 
-fn median(mut wait: impl FnMut(&str) -> Result<f64>) -> Result<f64> {
-    let waits = (0..LOCKS).map(|number| wait(&format!("owner-of-24-bytes-{number:06}")));
-    Ok(Stats::of(waits.collect::<Result<Vec<_>>>()?).median)
+fn median(runtime: &Runtime, connections: &[MultiplexedConnection]) -> Result<f64> {
+    let wait = |number| runtime.block_on(wait(connections, &format!("owner-of-24-bytes-{number:06}")));
+    let waits: Result<Vec<_>> = (0..LOCKS).map(wait).collect();
+    Ok(Stats::of(waits?).median)
 }
 
-/// For a lock on a majority of these servers, which is then released. Replies are read in the order of sending: the
-/// earliest ones, unless the scheduler decides otherwise.
-fn wait(connections: &mut [Connection], owner: &str) -> Result<f64> {
-    let needed = connections.len() / 2 + 1;
+/// For a lock on a majority of these servers, which is then released.
+async fn wait(connections: &[MultiplexedConnection], owner: &str) -> Result<f64> {
+    let acquire = |connection| send(connection, (REDLOCK.acquire)("lock:raw", owner));
+    let (first, others) = connections.split_first().ok_or("there is no server")?;
     let begun = Instant::now();
-    for (server, connection) in connections.iter_mut().enumerate() {
-        acquire(connection, owner)?;
-        if server == 0 {
-            connection.receive()?;
-        }
-    }
-    for connection in &mut connections[1..needed] {
-        connection.receive()?;
+    acquire(first).await?;
+    let mut late: FuturesUnordered<_> = others.iter().map(acquire).collect();
+    for _ in 0..others.len() / 2 {
+        late.try_next().await?;
     }
     let wait = ms(begun.elapsed());
-    for connection in &mut connections[needed..] {
-        connection.receive()?;
-    }
-    for connection in connections.iter_mut() {
-        release(connection, owner)?;
-    }
-    for connection in connections {
-        connection.receive()?;
-    }
+    while late.try_next().await?.is_some() {}
+    let release = |connection| send(connection, (REDLOCK.release)("lock:raw", owner));
+    try_join_all(connections.iter().map(release)).await?;
     Ok(wait)
 }
 
-fn acquire(connection: &mut Connection, owner: &str) -> Result<()> {
-    Ok(connection.send_words(&["DLOCK.ACQUIRE", "lock:raw", owner, LEASE_MS, "REQID", "1"])?)
-}
-
-fn release(connection: &mut Connection, owner: &str) -> Result<()> {
-    Ok(connection.send_words(&["DLOCK.RELEASE", "lock:raw", owner, "REQID", "1"])?)
+async fn send(connection: &MultiplexedConnection, command: redis::Cmd) -> Result<redis::Value> {
+    Ok(command.query_async(&mut connection.clone()).await?)
 }

@@ -79,7 +79,7 @@ pub fn open(rule: &str, urls: &[String], keys: &[String]) -> Result<Clients> {
     (rule.ok_or("no such rule")?.open)(urls, keys)
 }
 
-fn runtime() -> Result<Arc<Runtime>> {
+pub fn runtime() -> Result<Arc<Runtime>> {
     Ok(Arc::new(
         Builder::new_multi_thread()
             .worker_threads(1)
@@ -137,9 +137,9 @@ impl AsyncLock for One {
 }
 
 /// A lock without a queue: all servers are asked at once, and again after a random pause.
-struct Policy {
-    acquire: fn(key: &str, owner: &str) -> redis::Cmd,
-    release: fn(key: &str, owner: &str) -> redis::Cmd,
+pub struct Policy {
+    pub acquire: fn(key: &str, owner: &str) -> redis::Cmd,
+    pub release: fn(key: &str, owner: &str) -> redis::Cmd,
     /// Whether all replies are awaited, or only as many as decide.
     awaits_all: bool,
     node_timeout: Option<Duration>,
@@ -148,7 +148,7 @@ struct Policy {
 }
 
 /// As this project's Rust client had it before its quorum locks.
-const REDLOCK: Policy = Policy {
+pub const REDLOCK: Policy = Policy {
     acquire: |key, owner| command(&["DLOCK.ACQUIRE", key, owner, "30000", "REQID", "1"]),
     release: |key, owner| command(&["DLOCK.RELEASE", key, owner, "REQID", "1"]),
     awaits_all: false,
@@ -177,25 +177,24 @@ struct Majority {
 
 fn open_majority(urls: &[String], keys: &[String], policy: &'static Policy) -> Result<Clients> {
     let runtime = runtime()?;
-    let connections = runtime.block_on(async {
-        let mut connections = Vec::new();
-        for url in urls {
-            let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
-            let client = redis::Client::open(url.as_str())?;
-            connections.push(
-                client
-                    .get_multiplexed_async_connection_with_config(&config)
-                    .await?,
-            );
-        }
-        Result::Ok(connections)
-    })?;
+    let connections = runtime.block_on(connect(urls))?;
     clients(keys, &runtime, |key| Majority {
         connections: connections.clone(),
         policy,
         key: key.into(),
         owner: format!("{:024x}", fastrand::u64(..)),
     })
+}
+
+pub async fn connect(urls: &[String]) -> Result<Vec<MultiplexedConnection>> {
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut connections = Vec::new();
+    for url in urls {
+        let client = redis::Client::open(url.as_str())?;
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        connections.push(connecting.await?);
+    }
+    Ok(connections)
 }
 
 impl Majority {
