@@ -72,7 +72,7 @@ fn fences_rise_whichever_doorways_were_passed() {
 #[test]
 #[ignore = "minutes in a release build: make model"]
 fn grants_that_are_given_back_and_asked_for_again_change_nothing() {
-    let again = slow().with(|setting| setting.grants = 2);
+    let again = slow().with(|setting| setting.grants = [2, 1, 1]);
     holds("grants are given back", &without_lost_replies(again));
 }
 
@@ -99,7 +99,7 @@ fn fences_rise_over_three_clients() {
 #[test]
 #[ignore = "minutes in a release build: make model"]
 fn late_copies_of_requests_change_nothing() {
-    let twice = Setting::default().with(|setting| setting.grants = 2);
+    let twice = Setting::default().with(|setting| setting.grants = [2; 3]);
     holds("late copies of requests", &without_lost_replies(twice));
 }
 

@@ -11,9 +11,9 @@ pub struct Setting {
     /// The fence counters and the clocks at first. One server has just started: its counter is its clock.
     pub counters: [Fence; SERVERS],
     pub clocks: [Fence; SERVERS],
-    /// How often each server may grant a client the lock: more than once if a hold ends and a late copy of the request
+    /// By server, how often it may grant a client the lock: more than once if a hold ends and a late copy of the request
     /// arrives.
-    pub grants: u8,
+    pub grants: [u8; SERVERS],
     /// Replies may get lost, of ACQUIRE and of EXTEND.
     pub lost_replies: bool,
     /// The leases of clients that are still acquiring may end.
@@ -59,7 +59,7 @@ impl Default for Setting {
             clients: 2,
             counters: [10, 22, 12],
             clocks: [20, 22, 18],
-            grants: 1,
+            grants: [1; SERVERS],
             lost_replies: true,
             slow_clients: false,
             min_fence: true,

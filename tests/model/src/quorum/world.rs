@@ -98,7 +98,7 @@ impl<'a> Quorum<'a> {
             grace: None,
         };
         let client = Client {
-            grants_left: [setting.grants; SERVERS],
+            grants_left: setting.grants,
             ..Client::default()
         };
         Self {
@@ -145,7 +145,7 @@ impl<'a> Quorum<'a> {
             grants_left,
             ..
         } = &self.clients[client];
-        let has_asked = *grants_left != [self.setting.0.grants; SERVERS];
+        let has_asked = *grants_left != self.setting.0.grants;
         let may_enter = self.setting.0.doorway && *phase == Phase::Acquiring && first.is_none() && !has_asked;
         may_enter.then_some(Event::Doorway(client, server))
     }
@@ -153,7 +153,7 @@ impl<'a> Quorum<'a> {
     /// All clients are alike, so only one order of their first grants needs to be searched.
     fn may_begin(&self, client: usize) -> bool {
         let previous = client.checked_sub(1).map(|previous| self.clients[previous]);
-        previous.is_none_or(|previous| previous.grants_left != [self.setting.0.grants; SERVERS])
+        previous.is_none_or(|previous| previous.grants_left != self.setting.0.grants)
     }
 
     fn raise_events(&self, client: usize, server: usize, events: &mut Vec<Event>) {
@@ -181,7 +181,7 @@ impl<'a> Quorum<'a> {
     /// A raise may arrive after the hold has ended. If it succeeds, the client counts on the renewed lease.
     fn may_have_been_granted(&self, client: usize, server: usize) -> bool {
         let (setting, client) = (self.setting.0, &self.clients[client]);
-        let was_granted = client.grants_left[server] < setting.grants;
+        let was_granted = client.grants_left[server] < setting.grants[server];
         client.known[server].is_some() || setting.slow_clients && was_granted
     }
 
