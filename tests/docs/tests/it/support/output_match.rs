@@ -109,10 +109,12 @@ fn tokens(line: &str) -> Vec<Token<'_>> {
 
 /// The token for a number, and the length of the unit that follows it.
 fn number_of<'a>(number: u64, digits: &'a str, rest_of_line: &str) -> (Token<'a>, usize) {
-    let unit = &rest_of_line[..prefix_length(rest_of_line, char::is_alphabetic)];
+    let word = rest_of_line.strip_prefix(' ').unwrap_or(rest_of_line);
+    let unit = &word[..prefix_length(word, char::is_alphabetic)];
+    let length = rest_of_line.len() - word.len() + unit.len();
     match unit {
-        "ms" => (Token::TimeMs(number), unit.len()),
-        "s" => (Token::TimeMs(number * 1000), unit.len()),
+        "ms" => (Token::TimeMs(number), length),
+        "s" => (Token::TimeMs(number * 1000), length),
         _ if digits.len() >= FENCE_DIGITS => (Token::Fence(number), 0),
         _ if digits.len() >= TIME_DIGITS => (Token::TimeMs(number), 0),
         _ => (Token::Text(digits), 0),
@@ -150,4 +152,6 @@ fn output_with_other_words_counts_or_units_differs() {
     assert!(differs("a", "a\nb"));
     assert!(!differs("alice  1  12ms  29s", "alice 1 500ms   30s"));
     assert!(differs("alice 1 12ms", "alice 1 40s"));
+    assert!(!differs("valid for 29 s", "valid for 28 s"));
+    assert!(differs("valid for 29 s", "valid for 2 s"));
 }
