@@ -3,7 +3,7 @@
 
 mod nodes;
 mod process;
-mod raw;
+mod redis_rs;
 mod rules;
 
 use std::fmt;
@@ -106,7 +106,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 fn without_client(bench: &Bench, summary: &mut Summary) -> Result<()> {
     bench.progress.step("quorum", "redis-rs alone");
     bench.wait_budget.wait_for_quiet()?;
-    let waits = raw::measure(&Nodes::start(Network::Local)?)?;
+    let waits = redis_rs::measure(&Nodes::start(Network::Local)?)?;
     let case = format!("{}, 1 client, redis-rs alone", Network::Local);
     for (servers, wait) in [("one server", waits.one_server), ("five servers", waits.majority)] {
         let figure = Figure::new("wait p50", wait).unit("ms").of(servers);

@@ -146,13 +146,8 @@ async fn silent_server_is_noticed_by_requests_that_are_dropped_early() {
         for server in &nodes.servers {
             server.client().release("door somebody");
         }
-        soon("the lock", waiting)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        let guard = soon("the lock", waiting).await.unwrap().unwrap();
+        guard.release().await.unwrap();
         let is_noticed = connections.load(Relaxed) == before;
         if is_noticed || start.elapsed() > NODE_TIMEOUT * 3 {
             assert!(is_noticed, "it is asked after {:?}", start.elapsed());

@@ -18,7 +18,7 @@ const ROUNDS: usize = 5;
 const LOCKS: usize = 300;
 
 /// From a request until the lock is granted, in milliseconds.
-pub struct RawWaits {
+pub struct Waits {
     pub one_server: Stats,
     /// The first server, then all others at once, until a majority has granted the lock.
     pub majority: Stats,
@@ -26,7 +26,7 @@ pub struct RawWaits {
     pub ratio: Stats,
 }
 
-pub fn measure(nodes: &Nodes) -> Result<RawWaits> {
+pub fn measure(nodes: &Nodes) -> Result<Waits> {
     let runtime = runtime()?;
     let urls = nodes.urls();
     let one = runtime.block_on(connect(&[median_url(&urls)?.into()]))?;
@@ -35,7 +35,7 @@ pub fn measure(nodes: &Nodes) -> Result<RawWaits> {
     for _ in 0..ROUNDS {
         rounds.push((median(&runtime, &one)?, median(&runtime, &five)?));
     }
-    Ok(RawWaits {
+    Ok(Waits {
         one_server: stats_of(&rounds, |round| round.0),
         majority: stats_of(&rounds, |round| round.1),
         ratio: stats_of(&rounds, |round| round.1 / round.0),
@@ -50,7 +50,7 @@ fn median(runtime: &Runtime, connections: &[MultiplexedConnection]) -> Result<f6
 
 /// For a lock on a majority of these servers, which is then released.
 async fn wait(connections: &[MultiplexedConnection], owner: &str) -> Result<f64> {
-    let acquire = |connection| send(connection, (REDLOCK.acquire)("lock:raw", owner));
+    let acquire = |connection| send(connection, (REDLOCK.acquire)("lock:redis-rs", owner));
     let (first, others) = connections.split_first().ok_or("there is no server")?;
     let begun = Instant::now();
     acquire(first).await?;
@@ -60,7 +60,7 @@ async fn wait(connections: &[MultiplexedConnection], owner: &str) -> Result<f64>
     }
     let wait = ms(begun.elapsed());
     while late.try_next().await?.is_some() {}
-    let release = |connection| send(connection, (REDLOCK.release)("lock:raw", owner));
+    let release = |connection| send(connection, (REDLOCK.release)("lock:redis-rs", owner));
     try_join_all(connections.iter().map(release)).await?;
     Ok(wait)
 }
