@@ -9,6 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::task::yield_now;
 
 use super::acquire::Request;
 use super::ask::ask;
@@ -26,6 +27,7 @@ const SUFFIX: &[u8] = b":doorway";
 /// The doorway, entered. Dropped, it is left.
 pub(super) struct Doorway {
     guard: Guard,
+    servers: Arc<Servers>,
     _turn: OwnedMutexGuard<()>,
 }
 
@@ -33,6 +35,18 @@ impl Doorway {
     /// Larger than that of every earlier request which waits for the lock.
     pub fn fence(&self) -> u64 {
         self.guard.fence()
+    }
+
+    /// Called for each request that was handed to the runtime. With the last one, the doorway is left: in the same
+    /// runtime, which sends those requests first. On the renewal thread, the release might overtake them.
+    pub fn leave(self: Arc<Self>) {
+        if let Some(Self { guard, servers, .. }) = Arc::into_inner(self) {
+            servers.renewal_thread().spawn_here(async move {
+                yield_now().await;
+                // Otherwise it is repeated in the background, or ends with its lease.
+                drop(guard.release().await);
+            });
+        }
     }
 }
 
@@ -72,5 +86,9 @@ pub(super) async fn enter(
         min_fence: None,
     };
     let guard = ask(servers, server, request, true, None).await?;
-    Ok(Doorway { guard, _turn: turn })
+    Ok(Doorway {
+        guard,
+        servers: Arc::clone(servers),
+        _turn: turn,
+    })
 }

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use redis::Cmd;
 use tokio::time::timeout;
 
@@ -27,12 +28,19 @@ struct Slice {
     reply: Reply,
 }
 
-/// Waits until the request is granted or fails. Drops the doorway when it is about to be sent.
+/// Waits until the request is granted or fails. Leaves the doorway when it was handed to the runtime.
 pub(super) async fn wait_in_slices(attempt: &mut Attempt, doorway: Option<Arc<Doorway>>) -> Outcome {
     let was_lost = attempt.sent.is_lost;
     attempt.is_repeated |= was_lost;
     let mut slice = Slice::begin(attempt).await?;
-    drop(doorway);
+    attempt.sent.connection = Some(slice.connection.clone());
+    let reply = slice.reply.as_mut().now_or_never();
+    if let Some(doorway) = doorway {
+        doorway.leave();
+    }
+    if let Some(reply) = reply {
+        return end(attempt, slice, reply);
+    }
     loop {
         attempt.sent.connection = Some(slice.connection.clone());
         if let Ok(reply) = timeout(attempt.request.options.lease / 3, &mut slice.reply).await {

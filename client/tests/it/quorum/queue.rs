@@ -1,6 +1,8 @@
 //! Waiting: order, slices, and what is left behind.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use super::*;
 
@@ -76,6 +78,37 @@ async fn waiters_of_one_client_are_served_in_order_beyond_its_connections() {
     soon("all to be served", tasks.join_all()).await;
     let served = served.lock().unwrap();
     assert_eq!(*served, (0..64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn doorway_is_not_left_before_the_runtime_has_sent_the_requests() {
+    let nodes = Nodes::start(3);
+    let locks = Locks::open(nodes.servers.iter().map(url)).unwrap();
+    let holder = nodes.locks().acquire("door").await.unwrap();
+    // From now on, this client has connections for requests that wait.
+    let (guard, released) = tokio::join!(locks.acquire("door"), async {
+        nodes.until_waiting_everywhere("door", 1).await;
+        holder.release().await
+    });
+    released.unwrap();
+
+    let mut first = nodes.servers[0].client();
+    let mut is_entered = || first.owner("door:doorway").is_some();
+    // Blocks the runtime as soon as the requests are handed to it.
+    let was_left = poll_fn(|_| {
+        if !is_entered() {
+            return Poll::Pending;
+        }
+        let blocked_until = Instant::now() + NODE_TIMEOUT / 3;
+        while is_entered() && Instant::now() < blocked_until {}
+        Poll::Ready(!is_entered())
+    });
+    tokio::select! {
+        biased;
+        _ = locks.acquire("door") => unreachable!("it is held"),
+        was_left = was_left => assert!(!was_left, "nobody has sent the requests"),
+    }
+    drop(guard);
 }
 
 #[tokio::test]
