@@ -33,7 +33,6 @@ pub(super) async fn wait_in_slices(attempt: &mut Attempt, doorway: Option<Arc<Do
     let was_lost = attempt.sent.is_lost;
     attempt.is_repeated |= was_lost;
     let mut slice = Slice::begin(attempt).await?;
-    attempt.sent.connection = Some(slice.connection.clone());
     let reply = slice.reply.as_mut().now_or_never();
     if let Some(doorway) = doorway {
         doorway.leave();
