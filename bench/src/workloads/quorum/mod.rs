@@ -88,10 +88,10 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
             }
         }
     }
-    without_client(bench, summary)?;
     summary.note(
-        "one server: DLOCK on the server in the middle, which never fails. Waits that are unfinished at the end count \
-         as they are. Requests: those that servers which are up have run",
+        "one server: DLOCK on the server in the middle, which never fails. redis-rs alone: the requests of dlock without \
+         the guarantees of its client. Waits that are unfinished at the end count as they are. Requests: those that \
+         servers which are up have run",
     );
     summary.note(format!(
         "clients, the five servers and the network share the cores. CPU: of all of them. Steal: of the CPU time that \
@@ -99,21 +99,6 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
          {TRIES} times while there is time to wait, and the quietest counts",
         MAX_STEAL * 100.0,
     ));
-    Ok(())
-}
-
-/// How much of the wait is the client's.
-fn without_client(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    bench.progress.step("quorum", "redis-rs alone");
-    bench.wait_budget.wait_for_quiet()?;
-    let waits = redis_rs::measure(&Nodes::start(Network::Local)?)?;
-    let case = format!("{}, 1 client, redis-rs alone", Network::Local);
-    for (servers, wait) in [("one server", waits.one_server), ("five servers", waits.majority)] {
-        let figure = Figure::new("wait p50", wait).unit("ms").of(servers);
-        summary.add(figure.case(&case));
-    }
-    let ratio = Figure::new("wait p50 / one server", waits.ratio).of("five servers");
-    summary.add(ratio.case(&case));
     Ok(())
 }
 

@@ -1,70 +1,133 @@
-//! What servers, cores and redis-rs take for a lock on a majority: the requests of [`DLOCK`](crate::results::DLOCK) for a
-//! free lock, without the guarantees of its client.
+//! What servers, cores and redis-rs take for a lock on a majority: the requests of [`DLOCK`](crate::results::DLOCK) while
+//! all servers are up, without the guarantees of its client.
 
-use std::time::Instant;
+use std::future::ready;
+use std::sync::Arc;
 
-use futures_util::future::try_join_all;
-use futures_util::stream::{FuturesUnordered, TryStreamExt};
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::aio::MultiplexedConnection;
-use tokio::runtime::Runtime;
+use redis::{Cmd, FromRedisValue, RedisResult, Value};
+use tokio::sync::Mutex;
 
-use super::nodes::{Nodes, median_url};
-use super::rules::{REDLOCK, connect, runtime};
+use super::rules::{Clients, REDLOCK, clients, command, connect, runtime};
 use crate::Result;
-use crate::results::stats::{Stats, ms, stats_of};
+use crate::implementations::async_lock::AsyncLock;
 
-const ROUNDS: usize = 5;
-/// Of each kind in a round.
-const LOCKS: usize = 300;
+/// Fence, holds, lease and wait.
+type Grant = [u64; 4];
 
-/// From a request until the lock is granted, in milliseconds.
-pub struct Waits {
-    pub one_server: Stats,
-    /// The first server, then all others at once, until a majority has granted the lock.
-    pub majority: Stats,
-    /// In the same rounds.
-    pub ratio: Stats,
-}
-
-pub fn measure(nodes: &Nodes) -> Result<Waits> {
+pub fn open(urls: &[String], keys: &[String]) -> Result<Clients> {
     let runtime = runtime()?;
-    let urls = nodes.urls();
-    let one = runtime.block_on(connect(&[median_url(&urls)?.into()]))?;
-    let five = runtime.block_on(connect(&urls))?;
-    let mut rounds = Vec::new();
-    for _ in 0..ROUNDS {
-        rounds.push((median(&runtime, &one)?, median(&runtime, &five)?));
-    }
-    Ok(Waits {
-        one_server: stats_of(&rounds, |round| round.0),
-        majority: stats_of(&rounds, |round| round.1),
-        ratio: stats_of(&rounds, |round| round.1 / round.0),
+    let shared = runtime.block_on(connect(urls))?;
+    let turn = Arc::new(Mutex::new(()));
+    let own = keys.iter().map(|_| runtime.block_on(connect(urls)));
+    let mut own = own.collect::<Result<Vec<_>>>()?.into_iter();
+    clients(keys, &runtime, |key| Queue {
+        shared: shared.clone(),
+        own: own.next().unwrap_or_default(),
+        turn: Arc::clone(&turn),
+        key: key.into(),
+        owner: format!("{:024x}", fastrand::u64(..)),
+        is_contended: false,
     })
 }
 
-fn median(runtime: &Runtime, connections: &[MultiplexedConnection]) -> Result<f64> {
-    let wait = |number| runtime.block_on(wait(connections, &format!("owner-of-24-bytes-{number:06}")));
-    let waits: Result<Vec<_>> = (0..LOCKS).map(wait).collect();
-    Ok(Stats::of(waits?).median)
+struct Queue {
+    /// To each server, shared by all clients of the process.
+    shared: Vec<MultiplexedConnection>,
+    /// To each server, for requests that wait.
+    own: Vec<MultiplexedConnection>,
+    /// Among the clients of the process, to pass the doorway.
+    turn: Arc<Mutex<()>>,
+    key: String,
+    owner: String,
+    /// Whether others have held the lock.
+    is_contended: bool,
 }
 
-/// For a lock on a majority of these servers, which is then released.
-async fn wait(connections: &[MultiplexedConnection], owner: &str) -> Result<f64> {
-    let acquire = |connection| send(connection, (REDLOCK.acquire)("lock:redis-rs", owner));
-    let (first, others) = connections.split_first().ok_or("there is no server")?;
-    let begun = Instant::now();
-    acquire(first).await?;
-    let mut late: FuturesUnordered<_> = others.iter().map(acquire).collect();
-    for _ in 0..others.len() / 2 {
-        late.try_next().await?;
+impl Queue {
+    /// The first server, then the others at once. Whether they have granted the lock.
+    async fn try_acquire(&self) -> Result<bool> {
+        let (first, others) = self.shared.split_first().ok_or("there is no server")?;
+        let request = (REDLOCK.acquire)(&self.key, &self.owner);
+        let Some([fence, ..]) = query::<Option<Grant>>(first.clone(), request.clone()).await? else {
+            return Ok(false);
+        };
+        let request = with(request, "MINFENCE", fence);
+        let replies = query_all(others, others.len() / 2, &request, || ()).await?;
+        Ok(!replies.contains(&Value::Nil))
     }
-    let wait = ms(begun.elapsed());
-    while late.try_next().await?.is_some() {}
-    let release = |connection| send(connection, (REDLOCK.release)("lock:redis-rs", owner));
-    try_join_all(connections.iter().map(release)).await?;
-    Ok(wait)
+
+    /// On all servers, in the order in which clients have passed the doorway.
+    async fn wait(&self) -> Result<()> {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let doorway = format!("{}:doorway", self.key);
+        let enter = command(&["DLOCK.ACQUIRE", &doorway, &self.owner, "500", "BLOCK", "0"]);
+        let first = self.own.first().ok_or("there is no server")?;
+        let [fence, ..] = query::<Grant>(first.clone(), enter).await?;
+        let request = with((REDLOCK.acquire)(&self.key, &self.owner), "BLOCK", 0);
+        let request = with(request, "MINFENCE", fence);
+        let leave = command(&["DLOCK.RELEASE", &doorway, &self.owner]);
+        let leaving = self
+            .shared
+            .first()
+            .map(|first| query::<u64>(first.clone(), leave));
+        let leave = || {
+            leaving.map(tokio::spawn);
+            drop(turn);
+        };
+        query_all(&self.own, self.own.len() / 2 + 1, &request, leave).await?;
+        Ok(())
+    }
 }
 
-async fn send(connection: &MultiplexedConnection, command: redis::Cmd) -> Result<redis::Value> {
-    Ok(command.query_async(&mut connection.clone()).await?)
+impl AsyncLock for Queue {
+    async fn acquire(&mut self) -> Result<()> {
+        if !self.is_contended {
+            if self.try_acquire().await? {
+                return Ok(());
+            }
+            self.is_contended = true;
+            self.release().await?;
+        }
+        self.wait().await
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        let request = (REDLOCK.release)(&self.key, &self.owner);
+        query_all(&self.shared, self.shared.len() / 2 + 1, &request, || ()).await?;
+        Ok(())
+    }
+}
+
+fn with(mut request: Cmd, option: &str, value: u64) -> Cmd {
+    request.arg(option).arg(value);
+    request
+}
+
+/// The first replies of servers that are asked at once. The others are read in the background.
+async fn query_all(
+    connections: &[MultiplexedConnection],
+    needed: usize,
+    request: &Cmd,
+    on_sent: impl FnOnce(),
+) -> RedisResult<Vec<Value>> {
+    let asked = connections.iter().cloned();
+    let asked = asked.map(|connection| query(connection, request.clone()));
+    let mut replies: FuturesUnordered<_> = asked.collect();
+    let mut values = Vec::new();
+    values.extend(replies.next().now_or_never().flatten().transpose()?);
+    on_sent();
+    while values.len() < needed
+        && let Some(value) = replies.next().await
+    {
+        values.push(value?);
+    }
+    tokio::spawn(replies.for_each(|_| ready(())));
+    Ok(values)
+}
+
+async fn query<T: FromRedisValue>(mut connection: MultiplexedConnection, request: Cmd) -> RedisResult<T> {
+    request.query_async(&mut connection).await
 }

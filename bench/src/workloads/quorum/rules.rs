@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::nodes::{Situation, median_url};
+use super::redis_rs;
 use crate::Result;
 use crate::implementations::Client;
 use crate::implementations::async_lock::{AsyncLock, Blocking};
@@ -20,7 +21,7 @@ pub const LEASE: Duration = Duration::from_secs(30);
 /// A server that has not replied by then has failed. redsync has none by default.
 pub const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
-type Clients = Vec<Box<dyn Client>>;
+pub type Clients = Vec<Box<dyn Client>>;
 
 pub struct Rule {
     pub name: &'static str,
@@ -30,8 +31,8 @@ pub struct Rule {
     open: fn(&[String], &[String]) -> Result<Clients>,
 }
 
-/// Ours, the lower bound, and the peers.
-pub const RULES: [Rule; 4] = [
+/// Ours, the lower bounds, and the peers.
+pub const RULES: [Rule; 5] = [
     Rule {
         name: DLOCK,
         situations: &Situation::ALL,
@@ -54,6 +55,11 @@ pub const RULES: [Rule; 4] = [
                 guard: None,
             })
         },
+    },
+    Rule {
+        name: "redis-rs alone",
+        situations: &[Situation::ALL_UP],
+        open: redis_rs::open,
     },
     Rule {
         name: "Redlock",
@@ -88,13 +94,13 @@ pub fn runtime() -> Result<Arc<Runtime>> {
     ))
 }
 
-fn clients<L: AsyncLock>(
+pub fn clients<L: AsyncLock>(
     keys: &[String],
     runtime: &Arc<Runtime>,
-    lock: impl Fn(&str) -> L,
+    mut lock: impl FnMut(&str) -> L,
 ) -> Result<Clients> {
-    let client = |key: &String| -> Box<dyn Client> { Box::new(Blocking::new(runtime, lock(key))) };
-    Ok(keys.iter().map(client).collect())
+    let mut client = |key: &String| -> Box<dyn Client> { Box::new(Blocking::new(runtime, lock(key))) };
+    Ok(keys.iter().map(&mut client).collect())
 }
 
 /// A lock on a majority.
@@ -243,7 +249,7 @@ impl AsyncLock for Majority {
     }
 }
 
-fn command(words: &[&str]) -> redis::Cmd {
+pub fn command(words: &[&str]) -> redis::Cmd {
     let mut command = redis::Cmd::new();
     command.arg(words);
     command
