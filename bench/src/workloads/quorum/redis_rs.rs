@@ -33,6 +33,7 @@ pub fn open(urls: &[String], keys: &[String]) -> Result<Clients> {
     })
 }
 
+/// One client of the lock.
 struct Queue {
     /// To each server, shared by all clients of the process.
     shared: Vec<MultiplexedConnection>,
@@ -117,6 +118,7 @@ async fn query_all(
     let asked = asked.map(|connection| query(connection, request.clone()));
     let mut replies: FuturesUnordered<_> = asked.collect();
     let mut values = Vec::new();
+    // Polled once, all requests are handed to the runtime.
     values.extend(replies.next().now_or_never().flatten().transpose()?);
     on_sent();
     while values.len() < needed
