@@ -28,7 +28,7 @@ struct Slice {
     reply: Reply,
 }
 
-/// Waits until the request is granted or fails. Leaves the doorway when it was handed to the runtime.
+/// Waits until the request is granted or fails. Leaves the doorway as soon as the request is handed to the runtime.
 pub(super) async fn wait_in_slices(attempt: &mut Attempt, doorway: Option<Arc<Doorway>>) -> Outcome {
     let was_lost = attempt.sent.is_lost;
     attempt.is_repeated |= was_lost;

@@ -99,8 +99,8 @@ pub fn clients<L: AsyncLock>(
     runtime: &Arc<Runtime>,
     mut lock: impl FnMut(&str) -> L,
 ) -> Result<Clients> {
-    let mut client = |key: &String| -> Box<dyn Client> { Box::new(Blocking::new(runtime, lock(key))) };
-    Ok(keys.iter().map(&mut client).collect())
+    let client = |key: &String| -> Box<dyn Client> { Box::new(Blocking::new(runtime, lock(key))) };
+    Ok(keys.iter().map(client).collect())
 }
 
 /// A lock on a majority.
