@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Cmd;
 use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
@@ -27,28 +28,13 @@ pub(crate) async fn release(
         Some(time) => held.extend(time),
         None => held.release(),
     };
-    let mut backoff = Backoff::new();
     let until = BootInstant::now() + retry_timeout.max(client.longest_request);
-    let outcome = loop {
-        let mut is_sent = false;
-        let attempt = async {
-            let route = link.route().await?;
-            pending.is_resent = route.may_redirect();
-            is_sent = true;
-            route.query(&command).await
-        };
-        let reply = timeout(until.since(BootInstant::now()), attempt).await;
-        let reply = reply.unwrap_or_else(|_| Err(Error::no_response()));
-        let now = BootInstant::now();
-        let step = match reply {
-            Err(error) if !is_sent => pending.on_unsent(error, now),
-            reply => pending.on_reply(reply, now),
-        };
-        match step {
-            ReleaseStep::Done(outcome) => break outcome,
-            ReleaseStep::Retry(error) if now >= until => break Err(pending.give_up(error)),
-            ReleaseStep::Retry(_) => sleep(backoff.pause(until.since(now))).await,
-        }
+    // It has timeouts of its own, which are not longer.
+    let reply = attempt(link, &command, &mut pending).await;
+    let outcome = match pending.on_reply(reply, BootInstant::now()) {
+        ReleaseStep::Done(outcome) => outcome,
+        // Boxed, to keep the future for the usual case small.
+        ReleaseStep::Retry(error) => Box::pin(retry(link, &command, &mut pending, error, until)).await,
     };
     let outcome = outcome.map_err(|error| error.at_server(client.address()));
     if matches!(&outcome, Err(error) if error.is_lost() || matches!(error, Error::Unconfirmed(_))) {
@@ -61,6 +47,37 @@ pub(crate) async fn release(
     };
     client.report(&held.identity, kind);
     outcome
+}
+
+async fn attempt(link: &Arc<Link>, command: &Cmd, pending: &mut PendingRelease) -> Result<u64, Error> {
+    let route = link.route().await?;
+    pending.on_connected(route.may_redirect());
+    route.query(command).await
+}
+
+/// Further attempts, after one that failed.
+async fn retry(
+    link: &Arc<Link>,
+    command: &Cmd,
+    pending: &mut PendingRelease,
+    mut error: Error,
+    until: BootInstant,
+) -> Result<u64, Error> {
+    let mut backoff = Backoff::new();
+    loop {
+        let now = BootInstant::now();
+        if now >= until {
+            return Err(pending.give_up(error));
+        }
+        sleep(backoff.pause(until.since(now))).await;
+        let left = until.since(BootInstant::now());
+        let reply = timeout(left, attempt(link, command, pending)).await;
+        let reply = reply.unwrap_or_else(|_| Err(Error::no_response()));
+        error = match pending.on_reply(reply, BootInstant::now()) {
+            ReleaseStep::Done(outcome) => return outcome,
+            ReleaseStep::Retry(error) => error,
+        };
+    }
 }
 
 /// Cancels the request of a hold that is lost, if it was repeated: a late duplicate may have left another hold or a

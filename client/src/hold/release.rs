@@ -16,8 +16,10 @@ pub(crate) struct PendingRelease {
     deadline: BootInstant,
     /// Whether the server may have carried out an earlier attempt.
     may_be_done: bool,
+    /// Whether this attempt was sent.
+    is_sent: bool,
     /// Whether the connection resends requests by itself, so that a reply may be that to a second attempt.
-    pub is_resent: bool,
+    is_resent: bool,
     /// Instead of being released, the lock is kept for this long.
     pub keeps_for: Option<Duration>,
 }
@@ -37,6 +39,7 @@ impl PendingRelease {
             lost: hold.lost_reason(now),
             deadline: hold.deadline,
             may_be_done: false,
+            is_sent: false,
             is_resent: false,
             keeps_for: hold
                 .plan
@@ -57,11 +60,20 @@ impl PendingRelease {
         self.lost
     }
 
+    /// There is a connection for the next attempt.
+    pub fn on_connected(&mut self, may_redirect: bool) {
+        self.is_sent = true;
+        self.is_resent = may_redirect;
+    }
+
     /// The reply to an attempt, or the error instead of it.
     pub fn on_reply(&mut self, reply: Result<u64, Error>, now: BootInstant) -> ReleaseStep {
+        let is_sent = std::mem::take(&mut self.is_sent);
         let error = match (reply, self.lost) {
             (Ok(left), None) => return ReleaseStep::Done(Ok(left)),
             (Ok(_), Some(reason)) => return ReleaseStep::Done(Err(Error::Lost(reason))),
+            // It was certainly not carried out.
+            (Err(error), _) if !is_sent => return self.on_failed(error, now),
             (Err(error), _) => error,
         };
         match error.reported_loss() {
@@ -73,13 +85,12 @@ impl PendingRelease {
             Some(reason) => ReleaseStep::Done(Err(Error::Lost(self.lost.unwrap_or(reason)))),
             None => {
                 self.may_be_done |= error.is_ambiguous();
-                self.on_unsent(error, now)
+                self.on_failed(error, now)
             }
         }
     }
 
-    /// There was no connection to send an attempt on: it was certainly not carried out.
-    pub fn on_unsent(&self, error: Error, now: BootInstant) -> ReleaseStep {
+    fn on_failed(&self, error: Error, now: BootInstant) -> ReleaseStep {
         if error.is_transient() && now < self.deadline {
             ReleaseStep::Retry(error)
         } else {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{Action, Hold, Plan, ReleaseStep};
+use super::{Action, Hold, PendingRelease, Plan, ReleaseStep};
 use crate::clock::{BootInstant, safe_deadline};
 use crate::error::{Error, LostReason};
 
@@ -226,13 +226,21 @@ fn expired_hold_is_still_released() {
     assert!(hold.give_up(at(LASTS_MS)).is_needed());
 }
 
+impl PendingRelease {
+    /// The reply to an attempt that was sent.
+    fn on_sent_reply(&mut self, reply: Result<u64, Error>, now: BootInstant) -> ReleaseStep {
+        self.on_connected(false);
+        self.on_reply(reply, now)
+    }
+}
+
 #[test]
 fn release_of_expired_hold_reports_loss() {
     // As after a suspend, before the background has looked.
     let release = || renewed().give_up(at(LASTS_MS));
     assert!(release().is_needed());
-    let unsent = release().on_unsent(cut(), at(LASTS_MS));
-    let silent = release().on_reply(Err(cut()), at(LASTS_MS));
+    let unsent = release().on_reply(Err(cut()), at(LASTS_MS));
+    let silent = release().on_sent_reply(Err(cut()), at(LASTS_MS));
     for step in [unsent, silent] {
         assert!(
             matches!(
@@ -252,45 +260,48 @@ fn release_reports_outcome_or_unconfirmed() {
         ReleaseStep::Done(outcome) => outcome,
         ReleaseStep::Retry(error) => panic!("again, after {error}"),
     };
-    assert!(matches!(outcome(release().on_reply(Ok(1), before)), Ok(1)));
+    assert!(matches!(outcome(release().on_sent_reply(Ok(1), before)), Ok(1)));
     // The server checks the fence: it was held until then, whatever the local clock says.
-    assert!(matches!(outcome(release().on_reply(Ok(0), after)), Ok(0)));
-    let lost = outcome(release().on_reply(Err(Error::Stale), before));
+    assert!(matches!(outcome(release().on_sent_reply(Ok(0), after)), Ok(0)));
+    let lost = outcome(release().on_sent_reply(Err(Error::Stale), before));
     assert!(matches!(lost, Err(Error::Lost(LostReason::Stale))), "{lost:?}");
 
     // An attempt before may have been carried out: that, or a loss before it.
     let mut repeated = release();
     assert!(matches!(
-        repeated.on_reply(Err(cut()), before),
+        repeated.on_sent_reply(Err(cut()), before),
         ReleaseStep::Retry(_)
     ));
-    let unknown = outcome(repeated.on_reply(Err(Error::Stale), before));
+    let unknown = outcome(repeated.on_sent_reply(Err(Error::Stale), before));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
-    assert!(matches!(outcome(repeated.on_reply(Ok(0), before)), Ok(0)));
-    let unknown = outcome(repeated.on_reply(Err(cut()), after));
+    assert!(matches!(outcome(repeated.on_sent_reply(Ok(0), before)), Ok(0)));
+    let unknown = outcome(repeated.on_sent_reply(Err(cut()), after));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
 
     // The connection may have made an attempt before, by itself.
     let mut resent = release();
-    resent.is_resent = true;
+    resent.on_connected(true);
     let unknown = outcome(resent.on_reply(Err(Error::NotHeld), before));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
 
     // What could not be sent was not carried out.
     let mut unsent = release();
-    assert!(matches!(unsent.on_unsent(cut(), before), ReleaseStep::Retry(_)));
-    let lost = outcome(unsent.on_reply(Err(Error::Stale), before));
+    assert!(matches!(
+        unsent.on_reply(Err(cut()), before),
+        ReleaseStep::Retry(_)
+    ));
+    let lost = outcome(unsent.on_sent_reply(Err(Error::Stale), before));
     assert!(matches!(lost, Err(Error::Lost(LostReason::Stale))), "{lost:?}");
-    let failure = outcome(release().on_unsent(cut(), after));
+    let failure = outcome(release().on_reply(Err(cut()), after));
     assert!(matches!(failure, Err(Error::Redis(_))), "{failure:?}");
 
     // A refusal of the server is no attempt that may have been carried out.
     let mut refused = release();
     assert!(matches!(
-        refused.on_reply(Err(no_replicas()), before),
+        refused.on_sent_reply(Err(no_replicas()), before),
         ReleaseStep::Retry(_)
     ));
-    let refusal = outcome(refused.on_reply(Err(no_replicas()), after));
+    let refusal = outcome(refused.on_sent_reply(Err(no_replicas()), after));
     assert!(matches!(refusal, Err(Error::Redis(_))), "{refusal:?}");
 }
 
@@ -299,7 +310,7 @@ fn lost_hold_stays_lost_after_release() {
     let mut hold = renewed();
     hold.on_time(at(LASTS_MS));
     for answer in [Ok(0), Err(cut()), Err(Error::Stale)] {
-        let step = hold.give_up(at(LASTS_MS)).on_reply(answer, at(LASTS_MS));
+        let step = hold.give_up(at(LASTS_MS)).on_sent_reply(answer, at(LASTS_MS));
         let ReleaseStep::Done(Err(Error::Lost(reason))) = step else {
             panic!("{step:?}");
         };
