@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::connect::Address;
 use crate::error::Error;
 
 /// Too few of several servers agreed, and why the others did not.
@@ -24,6 +25,15 @@ pub struct NodeFailure {
     pub server: String,
     /// Its error.
     pub error: Error,
+}
+
+impl NodeFailure {
+    pub(crate) fn at(server: &Address, error: Error) -> Self {
+        Self {
+            server: server.to_string(),
+            error,
+        }
+    }
 }
 
 impl NoQuorum {

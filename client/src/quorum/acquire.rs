@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::guard::Guard;
 use super::health::Health;
 use super::held::Held;
+use super::locks::Mode;
 use super::round::{Failure, Round};
 use super::servers::Servers;
+use super::task::Task;
 use crate::backoff::Backoff;
 use crate::clock::BootInstant;
 use crate::error::{Error, NodeFailure};
@@ -41,28 +44,39 @@ struct Acquisition<'a> {
 }
 
 /// Acquires the lock. Dropped, the acquisition is cancelled everywhere, in the background.
-pub(super) async fn acquire(servers: &Arc<Servers>, request: &Request) -> Result<Arc<Held>, Error> {
-    let begun = BootInstant::now();
+pub(super) async fn acquire<M: Mode>(servers: &Arc<Servers>, request: Request) -> Result<Guard<M>, Error> {
+    let (key, begun) = (Arc::clone(&request.key), BootInstant::now());
+    let acquiring = acquire_in_time(Arc::clone(servers), request, begun);
+    // A guard: if nobody takes it, it is released.
+    let acquiring = async { acquiring.await.map(Guard::new) };
+    let outcome = Task::start(servers.renewal_thread(), acquiring).await;
+    let identity = match &outcome {
+        Ok(guard) => guard.held().identity.clone(),
+        Err(_) => RequestIdentity::new(key, Owner::unique()),
+    };
+    let fence = outcome.as_ref().map(|guard| guard.held().fence);
+    let took = BootInstant::now().since(begun);
+    servers.report(&identity, EventKind::of_acquisition(fence, took));
+    outcome
+}
+
+async fn acquire_in_time(
+    servers: Arc<Servers>,
+    request: Request,
+    begun: BootInstant,
+) -> Result<Arc<Held>, Error> {
     let mut acquisition = Acquisition {
-        servers,
-        request,
+        servers: &servers,
+        request: &request,
         refusals: vec![None; servers.clients.len()],
         rejected: vec![false; servers.clients.len()],
         backoff: Backoff::new(),
     };
-    let outcome = match request.options.wait_limit().filter(|_| request.waits) {
-        Some(wait) => timeout(wait, acquisition.run()).await.ok(),
-        None => Some(acquisition.run().await),
+    let Some(wait) = request.options.wait_limit().filter(|_| request.waits) else {
+        return acquisition.run().await;
     };
-    let took = BootInstant::now().since(begun);
-    let outcome = outcome.unwrap_or_else(|| Err(acquisition.timeout(took)));
-    let identity = match &outcome {
-        Ok(held) => held.identity.clone(),
-        Err(_) => RequestIdentity::new(Arc::clone(&request.key), Owner::unique()),
-    };
-    let kind = EventKind::of_acquisition(outcome.as_ref().map(|held| held.fence), took);
-    servers.report(&identity, kind);
-    outcome
+    let outcome = timeout(wait, acquisition.run()).await;
+    outcome.unwrap_or_else(|_| Err(acquisition.timeout(BootInstant::now().since(begun))))
 }
 
 impl Acquisition<'_> {
@@ -157,11 +171,7 @@ impl Acquisition<'_> {
         let failures = self.refusals.iter().zip(&self.servers.clients);
         let failures = failures.filter_map(|(error, client)| {
             let server = client.address();
-            let error = error.clone()?.at_server(server);
-            Some(NodeFailure {
-                server: server.to_string(),
-                error,
-            })
+            Some(NodeFailure::at(server, error.clone()?.at_server(server)))
         });
         self.servers.majority.missed(agreed, failures.collect())
     }

@@ -28,7 +28,7 @@ pub(super) async fn ask(
 ) -> Result<Guard, Error> {
     let watched = servers.watch(server, &request.identity.key);
     let outcome = ask_once_more(servers, server, request, waits, doorway).await;
-    watched.end();
+    watched.end(outcome.is_ok());
     outcome
 }
 

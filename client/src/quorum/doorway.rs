@@ -37,8 +37,9 @@ impl Doorway {
         self.guard.fence()
     }
 
-    /// Called for each request that was handed to the runtime. With the last one, the doorway is left: in the same
-    /// runtime, which sends those requests first. On the renewal thread, the release might overtake them.
+    /// Called for each request that was handed to the runtime, and when all are made. With the last call the doorway is
+    /// left: in the same runtime, which sends those requests first. On the renewal thread, the release might overtake
+    /// them.
     pub fn leave(self: Arc<Self>) {
         if let Some(Self { guard, servers, .. }) = Arc::into_inner(self) {
             servers.renewal_thread().spawn_here(async move {

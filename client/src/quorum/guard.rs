@@ -41,6 +41,10 @@ impl<M: Mode> Guard<M> {
         }
     }
 
+    pub(super) fn held(&self) -> &Held {
+        &self.held
+    }
+
     /// The key of the lock.
     pub fn key(&self) -> &[u8] {
         &self.held.identity.key
@@ -101,7 +105,7 @@ impl<M: Mode> Guard<M> {
         {
             match extended {
                 Ok(_) => agreed += 1,
-                Err(error) => failures.push(NodeFailure { server, error }),
+                Err(error) => failures.push(NodeFailure::at(&server, error)),
             }
         }
         let rest = extensions.for_each(|_| std::future::ready(()));

@@ -252,7 +252,7 @@ impl<M: Mode> Lock<M> {
             options: self.options,
             waits,
         };
-        acquire(&self.servers, &request).await.map(Guard::new)
+        acquire(&self.servers, request).await
     }
 
     /// The runtime of the renewal thread.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::BootInstant;
+use crate::connect::Address;
 use crate::error::Error;
 use crate::guard::{Guard, extend};
 use crate::release::give_up;
@@ -33,8 +34,8 @@ impl Guard {
     }
 
     /// The server's address.
-    pub(super) fn server(&self) -> String {
-        self.client.address().to_string()
+    pub(super) fn server(&self) -> Address {
+        self.client.address().clone()
     }
 
     /// Gives the hold up. The release is for the renewal thread.

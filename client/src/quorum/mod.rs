@@ -89,6 +89,7 @@ mod round;
 mod servers;
 mod slices;
 mod standing;
+mod task;
 
 pub use crate::error::{NoQuorum, NodeFailure};
 pub use guard::Guard;

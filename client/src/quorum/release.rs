@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::{self, StreamExt};
 
 use super::held::Held;
 use super::majority::Majority;
+use super::servers::Servers;
+use super::task::{give_way, outcome};
+use crate::connect::Address;
 use crate::error::{Error, LostReason, NodeFailure};
 use crate::events::EventKind;
 use crate::guard::Guard;
@@ -33,37 +36,52 @@ impl Tally {
     }
 }
 
-/// The outcome of a release on one server: which one, and whether a success proves that the lock was held there.
-type Released = (String, bool, Result<u64, Error>);
+/// The outcome of a release on one server: its address, and whether a success proves that the lock was held there.
+type Released = (Address, bool, Result<u64, Error>);
 
 /// Gives the lock up and releases it everywhere. `Ok`: it was held until then. The servers that a majority does not need
 /// are released in the background, as all are if this is dropped.
-pub(super) async fn release(held: &Arc<Held>) -> Result<(), Error> {
+pub(super) async fn release(held: &Held) -> Result<(), Error> {
     let (reason, members) = held.give_up();
     if let Some(reason) = reason {
         // Dropped, what there may be left is released.
         return Err(Error::Lost(reason));
     }
-    decide(held, members.into_iter().map(release_one).collect()).await
+    let servers = Arc::clone(&held.servers);
+    let deciding = async move { decide(&servers, members, release_one).await };
+    let outcome = outcome(held.servers.renewal_thread().spawn_here(deciding).await);
+    report(held, &outcome);
+    outcome
 }
 
 /// Gives up the lock of a guard that was dropped, if it was not released, and releases it in the background.
 pub(super) fn release_in_background(held: &Arc<Held>) {
     let (reason, members) = held.give_up();
     if reason.is_none() && !members.is_empty() {
-        let releases: FuturesUnordered<_> = members.into_iter().filter_map(release_later).collect();
         let renewal_thread = held.servers.renewal_thread();
         let held = Arc::clone(held);
-        renewal_thread.spawn(async move { drop(decide(&held, releases).await) });
+        renewal_thread.spawn(async move {
+            report(&held, &decide(&held.servers, members, release_later).await);
+        });
     }
 }
 
-/// Waits until a majority has decided, and reports the outcome.
-async fn decide<F>(held: &Arc<Held>, mut releases: FuturesUnordered<F>) -> Result<(), Error>
+/// Releases the members, and waits until a majority has decided. The others go on in the background.
+async fn decide<R>(
+    servers: &Servers,
+    members: Vec<Arc<Guard>>,
+    release: impl Fn(Arc<Guard>) -> R + Send + 'static,
+) -> Result<(), Error>
 where
-    F: Future<Output = Released> + Send + 'static,
+    R: Future<Output = Released> + Send + 'static,
 {
-    let (majority, members) = (held.servers.majority, releases.len());
+    let (majority, count) = (servers.majority, members.len());
+    // A server works while the next request is made.
+    let members = stream::iter(members).then(async |member| {
+        give_way().await;
+        member
+    });
+    let mut releases = Box::pin(members.map(release).buffer_unordered(count));
     let (mut tally, mut failures) = (Tally::default(), Vec::new());
     let mut was_held = None;
     while was_held.is_none()
@@ -73,30 +91,31 @@ where
             Ok(_) if proves => tally.held += 1,
             Err(error) if error.is_lost() => tally.lost += 1,
             Ok(_) => {}
-            Err(error) => failures.push(NodeFailure { server, error }),
+            Err(error) => failures.push(NodeFailure::at(&server, error)),
         }
-        was_held = tally.was_held(majority, members);
+        was_held = tally.was_held(majority, count);
     }
     let rest = releases.for_each(|_| std::future::ready(()));
-    held.servers.renewal_thread().spawn_here(rest);
-    let (outcome, kind) = match was_held {
-        Some(true) => (Ok(()), EventKind::Released { holds_left: 0 }),
-        not_held => {
-            let error = match not_held {
-                Some(_) => Error::Lost(LostReason::NotHeld),
-                None => majority.missed(tally.held, failures),
-            };
-            (Err(error.clone()), EventKind::ReleaseFailed { error })
-        }
+    servers.renewal_thread().spawn_here(rest);
+    match was_held {
+        Some(true) => Ok(()),
+        Some(false) => Err(Error::Lost(LostReason::NotHeld)),
+        None => Err(majority.missed(tally.held, failures)),
+    }
+}
+
+fn report(held: &Held, outcome: &Result<(), Error>) {
+    let kind = match outcome {
+        Ok(()) => EventKind::Released { holds_left: 0 },
+        Err(error) => EventKind::ReleaseFailed { error: error.clone() },
     };
     held.servers.report(&held.identity, kind);
-    outcome
 }
 
 async fn release_one(member: Arc<Guard>) -> Released {
     let server = member.server();
-    // Where the fence is not known, the release says nothing, but an extension does.
-    let proves = member.fence() != 0 || member.extend(Duration::from_millis(1)).await.is_ok();
+    // Where the fence is not known, the release says nothing, but an extension does. Boxed, as it is rare.
+    let proves = member.fence() != 0 || Box::pin(member.extend(Duration::from_millis(1))).await.is_ok();
     // An extension may be in progress on a slow server: dropped with it, the guard is released.
     let outcome = match Arc::into_inner(member) {
         Some(guard) => guard.release().await,
@@ -105,10 +124,13 @@ async fn release_one(member: Arc<Guard>) -> Released {
     (server, proves, outcome)
 }
 
-fn release_later(member: Arc<Guard>) -> Option<impl Future<Output = Released> + Send> {
+async fn release_later(member: Arc<Guard>) -> Released {
     let (server, proves) = (member.server(), member.fence() != 0);
-    let releasing = Arc::into_inner(member)?.give_up();
-    Some(async move { (server, proves, releasing.await) })
+    let outcome = match Arc::into_inner(member) {
+        Some(guard) => guard.give_up().await,
+        None => Err(Error::no_response()),
+    };
+    (server, proves, outcome)
 }
 
 #[cfg(test)]

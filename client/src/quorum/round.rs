@@ -1,10 +1,11 @@
 //! One attempt: the servers, then the fence.
 
 use std::future::pending;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -14,6 +15,7 @@ use super::doorway::{self, Doorway};
 use super::fences::Fences;
 use super::held::Held;
 use super::servers::Servers;
+use super::task::give_way;
 use crate::acquire::AcquireRequest;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -40,7 +42,6 @@ pub(super) enum Failure {
 enum Step {
     Asked(Result<Guard, Error>),
     Raised(Result<u64, Error>),
-    Lost,
 }
 
 type Steps = FuturesUnordered<Pin<Box<dyn Future<Output = (usize, Step)> + Send>>>;
@@ -99,22 +100,46 @@ impl<'a> Round<'a> {
     /// Dropped, its grants are released and its requests cancelled, in the background.
     pub async fn run(mut self) -> Result<Arc<Held>, Failure> {
         self.ask_all().await?;
+        let servers = self.servers;
+        let mut without_majority = pin!(servers.until(|health| !health.has_majority()));
+        let mut tick = pin!(sleep_until(self.next_tick()));
         loop {
             if let Some(fence) = self.settled() {
                 return self.publish(fence);
             }
             self.check_hope()?;
-            let deadline = self.deadline;
             tokio::select! {
                 // What there is to know comes before the time is up.
                 biased;
                 Some((server, step)) = self.steps.next() => self.on_step(server, step),
-                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                    self.on_deadline().await?;
+                () = &mut tick => {
+                    self.on_tick().await?;
+                    tick.as_mut().reset(self.next_tick());
                 }
-                () = self.servers.until(|health| !health.has_majority()) => return Err(self.too_few()),
+                () = &mut without_majority => return Err(self.too_few()),
             }
         }
+    }
+
+    /// A timer that runs already when the servers grant the lock: to start one then would delay the hand-over.
+    fn next_tick(&self) -> Instant {
+        let tick = Instant::now() + self.servers.node_timeout.min(self.request.options.lease);
+        self.deadline.map_or(tick, |deadline| tick.min(deadline))
+    }
+
+    async fn on_tick(&mut self) -> Result<(), Failure> {
+        for server in 0..self.grants.len() {
+            let is_lost = |grant: &Guard| grant.lost_reason().is_some();
+            if self.grants[server].as_ref().is_some_and(is_lost) {
+                self.missed[server] = true;
+                self.take_back(server);
+                self.ask_again(server);
+            }
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            self.on_deadline().await?;
+        }
+        Ok(())
     }
 
     async fn ask_all(&mut self) -> Result<(), Failure> {
@@ -129,12 +154,24 @@ impl<'a> Round<'a> {
         for server in (0..self.grants.len()).filter(|server| Some(*server) != asked_already) {
             if health.is_up(server) {
                 self.ask(server, self.identity.clone(), Duration::ZERO, doorway.clone());
+                self.send_last().await;
             } else {
                 self.missed[server] = true;
                 self.ask_again(server);
             }
         }
+        if let Some(doorway) = doorway {
+            doorway.leave();
+        }
         Ok(())
+    }
+
+    /// The server works while the next request is made.
+    async fn send_last(&mut self) {
+        if let Some(Some((server, step))) = self.steps.next().now_or_never() {
+            self.on_step(server, step);
+        }
+        give_way().await;
     }
 
     /// All at once then, in the same order as other clients, to wait in their queues.
@@ -215,22 +252,12 @@ impl<'a> Round<'a> {
             Step::Asked(Err(error)) => self.on_refused(server, error),
             Step::Raised(Ok(fence)) => self.fences.on_raised(server, fence),
             Step::Raised(Err(_)) => self.fences.on_unanswered(server),
-            Step::Lost => {
-                self.missed[server] = true;
-                self.take_back(server);
-                self.ask_again(server);
-            }
         }
     }
 
     fn on_granted(&mut self, server: usize, guard: Guard) {
         self.refusals[server] = None;
         self.fences.on_granted(server, guard.fence());
-        let lost = guard.token().cancelled_owned();
-        self.steps.push(Box::pin(async move {
-            lost.await;
-            (server, Step::Lost)
-        }));
         self.grants[server] = Some(guard);
         if self.deadline.is_none() {
             self.deadline = Some(self.new_deadline());

@@ -2,15 +2,15 @@
 //!
 //! A server is down when it does not answer within the node timeout, or answers that it cannot grant locks for now: it
 //! loads its data, for instance, or its grace period runs. A task looks at it until it is up again. While requests wait for
-//! a server's reply, in its queue for instance, and after one was dropped without a reply, the task looks at it as well:
-//! nobody else would notice that it is silent.
+//! a server's reply, in its queue for instance, and after one was dropped without a reply, the task looks at it as well,
+//! unless it replies to others: nobody else would notice that it is silent.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::doorway::Turns;
 use super::health::Health;
@@ -43,13 +43,15 @@ struct Monitor {
     waiting: usize,
     /// Whether one was dropped without a reply since the last look.
     is_suspect: bool,
+    replied_at: Option<Instant>,
 }
 
 /// A request that waits for the reply of a server, so that the server is watched.
 pub(super) struct Watched {
     servers: Arc<Servers>,
     server: usize,
-    is_answered: bool,
+    /// Whether it is known how the server is.
+    is_settled: bool,
 }
 
 impl Servers {
@@ -119,7 +121,7 @@ impl Servers {
         Watched {
             servers: Arc::clone(self),
             server,
-            is_answered: false,
+            is_settled: false,
         }
     }
 
@@ -169,9 +171,12 @@ impl Servers {
 }
 
 impl Watched {
-    /// The server has replied, or it was found out why not.
-    pub fn end(mut self) {
-        self.is_answered = true;
+    /// The server has granted the lock, or it was found out why not.
+    pub fn end(mut self, is_granted: bool) {
+        self.is_settled = true;
+        if is_granted {
+            lock(&self.servers.monitors[self.server]).replied_at = Some(Instant::now());
+        }
     }
 }
 
@@ -179,28 +184,37 @@ impl Drop for Watched {
     fn drop(&mut self) {
         let mut monitor = lock(&self.servers.monitors[self.server]);
         monitor.waiting -= 1;
-        monitor.is_suspect |= !self.is_answered;
+        monitor.is_suspect |= !self.is_settled;
     }
 }
 
 /// Looks at a server, again and again, until it is up, no request waits there and none was dropped. A server that goes
 /// silent is noticed after one pause and one request without a reply: within the node timeout.
 async fn monitor(servers: Weak<Servers>, server: usize, probe: RequestIdentity) {
+    let mut looked_at = Instant::now();
     while let Some(pause) = servers.upgrade().map(|servers| servers.node_timeout / 2) {
-        sleep(pause).await;
+        sleep_until(looked_at + pause).await;
         let Some(servers) = servers.upgrade() else {
             return;
         };
         {
+            let is_up = servers.health().is_up(server);
             let mut monitor = lock(&servers.monitors[server]);
+            let replied_at = monitor.replied_at.take().filter(|at| is_up && *at > looked_at);
+            if let Some(replied_at) = replied_at {
+                // As good as a look.
+                looked_at = replied_at;
+                continue;
+            }
             let is_suspect = std::mem::take(&mut monitor.is_suspect);
-            if monitor.waiting == 0 && !is_suspect && servers.health().is_up(server) {
+            if monitor.waiting == 0 && !is_suspect && is_up {
                 monitor.is_running = false;
                 return;
             }
         }
         let is_up = servers.look_at(server, &probe).await;
         servers.set_up(server, is_up);
+        looked_at = Instant::now();
     }
 }
 

@@ -82,8 +82,11 @@ impl RenewalThread {
 
     /// Runs a task in the caller's runtime, to which its timers belong. [`RenewalThread::settle`] waits for it, too.
     #[cfg(feature = "quorum")]
-    pub fn spawn_here(&self, task: impl Future<Output = ()> + Send + 'static) {
-        tokio::spawn(lock(&self.shared.tasks).track_future(task));
+    pub fn spawn_here<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        lock(&self.shared.tasks).spawn(task)
     }
 
     /// Connects, and renews all holds as soon as a lost connection has been replaced.
@@ -108,8 +111,13 @@ impl RenewalThread {
         });
     }
 
-    /// Resolves when all tasks that were spawned before are done.
+    /// Resolves when all tasks that were spawned before are done, and those that they have left to the background.
     pub async fn settle(&self) {
+        self.settle_tasks().await;
+        self.settle_tasks().await;
+    }
+
+    async fn settle_tasks(&self) {
         let settled = {
             let mut tasks = lock(&self.shared.tasks);
             let earlier = std::mem::take(&mut *tasks);

@@ -83,32 +83,42 @@ async fn waiters_of_one_client_are_served_in_order_beyond_its_connections() {
 #[tokio::test]
 async fn doorway_is_not_left_before_the_runtime_has_sent_the_requests() {
     let nodes = Nodes::start(3);
-    let locks = Locks::open(nodes.servers.iter().map(url)).unwrap();
-    let holder = nodes.locks().acquire("door").await.unwrap();
-    // From now on, this client has connections for requests that wait.
-    let (guard, released) = tokio::join!(locks.acquire("door"), async {
-        nodes.until_waiting_everywhere("door", 1).await;
-        holder.release().await
-    });
-    released.unwrap();
-
-    let mut first = nodes.servers[0].client();
-    let mut is_entered = || first.owner("door:doorway").is_some();
-    // Blocks the runtime as soon as the requests are handed to it.
-    let was_left = poll_fn(|_| {
-        if !is_entered() {
-            return Poll::Pending;
+    // Nothing fails because the runtime is blocked.
+    let settings = Settings::default()
+        .connect_timeout(SLOW_MACHINE)
+        .response_timeout(SLOW_MACHINE);
+    let locks = Locks::with(nodes.servers.iter().map(url), settings).unwrap();
+    // The first acquisition makes connections, the second one has them.
+    for _ in 0..2 {
+        nodes.occupy(0..3, "door");
+        let waiter = tokio::spawn({
+            let locks = locks.clone();
+            async move { locks.acquire("door").await.unwrap().release().await }
+        });
+        let mut clients: Vec<_> = nodes.servers.iter().map(Server::client).collect();
+        let mut was_entered = false;
+        // In turn with the client's tasks, blocks the runtime: it sends nothing meanwhile.
+        let until_left = poll_fn(move |context| {
+            let blocked_until = Instant::now() + ms(5);
+            while clients[0].owner("door:doorway").is_some() && Instant::now() < blocked_until {
+                was_entered = true;
+            }
+            if !was_entered || clients[0].owner("door:doorway").is_some() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let deadline = Instant::now() + NODE_TIMEOUT;
+            while clients.iter_mut().any(|client| client.waiting("door") == 0) {
+                assert!(Instant::now() < deadline, "it was left before");
+            }
+            Poll::Ready(())
+        });
+        tokio::spawn(until_left).await.unwrap();
+        for server in &nodes.servers {
+            server.client().release("door somebody");
         }
-        let blocked_until = Instant::now() + NODE_TIMEOUT / 3;
-        while is_entered() && Instant::now() < blocked_until {}
-        Poll::Ready(!is_entered())
-    });
-    tokio::select! {
-        biased;
-        _ = locks.acquire("door") => unreachable!("it is held"),
-        was_left = was_left => assert!(!was_left, "nobody has sent the requests"),
+        soon("the release", waiter).await.unwrap().unwrap();
     }
-    drop(guard);
 }
 
 #[tokio::test]
@@ -273,6 +283,23 @@ async fn cancelled_acquisition_leaves_nothing_behind() {
             .iter()
             .all(|server| server.client().waiting("gate") == 0)
     );
+}
+
+#[tokio::test]
+async fn settle_waits_for_cancellations_of_a_dropped_quorum_acquisition() {
+    let nodes = Nodes::start(3);
+    nodes.occupy(0..3, "door");
+    let locks = nodes.locks();
+    tokio::select! {
+        _ = locks.acquire("door") => unreachable!("it is held"),
+        () = nodes.until_waiting_everywhere("door", 1) => {}
+    }
+    for proxy in &nodes.proxies {
+        proxy.delay(Way::ToServer, ms(100));
+    }
+    soon("the cancellations", locks.settle()).await;
+    let waiting = nodes.servers.iter().map(|server| server.client().waiting("door"));
+    assert_eq!(waiting.sum::<i64>(), 0);
 }
 
 #[tokio::test]
