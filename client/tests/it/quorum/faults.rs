@@ -127,6 +127,32 @@ async fn silent_server_is_asked_less_even_if_nobody_waits_for_its_replies() {
     assert!(requests < acquired * 2 / 3, "{requests} for {acquired} locks");
 }
 
+#[tokio::test]
+async fn server_that_replies_is_not_looked_at() {
+    const PAUSES: u32 = 8;
+    let nodes = Nodes::start(3);
+    nodes.occupy(0..3, "gate");
+    let locks = nodes.locks();
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.acquire("gate").await }
+    });
+    nodes.until_waiting_everywhere("gate", 1).await;
+    let before = nodes.calls();
+    let start = Instant::now();
+    while start.elapsed() < NODE_TIMEOUT / 2 * PAUSES {
+        locks.acquire("door").await.unwrap().release().await.unwrap();
+        tokio::time::sleep(ms(20)).await;
+    }
+    locks.settle().await;
+    for ([acquired, _, released], before) in nodes.calls().into_iter().zip(before) {
+        // A look is a RELEASE.
+        let looks = (released - before[2]).saturating_sub(acquired - before[0]);
+        assert!(looks < u64::from(PAUSES) / 2, "{looks} looks in {PAUSES} pauses");
+    }
+    waiting.abort();
+}
+
 /// Nor when they wait, which is only for a moment.
 #[tokio::test]
 async fn silent_server_is_noticed_by_requests_that_are_dropped_early() {
