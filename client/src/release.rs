@@ -29,9 +29,7 @@ pub(crate) async fn release(
         None => held.release(),
     };
     let until = BootInstant::now() + retry_timeout.max(client.longest_request);
-    // It has timeouts of its own, which are not longer.
-    let reply = attempt(link, &command, &mut pending).await;
-    let outcome = match pending.on_reply(reply, BootInstant::now()) {
+    let outcome = match attempt(link, &command, &mut pending, until).await {
         ReleaseStep::Done(outcome) => outcome,
         // Boxed, to keep the future for the usual case small.
         ReleaseStep::Retry(error) => Box::pin(retry(link, &command, &mut pending, error, until)).await,
@@ -49,10 +47,20 @@ pub(crate) async fn release(
     outcome
 }
 
-async fn attempt(link: &Arc<Link>, command: &Cmd, pending: &mut PendingRelease) -> Result<u64, Error> {
-    let route = link.route().await?;
-    pending.on_connected(route.may_redirect());
-    route.query(command).await
+async fn attempt(
+    link: &Arc<Link>,
+    command: &Cmd,
+    pending: &mut PendingRelease,
+    until: BootInstant,
+) -> ReleaseStep {
+    let sending = async {
+        let route = link.route().await?;
+        pending.on_connected(route.may_redirect());
+        route.query(command).await
+    };
+    let reply = timeout(until.since(BootInstant::now()), sending).await;
+    let reply = reply.unwrap_or_else(|_| Err(Error::no_response()));
+    pending.on_reply(reply, BootInstant::now())
 }
 
 /// Further attempts, after one that failed.
@@ -70,10 +78,7 @@ async fn retry(
             return Err(pending.give_up(error));
         }
         sleep(backoff.pause(until.since(now))).await;
-        let left = until.since(BootInstant::now());
-        let reply = timeout(left, attempt(link, command, pending)).await;
-        let reply = reply.unwrap_or_else(|_| Err(Error::no_response()));
-        error = match pending.on_reply(reply, BootInstant::now()) {
+        error = match attempt(link, command, pending, until).await {
             ReleaseStep::Done(outcome) => return outcome,
             ReleaseStep::Retry(error) => error,
         };

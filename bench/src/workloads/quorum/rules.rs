@@ -31,7 +31,7 @@ pub struct Rule {
     open: fn(&[String], &[String]) -> Result<Clients>,
 }
 
-/// Ours, the lower bounds, and the peers.
+/// Ours, what it is compared with, and the peers.
 pub const RULES: [Rule; 5] = [
     Rule {
         name: DLOCK,
