@@ -27,7 +27,7 @@
 //! 3. *The fence.* Where it is smaller, because other locks or a restart came between, it is raised. The guard is
 //!    returned when a majority holds the lock under exactly one fence. A lock that is free takes two round trips, and in
 //!    about one of a hundred acquisitions a third one. What other servers grant later joins the lock.
-//! 4. *Renewal and release* go to all servers at once.
+//! 4. *Renewal and release* go to all servers.
 //! 5. *Less than a majority.* A client that is granted the lock by too few servers for longer than the node timeout asks
 //!    who holds it (`DLOCK.OWNER`). If nobody has a majority, it gives up those grants and its places in all queues, and
 //!    passes the doorway again.
@@ -85,6 +85,7 @@ mod locks;
 mod majority;
 mod member;
 mod release;
+mod releases;
 mod round;
 mod servers;
 mod slices;

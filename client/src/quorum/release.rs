@@ -1,43 +1,17 @@
-//! Releasing a lock on several servers: on all of them at once. A majority decides.
+//! Releasing a lock on all of its servers. A majority decides whether it was held.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::StreamExt;
 
 use super::held::Held;
-use super::majority::Majority;
+use super::releases::{HEDGE_DELAY, Released, Releases};
 use super::servers::Servers;
-use super::task::{give_way, outcome};
-use crate::connect::Address;
-use crate::error::{Error, LostReason, NodeFailure};
+use super::task::outcome;
+use crate::error::Error;
 use crate::events::EventKind;
 use crate::guard::Guard;
-
-/// The replies of the servers that tell something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    /// The hold was there until then.
-    pub held: usize,
-    /// It was not.
-    pub lost: usize,
-}
-
-impl Tally {
-    /// Whether the lock was held until the release, by that many members; `None`: not known yet.
-    pub fn was_held(self, majority: Majority, members: usize) -> Option<bool> {
-        if self.held >= majority.needed() {
-            Some(true)
-        } else if members - self.lost < majority.needed() {
-            Some(false)
-        } else {
-            None
-        }
-    }
-}
-
-/// The outcome of a release on one server: its address, and whether a success proves that the lock was held there.
-type Released = (Address, bool, Result<u64, Error>);
 
 /// Gives the lock up and releases it everywhere. `Ok`: it was held until then. The servers that a majority does not need
 /// are released in the background, as all are if this is dropped.
@@ -70,38 +44,24 @@ pub(super) fn release_in_background(held: &Arc<Held>) {
 async fn decide<R>(
     servers: &Servers,
     members: Vec<Arc<Guard>>,
-    release: impl Fn(Arc<Guard>) -> R + Send + 'static,
+    release: impl Fn(Arc<Guard>) -> R,
 ) -> Result<(), Error>
 where
     R: Future<Output = Released> + Send + 'static,
 {
-    let (majority, count) = (servers.majority, members.len());
-    // A server works while the next request is made.
-    let members = stream::iter(members).then(async |member| {
-        give_way().await;
-        member
-    });
-    let mut releases = Box::pin(members.map(release).buffer_unordered(count));
-    let (mut tally, mut failures) = (Tally::default(), Vec::new());
-    let mut was_held = None;
-    while was_held.is_none()
-        && let Some((server, proves, outcome)) = releases.next().await
-    {
-        match outcome {
-            Ok(_) if proves => tally.held += 1,
-            Err(error) if error.is_lost() => tally.lost += 1,
-            Ok(_) => {}
-            Err(error) => failures.push(NodeFailure::at(&server, error)),
-        }
-        was_held = tally.was_held(majority, count);
+    let begun = Instant::now();
+    let mut releases = Releases::new(servers.majority, members.len());
+    let requests = members.into_iter().map(release);
+    if servers.are_near() {
+        releases.run_hedged(requests).await;
+    } else {
+        releases.run(requests).await;
     }
-    let rest = releases.for_each(|_| std::future::ready(()));
-    servers.renewal_thread().spawn_here(rest);
-    match was_held {
-        Some(true) => Ok(()),
-        Some(false) => Err(Error::Lost(LostReason::NotHeld)),
-        None => Err(majority.missed(tally.held, failures)),
-    }
+    servers.set_near(begun.elapsed() < HEDGE_DELAY);
+    let (outcome, in_flight) = releases.end();
+    let in_flight = in_flight.for_each(|_| std::future::ready(()));
+    servers.renewal_thread().spawn_here(in_flight);
+    outcome
 }
 
 fn report(held: &Held, outcome: &Result<(), Error>) {
@@ -131,20 +91,4 @@ async fn release_later(member: Arc<Guard>) -> Released {
         None => Err(Error::no_response()),
     };
     (server, proves, outcome)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn majority_of_replies_decides_whether_the_lock_was_held() {
-        let majority = Majority::of(5);
-        let decide = |held, lost, members| Tally { held, lost }.was_held(majority, members);
-        assert_eq!(decide(3, 2, 5), Some(true));
-        assert_eq!(decide(2, 2, 5), None);
-        assert_eq!(decide(2, 3, 5), Some(false));
-        assert_eq!(decide(0, 1, 3), Some(false), "the others had not granted it");
-        assert_eq!(decide(2, 0, 3), None);
-    }
 }
