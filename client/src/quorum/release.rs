@@ -21,8 +21,8 @@ pub(super) async fn release(held: &Held) -> Result<(), Error> {
         // Dropped, what there may be left is released.
         return Err(Error::Lost(reason));
     }
-    let servers = Arc::clone(&held.servers);
-    let deciding = async move { decide(&servers, members, release_one).await };
+    let (servers, key) = (Arc::clone(&held.servers), Arc::clone(&held.identity.key));
+    let deciding = async move { decide(&servers, &key, members, release_one).await };
     let outcome = outcome(held.servers.renewal_thread().spawn_here(deciding).await);
     report(held, &outcome);
     outcome
@@ -35,7 +35,8 @@ pub(super) fn release_in_background(held: &Arc<Held>) {
         let renewal_thread = held.servers.renewal_thread();
         let held = Arc::clone(held);
         renewal_thread.spawn(async move {
-            report(&held, &decide(&held.servers, members, release_later).await);
+            let outcome = decide(&held.servers, &held.identity.key, members, release_later).await;
+            report(&held, &outcome);
         });
     }
 }
@@ -43,6 +44,7 @@ pub(super) fn release_in_background(held: &Arc<Held>) {
 /// Releases the members, and waits until a majority has decided. The others go on in the background.
 async fn decide<R>(
     servers: &Servers,
+    key: &[u8],
     members: Vec<Arc<Guard>>,
     release: impl Fn(Arc<Guard>) -> R,
 ) -> Result<(), Error>
@@ -52,7 +54,7 @@ where
     let begun = Instant::now();
     let mut releases = Releases::new(servers.majority, members.len());
     let requests = members.into_iter().map(release);
-    if servers.are_near() {
+    if servers.are_near() && servers.places().is_contended(key) {
         releases.run_hedged(requests).await;
     } else {
         releases.run(requests).await;

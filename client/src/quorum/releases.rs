@@ -11,9 +11,9 @@ use super::task::give_way;
 use crate::connect::Address;
 use crate::error::{Error, LostReason, NodeFailure};
 
-/// Where a release takes less than this, its requests are hedged (Dean and Barroso, The Tail at Scale, 2013): they go to a
-/// majority first, and to the others when that has decided, or after this delay. So requests and grants that the next
-/// holder does not need do not keep it waiting for a core. Timers are no finer.
+/// Where releases take less than this, those of contended locks are hedged (Dean and Barroso, The Tail at Scale, 2013): they
+/// go to a majority first, and to the others when that has decided, or after this delay. So requests and grants that the
+/// next holder does not need do not keep it waiting for a core. Timers are no finer.
 pub(super) const HEDGE_DELAY: Duration = Duration::from_millis(1);
 
 /// The outcome of a release on one server: its address, and whether a success proves that the lock was held there.

@@ -73,15 +73,15 @@ struct Row {
 }
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    let (networks, sizes, rounds) = if bench.quick {
-        (&[Network::Remote][..], &SIZES[..3], 1)
+    let (networks, sizes) = if bench.quick {
+        (&[Network::Remote][..], &SIZES[..3])
     } else {
-        (&[Network::Local, Network::Remote][..], &SIZES[..], 3)
+        (&[Network::Local, Network::Remote][..], &SIZES[..])
     };
     for network in networks {
         for size in sizes {
             bench.progress.step("quorum", &format!("{network}, {size}"));
-            let rows = rows(bench, *network, *size, rounds)?;
+            let rows = rows(bench, *network, *size)?;
             report(&format!("{network}, {size}"), *size, &rows, summary);
             if (*network, *size) == (Network::Remote, PLOTTED) {
                 plot(&format!("servers {network}, {size}"), &rows, summary);
@@ -103,7 +103,13 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 }
 
 /// All rules in all situations take turns.
-fn rows(bench: &Bench, network: Network, size: Size, rounds: usize) -> Result<Vec<Row>> {
+fn rows(bench: &Bench, network: Network, size: Size) -> Result<Vec<Row>> {
+    let rounds = match (network, size.clients) {
+        _ if bench.quick => 1,
+        // They vary: it matters which threads share a core.
+        (Network::Local, 1) => 9,
+        _ => 3,
+    };
     let situations = RULES.iter().flat_map(|rule| {
         let situations = rule.situations.iter();
         situations.map(move |situation| (rule, *situation))

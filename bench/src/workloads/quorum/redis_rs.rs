@@ -56,7 +56,7 @@ impl Queue {
             return Ok(false);
         };
         let request = with(request, "MINFENCE", fence);
-        let replies = query_all(others, others.len() / 2, &request, || ()).await?;
+        let replies = query_all(others, self.shared.len() / 2, &request, || ()).await?;
         Ok(!replies.contains(&Value::Nil))
     }
 

@@ -32,7 +32,7 @@ pub struct Rule {
 }
 
 /// Ours, what it is compared with, and the peers.
-pub const RULES: [Rule; 5] = [
+pub const RULES: [Rule; 6] = [
     Rule {
         name: DLOCK,
         situations: &Situation::ALL,
@@ -60,6 +60,12 @@ pub const RULES: [Rule; 5] = [
         name: "redis-rs alone",
         situations: &[Situation::ALL_UP],
         open: redis_rs::open,
+    },
+    // What remains when one server is down.
+    Rule {
+        name: "redis-rs alone, four servers",
+        situations: &[Situation::ALL_UP],
+        open: |urls, keys| redis_rs::open(urls.get(..4).unwrap_or(urls), keys),
     },
     Rule {
         name: "Redlock",
