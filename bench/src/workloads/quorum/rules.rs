@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::nodes::{Situation, median_url};
-use super::redis_rs;
+use super::{redis_rs, sockets};
 use crate::Result;
 use crate::implementations::Client;
 use crate::implementations::async_lock::{AsyncLock, Blocking};
@@ -27,15 +27,18 @@ pub struct Rule {
     pub name: &'static str,
     /// In which it is measured.
     pub situations: &'static [Situation],
+    /// Whether its clients wait for a lock that others hold. If not, it is measured with one client.
+    pub waits: bool,
     /// Opens clients of the servers, by the keys of their locks.
     open: fn(&[String], &[String]) -> Result<Clients>,
 }
 
 /// Ours, what it is compared with, and the peers.
-pub const RULES: [Rule; 6] = [
+pub const RULES: [Rule; 8] = [
     Rule {
         name: DLOCK,
         situations: &Situation::ALL,
+        waits: true,
         open: |urls, keys| {
             let settings = dlock::Settings::default().response_timeout(NODE_TIMEOUT);
             let locks = dlock::quorum::Locks::with(urls.iter().map(String::as_str), settings)?;
@@ -48,6 +51,7 @@ pub const RULES: [Rule; 6] = [
     Rule {
         name: "one server",
         situations: &[Situation::ALL_UP],
+        waits: true,
         open: |urls, keys| {
             let locks = dlock::Locks::open(median_url(urls)?)?;
             clients(keys, &runtime()?, |key| One {
@@ -59,22 +63,38 @@ pub const RULES: [Rule; 6] = [
     Rule {
         name: "redis-rs alone",
         situations: &[Situation::ALL_UP],
+        waits: true,
         open: redis_rs::open,
+    },
+    Rule {
+        name: "sockets alone",
+        situations: &[Situation::ALL_UP],
+        waits: false,
+        open: sockets::open,
     },
     // What remains when one server is down.
     Rule {
-        name: "redis-rs alone, four servers",
+        name: "sockets alone, four servers",
         situations: &[Situation::ALL_UP],
-        open: |urls, keys| redis_rs::open(urls.get(..4).unwrap_or(urls), keys),
+        waits: false,
+        open: |urls, keys| sockets::open(urls.get(..4).unwrap_or(urls), keys),
+    },
+    Rule {
+        name: "sockets alone, one server",
+        situations: &[Situation::ALL_UP],
+        waits: false,
+        open: |urls, keys| sockets::open(&[median_url(urls)?.to_owned()], keys),
     },
     Rule {
         name: "Redlock",
         situations: ANY_FAULT,
+        waits: true,
         open: |urls, keys| open_majority(urls, keys, &REDLOCK),
     },
     Rule {
         name: "redsync",
         situations: ANY_FAULT,
+        waits: true,
         open: |urls, keys| open_majority(urls, keys, &REDSYNC),
     },
 ];

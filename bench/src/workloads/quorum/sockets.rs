@@ -1,0 +1,85 @@
+//! What servers and kernel take for a free lock on a majority: the requests of [`DLOCK`](crate::results::DLOCK) over
+//! blocking sockets, from one thread, which awaits what it has sent before it sends more.
+
+use std::time::Instant;
+
+use super::rules::Clients;
+use crate::Result;
+use crate::implementations::Client;
+use crate::resp::{Connection, Reply};
+
+pub fn open(urls: &[String], keys: &[String]) -> Result<Clients> {
+    let client = |key: &String| -> Result<Box<dyn Client>> {
+        Ok(Box::new(Sockets {
+            connections: urls.iter().map(|url| connect(url)).collect::<Result<_>>()?,
+            unread: 0,
+            key: key.clone(),
+            owner: format!("{:024x}", fastrand::u64(..)),
+        }))
+    };
+    keys.iter().map(client).collect()
+}
+
+fn connect(url: &str) -> Result<Connection> {
+    let port = url.trim_end_matches('/').rsplit(':').next();
+    Ok(Connection::open(port.ok_or("a URL has no port")?.parse()?)?)
+}
+
+struct Sockets {
+    connections: Vec<Connection>,
+    /// How many of them, the last ones, have a reply that was not needed yet.
+    unread: usize,
+    key: String,
+    owner: String,
+}
+
+impl Client for Sockets {
+    /// The first server, then the others at once.
+    fn acquire(&mut self, _end: Instant) -> Result<bool> {
+        let request = ["DLOCK.ACQUIRE", &self.key, &self.owner, "30000", "REQID", "1"];
+        let needed = self.connections.len() / 2;
+        let (first, others) = self.connections.split_first_mut().ok_or("there is no server")?;
+        let fence = fence(first.call(&request)?)?.to_string();
+        let request = [&request[..], &["MINFENCE", &fence]].concat();
+        others
+            .iter_mut()
+            .try_for_each(|server| server.send_words(&request))?;
+        for server in &mut others[..needed] {
+            self::fence(server.receive()?)?;
+        }
+        self.unread = others.len() - needed;
+        Ok(true)
+    }
+
+    fn release(&mut self) -> Result<()> {
+        let answered = self.connections.len() - std::mem::take(&mut self.unread);
+        for server in &mut self.connections[answered..] {
+            fence(server.receive()?)?;
+        }
+        let request = ["DLOCK.RELEASE", &self.key, &self.owner, "REQID", "1"];
+        for server in &mut self.connections {
+            server.send_words(&request)?;
+        }
+        for server in &mut self.connections {
+            match server.receive()? {
+                Reply::Integer(0) => {}
+                reply => return Err(format!("not released: {reply:?}").into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn commands(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Of a grant.
+fn fence(reply: Reply) -> Result<i64> {
+    if let Reply::Array(grant) = &reply
+        && let Some(Reply::Integer(fence)) = grant.first()
+    {
+        return Ok(*fence);
+    }
+    Err(format!("not granted: {reply:?}").into())
+}
