@@ -105,12 +105,6 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 
 /// All rules in all situations take turns.
 fn rows(bench: &Bench, network: Network, size: Size) -> Result<Vec<Row>> {
-    let rounds = match (network, size.clients) {
-        _ if bench.quick => 1,
-        // They vary: it matters which threads share a core.
-        (Network::Local, 1) => 9,
-        _ => 3,
-    };
     let situations = RULES.iter().flat_map(|rule| {
         let situations = rule.situations.iter();
         situations.map(move |situation| (rule, *situation))
@@ -127,8 +121,9 @@ fn rows(bench: &Bench, network: Network, size: Size) -> Result<Vec<Row>> {
     };
     let situations = situations.filter(|(rule, situation)| is_measured(rule, *situation));
     let mut rows: Vec<_> = situations.map(row).collect();
-    for _ in 0..rounds {
-        for row in &mut rows {
+    let rounds = |row: &Row| if bench.quick { 1 } else { row.rounds(network, size) };
+    for round in 0..rows.iter().map(rounds).max().unwrap_or_default() {
+        for row in rows.iter_mut().filter(|row| round < rounds(row)) {
             let sample = quiet_round(bench, row.rule, network, row.situation, size)?;
             row.samples.push(sample);
         }
@@ -221,6 +216,17 @@ impl Size {
 }
 
 impl Row {
+    /// More on loopback with all servers up, where rounds vary by as much as a target is away: it matters which threads
+    /// share a core.
+    fn rounds(&self, network: Network, size: Size) -> usize {
+        let is_close = size.clients == 1 || self.situation == Situation::ALL_UP;
+        if network == Network::Local && is_close {
+            9
+        } else {
+            3
+        }
+    }
+
     fn stats(&self, of: impl Fn(&Outcome) -> f64) -> Stats {
         stats_of(&self.samples, |sample| of(&sample.outcome))
     }
