@@ -84,6 +84,7 @@ mod held;
 mod locks;
 mod majority;
 mod member;
+mod pace;
 mod release;
 mod releases;
 mod round;

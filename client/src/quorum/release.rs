@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::StreamExt;
 
 use super::held::Held;
-use super::releases::{HEDGE_DELAY, Released, Releases};
+use super::releases::{Released, Releases};
 use super::servers::Servers;
 use super::task::outcome;
 use crate::error::Error;
@@ -54,12 +54,13 @@ where
     let begun = Instant::now();
     let mut releases = Releases::new(servers.majority, members.len());
     let requests = members.into_iter().map(release);
-    if servers.are_near() && servers.places().is_contended(key) {
-        releases.run_hedged(requests).await;
+    // Nobody waits for a lock that is not contended.
+    if servers.pace.defers() && servers.places().is_contended(key) {
+        releases.run_majority_first(requests).await;
     } else {
         releases.run(requests).await;
     }
-    servers.set_near(begun.elapsed() < HEDGE_DELAY);
+    servers.pace.on_released(begun.elapsed());
     let (outcome, in_flight) = releases.end();
     let in_flight = in_flight.for_each(|_| std::future::ready(()));
     servers.renewal_thread().spawn_here(in_flight);

@@ -11,15 +11,15 @@ use super::task::give_way;
 use crate::connect::Address;
 use crate::error::{Error, LostReason, NodeFailure};
 
-/// Where releases take less than this, those of contended locks are hedged (Dean and Barroso, The Tail at Scale, 2013): they
-/// go to a majority first, and to the others when that has decided, or after this delay. So requests and grants that the
-/// next holder does not need do not keep it waiting for a core. Timers are no finer.
-pub(super) const HEDGE_DELAY: Duration = Duration::from_millis(1);
+/// How long the releases on the servers that a majority does not need are deferred at most, if that is done. Timers are no
+/// finer, and may be late by as much again.
+pub(super) const DEFERRAL: Duration = Duration::from_millis(1);
 
 /// The outcome of a release on one server: its address, and whether a success proves that the lock was held there.
 pub(super) type Released = (Address, bool, Result<u64, Error>);
 
-/// The releases of one lock on its servers. All requests are sent before `run` and `run_hedged` end.
+/// The releases of one lock on its servers. All requests have been handed to the runtime when `run` or
+/// `run_majority_first` ends.
 pub(super) struct Releases<R> {
     majority: Majority,
     /// On how many servers the lock is.
@@ -40,12 +40,13 @@ impl<R: Future<Output = Released>> Releases<R> {
         }
     }
 
-    /// Sends requests to a majority first, and waits until it has decided.
-    pub async fn run_hedged(&mut self, mut requests: impl Iterator<Item = R>) {
+    /// Sends the requests to a majority first, so that those to the others, and the grants that follow them, do not keep
+    /// the next holder waiting for a core.
+    pub async fn run_majority_first(&mut self, mut requests: impl Iterator<Item = R>) {
         let needed = self.majority.needed();
         self.send(requests.by_ref().take(needed)).await;
         // Without a decision, the others may be quicker.
-        let _ = timeout(HEDGE_DELAY, self.decide()).await;
+        let _ = timeout(DEFERRAL, self.decide()).await;
         // A task that has been granted the lock meanwhile goes first.
         give_way().await;
         self.run(requests).await;
@@ -61,8 +62,8 @@ impl<R: Future<Output = Released>> Releases<R> {
     async fn send(&mut self, requests: impl Iterator<Item = R>) {
         for request in requests {
             self.in_flight.push(request);
-            // Polled once, it is handed to the runtime.
-            if let Some(Some(released)) = self.in_flight.next().now_or_never() {
+            // Polled once, it is handed to the runtime. Replies that have arrived are polled before it.
+            while let Some(Some(released)) = self.in_flight.next().now_or_never() {
                 self.on_reply(released);
             }
             give_way().await;
@@ -143,14 +144,14 @@ mod tests {
     }
 
     impl Five {
-        fn release(is_hedged: bool) -> Self {
+        fn release(is_majority_first: bool) -> Self {
             let replies = Arc::new(Mutex::new(Vec::new()));
             let sent = Arc::clone(&replies);
             let requests = (0..5).map(move |_| reply_to(Arc::clone(&sent)));
             let running = tokio::spawn(async move {
                 let mut releases = Releases::new(Majority::of(5), 5);
-                if is_hedged {
-                    releases.run_hedged(requests).await;
+                if is_majority_first {
+                    releases.run_majority_first(requests).await;
                 } else {
                     releases.run(requests).await;
                 }
@@ -180,11 +181,15 @@ mod tests {
         let (reply, replied) = oneshot::channel();
         lock(&sent).push(reply);
         replied.await.expect("a reply");
+        released()
+    }
+
+    fn released() -> Released {
         ("redis://127.0.0.1/".parse().expect("an address"), true, Ok(0))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn hedged_release_is_sent_to_the_others_when_a_majority_has_decided() {
+    async fn deferred_releases_are_sent_when_a_majority_has_decided() {
         let release = Five::release(true);
         assert_eq!(release.sent().await, 3);
         release.reply(0..2);
@@ -196,18 +201,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn hedged_release_is_sent_to_the_others_when_one_of_a_majority_is_slow() {
+    async fn deferred_releases_are_sent_when_one_of_a_majority_is_slow() {
         let release = Five::release(true);
         assert_eq!(release.sent().await, 3);
         release.reply([0, 2]);
-        sleep(HEDGE_DELAY * 2).await;
+        sleep(DEFERRAL * 2).await;
         assert_eq!(release.sent().await, 5);
         release.reply([4]);
         release.running.await.unwrap().unwrap();
     }
 
+    #[tokio::test]
+    async fn release_is_sent_although_earlier_replies_are_there() {
+        let sent = Arc::new(Mutex::new(0));
+        let requests = (0..5).map(|_| {
+            let sent = Arc::clone(&sent);
+            async move {
+                *lock(&sent) += 1;
+                // The reply is there when the next request is sent.
+                yield_now().await;
+                released()
+            }
+        });
+        let mut releases = Releases::new(Majority::of(5), 5);
+        releases.run(requests).await;
+        assert_eq!(*lock(&sent), 5);
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn release_is_sent_to_all_servers_at_once_if_they_are_far() {
+    async fn releases_that_are_not_deferred_are_sent_at_once() {
         let release = Five::release(false);
         assert_eq!(release.sent().await, 5);
         release.reply([1, 3, 4]);

@@ -166,9 +166,9 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// The server works while the next request is made.
+    /// The server works while the next request is made. Replies that have arrived are polled before it.
     async fn send_last(&mut self) {
-        if let Some(Some((server, step))) = self.steps.next().now_or_never() {
+        while let Some(Some((server, step))) = self.steps.next().now_or_never() {
             self.on_step(server, step);
         }
         give_way().await;

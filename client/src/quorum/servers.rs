@@ -5,7 +5,6 @@
 //! a server's reply, in its queue for instance, and after one was dropped without a reply, the task looks at it as well,
 //! unless it replies to others: nobody else would notice that it is silent.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use super::doorway::Turns;
 use super::health::Health;
 use super::majority::Majority;
+use super::pace::Pace;
 use crate::client::Client;
 use crate::command::GetOwner;
 use crate::connect::BlockingPool;
@@ -34,7 +34,7 @@ pub(super) struct Servers {
     pub node_timeout: Duration,
     health: watch::Sender<Health>,
     pub turns: Turns,
-    are_near: AtomicBool,
+    pub pace: Pace,
     monitors: Box<[Mutex<Monitor>]>,
 }
 
@@ -62,7 +62,7 @@ impl Servers {
         Arc::new(Self {
             health: watch::Sender::new(Health::new(clients.len(), majority.needed())),
             turns: Turns::default(),
-            are_near: AtomicBool::new(false),
+            pace: Pace::default(),
             monitors: clients.iter().map(|_| Mutex::default()).collect(),
             clients,
             majority,
@@ -92,15 +92,6 @@ impl Servers {
 
     pub fn health(&self) -> Health {
         self.health.borrow().clone()
-    }
-
-    /// Whether the last release was decided so soon that the next one is hedged.
-    pub fn are_near(&self) -> bool {
-        self.are_near.load(Ordering::Relaxed)
-    }
-
-    pub fn set_near(&self, are_near: bool) {
-        self.are_near.store(are_near, Ordering::Relaxed);
     }
 
     /// Resolves when the health fulfils the condition.
