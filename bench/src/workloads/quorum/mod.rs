@@ -1,5 +1,5 @@
-//! A lock on a majority of five servers, uncontended and contended, while all are up, or one is stopped or killed. The
-//! lower bound is a lock on one server, the one in the middle.
+//! A lock on a majority of five servers, uncontended and contended, while all are up, or one is stopped or killed. It is
+//! compared with a lock on one server, the one in the middle.
 
 mod nodes;
 mod process;
@@ -216,8 +216,8 @@ impl Size {
 }
 
 impl Row {
-    /// More on loopback with all servers up, where rounds vary by as much as a target is away: it matters which threads
-    /// share a core.
+    /// More on loopback for one client, and while all servers are up. There, rounds vary by as much as a target is away:
+    /// it matters which threads share a core.
     fn rounds(&self, network: Network, size: Size) -> usize {
         let is_close = size.clients == 1 || self.situation == Situation::ALL_UP;
         if network == Network::Local && is_close {
