@@ -1,4 +1,4 @@
-//! Whether releases are so fast that those which a majority does not need are deferred. Pure.
+//! Whether releases are so fast that those which a majority does not need are deferred.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -18,8 +18,8 @@ pub(super) const DEFERRAL: Duration = Duration::from_millis(1);
 /// The outcome of a release on one server: its address, and whether a success proves that the lock was held there.
 pub(super) type Released = (Address, bool, Result<u64, Error>);
 
-/// The releases of one lock on its servers. All requests have been handed to the runtime when `run` or
-/// `run_majority_first` ends.
+/// The releases of one lock on its servers. When `run` or `run_majority_first` ends, all requests have been handed to the
+/// runtime, but for those that wait for a connection, or for the fence of their hold.
 pub(super) struct Releases<R> {
     majority: Majority,
     /// On how many servers the lock is.
