@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::releases::DEFERRAL;
 
-/// One release in as many is sent to all servers at once. Releases go to the servers in the order of their grants, and only
-/// releases at once show whose grants are the fastest.
+/// One release in as many is sent to all servers at once. The other releases go first to the servers that had granted the
+/// lock when it was handed out, whose grants the next holder then has first: so those stay, even if others are faster.
 const AT_ONCE_EVERY: u32 = 15;
 
 /// What the last releases on some servers took.

@@ -1,9 +1,9 @@
 //! What servers and kernel take for a free lock on a majority: the requests of [`DLOCK`](crate::results::DLOCK) over
-//! blocking sockets, from one thread, which awaits what it has sent before it sends more.
+//! blocking sockets, from one thread, which has read all replies before it acquires the next lock.
 
 use std::time::Instant;
 
-use super::rules::Clients;
+use super::rules::{Clients, REDLOCK};
 use crate::Result;
 use crate::implementations::Client;
 use crate::resp::{Connection, Reply};
@@ -36,16 +36,15 @@ struct Sockets {
 impl Client for Sockets {
     /// The first server, then the others at once.
     fn acquire(&mut self, _end: Instant) -> Result<bool> {
-        let request = ["DLOCK.ACQUIRE", &self.key, &self.owner, "30000", "REQID", "1"];
+        let mut request = (REDLOCK.acquire)(&self.key, &self.owner);
         let needed = self.connections.len() / 2;
         let (first, others) = self.connections.split_first_mut().ok_or("there is no server")?;
-        let fence = fence(first.call(&request)?)?.to_string();
-        let request = [&request[..], &["MINFENCE", &fence]].concat();
-        others
-            .iter_mut()
-            .try_for_each(|server| server.send_words(&request))?;
+        first.send(&request.get_packed_command())?;
+        let fence = fence_of(first.receive()?)?;
+        let request = request.arg("MINFENCE").arg(fence).get_packed_command();
+        others.iter_mut().try_for_each(|server| server.send(&request))?;
         for server in &mut others[..needed] {
-            self::fence(server.receive()?)?;
+            fence_of(server.receive()?)?;
         }
         self.unread = others.len() - needed;
         Ok(true)
@@ -54,11 +53,11 @@ impl Client for Sockets {
     fn release(&mut self) -> Result<()> {
         let answered = self.connections.len() - std::mem::take(&mut self.unread);
         for server in &mut self.connections[answered..] {
-            fence(server.receive()?)?;
+            fence_of(server.receive()?)?;
         }
-        let request = ["DLOCK.RELEASE", &self.key, &self.owner, "REQID", "1"];
+        let request = (REDLOCK.release)(&self.key, &self.owner).get_packed_command();
         for server in &mut self.connections {
-            server.send_words(&request)?;
+            server.send(&request)?;
         }
         for server in &mut self.connections {
             match server.receive()? {
@@ -74,8 +73,7 @@ impl Client for Sockets {
     }
 }
 
-/// Of a grant.
-fn fence(reply: Reply) -> Result<i64> {
+fn fence_of(reply: Reply) -> Result<i64> {
     if let Reply::Array(grant) = &reply
         && let Some(Reply::Integer(fence)) = grant.first()
     {
