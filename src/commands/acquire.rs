@@ -1,10 +1,13 @@
 use dlock_core::Acquired;
 
-use crate::module::config;
+use crate::background::due;
+use crate::background::rollback;
+use crate::change::blocked_clients;
+use crate::change::txn::Txn;
 use crate::redis::{Argument, BlockedClient, Call, CallingUser, Command, Ctx, Flags, KeyUse, Metadata};
-use crate::reply::Error;
-use crate::txn::Txn;
-use crate::waiting::{blocked_clients, due, rollback, timer};
+use crate::state::config;
+use crate::state::error::Error;
+use crate::state::wait_timer;
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]
 ///
@@ -91,7 +94,7 @@ fn process_due_first(ctx: &mut Ctx<'_>, flags: Flags, request: &dlock_core::Acqu
     let state = ctx.state();
     if flags.is_cluster() {
         // Newer servers open every key in the slot of the running command: the timer does it.
-        timer::arm(ctx);
+        wait_timer::arm(ctx);
     } else if may_block && detects_deadlocks && state.engine.wait_table.involves(request.owner) {
         return due::process_all_due(ctx);
     } else if may_block || !state.grants_to_roll_back.is_empty() {

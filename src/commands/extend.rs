@@ -1,7 +1,7 @@
-use crate::module::config;
+use crate::change::txn::Txn;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
-use crate::reply::Error;
-use crate::txn::Txn;
+use crate::state::config;
+use crate::state::error::Error;
 
 /// DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]
 ///

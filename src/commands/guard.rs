@@ -1,11 +1,11 @@
 use dlock_core::Lock;
 use dlock_core::cluster_slots::slot_of;
 
-use crate::module::data_type::LockValue;
-use crate::module::stats::add;
+use crate::background::gate::Probe;
+use crate::change::lock_value::LockValue;
 use crate::redis::{Argument, Call, Command, Ctx, InnerCommand, KeyUse, Metadata, RStr, ReadKey, Value};
-use crate::reply::Error;
-use crate::waiting::gate::Probe;
+use crate::state::counters::add;
+use crate::state::error::Error;
 
 /// DLOCK.GUARD key owner fence [command [arg ...]]
 ///

@@ -2,10 +2,10 @@ use std::ffi::c_int;
 
 use dlock_core::{Holder, Limit, LockRef, Timeout, TransitionContext, Waiter};
 
-use crate::module::data_type::LockValue;
-use crate::module::state::State;
+use crate::change::lock_value::LockValue;
 use crate::redis::{Argument, Call, Command, Ctx, KeyUse, Metadata, ReadKey, Value};
-use crate::reply::Error;
+use crate::state::error::Error;
+use crate::state::module_state::State;
 
 /// DLOCK.INFO key
 ///

@@ -1,6 +1,7 @@
-//! The commands of clients, one file each. `module::load` registers them.
+//! The commands, one file each. `load` registers them.
 
 mod acquire;
+pub mod apply;
 mod extend;
 mod guard;
 mod info;

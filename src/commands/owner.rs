@@ -1,6 +1,6 @@
-use crate::module::data_type::LockValue;
+use crate::change::lock_value::LockValue;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata, ReadKey, Value};
-use crate::reply::Error;
+use crate::state::error::Error;
 
 /// DLOCK.OWNER key
 ///

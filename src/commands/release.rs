@@ -1,6 +1,6 @@
+use crate::change::txn::Txn;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
-use crate::reply::Error;
-use crate::txn::Txn;
+use crate::state::error::Error;
 
 /// DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
 ///

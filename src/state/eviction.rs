@@ -1,7 +1,7 @@
 //! Whether the server may evict locks. A lock has no TTL, so only the `allkeys-*` policies can.
 
-use crate::module::config;
 use crate::redis::{Ctx, log};
+use crate::state::config;
 
 /// Reads `maxmemory` and `maxmemory-policy`. At load, and whenever a setting changes.
 pub fn refresh(ctx: &mut Ctx<'_>) {

@@ -4,9 +4,9 @@
 use dlock_core::Instant;
 use dlock_core::cluster_fences::{Announcement, NodeId};
 
-use crate::module::config;
-use crate::module::state::State;
 use crate::redis::{Ctx, clock, log};
+use crate::state::config;
+use crate::state::module_state::State;
 
 /// Advances the counter after a promotion, and after a start when its grace period has ended: in the first tick, or
 /// before a grant that comes sooner.

@@ -6,12 +6,15 @@ use dlock_core::Instant;
 use dlock_core::cluster_fences::NodeId;
 use dlock_core::cluster_slots::{LocalSlots, SlotSet};
 
-use crate::expiry::untracked;
-use crate::module::{eviction, fences, footprint, restored};
+use crate::background::scheduler;
+use crate::change::restored;
 use crate::redis::{Ctx, Events, Receiver, SlotMigration, clock};
-use crate::replication::targets::ReplicationTargets;
-use crate::scheduler;
-use crate::waiting::timer;
+use crate::state::eviction;
+use crate::state::fences;
+use crate::state::footprint;
+use crate::state::replication_targets::ReplicationTargets;
+use crate::state::untracked;
+use crate::state::wait_timer;
 
 pub struct DlockEvents;
 
@@ -47,7 +50,7 @@ impl Events for DlockEvents {
             // The server logs this and has unblocked all waiters. Valkey 9 keeps those of a cluster node: see `GrantGate`.
             state.engine.demote();
         }
-        timer::arm(ctx);
+        wait_timer::arm(ctx);
     }
 
     /// A replica that takes the snapshot needs all that comes after it. On servers without `aux_save2` the snapshot
@@ -78,7 +81,7 @@ impl Events for DlockEvents {
             .engine
             .wait_table
             .schedule_db(Some(db).filter(|db| *db >= 0), Instant::DISTANT_PAST);
-        timer::arm(ctx);
+        wait_timer::arm(ctx);
     }
 
     fn swapped(ctx: &mut Ctx<'_>, dbs: [c_int; 2]) {
@@ -92,7 +95,7 @@ impl Events for DlockEvents {
                 .wait_table
                 .schedule_db(Some(db), Instant::DISTANT_PAST);
         }
-        timer::arm(ctx);
+        wait_timer::arm(ctx);
     }
 
     fn config_changed(ctx: &mut Ctx<'_>) {

@@ -15,9 +15,9 @@ use dlock_core::{Acquire, Answer, Effects, Enqueued, Error, Ticket};
 use crate::redis::{
     Blocked, BlockedClient, BlockedId, CommandError, Ctx, Gil, client_id, close_client, may_lose_reply,
 };
-use crate::reply;
-use crate::waiting::clients::{Client, Reply};
-use crate::waiting::timer;
+use crate::state::clients::{Client, Reply};
+use crate::state::error;
+use crate::state::wait_timer;
 
 /// Keeps a client that was just blocked until its ticket has an answer.
 pub fn park(gil: &mut Gil<'_>, blocked: BlockedClient<Client>, waiter: &Enqueued, request: &Acquire<'_>) {
@@ -69,7 +69,7 @@ fn remove(gil: &mut Gil<'_>, id: BlockedId) -> bool {
         .wait_table
         .remove_waiter(client.name.as_ref(), client.ticket);
     blocked.unblock(gil, None);
-    timer::arm(gil);
+    wait_timer::arm(gil);
     true
 }
 
@@ -77,7 +77,7 @@ impl Blocked for Client {
     fn reply(client: Option<&Self>, ctx: &mut Ctx<'_>) {
         match client.and_then(|client| client.reply.as_ref()) {
             Some(Reply::Answer(Answer::Granted(granted))) => ctx.reply_grant(granted),
-            Some(Reply::Answer(Answer::Refused(error))) => reply::Error::from(error.clone()).reply(ctx),
+            Some(Reply::Answer(Answer::Refused(error))) => error::Error::from(error.clone()).reply(ctx),
             Some(Reply::Error(error)) => ctx.reply_error(error),
             Some(Reply::Answer(Answer::TimedOut | Answer::Withdrawn)) | None => ctx.reply_null_array(),
         }
@@ -105,7 +105,7 @@ impl Blocked for Client {
         let state = gil.state();
         if let Some(grant) = state.clients.finish(*self, is_gone) {
             state.grants_to_roll_back.push_back(grant);
-            timer::arm(gil);
+            wait_timer::arm(gil);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What the server's files hold of this module, so that it can be removed: see `dlock.keep-fence`.
 
-use crate::expiry::untracked;
-use crate::module::config;
-use crate::module::state::State;
 use crate::redis::{Ctx, clock};
+use crate::state::config;
+use crate::state::module_state::State;
+use crate::state::untracked;
 
 /// What is known of the files.
 pub struct Footprint {

@@ -9,16 +9,16 @@ use dlock_core::{
     Acquire, Acquired, Effects, Event, Extend, LockRef, Release, Replication, Transition, TransitionContext,
 };
 
-use crate::module::config;
-use crate::module::data_type::LockValue;
-use crate::module::fences;
-use crate::module::state::{STATE, State};
-use crate::module::stats::add;
+use crate::change::APPLY;
+use crate::change::blocked_clients;
+use crate::change::lock_value::LockValue;
 use crate::redis::{Ctx, Flags, Gil, RStr, Value, WriteKey, log};
-use crate::replication::APPLY;
-use crate::reply::Error;
-use crate::waiting::blocked_clients;
-use crate::waiting::timer;
+use crate::state::config;
+use crate::state::counters::add;
+use crate::state::error::Error;
+use crate::state::fences;
+use crate::state::module_state::{STATE, State};
+use crate::state::wait_timer;
 
 /// A lock that is open for one change. Ends with [`Txn::commit`], also after a transition that was rejected: it may
 /// have expired holders or granted waiters before.
@@ -256,7 +256,7 @@ impl<'c, 'a> Txn<'c, 'a> {
         let state = ctx.state();
         state.effects_scratch = Some(effects);
         if !state.engine.wait_table.is_empty() {
-            timer::arm(ctx);
+            wait_timer::arm(ctx);
         }
         outcome
     }

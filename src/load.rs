@@ -2,17 +2,17 @@
 
 use redis_module::{Context, RedisString, Status};
 
+use crate::background::checkpoint::Sync;
+use crate::background::gate::Probe;
+use crate::background::scheduler;
+use crate::commands::apply::Apply;
 use crate::commands::{Acquire, Extend, Guard, Info, Owner, Release};
-use crate::module::config;
-use crate::module::events::DlockEvents;
-use crate::module::eviction;
-use crate::module::fences;
-use crate::module::info::DlockInfo;
+use crate::events::DlockEvents;
+use crate::info::DlockInfo;
 use crate::redis::{Ctx, attach, log};
-use crate::replication::apply::Apply;
-use crate::replication::checkpoint::Sync;
-use crate::scheduler;
-use crate::waiting::gate::Probe;
+use crate::state::config;
+use crate::state::eviction;
+use crate::state::fences;
 
 /// Registers commands, events and INFO; [`Status::Err`] keeps the module from being loaded.
 pub fn load(context: &Context, args: &[RedisString]) -> Status {

@@ -4,9 +4,9 @@ use std::ffi::c_int;
 
 use dlock_core::Instant;
 
-use crate::expiry::untracked;
-use crate::module::data_type::LockValue;
+use crate::change::lock_value::LockValue;
 use crate::redis::{Ctx, Gil, KeyspaceScan, RStr, clock, log};
+use crate::state::untracked;
 
 /// The work of one slice: clients wait no longer than that.
 const SLICE_MS: u64 = 1;

@@ -2,11 +2,11 @@
 
 use dlock_core::{Acquire, Holds, Instant, Release};
 
-use crate::module::stats::add;
+use crate::background::gate::{GrantGate, RETRY_MS};
+use crate::change::txn::Txn;
 use crate::redis::{Ctx, Flags, RString, clock};
-use crate::txn::Txn;
-use crate::waiting::clients::UndeliveredGrant;
-use crate::waiting::gate::{GrantGate, RETRY_MS};
+use crate::state::clients::UndeliveredGrant;
+use crate::state::counters::add;
 
 /// Rolls back what can be written now, a slice of it.
 pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice_end: Instant) {

@@ -8,12 +8,12 @@ use dlock_core::{
     Checkpoint, Instant, Lock, LockName, LockRef, MAX_FENCE, TransitionContext, decode_lock, encode_lock,
 };
 
-use crate::expiry::untracked;
-use crate::module::restored;
-use crate::module::state::State;
+use crate::change::APPLY;
+use crate::change::restored;
 use crate::redis::{DataType, Digest, Flags, Gil, Io, NativeType, RStr, clock};
-use crate::replication::APPLY;
-use crate::waiting::timer;
+use crate::state::module_state::State;
+use crate::state::untracked;
+use crate::state::wait_timer;
 
 /// The encoding of values in RDB files and DUMP payloads.
 const ENCODING_VERSION: c_int = 1;
@@ -133,7 +133,7 @@ impl DataType for LockValue {
             rdb.state()
                 .restored
                 .extend(name.map(|(db, name)| LockName::new(db, name.bytes())));
-            timer::arm(rdb);
+            wait_timer::arm(rdb);
         } else if let Some((db, name)) = name {
             value.track(rdb.state(), LockRef::new(db, name.bytes()));
         }
@@ -166,7 +166,7 @@ impl DataType for LockValue {
         let name = LockRef::new(db, name.bytes());
         if state.engine.wait_table.queue(name).is_some() {
             state.engine.wait_table.schedule(name, Instant::DISTANT_PAST);
-            timer::arm(gil);
+            wait_timer::arm(gil);
         }
     }
 

@@ -1,8 +1,8 @@
 //! `INFO dlock`.
 
-use crate::expiry::untracked;
-use crate::module::config;
 use crate::redis::{Gil, InfoSection, clock};
+use crate::state::config;
+use crate::state::untracked;
 
 /// The fields, each shown as `dlock_<name>`.
 pub struct DlockInfo;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use dlock_core::Granted;
 
-use crate::module::stats::add;
 use crate::redis::{CommandError, Ctx, MissingArgument};
+use crate::state::counters::add;
 
 impl Ctx<'_> {
     /// `[fence, holds, lease-ms, waited-ms]`

@@ -6,12 +6,16 @@
 
 use dlock_core::Instant;
 
-use crate::expiry::{keyspace_scan, sweeper};
-use crate::module::{cluster, fences, footprint, restored};
+use crate::background::checkpoint;
+use crate::background::due;
+use crate::background::keyspace_scan;
+use crate::background::sweeper;
+use crate::change::restored;
 use crate::redis::{Ctx, Flags, Timer, clock, log};
-use crate::replication::checkpoint;
-use crate::replication::targets::ReplicationTargets;
-use crate::waiting::due;
+use crate::state::cluster;
+use crate::state::fences;
+use crate::state::footprint;
+use crate::state::replication_targets::ReplicationTargets;
 
 /// The pause between slices, in which clients are served.
 const PAUSE_MS: u64 = 1;

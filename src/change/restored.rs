@@ -6,11 +6,11 @@
 
 use dlock_core::{Lock, LockName, LockRef};
 
-use crate::module::config;
-use crate::module::data_type::LockValue;
-use crate::module::state::{STATE, State};
+use crate::change::lock_value::LockValue;
 use crate::redis::{Ctx, RString, ReadKey, Value, clock};
-use crate::waiting::timer;
+use crate::state::config;
+use crate::state::module_state::{STATE, State};
+use crate::state::wait_timer;
 
 /// The work of one slice: clients wait no longer than that.
 const SLICE_MS: u64 = 1;
@@ -47,7 +47,7 @@ pub fn track(ctx: &mut Ctx<'_>) {
             }
         }
     }
-    timer::arm(ctx);
+    wait_timer::arm(ctx);
 }
 
 /// All databases are about to be emptied, without a word about each lock.

@@ -1,8 +1,8 @@
 //! Whether the module may grant a lock by itself now. The server makes sure of it only for commands of clients.
 
-use crate::module::cluster::{self, Location};
 use crate::redis::{Argument, Call, Command, Ctx, Flags, KeyUse, Metadata, RStr};
-use crate::reply::Error;
+use crate::state::cluster::{self, Location};
+use crate::state::error::Error;
 
 /// When to ask again a server that cannot grant now.
 pub const RETRY_MS: u64 = 50;

@@ -1,8 +1,8 @@
 //! DLOCK.APPLY: changes of locks, from the primary or the AOF.
 
+use crate::change::txn::Txn;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
-use crate::reply::Error;
-use crate::txn::Txn;
+use crate::state::error::Error;
 
 /// DLOCK.APPLY key change
 ///

@@ -10,12 +10,12 @@ use dlock_core::cluster_slots::LocalSlots;
 use dlock_core::expiry::{ExpiryIndex, LongestHold};
 use dlock_core::{Effects, Engine, Instant, LockName, TransitionContext};
 
-use crate::module::config;
-use crate::module::footprint::Footprint;
-use crate::module::stats::Counters;
 use crate::redis::{Ctx, Flags, Gil, GilCell, KeyspaceScan, Timer, clock, log};
-use crate::replication::targets::ReplicationTargets;
-use crate::waiting::clients::{Clients, UndeliveredGrant};
+use crate::state::clients::{Clients, UndeliveredGrant};
+use crate::state::config;
+use crate::state::counters::Counters;
+use crate::state::footprint::Footprint;
+use crate::state::replication_targets::ReplicationTargets;
 
 /// What the module knows besides the locks themselves.
 pub struct State {
@@ -24,7 +24,7 @@ pub struct State {
     pub replication_targets: ReplicationTargets,
     pub expiry: ExpiryIndex,
     pub footprint: Footprint,
-    /// Names under which a client may have restored a lock: see [`crate::module::restored`].
+    /// Names under which a client may have restored a lock: see [`crate::change::restored`].
     pub restored: Vec<LockName>,
     pub longest_hold: LongestHold,
     /// What this node of a cluster knows of the fences of the others.
@@ -44,7 +44,7 @@ pub struct State {
     pub effects_scratch: Option<Box<Effects>>,
 }
 
-/// When the jobs of [`crate::scheduler`] run next.
+/// When the jobs of [`crate::background::scheduler`] run next.
 pub struct Schedule {
     /// For what is due in the queues.
     pub wait_timer: Option<Timer>,

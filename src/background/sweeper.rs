@@ -4,10 +4,10 @@ use dlock_core::Instant;
 use dlock_core::cluster_slots::slot_of;
 use dlock_core::expiry::DueLock;
 
-use crate::module::data_type::LockValue;
-use crate::module::state::STATE;
+use crate::change::lock_value::LockValue;
+use crate::change::txn::Txn;
 use crate::redis::{Ctx, Flags, Gil, RString, Value, WriteKey, clock};
-use crate::txn::Txn;
+use crate::state::module_state::STATE;
 
 /// The work of one slice: clients wait no longer than that.
 const SLICE_MS: u64 = 1;

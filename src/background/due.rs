@@ -2,14 +2,14 @@
 
 use dlock_core::{Effects, LockName};
 
+use crate::background::gate::{GrantGate, RETRY_MS};
+use crate::background::rollback;
+use crate::change::blocked_clients;
+use crate::change::txn::Txn;
 use crate::redis::{Ctx, Flags, Gil, RString, clock};
-use crate::reply::Error;
-use crate::txn::Txn;
-use crate::waiting::blocked_clients;
-use crate::waiting::clients::Reply;
-use crate::waiting::gate::{GrantGate, RETRY_MS};
-use crate::waiting::rollback;
-use crate::waiting::timer;
+use crate::state::clients::Reply;
+use crate::state::error::Error;
+use crate::state::wait_timer;
 
 /// The work of one slice: clients wait no longer than that.
 const SLICE_MS: u64 = 2;
@@ -57,7 +57,7 @@ fn process_due_while(ctx: &mut Ctx<'_>, goes_on: impl Fn(usize) -> bool) -> bool
     };
     let is_home = ctx.select_db(home);
     debug_assert!(is_home, "the database of the call is gone");
-    timer::arm(ctx);
+    wait_timer::arm(ctx);
     is_done
 }
 

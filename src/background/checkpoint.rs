@@ -3,9 +3,9 @@
 
 use dlock_core::{Checkpoint, Instant, MAX_FENCE};
 
-use crate::module::config;
 use crate::redis::{Argument, Call, Command, Ctx, Metadata, clock};
-use crate::reply::Error;
+use crate::state::config;
+use crate::state::error::Error;
 
 /// The interval of checkpoints during a grace period.
 const INTERVAL_MS: u64 = 1_000;

@@ -2,7 +2,7 @@
 
 use dlock_core::{Answer, Effects, Error, Event};
 
-use crate::module::latency_histogram::LatencyHistogram;
+use crate::state::latency_histogram::LatencyHistogram;
 
 /// Counters since the start of the server, as a primary.
 pub struct Counters {

@@ -1,0 +1,9 @@
+//! What the module does without a request: queues that are due, active expiry, checkpoints.
+
+pub mod checkpoint;
+pub mod due;
+pub mod gate;
+mod keyspace_scan;
+pub mod rollback;
+pub mod scheduler;
+mod sweeper;

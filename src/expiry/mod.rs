@@ -1,5 +1,0 @@
-//! Leases that expire without anyone asking for their locks.
-
-pub mod keyspace_scan;
-pub mod sweeper;
-pub mod untracked;
