@@ -3,24 +3,25 @@
 use std::ffi::c_int;
 
 use dlock_core::Instant;
-use dlock_core::cluster_fences::NodeId;
-use dlock_core::cluster_slots::{LocalSlots, SlotSet};
+use dlock_core::cluster::fences::NodeId;
+use dlock_core::cluster::nodes::LocalSlots;
+use dlock_core::cluster::slots::SlotSet;
 
 use crate::background::scheduler;
 use crate::change::restored;
-use crate::redis::{Ctx, Events, Receiver, SlotMigration, clock};
-use crate::state::eviction;
-use crate::state::fences;
-use crate::state::footprint;
-use crate::state::replication_targets::ReplicationTargets;
-use crate::state::untracked;
+use crate::redis::{Ctx, Events, Receiver, SlotMigration};
+use crate::state::clock;
+use crate::state::cluster::fences;
+use crate::state::module_state::HasState;
+use crate::state::policy;
+use crate::state::role::role;
 use crate::state::wait_timer;
 
 pub struct DlockEvents;
 
 impl Events for DlockEvents {
     fn cron(ctx: &mut Ctx<'_>) {
-        scheduler::on_cron(ctx);
+        scheduler::run_jobs(ctx);
     }
 
     fn loading_began(ctx: &mut Ctx<'_>) {
@@ -34,7 +35,8 @@ impl Events for DlockEvents {
         // A node of a cluster takes itself for a primary until its first cron has read its role. That comes before the
         // first tick of the module, and before the node serves any slot.
         if !flags.is_cluster() {
-            ctx.state().start_pending_grace(flags, clock::now());
+            let now = clock::now();
+            ctx.state().server.start_grace_if_pending(role(flags), now);
         }
     }
 
@@ -43,12 +45,12 @@ impl Events for DlockEvents {
         state.replication_targets.mark_unknown();
         // The slots of a node that is promoted are found by the next tick, and claimed together.
         state.schedule.next_refresh = Instant::DISTANT_PAST;
-        state.cluster_fences.retain_claims(&SlotSet::EMPTY);
+        state.server.cluster().0.fences.retain_claims(&SlotSet::EMPTY);
         if is_primary {
-            state.engine.promote();
+            state.server.promote();
         } else {
             // The server logs this and has unblocked all waiters. Valkey 9 keeps those of a cluster node: see `GrantGate`.
-            state.engine.demote();
+            state.server.demote();
         }
         wait_timer::arm(ctx);
     }
@@ -56,16 +58,15 @@ impl Events for DlockEvents {
     /// A replica that takes the snapshot needs all that comes after it. On servers without `aux_save2` the snapshot
     /// lacks the fence counter and the grace period: an AOF that begins with it gets them as a checkpoint.
     fn forked(ctx: &mut Ctx<'_>) {
-        ReplicationTargets::refresh(ctx);
+        scheduler::refresh_replication_targets(ctx);
         if ctx.info_number(c"persistence", c"aof_rewrite_in_progress") > Some(0) {
-            footprint::rewrite_began(ctx.state());
             scheduler::request_checkpoint(ctx);
         }
     }
 
-    /// Its snapshot may hold an offset of the backlog: a replica that starts from it needs all that comes after it.
+    /// A replica may resume from this snapshot's replication offset, so encode every change from here on.
     fn foreground_save_began(ctx: &mut Ctx<'_>) {
-        ReplicationTargets::refresh(ctx);
+        scheduler::refresh_replication_targets(ctx);
     }
 
     /// Its snapshot lacked the same as one of a fork.
@@ -78,7 +79,7 @@ impl Events for DlockEvents {
         let state = ctx.state();
         state.expiry.flush(db);
         state
-            .engine
+            .server
             .wait_table
             .schedule_db(Some(db).filter(|db| *db >= 0), Instant::DISTANT_PAST);
         wait_timer::arm(ctx);
@@ -88,10 +89,9 @@ impl Events for DlockEvents {
         let state = ctx.state();
         let [first, second] = dbs;
         state.expiry.swap(first, second);
-        untracked::note_move();
         for db in dbs {
             state
-                .engine
+                .server
                 .wait_table
                 .schedule_db(Some(db), Instant::DISTANT_PAST);
         }
@@ -99,8 +99,7 @@ impl Events for DlockEvents {
     }
 
     fn config_changed(ctx: &mut Ctx<'_>) {
-        eviction::refresh(ctx);
-        fences::refresh_quorum(ctx);
+        policy::refresh(ctx);
     }
 
     /// The snapshot of the slots is taken later, and the node that imports them gets all that comes after it. When they
@@ -111,13 +110,15 @@ impl Events for DlockEvents {
             SlotMigration::ExportBegan => state.replication_targets.export_began(),
             SlotMigration::ExportEnded => state.replication_targets.export_ended(),
             // Until the next look they may seem to be here, if they were a moment ago.
-            SlotMigration::Import => state.local_slots = LocalSlots::EMPTY,
+            SlotMigration::Import => state.server.cluster().0.slots = LocalSlots::EMPTY,
         }
         scheduler::refresh_soon(ctx);
     }
 }
 
 impl Receiver for DlockEvents {
+    const MESSAGE_TYPE: u8 = fences::MESSAGE_TYPE;
+
     fn received(ctx: &mut Ctx<'_>, sender: NodeId, message: &[u8]) {
         fences::receive(ctx.state(), sender, message);
     }

@@ -1,8 +1,9 @@
 //! `INFO dlock`.
 
-use crate::redis::{Gil, InfoSection, clock};
+use crate::redis::{Gil, InfoSection};
+use crate::state::clock;
 use crate::state::config;
-use crate::state::untracked;
+use crate::state::module_state::HasState;
 
 /// The fields, each shown as `dlock_<name>`.
 pub struct DlockInfo;
@@ -14,21 +15,19 @@ impl InfoSection for DlockInfo {
         let counters = &state.counters;
         let errors = &counters.errors;
         let longest_wait_ms = state
-            .engine
+            .server
             .wait_table
             .longest_since()
             .map_or(0, |since| since.ms_until(now));
-        let evictable = state.evictable && !config::allow_eviction();
         vec![
             ("locks", state.expiry.len()),
-            ("untracked_locks", u64::from(untracked::any())),
             ("acquired", counters.acquired),
             ("reentered", counters.reentered),
             ("not_granted", counters.not_granted),
             ("released", counters.released),
             ("extended", counters.extended),
             ("guarded", counters.guarded),
-            ("guards_refused", counters.guards_refused),
+            ("guards_refused", counters.guards_rejected),
             ("expired", counters.expired),
             ("expired_contended", counters.expired_contended),
             ("longest_hold_ms", state.longest_hold.ms(now)),
@@ -36,8 +35,8 @@ impl InfoSection for DlockInfo {
             ("held_ms_p50", counters.held_ms.percentile(50.0)),
             ("held_ms_p99", counters.held_ms.percentile(99.0)),
             ("held_ms_max", counters.held_ms.percentile(100.0)),
-            ("waiters", state.engine.wait_table.waiters() as u64),
-            ("contended_locks", state.engine.wait_table.locks() as u64),
+            ("waiters", state.server.wait_table.waiters() as u64),
+            ("contended_locks", state.server.wait_table.locks() as u64),
             ("longest_wait_ms", longest_wait_ms),
             ("grants_from_queue", counters.grants_from_queue),
             ("waited_ms", counters.waited_ms.sum_ms()),
@@ -50,6 +49,7 @@ impl InfoSection for DlockInfo {
                 "deadlock_searches_abandoned",
                 counters.deadlock_searches_abandoned,
             ),
+            ("internal_errors", counters.internal_errors),
             ("errors_late_releases", counters.late_releases),
             ("errors_err", errors.err),
             ("errors_wrongtype", errors.wrongtype),
@@ -62,11 +62,9 @@ impl InfoSection for DlockInfo {
             ("errors_queuefull", errors.queuefull),
             ("quorum", u64::from(config::quorum())),
             ("fences_raised", counters.fences_raised),
-            ("fence_known", state.engine.fences.known()),
-            ("grace_left_ms", state.engine.grace.left_ms(now)),
-            ("evictable", u64::from(evictable)),
-            ("clean_since", state.footprint.clean_since()),
-            ("aof_clean", u64::from(state.footprint.aof_is_clean())),
+            ("fence_known", state.server.fences.known()),
+            ("grace_left_ms", state.server.grace.left_ms(now)),
+            ("evictable", u64::from(state.server.policy().evictable)),
         ]
     }
 

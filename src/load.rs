@@ -2,17 +2,16 @@
 
 use redis_module::{Context, RedisString, Status};
 
-use crate::background::checkpoint::Sync;
-use crate::background::gate::Probe;
 use crate::background::scheduler;
-use crate::commands::apply::Apply;
-use crate::commands::{Acquire, Extend, Guard, Info, Owner, Release};
+use crate::commands::{
+    Acquire, Apply, CATEGORY, CheckpointCommand, Extend, Guard, Info, Owner, Probe, Release,
+};
 use crate::events::DlockEvents;
 use crate::info::DlockInfo;
 use crate::redis::{Ctx, attach, log};
 use crate::state::config;
-use crate::state::eviction;
-use crate::state::fences;
+use crate::state::module_state::HasState;
+use crate::state::policy;
 
 /// Registers commands, events and INFO; [`Status::Err`] keeps the module from being loaded.
 pub fn load(context: &Context, args: &[RedisString]) -> Status {
@@ -47,7 +46,7 @@ fn register(ctx: &mut Ctx<'_>, has_arguments: bool) -> Result<(), &'static str> 
              or in MODULE LOADEX ... CONFIG dlock.<name> <value>",
         );
     }
-    let registered = ctx.register_acl_category()
+    let registered = ctx.register_acl_category(CATEGORY)
         && register_commands(ctx)
         && ctx.subscribe::<DlockEvents>()
         && ctx.register_info::<DlockInfo>();
@@ -58,28 +57,20 @@ fn register(ctx: &mut Ctx<'_>, has_arguments: bool) -> Result<(), &'static str> 
     }
     ctx.receive_messages::<DlockEvents>();
     ctx.state().schedule.on_wait_timer = scheduler::on_wait_timer;
-    eviction::refresh(ctx);
-    fences::refresh_quorum(ctx);
+    policy::refresh(ctx);
     Ok(())
 }
 
 fn register_commands(ctx: &mut Ctx<'_>) -> bool {
-    // DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]
     ctx.register_command::<Acquire>()
-        // DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
         && ctx.register_command::<Release>()
-        // DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]
         && ctx.register_command::<Extend>()
-        // DLOCK.GUARD key owner fence [command [arg ...]]
         && ctx.register_command::<Guard>()
-        // DLOCK.OWNER key
         && ctx.register_command::<Owner>()
-        // DLOCK.INFO key
         && ctx.register_command::<Info>()
-        // DLOCK.APPLY key change: replication and AOF only
+        // Replication and AOF only.
         && ctx.register_command::<Apply>()
-        // DLOCK.SYNC fence grace-left-ms: replication and AOF only
-        && ctx.register_command::<Sync>()
-        // DLOCK.PROBE [key ...]: the module itself only
+        && ctx.register_command::<CheckpointCommand>()
+        // The module itself only.
         && ctx.register_command::<Probe>()
 }

@@ -318,12 +318,8 @@ pub struct BreakArgs {
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
     /// The servers of a quorum, all of them, instead of one deployment
-    #[arg(value_name = "URL", conflicts_with = "can_remove")]
+    #[arg(value_name = "URL")]
     pub quorum: Vec<String>,
-
-    /// Check instead whether the module can be removed now: whether the servers would start without it on their files
-    #[arg(long)]
-    pub can_remove: bool,
 
     /// Print a JSON array of findings
     #[arg(long)]

@@ -13,12 +13,12 @@
 //! lease, rounded up, and counts from the time of decoding; `held-ms` is how long the owner has held the lock;
 //! `anonymous` is the number of holds without a request id. A whole lock is encoded as the change that creates it.
 
-use super::context::TransitionContext;
 use super::error::Error;
+use super::event::Event;
 use super::fence::{Fence, MAX_FENCE};
+use super::lease_clock::LeaseClock;
 use super::limit::Limit;
 use super::lock::{Holder, Lock, MAX_REQUEST_IDS};
-use super::outcome::Event;
 use super::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
 use super::time::Instant;
 
@@ -45,10 +45,10 @@ pub(super) struct Removal<'a> {
 }
 
 /// Encodes a lock that is held.
-pub fn encode_lock(lock: &Lock, cx: &TransitionContext) -> Vec<u8> {
+pub fn encode_lock(lock: &Lock, clock: LeaseClock) -> Vec<u8> {
     let mut writer = Writer::default();
     for holder in lock.holders() {
-        writer.holder(holder, cx);
+        writer.holder(holder, clock);
     }
     writer.bytes
 }
@@ -114,13 +114,13 @@ impl Writer {
         self.string(owner);
     }
 
-    pub(super) fn holder(&mut self, holder: &Holder, cx: &TransitionContext) {
+    pub(super) fn holder(&mut self, holder: &Holder, clock: LeaseClock) {
         self.tag(HOLDER);
         self.string(holder.owner());
         self.number(u64::from(holder.limit().get().unwrap_or(0)));
         self.number(holder.fence());
-        self.number(cx.now.ms_until_rounded_up(cx.lease_end(holder)).min(MAX_MS));
-        self.number(holder.since().ms_until(cx.now).min(MAX_MS));
+        self.number(clock.now.ms_until_rounded_up(holder.lease_end(clock)).min(MAX_MS));
+        self.number(holder.since().ms_until(clock.now).min(MAX_MS));
         self.number(u64::from(holder.anonymous()));
         self.number(holder.request_ids().len() as u64);
         for name in holder.request_ids() {
@@ -247,8 +247,8 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn cx(micros: i64) -> TransitionContext {
-        TransitionContext::at(Instant::from_micros(micros))
+    fn clock(micros: i64) -> LeaseClock {
+        LeaseClock::at(Instant::from_micros(micros))
     }
 
     fn lock() -> Lock {
@@ -273,12 +273,12 @@ mod tests {
 
     #[test]
     fn lock_round_trips_with_leases_counted_from_decoding() {
-        let written = cx(10_000);
-        let bytes = encode_lock(&lock(), &written);
+        let written = clock(10_000);
+        let bytes = encode_lock(&lock(), written);
         assert_eq!(decode_lock(&bytes, written.now), Ok(lock()));
         let later = decode_lock(&bytes, Instant::from_micros(60_000)).unwrap();
         assert_eq!(
-            later.holders()[0].lease_end,
+            later.holders()[0].lease_end(clock(60_000)),
             Instant::from_micros(60_000).after_ms(890)
         );
         assert_eq!(
@@ -289,14 +289,15 @@ mod tests {
 
     #[test]
     fn lease_is_encoded_rounded_up() {
-        let bytes = encode_lock(&lock(), &cx(10_001));
+        let bytes = encode_lock(&lock(), clock(10_001));
         let read = decode_lock(&bytes, Instant::from_micros(10_001)).unwrap();
-        assert!(read.holders()[0].lease_end >= lock().holders()[0].lease_end);
+        let end = |lock: Lock| lock.holders()[0].lease_end(clock(10_001));
+        assert!(end(read) >= end(lock()));
     }
 
     #[test]
     fn truncated_or_extended_encoding_is_rejected() {
-        let bytes = encode_lock(&lock(), &cx(0));
+        let bytes = encode_lock(&lock(), clock(0));
         let after_alice = bytes.iter().rposition(|byte| *byte == HOLDER).unwrap();
         for cut in (0..bytes.len()).filter(|cut| *cut != after_alice) {
             assert_eq!(

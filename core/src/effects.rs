@@ -1,23 +1,12 @@
-//! The side effects of a transition, as plain data. The shell performs them: replicate, reply, wake, publish.
+//! The side effects of a transition, as plain data. The shell carries them out, in one place and order.
 
 use super::codec::Writer;
-use super::context::TransitionContext;
 use super::error::Error;
+use super::event::Event;
+use super::lease_clock::LeaseClock;
 use super::lock::Holder;
-use super::outcome::{Event, Granted};
+use super::outcome::{Granted, Outcome, Parked};
 use super::ticket::Ticket;
-
-/// How a transition reaches replicas and the append-only file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Replication {
-    /// Nothing changed.
-    #[default]
-    Nothing,
-    /// The request itself: executing it again needs no clock and gives the same state.
-    Verbatim,
-    /// The change that [`Effects::change`] encodes.
-    Change,
-}
 
 /// A waiter whose request is decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,14 +27,18 @@ pub enum Answer {
     /// The owner released the request by its id.
     Withdrawn,
     /// It was rejected.
-    Refused(Error),
+    Rejected(Error),
 }
 
 /// The effects of one transition. Reuse them: then a transition allocates nothing for them.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// What to replicate.
-    pub replication: Replication,
+    /// What became of the request.
+    pub outcome: Outcome,
+    /// The lock has changed: [`Effects::change`] is to be replicated.
+    pub is_changed: bool,
+    /// The request waits now: its client is to be parked.
+    pub parked: Option<Parked>,
     /// The keyspace events to publish, in order.
     pub events: Vec<Event>,
     /// The waiters to wake, in order.
@@ -56,30 +49,28 @@ pub struct Effects {
     pub is_fence_raised: bool,
     /// A search for deadlocks was abandoned: the request waits without one.
     pub is_search_abandoned: bool,
+    /// A state that is impossible, as far as we know.
+    pub internal_error: Option<&'static str>,
     /// Nothing consumes the change: it is not encoded.
-    encoding_skipped: bool,
+    skips_encoding: bool,
     change: Writer,
-    records: usize,
 }
 
 impl Effects {
-    /// Prepares for the next transition.
+    /// Prepares for a transition. If nothing consumes its change, that is not encoded.
     #[inline]
-    pub fn clear(&mut self) {
-        self.encoding_skipped = false;
+    pub(super) fn begin(&mut self, has_consumers: bool) {
+        self.skips_encoding = !has_consumers;
+        self.outcome = Outcome::None;
+        self.is_changed = false;
+        self.parked = None;
         self.is_fence_raised = false;
         self.is_search_abandoned = false;
-        self.replication = Replication::Nothing;
+        self.internal_error = None;
         self.events.clear();
         self.wakes.clear();
         self.held_ms.clear();
         self.change.clear();
-        self.records = 0;
-    }
-
-    /// Nothing will consume the change of this transition: do not encode it.
-    pub fn skip_encoding(&mut self) {
-        self.encoding_skipped = true;
     }
 
     /// Whether an owner became a holder, a holder left, or its fence was raised. Not by a re-entry, a partial release or
@@ -89,14 +80,14 @@ impl Effects {
         self.is_fence_raised || self.events.iter().any(|event| *event != Event::Extended)
     }
 
-    /// The change for [`crate::Transition::apply`], unless its encoding was skipped.
-    pub fn change(&self) -> &[u8] {
-        self.change.as_bytes()
+    /// The change for [`crate::ServerState::apply`]; `None` if it is not encoded.
+    pub fn change(&self) -> Option<&[u8]> {
+        (!self.skips_encoding).then(|| self.change.as_bytes())
     }
 
-    pub(super) fn acquired(&mut self, holder: &Holder, cx: &TransitionContext) {
+    pub(super) fn acquired(&mut self, holder: &Holder, clock: LeaseClock) {
         self.events.push(Event::Acquired);
-        self.updated(holder, cx);
+        self.updated(holder, clock);
     }
 
     pub(super) fn extended(&mut self) {
@@ -104,8 +95,8 @@ impl Effects {
     }
 
     /// The new state of a holder: another hold, fewer holds, or a longer lease.
-    pub(super) fn updated(&mut self, holder: &Holder, cx: &TransitionContext) {
-        self.record(|change| change.holder(holder, cx));
+    pub(super) fn updated(&mut self, holder: &Holder, clock: LeaseClock) {
+        self.record(|change| change.holder(holder, clock));
     }
 
     pub(super) fn released(&mut self, owner: &[u8]) {
@@ -119,19 +110,20 @@ impl Effects {
     }
 
     /// The end of a hold, by a release or an expired lease.
-    pub(super) fn held(&mut self, holder: &Holder, cx: &TransitionContext) {
-        self.held_ms.push(holder.since().ms_until(cx.now));
+    pub(super) fn held(&mut self, holder: &Holder, clock: LeaseClock) {
+        self.held_ms.push(holder.since().ms_until(clock.now));
     }
 
-    /// The number of records in the change.
-    pub(super) fn records(&self) -> usize {
-        self.records
+    /// Takes note of a state that is impossible. Tests fail.
+    #[cold]
+    pub(super) fn internal_error(&mut self, what: &'static str) {
+        debug_assert!(false, "{what}");
+        self.internal_error = Some(what);
     }
 
     fn record(&mut self, encode: impl FnOnce(&mut Writer)) {
-        self.replication = Replication::Change;
-        self.records = self.records.wrapping_add(1);
-        if !self.encoding_skipped {
+        self.is_changed = true;
+        if !self.skips_encoding {
             encode(&mut self.change);
         }
     }
@@ -140,8 +132,8 @@ impl Effects {
         self.wake(ticket, Answer::Granted(granted));
     }
 
-    pub(super) fn refused(&mut self, ticket: Ticket, error: Error) {
-        self.wake(ticket, Answer::Refused(error));
+    pub(super) fn rejected(&mut self, ticket: Ticket, error: Error) {
+        self.wake(ticket, Answer::Rejected(error));
     }
 
     pub(super) fn timed_out(&mut self, ticket: Ticket) {

@@ -68,9 +68,18 @@ pub enum Error {
     Deadlock(Box<Cycle>),
     /// Bytes that are not a valid lock or change in a known encoding.
     InvalidEncoding,
+    /// A state that is impossible, as far as we know.
+    Internal(&'static str),
 }
 
 impl Error {
+    /// For a state that is impossible. Tests fail.
+    #[cold]
+    pub fn internal(what: &'static str) -> Self {
+        debug_assert!(false, "{what}");
+        Self::Internal(what)
+    }
+
     /// The stable first word.
     pub fn code(&self) -> &'static str {
         match self {
@@ -169,6 +178,10 @@ impl fmt::Display for Error {
                 f,
                 "the change is not in an encoding that this version of the module supports"
             ),
+            Self::Internal(what) => write!(
+                f,
+                "internal error: {what}; nothing was changed, try again and report it with the server's log"
+            ),
             Self::Evictable => write!(
                 f,
                 "maxmemory-policy may evict a held lock: use noeviction or volatile-*, or set dlock.allow-eviction yes"
@@ -217,6 +230,7 @@ mod tests {
             Error::Evictable,
             Error::OtherLimit,
             Error::QueueFull(7),
+            Error::Internal("impossible"),
         ] {
             let text = error.to_string();
             let text = text.strip_prefix(error.code()).unwrap();

@@ -1,6 +1,8 @@
 //! The grace period after a start or a promotion: no lock is granted, so that a hold that was lost in
 //! persistence or replication expires before another owner is granted the lock.
 
+use super::inputs::Role;
+use super::lease_clock::LeaseClock;
 use super::time::Instant;
 
 /// The configured length of a grace period.
@@ -22,6 +24,14 @@ pub struct GraceSettings {
     pub startup: GraceLength,
     /// After a promotion.
     pub failover: GraceLength,
+}
+
+impl GraceSettings {
+    /// No grace periods.
+    pub const NONE: Self = Self {
+        startup: GraceLength::Ms(0),
+        failover: GraceLength::Ms(0),
+    };
 }
 
 /// The grace period of a server, and what may start the next one.
@@ -53,11 +63,6 @@ impl Grace {
         }
     }
 
-    /// When the last grace period started.
-    pub fn begin(&self) -> Instant {
-        self.begin
-    }
-
     /// When the last grace period ends.
     pub fn end(&self) -> Instant {
         self.end
@@ -70,7 +75,7 @@ impl Grace {
 
     /// Takes note of a grace period of the primary, or in the append-only file.
     pub fn observe(&mut self, left_ms: u64, now: Instant) {
-        // All holders that they have not removed were live when it started, even if their leases seem expired here.
+        // Holders that the primary still lists were live when its grace period began, even if this clock says otherwise.
         self.run(left_ms, Instant::DISTANT_PAST, now);
     }
 
@@ -117,10 +122,13 @@ impl Grace {
         self.pending.is_some()
     }
 
-    /// Starts the pending grace period. Not to be called while loading: it counts from the end of that. Returns
-    /// whether a grace period started.
-    pub fn start_if_pending(&mut self, is_primary: bool, settings: &GraceSettings, now: Instant) -> bool {
-        let length = match self.pending.take().filter(|_| is_primary) {
+    /// Starts the pending grace period, not while the server loads: it counts from the end of that. Returns whether a
+    /// grace period started.
+    pub fn start_if_pending(&mut self, role: Role, settings: &GraceSettings, now: Instant) -> bool {
+        if role == Role::Loading {
+            return false;
+        }
+        let length = match self.pending.take().filter(|_| role == Role::Primary) {
             None => return false,
             Some(Trigger::Start) => settings.startup,
             Some(Trigger::Promotion) => settings.failover,
@@ -128,6 +136,15 @@ impl Grace {
         let grace_ms = self.length_ms(length);
         self.run(grace_ms, now, now);
         grace_ms > 0
+    }
+
+    /// By which leases are compared at `now`.
+    pub fn clock(&self, now: Instant) -> LeaseClock {
+        LeaseClock {
+            now,
+            grace_begin: self.begin,
+            grace_end: self.end,
+        }
     }
 }
 
@@ -144,25 +161,25 @@ mod tests {
     #[test]
     fn primary_start_and_promotion_start_configured_grace() {
         let mut grace = Grace::starting();
-        assert!(grace.start_if_pending(true, &SETTINGS, NOW));
+        assert!(grace.start_if_pending(Role::Primary, &SETTINGS, NOW));
         assert_eq!(grace.left_ms(NOW), 10);
         assert!(
-            !grace.start_if_pending(true, &SETTINGS, NOW.after_ms(5)),
+            !grace.start_if_pending(Role::Primary, &SETTINGS, NOW.after_ms(5)),
             "one start begins one grace"
         );
         assert_eq!(grace.end(), NOW.after_ms(10));
         grace.promoted();
-        assert!(grace.start_if_pending(true, &SETTINGS, NOW.after_ms(5)));
+        assert!(grace.start_if_pending(Role::Primary, &SETTINGS, NOW.after_ms(5)));
         assert_eq!(grace.end(), NOW.after_ms(25));
     }
 
     #[test]
     fn replica_starts_no_grace() {
         let mut grace = Grace::starting();
-        assert!(!grace.start_if_pending(false, &SETTINGS, NOW));
+        assert!(!grace.start_if_pending(Role::Replica, &SETTINGS, NOW));
         grace.promoted();
         grace.demoted();
-        assert!(!grace.is_pending() && !grace.start_if_pending(true, &SETTINGS, NOW));
+        assert!(!grace.is_pending() && !grace.start_if_pending(Role::Primary, &SETTINGS, NOW));
         assert_eq!(grace.left_ms(NOW), 0);
     }
 
@@ -170,7 +187,7 @@ mod tests {
     fn grace_is_never_shortened() {
         let mut grace = Grace::starting();
         grace.observe(30, NOW);
-        assert!(grace.start_if_pending(true, &SETTINGS, NOW));
+        assert!(grace.start_if_pending(Role::Primary, &SETTINGS, NOW));
         grace.observe(0, NOW.after_ms(1));
         assert_eq!(grace.end(), NOW.after_ms(30));
     }
@@ -180,9 +197,9 @@ mod tests {
         let mut grace = Grace::starting();
         grace.restore(10, NOW);
         grace.restore(10, NOW.after_ms(9));
-        assert_eq!((grace.begin(), grace.end()), (NOW, NOW.after_ms(19)));
+        assert_eq!((grace.begin, grace.end()), (NOW, NOW.after_ms(19)));
         grace.restore(10, NOW.after_ms(19));
-        assert_eq!((grace.begin(), grace.end()), (NOW.after_ms(19), NOW.after_ms(29)));
+        assert_eq!((grace.begin, grace.end()), (NOW.after_ms(19), NOW.after_ms(29)));
     }
 
     #[test]
@@ -190,7 +207,7 @@ mod tests {
         let mut grace = Grace::starting();
         grace.observe(10, NOW);
         assert_eq!(
-            (grace.begin(), grace.end()),
+            (grace.begin, grace.end()),
             (Instant::DISTANT_PAST, NOW.after_ms(10))
         );
     }
@@ -202,7 +219,7 @@ mod tests {
             grace.observe_lease(longest_known);
             grace.observe_lease(1);
             grace.promoted();
-            assert!(grace.start_if_pending(true, &SETTINGS, NOW));
+            assert!(grace.start_if_pending(Role::Primary, &SETTINGS, NOW));
             assert_eq!(grace.left_ms(NOW), expected);
         }
     }
@@ -214,7 +231,7 @@ mod tests {
             ..SETTINGS
         };
         let mut grace = Grace::starting();
-        assert!(!grace.start_if_pending(true, &none, NOW));
+        assert!(!grace.start_if_pending(Role::Primary, &none, NOW));
         assert_eq!(grace.end(), Instant::DISTANT_PAST);
     }
 }

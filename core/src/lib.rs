@@ -1,29 +1,41 @@
 //! The core: what a lock is and how it changes. Pure Rust: no Redis, no clock, no randomness, no globals.
 //!
 //! ```text
-//! request + lock + engine + context  ->  transition  ->  reply + effects
+//! inputs + request + lock + server state  ->  transition  ->  reply + effects
 //! ```
 //!
 //! A [`Transition`] decides everything: who is granted the lock, with which fencing token, what is replicated
 //! and which events are published. The shell around the core only carries out the [`Effects`].
 //!
 //! ```
-//! use dlock_core::{Acquire, Acquired, Effects, Engine, Instant, Lock, LockRef, WaitPolicy};
+//! use dlock_core::{Acquire, Acquired, Effects, Environment, Inputs, Instant, Lock, LockRef, Policy, Role, ServerState};
+//! use dlock_core::WallClock;
 //!
-//! let mut engine = Engine::starting(); // fence counter, grace period and queues of the server
+//! struct Fixed;
+//! impl Environment for Fixed {
+//!     fn wall_clock(&self) -> WallClock { WallClock::from_unix_ms(1_750_000_000_000) }
+//!     fn random(&self) -> u64 { 0 }
+//! }
+//! let inputs = Inputs {
+//!     now: Instant::from_micros(1),
+//!     role: Role::Primary,
+//!     slot: None,
+//!     has_consumers: true,
+//!     environment: &Fixed,
+//! };
+//! let mut server = ServerState::starting(); // fence counter, grace period and queues of the server
+//! server.set_policy(Policy { max_waiters: 100, ..Policy::closed() });
 //! let mut lock = Lock::default(); // the value of the key, free at first
 //! let mut effects = Effects::default();
 //!
-//! let cx = engine.context(Instant::from_micros(1));
 //! let args = ["alice", "30000", "BLOCK", "0"].map(str::as_bytes);
 //! let request = Acquire::parse(args.into_iter(), 60_000)?;
-//! let policy = WaitPolicy { max_waiters: 100, detect_deadlocks: true };
 //!
-//! let mut transition = engine.begin(LockRef::new(0, b"key"), &mut lock, &cx, &mut effects);
-//! let outcome = transition.acquire(&request, policy);
-//! // Store the lock, then perform the effects: replicate, reply, wake, publish. Also after an error.
+//! let mut transition = server.begin(&inputs, LockRef::new(0, b"key"), &mut lock, &mut effects);
+//! let outcome = transition.acquire(&request, true);
+//! // Store the lock, then carry out the effects: park, replicate, count, wake, publish. Also after an error.
 //! assert!(matches!(outcome?, Acquired::Granted(granted) if granted.holds == 1));
-//! assert!(!lock.is_free() && !effects.change().is_empty());
+//! assert!(!lock.is_free() && effects.change().is_some());
 //! # Ok::<(), dlock_core::Error>(())
 //! ```
 
@@ -39,25 +51,27 @@
     )
 )]
 
-pub mod cluster_fences;
-pub mod cluster_slots;
+pub mod cluster;
 mod codec;
-mod context;
 mod deadlock;
 mod effects;
-mod engine;
 mod error;
+mod event;
 pub mod expiry;
 mod fence;
 mod grace;
 mod holder_key;
 mod inline_bytes;
+mod inputs;
+mod lease_clock;
 mod limit;
 mod lock;
 mod name;
 mod outcome;
+mod policy;
 mod queue;
 mod request;
+mod server_state;
 mod small_map;
 mod ticket;
 mod time;
@@ -65,24 +79,27 @@ mod transition;
 mod wait_table;
 
 pub use codec::{decode_lock, encode_lock};
-pub use context::TransitionContext;
 pub use deadlock::Cycle;
-pub use effects::{Answer, Effects, Replication, Wake};
-pub use engine::{Checkpoint, Engine};
+pub use effects::{Answer, Effects, Wake};
 pub use error::Error;
+pub use event::Event;
 pub use fence::{AdvanceReason, Fences, MAX_FENCE, WallClock};
 pub use grace::{Grace, GraceLength, GraceSettings};
 pub use inline_bytes::InlineBytes;
+pub use inputs::{Environment, Inputs, Role};
+pub use lease_clock::LeaseClock;
 pub use limit::Limit;
 pub use lock::{Holder, Lock};
 pub use name::{LockName, LockRef};
-pub use outcome::{Acquired, Enqueued, Event, Granted};
+pub use outcome::{Acquired, Granted, Outcome, Parked};
+pub use policy::Policy;
 pub use queue::{Queue, Waiter};
 pub use request::{Acquire, Extend, GrantRef, Guard, Holds, Release, Timeout, number};
+pub use server_state::{Checkpoint, FenceAdvance, ServerState};
 pub use ticket::Ticket;
 pub use time::Instant;
 pub use transition::Transition;
-pub use wait_table::{WaitPolicy, WaitTable};
+pub use wait_table::WaitTable;
 
 #[cfg(test)]
 mod tests;

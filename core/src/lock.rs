@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::error::Error;
 use super::fence::Fence;
 use super::holder_key::HolderKey;
+use super::lease_clock::LeaseClock;
 use super::limit::Limit;
 use super::time::Instant;
 
@@ -26,7 +27,8 @@ pub struct Lock {
 pub struct Holder {
     holder_key: HolderKey,
     pub(super) fence: Fence,
-    pub(super) lease_end: Instant,
+    /// Read it by [`Holder::lease_end`]: a grace period may stretch it.
+    granted_until: Instant,
     pub(super) since: Instant,
     pub(super) limit: Limit,
     anonymous: u32,
@@ -62,6 +64,17 @@ impl Lock {
         }
     }
 
+    /// The holders whose leases have not expired.
+    pub fn live_holders(&self, clock: LeaseClock) -> impl Iterator<Item = &Holder> {
+        self.holders().iter().filter(move |holder| holder.is_live(clock))
+    }
+
+    /// When the first lease ends.
+    #[inline]
+    pub fn first_lease_end(&self, clock: LeaseClock) -> Option<Instant> {
+        self.holders().iter().map(|holder| holder.lease_end(clock)).min()
+    }
+
     /// The heap memory of the lock, in bytes.
     pub fn heap_bytes(&self) -> usize {
         let table = match &self.holders {
@@ -91,18 +104,22 @@ impl Lock {
         self.holders.push(holder);
     }
 
-    /// Removes the holders for which `leaves` is true, and passes each to `left`.
-    pub(super) fn remove_if(&mut self, leaves: impl Fn(&Holder) -> bool, mut left: impl FnMut(&Holder)) {
+    /// Removes the holders for which `is_removed` is true, and passes each to `on_removed`.
+    pub(super) fn remove_if(
+        &mut self,
+        is_removed: impl Fn(&Holder) -> bool,
+        mut on_removed: impl FnMut(&Holder),
+    ) {
         match &mut self.holders {
             Holders::None => {}
             Holders::One(holder) => {
-                if leaves(holder) {
-                    left(holder);
+                if is_removed(holder) {
+                    on_removed(holder);
                     self.holders = Holders::None;
                 }
             }
             Holders::Many(holders) => {
-                if remove_some(holders, &leaves, &mut left) {
+                if remove_some(holders, &is_removed, &mut on_removed) {
                     self.holders = Holders::None;
                 }
             }
@@ -130,11 +147,17 @@ impl PartialEq for Lock {
 
 impl Holder {
     /// A holder without holds: the caller adds the first.
-    pub(super) fn new(owner: &[u8], limit: Limit, fence: Fence, since: Instant, lease_end: Instant) -> Self {
+    pub(super) fn new(
+        owner: &[u8],
+        limit: Limit,
+        fence: Fence,
+        since: Instant,
+        granted_until: Instant,
+    ) -> Self {
         Self {
             holder_key: HolderKey::of(owner),
             fence,
-            lease_end,
+            granted_until,
             since,
             limit,
             anonymous: 0,
@@ -161,9 +184,42 @@ impl Holder {
         self.since
     }
 
+    /// When this lease ends.
+    pub fn lease_end(&self, clock: LeaseClock) -> Instant {
+        clock.stretched(self.granted_until)
+    }
+
+    /// What remains of this lease, in milliseconds, rounded down.
+    pub fn lease_ms(&self, clock: LeaseClock) -> u64 {
+        clock.now.ms_until(self.lease_end(clock))
+    }
+
+    /// Whether the lease has not expired.
+    pub fn is_live(&self, clock: LeaseClock) -> bool {
+        self.lease_end(clock) > clock.now
+    }
+
+    /// The lease lasts this many milliseconds from now, or as long as before: it is never shortened. Returns whether it is
+    /// longer now.
+    pub(super) fn extend(&mut self, lease_ms: u64, clock: LeaseClock) -> bool {
+        let before = self.lease_end(clock);
+        self.granted_until = before.max(clock.now.after_ms(lease_ms));
+        self.granted_until > before
+    }
+
     /// The hold count.
     pub fn holds(&self) -> u64 {
         u64::from(self.anonymous).saturating_add(self.request_ids().len() as u64)
+    }
+
+    /// The holder as it is stored, for comparisons.
+    #[cfg(test)]
+    pub(super) fn without_times(&self) -> Self {
+        Self {
+            since: Instant::DISTANT_PAST,
+            granted_until: Instant::DISTANT_PAST,
+            ..self.clone()
+        }
     }
 
     pub(super) fn anonymous(&self) -> u32 {
@@ -247,16 +303,16 @@ impl Holders {
 /// Returns whether no holder is left. Not generic, so that the code for a lock with one holder stays small.
 fn remove_some(
     holders: &mut Arc<Vec<Holder>>,
-    leaves: &dyn Fn(&Holder) -> bool,
-    left: &mut dyn FnMut(&Holder),
+    is_removed: &dyn Fn(&Holder) -> bool,
+    on_removed: &mut dyn FnMut(&Holder),
 ) -> bool {
-    if holders.iter().any(leaves) {
+    if holders.iter().any(is_removed) {
         Arc::make_mut(holders).retain(|holder| {
-            let leaves = leaves(holder);
-            if leaves {
-                left(holder);
+            let is_removed = is_removed(holder);
+            if is_removed {
+                on_removed(holder);
             }
-            !leaves
+            !is_removed
         });
     }
     holders.is_empty()

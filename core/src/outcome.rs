@@ -1,7 +1,8 @@
-//! What a transition answers and announces.
+//! What a transition answers.
 
 use super::fence::Fence;
 use super::name::LockName;
+use super::queue::Owner;
 use super::ticket::Ticket;
 
 /// The reply to a granted ACQUIRE.
@@ -18,36 +19,49 @@ pub struct Granted {
 }
 
 /// What became of an ACQUIRE.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
     /// The owner holds the lock.
     Granted(Granted),
     /// The lock is taken, and the request does not block.
     NotGranted,
     /// The request waits.
-    Queued(Enqueued),
+    Queued,
 }
 
-/// A request that waits now.
+/// A request that waits now, for which its client is parked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Enqueued {
+pub struct Parked {
     /// Its position in the queue.
     pub ticket: Ticket,
     /// The lock.
     pub name: LockName,
+    /// The owner.
+    pub owner: Owner,
+    /// The request id.
+    pub request_id: Option<Box<[u8]>>,
     /// It took over the position of a request with the same id, whose client needs a reply.
     pub replaced: bool,
 }
 
-/// A keyspace event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+/// What became of a request, for who counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing that the events do not tell.
+    #[default]
+    None,
     /// An owner became a holder.
-    Acquired,
-    /// A holder released its last hold.
-    Released,
-    /// A lease was extended.
-    Extended,
-    /// A holder whose lease had expired was removed.
-    Expired,
+    New,
+    /// A holder has one more hold.
+    Reentered,
+    /// The hold of this request id existed: nothing changed.
+    Repeated,
+    /// The lock is taken, and the request does not block.
+    NotGranted,
+    /// The request waits.
+    Queued,
+    /// A RELEASE by an owner that had lost the lock before, or never had it.
+    LateRelease,
+    /// A grant whose client was gone was rolled back.
+    RolledBack,
 }

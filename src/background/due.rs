@@ -1,30 +1,50 @@
 //! Drives queued waiters: timeouts, expired leases, disconnected clients, and keys that other commands changed.
 
-use dlock_core::{Effects, LockName};
+use dlock_core::{Acquire, LockName};
 
 use crate::background::gate::{GrantGate, RETRY_MS};
 use crate::background::rollback;
 use crate::change::blocked_clients;
-use crate::change::txn::Txn;
-use crate::redis::{Ctx, Flags, Gil, RString, clock};
+use crate::change::lock_change::{Cause, decide};
+use crate::redis::{Ctx, Flags, Gil, RString};
 use crate::state::clients::Reply;
+use crate::state::clock::{self, Slice};
 use crate::state::error::Error;
+use crate::state::module_state::HasState;
 use crate::state::wait_timer;
 
-/// The work of one slice: clients wait no longer than that.
 const SLICE_MS: u64 = 2;
 /// The most queues that one request processes, which takes some milliseconds. A FLUSHALL may have emptied thousands.
 const MAX_QUEUES: usize = 500;
 
+/// Before an ACQUIRE. Runs due queues first: an expired lease must not look like a deadlock, and a retry must not find a
+/// grant that is about to be rolled back. Returns whether a search for deadlocks may follow.
+pub fn process_before(ctx: &mut Ctx<'_>, flags: Flags, request: &Acquire<'_>) -> bool {
+    let may_block = request.block.is_some();
+    let state = ctx.state();
+    if flags.is_cluster() {
+        // Newer servers open every key in the slot of the running command: the timer does it.
+        wait_timer::arm(ctx);
+    } else if may_block
+        && state.server.policy().detect_deadlocks
+        && state.server.wait_table.involves(request.owner)
+    {
+        return process_all_due(ctx);
+    } else if may_block || !state.grants_to_roll_back.is_empty() {
+        process_due(ctx);
+    }
+    true
+}
+
 /// Processes what is due, a slice of it.
 pub fn process_due(ctx: &mut Ctx<'_>) {
-    let slice_end = clock::now().after_ms(SLICE_MS);
-    process_due_while(ctx, |processed| processed == 0 || clock::now() < slice_end);
+    let slice = Slice::of_ms(SLICE_MS);
+    process_due_while(ctx, |processed| processed == 0 || !slice.is_over());
 }
 
 /// Processes all that is due, before a search for deadlocks, which must not see expired leases. Returns whether all is
 /// done.
-pub fn process_all_due(ctx: &mut Ctx<'_>) -> bool {
+fn process_all_due(ctx: &mut Ctx<'_>) -> bool {
     process_due_while(ctx, |processed| processed < MAX_QUEUES)
 }
 
@@ -36,9 +56,9 @@ fn process_due_while(ctx: &mut Ctx<'_>, goes_on: impl Fn(usize) -> bool) -> bool
     let (flags, home) = (ctx.flags(), ctx.db());
     let now = clock::now();
     let mut processed = 0_usize;
-    rollback::roll_back_grants(ctx, flags, now.after_ms(SLICE_MS));
+    rollback::roll_back_grants(ctx, flags, &Slice::of_ms(SLICE_MS));
     let is_done = loop {
-        let Some(name) = ctx.state().engine.wait_table.next_due(now) else {
+        let Some(name) = ctx.state().server.wait_table.next_due(now) else {
             break true;
         };
         if !goes_on(processed) {
@@ -55,8 +75,9 @@ fn process_due_while(ctx: &mut Ctx<'_>, goes_on: impl Fn(usize) -> bool) -> bool
             );
         }
     };
-    let is_home = ctx.select_db(home);
-    debug_assert!(is_home, "the database of the call is gone");
+    if !ctx.select_db(home) {
+        ctx.state().internal_error("the database of a call is gone");
+    }
     wait_timer::arm(ctx);
     is_done
 }
@@ -68,16 +89,16 @@ fn process_lock(ctx: &mut Ctx<'_>, name: &LockName, flags: Flags) {
         GrantGate::Later => {
             time_out_waiters(ctx, name);
             let retry = clock::now().after_ms(RETRY_MS);
-            ctx.state().engine.wait_table.defer(name.as_ref(), retry);
+            ctx.state().server.wait_table.defer(name.as_ref(), retry);
         }
         GrantGate::Elsewhere(error) => drop_waiters(ctx, name, &error),
     }
 }
 
 fn run_timer_step(ctx: &mut Ctx<'_>, name: &LockName, key: &RString, flags: Flags) {
-    let outcome = Txn::timer(ctx, key.borrow(), flags).and_then(|mut txn| {
-        txn.on_timer();
-        txn.commit(Ok(()))
+    let outcome = decide(ctx, key.borrow(), flags, Cause::Timer, |transition| {
+        transition.on_timer();
+        Ok(())
     });
     if let Err(error @ Error::WrongType) = outcome {
         drop_waiters(ctx, name, &error.to_string());
@@ -86,15 +107,16 @@ fn run_timer_step(ctx: &mut Ctx<'_>, name: &LockName, key: &RString, flags: Flag
 
 /// Timeouts are also kept while nothing can be granted.
 fn time_out_waiters(gil: &mut Gil<'_>, name: &LockName) {
-    let mut effects = Effects::default();
-    let wait_table = &mut gil.state().engine.wait_table;
-    wait_table.time_out_waiters(name.as_ref(), clock::now(), &mut effects);
-    blocked_clients::wake(gil, &mut effects);
+    let wait_table = &mut gil.state().server.wait_table;
+    for wake in wait_table.time_out_waiters(name.as_ref(), clock::now()) {
+        gil.state().counters.answered(&wake.answer);
+        blocked_clients::answer(gil, wake.ticket, Reply::Answer(wake.answer));
+    }
 }
 
 /// Answers all waiters of a lock with an error.
 fn drop_waiters(gil: &mut Gil<'_>, name: &LockName, error: &str) {
-    let tickets = gil.state().engine.wait_table.drain(name.as_ref());
+    let tickets = gil.state().server.wait_table.drain(name.as_ref());
     let dropped = &mut gil.state().schedule.dropped_waiters;
     *dropped = dropped.saturating_add(tickets.len());
     for ticket in tickets {

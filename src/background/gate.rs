@@ -1,8 +1,12 @@
 //! Whether the module may grant a lock by itself now. The server makes sure of it only for commands of clients.
 
-use crate::redis::{Argument, Call, Command, Ctx, Flags, KeyUse, Metadata, RStr};
-use crate::state::cluster::{self, Location};
-use crate::state::error::Error;
+use std::ffi::CStr;
+
+use crate::redis::{Ctx, Flags, RStr};
+use crate::state::cluster::location::{Location, locate};
+
+/// The internal command that does nothing.
+pub const PROBE: &CStr = c"dlock.probe";
 
 /// When to ask again a server that cannot grant now.
 pub const RETRY_MS: u64 = 50;
@@ -25,13 +29,13 @@ impl GrantGate {
         if !flags.is_active_primary() || ctx.is_paused() {
             return Self::Later;
         }
-        match ctx.can_write(Probe::METADATA.name, &[key]) {
+        match ctx.can_write(PROBE, &[key]) {
             Ok(()) => Self::Open,
-            Err(error) => Self::refused(ctx, key, flags, &error),
+            Err(error) => Self::rejected(ctx, key, flags, &error),
         }
     }
 
-    fn refused(ctx: &mut Ctx<'_>, key: RStr<'_>, flags: Flags, error: &str) -> Self {
+    fn rejected(ctx: &mut Ctx<'_>, key: RStr<'_>, flags: Flags, error: &str) -> Self {
         match code(error) {
             _ if !flags.is_cluster() => Self::Later,
             // These say nothing about where the key is.
@@ -39,9 +43,9 @@ impl GrantGate {
             code if is_cluster_down(code, error) => {
                 Self::Elsewhere("CLUSTERDOWN the cluster is down, try again".to_owned())
             }
-            _ => match cluster::locate(ctx, key.bytes()) {
+            _ => match locate(ctx, key.bytes()) {
                 // Its waiters came after ASKING. Without a key the server checks everything else.
-                Location::Importing => match ctx.can_write(Probe::METADATA.name, &[]) {
+                Location::Importing => match ctx.can_write(PROBE, &[]) {
                     Ok(()) => Self::Open,
                     Err(_) => Self::Later,
                 },
@@ -63,31 +67,4 @@ fn code(error: &str) -> &str {
 /// The reply to a call of a module has no error code for this, only a text.
 fn is_cluster_down(code: &str, error: &str) -> bool {
     code == "CLUSTERDOWN" || (code == "ERR" && error.contains("while the cluster is down"))
-}
-
-/// DLOCK.PROBE [key ...]
-///
-/// Internal: does nothing. [`GrantGate`] and GUARD call this write command, and so learn from the server whether a
-/// client could write to the keys now.
-pub struct Probe;
-
-impl Command for Probe {
-    type Error = Error;
-
-    const METADATA: Metadata = Metadata {
-        name: c"dlock.probe",
-        flags: c"write fast",
-        arity: -1,
-        summary: c"Internal: does nothing; checks whether the server accepts a write to the keys.",
-        complexity: c"O(1)",
-        key: Some(KeyUse::UpdateAll),
-        arguments: &[Argument::key(c"key").multiple().optional()],
-        categories: "write fast",
-        is_public: false,
-    };
-
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
-        call.ctx.reply_ok();
-        Ok(())
-    }
 }

@@ -3,7 +3,6 @@
 pub mod checkpoint;
 pub mod due;
 pub mod gate;
-mod keyspace_scan;
 pub mod rollback;
 pub mod scheduler;
 mod sweeper;

@@ -1,15 +1,16 @@
 //! Grants whose clients were gone before the reply: they are rolled back, so that the next waiter gets the lock.
 
-use dlock_core::{Acquire, Holds, Instant, Release};
+use dlock_core::{Acquire, Holds, Release};
 
 use crate::background::gate::{GrantGate, RETRY_MS};
-use crate::change::txn::Txn;
-use crate::redis::{Ctx, Flags, RString, clock};
+use crate::change::lock_change::{Cause, decide};
+use crate::redis::{Ctx, Flags, RString};
 use crate::state::clients::UndeliveredGrant;
-use crate::state::counters::add;
+use crate::state::clock::{self, Slice};
+use crate::state::module_state::HasState;
 
 /// Rolls back what can be written now, a slice of it.
-pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice_end: Instant) {
+pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice: &Slice) {
     let state = ctx.state();
     if state.rollback_not_before > clock::now() {
         return;
@@ -18,7 +19,7 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice_end: Instant) {
         let Some(grant) = ctx.state().grants_to_roll_back.pop_front() else {
             return;
         };
-        let name = &grant.client.name;
+        let name = &grant.client.request.name;
         let key = RString::new(&name.key);
         let gate = if ctx.select_db(name.db) {
             GrantGate::check(ctx, key.borrow(), flags)
@@ -34,7 +35,7 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice_end: Instant) {
         {
             roll_back(ctx, flags, &key, &grant);
         }
-        if clock::now() >= slice_end {
+        if slice.is_over() {
             return;
         }
     }
@@ -42,19 +43,20 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice_end: Instant) {
 
 fn roll_back(ctx: &mut Ctx<'_>, flags: Flags, key: &RString, grant: &UndeliveredGrant) {
     let UndeliveredGrant { client, fence } = grant;
-    // A key of another type has no grant.
-    let Ok(mut txn) = Txn::timer(ctx, key.borrow(), flags) else {
-        return;
-    };
     let request = Release {
-        owner: &client.owner,
+        owner: &client.request.owner,
         fence: Some(*fence),
-        holds: client.request_id.as_deref().map_or(Holds::One, Holds::ById),
+        holds: client
+            .request
+            .request_id
+            .as_deref()
+            .map_or(Holds::One, Holds::ById),
     };
-    let rolled_back = txn.rollback_grant(&request);
-    if let Ok(true) = txn.commit(Ok(rolled_back)) {
-        add(&mut ctx.state().counters.grants_rolled_back);
-    }
+    // A key of another type has no grant.
+    let _ = decide(ctx, key.borrow(), flags, Cause::Timer, |transition| {
+        transition.rollback_grant(&request);
+        Ok(())
+    });
 }
 
 /// A client has the hold of this request id, whatever becomes of other clients that asked for it. Called after the

@@ -1,29 +1,27 @@
-//! What the module does without being asked, and in which order.
+//! Background jobs: what the cron and the timers run, in order.
 //!
 //! - The cron of the server, `hz` times a second, runs all jobs, a slice of each.
 //! - The slice timer goes on with them while there is more to do.
 //! - The wait timer runs the queues at the moment when something is due there.
 
-use dlock_core::Instant;
+use dlock_core::{Inputs, Instant};
 
 use crate::background::checkpoint;
 use crate::background::due;
-use crate::background::keyspace_scan;
 use crate::background::sweeper;
 use crate::change::restored;
-use crate::redis::{Ctx, Flags, Timer, clock, log};
-use crate::state::cluster;
-use crate::state::fences;
-use crate::state::footprint;
-use crate::state::replication_targets::ReplicationTargets;
+use crate::redis::{Ctx, Flags, Timer, log};
+use crate::state::clock::{self, Process};
+use crate::state::cluster::fences;
+use crate::state::cluster::location::local_slots;
+use crate::state::config;
+use crate::state::module_state::HasState;
+use crate::state::replication_targets;
+use crate::state::role::role;
 
 /// The pause between slices, in which clients are served.
 const PAUSE_MS: u64 = 1;
 const REFRESH_INTERVAL_MS: u64 = 1_000;
-
-pub fn on_cron(ctx: &mut Ctx<'_>) {
-    run_jobs(ctx);
-}
 
 pub fn on_wait_timer(ctx: &mut Ctx<'_>) {
     // First of all: a timer that fires must not be stopped.
@@ -37,7 +35,8 @@ fn on_slice_timer(ctx: &mut Ctx<'_>) {
     run_jobs(ctx);
 }
 
-fn run_jobs(ctx: &mut Ctx<'_>) {
+/// Called by the cron and by the slice timer.
+pub fn run_jobs(ctx: &mut Ctx<'_>) {
     let flags = ctx.flags();
     if flags.is_loading() {
         return;
@@ -45,8 +44,7 @@ fn run_jobs(ctx: &mut Ctx<'_>) {
     let now = clock::now();
     start_term(ctx, flags, now);
     refresh_environment(ctx, flags, now);
-    let mut more = keyspace_scan::find_untracked(ctx, now);
-    more |= sweeper::lazy_free(ctx, now);
+    let mut more = sweeper::lazy_free(ctx);
     due::process_due(ctx);
     if flags.is_primary() && !ctx.is_paused() {
         checkpoint::send_if_due(ctx, now);
@@ -57,13 +55,30 @@ fn run_jobs(ctx: &mut Ctx<'_>) {
     }
 }
 
-/// What is pending after a start or a promotion: the grace period and the fence counter.
+/// Starts what is pending after a start or a promotion, and logs what has started, here or before a decision.
 fn start_term(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     let state = ctx.state();
-    state.start_pending_grace(flags, now);
-    state.log_grace(now);
-    if flags.is_primary() {
-        fences::advance_if_due(state, now);
+    state.server.tick(&Inputs {
+        now,
+        role: role(flags),
+        slot: None,
+        has_consumers: true,
+        environment: &Process,
+    });
+    if let Some(advance) = state.server.take_advance() {
+        log::notice(&format!(
+            "start or promotion: the fence counter advanced from {} to {}",
+            advance.from, advance.to
+        ));
+    }
+    let left_ms = state.server.grace.left_ms(now);
+    if state.schedule.grace_logged != (left_ms > 0) {
+        state.schedule.grace_logged = left_ms > 0;
+        log::notice(&if left_ms > 0 {
+            format!("grace period began: no lock is granted for {left_ms} ms")
+        } else {
+            "grace period ended: locks are granted again".to_owned()
+        });
     }
 }
 
@@ -73,20 +88,28 @@ fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
         return;
     }
     ctx.state().schedule.next_refresh = now.after_ms(REFRESH_INTERVAL_MS);
-    ReplicationTargets::refresh(ctx);
-    footprint::refresh(ctx);
+    refresh_replication_targets(ctx);
     if flags.is_cluster() {
         refresh_slots(ctx);
         if flags.is_primary() {
             fences::announce(ctx, true);
         }
     }
-    let dropped = std::mem::take(&mut ctx.state().schedule.dropped_waiters);
+    let state = ctx.state();
+    // The setting is `yes` again: the log has to catch up.
+    let kept_fence = std::mem::replace(&mut state.schedule.kept_fence, config::keep_fence());
+    state.server.checkpoint_due |= config::keep_fence() && !kept_fence;
+    let dropped = std::mem::take(&mut state.schedule.dropped_waiters);
     if dropped > 0 {
         log::notice(&format!(
             "{dropped} waiters got an error: their locks are not granted here any more"
         ));
     }
+}
+
+pub fn refresh_replication_targets(ctx: &mut Ctx<'_>) {
+    let may_have_replicas = replication_targets::poll(ctx);
+    ctx.state().replication_targets.set(may_have_replicas);
 }
 
 /// Looks at the slots of the cluster again, in the next pass of the server's loop.
@@ -97,31 +120,29 @@ pub fn refresh_soon(ctx: &mut Ctx<'_>) {
 
 /// Waiters of slots that have left are dropped by the next run of the queues.
 fn refresh_slots(ctx: &mut Ctx<'_>) {
-    if let Some(slots) = cluster::local_slots(ctx) {
-        let state = ctx.state();
-        let left = state.cluster_fences.retain_claims(&slots.settled);
-        state.local_slots = slots;
+    if let Some(slots) = local_slots(ctx) {
+        let (cluster, _) = ctx.state().server.cluster();
+        let left = cluster.fences.retain_claims(&slots.settled);
+        cluster.slots = slots;
         if left > 0 {
             log::notice(&format!(
                 "{left} cluster slots with locks have left this node, or are being migrated"
             ));
         }
     }
-    ctx.state()
-        .engine
-        .wait_table
-        .schedule_db(None, Instant::DISTANT_PAST);
+    let wait_table = &mut ctx.state().server.wait_table;
+    wait_table.schedule_db(None, Instant::DISTANT_PAST);
 }
 
 /// Replicas and the AOF get the fence counter and the grace period in the next iteration of the event loop.
 pub fn request_checkpoint(ctx: &mut Ctx<'_>) {
-    ctx.state().engine.checkpoint_due = true;
+    ctx.state().server.checkpoint_due = true;
     schedule_next_slice(ctx);
 }
 
 fn schedule_next_slice(ctx: &mut Ctx<'_>) {
     if ctx.state().schedule.slice_timer.is_none() {
-        let timer = Timer::set(ctx, clock::now().after_ms(PAUSE_MS), on_slice_timer);
+        let timer = Timer::set(ctx, PAUSE_MS, on_slice_timer);
         ctx.state().schedule.slice_timer = Some(timer);
     }
 }

@@ -1,15 +1,16 @@
-//! Removes locks whose leases have expired, and frees the entries of emptied databases.
+//! Active expiry: removes locks whose leases have expired, as the server's active expire cycle removes keys, and frees
+//! the entries of emptied databases.
 
 use dlock_core::Instant;
-use dlock_core::cluster_slots::slot_of;
+use dlock_core::cluster::slots::slot_of;
 use dlock_core::expiry::DueLock;
 
+use crate::change::lock_change::{Cause, decide};
 use crate::change::lock_value::LockValue;
-use crate::change::txn::Txn;
-use crate::redis::{Ctx, Flags, Gil, RString, Value, WriteKey, clock};
-use crate::state::module_state::STATE;
+use crate::redis::{Ctx, Flags, Gil, RString, Value, WriteKey};
+use crate::state::clock::{self, Slice};
+use crate::state::module_state::{HasState, STATE};
 
-/// The work of one slice: clients wait no longer than that.
 const SLICE_MS: u64 = 1;
 /// The pause between slices, in which clients are served.
 const PAUSE_MS: u64 = 1;
@@ -24,7 +25,7 @@ pub fn expire_due_locks(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) -> bool {
     if state.schedule.next_expiry_slice > now {
         return state.expiry.is_due(now);
     }
-    let slice_end = now.after_ms(SLICE_MS);
+    let slice = Slice::of_ms(SLICE_MS);
     loop {
         for _ in 0..LOCKS_PER_CLOCK_READ {
             let Some(due) = ctx.state().expiry.take_due(now) else {
@@ -39,20 +40,19 @@ pub fn expire_due_locks(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) -> bool {
                 expire_holders(ctx, flags, &due);
             }
         }
-        let until = clock::now();
-        if until >= slice_end {
+        if slice.is_over() {
             let state = ctx.state();
-            state.schedule.next_expiry_slice = until.after_ms(PAUSE_MS);
+            state.schedule.next_expiry_slice = clock::now().after_ms(PAUSE_MS);
             return state.expiry.is_due(now);
         }
     }
 }
 
-/// Whether the lock is in a cluster slot of this node. Leases of others expire where their slots are served: here only a
-/// copy arrives, or has stayed.
+/// Whether the lock is in a cluster slot of this node. One in another node's slot is a leftover of a migration, or on its
+/// way here: its own node expires it.
 fn is_owned(gil: &mut Gil<'_>, due: &DueLock) -> bool {
     let slot = slot_of(due.name.as_bytes());
-    gil.state().local_slots.owned.contains(slot)
+    gil.state().server.cluster().0.slots.owned.contains(slot)
 }
 
 fn postpone(ctx: &mut Ctx<'_>, due: &DueLock, at: Instant) {
@@ -67,18 +67,18 @@ fn postpone(ctx: &mut Ctx<'_>, due: &DueLock, at: Instant) {
 /// An entry may be wrong by now. Then nothing changes, or the key has another type.
 fn expire_holders(ctx: &mut Ctx<'_>, flags: Flags, due: &DueLock) {
     let key = RString::new(due.name.as_bytes());
-    if let Ok(mut txn) = Txn::timer(ctx, key.borrow(), flags) {
-        txn.expire_holders(due.handle);
-        // An error is logged.
-        let _ = txn.commit(Ok(()));
-    }
+    let cause = Cause::Expiry(due.handle);
+    let _ = decide(ctx, key.borrow(), flags, cause, |transition| {
+        transition.expire_holders();
+        Ok(())
+    });
 }
 
 /// Frees entries of databases that were emptied. Whether there are more.
-pub fn lazy_free(gil: &mut Gil<'_>, now: Instant) -> bool {
-    let slice_end = now.after_ms(SLICE_MS);
+pub fn lazy_free(gil: &mut Gil<'_>) -> bool {
+    let slice = Slice::of_ms(SLICE_MS);
     while gil.state().expiry.free_chunk() {
-        if clock::now() >= slice_end {
+        if slice.is_over() {
             return true;
         }
     }

@@ -10,39 +10,26 @@
 //! In both cases it is unblocked exactly once. An answered client may vanish before `reply`: then only `free` is
 //! called, and a grant has to be rolled back.
 
-use dlock_core::{Acquire, Answer, Effects, Enqueued, Error, Ticket};
+use dlock_core::{Answer, Error, Granted, Parked, Ticket};
 
-use crate::redis::{
-    Blocked, BlockedClient, BlockedId, CommandError, Ctx, Gil, client_id, close_client, may_lose_reply,
-};
+use crate::redis::{Blocked, BlockedClient, BlockedId, CommandError, Ctx, Gil};
 use crate::state::clients::{Client, Reply};
 use crate::state::error;
+use crate::state::module_state::HasState;
 use crate::state::wait_timer;
 
-/// Keeps a client that was just blocked until its ticket has an answer.
-pub fn park(gil: &mut Gil<'_>, blocked: BlockedClient<Client>, waiter: &Enqueued, request: &Acquire<'_>) {
-    let client = Box::new(Client::new(waiter, request));
-    gil.state().clients.insert(blocked, client);
-}
-
-/// Answers a client whose request was replaced by another one with the same request id.
-pub fn replace(gil: &mut Gil<'_>, ticket: Ticket) {
-    answer(gil, ticket, Reply::Answer(Answer::Refused(Error::Replaced)));
-}
-
-/// Sends the clients the answers of a transition.
-pub fn wake(gil: &mut Gil<'_>, effects: &mut Effects) {
-    for wake in effects.wakes.drain(..) {
-        gil.state().counters.answered(&wake.answer);
-        answer(gil, wake.ticket, Reply::Answer(wake.answer));
+/// Blocks the client of the running command until its ticket has an answer.
+pub fn park(ctx: &mut Ctx<'_>, request: Parked) {
+    if request.replaced {
+        answer(
+            ctx,
+            request.ticket,
+            Reply::Answer(Answer::Rejected(Error::Replaced)),
+        );
     }
-}
-
-/// Answers the same clients with an error: the transition came to nothing.
-pub fn fail(gil: &mut Gil<'_>, effects: &mut Effects, error: &str) {
-    for wake in effects.wakes.drain(..) {
-        answer(gil, wake.ticket, Reply::Error(error.to_owned()));
-    }
+    let blocked = BlockedClient::block(ctx);
+    let client = Client { request, reply: None };
+    ctx.state().clients.insert(blocked, Box::new(client));
 }
 
 /// Sends a client that waits its reply.
@@ -58,26 +45,33 @@ pub fn answer(gil: &mut Gil<'_>, ticket: Ticket, reply: Reply) {
     blocked.unblock(gil, Some(client));
 }
 
-/// A client stops waiting without an answer; whether it still waited.
-fn remove(gil: &mut Gil<'_>, id: BlockedId) -> bool {
+/// `[fence, holds, lease-ms, waited-ms]`
+pub fn reply_grant(ctx: &Ctx<'_>, granted: &Granted) {
+    ctx.reply_array(4);
+    for number in [granted.fence, granted.holds, granted.lease_ms, granted.waited_ms] {
+        ctx.reply_integer(number);
+    }
+}
+
+/// A client stops waiting without an answer, if it still waits.
+fn remove(gil: &mut Gil<'_>, id: BlockedId) {
     let state = gil.state();
     let Some((blocked, client)) = state.clients.take_by_id(id) else {
-        return false;
+        return;
     };
     state
-        .engine
+        .server
         .wait_table
-        .remove_waiter(client.name.as_ref(), client.ticket);
+        .remove_waiter(client.request.name.as_ref(), client.request.ticket);
     blocked.unblock(gil, None);
     wait_timer::arm(gil);
-    true
 }
 
 impl Blocked for Client {
     fn reply(client: Option<&Self>, ctx: &mut Ctx<'_>) {
         match client.and_then(|client| client.reply.as_ref()) {
-            Some(Reply::Answer(Answer::Granted(granted))) => ctx.reply_grant(granted),
-            Some(Reply::Answer(Answer::Refused(error))) => error::Error::from(error.clone()).reply(ctx),
+            Some(Reply::Answer(Answer::Granted(granted))) => reply_grant(ctx, granted),
+            Some(Reply::Answer(Answer::Rejected(error))) => error::Error::from(error.clone()).reply(ctx),
             Some(Reply::Error(error)) => ctx.reply_error(error),
             Some(Reply::Answer(Answer::TimedOut | Answer::Withdrawn)) | None => ctx.reply_null_array(),
         }
@@ -89,19 +83,10 @@ impl Blocked for Client {
     }
 
     fn disconnected(ctx: &mut Ctx<'_>, id: BlockedId) {
-        if !remove(ctx, id) && may_lose_reply() {
-            let client = client_id(ctx);
-            ctx.state().clients.stranded_clients.push(client);
-        }
+        remove(ctx, id);
     }
 
     fn free(self: Box<Self>, gil: &mut Gil<'_>, is_gone: bool) {
-        if is_gone {
-            // These would wait for a reply until they time out. Most have closed their connections by themselves.
-            for client in std::mem::take(&mut gil.state().clients.stranded_clients) {
-                close_client(gil, client);
-            }
-        }
         let state = gil.state();
         if let Some(grant) = state.clients.finish(*self, is_gone) {
             state.grants_to_roll_back.push_back(grant);

@@ -4,15 +4,13 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use dlock_core::expiry::{DueLock, ExpiryHandle};
-use dlock_core::{
-    Checkpoint, Instant, Lock, LockName, LockRef, MAX_FENCE, TransitionContext, decode_lock, encode_lock,
-};
+use dlock_core::{Checkpoint, Instant, Lock, LockName, LockRef, MAX_FENCE, decode_lock, encode_lock};
 
 use crate::change::APPLY;
-use crate::change::restored;
-use crate::redis::{DataType, Digest, Flags, Gil, Io, NativeType, RStr, clock};
-use crate::state::module_state::State;
-use crate::state::untracked;
+use crate::redis::{DataType, Digest, Flags, Gil, Io, NativeType, RStr};
+use crate::state::clock;
+use crate::state::config;
+use crate::state::module_state::{HasState, ModuleState};
 use crate::state::wait_timer;
 
 /// The encoding of values in RDB files and DUMP payloads.
@@ -51,52 +49,43 @@ impl LockValue {
         }
     }
 
-    /// The expiry index has taken this entry out, and shall have it again at `at`.
-    pub fn postpone_expiry(&self, state: &mut State, due: &DueLock, at: Instant) {
+    /// Re-inserts an entry that [`dlock_core::expiry::ExpiryIndex::take_due`] removed.
+    pub fn postpone_expiry(&self, state: &mut ModuleState, due: &DueLock, at: Instant) {
         if self.expiry.get() == due.handle {
             self.expiry
                 .set(state.expiry.insert(due.db, due.name.as_bytes(), at));
         }
     }
 
-    pub fn is_untracked(&self) -> bool {
-        self.expiry.get() == ExpiryHandle::UNTRACKED
-    }
-
     /// Has the sweeper visit the lock when its first lease expires. An earlier visit stays as it is.
-    pub fn schedule_expiry(&self, state: &mut State, db: c_int, name: &[u8], cx: &TransitionContext) {
-        let Some(at) = cx.first_lease_end(&self.lock) else {
+    pub fn schedule_expiry(&self, state: &mut ModuleState, name: LockRef<'_>, now: Instant) {
+        let Some(at) = self.lock.first_lease_end(state.server.clock(now)) else {
             return;
         };
         let old = self.expiry.get();
-        if old.is_indexed() && old.covers(at) {
-            return;
-        }
-        if self.is_untracked() {
-            untracked::dec();
-        }
         if old.is_indexed() {
-            state.expiry.remove(db, name, old);
+            if old.covers(at) {
+                return;
+            }
+            state.expiry.remove(name.db, name.key, old);
         }
-        self.expiry.set(state.expiry.insert(db, name, at));
+        self.expiry.set(state.expiry.insert(name.db, name.key, at));
     }
 
-    /// Takes note of a value that was loaded, unless that has been done: of its fences and leases, and when it expires.
-    pub fn track(&self, state: &mut State, name: LockRef<'_>) {
+    /// Takes note of a value that was loaded, or put under another name, unless that has been done: of its fences and
+    /// leases, and when it expires.
+    pub fn track(&self, state: &mut ModuleState, name: LockRef<'_>) {
         if self.expiry.get() == ExpiryHandle::NONE {
-            let cx = state.lease_context();
-            state.engine.observe_lock(&self.lock, &cx);
-            self.schedule_expiry(state, name.db, name.key, &cx);
+            let now = clock::now();
+            state.server.observe_lock(&self.lock, now);
+            self.schedule_expiry(state, name, now);
         }
     }
 
     /// The lock is free, and its key is about to be deleted.
-    pub fn cancel_expiry(&self, state: &mut State, db: c_int, name: &[u8]) {
-        if self.is_untracked() {
-            untracked::dec();
-        }
+    pub fn cancel_expiry(&self, state: &mut ModuleState, name: LockRef<'_>) {
         let old = self.expiry.replace(ExpiryHandle::NONE);
-        state.expiry.remove(db, name, old);
+        state.expiry.remove(name.db, name.key, old);
     }
 }
 
@@ -113,8 +102,7 @@ impl DataType for LockValue {
             return None;
         }
         let bytes = rdb.load_bytes()?;
-        let cx = rdb.state().lease_context();
-        let lock = match decode_lock(&bytes, cx.now) {
+        let lock = match decode_lock(&bytes, clock::now()) {
             Ok(lock) => lock,
             Err(error) => {
                 rdb.log_warning(&format!("a value that cannot be decoded: {error}"));
@@ -123,10 +111,9 @@ impl DataType for LockValue {
         };
         let value = Self::new(lock);
         let name = rdb.key();
-        rdb.state().footprint.touch();
         if Flags::without_client(rdb).is_active_primary() {
             // RESTORE
-            if let Err(error) = restored::check(rdb.state(), &value.lock) {
+            if let Err(error) = check_restored(rdb.state(), &value.lock) {
                 rdb.log_warning(error);
                 return None;
             }
@@ -141,38 +128,27 @@ impl DataType for LockValue {
     }
 
     fn save(&self, rdb: &mut Io<'_>) {
-        let cx = rdb.state().lease_context();
-        rdb.save_bytes(&encode_lock(&self.lock, &cx));
+        let clock = rdb.state().server.clock(clock::now());
+        rdb.save_bytes(&encode_lock(&self.lock, clock));
     }
 
     fn rewrite(&self, aof: &mut Io<'_>, key: RStr<'_>) {
-        let cx = aof.state().lease_context();
-        aof.emit(APPLY, key, &encode_lock(&self.lock, &cx));
+        let clock = aof.state().server.clock(clock::now());
+        aof.emit(APPLY, key, &encode_lock(&self.lock, clock));
     }
 
+    /// RENAME and MOVE put the value under another name, without a word: it is not indexed until a command opens it.
     fn unlink(&self, gil: &mut Gil<'_>, db: c_int, name: RStr<'_>) {
-        if self.is_untracked() {
-            return untracked::note_move();
-        }
         // A free lock is one that the module itself deletes.
         if self.lock.is_free() {
             return;
         }
-        let state = gil.state();
-        self.track(state, LockRef::new(db, name.bytes()));
-        let old = self.expiry.replace(ExpiryHandle::UNTRACKED);
-        untracked::inc();
-        state.expiry.remove(db, name.bytes(), old);
-        let name = LockRef::new(db, name.bytes());
-        if state.engine.wait_table.queue(name).is_some() {
-            state.engine.wait_table.schedule(name, Instant::DISTANT_PAST);
+        let (state, name) = (gil.state(), LockRef::new(db, name.bytes()));
+        self.track(state, name);
+        self.cancel_expiry(state, name);
+        if state.server.wait_table.queue(name).is_some() {
+            state.server.wait_table.schedule(name, Instant::DISTANT_PAST);
             wait_timer::arm(gil);
-        }
-    }
-
-    fn free(self) {
-        if self.is_untracked() {
-            untracked::dec();
         }
     }
 
@@ -198,7 +174,7 @@ impl DataType for LockValue {
     /// so that its RDB can be read without the module.
     fn save_aux(rdb: &mut Io<'_>) {
         let state = rdb.state();
-        let checkpoint = state.engine.checkpoint(clock::now());
+        let checkpoint = state.server.checkpoint(clock::now());
         if checkpoint != Checkpoint::default() && state.keeps_fence() {
             rdb.save_numbers(&[AUX_VERSION, checkpoint.fence, checkpoint.grace_left_ms]);
         }
@@ -218,8 +194,24 @@ impl DataType for LockValue {
         };
         let checkpoint = Checkpoint { fence, grace_left_ms };
         let state = rdb.state();
-        state.engine.restore_checkpoint(checkpoint, clock::now());
-        state.footprint.touch();
+        state.server.restore_checkpoint(checkpoint, clock::now());
         true
+    }
+}
+
+/// Checks a lock from a client. The error says why no server could have made it.
+fn check_restored(state: &ModuleState, lock: &Lock) -> Result<(), &'static str> {
+    let clock = state.server.clock(clock::now());
+    let fence = lock.holders().iter().map(|holder| holder.fence()).max();
+    let lease_ms = lock.holders().iter().map(|holder| holder.lease_ms(clock)).max();
+    let fences = &state.server.fences;
+    if !fences.is_plausible(fence.unwrap_or(0), clock::wall_clock()) {
+        Err(
+            "a lock with a fencing token more than a year ahead of this server's, rejected: check the clocks of both",
+        )
+    } else if lease_ms > Some(config::MAX_MS.unsigned_abs()) {
+        Err("a lock with a lease of more than ten years, rejected: no server grants that")
+    } else {
+        Ok(())
     }
 }

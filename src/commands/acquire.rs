@@ -1,13 +1,14 @@
 use dlock_core::Acquired;
 
-use crate::background::due;
-use crate::background::rollback;
-use crate::change::blocked_clients;
-use crate::change::txn::Txn;
-use crate::redis::{Argument, BlockedClient, Call, CallingUser, Command, Ctx, Flags, KeyUse, Metadata};
+use crate::background::{due, rollback};
+use crate::change::blocked_clients::reply_grant;
+use crate::change::lock_change::{Cause, decide};
+use crate::commands::CATEGORY;
+use crate::redis::{Argument, Call, Command, KeyUse, Metadata, log};
+use crate::state::clock;
 use crate::state::config;
 use crate::state::error::Error;
-use crate::state::wait_timer;
+use crate::state::module_state::{HasState, ModuleState};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]
 ///
@@ -41,7 +42,8 @@ impl Command for Acquire {
             Argument::integer(c"fence").token(c"MINFENCE").optional(),
         ],
         categories: "write fast blocking",
-        is_public: true,
+        own_category: Some(CATEGORY),
+        since: c"0.1.0",
     };
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
@@ -50,55 +52,31 @@ impl Command for Acquire {
         if !flags.can_block() {
             request.block = None;
         }
-        let is_up_to_date = process_due_first(&mut call.ctx, flags, &request);
-        let mut txn = Txn::client(&mut call.ctx, key, flags)?;
-        let outcome = txn.acquire(&request, is_up_to_date);
-        if let Ok(Acquired::Queued(waiter)) = &outcome {
-            // Before the commit, whose keyspace events may make other modules run commands that grant this waiter.
-            if waiter.replaced {
-                blocked_clients::replace(txn.gil(), waiter.ticket);
-            }
-            let client = BlockedClient::block(txn.ctx());
-            blocked_clients::park(txn.gil(), client, waiter, &request);
-        }
-        let outcome = txn.commit(outcome);
-        match outcome.map_err(|error| hide_locks(&mut call.ctx, error))? {
-            Acquired::Granted(granted) => call.ctx.reply_grant(&granted),
+        let queues_are_current = due::process_before(&mut call.ctx, flags, &request);
+        let acquired = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {
+            transition.acquire(&request, queues_are_current)
+        });
+        match acquired.inspect_err(|error| log_deadlock(call.ctx.state(), error))? {
+            Acquired::Granted(granted) => reply_grant(&call.ctx, &granted),
             Acquired::NotGranted => call.ctx.reply_null_array(),
-            Acquired::Queued(_) => {}
+            Acquired::Queued => {}
         }
         rollback::cancel_rollback(&mut call.ctx, key.bytes(), &request);
         Ok(())
     }
 }
 
-/// The longest key that is shown to a caller. The server copies a key to check the rights to it.
-const MAX_SHOWN_KEY_BYTES: usize = 64 * 1024;
+/// A client that goes on trying must not fill the log.
+const LOG_INTERVAL_MS: u64 = 1_000;
 
-/// A deadlock may go through locks of which the caller must not know.
-fn hide_locks(ctx: &mut Ctx<'_>, mut error: Error) -> Error {
-    if let Error::Rejected(dlock_core::Error::Deadlock(cycle)) = &mut error {
-        let user = CallingUser::of(ctx);
-        cycle.retain_locks(|lock| {
-            lock.key.len() <= MAX_SHOWN_KEY_BYTES && user.may_read(ctx, lock.db, &lock.key)
-        });
+/// The error names only owners: the client may have no right to know the locks of the others.
+fn log_deadlock(state: &mut ModuleState, error: &Error) {
+    let Error::Rejected(dlock_core::Error::Deadlock(cycle)) = error else {
+        return;
+    };
+    let now = clock::now();
+    if state.schedule.next_deadlock_log <= now {
+        state.schedule.next_deadlock_log = now.after_ms(LOG_INTERVAL_MS);
+        log::notice(&format!("deadlock: {}", cycle.to_log_line()));
     }
-    error
-}
-
-/// What is due elsewhere comes first. An expired lease could look like part of a deadlock; and a grant that is to be
-/// rolled back may not be found again by the request that it was for. Returns whether a search for deadlocks may follow.
-fn process_due_first(ctx: &mut Ctx<'_>, flags: Flags, request: &dlock_core::Acquire<'_>) -> bool {
-    let may_block = request.block.is_some();
-    let detects_deadlocks = config::wait_policy().detect_deadlocks;
-    let state = ctx.state();
-    if flags.is_cluster() {
-        // Newer servers open every key in the slot of the running command: the timer does it.
-        wait_timer::arm(ctx);
-    } else if may_block && detects_deadlocks && state.engine.wait_table.involves(request.owner) {
-        return due::process_all_due(ctx);
-    } else if may_block || !state.grants_to_roll_back.is_empty() {
-        due::process_due(ctx);
-    }
-    true
 }

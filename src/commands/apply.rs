@@ -1,6 +1,6 @@
 //! DLOCK.APPLY: changes of locks, from the primary or the AOF.
 
-use crate::change::txn::Txn;
+use crate::change::lock_change::apply;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
 use crate::state::error::Error;
 
@@ -21,14 +21,13 @@ impl Command for Apply {
         key: Some(KeyUse::Update),
         arguments: &[Argument::key(c"key"), Argument::string(c"change")],
         categories: "write slow admin dangerous",
-        is_public: false,
+        own_category: None,
+        since: c"0.1.0",
     };
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let (key, change, flags) = (call.arg(1)?, call.arg(2)?, call.ctx.flags());
-        let mut txn = Txn::replicated(&mut call.ctx, key, flags)?;
-        let outcome = txn.apply(change.bytes());
-        txn.commit(outcome)?;
+        apply(&mut call.ctx, key, flags, change.bytes())?;
         call.ctx.reply_ok();
         Ok(())
     }

@@ -1,4 +1,5 @@
-use crate::change::txn::Txn;
+use crate::change::lock_change::{Cause, decide};
+use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
 use crate::state::config;
 use crate::state::error::Error;
@@ -32,15 +33,16 @@ impl Command for Extend {
             Argument::integer(c"fence").token(c"MINFENCE").optional(),
         ],
         categories: "write fast",
-        is_public: true,
+        own_category: Some(CATEGORY),
+        since: c"0.1.0",
     };
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let request = dlock_core::Extend::parse(call.options(), config::max_lease_ms())?;
         let (key, flags) = (call.arg(1)?, call.ctx.flags());
-        let mut txn = Txn::client(&mut call.ctx, key, flags)?;
-        let outcome = txn.extend(&request);
-        let lease_ms = txn.commit(outcome)?;
+        let lease_ms = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {
+            transition.extend(&request)
+        })?;
         call.ctx.reply_integer(lease_ms);
         Ok(())
     }

@@ -1,11 +1,12 @@
 use dlock_core::Lock;
-use dlock_core::cluster_slots::slot_of;
+use dlock_core::cluster::slots::slot_of;
 
-use crate::background::gate::Probe;
+use crate::background::gate::PROBE;
 use crate::change::lock_value::LockValue;
+use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, Ctx, InnerCommand, KeyUse, Metadata, RStr, ReadKey, Value};
-use crate::state::counters::add;
 use crate::state::error::Error;
+use crate::state::module_state::HasState;
 
 /// DLOCK.GUARD key owner fence [command [arg ...]]
 ///
@@ -43,7 +44,8 @@ impl Command for Guard {
             ),
         ],
         categories: "write slow",
-        is_public: true,
+        own_category: Some(CATEGORY),
+        since: c"0.1.0",
     };
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
@@ -89,8 +91,7 @@ fn reject_foreign_keys(ctx: &mut Ctx<'_>, lock: RStr<'_>, command: &InnerCommand
     }
     keys.push(lock);
     // A single key that is missing would be looked for on this node, though the other one may still have it.
-    ctx.can_write(Probe::METADATA.name, &keys)
-        .or(Err(Error::TryAgain))
+    ctx.can_write(PROBE, &keys).or(Err(Error::TryAgain))
 }
 
 /// What remains of the lease. The key is closed again at the end: the inner command may delete or replace this lock.
@@ -99,16 +100,12 @@ fn check(ctx: &mut Ctx<'_>, key: RStr<'_>, request: &dlock_core::Guard<'_>) -> R
     if !flags.is_active_primary() {
         return Err(Error::ReadOnly);
     }
-    let cx = ctx.state().transition_context(flags);
+    let clock = ctx.state().begin_read(flags);
     let checked = match ReadKey::<LockValue>::open(ctx, key).value() {
-        Value::Ours(value) => request.check(&value.lock, &cx),
+        Value::Ours(value) => request.check(&value.lock, clock),
         // Another type too: for the caller the lock is lost either way.
-        Value::Nothing | Value::OtherType => request.check(&Lock::default(), &cx),
+        Value::Nothing | Value::OtherType => request.check(&Lock::default(), clock),
     };
-    let counters = &mut ctx.state().counters;
-    add(match checked {
-        Ok(_) => &mut counters.guarded,
-        Err(_) => &mut counters.guards_refused,
-    });
+    ctx.state().counters.guard_checked(checked.is_ok());
     Ok(checked?)
 }

@@ -1,11 +1,12 @@
 use std::ffi::c_int;
 
-use dlock_core::{Holder, Limit, LockRef, Timeout, TransitionContext, Waiter};
+use dlock_core::{Holder, LeaseClock, Limit, LockRef, Timeout, Waiter};
 
 use crate::change::lock_value::LockValue;
+use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, Ctx, KeyUse, Metadata, ReadKey, Value};
 use crate::state::error::Error;
-use crate::state::module_state::State;
+use crate::state::module_state::{HasState, ModuleState};
 
 /// DLOCK.INFO key
 ///
@@ -24,22 +25,20 @@ impl Command for Info {
         key: Some(KeyUse::Read),
         arguments: &[Argument::key(c"key")],
         categories: "read fast",
-        is_public: true,
+        own_category: Some(CATEGORY),
+        since: c"0.1.0",
     };
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let (name, flags, db) = (call.arg(1)?, call.ctx.flags(), call.ctx.db());
         let state = call.ctx.state();
-        let cx = state.transition_context(flags);
+        let clock = state.begin_read(flags);
         let (waiting, waiters) = waiters(state, db, name.bytes());
         let key = ReadKey::<LockValue>::open(&mut call.ctx, name);
         let holders: Vec<&Holder> = match key.value() {
             Value::OtherType => return Err(Error::WrongType),
             Value::Nothing => Vec::new(),
-            Value::Ours(value) => {
-                let holders = value.lock.holders().iter();
-                holders.filter(|holder| cx.is_live(holder)).collect()
-            }
+            Value::Ours(value) => value.lock.live_holders(clock).collect(),
         };
         let ctx = key.ctx();
         if holders.is_empty() && waiting == 0 {
@@ -53,14 +52,14 @@ impl Command for Info {
         ctx.reply_bytes(b"holders");
         ctx.reply_array(holders.len());
         for holder in holders {
-            reply_holder(ctx, holder, &cx);
+            reply_holder(ctx, holder, clock);
         }
         ctx.reply_bytes(b"waiting");
         ctx.reply_integer(waiting as u64);
         ctx.reply_bytes(b"waiters");
         ctx.reply_array(waiters.len());
         for waiter in &waiters {
-            reply_waiter(ctx, waiter, &cx);
+            reply_waiter(ctx, waiter, clock);
         }
         Ok(())
     }
@@ -70,8 +69,8 @@ impl Command for Info {
 const MAX_SHOWN: usize = 128;
 
 /// How many wait, and the first of them.
-fn waiters(state: &State, db: c_int, key: &[u8]) -> (usize, Vec<Waiter>) {
-    let Some(queue) = state.engine.wait_table.queue(LockRef::new(db, key)) else {
+fn waiters(state: &ModuleState, db: c_int, key: &[u8]) -> (usize, Vec<Waiter>) {
+    let Some(queue) = state.server.wait_table.queue(LockRef::new(db, key)) else {
         return (0, Vec::new());
     };
     let shown = queue.iter().take(MAX_SHOWN);
@@ -85,14 +84,14 @@ fn reply_limit(ctx: &Ctx<'_>, limit: Limit) {
     }
 }
 
-fn reply_waiter(ctx: &Ctx<'_>, waiter: &Waiter, cx: &TransitionContext) {
+fn reply_waiter(ctx: &Ctx<'_>, waiter: &Waiter, clock: LeaseClock) {
     ctx.reply_map(4);
     ctx.reply_bytes(b"owner");
     ctx.reply_bytes(waiter.owner());
     ctx.reply_bytes(b"limit");
     reply_limit(ctx, waiter.limit());
     ctx.reply_bytes(b"waited-ms");
-    ctx.reply_integer(waiter.since().ms_until(cx.now));
+    ctx.reply_integer(waiter.since().ms_until(clock.now));
     ctx.reply_bytes(b"timeout-ms");
     match waiter.timeout() {
         Timeout::Infinite => ctx.reply_signed(-1),
@@ -100,12 +99,12 @@ fn reply_waiter(ctx: &Ctx<'_>, waiter: &Waiter, cx: &TransitionContext) {
     }
 }
 
-fn reply_holder(ctx: &Ctx<'_>, holder: &Holder, cx: &TransitionContext) {
+fn reply_holder(ctx: &Ctx<'_>, holder: &Holder, clock: LeaseClock) {
     let numbers: [(&[u8], u64); 4] = [
         (b"fence", holder.fence()),
         (b"holds", holder.holds()),
-        (b"lease-ms", cx.lease_ms(holder)),
-        (b"held-ms", holder.since().ms_until(cx.now)),
+        (b"lease-ms", holder.lease_ms(clock)),
+        (b"held-ms", holder.since().ms_until(clock.now)),
     ];
     ctx.reply_map(numbers.len().saturating_add(1));
     ctx.reply_bytes(b"owner");

@@ -1,6 +1,8 @@
 use crate::change::lock_value::LockValue;
+use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata, ReadKey, Value};
 use crate::state::error::Error;
+use crate::state::module_state::HasState;
 
 /// DLOCK.OWNER key
 ///
@@ -20,17 +22,18 @@ impl Command for Owner {
         key: Some(KeyUse::Read),
         arguments: &[Argument::key(c"key")],
         categories: "read fast",
-        is_public: true,
+        own_category: Some(CATEGORY),
+        since: c"0.1.0",
     };
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let (name, flags) = (call.arg(1)?, call.ctx.flags());
-        let cx = call.ctx.state().transition_context(flags);
+        let clock = call.ctx.state().begin_read(flags);
         let key = ReadKey::<LockValue>::open(&mut call.ctx, name);
         let owner = match key.value() {
             Value::OtherType => return Err(Error::WrongType),
             Value::Nothing => None,
-            Value::Ours(value) => value.lock.holders().iter().find(|holder| cx.is_live(holder)),
+            Value::Ours(value) => value.lock.live_holders(clock).next(),
         };
         match owner {
             Some(holder) => key.ctx().reply_bytes(holder.owner()),

@@ -1,4 +1,5 @@
-use crate::change::txn::Txn;
+use crate::change::lock_change::{Cause, decide};
+use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
 use crate::state::error::Error;
 
@@ -30,21 +31,16 @@ impl Command for Release {
             ),
         ],
         categories: "write fast",
-        is_public: true,
+        own_category: Some(CATEGORY),
+        since: c"0.1.0",
     };
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let request = dlock_core::Release::parse(call.options())?;
         let (key, flags) = (call.arg(1)?, call.ctx.flags());
-        let holds_left = if flags.must_obey() {
-            let mut txn = Txn::replicated(&mut call.ctx, key, flags)?;
-            let outcome = txn.apply_release(&request);
-            txn.commit(outcome)?
-        } else {
-            let mut txn = Txn::client(&mut call.ctx, key, flags)?;
-            let outcome = txn.release(&request);
-            txn.commit(outcome)?
-        };
+        let holds_left = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {
+            transition.release(&request)
+        })?;
         call.ctx.reply_integer(holds_left);
         Ok(())
     }

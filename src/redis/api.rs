@@ -14,9 +14,8 @@ use redis_module::raw::{
     RedisModuleDisconnectFunc as DisconnectFunc, RedisModuleEvent as Event,
     RedisModuleEventCallback as EventCallback, RedisModuleIO as Io, RedisModuleInfoCtx as InfoCtx,
     RedisModuleInfoFunc as InfoFunc, RedisModuleKey as Key, RedisModuleKeyOptCtx as KeyOptCtx,
-    RedisModuleScanCB as ScanCallback, RedisModuleScanCursor as ScanCursor,
     RedisModuleServerInfoData as ServerInfo, RedisModuleString as Str, RedisModuleTimerID as TimerId,
-    RedisModuleTimerProc as TimerFunc, RedisModuleType as Type, RedisModuleUser as User, mstime_t,
+    RedisModuleTimerProc as TimerFunc, RedisModuleType as Type, mstime_t,
 };
 
 /// Lists each function with its type once: for the table and for the lookup.
@@ -79,18 +78,6 @@ functions! {
     key_at_pos_with_flags = RedisModule_KeyAtPosWithFlags: unsafe extern "C" fn(*mut Ctx, c_int, c_int);
     get_command_keys_with_flags = RedisModule_GetCommandKeysWithFlags:
         unsafe extern "C" fn(*mut Ctx, *mut *mut Str, c_int, *mut c_int, *mut *mut c_int) -> *mut c_int;
-    get_client_id = RedisModule_GetClientId: unsafe extern "C" fn(*mut Ctx) -> c_ulonglong;
-    deauthenticate_and_close_client = RedisModule_DeauthenticateAndCloseClient:
-        unsafe extern "C" fn(*mut Ctx, u64) -> c_int;
-
-    // Rights.
-    get_client_user_name_by_id = RedisModule_GetClientUserNameById:
-        unsafe extern "C" fn(*mut Ctx, u64) -> *mut Str;
-    get_module_user_from_user_name = RedisModule_GetModuleUserFromUserName:
-        unsafe extern "C" fn(*mut Str) -> *mut User;
-    free_module_user = RedisModule_FreeModuleUser: unsafe extern "C" fn(*mut User);
-    acl_check_key_permissions = RedisModule_ACLCheckKeyPermissions:
-        unsafe extern "C" fn(*mut User, *mut Str, c_int) -> c_int;
 
     // Strings.
     create_string = RedisModule_CreateString:
@@ -110,10 +97,6 @@ functions! {
     module_type_get_value = RedisModule_ModuleTypeGetValue: unsafe extern "C" fn(*mut Key) -> *mut c_void;
     module_type_set_value = RedisModule_ModuleTypeSetValue:
         unsafe extern "C" fn(*mut Key, *mut Type, *mut c_void) -> c_int;
-    scan = RedisModule_Scan:
-        unsafe extern "C" fn(*mut Ctx, *mut ScanCursor, ScanCallback, *mut c_void) -> c_int;
-    scan_cursor_create = RedisModule_ScanCursorCreate: unsafe extern "C" fn() -> *mut ScanCursor;
-    scan_cursor_destroy = RedisModule_ScanCursorDestroy: unsafe extern "C" fn(*mut ScanCursor);
 
     // Replies.
     reply_with_array = RedisModule_ReplyWithArray: unsafe extern "C" fn(*mut Ctx, c_long) -> c_int;

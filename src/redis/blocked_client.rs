@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use redis_module::raw;
 
-use crate::redis::api::{api, detached, server_version};
+use crate::redis::api::{api, server_version};
 use crate::redis::ctx::Ctx;
 use crate::redis::gil::Gil;
 
@@ -67,20 +67,6 @@ impl<T: Blocked> BlockedClient<T> {
     }
 }
 
-/// The client of a call, by the number that the server gave it.
-pub fn client_id(ctx: &Ctx<'_>) -> u64 {
-    // SAFETY: the context is valid.
-    unsafe { (api().get_client_id)(ctx.raw()) }
-}
-
-/// Has the server close a client's connection, soon. Not from [`Blocked::disconnected`], which the server also calls
-/// for a client that it is about to free.
-pub fn close_client(_: &mut Gil<'_>, id: u64) {
-    // SAFETY: takes any number. The client is only marked: it may have more commands, but none of them runs any more,
-    // and it is freed when nothing of it is in use.
-    unsafe { (api().deauthenticate_and_close_client)(detached(), id) };
-}
-
 /// What CLIENT UNBLOCK TIMEOUT calls, or nothing where it would end the server: then it answers 0, as for a client that
 /// is not blocked.
 fn client_unblock<T: Blocked>() -> raw::RedisModuleCmdFunc {
@@ -89,11 +75,6 @@ fn client_unblock<T: Blocked>() -> raw::RedisModuleCmdFunc {
         REDIS_7_2..REDIS_7_3 => None,
         _ => Some(unblocked::<T>),
     }
-}
-
-/// Before Redis 7.2, a client that was answered a moment before CLIENT UNBLOCK TIMEOUT is left without any reply.
-pub fn may_lose_reply() -> bool {
-    server_version() < REDIS_7_2
 }
 
 const REDIS_7_2: c_int = 0x0007_0200;

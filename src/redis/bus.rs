@@ -8,35 +8,37 @@ use redis_module::raw;
 use crate::redis::api::api;
 use crate::redis::ctx::Ctx;
 
-/// All modules whose names are not nine bytes long share the message types, and the last one that registers a type gets
-/// its messages. So this is a number that another module is unlikely to use.
-const MESSAGE_TYPE: u8 = 211;
-
 /// A node's name.
 type NodeId = [u8; raw::REDISMODULE_NODE_ID_LEN as usize];
 
 /// What the module does with a message.
+///
+/// All modules whose names are not nine bytes long share the message types, and the last one that registers a type gets
+/// its messages. So the type should be a number that another module is unlikely to use.
 pub trait Receiver {
+    const MESSAGE_TYPE: u8;
     fn received(ctx: &mut Ctx<'_>, sender: NodeId, message: &[u8]);
 }
 
 impl Ctx<'_> {
-    /// Sends a message to all nodes of the cluster that are connected.
-    pub fn broadcast(&self, message: &[u8]) {
+    /// Sends a message of this type to all nodes of the cluster that are connected.
+    pub fn broadcast(&self, message_type: u8, message: &[u8]) {
         let Ok(len) = u32::try_from(message.len()) else {
             return;
         };
         // SAFETY: the context is valid, no target stands for all nodes, and the server copies the message.
         unsafe {
             let all = std::ptr::null();
-            (api().send_cluster_message)(self.raw(), all, MESSAGE_TYPE, message.as_ptr().cast(), len);
+            (api().send_cluster_message)(self.raw(), all, message_type, message.as_ptr().cast(), len);
         }
     }
 
     /// Receives messages from now on. Nothing happens on a server that is no node of a cluster.
     pub fn receive_messages<R: Receiver>(&self) {
         // SAFETY: the context is valid, and the callback has the signature that the server calls.
-        unsafe { (api().register_cluster_message_receiver)(self.raw(), MESSAGE_TYPE, Some(received::<R>)) };
+        unsafe {
+            (api().register_cluster_message_receiver)(self.raw(), R::MESSAGE_TYPE, Some(received::<R>))
+        };
     }
 }
 

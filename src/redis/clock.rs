@@ -1,19 +1,12 @@
 //! The server's clocks.
 
-use dlock_core::{Instant, WallClock};
-
 use crate::redis::api::api;
 
-/// The monotonic clock, by which leases and timeouts go.
-pub fn now() -> Instant {
+/// The monotonic clock, in microseconds.
+pub fn monotonic_micros() -> i64 {
     // SAFETY: takes nothing.
     let micros = unsafe { (api().monotonic_microseconds)() };
-    Instant::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
-}
-
-/// The wall clock. Only fencing tokens depend on it.
-pub fn wall_clock() -> WallClock {
-    WallClock::from_unix_ms(unix_ms())
+    i64::try_from(micros).unwrap_or(i64::MAX)
 }
 
 /// The wall clock, in milliseconds since 1970.

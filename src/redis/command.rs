@@ -6,7 +6,7 @@ use std::slice;
 use redis_module::raw;
 
 use crate::redis::api::api;
-use crate::redis::command_info::{CATEGORY, KeyUse, Metadata, categorize, describe};
+use crate::redis::command_info::{KeyUse, Metadata, categorize, describe};
 use crate::redis::ctx::Ctx;
 use crate::redis::inner_command::InnerCommand;
 use crate::redis::inner_keys;
@@ -95,8 +95,8 @@ impl Ctx<'_> {
     }
 
     /// Redis 7.4, Redict and Valkey 8 have ACL categories of modules; older servers go without.
-    pub fn register_acl_category(&mut self) -> bool {
-        let name = CString::new(CATEGORY).unwrap_or_default();
+    pub fn register_acl_category(&mut self, name: &str) -> bool {
+        let name = CString::new(name).unwrap_or_default();
         let add = api().add_acl_category;
         // SAFETY: the context is valid, the string is a C string.
         add.is_none_or(|add| unsafe { add(self.raw(), name.as_ptr()) == OK })

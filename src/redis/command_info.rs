@@ -21,14 +21,11 @@ pub struct Metadata {
     pub arguments: &'static [Argument],
     /// The server's own ACL categories, which it does not derive from the flags of a module's command.
     pub categories: &'static str,
-    /// In the module's ACL category too.
-    pub is_public: bool,
+    /// The module's own ACL category, if the command is in it.
+    pub own_category: Option<&'static str>,
+    /// The version that brought it.
+    pub since: &'static CStr,
 }
-
-/// The module's ACL category.
-pub(super) const CATEGORY: &str = "dlock";
-
-const SINCE: &CStr = c"0.1.0";
 
 pub enum KeyUse {
     Read,
@@ -122,11 +119,8 @@ const OK: c_int = raw::REDISMODULE_OK as c_int;
 
 /// Redis 7.2 and later; before, a module's command is in no category.
 pub(super) fn categorize(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
-    let own = if api().add_acl_category.is_some() && metadata.is_public {
-        CATEGORY
-    } else {
-        ""
-    };
+    let own = metadata.own_category.filter(|_| api().add_acl_category.is_some());
+    let own = own.unwrap_or_default();
     let categories = CString::new(format!("{} {own}", metadata.categories).trim_end()).unwrap_or_default();
     let set = api().set_command_acl_categories;
     // SAFETY: the command is one that was just made, the string is a C string.
@@ -151,7 +145,7 @@ pub(super) fn describe(
         version: &version,
         summary: metadata.summary.as_ptr(),
         complexity: metadata.complexity.as_ptr(),
-        since: SINCE.as_ptr(),
+        since: metadata.since.as_ptr(),
         history: ptr::null_mut(),
         tips: ptr::null(),
         arity: metadata.arity,

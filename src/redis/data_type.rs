@@ -11,8 +11,8 @@ use crate::redis::gil::Gil;
 use crate::redis::io::{Digest, Io};
 use crate::redis::string::RStr;
 
-/// A value that the server keeps under keys.
-pub trait DataType: Sized + 'static {
+/// A value that the server keeps under keys. It may free one on another thread, without a [`Gil`].
+pub trait DataType: Send + Sized + 'static {
     fn native() -> &'static NativeType<Self>;
 
     /// Reads a value from an RDB file. `None` if it cannot be used, which is logged.
@@ -22,8 +22,6 @@ pub trait DataType: Sized + 'static {
     fn rewrite(&self, aof: &mut Io<'_>, key: RStr<'_>);
     /// The value leaves its name: deleted, overwritten or renamed.
     fn unlink(&self, gil: &mut Gil<'_>, db: c_int, name: RStr<'_>);
-    /// The server gives the value back. It may do so on another thread: without a [`Gil`].
-    fn free(self);
     fn digest(&self, digest: &mut Digest<'_>);
     fn memory_usage(&self) -> usize;
     /// The number of allocations: with many the server frees the value on another thread.
@@ -114,7 +112,7 @@ unsafe extern "C" fn aof_rewrite<T: DataType>(
 
 unsafe extern "C" fn free<T: DataType>(value: *mut c_void) {
     // SAFETY: a value of this type, made by `Box::into_raw`, that the server gives back once.
-    unsafe { Box::from_raw(value.cast::<T>()) }.free();
+    drop(unsafe { Box::from_raw(value.cast::<T>()) });
 }
 
 unsafe extern "C" fn unlink<T: DataType>(key: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {

@@ -112,11 +112,6 @@ impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
         }
     }
 
-    /// For what does not change any key.
-    pub fn ctx(&self) -> &Ctx<'a> {
-        self.ctx
-    }
-
     /// For what does not call the server.
     pub fn gil(&mut self) -> &mut Gil<'a> {
         self.ctx
@@ -160,7 +155,7 @@ impl<V> Value<V> {
 ///
 /// # Safety
 /// `key` is open, or null. The pointer is valid until the key is closed or changed.
-pub(super) unsafe fn value_of<T: DataType>(key: *mut raw::RedisModuleKey) -> Value<*mut T> {
+unsafe fn value_of<T: DataType>(key: *mut raw::RedisModuleKey) -> Value<*mut T> {
     // SAFETY: the key is open or null, which has no type and counts as empty. A value of this type is a `T` that
     // `WriteKey::set` or `rdb_load` made.
     unsafe {

@@ -17,7 +17,6 @@
 
 #![allow(unsafe_code)]
 
-mod acl;
 mod api;
 mod blocked_client;
 mod bus;
@@ -38,12 +37,10 @@ mod key;
 mod load;
 pub mod log;
 mod reply;
-mod scan;
 mod string;
 mod timer;
 
-pub use acl::CallingUser;
-pub use blocked_client::{Blocked, BlockedClient, BlockedId, client_id, close_client, may_lose_reply};
+pub use blocked_client::{Blocked, BlockedClient, BlockedId};
 pub use bus::Receiver;
 pub use command::{Call, Command, CommandError, MissingArgument};
 pub use command_info::{Argument, KeyUse, Metadata};
@@ -57,6 +54,5 @@ pub use inner_command::InnerCommand;
 pub use io::{Digest, Io};
 pub use key::{ReadKey, Value, WriteKey};
 pub use load::attach;
-pub use scan::KeyspaceScan;
 pub use string::{RStr, RString};
 pub use timer::Timer;

@@ -57,12 +57,6 @@ impl RString {
         Self(unsafe { (api().create_string)(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()) })
     }
 
-    /// # Safety
-    /// The server has given the string away.
-    pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Self {
-        Self(raw)
-    }
-
     pub fn borrow(&self) -> RStr<'_> {
         // SAFETY: the string is freed when `self` is dropped, not before.
         unsafe { RStr::new(self.0) }

@@ -2,11 +2,9 @@
 
 use std::ffi::c_void;
 
-use dlock_core::Instant;
 use redis_module::raw;
 
 use crate::redis::api::{api, detached};
-use crate::redis::clock;
 use crate::redis::ctx::Ctx;
 use crate::redis::gil::Gil;
 
@@ -18,30 +16,21 @@ pub type Callback = fn(&mut Ctx<'_>);
 
 /// A timer that is set. The first thing its callback does is to drop it: the server aborts when a timer is stopped
 /// while it fires.
-pub struct Timer {
-    id: raw::RedisModuleTimerID,
-    at: Instant,
-}
+pub struct Timer(raw::RedisModuleTimerID);
 
 impl Timer {
-    /// Fires at `at`, or a minute from now where that is sooner.
-    pub fn set(_: &mut Gil<'_>, at: Instant, callback: Callback) -> Self {
-        let period_ms = clock::now().ms_until_rounded_up(at).min(MAX_PERIOD_MS);
-        let period_ms = i64::try_from(period_ms).unwrap_or(0);
+    /// Fires after this time, or in a minute where that is sooner.
+    pub fn set(_: &mut Gil<'_>, period_ms: u64, callback: Callback) -> Self {
+        let period_ms = i64::try_from(period_ms.min(MAX_PERIOD_MS)).unwrap_or(0);
         let callback = callback as *mut c_void;
         // SAFETY: the context lives as long as the module. What travels with the timer is a function.
-        let id = unsafe { (api().create_timer)(detached(), period_ms, Some(fire), callback) };
-        Self { id, at }
-    }
-
-    pub fn at(&self) -> Instant {
-        self.at
+        Self(unsafe { (api().create_timer)(detached(), period_ms, Some(fire), callback) })
     }
 
     /// Not from its own callback, which has dropped it.
     pub fn stop(self, _: &mut Gil<'_>) {
         // SAFETY: the context lives as long as the module, and the timer has not fired: its owner still had it.
-        unsafe { (api().stop_timer)(detached(), self.id, std::ptr::null_mut()) };
+        unsafe { (api().stop_timer)(detached(), self.0, std::ptr::null_mut()) };
     }
 }
 

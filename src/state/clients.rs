@@ -3,29 +3,23 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 
-use dlock_core::{Acquire, Answer, Enqueued, LockName, Ticket};
+use dlock_core::{Answer, LockName, Parked, Ticket};
 
 use crate::redis::{BlockedClient, BlockedId};
 
 pub struct Clients {
     by_ticket: BTreeMap<Ticket, (BlockedClient<Client>, Box<Client>)>,
     by_id: BTreeMap<BlockedId, Ticket>,
-    /// Clients that wait no more. They are removed from `by_id` before the next client waits, which may have the same
-    /// id: a waiter that is granted should not have to wait for that.
-    pending_cleanup: Vec<BlockedId>,
+    /// Unblocked ids, removed from `by_id` lazily to keep grants short. The server may reuse them at the next block.
+    unblocked: Vec<BlockedId>,
     /// Grants with a request id that are on their way to clients, or are to be rolled back. Should a client be gone, the
     /// owner may still want its grant, ask for it again by the request id, and get it elsewhere.
     in_flight: BTreeMap<RequestKey, Ticket>,
-    /// Clients, by the server's number, that it may have unblocked without the reply that they had.
-    pub stranded_clients: Vec<u64>,
 }
 
 /// A blocked client in its box, which travels with the reply.
 pub struct Client {
-    pub ticket: Ticket,
-    pub name: LockName,
-    pub owner: Box<[u8]>,
-    pub request_id: Option<Box<[u8]>>,
+    pub request: Parked,
     /// The reply, when there is one.
     pub reply: Option<Reply>,
 }
@@ -52,20 +46,11 @@ pub struct UndeliveredGrant {
 }
 
 impl Client {
-    pub fn new(waiter: &Enqueued, request: &Acquire<'_>) -> Self {
-        Self {
-            ticket: waiter.ticket,
-            name: waiter.name.clone(),
-            owner: request.owner.into(),
-            request_id: request.request_id.map(Into::into),
-            reply: None,
-        }
-    }
-
     fn request_key(&self) -> Option<RequestKey> {
-        self.request_id.as_ref().map(|request_id| RequestKey {
-            name: self.name.clone(),
-            owner: self.owner.clone(),
+        let Parked { name, owner, .. } = &self.request;
+        self.request.request_id.as_ref().map(|request_id| RequestKey {
+            name: name.clone(),
+            owner: owner.as_ref().into(),
             request_id: request_id.clone(),
         })
     }
@@ -76,24 +61,23 @@ impl Clients {
         Self {
             by_ticket: BTreeMap::new(),
             by_id: BTreeMap::new(),
-            pending_cleanup: Vec::new(),
+            unblocked: Vec::new(),
             in_flight: BTreeMap::new(),
-            stranded_clients: Vec::new(),
         }
     }
 
     pub fn insert(&mut self, blocked: BlockedClient<Client>, client: Box<Client>) {
-        for id in self.pending_cleanup.drain(..) {
+        for id in self.unblocked.drain(..) {
             self.by_id.remove(&id);
         }
-        self.by_id.insert(blocked.id(), client.ticket);
-        self.by_ticket.insert(client.ticket, (blocked, client));
+        self.by_id.insert(blocked.id(), client.request.ticket);
+        self.by_ticket.insert(client.request.ticket, (blocked, client));
     }
 
     /// Whoever takes a client out must unblock it.
     pub fn take(&mut self, ticket: Ticket) -> Option<(BlockedClient<Client>, Box<Client>)> {
         let (blocked, client) = self.by_ticket.remove(&ticket)?;
-        self.pending_cleanup.push(blocked.id());
+        self.unblocked.push(blocked.id());
         Some((blocked, client))
     }
 
@@ -105,7 +89,7 @@ impl Clients {
     /// A reply with a grant is on its way.
     pub fn send(&mut self, client: &Client) {
         if let Some(key) = client.request_key() {
-            self.in_flight.insert(key, client.ticket);
+            self.in_flight.insert(key, client.request.ticket);
         }
     }
 
@@ -141,7 +125,7 @@ impl Clients {
         let Some(key) = client.request_key() else {
             return true;
         };
-        let is_unclaimed = self.in_flight.get(&key) == Some(&client.ticket);
+        let is_unclaimed = self.in_flight.get(&key) == Some(&client.request.ticket);
         if is_unclaimed {
             self.in_flight.remove(&key);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use dlock_core::{GraceLength, GraceSettings, WaitPolicy};
+use dlock_core::{GraceLength, GraceSettings};
 
 use crate::redis::{Ctx, Number, Switch};
 
@@ -63,11 +63,12 @@ pub fn max_lease_ms() -> u64 {
     u64::try_from(MAX_LEASE_MS.load(Ordering::Relaxed)).unwrap_or(1)
 }
 
-pub fn wait_policy() -> WaitPolicy {
-    WaitPolicy {
-        max_waiters: usize::try_from(MAX_WAITERS_PER_LOCK.load(Ordering::Relaxed)).unwrap_or(0),
-        detect_deadlocks: DEADLOCK_DETECTION.load(Ordering::Relaxed),
-    }
+pub fn max_waiters_per_lock() -> usize {
+    usize::try_from(MAX_WAITERS_PER_LOCK.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+pub fn deadlock_detection() -> bool {
+    DEADLOCK_DETECTION.load(Ordering::Relaxed)
 }
 
 pub fn allow_eviction() -> bool {

@@ -1,6 +1,6 @@
 //! What `INFO dlock` counts.
 
-use dlock_core::{Answer, Effects, Error, Event};
+use dlock_core::{Answer, Effects, Error, Event, Outcome};
 
 use crate::state::latency_histogram::LatencyHistogram;
 
@@ -21,7 +21,7 @@ pub struct Counters {
     /// GUARDs whose check passed.
     pub guarded: u64,
     /// GUARDs whose check failed: nothing was run.
-    pub guards_refused: u64,
+    pub guards_rejected: u64,
     /// Holders whose fence was raised.
     pub fences_raised: u64,
     /// Holders that were removed because their lease had expired.
@@ -40,6 +40,8 @@ pub struct Counters {
     pub grants_rolled_back: u64,
     /// Requests that wait, though their search for deadlocks was abandoned.
     pub deadlock_searches_abandoned: u64,
+    /// States that are impossible.
+    pub internal_errors: u64,
     /// Rejected requests by their first word.
     pub errors: Errors,
 }
@@ -66,7 +68,7 @@ impl Counters {
             late_releases: 0,
             extended: 0,
             guarded: 0,
-            guards_refused: 0,
+            guards_rejected: 0,
             fences_raised: 0,
             expired: 0,
             expired_contended: 0,
@@ -76,6 +78,7 @@ impl Counters {
             held_ms: LatencyHistogram::new(),
             grants_rolled_back: 0,
             deadlock_searches_abandoned: 0,
+            internal_errors: 0,
             errors: Errors {
                 err: 0,
                 wrongtype: 0,
@@ -90,48 +93,63 @@ impl Counters {
         }
     }
 
-    /// What a transition did to a lock, with waiters or without.
-    pub fn transition(&mut self, effects: &Effects, is_contended: bool) {
+    /// Counts what a transition did to a lock, with waiters or without. Errors are counted when they are sent.
+    pub fn record(&mut self, effects: &Effects, is_contended: bool) {
+        match effects.outcome {
+            Outcome::Reentered => increment(&mut self.reentered),
+            Outcome::NotGranted => increment(&mut self.not_granted),
+            Outcome::LateRelease => increment(&mut self.late_releases),
+            Outcome::RolledBack => increment(&mut self.grants_rolled_back),
+            Outcome::None | Outcome::New | Outcome::Repeated | Outcome::Queued => {}
+        }
         for event in &effects.events {
-            add(match event {
+            increment(match event {
                 Event::Acquired => &mut self.acquired,
                 Event::Released => &mut self.released,
                 Event::Extended => &mut self.extended,
                 Event::Expired => &mut self.expired,
             });
             if is_contended && *event == Event::Expired {
-                add(&mut self.expired_contended);
+                increment(&mut self.expired_contended);
             }
         }
         for ms in &effects.held_ms {
             self.held_ms.record(*ms);
         }
+        if effects.is_fence_raised {
+            increment(&mut self.fences_raised);
+        }
         if effects.is_search_abandoned {
-            add(&mut self.deadlock_searches_abandoned);
+            increment(&mut self.deadlock_searches_abandoned);
+        }
+        for wake in &effects.wakes {
+            self.answered(&wake.answer);
         }
     }
 
-    /// A RELEASE was rejected.
-    pub fn release_rejected(&mut self, error: &Error) {
-        if let Error::NotHeld | Error::NotOwner | Error::Stale(_) = error {
-            add(&mut self.late_releases);
-        }
-    }
-
-    /// A waiter has its answer. Errors are counted when they are sent.
+    /// A waiter has its answer.
     pub fn answered(&mut self, answer: &Answer) {
         match answer {
             Answer::Granted(granted) => {
-                add(&mut self.grants_from_queue);
+                increment(&mut self.grants_from_queue);
                 self.waited_ms.record(granted.waited_ms);
             }
-            Answer::TimedOut => add(&mut self.wait_timeouts),
-            Answer::Withdrawn | Answer::Refused(_) => {}
+            Answer::TimedOut => increment(&mut self.wait_timeouts),
+            Answer::Withdrawn | Answer::Rejected(_) => {}
         }
     }
 
+    /// A GUARD passed its check, or did not.
+    pub fn guard_checked(&mut self, has_passed: bool) {
+        increment(if has_passed {
+            &mut self.guarded
+        } else {
+            &mut self.guards_rejected
+        });
+    }
+
     pub fn rejected(&mut self, error: &Error) {
-        add(match error {
+        increment(match error {
             // No error of anybody: the client has sent the request again.
             Error::Replaced => return,
             Error::NotHeld => &mut self.errors.notheld,
@@ -146,7 +164,7 @@ impl Counters {
     }
 }
 
-/// One more.
-pub fn add(counter: &mut u64) {
+/// Adds one.
+pub fn increment(counter: &mut u64) {
     *counter = counter.wrapping_add(1);
 }

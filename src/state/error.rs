@@ -1,21 +1,10 @@
-//! Replies to clients: grants, and errors with their counters.
+//! Why commands fail.
 
 use std::fmt;
 
-use dlock_core::Granted;
-
 use crate::redis::{CommandError, Ctx, MissingArgument};
-use crate::state::counters::add;
-
-impl Ctx<'_> {
-    /// `[fence, holds, lease-ms, waited-ms]`
-    pub fn reply_grant(&self, granted: &Granted) {
-        self.reply_array(4);
-        for number in [granted.fence, granted.holds, granted.lease_ms, granted.waited_ms] {
-            self.reply_integer(number);
-        }
-    }
-}
+use crate::state::counters::increment;
+use crate::state::module_state::HasState;
 
 /// Why a command failed.
 #[derive(Clone, Debug)]
@@ -39,14 +28,17 @@ pub enum Error {
 
 impl CommandError for Error {
     fn reply(&self, ctx: &mut Ctx<'_>) {
+        if let Self::Rejected(dlock_core::Error::Internal(what)) = self {
+            ctx.state().internal_error(what);
+        }
         let counters = &mut ctx.state().counters;
         match self {
             Self::Rejected(error) => counters.rejected(error),
-            Self::WrongType => add(&mut counters.errors.wrongtype),
+            Self::WrongType => increment(&mut counters.errors.wrongtype),
             // As if the server had found it.
             Self::CrossSlot | Self::TryAgain => {}
             Self::NotGuarded(_) | Self::ReadOnly | Self::Internal | Self::NotStored => {
-                add(&mut counters.errors.err);
+                increment(&mut counters.errors.err);
             }
         }
         ctx.reply_error(&self.to_string());
@@ -77,7 +69,7 @@ impl fmt::Display for Error {
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::ReadOnly => "READONLY locks are granted and released by the primary, ask there",
             Self::Internal => "ERR this command is for replication and the append-only file only",
-            Self::NotStored => "ERR the server did not store the lock: nothing was granted, see its log",
+            Self::NotStored => "ERR the server did not store the lock: nothing was granted, see its log and try again",
         })
     }
 }

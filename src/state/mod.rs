@@ -1,15 +1,14 @@
-//! The module's own state, and what is known of the server: settings, slots, fences, blocked clients.
+//! The module's own state, and what is known of the server: settings, clocks, slots, blocked clients.
 
 pub mod clients;
+pub mod clock;
 pub mod cluster;
 pub mod config;
 pub mod counters;
 pub mod error;
-pub mod eviction;
-pub mod fences;
-pub mod footprint;
 mod latency_histogram;
 pub mod module_state;
+pub mod policy;
 pub mod replication_targets;
-pub mod untracked;
+pub mod role;
 pub mod wait_timer;

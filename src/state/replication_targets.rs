@@ -51,14 +51,19 @@ impl ReplicationTargets {
         self.exports = self.exports.saturating_sub(1);
     }
 
-    /// Asks the server for replicas, and for a backlog from which one could continue. One that does not say has some.
-    pub fn refresh(ctx: &mut Ctx<'_>) {
-        let mut is_zero = |field: &CStr| ctx.info_number(c"replication", field) == Some(0);
-        let has_none = is_zero(c"connected_slaves") && is_zero(c"repl_backlog_active");
-        ctx.state().replication_targets.may_have_replicas = !has_none;
+    /// What [`poll`] has found.
+    pub fn set(&mut self, may_have_replicas: bool) {
+        self.may_have_replicas = may_have_replicas;
     }
 
-    pub fn should_propagate(&self, flags: Flags) -> bool {
+    pub fn have_consumers(&self, flags: Flags) -> bool {
         self.may_have_replicas || self.exports > 0 || flags.has_aof()
     }
+}
+
+/// Asks the server for replicas, and for a backlog from which one could continue. One that does not say has some.
+pub fn poll(ctx: &mut Ctx<'_>) -> bool {
+    let mut is_zero = |field: &CStr| ctx.info_number(c"replication", field) == Some(0);
+    let has_none = is_zero(c"connected_slaves") && is_zero(c"repl_backlog_active");
+    !has_none
 }

@@ -4,6 +4,8 @@
 //! replicated from inside a DEL callback would precede that DEL in the AOF.
 
 use crate::redis::{Gil, Timer};
+use crate::state::clock;
+use crate::state::module_state::HasState;
 
 /// Sets the timer to the first time at which something is due, unless it fires earlier anyway.
 pub fn arm(gil: &mut Gil<'_>) {
@@ -12,13 +14,17 @@ pub fn arm(gil: &mut Gil<'_>) {
         return;
     };
     let schedule = &mut state.schedule;
-    if schedule.wait_timer.as_ref().is_some_and(|timer| timer.at() <= at) {
+    if schedule
+        .wait_timer
+        .as_ref()
+        .is_some_and(|(_, fires)| *fires <= at)
+    {
         return;
     }
     let (old, callback) = (schedule.wait_timer.take(), schedule.on_wait_timer);
-    if let Some(old) = old {
+    if let Some((old, _)) = old {
         old.stop(gil);
     }
-    let timer = Timer::set(gil, at, callback);
-    gil.state().schedule.wait_timer = Some(timer);
+    let timer = Timer::set(gil, clock::now().ms_until_rounded_up(at), callback);
+    gil.state().schedule.wait_timer = Some((timer, at));
 }

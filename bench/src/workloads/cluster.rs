@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use dlock_core::cluster_slots::slot_of;
+use dlock_core::cluster::slots::slot_of;
 
 use crate::Result;
 use crate::implementations::command::{Implementation, short_names};

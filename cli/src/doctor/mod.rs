@@ -29,16 +29,7 @@ struct Report {
 }
 
 pub fn doctor(args: &DoctorArgs, target: &Target) -> Result<ExitCode, Failure> {
-    let sentinels = if args.can_remove {
-        Vec::new()
-    } else {
-        sentinels::check(target)
-    };
-    let check = if args.can_remove {
-        checks::can_remove
-    } else {
-        checks::check
-    };
+    let sentinels = sentinels::check(target);
     let mut deployment = match collect::all_servers(target) {
         // What the Sentinels say of it is worth more than that there is no primary.
         Err(failure) if !sentinels.is_empty() => unavailable(target, failure)?,
@@ -49,7 +40,7 @@ pub fn doctor(args: &DoctorArgs, target: &Target) -> Result<ExitCode, Failure> {
         facts.down_after_ms = down_after_ms;
     }
     let mut reports: Vec<Report> = sentinels.into_iter().map(Report::of_sentinel).collect();
-    reports.extend(of_servers(&deployment, check));
+    reports.extend(of_servers(&deployment, checks::check));
     print(args, &reports)
 }
 

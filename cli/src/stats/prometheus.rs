@@ -25,7 +25,6 @@ errors_late_releases: RELEASE requests by owners that no longer held the lock.";
 
 const GAUGES: &str = "
 locks: Locks with a holder, including expired ones that are not removed yet.
-untracked_locks: 1 while the keyspace is scanned for a lock that was renamed, moved or is being freed, else 0.
 waiters: Waiters in all queues.
 contended_locks: Locks with waiters.
 longest_wait_ms: Time that the longest-waiting waiter has waited.
@@ -34,8 +33,6 @@ fence_known: Highest fencing token granted or observed.
 quorum: Whether this is one of several independent servers that share locks.
 grace_left_ms: Remaining time of the grace period, in which no locks are granted.
 evictable: Whether no locks are granted because the eviction policy could evict them.
-clean_since: Unix time since when nothing of the module has been written to disk; 0 if something is.
-aof_clean: Whether the append-only file holds nothing of the module.
 max_lease_ms: Longest lease that the server accepts.
 startup_grace_ms: Length of the grace period after a start.
 failover_grace_ms: Length of the grace period after a failover.

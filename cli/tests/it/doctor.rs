@@ -289,40 +289,6 @@ fn replica_that_runs_without_its_primary_is_reported() {
     wait_for("the Sentinel to miss the link", || doctor().contains(known));
 }
 
-/// The obstacles, each with its remedy tried.
-#[test]
-fn can_remove_names_obstacles_until_module_can_be_removed() {
-    let server = Server::with(DURABLE);
-    let mut client = server.client();
-    let obstacles = || {
-        let output = at(&server, &["doctor", "--can-remove", "--json"]);
-        let json: serde_json::Value = serde_json::from_str(&output.out).expect("JSON");
-        let found = json.as_array().expect("an array").iter();
-        let found = found.filter(|finding| finding["level"] == "problem");
-        let checks: Vec<String> = found
-            .map(|finding| finding["check"].as_str().expect("a text").to_owned())
-            .collect();
-        assert_eq!(output.code, if checks.is_empty() { 0 } else { 2 }, "{output:?}");
-        checks
-    };
-    client.acquire("job alice 600000");
-    assert_eq!(obstacles(), ["keep-fence", "locks", "append-only file"]);
-    client.config_set("dlock.keep-fence", "no");
-    assert_eq!(obstacles(), ["locks", "append-only file"]);
-    client.release("job alice");
-    assert_eq!(obstacles(), ["append-only file"]);
-    client.ask::<redis::Value>("BGREWRITEAOF");
-    wait_for("nothing in the way", || obstacles().is_empty());
-    client.config_set("appendonly", "no");
-    assert_eq!(obstacles(), ["RDB"]);
-    wait_for("a snapshot without the module", || {
-        client.ok("SAVE");
-        obstacles().is_empty()
-    });
-    assert!(Server::without_module_on_copy_of(&server, "").is_ok());
-    at(&server, &["doctor", "--can-remove"]).shows("the module can be removed: delete loadmodule");
-}
-
 #[test]
 fn doctor_of_a_quorum_checks_servers_and_majority() {
     let mut servers: Vec<Server> = (0..3)

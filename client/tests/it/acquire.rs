@@ -205,7 +205,7 @@ async fn deadlock_is_rejected_with_its_cycle() {
     };
     let lock = locks(&server).lock("b").owner("alice");
     let refused = lock.acquire().await.unwrap_err();
-    let is_expected = matches!(&refused, Error::Deadlock(circle) if circle.contains("bob holds b"));
+    let is_expected = matches!(&refused, Error::Deadlock(circle) if circle.contains("bob waits for alice"));
     assert!(is_expected, "{refused:?}");
 }
 

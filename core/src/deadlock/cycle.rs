@@ -1,4 +1,4 @@
-//! Why a request would wait forever, as a message.
+//! Why a request would wait forever: as a message for its client, and as a line of the log.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,49 +6,94 @@ use std::fmt;
 use super::graph::{NodeId, WaitForGraph};
 use crate::name::LockName;
 
-/// Owners that wait for each other in a cycle: each has a claim on what the one before it waits for.
+/// Owners that wait for each other in a cycle.
+///
+/// As text it names owners only: the client may have no right to know the locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cycle {
-    /// The first of them.
+    /// The first of them: each waits for the next, the last of a short cycle for the first.
     pub(crate) links: Vec<Link>,
     /// The number of those that are not shown.
     more: usize,
     /// Whether the rejected request is part of the cycle, and not only blocked by it.
     pub(crate) closed_by_request: bool,
-    /// Not all locks are in the database of the request.
-    names_databases: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    pub(crate) owner: Shortened,
-    pub(crate) claim: Claim,
-    /// The lock that the owner before it waits for; `None` if that must not be shown.
-    pub(crate) claims: Option<LockName>,
-    pub(crate) waits_for: Option<LockName>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    Holds,
-    /// It waits ahead of this owner in the queue.
-    QueuedAhead(Shortened),
+    pub(crate) owner: Box<[u8]>,
+    pub(crate) waits_for: LockName,
+    /// Whether the next owner holds this lock, and does not only wait ahead in its queue.
+    pub(crate) next_holds: bool,
 }
 
 /// A longer cycle is truncated.
 const MAX_LINKS: usize = 8;
 /// Longer names are cut.
 const MAX_NAME_BYTES: usize = 64;
-/// No link is shown that would make the text longer: together with the advice it stays below 4 kB.
-const MAX_LINKS_BYTES: usize = 3_900;
 
 impl Cycle {
-    /// Leaves out the locks that the caller must not read.
-    pub fn retain_locks(&mut self, mut may_read: impl FnMut(&LockName) -> bool) {
-        for link in &mut self.links {
-            for lock in [&mut link.claims, &mut link.waits_for] {
-                lock.take_if(|lock| !may_read(lock));
+    /// The line for the log, with the locks: `alice waits for "a" (db0), which bob holds; bob waits for "b" (db0),
+    /// which alice holds`
+    pub fn to_log_line(&self) -> String {
+        let mut line = String::new();
+        for (position, link) in self.links.iter().enumerate() {
+            let separator = if position == 0 { "" } else { "; " };
+            let Link { owner, waits_for, .. } = link;
+            let (owner, key) = (Shortened(owner), Shortened(&waits_for.key));
+            line += &format!("{separator}{owner} waits for \"{key}\" (db{})", waits_for.db);
+            if let Some(next) = self.next(position) {
+                let next = Shortened(&next.owner);
+                line += &if link.next_holds {
+                    format!(", which {next} holds")
+                } else {
+                    format!(", where {next} is queued ahead")
+                };
             }
+        }
+        if self.more > 0 {
+            line += &format!("; and {} more", self.more);
+        }
+        line
+    }
+
+    /// For whom the owner at this position waits, unless that one is not shown.
+    fn next(&self, position: usize) -> Option<&Link> {
+        let is_complete = self.more == 0;
+        let first = self.links.first().filter(|_| is_complete);
+        self.links.get(position.saturating_add(1)).or(first)
+    }
+}
+
+/// `alice waits for bob, bob waits for alice: ` and what to do.
+impl fmt::Display for Cycle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, link) in self.links.iter().enumerate() {
+            if let Some(next) = self.next(position) {
+                let separator = if position == 0 { "" } else { ", " };
+                let (owner, next) = (Shortened(&link.owner), Shortened(&next.owner));
+                write!(f, "{separator}{owner} waits for {next}")?;
+            }
+        }
+        if self.more > 0 {
+            write!(f, ", and {} more", self.more)?;
+        }
+        f.write_str(if self.closed_by_request {
+            ": release what this owner holds, then try again"
+        } else {
+            ": this request would wait for them, try again when a lease or a timeout has let one go"
+        })
+    }
+}
+
+/// The start of a long name.
+struct Shortened<'a>(&'a [u8]);
+
+impl fmt::Display for Shortened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.get(..MAX_NAME_BYTES) {
+            Some(start) if start.len() < self.0.len() => write!(f, "{}...", start.escape_ascii()),
+            _ => write!(f, "{}", self.0.escape_ascii()),
         }
     }
 }
@@ -64,12 +109,10 @@ pub(super) fn shortest_cycle(graph: &WaitForGraph<'_>, owner: NodeId, lock: Node
     let closed = Paths::from(graph, owner, lock).back_to_start();
     let closed_by_request = closed.is_some();
     let edges = closed.unwrap_or_else(|| follow(graph, owner));
-    let db_of = |lock: NodeId| graph.locks.get(lock).map(|node| node.name.db);
     Cycle {
         links: describe(graph, &edges),
         more: edges.len().saturating_sub(MAX_LINKS),
         closed_by_request,
-        names_databases: edges.iter().any(|(_, claimed)| db_of(*claimed) != db_of(lock)),
     }
 }
 
@@ -170,108 +213,19 @@ fn blocked_by(graph: &WaitForGraph<'_>, owner: NodeId) -> Option<(NodeId, NodeId
 }
 
 fn describe(graph: &WaitForGraph<'_>, edges: &[Edge]) -> Vec<Link> {
-    let before = edges.iter().cycle().skip(edges.len().saturating_sub(1));
+    let next = edges.iter().cycle().skip(1);
     edges
         .iter()
-        .zip(before)
+        .zip(next)
         .take(MAX_LINKS)
-        .filter_map(|(edge, before)| link(graph, *edge, *before))
+        .filter_map(|(edge, (next, _))| link(graph, *edge, *next))
         .collect()
 }
 
-fn link(graph: &WaitForGraph<'_>, (owner, waits_for): Edge, (other, claims): Edge) -> Option<Link> {
-    let node = graph.owners.get(owner)?;
-    let claim = if node.holds.get(&claims)?.is_real {
-        Claim::Holds
-    } else {
-        Claim::QueuedAhead(Shortened::new(graph.owners.get(other)?.name))
-    };
+fn link(graph: &WaitForGraph<'_>, (owner, waits_for): Edge, next: NodeId) -> Option<Link> {
     Some(Link {
-        owner: Shortened::new(node.name),
-        claim,
-        claims: Some(graph.locks.get(claims)?.name.clone()),
-        waits_for: Some(graph.locks.get(waits_for)?.name.clone()),
+        owner: graph.owners.get(owner)?.name.into(),
+        waits_for: graph.locks.get(waits_for)?.name.clone(),
+        next_holds: graph.owners.get(next)?.holds.get(&waits_for)?.is_real,
     })
-}
-
-/// `alice holds a, waits for b; bob holds b, waits for a: ` and what to do.
-impl fmt::Display for Cycle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        let mut more = self.more;
-        for link in &self.links {
-            let link = link.text(self.names_databases);
-            match link.filter(|link| text.len().saturating_add(link.len()) <= MAX_LINKS_BYTES) {
-                Some(link) => text.extend([if text.is_empty() { "" } else { "; " }, &link]),
-                None => more = more.saturating_add(1),
-            }
-        }
-        f.write_str(if text.is_empty() {
-            "owners wait for each other"
-        } else {
-            &text
-        })?;
-        if more > 0 {
-            write!(f, "; and {more} more")?;
-        }
-        f.write_str(if self.closed_by_request {
-            ": release what this owner holds, then try again"
-        } else {
-            ": this request would wait for them, try again when a lease or a timeout has let one go"
-        })
-    }
-}
-
-impl Link {
-    /// `None` if the caller must read neither lock.
-    fn text(&self, names_databases: bool) -> Option<String> {
-        let lock = |lock: &Option<LockName>| match lock {
-            None => "another lock".to_owned(),
-            Some(lock) if names_databases => format!("{} (db{})", Shortened::new(&lock.key), lock.db),
-            Some(lock) => Shortened::new(&lock.key).to_string(),
-        };
-        let Self { owner, claims, .. } = self;
-        let claim = match &self.claim {
-            _ if claims.is_none() && self.waits_for.is_none() => return None,
-            Claim::QueuedAhead(other) if claims.is_some() => {
-                format!("stands before {other} in the queue of {}", lock(claims))
-            }
-            Claim::QueuedAhead(_) => "stands in the queue of another lock".to_owned(),
-            Claim::Holds => format!("holds {}", lock(claims)),
-        };
-        Some(format!("{owner} {claim}, waits for {}", lock(&self.waits_for)))
-    }
-}
-
-/// A name as the text shows it: the start of a long one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shortened {
-    start: Box<[u8]>,
-    is_cut: bool,
-}
-
-impl Shortened {
-    fn new(name: &[u8]) -> Self {
-        let start = name.get(..MAX_NAME_BYTES);
-        Self {
-            start: start.unwrap_or(name).into(),
-            is_cut: name.len() > MAX_NAME_BYTES,
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.start
-    }
-}
-
-impl fmt::Display for Shortened {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}{}",
-            self.start.escape_ascii(),
-            if self.is_cut { "..." } else { "" }
-        )
-    }
 }

@@ -14,7 +14,7 @@ mod graph;
 
 pub use cycle::Cycle;
 #[cfg(test)]
-pub(crate) use cycle::{Claim, Link};
+pub(crate) use cycle::Link;
 pub(crate) use graph::{NodeId, WaitForGraph};
 
 use super::name::LockRef;

@@ -21,15 +21,10 @@ impl ExpiryHandle {
         bucket: Bucket(u32::MAX),
         slot: u32::MAX,
     };
-    /// Not in the index, because the value was moved from its key.
-    pub const UNTRACKED: Self = Self {
-        bucket: Bucket(u32::MAX),
-        slot: 0,
-    };
 
     /// Whether the lock is in the index.
     pub fn is_indexed(self) -> bool {
-        self.bucket != Self::NONE.bucket
+        self != Self::NONE
     }
 
     /// Whether the lock is due at `at` or before.

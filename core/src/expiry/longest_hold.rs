@@ -1,6 +1,6 @@
 //! The longest hold that runs, without an index of its own: the sweeper visits a renewed lock once a lease.
 
-use crate::context::TransitionContext;
+use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
 use crate::time::Instant;
 
@@ -23,10 +23,10 @@ impl LongestHold {
     }
 
     /// A lock was visited: its first lease was renewed, or has expired.
-    pub fn observe(&mut self, lock: &Lock, cx: &TransitionContext) {
+    pub fn observe(&mut self, lock: &Lock, clock: LeaseClock) {
         let since = lock.holders().iter().map(Holder::since).min();
-        if let (Some(since), Some(first_end)) = (since, cx.first_lease_end(lock))
-            && (since <= self.since || self.ms(cx.now) == 0)
+        if let (Some(since), Some(first_end)) = (since, lock.first_lease_end(clock))
+            && (since <= self.since || self.ms(clock.now) == 0)
         {
             self.since = since;
             self.next_visit = first_end.after_ms(VISIT_DELAY_MS);

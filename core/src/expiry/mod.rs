@@ -5,7 +5,7 @@
 //! bucket until that is due, and is then inserted again.
 //!
 //! The index holds keys, never pointers: FLUSHALL, DEBUG RELOAD and RENAME free or move values without notice. So
-//! a key may be stale, and a lock may be untracked until a scan of the keyspace finds it.
+//! a key may be stale, and a lock that was renamed is missing until it is opened for a change.
 
 mod buckets;
 mod handle;

@@ -9,13 +9,12 @@ use proptest::sample::{Index, select};
 
 use super::schedule::config;
 use crate::codec::{decode_lock, encode_lock};
-use crate::context::TransitionContext;
-use crate::effects::{Effects, Replication};
-use crate::engine::Engine;
+use crate::effects::Effects;
+use crate::lease_clock::LeaseClock;
 use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
-use crate::name::LockRef;
 use crate::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
+use crate::server_state::ServerState;
 use crate::time::Instant;
 
 /// A holder of a random lock. Limit and fence are relative to the least sound ones.
@@ -158,16 +157,15 @@ fn check_decode(bytes: &[u8], now: Instant) {
     let Ok(lock) = decode_lock(bytes, now) else { return };
     assert!(is_possible(&lock), "{lock:?}");
     assert!(!lock.is_free());
-    assert_eq!(encode_lock(&lock, &TransitionContext::at(now)), bytes);
+    assert_eq!(encode_lock(&lock, LeaseClock::at(now)), bytes);
 }
 
 /// An applied change leaves a sound lock, a rejected one has no side effects. Returns whether it was applied.
 fn check_apply(lock: &mut Lock, bytes: &[u8], now: Instant) -> bool {
     let before = lock.clone();
-    let (mut engine, mut effects) = (Engine::starting(), Effects::default());
-    let (name, cx) = (LockRef::new(0, b"lock"), TransitionContext::at(now));
-    let accepted = engine.begin(name, lock, &cx, &mut effects).apply(bytes).is_ok();
-    let fences = &engine.fences;
+    let (mut server, mut effects) = (ServerState::starting(), Effects::default());
+    let accepted = server.apply(now, lock, bytes, &mut effects).is_ok();
+    let fences = &server.fences;
     if accepted {
         assert!(is_possible(lock), "{lock:?}");
         let new = |holder: &&Holder| before.get(holder.owner()) != Some(*holder);
@@ -180,7 +178,7 @@ fn check_apply(lock: &mut Lock, bytes: &[u8], now: Instant) -> bool {
     } else {
         assert_eq!(*lock, before);
         assert_eq!(fences.known(), 0);
-        assert_eq!(effects.replication, Replication::Nothing);
+        assert!(!effects.is_changed);
         assert!(effects.events.is_empty());
     }
     accepted
@@ -361,8 +359,8 @@ proptest! {
     ) {
         let written = lock(now, parts);
         let grace_end = Instant::from_micros(now.as_micros() + grace_micros);
-        let cx = TransitionContext { grace_end, ..TransitionContext::at(now) };
-        let read = decode_lock(&encode_lock(&written, &cx), then).expect("a sound lock");
+        let clock = LeaseClock { grace_end, ..LeaseClock::at(now) };
+        let read = decode_lock(&encode_lock(&written, clock), then).expect("a sound lock");
         assert!(is_possible(&read));
         assert_eq!(read.holders().len(), written.holders().len());
         for (read, written) in read.holders().iter().zip(written.holders()) {
@@ -372,8 +370,8 @@ proptest! {
             let micros = |from: Instant, to: Instant| to.as_micros() - from.as_micros();
             // In whole milliseconds: a lease never ends earlier, and less than one later. The grace period that
             // extends it is included, as the reader may not know it.
-            let lease_left = micros(now, written.lease_end).max(grace_micros);
-            assert!((0..1_000).contains(&(micros(then, read.lease_end) - lease_left)));
+            let lease_left = micros(now, written.lease_end(LeaseClock::at(now))).max(grace_micros);
+            assert!((0..1_000).contains(&(micros(then, read.lease_end(LeaseClock::at(then))) - lease_left)));
             assert!((0..1_000).contains(&(micros(written.since(), now) - micros(read.since(), then))));
         }
     }
@@ -395,7 +393,7 @@ proptest! {
         damages in vec(damage(), 0..4),
         now in now(),
     ) {
-        let bytes = damaged(encode_lock(&lock(now, parts.clone()), &TransitionContext::at(now)), &damages);
+        let bytes = damaged(encode_lock(&lock(now, parts.clone()), LeaseClock::at(now)), &damages);
         check_decode(&bytes, now);
         check_apply(&mut lock(now, parts), &bytes, now);
         check_apply(&mut lock(now, others), &bytes, now);

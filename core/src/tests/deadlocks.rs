@@ -10,10 +10,10 @@ use crate::wait_table::MAX_STEPS;
 /// The text of the error. Nothing is queued.
 #[track_caller]
 fn rejection(server: &mut Server, command: &str) -> String {
-    let before = server.engine.wait_table.waiters();
+    let before = server.state.wait_table.waiters();
     match server.call(command) {
         Err(Error::Deadlock(cycle)) => {
-            assert_eq!(server.engine.wait_table.waiters(), before);
+            assert_eq!(server.state.wait_table.waiters(), before);
             cycle.to_string()
         }
         reply => panic!("{reply:?} to {command}"),
@@ -40,12 +40,12 @@ fn deadlock_cycle_includes_the_request_despite_other_cycles() {
     server.granted("ACQUIRE own carol 60000");
     assert_eq!(
         deadlock(&mut server, "ACQUIRE own alice 60000 BLOCK 0"),
-        "alice holds m, waits for own; carol holds own, waits for m"
+        "alice waits for carol, carol waits for alice"
     );
 }
 
 #[test]
-fn deadlock_message_distinguishes_queued_ahead_from_holding() {
+fn deadlock_cycle_includes_owner_queued_ahead() {
     let mut server = Server::with(&["a", "b"]);
     server.granted("ACQUIRE a dave 60000");
     server.granted("ACQUIRE b bob 60000");
@@ -53,7 +53,7 @@ fn deadlock_message_distinguishes_queued_ahead_from_holding() {
     server.waits("ACQUIRE a bob 60000 BLOCK 0");
     assert_eq!(
         deadlock(&mut server, "ACQUIRE b alice 60000 BLOCK 0"),
-        "alice stands before bob in the queue of a, waits for b; bob holds b, waits for a"
+        "alice waits for bob, bob waits for alice"
     );
 }
 
@@ -68,7 +68,7 @@ fn deadlock_message_shows_shortest_cycle() {
     server.waits("ACQUIRE a bob 60000 BLOCK 0");
     assert_eq!(
         deadlock(&mut server, "ACQUIRE b alice 60000 BLOCK 0"),
-        "alice holds a, waits for b; bob holds b, waits for a"
+        "alice waits for bob, bob waits for alice"
     );
 }
 
@@ -80,13 +80,13 @@ fn request_blocked_by_existing_deadlock_gets_its_cycle() {
     server.granted("ACQUIRE b carol 60000");
     server.granted("ACQUIRE own alice 60000");
     server.waits("ACQUIRE own dave 60000 BLOCK 0");
-    server.policy.detect_deadlocks = false;
+    server.set_policy(|policy| policy.detect_deadlocks = false);
     server.waits("ACQUIRE b bob 60000 BLOCK 0");
     server.waits("ACQUIRE a carol 60000 BLOCK 0");
-    server.policy.detect_deadlocks = true;
+    server.set_policy(|policy| policy.detect_deadlocks = true);
     assert_eq!(
         rejection(&mut server, "ACQUIRE a alice 60000 BLOCK 0"),
-        "bob holds a, waits for b; carol holds b, waits for a: \
+        "bob waits for carol, carol waits for bob: \
          this request would wait for them, try again when a lease or a timeout has let one go"
     );
 }
@@ -125,7 +125,7 @@ fn deadlock_owner_waiting_for_two_locks_releases_nothing_before_both() {
     server.waits("ACQUIRE b alice 60000 BLOCK 0");
     assert_eq!(
         deadlock(&mut server, "ACQUIRE c bob 60000 BLOCK 0"),
-        "bob holds b, waits for c; alice holds c, waits for b"
+        "bob waits for alice, alice waits for bob"
     );
 }
 
@@ -146,9 +146,9 @@ fn expired_lease_of_deferred_queue_is_no_deadlock() {
 /// The number of owners, locks and requests that a search for this owner visits.
 fn visited(server: &Server, owner: &str) -> (usize, usize, usize) {
     let graph = server
-        .engine
+        .state
         .wait_table
-        .wait_for_graph(owner.as_bytes(), &server.cx)
+        .wait_for_graph(owner.as_bytes(), server.clock())
         .expect("a small graph");
     let requests = graph.locks.iter().map(|site| site.queue.len()).sum();
     (graph.owners.len(), graph.locks.len(), requests)
@@ -209,10 +209,9 @@ fn deadlock_search_visits_each_node_once() {
 }
 
 /// Owners each of which holds one lock, and all but the last of which wait for the lock of the next.
-fn chain(owners: usize) -> Server {
-    let names: Vec<String> = (0..owners).map(|n| n.to_string()).collect();
+fn chain(names: &[String]) -> Server {
     let mut server = Server::with(&names.iter().map(|name| &**name).collect::<Vec<_>>());
-    for name in &names {
+    for name in names {
         server.granted(&format!("ACQUIRE {name} {name} 60000"));
     }
     for pair in names.windows(2).rev() {
@@ -226,73 +225,72 @@ fn chain(owners: usize) -> Server {
 #[cfg_attr(miri, ignore = "thousands of owners")]
 fn deadlock_search_of_too_many_steps_is_abandoned_and_request_waits() {
     const LONGEST: usize = MAX_STEPS / 2;
-    deadlock(
-        &mut chain(LONGEST),
-        &format!("ACQUIRE 0 {} 60000 BLOCK 0", LONGEST - 1),
-    );
-    let mut server = chain(LONGEST + 1);
+    let names: Vec<String> = (0..=LONGEST).map(|n| n.to_string()).collect();
+    let (mut longest, last) = (chain(&names[..LONGEST]), LONGEST - 1);
+    deadlock(&mut longest, &format!("ACQUIRE 0 {last} 60000 BLOCK 0"));
+    let mut server = chain(&names);
     assert!(!server.effects.is_search_abandoned);
     server.waits(&format!("ACQUIRE 0 {LONGEST} 60000 BLOCK 0"));
     assert!(server.effects.is_search_abandoned);
 }
 
 #[test]
-fn deadlock_message_cuts_names_and_stays_below_4_kb() {
+fn deadlock_message_names_eight_owners_in_order_and_cuts_names() {
     // Each byte takes four characters.
-    let names: Vec<String> = (0..10).map(|n| format!("{}{n}", "é".repeat(250))).collect();
-    let mut server = Server::with(&names.iter().map(|name| &**name).collect::<Vec<_>>());
-    for name in &names {
-        server.granted(&format!("ACQUIRE {name} {name} 60000"));
-    }
-    for pair in names.windows(2) {
-        server.waits(&format!("ACQUIRE {} {} 60000 BLOCK 0", pair[1], pair[0]));
-    }
-    let shown = format!("{}...", r"\xc3\xa9".repeat(32));
-    let cycle = rejection(
-        &mut server,
-        &format!("ACQUIRE {} {} 60000 BLOCK 0", names[0], names[9]),
-    );
-    assert!(cycle.len() < 4_000, "{}", cycle.len());
-    let first = format!("{shown} holds {shown}, waits for {shown}; ");
-    assert!(cycle.starts_with(&first), "{cycle}");
-    assert!(cycle.contains("; and 6 more: release"), "{cycle}");
+    let names: Vec<String> = (0..10).map(|n| format!("{n}{}", "é".repeat(250))).collect();
+    let shown = |n: usize| format!(r"{n}{}\xc3...", r"\xc3\xa9".repeat(31));
+    let waits = |from: usize, to: usize| format!("{} waits for {}", shown(from), shown(to));
+    // The request of the last owner closes the cycle: it comes first.
+    let expected = |last: usize, shown: usize| {
+        let others = (0..shown).map(|n| waits(n, n + 1));
+        let links: Vec<String> = [waits(last, 0)].into_iter().chain(others).collect();
+        links.join(", ")
+    };
+    let cycle_of = |owners: &[String]| {
+        let last = owners.last().expect("an owner");
+        let request = format!("ACQUIRE {} {last} 60000 BLOCK 0", owners[0]);
+        deadlock(&mut chain(owners), &request)
+    };
+    assert_eq!(cycle_of(&names[..8]), expected(7, 7));
+    assert_eq!(cycle_of(&names), format!("{}, and 2 more", expected(9, 6)));
 }
 
 #[test]
-fn deadlock_message_names_databases_where_they_differ() {
-    let mut server = Server::with(&["a"]);
+fn deadlock_log_line_names_lock_and_database_of_each_owner() {
+    let long = format!("\"\n{}", "é".repeat(40));
+    let mut server = Server::with(&["a", &long]);
     server.locks.push((LockName::new(3, b"b"), Lock::default()));
-    server.granted("ACQUIRE a alice 60000");
-    server.granted("ACQUIRE b bob 60000");
-    server.waits("ACQUIRE a bob 60000 BLOCK 0");
-    assert_eq!(
-        deadlock(&mut server, "ACQUIRE b alice 60000 BLOCK 0"),
-        "alice holds a (db0), waits for b (db3); bob holds b (db3), waits for a (db0)"
-    );
-}
-
-#[test]
-fn deadlock_message_leaves_out_locks_that_the_caller_may_not_read() {
-    let mut server = Server::with(&["a", "secret1", "secret2", "b"]);
-    let owners = ["alice", "bob", "carol", "dave"];
-    for (key, owner) in ["a", "secret1", "secret2", "b"].into_iter().zip(owners) {
+    for (key, owner) in [("a", "alice"), (&*long, "bob"), ("b", "carol")] {
         server.granted(&format!("ACQUIRE {key} {owner} 60000"));
     }
-    for (owner, key) in owners.into_iter().zip(["secret1", "secret2", "b"]) {
-        server.waits(&format!("ACQUIRE {key} {owner} 60000 BLOCK 0"));
-    }
-    let Err(Error::Deadlock(mut cycle)) = server.call("ACQUIRE a dave 60000 BLOCK 0") else {
+    server.waits("ACQUIRE b dave 60000 BLOCK 0");
+    server.waits(&format!("ACQUIRE {long} dave 60000 BLOCK 0"));
+    server.waits("ACQUIRE b alice 60000 BLOCK 0");
+    let Err(Error::Deadlock(cycle)) = server.call("ACQUIRE a bob 60000 BLOCK 0") else {
         panic!("no deadlock")
     };
-    cycle.retain_locks(|lock| !lock.key.starts_with(b"secret"));
     assert_eq!(
-        cycle.to_string(),
-        "dave holds b, waits for a; alice holds a, waits for another lock; \
-         carol holds another lock, waits for b; and 1 more: release what this owner holds, then try again"
+        cycle.to_log_line(),
+        format!(
+            r#"bob waits for "a" (db0), which alice holds; alice waits for "b" (db3), where dave is queued ahead; dave waits for "\"\n{}..." (db0), which bob holds"#,
+            r"\xc3\xa9".repeat(31)
+        )
     );
-    cycle.retain_locks(|_| false);
-    assert_eq!(
-        cycle.to_string(),
-        "owners wait for each other; and 4 more: release what this owner holds, then try again"
+}
+
+#[test]
+fn deadlock_log_line_of_long_cycle_names_locks_of_eight_owners() {
+    let names: Vec<String> = (0..10).map(|n| n.to_string()).collect();
+    let Err(Error::Deadlock(cycle)) = chain(&names).call("ACQUIRE 0 9 60000 BLOCK 0") else {
+        panic!("no deadlock")
+    };
+    let line = cycle.to_log_line();
+    assert!(
+        line.starts_with(r#"9 waits for "0" (db0), which 0 holds; 0 waits for"#),
+        "{line}"
+    );
+    assert!(
+        line.ends_with(r#"5 holds; 5 waits for "6" (db0), which 6 holds; 6 waits for "7" (db0); and 2 more"#),
+        "{line}"
     );
 }

@@ -14,7 +14,6 @@ use super::schedule::{Admin, limit};
 use super::subject::{ORIGIN, Server, Stored};
 use crate::fence::Fence;
 use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
-use crate::time::Instant;
 
 /// A millisecond, so that leases, timeouts and grace periods are whole ticks.
 const TICK: Micros = 1_000;
@@ -313,8 +312,7 @@ impl State {
         let mut server = Server::new(self.locks.len(), origin);
         if self.grace_ticks > 0 {
             // A lease that has expired by now had expired when the grace period began.
-            server.cx.grace_begin = server.cx.now;
-            server.cx.grace_end = Instant::from_micros(origin + self.grace_ticks * TICK);
+            server.grace((self.grace_ticks * TICK / 1_000) as u64);
         }
         for (lock, state) in self.locks.iter().enumerate() {
             for holder in &state.holders {

@@ -1,11 +1,11 @@
 //! What must be true of every transition, whatever the request and whatever the lock before it.
 
 use super::ops::{self, Reply, Request};
-use crate::context::TransitionContext;
-use crate::effects::{Answer, Effects, Replication};
+use crate::effects::{Answer, Effects};
+use crate::event::Event;
 use crate::fence::Fence;
+use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
-use crate::outcome::Event;
 use crate::queue::Waiter;
 use crate::request::{Acquire, Holds, Release};
 use crate::ticket::Ticket;
@@ -23,7 +23,8 @@ pub struct Checked<'a> {
     pub before: &'a Snapshot,
     pub known_before: Fence,
     pub cause: Cause<'a>,
-    pub cx: &'a TransitionContext,
+    pub clock: LeaseClock,
+    pub evictable: bool,
     pub after: &'a Snapshot,
     pub known_after: Fence,
     pub reply: &'a Reply,
@@ -146,12 +147,12 @@ fn holders_keep_identity(step: &Checked) -> bool {
 
 fn leases_never_shrink(step: &Checked) -> bool {
     step.kept()
-        .all(|(old, new)| step.cx.lease_end(new) >= step.cx.lease_end(old))
+        .all(|(old, new)| new.lease_end(step.clock) >= old.lease_end(step.clock))
 }
 
 fn never_revived(step: &Checked) -> bool {
     step.kept()
-        .all(|(old, new)| step.cx.is_live(old) || !step.cx.is_live(new))
+        .all(|(old, new)| old.is_live(step.clock) || !new.is_live(step.clock))
 }
 
 fn no_lost_wakeup(step: &Checked) -> bool {
@@ -168,7 +169,7 @@ fn no_lost_wakeup(step: &Checked) -> bool {
     let limits = step.live(step.after).map(Holder::limit);
     let smallest = limits.fold(first.limit(), Ord::min);
     let fits = smallest.allows(step.live(step.after).count() + 1);
-    !fits && !step.cx.evictable && !step.live(step.after).any(waits)
+    !fits && !step.evictable && !step.live(step.after).any(waits)
 }
 
 fn reported_grants_exist(step: &Checked) -> bool {
@@ -182,19 +183,19 @@ fn reported_grants_exist(step: &Checked) -> bool {
             .is_some_and(|holder| {
                 holder.fence() == granted.fence
                     && holder.holds() >= granted.holds
-                    && step.cx.lease_ms(holder) >= granted.lease_ms
-                    && granted.waited_ms == waiter.since().ms_until(step.cx.now)
+                    && holder.lease_ms(step.clock) >= granted.lease_ms
+                    && granted.waited_ms == waiter.since().ms_until(step.clock.now)
             })
     })
 }
 
 fn timeouts_are_exact(step: &Checked) -> bool {
-    let now = step.cx.now;
+    let now = step.clock.now;
     let is_late = |waiter: &Waiter| waiter.deadline().is_some_and(|deadline| deadline <= now);
     let replies_are_right = step.effects.wakes.iter().all(|wake| match wake.answer {
         Answer::TimedOut => is_late(step.waiter(wake.ticket)),
         Answer::Granted(_) => !is_late(step.waiter(wake.ticket)),
-        Answer::Withdrawn | Answer::Refused(_) => true,
+        Answer::Withdrawn | Answer::Rejected(_) => true,
     });
     replies_are_right && (step.is_grace() || !step.after.queue.iter().any(|(_, waiter)| is_late(waiter)))
 }
@@ -203,7 +204,7 @@ fn timeouts_are_exact(step: &Checked) -> bool {
 fn rejected_without_effects(step: &Checked) -> bool {
     let is_rejected = matches!(
         step.reply,
-        Err(_) | Ok(ops::Answer::NotGranted | ops::Answer::Queued(_))
+        Err(_) | Ok(ops::Answer::NotGranted | ops::Answer::Queued)
     );
     !is_rejected || !step.before.queue.is_empty() || step.had_no_effects()
 }
@@ -253,8 +254,8 @@ fn changes_expire_holders(step: &Checked) -> bool {
 }
 
 fn expiry_is_due_at_first_lease_end(step: &Checked) -> bool {
-    let first = step.cx.first_lease_end(&step.before.lock);
-    let is_due = first.is_some_and(|end| end <= step.cx.now);
+    let first = step.before.lock.first_lease_end(step.clock);
+    let is_due = first.is_some_and(|end| end <= step.clock.now);
     !matches!(step.cause, Cause::Expiry) || step.changed() == is_due
 }
 
@@ -262,7 +263,7 @@ fn expiry_is_due_at_first_lease_end(step: &Checked) -> bool {
 /// is published twice or not at all.
 fn events_match(step: &Checked) -> bool {
     let (released, expired): (Vec<&Holder>, Vec<&Holder>) =
-        step.removed().partition(|holder| step.cx.is_live(holder));
+        step.removed().partition(|holder| holder.is_live(step.clock));
     let mut expected = vec![Event::Expired; expired.len()];
     expected.extend(released.iter().map(|_| Event::Released));
     if matches!(step.reply, Ok(ops::Answer::Lease(_))) {
@@ -280,7 +281,7 @@ fn events_match(step: &Checked) -> bool {
 /// A holder that releases a hold and then re-enters, because it waits, may end up as before.
 fn changes_are_replicated(step: &Checked) -> bool {
     let reenters = step.cause.owner().is_some_and(|owner| step.waited(owner));
-    let is_replicated = step.effects.replication != Replication::Nothing;
+    let is_replicated = step.effects.is_changed;
     step.changed() == is_replicated || reenters && is_replicated
 }
 
@@ -297,7 +298,7 @@ impl<'a> Cause<'a> {
 impl<'a> Checked<'a> {
     fn live(&self, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Holder> {
         let holders = snapshot.lock.holders().iter();
-        holders.filter(|holder| self.cx.is_live(holder))
+        holders.filter(|holder| holder.is_live(self.clock))
     }
 
     /// The holders whose grant is over.
@@ -361,7 +362,7 @@ impl<'a> Checked<'a> {
     }
 
     fn is_grace(&self) -> bool {
-        self.cx.grace_end > self.cx.now
+        self.clock.grace_left_ms().is_some()
     }
 
     /// Whether anything observable changed. The length of a lease without the grace period that extends it is
@@ -370,7 +371,7 @@ impl<'a> Checked<'a> {
         let is_same = |old: &Holder, new: &Holder| {
             (old.owner(), old.fence(), old.anonymous()) == (new.owner(), new.fence(), new.anonymous())
                 && old.request_ids() == new.request_ids()
-                && self.cx.lease_end(old) == self.cx.lease_end(new)
+                && old.lease_end(self.clock) == new.lease_end(self.clock)
         };
         let (before, after) = (self.before.lock.holders(), self.after.lock.holders());
         before.len() != after.len() || before.iter().zip(after).any(|(old, new)| !is_same(old, new))
@@ -379,9 +380,9 @@ impl<'a> Checked<'a> {
     fn had_no_effects(&self) -> bool {
         self.before.lock.holders() == self.after.lock.holders()
             && self.known_before == self.known_after
-            && self.effects.replication == Replication::Nothing
+            && !self.effects.is_changed
             && self.effects.events.is_empty()
-            && self.effects.change().is_empty()
+            && self.effects.change() == Some(&[])
     }
 }
 

@@ -36,3 +36,33 @@ mod rules;
 mod scaling;
 mod schedule;
 mod subject;
+
+use crate::fence::WallClock;
+use crate::inputs::{Environment, Inputs, Role};
+use crate::time::Instant;
+
+/// A wall clock in 2025, so that fences have as many bytes as real ones.
+const WALL_CLOCK: WallClock = WallClock::from_unix_ms(1_750_000_000_000);
+
+struct Fixed;
+
+impl Environment for Fixed {
+    fn wall_clock(&self) -> WallClock {
+        WALL_CLOCK
+    }
+
+    fn random(&self) -> u64 {
+        0
+    }
+}
+
+/// The inputs of a primary with replicas, outside of a cluster.
+fn inputs_at(now: Instant) -> Inputs<'static> {
+    Inputs {
+        now,
+        role: Role::Primary,
+        slot: None,
+        has_consumers: true,
+        environment: &Fixed,
+    }
+}

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::context::TransitionContext;
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::lease_clock::LeaseClock;
 use crate::limit::Limit;
 use crate::lock::Holder;
-use crate::outcome::{Enqueued, Granted};
+use crate::outcome::Granted;
 use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
 
 /// Microseconds on a clock that never jumps, whatever the clocks of the servers show.
@@ -32,7 +32,7 @@ pub type Reply = Result<Answer, Error>;
 pub enum Answer {
     Granted(Granted),
     NotGranted,
-    Queued(Enqueued),
+    Queued,
     /// The remaining holds.
     Holds(u64),
     /// The remaining lease.
@@ -166,15 +166,15 @@ impl fmt::Debug for Request<'_> {
 }
 
 impl<'a> HolderView<'a> {
-    pub fn of(holder: &'a Holder, cx: &TransitionContext) -> Self {
+    pub fn of(holder: &'a Holder, clock: LeaseClock) -> Self {
         Self {
             owner: holder.owner(),
             fence: holder.fence(),
             limit: holder.limit(),
             anonymous: holder.anonymous() as usize,
             ids: holder.request_ids().iter().map(|id| &**id).collect(),
-            lease_ms: cx.lease_ms(holder),
-            held_ms: holder.since().ms_until(cx.now),
+            lease_ms: holder.lease_ms(clock),
+            held_ms: holder.since().ms_until(clock.now),
         }
     }
 }

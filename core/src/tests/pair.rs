@@ -6,7 +6,7 @@ use super::naive::{Holder, Model};
 use super::ops::{Answer, Client, Micros, OWNERS, Reply, Request, Waiter};
 use super::schedule::{Admin, Memory, Pass, Step};
 use super::subject::{ORIGIN, RETRY_MS, Server};
-use crate::deadlock::{Claim, Cycle, Link};
+use crate::deadlock::{Cycle, Link};
 use crate::error::Error;
 use crate::fence::AdvanceReason;
 use crate::name::LockName;
@@ -49,11 +49,11 @@ impl Pair {
 
     /// A pair with this server. Holders in its locks are to be added to the model.
     pub fn of(mut server: Server) -> Self {
-        server.policy.max_waiters = MAX_WAITERS;
+        server.set_policy(|policy| policy.max_waiters = MAX_WAITERS);
         let locks = server.locks.len();
         let model = Model {
-            last_fence: server.engine.fences.last(),
-            floor: server.engine.fences.last(),
+            last_fence: server.state.fences.last(),
+            floor: server.state.fences.last(),
             max_waiters: MAX_WAITERS,
             detect_deadlocks: true,
             locks: vec![Default::default(); locks],
@@ -117,13 +117,13 @@ impl Pair {
             // There is one server here: nothing can be lost.
             Step::Promotion { grace_ms, .. } => self.take_over(AdvanceReason::Promotion, grace_ms),
             Step::Evictable(evictable) => {
-                self.server.cx.evictable = evictable;
+                self.server.set_policy(|policy| policy.evictable = evictable);
                 self.model.evictable = evictable;
             }
             Step::GrantsPaused(grants_paused) => self.grants_paused = grants_paused,
             Step::DetectDeadlocks(detect) => {
                 self.may_be_deadlocked |= !detect;
-                self.server.policy.detect_deadlocks = detect;
+                self.server.set_policy(|policy| policy.detect_deadlocks = detect);
                 self.model.detect_deadlocks = detect;
             }
         }
@@ -134,15 +134,14 @@ impl Pair {
     fn restart(&mut self, origin: Micros) {
         let saved = self.server.save();
         let mut restarted = Server::load(&saved, self.model.now, origin);
-        restarted.cx.evictable = self.server.cx.evictable;
-        restarted.policy = self.server.policy;
+        restarted.state.set_policy(*self.server.state.policy());
         self.server = restarted;
         self.model.restart();
     }
 
     fn take_over(&mut self, reason: AdvanceReason, grace_ms: u64) {
         self.server.take_over(reason, grace_ms);
-        self.model.take_over(self.server.engine.fences.last(), grace_ms);
+        self.model.take_over(self.server.state.fences.last(), grace_ms);
     }
 
     pub fn ask(&mut self, lock: usize, request: Request<'static>) {
@@ -166,35 +165,28 @@ impl Pair {
     /// Each link of the cycle must exist. A request that closes a cycle must be part of it.
     fn check_cycle(&self, lock: usize, owner: &[u8], cycle: &Cycle) {
         let closes_it = self.model.deadlocked().is_empty();
-        let index = |name: &Option<LockName>| {
-            let name = name.as_ref().expect("nothing is left out");
-            self.server
-                .locks
-                .iter()
-                .position(|(known, _)| known == name)
-                .expect("a known lock")
+        let index = |name: &LockName| {
+            let mut locks = self.server.locks.iter();
+            locks.position(|(known, _)| known == name).expect("a known lock")
         };
         let links = || cycle.links.iter();
-        let of_request = |link: &Link| (link.owner.bytes(), index(&link.waits_for)) == (owner, lock);
+        let of_request = |link: &Link| (&*link.owner, index(&link.waits_for)) == (owner, lock);
         let closed_by_request = links().any(of_request);
         assert_eq!(cycle.closed_by_request, closed_by_request, "{cycle}");
         assert!(
             closed_by_request || !closes_it,
             "not the cycle that the request closes: {cycle}"
         );
-        for (link, before) in links().zip(links().cycle().skip(cycle.links.len() - 1)) {
-            assert_eq!(link.claims, before.waits_for, "{cycle}");
-            let (owner, claims) = (link.owner.bytes(), index(&link.claims));
-            let is_true = match &link.claim {
-                Claim::Holds => self.model.live(claims).any(|holder| holder.owner == owner),
-                Claim::QueuedAhead(other) => {
-                    assert_eq!(*other, before.owner, "{cycle}");
-                    let (place, after) = (self.place(owner, claims), self.place(other.bytes(), claims));
-                    place.is_some_and(|place| after.is_none_or(|after| place < after))
-                }
+        for (link, next) in links().zip(links().cycle().skip(1)) {
+            let lock = index(&link.waits_for);
+            let (place, ahead) = (self.place(&link.owner, lock), self.place(&next.owner, lock));
+            let blocks = if link.next_holds {
+                self.model.live(lock).any(|holder| holder.owner == &*next.owner)
+            } else {
+                ahead.is_some_and(|ahead| place.is_none_or(|place| ahead < place))
             };
-            let waits = of_request(link) || self.place(owner, index(&link.waits_for)).is_some();
-            assert!(is_true && waits, "{cycle}");
+            let waits = of_request(link) || place.is_some();
+            assert!(blocks && waits, "{cycle}");
         }
     }
 
@@ -410,11 +402,11 @@ impl Pair {
         }
         assert!(all_done(self), "a client never got a reply");
         assert!(
-            self.server.engine.wait_table.is_empty() && self.server.engine.wait_table.next_wakeup().is_none()
+            self.server.state.wait_table.is_empty() && self.server.state.wait_table.next_wakeup().is_none()
         );
-        assert_eq!(self.server.engine.wait_table.longest_since(), None);
+        assert_eq!(self.server.state.wait_table.longest_since(), None);
         let involves =
-            |(_, request): &(usize, Request)| self.server.engine.wait_table.involves(request.owner());
+            |(_, request): &(usize, Request)| self.server.state.wait_table.involves(request.owner());
         assert!(
             !self.asks.iter().any(involves),
             "the wait table still has an owner"

@@ -3,12 +3,13 @@
 use super::ops::Answer::{self, NotGranted};
 use super::subject::Server;
 use crate::effects::Effects;
-use crate::engine::Engine;
 use crate::error::Error;
+use crate::event::Event;
 use crate::limit::Limit;
 use crate::lock::Lock;
 use crate::name::LockRef;
 use crate::request::{Holds, Release};
+use crate::server_state::ServerState;
 
 #[test]
 fn waiting_holder_reenters_when_grace_ends() {
@@ -45,9 +46,15 @@ fn change_at_end_of_grace_is_applied_by_replica() {
     server.waits("ACQUIRE a alice 60000 SHARED BLOCK 0");
     server.pass(10_000);
     server.granted("ACQUIRE a bob 60000 SHARED");
-    let (mut engine, mut effects) = (Engine::starting(), Effects::default());
-    let mut transition = engine.begin(LockRef::new(0, b"a"), &mut replica, &server.cx, &mut effects);
-    assert_eq!(transition.apply(server.effects.change()), Ok(true));
+    let (mut follower, mut effects) = (ServerState::starting(), Effects::default());
+    let applied = follower.apply(
+        server.clock().now,
+        &mut replica,
+        server.effects.change().unwrap(),
+        &mut effects,
+    );
+    assert_eq!(applied, Ok(()));
+    assert_eq!(effects.events, [Event::Acquired]);
 }
 
 #[test]
@@ -158,7 +165,7 @@ fn wait_table_updates_limit_of_returning_holder() {
     server.waits("ACQUIRE a bob 60000 BLOCK 0");
     server.replace(0, server.lock("b").clone());
     server.process_due();
-    let entry = server.engine.wait_table.entry(LockRef::new(0, b"a")).unwrap();
+    let entry = server.state.wait_table.entry(LockRef::new(0, b"a")).unwrap();
     assert_eq!(entry.holders[0].limit, Limit::SHARED);
 }
 
@@ -213,51 +220,19 @@ fn rollback_of_missing_grant_keeps_waiting_reqid() {
 /// The number of holders that the wait table has copied of the first lock, which is waited for.
 fn copied(server: &Server) -> usize {
     let name = server.locks[0].0.as_ref();
-    let entry = server.engine.wait_table.entry(name);
+    let entry = server.state.wait_table.entry(name);
     entry.expect("a queue").holders.len()
 }
 
 fn involves(server: &Server, owner: &str) -> bool {
-    server.engine.wait_table.involves(owner.as_bytes())
-}
-
-/// Here three holders are many.
-#[test]
-fn wait_table_copies_no_holders_of_lock_with_many() {
-    let mut server = Server::with(&["a"]);
-    for owner in ["alice", "carol", "dave"] {
-        server.granted(&format!("ACQUIRE a {owner} 60000 SHARED"));
-    }
-    server.waits("ACQUIRE a bob 60000 BLOCK 0");
-    assert_eq!(copied(&server), 0);
-    let owners = ["alice", "bob", "carol", "dave"];
-    assert!(owners.iter().all(|owner| involves(&server, owner)));
-    // The holders are shared, not copied: a change does not copy them either.
-    let Server {
-        engine, locks, cx, ..
-    } = &mut server;
-    let (name, lock) = &mut locks[0];
-    let before = lock.holders().as_ptr();
-    let release = Release {
-        owner: b"alice",
-        fence: None,
-        holds: Holds::One,
-    };
-    let mut effects = Effects::default();
-    engine
-        .begin(name.as_ref(), lock, cx, &mut effects)
-        .release(&release)
-        .expect("alice holds it");
-    assert_eq!(lock.holders().as_ptr(), before);
-    assert_eq!(copied(&server), 2);
-    assert!(!involves(&server, "alice"));
+    server.state.wait_table.involves(owner.as_bytes())
 }
 
 #[test]
 fn wait_table_copies_no_list_of_holders_without_deadlock_detection() {
     for (detect_deadlocks, expected) in [(true, 2), (false, 0)] {
         let mut server = Server::with(&["a"]);
-        server.policy.detect_deadlocks = detect_deadlocks;
+        server.set_policy(|policy| policy.detect_deadlocks = detect_deadlocks);
         server.granted("ACQUIRE a alice 60000 SHARED");
         server.granted("ACQUIRE a carol 60000 SHARED");
         server.waits("ACQUIRE a bob 60000 BLOCK 0");

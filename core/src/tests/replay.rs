@@ -7,10 +7,9 @@ use super::ops::{Answer, Micros, Reply};
 use super::pair::Pair;
 use super::schedule::{LOCKS, MAX_STEPS, Memory, Step, config, queue_schedules, single_lock_schedules};
 use super::subject::{Command, Saved, Sent, Server, Stored};
-use crate::effects::Replication;
 use crate::error::Error;
+use crate::event::Event;
 use crate::fence::AdvanceReason;
-use crate::outcome::Event;
 
 /// How the next records reach a replica.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +90,7 @@ impl Aof {
 fn execute(server: &mut Server, sent: &Sent, now: Micros) {
     server.set_now(server.now().max(now));
     server.receive(sent.lock, &sent.command);
-    if let Command::Apply(_, events) | Command::Release(_, events) = &sent.command {
+    if let Command::Apply(_, events) = &sent.command {
         assert_same_events(events, &server.effects.events);
     }
     assert_follows(&sent.after, &server.stored(sent.lock));
@@ -187,7 +186,7 @@ impl Cluster {
                 let promoted = self.followers.aof.load(self.primary.now(), 44_000_000, lost);
                 self.become_primary(promoted, AdvanceReason::Promotion, grace_ms, deliveries);
             }
-            Step::Evictable(evictable) => self.primary.cx.evictable = evictable,
+            Step::Evictable(evictable) => self.primary.set_policy(|policy| policy.evictable = evictable),
             step => panic!("no step of one lock without waiters: {step:?}"),
         }
     }
@@ -310,10 +309,8 @@ fn acquire_replicates_removal_of_expired_holders() {
 fn release_replicates_removal_of_expired_holders() {
     let mut cluster = alice_has_expired();
     assert_eq!(cluster.call("RELEASE a bob"), Ok(Answer::Holds(1)));
-    assert_eq!(cluster.primary.effects.replication, Replication::Change);
     cluster.assert_owners_everywhere(&["bob"]);
     assert_eq!(cluster.call("RELEASE a bob"), Ok(Answer::Holds(0)));
-    assert_eq!(cluster.primary.effects.replication, Replication::Verbatim);
     cluster.assert_owners_everywhere(&[]);
 }
 
@@ -329,9 +326,7 @@ fn replica_never_expires_leases_by_its_clock() {
     let mut cluster = alice_has_expired();
     let replica = &mut cluster.followers.replicas[0];
     replica.pass(AN_HOUR);
-    replica.receive(
-        0,
-        &Command::Release("RELEASE bob".to_owned(), vec![Event::Released]),
-    );
-    assert_eq!(replica.owners("a"), ["alice", "bob"]);
+    let bob_released = b"\x01\x02\x03bob".to_vec();
+    replica.receive(0, &Command::Apply(bob_released, vec![Event::Released]));
+    assert_eq!(replica.owners("a"), ["alice"]);
 }

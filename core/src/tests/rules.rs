@@ -2,12 +2,12 @@
 
 use super::ops::Answer::{Holds, Lease, NotGranted};
 use super::subject::Server;
-use crate::effects::Replication;
 use crate::error::Error;
+use crate::event::Event;
 use crate::fence::{AdvanceReason, MAX_FENCE};
 use crate::limit::Limit;
 use crate::lock::{Holder, MAX_REQUEST_IDS};
-use crate::outcome::{Event, Granted};
+use crate::outcome::Granted;
 
 /// A server with the free lock `a`.
 fn server() -> Server {
@@ -122,9 +122,9 @@ fn remaining_lease_is_rounded_down() {
     server.pass(1);
     assert_eq!(server.call("EXTEND a alice 5"), Ok(Lease(9)));
     assert_eq!(server.effects.events, [Event::Extended]);
-    assert_eq!(server.effects.replication, Replication::Nothing);
+    assert!(!server.effects.is_changed);
     assert_eq!(server.call("EXTEND a alice 20"), Ok(Lease(20)));
-    assert_eq!(server.effects.replication, Replication::Change);
+    assert!(server.effects.is_changed);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn release_in_grace_succeeds() {
 fn evictable_server_rejects_new_owners_only() {
     let mut server = server();
     server.granted("ACQUIRE a alice 10 SHARED");
-    server.cx.evictable = true;
+    server.set_policy(|policy| policy.evictable = true);
     server.granted("ACQUIRE a alice 10 SHARED");
     assert_eq!(server.call("ACQUIRE a bob 10 SHARED"), Err(Error::Evictable));
 }
@@ -283,7 +283,7 @@ fn acquire_with_65th_reqid_is_rejected() {
 #[test]
 fn reentry_at_largest_hold_count_is_rejected() {
     let mut server = server();
-    let (now, fence) = (server.cx.now, server.engine.fences.known());
+    let (now, fence) = (server.clock().now, server.state.fences.known());
     let mut alice = Holder::new(b"alice", Limit::MUTEX, fence, now, now.after_ms(10));
     alice.add_anonymous(u32::MAX).unwrap();
     server.locks[0].1.push(alice);
@@ -294,7 +294,7 @@ fn reentry_at_largest_hold_count_is_rejected() {
 #[test]
 fn acquire_with_exhausted_fences_is_rejected() {
     let mut server = server();
-    server.engine.fences.observe(MAX_FENCE - 1);
+    server.state.fences.observe(MAX_FENCE - 1);
     assert_eq!(server.granted("ACQUIRE a alice 10 SHARED").fence, MAX_FENCE);
     assert_eq!(server.call("ACQUIRE a bob 10 SHARED"), Err(Error::FencesUsedUp));
     assert_eq!(server.granted("ACQUIRE a alice 10 SHARED").holds, 2);

@@ -2,24 +2,20 @@
 
 use std::time::{self, Duration};
 
+use super::inputs_at;
 use crate::codec::encode_lock;
-use crate::context::TransitionContext;
 use crate::effects::Effects;
-use crate::engine::Engine;
+use crate::lease_clock::LeaseClock;
 use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
 use crate::name::LockRef;
 use crate::outcome::Acquired;
+use crate::policy::Policy;
 use crate::request::{Acquire, Holds, Release, Timeout};
+use crate::server_state::ServerState;
 use crate::time::Instant;
-use crate::wait_table::WaitPolicy;
 
 const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
-const POLICY: WaitPolicy = WaitPolicy {
-    max_waiters: usize::MAX,
-    detect_deadlocks: true,
-};
-
 /// This many holders at once take about as long as in small lots. If the work were quadratic, they would take
 /// [`LOTS`] times as long.
 const MANY: u64 = 10_000;
@@ -70,9 +66,13 @@ fn held_by_writer() -> Lock {
 
 /// The writer releases the lock to this many readers. Returns the change, the lock after it, and the time.
 fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
-    let (mut engine, mut lock, mut effects) = (Engine::starting(), held_by_writer(), Effects::default());
-    engine.fences.observe(1);
-    let cx = TransitionContext::at(BEGIN);
+    let (mut server, mut lock, mut effects) = (ServerState::starting(), held_by_writer(), Effects::default());
+    server.set_policy(Policy {
+        max_waiters: usize::MAX,
+        ..Policy::closed()
+    });
+    server.fences.observe(1);
+    let inputs = inputs_at(BEGIN);
     for owner in readers(number) {
         let request = Acquire {
             owner: owner.as_bytes(),
@@ -82,9 +82,9 @@ fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
             request_id: None,
             min_fence: None,
         };
-        let mut transition = engine.begin(NAME, &mut lock, &cx, &mut effects);
-        let queued = transition.acquire(&request, POLICY);
-        assert!(matches!(queued, Ok(Acquired::Queued(_))));
+        let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
+        let queued = transition.acquire(&request, true);
+        assert!(matches!(queued, Ok(Acquired::Queued)));
     }
     let request = Release {
         owner: b"writer",
@@ -92,7 +92,7 @@ fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
         holds: Holds::All,
     };
     let took = timed(|| {
-        let mut transition = engine.begin(NAME, &mut lock, &cx, &mut effects);
+        let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
         assert_eq!(transition.release(&request), Ok(0));
     });
     assert_eq!(lock.holders().len() as u64, number);
@@ -101,12 +101,8 @@ fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
 
 /// The time in which a replica applies a change, after which its lock is as `expected`.
 fn apply(mut lock: Lock, change: &[u8], expected: &Lock) -> Duration {
-    let (mut engine, mut effects) = (Engine::starting(), Effects::default());
-    let cx = TransitionContext::at(BEGIN);
-    let took = timed(|| {
-        let mut transition = engine.begin(NAME, &mut lock, &cx, &mut effects);
-        transition.apply(change).unwrap();
-    });
+    let (mut server, mut effects) = (ServerState::starting(), Effects::default());
+    let took = timed(|| server.apply(BEGIN, &mut lock, change, &mut effects).unwrap());
     assert_eq!(&lock, expected);
     took
 }
@@ -120,7 +116,7 @@ fn release_that_grants_many_readers_scales_linearly() {
 fn apply_of_many_new_holders_scales_linearly() {
     assert_scales_linearly(|number| {
         let (effects, lock, _) = grant_to_readers(number);
-        apply(held_by_writer(), effects.change(), &lock)
+        apply(held_by_writer(), effects.change().unwrap(), &lock)
     });
 }
 
@@ -129,11 +125,11 @@ fn apply_of_many_expired_holders_scales_linearly() {
     assert_scales_linearly(|number| {
         let before = held_by(readers(number), Limit::SHARED);
         let (mut lock, mut effects) = (before.clone(), Effects::default());
-        Engine::starting()
-            .begin(NAME, &mut lock, &TransitionContext::at(LATER), &mut effects)
+        ServerState::starting()
+            .begin(&inputs_at(LATER), NAME, &mut lock, &mut effects)
             .expire_holders();
         assert!(lock.is_free());
-        apply(before, effects.change(), &lock)
+        apply(before, effects.change().unwrap(), &lock)
     });
 }
 
@@ -141,11 +137,7 @@ fn apply_of_many_expired_holders_scales_linearly() {
 fn apply_of_a_whole_lock_scales_linearly() {
     assert_scales_linearly(|number| {
         let lock = held_by(readers(number), Limit::SHARED);
-        apply(
-            Lock::default(),
-            &encode_lock(&lock, &TransitionContext::at(BEGIN)),
-            &lock,
-        )
+        apply(Lock::default(), &encode_lock(&lock, LeaseClock::at(BEGIN)), &lock)
     });
 }
 
@@ -153,10 +145,6 @@ fn apply_of_a_whole_lock_scales_linearly() {
 fn repeated_apply_of_many_holders_scales_linearly() {
     assert_scales_linearly(|number| {
         let lock = held_by(readers(number), Limit::SHARED);
-        apply(
-            lock.clone(),
-            &encode_lock(&lock, &TransitionContext::at(BEGIN)),
-            &lock,
-        )
+        apply(lock.clone(), &encode_lock(&lock, LeaseClock::at(BEGIN)), &lock)
     });
 }

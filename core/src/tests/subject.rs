@@ -7,26 +7,27 @@ use std::collections::BTreeMap;
 use super::invariants::{self, Cause, Checked, Snapshot};
 use super::naive;
 use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, Waiter};
+use super::{WALL_CLOCK, inputs_at};
 use crate::codec::{decode_lock, encode_lock};
-use crate::context::TransitionContext;
-use crate::effects::{self, Effects, Replication};
-use crate::engine::Engine;
+use crate::effects::{self, Effects};
 use crate::error::Error;
-use crate::fence::{AdvanceReason, Fence, MAX_FENCE, WallClock};
+use crate::event::Event;
+use crate::fence::{AdvanceReason, Fence};
+use crate::grace::{GraceLength, GraceSettings};
+use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
 use crate::name::LockName;
-use crate::outcome::{Acquired, Event};
+use crate::outcome::Acquired;
+use crate::policy::Policy;
 use crate::queue::{self, Queue};
 use crate::request::{Acquire, Guard, Release};
+use crate::server_state::{Checkpoint, ServerState};
 use crate::ticket::Ticket;
 use crate::time::Instant;
 use crate::transition::Transition;
-use crate::wait_table::WaitPolicy;
 
 /// The names of the locks of [`Server::new`].
 pub const KEYS: [&str; 4] = ["a", "b", "c", "d"];
-/// A wall clock in 2025, so that fences have as many bytes as real ones.
-const UNIX_MS: u64 = 1_750_000_000_000;
 /// What the clock of a server shows at 0, unless the test says otherwise.
 pub const ORIGIN: Micros = 123_456;
 /// A server that cannot grant now retries after this time.
@@ -34,12 +35,11 @@ pub const RETRY_MS: u64 = 50;
 
 #[derive(Debug)]
 pub struct Server {
-    pub engine: Engine,
+    pub state: ServerState,
     /// The value of each name; free = no key.
     pub locks: Vec<(LockName, Lock)>,
     pub effects: Effects,
-    pub cx: TransitionContext,
-    pub policy: WaitPolicy,
+    now: Instant,
     /// What the clock of this server shows at 0.
     pub origin: Micros,
     clients: BTreeMap<Ticket, Client>,
@@ -59,8 +59,6 @@ pub struct Sent {
 
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// RELEASE, and the events that it published
-    Release(String, Vec<Event>),
     /// DLOCK.APPLY, and the events that it published
     Apply(Vec<u8>, Vec<Event>),
     /// DEL
@@ -77,8 +75,7 @@ pub enum Command {
 #[derive(Clone, Debug)]
 pub struct Saved {
     locks: Vec<Option<Vec<u8>>>,
-    fence: Fence,
-    grace_left_ms: u64,
+    checkpoint: Checkpoint,
 }
 
 /// A holder as it is stored, expired or not: without its times, and when its lease ends.
@@ -95,36 +92,51 @@ impl Server {
 
     /// A server whose locks are free, with these names.
     pub fn with(locks: &[&str]) -> Self {
-        let mut engine = Engine::starting();
-        engine.advance_fences_if_due(Instant::default(), WallClock::from_unix_ms(UNIX_MS), 0);
-        engine.fences.set_quorum(true);
         let free = |key: &&str| (LockName::new(0, key.as_bytes()), Lock::default());
-        Self {
-            engine,
+        let mut server = Self {
+            state: ServerState::starting(),
             locks: locks.iter().map(free).collect(),
             effects: Effects::default(),
-            cx: TransitionContext {
-                max_min_fence: Some(MAX_FENCE),
-                ..TransitionContext::at(Instant::from_micros(ORIGIN))
-            },
-            policy: WaitPolicy {
-                max_waiters: 10_000,
-                detect_deadlocks: true,
-            },
+            now: Instant::from_micros(ORIGIN),
             origin: ORIGIN,
             clients: BTreeMap::new(),
             last_client: 0,
             replies: Vec::new(),
             sent: Vec::new(),
-        }
+        };
+        server.state.tick(&inputs_at(server.now));
+        // With this grace period, which never starts, any MINFENCE is accepted.
+        let any = GraceLength::Ms(u64::MAX);
+        server.set_policy(|policy| {
+            *policy = Policy {
+                max_waiters: 10_000,
+                is_quorum: true,
+                graces: GraceSettings {
+                    startup: any,
+                    failover: any,
+                },
+                ..Policy::closed()
+            };
+        });
+        server
+    }
+
+    pub fn set_policy(&mut self, change: impl FnOnce(&mut Policy)) {
+        let mut policy = *self.state.policy();
+        change(&mut policy);
+        self.state.set_policy(policy);
+    }
+
+    pub fn clock(&self) -> LeaseClock {
+        self.state.clock(self.now)
     }
 
     pub fn now(&self) -> Micros {
-        self.cx.now.as_micros() - self.origin
+        self.now.as_micros() - self.origin
     }
 
     pub fn set_now(&mut self, now: Micros) {
-        self.cx.now = self.instant(now);
+        self.now = self.instant(now);
     }
 
     pub fn pass(&mut self, micros: Micros) {
@@ -137,33 +149,24 @@ impl Server {
 
     /// A grace period starts, or the current one becomes longer.
     pub fn grace(&mut self, ms: u64) {
-        self.extend_grace(ms, self.cx.now);
-    }
-
-    fn extend_grace(&mut self, ms: u64, begin: Instant) {
-        if ms > 0 {
-            if self.cx.grace_end <= self.cx.now {
-                self.cx.grace_begin = begin;
-            }
-            self.cx.grace_end = self.cx.grace_end.max(self.cx.now.after_ms(ms));
-        }
+        self.state.grace.restore(ms, self.now);
     }
 
     /// Becomes a primary: advances the fence counter and starts a grace period.
     pub fn take_over(&mut self, reason: AdvanceReason, grace_ms: u64) {
-        let last = self.engine.fences.last();
-        self.engine.fences.request_advance(reason);
-        self.engine.fences.advance(WallClock::from_unix_ms(UNIX_MS), last);
-        assert!(self.engine.fences.last() >= last);
+        let last = self.state.fences.last();
+        self.state.fences.request_advance(reason);
+        self.state.fences.advance(WALL_CLOCK, last);
+        assert!(self.state.fences.last() >= last);
         self.grace(grace_ms);
     }
 
     pub fn save(&self) -> Saved {
-        let lock = |(_, lock): &(LockName, Lock)| (!lock.is_free()).then(|| encode_lock(lock, &self.cx));
+        let clock = self.clock();
+        let lock = |(_, lock): &(LockName, Lock)| (!lock.is_free()).then(|| encode_lock(lock, clock));
         Saved {
             locks: self.locks.iter().map(lock).collect(),
-            fence: self.engine.fences.known(),
-            grace_left_ms: self.cx.now.ms_until_rounded_up(self.cx.grace_end),
+            checkpoint: self.state.checkpoint(self.now),
         }
     }
 
@@ -173,30 +176,29 @@ impl Server {
         server.set_now(now);
         for ((_, lock), bytes) in server.locks.iter_mut().zip(&saved.locks) {
             if let Some(bytes) = bytes {
-                *lock = decode_lock(bytes, server.cx.now).expect("a lock that was encoded");
+                *lock = decode_lock(bytes, server.now).expect("a lock that was encoded");
             }
         }
-        server.engine.fences.observe(saved.fence);
-        server.grace(saved.grace_left_ms);
+        server.state.restore_checkpoint(saved.checkpoint, server.now);
         server
     }
 
     /// Sends a request of a client. Returns the reply, `None` if the request waits.
     pub fn ask(&mut self, client: Client, lock: usize, request: &Request<'_>) -> Option<Reply> {
-        let policy = self.policy;
         let reply = self.step(lock, Cause::Request(request), |transition| match request {
-            Request::Acquire(request) => Ok(match transition.acquire(request, policy)? {
+            Request::Acquire(request) => Ok(match transition.acquire(request, true)? {
                 Acquired::Granted(granted) => Answer::Granted(granted),
                 Acquired::NotGranted => Answer::NotGranted,
-                Acquired::Queued(enqueued) => Answer::Queued(enqueued),
+                Acquired::Queued => Answer::Queued,
             }),
             Request::Release(request) => transition.release(request).map(Answer::Holds),
             Request::Extend(request) => transition.extend(request).map(Answer::Lease),
         });
         match reply {
-            Ok(Answer::Queued(enqueued)) => {
-                let former = self.clients.insert(enqueued.ticket, client);
-                assert_eq!(former.is_some(), enqueued.replaced, "two clients with one ticket");
+            Ok(Answer::Queued) => {
+                let parked = self.effects.parked.take().expect("a waiter is parked");
+                let former = self.clients.insert(parked.ticket, client);
+                assert_eq!(former.is_some(), parked.replaced, "two clients with one ticket");
                 self.replies
                     .extend(former.map(|client| (client, Err(Error::Replaced))));
                 None
@@ -238,28 +240,33 @@ impl Server {
         transition: impl FnOnce(&mut Transition<'_>) -> Reply,
     ) -> Reply {
         let before = self.snapshot(lock);
-        let known_before = self.engine.fences.known();
+        let known_before = self.state.fences.known();
+        let (inputs, clock) = (inputs_at(self.now), self.clock());
         let (name, value) = &mut self.locks[lock];
-        self.effects.clear();
-        let cx = &self.cx;
-        let reply = transition(&mut self.engine.begin(name.as_ref(), value, cx, &mut self.effects));
+        let mut begun = self.state.begin(&inputs, name.as_ref(), value, &mut self.effects);
+        let reply = transition(&mut begun);
+        assert_eq!(
+            self.effects.parked.is_some(),
+            reply == Ok(Answer::Queued),
+            "only a request that waits is parked"
+        );
         invariants::check(&Checked {
             before: &before,
             known_before,
             cause,
-            cx,
+            clock,
+            evictable: self.state.policy().evictable,
             after: &self.snapshot(lock),
-            known_after: self.engine.fences.known(),
+            known_after: self.state.fences.known(),
             reply: &reply,
             effects: &self.effects,
         });
-        let events = self.effects.events.clone();
-        match (self.effects.replication, cause) {
-            (Replication::Nothing, _) => {}
-            (Replication::Verbatim, Cause::Request(request)) => {
-                self.send(lock, Command::Release(request.to_string(), events));
-            }
-            _ => self.send(lock, Command::Apply(self.effects.change().to_vec(), events)),
+        if self.effects.is_changed {
+            let events = self.effects.events.clone();
+            self.send(
+                lock,
+                Command::Apply(self.effects.change().expect("an encoded change").to_vec(), events),
+            );
         }
         self.reply_to_waiters();
         reply
@@ -276,7 +283,7 @@ impl Server {
     }
 
     fn waiters(&self, lock: usize) -> impl Iterator<Item = (Ticket, &queue::Waiter)> {
-        let queue = self.engine.wait_table.queue(self.locks[lock].0.as_ref());
+        let queue = self.state.wait_table.queue(self.locks[lock].0.as_ref());
         queue.into_iter().flat_map(Queue::iter)
     }
 
@@ -291,7 +298,7 @@ impl Server {
             let reply = match wake.answer {
                 effects::Answer::Granted(granted) => Ok(Answer::Granted(granted)),
                 effects::Answer::TimedOut | effects::Answer::Withdrawn => Ok(Answer::NotGranted),
-                effects::Answer::Refused(error) => Err(error),
+                effects::Answer::Rejected(error) => Err(error),
             };
             self.replies.push((client, reply));
         }
@@ -299,14 +306,14 @@ impl Server {
 
     /// The lock that is due first.
     pub fn due(&self) -> Option<usize> {
-        let name = self.engine.wait_table.next_due(self.cx.now)?;
+        let name = self.state.wait_table.next_due(self.now)?;
         self.locks.iter().position(|(known, _)| *known == name)
     }
 
     pub fn is_due(&self, lock: usize) -> bool {
-        let entry = self.engine.wait_table.entry(self.locks[lock].0.as_ref());
+        let entry = self.state.wait_table.entry(self.locks[lock].0.as_ref());
         let wakeup = entry.and_then(|entry| entry.next_wakeup);
-        wakeup.is_some_and(|wakeup| wakeup <= self.cx.now)
+        wakeup.is_some_and(|wakeup| wakeup <= self.now)
     }
 
     pub fn process_due(&mut self) {
@@ -317,10 +324,9 @@ impl Server {
 
     /// A timer fires while the server may not grant: waiters time out, the rest is deferred.
     pub fn defer(&mut self, lock: usize) {
-        let (name, table) = (self.locks[lock].0.as_ref(), &mut self.engine.wait_table);
-        self.effects.clear();
-        table.time_out_waiters(name, self.cx.now, &mut self.effects);
-        table.defer(name, self.cx.now.after_ms(RETRY_MS));
+        let (name, table) = (self.locks[lock].0.as_ref(), &mut self.state.wait_table);
+        self.effects.wakes = table.time_out_waiters(name, self.now);
+        table.defer(name, self.now.after_ms(RETRY_MS));
         self.reply_to_waiters();
     }
 
@@ -330,13 +336,13 @@ impl Server {
         let ticket = *ticket.expect("a client that waits").0;
         self.clients.remove(&ticket);
         for (name, _) in &self.locks {
-            self.engine.wait_table.remove_waiter(name.as_ref(), ticket);
+            self.state.wait_table.remove_waiter(name.as_ref(), ticket);
         }
     }
 
     /// All waiters of this lock get an error.
     pub fn drain(&mut self, lock: usize) {
-        for ticket in self.engine.wait_table.drain(self.locks[lock].0.as_ref()) {
+        for ticket in self.state.wait_table.drain(self.locks[lock].0.as_ref()) {
             let client = self.clients.remove(&ticket).expect("a waiter");
             self.replies.push((client, Err(Error::Replaced)));
         }
@@ -357,7 +363,7 @@ impl Server {
     /// Makes a queue due, if there is one.
     pub fn mark_due(&mut self, lock: usize) {
         let name = self.locks[lock].0.as_ref();
-        self.engine.wait_table.schedule(name, Instant::DISTANT_PAST);
+        self.state.wait_table.schedule(name, Instant::DISTANT_PAST);
     }
 
     /// DEL
@@ -376,15 +382,15 @@ impl Server {
 
     /// DUMP; `None` = no key.
     pub fn dump(&self, lock: usize) -> Option<Vec<u8>> {
-        let mut value = self.locks[lock].1.clone();
-        value.remove_if(|holder| !self.cx.is_live(holder), |_| {});
-        (!value.is_free()).then(|| encode_lock(&value, &self.cx))
+        let (mut value, clock) = (self.locks[lock].1.clone(), self.clock());
+        value.remove_if(|holder| !holder.is_live(clock), |_| {});
+        (!value.is_free()).then(|| encode_lock(&value, clock))
     }
 
     /// RESTORE REPLACE
     pub fn restore(&mut self, lock: usize, bytes: &[u8]) {
-        let value = decode_lock(bytes, self.cx.now).expect("what was dumped can be restored");
-        self.engine.observe_lock(&value, &self.cx);
+        let value = decode_lock(bytes, self.now).expect("what was dumped can be restored");
+        self.state.observe_lock(&value, self.now);
         self.replace(lock, value);
         self.send(lock, Command::Restore(bytes.to_vec()));
     }
@@ -392,43 +398,24 @@ impl Server {
     /// On a replica, or while the append-only file is loaded: executes a command of the primary. Expired holders
     /// are not removed here.
     pub fn receive(&mut self, lock: usize, command: &Command) {
-        self.effects.clear();
         match command {
-            Command::Release(request, _) => {
-                let Request::Release(request) = Request::parse(request) else {
-                    panic!("{request} is propagated verbatim")
-                };
-                self.apply(lock, |transition| transition.apply_release(&request).map(|_| ()));
-            }
-            Command::Apply(change, _) => {
-                let mut admitted = false;
-                self.apply(lock, |transition| {
-                    transition.apply(change).map(|any| admitted = any)
-                });
-                assert_eq!(admitted, self.effects.events.contains(&Event::Acquired));
-            }
+            Command::Apply(change, _) => self.apply(lock, change),
             Command::Delete => self.locks[lock].1 = Lock::default(),
             Command::RenameFrom(from) => self.locks[lock].1 = std::mem::take(&mut self.locks[*from].1),
             Command::Restore(bytes) => {
-                self.locks[lock].1 =
-                    decode_lock(bytes, self.cx.now).expect("a lock that the primary decoded");
+                self.locks[lock].1 = decode_lock(bytes, self.now).expect("a lock that the primary decoded");
             }
-            Command::Grace(ms) => self.extend_grace(*ms, Instant::DISTANT_PAST),
+            Command::Grace(ms) => self.state.grace.observe(*ms, self.now),
         }
     }
 
-    fn apply(&mut self, lock: usize, transition: impl FnOnce(&mut Transition<'_>) -> Result<(), Error>) {
-        let (name, value) = &mut self.locks[lock];
-        let name = name.as_ref();
-        transition(&mut self.engine.begin(name, value, &self.cx, &mut self.effects))
+    fn apply(&mut self, lock: usize, change: &[u8]) {
+        let value = &mut self.locks[lock].1;
+        self.state
+            .apply(self.now, value, change, &mut self.effects)
             .expect("a command of the primary");
-        let propagated = self.effects.replication;
-        assert_eq!(
-            propagated,
-            Replication::Verbatim,
-            "a replica propagates what it received"
-        );
-        let known = self.engine.fences.known();
+        assert!(self.effects.is_changed, "a replica propagates what it received");
+        let known = self.state.fences.known();
         assert!(value.is_sound(), "{value:?}");
         assert!(value.holders().iter().all(|holder| holder.fence() <= known));
     }
@@ -436,7 +423,7 @@ impl Server {
     /// Adds a holder to a state under test. It gets the next fence.
     pub fn put_holder(&mut self, lock: usize, holder: &naive::Holder) -> Fence {
         let name = self.locks[lock].0.as_ref();
-        let fence = self.engine.fences.next_fence(name, None).expect("a fence");
+        let fence = self.state.fences.next_fence(name, None).expect("a fence");
         let (since, lease_end) = (self.instant(holder.since), self.instant(holder.lease_end));
         let mut put = Holder::new(holder.owner, holder.limit, fence, since, lease_end);
         for id in &holder.holds {
@@ -452,33 +439,31 @@ impl Server {
 
     /// Adds a waiter to a state under test.
     pub fn put_waiter(&mut self, lock: usize, client: Client, request: &Acquire<'_>) {
-        let (name, table) = (self.locks[lock].0.as_ref(), &mut self.engine.wait_table);
-        let waiter = queue::Waiter::new(request, request.block.expect("a waiter"), self.cx.now);
-        let enqueued = table.insert(name, waiter, self.policy);
-        table.sync(name, &self.locks[lock].1, &self.cx);
+        let (clock, policy) = (self.clock(), *self.state.policy());
+        let (name, table) = (self.locks[lock].0.as_ref(), &mut self.state.wait_table);
+        let waiter = queue::Waiter::new(request, request.block.expect("a waiter"), self.now);
+        let enqueued = table.insert(name, waiter, &policy);
+        table.sync(name, &self.locks[lock].1, clock);
         self.clients
             .insert(enqueued.expect("room in the queue").ticket, client);
     }
 
     /// When the leases of the live holders end, on the clock that all servers share.
     pub fn lease_ends(&self, lock: usize) -> Vec<Micros> {
-        let live = self.locks[lock]
-            .1
-            .holders()
-            .iter()
-            .filter(|holder| self.cx.is_live(holder));
-        live.map(|holder| self.cx.lease_end(holder).as_micros() - self.origin)
+        let clock = self.clock();
+        let live = self.locks[lock].1.live_holders(clock);
+        live.map(|holder| holder.lease_end(clock).as_micros() - self.origin)
             .collect()
     }
 
     /// When the grace period ends, if there was one.
     pub fn grace_end(&self) -> Option<Micros> {
-        let end = self.cx.grace_end;
+        let end = self.clock().grace_end;
         (end > Instant::DISTANT_PAST).then(|| end.as_micros() - self.origin)
     }
 
     pub fn next_wakeup(&self) -> Option<Micros> {
-        let wakeup = self.engine.wait_table.next_wakeup()?;
+        let wakeup = self.state.wait_table.next_wakeup()?;
         Some(wakeup.as_micros().saturating_sub(self.origin))
     }
 
@@ -491,11 +476,8 @@ impl Server {
     }
 
     pub fn view(&self, lock: usize) -> LockView<'_> {
-        let live = self.locks[lock]
-            .1
-            .holders()
-            .iter()
-            .filter(|holder| self.cx.is_live(holder));
+        let clock = self.clock();
+        let live = self.locks[lock].1.live_holders(clock);
         let waiters = self.waiters(lock).map(|(ticket, waiter)| Waiter {
             client: self.clients[&ticket],
             since: waiter.since.as_micros() - self.origin,
@@ -509,21 +491,19 @@ impl Server {
             },
         });
         LockView {
-            holders: live.map(|holder| HolderView::of(holder, &self.cx)).collect(),
+            holders: live.map(|holder| HolderView::of(holder, clock)).collect(),
             queue: waiters.collect(),
         }
     }
 
     pub fn guard(&self, lock: usize, request: &Guard<'_>) -> Result<u64, Error> {
-        request.check(&self.locks[lock].1, &self.cx)
+        request.check(&self.locks[lock].1, self.clock())
     }
 
     pub fn stored(&self, lock: usize) -> Vec<Stored> {
         let stored = |holder: &Holder| {
-            let lease_end = self.cx.lease_end(holder).as_micros() - self.origin;
-            let mut holder = holder.clone();
-            (holder.since, holder.lease_end) = (Instant::DISTANT_PAST, Instant::DISTANT_PAST);
-            (holder, lease_end)
+            let lease_end = holder.lease_end(self.clock()).as_micros() - self.origin;
+            (holder.without_times(), lease_end)
         };
         self.locks[lock].1.holders().iter().map(stored).collect()
     }

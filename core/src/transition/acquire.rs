@@ -1,19 +1,21 @@
-use super::{Occupancy, Step, vanished};
-use crate::context::TransitionContext;
+use super::rules::{Occupancy, Rules, above_holders, add_hold, granted, vanished};
 use crate::error::Error;
-use crate::fence::Fence;
-use crate::lock::{Holder, Lock};
-use crate::outcome::Granted;
+use crate::lock::Holder;
+use crate::outcome::{Granted, Outcome};
 use crate::request::Acquire;
 
-impl Step<'_> {
-    /// `None`: not granted, a request that blocks must wait.
-    pub(super) fn acquire(&mut self, request: &Acquire<'_>) -> Result<Option<Granted>, Error> {
+impl Rules<'_> {
+    /// `None`: not granted, a request that blocks must wait. `min_fence`: whether the request may ask for its fence.
+    pub(super) fn acquire(
+        &mut self,
+        request: &Acquire<'_>,
+        min_fence: Result<(), Error>,
+    ) -> Result<Option<Granted>, Error> {
         self.grant_waiters();
-        let cx = self.cx;
-        cx.check_min_fence(request.min_fence)?;
+        min_fence?;
+        let clock = self.clock;
         let holder = self.lock.find(request.owner);
-        let holder = holder.filter(|(_, holder)| cx.is_live(holder));
+        let holder = holder.filter(|(_, holder)| holder.is_live(clock));
         let index = holder.map(|(index, _)| index);
         if let Some((_, holder)) = holder {
             // At once, even if the request could wait: waiting would not help.
@@ -21,10 +23,11 @@ impl Step<'_> {
                 return Err(Error::Upgrade(holder.limit));
             }
             if request.request_id.is_some_and(|id| holder.has_request_id(id)) {
-                return Ok(Some(granted(holder, cx, 0)));
+                self.effects.outcome = Outcome::Repeated;
+                return Ok(Some(granted(holder, clock, 0)));
             }
         }
-        match (cx.grace_left_ms(), index) {
+        match (clock.grace_left_ms(), index) {
             (Some(_), _) if request.block.is_some() => Ok(None),
             (Some(left_ms), _) => Err(Error::Grace(left_ms)),
             (None, Some(index)) => self.reenter(index, request).map(Some),
@@ -36,58 +39,41 @@ impl Step<'_> {
     fn reenter(&mut self, index: usize, request: &Acquire<'_>) -> Result<Granted, Error> {
         let holder = self.lock.holders_mut().get_mut(index).ok_or_else(vanished)?;
         add_hold(holder, request.request_id)?;
-        holder.lease_end = self.cx.extended_lease_end(holder, request.lease_ms);
+        holder.extend(request.lease_ms, self.clock);
         self.expire_holders();
         let holder = self.lock.get(request.owner).ok_or_else(vanished)?;
-        self.effects.updated(holder, self.cx);
-        Ok(granted(holder, self.cx, 0))
+        self.effects.outcome = Outcome::Reentered;
+        self.effects.updated(holder, self.clock);
+        Ok(granted(holder, self.clock, 0))
     }
 
     /// A new holder, if no request waits and the limits allow it.
     fn admit(&mut self, request: &Acquire<'_>) -> Result<Option<Granted>, Error> {
-        let cx = self.cx;
-        if cx.evictable {
+        let clock = self.clock;
+        if self.evictable {
             return Err(Error::Evictable);
         }
-        let fits = || Occupancy::of(self.lock, cx).with(request.limit).is_within_limit();
+        let fits = || {
+            Occupancy::of(self.lock, clock)
+                .with(request.limit)
+                .is_within_limit()
+        };
         if !self.queue.is_empty() || !fits() {
             return Ok(None);
         }
-        let min_fence = above_holders(request.min_fence, self.lock, cx);
+        let min_fence = above_holders(request.min_fence, self.lock, clock);
         let fence = self
             .fences
             .next_fence(self.name, min_fence)
             .ok_or(Error::FencesUsedUp)?;
-        let lease_end = cx.now.after_ms(request.lease_ms);
-        let mut holder = Holder::new(request.owner, request.limit, fence, cx.now, lease_end);
+        let lease_end = clock.now.after_ms(request.lease_ms);
+        let mut holder = Holder::new(request.owner, request.limit, fence, clock.now, lease_end);
         add_hold(&mut holder, request.request_id)?;
         self.expire_holders();
-        self.effects.acquired(&holder, cx);
-        let granted = granted(&holder, cx, 0);
+        self.effects.outcome = Outcome::New;
+        self.effects.acquired(&holder, clock);
+        let granted = granted(&holder, clock, 0);
         self.lock.push(holder);
         Ok(Some(granted))
-    }
-}
-
-/// The holders may have fences above those of the name: RENAME brought them.
-pub(super) fn above_holders(min_fence: Option<Fence>, lock: &Lock, cx: &TransitionContext) -> Option<Fence> {
-    let min_fence = min_fence?;
-    let youngest = lock.holders().iter().rfind(|holder| cx.is_live(holder));
-    Some(youngest.map_or(min_fence, |holder| min_fence.max(holder.fence.saturating_add(1))))
-}
-
-pub(super) fn add_hold(holder: &mut Holder, request_id: Option<&[u8]>) -> Result<(), Error> {
-    match request_id {
-        Some(id) => holder.add_with_id(id),
-        None => holder.add_anonymous(1),
-    }
-}
-
-pub(super) fn granted(holder: &Holder, cx: &TransitionContext, waited_ms: u64) -> Granted {
-    Granted {
-        fence: holder.fence,
-        holds: holder.holds(),
-        lease_ms: cx.lease_ms(holder),
-        waited_ms,
     }
 }

@@ -1,36 +1,43 @@
 use std::collections::BTreeMap;
 
-use super::{Occupancy, Transition};
+use super::rules::Occupancy;
 use crate::codec::{Removal, decode_change};
-use crate::effects::{Effects, Replication};
+use crate::effects::Effects;
 use crate::error::Error;
+use crate::event::Event;
 use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
-use crate::outcome::Event;
+use crate::server_state::ServerState;
+use crate::time::Instant;
 
-impl Transition<'_> {
+impl ServerState {
     /// Applies a change from the primary or the append-only file. No clock decides anything here; leases count
     /// from `now`. A change that would leave the lock unsound is rejected and changes nothing. Removing an
     /// owner that is not a holder is allowed.
-    ///
-    /// Returns whether the change added a holder.
-    pub fn apply(&mut self, change: &[u8]) -> Result<bool, Error> {
-        let change = decode_change(change, self.cx.now)?;
+    pub fn apply(
+        &mut self,
+        now: Instant,
+        lock: &mut Lock,
+        change: &[u8],
+        effects: &mut Effects,
+    ) -> Result<(), Error> {
+        effects.begin(false);
+        let change = decode_change(change, now)?;
         if change.removals.is_empty() && change.holders.is_empty() {
             return Err(Error::InvalidEncoding);
         }
         let removed = removed(&change.removals);
-        let slots = resolve_slots(self.lock, &removed, &change.holders).ok_or(Error::InvalidEncoding)?;
-        remove(self.lock, &change.removals, &removed, self.effects);
-        for (slot, holder) in slots.into_iter().zip(change.holders) {
+        let positions = resolve_positions(lock, &removed, &change.holders).ok_or(Error::InvalidEncoding)?;
+        remove(lock, &change.removals, &removed, effects);
+        for (position, holder) in positions.into_iter().zip(change.holders) {
             let fence = holder.fence;
-            let former = self.lock.holders().get(slot).map(Holder::fence);
-            self.effects.is_fence_raised |= former.is_some_and(|former| former != fence);
-            self.effects.events.extend(upsert(self.lock, slot, holder));
+            let former = lock.holders().get(position).map(Holder::fence);
+            effects.is_fence_raised |= former.is_some_and(|former| former != fence);
+            effects.events.extend(upsert(lock, position, holder));
         }
-        self.engine.observe_lock(self.lock, self.cx);
-        self.effects.replication = Replication::Verbatim;
-        Ok(self.effects.events.contains(&Event::Acquired))
+        self.observe_lock(lock, now);
+        effects.is_changed = true;
+        Ok(())
     }
 }
 
@@ -44,7 +51,7 @@ fn removed<'a>(removals: &[Removal<'a>]) -> Removed<'a> {
 
 /// The index of each incoming holder after the removals: new holders are appended. `None` if the lock would not
 /// be sound.
-fn resolve_slots(lock: &Lock, removed: &Removed<'_>, incoming: &[Holder]) -> Option<Vec<usize>> {
+fn resolve_positions(lock: &Lock, removed: &Removed<'_>, incoming: &[Holder]) -> Option<Vec<usize>> {
     let mut known: BTreeMap<&[u8], Option<(usize, &Holder)>> = BTreeMap::new();
     for holder in incoming {
         known.insert(holder.owner(), None);
@@ -59,26 +66,26 @@ fn resolve_slots(lock: &Lock, removed: &Removed<'_>, incoming: &[Holder]) -> Opt
         occupancy = occupancy.with(holder.limit);
         last_fence = holder.fence;
     }
-    let mut slots = Vec::with_capacity(incoming.len());
+    let mut positions = Vec::with_capacity(incoming.len());
     for holder in incoming {
         let known = known.get_mut(holder.owner())?;
-        let slot = match *known {
-            Some((slot, former)) if may_follow(former, holder) => {
-                *known = Some((slot, holder));
-                slot
+        let position = match *known {
+            Some((position, former)) if may_follow(former, holder) => {
+                *known = Some((position, holder));
+                position
             }
             None if holder.fence > last_fence => {
-                let slot = occupancy.holders;
-                *known = Some((slot, holder));
+                let position = occupancy.holders;
+                *known = Some((position, holder));
                 occupancy = occupancy.with(holder.limit);
                 last_fence = holder.fence;
-                slot
+                position
             }
             Some(_) | None => return None,
         };
-        slots.push(slot);
+        positions.push(position);
     }
-    occupancy.is_within_limit().then_some(slots)
+    occupancy.is_within_limit().then_some(positions)
 }
 
 /// Whether the same grant can have changed like this: only the fence of a sole holder is ever raised.
@@ -100,8 +107,8 @@ fn remove(lock: &mut Lock, removals: &[Removal<'_>], removed: &Removed<'_>, effe
 }
 
 /// Updates the holder at that index, or appends one. Returns the event that this amounts to.
-fn upsert(lock: &mut Lock, slot: usize, holder: Holder) -> Option<Event> {
-    match lock.holders_mut().get_mut(slot) {
+fn upsert(lock: &mut Lock, position: usize, holder: Holder) -> Option<Event> {
+    match lock.holders_mut().get_mut(position) {
         Some(known) => {
             let is_extended = known.holds() == holder.holds();
             *known = holder;

@@ -1,29 +1,32 @@
-use super::{Step, authorize, vanished};
+use super::rules::{Rules, authorize, vanished};
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::limit::Limit;
 use crate::lock::Holder;
 use crate::request::{Extend, GrantRef};
 
-impl Step<'_> {
+impl Rules<'_> {
     /// During a grace period the owner may have released and re-acquired the lock before the failover. Only the
     /// fence or a request id proves that the request means this grant.
-    pub(super) fn extend(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
-        let lease_ms = self.extend_lease(request);
+    pub(super) fn extend(
+        &mut self,
+        request: &Extend<'_>,
+        min_fence: Result<(), Error>,
+    ) -> Result<u64, Error> {
+        let lease_ms = min_fence.and_then(|()| self.extend_lease(request));
         self.grant_waiters();
         lease_ms
     }
 
     fn extend_lease(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
-        let cx = self.cx;
-        cx.check_min_fence(request.min_fence)?;
-        let (fence, request_id) = match (request.grant, cx.grace_left_ms()) {
+        let clock = self.clock;
+        let (fence, request_id) = match (request.grant, clock.grace_left_ms()) {
             (GrantRef::Current, Some(left_ms)) => return Err(Error::Grace(left_ms)),
             (GrantRef::Current, None) => (None, None),
             (GrantRef::Fence(fence), _) => (Some(fence), None),
             (GrantRef::RequestId(id), _) => (None, Some(id)),
         };
-        let holder = authorize(self.lock, request.owner, fence, |holder| cx.is_live(holder))?;
+        let holder = authorize(self.lock, request.owner, fence, |holder| holder.is_live(clock))?;
         if request_id.is_some_and(|id| !holder.has_request_id(id)) {
             return Err(Error::StaleRequestId(holder.fence));
         }
@@ -36,16 +39,14 @@ impl Step<'_> {
             // Also of a holder that has this fence: RENAME may have brought it to a name whose bucket is lower.
             self.fences.raise(self.name, min);
         }
-        let lease_end = cx.extended_lease_end(holder, request.lease_ms);
-        let is_longer = lease_end > cx.lease_end(holder);
-        holder.lease_end = lease_end;
+        let is_longer = holder.extend(request.lease_ms, clock);
         self.expire_holders();
         let holder = self.lock.get(request.owner).ok_or_else(vanished)?;
         if is_longer || raised.is_some() {
-            self.effects.updated(holder, cx);
+            self.effects.updated(holder, clock);
         }
         self.effects.extended();
-        Ok(cx.lease_ms(holder))
+        Ok(holder.lease_ms(clock))
     }
 }
 

@@ -1,13 +1,12 @@
-use super::acquire::{above_holders, add_hold, granted};
-use super::{Occupancy, Step, expire_holders};
-use crate::context::TransitionContext;
+use super::rules::{Occupancy, Rules, above_holders, add_hold, expire_holders, granted};
 use crate::effects::Effects;
 use crate::error::Error;
+use crate::lease_clock::LeaseClock;
 use crate::lock::Holder;
 use crate::queue::{Queue, Waiter};
 use crate::ticket::Ticket;
 
-impl Step<'_> {
+impl Rules<'_> {
     pub(super) fn on_timer(&mut self) {
         self.time_out_waiters();
         self.expire_holders();
@@ -15,7 +14,7 @@ impl Step<'_> {
     }
 
     fn time_out_waiters(&mut self) {
-        while let Some(ticket) = self.queue.remove_timed_out(self.cx.now) {
+        while let Some(ticket) = self.queue.remove_timed_out(self.clock.now) {
             self.effects.timed_out(ticket);
         }
     }
@@ -23,18 +22,18 @@ impl Step<'_> {
     /// Grants the lock to the first waiters, in order, as far as the grant rule allows.
     #[inline]
     pub(super) fn grant_waiters(&mut self) {
-        if !self.queue.is_empty() && self.cx.grace_left_ms().is_none() {
+        if !self.queue.is_empty() && self.clock.grace_left_ms().is_none() {
             self.grant_first_waiters();
         }
     }
 
     fn grant_first_waiters(&mut self) {
-        let cx = self.cx;
+        let clock = self.clock;
         self.time_out_waiters();
         self.reenter_holders();
-        let mut occupancy = Occupancy::of(self.lock, cx);
+        let mut occupancy = Occupancy::of(self.lock, clock);
         while let Some((ticket, waiter)) = self.queue.first() {
-            if cx.evictable {
+            if self.evictable {
                 self.reject_waiter(ticket, Error::Evictable);
                 continue;
             }
@@ -42,19 +41,19 @@ impl Step<'_> {
             if !with_waiter.is_within_limit() {
                 return;
             }
-            let min_fence = above_holders(waiter.min_fence, self.lock, cx);
+            let min_fence = above_holders(waiter.min_fence, self.lock, clock);
             let Some(fence) = self.fences.next_fence(self.name, min_fence) else {
                 self.reject_waiter(ticket, Error::FencesUsedUp);
                 continue;
             };
             // Before the first grant: no lease expires during a transition.
             if occupancy.holders < self.lock.holders().len() {
-                expire_holders(self.lock, cx, self.effects);
+                expire_holders(self.lock, clock, self.effects);
             }
-            let lease_end = cx.now.after_ms(waiter.lease_ms);
-            let mut holder = Holder::new(&waiter.owner, waiter.limit, fence, cx.now, lease_end);
-            grant_requests(self.queue, &mut holder, cx, self.effects);
-            self.effects.acquired(&holder, cx);
+            let lease_end = clock.now.after_ms(waiter.lease_ms);
+            let mut holder = Holder::new(&waiter.owner, waiter.limit, fence, clock.now, lease_end);
+            grant_requests(self.queue, &mut holder, clock, self.effects);
+            self.effects.acquired(&holder, clock);
             self.lock.push(holder);
             occupancy = with_waiter;
         }
@@ -62,13 +61,13 @@ impl Step<'_> {
 
     fn reject_waiter(&mut self, ticket: Ticket, error: Error) {
         self.queue.remove(ticket);
-        self.effects.refused(ticket, error);
+        self.effects.rejected(ticket, error);
     }
 
     /// Waiting owners that became holders without this queue (RENAME, RESTORE) re-enter.
     fn reenter_holders(&mut self) {
-        let cx = self.cx;
-        let waits = |holder: &Holder| cx.is_live(holder) && self.queue.has(holder.owner());
+        let clock = self.clock;
+        let waits = |holder: &Holder| holder.is_live(clock) && self.queue.has(holder.owner());
         if !self.lock.holders().iter().any(waits) {
             return;
         }
@@ -77,9 +76,9 @@ impl Step<'_> {
         for holder in self.lock.holders_mut() {
             if self.queue.has(holder.owner()) {
                 let holds = holder.holds();
-                grant_requests(self.queue, holder, cx, self.effects);
+                grant_requests(self.queue, holder, clock, self.effects);
                 if holder.holds() > holds {
-                    self.effects.updated(holder, cx);
+                    self.effects.updated(holder, clock);
                 }
             }
         }
@@ -87,26 +86,26 @@ impl Step<'_> {
 }
 
 /// Gives a holder a hold for each of its waiting requests. Requests with a stricter limit are rejected.
-fn grant_requests(queue: &mut Queue, holder: &mut Holder, cx: &TransitionContext, effects: &mut Effects) {
+fn grant_requests(queue: &mut Queue, holder: &mut Holder, clock: LeaseClock, effects: &mut Effects) {
     let Some(tickets) = queue.remove_owner(holder.owner()) else {
         return;
     };
     for (ticket, ()) in tickets {
         let Some(waiter) = queue.remove_only(ticket) else {
-            debug_assert!(false, "an owner's ticket without a waiter");
+            effects.internal_error("an owner's ticket without a waiter");
             continue;
         };
-        match grant_request(&waiter, holder, cx) {
+        match grant_request(&waiter, holder, clock) {
             Ok(()) => {
-                let waited_ms = waiter.since.ms_until(cx.now);
-                effects.granted(ticket, granted(holder, cx, waited_ms));
+                let waited_ms = waiter.since.ms_until(clock.now);
+                effects.granted(ticket, granted(holder, clock, waited_ms));
             }
-            Err(error) => effects.refused(ticket, error),
+            Err(error) => effects.rejected(ticket, error),
         }
     }
 }
 
-fn grant_request(waiter: &Waiter, holder: &mut Holder, cx: &TransitionContext) -> Result<(), Error> {
+fn grant_request(waiter: &Waiter, holder: &mut Holder, clock: LeaseClock) -> Result<(), Error> {
     if waiter.limit < holder.limit {
         return Err(Error::Upgrade(holder.limit));
     }
@@ -118,6 +117,6 @@ fn grant_request(waiter: &Waiter, holder: &mut Holder, cx: &TransitionContext) -
         return Ok(());
     }
     add_hold(holder, waiter.request_id.as_deref())?;
-    holder.lease_end = cx.extended_lease_end(holder, waiter.lease_ms);
+    holder.extend(waiter.lease_ms, clock);
     Ok(())
 }

@@ -1,44 +1,20 @@
-use super::{Step, Transition, authorize, vanished};
-use crate::effects::Replication;
+use super::rules::{Rules, authorize, vanished};
 use crate::error::Error;
 use crate::lock::{Holder, Lock};
 use crate::request::{Holds, Release};
 
-impl Transition<'_> {
-    /// Applies a RELEASE from the primary or the append-only file: it happened, whatever the clock says here.
-    pub fn apply_release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
-        let left = match take_holds(self.lock, request, |_| true)? {
-            Taken::Nothing(holds) => return Ok(holds),
-            Taken::Left(left) => left,
-        };
-        if left == 0 {
-            let effects = &mut *self.effects;
-            remove(self.lock, request.owner, |holder| {
-                effects.released(holder.owner())
-            });
-        }
-        self.effects.replication = Replication::Verbatim;
-        Ok(left)
-    }
-}
-
-impl Step<'_> {
+impl Rules<'_> {
     pub(super) fn release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
-        let left = self.release_holds(request);
+        let remaining = self.release_holds(request);
         self.grant_waiters();
-        if matches!(left, Ok((_, true))) && self.effects.records() == 1 {
-            // No holder expired and no waiter was granted the lock: a replica that executes the request ends
-            // with the same state.
-            self.effects.replication = Replication::Verbatim;
-        }
-        left.map(|(left, _)| left)
+        remaining
     }
 
     pub(super) fn rollback_grant(&mut self, request: &Release<'_>) -> bool {
         let holder = self
             .lock
             .get(request.owner)
-            .filter(|holder| self.cx.is_live(holder));
+            .filter(|holder| holder.is_live(self.clock));
         let was_held = holder.is_some_and(|holder| match request.holds {
             Holds::ById(id) => holder.has_request_id(id),
             Holds::One | Holds::All => holder.anonymous() > 0,
@@ -52,27 +28,30 @@ impl Step<'_> {
         false
     }
 
-    /// The number of holds that are left, and whether anything changed.
-    fn release_holds(&mut self, request: &Release<'_>) -> Result<(u64, bool), Error> {
-        let cx = self.cx;
-        let left = match take_holds(self.lock, request, |holder| cx.is_live(holder))? {
+    /// Returns the number of holds that remain.
+    fn release_holds(&mut self, request: &Release<'_>) -> Result<u64, Error> {
+        let clock = self.clock;
+        let remaining = match take_holds(self.lock, request, |holder| holder.is_live(clock))? {
             Taken::Nothing(holds) => {
                 self.cancel_waiter(request);
-                return Ok((holds, false));
+                return Ok(holds);
             }
-            Taken::Left(left) => left,
+            Taken::Some(remaining) => remaining,
         };
         self.expire_holders();
-        if left == 0 {
-            remove(self.lock, request.owner, |holder| {
-                self.effects.released(holder.owner());
-                self.effects.held(holder, cx);
-            });
+        if remaining == 0 {
+            self.lock.remove_if(
+                |holder| holder.owner() == request.owner,
+                |holder| {
+                    self.effects.released(holder.owner());
+                    self.effects.held(holder, clock);
+                },
+            );
         } else {
             let holder = self.lock.get(request.owner).ok_or_else(vanished)?;
-            self.effects.updated(holder, cx);
+            self.effects.updated(holder, clock);
         }
-        Ok((left, true))
+        Ok(remaining)
     }
 
     /// Withdraws a request that still waits.
@@ -86,16 +65,11 @@ impl Step<'_> {
     }
 }
 
-/// Removes a holder that has no holds left, and passes it to `left`.
-fn remove(lock: &mut Lock, owner: &[u8], left: impl FnMut(&Holder)) {
-    lock.remove_if(|holder| holder.owner() == owner, left);
-}
-
 enum Taken {
     /// There was no such hold: the holds as they are.
     Nothing(u64),
-    /// The holds that are left. A holder with none must be removed.
-    Left(u64),
+    /// The holds that remain. A holder with none must be removed.
+    Some(u64),
 }
 
 fn take_holds(
@@ -118,5 +92,5 @@ fn take_holds(
         Holds::ById(id) if holder.release_by_id(id) => {}
         Holds::ById(_) => return Ok(Taken::Nothing(holder.holds())),
     }
-    Ok(Taken::Left(holder.holds()))
+    Ok(Taken::Some(holder.holds()))
 }

@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use super::owners::OwnerEntry;
 use super::{Entry, WaitTable};
-use crate::context::TransitionContext;
 use crate::deadlock::{NodeId, WaitForGraph};
+use crate::lease_clock::LeaseClock;
 use crate::queue::Queue;
 use crate::ticket::Ticket;
 
@@ -34,9 +34,9 @@ impl Mark {
 pub(crate) fn reached_from<'a>(
     table: &'a WaitTable,
     owner: &'a [u8],
-    cx: &'a TransitionContext,
+    clock: LeaseClock,
 ) -> Option<WaitForGraph<'a>> {
-    let mut builder = GraphBuilder::new(table, cx);
+    let mut builder = GraphBuilder::new(table, clock);
     builder.intern(owner);
     let mut visited = 0;
     // Owners that are found are appended.
@@ -56,7 +56,7 @@ pub(crate) fn reached_from<'a>(
 
 struct GraphBuilder<'a> {
     table: &'a WaitTable,
-    cx: &'a TransitionContext,
+    clock: LeaseClock,
     search: u64,
     steps: usize,
     graph: WaitForGraph<'a>,
@@ -67,12 +67,12 @@ struct GraphBuilder<'a> {
 }
 
 impl<'a> GraphBuilder<'a> {
-    fn new(table: &'a WaitTable, cx: &'a TransitionContext) -> Self {
+    fn new(table: &'a WaitTable, clock: LeaseClock) -> Self {
         let search = table.searches.get().wrapping_add(1);
         table.searches.set(search);
         Self {
             table,
-            cx,
+            clock,
             search,
             steps: 0,
             graph: WaitForGraph::default(),
@@ -101,7 +101,7 @@ impl<'a> GraphBuilder<'a> {
         let lock = entry.mark.node(self.search, || self.graph.add_lock(&entry.name));
         if lock == known {
             self.visited_up_to.push(None);
-            for (owner, limit) in entry.live_holders(self.cx) {
+            for (owner, limit) in entry.live_holders(self.clock) {
                 self.step()?;
                 if let Some(owner) = self.intern(owner) {
                     self.graph.add_holder(lock, owner, limit);

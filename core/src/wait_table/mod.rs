@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::context::TransitionContext;
 use super::deadlock::{self, Found, WaitForGraph};
-use super::effects::Effects;
+use super::effects::{Answer, Wake};
 use super::error::Error;
+use super::lease_clock::LeaseClock;
 use super::limit::Limit;
 use super::lock::{Holder, Lock};
 use super::name::{LockName, LockRef};
-use super::outcome::Enqueued;
+use super::policy::Policy;
 use super::queue::{Owner, Queue, Waiter};
 use super::ticket::Ticket;
 use super::time::Instant;
@@ -26,15 +26,6 @@ pub(crate) use graph::MAX_STEPS;
 use graph::Mark;
 use owners::OwnerIndex;
 use wakeups::Wakeups;
-
-/// What a new waiter must respect.
-#[derive(Clone, Copy, Debug)]
-pub struct WaitPolicy {
-    /// The length of a queue.
-    pub max_waiters: usize,
-    /// Whether a request that would wait forever is rejected.
-    pub detect_deadlocks: bool,
-}
 
 /// The queues of one database.
 type Database = BTreeMap<Rc<[u8]>, Entry>;
@@ -74,6 +65,14 @@ pub(super) struct Entry {
     shared_holders: Option<Arc<Vec<Holder>>>,
     pub(super) next_wakeup: Option<Instant>,
     mark: Mark,
+}
+
+/// A waiter in its queue.
+pub(super) struct Enqueued {
+    pub(super) ticket: Ticket,
+    pub(super) name: LockName,
+    /// It took over the position of a request with the same id.
+    pub(super) replaced: bool,
 }
 
 /// A holder, as far as deadlocks are concerned.
@@ -187,11 +186,17 @@ impl WaitTable {
     }
 
     /// Times out waiters of a lock that cannot be granted now.
-    pub fn time_out_waiters(&mut self, name: LockRef<'_>, now: Instant, effects: &mut Effects) {
-        while let Some(ticket) = self.queue_mut(name).remove_timed_out(now) {
-            effects.timed_out(ticket);
-        }
+    pub fn time_out_waiters(&mut self, name: LockRef<'_>, now: Instant) -> Vec<Wake> {
+        let queue = self.queue_mut(name);
+        let timed_out = std::iter::from_fn(|| queue.remove_timed_out(now));
+        let answer = Answer::TimedOut;
+        let wakes = timed_out.map(|ticket| Wake {
+            ticket,
+            answer: answer.clone(),
+        });
+        let wakes = wakes.collect();
         self.remove_if_empty(name);
+        wakes
     }
 
     /// The queue that a transition of the lock works on. The caller calls [`WaitTable::sync`] afterwards.
@@ -221,7 +226,7 @@ impl WaitTable {
     }
 
     /// Takes note of the effects of a transition on a queue and its lock.
-    pub(super) fn sync(&mut self, name: LockRef<'_>, lock: &Lock, cx: &TransitionContext) {
+    pub(super) fn sync(&mut self, name: LockRef<'_>, lock: &Lock, clock: LeaseClock) {
         let Some(entry) = entry_mut(&mut self.databases, name) else {
             return;
         };
@@ -233,14 +238,14 @@ impl WaitTable {
         let copied = if self.detects_deadlocks { FEW } else { 1 };
         let is_crowded = lock.holders().len() > copied;
         let few = if is_crowded { &[] } else { lock.holders() };
-        sync_holders(&mut entry.holders, few, cx, &mut self.owners);
+        sync_holders(&mut entry.holders, few, clock, &mut self.owners);
         entry.shared_holders = lock.share_holders().filter(|_| is_crowded);
         if is_crowded {
             self.crowded.insert(entry.name.clone());
         } else {
             self.crowded.remove(&entry.name);
         }
-        let next = next_change(&entry.queue, lock, cx);
+        let next = next_change(&entry.queue, lock, clock);
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, next);
     }
 
@@ -250,7 +255,7 @@ impl WaitTable {
         &mut self,
         name: LockRef<'_>,
         mut waiter: Waiter,
-        policy: WaitPolicy,
+        policy: &Policy,
     ) -> Result<Enqueued, Error> {
         let entry = self.entry(name);
         let queue = entry.map_or(&self.empty, |entry| &entry.queue);
@@ -297,11 +302,11 @@ impl WaitTable {
     }
 
     /// Searches for a cycle that keeps this owner waiting for that lock forever.
-    pub(super) fn find_deadlock(&self, name: LockRef<'_>, owner: &[u8], cx: &TransitionContext) -> Found {
+    pub(super) fn find_deadlock(&self, name: LockRef<'_>, owner: &[u8], clock: LeaseClock) -> Found {
         if !self.owners.may_close_cycle(owner) && !self.holds_crowded_lock(owner) {
             return Found::Nothing;
         }
-        match self.wait_for_graph(owner, cx) {
+        match self.wait_for_graph(owner, clock) {
             Some(graph) => deadlock::search(graph, name).map_or(Found::Nothing, Found::Deadlock),
             None => Found::Unknown,
         }
@@ -311,9 +316,9 @@ impl WaitTable {
     pub(super) fn wait_for_graph<'a>(
         &'a self,
         owner: &'a [u8],
-        cx: &'a TransitionContext,
+        clock: LeaseClock,
     ) -> Option<WaitForGraph<'a>> {
-        graph::reached_from(self, owner, cx)
+        graph::reached_from(self, owner, clock)
     }
 
     fn holds_crowded_lock(&self, owner: &[u8]) -> bool {
@@ -376,11 +381,14 @@ impl Entry {
         }
     }
 
-    fn live_holders(&self, cx: &TransitionContext) -> impl Iterator<Item = (&[u8], Limit)> {
-        let few = self.holders.iter().filter(|holder| holder.lease_end > cx.now);
+    fn live_holders(&self, clock: LeaseClock) -> impl Iterator<Item = (&[u8], Limit)> {
+        let few = self
+            .holders
+            .iter()
+            .filter(move |holder| holder.lease_end > clock.now);
         let few = few.map(|holder| (&*holder.owner, holder.limit));
         let many = self.shared_holders.iter().flat_map(|holders| holders.iter());
-        let many = many.filter(|holder| cx.is_live(holder));
+        let many = many.filter(move |holder| holder.is_live(clock));
         few.chain(many.map(|holder| (holder.owner(), holder.limit())))
     }
 }
@@ -393,10 +401,10 @@ fn entry_mut<'a>(databases: &'a mut BTreeMap<i32, Database>, name: LockRef<'_>) 
 fn sync_holders(
     snapshots: &mut Vec<HolderSnapshot>,
     holders: &[Holder],
-    cx: &TransitionContext,
+    clock: LeaseClock,
     owners: &mut OwnerIndex,
 ) {
-    let live = |holder: &&Holder| cx.is_live(holder);
+    let live = |holder: &&Holder| holder.is_live(clock);
     let mut present = holders.iter().filter(live).peekable();
     snapshots.retain_mut(|snapshot| {
         let Some(holder) = present.next_if(|holder| holder.owner() == &*snapshot.owner) else {
@@ -405,7 +413,7 @@ fn sync_holders(
         };
         // It may have left, and come back with another limit.
         snapshot.limit = holder.limit();
-        snapshot.lease_end = cx.lease_end(holder);
+        snapshot.lease_end = holder.lease_end(clock);
         true
     });
     for holder in present {
@@ -414,15 +422,15 @@ fn sync_holders(
         snapshots.push(HolderSnapshot {
             owner,
             limit: holder.limit(),
-            lease_end: cx.lease_end(holder),
+            lease_end: holder.lease_end(clock),
         });
     }
 }
 
 /// When a queue changes without a request: a waiter times out, a lease expires, or the grace period ends.
-fn next_change(queue: &Queue, lock: &Lock, cx: &TransitionContext) -> Option<Instant> {
-    let grace_end = Some(cx.grace_end).filter(|end| *end > cx.now);
-    [queue.first_deadline(), cx.first_lease_end(lock), grace_end]
+fn next_change(queue: &Queue, lock: &Lock, clock: LeaseClock) -> Option<Instant> {
+    let grace_end = Some(clock.grace_end).filter(|end| *end > clock.now);
+    [queue.first_deadline(), lock.first_lease_end(clock), grace_end]
         .into_iter()
         .flatten()
         .min()

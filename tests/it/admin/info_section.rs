@@ -3,8 +3,8 @@
 use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 
 /// Current values. All other fields only grow.
-const GAUGES: &str = "aof_clean clean_since contended_locks evictable fence_known grace_left_ms locks longest_hold_ms \
-                      longest_wait_ms quorum untracked_locks waiters";
+const GAUGES: &str = "contended_locks evictable fence_known grace_left_ms locks longest_hold_ms \
+                      longest_wait_ms quorum waiters";
 /// Durations.
 const PERCENTILES: &str =
     "held_ms held_ms_max held_ms_p50 held_ms_p99 waited_ms_max waited_ms_p50 waited_ms_p99";

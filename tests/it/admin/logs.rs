@@ -1,6 +1,6 @@
 //! The server's log: what an operator asks about later is logged once.
 
-use dlock_testkit::{Cluster, Server, start, start_with, wait_for};
+use dlock_testkit::{Cluster, Server, start_with, wait_for};
 
 use crate::fixtures::{AOF, start_with_replica};
 
@@ -40,18 +40,6 @@ fn promotion_logs_how_far_it_advanced_fences() {
     let after = logged(&replica, &format!("the fence counter advanced from {fence} to "));
     let granted = replica_client.acquire("gate bob 60000").fence;
     assert_eq!(after, (granted - 1).to_string());
-}
-
-#[test]
-fn keyspace_scan_after_rename_is_logged() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
-    assert!(!server.log().contains("scanning the keyspace"));
-    client.ok("RENAME door gate");
-    logged(
-        &server,
-        "scanning the keyspace for locks that RENAME or MOVE put under another name",
-    );
 }
 
 #[test]

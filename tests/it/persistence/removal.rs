@@ -16,14 +16,13 @@ fn try_module(server: &Server, client: &mut Client) {
     bob.granted();
     client.release("door bob");
     client.ask::<i64>("DEL pool");
-    wait_until_nothing_is_kept(client);
+    wait_until_no_locks_are_left(client);
 }
 
 #[track_caller]
-fn wait_until_nothing_is_kept(client: &mut Client) {
-    wait_for("nothing to keep", || client.stat("dlock_clean_since") > 0);
+fn wait_until_no_locks_are_left(client: &mut Client) {
+    wait_for("no locks", || client.ask::<i64>("DBSIZE") == 1);
     assert_eq!(client.stat("dlock_locks"), 0);
-    assert_eq!(client.ask::<i64>("DBSIZE"), 1);
 }
 
 /// The server must start without the module on the files of that one.
@@ -62,23 +61,17 @@ fn server_starts_without_module_on_rewritten_aof() {
         let lines = format!("{AOF}aof-use-rdb-preamble {preamble}\n");
         let (server, mut client) = start_with(&format!("{lines}dlock.keep-fence no"));
         try_module(&server, &mut client);
-        let count = client.stat("dlock_aof_clean");
-        assert_eq!(count, 0, "it has the changes of the locks");
+        let is_expected = Server::without_module_on_copy_of(&server, &lines).is_err();
+        assert!(is_expected, "it has the changes of the locks");
         rewrite_aof(&mut client);
-        wait_for("a clean AOF", || client.stat("dlock_aof_clean") == 1);
         // A replica asks for the fence, which is not for the log.
         let replica = server.replica_with("dlock.keep-fence no");
         wait_for("the fence", || {
             replica.client().stat("dlock_fence_known") == client.stat("dlock_fence_known")
         });
         client.ok("SET other value");
-        assert_eq!(client.stat("dlock_aof_clean"), 1);
         assert_starts_without_module(&server, &lines);
         client.acquire("door alice 60000");
-        assert_eq!(
-            (client.stat("dlock_aof_clean"), client.stat("dlock_clean_since")),
-            (0, 0)
-        );
         let is_expected = Server::without_module_on_copy_of(&server, &lines).is_err();
         assert!(is_expected, "it has a lock");
     }
@@ -92,9 +85,8 @@ fn replica_starts_without_module_on_rewritten_aof() {
     try_module(&server, &mut client);
     client.sync();
     let mut of_replica = replica.client();
-    wait_until_nothing_is_kept(&mut of_replica);
+    wait_until_no_locks_are_left(&mut of_replica);
     rewrite_aof(&mut of_replica);
-    wait_for("a clean AOF", || of_replica.stat("dlock_aof_clean") == 1);
     // The primary sends its fence to the second replica, and so to this one.
     let _second = server.replica();
     client.sync();
@@ -106,10 +98,25 @@ fn fence_that_is_not_kept_starts_from_clock() {
     let (mut server, mut client) = start_with("dlock.keep-fence no\nsave 3600 1");
     let before = client.acquire("door alice 60000").fence;
     client.release("door alice");
-    wait_for("nothing to keep", || client.stat("dlock_clean_since") > 0);
     server.restart();
     let mut client = server.client();
     assert_eq!(client.stat("dlock_fence_known"), 0);
     let is_expected = client.acquire("door alice 60000").fence > before;
     assert!(is_expected, "the clock went on");
+}
+
+#[test]
+fn fence_is_logged_when_it_is_to_be_kept_again() {
+    let (mut server, mut client) = start_with(&format!("{AOF}dlock.keep-fence no"));
+    client.acquire("door alice 60000");
+    client.release("door alice");
+    rewrite_aof(&mut client);
+    let fence = client.stat("dlock_fence_known");
+    assert!(Server::without_module_on_copy_of(&server, AOF).is_ok());
+    client.config_set("dlock.keep-fence", "yes");
+    wait_for("the fence in the log", || {
+        Server::without_module_on_copy_of(&server, AOF).is_err()
+    });
+    server.crash_and_restart();
+    assert!(server.client().stat("dlock_fence_known") >= fence);
 }

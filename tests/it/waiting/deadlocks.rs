@@ -1,5 +1,7 @@
 //! Requests that could never be granted are refused, and no others.
 
+use std::time::{Duration, Instant};
+
 use dlock_testkit::{Client, ReplicationStream, Waiter, pause, start, start_with};
 
 use crate::fixtures::held_by_alice;
@@ -26,7 +28,7 @@ fn assert_deadlock(client: &mut Client, request: &str) -> Vec<String> {
     assert_eq!(client.stat("dlock_errors_deadlock"), counted[1] + 1);
     let cycle = error.strip_prefix("DEADLOCK ").expect("the first word");
     let cycle = cycle.split_once(": ").map_or(cycle, |(cycle, _)| cycle);
-    let mut parts: Vec<String> = cycle.split("; ").map(str::to_owned).collect();
+    let mut parts: Vec<String> = cycle.split(", ").map(str::to_owned).collect();
     // Where the cycle begins does not matter.
     parts.sort_unstable();
     parts
@@ -37,10 +39,7 @@ fn deadlock_of_two_mutexes_is_refused() {
     let (server, mut client) = held_by_alice();
     client.acquire("gate bob 60000");
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let expected = [
-        "alice holds door, waits for gate",
-        "bob holds gate, waits for door",
-    ];
+    let expected = ["alice waits for bob", "bob waits for alice"];
     assert_eq!(assert_deadlock(&mut client, "gate alice 60000 BLOCK 0"), expected);
     bob.assert_waiting();
     // Alice releases what she holds, as the error says.
@@ -60,9 +59,9 @@ fn deadlock_error_lists_cycle_of_three() {
     let _alice = server.waiter("b alice 60000 BLOCK 0");
     let mut bob = server.waiter("c bob 60000 BLOCK 0");
     let expected = [
-        "alice holds a, waits for b",
-        "bob holds b, waits for c",
-        "carol holds c, waits for a",
+        "alice waits for bob",
+        "bob waits for carol",
+        "carol waits for alice",
     ];
     assert_eq!(assert_deadlock(&mut client, "a carol 60000 BLOCK 0"), expected);
     client.release("c carol");
@@ -253,7 +252,7 @@ fn free_lock_in_grace_is_no_deadlock() {
 }
 
 #[test]
-fn deadlock_error_of_long_cycle_is_shortened() {
+fn deadlock_error_of_long_cycle_names_eight_owners() {
     let (server, mut client) = start();
     let owners = 30;
     for n in 0..owners {
@@ -264,8 +263,10 @@ fn deadlock_error_of_long_cycle_is_shortened() {
         .collect();
     let last = owners - 1;
     let error = client.error(&format!("DLOCK.ACQUIRE lock{last} owner0 60000 BLOCK 0"));
-    assert!(error.starts_with("DEADLOCK "), "{error}");
-    assert!(error.len() < 1000, "{error}");
+    let expected = "DEADLOCK owner0 waits for owner29, owner29 waits for owner28, owner28 waits for owner27, \
+                    owner27 waits for owner26, owner26 waits for owner25, owner25 waits for owner24, \
+                    owner24 waits for owner23, and 22 more: release what this owner holds, then try again";
+    assert_eq!(error, expected);
 }
 
 #[test]
@@ -292,25 +293,39 @@ fn flushed_locks_are_no_deadlock() {
 }
 
 #[test]
-fn deadlock_error_of_long_keys_is_below_4_kb() {
+fn deadlock_error_names_no_keys_and_cuts_owners() {
     let (server, mut client) = start();
-    let [a, b] = ["a", "b"].map(|key| "é".repeat(10_000) + key);
-    client.acquire(&format!("{a} alice 60000"));
-    client.acquire(&format!("{b} bob 60000"));
-    let _alice = server.waiter(&format!("{b} alice 60000 BLOCK 0"));
-    let error = client.error(&format!("DLOCK.ACQUIRE {a} bob 60000 BLOCK 0"));
-    let shown = format!("{}...", r"\xc3\xa9".repeat(32));
-    let link = format!("alice holds {shown}, waits for {shown}");
-    assert!(error.contains(&link) && error.len() < 4_096, "{error:.5000}");
+    let long = format!("alice{}", "é".repeat(200));
+    client.acquire(&format!("secret:payroll {long} 60000"));
+    client.acquire("secret:b bob 60000");
+    let _alice = server.waiter(&format!("secret:b {long} 60000 BLOCK 0"));
+    let error = client.error("DLOCK.ACQUIRE secret:payroll bob 60000 BLOCK 0");
+    let shown = format!(r"alice{}\xc3...", r"\xc3\xa9".repeat(29));
+    let cycle = format!("DEADLOCK bob waits for {shown}, {shown} waits for bob: ");
+    assert!(error.starts_with(&cycle) && !error.contains("secret"), "{error}");
 }
 
+/// At most once a second, so that a client cannot fill the log.
 #[test]
-fn deadlock_error_leaves_out_keys_longer_than_64_kib() {
+fn deadlock_log_line_names_locks_at_most_once_a_second() {
     let (server, mut client) = start();
-    let long = "k".repeat(64 * 1024 + 1);
-    client.acquire(&format!("{long} alice 60000"));
-    client.acquire("short bob 60000");
-    let _alice = server.waiter("short alice 60000 BLOCK 0");
-    let error = client.error(&format!("DLOCK.ACQUIRE {long} bob 60000 BLOCK 0"));
-    assert!(!error.contains("kkk") && error.contains("alice"), "{error}");
+    client.acquire("orders:1 bob 60000");
+    client.ok("SELECT 3");
+    client.acquire("ö:2 alice 60000");
+    let _bob = server.waiter_in(3, "ö:2 bob 60000 BLOCK 0");
+    client.ok("SELECT 0");
+    let line = "deadlock: alice waits for \"orders:1\" (db0), which bob holds; \
+                bob waits for \"\\xc3\\xb6:2\" (db3), which alice holds\n";
+    let request = "DLOCK.ACQUIRE orders:1 alice 60000 BLOCK 0";
+    let began = Instant::now();
+    let mut requests = 0;
+    while server.log().matches("deadlock: ").count() < 2 {
+        client.assert_error("DEADLOCK", request);
+        requests += 1;
+    }
+    assert!(
+        requests > 2 && began.elapsed() >= Duration::from_secs(1),
+        "{requests}"
+    );
+    assert_eq!(server.log().matches(line).count(), 2, "{}", server.log());
 }

@@ -15,5 +15,4 @@ mod replication;
 mod request_ids;
 mod same_owner;
 mod scale;
-mod unblock_after_grant;
 mod unblock_and_kill;

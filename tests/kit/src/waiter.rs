@@ -256,7 +256,8 @@ impl Waiter {
         assert!(self.is_silent(), "the waiter has got a reply");
     }
 
-    fn is_silent(&self) -> bool {
+    /// Whether no reply has arrived yet.
+    pub fn is_silent(&self) -> bool {
         self.set_nonblocking(true);
         let peeked = self.stream.peek(&mut [0]);
         self.set_nonblocking(false);

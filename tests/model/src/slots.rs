@@ -2,11 +2,13 @@
 //! migrates, so no key carries its last fence along.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
+use crate::outside::Outside;
 use crate::search::World;
-use dlock_core::cluster_fences::{Announcement, ClusterFences, NodeId};
-use dlock_core::cluster_slots::SlotSet;
-use dlock_core::{AdvanceReason, Fences, Instant, LockRef, WallClock};
+use dlock_core::cluster::fences::{Announcement, NodeId};
+use dlock_core::cluster::slots::SlotSet;
+use dlock_core::{Acquire, Acquired, Effects, Inputs, Instant, Limit, Lock, LockRef, ServerState, WallClock};
 
 /// A time in 2025, so that fences have as many digits as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
@@ -14,6 +16,14 @@ const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
 /// The promotion gap of the fences is three to four ticks.
 const TICK_MS: u64 = 10_000;
 const SLOT: usize = 3300;
+const REQUEST: Acquire<'_> = Acquire {
+    owner: b"alice",
+    lease_ms: TICK_MS,
+    limit: Limit::MUTEX,
+    block: None,
+    request_id: None,
+    min_fence: None,
+};
 
 /// What can happen to the slot and its nodes.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -75,18 +85,25 @@ pub struct Slots {
     granted: u64,
 }
 
-#[derive(Clone, Hash)]
+#[derive(Clone)]
 struct Node {
-    fences: Fences,
-    cluster: ClusterFences,
+    server: ServerState,
+}
+
+impl Hash for Node {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // The core lends what it knows of the cluster only to those who change it.
+        let mut server = self.server.clone();
+        let (cluster, fences) = server.cluster();
+        (fences, &cluster.fences).hash(state);
+    }
 }
 
 impl Slots {
     /// Node 0 has the slot. Both nodes have granted other locks.
     pub fn new(setting: SlotSetting) -> Self {
         let node = Node {
-            fences: Fences::starting(),
-            cluster: ClusterFences::new(),
+            server: ServerState::starting(),
         };
         let mut model = Self {
             setting,
@@ -98,7 +115,7 @@ impl Slots {
             loses_next: false,
             granted: 0,
         };
-        (0..2).for_each(|node| model.advance(node));
+        (0..2).for_each(|node| model.begin_term(node));
         model
     }
 
@@ -115,29 +132,51 @@ impl Slots {
         Instant::from_micros(0).after_ms(self.unix_ms())
     }
 
-    fn advance(&mut self, node: usize) {
-        let clock = self.clock(node);
-        self.nodes[node].fences.advance(clock, 0);
+    fn outside(&self, node: usize) -> Outside {
+        Outside {
+            wall_clock: self.clock(node),
+            random: 0,
+        }
     }
 
+    fn inputs<'a>(&self, outside: &'a Outside) -> Inputs<'a> {
+        Inputs {
+            slot: Some(SLOT).filter(|_| !self.setting.without_claims),
+            ..outside.inputs(self.now())
+        }
+    }
+
+    /// The first tick of a node after a start or a promotion.
+    fn begin_term(&mut self, node: usize) {
+        let outside = self.outside(node);
+        let inputs = self.inputs(&outside);
+        self.nodes[node].server.tick(&inputs);
+    }
+
+    /// The lock is free at once again: no key keeps the fence.
     fn grant(&mut self) -> Result<(), FenceFell> {
         let here = self.owner ^ usize::from(self.migrating);
-        let (clock, now) = (self.clock(here), self.now());
-        self.advance(here);
-        let Node { fences, cluster } = &mut self.nodes[here];
-        if !self.setting.without_claims {
-            cluster.claim(SLOT, &SlotSet::EMPTY, fences, clock, now);
-        }
-        let fence = fences.next_fence(NAME, None).expect("few grants");
+        let outside = self.outside(here);
+        let inputs = self.inputs(&outside);
+        let (mut lock, mut effects) = (Lock::default(), Effects::default());
+        let server = &mut self.nodes[here].server;
+        let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
+        let Ok(Acquired::Granted(granted)) = transition.acquire(&REQUEST, true) else {
+            panic!("a free lock was not granted");
+        };
         self.announce(here, false);
-        let last = std::mem::replace(&mut self.granted, fence);
-        if fence > last { Ok(()) } else { Err(FenceFell) }
+        let last = std::mem::replace(&mut self.granted, granted.fence);
+        if granted.fence > last {
+            Ok(())
+        } else {
+            Err(FenceFell)
+        }
     }
 
     fn announce(&mut self, node: usize, periodic: bool) {
         let now = self.now();
-        let Node { fences, cluster } = &mut self.nodes[node];
-        let announcement = cluster.announce(fences, periodic, now);
+        let (cluster, fences) = self.nodes[node].server.cluster();
+        let announcement = cluster.fences.announce(fences, periodic, now);
         let Some(announcement) = announcement.filter(|_| !self.setting.without_announcements) else {
             return;
         };
@@ -148,8 +187,8 @@ impl Slots {
             Announcement::decode(&announcement.encode()).expect("an announcement that was encoded");
         let (sender, other) = (node_id(node), 1 - node);
         let clock = self.clock(other);
-        let Node { fences, cluster } = &mut self.nodes[other];
-        cluster.receive(sender, &received, fences, clock, now);
+        let (cluster, fences) = self.nodes[other].server.cluster();
+        cluster.fences.receive(sender, &received, fences, clock, now);
     }
 
     /// Each node finds out which slots it owns that do not migrate.
@@ -159,7 +198,8 @@ impl Slots {
             if n == self.owner && !self.migrating {
                 settled.insert(SLOT);
             }
-            node.cluster.retain_claims(&settled);
+            let (cluster, _) = node.server.cluster();
+            cluster.fences.retain_claims(&settled);
         }
     }
 }
@@ -222,9 +262,10 @@ impl World for Slots {
             SlotEvent::Promotion(node) => {
                 self.setting.promotions -= 1;
                 self.ms += 1;
-                self.nodes[node].cluster.retain_claims(&SlotSet::EMPTY);
-                self.nodes[node].fences.request_advance(AdvanceReason::Promotion);
-                self.advance(node);
+                let server = &mut self.nodes[node].server;
+                server.cluster().0.fences.retain_claims(&SlotSet::EMPTY);
+                server.promote();
+                self.begin_term(node);
                 self.announce(node, false);
             }
             SlotEvent::Loss => {

@@ -3,9 +3,8 @@
 //!
 //! `cargo test --release -p dlock-model --test quorum -- --ignored --nocapture` takes the larger worlds.
 
-use dlock_core::{
-    Acquire, Acquired, Effects, Engine, Instant, Limit, Lock, LockRef, Timeout, TransitionContext, WaitPolicy,
-};
+use dlock_core::{Acquire, Acquired, Effects, Instant, Limit, Lock, LockRef, Policy, ServerState, Timeout};
+use dlock_model::outside::Outside;
 use dlock_model::quorum::{
     Breach, QueueBreach, QueueSetting, QueueViolation, Queues, Quorum, Setting, Violation,
 };
@@ -262,14 +261,16 @@ mod liveness {
     const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
     const LEASE_MS: u64 = 1_000;
 
+    static OUTSIDE: Outside = Outside::at_unix_ms(1_750_000_000_000);
+
     /// For how long a client waits behind dead ones that nobody has noticed. All of them have just renewed their slice.
     fn waited_behind_dead_ms(dead: usize, slice: Timeout) -> u64 {
-        let (mut engine, mut lock) = (Engine::starting(), Lock::default());
+        let (mut server, mut lock) = (ServerState::starting(), Lock::default());
         let mut effects = Effects::default();
-        let policy = WaitPolicy {
+        server.set_policy(Policy {
             max_waiters: 100,
-            detect_deadlocks: true,
-        };
+            ..Policy::closed()
+        });
         let owners: Vec<String> = (0..=dead).map(|n| format!("dead{n}")).collect();
         let live = Acquire {
             owner: b"live",
@@ -279,20 +280,19 @@ mod liveness {
             request_id: None,
             min_fence: None,
         };
-        let start = TransitionContext::at(Instant::default());
+        let start = OUTSIDE.inputs(Instant::default());
         for owner in &owners {
             let (owner, block) = (owner.as_bytes(), Some(slice));
             let request = Acquire { owner, block, ..live };
-            let mut transition = engine.begin(NAME, &mut lock, &start, &mut effects);
-            transition.acquire(&request, policy).expect("room in the queue");
+            let mut transition = server.begin(&start, NAME, &mut lock, &mut effects);
+            transition.acquire(&request, true).expect("room in the queue");
         }
-        let mut transition = engine.begin(NAME, &mut lock, &start, &mut effects);
-        let queued = transition.acquire(&live, policy);
-        assert!(matches!(queued, Ok(Acquired::Queued(_))));
+        let mut transition = server.begin(&start, NAME, &mut lock, &mut effects);
+        let queued = transition.acquire(&live, true);
+        assert!(matches!(queued, Ok(Acquired::Queued)));
         for ms in 0.. {
-            effects.clear();
-            let cx = TransitionContext::at(start.now.after_ms(ms));
-            engine.begin(NAME, &mut lock, &cx, &mut effects).on_timer();
+            let inputs = OUTSIDE.inputs(start.now.after_ms(ms));
+            server.begin(&inputs, NAME, &mut lock, &mut effects).on_timer();
             if lock.holders().iter().any(|holder| holder.owner() == b"live") {
                 return ms;
             }

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use dlock_core::{
-    Acquire, Acquired, Effects, Engine, Holds, Instant, Limit, Lock, LockRef, Release, Timeout, Transition,
-    TransitionContext, WaitPolicy,
+    Acquire, Acquired, Effects, Environment, Holds, Inputs, Instant, Limit, Lock, LockRef, Policy, Release,
+    Role, ServerState, Timeout, Transition, WallClock,
 };
 
 use crate::Result;
@@ -14,10 +14,23 @@ pub const ROUNDS: u64 = 1_000;
 const LEASE_MS: u64 = 30_000;
 const DB: i32 = 0;
 const KEY: &[u8] = b"lock:000123";
-const POLICY: WaitPolicy = WaitPolicy {
+const POLICY: Policy = Policy {
     max_waiters: 10_000,
-    detect_deadlocks: true,
+    ..Policy::closed()
 };
+
+/// Asked once, at the first transition.
+struct Fixed;
+
+impl Environment for Fixed {
+    fn wall_clock(&self) -> WallClock {
+        WallClock::from_unix_ms(1_750_000_000_000)
+    }
+
+    fn random(&self) -> u64 {
+        0
+    }
+}
 
 pub struct Scenario {
     pub name: &'static str,
@@ -86,10 +99,9 @@ fn hand_over(core: &mut Core, round: u64) {
 #[inline(never)]
 fn expire(core: &mut Core, _: u64) {
     if let Some(mut lock) = core.abandoned.pop() {
-        core.effects.clear();
         let name = LockRef::new(DB, KEY);
-        core.engine
-            .begin(name, &mut lock, &core.context, &mut core.effects)
+        core.server
+            .begin(&core.inputs, name, &mut lock, &mut core.effects)
             .expire_holders();
         assert!(black_box(lock).is_free(), "an expired holder remains");
     }
@@ -99,8 +111,8 @@ fn expire(core: &mut Core, _: u64) {
 struct Core {
     lock: Lock,
     abandoned: Vec<Lock>,
-    engine: Engine,
-    context: TransitionContext,
+    server: ServerState,
+    inputs: Inputs<'static>,
     effects: Effects,
 }
 
@@ -117,11 +129,19 @@ fn request(owner: &[u8]) -> Acquire<'_> {
 
 impl Core {
     fn new() -> Self {
+        let mut server = ServerState::starting();
+        server.set_policy(POLICY);
         Self {
             lock: Lock::default(),
             abandoned: Vec::new(),
-            engine: Engine::starting(),
-            context: TransitionContext::at(Instant::from_micros(1)),
+            server,
+            inputs: Inputs {
+                now: Instant::from_micros(1),
+                role: Role::Primary,
+                slot: None,
+                has_consumers: true,
+                environment: &Fixed,
+            },
             effects: Effects::default(),
         }
     }
@@ -139,25 +159,24 @@ impl Core {
             core.acquire(&request(format!("owner-{number:06}").as_bytes()));
             core.abandoned.push(std::mem::take(&mut core.lock));
         }
-        core.context = TransitionContext::at(core.context.now.after_ms(LEASE_MS));
+        core.inputs.now = core.inputs.now.after_ms(LEASE_MS);
         core
     }
 
     fn begin(&mut self) -> Transition<'_> {
-        self.effects.clear();
         let name = LockRef::new(DB, KEY);
-        self.engine
-            .begin(name, &mut self.lock, &self.context, &mut self.effects)
+        self.server
+            .begin(&self.inputs, name, &mut self.lock, &mut self.effects)
     }
 
     fn acquire(&mut self, request: &Acquire<'_>) {
-        let acquired = black_box(self.begin().acquire(request, POLICY));
+        let acquired = black_box(self.begin().acquire(request, true));
         assert!(matches!(acquired, Ok(Acquired::Granted(_))), "{acquired:?}");
     }
 
     fn wait(&mut self, request: &Acquire<'_>) {
-        let acquired = self.begin().acquire(request, POLICY);
-        assert!(matches!(acquired, Ok(Acquired::Queued(_))), "{acquired:?}");
+        let acquired = self.begin().acquire(request, true);
+        assert!(matches!(acquired, Ok(Acquired::Queued)), "{acquired:?}");
     }
 
     fn release(&mut self, owner: &[u8]) {

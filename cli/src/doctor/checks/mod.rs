@@ -4,7 +4,6 @@ mod cluster;
 mod durability;
 mod grace;
 pub mod quorum;
-mod removal;
 mod replication;
 pub mod server;
 
@@ -52,17 +51,6 @@ pub fn check(facts: &Facts, deployment: &[Facts]) -> Vec<Finding> {
     let checks = CHECKS.iter().filter_map(|check| check(facts));
     let settings = replication::settings_differ(facts, deployment);
     std::iter::once(module).chain(checks).chain(settings).collect()
-}
-
-/// Whether the module can be removed from a server of a deployment.
-pub fn can_remove(facts: &Facts, deployment: &[Facts]) -> Vec<Finding> {
-    match module(facts, deployment) {
-        Ok(_) => removal::can_remove(facts),
-        Err(_) if facts.unreachable.is_none() && !facts.info.0.is_empty() => {
-            vec![Finding::ok("module", "dlock is not loaded")]
-        }
-        Err(finding) => vec![finding],
-    }
 }
 
 /// The finding about the module, or why there is nothing else to check.

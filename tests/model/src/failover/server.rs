@@ -2,25 +2,31 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::setting::{Breach, Setting};
+use super::setting::{Breach, LONGEST_LEASE_TICKS, Setting, TICK_MS};
+use crate::outside::Outside;
 use dlock_core::{
-    Acquire, Acquired, Checkpoint, Effects, Engine, Error, Extend, Fences, GrantRef, Holder, Instant, Lock,
-    LockRef, Release, TransitionContext, WaitPolicy, WallClock, decode_lock, encode_lock,
+    Acquire, Acquired, Checkpoint, Effects, Error, Extend, Fences, Grace, GrantRef, Holder, Inputs, Instant,
+    LeaseClock, Lock, LockRef, Policy, Release, ServerState, Transition, WallClock, decode_lock, encode_lock,
 };
 
 const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
-/// Requests of this model do not wait.
-const POLICY: WaitPolicy = WaitPolicy {
-    max_waiters: 0,
-    detect_deadlocks: false,
-};
 
 const LONG_AGO_UNIX_MS: u64 = 1_710_000_000_000;
+
+/// When something happens on a server.
+#[derive(Clone, Copy)]
+pub struct Moment {
+    pub now: Instant,
+    pub wall_clock: WallClock,
+}
+
+/// What a transition takes for the grace period instead of the real one, when a rule is left out.
+type OtherGrace = fn(&Grace, Instant) -> Grace;
 
 #[derive(Clone)]
 pub struct Server {
     pub lock: Lock,
-    pub engine: Engine,
+    pub state: ServerState,
     /// The random bits of its fences.
     pub random: u64,
     /// The fences of the holders that were live when its grace period began.
@@ -37,178 +43,226 @@ pub struct Saved {
 /// A command in the replication stream.
 pub enum Message<'a> {
     Change(&'a [u8]),
-    Release(Release<'a>),
     Checkpoint(Checkpoint),
 }
 
 impl Server {
-    pub fn starting() -> Self {
-        Self {
+    pub fn starting(setting: &Setting) -> Self {
+        let mut server = Self {
             lock: Lock::default(),
-            engine: Engine::starting(),
+            state: ServerState::starting(),
             random: 0,
             live_at_grace_begin: Vec::new(),
-        }
+        };
+        server.set_policy(setting);
+        // Nothing depends on the longest lease known, since grace periods have fixed lengths. If it is always the same,
+        // there are fewer states.
+        let longest_ms = LONGEST_LEASE_TICKS * TICK_MS;
+        server.state.grace.observe_lease(longest_ms);
+        server
+    }
+
+    pub fn set_policy(&mut self, setting: &Setting) {
+        self.state.set_policy(Policy {
+            graces: setting.graces(),
+            ..Policy::closed()
+        });
     }
 
     /// Loads an RDB file. Leases start again now.
     pub fn load(saved: &Saved, now: Instant, setting: &Setting) -> Self {
-        let mut server = Self::starting();
+        let mut server = Self::starting(setting);
         if !saved.lock.is_empty() {
             server.lock = decode_lock(&saved.lock, now).expect("a lock that was stored");
         }
-        let (checkpoint, cx) = (received(saved.checkpoint, setting), TransitionContext::at(now));
-        server.engine.observe_lock(&server.lock, &cx);
-        server.engine.restore_checkpoint(checkpoint, now);
+        server.state.observe_lock(&server.lock, now);
+        let checkpoint = received(saved.checkpoint, setting);
+        server.state.restore_checkpoint(checkpoint, now);
         server
     }
 
     pub fn save(&self, now: Instant) -> Saved {
-        let encoded = || encode_lock(&self.lock, &self.engine.context(now));
+        let encoded = || encode_lock(&self.lock, self.state.clock(now));
         Saved {
             lock: if self.lock.is_free() {
                 Vec::new()
             } else {
                 encoded()
             },
-            checkpoint: self.engine.checkpoint(now),
+            checkpoint: self.state.checkpoint(now),
         }
+    }
+
+    /// The first tick of a server that has loaded its data.
+    pub fn start(&mut self, at: Moment, setting: &Setting) {
+        if setting.breach == Some(Breach::FencesAdvancedBeforeGrace) {
+            let grace = std::mem::replace(&mut self.state.grace, no_grace());
+            self.tick(at);
+            self.state.grace = grace;
+        }
+        self.tick(at);
     }
 
     pub fn promote(&mut self, setting: &Setting, random: u64) {
         self.random = random;
-        self.engine.promote();
+        self.state.promote();
         if setting.breach == Some(Breach::NoFenceGap) {
             // As if it had been advanced long ago.
             let mut fences = Fences::starting();
             fences.advance(WallClock::from_unix_ms(LONG_AGO_UNIX_MS), 0);
-            fences.observe(self.engine.fences.known());
-            self.engine.fences = fences;
+            fences.observe(self.state.fences.known());
+            self.state.fences = fences;
         }
     }
 
-    /// The context of a transition. A pending grace period starts first.
-    fn cx(&mut self, now: Instant, setting: &Setting) -> TransitionContext {
-        self.start_grace_if_pending(now, setting);
-        let mut cx = self.engine.context(now);
-        if setting.breach == Some(Breach::ExpiredLeasesExtended) {
-            cx.grace_begin = Instant::DISTANT_PAST;
-        }
-        cx
-    }
-
-    pub fn start_grace_if_pending(&mut self, now: Instant, setting: &Setting) {
-        let before = self.engine.context(now);
-        if self.engine.start_grace_if_pending(true, &setting.graces(), now) {
-            let live = self.lock.holders().iter().filter(|holder| before.is_live(holder));
-            self.live_at_grace_begin = live.map(Holder::fence).collect();
-        }
+    pub fn tick(&mut self, at: Moment) {
+        self.run(at, |state, _, inputs| state.tick(inputs));
     }
 
     pub fn in_grace(&self, now: Instant) -> bool {
-        self.engine.grace.end() > now
-    }
-
-    pub fn advance_fences(&mut self, now: Instant, clock: WallClock, setting: &Setting) {
-        let was_due = self.engine.checkpoint_due;
-        let now = match setting.breach {
-            Some(Breach::FencesAdvancedBeforeGrace) => now.max(self.engine.grace.end()),
-            _ => now,
-        };
-        self.engine.advance_fences_if_due(now, clock, self.random);
-        // An empty checkpoint is not sent. Dropping it here keeps the number of states small.
-        self.engine.checkpoint_due &= was_due || self.engine.fences.known() > 0;
+        self.state.grace.end() > now
     }
 
     pub fn next_fence(&mut self) -> u64 {
-        self.engine.fences.next_fence(NAME, None).expect("a fence")
+        self.state.fences.next_fence(NAME, None).expect("a fence")
     }
 
     pub fn acquire(
         &mut self,
         request: &Acquire<'_>,
-        now: Instant,
-        clock: WallClock,
+        at: Moment,
         setting: &Setting,
         effects: &mut Effects,
     ) -> Result<Acquired, Error> {
-        let mut cx = self.cx(now, setting);
         let mut holders = self.lock.holders().iter();
         let is_holder = holders.any(|holder| holder.owner() == request.owner);
-        if setting.breach == Some(Breach::ReentryInGrace) && is_holder {
-            cx.grace_end = Instant::DISTANT_PAST;
-        }
-        self.advance_fences(now, clock, setting);
-        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
-        transition.acquire(request, POLICY)
+        let other_grace = match setting.breach {
+            Some(Breach::ReentryInGrace) if is_holder => Some(without_grace as OtherGrace),
+            _ => any_other_grace(setting),
+        };
+        self.transition(at, other_grace, effects, |transition| {
+            transition.acquire(request, true)
+        })
     }
 
     pub fn extend(
         &mut self,
         request: &Extend<'_>,
-        now: Instant,
+        at: Moment,
         setting: &Setting,
         effects: &mut Effects,
     ) -> Result<u64, Error> {
-        let mut cx = self.cx(now, setting);
         let mut request = *request;
-        match setting.breach {
-            Some(Breach::LeasesNotExtended) => cx.grace_end = Instant::DISTANT_PAST,
+        let other_grace = match setting.breach {
+            Some(Breach::LeasesNotExtended) => Some(without_grace as OtherGrace),
             // The core must see neither the grace period nor the lease that it extends.
             Some(Breach::ExtendWithoutFence) => {
-                cx.grace_end = Instant::DISTANT_PAST;
                 request.grant = GrantRef::Current;
+                Some(without_grace as OtherGrace)
             }
-            _ => {}
-        }
-        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
-        transition.extend(&request)
+            _ => any_other_grace(setting),
+        };
+        self.transition(at, other_grace, effects, |transition| transition.extend(&request))
     }
 
     pub fn release(
         &mut self,
         request: &Release<'_>,
-        now: Instant,
+        at: Moment,
         setting: &Setting,
         effects: &mut Effects,
     ) -> Result<u64, Error> {
-        let cx = self.cx(now, setting);
-        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
-        transition.release(request)
+        self.transition(at, any_other_grace(setting), effects, |transition| {
+            transition.release(request)
+        })
     }
 
     /// Removes expired holders.
-    pub fn sweep(&mut self, now: Instant, setting: &Setting, effects: &mut Effects) {
-        let cx = self.cx(now, setting);
-        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
-        transition.expire_holders();
+    pub fn sweep(&mut self, at: Moment, setting: &Setting, effects: &mut Effects) {
+        self.transition(at, any_other_grace(setting), effects, |transition| {
+            transition.expire_holders();
+        });
     }
 
     /// The checkpoint that the cron replicates, if one is due.
     pub fn due_checkpoint(&mut self, now: Instant) -> Option<Message<'static>> {
-        let checkpoint = self.engine.checkpoint(now);
-        let due = std::mem::take(&mut self.engine.checkpoint_due) || checkpoint.grace_left_ms > 0;
-        (due && checkpoint != Checkpoint::default()).then_some(Message::Checkpoint(checkpoint))
+        self.state.due_checkpoint(true, now).map(Message::Checkpoint)
     }
 
     /// On a replica: applies a command of the primary.
     pub fn apply(&mut self, message: &Message<'_>, now: Instant, setting: &Setting) {
-        let (effects, cx) = (&mut Effects::default(), self.engine.context(now));
-        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, effects);
         match message {
             Message::Change(change) => {
-                let applied = transition.apply(change);
+                let effects = &mut Effects::default();
+                let applied = self.state.apply(now, &mut self.lock, change, effects);
                 applied.expect("a change that the primary encoded");
             }
-            Message::Release(request) => {
-                let applied = transition.apply_release(request);
-                applied.expect("a release that the primary executed");
-            }
             Message::Checkpoint(checkpoint) => {
-                self.engine.apply_checkpoint(received(*checkpoint, setting), now);
+                self.state.apply_checkpoint(received(*checkpoint, setting), now);
             }
         }
     }
+
+    /// A transition, if need be with another grace period than the real one, which starts first if it is pending.
+    fn transition<R>(
+        &mut self,
+        at: Moment,
+        other_grace: Option<OtherGrace>,
+        effects: &mut Effects,
+        decide: impl FnOnce(&mut Transition<'_>) -> R,
+    ) -> R {
+        self.run(at, |state, lock, inputs| {
+            let Some(other_grace) = other_grace else {
+                return decide(&mut state.begin(inputs, NAME, lock, effects));
+            };
+            state.tick(inputs);
+            let other = other_grace(&state.grace, at.now);
+            let grace = std::mem::replace(&mut state.grace, other);
+            let result = decide(&mut state.begin(inputs, NAME, lock, effects));
+            state.grace = grace;
+            result
+        })
+    }
+
+    /// Runs the core, and takes note of the holders that are live when it starts a grace period.
+    fn run<R>(&mut self, at: Moment, run: impl FnOnce(&mut ServerState, &mut Lock, &Inputs<'_>) -> R) -> R {
+        let outside = Outside {
+            wall_clock: at.wall_clock,
+            random: self.random,
+        };
+        let inputs = outside.inputs(at.now);
+        let may_start = self.state.grace.is_pending();
+        let live = self.lock.live_holders(self.state.clock(at.now));
+        let live: Vec<u64> = live.map(Holder::fence).filter(|_| may_start).collect();
+        let result = run(&mut self.state, &mut self.lock, &inputs);
+        if may_start && self.in_grace(at.now) {
+            self.live_at_grace_begin = live;
+        }
+        result
+    }
+}
+
+/// What every transition takes for the grace period.
+fn any_other_grace(setting: &Setting) -> Option<OtherGrace> {
+    (setting.breach == Some(Breach::ExpiredLeasesExtended)).then_some(from_distant_past as OtherGrace)
+}
+
+/// None, and none is pending.
+fn no_grace() -> Grace {
+    let mut grace = Grace::starting();
+    grace.demoted();
+    grace
+}
+
+fn without_grace(_: &Grace, _: Instant) -> Grace {
+    no_grace()
+}
+
+/// The same, but every lease was live when it began.
+fn from_distant_past(grace: &Grace, now: Instant) -> Grace {
+    let mut other = no_grace();
+    other.observe(grace.left_ms(now), now);
+    other
 }
 
 /// The part of a checkpoint that a server uses.
@@ -222,20 +276,17 @@ fn received(checkpoint: Checkpoint, setting: &Setting) -> Checkpoint {
     }
 }
 
-/// Only what future transitions depend on: when leases end, not how they were extended.
+/// Only what future transitions depend on. Leases are as granted, without the grace period: when it is left out of a
+/// transition, a lease that it stretches differs from one that was granted for as long.
 impl Hash for Server {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let cx = self.engine.context(Instant::default());
+        let clock = LeaseClock::at(Instant::default());
         for holder in self.lock.holders() {
             (holder.owner(), holder.fence(), holder.limit().get()).hash(state);
-            (holder.holds(), cx.lease_end(holder)).hash(state);
+            (holder.holds(), holder.lease_end(clock)).hash(state);
         }
-        (
-            &self.engine.fences,
-            &self.engine.grace,
-            self.engine.checkpoint_due,
-        )
-            .hash(state);
+        let Self { state: core, .. } = self;
+        (&core.fences, &core.grace, core.checkpoint_due).hash(state);
         (self.random, &self.live_at_grace_begin).hash(state);
     }
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use super::server::{Message, Saved, Server};
+use super::server::{Message, Moment, Saved, Server};
 use super::setting::{Aof, Breach, Checked, LONGEST_LEASE_TICKS, OldPrimary, Setting, TICK_MS};
 use crate::search::World;
 use dlock_core::{
     Acquire, Acquired, Checkpoint, Effects, Error, Event as LockEvent, Extend, Holds, Instant, Limit,
-    Release, Replication, WallClock,
+    Release, WallClock,
 };
 
 /// A time in 2025, so that fences have as many digits as real ones.
@@ -107,7 +107,7 @@ struct Owner {
 impl<'a> Failover<'a> {
     pub fn new(setting: &'a Setting) -> Self {
         let node = |index| Node {
-            server: Server::starting(),
+            server: Server::starting(setting),
             role: match index {
                 0 => Role::Primary { lost_at: None },
                 _ => Role::Replica { of: Some(0) },
@@ -129,9 +129,9 @@ impl<'a> Failover<'a> {
             clock_jumps_left: setting.clock_jumps,
         };
         // The first start has lost no data: it needs no grace period.
-        let (no_grace, now) = (Setting::default(), world.now());
-        world.nodes[0].server.start_grace_if_pending(now, &no_grace);
-        world.advance_fences(0);
+        world.nodes[0].server.set_policy(&Setting::default());
+        world.cron(0);
+        world.nodes[0].server.set_policy(setting);
         if !setting.fresh {
             let fence = world.nodes[0].server.next_fence();
             let grace_left_ms = 0;
@@ -142,6 +142,13 @@ impl<'a> Failover<'a> {
 
     fn now(&self) -> Instant {
         Instant::default().after_ms(self.now_ms())
+    }
+
+    fn moment(&self, server: usize) -> Moment {
+        Moment {
+            now: self.now(),
+            wall_clock: self.wall_clock(server),
+        }
     }
 
     fn wall_clock(&self, server: usize) -> WallClock {
@@ -197,8 +204,7 @@ impl<'a> Failover<'a> {
                 if self.setting.aof == Aof::Everysec {
                     events.push(Event::Fsync(server));
                 }
-                let checkpoint_due =
-                    node.server.engine.checkpoint_due || node.server.engine.grace.is_pending();
+                let checkpoint_due = node.server.state.checkpoint_due || node.server.state.grace.is_pending();
                 if checkpoint_due {
                     events.push(Event::Cron(server));
                 }
@@ -267,19 +273,17 @@ impl<'a> Failover<'a> {
                 continue;
             }
             let mut effects = Effects::default();
-            let now = self.now();
-            self.nodes[server].server.sweep(now, self.setting, &mut effects);
-            self.replicate(server, &effects, None);
+            let at = self.moment(server);
+            self.nodes[server].server.sweep(at, self.setting, &mut effects);
+            self.replicate(server, &effects);
             self.cron(server);
         }
     }
 
     fn cron(&mut self, server: usize) {
-        let now = self.now();
-        let node = &mut self.nodes[server];
-        node.server.start_grace_if_pending(now, self.setting);
-        self.advance_fences(server);
-        if let Some(checkpoint) = self.nodes[server].server.due_checkpoint(now) {
+        let at = self.moment(server);
+        self.nodes[server].server.tick(at);
+        if let Some(checkpoint) = self.nodes[server].server.due_checkpoint(at.now) {
             self.propagate(server, &checkpoint);
         }
     }
@@ -299,13 +303,10 @@ impl<'a> Failover<'a> {
             request_id: None,
             min_fence: None,
         };
-        let (now, mut effects) = (self.now(), Effects::default());
-        let clock = self.wall_clock(server);
+        let (at, mut effects) = (self.moment(server), Effects::default());
         let node = &mut self.nodes[server];
-        let granted = node
-            .server
-            .acquire(&request, now, clock, self.setting, &mut effects);
-        self.replicate(server, &effects, None);
+        let granted = node.server.acquire(&request, at, self.setting, &mut effects);
+        self.replicate(server, &effects);
         let Ok(Acquired::Granted(granted)) = granted else {
             return Ok(());
         };
@@ -322,7 +323,7 @@ impl<'a> Failover<'a> {
     }
 
     fn extend(&mut self, owner: usize, server: usize) -> Result<(), Violation> {
-        let (now, mut effects) = (self.now(), Effects::default());
+        let (at, mut effects) = (self.moment(server), Effects::default());
         let request = Extend {
             owner: OWNERS[owner].as_bytes(),
             lease_ms: LONGEST_LEASE_TICKS * TICK_MS,
@@ -330,8 +331,8 @@ impl<'a> Failover<'a> {
             min_fence: None,
         };
         let node = &mut self.nodes[server];
-        let extended = node.server.extend(&request, now, self.setting, &mut effects);
-        self.replicate(server, &effects, None);
+        let extended = node.server.extend(&request, at, self.setting, &mut effects);
+        self.replicate(server, &effects);
         match extended {
             Ok(lease_ms) => {
                 let sure_until_ms = self.now_ms() + lease_ms;
@@ -345,7 +346,7 @@ impl<'a> Failover<'a> {
 
     /// An owner that releases its hold is no longer sure of it, whatever the reply is.
     fn release(&mut self, owner: usize, server: usize) {
-        let (now, mut effects) = (self.now(), Effects::default());
+        let (at, mut effects) = (self.moment(server), Effects::default());
         let request = Release {
             owner: OWNERS[owner].as_bytes(),
             holds: Holds::One,
@@ -353,16 +354,15 @@ impl<'a> Failover<'a> {
         };
         // An error means that it was no holder there.
         let node = &mut self.nodes[server];
-        let _ = node.server.release(&request, now, self.setting, &mut effects);
-        self.replicate(server, &effects, Some(request));
+        let _ = node.server.release(&request, at, self.setting, &mut effects);
+        self.replicate(server, &effects);
         self.owners[owner] = Owner::default();
     }
 
-    fn replicate(&mut self, server: usize, effects: &Effects, verbatim: Option<Release<'_>>) {
-        match (effects.replication, verbatim) {
-            (Replication::Change, _) => self.propagate(server, &Message::Change(effects.change())),
-            (Replication::Verbatim, Some(request)) => self.propagate(server, &Message::Release(request)),
-            (Replication::Nothing, _) | (Replication::Verbatim, None) => {}
+    fn replicate(&mut self, server: usize, effects: &Effects) {
+        if effects.is_changed {
+            let change = effects.change().expect("a change that is encoded");
+            self.propagate(server, &Message::Change(change));
         }
     }
 
@@ -394,6 +394,7 @@ impl<'a> Failover<'a> {
         }
     }
 
+    /// Its first tick comes later, and perhaps a request before it.
     fn promote(&mut self, replica: usize, random: u64) {
         if self.setting.old_primary == OldPrimary::Dies {
             for server in 0..self.nodes.len() {
@@ -412,13 +413,6 @@ impl<'a> Failover<'a> {
         node.epoch = epoch;
         node.server.promote(self.setting, random);
         node.started_ms = self.starts;
-        self.advance_fences(replica);
-    }
-
-    /// The module does this in its first cron, before anything else happens, and after a grace period.
-    fn advance_fences(&mut self, server: usize) {
-        let (now, clock) = (self.now(), self.wall_clock(server));
-        self.nodes[server].server.advance_fences(now, clock, self.setting);
     }
 
     fn kill(&mut self, server: usize) {
@@ -429,7 +423,7 @@ impl<'a> Failover<'a> {
         }
         let node = &mut self.nodes[server];
         node.role = Role::Down;
-        node.server = Server::starting();
+        node.server = Server::starting(self.setting);
     }
 
     fn start(&mut self, server: usize) {
@@ -437,13 +431,13 @@ impl<'a> Failover<'a> {
         self.starts += 1;
         let node = &mut self.nodes[server];
         node.server = match self.setting.aof {
-            Aof::None => Server::starting(),
+            Aof::None => Server::starting(self.setting),
             Aof::Always | Aof::Everysec => Server::load(&node.aof, now, self.setting),
         };
         node.role = Role::Primary { lost_at: None };
         node.started_ms = self.starts;
-        node.server.start_grace_if_pending(now, self.setting);
-        self.advance_fences(server);
+        let at = self.moment(server);
+        self.nodes[server].server.start(at, self.setting);
     }
 
     fn attach(&mut self, server: usize, primary: usize) {
@@ -452,7 +446,7 @@ impl<'a> Failover<'a> {
         let epoch = self.nodes[primary].epoch;
         let node = &mut self.nodes[server];
         node.server = Server::load(&saved, now, self.setting);
-        node.server.engine.demote();
+        node.server.state.demote();
         node.role = Role::Replica { of: Some(primary) };
         node.epoch = epoch;
         if self.setting.aof == Aof::Always {

@@ -12,13 +12,24 @@
 use std::collections::BTreeMap;
 
 use super::choices::Choices;
-use dlock_core::cluster_fences::{Announcement, ClusterFences};
-use dlock_core::cluster_slots::SlotSet;
-use dlock_core::{Fences, Instant, LockRef, WallClock};
+use crate::outside::Outside;
+use dlock_core::cluster::fences::Announcement;
+use dlock_core::{
+    Acquire, Acquired, Effects, Granted, Inputs, Instant, Limit, Lock, LockRef, ServerState, WallClock,
+};
 
 const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+const REQUEST: Acquire<'_> = Acquire {
+    owner: b"alice",
+    lease_ms: 1,
+    limit: Limit::MUTEX,
+    block: None,
+    request_id: None,
+    min_fence: None,
+};
 const UNIX_MS: u64 = 1_750_000_000_000;
 const CLOCK: WallClock = WallClock::from_unix_ms(UNIX_MS);
+static OUTSIDE: Outside = Outside::at_unix_ms(UNIX_MS);
 /// Milliseconds since 2024.
 const CLOCK_FENCE: u64 = (UNIX_MS - 1_704_067_200_000) * FENCES_PER_MS;
 const FENCES_PER_MS: u64 = 2_048;
@@ -48,8 +59,7 @@ fn decoded(message: &[u8]) -> Option<Announcement> {
 }
 
 struct Node {
-    cluster: ClusterFences,
-    fences: Fences,
+    server: ServerState,
     now: Instant,
     /// The slots that it has claimed, as bits.
     claimed: u8,
@@ -59,12 +69,20 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        Self {
-            cluster: ClusterFences::new(),
-            fences: Fences::starting(),
+        let mut node = Self {
+            server: ServerState::starting(),
             now: Instant::default(),
             claimed: 0,
             announced: BTreeMap::new(),
+        };
+        node.server.tick(&node.inputs(0));
+        node
+    }
+
+    fn inputs(&self, slot: u8) -> Inputs<'static> {
+        Inputs {
+            slot: Some(slot.into()),
+            ..OUTSIDE.inputs(self.now)
         }
     }
 
@@ -75,24 +93,31 @@ impl Node {
         // Words of 8 bytes, the most significant one first.
         slots[7] = first_slots;
         let announcement = decoded(&[&b"dlockfn1"[..], &fence, &slots].concat()).expect("a sound message");
-        let before = self.fences.clone();
-        self.cluster
-            .receive([peer; 40], &announcement, &self.fences, CLOCK, self.now);
-        assert_eq!(self.fences, before, "only a claim moves the counter");
-        if self.fences.is_plausible(announcement.fence, CLOCK) {
+        let (cluster, fences) = self.server.cluster();
+        let before = fences.clone();
+        cluster
+            .fences
+            .receive([peer; 40], &announcement, fences, CLOCK, self.now);
+        assert_eq!(*fences, before, "only a claim moves the counter");
+        if fences.is_plausible(announcement.fence, CLOCK) {
             self.claimed &= !first_slots;
             self.announced.insert(peer, announcement.fence);
         }
     }
 
     fn grant(&mut self, slot: u8) {
-        let last = self.fences.known();
-        let is_new = self
-            .cluster
-            .claim(slot.into(), &SlotSet::EMPTY, &mut self.fences, CLOCK, self.now);
+        let last = self.server.fences.known();
+        self.server.checkpoint_due = false;
+        let inputs = self.inputs(slot);
+        let (mut lock, mut effects) = (Lock::default(), Effects::default());
+        let mut transition = self.server.begin(&inputs, NAME, &mut lock, &mut effects);
+        let Ok(Acquired::Granted(Granted { fence, .. })) = transition.acquire(&REQUEST, true) else {
+            panic!("a free lock was not granted");
+        };
+        // A claim moves the counter, which replicas have to know.
+        let is_new = self.server.checkpoint_due;
         assert_eq!(is_new, self.claimed & (1 << slot) == 0);
         self.claimed |= 1 << slot;
-        let fence = self.fences.next_fence(NAME, None).expect("fences are left");
         assert!(fence > last);
         if is_new {
             let highest = self.announced.values().copied().fold(last, u64::max);

@@ -1,17 +1,14 @@
 //! Any bytes as the value of a lock: from an RDB file, a RESTORE, a MIGRATE.
 
 use super::holders::{assert_sound, who};
+use crate::outside::Outside;
 use dlock_core::{
-    Acquire, Effects, Engine, Extend, Fences, GrantRef, Guard, Holder, Holds, Instant, Limit, Lock, LockRef,
-    Release, Replication, TransitionContext, WaitPolicy, WallClock, decode_lock, encode_lock,
+    Acquire, Effects, Extend, Fences, GrantRef, Guard, Holder, Holds, Instant, LeaseClock, Limit, Lock,
+    LockRef, Release, ServerState, WallClock, decode_lock, encode_lock,
 };
 
 const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
 const LEASE_MS: u64 = u64::MAX >> 12;
-const POLICY: WaitPolicy = WaitPolicy {
-    max_waiters: 0,
-    detect_deadlocks: false,
-};
 /// The time at which the value is decoded.
 const CLOCKS_MICROS: [i64; 4] = [0, 1, 123_456_789_012_345, -123_456_789];
 
@@ -24,11 +21,11 @@ pub fn payload(bytes: &[u8]) {
             continue;
         };
         assert_sound(&lock);
-        assert_eq!(encode_lock(&lock, &TransitionContext::at(now)), bytes, "{lock:?}");
+        assert_eq!(encode_lock(&lock, LeaseClock::at(now)), bytes, "{lock:?}");
         check_grace(&lock, now);
         check_restore(&lock);
-        for cx in contexts(&lock, now) {
-            check_steps(&lock, &cx);
+        for now in times(&lock, now) {
+            check_steps(&lock, now);
         }
     }
 }
@@ -50,23 +47,23 @@ fn check_restore(lock: &Lock) {
 
 /// A lock encoded in a grace period has the leases that the grace period extended.
 fn check_grace(lock: &Lock, now: Instant) {
-    let grace = TransitionContext {
+    let grace = LeaseClock {
         grace_end: now.after_ms(7),
-        ..TransitionContext::at(now)
+        ..LeaseClock::at(now)
     };
-    let read = decode_lock(&encode_lock(lock, &grace), now).expect("a lock that was encoded");
+    let read = decode_lock(&encode_lock(lock, grace), now).expect("a lock that was encoded");
     assert_eq!(who(&read), who(lock));
     for (read, written) in read.holders().iter().zip(lock.holders()) {
-        let expected = grace.lease_end(written);
-        assert_eq!(TransitionContext::at(now).lease_end(read), expected);
+        let expected = written.lease_end(grace);
+        assert_eq!(read.lease_end(LeaseClock::at(now)), expected);
     }
 }
 
 /// When the lock was decoded, just before and when its first lease ends, and at the end of time.
-fn contexts(lock: &Lock, now: Instant) -> [TransitionContext; 4] {
-    let first_end = TransitionContext::at(now).first_lease_end(lock).unwrap_or(now);
+fn times(lock: &Lock, now: Instant) -> [Instant; 4] {
+    let first_end = lock.first_lease_end(LeaseClock::at(now)).unwrap_or(now);
     let last_micro = Instant::from_micros(first_end.as_micros().saturating_sub(1)).max(now);
-    [now, last_micro, first_end, Instant::from_micros(i64::MAX)].map(TransitionContext::at)
+    [now, last_micro, first_end, Instant::from_micros(i64::MAX)]
 }
 
 #[derive(Clone, Copy)]
@@ -86,29 +83,33 @@ const STEPS: [Step; 5] = [
     Step::Expire,
 ];
 
-fn check_steps(lock: &Lock, cx: &TransitionContext) {
-    let holders = lock.holders();
+fn check_steps(lock: &Lock, now: Instant) {
+    let (holders, clock) = (lock.holders(), LeaseClock::at(now));
     let known = [holders.first(), holders.last()].into_iter().flatten();
     let known = known.map(|holder| (holder.owner(), holder.fence()));
     for (owner, fence) in known.chain([(b"another owner".as_slice(), 1)]) {
         let is_caller =
-            |holder: &Holder| (holder.owner(), holder.fence()) == (owner, fence) && cx.is_live(holder);
-        let passes = Guard { owner, fence }.check(lock, cx).is_ok();
+            |holder: &Holder| (holder.owner(), holder.fence()) == (owner, fence) && holder.is_live(clock);
+        let passes = Guard { owner, fence }.check(lock, clock).is_ok();
         assert_eq!(passes, holders.iter().any(is_caller));
         for step in STEPS {
             let (mut after, mut effects) = (lock.clone(), Effects::default());
-            run(step, &mut after, owner, fence, cx, &mut effects);
+            run(step, &mut after, owner, fence, now, &mut effects);
             assert_sound(&after);
-            check_replica(lock, &after, owner, cx, &effects);
+            check_replica(lock, &after, now, &effects);
         }
     }
 }
 
 /// On a server that has observed the lock. A rejection is a valid outcome.
-fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, cx: &TransitionContext, effects: &mut Effects) {
-    let mut engine = Engine::starting();
-    engine.observe_lock(lock, cx);
-    let mut transition = engine.begin(NAME, lock, cx, effects);
+fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, now: Instant, effects: &mut Effects) {
+    // The fence counter starts at 0.
+    let outside = Outside::at_unix_ms(0);
+    let inputs = outside.inputs(now);
+    let mut server = ServerState::starting();
+    server.tick(&inputs);
+    server.observe_lock(lock, now);
+    let mut transition = server.begin(&inputs, NAME, lock, effects);
     let mut acquire = |limit| {
         let request = Acquire {
             owner,
@@ -118,7 +119,7 @@ fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, cx: &TransitionCon
             request_id: None,
             min_fence: None,
         };
-        let _ = transition.acquire(&request, POLICY);
+        let _ = transition.acquire(&request, true);
     };
     match step {
         Step::AcquireMutex => acquire(Limit::MUTEX),
@@ -139,25 +140,18 @@ fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, cx: &TransitionCon
 }
 
 /// A replica has the same holders, with leases that end no earlier.
-fn check_replica(before: &Lock, after: &Lock, owner: &[u8], cx: &TransitionContext, effects: &Effects) {
-    let (mut replica, mut engine, mut applied) = (before.clone(), Engine::starting(), Effects::default());
-    let mut transition = engine.begin(NAME, &mut replica, cx, &mut applied);
-    match effects.replication {
-        Replication::Nothing => {}
-        Replication::Verbatim => {
-            transition
-                .apply_release(&one_hold(owner))
-                .expect("a release that the primary executed");
-        }
-        Replication::Change => {
-            transition
-                .apply(effects.change())
-                .expect("a change that the primary encoded");
-        }
+fn check_replica(before: &Lock, after: &Lock, now: Instant, effects: &Effects) {
+    let (mut replica, mut server) = (before.clone(), ServerState::starting());
+    if effects.is_changed {
+        let change = effects.change().expect("a change that is encoded");
+        server
+            .apply(now, &mut replica, change, &mut Effects::default())
+            .expect("a change that the primary encoded");
     }
     assert_eq!(who(&replica), who(after));
+    let clock = LeaseClock::at(now);
     for (theirs, ours) in replica.holders().iter().zip(after.holders()) {
-        assert!(cx.lease_end(theirs) >= cx.lease_end(ours));
+        assert!(theirs.lease_end(clock) >= ours.lease_end(clock));
     }
 }
 

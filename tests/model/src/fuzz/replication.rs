@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! input   = record*
-//! record  = 0 length change            DLOCK.APPLY
-//!         | 1 length arguments         DLOCK.RELEASE verbatim, one argument per line
+//! record  = 0 length change            DLOCK.APPLY, also 1
 //!         | 2 length fence \n grace    DLOCK.SYNC
 //!         | 3 milliseconds             time passes
 //! length  = two bytes, little-endian; milliseconds = one byte
@@ -12,11 +11,8 @@
 use super::choices::Choices;
 use super::holders::{assert_sound, who};
 use dlock_core::{
-    Checkpoint, Effects, Engine, Instant, Lock, LockRef, MAX_FENCE, Release, Replication, TransitionContext,
-    decode_lock, encode_lock, number,
+    Checkpoint, Effects, Instant, Lock, MAX_FENCE, ServerState, decode_lock, encode_lock, number,
 };
-
-const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
 
 /// The longest grace period in a checkpoint: ten years.
 const LONGEST_GRACE_MS: u64 = 10 * 366 * 24 * 60 * 60 * 1000;
@@ -45,13 +41,13 @@ pub fn replication(bytes: &[u8]) {
         assert_eq!(late.execute(kind, command), accepted);
         late.now = on_time;
         assert_eq!(who(&late.lock), who(&replica.lock));
-        assert_eq!(late.engine.fences, replica.engine.fences);
+        assert_eq!(late.server.fences, replica.server.fences);
     }
 }
 
 struct Replica {
     lock: Lock,
-    engine: Engine,
+    server: ServerState,
     now: Instant,
 }
 
@@ -59,34 +55,34 @@ impl Replica {
     fn new(clock_micros: i64) -> Self {
         Self {
             lock: Lock::default(),
-            engine: Engine::starting(),
+            server: ServerState::starting(),
             now: Instant::from_micros(clock_micros),
         }
     }
 
     /// Returns whether the command was accepted.
     fn execute(&mut self, kind: u8, command: &[u8]) -> bool {
-        let (before, known_before) = (self.lock.clone(), self.engine.fences.known());
-        let mut effects = Effects::default();
-        let cx = TransitionContext::at(self.now);
-        let mut transition = self.engine.begin(NAME, &mut self.lock, &cx, &mut effects);
-        let accepted = match kind {
-            0 => transition.apply(command).is_ok(),
-            1 => {
-                let request = Release::parse(command.split(|byte| *byte == b'\n'));
-                request.is_ok_and(|request| transition.apply_release(&request).is_ok())
-            }
-            _ => return self.checkpoint(command),
-        };
-        let propagates = effects.replication == Replication::Verbatim;
-        if !accepted {
-            assert!(!propagates && effects.events.is_empty());
-            assert_eq!((&self.lock, self.engine.fences.known()), (&before, known_before));
+        match kind {
+            0 | 1 => self.apply(command),
+            _ => self.checkpoint(command),
         }
-        // A release by an unknown request id is accepted without effect.
-        assert!(propagates || self.lock == before);
+    }
+
+    fn apply(&mut self, change: &[u8]) -> bool {
+        let (before, known_before) = (self.lock.clone(), self.server.fences.known());
+        let mut effects = Effects::default();
+        let applied = self.server.apply(self.now, &mut self.lock, change, &mut effects);
+        assert_eq!(
+            applied.is_ok(),
+            effects.is_changed,
+            "a replica propagates what it applied"
+        );
+        if applied.is_err() {
+            assert!(effects.events.is_empty());
+            assert_eq!((&self.lock, self.server.fences.known()), (&before, known_before));
+        }
         self.check();
-        accepted
+        applied.is_ok()
     }
 
     fn checkpoint(&mut self, command: &[u8]) -> bool {
@@ -95,28 +91,28 @@ impl Replica {
         let (Ok(fence), Ok(left_ms)) = (next(MAX_FENCE), next(LONGEST_GRACE_MS)) else {
             return false;
         };
-        let end_before = self.engine.grace.end();
+        let end_before = self.server.grace.end();
         let grace_left_ms = left_ms;
-        self.engine
+        self.server
             .apply_checkpoint(Checkpoint { fence, grace_left_ms }, self.now);
-        assert!(self.engine.fences.known() >= fence && self.engine.grace.left_ms(self.now) >= left_ms);
-        assert!(self.engine.grace.end() >= end_before);
+        assert!(self.server.fences.known() >= fence && self.server.grace.left_ms(self.now) >= left_ms);
+        assert!(self.server.grace.end() >= end_before);
         true
     }
 
     /// The lock is sound, its fences are known, and storing and loading it gives the same lock.
     fn check(&self) {
         assert_sound(&self.lock);
-        let known = self.engine.fences.known();
+        let known = self.server.fences.known();
         assert!(self.lock.holders().iter().all(|holder| holder.fence() <= known));
         if self.lock.is_free() {
             return;
         }
-        let cx = self.engine.context(self.now);
-        let read = decode_lock(&encode_lock(&self.lock, &cx), self.now).expect("a lock that was encoded");
+        let clock = self.server.clock(self.now);
+        let read = decode_lock(&encode_lock(&self.lock, clock), self.now).expect("a lock that was encoded");
         assert_eq!(who(&read), who(&self.lock));
         for (read, stored) in read.holders().iter().zip(self.lock.holders()) {
-            assert!(cx.lease_end(read) >= cx.lease_end(stored));
+            assert!(read.lease_end(clock) >= stored.lease_end(clock));
         }
     }
 }

@@ -104,9 +104,7 @@ fn rollback_grant(server: &mut Server, choices: &mut Choices<'_>) {
 
 /// In half milliseconds, so that time also stops between the ends of leases.
 fn pass(server: &mut Server, choices: &mut Choices<'_>) {
-    let micros = i64::from(choices.byte()) * 500;
-    let now = server.cx.now.as_micros() + micros;
-    server.cx.now = dlock_core::Instant::from_micros(now);
+    server.pass(i64::from(choices.byte()) * 500);
     if choices.of(&[true, false]) {
         server.process_due();
     }
@@ -127,7 +125,7 @@ fn event(server: &mut Server, choices: &mut Choices<'_>) {
     match choices.byte() % 6 {
         0 => server.take_over(false),
         1 => server.take_over(true),
-        2 => server.cx.evictable ^= true,
+        2 => server.toggle_evictable(),
         3 => server.begin_grace(),
         4 => server.drain(place(choices)),
         _ => server.on_timer(place(choices)),

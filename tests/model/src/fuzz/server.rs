@@ -4,27 +4,37 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::holders::{assert_sound, who};
+use crate::outside::Outside;
 use dlock_core::{
-    Acquire, Acquired, Answer, Effects, Engine, Error, Extend, Granted, Guard, Holder, Instant, Lock,
-    LockName, MAX_FENCE, Queue, Release, Replication, Ticket, Transition, TransitionContext, WaitPolicy,
-    WallClock, decode_lock, encode_lock,
+    Acquire, Acquired, Answer, Effects, Error, Extend, GraceLength, GraceSettings, Granted, Guard, Holder,
+    Instant, LeaseClock, Lock, LockName, Policy, Queue, Release, ServerState, Ticket, Transition,
+    decode_lock, encode_lock,
 };
 
 /// A time in 2025, so that fences have as many digits as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
-/// A small maximum, so that queues become full.
-const POLICY: WaitPolicy = WaitPolicy {
+/// With a startup grace period of this length, which never starts, any MINFENCE is accepted.
+const ANY: GraceLength = GraceLength::Ms(u64::MAX);
+const POLICY: Policy = Policy {
+    // A small maximum, so that queues become full.
     max_waiters: 6,
-    detect_deadlocks: true,
+    is_quorum: true,
+    graces: GraceSettings {
+        startup: ANY,
+        failover: ANY,
+    },
+    ..Policy::closed()
 };
 
+static OUTSIDE: Outside = Outside::at_unix_ms(UNIX_MS);
+
 pub struct Server {
-    engine: Engine,
+    state: ServerState,
     locks: Vec<(LockName, Lock)>,
     /// The locks on a replica that does not lag.
     replica: Vec<Lock>,
-    replica_engine: Engine,
-    pub cx: TransitionContext,
+    replica_state: ServerState,
+    now: Instant,
     /// The waiters without a reply, with the index of their lock.
     waiting: BTreeMap<Ticket, usize>,
     highest_fence: u64,
@@ -34,9 +44,9 @@ pub struct Server {
 
 impl Server {
     pub fn with_locks(count: u8) -> Self {
-        let mut engine = Engine::starting();
-        engine.advance_fences_if_due(Instant::default(), WallClock::from_unix_ms(UNIX_MS), 0);
-        engine.fences.set_quorum(true);
+        let (mut state, now) = (ServerState::starting(), Instant::from_micros(123_456));
+        state.tick(&OUTSIDE.inputs(now));
+        state.set_policy(POLICY);
         let name = |number: u8| LockName {
             db: i32::from(number % 2),
             key: [b'k', number].as_slice().into(),
@@ -44,20 +54,33 @@ impl Server {
         Self {
             locks: (0..count).map(|number| (name(number), Lock::default())).collect(),
             replica: vec![Lock::default(); usize::from(count)],
-            highest_fence: engine.fences.known(),
-            engine,
-            replica_engine: Engine::starting(),
-            cx: TransitionContext {
-                max_min_fence: Some(MAX_FENCE),
-                ..TransitionContext::at(Instant::from_micros(123_456))
-            },
+            highest_fence: state.fences.known(),
+            state,
+            replica_state: ServerState::starting(),
+            now,
             waiting: BTreeMap::new(),
             granted_waiters: BTreeSet::new(),
         }
     }
 
+    fn clock(&self) -> LeaseClock {
+        self.state.clock(self.now)
+    }
+
+    pub fn pass(&mut self, micros: i64) {
+        self.now = Instant::from_micros(self.now.as_micros() + micros);
+    }
+
+    pub fn toggle_evictable(&mut self) {
+        let policy = *self.state.policy();
+        self.state.set_policy(Policy {
+            evictable: !policy.evictable,
+            ..policy
+        });
+    }
+
     pub fn known_fence(&self) -> u64 {
-        self.engine.fences.known()
+        self.state.fences.known()
     }
 
     pub fn lock(&self, place: usize) -> &Lock {
@@ -70,20 +93,18 @@ impl Server {
             self.process_due();
         }
         let before = self.live(place);
-        match self.step(place, None, |transition| transition.acquire(request, POLICY)) {
+        match self.step(place, |transition| transition.acquire(request, true)) {
             Ok(Acquired::Granted(granted)) => self.check_grant(place, request, &granted, &before),
             Ok(Acquired::NotGranted) => assert_eq!(request.block, None),
-            Ok(Acquired::Queued(enqueued)) => {
-                let former = self.waiting.insert(enqueued.ticket, place);
-                assert_eq!(former.is_some(), enqueued.replaced);
-            }
+            // The waiter was parked.
+            Ok(Acquired::Queued) => assert_ne!(request.block, None),
             Err(error) => assert_one_line(&error),
         }
         self.check();
     }
 
     pub fn release(&mut self, place: usize, request: &Release<'_>) {
-        let _ = self.step(place, Some(request), |transition| {
+        let _ = self.step(place, |transition| {
             transition.release(request).inspect_err(assert_one_line)
         });
         self.check();
@@ -91,14 +112,12 @@ impl Server {
 
     /// The client of a grant has disconnected.
     pub fn rollback_grant(&mut self, place: usize, request: &Release<'_>) {
-        self.step(place, Some(request), |transition| {
-            transition.rollback_grant(request)
-        });
+        self.step(place, |transition| transition.rollback_grant(request));
         self.check();
     }
 
     pub fn extend(&mut self, place: usize, request: &Extend<'_>) {
-        let _ = self.step(place, None, |transition| {
+        let _ = self.step(place, |transition| {
             transition.extend(request).inspect_err(assert_one_line)
         });
         self.check();
@@ -106,18 +125,19 @@ impl Server {
 
     /// Only a live holder passes, under its own fence.
     pub fn guard(&self, place: usize, request: &Guard<'_>) {
-        let (lock, cx) = (self.lock(place), &self.cx);
+        let (lock, clock) = (self.lock(place), self.clock());
         let caller = (request.owner, request.fence);
-        let is_caller = |holder: &&Holder| cx.is_live(holder) && (holder.owner(), holder.fence()) == caller;
-        let left = |holder| cx.now.ms_until(cx.lease_end(holder));
-        let checked = request.check(lock, cx).inspect_err(assert_one_line).ok();
+        let is_caller =
+            |holder: &&Holder| holder.is_live(clock) && (holder.owner(), holder.fence()) == caller;
+        let left = |holder: &Holder| clock.now.ms_until(holder.lease_end(clock));
+        let checked = request.check(lock, clock).inspect_err(assert_one_line).ok();
         assert_eq!(checked, lock.holders().iter().find(is_caller).map(left));
     }
 
     /// Processes all due queues. Afterwards no waiter could be granted.
     pub fn process_due(&mut self) {
         let mut processed = 0;
-        while let Some(name) = self.engine.wait_table.next_due(self.cx.now) {
+        while let Some(name) = self.state.wait_table.next_due(self.now) {
             processed += 1;
             assert!(processed <= 2 * self.locks.len(), "{name:?} stays due");
             let place = self.locks.iter().position(|(other, _)| *other == name);
@@ -128,14 +148,14 @@ impl Server {
     }
 
     pub fn on_timer(&mut self, place: usize) {
-        self.step(place, None, |transition| transition.on_timer());
+        self.step(place, |transition| transition.on_timer());
     }
 
     /// The client of a waiter disconnects.
     pub fn disconnect(&mut self, choice: usize) {
         if let Some((&ticket, &place)) = self.waiting.iter().nth(choice % self.waiting.len().max(1)) {
             let name = self.locks[place].0.as_ref();
-            self.engine.wait_table.remove_waiter(name, ticket);
+            self.state.wait_table.remove_waiter(name, ticket);
             self.waiting.remove(&ticket);
         }
         self.check();
@@ -143,7 +163,7 @@ impl Server {
 
     /// The lock has migrated to another node: all its waiters get an error.
     pub fn drain(&mut self, place: usize) {
-        for ticket in self.engine.wait_table.drain(self.locks[place].0.as_ref()) {
+        for ticket in self.state.wait_table.drain(self.locks[place].0.as_ref()) {
             assert_eq!(self.waiting.remove(&ticket), Some(place));
         }
         self.check();
@@ -154,7 +174,7 @@ impl Server {
         self.replica[place] = lock.clone();
         self.locks[place].1 = lock;
         let name = self.locks[place].0.as_ref();
-        self.engine.wait_table.schedule(name, Instant::DISTANT_PAST);
+        self.state.wait_table.schedule(name, Instant::DISTANT_PAST);
     }
 
     /// The server restarts from its RDB file, or its replica is promoted. All waiters get an error.
@@ -166,46 +186,42 @@ impl Server {
             } else {
                 &self.locks[place].1
             };
-            let stored = encode_lock(lock, &self.cx);
+            let stored = encode_lock(lock, self.clock());
             let read = match lock.is_free() {
                 true => Lock::default(),
-                false => decode_lock(&stored, self.cx.now).expect("a lock that was encoded"),
+                false => decode_lock(&stored, self.now).expect("a lock that was encoded"),
             };
             assert_eq!(who(&read), who(lock));
             self.replica[place] = read.clone();
             self.locks[place].1 = read;
         }
-        let waiters = &self.engine.wait_table;
+        let waiters = &self.state.wait_table;
         assert!(waiters.is_empty() && waiters.next_wakeup().is_none() && self.waiting.is_empty());
     }
 
     /// A grace period starts, or the current one becomes longer.
     pub fn begin_grace(&mut self) {
-        let cx = &mut self.cx;
-        if cx.grace_end <= cx.now {
-            cx.grace_begin = cx.now;
-        }
-        cx.grace_end = cx.now.after_ms(4);
+        self.state.grace.restore(4, self.now);
     }
 
-    fn step<R>(
-        &mut self,
-        place: usize,
-        verbatim: Option<&Release<'_>>,
-        step: impl FnOnce(&mut Transition<'_>) -> R,
-    ) -> R {
+    fn step<R>(&mut self, place: usize, step: impl FnOnce(&mut Transition<'_>) -> R) -> R {
         let before = self.live(place);
-        let mut effects = Effects::default();
+        let (inputs, mut effects) = (OUTSIDE.inputs(self.now), Effects::default());
         let (name, lock) = &mut self.locks[place];
-        let result = step(&mut self.engine.begin(name.as_ref(), lock, &self.cx, &mut effects));
+        let result = step(&mut self.state.begin(&inputs, name.as_ref(), lock, &mut effects));
+        if let Some(parked) = effects.parked.take() {
+            assert_eq!(parked.name, self.locks[place].0);
+            let former = self.waiting.insert(parked.ticket, place);
+            assert_eq!(former.is_some(), parked.replaced);
+        }
         self.deliver(place, &effects, &before);
-        self.replicate(place, &effects, verbatim);
+        self.replicate(place, &effects);
         result
     }
 
     /// Every reply is for a waiter, and no waiter overtakes an earlier one.
     fn deliver(&mut self, place: usize, effects: &Effects, before: &BTreeSet<Vec<u8>>) {
-        let queue = self.engine.wait_table.queue(self.locks[place].0.as_ref());
+        let queue = self.state.wait_table.queue(self.locks[place].0.as_ref());
         let first_waiting = queue.and_then(|queue| queue.iter().next().map(|(ticket, _)| ticket));
         let mut first_of = BTreeMap::new();
         for wake in &effects.wakes {
@@ -218,35 +234,28 @@ impl Server {
         self.granted_waiters = first_of.keys().copied().collect();
         for (fence, first) in first_of {
             let holder = self.holder_of(place, fence);
-            assert!(self.cx.is_live(holder));
+            assert!(holder.is_live(self.clock()));
             let is_new = !before.contains(holder.owner());
             let is_expected = !is_new || first_waiting.is_none_or(|left| first < left);
             assert!(is_expected, "{holder:?} overtook {first_waiting:?}");
         }
     }
 
-    fn replicate(&mut self, place: usize, effects: &Effects, verbatim: Option<&Release<'_>>) {
-        let (replica, mut applied) = (&mut self.replica[place], Effects::default());
-        let (name, engine) = (self.locks[place].0.as_ref(), &mut self.replica_engine);
-        let mut transition = engine.begin(name, replica, &self.cx, &mut applied);
-        match effects.replication {
-            Replication::Nothing => {}
-            Replication::Verbatim => {
-                let request = verbatim.expect("only a RELEASE is propagated verbatim");
-                let applied = transition.apply_release(request);
-                applied.expect("a release that the primary executed");
-            }
-            Replication::Change => {
-                let applied = transition.apply(effects.change());
-                applied.expect("a change that the primary encoded");
-            }
+    fn replicate(&mut self, place: usize, effects: &Effects) {
+        let clock = self.clock();
+        let replica = &mut self.replica[place];
+        if effects.is_changed {
+            let change = effects.change().expect("a change that is encoded");
+            self.replica_state
+                .apply(self.now, replica, change, &mut Effects::default())
+                .expect("a change that the primary encoded");
         }
         let lock = &self.locks[place].1;
         assert_eq!(who(replica), who(lock));
         for (theirs, ours) in replica.holders().iter().zip(lock.holders()) {
             // A later grace period makes the ends of expired leases inexact.
-            let expired = !self.cx.is_live(ours);
-            assert!(expired || self.cx.lease_end(theirs) >= self.cx.lease_end(ours));
+            let expired = !ours.is_live(clock);
+            assert!(expired || theirs.lease_end(clock) >= ours.lease_end(clock));
         }
     }
 
@@ -262,7 +271,7 @@ impl Server {
         assert_eq!(granted.waited_ms, 0);
         // Only a holder is granted ahead of the queue, including one whose waiting request was granted first.
         if !before.contains(request.owner) && !self.granted_waiters.contains(&granted.fence) {
-            let queue = self.engine.wait_table.queue(self.locks[place].0.as_ref());
+            let queue = self.state.wait_table.queue(self.locks[place].0.as_ref());
             assert!(queue.is_none(), "overtook the queue");
         }
     }
@@ -271,7 +280,7 @@ impl Server {
     fn check(&mut self) {
         for (place, (name, lock)) in self.locks.iter().enumerate() {
             assert_sound(lock);
-            let queue = self.engine.wait_table.queue(name.as_ref()).into_iter();
+            let queue = self.state.wait_table.queue(name.as_ref()).into_iter();
             let queued = queue.flat_map(Queue::iter).map(|(ticket, _)| ticket);
             let waiting = self.waiting.iter().filter(|(_, at)| **at == place);
             assert!(
@@ -279,24 +288,25 @@ impl Server {
                 "the queue of {name:?} has other waiters"
             );
         }
-        assert_eq!(self.engine.wait_table.waiters(), self.waiting.len());
-        assert!(self.engine.fences.known() >= self.highest_fence);
-        self.highest_fence = self.engine.fences.known();
+        assert_eq!(self.state.wait_table.waiters(), self.waiting.len());
+        assert!(self.state.fences.known() >= self.highest_fence);
+        self.highest_fence = self.state.fences.known();
     }
 
     /// The first waiter of a queue cannot be granted now, by a rule that is independent of the code.
     fn check_first_waiter(&self, place: usize) {
         let (name, lock) = &self.locks[place];
-        let waiters = &self.engine.wait_table;
+        let waiters = &self.state.wait_table;
         let Some(queue) = waiters.queue(name.as_ref()) else {
             return;
         };
-        assert!(waiters.next_wakeup().is_none_or(|at| at > self.cx.now));
-        if self.cx.grace_end > self.cx.now {
+        assert!(waiters.next_wakeup().is_none_or(|at| at > self.now));
+        let clock = self.clock();
+        if clock.grace_left_ms().is_some() {
             return;
         }
         let holders = lock.holders().iter();
-        let live: Vec<&Holder> = holders.filter(|holder| self.cx.is_live(holder)).collect();
+        let live: Vec<&Holder> = holders.filter(|holder| holder.is_live(clock)).collect();
         for (_, waiter) in queue.iter() {
             let is_expected = live.iter().all(|holder| holder.owner() != waiter.owner());
             assert!(is_expected, "{waiter:?} holds {name:?}");
@@ -308,8 +318,9 @@ impl Server {
     }
 
     fn live(&self, place: usize) -> BTreeSet<Vec<u8>> {
+        let clock = self.clock();
         let holders = self.lock(place).holders().iter();
-        let live = holders.filter(|holder| self.cx.is_live(holder));
+        let live = holders.filter(|holder| holder.is_live(clock));
         live.map(|holder| holder.owner().to_vec()).collect()
     }
 

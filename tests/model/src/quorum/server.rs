@@ -90,42 +90,63 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outside::Outside;
     use dlock_core::{
-        Acquire, Acquired, Effects, Engine, Extend, GrantRef, Limit, Lock, LockRef, TransitionContext,
-        WaitPolicy,
+        Acquire, Acquired, Effects, Extend, GraceLength, GraceSettings, GrantRef, Instant, Limit, Lock,
+        LockRef, Policy, ServerState,
     };
 
     const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+    const NOW: Instant = Instant::from_micros(0);
     const OWNERS: [&[u8]; 2] = [b"a", b"b"];
-    const POLICY: WaitPolicy = WaitPolicy {
-        max_waiters: 0,
-        detect_deadlocks: false,
+    /// What the core counts in a millisecond.
+    const FENCES_PER_MS: u64 = 2048;
+    /// One millisecond after the fences begin.
+    static OUTSIDE: Outside = Outside::at_unix_ms(1_704_067_200_001);
+    const POLICY: Policy = Policy {
+        is_quorum: true,
+        graces: GraceSettings {
+            startup: GraceLength::Ms(1),
+            failover: GraceLength::Ms(0),
+        },
+        ..Policy::closed()
     };
 
-    /// The core in the same state. Its bound is the one of the model, since clocks count in milliseconds.
+    /// The core in the same state. Its clock counts in milliseconds of 2048 fences each: it shows one, and the startup
+    /// grace period is another one. All fences of the model have an offset in the core, so that the bound of MINFENCE is
+    /// at the end of these two.
     struct Core {
-        engine: Engine,
+        state: ServerState,
         lock: Lock,
-        cx: TransitionContext,
+        offset: u64,
     }
 
     impl Core {
         fn like(server: &Server) -> Self {
             let mut core = Self {
-                engine: Engine::starting(),
+                state: ServerState::starting(),
                 lock: Lock::default(),
-                cx: TransitionContext {
-                    max_min_fence: Some(u64::from(server.counter.max(server.clock + GRACE))),
-                    ..TransitionContext::at(Default::default())
-                },
+                offset: 2 * FENCES_PER_MS - u64::from(server.clock + GRACE),
             };
-            core.engine.fences.set_quorum(true);
+            // It has started without a grace period.
+            core.state.tick(&OUTSIDE.inputs(NOW));
+            core.state.set_policy(POLICY);
             if let Some((client, fence)) = server.holder {
-                core.engine.fences.observe(u64::from(fence) - 1);
+                let before = core.in_core(fence) - 1;
+                core.state.fences.observe(before);
                 core.acquire(client, None);
             }
-            core.engine.fences.observe(u64::from(server.counter));
+            let counter = core.in_core(server.counter);
+            core.state.fences.observe(counter);
             core
+        }
+
+        fn in_core(&self, fence: Fence) -> u64 {
+            u64::from(fence) + self.offset
+        }
+
+        fn in_model(&self, fence: u64) -> Fence {
+            Fence::try_from(fence - self.offset).expect("a fence of the model")
         }
 
         fn acquire(&mut self, client: usize, min: Option<Fence>) -> Option<Fence> {
@@ -135,12 +156,12 @@ mod tests {
                 limit: Limit::MUTEX,
                 block: None,
                 request_id: Some(b"r"),
-                min_fence: min.map(u64::from),
+                min_fence: min.map(|min| self.in_core(min)),
             };
-            let effects = &mut Effects::default();
-            let mut transition = self.engine.begin(NAME, &mut self.lock, &self.cx, effects);
-            match transition.acquire(&request, POLICY) {
-                Ok(Acquired::Granted(granted)) => Fence::try_from(granted.fence).ok(),
+            let (inputs, effects) = (OUTSIDE.inputs(NOW), &mut Effects::default());
+            let mut transition = self.state.begin(&inputs, NAME, &mut self.lock, effects);
+            match transition.acquire(&request, true) {
+                Ok(Acquired::Granted(granted)) => Some(self.in_model(granted.fence)),
                 _ => None,
             }
         }
@@ -150,18 +171,18 @@ mod tests {
                 owner: OWNERS[client],
                 lease_ms: 1_000,
                 grant: GrantRef::RequestId(b"r"),
-                min_fence: Some(u64::from(min)),
+                min_fence: Some(self.in_core(min)),
             };
-            let effects = &mut Effects::default();
-            let mut transition = self.engine.begin(NAME, &mut self.lock, &self.cx, effects);
+            let (inputs, effects) = (OUTSIDE.inputs(NOW), &mut Effects::default());
+            let mut transition = self.state.begin(&inputs, NAME, &mut self.lock, effects);
             transition.extend(&request).ok().map(|_| min)
         }
 
-        fn state(&self) -> (u64, Option<(&[u8], u64)>) {
+        fn state(&self) -> (Fence, Option<(&[u8], Fence)>) {
             let holder = self.lock.holders().first();
             (
-                self.engine.fences.known(),
-                holder.map(|holder| (holder.owner(), holder.fence())),
+                self.in_model(self.state.fences.known()),
+                holder.map(|holder| (holder.owner(), self.in_model(holder.fence()))),
             )
         }
     }
@@ -169,7 +190,7 @@ mod tests {
     #[test]
     fn server_of_the_model_agrees_with_the_core() {
         let setting = Setting::default();
-        for counter in 1..6 {
+        for counter in 1..9 {
             let holders = (0..2).flat_map(|client| (1..=counter).map(move |fence| (client, fence)));
             for holder in holders.map(Some).chain([None]) {
                 let before = Server {
@@ -178,7 +199,7 @@ mod tests {
                     clock: 1,
                     grace: None,
                 };
-                for (client, min) in (0..2).flat_map(|client| (1..9).map(move |min| (client, min))) {
+                for (client, min) in (0..2).flat_map(|client| (1..12).map(move |min| (client, min))) {
                     for min in [None, Some(min)] {
                         let (mut server, mut core) = (before, Core::like(&before));
                         assert_eq!(server.acquire(client, min, &setting), core.acquire(client, min));
@@ -194,11 +215,11 @@ mod tests {
         }
     }
 
-    fn state(server: &Server) -> (u64, Option<(&[u8], u64)>) {
+    fn state(server: &Server) -> (Fence, Option<(&'static [u8], Fence)>) {
         let holder = server.holder;
         (
-            u64::from(server.counter),
-            holder.map(|(client, fence)| (OWNERS[client], u64::from(fence))),
+            server.counter,
+            holder.map(|(client, fence)| (OWNERS[client], fence)),
         )
     }
 }

@@ -1,8 +1,9 @@
 //! Cluster slots: which of them are here, and which node serves a key.
 
-use dlock_core::cluster_slots::{
-    ADDRESS_SETTINGS, LocalSlots, SlotRange, has_single_address, is_importing, parse_cluster_nodes, slot_of,
+use dlock_core::cluster::nodes::{
+    ADDRESS_SETTINGS, LocalSlots, SlotRange, has_single_address, is_importing, parse_cluster_nodes,
 };
+use dlock_core::cluster::slots::slot_of;
 
 use crate::redis::Ctx;
 

@@ -10,9 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use super::cluster_slots::SlotSet;
-use super::fence::{FENCES_PER_MS, Fence, Fences, WallClock};
-use super::time::Instant;
+use super::slots::SlotSet;
+use crate::fence::{FENCES_PER_MS, Fence, Fences, WallClock};
+use crate::time::Instant;
 
 /// The name of a node in its cluster.
 pub type NodeId = [u8; 40];
@@ -98,12 +98,13 @@ impl ClusterFences {
         slot: usize,
         local: &SlotSet,
         fences: &mut Fences,
-        clock: WallClock,
+        clock: impl FnOnce() -> WallClock,
         now: Instant,
     ) -> bool {
         if !self.claimed.insert(slot) {
             return false;
         }
+        let clock = clock();
         self.claimed.merge(local);
         self.announced = None;
         // The clock is beyond those that are not mentioned, and beyond what other nodes forgot in a restart.
@@ -172,7 +173,7 @@ mod tests {
     fn granted(slot: usize) -> (ClusterFences, Fences) {
         let (mut cluster, mut fences) = (ClusterFences::new(), Fences::starting());
         fences.advance(CLOCK, 0);
-        assert!(cluster.claim(slot, &SlotSet::EMPTY, &mut fences, CLOCK, NOW));
+        assert!(cluster.claim(slot, &SlotSet::EMPTY, &mut fences, || CLOCK, NOW));
         fences.next_fence(NAME, None).unwrap();
         (cluster, fences)
     }
@@ -200,10 +201,10 @@ mod tests {
         let (mut cluster, mut fences) = granted(2);
         let announcement = peer.announce(&peer_fences, false, NOW).unwrap();
         cluster.receive(A, &announcement, &fences, CLOCK, NOW);
-        assert!(cluster.claim(1, &SlotSet::EMPTY, &mut fences, CLOCK, NOW));
+        assert!(cluster.claim(1, &SlotSet::EMPTY, &mut fences, || CLOCK, NOW));
         assert!(fences.known() > peer_fences.known());
         let before = fences.clone();
-        assert!(!cluster.claim(1, &SlotSet::EMPTY, &mut fences, CLOCK, NOW));
+        assert!(!cluster.claim(1, &SlotSet::EMPTY, &mut fences, || CLOCK, NOW));
         assert_eq!(fences, before, "it is claimed");
     }
 
@@ -224,7 +225,7 @@ mod tests {
             for (peer, announcement) in &reports {
                 cluster.receive([*peer; 40], announcement, &own, CLOCK, NOW);
             }
-            cluster.claim(node.into(), &SlotSet::EMPTY, &mut own, CLOCK, NOW);
+            cluster.claim(node.into(), &SlotSet::EMPTY, &mut own, || CLOCK, NOW);
             own.next_fence(NAME, None).unwrap();
             reports.push((node, cluster.announce(&own, false, NOW).unwrap()));
             fences.push(own.known());
@@ -238,7 +239,7 @@ mod tests {
         let ((mut first, first_fences), (mut second, mut fences)) = (granted(1), granted(1));
         let announcement = first.announce(&first_fences, false, NOW).unwrap();
         second.receive(A, &announcement, &fences, CLOCK, NOW);
-        assert!(second.claim(1, &SlotSet::EMPTY, &mut fences, CLOCK, NOW));
+        assert!(second.claim(1, &SlotSet::EMPTY, &mut fences, || CLOCK, NOW));
         assert!(fences.known() > first_fences.known());
     }
 
@@ -247,10 +248,10 @@ mod tests {
         let (mut cluster, mut fences) = granted(1);
         let mut local = SlotSet::EMPTY;
         local.insert(3);
-        assert!(cluster.claim(2, &local, &mut fences, CLOCK, NOW));
-        assert!(!cluster.claim(3, &local, &mut fences, CLOCK, NOW));
+        assert!(cluster.claim(2, &local, &mut fences, || CLOCK, NOW));
+        assert!(!cluster.claim(3, &local, &mut fences, || CLOCK, NOW));
         assert_eq!(cluster.retain_claims(&local), 2);
-        assert!(cluster.claim(2, &local, &mut fences, CLOCK, NOW));
+        assert!(cluster.claim(2, &local, &mut fences, || CLOCK, NOW));
     }
 
     #[test]
@@ -278,7 +279,7 @@ mod tests {
             claimed: SlotSet::EMPTY,
         };
         cluster.receive(A, &forged, &fences, CLOCK, NOW);
-        assert!(cluster.claim(2, &SlotSet::EMPTY, &mut fences, CLOCK, NOW));
+        assert!(cluster.claim(2, &SlotSet::EMPTY, &mut fences, || CLOCK, NOW));
         assert!(fences.next_fence(NAME, None).is_some());
     }
 }

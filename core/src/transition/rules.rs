@@ -1,0 +1,132 @@
+//! What the transitions share: the lock with its queue, who may ask, and how many may hold.
+
+use crate::effects::Effects;
+use crate::error::Error;
+use crate::fence::{Fence, Fences};
+use crate::lease_clock::LeaseClock;
+use crate::limit::Limit;
+use crate::lock::{Holder, Lock};
+use crate::name::LockRef;
+use crate::outcome::Granted;
+use crate::queue::Queue;
+
+/// The parts of the state that a transition may change. The wait table is synchronized afterwards.
+pub(super) struct Rules<'a> {
+    pub(super) name: LockRef<'a>,
+    pub(super) lock: &'a mut Lock,
+    pub(super) queue: &'a mut Queue,
+    pub(super) fences: &'a mut Fences,
+    /// The server may evict locks.
+    pub(super) evictable: bool,
+    pub(super) clock: LeaseClock,
+    pub(super) effects: &'a mut Effects,
+}
+
+impl Rules<'_> {
+    #[inline]
+    pub(super) fn expire_holders(&mut self) {
+        let mut holders = self.lock.holders().iter();
+        if !holders.all(|holder| holder.is_live(self.clock)) {
+            expire_holders(self.lock, self.clock, self.effects);
+        }
+    }
+}
+
+pub(super) fn expire_holders(lock: &mut Lock, clock: LeaseClock, effects: &mut Effects) {
+    lock.remove_if(
+        |holder| !holder.is_live(clock),
+        |holder| {
+            effects.expired(holder.owner());
+            effects.held(holder, clock);
+        },
+    );
+}
+
+/// The index of the holder that makes the request, if the fence it gives is its own.
+pub(super) fn authorized(
+    lock: &Lock,
+    owner: &[u8],
+    fence: Option<u64>,
+    is_valid: impl Fn(&Holder) -> bool,
+) -> Result<usize, Error> {
+    match lock.find(owner).filter(|(_, holder)| is_valid(holder)) {
+        None if lock.holders().iter().any(is_valid) => Err(Error::NotOwner),
+        None => Err(Error::NotHeld),
+        Some((_, holder)) if fence.is_some_and(|fence| fence != holder.fence) => {
+            Err(Error::Stale(holder.fence))
+        }
+        Some((index, _)) => Ok(index),
+    }
+}
+
+/// As [`authorized`], to change the holder.
+pub(super) fn authorize<'a>(
+    lock: &'a mut Lock,
+    owner: &[u8],
+    fence: Option<u64>,
+    is_valid: impl Fn(&Holder) -> bool,
+) -> Result<&'a mut Holder, Error> {
+    let index = authorized(lock, owner, fence, is_valid)?;
+    lock.holders_mut().get_mut(index).ok_or_else(vanished)
+}
+
+/// The error for a holder that was there a moment ago.
+pub(super) fn vanished() -> Error {
+    Error::internal("a live holder vanished during a transition")
+}
+
+/// What the grant rule depends on: the number of holders and the smallest limit among them.
+#[derive(Clone, Copy)]
+pub(super) struct Occupancy {
+    pub(super) holders: usize,
+    limit: Limit,
+}
+
+impl Occupancy {
+    pub(super) const EMPTY: Self = Self {
+        holders: 0,
+        limit: Limit::SHARED,
+    };
+
+    /// The holders whose lease has not expired.
+    pub(super) fn of(lock: &Lock, clock: LeaseClock) -> Self {
+        lock.live_holders(clock)
+            .fold(Self::EMPTY, |occupancy, holder| occupancy.with(holder.limit))
+    }
+
+    /// With one more holder.
+    pub(super) fn with(self, limit: Limit) -> Self {
+        Self {
+            holders: self.holders.saturating_add(1),
+            limit: self.limit.min(limit),
+        }
+    }
+
+    /// The grant rule: the number of holders is within the smallest limit among them.
+    pub(super) fn is_within_limit(&self) -> bool {
+        self.limit.allows(self.holders)
+    }
+}
+
+/// The holders may have fences above those of the name: RENAME brought them.
+pub(super) fn above_holders(min_fence: Option<Fence>, lock: &Lock, clock: LeaseClock) -> Option<Fence> {
+    let min_fence = min_fence?;
+    let youngest = lock.live_holders(clock).last();
+    Some(youngest.map_or(min_fence, |holder| min_fence.max(holder.fence.saturating_add(1))))
+}
+
+pub(super) fn add_hold(holder: &mut Holder, request_id: Option<&[u8]>) -> Result<(), Error> {
+    match request_id {
+        Some(id) => holder.add_with_id(id),
+        None => holder.add_anonymous(1),
+    }
+}
+
+pub(super) fn granted(holder: &Holder, clock: LeaseClock, waited_ms: u64) -> Granted {
+    Granted {
+        fence: holder.fence,
+        holds: holder.holds(),
+        lease_ms: holder.lease_ms(clock),
+        waited_ms,
+    }
+}

@@ -1,0 +1,174 @@
+//! A change of one lock: opens the key, runs one transition of the core, stores the lock, and has its effects carried
+//! out.
+
+use dlock_core::cluster::slots::slot_of;
+use dlock_core::expiry::ExpiryHandle;
+use dlock_core::{Effects, Event, Inputs, Instant, LockRef, Transition};
+
+use crate::change::lock_value::LockValue;
+use crate::change::perform::{Performed, fail, perform};
+use crate::redis::{Ctx, Flags, RStr, Value, WriteKey};
+use crate::state::clock::{self, Process};
+use crate::state::error::Error;
+use crate::state::module_state::{HasState, ModuleState, STATE};
+use crate::state::role::role;
+
+/// Why a lock changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// A client asks for it.
+    Client,
+    /// A timeout, or a grant from the queue, is due.
+    Timer,
+    /// A lease has expired: the expiry index has taken this entry out.
+    Expiry(ExpiryHandle),
+}
+
+/// Runs a transition on the lock called `name`. Rejected where locks do not change by requests: on replicas, while
+/// loading. The effects are carried out also after a transition that was rejected: it may have expired holders or
+/// granted waiters before.
+pub fn decide<R>(
+    ctx: &mut Ctx<'_>,
+    name: RStr<'_>,
+    flags: Flags,
+    cause: Cause,
+    transition: impl FnOnce(&mut Transition<'_>) -> Result<R, dlock_core::Error>,
+) -> Result<R, Error> {
+    if !flags.is_active_primary() {
+        return Err(Error::ReadOnly);
+    }
+    let lock = LockRef::new(ctx.db(), name.bytes());
+    let now = clock::now();
+    let inputs = Inputs {
+        now,
+        role: role(flags),
+        slot: flags.is_cluster().then(|| slot_of(lock.key)),
+        // What the module does by itself is no command that could be replicated in place of the change.
+        has_consumers: cause != Cause::Client || ctx.state().replication_targets.have_consumers(flags),
+        environment: &Process,
+    };
+    let mut change = LockChange::open(ctx, name, lock, now)?;
+    let outcome = change.transit(&inputs, cause, transition);
+    change.commit(flags, true, outcome.map_err(Error::Rejected))
+}
+
+/// Applies a change of the lock called `name` from the primary or the AOF. Rejected if a client sends it.
+pub fn apply(ctx: &mut Ctx<'_>, name: RStr<'_>, flags: Flags, encoded: &[u8]) -> Result<(), Error> {
+    if !flags.must_obey() {
+        return Err(Error::Internal);
+    }
+    let lock = LockRef::new(ctx.db(), name.bytes());
+    let now = clock::now();
+    let mut change = LockChange::open(ctx, name, lock, now)?;
+    let (value, state, effects) = change.parts();
+    let outcome = state.server.apply(now, &mut value.lock, encoded, effects);
+    change.commit(flags, false, outcome.map_err(Error::Rejected))
+}
+
+/// A lock that is open for one change.
+struct LockChange<'c, 'a> {
+    key: WriteKey<'c, 'a, LockValue>,
+    name: RStr<'c>,
+    /// The same name for the core. The server is asked for its bytes once.
+    lock: LockRef<'c>,
+    now: Instant,
+    /// The lock, if nothing is under the key.
+    new: Option<Box<LockValue>>,
+    effects: Box<Effects>,
+}
+
+impl<'c, 'a> LockChange<'c, 'a> {
+    fn open(ctx: &'c mut Ctx<'a>, name: RStr<'c>, lock: LockRef<'c>, now: Instant) -> Result<Self, Error> {
+        let mut key = WriteKey::<LockValue>::open(ctx, name);
+        let new = match key.value_and(&STATE) {
+            (Value::OtherType, _) => return Err(Error::WrongType),
+            (Value::Nothing, _) => Some(Box::default()),
+            (Value::Ours(value), state) => {
+                value.track(state, lock);
+                None
+            }
+        };
+        let effects = key.gil().state().effects_scratch.take().unwrap_or_default();
+        Ok(Self {
+            key,
+            name,
+            lock,
+            now,
+            new,
+            effects,
+        })
+    }
+
+    fn transit<R>(
+        &mut self,
+        inputs: &Inputs<'_>,
+        cause: Cause,
+        transition: impl FnOnce(&mut Transition<'_>) -> R,
+    ) -> R {
+        let name = self.lock;
+        let (value, state, effects) = self.parts();
+        if let Cause::Expiry(due) = cause {
+            value.clear_expiry_if(due);
+        }
+        let mut begun = state.server.begin(inputs, name, &mut value.lock, effects);
+        let outcome = transition(&mut begun);
+        if let Cause::Expiry(_) = cause {
+            let clock = state.server.clock(inputs.now);
+            state.longest_hold.observe(&value.lock, clock);
+        }
+        outcome
+    }
+
+    /// What a transition works on.
+    fn parts(&mut self) -> (&mut LockValue, &mut ModuleState, &mut Effects) {
+        let (value, state) = self.key.value_and(&STATE);
+        let value = match value {
+            Value::Ours(value) => value,
+            Value::Nothing | Value::OtherType => self.new.get_or_insert_default(),
+        };
+        (value, state, &mut self.effects)
+    }
+
+    /// Stores or deletes the lock, then carries out the effects. Returns the outcome of the transition, unless the lock
+    /// could not be stored.
+    fn commit<R>(mut self, flags: Flags, is_decision: bool, outcome: Result<R, Error>) -> Result<R, Error> {
+        let is_stored = self.store();
+        let (ctx, mut effects) = (self.key.close(), self.effects);
+        let outcome = if is_stored {
+            let change = Performed {
+                name: self.name,
+                lock: self.lock,
+                flags,
+                is_decision,
+            };
+            perform(ctx, &change, &mut effects);
+            outcome
+        } else {
+            fail(ctx, &mut effects);
+            outcome.and(Err(Error::NotStored))
+        };
+        ctx.state().effects_scratch = Some(effects);
+        outcome
+    }
+
+    /// False if the server did not take the lock.
+    fn store(&mut self) -> bool {
+        let (name, now) = (self.lock, self.now);
+        let (value, state, _) = self.parts();
+        if value.lock.is_free() {
+            value.cancel_expiry(state, name);
+            if self.new.is_none() {
+                self.key.delete();
+            }
+            return true;
+        }
+        value.schedule_expiry(state, name, now);
+        if let Some(new) = self.new.take() {
+            return self.key.set(new);
+        }
+        if self.effects.events.contains(&Event::Acquired) {
+            self.key.persist();
+        }
+        true
+    }
+}

@@ -1,0 +1,96 @@
+//! Carries out the effects of a transition, in one order.
+
+use std::ffi::CStr;
+
+use dlock_core::{Effects, Event, LockRef};
+
+use crate::change::APPLY;
+use crate::change::blocked_clients;
+use crate::redis::{Ctx, Flags, RStr};
+use crate::state::clients::Reply;
+use crate::state::cluster::fences;
+use crate::state::error::Error;
+use crate::state::module_state::{HasState, ModuleState};
+use crate::state::wait_timer;
+
+/// A change whose lock is stored.
+pub struct Performed<'c> {
+    pub name: RStr<'c>,
+    /// The same name for the core.
+    pub lock: LockRef<'c>,
+    pub flags: Flags,
+    /// It was decided here, not received from the primary or the AOF.
+    pub is_decision: bool,
+}
+
+pub fn perform(ctx: &mut Ctx<'_>, change: &Performed<'_>, effects: &mut Effects) {
+    // Before the keyspace events, which may make other modules run commands that grant this waiter.
+    if let Some(parked) = effects.parked.take() {
+        blocked_clients::park(ctx, parked);
+    }
+    replicate(ctx, change.name, effects);
+    if change.is_decision {
+        count(ctx.state(), change.lock, effects);
+        if change.flags.is_cluster() {
+            fences::announce(ctx, false);
+        }
+    }
+    for wake in effects.wakes.drain(..) {
+        blocked_clients::answer(ctx, wake.ticket, Reply::Answer(wake.answer));
+    }
+    notify_keyspace(ctx, change.name, effects);
+    if !ctx.state().server.wait_table.is_empty() {
+        wait_timer::arm(ctx);
+    }
+}
+
+/// The server did not take the lock, so that the transition came to nothing.
+#[cold]
+pub fn fail(ctx: &mut Ctx<'_>, effects: &mut Effects) {
+    ctx.state()
+        .internal_error("the server did not store a lock, which was not granted");
+    if let Some(parked) = effects.parked.take() {
+        let wait_table = &mut ctx.state().server.wait_table;
+        wait_table.remove_waiter(parked.name.as_ref(), parked.ticket);
+    }
+    for wake in effects.wakes.drain(..) {
+        blocked_clients::answer(ctx, wake.ticket, Reply::Error(Error::NotStored.to_string()));
+    }
+}
+
+/// Sends the encoded change. One that is not encoded is the running command itself: what a replica has received, or what
+/// the server only counts for its next snapshot, and then discards.
+fn replicate(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects) {
+    if !effects.is_changed {
+        return;
+    }
+    match effects.change() {
+        Some(change) => ctx.replicate(APPLY, name, change),
+        None => ctx.replicate_verbatim(),
+    }
+    if effects.changes_holders() {
+        ctx.signal_modified(name);
+    }
+}
+
+fn count(state: &mut ModuleState, lock: LockRef<'_>, effects: &Effects) {
+    // A lock is contended if it has waiters, or had some that this transition answered.
+    let is_contended = effects.events.contains(&Event::Expired)
+        && (!effects.wakes.is_empty() || state.server.wait_table.queue(lock).is_some());
+    state.counters.record(effects, is_contended);
+    if let Some(what) = effects.internal_error {
+        state.internal_error(what);
+    }
+}
+
+fn notify_keyspace(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects) {
+    for event in &effects.events {
+        let event: &CStr = match event {
+            Event::Acquired => c"dlock.acquired",
+            Event::Released => c"dlock.released",
+            Event::Extended => c"dlock.extended",
+            Event::Expired => c"dlock.expired",
+        };
+        ctx.notify(event, name);
+    }
+}

@@ -1,0 +1,31 @@
+use crate::background::gate::PROBE;
+use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
+use crate::state::error::Error;
+
+/// DLOCK.PROBE [key ...]
+///
+/// Internal: does nothing. The gate of grants and GUARD call this write command, and so learn from the server whether a
+/// client could write to the keys now.
+pub struct Probe;
+
+impl Command for Probe {
+    type Error = Error;
+
+    const METADATA: Metadata = Metadata {
+        name: PROBE,
+        flags: c"write fast",
+        arity: -1,
+        summary: c"Internal: does nothing; checks whether the server accepts a write to the keys.",
+        complexity: c"O(1)",
+        key: Some(KeyUse::UpdateAll),
+        arguments: &[Argument::key(c"key").multiple().optional()],
+        categories: "write fast",
+        own_category: None,
+        since: c"0.1.0",
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+        call.ctx.reply_ok();
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! The server's clocks, as the core counts time.
+
+use dlock_core::{Environment, Instant, WallClock};
+
+use crate::redis::clock;
+
+/// The monotonic clock, by which leases and timeouts go.
+pub fn now() -> Instant {
+    Instant::from_micros(clock::monotonic_micros())
+}
+
+/// The wall clock. Only fencing tokens depend on it.
+pub fn wall_clock() -> WallClock {
+    WallClock::from_unix_ms(clock::unix_ms())
+}
+
+/// The work that one job does at a time. Clients wait no longer than that.
+pub struct Slice(Instant);
+
+impl Slice {
+    /// A slice of this many milliseconds from now.
+    pub fn of_ms(ms: u64) -> Self {
+        Self(now().after_ms(ms))
+    }
+
+    pub fn is_over(&self) -> bool {
+        now() >= self.0
+    }
+}
+
+/// Wall clock and randomness of this process.
+pub struct Process;
+
+impl Environment for Process {
+    fn wall_clock(&self) -> WallClock {
+        wall_clock()
+    }
+
+    fn random(&self) -> u64 {
+        rand::random()
+    }
+}

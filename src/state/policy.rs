@@ -1,0 +1,34 @@
+//! What the settings allow: those of the module, and the server's about eviction. A lock has no TTL, so only the
+//! `allkeys-*` policies evict it.
+
+use dlock_core::Policy;
+
+use crate::redis::{Ctx, log};
+use crate::state::config;
+use crate::state::module_state::HasState;
+
+/// Hands the settings to the core. At load, and whenever one changes.
+pub fn refresh(ctx: &mut Ctx<'_>) {
+    let evictable = may_evict(ctx) && !config::allow_eviction();
+    let server = &mut ctx.state().server;
+    let was_evictable = server.policy().evictable;
+    server.set_policy(Policy {
+        max_waiters: config::max_waiters_per_lock(),
+        detect_deadlocks: config::deadlock_detection(),
+        evictable,
+        is_quorum: config::quorum(),
+        graces: config::graces(),
+    });
+    if evictable && !was_evictable {
+        log::warning(
+            "maxmemory-policy allkeys-* may evict a held lock, so that no new owner gets one (EVICTABLE): \
+             use noeviction or volatile-*, or set dlock.allow-eviction yes",
+        );
+    }
+}
+
+fn may_evict(ctx: &mut Ctx<'_>) -> bool {
+    let policy = ctx.info_text(c"memory", c"maxmemory_policy");
+    ctx.info_number(c"memory", c"maxmemory") != Some(0)
+        && policy.is_some_and(|policy| policy.starts_with(b"allkeys"))
+}
