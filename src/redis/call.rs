@@ -95,7 +95,8 @@ pub(super) struct Reply(*mut raw::RedisModuleCallReply);
 impl Reply {
     /// `raw`: of a call that has just ended, or null.
     pub(super) fn new(raw: *mut raw::RedisModuleCallReply) -> Option<Self> {
-        (!raw.is_null()).then_some(Self(raw))
+        // Not `then_some`, which makes a reply of null as well, and so frees it.
+        (!raw.is_null()).then(|| Self(raw))
     }
 
     /// By its first byte: `-`, and `!` in RESP3. To ask for its type has the server parse all of it.
