@@ -4,7 +4,9 @@ use dlock_core::cluster::slots::slot_of;
 use crate::background::gate::PROBE;
 use crate::change::lock_value::LockValue;
 use crate::commands::CATEGORY;
-use crate::redis::{Argument, Call, Command, Ctx, InnerCommand, KeyUse, Metadata, RStr, ReadKey, Value};
+use crate::redis::{
+    Argument, Call, Command, Ctx, InnerCommand, KeyUse, Metadata, RStr, RString, ReadKey, Value,
+};
 use crate::state::error::Error;
 use crate::state::module_state::HasState;
 
@@ -30,7 +32,7 @@ impl Command for Guard {
         summary: c"Runs a command if the owner holds the lock under this fence: a fenced write.",
         complexity:
             c"O(N) where N is the number of holders: 1 for a mutex. Plus the complexity of the command.",
-        key: Some(KeyUse::ReadAndRun(COMMAND_AT)),
+        key: Some(KeyUse::Read),
         arguments: &[
             Argument::key(c"key"),
             Argument::string(c"owner"),
@@ -76,12 +78,17 @@ fn reject_unguarded(command: &InnerCommand<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the server does itself where it knows the keys of the command.
+/// The server knows the key of the lock only.
 fn reject_foreign_keys(ctx: &mut Ctx<'_>, lock: RStr<'_>, command: &InnerCommand<'_>) -> Result<(), Error> {
-    if !command.has_unreported_keys() || !ctx.flags().is_cluster() {
+    if !ctx.flags().is_cluster() {
         return Ok(());
     }
-    let mut keys = command.keys(ctx);
+    let Some(keys) = command.keys(ctx) else {
+        return Err(Error::NotGuarded(
+            "commands in a cluster without COMMAND GETKEYS, which tells their keys: do not rename COMMAND",
+        ));
+    };
+    let mut keys: Vec<_> = keys.iter().map(RString::borrow).collect();
     let slot = slot_of(lock.bytes());
     if keys.iter().any(|key| slot_of(key.bytes()) != slot) {
         return Err(Error::CrossSlot);

@@ -74,10 +74,6 @@ functions! {
     avoid_replica_traffic = RedisModule_AvoidReplicaTraffic: unsafe extern "C" fn() -> c_int;
     get_selected_db = RedisModule_GetSelectedDb: unsafe extern "C" fn(*mut Ctx) -> c_int;
     select_db = RedisModule_SelectDb: unsafe extern "C" fn(*mut Ctx, c_int) -> c_int;
-    is_keys_position_request = RedisModule_IsKeysPositionRequest: unsafe extern "C" fn(*mut Ctx) -> c_int;
-    key_at_pos_with_flags = RedisModule_KeyAtPosWithFlags: unsafe extern "C" fn(*mut Ctx, c_int, c_int);
-    get_command_keys_with_flags = RedisModule_GetCommandKeysWithFlags:
-        unsafe extern "C" fn(*mut Ctx, *mut *mut Str, c_int, *mut c_int, *mut *mut c_int) -> *mut c_int;
 
     // Strings.
     create_string = RedisModule_CreateString:

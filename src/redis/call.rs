@@ -124,17 +124,10 @@ impl Reply {
         elements_of(self.0)?.into_iter().map(text_of).collect()
     }
 
-    /// Of COMMAND GETKEYSANDFLAGS: each key with the names of its flags.
-    pub(super) fn keys_and_flags(&self) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
-        let pair = |element| match elements_of(element)?[..] {
-            [name, flags] => {
-                let flags = elements_of(flags)?.into_iter().filter_map(bytes_of).collect();
-                Some((bytes_of(name)?, flags))
-            }
-            _ => None,
-        };
-        let pairs = elements_of(self.0).unwrap_or_default();
-        pairs.into_iter().filter_map(pair).collect()
+    /// The strings of an array.
+    pub(super) fn strings(&self) -> Option<Vec<RString>> {
+        let string = |element| Some(RString::new(&bytes_of(element)?));
+        elements_of(self.0)?.into_iter().map(string).collect()
     }
 }
 

@@ -9,7 +9,6 @@ use crate::redis::api::api;
 use crate::redis::command_info::{KeyUse, Metadata, categorize, describe};
 use crate::redis::ctx::Ctx;
 use crate::redis::inner_command::InnerCommand;
-use crate::redis::inner_keys;
 use crate::redis::string::RStr;
 
 /// A command: its metadata and its handler.
@@ -65,23 +64,18 @@ impl Ctx<'_> {
     /// False if the server refuses the command.
     pub fn register_command<C: Command>(&mut self) -> bool {
         let metadata = &C::METADATA;
-        let reports_keys =
-            matches!(metadata.key, Some(KeyUse::ReadAndRun(_))) && inner_keys::may_report(self);
         let (first_key, last_key, step) = match metadata.key {
             None => (0, 0, 0),
             Some(KeyUse::UpdateAll) => (1, -1, 1),
             Some(_) => (1, 1, 1),
         };
-        let flags = metadata.flags.to_bytes();
-        let flags = [flags, if reports_keys { b" getkeys-api" } else { b"" }].concat();
-        let flags = CString::new(flags).unwrap_or_default();
         // SAFETY: the context is valid, the strings are C strings, the server copies them.
         let command = unsafe {
             let status = (api().create_command)(
                 self.raw(),
                 metadata.name.as_ptr(),
                 Some(entry::<C>),
-                flags.as_ptr(),
+                metadata.flags.as_ptr(),
                 first_key,
                 last_key,
                 step,
@@ -91,7 +85,7 @@ impl Ctx<'_> {
             }
             (api().get_command)(self.raw(), metadata.name.as_ptr())
         };
-        !command.is_null() && describe(command, metadata, reports_keys) && categorize(command, metadata)
+        !command.is_null() && describe(command, metadata) && categorize(command, metadata)
     }
 
     /// Redis 7.4, Redict and Valkey 8 have ACL categories of modules; older servers go without.
@@ -114,12 +108,6 @@ unsafe extern "C" fn entry<C: Command>(
     let argc = usize::try_from(argc).unwrap_or(0);
     // SAFETY: the server passes as many arguments as it says, valid during the call.
     let argv = unsafe { slice::from_raw_parts(argv, argc) };
-    if let Some(KeyUse::ReadAndRun(position)) = C::METADATA.key {
-        // SAFETY: the server passes a context and arguments that are valid during the call.
-        if unsafe { inner_keys::report_if_asked(ctx, argv, position) } {
-            return OK;
-        }
-    }
     // SAFETY: the server passes a context that is valid during the call.
     let ctx = unsafe { Ctx::new(ctx) };
     let mut call = Call { ctx, argv };

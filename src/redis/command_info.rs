@@ -32,8 +32,6 @@ pub enum KeyUse {
     Update,
     /// Every argument is a key.
     UpdateAll,
-    /// Reads it, then runs the command that begins at this argument, which has keys of its own.
-    ReadAndRun(usize),
 }
 
 /// An argument as COMMAND DOCS shows it.
@@ -127,18 +125,14 @@ pub(super) fn categorize(command: *mut raw::RedisModuleCommand, metadata: &Metad
     set.is_none_or(|set| unsafe { set(command, categories.as_ptr()) == OK })
 }
 
-pub(super) fn describe(
-    command: *mut raw::RedisModuleCommand,
-    metadata: &Metadata,
-    reports_keys: bool,
-) -> bool {
+pub(super) fn describe(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
         sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
-    let mut key_specs = key_specs(metadata.key.as_ref(), reports_keys);
+    let mut key_specs = key_specs(metadata.key.as_ref());
     let mut subarguments = Vec::new();
     let mut arguments = arguments(metadata.arguments, &mut subarguments);
     let info = raw::RedisModuleCommandInfo {
@@ -157,13 +151,10 @@ pub(super) fn describe(
     unsafe { (api().set_command_info)(command, &info) == OK }
 }
 
-/// `reports_keys`: the command reports further keys, so that these specs alone are incomplete.
-fn key_specs(key: Option<&KeyUse>, reports_keys: bool) -> Vec<raw::RedisModuleCommandKeySpec> {
+fn key_specs(key: Option<&KeyUse>) -> Vec<raw::RedisModuleCommandKeySpec> {
     let flags = match key {
         None => None,
-        Some(KeyUse::Read | KeyUse::ReadAndRun(_)) => {
-            Some(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS)
-        }
+        Some(KeyUse::Read) => Some(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS),
         Some(KeyUse::Update | KeyUse::UpdateAll) => Some(
             raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE,
         ),
@@ -173,9 +164,6 @@ fn key_specs(key: Option<&KeyUse>, reports_keys: bool) -> Vec<raw::RedisModuleCo
         // SAFETY: plain data, for which zero is "nothing".
         let mut spec: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
         spec.flags = u64::from(flags);
-        if reports_keys {
-            spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
-        }
         spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
         spec.bs.index.pos = 1;
         if let Some(KeyUse::UpdateAll) = key {

@@ -5,11 +5,11 @@ use redis_module::raw;
 use crate::redis::api::api;
 use crate::redis::call::Reply;
 use crate::redis::ctx::Ctx;
-use crate::redis::string::RStr;
+use crate::redis::string::{RStr, RString};
 
 /// A command among the arguments of another one.
 pub struct InnerCommand<'a> {
-    pub(super) argv: &'a [*mut raw::RedisModuleString],
+    argv: &'a [*mut raw::RedisModuleString],
     name: RStr<'a>,
 }
 
@@ -35,6 +35,30 @@ impl<'a> InnerCommand<'a> {
     pub fn is_of_this_module(&self) -> bool {
         let prefix = self.name.bytes().get(..OWN_PREFIX.len());
         prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(OWN_PREFIX))
+    }
+
+    /// Its keys, as the server knows them: none if there is no such command, or if its arguments are wrong. A channel
+    /// counts as none: it has a slot as a key has, but no permissions of a key.
+    ///
+    /// `None` if the server has no COMMAND GETKEYS, because it was renamed. RM_GetCommandKeys is always there, but does
+    /// not free what it allocates for more than 256 keys, on Redis 8 for more than 6.
+    pub fn keys(&self, ctx: &mut Ctx<'_>) -> Option<Vec<RString>> {
+        // A name alone, which Redis 7.0 does not take.
+        if self.argv.len() == 1 {
+            return Some(Vec::new());
+        }
+        // SAFETY: the arguments are what the format says: a C string, an array of strings of the server, its length.
+        let reply = unsafe {
+            (api().call)(
+                ctx.raw(),
+                c"COMMAND".as_ptr(),
+                c"cv".as_ptr(),
+                c"GETKEYS".as_ptr(),
+                self.argv.as_ptr(),
+                self.argv.len(),
+            )
+        };
+        Some(Reply::new(reply)?.strings().unwrap_or_default())
     }
 }
 

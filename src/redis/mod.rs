@@ -31,7 +31,6 @@ mod events;
 mod gil;
 mod info;
 mod inner_command;
-mod inner_keys;
 mod io;
 mod key;
 mod load;

@@ -62,8 +62,7 @@ pub fn assert_refused(waiter: &mut Waiter, code: &str) {
     assert!(error.starts_with(&format!("{code} ")), "{error}");
 }
 
-/// Whether this is Redis 8.2 or later. It looks for keys on I/O threads, so that GUARD does not report those of its
-/// command, and copies values that are shared.
+/// Whether this is Redis 8.2 or later. It copies values that are shared.
 pub fn is_redis_8_2(client: &mut Client) -> bool {
     let info = client.info_section("server");
     let version = info.get("redis_version").map_or("", String::as_str);

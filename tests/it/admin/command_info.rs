@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dlock_testkit::{Client, Server, skip, start};
+use dlock_testkit::{Client, Server, start};
 use redis::Value;
-
-use crate::fixtures::is_redis_8_2;
 
 type Map = BTreeMap<String, Value>;
 
@@ -52,9 +50,6 @@ const ARGUMENTS: [(&str, &str); 6] = [
 #[test]
 fn command_info_has_arity_flags_and_key() {
     let (_server, mut client) = start();
-    if is_redis_8_2(&mut client) {
-        return skip("the server knows only the first key of GUARD");
-    }
     for (name, arity, flags, key_flags) in COMMANDS {
         let info: Vec<Vec<Value>> = client.ask(&format!("COMMAND INFO {name}"));
         let info = &info[0];
@@ -69,8 +64,6 @@ fn command_info_has_arity_flags_and_key() {
         let key_specs: Vec<Map> = from(&info[8]);
         assert_eq!(key_specs.len(), 1, "{name}");
         let mut actual = texts(&key_specs[0]["flags"]);
-        // GUARD reports the keys of its command where the server can ask for them.
-        actual.retain(|flag| flag != "incomplete");
         actual.sort();
         assert_eq!(actual.join(" "), key_flags, "{name}");
     }

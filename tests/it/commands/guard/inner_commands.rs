@@ -1,6 +1,6 @@
 //! What GUARD runs, and what it does not.
 
-use dlock_testkit::{Client, start, wait_for};
+use dlock_testkit::{Client, Cluster, Server, start, wait_for};
 use redis::Value;
 
 use super::{guard_of, guarded_by_alice};
@@ -197,4 +197,39 @@ fn command_runs_in_the_database_of_the_caller() {
     client.ok("SELECT 0");
     client.assert_error("NOTHELD", &guard);
     assert!(!client.exists("data"));
+}
+
+#[test]
+fn nested_guards_neither_recurse_nor_run() {
+    assert_nested_guards_are_refused(Server::start());
+}
+
+#[test]
+fn nested_guards_in_cluster_neither_recurse_nor_run() {
+    assert_nested_guards_are_refused(Cluster::start(1).nodes.remove(0));
+}
+
+fn assert_nested_guards_are_refused(mut server: Server) {
+    const LEVELS: usize = 100_000;
+    let mut client = server.client();
+    client.ok("ACL SETUSER guest on nopass +dlock.guard ~door");
+    let fence = client.acquire("door alice 60000").fence.to_string();
+    let level = ["DLOCK.GUARD", "door", "alice", &fence];
+    let nested = (0..LEVELS).flat_map(|_| level).chain(["SET", "door", "1"]);
+    let nested: Vec<&[u8]> = nested.map(str::as_bytes).collect();
+    let keys = [&[&b"COMMAND"[..], b"GETKEYS"], &nested[..]].concat();
+    assert_eq!(client.ask_args::<Vec<String>>(&keys), ["door"]);
+    assert_eq!(client.error_code_args(&nested), "ERR");
+    client.ok("AUTH guest any");
+    assert_eq!(client.error_code_args(&nested), "ERR");
+    let script = format!(
+        "local a = {{}}; for i = 1, 1500 do for _, w in ipairs({{'DLOCK.GUARD', 'door', 'alice', '{fence}'}}) do a[#a + 1] = w end end; \
+         return redis.pcall(unpack(a))"
+    );
+    let mut client = server.client();
+    let code = client.error_code_args(&[b"EVAL", script.as_bytes(), b"1", b"door"]);
+    assert_eq!(code, "ERR");
+    let reply = client.ask::<Value>("TYPE door");
+    assert_eq!(reply, Value::SimpleString("dist-lock".into()));
+    server.assert_alive();
 }

@@ -7,7 +7,7 @@ mod permissions;
 mod server_rules;
 mod transactions;
 
-use dlock_testkit::{Client, Server, skip};
+use dlock_testkit::{Client, Server};
 
 use crate::fixtures::held_by_alice;
 
@@ -22,14 +22,4 @@ fn guarded_by_alice() -> (Server, Client, String) {
 fn guard_of(client: &mut Client, key: &str, owner: &str) -> String {
     let fence = client.lock(key).holder(owner).fence;
     format!("DLOCK.GUARD {key} {owner} {fence}")
-}
-
-/// Whether the server asks the module for the keys of what GUARD runs: see `docs/commands.md`, Key reporting.
-fn has_key_reporting(client: &mut Client) -> bool {
-    let info: redis::Value = client.ask("COMMAND INFO dlock.guard");
-    let is_reported = format!("{info:?}").contains("movablekeys");
-    if !is_reported {
-        skip("on this server only the lock is reported as a key");
-    }
-    is_reported
 }
