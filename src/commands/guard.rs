@@ -19,6 +19,9 @@ pub struct Guard;
 /// The position of the inner command.
 const COMMAND_AT: usize = 4;
 
+/// What the commands of this module begin with.
+const OWN_PREFIX: &str = "dlock.";
+
 /// What these change belongs to a connection, and the module's call has one of its own.
 const OF_CONNECTIONS: [&str; 6] = ["SELECT", "READONLY", "READWRITE", "ASKING", "WAIT", "WAITAOF"];
 
@@ -67,7 +70,7 @@ impl Command for Guard {
 }
 
 fn reject_unguarded(command: &InnerCommand<'_>) -> Result<(), Error> {
-    if command.is_of_this_module() {
+    if command.name_starts_with(OWN_PREFIX) {
         return Err(Error::NotGuarded("DLOCK commands: send them on their own"));
     }
     if command.is_one_of(&OF_CONNECTIONS) {

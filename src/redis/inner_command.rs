@@ -13,9 +13,6 @@ pub struct InnerCommand<'a> {
     name: RStr<'a>,
 }
 
-/// What the commands of this module begin with.
-const OWN_PREFIX: &[u8] = b"dlock.";
-
 /// How Redis 7.0 begins an error that other servers begin with NOPERM.
 const NO_PERMISSION: &str = "ERR acl verification failed";
 
@@ -32,9 +29,9 @@ impl<'a> InnerCommand<'a> {
         names.iter().any(|name| own.eq_ignore_ascii_case(name.as_bytes()))
     }
 
-    pub fn is_of_this_module(&self) -> bool {
-        let prefix = self.name.bytes().get(..OWN_PREFIX.len());
-        prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(OWN_PREFIX))
+    pub fn name_starts_with(&self, prefix: &str) -> bool {
+        let start = self.name.bytes().get(..prefix.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
     }
 
     /// Its keys, as the server knows them: none if there is no such command, or if its arguments are wrong. A channel
