@@ -1,40 +1,32 @@
-//! Latencies: percentiles and buckets without a list of all that was measured.
+//! How long things took, counted in buckets.
 
 use std::fmt::Write;
 
-use hdrhistogram::Histogram;
-
-/// Two digits are enough to see what is going on, and cost 24 kB.
-const DIGITS: u8 = 2;
-/// A week. What takes longer is shown as that.
-const MAX_MS: u64 = 7 * 24 * 3_600_000;
-/// The buckets that INFO shows: from a millisecond to a day.
-const BUCKETS_MS: [u64; 16] = [
+/// The upper bounds of all buckets but the last: from a millisecond to a day.
+const BOUNDS_MS: [u64; 16] = [
     1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 1_800_000, 3_600_000, 21_600_000,
     86_400_000,
 ];
 
-/// Durations in milliseconds. Takes memory with the first.
+/// Durations in milliseconds.
 pub struct LatencyHistogram {
     sum_ms: u64,
-    histogram: Option<Histogram<u64>>,
+    counts: [u64; BOUNDS_MS.len() + 1],
 }
 
 impl LatencyHistogram {
     pub const fn new() -> Self {
         Self {
             sum_ms: 0,
-            histogram: None,
+            counts: [0; BOUNDS_MS.len() + 1],
         }
     }
 
     pub fn record(&mut self, ms: u64) {
         self.sum_ms = self.sum_ms.wrapping_add(ms);
-        if self.histogram.is_none() {
-            self.histogram = Histogram::new_with_max(MAX_MS, DIGITS).ok();
-        }
-        if let Some(histogram) = &mut self.histogram {
-            histogram.saturating_record(ms);
+        let bucket = BOUNDS_MS.partition_point(|bound| *bound < ms);
+        if let Some(count) = self.counts.get_mut(bucket) {
+            *count = count.wrapping_add(1);
         }
     }
 
@@ -42,32 +34,17 @@ impl LatencyHistogram {
         self.sum_ms
     }
 
-    /// In milliseconds; 0 when nothing was recorded.
-    pub fn percentile(&self, percent: f64) -> u64 {
-        self.histogram
-            .as_ref()
-            .map_or(0, |histogram| histogram.value_at_percentile(percent))
-    }
-
     /// The number of durations up to each bound in milliseconds: `1=0,5=2,...,inf=7`.
     pub fn buckets(&self) -> String {
-        let recorded = self.histogram.iter().flat_map(|histogram| {
-            histogram.iter_recorded().map(|value| {
-                let ms = histogram.lowest_equivalent(value.value_iterated_to());
-                (ms, value.count_since_last_iteration())
-            })
-        });
-        let mut recorded = recorded.peekable();
         let mut total: u64 = 0;
         let mut text = String::new();
-        for bound in BUCKETS_MS {
-            while let Some((_, count)) = recorded.next_if(|(ms, _)| *ms <= bound) {
-                total = total.wrapping_add(count);
-            }
-            _ = write!(text, "{bound}={total},");
+        for (bucket, count) in self.counts.iter().enumerate() {
+            total = total.wrapping_add(*count);
+            _ = match BOUNDS_MS.get(bucket) {
+                Some(bound) => write!(text, "{bound}={total},"),
+                None => write!(text, "inf={total}"),
+            };
         }
-        let total = recorded.fold(total, |total, (_, count)| total.wrapping_add(count));
-        _ = write!(text, "inf={total}");
         text
     }
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use serde_json::{Map, Value};
 
 use self::counters::fetch_details;
-pub use self::counters::{ServerStats, fetch};
+pub use self::counters::{Buckets, ServerStats, fetch};
 use crate::args::StatsArgs;
 use crate::exit::{Code, Failure, report_unreachable};
 use crate::output::eprint_error;

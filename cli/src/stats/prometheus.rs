@@ -35,13 +35,7 @@ grace_left_ms: Remaining time of the grace period, in which no locks are granted
 evictable: Whether no locks are granted because the eviction policy could evict them.
 max_lease_ms: Longest lease that the server accepts.
 startup_grace_ms: Length of the grace period after a start.
-failover_grace_ms: Length of the grace period after a failover.
-held_ms_p50: Median of hold duration.
-held_ms_p99: 99th percentile of hold duration.
-held_ms_max: Maximum hold duration.
-waited_ms_p50: Median of the wait time of granted waiters.
-waited_ms_p99: 99th percentile of the wait time of granted waiters.
-waited_ms_max: Maximum wait time of granted waiters.";
+failover_grace_ms: Length of the grace period after a failover.";
 
 /// Fields with a total and buckets.
 const HISTOGRAMS: &str = "

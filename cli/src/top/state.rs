@@ -221,6 +221,20 @@ impl State {
         self.sample.counters.get(field).copied().unwrap_or(0)
     }
 
+    /// The upper bound of the bucket with this percentile of a histogram: zero without values, `None` beyond all bounds.
+    pub fn percentile(&self, histogram: &str, percent: u64) -> Option<Duration> {
+        let buckets = self
+            .sample
+            .histograms
+            .get(histogram)
+            .map_or(&[][..], Vec::as_slice);
+        let total = buckets.last().map_or(0, |(_, count)| *count);
+        let rank = total.saturating_mul(percent).div_ceil(100).max(1);
+        let bucket = buckets.iter().find(|(_, count)| *count >= rank);
+        let bound_ms = bucket.map_or(Some(0), |(bound_ms, _)| *bound_ms);
+        bound_ms.map(Duration::from_millis)
+    }
+
     /// Rejected requests. Late releases are already counted by their error codes.
     pub fn errors(&self) -> u64 {
         let counter = self.sample.counters.iter();

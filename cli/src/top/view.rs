@@ -36,7 +36,7 @@ WAITED    how long the first waiter has waited
 GRANTS    grants seen since dlock top started
 LEASE     remaining lease
 
-The second line has values since the servers started: the median and the 99th percentile of the\nhold and wait times, and leases that expired while others waited. Graphs are scaled to their maximum.";
+The second line has values since the servers started: the median and the 99th percentile of the\nhold and wait times, rounded up (1ms, 5ms, 10ms, 50ms, ...), and leases that expired while others\nwaited. Graphs are scaled to their maximum.";
 const GRAPHS: u16 = 4;
 /// A screen with fewer rows does not show counters and graphs.
 const MIN_FULL_HEIGHT: u16 = 14;
@@ -96,15 +96,17 @@ fn header(state: &State) -> Line<'static> {
 
 /// Counters since the servers started.
 fn counters_line(state: &State) -> Line<'static> {
-    let time = |field: &str| duration::format(Duration::from_millis(state.counter(field)));
-    let percentiles = |what| {
-        let percentile = |which| time(&format!("{what}_ms_{which}"));
-        format!("{} (p99 {})", percentile("p50"), percentile("p99"))
+    let percentiles = |histogram| {
+        let percentile = |percent| {
+            let bound = state.percentile(histogram, percent);
+            bound.map_or("over a day".to_owned(), duration::format)
+        };
+        format!("{} (p99 {})", percentile(50), percentile(99))
     };
     Line::from(format!(
         "since start: held {}, waited {}, {} timeouts, {} expired, {} errors, {} late releases",
-        percentiles("held"),
-        percentiles("waited"),
+        percentiles("held_ms"),
+        percentiles("waited_ms"),
         state.counter("wait_timeouts"),
         state.counter("expired_contended"),
         state.errors(),
@@ -193,7 +195,7 @@ fn draw_list(frame: &mut Frame<'_>, state: &State, area: Rect) {
         .collect();
     let name_width = usize::from(NAME + room);
     let rows = state.rows();
-    let long_hold = MIN_LONG_HOLD.max(Duration::from_millis(state.counter("held_ms_p99")));
+    let long_hold = MIN_LONG_HOLD.max(state.percentile("held_ms", 99).unwrap_or(Duration::MAX));
     let lines = rows.iter().map(|row| {
         let name = truncate_middle(&display_name(&row.lock.name), name_width).into_owned();
         let cells = columns

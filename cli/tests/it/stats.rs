@@ -128,15 +128,9 @@ fn waits_and_expired_leases_are_counted_and_timed() {
     ] {
         assert_eq!(output[what], times, "{what}: {output:?}");
     }
-    assert!(output["waited_ms"] >= 5 * 19, "{output:?}");
-    assert!(
-        output["waited_ms_p50"] >= 19 && output["waited_ms_p50"] <= output["waited_ms_max"],
-        "{output:?}"
-    );
-    assert!(
-        output["held_ms_max"] >= 19 && output["held_ms_p99"] <= output["held_ms_max"],
-        "{output:?}"
-    );
+    for what in ["waited_ms", "held_ms"] {
+        assert!(output[what] >= 5 * 19, "{what}: {output:?}");
+    }
 }
 
 #[test]

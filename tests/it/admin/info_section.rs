@@ -5,14 +5,11 @@ use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 /// Current values. All other fields only grow.
 const GAUGES: &str = "contended_locks evictable fence_known grace_left_ms locks longest_hold_ms \
                       longest_wait_ms quorum waiters";
-/// Durations.
-const PERCENTILES: &str =
-    "held_ms held_ms_max held_ms_p50 held_ms_p99 waited_ms_max waited_ms_p50 waited_ms_p99";
 /// Counted in addition to another counter.
 const SIDE_COUNTERS: &str =
     "deadlock_searches_abandoned errors_late_releases expired_contended fences_raised guards_refused";
-/// The number of durations up to each bound.
-const BUCKETS: &str = "held_ms_buckets waited_ms_buckets";
+/// Durations, and the number of them up to each bound.
+const DURATIONS: &str = "held_ms held_ms_buckets waited_ms_buckets";
 const COUNTERS: &str = "acquired errors_deadlock errors_err errors_notheld errors_notowner errors_grace \
                         errors_queuefull errors_stale errors_evictable errors_wrongtype expired extended \
                         grants_rolled_back grants_from_queue guarded not_granted reentered released wait_timeouts \
@@ -22,7 +19,7 @@ const COUNTERS: &str = "acquired errors_deadlock errors_err errors_notheld error
 fn info_dlock_has_all_fields() {
     let (_server, mut client) = start();
     let section = client.info_section("dlock");
-    let fields = [GAUGES, COUNTERS, SIDE_COUNTERS, PERCENTILES, BUCKETS].join(" ");
+    let fields = [GAUGES, COUNTERS, SIDE_COUNTERS, DURATIONS].join(" ");
     let mut fields: Vec<_> = fields.split(' ').map(|field| format!("dlock_{field}")).collect();
     fields.sort_unstable();
     assert_eq!(section.into_keys().collect::<Vec<_>>(), fields);
@@ -124,52 +121,38 @@ fn contended_expiries_are_counted() {
     assert_eq!(client.stat("dlock_expired_contended"), 1);
 }
 
-#[test]
-fn percentiles_cover_hold_and_wait_times() {
-    let (server, mut client) = start();
-    for n in 0..60 {
-        client.acquire(&format!("short{n} alice 60000"));
-        client.release(&format!("short{n} alice"));
-    }
-    assert!(client.stat("dlock_held_ms_p50") <= client.stat("dlock_held_ms_p99"));
-    client.acquire("door alice 60000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    pause(300);
-    client.release("door alice");
-    bob.granted();
-    client.release("door bob");
-    let is_expected = client.stat("dlock_held_ms_max") >= 297;
-    assert!(is_expected, "300, rounded to two digits");
-    assert!(client.stat("dlock_waited_ms_p50") >= 290);
-    let count = client.stat("dlock_waited_ms_p50");
-    assert_eq!(count, client.stat("dlock_waited_ms_max"), "a single wait");
-    assert!(client.stat("dlock_held_ms_p50") < 100, "most holds are short");
-}
-
-/// The counts of `dlock_held_ms_buckets` by their upper bound.
-fn held_buckets(client: &mut Client) -> Vec<(String, u64)> {
-    let text = client.server_info("dlock", "dlock_held_ms_buckets");
+/// The counts of a histogram by their upper bound.
+fn buckets(client: &mut Client, field: &str) -> Vec<(String, u64)> {
+    let text = client.server_info("dlock", field);
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     let counts = pairs.map(|(bound, count)| (bound.to_owned(), count.parse().expect("a number")));
     counts.collect()
 }
 
 #[test]
-fn buckets_are_cumulative_and_sum_up_to_all_holds() {
-    let (_server, mut client) = start();
-    assert!(held_buckets(&mut client).iter().all(|(_, count)| *count == 0));
+fn buckets_are_cumulative_and_sum_up_to_all_holds_and_waits() {
+    let (server, mut client) = start();
     client.acquire("long alice 60000");
+    let mut bob = server.waiter("long bob 60000 BLOCK 0");
+    for field in ["dlock_held_ms_buckets", "dlock_waited_ms_buckets"] {
+        let buckets = buckets(&mut client, field);
+        assert_eq!(buckets.len(), 17, "{buckets:?}");
+        assert!(buckets.iter().all(|(_, count)| *count == 0), "{buckets:?}");
+    }
     for n in 0..5 {
         client.acquire(&format!("short{n} alice 60000"));
         client.release(&format!("short{n} alice"));
     }
     pause(600);
     client.release("long alice");
-    let buckets = held_buckets(&mut client);
-    assert!(buckets.is_sorted_by_key(|(_, count)| *count), "{buckets:?}");
-    let at_most = |bound: &str| buckets.iter().find(|(other, _)| other == bound).expect(bound).1;
-    assert_eq!((at_most("500"), at_most("inf")), (5, 6), "{buckets:?}");
-    assert!(client.stat("dlock_held_ms") >= 600);
+    bob.granted();
+    for (field, short, all) in [("dlock_held_ms", 5, 6), ("dlock_waited_ms", 0, 1)] {
+        let buckets = buckets(&mut client, &format!("{field}_buckets"));
+        assert!(buckets.is_sorted_by_key(|(_, count)| *count), "{buckets:?}");
+        let at_most = |bound: &str| buckets.iter().find(|(other, _)| other == bound).expect(bound).1;
+        assert_eq!((at_most("500"), at_most("inf")), (short, all), "{buckets:?}");
+        assert!(client.stat(field) >= 600, "{field}");
+    }
 }
 
 #[test]

@@ -54,6 +54,7 @@ pub fn sample(locks: Vec<NamedLock>, counters: &[(&str, u64)]) -> Sample {
         role: "primary",
         unreachable: Vec::new(),
         counters,
+        histograms: BTreeMap::new(),
         locks,
         elapsed: Duration::from_secs(2),
     }

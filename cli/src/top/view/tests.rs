@@ -26,17 +26,24 @@ fn wide_screen_shows_all_columns() {
             ("locks", 3),
             ("waiters", 3),
             ("longest_wait_ms", 9_000),
-            ("held_ms_p50", 1_500),
-            ("held_ms_p99", 61_000),
-            ("waited_ms_p50", 20),
-            ("waited_ms_p99", 800),
             ("wait_timeouts", 4),
             ("expired_contended", 5),
             ("errors_stale", 2),
             ("errors_notheld", 1),
             ("errors_late_releases", 3),
         ];
-        state.update(sample(three(), &counter));
+        let mut sample = sample(three(), &counter);
+        let held = vec![
+            (Some(50), 3),
+            (Some(5_000), 197),
+            (Some(60_000), 198),
+            (None, 200),
+        ];
+        let waited = vec![(Some(50), 60), (Some(1_000), 99), (None, 100)];
+        sample.histograms = [("held_ms", held), ("waited_ms", waited)]
+            .map(|(field, buckets)| (field.to_owned(), buckets))
+            .into();
+        state.update(sample);
     }
     let screen = screen(&state, 110, 20);
     assert_eq!(
@@ -45,7 +52,7 @@ fn wide_screen_shows_all_columns() {
     );
     assert_eq!(
         screen[1],
-        "since start: held 1.5s (p99 1m01s), waited 20ms (p99 800ms), 4 timeouts, 5 expired, 3 errors, 3 late releases"
+        "since start: held 5.0s (p99 1m00s), waited 50ms (p99 1.0s), 4 timeouts, 5 expired, 3 errors, 3 late releases"
     );
     assert!(screen[2].starts_with("acquired/s 20 (max 20) "), "{}", screen[2]);
     assert!(screen[5].contains('█'), "{screen:#?}");
