@@ -4,8 +4,6 @@
 //! - owners are distinct, every holder has at least one hold, fences increase in the order of the holders;
 //! - the number of holders is within the smallest limit among them.
 
-use std::sync::Arc;
-
 use super::error::Error;
 use super::fence::Fence;
 use super::holder_key::HolderKey;
@@ -40,9 +38,8 @@ enum Holders {
     #[default]
     None,
     One(Holder),
-    /// At least one. Can be shared with the wait table, and be freed on another thread. Copied if it changes while it is
-    /// shared.
-    Many(Arc<Vec<Holder>>),
+    /// At least one.
+    Many(Vec<Holder>),
 }
 
 impl Lock {
@@ -54,14 +51,6 @@ impl Lock {
     /// Whether the lock has no holders.
     pub fn is_free(&self) -> bool {
         matches!(self.holders, Holders::None)
-    }
-
-    /// The holders as they are now, without a copy, if there are several. Drop it before the lock changes.
-    pub(super) fn share_holders(&self) -> Option<Arc<Vec<Holder>>> {
-        match &self.holders {
-            Holders::Many(holders) => Some(Arc::clone(holders)),
-            Holders::None | Holders::One(_) => None,
-        }
     }
 
     /// The holders whose leases have not expired.
@@ -281,7 +270,7 @@ impl Holders {
         match self {
             Self::None => &mut [],
             Self::One(holder) => std::slice::from_mut(holder),
-            Self::Many(holders) => Arc::make_mut(holders).as_mut_slice(),
+            Self::Many(holders) => holders,
         }
     }
 
@@ -289,32 +278,30 @@ impl Holders {
         match self {
             Self::None => *self = Self::One(holder),
             Self::One(_) => self.push_second(holder),
-            Self::Many(holders) => Arc::make_mut(holders).push(holder),
+            Self::Many(holders) => holders.push(holder),
         }
     }
 
     fn push_second(&mut self, second: Holder) {
         if let Self::One(first) = std::mem::take(self) {
-            *self = Self::Many(Arc::new(vec![first, second]));
+            *self = Self::Many(vec![first, second]);
         }
     }
 }
 
 /// Returns whether no holder is left. Not generic, so that the code for a lock with one holder stays small.
 fn remove_some(
-    holders: &mut Arc<Vec<Holder>>,
+    holders: &mut Vec<Holder>,
     is_removed: &dyn Fn(&Holder) -> bool,
     on_removed: &mut dyn FnMut(&Holder),
 ) -> bool {
-    if holders.iter().any(is_removed) {
-        Arc::make_mut(holders).retain(|holder| {
-            let is_removed = is_removed(holder);
-            if is_removed {
-                on_removed(holder);
-            }
-            !is_removed
-        });
-    }
+    holders.retain(|holder| {
+        let is_removed = is_removed(holder);
+        if is_removed {
+            on_removed(holder);
+        }
+        !is_removed
+    });
     holders.is_empty()
 }
 

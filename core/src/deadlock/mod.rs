@@ -24,7 +24,7 @@ pub(crate) enum Found {
     /// The request will be granted.
     Nothing,
     Deadlock(Cycle),
-    /// The search was abandoned: too many holders and waiters.
+    /// The search was abandoned: too many owners, or a lock with too many holders.
     Unknown,
 }
 

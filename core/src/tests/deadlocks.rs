@@ -5,7 +5,6 @@ use super::subject::Server;
 use crate::error::Error;
 use crate::lock::Lock;
 use crate::name::LockName;
-use crate::wait_table::MAX_STEPS;
 
 /// The text of the error. Nothing is queued.
 #[track_caller]
@@ -220,18 +219,61 @@ fn chain(names: &[String]) -> Server {
     server
 }
 
-/// In a cycle each owner is looked at once as a holder, and once as a waiter.
 #[test]
-#[cfg_attr(miri, ignore = "thousands of owners")]
-fn deadlock_search_of_too_many_steps_is_abandoned_and_request_waits() {
-    const LONGEST: usize = MAX_STEPS / 2;
-    let names: Vec<String> = (0..=LONGEST).map(|n| n.to_string()).collect();
-    let (mut longest, last) = (chain(&names[..LONGEST]), LONGEST - 1);
-    deadlock(&mut longest, &format!("ACQUIRE 0 {last} 60000 BLOCK 0"));
+#[cfg_attr(miri, ignore = "a thousand owners")]
+fn deadlock_search_of_more_than_1000_owners_is_abandoned_and_request_waits() {
+    let names: Vec<String> = (0..1_001).map(|n| n.to_string()).collect();
+    deadlock(&mut chain(&names[..1_000]), "ACQUIRE 0 999 60000 BLOCK 0");
     let mut server = chain(&names);
     assert!(!server.effects.is_search_abandoned);
-    server.waits(&format!("ACQUIRE 0 {LONGEST} 60000 BLOCK 0"));
+    server.waits("ACQUIRE 0 1000 60000 BLOCK 0");
     assert!(server.effects.is_search_abandoned);
+}
+
+/// Also with holders that wait for nothing, and so cannot be part of a deadlock.
+#[test]
+fn deadlock_search_counts_idle_holders() {
+    let keys: Vec<String> = (0..31).map(|n| format!("lock{n}")).collect();
+    let mut server = Server::with(&keys.iter().map(|key| &**key).collect::<Vec<_>>());
+    for key in &keys {
+        for n in 0..64 {
+            server.granted(&format!("ACQUIRE {key} holder{n} 60000 SHARED"));
+        }
+    }
+    for (n, key) in keys.iter().enumerate() {
+        server.waits(&format!("ACQUIRE {key} alice 60000 BLOCK 0"));
+        assert_eq!(server.effects.is_search_abandoned, n == 30, "{n}");
+    }
+}
+
+#[test]
+fn request_that_depends_on_lock_with_too_many_holders_waits_unsearched() {
+    let mut server = Server::with(&["door", "gate", "room"]);
+    for n in 0..65 {
+        server.granted(&format!("ACQUIRE door holder{n} 60000 SHARED"));
+    }
+    server.granted("ACQUIRE gate bob 60000");
+    server.granted("ACQUIRE room carol 60000");
+    server.waits("ACQUIRE gate holder64 60000 BLOCK 0");
+    let is_abandoned = |server: &mut Server, request: &str| {
+        let client = server.waits(request);
+        let is_abandoned = server.effects.is_search_abandoned;
+        server.disconnect(client);
+        is_abandoned
+    };
+    // A deadlock that nobody looks for.
+    assert!(is_abandoned(&mut server, "ACQUIRE door bob 60000 BLOCK 0"));
+    // Carol waits for bob, and bob for the holders.
+    server.waits("ACQUIRE room dave 60000 BLOCK 0");
+    let bob = server.waits("ACQUIRE door bob 60000 BLOCK 0");
+    assert!(is_abandoned(&mut server, "ACQUIRE gate carol 60000 BLOCK 0"));
+    server.disconnect(bob);
+    assert!(!is_abandoned(&mut server, "ACQUIRE gate carol 60000 BLOCK 0"));
+    assert_eq!(server.call("RELEASE door holder0"), Ok(Holds(0)));
+    assert_eq!(
+        deadlock(&mut server, "ACQUIRE door bob 60000 BLOCK 0"),
+        "bob waits for holder64, holder64 waits for bob"
+    );
 }
 
 #[test]

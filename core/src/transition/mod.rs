@@ -133,7 +133,7 @@ impl Transition<'_> {
         Rules {
             name: self.name,
             lock: self.lock,
-            queue: self.server.wait_table.begin_transition(self.name),
+            queue: self.server.wait_table.queue_mut(self.name),
             fences: &mut self.server.fences,
             evictable: self.server.policy.evictable,
             clock: self.clock,

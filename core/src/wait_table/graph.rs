@@ -1,36 +1,24 @@
 //! Builds the part of the wait-for graph that a waiting owner depends on.
 
-use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use super::owners::OwnerEntry;
 use super::{Entry, WaitTable};
 use crate::deadlock::{NodeId, WaitForGraph};
 use crate::lease_clock::LeaseClock;
+use crate::name::LockName;
 use crate::queue::Queue;
 use crate::ticket::Ticket;
 
-/// A search that has looked at this many holders and waiters ends: it would stop all other clients for longer than the
-/// deadlocks of real programs, of a handful of owners, are worth.
-pub(crate) const MAX_STEPS: usize = 10_000;
+/// A search ends after this many owners: it would stop all other clients for longer than the deadlocks of real
+/// programs, of a handful of owners, are worth.
+const MAX_OWNERS: usize = 1_000;
+/// The holders and waiters that it looks at: in a cycle each owner is looked at once as a holder, and once as a waiter.
+/// Those that cannot be part of a cycle count too, so that this bounds all the work.
+const MAX_STEPS: usize = 2 * MAX_OWNERS;
 
-/// The node that stands for an owner or a lock, and in which search: so a search needs no map of them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Mark(Cell<(u64, NodeId)>);
-
-impl Mark {
-    /// The node in this search. `new` makes one if there is none.
-    fn node(&self, search: u64, new: impl FnOnce() -> NodeId) -> NodeId {
-        let (marked, node) = self.0.get();
-        if marked == search {
-            return node;
-        }
-        let node = new();
-        self.0.set((search, node));
-        node
-    }
-}
-
-/// The graph that is reached from `owner`, which is its first owner. `None` if that takes too many steps.
+/// The graph that is reached from `owner`, which is its first owner. `None` if that takes too many steps, or a lock has
+/// too many holders.
 pub(crate) fn reached_from<'a>(
     table: &'a WaitTable,
     owner: &'a [u8],
@@ -57,37 +45,40 @@ pub(crate) fn reached_from<'a>(
 struct GraphBuilder<'a> {
     table: &'a WaitTable,
     clock: LeaseClock,
-    search: u64,
     steps: usize,
     graph: WaitForGraph<'a>,
     /// The owners of the graph.
     owners: Vec<(&'a [u8], &'a OwnerEntry)>,
+    owner_ids: BTreeMap<&'a [u8], NodeId>,
+    lock_ids: BTreeMap<&'a LockName, NodeId>,
     /// The last waiter of each lock that has been visited: those after it do not matter.
     visited_up_to: Vec<Option<Ticket>>,
 }
 
 impl<'a> GraphBuilder<'a> {
     fn new(table: &'a WaitTable, clock: LeaseClock) -> Self {
-        let search = table.searches.get().wrapping_add(1);
-        table.searches.set(search);
         Self {
             table,
             clock,
-            search,
             steps: 0,
             graph: WaitForGraph::default(),
             owners: Vec::new(),
+            owner_ids: BTreeMap::new(),
+            lock_ids: BTreeMap::new(),
             visited_up_to: Vec::new(),
         }
     }
 
     /// The node of an owner. `None` if it waits for nothing: then it cannot be part of a deadlock.
     fn intern(&mut self, owner: &'a [u8]) -> Option<NodeId> {
+        if let Some(node) = self.owner_ids.get(owner) {
+            return Some(*node);
+        }
         let entry = self.table.owners.waiting(owner)?;
-        Some(entry.mark.node(self.search, || {
-            self.owners.push((owner, entry));
-            self.graph.add_owner(owner)
-        }))
+        let node = self.graph.add_owner(owner);
+        self.owners.push((owner, entry));
+        self.owner_ids.insert(owner, node);
+        Some(node)
     }
 
     fn step(&mut self) -> Option<()> {
@@ -97,15 +88,16 @@ impl<'a> GraphBuilder<'a> {
 
     /// Visits the live holders of a lock, unless that has been done.
     fn visit_holders(&mut self, entry: &'a Entry) -> Option<NodeId> {
-        let known = self.graph.locks.len();
-        let lock = entry.mark.node(self.search, || self.graph.add_lock(&entry.name));
-        if lock == known {
-            self.visited_up_to.push(None);
-            for (owner, limit) in entry.live_holders(self.clock) {
-                self.step()?;
-                if let Some(owner) = self.intern(owner) {
-                    self.graph.add_holder(lock, owner, limit);
-                }
+        if let Some(lock) = self.lock_ids.get(&entry.name) {
+            return Some(*lock);
+        }
+        let lock = self.graph.add_lock(&entry.name);
+        self.lock_ids.insert(&entry.name, lock);
+        self.visited_up_to.push(None);
+        for (owner, limit) in entry.live_holders(self.clock)? {
+            self.step()?;
+            if let Some(owner) = self.intern(owner) {
+                self.graph.add_holder(lock, owner, limit);
             }
         }
         Some(lock)

@@ -4,11 +4,9 @@ mod graph;
 mod owners;
 mod wakeups;
 
-use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::Arc;
 
 use super::deadlock::{self, Found, WaitForGraph};
 use super::effects::{Answer, Wake};
@@ -21,9 +19,6 @@ use super::policy::Policy;
 use super::queue::{Owner, Queue, Waiter};
 use super::ticket::Ticket;
 use super::time::Instant;
-#[cfg(test)]
-pub(crate) use graph::MAX_STEPS;
-use graph::Mark;
 use owners::OwnerIndex;
 use wakeups::Wakeups;
 
@@ -39,32 +34,24 @@ pub struct WaitTable {
     locks: usize,
     wakeups: Wakeups,
     owners: OwnerIndex,
-    /// The locks whose holders are not in the index of owners, because they are more than [`FEW`], or because no search
-    /// needs them now.
-    crowded: BTreeSet<LockName>,
-    /// Whether the last request that was queued wanted a search for deadlocks.
-    detects_deadlocks: bool,
-    /// The number of searches so far.
-    searches: Cell<u64>,
     last_ticket: u64,
     /// The queue of a lock that no request waits for. Always empty.
     empty: Queue,
 }
 
-/// The holders of a lock are copied and indexed if there are at most this many.
-const FEW: usize = if cfg!(test) { 2 } else { 64 };
+/// A lock with more holders is not searched for deadlocks: every change of the lock would update the copies of them all.
+const MAX_HOLDERS: usize = 64;
 
 /// A queue with at least one waiter, and its lock's holders as they were after the last transition.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) name: LockName,
     pub(super) queue: Queue,
-    /// The holders, if they are in the index of owners.
+    /// The holders, as they are in the index of owners. None if they are too many.
     pub(super) holders: Vec<HolderSnapshot>,
-    /// The holders, if they are not; `None` during a transition.
-    shared_holders: Option<Arc<Vec<Holder>>>,
+    /// The holders are more than [`MAX_HOLDERS`].
+    has_too_many_holders: bool,
     pub(super) next_wakeup: Option<Instant>,
-    mark: Mark,
 }
 
 /// A waiter in its queue.
@@ -91,9 +78,6 @@ impl WaitTable {
             locks: 0,
             wakeups: Wakeups::new(),
             owners: OwnerIndex::new(),
-            crowded: BTreeSet::new(),
-            detects_deadlocks: false,
-            searches: Cell::new(0),
             last_ticket: 0,
             empty: Queue::new(),
         }
@@ -114,7 +98,7 @@ impl WaitTable {
         self.entries().map(|entry| entry.queue.len()).sum()
     }
 
-    /// When the longest waiter began to wait.
+    /// When the oldest waiter was queued.
     pub fn longest_since(&self) -> Option<Instant> {
         self.entries()
             .flat_map(|entry| entry.queue.iter())
@@ -127,9 +111,10 @@ impl WaitTable {
         self.entry(name).map(|entry| &entry.queue)
     }
 
-    /// Whether this owner waits anywhere, or holds what others wait for.
+    /// Whether this owner waits anywhere, or holds what others wait for. Locks with too many holders do
+    /// not count.
     pub fn involves(&self, owner: &[u8]) -> bool {
-        self.owners.contains(owner) || self.holds_crowded_lock(owner)
+        self.owners.contains(owner)
     }
 
     /// When the next queue is due.
@@ -188,11 +173,10 @@ impl WaitTable {
     /// Times out waiters of a lock that cannot be granted now.
     pub fn time_out_waiters(&mut self, name: LockRef<'_>, now: Instant) -> Vec<Wake> {
         let queue = self.queue_mut(name);
-        let timed_out = std::iter::from_fn(|| queue.remove_timed_out(now));
-        let answer = Answer::TimedOut;
-        let wakes = timed_out.map(|ticket| Wake {
+        let tickets = std::iter::from_fn(|| queue.remove_timed_out(now));
+        let wakes = tickets.map(|ticket| Wake {
             ticket,
-            answer: answer.clone(),
+            answer: Answer::TimedOut,
         });
         let wakes = wakes.collect();
         self.remove_if_empty(name);
@@ -200,24 +184,8 @@ impl WaitTable {
     }
 
     /// The queue that a transition of the lock works on. The caller calls [`WaitTable::sync`] afterwards.
-    #[inline(always)]
-    pub(super) fn begin_transition(&mut self, name: LockRef<'_>) -> &mut Queue {
-        if !self.crowded.is_empty() {
-            self.stop_sharing(name);
-        }
-        self.queue_mut(name)
-    }
-
-    /// A transition would copy the holders that it changes.
-    #[cold]
-    fn stop_sharing(&mut self, name: LockRef<'_>) {
-        if let Some(entry) = entry_mut(&mut self.databases, name) {
-            entry.shared_holders = None;
-        }
-    }
-
     #[inline]
-    fn queue_mut(&mut self, name: LockRef<'_>) -> &mut Queue {
+    pub(super) fn queue_mut(&mut self, name: LockRef<'_>) -> &mut Queue {
         debug_assert!(self.empty.is_empty(), "a waiter was put into no queue");
         if self.is_empty() {
             return &mut self.empty;
@@ -235,16 +203,13 @@ impl WaitTable {
             self.remove_entry(name);
             return;
         }
-        let copied = if self.detects_deadlocks { FEW } else { 1 };
-        let is_crowded = lock.holders().len() > copied;
-        let few = if is_crowded { &[] } else { lock.holders() };
-        sync_holders(&mut entry.holders, few, clock, &mut self.owners);
-        entry.shared_holders = lock.share_holders().filter(|_| is_crowded);
-        if is_crowded {
-            self.crowded.insert(entry.name.clone());
+        entry.has_too_many_holders = lock.holders().len() > MAX_HOLDERS;
+        let holders = if entry.has_too_many_holders {
+            &[]
         } else {
-            self.crowded.remove(&entry.name);
-        }
+            lock.holders()
+        };
+        sync_holders(&mut entry.holders, holders, clock, &mut self.owners);
         let next = next_change(&entry.queue, lock, clock);
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, next);
     }
@@ -274,7 +239,6 @@ impl WaitTable {
         };
         let name = entry.map_or_else(|| name.to_name(), |entry| entry.name.clone());
         self.last_ticket = self.last_ticket.max(ticket.0);
-        self.detects_deadlocks = policy.detect_deadlocks;
         let database = self.databases.entry(name.db).or_default();
         let entry = match database.entry(Rc::clone(&name.key)) {
             Place::Occupied(entry) => entry.into_mut(),
@@ -303,7 +267,7 @@ impl WaitTable {
 
     /// Searches for a cycle that keeps this owner waiting for that lock forever.
     pub(super) fn find_deadlock(&self, name: LockRef<'_>, owner: &[u8], clock: LeaseClock) -> Found {
-        if !self.owners.may_close_cycle(owner) && !self.holds_crowded_lock(owner) {
+        if !self.owners.may_close_cycle(owner) {
             return Found::Nothing;
         }
         match self.wait_for_graph(owner, clock) {
@@ -312,20 +276,14 @@ impl WaitTable {
         }
     }
 
-    /// The part of the wait-for graph that is reached from `owner`, which is its first owner. `None` if it is too large.
+    /// The part of the wait-for graph that is reached from `owner`, which is its first owner. `None` if it is not
+    /// searched.
     pub(super) fn wait_for_graph<'a>(
         &'a self,
         owner: &'a [u8],
         clock: LeaseClock,
     ) -> Option<WaitForGraph<'a>> {
         graph::reached_from(self, owner, clock)
-    }
-
-    fn holds_crowded_lock(&self, owner: &[u8]) -> bool {
-        let entries = self.crowded.iter().filter_map(|name| self.entry(name.as_ref()));
-        let mut holders =
-            entries.flat_map(|entry| entry.shared_holders.iter().flat_map(|shared| shared.iter()));
-        holders.any(|holder| holder.owner() == owner)
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
@@ -340,7 +298,6 @@ impl WaitTable {
         let mut entry = self.databases.get_mut(&name.db)?.remove(name.key)?;
         self.locks = self.locks.saturating_sub(1);
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, None);
-        self.crowded.remove(&entry.name);
         for holder in &entry.holders {
             self.owners.remove_hold(&holder.owner);
         }
@@ -365,9 +322,8 @@ impl Entry {
             queue: Queue::with_room_for_one(),
             // Nearly every lock has one holder.
             holders: Vec::with_capacity(1),
-            shared_holders: None,
+            has_too_many_holders: false,
             next_wakeup: None,
-            mark: Mark::default(),
         }
     }
 
@@ -381,15 +337,13 @@ impl Entry {
         }
     }
 
-    fn live_holders(&self, clock: LeaseClock) -> impl Iterator<Item = (&[u8], Limit)> {
-        let few = self
+    /// `None` if they are too many.
+    fn live_holders(&self, clock: LeaseClock) -> Option<impl Iterator<Item = (&[u8], Limit)>> {
+        let live = self
             .holders
             .iter()
             .filter(move |holder| holder.lease_end > clock.now);
-        let few = few.map(|holder| (&*holder.owner, holder.limit));
-        let many = self.shared_holders.iter().flat_map(|holders| holders.iter());
-        let many = many.filter(move |holder| holder.is_live(clock));
-        few.chain(many.map(|holder| (holder.owner(), holder.limit())))
+        (!self.has_too_many_holders).then(|| live.map(|holder| (&*holder.owner, holder.limit)))
     }
 }
 

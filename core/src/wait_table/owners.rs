@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::graph::Mark;
 use crate::name::LockName;
 use crate::queue::Owner;
 use crate::small_map::SmallSet;
@@ -15,7 +14,6 @@ pub(super) struct OwnerIndex(BTreeMap<Owner, OwnerEntry>);
 pub(super) struct OwnerEntry {
     pub(super) waits: SmallSet<LockName>,
     holds: usize,
-    pub(super) mark: Mark,
 }
 
 impl OwnerIndex {

@@ -36,41 +36,41 @@ fn first_waiter_of_lock_with_many_holders_costs_little_more_than_refused_request
 }
 
 #[test]
-fn deadlock_through_lock_with_many_holders_is_refused() {
+fn deadlock_through_lock_with_many_holders_is_found_when_64_are_left() {
     let (server, mut client) = start();
     client.restore_lock_with_holders("door", 500);
     client.acquire("gate bob 60000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let deadlock = "DLOCK.ACQUIRE gate holder499 60000 BLOCK 1";
-    client.assert_error("DEADLOCK", deadlock);
-    // Others come and go until few are left.
-    for n in 0..470 {
-        client.release(&format!("door holder{n}"));
-        if n % 47 == 0 {
-            client.assert_error("DEADLOCK", deadlock);
+    let mut holder = server.waiter("gate holder499 60000 BLOCK 0");
+    let request = "door bob 60000 BLOCK 1";
+    // A deadlock that nobody looks for: the request waits, and is counted.
+    for n in 0..436 {
+        if n % 100 == 0 {
+            assert!(client.try_acquire(request).is_none());
         }
-    }
-    client.assert_error("DEADLOCK", deadlock);
-    client.release("door holder499");
-    assert!(client.try_acquire("gate holder499 60000 BLOCK 1").is_none());
-    for n in 470..499 {
         client.release(&format!("door holder{n}"));
     }
-    bob.granted();
+    assert_eq!(client.stat("dlock_deadlock_searches_abandoned"), 5);
+    client.assert_error("DEADLOCK", &format!("DLOCK.ACQUIRE {request}"));
+    assert_eq!(client.stat("dlock_deadlock_searches_abandoned"), 5);
+    client.release("gate bob");
+    holder.granted();
 }
 
 #[test]
-fn search_through_too_many_holders_is_abandoned_and_request_waits() {
-    let (server, mut client) = start();
-    client.restore_lock_with_holders("door", 10_100);
-    client.acquire("gate alice 60000");
-    let mut bob = server.waiter("gate bob 60000 BLOCK 0");
-    let _holder = server.waiter("gate holder1 60000 BLOCK 0");
-    // A deadlock that nobody looks for.
-    assert!(client.try_acquire("door alice 60000 BLOCK 1").is_none());
+fn search_through_too_many_waiters_is_abandoned_and_request_waits() {
+    const WAITERS: usize = 2_000;
+    let (server, mut client) = held_by_alice();
+    client.acquire("gate bob 60000");
+    let _alice = server.waiter("gate alice 60000 BLOCK 0");
+    let waiters: Vec<Waiter> = (0..WAITERS)
+        .map(|n| server.send_acquire(&format!("door waiter{n} 60000 BLOCK 0")))
+        .collect();
+    client.wait_for_queue("door", WAITERS as i64);
+    assert!(client.try_acquire("door bob 60000 BLOCK 1").is_none());
     assert_eq!(client.stat("dlock_deadlock_searches_abandoned"), 1);
-    client.release("gate alice");
-    bob.granted();
+    drop(waiters);
+    client.wait_for_queue("door", 0);
+    client.assert_error("DEADLOCK", "DLOCK.ACQUIRE door bob 60000 BLOCK 1");
 }
 
 /// A request does not wait until hundreds of queues are served that a FLUSHALL made due.
