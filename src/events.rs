@@ -110,7 +110,7 @@ impl Events for DlockEvents {
             SlotMigration::ExportBegan => state.replication_targets.export_began(),
             SlotMigration::ExportEnded => state.replication_targets.export_ended(),
             // Until the next look they may seem to be here, if they were a moment ago.
-            SlotMigration::Import => state.server.cluster().0.slots = LocalSlots::EMPTY,
+            SlotMigration::Import => state.server.cluster().0.slots = LocalSlots::default(),
         }
         scheduler::refresh_soon(ctx);
     }

@@ -56,7 +56,7 @@ fn register(ctx: &mut Ctx<'_>, has_arguments: bool) -> Result<(), &'static str> 
         );
     }
     ctx.receive_messages::<DlockEvents>();
-    ctx.state().schedule.on_wait_timer = scheduler::on_wait_timer;
+    ctx.state().schedule.on_wait_timer = Some(scheduler::on_wait_timer);
     policy::refresh(ctx);
     Ok(())
 }

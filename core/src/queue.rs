@@ -83,21 +83,11 @@ impl Waiter {
 }
 
 impl Queue {
-    /// An empty queue.
-    pub const fn new() -> Self {
-        Self {
-            waiters: BTreeMap::new(),
-            by_owner: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
-            departed_owners: Vec::new(),
-        }
-    }
-
     /// A queue for its first waiter. Granting it the lock allocates nothing.
     pub(super) fn with_room_for_one() -> Self {
         Self {
             departed_owners: Vec::with_capacity(1),
-            ..Self::new()
+            ..Self::default()
         }
     }
 

@@ -46,13 +46,19 @@ pub struct FenceAdvance {
     pub to: Fence,
 }
 
+impl Default for ServerState {
+    fn default() -> Self {
+        Self::starting()
+    }
+}
+
 impl ServerState {
     /// A server that starts: it knows nothing yet.
-    pub const fn starting() -> Self {
+    pub fn starting() -> Self {
         Self {
             fences: Fences::starting(),
             grace: Grace::starting(),
-            wait_table: WaitTable::new(),
+            wait_table: WaitTable::default(),
             checkpoint_due: false,
             policy: Policy::closed(),
             cluster: None,

@@ -108,8 +108,8 @@ fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
 }
 
 pub fn refresh_replication_targets(ctx: &mut Ctx<'_>) {
-    let may_have_replicas = replication_targets::poll(ctx);
-    ctx.state().replication_targets.set(may_have_replicas);
+    let has_no_replicas = replication_targets::has_no_replicas(ctx);
+    ctx.state().replication_targets.set(has_no_replicas);
 }
 
 /// Looks at the slots of the cluster again, in the next pass of the server's loop.

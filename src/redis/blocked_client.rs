@@ -39,7 +39,7 @@ impl<T: Blocked> BlockedClient<T> {
         // SAFETY: the context is that of a command of a client. No timeout: the module keeps the time itself. A
         // timeout of the server would race with a grant, or need the callback that may be missing.
         let raw = unsafe {
-            (api().block_client)(
+            api!(RedisModule_BlockClient)(
                 ctx.raw(),
                 Some(reply::<T>),
                 client_unblock::<T>(),
@@ -48,7 +48,7 @@ impl<T: Blocked> BlockedClient<T> {
             )
         };
         // SAFETY: the handle was just made.
-        unsafe { (api().set_disconnect_callback)(raw, Some(disconnected::<T>)) };
+        unsafe { api!(RedisModule_SetDisconnectCallback)(raw, Some(disconnected::<T>)) };
         Self {
             raw,
             answer: PhantomData,
@@ -63,7 +63,7 @@ impl<T: Blocked> BlockedClient<T> {
     pub fn unblock(self, _: &mut Gil<'_>, answer: Option<Box<T>>) {
         let answer = answer.map_or(std::ptr::null_mut(), Box::into_raw);
         // SAFETY: only `block` makes a handle, and this consumes it: it has not been unblocked before.
-        unsafe { (api().unblock_client)(self.raw, answer.cast()) };
+        unsafe { api!(RedisModule_UnblockClient)(self.raw, answer.cast()) };
     }
 }
 
@@ -87,7 +87,7 @@ unsafe extern "C" fn reply<T: Blocked>(
 ) -> c_int {
     // SAFETY: the context is valid during the call, and what travels with it is a `T`, if anything.
     let (answer, mut ctx) = unsafe {
-        let answer = (api().get_blocked_client_private_data)(ctx);
+        let answer = api!(RedisModule_GetBlockedClientPrivateData)(ctx);
         (answer.cast::<T>().as_ref(), Ctx::new(ctx))
     };
     T::reply(answer, &mut ctx);
@@ -100,7 +100,7 @@ unsafe extern "C" fn unblocked<T: Blocked>(
     _: c_int,
 ) -> c_int {
     // SAFETY: the context is valid during the call.
-    let (handle, mut ctx) = unsafe { ((api().get_blocked_client_handle)(ctx), Ctx::new(ctx)) };
+    let (handle, mut ctx) = unsafe { (api!(RedisModule_GetBlockedClientHandle)(ctx), Ctx::new(ctx)) };
     T::unblocked(&mut ctx, BlockedId(handle));
     raw::REDISMODULE_OK as c_int
 }
@@ -119,7 +119,7 @@ unsafe extern "C" fn free<T: Blocked>(ctx: *mut raw::RedisModuleCtx, answer: *mu
     let (answer, is_gone, mut gil) = unsafe {
         (
             Box::from_raw(answer.cast::<T>()),
-            (api().blocked_client_disconnected)(ctx) != 0,
+            api!(RedisModule_BlockedClientDisconnected)(ctx) != 0,
             Gil::assume(),
         )
     };

@@ -29,7 +29,7 @@ impl Ctx<'_> {
         // SAFETY: the context is valid, no target stands for all nodes, and the server copies the message.
         unsafe {
             let all = std::ptr::null();
-            (api().send_cluster_message)(self.raw(), all, message_type, message.as_ptr().cast(), len);
+            api!(RedisModule_SendClusterMessage)(self.raw(), all, message_type, message.as_ptr().cast(), len);
         }
     }
 
@@ -37,7 +37,7 @@ impl Ctx<'_> {
     pub fn receive_messages<R: Receiver>(&self) {
         // SAFETY: the context is valid, and the callback has the signature that the server calls.
         unsafe {
-            (api().register_cluster_message_receiver)(self.raw(), R::MESSAGE_TYPE, Some(received::<R>))
+            api!(RedisModule_RegisterClusterMessageReceiver)(self.raw(), R::MESSAGE_TYPE, Some(received::<R>))
         };
     }
 }

@@ -17,7 +17,7 @@ impl Ctx<'_> {
         // SAFETY: the arguments are what the format says: as in a script, errors as replies, an array of strings of the
         // server, and its length.
         let reply = unsafe {
-            (api().call)(
+            api!(RedisModule_Call)(
                 self.raw(),
                 probe.as_ptr(),
                 c"SEv".as_ptr(),
@@ -53,7 +53,7 @@ impl Ctx<'_> {
         let raw: Vec<_> = strings.iter().map(|string| string.borrow().raw()).collect();
         // SAFETY: the arguments are what the format says: an array of strings of the server, and its length.
         let reply = unsafe {
-            (api().call)(
+            api!(RedisModule_Call)(
                 self.raw(),
                 command.as_ptr(),
                 c"v".as_ptr(),
@@ -69,9 +69,9 @@ impl Ctx<'_> {
         let mut error: c_int = 0;
         // SAFETY: the context is valid, the strings are C strings; the answer is freed at once.
         unsafe {
-            let info = (api().get_server_info)(self.raw(), section.as_ptr());
-            let number = (api().server_info_get_field_unsigned)(info, field.as_ptr(), &mut error);
-            (api().free_server_info)(self.raw(), info);
+            let info = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
+            let number = api!(RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
+            api!(RedisModule_FreeServerInfo)(self.raw(), info);
             (error == raw::REDISMODULE_OK as c_int).then_some(number)
         }
     }
@@ -80,10 +80,10 @@ impl Ctx<'_> {
     pub fn info_text(&mut self, section: &CStr, field: &CStr) -> Option<Vec<u8>> {
         // SAFETY: the context is valid, the strings are C strings; the answer is freed at once, and copied before.
         unsafe {
-            let info = (api().get_server_info)(self.raw(), section.as_ptr());
-            let text = (api().server_info_get_field_c)(info, field.as_ptr());
+            let info = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
+            let text = api!(RedisModule_ServerInfoGetFieldC)(info, field.as_ptr());
             let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes().to_vec());
-            (api().free_server_info)(self.raw(), info);
+            api!(RedisModule_FreeServerInfo)(self.raw(), info);
             text
         }
     }
@@ -104,7 +104,7 @@ impl Reply {
         let mut len = 0;
         // SAFETY: the reply is valid, and so are the bytes of it, `len` of them.
         let first = unsafe {
-            let bytes: *const u8 = (api().call_reply_proto)(self.0, &mut len).cast();
+            let bytes: *const u8 = api!(RedisModule_CallReplyProto)(self.0, &mut len).cast();
             (!bytes.is_null() && len > 0).then(|| *bytes)
         };
         matches!(first, Some(b'-' | b'!'))
@@ -117,7 +117,7 @@ impl Reply {
     /// Passes it on to the client.
     pub(super) fn forward(&self, ctx: &Ctx<'_>) {
         // SAFETY: context and reply are valid.
-        unsafe { (api().reply_with_call_reply)(ctx.raw(), self.0) };
+        unsafe { api!(RedisModule_ReplyWithCallReply)(ctx.raw(), self.0) };
     }
 
     fn texts(&self) -> Option<Vec<String>> {
@@ -134,7 +134,7 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         // SAFETY: made by a call, freed once. Nothing of it is kept.
-        unsafe { (api().free_call_reply)(self.0) };
+        unsafe { api!(RedisModule_FreeCallReply)(self.0) };
     }
 }
 
@@ -146,7 +146,7 @@ fn bytes_of(reply: *mut raw::RedisModuleCallReply) -> Option<Vec<u8>> {
     let mut len = 0;
     // SAFETY: the reply is valid, or null, which has no text. The text is valid as long as the reply, and copied.
     unsafe {
-        let text = (api().call_reply_string_ptr)(reply, &mut len);
+        let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
         (!text.is_null()).then(|| slice::from_raw_parts(text.cast(), len).to_vec())
     }
 }
@@ -155,10 +155,10 @@ fn bytes_of(reply: *mut raw::RedisModuleCallReply) -> Option<Vec<u8>> {
 fn elements_of(reply: *mut raw::RedisModuleCallReply) -> Option<Vec<*mut raw::RedisModuleCallReply>> {
     // SAFETY: the reply is valid.
     unsafe {
-        let is_array = (api().call_reply_type)(reply) == raw::REDISMODULE_REPLY_ARRAY as c_int;
+        let is_array = api!(RedisModule_CallReplyType)(reply) == raw::REDISMODULE_REPLY_ARRAY as c_int;
         is_array.then(|| {
-            (0..(api().call_reply_length)(reply))
-                .map(|index| (api().call_reply_array_element)(reply, index))
+            (0..api!(RedisModule_CallReplyLength)(reply))
+                .map(|index| api!(RedisModule_CallReplyArrayElement)(reply, index))
                 .collect()
         })
     }

@@ -71,7 +71,7 @@ impl Ctx<'_> {
         };
         // SAFETY: the context is valid, the strings are C strings, the server copies them.
         let command = unsafe {
-            let status = (api().create_command)(
+            let status = api!(RedisModule_CreateCommand)(
                 self.raw(),
                 metadata.name.as_ptr(),
                 Some(entry::<C>),
@@ -83,7 +83,7 @@ impl Ctx<'_> {
             if status != OK {
                 return false;
             }
-            (api().get_command)(self.raw(), metadata.name.as_ptr())
+            api!(RedisModule_GetCommand)(self.raw(), metadata.name.as_ptr())
         };
         !command.is_null() && describe(command, metadata) && categorize(command, metadata)
     }
@@ -91,7 +91,8 @@ impl Ctx<'_> {
     /// Redis 7.4, Redict and Valkey 8 have ACL categories of modules; older servers go without.
     pub fn register_acl_category(&mut self, name: &str) -> bool {
         let name = CString::new(name).unwrap_or_default();
-        let add = api().add_acl_category;
+        // SAFETY: the server has set the pointer before it calls the module.
+        let add = unsafe { raw::RedisModule_AddACLCategory };
         // SAFETY: the context is valid, the string is a C string.
         add.is_none_or(|add| unsafe { add(self.raw(), name.as_ptr()) == OK })
     }

@@ -117,10 +117,18 @@ const OK: c_int = raw::REDISMODULE_OK as c_int;
 
 /// Redis 7.2 and later; before, a module's command is in no category.
 pub(super) fn categorize(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
-    let own = metadata.own_category.filter(|_| api().add_acl_category.is_some());
-    let own = own.unwrap_or_default();
+    // SAFETY: the server has set these pointers before it calls the module.
+    let (add, set) = unsafe {
+        (
+            raw::RedisModule_AddACLCategory,
+            raw::RedisModule_SetCommandACLCategories,
+        )
+    };
+    let own = metadata
+        .own_category
+        .filter(|_| add.is_some())
+        .unwrap_or_default();
     let categories = CString::new(format!("{} {own}", metadata.categories).trim_end()).unwrap_or_default();
-    let set = api().set_command_acl_categories;
     // SAFETY: the command is one that was just made, the string is a C string.
     set.is_none_or(|set| unsafe { set(command, categories.as_ptr()) == OK })
 }
@@ -148,7 +156,7 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, metadata: &Metadat
     };
     // SAFETY: the command is one that was just made. All that `info` points to lives until the call
     // returns, and every array ends with a zeroed element; the server copies it.
-    unsafe { (api().set_command_info)(command, &info) == OK }
+    unsafe { api!(RedisModule_SetCommandInfo)(command, &info) == OK }
 }
 
 fn key_specs(key: Option<&KeyUse>) -> Vec<raw::RedisModuleCommandKeySpec> {

@@ -30,14 +30,14 @@ impl Ctx<'_> {
         let registered = numbers.iter().all(|number| self.register_number(number))
             && switches.iter().all(|switch| self.register_switch(switch));
         // SAFETY: the context is valid.
-        registered && unsafe { (api().load_configs)(self.raw()) == OK }
+        registered && unsafe { api!(RedisModule_LoadConfigs)(self.raw()) == OK }
     }
 
     fn register_number(&mut self, setting: &Number) -> bool {
         let name = CString::new(setting.name).unwrap_or_default();
         // SAFETY: the context is valid, the server copies the name, the variable is static.
         unsafe {
-            (api().register_numeric_config)(
+            api!(RedisModule_RegisterNumericConfig)(
                 self.raw(),
                 name.as_ptr(),
                 setting.default,
@@ -56,7 +56,7 @@ impl Ctx<'_> {
         let name = CString::new(setting.name).unwrap_or_default();
         // SAFETY: as above.
         unsafe {
-            (api().register_bool_config)(
+            api!(RedisModule_RegisterBoolConfig)(
                 self.raw(),
                 name.as_ptr(),
                 c_int::from(setting.default),

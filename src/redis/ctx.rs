@@ -50,38 +50,38 @@ impl<'a> Ctx<'a> {
 
     pub fn flags(&self) -> Flags {
         // SAFETY: the context is valid.
-        Flags(unsafe { (api().get_context_flags)(self.raw) }.cast_unsigned())
+        Flags(unsafe { api!(RedisModule_GetContextFlags)(self.raw) }.cast_unsigned())
     }
 
     /// Whether nothing may be written now: clients are paused, for a failover for instance.
     pub fn is_paused(&self) -> bool {
         // SAFETY: takes nothing, reads a flag of the server.
-        unsafe { (api().avoid_replica_traffic)() != 0 }
+        unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
     }
 
     pub fn db(&self) -> c_int {
         // SAFETY: the context is valid.
-        unsafe { (api().get_selected_db)(self.raw) }
+        unsafe { api!(RedisModule_GetSelectedDb)(self.raw) }
     }
 
     /// Selects a database; false if there is none of this number.
     #[must_use]
     pub fn select_db(&mut self, db: c_int) -> bool {
         // SAFETY: the context is valid; a number out of range is answered with an error.
-        unsafe { (api().select_db)(self.raw, db) == raw::REDISMODULE_OK as c_int }
+        unsafe { api!(RedisModule_SelectDb)(self.raw, db) == raw::REDISMODULE_OK as c_int }
     }
 
     /// Sends the running command to replicas and the AOF, and counts a change since the last snapshot.
     pub fn replicate_verbatim(&mut self) {
         // SAFETY: the context is one of a command.
-        unsafe { (api().replicate_verbatim)(self.raw) };
+        unsafe { api!(RedisModule_ReplicateVerbatim)(self.raw) };
     }
 
     /// Sends `command key bytes` to replicas and the AOF.
     pub fn replicate(&mut self, command: &CStr, key: RStr<'_>, bytes: &[u8]) {
         // SAFETY: the arguments are what the format says: a string of the server, bytes and their length.
         unsafe {
-            (api().replicate)(
+            api!(RedisModule_Replicate)(
                 self.raw,
                 command.as_ptr(),
                 c"sb".as_ptr(),
@@ -97,20 +97,20 @@ impl<'a> Ctx<'a> {
         let (a, b) = (a.cast_signed(), b.cast_signed());
         let format = if is_logged { c"ll" } else { c"llA" };
         // SAFETY: the arguments are what the format says: two long longs.
-        unsafe { (api().replicate)(self.raw, command.as_ptr(), format.as_ptr(), a, b) };
+        unsafe { api!(RedisModule_Replicate)(self.raw, command.as_ptr(), format.as_ptr(), a, b) };
     }
 
     /// Invalidates the key for clients that watch or track it.
     pub fn signal_modified(&mut self, key: RStr<'_>) {
         // SAFETY: context and string are valid.
-        unsafe { (api().signal_modified_key)(self.raw, key.raw()) };
+        unsafe { api!(RedisModule_SignalModifiedKey)(self.raw, key.raw()) };
     }
 
     /// Sends a keyspace event of the modules' class, `d`. Other modules may run commands when they get it.
     pub fn notify(&mut self, event: &CStr, key: RStr<'_>) {
         let class = raw::REDISMODULE_NOTIFY_MODULE;
         // SAFETY: context and strings are valid; the server copies the name of the event.
-        unsafe { (api().notify_keyspace_event)(self.raw, class, event.as_ptr(), key.raw()) };
+        unsafe { api!(RedisModule_NotifyKeyspaceEvent)(self.raw, class, event.as_ptr(), key.raw()) };
     }
 }
 
@@ -139,7 +139,7 @@ impl Flags {
     /// For a callback without a context.
     pub fn without_client(_: &Gil<'_>) -> Self {
         // SAFETY: the server takes a null context for "no client".
-        Self(unsafe { (api().get_context_flags)(std::ptr::null_mut()) }.cast_unsigned())
+        Self(unsafe { api!(RedisModule_GetContextFlags)(std::ptr::null_mut()) }.cast_unsigned())
     }
 
     /// A primary that is not loading: here leases expire by the clock.

@@ -118,8 +118,8 @@ unsafe extern "C" fn free<T: DataType>(value: *mut c_void) {
 unsafe extern "C" fn unlink<T: DataType>(key: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {
     // SAFETY: the server passes a value of this type, and a context that is valid during the call.
     let (value, name, db, mut gil) = unsafe {
-        let name = (api().get_key_name_from_opt_ctx)(key);
-        let db = (api().get_db_id_from_opt_ctx)(key);
+        let name = api!(RedisModule_GetKeyNameFromOptCtx)(key);
+        let db = api!(RedisModule_GetDbIdFromOptCtx)(key);
         (&*value.cast::<T>(), RStr::new(name.cast_mut()), db, Gil::assume())
     };
     value.unlink(&mut gil, db, name);

@@ -68,7 +68,7 @@ impl Ctx<'_> {
         handlers.into_iter().chain(on_valkey).all(|(id, handler)| {
             let event = raw::RedisModuleEvent { id, dataver: 1 };
             // SAFETY: the context is valid, the handlers have the signature that the server calls.
-            unsafe { (api().subscribe_to_server_event)(self.raw(), event, handler) == OK }
+            unsafe { api!(RedisModule_SubscribeToServerEvent)(self.raw(), event, handler) == OK }
         })
     }
 }

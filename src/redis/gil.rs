@@ -16,26 +16,27 @@ impl Gil<'_> {
     }
 }
 
-/// A value that is reached only through a [`Gil`].
+/// A value that is reached only through a [`Gil`]. The first use makes it.
 ///
 /// The reference borrows the `Gil` for as long as it lives. Every function that can make the server call the module
 /// back borrows the `Gil` too, as part of a [`Ctx`](crate::redis::Ctx) or of an open key. So no callback can find the
 /// value in use: the compiler refuses such a program.
-pub struct GilCell<T>(UnsafeCell<T>);
+pub struct GilCell<T>(UnsafeCell<Option<T>>);
 
 // SAFETY: a `Gil` exists on one thread at a time: the server calls commands, events, timers and callbacks of a data
-// type on its main thread, or on another that has its lock. `free` and INFO for a crash report, which can run beside
-// them, get no `Gil`.
-unsafe impl<T> Sync for GilCell<T> {}
+// type on its main thread, or on another that has its lock, which hands over all that was written. `free` and INFO for
+// a crash report, which can run beside them, get no `Gil`. The value need not be `Send`: what it shares (an `Rc`) stays
+// behind the `Gil` too, since a value of a data type, which another thread may free, is `Send` and so has no part in it.
+unsafe impl<T: 'static> Sync for GilCell<T> {}
 
-impl<T> GilCell<T> {
-    pub const fn new(value: T) -> Self {
-        Self(UnsafeCell::new(value))
+impl<T: Default + 'static> GilCell<T> {
+    pub const fn new() -> Self {
+        Self(UnsafeCell::new(None))
     }
 
     #[inline]
     pub fn get<'g>(&'static self, _: &'g mut Gil<'_>) -> &'g mut T {
         // SAFETY: the only `Gil` there is stays borrowed for as long as the reference.
-        unsafe { &mut *self.0.get() }
+        unsafe { &mut *self.0.get() }.get_or_insert_default()
     }
 }

@@ -20,7 +20,7 @@ impl Ctx<'_> {
     /// False if the server refuses it.
     pub fn register_info<S: InfoSection>(&mut self) -> bool {
         // SAFETY: the context is valid.
-        unsafe { (api().register_info_func)(self.raw(), Some(write::<S>)) == OK }
+        unsafe { api!(RedisModule_RegisterInfoFunc)(self.raw(), Some(write::<S>)) == OK }
     }
 }
 
@@ -35,20 +35,20 @@ unsafe extern "C" fn write<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, f
     // SAFETY: the server passes a context that is valid during the call; strings are C strings.
     unsafe {
         // Without a name the section is that of the module itself.
-        if (api().info_add_section)(info, std::ptr::null()) != OK {
+        if api!(RedisModule_InfoAddSection)(info, std::ptr::null()) != OK {
             // INFO was asked for another section.
             return;
         }
         for (name, value) in fields {
             let name = CString::new(name).unwrap_or_default();
-            (api().info_add_field_ulonglong)(info, name.as_ptr(), value);
+            api!(RedisModule_InfoAddFieldULongLong)(info, name.as_ptr(), value);
         }
         for (name, text) in texts {
             let (name, text) = (
                 CString::new(name).unwrap_or_default(),
                 CString::new(text).unwrap_or_default(),
             );
-            (api().info_add_field_cstring)(info, name.as_ptr(), text.as_ptr());
+            api!(RedisModule_InfoAddFieldCString)(info, name.as_ptr(), text.as_ptr());
         }
     }
 }

@@ -46,7 +46,7 @@ impl<'a> InnerCommand<'a> {
         }
         // SAFETY: the arguments are what the format says: a C string, an array of strings of the server, its length.
         let reply = unsafe {
-            (api().call)(
+            api!(RedisModule_Call)(
                 ctx.raw(),
                 c"COMMAND".as_ptr(),
                 c"cv".as_ptr(),
@@ -73,7 +73,7 @@ impl Ctx<'_> {
         let format = c"vSCEM0!";
         // SAFETY: the arguments are what the format says: an array of strings of the server, and its length.
         let reply = unsafe {
-            (api().call)(
+            api!(RedisModule_Call)(
                 self.raw(),
                 name.as_ptr(),
                 format.as_ptr(),

@@ -47,36 +47,36 @@ impl<'a> Io<'a> {
     pub fn load_bytes(&mut self) -> Option<Vec<u8>> {
         let mut len = 0;
         // SAFETY: the file is valid.
-        let data = unsafe { (api().load_string_buffer)(self.raw, &mut len) };
+        let data = unsafe { api!(RedisModule_LoadStringBuffer)(self.raw, &mut len) };
         if data.is_null() {
             return None;
         }
         // SAFETY: the server gave us a buffer of that length, which is freed once it is copied.
         unsafe {
             let bytes = slice::from_raw_parts(data.cast::<u8>(), len).to_vec();
-            (api().free)(data.cast());
+            api!(RedisModule_Free)(data.cast());
             Some(bytes)
         }
     }
 
     pub fn save_bytes(&mut self, bytes: &[u8]) {
         // SAFETY: the file is valid, the bytes are valid for their length.
-        unsafe { (api().save_string_buffer)(self.raw, bytes.as_ptr().cast(), bytes.len()) };
+        unsafe { api!(RedisModule_SaveStringBuffer)(self.raw, bytes.as_ptr().cast(), bytes.len()) };
     }
 
     /// `None` when they cannot be read.
     pub fn load_numbers<const N: usize>(&mut self) -> Option<[u64; N]> {
         // SAFETY: the file is valid. After an error every further number is 0.
-        let numbers = [(); N].map(|()| unsafe { (api().load_unsigned)(self.raw) });
+        let numbers = [(); N].map(|()| unsafe { api!(RedisModule_LoadUnsigned)(self.raw) });
         // SAFETY: the file is valid.
-        let failed = unsafe { (api().is_io_error)(self.raw) != 0 };
+        let failed = unsafe { api!(RedisModule_IsIOError)(self.raw) != 0 };
         (!failed).then_some(numbers)
     }
 
     pub fn save_numbers(&mut self, numbers: &[u64]) {
         for number in numbers {
             // SAFETY: the file is valid.
-            unsafe { (api().save_unsigned)(self.raw, *number) };
+            unsafe { api!(RedisModule_SaveUnsigned)(self.raw, *number) };
         }
     }
 
@@ -84,7 +84,7 @@ impl<'a> Io<'a> {
     pub fn emit(&mut self, command: &CStr, key: RStr<'_>, bytes: &[u8]) {
         // SAFETY: the file is valid, the arguments are what the format says.
         unsafe {
-            (api().emit_aof)(
+            api!(RedisModule_EmitAOF)(
                 self.raw,
                 command.as_ptr(),
                 c"sb".as_ptr(),
@@ -99,8 +99,8 @@ impl<'a> Io<'a> {
     pub fn key(&self) -> Option<(c_int, RStr<'a>)> {
         // SAFETY: the file is valid, and so is the name.
         unsafe {
-            let name = (api().get_key_name_from_io)(self.raw);
-            let db = (api().get_db_id_from_io)(self.raw);
+            let name = api!(RedisModule_GetKeyNameFromIO)(self.raw);
+            let db = api!(RedisModule_GetDbIdFromIO)(self.raw);
             (!name.is_null()).then(|| (db, RStr::new(name.cast_mut())))
         }
     }
@@ -110,7 +110,7 @@ impl<'a> Io<'a> {
         let message = CString::new(message).unwrap_or_default();
         // SAFETY: the file is valid, the format takes one C string and gets one.
         unsafe {
-            (api().log_io_error)(self.raw, c"warning".as_ptr(), c"%s".as_ptr(), message.as_ptr());
+            api!(RedisModule_LogIOError)(self.raw, c"warning".as_ptr(), c"%s".as_ptr(), message.as_ptr());
         }
     }
 }
@@ -133,11 +133,11 @@ impl Digest<'_> {
 
     pub fn add(&mut self, bytes: &[u8]) {
         // SAFETY: the digest is valid, the bytes are valid for their length.
-        unsafe { (api().digest_add_string_buffer)(self.raw, bytes.as_ptr().cast(), bytes.len()) };
+        unsafe { api!(RedisModule_DigestAddStringBuffer)(self.raw, bytes.as_ptr().cast(), bytes.len()) };
     }
 
     pub fn end_sequence(&mut self) {
         // SAFETY: the digest is valid.
-        unsafe { (api().digest_end_sequence)(self.raw) };
+        unsafe { api!(RedisModule_DigestEndSequence)(self.raw) };
     }
 }

@@ -53,7 +53,7 @@ impl<'c, 'a, T: DataType> ReadKey<'c, 'a, T> {
     }
 
     /// The value, together with one that the [`Gil`] guards.
-    pub fn value_and<S>(&mut self, cell: &'static GilCell<S>) -> (Value<&T>, &mut S) {
+    pub fn value_and<S: Default>(&mut self, cell: &'static GilCell<S>) -> (Value<&T>, &mut S) {
         // SAFETY: the key is open. Both borrow it.
         let value = unsafe { value_of(self.open.0) }.map(|value| unsafe { &*value });
         (value, cell.get(self.ctx))
@@ -74,7 +74,7 @@ impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
     }
 
     /// The value, together with one that the [`Gil`] guards.
-    pub fn value_and<S>(&mut self, cell: &'static GilCell<S>) -> (Value<&mut T>, &mut S) {
+    pub fn value_and<S: Default>(&mut self, cell: &'static GilCell<S>) -> (Value<&mut T>, &mut S) {
         // SAFETY: the key is open, and nothing else reaches the value: both references borrow the key with its context.
         let value = self.value.map(|value| unsafe { &mut *value });
         (value, cell.get(self.ctx))
@@ -85,7 +85,8 @@ impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
     pub fn set(&mut self, value: Box<T>) -> bool {
         let value = Box::into_raw(value);
         // SAFETY: the key is open for writing, the value is of this type; the server now owns it.
-        let status = unsafe { (api().module_type_set_value)(self.open.0, T::native().raw(), value.cast()) };
+        let status =
+            unsafe { api!(RedisModule_ModuleTypeSetValue)(self.open.0, T::native().raw(), value.cast()) };
         if status != OK {
             // SAFETY: the server did not take it, so that it is still ours.
             drop(unsafe { Box::from_raw(value) });
@@ -97,7 +98,7 @@ impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
 
     pub fn delete(&mut self) {
         // SAFETY: the key is open for writing; no reference to its value is alive, `self` is borrowed.
-        unsafe { (api().delete_key)(self.open.0) };
+        unsafe { api!(RedisModule_DeleteKey)(self.open.0) };
         self.value = Value::Nothing;
     }
 
@@ -106,8 +107,8 @@ impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
         let no_expire = i64::from(raw::REDISMODULE_NO_EXPIRE);
         // SAFETY: the key is open for writing. To ask is cheaper than to remove what is not there.
         unsafe {
-            if (api().get_abs_expire)(self.open.0) != no_expire {
-                (api().set_expire)(self.open.0, no_expire);
+            if api!(RedisModule_GetAbsExpire)(self.open.0) != no_expire {
+                api!(RedisModule_SetExpire)(self.open.0, no_expire);
             }
         }
     }
@@ -130,14 +131,14 @@ struct Open(*mut raw::RedisModuleKey);
 impl Open {
     fn new(ctx: &mut Ctx<'_>, name: RStr<'_>, mode: u32) -> Self {
         // SAFETY: context and name are valid. The key is closed before the context ends.
-        Self(unsafe { (api().open_key)(ctx.raw(), name.raw(), mode.cast_signed()) })
+        Self(unsafe { api!(RedisModule_OpenKey)(ctx.raw(), name.raw(), mode.cast_signed()) })
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         // SAFETY: opened by `new`, closed once. The server ignores null.
-        unsafe { (api().close_key)(self.0) };
+        unsafe { api!(RedisModule_CloseKey)(self.0) };
     }
 }
 
@@ -159,12 +160,12 @@ unsafe fn value_of<T: DataType>(key: *mut raw::RedisModuleKey) -> Value<*mut T> 
     // SAFETY: the key is open or null, which has no type and counts as empty. A value of this type is a `T` that
     // `WriteKey::set` or `rdb_load` made.
     unsafe {
-        if (api().module_type_get_type)(key) == T::native().raw() {
-            let value = (api().module_type_get_value)(key).cast::<T>();
+        if api!(RedisModule_ModuleTypeGetType)(key) == T::native().raw() {
+            let value = api!(RedisModule_ModuleTypeGetValue)(key).cast::<T>();
             if !value.is_null() {
                 return Value::Ours(value);
             }
-        } else if (api().key_type)(key) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+        } else if api!(RedisModule_KeyType)(key) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
             return Value::Nothing;
         }
     }

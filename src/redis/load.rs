@@ -25,7 +25,7 @@ pub fn attach(context: &Context) -> Result<Ctx<'_>, &'static str> {
         obey_slot_imports();
     }
     // SAFETY: the context is valid.
-    unsafe { (api().set_module_options)(ctx.raw(), options.cast_signed()) };
+    unsafe { api!(RedisModule_SetModuleOptions)(ctx.raw(), options.cast_signed()) };
     Ok(ctx)
 }
 

@@ -37,7 +37,7 @@ impl<'a> RStr<'a> {
         let mut len = 0;
         // SAFETY: the string is valid and unchanged for `'a`.
         unsafe {
-            let data = (api().string_ptr_len)(self.raw, &mut len);
+            let data = api!(RedisModule_StringPtrLen)(self.raw, &mut len);
             slice::from_raw_parts(data.cast(), len)
         }
     }
@@ -54,7 +54,7 @@ impl<'a> RStr<'a> {
 impl RString {
     pub fn new(bytes: &[u8]) -> Self {
         // SAFETY: the bytes are valid for their length and are copied. Without a context the string is ours to free.
-        Self(unsafe { (api().create_string)(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()) })
+        Self(unsafe { api!(RedisModule_CreateString)(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()) })
     }
 
     pub fn borrow(&self) -> RStr<'_> {
@@ -66,6 +66,6 @@ impl RString {
 impl Drop for RString {
     fn drop(&mut self) {
         // SAFETY: made by `new`, freed once.
-        unsafe { (api().free_string)(ptr::null_mut(), self.0) };
+        unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), self.0) };
     }
 }

@@ -24,13 +24,13 @@ impl Timer {
         let period_ms = i64::try_from(period_ms.min(MAX_PERIOD_MS)).unwrap_or(0);
         let callback = callback as *mut c_void;
         // SAFETY: the context lives as long as the module. What travels with the timer is a function.
-        Self(unsafe { (api().create_timer)(detached(), period_ms, Some(fire), callback) })
+        Self(unsafe { api!(RedisModule_CreateTimer)(detached(), period_ms, Some(fire), callback) })
     }
 
     /// Not from its own callback, which has dropped it.
     pub fn stop(self, _: &mut Gil<'_>) {
         // SAFETY: the context lives as long as the module, and the timer has not fired: its owner still had it.
-        unsafe { (api().stop_timer)(detached(), self.0, std::ptr::null_mut()) };
+        unsafe { api!(RedisModule_StopTimer)(detached(), self.0, std::ptr::null_mut()) };
     }
 }
 

@@ -7,6 +7,7 @@ use dlock_core::{Answer, LockName, Parked, Ticket};
 
 use crate::redis::{BlockedClient, BlockedId};
 
+#[derive(Default)]
 pub struct Clients {
     by_ticket: BTreeMap<Ticket, (BlockedClient<Client>, Box<Client>)>,
     by_id: BTreeMap<BlockedId, Ticket>,
@@ -57,15 +58,6 @@ impl Client {
 }
 
 impl Clients {
-    pub const fn new() -> Self {
-        Self {
-            by_ticket: BTreeMap::new(),
-            by_id: BTreeMap::new(),
-            unblocked: Vec::new(),
-            in_flight: BTreeMap::new(),
-        }
-    }
-
     pub fn insert(&mut self, blocked: BlockedClient<Client>, client: Box<Client>) {
         for id in self.unblocked.drain(..) {
             self.by_id.remove(&id);

@@ -5,6 +5,7 @@ use dlock_core::{Answer, Effects, Error, Event, Outcome};
 use crate::state::latency_histogram::LatencyHistogram;
 
 /// Counters since the start of the server, as a primary.
+#[derive(Default)]
 pub struct Counters {
     /// Owners that became holders.
     pub acquired: u64,
@@ -46,6 +47,7 @@ pub struct Counters {
     pub errors: Errors,
 }
 
+#[derive(Default)]
 pub struct Errors {
     pub err: u64,
     pub wrongtype: u64,
@@ -59,40 +61,6 @@ pub struct Errors {
 }
 
 impl Counters {
-    pub const fn new() -> Self {
-        Self {
-            acquired: 0,
-            reentered: 0,
-            not_granted: 0,
-            released: 0,
-            late_releases: 0,
-            extended: 0,
-            guarded: 0,
-            guards_rejected: 0,
-            fences_raised: 0,
-            expired: 0,
-            expired_contended: 0,
-            grants_from_queue: 0,
-            wait_timeouts: 0,
-            waited_ms: LatencyHistogram::new(),
-            held_ms: LatencyHistogram::new(),
-            grants_rolled_back: 0,
-            deadlock_searches_abandoned: 0,
-            internal_errors: 0,
-            errors: Errors {
-                err: 0,
-                wrongtype: 0,
-                notheld: 0,
-                notowner: 0,
-                stale: 0,
-                grace: 0,
-                evictable: 0,
-                deadlock: 0,
-                queuefull: 0,
-            },
-        }
-    }
-
     /// Counts what a transition did to a lock, with waiters or without. Errors are counted when they are sent.
     pub fn record(&mut self, effects: &Effects, is_contended: bool) {
         match effects.outcome {

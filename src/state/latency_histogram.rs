@@ -9,19 +9,13 @@ const BOUNDS_MS: [u64; 16] = [
 ];
 
 /// Durations in milliseconds.
+#[derive(Default)]
 pub struct LatencyHistogram {
     sum_ms: u64,
     counts: [u64; BOUNDS_MS.len() + 1],
 }
 
 impl LatencyHistogram {
-    pub const fn new() -> Self {
-        Self {
-            sum_ms: 0,
-            counts: [0; BOUNDS_MS.len() + 1],
-        }
-    }
-
     pub fn record(&mut self, ms: u64) {
         self.sum_ms = self.sum_ms.wrapping_add(ms);
         let bucket = BOUNDS_MS.partition_point(|bound| *bound < ms);

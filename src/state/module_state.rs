@@ -17,6 +17,7 @@ use crate::state::replication_targets::ReplicationTargets;
 use crate::state::role::role;
 
 /// What the module knows besides the locks themselves.
+#[derive(Default)]
 pub struct ModuleState {
     /// What all locks share: fence counter, grace period, queues, settings.
     pub server: ServerState,
@@ -39,11 +40,12 @@ pub struct ModuleState {
 }
 
 /// When the jobs of [`crate::background`] run next.
+#[derive(Default)]
 pub struct Schedule {
     /// For what is due in the queues, and when it fires.
     pub wait_timer: Option<(Timer, Instant)>,
     /// What it calls: set at load, since the timer is armed from below the jobs that it runs.
-    pub on_wait_timer: fn(&mut Ctx<'_>),
+    pub on_wait_timer: Option<fn(&mut Ctx<'_>)>,
     /// For the rest of the work that the cron began.
     pub slice_timer: Option<Timer>,
     /// Cron and timer may be due in one pass of the server's loop: clients would wait for both.
@@ -110,28 +112,4 @@ impl HasState for Gil<'_> {
     }
 }
 
-pub static STATE: GilCell<ModuleState> = GilCell::new(ModuleState {
-    server: ServerState::starting(),
-    replication_targets: ReplicationTargets::unknown(),
-    expiry: ExpiryIndex::new(),
-    restored: Vec::new(),
-    longest_hold: LongestHold::none(),
-    counters: Counters::new(),
-    clients: Clients::new(),
-    grants_to_roll_back: VecDeque::new(),
-    rollback_not_before: Instant::DISTANT_PAST,
-    schedule: Schedule {
-        wait_timer: None,
-        on_wait_timer: |_| {},
-        slice_timer: None,
-        next_expiry_slice: Instant::DISTANT_PAST,
-        next_checkpoint: Instant::DISTANT_PAST,
-        next_refresh: Instant::DISTANT_PAST,
-        next_deadlock_log: Instant::DISTANT_PAST,
-        grace_logged: false,
-        kept_fence: true,
-        dropped_waiters: 0,
-    },
-    effects_scratch: None,
-    logged_errors: Vec::new(),
-});
+pub static STATE: GilCell<ModuleState> = GilCell::new();

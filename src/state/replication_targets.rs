@@ -20,25 +20,18 @@ use std::ffi::CStr;
 
 use crate::redis::{Ctx, Flags};
 
-/// What is known of replicas.
+/// What is known of replicas. Before the first poll there may be some.
+#[derive(Default)]
 pub struct ReplicationTargets {
-    may_have_replicas: bool,
+    has_no_replicas: bool,
     /// How many slots are migrating to other nodes.
     exports: u32,
 }
 
 impl ReplicationTargets {
-    /// Before the first poll there may be some.
-    pub const fn unknown() -> Self {
-        Self {
-            may_have_replicas: true,
-            exports: 0,
-        }
-    }
-
     /// After a change of role there may be replicas that need no snapshot.
     pub fn mark_unknown(&mut self) {
-        self.may_have_replicas = true;
+        self.has_no_replicas = false;
     }
 
     /// An atomic migration of slots to another node began.
@@ -51,19 +44,19 @@ impl ReplicationTargets {
         self.exports = self.exports.saturating_sub(1);
     }
 
-    /// What [`poll`] has found.
-    pub fn set(&mut self, may_have_replicas: bool) {
-        self.may_have_replicas = may_have_replicas;
+    /// What [`has_no_replicas`] has found.
+    pub fn set(&mut self, has_no_replicas: bool) {
+        self.has_no_replicas = has_no_replicas;
     }
 
     pub fn have_consumers(&self, flags: Flags) -> bool {
-        self.may_have_replicas || self.exports > 0 || flags.has_aof()
+        !self.has_no_replicas || self.exports > 0 || flags.has_aof()
     }
 }
 
-/// Asks the server for replicas, and for a backlog from which one could continue. One that does not say has some.
-pub fn poll(ctx: &mut Ctx<'_>) -> bool {
+/// Asks the server whether it has neither replicas nor a backlog from which one could continue. One that does not say
+/// has some.
+pub fn has_no_replicas(ctx: &mut Ctx<'_>) -> bool {
     let mut is_zero = |field: &CStr| ctx.info_number(c"replication", field) == Some(0);
-    let has_none = is_zero(c"connected_slaves") && is_zero(c"repl_backlog_active");
-    !has_none
+    is_zero(c"connected_slaves") && is_zero(c"repl_backlog_active")
 }

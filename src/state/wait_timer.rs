@@ -21,8 +21,10 @@ pub fn arm(gil: &mut Gil<'_>) {
     {
         return;
     }
-    let (old, callback) = (schedule.wait_timer.take(), schedule.on_wait_timer);
-    if let Some((old, _)) = old {
+    let Some(callback) = schedule.on_wait_timer else {
+        return;
+    };
+    if let Some((old, _)) = schedule.wait_timer.take() {
         old.stop(gil);
     }
     let timer = Timer::set(gil, clock::now().ms_until_rounded_up(at), callback);

@@ -27,7 +27,7 @@ const MAX_SILENCE_MS: u64 = 10_000;
 const MAGIC: &[u8; 8] = b"dlockfn1";
 
 /// What a node knows about the fences of the others, and the slots in which it may grant.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClusterFences {
     claimed: SlotSet,
     peers: BTreeMap<NodeId, Report>,
@@ -82,15 +82,6 @@ impl Announcement {
 }
 
 impl ClusterFences {
-    /// A node that knows no others.
-    pub const fn new() -> Self {
-        Self {
-            claimed: SlotSet::EMPTY,
-            peers: BTreeMap::new(),
-            announced: None,
-        }
-    }
-
     /// Claims a slot before a grant in it, unless it is claimed, together with the slots in `local`, which this node
     /// serves: they need no announcements of their own. Returns whether it is a new claim.
     pub fn claim(
@@ -152,12 +143,6 @@ impl ClusterFences {
     }
 }
 
-impl Default for ClusterFences {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +156,7 @@ mod tests {
 
     /// A node that has granted in this slot, so that its counter is at the clock.
     fn granted(slot: usize) -> (ClusterFences, Fences) {
-        let (mut cluster, mut fences) = (ClusterFences::new(), Fences::starting());
+        let (mut cluster, mut fences) = (ClusterFences::default(), Fences::starting());
         fences.advance(CLOCK, 0);
         assert!(cluster.claim(slot, &SlotSet::EMPTY, &mut fences, || CLOCK, NOW));
         fences.next_fence(NAME, None).unwrap();
@@ -220,7 +205,7 @@ mod tests {
     fn claims_of_many_nodes_stay_near_clock() {
         let (mut fences, mut reports) = (Vec::new(), Vec::new());
         for node in 0..100_u8 {
-            let (mut cluster, mut own) = (ClusterFences::new(), Fences::starting());
+            let (mut cluster, mut own) = (ClusterFences::default(), Fences::starting());
             own.advance(CLOCK, 0);
             for (peer, announcement) in &reports {
                 cluster.receive([*peer; 40], announcement, &own, CLOCK, NOW);
@@ -265,7 +250,7 @@ mod tests {
         ahead(&mut fences, 1_000);
         assert!(cluster.announce(&fences, false, NOW.after_ms(1_000)).is_some());
         assert!(
-            ClusterFences::new()
+            ClusterFences::default()
                 .announce(&Fences::starting(), true, NOW)
                 .is_none()
         );

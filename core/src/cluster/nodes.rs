@@ -23,7 +23,7 @@ pub fn parse_cluster_nodes(nodes: &str) -> Vec<SlotRange> {
 }
 
 /// What a server knows about its own slots.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalSlots {
     /// Those that it owns.
     pub owned: SlotSet,
@@ -32,12 +32,6 @@ pub struct LocalSlots {
 }
 
 impl LocalSlots {
-    /// None.
-    pub const EMPTY: Self = Self {
-        owned: SlotSet::EMPTY,
-        settled: SlotSet::EMPTY,
-    };
-
     /// From the reply to CLUSTER NODES, in which `[93->-id]` is a slot that is being migrated away.
     pub fn parse(nodes: &str) -> Self {
         let ranges = parse_cluster_nodes(nodes).into_iter();
@@ -46,12 +40,6 @@ impl LocalSlots {
         let mut settled = owned.clone();
         settled.subtract(&on_the_move(nodes, "->-").collect());
         Self { owned, settled }
-    }
-}
-
-impl Default for LocalSlots {
-    fn default() -> Self {
-        Self::EMPTY
     }
 }
 

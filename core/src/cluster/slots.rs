@@ -86,6 +86,12 @@ impl SlotSet {
     }
 }
 
+impl Default for SlotSet {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
 impl FromIterator<usize> for SlotSet {
     fn from_iter<I: IntoIterator<Item = usize>>(slots: I) -> Self {
         let mut set = Self::EMPTY;

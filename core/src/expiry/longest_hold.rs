@@ -8,20 +8,13 @@ use crate::time::Instant;
 const VISIT_DELAY_MS: u64 = 2_000;
 
 /// The oldest holder among those that the sweeper has visited. It is up to one lease late.
+#[derive(Default)]
 pub struct LongestHold {
     since: Instant,
     next_visit: Instant,
 }
 
 impl LongestHold {
-    /// None yet.
-    pub const fn none() -> Self {
-        Self {
-            since: Instant::DISTANT_PAST,
-            next_visit: Instant::DISTANT_PAST,
-        }
-    }
-
     /// A lock was visited: its first lease was renewed, or has expired.
     pub fn observe(&mut self, lock: &Lock, clock: LeaseClock) {
         let since = lock.holders().iter().map(Holder::since).min();

@@ -40,14 +40,6 @@ pub struct DueLock {
 }
 
 impl ExpiryIndex {
-    /// An empty index.
-    pub const fn new() -> Self {
-        Self {
-            databases: Vec::new(),
-            flushed: Vec::new(),
-        }
-    }
-
     /// Whether there are no locks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -135,7 +127,7 @@ mod tests {
 
     #[test]
     fn flushed_databases_are_freed_in_chunks() {
-        let mut registry = ExpiryIndex::new();
+        let mut registry = ExpiryIndex::default();
         for db in 0..3 {
             for n in 0..2000_u32 {
                 let at = Instant::default().after_ms(u64::from(n % 2) * 1000);

@@ -71,18 +71,6 @@ pub(super) struct HolderSnapshot {
 }
 
 impl WaitTable {
-    /// A table without waiters.
-    pub const fn new() -> Self {
-        Self {
-            databases: BTreeMap::new(),
-            locks: 0,
-            wakeups: Wakeups::new(),
-            owners: OwnerIndex::new(),
-            last_ticket: 0,
-            empty: Queue::new(),
-        }
-    }
-
     /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.locks == 0

@@ -17,10 +17,6 @@ pub(super) struct OwnerEntry {
 }
 
 impl OwnerIndex {
-    pub(super) const fn new() -> Self {
-        Self(BTreeMap::new())
-    }
-
     pub(super) fn contains(&self, owner: &[u8]) -> bool {
         self.0.contains_key(owner)
     }

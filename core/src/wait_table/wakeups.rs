@@ -9,10 +9,6 @@ use crate::time::Instant;
 pub(super) struct Wakeups(BTreeSet<(Instant, LockName)>);
 
 impl Wakeups {
-    pub(super) const fn new() -> Self {
-        Self(BTreeSet::new())
-    }
-
     pub(super) fn first(&self) -> Option<(Instant, &LockName)> {
         self.0.first().map(|(at, name)| (*at, name))
     }
