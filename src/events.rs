@@ -10,12 +10,10 @@ use dlock_core::cluster::slots::SlotSet;
 use crate::background::scheduler;
 use crate::change::restored;
 use crate::redis::{Ctx, Events, Receiver, SlotMigration};
-use crate::state::clock;
 use crate::state::cluster::fences;
 use crate::state::module_state::HasState;
-use crate::state::policy;
 use crate::state::role::role;
-use crate::state::wait_timer;
+use crate::state::{clock, policy, wait_timer};
 
 pub struct DlockEvents;
 
@@ -59,7 +57,7 @@ impl Events for DlockEvents {
     /// lacks the fence counter and the grace period: an AOF that begins with it gets them as a checkpoint.
     fn forked(ctx: &mut Ctx<'_>) {
         scheduler::refresh_replication_targets(ctx);
-        if ctx.info_number(c"persistence", c"aof_rewrite_in_progress") > Some(0) {
+        if ctx.info_number("persistence", "aof_rewrite_in_progress") > Some(0) {
             scheduler::request_checkpoint(ctx);
         }
     }

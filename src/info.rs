@@ -1,9 +1,8 @@
 //! `INFO dlock`.
 
 use crate::redis::{Gil, InfoSection};
-use crate::state::clock;
-use crate::state::config;
 use crate::state::module_state::HasState;
+use crate::state::{clock, config};
 
 /// The fields, each shown as `dlock_<name>`.
 pub struct DlockInfo;

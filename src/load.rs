@@ -9,9 +9,8 @@ use crate::commands::{
 use crate::events::DlockEvents;
 use crate::info::DlockInfo;
 use crate::redis::{Ctx, attach, log};
-use crate::state::config;
 use crate::state::module_state::HasState;
-use crate::state::policy;
+use crate::state::{config, policy};
 
 /// Registers commands, events and INFO; [`Status::Err`] keeps the module from being loaded.
 pub fn load(context: &Context, args: &[RedisString]) -> Status {

@@ -72,7 +72,7 @@ mod policy;
 mod queue;
 mod request;
 mod server_state;
-mod small_map;
+mod small_set;
 mod ticket;
 mod time;
 mod transition;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::limit::Limit;
 use super::request::{Acquire, Timeout};
-use super::small_map::SmallSet;
+use super::small_set::SmallSet;
 use super::ticket::Ticket;
 use super::time::Instant;
 
@@ -151,7 +151,7 @@ impl Queue {
 
     /// The request of that owner with that id.
     pub(super) fn find(&self, owner: &[u8], request_id: &[u8]) -> Option<(Ticket, &Waiter)> {
-        self.by_owner.get(owner)?.keys().find_map(|ticket| {
+        self.by_owner.get(owner)?.iter().find_map(|ticket| {
             let waiter = self.waiters.get(ticket)?;
             (waiter.request_id.as_deref() == Some(request_id)).then_some((*ticket, waiter))
         })
@@ -163,7 +163,7 @@ impl Queue {
             self.deadlines.insert((deadline, ticket));
         }
         let tickets = self.by_owner.entry(Rc::clone(&waiter.owner)).or_default();
-        tickets.insert(ticket, ());
+        tickets.insert(ticket);
         self.waiters.insert(ticket, waiter);
     }
 

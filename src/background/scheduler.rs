@@ -6,18 +6,15 @@
 
 use dlock_core::{Inputs, Instant};
 
-use crate::background::checkpoint;
-use crate::background::due;
-use crate::background::sweeper;
+use crate::background::{checkpoint, due, sweeper};
 use crate::change::restored;
 use crate::redis::{Ctx, Flags, Timer, log};
 use crate::state::clock::{self, Process};
 use crate::state::cluster::fences;
 use crate::state::cluster::location::local_slots;
-use crate::state::config;
 use crate::state::module_state::HasState;
-use crate::state::replication_targets;
 use crate::state::role::role;
+use crate::state::{config, replication_targets};
 
 /// The pause between slices, in which clients are served.
 const PAUSE_MS: u64 = 1;

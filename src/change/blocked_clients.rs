@@ -14,9 +14,8 @@ use dlock_core::{Answer, Error, Granted, Parked, Ticket};
 
 use crate::redis::{Blocked, BlockedClient, BlockedId, CommandError, Ctx, Gil};
 use crate::state::clients::{Client, Reply};
-use crate::state::error;
 use crate::state::module_state::HasState;
-use crate::state::wait_timer;
+use crate::state::{error, wait_timer};
 
 /// Blocks the client of the running command until its ticket has an answer.
 pub fn park(ctx: &mut Ctx<'_>, request: Parked) {

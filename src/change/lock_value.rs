@@ -8,10 +8,8 @@ use dlock_core::{Checkpoint, Instant, Lock, LockName, LockRef, MAX_FENCE, decode
 
 use crate::change::APPLY;
 use crate::redis::{DataType, Digest, Flags, Gil, Io, NativeType, RStr};
-use crate::state::clock;
-use crate::state::config;
 use crate::state::module_state::{HasState, ModuleState};
-use crate::state::wait_timer;
+use crate::state::{clock, config, wait_timer};
 
 /// The encoding of values in RDB files and DUMP payloads.
 const ENCODING_VERSION: c_int = 1;

@@ -4,8 +4,7 @@ use std::ffi::CStr;
 
 use dlock_core::{Effects, Event, LockRef};
 
-use crate::change::APPLY;
-use crate::change::blocked_clients;
+use crate::change::{APPLY, blocked_clients};
 use crate::redis::{Ctx, Flags, RStr};
 use crate::state::clients::Reply;
 use crate::state::cluster::fences;

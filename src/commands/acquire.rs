@@ -5,10 +5,9 @@ use crate::change::blocked_clients::reply_grant;
 use crate::change::lock_change::{Cause, decide};
 use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata, log};
-use crate::state::clock;
-use crate::state::config;
 use crate::state::error::Error;
 use crate::state::module_state::{HasState, ModuleState};
+use crate::state::{clock, config};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]
 ///

@@ -1,10 +1,9 @@
 use dlock_core::{Checkpoint, MAX_FENCE};
 
 use crate::redis::{Argument, Call, Command, Metadata};
-use crate::state::clock;
-use crate::state::config;
 use crate::state::error::Error;
 use crate::state::module_state::HasState;
+use crate::state::{clock, config};
 
 /// DLOCK.SYNC fence grace-left-ms
 ///

@@ -7,6 +7,9 @@ use crate::redis::{Gil, Timer};
 use crate::state::clock;
 use crate::state::module_state::HasState;
 
+/// The server's timers go by the wall clock, which may jump: none is set further ahead.
+const MAX_PERIOD_MS: u64 = 60_000;
+
 /// Sets the timer to the first time at which something is due, unless it fires earlier anyway.
 pub fn arm(gil: &mut Gil<'_>) {
     let state = gil.state();
@@ -27,6 +30,7 @@ pub fn arm(gil: &mut Gil<'_>) {
     if let Some((old, _)) = schedule.wait_timer.take() {
         old.stop(gil);
     }
-    let timer = Timer::set(gil, clock::now().ms_until_rounded_up(at), callback);
+    let period_ms = clock::now().ms_until_rounded_up(at).min(MAX_PERIOD_MS);
+    let timer = Timer::set(gil, period_ms, callback);
     gil.state().schedule.wait_timer = Some((timer, at));
 }

@@ -146,7 +146,7 @@ impl<'g> Paths<'g> {
             if std::mem::replace(self.visited.get_mut(lock)?, true) {
                 continue;
             }
-            for (_, holder) in self.graph.locks.get(lock)?.holders.keys() {
+            for (_, holder) in &self.graph.locks.get(lock)?.holders {
                 self.reach(*holder, edge);
             }
             if self.edge_to(self.start).is_some() {
@@ -163,7 +163,7 @@ impl<'g> Paths<'g> {
         };
         if reached.is_none() {
             *reached = Some(from);
-            self.next.extend(node.waits.keys().map(|lock| (owner, *lock)));
+            self.next.extend(node.waits.iter().map(|lock| (owner, *lock)));
         }
     }
 

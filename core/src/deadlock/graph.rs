@@ -1,8 +1,9 @@
 //! The wait-for graph: owners, and the locks that they hold and wait for.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::limit::Limit;
 use crate::name::LockName;
-use crate::small_map::{SmallMap, SmallSet};
 
 /// The index of an owner, or of a lock, in a [`WaitForGraph`].
 pub(crate) type NodeId = usize;
@@ -15,8 +16,8 @@ pub(crate) struct WaitForGraph<'a> {
 
 pub(crate) struct OwnerNode<'a> {
     pub(crate) name: &'a [u8],
-    pub(super) holds: SmallMap<NodeId, Hold>,
-    pub(crate) waits: SmallSet<NodeId>,
+    pub(super) holds: BTreeMap<NodeId, Hold>,
+    pub(crate) waits: BTreeSet<NodeId>,
 }
 
 pub(super) struct Hold {
@@ -28,7 +29,7 @@ pub(super) struct Hold {
 pub(crate) struct LockNode<'a> {
     pub(crate) name: &'a LockName,
     /// The holders, including those that the reduction has admitted: the strictest limit comes first.
-    pub(super) holders: SmallSet<(Limit, NodeId)>,
+    pub(super) holders: BTreeSet<(Limit, NodeId)>,
     /// The waiters, in order: one request for each owner, since its others are granted together with it.
     pub(crate) queue: Vec<(NodeId, Limit)>,
     /// How many of them the reduction has admitted.
@@ -42,8 +43,8 @@ impl<'a> WaitForGraph<'a> {
     pub(crate) fn add_owner(&mut self, name: &'a [u8]) -> NodeId {
         self.owners.push(OwnerNode {
             name,
-            holds: SmallMap::default(),
-            waits: SmallSet::default(),
+            holds: BTreeMap::new(),
+            waits: BTreeSet::new(),
         });
         self.owners.len().saturating_sub(1)
     }
@@ -51,7 +52,7 @@ impl<'a> WaitForGraph<'a> {
     pub(crate) fn add_lock(&mut self, name: &'a LockName) -> NodeId {
         self.locks.push(LockNode {
             name,
-            holders: SmallSet::default(),
+            holders: BTreeSet::new(),
             queue: Vec::new(),
             admitted: 0,
         });
@@ -70,8 +71,8 @@ impl<'a> WaitForGraph<'a> {
             return;
         };
         // A holder that waits re-enters: nothing blocks it. The other requests of an owner are granted with its first.
-        if !owner_node.holds.contains(&lock) && !owner_node.waits.contains(&lock) {
-            owner_node.waits.insert(lock, ());
+        if !owner_node.holds.contains_key(&lock) && !owner_node.waits.contains(&lock) {
+            owner_node.waits.insert(lock);
             lock_node.queue.push((owner, limit));
         }
     }
@@ -82,7 +83,7 @@ impl<'a> WaitForGraph<'a> {
             debug_assert!(false, "no such node");
             return;
         };
-        lock_node.holders.insert((limit, owner), ());
+        lock_node.holders.insert((limit, owner));
         owner_node.holds.insert(lock, Hold { limit, is_real });
     }
 
@@ -98,12 +99,12 @@ impl<'a> WaitForGraph<'a> {
             .get_mut(owner)
             .map(|node| std::mem::take(&mut node.holds))
             .unwrap_or_default();
-        for (lock, hold) in holds.iter() {
+        for (lock, hold) in &holds {
             if let Some(node) = self.locks.get_mut(*lock) {
                 node.holders.remove(&(hold.limit, owner));
             }
         }
-        holds.into_iter().map(|(lock, _)| lock)
+        holds.into_keys()
     }
 
     /// Admits the first waiter, if the grant rule does.

@@ -90,7 +90,7 @@ fn grant_requests(queue: &mut Queue, holder: &mut Holder, clock: LeaseClock, eff
     let Some(tickets) = queue.remove_owner(holder.owner()) else {
         return;
     };
-    for (ticket, ()) in tickets {
+    for &ticket in tickets.iter() {
         let Some(waiter) = queue.remove_only(ticket) else {
             effects.internal_error("an owner's ticket without a waiter");
             continue;

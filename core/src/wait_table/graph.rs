@@ -29,7 +29,7 @@ pub(crate) fn reached_from<'a>(
     let mut visited = 0;
     // Owners that are found are appended.
     while let Some((owner, entry)) = builder.owners.get(visited).copied() {
-        for name in entry.waits.keys() {
+        for name in entry.waits.iter() {
             let Some(entry) = table.entry(name.as_ref()) else {
                 debug_assert!(false, "an owner waits in no queue");
                 continue;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::name::LockName;
 use crate::queue::Owner;
-use crate::small_map::SmallSet;
+use crate::small_set::SmallSet;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnerIndex(BTreeMap<Owner, OwnerEntry>);
@@ -35,7 +35,7 @@ impl OwnerIndex {
 
     pub(super) fn add_wait(&mut self, owner: Owner, name: &LockName) {
         let entry = self.0.entry(owner).or_default();
-        entry.waits.insert(name.clone(), ());
+        entry.waits.insert(name.clone());
     }
 
     pub(super) fn add_hold(&mut self, owner: &Owner) {

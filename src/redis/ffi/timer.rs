@@ -4,12 +4,9 @@ use std::ffi::c_void;
 
 use redis_module::raw;
 
-use crate::redis::api::{api, detached};
-use crate::redis::ctx::Ctx;
-use crate::redis::gil::Gil;
-
-/// No timer is set further ahead: the server's timers go by the wall clock, which may jump.
-const MAX_PERIOD_MS: u64 = 60_000;
+use crate::redis::ffi::api::{api, detached};
+use crate::redis::ffi::ctx::Ctx;
+use crate::redis::ffi::gil::Gil;
 
 /// What a timer calls.
 pub type Callback = fn(&mut Ctx<'_>);
@@ -19,9 +16,9 @@ pub type Callback = fn(&mut Ctx<'_>);
 pub struct Timer(raw::RedisModuleTimerID);
 
 impl Timer {
-    /// Fires after this time, or in a minute where that is sooner.
+    /// Fires after this time, which the server measures by the wall clock.
     pub fn set(_: &mut Gil<'_>, period_ms: u64, callback: Callback) -> Self {
-        let period_ms = i64::try_from(period_ms.min(MAX_PERIOD_MS)).unwrap_or(0);
+        let period_ms = i64::try_from(period_ms).unwrap_or(0);
         let callback = callback as *mut c_void;
         // SAFETY: the context lives as long as the module. What travels with the timer is a function.
         Self(unsafe { api!(RedisModule_CreateTimer)(detached(), period_ms, Some(fire), callback) })

@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 
 use redis_module::raw;
 
-use crate::redis::api::{api, server_version};
-use crate::redis::ctx::Ctx;
-use crate::redis::gil::Gil;
+use crate::redis::ffi::api::{api, server_version};
+use crate::redis::ffi::ctx::Ctx;
+use crate::redis::ffi::gil::Gil;
+use crate::redis::versions::aborts_at_unblock;
 
 /// The answer to a blocked client, with the callbacks of the server.
 pub trait Blocked: Sized + 'static {
@@ -67,18 +68,11 @@ impl<T: Blocked> BlockedClient<T> {
     }
 }
 
-/// What CLIENT UNBLOCK TIMEOUT calls, or nothing where it would end the server: then it answers 0, as for a client that
-/// is not blocked.
+/// Timeout callback; none where the server would abort (CLIENT UNBLOCK then replies 0, as for a client that is not
+/// blocked).
 fn client_unblock<T: Blocked>() -> raw::RedisModuleCmdFunc {
-    match server_version() {
-        // Redis and Valkey 7.2 abort when CLIENT UNBLOCK TIMEOUT meets an answer.
-        REDIS_7_2..REDIS_7_3 => None,
-        _ => Some(unblocked::<T>),
-    }
+    (!aborts_at_unblock(server_version())).then_some(unblocked::<T>)
 }
-
-const REDIS_7_2: c_int = 0x0007_0200;
-const REDIS_7_3: c_int = 0x0007_0300;
 
 unsafe extern "C" fn reply<T: Blocked>(
     ctx: *mut raw::RedisModuleCtx,
@@ -114,8 +108,8 @@ unsafe extern "C" fn disconnected<T: Blocked>(
 }
 
 unsafe extern "C" fn free<T: Blocked>(ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {
-    // SAFETY: the box that `unblock` sent, given back once. The context is valid during the call, though it may have
-    // no client any more.
+    // SAFETY: the box that `unblock` sent, given back once: for a client without an answer the server does not call
+    // this. The context is valid during the call, though it may have no client any more.
     let (answer, is_gone, mut gil) = unsafe {
         (
             Box::from_raw(answer.cast::<T>()),

@@ -2,10 +2,10 @@
 
 use redis_module::raw;
 
-use crate::redis::api::api;
-use crate::redis::call::Reply;
-use crate::redis::ctx::Ctx;
-use crate::redis::string::{RStr, RString};
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::call::Reply;
+use crate::redis::ffi::ctx::Ctx;
+use crate::redis::ffi::string::{RStr, RString};
 
 /// A command among the arguments of another one.
 pub struct InnerCommand<'a> {

@@ -2,12 +2,9 @@
 
 use redis_module::{Context, raw};
 
-use crate::redis::api::{self, api};
-use crate::redis::ctx::{Ctx, obey_slot_imports};
-
-/// Of Valkey 9 and later: without it CLUSTER MIGRATESLOTS is refused. (`HANDLE_FORKLESS` stays off as long as
-/// `replication/targets.rs` relies on the event of a fork.)
-const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+use crate::redis::ffi::api::{self, api};
+use crate::redis::ffi::ctx::{Ctx, obey_slot_imports};
+use crate::redis::versions::{HANDLE_ATOMIC_SLOT_MIGRATION, is_valkey_9};
 
 /// Looks up the functions of the server, and says how the module uses them. The error names one that is missing.
 pub fn attach(context: &Context) -> Result<Ctx<'_>, &'static str> {
@@ -20,17 +17,11 @@ pub fn attach(context: &Context) -> Result<Ctx<'_>, &'static str> {
     // break WATCH and invalidate client caches.
     let mut options =
         raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-    if is_valkey_9(&mut ctx) {
+    if is_valkey_9(ctx.info_text("server", "valkey_version").as_deref()) {
         options |= HANDLE_ATOMIC_SLOT_MIGRATION;
         obey_slot_imports();
     }
     // SAFETY: the context is valid.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx.raw(), options.cast_signed()) };
     Ok(ctx)
-}
-
-fn is_valkey_9(ctx: &mut Ctx<'_>) -> bool {
-    let version = ctx.info_text(c"server", c"valkey_version").unwrap_or_default();
-    let major = version.split(|byte| *byte == b'.').next().unwrap_or_default();
-    std::str::from_utf8(major).is_ok_and(|major| major.parse().is_ok_and(|major: u32| major >= 9))
 }

@@ -4,9 +4,9 @@ use std::ffi::{CString, c_int};
 
 use redis_module::raw;
 
-use crate::redis::api::api;
-use crate::redis::ctx::Ctx;
-use crate::redis::gil::Gil;
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::ctx::Ctx;
+use crate::redis::ffi::gil::Gil;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 

@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::slice;
 
-use redis_module::raw;
+use redis_module::{RedisString, raw};
 
-use crate::redis::api::api;
+use crate::redis::ffi::api::api;
 
 /// A borrowed string, which its owner keeps alive for `'a`: the name of a key, an argument.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub struct RStr<'a> {
 }
 
 /// A string of the server that this module made.
-pub struct RString(*mut raw::RedisModuleString);
+pub struct RString(RedisString);
 
 impl<'a> RStr<'a> {
     /// # Safety
@@ -53,19 +53,11 @@ impl<'a> RStr<'a> {
 
 impl RString {
     pub fn new(bytes: &[u8]) -> Self {
-        // SAFETY: the bytes are valid for their length and are copied. Without a context the string is ours to free.
-        Self(unsafe { api!(RedisModule_CreateString)(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()) })
+        Self(RedisString::create_from_slice(ptr::null_mut(), bytes))
     }
 
     pub fn borrow(&self) -> RStr<'_> {
         // SAFETY: the string is freed when `self` is dropped, not before.
-        unsafe { RStr::new(self.0) }
-    }
-}
-
-impl Drop for RString {
-    fn drop(&mut self) {
-        // SAFETY: made by `new`, freed once.
-        unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), self.0) };
+        unsafe { RStr::new(self.0.inner) }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::ffi::{CString, c_long, c_longlong};
 
-use crate::redis::api::api;
-use crate::redis::ctx::Ctx;
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::ctx::Ctx;
 
 impl Ctx<'_> {
     pub fn reply_integer(&self, number: u64) {

@@ -6,10 +6,10 @@ use std::marker::PhantomData;
 use redis_module::native_types::RedisType;
 use redis_module::raw;
 
-use crate::redis::api::api;
-use crate::redis::gil::Gil;
-use crate::redis::io::{Digest, Io};
-use crate::redis::string::RStr;
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::gil::Gil;
+use crate::redis::ffi::io::{Digest, Io};
+use crate::redis::ffi::string::RStr;
 
 /// A value that the server keeps under keys. It may free one on another thread, without a [`Gil`].
 pub trait DataType: Send + Sized + 'static {

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use redis_module::raw;
 
-use crate::redis::api::api;
-use crate::redis::gil::Gil;
-use crate::redis::string::RStr;
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::gil::Gil;
+use crate::redis::ffi::string::RStr;
+use crate::redis::versions::SLOT_IMPORT_CLIENT;
 
-/// A context of the server, valid while it is calling the module. It is a [`Gil`] too.
+/// A context of the server, which is valid for `'a`: while it is calling the module. It is a [`Gil`] too.
 pub struct Ctx<'a> {
     raw: *mut raw::RedisModuleCtx,
     gil: Gil<'a>,
@@ -113,10 +114,6 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_NotifyKeyspaceEvent)(self.raw, class, event.as_ptr(), key.raw()) };
     }
 }
-
-/// Valkey 9 and later: the client of the call is another node, which migrates slots to this one. Redis has another flag of
-/// this number.
-const SLOT_IMPORT_CLIENT: u32 = 1 << 25;
 
 /// The flags of clients that are obeyed.
 static OBEYED: AtomicU32 = AtomicU32::new(raw::REDISMODULE_CTX_FLAGS_REPLICATED);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw;
 
-use crate::redis::api::api;
-use crate::redis::ctx::Ctx;
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::ctx::Ctx;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 

@@ -1,6 +1,6 @@
 //! The server's clocks.
 
-use crate::redis::api::api;
+use crate::redis::ffi::api::api;
 
 /// The monotonic clock, in microseconds.
 pub fn monotonic_micros() -> i64 {

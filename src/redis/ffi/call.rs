@@ -3,11 +3,11 @@
 use std::ffi::{CStr, c_int};
 use std::slice;
 
-use redis_module::raw;
+use redis_module::{Context, raw};
 
-use crate::redis::api::api;
-use crate::redis::ctx::Ctx;
-use crate::redis::string::{RStr, RString};
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::ctx::Ctx;
+use crate::redis::ffi::string::{RStr, RString};
 
 impl Ctx<'_> {
     /// Whether a client could write to these keys now; if not, the server's error. `probe` is a write command that does
@@ -65,27 +65,14 @@ impl Ctx<'_> {
     }
 
     /// A number from the server's INFO, if there is such a field.
-    pub fn info_number(&mut self, section: &CStr, field: &CStr) -> Option<u64> {
-        let mut error: c_int = 0;
-        // SAFETY: the context is valid, the strings are C strings; the answer is freed at once.
-        unsafe {
-            let info = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
-            let number = api!(RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
-            api!(RedisModule_FreeServerInfo)(self.raw(), info);
-            (error == raw::REDISMODULE_OK as c_int).then_some(number)
-        }
+    pub fn info_number(&mut self, section: &str, field: &str) -> Option<u64> {
+        self.info_text(section, field)?.parse().ok()
     }
 
     /// A text from the server's INFO, if there is such a field.
-    pub fn info_text(&mut self, section: &CStr, field: &CStr) -> Option<Vec<u8>> {
-        // SAFETY: the context is valid, the strings are C strings; the answer is freed at once, and copied before.
-        unsafe {
-            let info = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
-            let text = api!(RedisModule_ServerInfoGetFieldC)(info, field.as_ptr());
-            let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes().to_vec());
-            api!(RedisModule_FreeServerInfo)(self.raw(), info);
-            text
-        }
+    pub fn info_text(&mut self, section: &str, field: &str) -> Option<String> {
+        let info = Context::new(self.raw()).server_info(section);
+        Some(info.field(field)?.to_string_lossy())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use crate::redis::api::{api, detached};
+use crate::redis::ffi::api::{api, detached};
 
 /// What an operator may ask about later.
 pub fn notice(message: &str) {

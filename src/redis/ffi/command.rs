@@ -5,11 +5,12 @@ use std::slice;
 
 use redis_module::raw;
 
-use crate::redis::api::api;
-use crate::redis::command_info::{KeyUse, Metadata, categorize, describe};
-use crate::redis::ctx::Ctx;
-use crate::redis::inner_command::InnerCommand;
-use crate::redis::string::RStr;
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::command_info::{categorize, describe};
+use crate::redis::ffi::ctx::Ctx;
+use crate::redis::ffi::inner_command::InnerCommand;
+use crate::redis::ffi::string::RStr;
+use crate::redis::metadata::{KeyUse, Metadata};
 
 /// A command: its metadata and its handler.
 pub trait Command {

@@ -8,11 +8,11 @@ use std::marker::PhantomData;
 
 use redis_module::raw;
 
-use crate::redis::api::api;
-use crate::redis::ctx::Ctx;
-use crate::redis::data_type::DataType;
-use crate::redis::gil::{Gil, GilCell};
-use crate::redis::string::RStr;
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::ctx::Ctx;
+use crate::redis::ffi::data_type::DataType;
+use crate::redis::ffi::gil::{Gil, GilCell};
+use crate::redis::ffi::string::RStr;
 
 /// What is under a key.
 #[derive(Clone, Copy)]

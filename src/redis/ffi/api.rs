@@ -38,7 +38,7 @@ required! {
     RedisModule_GetContextFlags, RedisModule_AvoidReplicaTraffic, RedisModule_GetSelectedDb,
     RedisModule_SelectDb,
     // Strings.
-    RedisModule_CreateString, RedisModule_FreeString, RedisModule_StringPtrLen, RedisModule_Free,
+    RedisModule_StringPtrLen, RedisModule_Free,
     // Keys.
     RedisModule_OpenKey, RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey,
     RedisModule_GetAbsExpire, RedisModule_SetExpire, RedisModule_ModuleTypeGetType,
@@ -55,9 +55,8 @@ required! {
     // Calls of other commands.
     RedisModule_Call, RedisModule_CallReplyProto, RedisModule_CallReplyType, RedisModule_CallReplyStringPtr,
     RedisModule_CallReplyLength, RedisModule_CallReplyArrayElement, RedisModule_FreeCallReply,
-    // The server's INFO and the module's section.
-    RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldUnsigned, RedisModule_ServerInfoGetFieldC,
-    RedisModule_FreeServerInfo, RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong,
+    // The module's section of INFO.
+    RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong,
     RedisModule_InfoAddFieldCString,
     // Blocked clients.
     RedisModule_BlockClient, RedisModule_UnblockClient, RedisModule_SetDisconnectCallback,
@@ -76,7 +75,7 @@ required! {
 /// A function of the server.
 macro_rules! api {
     ($function:ident) => {{
-        let _ = $crate::redis::api::looked_up::$function;
+        let _ = $crate::redis::ffi::api::looked_up::$function;
         // It is one that `load` has found: where it has not, the module is not loaded, and the server has no command,
         // event, type or timer of it to call.
         redis_module::raw::$function.unwrap_unchecked()

@@ -5,8 +5,8 @@ use std::slice;
 
 use redis_module::raw;
 
-use crate::redis::api::api;
-use crate::redis::ctx::Ctx;
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::ctx::Ctx;
 
 /// A node's name.
 type NodeId = [u8; raw::REDISMODULE_NODE_ID_LEN as usize];

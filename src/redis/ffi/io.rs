@@ -7,9 +7,9 @@ use std::slice;
 
 use redis_module::raw;
 
-use crate::redis::api::api;
-use crate::redis::gil::Gil;
-use crate::redis::string::RStr;
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::gil::Gil;
+use crate::redis::ffi::string::RStr;
 
 /// An RDB file, the payload of DUMP and RESTORE, or an AOF that is being rewritten. While one is loaded the server may
 /// handle other clients: it is a [`Gil`] too.

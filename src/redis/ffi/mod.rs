@@ -1,0 +1,50 @@
+//! The C API, and the callbacks that the server calls. All `unsafe` code of the module is in this directory.
+//!
+//! The callbacks are generic over what they call: [`Command`], [`DataType`], [`Blocked`], [`Events`], [`Receiver`],
+//! [`InfoSection`]. They turn raw pointers into the types of this directory and add nothing.
+//!
+//! The crate `redis-module` is used for its bindings, its strings, the server's INFO, its allocator and the macro that
+//! makes the module loadable. Its other safe wrappers have no blocked clients with callbacks, panic if a function is
+//! missing, take a message of the log for its format, and are compiled for one version of the server; one file of this
+//! module loads on every server from Redis 7.0 to Valkey 9. So each function is looked up once, when the module is loaded
+//! (`api`), and only these files call it.
+
+#![allow(unsafe_code)]
+
+mod api;
+mod blocked_client;
+mod bus;
+mod call;
+pub mod clock;
+mod command;
+mod command_info;
+mod config;
+mod ctx;
+mod data_type;
+mod events;
+mod gil;
+mod info;
+mod inner_command;
+mod io;
+mod key;
+mod load;
+pub mod log;
+mod reply;
+mod string;
+mod timer;
+
+pub use blocked_client::{Blocked, BlockedClient, BlockedId};
+pub use bus::Receiver;
+pub use command::{Call, Command, CommandError, MissingArgument};
+pub use config::{Number, Switch};
+pub use ctx::{Ctx, Flags};
+pub use data_type::{DataType, NativeType};
+pub use events::{Events, SlotMigration};
+pub use gil::{Gil, GilCell};
+pub use info::InfoSection;
+pub use inner_command::InnerCommand;
+pub use io::{Digest, Io};
+pub use key::{ReadKey, Value, WriteKey};
+pub use load::attach;
+pub use string::{RStr, RString};
+pub use timer::Timer;
