@@ -128,23 +128,7 @@ impl Effects {
         }
     }
 
-    pub(super) fn granted(&mut self, ticket: Ticket, granted: Granted) {
-        self.wake(ticket, Answer::Granted(granted));
-    }
-
-    pub(super) fn rejected(&mut self, ticket: Ticket, error: Error) {
-        self.wake(ticket, Answer::Rejected(error));
-    }
-
-    pub(super) fn timed_out(&mut self, ticket: Ticket) {
-        self.wake(ticket, Answer::TimedOut);
-    }
-
-    pub(super) fn withdrawn(&mut self, ticket: Ticket) {
-        self.wake(ticket, Answer::Withdrawn);
-    }
-
-    fn wake(&mut self, ticket: Ticket, answer: Answer) {
+    pub(super) fn wake(&mut self, ticket: Ticket, answer: Answer) {
         self.wakes.push(Wake { ticket, answer });
     }
 }

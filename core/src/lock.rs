@@ -238,20 +238,22 @@ impl Holder {
         Ok(())
     }
 
-    /// Releases a hold without a request id, else the latest one.
-    pub(super) fn release_one(&mut self) {
+    /// Releases a hold without a request id, else the latest one. As all of these: returns whether there was one.
+    pub(super) fn release_one(&mut self) -> bool {
         match self.anonymous.checked_sub(1) {
             Some(fewer) => self.anonymous = fewer,
             None => self.holder_key.pop(),
         }
+        true
     }
 
-    pub(super) fn release_all(&mut self) {
+    pub(super) fn release_all(&mut self) -> bool {
         self.anonymous = 0;
         self.holder_key.clear();
+        true
     }
 
-    /// Releases the hold with that request id. Returns whether there was one.
+    /// Releases the hold with that request id.
     pub(super) fn release_by_id(&mut self, name: &[u8]) -> bool {
         self.holder_key.remove(name)
     }

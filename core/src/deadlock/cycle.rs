@@ -1,6 +1,6 @@
 //! Why a request would wait forever: as a message for its client, and as a line of the log.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use super::graph::{NodeId, WaitForGraph};
@@ -101,115 +101,52 @@ impl fmt::Display for Shortened<'_> {
 /// An owner, and a lock for which it waits forever.
 type Edge = (NodeId, NodeId);
 
-/// The shortest cycle through the request of `owner` for `lock`, after a reduction that left it waiting.
+/// The shortest cycle through the request of the first owner for `lock`, after a reduction that left it waiting.
 ///
 /// A request that creates a deadlock closes a cycle. One that only runs into a deadlock (formed while detection
-/// was off, or by a RENAME) may be outside of it: then a cycle that it waits for.
-pub(super) fn shortest_cycle(graph: &WaitForGraph<'_>, owner: NodeId, lock: NodeId) -> Cycle {
-    let closed = Paths::from(graph, owner, lock).back_to_start();
-    let closed_by_request = closed.is_some();
-    let edges = closed.unwrap_or_else(|| follow(graph, owner));
-    Cycle {
+/// was off, or by a RENAME) may be outside of it: then the shortest cycle through another owner.
+pub(super) fn find(graph: &WaitForGraph<'_>, lock: NodeId) -> Option<Cycle> {
+    let by_request = shortest_through(graph, WaitForGraph::FIRST, [(WaitForGraph::FIRST, lock)].into());
+    let closed_by_request = by_request.is_some();
+    let through = |owner| shortest_through(graph, owner, edges_of(graph, owner).collect());
+    let edges = by_request.or_else(|| (0..graph.owners.len()).find_map(through))?;
+    Some(Cycle {
         links: describe(graph, &edges),
         more: edges.len().saturating_sub(MAX_LINKS),
         closed_by_request,
-    }
+    })
 }
 
-/// A breadth-first search over the owners that wait forever: from a waiter to the holders of what it waits for,
-/// which all wait forever too, or the reduction would have released it.
-struct Paths<'g> {
-    graph: &'g WaitForGraph<'g>,
-    start: NodeId,
-    /// From which owner, and by which lock, each owner is reached.
-    reached: Vec<Option<Edge>>,
-    /// The locks whose holders are reached.
-    visited: Vec<bool>,
-    next: VecDeque<Edge>,
+/// The locks for which an owner waits forever.
+fn edges_of<'g>(graph: &'g WaitForGraph<'_>, owner: NodeId) -> impl Iterator<Item = Edge> + 'g {
+    let node = graph.owners.get(owner).into_iter();
+    node.flat_map(move |node| node.waits.iter().map(move |lock| (owner, *lock)))
 }
 
-impl<'g> Paths<'g> {
-    fn from(graph: &'g WaitForGraph<'g>, start: NodeId, lock: NodeId) -> Self {
-        Self {
-            graph,
-            start,
-            reached: vec![None; graph.owners.len()],
-            visited: vec![false; graph.locks.len()],
-            next: VecDeque::from([(start, lock)]),
-        }
-    }
-
-    /// The shortest path that leads back to the start, if there is one.
-    fn back_to_start(mut self) -> Option<Vec<Edge>> {
-        while let Some(edge) = self.next.pop_front() {
-            let (_, lock) = edge;
-            if std::mem::replace(self.visited.get_mut(lock)?, true) {
-                continue;
-            }
-            for (_, holder) in &self.graph.locks.get(lock)?.holders {
-                self.reach(*holder, edge);
-            }
-            if self.edge_to(self.start).is_some() {
-                return Some(self.edges_to_start());
+/// The shortest cycle from an owner along these edges back to it, by a breadth-first search over the owners that wait
+/// forever: from a waiter to the holders of what it waits for, which all wait forever too, or the reduction would have
+/// released it.
+fn shortest_through(graph: &WaitForGraph<'_>, start: NodeId, mut next: VecDeque<Edge>) -> Option<Vec<Edge>> {
+    // From which owner, and by which lock, each owner is reached.
+    let mut reached: BTreeMap<NodeId, Edge> = BTreeMap::new();
+    let mut visited = BTreeSet::new();
+    while !reached.contains_key(&start) {
+        let edge = next.pop_front()?;
+        if visited.insert(edge.1) {
+            for (_, holder) in &graph.locks.get(edge.1)?.holders {
+                reached.entry(*holder).or_insert_with(|| {
+                    next.extend(edges_of(graph, *holder));
+                    edge
+                });
             }
         }
-        None
     }
-
-    fn reach(&mut self, owner: NodeId, from: Edge) {
-        let (Some(reached), Some(node)) = (self.reached.get_mut(owner), self.graph.owners.get(owner)) else {
-            debug_assert!(false, "no such node");
-            return;
-        };
-        if reached.is_none() {
-            *reached = Some(from);
-            self.next.extend(node.waits.iter().map(|lock| (owner, *lock)));
-        }
+    let mut edges = vec![*reached.get(&start)?];
+    while let Some((owner, _)) = edges.last().copied().filter(|(owner, _)| *owner != start) {
+        edges.push(*reached.get(&owner)?);
     }
-
-    fn edge_to(&self, owner: NodeId) -> Option<Edge> {
-        self.reached.get(owner).copied().flatten()
-    }
-
-    fn edges_to_start(&self) -> Vec<Edge> {
-        let mut edges = Vec::new();
-        let mut owner = self.start;
-        while let Some(edge) = self.edge_to(owner) {
-            edges.push(edge);
-            owner = edge.0;
-            if owner == self.start {
-                break;
-            }
-        }
-        edges.reverse();
-        edges
-    }
-}
-
-/// From a waiter to a holder of what it waits for, and on, until an owner is reached again.
-fn follow(graph: &WaitForGraph<'_>, start: NodeId) -> Vec<Edge> {
-    let mut edges: Vec<Edge> = Vec::new();
-    let mut positions = vec![None; graph.owners.len()];
-    let mut owner = start;
-    while let Some((lock, holder)) = blocked_by(graph, owner) {
-        let seen = positions
-            .get_mut(owner)
-            .and_then(|position| position.replace(edges.len()));
-        if let Some(position) = seen {
-            return edges.split_off(position);
-        }
-        edges.push((owner, lock));
-        owner = holder;
-    }
-    debug_assert!(false, "an owner that waits forever waits for nobody who does");
-    edges
-}
-
-/// What this owner waits for, and one of its holders.
-fn blocked_by(graph: &WaitForGraph<'_>, owner: NodeId) -> Option<(NodeId, NodeId)> {
-    let lock = *graph.owners.get(owner)?.waits.first()?;
-    let (_, holder) = *graph.locks.get(lock)?.holders.first()?;
-    Some((lock, holder))
+    edges.reverse();
+    Some(edges)
 }
 
 fn describe(graph: &WaitForGraph<'_>, edges: &[Edge]) -> Vec<Link> {

@@ -65,26 +65,20 @@ impl<'a> WaitForGraph<'a> {
 
     /// Adds the next waiter of a lock, unless it waits there already.
     pub(crate) fn add_waiter(&mut self, lock: NodeId, owner: NodeId, limit: Limit) {
-        let (Some(owner_node), Some(lock_node)) = (self.owners.get_mut(owner), self.locks.get_mut(lock))
-        else {
-            debug_assert!(false, "no such node");
-            return;
-        };
         // A holder that waits re-enters: nothing blocks it. The other requests of an owner are granted with its first.
-        if !owner_node.holds.contains_key(&lock) && !owner_node.waits.contains(&lock) {
-            owner_node.waits.insert(lock);
+        if let (Some(owner_node), Some(lock_node)) = (self.owners.get_mut(owner), self.locks.get_mut(lock))
+            && !owner_node.holds.contains_key(&lock)
+            && owner_node.waits.insert(lock)
+        {
             lock_node.queue.push((owner, limit));
         }
     }
 
     fn insert_holder(&mut self, lock: NodeId, owner: NodeId, limit: Limit, is_real: bool) {
-        let (Some(owner_node), Some(lock_node)) = (self.owners.get_mut(owner), self.locks.get_mut(lock))
-        else {
-            debug_assert!(false, "no such node");
-            return;
-        };
-        lock_node.holders.insert((limit, owner));
-        owner_node.holds.insert(lock, Hold { limit, is_real });
+        if let (Some(owner_node), Some(lock_node)) = (self.owners.get_mut(owner), self.locks.get_mut(lock)) {
+            lock_node.holders.insert((limit, owner));
+            owner_node.holds.insert(lock, Hold { limit, is_real });
+        }
     }
 
     /// Whether an owner waits for nothing.

@@ -26,16 +26,24 @@ pub(crate) enum Found {
     Deadlock(Cycle),
     /// The search was abandoned: too many owners, or a lock with too many holders.
     Unknown,
+    /// A state that is impossible, as far as we know.
+    Impossible(&'static str),
 }
 
-/// The cycle that keeps the first owner of the graph waiting for that lock forever, `None` if it will be granted.
-pub(crate) fn search(mut graph: WaitForGraph<'_>, name: LockRef<'_>) -> Option<Cycle> {
+/// The cycle that keeps the first owner of the graph waiting for that lock forever, if there is one.
+pub(crate) fn search(mut graph: WaitForGraph<'_>, name: LockRef<'_>) -> Found {
     reduce(&mut graph);
-    let lock = graph.locks.iter().position(|node| node.name.as_ref() == name);
-    debug_assert!(lock.is_some(), "the request's lock is not in its graph");
-    let lock = lock?;
-    let is_stuck = graph.owners.get(WaitForGraph::FIRST)?.waits.contains(&lock);
-    is_stuck.then(|| cycle::shortest_cycle(&graph, WaitForGraph::FIRST, lock))
+    let Some(lock) = graph.locks.iter().position(|node| node.name.as_ref() == name) else {
+        return Found::Impossible("the lock of a request is not in its wait-for graph");
+    };
+    let owner = graph.owners.get(WaitForGraph::FIRST);
+    if !owner.is_some_and(|owner| owner.waits.contains(&lock)) {
+        return Found::Nothing;
+    }
+    match cycle::find(&graph, lock) {
+        Some(cycle) => Found::Deadlock(cycle),
+        None => Found::Impossible("an owner that waits forever waits for nobody who does"),
+    }
 }
 
 /// Lets every owner that waits for nothing release all it holds, until no such owner is left.

@@ -1,5 +1,5 @@
 use super::rules::{Occupancy, Rules, above_holders, add_hold, expire_holders, granted};
-use crate::effects::Effects;
+use crate::effects::{Answer, Effects};
 use crate::error::Error;
 use crate::lease_clock::LeaseClock;
 use crate::lock::Holder;
@@ -15,7 +15,7 @@ impl Rules<'_> {
 
     fn time_out_waiters(&mut self) {
         while let Some(ticket) = self.queue.remove_timed_out(self.clock.now) {
-            self.effects.timed_out(ticket);
+            self.effects.wake(ticket, Answer::TimedOut);
         }
     }
 
@@ -61,7 +61,7 @@ impl Rules<'_> {
 
     fn reject_waiter(&mut self, ticket: Ticket, error: Error) {
         self.queue.remove(ticket);
-        self.effects.rejected(ticket, error);
+        self.effects.wake(ticket, Answer::Rejected(error));
     }
 
     /// Waiting owners that became holders without this queue (RENAME, RESTORE) re-enter.
@@ -98,9 +98,10 @@ fn grant_requests(queue: &mut Queue, holder: &mut Holder, clock: LeaseClock, eff
         match grant_request(&waiter, holder, clock) {
             Ok(()) => {
                 let waited_ms = waiter.since.ms_until(clock.now);
-                effects.granted(ticket, granted(holder, clock, waited_ms));
+                let granted = granted(holder, clock, waited_ms);
+                effects.wake(ticket, Answer::Granted(granted));
             }
-            Err(error) => effects.rejected(ticket, error),
+            Err(error) => effects.wake(ticket, Answer::Rejected(error)),
         }
     }
 }

@@ -13,8 +13,6 @@ mod guard;
 mod release;
 mod rules;
 
-use std::rc::Rc;
-
 use super::deadlock::Found;
 use super::effects::Effects;
 use super::error::Error;
@@ -23,7 +21,7 @@ use super::inputs::Inputs;
 use super::lease_clock::LeaseClock;
 use super::lock::Lock;
 use super::name::LockRef;
-use super::outcome::{Acquired, Outcome, Parked};
+use super::outcome::{Acquired, Outcome};
 use super::queue::Waiter;
 use super::request::{Acquire, Extend, Release, Timeout};
 use super::server_state::ServerState;
@@ -167,10 +165,9 @@ impl Transition<'_> {
     ) -> Result<Acquired, Error> {
         let (policy, table) = (&self.server.policy, &mut self.server.wait_table);
         let waiter = Waiter::new(request, timeout, self.clock.now);
-        let owner = Rc::clone(&waiter.owner);
-        let enqueued = table.insert(self.name, waiter, policy)?;
+        let parked = table.insert(self.name, waiter, policy)?;
         table.sync(self.name, self.lock, self.clock);
-        if policy.detect_deadlocks && !enqueued.replaced {
+        if policy.detect_deadlocks && !parked.replaced {
             let found = if queues_are_current {
                 table.find_deadlock(self.name, request.owner, self.clock)
             } else {
@@ -179,21 +176,16 @@ impl Transition<'_> {
             match found {
                 Found::Nothing => {}
                 Found::Unknown => self.effects.is_search_abandoned = true,
+                Found::Impossible(what) => self.effects.internal_error(what),
                 Found::Deadlock(cycle) => {
-                    table.withdraw(self.name, enqueued.ticket);
+                    table.withdraw(self.name, parked.ticket);
                     table.sync(self.name, self.lock, self.clock);
                     return Err(Error::Deadlock(Box::new(cycle)));
                 }
             }
         }
         self.effects.outcome = Outcome::Queued;
-        self.effects.parked = Some(Parked {
-            ticket: enqueued.ticket,
-            name: enqueued.name,
-            owner,
-            request_id: request.request_id.map(Into::into),
-            replaced: enqueued.replaced,
-        });
+        self.effects.parked = Some(parked);
         Ok(Acquired::Queued)
     }
 }

@@ -1,4 +1,5 @@
 use super::rules::{Rules, authorize, vanished};
+use crate::effects::Answer;
 use crate::error::Error;
 use crate::lock::{Holder, Lock};
 use crate::request::{Holds, Release};
@@ -31,12 +32,13 @@ impl Rules<'_> {
     /// Returns the number of holds that remain.
     fn release_holds(&mut self, request: &Release<'_>) -> Result<u64, Error> {
         let clock = self.clock;
-        let remaining = match take_holds(self.lock, request, |holder| holder.is_live(clock))? {
-            Taken::Nothing(holds) => {
-                self.cancel_waiter(request);
-                return Ok(holds);
-            }
-            Taken::Some(remaining) => remaining,
+        let Some(remaining) = take_holds(self.lock, request, |holder| holder.is_live(clock))? else {
+            self.cancel_waiter(request);
+            let own = self
+                .lock
+                .live_holders(clock)
+                .find(|holder| holder.owner() == request.owner);
+            return Ok(own.map_or(0, Holder::holds));
         };
         self.expire_holders();
         if remaining == 0 {
@@ -60,37 +62,30 @@ impl Rules<'_> {
             && let Some((ticket, _)) = self.queue.find(request.owner, id)
         {
             self.queue.remove(ticket);
-            self.effects.withdrawn(ticket);
+            self.effects.wake(ticket, Answer::Withdrawn);
         }
     }
 }
 
-enum Taken {
-    /// There was no such hold: the holds as they are.
-    Nothing(u64),
-    /// The holds that remain. A holder with none must be removed.
-    Some(u64),
-}
-
+/// The holds that remain: a holder with none must be removed. `None`: there was no such hold.
 fn take_holds(
     lock: &mut Lock,
     request: &Release<'_>,
     is_valid: impl Fn(&Holder) -> bool,
-) -> Result<Taken, Error> {
+) -> Result<Option<u64>, Error> {
     let holder = match authorize(lock, request.owner, request.fence, is_valid) {
         // Releasing by id is idempotent. Who gives its fence wants to know that the lock was lost.
         Err(Error::NotHeld | Error::NotOwner)
             if request.fence.is_none() && matches!(request.holds, Holds::ById(_)) =>
         {
-            return Ok(Taken::Nothing(0));
+            return Ok(None);
         }
         holder => holder?,
     };
-    match request.holds {
+    let is_taken = match request.holds {
         Holds::One => holder.release_one(),
         Holds::All => holder.release_all(),
-        Holds::ById(id) if holder.release_by_id(id) => {}
-        Holds::ById(_) => return Ok(Taken::Nothing(holder.holds())),
-    }
-    Ok(Taken::Some(holder.holds()))
+        Holds::ById(id) => holder.release_by_id(id),
+    };
+    Ok(is_taken.then(|| holder.holds()))
 }

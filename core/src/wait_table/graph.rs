@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::owners::OwnerEntry;
 use super::{Entry, WaitTable};
-use crate::deadlock::{NodeId, WaitForGraph};
+use crate::deadlock::{Found, NodeId, WaitForGraph};
 use crate::lease_clock::LeaseClock;
 use crate::name::LockName;
 use crate::queue::Queue;
@@ -17,29 +17,39 @@ const MAX_OWNERS: usize = 1_000;
 /// Those that cannot be part of a cycle count too, so that this bounds all the work.
 const MAX_STEPS: usize = 2 * MAX_OWNERS;
 
-/// The graph that is reached from `owner`, which is its first owner. `None` if that takes too many steps, or a lock has
-/// too many holders.
+/// The graph that is reached from `owner`, which is its first owner, unless that takes too many steps, or a lock has too
+/// many holders.
 pub(crate) fn reached_from<'a>(
     table: &'a WaitTable,
     owner: &'a [u8],
     clock: LeaseClock,
-) -> Option<WaitForGraph<'a>> {
-    let mut builder = GraphBuilder::new(table, clock);
+) -> Result<WaitForGraph<'a>, Found> {
+    let mut builder = GraphBuilder {
+        table,
+        clock,
+        steps: 0,
+        graph: WaitForGraph::default(),
+        owners: Vec::new(),
+        owner_ids: BTreeMap::new(),
+        lock_ids: BTreeMap::new(),
+        visited_up_to: Vec::new(),
+    };
     builder.intern(owner);
     let mut visited = 0;
     // Owners that are found are appended.
     while let Some((owner, entry)) = builder.owners.get(visited).copied() {
         for name in entry.waits.iter() {
-            let Some(entry) = table.entry(name.as_ref()) else {
-                debug_assert!(false, "an owner waits in no queue");
-                continue;
-            };
-            let lock = builder.visit_holders(entry)?;
-            builder.visit_waiters_up_to((visited, owner), lock, &entry.queue)?;
+            let entry = table.entry(name.as_ref());
+            let entry = entry.ok_or(Found::Impossible("an owner waits in no queue"))?;
+            let lock = builder.visit_holders(entry).ok_or(Found::Unknown)?;
+            let owner = (visited, owner);
+            builder
+                .visit_waiters_up_to(owner, lock, &entry.queue)
+                .ok_or(Found::Unknown)?;
         }
         visited = visited.saturating_add(1);
     }
-    Some(builder.graph)
+    Ok(builder.graph)
 }
 
 struct GraphBuilder<'a> {
@@ -56,19 +66,6 @@ struct GraphBuilder<'a> {
 }
 
 impl<'a> GraphBuilder<'a> {
-    fn new(table: &'a WaitTable, clock: LeaseClock) -> Self {
-        Self {
-            table,
-            clock,
-            steps: 0,
-            graph: WaitForGraph::default(),
-            owners: Vec::new(),
-            owner_ids: BTreeMap::new(),
-            lock_ids: BTreeMap::new(),
-            visited_up_to: Vec::new(),
-        }
-    }
-
     /// The node of an owner. `None` if it waits for nothing: then it cannot be part of a deadlock.
     fn intern(&mut self, owner: &'a [u8]) -> Option<NodeId> {
         if let Some(node) = self.owner_ids.get(owner) {

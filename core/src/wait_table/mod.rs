@@ -1,6 +1,6 @@
 //! All queues of a server: which requests wait for which lock, and when each queue needs attention.
 
-mod graph;
+pub(crate) mod graph;
 mod owners;
 mod wakeups;
 
@@ -15,6 +15,7 @@ use super::lease_clock::LeaseClock;
 use super::limit::Limit;
 use super::lock::{Holder, Lock};
 use super::name::{LockName, LockRef};
+use super::outcome::Parked;
 use super::policy::Policy;
 use super::queue::{Owner, Queue, Waiter};
 use super::ticket::Ticket;
@@ -52,14 +53,6 @@ pub(super) struct Entry {
     /// The holders are more than [`MAX_HOLDERS`].
     has_too_many_holders: bool,
     pub(super) next_wakeup: Option<Instant>,
-}
-
-/// A waiter in its queue.
-pub(super) struct Enqueued {
-    pub(super) ticket: Ticket,
-    pub(super) name: LockName,
-    /// It took over the position of a request with the same id.
-    pub(super) replaced: bool,
 }
 
 /// A holder, as far as deadlocks are concerned.
@@ -209,7 +202,7 @@ impl WaitTable {
         name: LockRef<'_>,
         mut waiter: Waiter,
         policy: &Policy,
-    ) -> Result<Enqueued, Error> {
+    ) -> Result<Parked, Error> {
         let entry = self.entry(name);
         let queue = entry.map_or(&self.empty, |entry| &entry.queue);
         let same = waiter
@@ -238,12 +231,14 @@ impl WaitTable {
         if replaced {
             entry.queue.remove(ticket);
         }
-        let owner = Rc::clone(&waiter.owner);
+        let (owner, request_id) = (Rc::clone(&waiter.owner), waiter.request_id.clone());
         entry.queue.insert(ticket, waiter);
-        self.owners.add_wait(owner, &name);
-        Ok(Enqueued {
+        self.owners.add_wait(Rc::clone(&owner), &name);
+        Ok(Parked {
             ticket,
             name,
+            owner,
+            request_id,
             replaced,
         })
     }
@@ -258,20 +253,10 @@ impl WaitTable {
         if !self.owners.may_close_cycle(owner) {
             return Found::Nothing;
         }
-        match self.wait_for_graph(owner, clock) {
-            Some(graph) => deadlock::search(graph, name).map_or(Found::Nothing, Found::Deadlock),
-            None => Found::Unknown,
+        match graph::reached_from(self, owner, clock) {
+            Ok(graph) => deadlock::search(graph, name),
+            Err(found) => found,
         }
-    }
-
-    /// The part of the wait-for graph that is reached from `owner`, which is its first owner. `None` if it is not
-    /// searched.
-    pub(super) fn wait_for_graph<'a>(
-        &'a self,
-        owner: &'a [u8],
-        clock: LeaseClock,
-    ) -> Option<WaitForGraph<'a>> {
-        graph::reached_from(self, owner, clock)
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
