@@ -5,7 +5,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::Fence;
+use super::token::Fence;
 use crate::name::LockRef;
 
 /// A power of two.

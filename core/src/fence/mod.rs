@@ -5,15 +5,11 @@
 //! a promotion it also skips the fences that an isolated old primary may still be issuing.
 
 mod buckets;
+mod token;
 
 use super::name::LockRef;
 use buckets::Buckets;
-
-/// A fencing token: 1 to [`MAX_FENCE`].
-pub type Fence = u64;
-
-/// 2^53 - 1, the largest integer that every client language can hold.
-pub const MAX_FENCE: Fence = (1 << 53) - 1;
+pub use token::{Fence, MAX_FENCE};
 
 /// How far a promotion advances: an isolated old primary must issue this many fences to catch up.
 const PROMOTION_GAP: Fence = 1 << 26;
