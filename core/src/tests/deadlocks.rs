@@ -5,7 +5,6 @@ use super::subject::Server;
 use crate::error::Error;
 use crate::lock::Lock;
 use crate::name::LockName;
-use crate::wait_table::graph::reached_from;
 
 /// The text of the error. Nothing is queued.
 #[track_caller]
@@ -145,8 +144,9 @@ fn expired_lease_of_deferred_queue_is_no_deadlock() {
 
 /// The number of owners, locks and requests that a search for this owner visits.
 fn visited(server: &Server, owner: &str) -> (usize, usize, usize) {
-    let reached = reached_from(&server.state.wait_table, owner.as_bytes(), server.clock());
-    let graph = reached.ok().expect("a small graph");
+    let wait_table = &server.state.wait_table;
+    let graph = wait_table.wait_for_graph(owner.as_bytes(), server.clock());
+    let graph = graph.ok().expect("a small graph");
     let requests = graph.locks.iter().map(|site| site.queue.len()).sum();
     (graph.owners.len(), graph.locks.len(), requests)
 }

@@ -1,12 +1,12 @@
-//! Builds the part of the wait-for graph that a waiting owner depends on.
+//! Searches the queues for a deadlock: builds the part of the wait-for graph that a waiting owner depends on.
 
 use std::collections::BTreeMap;
 
 use super::owners::OwnerEntry;
 use super::{Entry, WaitTable};
-use crate::deadlock::{Found, NodeId, WaitForGraph};
+use crate::deadlock::{self, Found, NodeId, WaitForGraph};
 use crate::lease_clock::LeaseClock;
-use crate::name::LockName;
+use crate::name::{LockName, LockRef};
 use crate::queue::Queue;
 use crate::ticket::Ticket;
 
@@ -17,39 +17,50 @@ const MAX_OWNERS: usize = 1_000;
 /// Those that cannot be part of a cycle count too, so that this bounds all the work.
 const MAX_STEPS: usize = 2 * MAX_OWNERS;
 
-/// The graph that is reached from `owner`, which is its first owner, unless that takes too many steps, or a lock has too
-/// many holders.
-pub(crate) fn reached_from<'a>(
-    table: &'a WaitTable,
-    owner: &'a [u8],
-    clock: LeaseClock,
-) -> Result<WaitForGraph<'a>, Found> {
-    let mut builder = GraphBuilder {
-        table,
-        clock,
-        steps: 0,
-        graph: WaitForGraph::default(),
-        owners: Vec::new(),
-        owner_ids: BTreeMap::new(),
-        lock_ids: BTreeMap::new(),
-        visited_up_to: Vec::new(),
-    };
-    builder.intern(owner);
-    let mut visited = 0;
-    // Owners that are found are appended.
-    while let Some((owner, entry)) = builder.owners.get(visited).copied() {
-        for name in entry.waits.iter() {
-            let entry = table.entry(name.as_ref());
-            let entry = entry.ok_or(Found::Impossible("an owner waits in no queue"))?;
-            let lock = builder.visit_holders(entry).ok_or(Found::Unknown)?;
-            let owner = (visited, owner);
-            builder
-                .visit_waiters_up_to(owner, lock, &entry.queue)
-                .ok_or(Found::Unknown)?;
+impl WaitTable {
+    /// Searches for a cycle that keeps this owner waiting for that lock forever.
+    pub(crate) fn find_deadlock(&self, name: LockRef<'_>, owner: &[u8], clock: LeaseClock) -> Found {
+        if !self.owners.may_close_cycle(owner) {
+            return Found::Nothing;
         }
-        visited = visited.saturating_add(1);
+        match self.wait_for_graph(owner, clock) {
+            Ok(graph) => deadlock::search(graph, name),
+            Err(found) => found,
+        }
     }
-    Ok(builder.graph)
+
+    /// The part of the wait-for graph that is reached from `owner`, which is its first owner, unless that takes too many
+    /// steps, or a lock has too many holders.
+    pub(crate) fn wait_for_graph<'a>(
+        &'a self,
+        owner: &'a [u8],
+        clock: LeaseClock,
+    ) -> Result<WaitForGraph<'a>, Found> {
+        let mut builder = GraphBuilder {
+            table: self,
+            clock,
+            steps: 0,
+            graph: WaitForGraph::default(),
+            owners: Vec::new(),
+            owner_ids: BTreeMap::new(),
+            lock_ids: BTreeMap::new(),
+            visited_up_to: Vec::new(),
+        };
+        builder.intern(owner);
+        let mut visited = 0;
+        // Owners that are found are appended.
+        while let Some((owner, entry)) = builder.owners.get(visited).copied() {
+            for name in entry.waits.iter() {
+                let entry = self.entry(name.as_ref());
+                let entry = entry.ok_or(Found::Impossible("an owner waits in no queue"))?;
+                builder
+                    .visit_lock((visited, owner), entry)
+                    .ok_or(Found::Unknown)?;
+            }
+            visited = visited.saturating_add(1);
+        }
+        Ok(builder.graph)
+    }
 }
 
 struct GraphBuilder<'a> {
@@ -81,6 +92,11 @@ impl<'a> GraphBuilder<'a> {
     fn step(&mut self) -> Option<()> {
         self.steps = self.steps.saturating_add(1);
         (self.steps <= MAX_STEPS).then_some(())
+    }
+
+    fn visit_lock(&mut self, owner: (NodeId, &[u8]), entry: &'a Entry) -> Option<()> {
+        let lock = self.visit_holders(entry)?;
+        self.visit_waiters_up_to(owner, lock, &entry.queue)
     }
 
     /// Visits the live holders of a lock, unless that has been done.

@@ -1,6 +1,6 @@
 //! All queues of a server: which requests wait for which lock, and when each queue needs attention.
 
-pub(crate) mod graph;
+mod graph;
 mod owners;
 mod wakeups;
 
@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
 use std::rc::Rc;
 
-use super::deadlock::{self, Found, WaitForGraph};
 use super::effects::{Answer, Wake};
 use super::error::Error;
 use super::lease_clock::LeaseClock;
@@ -246,17 +245,6 @@ impl WaitTable {
     /// Takes a waiter out of its queue. The caller calls [`WaitTable::sync`] afterwards.
     pub(super) fn withdraw(&mut self, name: LockRef<'_>, ticket: Ticket) {
         self.queue_mut(name).remove(ticket);
-    }
-
-    /// Searches for a cycle that keeps this owner waiting for that lock forever.
-    pub(super) fn find_deadlock(&self, name: LockRef<'_>, owner: &[u8], clock: LeaseClock) -> Found {
-        if !self.owners.may_close_cycle(owner) {
-            return Found::Nothing;
-        }
-        match graph::reached_from(self, owner, clock) {
-            Ok(graph) => deadlock::search(graph, name),
-            Err(found) => found,
-        }
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
