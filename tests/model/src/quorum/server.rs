@@ -2,10 +2,7 @@
 //!
 //! Of the buckets of names there is only the one of the lock: other locks only add to the counter.
 
-use super::setting::{Breach, Setting};
-
-/// Counted from the same moment for all servers. Every fence in this model is below 256.
-pub type Fence = u8;
+use super::setting::{Breach, Fence, Setting};
 
 /// How far the clock of the server gets in its startup grace period.
 pub const GRACE: Fence = 5;

@@ -1,7 +1,9 @@
 //! What can happen in a world, and which rule is left out.
 
 use super::SERVERS;
-use super::server::Fence;
+
+/// Counted from the same moment for all servers. Every fence in this model is below 256.
+pub type Fence = u8;
 
 /// [`Setting::default`] is a world of two clients, in which no server restarts.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use super::server::{Fence, GRACE, Server};
-use super::setting::{Breach, Setting};
+use super::server::{GRACE, Server};
+use super::setting::{Breach, Fence, Setting};
 use super::{MAJORITY, SERVERS};
 use crate::search::World;
 
