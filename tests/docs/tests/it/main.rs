@@ -4,6 +4,7 @@
 mod book_build;
 mod config_blocks;
 mod consistency;
+mod layout;
 mod links;
 mod memory_table;
 mod module_load_errors;

@@ -1,6 +1,7 @@
 //! Shared by the tests of this package.
 
 pub mod client_libraries;
+pub mod imports;
 pub mod object_store;
 pub mod output_match;
 pub mod page;

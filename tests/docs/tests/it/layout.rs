@@ -1,0 +1,186 @@
+//! The source is layered as docs/architecture.md says: files import each other in no circle, folders none from above.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::support::imports::{Imports, imports};
+use crate::support::page;
+
+/// Imports that close a circle, by the file or folder that imports. This list may only shrink.
+const KNOWN: &[&str] = &[
+    "client/src/connect/address.rs imports client/src/connect/cluster.rs",
+    "client/src/connect/address.rs imports client/src/connect/sentinel.rs",
+    "client/src/connect/endpoints.rs imports client/src/connect/cluster.rs",
+    "client/src/connect/endpoints.rs imports client/src/connect/sentinel.rs",
+    "client/src/error.rs imports client/src/no_quorum.rs",
+    "client/src/hold/release.rs imports client/src/hold/mod.rs",
+    "client/src/parts.rs imports client/src/guard.rs",
+    "client/src/quorum/acquire.rs imports client/src/quorum/locks.rs",
+    "client/src/quorum/ask.rs imports client/src/quorum/doorway.rs",
+    "client/src/quorum/doorway.rs imports client/src/quorum/acquire.rs",
+    "client/src/quorum/guard.rs imports client/src/quorum/locks.rs",
+    "client/src/quorum/round.rs imports client/src/quorum/acquire.rs",
+    "client/src/quorum/servers.rs imports client/src/quorum/doorway.rs",
+    "client/src/quorum/slices.rs imports client/src/quorum/doorway.rs",
+    // `Result`, `Bench`, `Client` and the parts of a plot are defined in the parents of the files that use them.
+    "bench/src/ imports bench/src/main.rs",
+    "bench/src/bin/dlock-bench-check/ imports bench/src/bin/dlock-bench-check/main.rs",
+    "bench/src/implementations/ imports bench/src/implementations/mod.rs",
+    "bench/src/results/plot/ imports bench/src/results/plot/mod.rs",
+    "bench/src/workloads/ imports bench/src/workloads/mod.rs",
+    "bench/src/workloads/quorum/redis_rs.rs imports bench/src/workloads/quorum/rules.rs",
+    "bench/src/workloads/quorum/sockets.rs imports bench/src/workloads/quorum/rules.rs",
+];
+
+/// The crates of the workspace: `lib.rs` or `main.rs` of the libraries and programs.
+fn roots() -> Vec<String> {
+    let manifest = fs::read_to_string(page::root().join("Cargo.toml")).expect("the manifest is there");
+    let members = manifest
+        .split_once("members = [")
+        .expect("it lists the members")
+        .1;
+    let members = members.split_once(']').expect("the list ends").0;
+    let mut roots = Vec::new();
+    for member in members.split('"').skip(1).step_by(2) {
+        let folder = format!("{member}/src").replace("./", "");
+        roots.extend(["lib.rs", "main.rs"].map(|file| format!("{folder}/{file}")));
+        let programs = fs::read_dir(page::root().join(&folder).join("bin"));
+        for program in programs.into_iter().flatten().flatten() {
+            let program = format!("{folder}/bin/{}", program.file_name().display());
+            roots.extend([format!("{program}/main.rs"), program]);
+        }
+    }
+    roots.retain(|root| page::root().join(root).is_file());
+    roots
+}
+
+fn imports_of(root: &str) -> Imports {
+    imports(root, &|file| fs::read_to_string(page::root().join(file)).ok())
+}
+
+fn leads_to(imports: &Imports, from: &str, to: &str) -> bool {
+    let mut reached = BTreeSet::from([from]);
+    let mut open = vec![from];
+    while let Some(file) = open.pop() {
+        let next = imports.range((file.to_owned(), String::new())..);
+        let next = next.take_while(|((from, _), _)| from == file);
+        open.extend(
+            next.map(|((_, to), _)| to.as_str())
+                .filter(|to| reached.insert(to)),
+        );
+    }
+    reached.contains(to)
+}
+
+fn list(imports: &Imports, is_listed: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let listed = imports.iter().filter(|((from, to), _)| is_listed(from, to));
+    let lines = listed.map(|((from, to), line)| format!("{from}:{line} imports {to}"));
+    lines.collect()
+}
+
+/// The imports that are part of a circle.
+fn circular(imports: &Imports) -> Vec<String> {
+    list(imports, |from, to| leads_to(imports, to, from))
+}
+
+/// The imports from a folder that is above in this list. Files beside the folders are above all.
+fn upward(imports: &Imports, folders: &[&str]) -> Vec<String> {
+    let depth = |file: &str| match file.strip_prefix("src/").and_then(|path| path.split_once('/')) {
+        None => 0,
+        Some((folder, _)) => {
+            let position = folders.iter().position(|known| *known == folder);
+            1 + position.unwrap_or_else(|| panic!("docs/architecture.md does not list src/{folder}/"))
+        }
+    };
+    list(imports, |from, to| depth(from) > depth(to))
+}
+
+#[test]
+fn files_import_each_other_in_no_circle() {
+    let roots = roots();
+    assert!(roots.len() > 8, "found only {roots:?}");
+    let mut imports: Imports = roots.iter().flat_map(|root| imports_of(root)).collect();
+    let circles = circular(&imports);
+    for known in KNOWN {
+        let (importer, imported) = known.split_once(" imports ").expect("an import");
+        let is_known = |from: &str, to: &str| from.starts_with(importer) && to == imported;
+        let known_circles = circles.iter().filter(|line| line.starts_with(importer));
+        let count = known_circles
+            .filter(|line| line.ends_with(&format!(" imports {imported}")))
+            .count();
+        assert!(
+            count > 0,
+            "this closes no circle any more, remove it from the list: {known}"
+        );
+        imports.retain(|(from, to), _| !is_known(from, to));
+    }
+    let circles = circular(&imports);
+    assert!(circles.is_empty(), "circles of imports: {circles:#?}");
+}
+
+#[test]
+fn folders_of_the_module_import_only_from_those_below() {
+    let page = fs::read_to_string(page::root().join("docs/architecture.md")).expect("the page is there");
+    let paths = page.lines().filter_map(|line| line.strip_prefix("src/"));
+    let folders: Vec<&str> = paths.filter_map(|path| Some(path.split_once("/ ")?.0)).collect();
+    assert!(folders.len() > 4, "the page lists only {folders:?}");
+    let imports = imports_of("src/lib.rs");
+    assert!(imports.len() > 100, "found only {imports:?}");
+    let upward = upward(&imports, &folders);
+    assert!(upward.is_empty(), "imports from above: {upward:#?}");
+}
+
+/// The imports of a crate of these files.
+fn parsed(files: &[(&str, &str)]) -> Imports {
+    imports("src/lib.rs", &|name| {
+        let file = files.iter().find(|(other, _)| *other == name);
+        file.map(|(_, text)| (*text).to_owned())
+    })
+}
+
+#[test]
+fn circle_of_two_files_is_found() {
+    let root = ("src/lib.rs", "mod a; mod b; mod c; pub use a::A;");
+    let tests = "#[cfg(test)]\nmod tests { use crate::c::C; }";
+    let text = format!("// crate::c\n/// [C](crate::c::C)\npub struct A(\n    super::b::B);\n{tests}");
+    let a = ("src/a.rs", text.as_str());
+    let c = ("src/c.rs", "use crate::{A, b::{self as other}};");
+    let b = ("src/b.rs", "use std::fmt;\nuse crate::A;");
+    let circle = ["src/a.rs:4 imports src/b.rs", "src/b.rs:2 imports src/a.rs"];
+    assert_eq!(circular(&parsed(&[root, a, b, c])), circle);
+    let b = ("src/b.rs", "pub(in crate::a) struct B;");
+    assert!(circular(&parsed(&[root, a, b, c])).is_empty());
+}
+
+#[test]
+fn circle_of_parent_and_child_is_found() {
+    let circles = |parent| {
+        circular(&parsed(&[
+            ("src/lib.rs", parent),
+            ("src/a.rs", "use super::Shared;"),
+        ]))
+    };
+    for parent in [
+        "use a::A; mod a;",
+        "pub use a::A; mod a; struct B(A);",
+        "fn f() { a::f() } mod a;",
+    ] {
+        let circle = ["src/a.rs:1 imports src/lib.rs", "src/lib.rs:1 imports src/a.rs"];
+        assert_eq!(circles(parent), circle, "{parent}");
+    }
+    for parent in ["pub use a::A; mod a;", "mod a; mod b { use super::Shared; }"] {
+        assert!(circles(parent).is_empty(), "{parent}");
+    }
+}
+
+#[test]
+fn upward_import_is_found() {
+    let files = [
+        ("src/lib.rs", "mod low; mod high; use low::A;"),
+        ("src/low/mod.rs", "mod b; fn f() {\n    b::f(crate::high::C)\n}"),
+        ("src/low/b.rs", "use super::A;"),
+        ("src/high/mod.rs", "use crate::low::A;"),
+    ];
+    let upward = upward(&parsed(&files), &["high", "low"]);
+    assert_eq!(upward, ["src/low/mod.rs:2 imports src/high/mod.rs"]);
+}
