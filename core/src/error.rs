@@ -99,95 +99,74 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.code())?;
-        match self {
-            Self::UnknownOption(syntax) => write!(f, "unknown option, the syntax is: {syntax}"),
-            Self::Repeated(option) => write!(f, "{option} is given twice, give it once"),
-            Self::MissingValue(option) => write!(f, "{option} needs a value after it"),
-            Self::Conflict(a, b) => write!(f, "{a} and {b} exclude each other, give one of them"),
+        f.write_str(match self {
+            Self::UnknownOption(syntax) => return write!(f, "unknown option, the syntax is: {syntax}"),
+            Self::Repeated(option) => return write!(f, "{option} is given twice, give it once"),
+            Self::MissingValue(option) => return write!(f, "{option} needs a value after it"),
+            Self::Conflict(a, b) => return write!(f, "{a} and {b} exclude each other, give one of them"),
             Self::Number { what, min, max } => {
-                write!(f, "{what} must be a plain decimal from {min} to {max}")
+                return write!(f, "{what} must be a plain decimal from {min} to {max}");
             }
-            Self::Length { what, max } => write!(f, "{what} must have 1 to {max} bytes"),
-            Self::Upgrade(held) => match held.get() {
-                Some(n) => write!(
-                    f,
-                    "this owner already holds the lock with limit {n} and cannot use a stricter one: release it first"
-                ),
-                None => write!(
-                    f,
-                    "this owner already holds the lock SHARED and cannot upgrade it: release it first"
-                ),
-            },
+            Self::Length { what, max } => return write!(f, "{what} must have 1 to {max} bytes"),
+            Self::Upgrade(held) => return write_upgrade(f, *held),
             Self::TooManyRequestIds(max) => {
-                write!(
-                    f,
-                    "this owner already has {max} holds with a REQID on this lock: release one, or omit REQID"
-                )
+                let advice = "release one, or omit REQID";
+                return write!(f, "this owner already has {max} holds with a REQID on this lock: {advice}");
             }
-            Self::TooManyHolds => write!(
-                f,
-                "this owner has reached the maximum number of holds: release first"
-            ),
-            Self::FencesUsedUp => write!(
-                f,
-                "the fencing tokens of this server are exhausted: use a server without its data"
-            ),
-            Self::NoQuorum => write!(
-                f,
+            Self::TooManyHolds => "this owner has reached the maximum number of holds: release first",
+            Self::FencesUsedUp => "the fencing tokens of this server are exhausted: use a server without its data",
+            Self::NoQuorum => {
                 "MINFENCE must not be used here: set dlock.quorum yes if this is one of several independent servers"
-            ),
-            Self::FenceTooLarge(max) => write!(
-                f,
-                "MINFENCE must not exceed {max}, this server's clock plus its startup grace period: correct the clocks of the servers"
-            ),
-            Self::RaiseOfShared => write!(
-                f,
+            }
+            Self::FenceTooLarge(max) => {
+                let bound = "this server's clock plus its startup grace period";
+                return write!(f, "MINFENCE must not exceed {max}, {bound}: correct the clocks of the servers");
+            }
+            Self::RaiseOfShared => {
                 "only the fence of a holder with limit 1 can be raised: release the lock and acquire it with that limit"
-            ),
-            Self::NotHeld => write!(
-                f,
-                "the lock is not held: it was never acquired or its lease expired, acquire it again"
-            ),
-            Self::NotOwner => write!(
-                f,
+            }
+            Self::NotHeld => "the lock is not held: it was never acquired or its lease expired, acquire it again",
+            Self::NotOwner => {
                 "another owner holds the lock: this owner never acquired it or its lease expired, acquire it again"
-            ),
-            Self::Stale(fence) => write!(
-                f,
-                "this owner holds the lock under fence {fence}, not under the given one: acquire it again, or use that fence"
-            ),
-            Self::StaleRequestId(fence) => write!(
-                f,
-                "this owner holds the lock under fence {fence}, without the given REQID: acquire it again, or use that fence"
-            ),
-            Self::Grace(ms) => write!(
-                f,
-                "a grace period after a start or a failover ends in {ms} ms: try again then"
-            ),
-            Self::OtherLimit => write!(
-                f,
-                "a request with this REQID is waiting with another limit: use a new REQID"
-            ),
-            Self::QueueFull(max) => write!(
-                f,
-                "{max} requests are waiting for this lock already: try again later"
-            ),
-            Self::Replaced => write!(f, "replaced by a request with the same REQID"),
-            Self::Deadlock(cycle) => cycle.fmt(f),
-            Self::InvalidEncoding => write!(
-                f,
-                "the change is not in an encoding that this version of the module supports"
-            ),
-            Self::Internal(what) => write!(
-                f,
-                "internal error: {what}; nothing was changed, try again and report it with the server's log"
-            ),
-            Self::Evictable => write!(
-                f,
+            }
+            Self::Stale(fence) => return write_stale(f, *fence, "not under the given one"),
+            Self::StaleRequestId(fence) => return write_stale(f, *fence, "without the given REQID"),
+            Self::Grace(ms) => {
+                return write!(f, "a grace period after a start or a failover ends in {ms} ms: try again then");
+            }
+            Self::OtherLimit => "a request with this REQID is waiting with another limit: use a new REQID",
+            Self::QueueFull(max) => {
+                return write!(f, "{max} requests are waiting for this lock already: try again later");
+            }
+            Self::Replaced => "replaced by a request with the same REQID",
+            Self::Deadlock(cycle) => return cycle.fmt(f),
+            Self::InvalidEncoding => "the change is not in an encoding that this version of the module supports",
+            Self::Internal(what) => {
+                return write!(f, "internal error: {what}; try again, and report it with the server's log");
+            }
+            Self::Evictable => {
                 "maxmemory-policy may evict a held lock: use noeviction or volatile-*, or set dlock.allow-eviction yes"
-            ),
-        }
+            }
+        })
     }
+}
+
+fn write_upgrade(f: &mut fmt::Formatter<'_>, held: Limit) -> fmt::Result {
+    f.write_str("this owner already holds the lock ")?;
+    match held.get() {
+        Some(n) => write!(
+            f,
+            "with limit {n} and cannot use a stricter one: release it first"
+        ),
+        None => f.write_str("SHARED and cannot upgrade it: release it first"),
+    }
+}
+
+fn write_stale(f: &mut fmt::Formatter<'_>, fence: u64, how: &str) -> fmt::Result {
+    write!(
+        f,
+        "this owner holds the lock under fence {fence}, {how}: acquire it again, or use that fence"
+    )
 }
 
 #[cfg(test)]
