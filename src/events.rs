@@ -11,8 +11,8 @@ use crate::background::scheduler;
 use crate::change::restored;
 use crate::redis::{Ctx, Events, Receiver, SlotMigration};
 use crate::state::cluster::fences;
+use crate::state::inputs::role;
 use crate::state::module_state::HasState;
-use crate::state::role::role;
 use crate::state::{clock, policy, wait_timer};
 
 pub struct DlockEvents;

@@ -1,8 +1,8 @@
 //! `INFO dlock`.
 
 use crate::redis::{Gil, InfoSection};
+use crate::state::clock;
 use crate::state::module_state::HasState;
-use crate::state::{clock, config};
 
 /// The fields, each shown as `dlock_<name>`.
 pub struct DlockInfo;
@@ -53,7 +53,7 @@ impl InfoSection for DlockInfo {
             ("errors_evictable", errors.evictable),
             ("errors_deadlock", errors.deadlock),
             ("errors_queuefull", errors.queuefull),
-            ("quorum", u64::from(config::quorum())),
+            ("quorum", u64::from(state.server.policy().is_quorum)),
             ("fences_raised", counters.fences_raised),
             ("fence_known", state.server.fences.known()),
             ("grace_left_ms", state.server.grace.left_ms(now)),

@@ -18,7 +18,7 @@ pub enum GraceLength {
 }
 
 /// The configured grace periods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraceSettings {
     /// After a start as a primary.
     pub startup: GraceLength,
@@ -26,12 +26,10 @@ pub struct GraceSettings {
     pub failover: GraceLength,
 }
 
-impl GraceSettings {
-    /// No grace periods.
-    pub const NONE: Self = Self {
-        startup: GraceLength::Ms(0),
-        failover: GraceLength::Ms(0),
-    };
+impl Default for GraceLength {
+    fn default() -> Self {
+        Self::Ms(0)
+    }
 }
 
 /// The grace period of a server, and what may start the next one.

@@ -23,8 +23,8 @@
 //!     has_consumers: true,
 //!     environment: &Fixed,
 //! };
-//! let mut server = ServerState::starting(); // fence counter, grace period and queues of the server
-//! server.set_policy(Policy { max_waiters: 100, ..Policy::closed() });
+//! let mut server = ServerState::default(); // fence counter, grace period and queues of the server
+//! server.set_policy(Policy { max_waiters: 100, ..Policy::default() });
 //! let mut lock = Lock::default(); // the value of the key, free at first
 //! let mut effects = Effects::default();
 //!

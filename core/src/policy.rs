@@ -2,8 +2,9 @@
 
 use super::grace::GraceSettings;
 
-/// The settings that decisions depend on: see [`crate::Engine::set_policy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The settings that decisions depend on: see [`crate::ServerState::set_policy`].
+/// By default nobody may wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// The length of a queue.
     pub max_waiters: usize,
@@ -15,17 +16,4 @@ pub struct Policy {
     pub is_quorum: bool,
     /// The grace periods after a start and a promotion.
     pub graces: GraceSettings,
-}
-
-impl Policy {
-    /// Before the settings are known: nobody waits.
-    pub const fn closed() -> Self {
-        Self {
-            max_waiters: 0,
-            detect_deadlocks: true,
-            evictable: false,
-            is_quorum: false,
-            graces: GraceSettings::NONE,
-        }
-    }
 }

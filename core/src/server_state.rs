@@ -1,6 +1,7 @@
 //! All lock state of a server except the locks themselves, which live in its keyspace.
 
 use super::cluster::Cluster;
+use super::cluster::fences::Announcement;
 use super::fence::{AdvanceReason, Fence, Fences, WallClock};
 use super::grace::Grace;
 use super::inputs::{Inputs, Role};
@@ -47,25 +48,21 @@ pub struct FenceAdvance {
 }
 
 impl Default for ServerState {
-    fn default() -> Self {
-        Self::starting()
-    }
-}
-
-impl ServerState {
     /// A server that starts: it knows nothing yet.
-    pub fn starting() -> Self {
+    fn default() -> Self {
         Self {
             fences: Fences::starting(),
             grace: Grace::starting(),
             wait_table: WaitTable::default(),
             checkpoint_due: false,
-            policy: Policy::closed(),
+            policy: Policy::default(),
             cluster: None,
             advance: None,
         }
     }
+}
 
+impl ServerState {
     /// The settings are these from now on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.fences.set_quorum(policy.is_quorum);
@@ -130,6 +127,13 @@ impl ServerState {
     /// What this node knows of its cluster, with its fences.
     pub fn cluster(&mut self) -> (&mut Cluster, &Fences) {
         (self.cluster.get_or_insert_default(), &self.fences)
+    }
+
+    /// What the other nodes of a cluster have to know now: see [`crate::cluster::fences::ClusterFences::announce`].
+    #[inline]
+    pub fn announcement(&mut self, periodic: bool, now: impl FnOnce() -> Instant) -> Option<Announcement> {
+        let cluster = self.cluster.as_mut()?;
+        cluster.fences.announce(&self.fences, periodic, now())
     }
 
     /// The last advance of the fence counter, once.

@@ -4,16 +4,16 @@
 //! - The slice timer goes on with them while there is more to do.
 //! - The wait timer runs the queues at the moment when something is due there.
 
-use dlock_core::{Inputs, Instant};
+use dlock_core::Instant;
 
 use crate::background::{checkpoint, due, sweeper};
 use crate::change::restored;
 use crate::redis::{Ctx, Flags, Timer, log};
-use crate::state::clock::{self, Process};
+use crate::state::clock;
 use crate::state::cluster::fences;
 use crate::state::cluster::location::local_slots;
+use crate::state::inputs::inputs;
 use crate::state::module_state::HasState;
-use crate::state::role::role;
 use crate::state::{config, replication_targets};
 
 /// The pause between slices, in which clients are served.
@@ -55,13 +55,7 @@ pub fn run_jobs(ctx: &mut Ctx<'_>) {
 /// Starts what is pending after a start or a promotion, and logs what has started, here or before a decision.
 fn start_term(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     let state = ctx.state();
-    state.server.tick(&Inputs {
-        now,
-        role: role(flags),
-        slot: None,
-        has_consumers: true,
-        environment: &Process,
-    });
+    state.server.tick(&inputs(flags, None, true));
     if let Some(advance) = state.server.take_advance() {
         log::notice(&format!(
             "start or promotion: the fence counter advanced from {} to {}",

@@ -6,12 +6,12 @@ use dlock_core::expiry::ExpiryHandle;
 use dlock_core::{Effects, Event, Inputs, Instant, LockRef, Transition};
 
 use crate::change::lock_value::LockValue;
-use crate::change::perform::{Performed, fail, perform};
+use crate::change::perform::{fail, perform};
 use crate::redis::{Ctx, Flags, RStr, Value, WriteKey};
-use crate::state::clock::{self, Process};
+use crate::state::clock;
 use crate::state::error::Error;
+use crate::state::inputs::inputs;
 use crate::state::module_state::{HasState, ModuleState, STATE};
-use crate::state::role::role;
 
 /// Why a lock changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,18 +38,13 @@ pub fn decide<R>(
         return Err(Error::ReadOnly);
     }
     let lock = LockRef::new(ctx.db(), name.bytes());
-    let now = clock::now();
-    let inputs = Inputs {
-        now,
-        role: role(flags),
-        slot: flags.is_cluster().then(|| slot_of(lock.key)),
-        // What the module does by itself is no command that could be replicated in place of the change.
-        has_consumers: cause != Cause::Client || ctx.state().replication_targets.have_consumers(flags),
-        environment: &Process,
-    };
-    let mut change = LockChange::open(ctx, name, lock, now)?;
+    let slot = flags.is_cluster().then(|| slot_of(lock.key));
+    // What the module does by itself is no command that could be replicated in place of the change.
+    let has_consumers = cause != Cause::Client || ctx.state().replication_targets.have_consumers(flags);
+    let inputs = inputs(flags, slot, has_consumers);
+    let mut change = LockChange::open(ctx, name, lock, inputs.now)?;
     let outcome = change.transit(&inputs, cause, transition);
-    change.commit(flags, true, outcome.map_err(Error::Rejected))
+    change.commit(true, outcome.map_err(Error::Rejected))
 }
 
 /// Applies a change of the lock called `name` from the primary or the AOF. Rejected if a client sends it.
@@ -62,7 +57,7 @@ pub fn apply(ctx: &mut Ctx<'_>, name: RStr<'_>, flags: Flags, encoded: &[u8]) ->
     let mut change = LockChange::open(ctx, name, lock, now)?;
     let (value, state, effects) = change.parts();
     let outcome = state.server.apply(now, &mut value.lock, encoded, effects);
-    change.commit(flags, false, outcome.map_err(Error::Rejected))
+    change.commit(false, outcome.map_err(Error::Rejected))
 }
 
 /// A lock that is open for one change.
@@ -131,17 +126,11 @@ impl<'c, 'a> LockChange<'c, 'a> {
 
     /// Stores or deletes the lock, then carries out the effects. Returns the outcome of the transition, unless the lock
     /// could not be stored.
-    fn commit<R>(mut self, flags: Flags, is_decision: bool, outcome: Result<R, Error>) -> Result<R, Error> {
+    fn commit<R>(mut self, is_decision: bool, outcome: Result<R, Error>) -> Result<R, Error> {
         let is_stored = self.store();
         let (ctx, mut effects) = (self.key.close(), self.effects);
         let outcome = if is_stored {
-            let change = Performed {
-                name: self.name,
-                lock: self.lock,
-                flags,
-                is_decision,
-            };
-            perform(ctx, &change, &mut effects);
+            perform(ctx, (self.name, self.lock), is_decision, &mut effects);
             outcome
         } else {
             fail(ctx, &mut effects);

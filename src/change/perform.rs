@@ -5,39 +5,34 @@ use std::ffi::CStr;
 use dlock_core::{Effects, Event, LockRef};
 
 use crate::change::{APPLY, blocked_clients};
-use crate::redis::{Ctx, Flags, RStr};
+use crate::redis::{Ctx, RStr};
 use crate::state::clients::Reply;
 use crate::state::cluster::fences;
 use crate::state::error::Error;
 use crate::state::module_state::{HasState, ModuleState};
 use crate::state::wait_timer;
 
-/// A change whose lock is stored.
-pub struct Performed<'c> {
-    pub name: RStr<'c>,
-    /// The same name for the core.
-    pub lock: LockRef<'c>,
-    pub flags: Flags,
-    /// It was decided here, not received from the primary or the AOF.
-    pub is_decision: bool,
-}
-
-pub fn perform(ctx: &mut Ctx<'_>, change: &Performed<'_>, effects: &mut Effects) {
+/// Carries out the effects of a change whose lock is stored: `lock` is its name for the core. `is_decision`: it was decided
+/// here, not received from the primary or the AOF.
+pub fn perform(
+    ctx: &mut Ctx<'_>,
+    (name, lock): (RStr<'_>, LockRef<'_>),
+    is_decision: bool,
+    effects: &mut Effects,
+) {
     // Before the keyspace events, which may make other modules run commands that grant this waiter.
     if let Some(parked) = effects.parked.take() {
         blocked_clients::park(ctx, parked);
     }
-    replicate(ctx, change.name, effects);
-    if change.is_decision {
-        count(ctx.state(), change.lock, effects);
-        if change.flags.is_cluster() {
-            fences::announce(ctx, false);
-        }
+    replicate(ctx, name, effects);
+    if is_decision {
+        count(ctx.state(), lock, effects);
+        fences::announce(ctx, false);
     }
     for wake in effects.wakes.drain(..) {
         blocked_clients::answer(ctx, wake.ticket, Reply::Answer(wake.answer));
     }
-    notify_keyspace(ctx, change.name, effects);
+    notify_keyspace(ctx, name, effects);
     if !ctx.state().server.wait_table.is_empty() {
         wait_timer::arm(ctx);
     }

@@ -7,7 +7,7 @@
 use dlock_core::{LockName, LockRef};
 
 use crate::change::lock_value::LockValue;
-use crate::redis::{Ctx, RString, ReadKey, Value};
+use crate::redis::{Ctx, RString, Value, WriteKey};
 use crate::state::clock::Slice;
 use crate::state::module_state::{HasState, STATE};
 use crate::state::wait_timer;
@@ -23,7 +23,7 @@ pub fn track(ctx: &mut Ctx<'_>) {
         };
         if ctx.select_db(db) {
             let name = RString::new(&key);
-            let mut open = ReadKey::<LockValue>::open(ctx, name.borrow());
+            let mut open = WriteKey::<LockValue>::open(ctx, name.borrow());
             if let (Value::Ours(value), state) = open.value_and(&STATE) {
                 value.track(state, LockRef::new(db, &key));
             }

@@ -48,7 +48,7 @@ impl Command for Info {
         let limit = holders.iter().map(|holder| holder.limit()).min();
         ctx.reply_map(4);
         ctx.reply_bytes(b"limit");
-        reply_limit(ctx, limit.unwrap_or(Limit::SHARED));
+        ctx.reply_signed(shown(limit.unwrap_or(Limit::SHARED)));
         ctx.reply_bytes(b"holders");
         ctx.reply_array(holders.len());
         for holder in holders {
@@ -77,40 +77,47 @@ fn waiters(state: &ModuleState, db: c_int, key: &[u8]) -> (usize, Vec<Waiter>) {
     (queue.len(), shown.map(|(_, waiter)| waiter.clone()).collect())
 }
 
-fn reply_limit(ctx: &Ctx<'_>, limit: Limit) {
-    match limit.get() {
-        Some(n) => ctx.reply_integer(u64::from(n)),
-        None => ctx.reply_signed(-1),
-    }
-}
-
-fn reply_waiter(ctx: &Ctx<'_>, waiter: &Waiter, clock: LeaseClock) {
-    ctx.reply_map(4);
-    ctx.reply_bytes(b"owner");
-    ctx.reply_bytes(waiter.owner());
-    ctx.reply_bytes(b"limit");
-    reply_limit(ctx, waiter.limit());
-    ctx.reply_bytes(b"waited-ms");
-    ctx.reply_integer(waiter.since().ms_until(clock.now));
-    ctx.reply_bytes(b"timeout-ms");
-    match waiter.timeout() {
-        Timeout::Infinite => ctx.reply_signed(-1),
-        Timeout::Ms(ms) => ctx.reply_integer(ms),
-    }
+/// What a limit is shown as: -1 = none.
+fn shown(limit: Limit) -> i64 {
+    limit.get().map_or(-1, i64::from)
 }
 
 fn reply_holder(ctx: &Ctx<'_>, holder: &Holder, clock: LeaseClock) {
-    let numbers: [(&[u8], u64); 4] = [
-        (b"fence", holder.fence()),
-        (b"holds", holder.holds()),
-        (b"lease-ms", holder.lease_ms(clock)),
-        (b"held-ms", holder.since().ms_until(clock.now)),
+    let held_ms = holder.since().ms_until(clock.now);
+    let numbers = [
+        ("fence", holder.fence()),
+        ("holds", holder.holds()),
+        ("lease-ms", holder.lease_ms(clock)),
+        ("held-ms", held_ms),
     ];
-    ctx.reply_map(numbers.len().saturating_add(1));
+    reply_owner_with(
+        ctx,
+        holder.owner(),
+        numbers.map(|(name, number)| (name, number.cast_signed())),
+    );
+}
+
+fn reply_waiter(ctx: &Ctx<'_>, waiter: &Waiter, clock: LeaseClock) {
+    let timeout_ms = match waiter.timeout() {
+        Timeout::Infinite => -1,
+        Timeout::Ms(ms) => ms.cast_signed(),
+    };
+    let waited_ms = waiter.since().ms_until(clock.now).cast_signed();
+    let numbers = [
+        ("limit", shown(waiter.limit())),
+        ("waited-ms", waited_ms),
+        ("timeout-ms", timeout_ms),
+    ];
+    reply_owner_with(ctx, waiter.owner(), numbers);
+}
+
+/// A map of the owner and these numbers.
+fn reply_owner_with<const N: usize>(ctx: &Ctx<'_>, owner: &[u8], numbers: [(&str, i64); N]) {
+    ctx.reply_map(N.saturating_add(1));
     ctx.reply_bytes(b"owner");
-    ctx.reply_bytes(holder.owner());
+    ctx.reply_bytes(owner);
     for (name, number) in numbers {
-        ctx.reply_bytes(name);
-        ctx.reply_integer(number);
+        ctx.reply_bytes(name.as_bytes());
+        ctx.reply_signed(number);
     }
 }

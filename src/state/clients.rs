@@ -32,13 +32,8 @@ pub enum Reply {
     Error(String),
 }
 
-/// A request id is unique for an owner and a lock.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct RequestKey {
-    name: LockName,
-    owner: Box<[u8]>,
-    request_id: Box<[u8]>,
-}
+/// A request id is unique for an owner and a lock: name, owner, request id.
+type RequestKey = (LockName, Box<[u8]>, Box<[u8]>);
 
 /// A grant that did not reach its client.
 pub struct UndeliveredGrant {
@@ -49,11 +44,8 @@ pub struct UndeliveredGrant {
 impl Client {
     fn request_key(&self) -> Option<RequestKey> {
         let Parked { name, owner, .. } = &self.request;
-        self.request.request_id.as_ref().map(|request_id| RequestKey {
-            name: name.clone(),
-            owner: owner.as_ref().into(),
-            request_id: request_id.clone(),
-        })
+        let request_id = self.request.request_id.clone()?;
+        Some((name.clone(), owner.as_ref().into(), request_id))
     }
 }
 
@@ -87,11 +79,8 @@ impl Clients {
 
     /// The owner of a grant has asked for it again and has it.
     pub fn mark_delivered(&mut self, db: c_int, key: &[u8], owner: &[u8], request_id: &[u8]) {
-        self.in_flight.remove(&RequestKey {
-            name: LockName::new(db, key),
-            owner: owner.into(),
-            request_id: request_id.into(),
-        });
+        let key = (LockName::new(db, key), owner.into(), request_id.into());
+        self.in_flight.remove(&key);
     }
 
     pub fn has_in_flight(&self) -> bool {

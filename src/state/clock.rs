@@ -1,6 +1,6 @@
 //! The server's clocks, as the core counts time.
 
-use dlock_core::{Environment, Instant, WallClock};
+use dlock_core::{Instant, WallClock};
 
 use crate::redis::clock;
 
@@ -25,18 +25,5 @@ impl Slice {
 
     pub fn is_over(&self) -> bool {
         now() >= self.0
-    }
-}
-
-/// Wall clock and randomness of this process.
-pub struct Process;
-
-impl Environment for Process {
-    fn wall_clock(&self) -> WallClock {
-        wall_clock()
-    }
-
-    fn random(&self) -> u64 {
-        rand::random()
     }
 }

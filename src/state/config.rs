@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use dlock_core::{GraceLength, GraceSettings};
+use dlock_core::{GraceLength, GraceSettings, Policy};
 
 use crate::redis::{Ctx, Number, Switch};
 
@@ -63,21 +63,8 @@ pub fn max_lease_ms() -> u64 {
     u64::try_from(MAX_LEASE_MS.load(Ordering::Relaxed)).unwrap_or(1)
 }
 
-pub fn max_waiters_per_lock() -> usize {
-    usize::try_from(MAX_WAITERS_PER_LOCK.load(Ordering::Relaxed)).unwrap_or(0)
-}
-
-pub fn deadlock_detection() -> bool {
-    DEADLOCK_DETECTION.load(Ordering::Relaxed)
-}
-
 pub fn allow_eviction() -> bool {
     ALLOW_EVICTION.load(Ordering::Relaxed)
-}
-
-/// This server is one of several independent ones, which share locks.
-pub fn quorum() -> bool {
-    QUORUM.load(Ordering::Relaxed)
 }
 
 /// Whether files keep the fence counter while no lock is stored.
@@ -85,16 +72,24 @@ pub fn keep_fence() -> bool {
     KEEP_FENCE.load(Ordering::Relaxed)
 }
 
-/// The configured grace periods, -1 = as long as the longest lease.
-pub fn graces() -> GraceSettings {
-    let length = |setting: &AtomicI64| {
-        let longest = GraceLength::LongestLease {
-            max_lease_ms: max_lease_ms(),
-        };
-        u64::try_from(setting.load(Ordering::Relaxed)).map_or(longest, GraceLength::Ms)
-    };
-    GraceSettings {
-        startup: length(&STARTUP_GRACE_MS),
-        failover: length(&FAILOVER_GRACE_MS),
+/// What the core decides by.
+pub fn policy(evictable: bool) -> Policy {
+    Policy {
+        max_waiters: usize::try_from(MAX_WAITERS_PER_LOCK.load(Ordering::Relaxed)).unwrap_or(0),
+        detect_deadlocks: DEADLOCK_DETECTION.load(Ordering::Relaxed),
+        evictable,
+        is_quorum: QUORUM.load(Ordering::Relaxed),
+        graces: GraceSettings {
+            startup: grace_length(&STARTUP_GRACE_MS),
+            failover: grace_length(&FAILOVER_GRACE_MS),
+        },
     }
+}
+
+/// -1 = as long as the longest lease.
+fn grace_length(setting: &AtomicI64) -> GraceLength {
+    let longest = GraceLength::LongestLease {
+        max_lease_ms: max_lease_ms(),
+    };
+    u64::try_from(setting.load(Ordering::Relaxed)).map_or(longest, GraceLength::Ms)
 }

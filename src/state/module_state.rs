@@ -11,8 +11,8 @@ use dlock_core::{Effects, Instant, LeaseClock, LockName, ServerState};
 use crate::redis::{Ctx, Flags, Gil, GilCell, Timer, log};
 use crate::state::clients::{Clients, UndeliveredGrant};
 use crate::state::counters::{Counters, increment};
+use crate::state::inputs::role;
 use crate::state::replication_targets::ReplicationTargets;
-use crate::state::role::role;
 use crate::state::{clock, config};
 
 /// What the module knows besides the locks themselves.

@@ -1,8 +1,6 @@
 //! What the settings allow: those of the module, and the server's about eviction. A lock has no TTL, so only the
 //! `allkeys-*` policies evict it.
 
-use dlock_core::Policy;
-
 use crate::redis::{Ctx, log};
 use crate::state::config;
 use crate::state::module_state::HasState;
@@ -12,13 +10,7 @@ pub fn refresh(ctx: &mut Ctx<'_>) {
     let evictable = may_evict(ctx) && !config::allow_eviction();
     let server = &mut ctx.state().server;
     let was_evictable = server.policy().evictable;
-    server.set_policy(Policy {
-        max_waiters: config::max_waiters_per_lock(),
-        detect_deadlocks: config::deadlock_detection(),
-        evictable,
-        is_quorum: config::quorum(),
-        graces: config::graces(),
-    });
+    server.set_policy(config::policy(evictable));
     if evictable && !was_evictable {
         log::warning(
             "maxmemory-policy allkeys-* may evict a held lock, so that no new owner gets one (EVICTABLE): \

@@ -22,9 +22,8 @@ pub struct Cycle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) owner: Box<[u8]>,
+    /// The lock that the next owner holds, or for which it is queued ahead.
     pub(crate) waits_for: LockName,
-    /// Whether the next owner holds this lock, and does not only wait ahead in its queue.
-    pub(crate) next_holds: bool,
 }
 
 /// A longer cycle is truncated.
@@ -33,28 +32,19 @@ const MAX_LINKS: usize = 8;
 const MAX_NAME_BYTES: usize = 64;
 
 impl Cycle {
-    /// The line for the log, with the locks: `alice waits for "a" (db0), which bob holds; bob waits for "b" (db0),
-    /// which alice holds`
+    /// The line for the log, with the locks: `alice waits for bob ("a" in db0), bob waits for alice ("b" in db0)`
     pub fn to_log_line(&self) -> String {
-        let mut line = String::new();
-        for (position, link) in self.links.iter().enumerate() {
-            let separator = if position == 0 { "" } else { "; " };
-            let Link { owner, waits_for, .. } = link;
-            let (owner, key) = (Shortened(owner), Shortened(&waits_for.key));
-            line += &format!("{separator}{owner} waits for \"{key}\" (db{})", waits_for.db);
-            if let Some(next) = self.next(position) {
-                let next = Shortened(&next.owner);
-                line += &if link.next_holds {
-                    format!(", which {next} holds")
-                } else {
-                    format!(", where {next} is queued ahead")
-                };
-            }
-        }
-        if self.more > 0 {
-            line += &format!("; and {} more", self.more);
-        }
-        line
+        self.text(|lock| format!(" (\"{}\" in db{})", Shortened(&lock.key), lock.db))
+    }
+
+    fn text(&self, lock: impl Fn(&LockName) -> String) -> String {
+        let link = |(position, link): (usize, &Link)| {
+            let (owner, next) = (Shortened(&link.owner), Shortened(&self.next(position)?.owner));
+            Some(format!("{owner} waits for {next}{}", lock(&link.waits_for)))
+        };
+        let links = self.links.iter().enumerate().filter_map(link);
+        let more = (self.more > 0).then(|| format!("and {} more", self.more));
+        links.chain(more).collect::<Vec<_>>().join(", ")
     }
 
     /// For whom the owner at this position waits, unless that one is not shown.
@@ -68,16 +58,7 @@ impl Cycle {
 /// `alice waits for bob, bob waits for alice: ` and what to do.
 impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, link) in self.links.iter().enumerate() {
-            if let Some(next) = self.next(position) {
-                let separator = if position == 0 { "" } else { ", " };
-                let (owner, next) = (Shortened(&link.owner), Shortened(&next.owner));
-                write!(f, "{separator}{owner} waits for {next}")?;
-            }
-        }
-        if self.more > 0 {
-            write!(f, ", and {} more", self.more)?;
-        }
+        f.write_str(&self.text(|_| String::new()))?;
         f.write_str(if self.closed_by_request {
             ": release what this owner holds, then try again"
         } else {
@@ -111,7 +92,11 @@ pub(super) fn find(graph: &WaitForGraph<'_>, lock: NodeId) -> Option<Cycle> {
     let through = |owner| shortest_through(graph, owner, edges_of(graph, owner).collect());
     let edges = by_request.or_else(|| (0..graph.owners.len()).find_map(through))?;
     Some(Cycle {
-        links: describe(graph, &edges),
+        links: edges
+            .iter()
+            .take(MAX_LINKS)
+            .filter_map(|edge| link(graph, *edge))
+            .collect(),
         more: edges.len().saturating_sub(MAX_LINKS),
         closed_by_request,
     })
@@ -149,20 +134,9 @@ fn shortest_through(graph: &WaitForGraph<'_>, start: NodeId, mut next: VecDeque<
     Some(edges)
 }
 
-fn describe(graph: &WaitForGraph<'_>, edges: &[Edge]) -> Vec<Link> {
-    let next = edges.iter().cycle().skip(1);
-    edges
-        .iter()
-        .zip(next)
-        .take(MAX_LINKS)
-        .filter_map(|(edge, (next, _))| link(graph, *edge, *next))
-        .collect()
-}
-
-fn link(graph: &WaitForGraph<'_>, (owner, waits_for): Edge, next: NodeId) -> Option<Link> {
+fn link(graph: &WaitForGraph<'_>, (owner, waits_for): Edge) -> Option<Link> {
     Some(Link {
         owner: graph.owners.get(owner)?.name.into(),
         waits_for: graph.locks.get(waits_for)?.name.clone(),
-        next_holds: graph.owners.get(next)?.holds.get(&waits_for)?.is_real,
     })
 }

@@ -16,14 +16,9 @@ pub(crate) struct WaitForGraph<'a> {
 
 pub(crate) struct OwnerNode<'a> {
     pub(crate) name: &'a [u8],
-    pub(super) holds: BTreeMap<NodeId, Hold>,
+    /// With the limit of each.
+    holds: BTreeMap<NodeId, Limit>,
     pub(crate) waits: BTreeSet<NodeId>,
-}
-
-pub(super) struct Hold {
-    limit: Limit,
-    /// A hold that exists, not one that the reduction has added.
-    pub(super) is_real: bool,
 }
 
 pub(crate) struct LockNode<'a> {
@@ -59,8 +54,12 @@ impl<'a> WaitForGraph<'a> {
         self.locks.len().saturating_sub(1)
     }
 
+    /// One that exists, or that the reduction has admitted.
     pub(crate) fn add_holder(&mut self, lock: NodeId, owner: NodeId, limit: Limit) {
-        self.insert_holder(lock, owner, limit, true);
+        if let (Some(owner_node), Some(lock_node)) = (self.owners.get_mut(owner), self.locks.get_mut(lock)) {
+            lock_node.holders.insert((limit, owner));
+            owner_node.holds.insert(lock, limit);
+        }
     }
 
     /// Adds the next waiter of a lock, unless it waits there already.
@@ -71,13 +70,6 @@ impl<'a> WaitForGraph<'a> {
             && owner_node.waits.insert(lock)
         {
             lock_node.queue.push((owner, limit));
-        }
-    }
-
-    fn insert_holder(&mut self, lock: NodeId, owner: NodeId, limit: Limit, is_real: bool) {
-        if let (Some(owner_node), Some(lock_node)) = (self.owners.get_mut(owner), self.locks.get_mut(lock)) {
-            lock_node.holders.insert((limit, owner));
-            owner_node.holds.insert(lock, Hold { limit, is_real });
         }
     }
 
@@ -93,9 +85,9 @@ impl<'a> WaitForGraph<'a> {
             .get_mut(owner)
             .map(|node| std::mem::take(&mut node.holds))
             .unwrap_or_default();
-        for (lock, hold) in &holds {
+        for (lock, limit) in &holds {
             if let Some(node) = self.locks.get_mut(*lock) {
-                node.holders.remove(&(hold.limit, owner));
+                node.holders.remove(&(*limit, owner));
             }
         }
         holds.into_keys()
@@ -111,7 +103,7 @@ impl<'a> WaitForGraph<'a> {
         }
         node.admitted = node.admitted.saturating_add(1);
         self.owners.get_mut(owner)?.waits.remove(&lock);
-        self.insert_holder(lock, owner, limit, false);
+        self.add_holder(lock, owner, limit);
         Some(owner)
     }
 }

@@ -163,7 +163,7 @@ fn check_decode(bytes: &[u8], now: Instant) {
 /// An applied change leaves a sound lock, a rejected one has no side effects. Returns whether it was applied.
 fn check_apply(lock: &mut Lock, bytes: &[u8], now: Instant) -> bool {
     let before = lock.clone();
-    let (mut server, mut effects) = (ServerState::starting(), Effects::default());
+    let (mut server, mut effects) = (ServerState::default(), Effects::default());
     let accepted = server.apply(now, lock, bytes, &mut effects).is_ok();
     let fences = &server.fences;
     if accepted {

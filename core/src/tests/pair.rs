@@ -180,11 +180,8 @@ impl Pair {
         for (link, next) in links().zip(links().cycle().skip(1)) {
             let lock = index(&link.waits_for);
             let (place, ahead) = (self.place(&link.owner, lock), self.place(&next.owner, lock));
-            let blocks = if link.next_holds {
-                self.model.live(lock).any(|holder| holder.owner == &*next.owner)
-            } else {
-                ahead.is_some_and(|ahead| place.is_none_or(|place| ahead < place))
-            };
+            let is_ahead = ahead.is_some_and(|ahead| place.is_none_or(|place| ahead < place));
+            let blocks = is_ahead || self.model.live(lock).any(|holder| holder.owner == &*next.owner);
             let waits = of_request(link) || place.is_some();
             assert!(blocks && waits, "{cycle}");
         }

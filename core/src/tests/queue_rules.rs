@@ -46,7 +46,7 @@ fn change_at_end_of_grace_is_applied_by_replica() {
     server.waits("ACQUIRE a alice 60000 SHARED BLOCK 0");
     server.pass(10_000);
     server.granted("ACQUIRE a bob 60000 SHARED");
-    let (mut follower, mut effects) = (ServerState::starting(), Effects::default());
+    let (mut follower, mut effects) = (ServerState::default(), Effects::default());
     let applied = follower.apply(
         server.clock().now,
         &mut replica,

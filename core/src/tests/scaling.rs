@@ -66,10 +66,11 @@ fn held_by_writer() -> Lock {
 
 /// The writer releases the lock to this many readers. Returns the change, the lock after it, and the time.
 fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
-    let (mut server, mut lock, mut effects) = (ServerState::starting(), held_by_writer(), Effects::default());
+    let (mut server, mut lock, mut effects) = (ServerState::default(), held_by_writer(), Effects::default());
     server.set_policy(Policy {
         max_waiters: usize::MAX,
-        ..Policy::closed()
+        detect_deadlocks: true,
+        ..Policy::default()
     });
     server.fences.observe(1);
     let inputs = inputs_at(BEGIN);
@@ -101,7 +102,7 @@ fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
 
 /// The time in which a replica applies a change, after which its lock is as `expected`.
 fn apply(mut lock: Lock, change: &[u8], expected: &Lock) -> Duration {
-    let (mut server, mut effects) = (ServerState::starting(), Effects::default());
+    let (mut server, mut effects) = (ServerState::default(), Effects::default());
     let took = timed(|| server.apply(BEGIN, &mut lock, change, &mut effects).unwrap());
     assert_eq!(&lock, expected);
     took
@@ -125,7 +126,7 @@ fn apply_of_many_expired_holders_scales_linearly() {
     assert_scales_linearly(|number| {
         let before = held_by(readers(number), Limit::SHARED);
         let (mut lock, mut effects) = (before.clone(), Effects::default());
-        ServerState::starting()
+        ServerState::default()
             .begin(&inputs_at(LATER), NAME, &mut lock, &mut effects)
             .expire_holders();
         assert!(lock.is_free());

@@ -94,7 +94,7 @@ impl Server {
     pub fn with(locks: &[&str]) -> Self {
         let free = |key: &&str| (LockName::new(0, key.as_bytes()), Lock::default());
         let mut server = Self {
-            state: ServerState::starting(),
+            state: ServerState::default(),
             locks: locks.iter().map(free).collect(),
             effects: Effects::default(),
             now: Instant::from_micros(ORIGIN),
@@ -115,7 +115,8 @@ impl Server {
                     startup: any,
                     failover: any,
                 },
-                ..Policy::closed()
+                detect_deadlocks: true,
+                ..Policy::default()
             };
         });
         server

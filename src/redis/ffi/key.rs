@@ -52,13 +52,6 @@ impl<'c, 'a, T: DataType> ReadKey<'c, 'a, T> {
         unsafe { value_of(self.open.0) }.map(|value| unsafe { &*value })
     }
 
-    /// The value, together with one that the [`Gil`] guards.
-    pub fn value_and<S: Default>(&mut self, cell: &'static GilCell<S>) -> (Value<&T>, &mut S) {
-        // SAFETY: the key is open. Both borrow it.
-        let value = unsafe { value_of(self.open.0) }.map(|value| unsafe { &*value });
-        (value, cell.get(self.ctx))
-    }
-
     pub fn ctx(&self) -> &Ctx<'a> {
         self.ctx
     }

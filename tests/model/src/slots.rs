@@ -103,7 +103,7 @@ impl Slots {
     /// Node 0 has the slot. Both nodes have granted other locks.
     pub fn new(setting: SlotSetting) -> Self {
         let node = Node {
-            server: ServerState::starting(),
+            server: ServerState::default(),
         };
         let mut model = Self {
             setting,

@@ -265,11 +265,12 @@ mod liveness {
 
     /// For how long a client waits behind dead ones that nobody has noticed. All of them have just renewed their slice.
     fn waited_behind_dead_ms(dead: usize, slice: Timeout) -> u64 {
-        let (mut server, mut lock) = (ServerState::starting(), Lock::default());
+        let (mut server, mut lock) = (ServerState::default(), Lock::default());
         let mut effects = Effects::default();
         server.set_policy(Policy {
             max_waiters: 100,
-            ..Policy::closed()
+            detect_deadlocks: true,
+            ..Policy::default()
         });
         let owners: Vec<String> = (0..=dead).map(|n| format!("dead{n}")).collect();
         let live = Acquire {

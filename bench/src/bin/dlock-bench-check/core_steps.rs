@@ -14,11 +14,6 @@ pub const ROUNDS: u64 = 1_000;
 const LEASE_MS: u64 = 30_000;
 const DB: i32 = 0;
 const KEY: &[u8] = b"lock:000123";
-const POLICY: Policy = Policy {
-    max_waiters: 10_000,
-    ..Policy::closed()
-};
-
 /// Asked once, at the first transition.
 struct Fixed;
 
@@ -129,8 +124,12 @@ fn request(owner: &[u8]) -> Acquire<'_> {
 
 impl Core {
     fn new() -> Self {
-        let mut server = ServerState::starting();
-        server.set_policy(POLICY);
+        let mut server = ServerState::default();
+        server.set_policy(Policy {
+            max_waiters: 10_000,
+            detect_deadlocks: true,
+            ..Policy::default()
+        });
         Self {
             lock: Lock::default(),
             abandoned: Vec::new(),

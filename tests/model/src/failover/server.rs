@@ -50,7 +50,7 @@ impl Server {
     pub fn starting(setting: &Setting) -> Self {
         let mut server = Self {
             lock: Lock::default(),
-            state: ServerState::starting(),
+            state: ServerState::default(),
             random: 0,
             live_at_grace_begin: Vec::new(),
         };
@@ -65,7 +65,7 @@ impl Server {
     pub fn set_policy(&mut self, setting: &Setting) {
         self.state.set_policy(Policy {
             graces: setting.graces(),
-            ..Policy::closed()
+            ..Policy::default()
         });
     }
 

@@ -70,7 +70,7 @@ struct Node {
 impl Node {
     fn new() -> Self {
         let mut node = Self {
-            server: ServerState::starting(),
+            server: ServerState::default(),
             now: Instant::default(),
             claimed: 0,
             announced: BTreeMap::new(),

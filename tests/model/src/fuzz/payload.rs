@@ -106,7 +106,7 @@ fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, now: Instant, effe
     // The fence counter starts at 0.
     let outside = Outside::at_unix_ms(0);
     let inputs = outside.inputs(now);
-    let mut server = ServerState::starting();
+    let mut server = ServerState::default();
     server.tick(&inputs);
     server.observe_lock(lock, now);
     let mut transition = server.begin(&inputs, NAME, lock, effects);
@@ -141,7 +141,7 @@ fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, now: Instant, effe
 
 /// A replica has the same holders, with leases that end no earlier.
 fn check_replica(before: &Lock, after: &Lock, now: Instant, effects: &Effects) {
-    let (mut replica, mut server) = (before.clone(), ServerState::starting());
+    let (mut replica, mut server) = (before.clone(), ServerState::default());
     if effects.is_changed {
         let change = effects.change().expect("a change that is encoded");
         server

@@ -55,7 +55,7 @@ impl Replica {
     fn new(clock_micros: i64) -> Self {
         Self {
             lock: Lock::default(),
-            server: ServerState::starting(),
+            server: ServerState::default(),
             now: Instant::from_micros(clock_micros),
         }
     }

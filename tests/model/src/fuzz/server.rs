@@ -23,7 +23,8 @@ const POLICY: Policy = Policy {
         startup: ANY,
         failover: ANY,
     },
-    ..Policy::closed()
+    detect_deadlocks: true,
+    evictable: false,
 };
 
 static OUTSIDE: Outside = Outside::at_unix_ms(UNIX_MS);
@@ -44,7 +45,7 @@ pub struct Server {
 
 impl Server {
     pub fn with_locks(count: u8) -> Self {
-        let (mut state, now) = (ServerState::starting(), Instant::from_micros(123_456));
+        let (mut state, now) = (ServerState::default(), Instant::from_micros(123_456));
         state.tick(&OUTSIDE.inputs(now));
         state.set_policy(POLICY);
         let name = |number: u8| LockName {
@@ -56,7 +57,7 @@ impl Server {
             replica: vec![Lock::default(); usize::from(count)],
             highest_fence: state.fences.known(),
             state,
-            replica_state: ServerState::starting(),
+            replica_state: ServerState::default(),
             now,
             waiting: BTreeMap::new(),
             granted_waiters: BTreeSet::new(),

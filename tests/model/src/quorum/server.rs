@@ -106,7 +106,9 @@ mod tests {
             startup: GraceLength::Ms(1),
             failover: GraceLength::Ms(0),
         },
-        ..Policy::closed()
+        max_waiters: 0,
+        detect_deadlocks: false,
+        evictable: false,
     };
 
     /// The core in the same state. Its clock counts in milliseconds of 2048 fences each: it shows one, and the startup
@@ -121,7 +123,7 @@ mod tests {
     impl Core {
         fn like(server: &Server) -> Self {
             let mut core = Self {
-                state: ServerState::starting(),
+                state: ServerState::default(),
                 lock: Lock::default(),
                 offset: 2 * FENCES_PER_MS - u64::from(server.clock + GRACE),
             };
