@@ -73,7 +73,7 @@ impl Events for DlockEvents {
     }
 
     fn flush_began(ctx: &mut Ctx<'_>, db: c_int) {
-        restored::track_all(ctx);
+        restored::observe_all(ctx);
         let state = ctx.state();
         state.expiry.flush(db);
         state

@@ -8,7 +8,7 @@
 //! and which events are published. The shell around the core only carries out the [`Effects`].
 //!
 //! ```
-//! use dlock_core::{Acquire, Acquired, Effects, Environment, Inputs, Instant, Lock, LockRef, Policy, Role, ServerState};
+//! use dlock_core::{Acquire, Acquired, Effects, Environment, Inputs, Instant, Lock, LockNameRef, Policy, Role, ServerState};
 //! use dlock_core::WallClock;
 //!
 //! struct Fixed;
@@ -31,7 +31,7 @@
 //! let args = ["alice", "30000", "BLOCK", "0"].map(str::as_bytes);
 //! let request = Acquire::parse(args.into_iter(), 60_000)?;
 //!
-//! let mut transition = server.begin(&inputs, LockRef::new(0, b"key"), &mut lock, &mut effects);
+//! let mut transition = server.begin(&inputs, LockNameRef::new(0, b"key"), &mut lock, &mut effects);
 //! let outcome = transition.acquire(&request, true);
 //! // Store the lock, then carry out the effects: park, replicate, count, wake, publish. Also after an error.
 //! assert!(matches!(outcome?, Acquired::Granted(granted) if granted.holds == 1));
@@ -60,7 +60,6 @@ mod event;
 pub mod expiry;
 mod fence;
 mod grace;
-mod holder_key;
 mod inline_bytes;
 mod inputs;
 mod lease_clock;
@@ -68,6 +67,7 @@ mod limit;
 mod lock;
 mod name;
 mod outcome;
+mod owner_and_ids;
 mod policy;
 mod queue;
 mod request;
@@ -90,7 +90,7 @@ pub use inputs::{Environment, Inputs, Role};
 pub use lease_clock::LeaseClock;
 pub use limit::Limit;
 pub use lock::{Holder, Lock};
-pub use name::{LockName, LockRef};
+pub use name::{LockName, LockNameRef};
 pub use outcome::{Acquired, Granted, Outcome, Parked};
 pub use policy::Policy;
 pub use queue::{Queue, Waiter};

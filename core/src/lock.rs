@@ -6,9 +6,9 @@
 
 use super::error::Error;
 use super::fence::Fence;
-use super::holder_key::HolderKey;
 use super::lease_clock::LeaseClock;
 use super::limit::Limit;
+use super::owner_and_ids::OwnerAndIds;
 use super::time::Instant;
 
 /// The number of holds with a request id that an owner may have on a lock.
@@ -20,10 +20,10 @@ pub struct Lock {
     holders: Holders,
 }
 
-/// An owner that holds a lock: 56 bytes, and the heap memory of its `HolderKey`.
+/// An owner that holds a lock: 56 bytes, and the heap memory of its `OwnerAndIds`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    holder_key: HolderKey,
+    owner_and_ids: OwnerAndIds,
     pub(super) fence: Fence,
     /// Read it by [`Holder::lease_end`]: a grace period may stretch it.
     granted_until: Instant,
@@ -70,7 +70,10 @@ impl Lock {
             Holders::None | Holders::One(_) => 0,
             Holders::Many(holders) => holders.capacity().saturating_mul(size_of::<Holder>()),
         };
-        let holders = self.holders().iter().map(|holder| holder.holder_key.heap_bytes());
+        let holders = self
+            .holders()
+            .iter()
+            .map(|holder| holder.owner_and_ids.heap_bytes());
         table.saturating_add(holders.sum())
     }
 
@@ -144,7 +147,7 @@ impl Holder {
         granted_until: Instant,
     ) -> Self {
         Self {
-            holder_key: HolderKey::of(owner),
+            owner_and_ids: OwnerAndIds::of(owner),
             fence,
             granted_until,
             since,
@@ -155,7 +158,7 @@ impl Holder {
 
     /// The owner.
     pub fn owner(&self) -> &[u8] {
-        self.holder_key.owner()
+        self.owner_and_ids.owner()
     }
 
     /// The fencing token.
@@ -216,11 +219,11 @@ impl Holder {
     }
 
     pub(super) fn request_ids(&self) -> &[Box<[u8]>] {
-        self.holder_key.request_ids()
+        self.owner_and_ids.request_ids()
     }
 
-    pub(super) fn has_request_id(&self, name: &[u8]) -> bool {
-        self.request_ids().iter().any(|own| **own == *name)
+    pub(super) fn has_request_id(&self, request_id: &[u8]) -> bool {
+        self.request_ids().iter().any(|own| **own == *request_id)
     }
 
     /// Adds `count` holds without a request id.
@@ -230,11 +233,11 @@ impl Holder {
     }
 
     /// Adds a hold with that request id, which must be new.
-    pub(super) fn add_with_id(&mut self, name: &[u8]) -> Result<(), Error> {
+    pub(super) fn add_with_id(&mut self, request_id: &[u8]) -> Result<(), Error> {
         if self.request_ids().len() >= MAX_REQUEST_IDS {
             return Err(Error::TooManyRequestIds(MAX_REQUEST_IDS));
         }
-        self.holder_key.push(name);
+        self.owner_and_ids.push(request_id);
         Ok(())
     }
 
@@ -242,20 +245,20 @@ impl Holder {
     pub(super) fn release_one(&mut self) -> bool {
         match self.anonymous.checked_sub(1) {
             Some(fewer) => self.anonymous = fewer,
-            None => self.holder_key.pop(),
+            None => self.owner_and_ids.pop(),
         }
         true
     }
 
     pub(super) fn release_all(&mut self) -> bool {
         self.anonymous = 0;
-        self.holder_key.clear();
+        self.owner_and_ids.clear();
         true
     }
 
     /// Releases the hold with that request id.
-    pub(super) fn release_by_id(&mut self, name: &[u8]) -> bool {
-        self.holder_key.remove(name)
+    pub(super) fn release_by_id(&mut self, request_id: &[u8]) -> bool {
+        self.owner_and_ids.remove(request_id)
     }
 }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 /// A borrowed lock name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LockRef<'a> {
+pub struct LockNameRef<'a> {
     /// The number of the database.
     pub db: i32,
     /// The key.
@@ -20,7 +20,7 @@ pub struct LockName {
     pub key: Rc<[u8]>,
 }
 
-impl<'a> LockRef<'a> {
+impl<'a> LockNameRef<'a> {
     /// The lock under `key` in database `db`.
     pub fn new(db: i32, key: &'a [u8]) -> Self {
         Self { db, key }
@@ -39,7 +39,7 @@ impl LockName {
     }
 
     /// Borrows the name.
-    pub fn as_ref(&self) -> LockRef<'_> {
-        LockRef::new(self.db, &self.key)
+    pub fn as_ref(&self) -> LockNameRef<'_> {
+        LockNameRef::new(self.db, &self.key)
     }
 }

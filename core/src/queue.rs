@@ -34,7 +34,7 @@ pub struct Queue {
     by_owner: BTreeMap<Owner, Tickets>,
     deadlines: BTreeSet<(Instant, Ticket)>,
     /// Owners that stopped waiting here, until the wait table takes note of it.
-    pub(super) departed_owners: Vec<Owner>,
+    pub(super) removed_owners: Vec<Owner>,
 }
 
 /// The requests of one owner, in order of arrival: at least one, and nearly always no more.
@@ -86,7 +86,7 @@ impl Queue {
     /// A queue for its first waiter. Granting it the lock allocates nothing.
     pub(super) fn with_room_for_one() -> Self {
         Self {
-            departed_owners: Vec::with_capacity(1),
+            removed_owners: Vec::with_capacity(1),
             ..Self::default()
         }
     }
@@ -170,7 +170,7 @@ impl Queue {
     /// Removes an owner from the index. The caller removes each of its tickets with [`Queue::remove_only`].
     pub(super) fn remove_owner(&mut self, owner: &[u8]) -> Option<Tickets> {
         let (owner, tickets) = self.by_owner.remove_entry(owner)?;
-        self.departed_owners.push(owner);
+        self.removed_owners.push(owner);
         Some(tickets)
     }
 

@@ -23,7 +23,7 @@ const REFRESH_INTERVAL_MS: u64 = 1_000;
 pub fn on_wait_timer(ctx: &mut Ctx<'_>) {
     // First of all: a timer that fires must not be stopped.
     ctx.state().schedule.wait_timer = None;
-    restored::track(ctx);
+    restored::observe_stored(ctx);
     due::process_due(ctx);
 }
 

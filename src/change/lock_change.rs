@@ -3,7 +3,7 @@
 
 use dlock_core::cluster::slots::slot_of;
 use dlock_core::expiry::ExpiryHandle;
-use dlock_core::{Effects, Event, Inputs, Instant, LockRef, Transition};
+use dlock_core::{Effects, Event, Inputs, Instant, LockNameRef, Transition};
 
 use crate::change::lock_value::LockValue;
 use crate::change::perform::{fail, perform};
@@ -37,7 +37,7 @@ pub fn decide<R>(
     if !flags.is_active_primary() {
         return Err(Error::ReadOnly);
     }
-    let lock = LockRef::new(ctx.db(), name.bytes());
+    let lock = LockNameRef::new(ctx.db(), name.bytes());
     let slot = flags.is_cluster().then(|| slot_of(lock.key));
     // What the module does by itself is no command that could be replicated in place of the change.
     let has_consumers = cause != Cause::Client || ctx.state().replication_targets.have_consumers(flags);
@@ -52,7 +52,7 @@ pub fn apply(ctx: &mut Ctx<'_>, name: RStr<'_>, flags: Flags, encoded: &[u8]) ->
     if !flags.must_obey() {
         return Err(Error::Internal);
     }
-    let lock = LockRef::new(ctx.db(), name.bytes());
+    let lock = LockNameRef::new(ctx.db(), name.bytes());
     let now = clock::now();
     let mut change = LockChange::open(ctx, name, lock, now)?;
     let (value, state, effects) = change.parts();
@@ -65,7 +65,7 @@ struct LockChange<'c, 'a> {
     key: WriteKey<'c, 'a, LockValue>,
     name: RStr<'c>,
     /// The same name for the core. The server is asked for its bytes once.
-    lock: LockRef<'c>,
+    lock: LockNameRef<'c>,
     now: Instant,
     /// The lock, if nothing is under the key.
     new: Option<Box<LockValue>>,
@@ -73,13 +73,18 @@ struct LockChange<'c, 'a> {
 }
 
 impl<'c, 'a> LockChange<'c, 'a> {
-    fn open(ctx: &'c mut Ctx<'a>, name: RStr<'c>, lock: LockRef<'c>, now: Instant) -> Result<Self, Error> {
+    fn open(
+        ctx: &'c mut Ctx<'a>,
+        name: RStr<'c>,
+        lock: LockNameRef<'c>,
+        now: Instant,
+    ) -> Result<Self, Error> {
         let mut key = WriteKey::<LockValue>::open(ctx, name);
         let new = match key.value_and(&STATE) {
             (Value::OtherType, _) => return Err(Error::WrongType),
             (Value::Nothing, _) => Some(Box::default()),
             (Value::Ours(value), state) => {
-                value.track(state, lock);
+                value.observe(state, lock);
                 None
             }
         };

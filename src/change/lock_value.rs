@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use dlock_core::expiry::{DueLock, ExpiryHandle};
-use dlock_core::{Checkpoint, Instant, Lock, LockName, LockRef, MAX_FENCE, decode_lock, encode_lock};
+use dlock_core::{Checkpoint, Instant, Lock, LockName, LockNameRef, MAX_FENCE, decode_lock, encode_lock};
 
 use crate::change::APPLY;
 use crate::redis::{DataType, Digest, Flags, Gil, Io, NativeType, RStr};
@@ -56,7 +56,7 @@ impl LockValue {
     }
 
     /// Has the sweeper visit the lock when its first lease expires. An earlier visit stays as it is.
-    pub fn schedule_expiry(&self, state: &mut ModuleState, name: LockRef<'_>, now: Instant) {
+    pub fn schedule_expiry(&self, state: &mut ModuleState, name: LockNameRef<'_>, now: Instant) {
         let Some(at) = self.lock.first_lease_end(state.server.clock(now)) else {
             return;
         };
@@ -72,7 +72,7 @@ impl LockValue {
 
     /// Takes note of a value that was loaded, or put under another name, unless that has been done: of its fences and
     /// leases, and when it expires.
-    pub fn track(&self, state: &mut ModuleState, name: LockRef<'_>) {
+    pub fn observe(&self, state: &mut ModuleState, name: LockNameRef<'_>) {
         if self.expiry.get() == ExpiryHandle::NONE {
             let now = clock::now();
             state.server.observe_lock(&self.lock, now);
@@ -81,7 +81,7 @@ impl LockValue {
     }
 
     /// The lock is free, and its key is about to be deleted.
-    pub fn cancel_expiry(&self, state: &mut ModuleState, name: LockRef<'_>) {
+    pub fn cancel_expiry(&self, state: &mut ModuleState, name: LockNameRef<'_>) {
         let old = self.expiry.replace(ExpiryHandle::NONE);
         state.expiry.remove(name.db, name.key, old);
     }
@@ -120,7 +120,7 @@ impl DataType for LockValue {
                 .extend(name.map(|(db, name)| LockName::new(db, name.bytes())));
             wait_timer::arm(rdb);
         } else if let Some((db, name)) = name {
-            value.track(rdb.state(), LockRef::new(db, name.bytes()));
+            value.observe(rdb.state(), LockNameRef::new(db, name.bytes()));
         }
         Some(value)
     }
@@ -141,8 +141,8 @@ impl DataType for LockValue {
         if self.lock.is_free() {
             return;
         }
-        let (state, name) = (gil.state(), LockRef::new(db, name.bytes()));
-        self.track(state, name);
+        let (state, name) = (gil.state(), LockNameRef::new(db, name.bytes()));
+        self.observe(state, name);
         self.cancel_expiry(state, name);
         if state.server.wait_table.queue(name).is_some() {
             state.server.wait_table.schedule(name, Instant::DISTANT_PAST);

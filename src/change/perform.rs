@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use dlock_core::{Effects, Event, LockRef};
+use dlock_core::{Effects, Event, LockNameRef};
 
 use crate::change::{APPLY, blocked_clients};
 use crate::redis::{Ctx, RStr};
@@ -16,7 +16,7 @@ use crate::state::wait_timer;
 /// here, not received from the primary or the AOF.
 pub fn perform(
     ctx: &mut Ctx<'_>,
-    (name, lock): (RStr<'_>, LockRef<'_>),
+    (name, lock): (RStr<'_>, LockNameRef<'_>),
     is_decision: bool,
     effects: &mut Effects,
 ) {
@@ -67,7 +67,7 @@ fn replicate(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects) {
     }
 }
 
-fn count(state: &mut ModuleState, lock: LockRef<'_>, effects: &Effects) {
+fn count(state: &mut ModuleState, lock: LockNameRef<'_>, effects: &Effects) {
     // A lock is contended if it has waiters, or had some that this transition answered.
     let is_contended = effects.events.contains(&Event::Expired)
         && (!effects.wakes.is_empty() || state.server.wait_table.queue(lock).is_some());

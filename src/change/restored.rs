@@ -4,7 +4,7 @@
 //! past, without notice. So loading it has no side effects. The next transition of the lock, the callback that unlinks
 //! it, or the timer takes note of a value that was stored.
 
-use dlock_core::{LockName, LockRef};
+use dlock_core::{LockName, LockNameRef};
 
 use crate::change::lock_value::LockValue;
 use crate::redis::{Ctx, RString, Value, WriteKey};
@@ -15,7 +15,7 @@ use crate::state::wait_timer;
 const SLICE_MS: u64 = 1;
 
 /// Takes note of the locks that were stored, a slice of them.
-pub fn track(ctx: &mut Ctx<'_>) {
+pub fn observe_stored(ctx: &mut Ctx<'_>) {
     let slice = Slice::of_ms(SLICE_MS);
     while !slice.is_over() {
         let Some(LockName { db, key }) = ctx.state().restored.pop() else {
@@ -25,7 +25,7 @@ pub fn track(ctx: &mut Ctx<'_>) {
             let name = RString::new(&key);
             let mut open = WriteKey::<LockValue>::open(ctx, name.borrow());
             if let (Value::Ours(value), state) = open.value_and(&STATE) {
-                value.track(state, LockRef::new(db, &key));
+                value.observe(state, LockNameRef::new(db, &key));
             }
         }
     }
@@ -33,8 +33,8 @@ pub fn track(ctx: &mut Ctx<'_>) {
 }
 
 /// All databases are about to be emptied, without a word about each lock.
-pub fn track_all(ctx: &mut Ctx<'_>) {
+pub fn observe_all(ctx: &mut Ctx<'_>) {
     while !ctx.state().restored.is_empty() {
-        track(ctx);
+        observe_stored(ctx);
     }
 }

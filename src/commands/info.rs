@@ -1,6 +1,6 @@
 use std::ffi::c_int;
 
-use dlock_core::{Holder, LeaseClock, Limit, LockRef, Timeout, Waiter};
+use dlock_core::{Holder, LeaseClock, Limit, LockNameRef, Timeout, Waiter};
 
 use crate::change::lock_value::LockValue;
 use crate::commands::CATEGORY;
@@ -70,7 +70,7 @@ const MAX_SHOWN: usize = 128;
 
 /// How many wait, and the first of them.
 fn waiters(state: &ModuleState, db: c_int, key: &[u8]) -> (usize, Vec<Waiter>) {
-    let Some(queue) = state.server.wait_table.queue(LockRef::new(db, key)) else {
+    let Some(queue) = state.server.wait_table.queue(LockNameRef::new(db, key)) else {
         return (0, Vec::new());
     };
     let shown = queue.iter().take(MAX_SHOWN);

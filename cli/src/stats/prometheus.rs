@@ -19,6 +19,7 @@ expired: Holders removed because their lease expired.
 grants_from_queue: Grants to waiters.
 wait_timeouts: Waiters that timed out.
 grants_rolled_back: Grants rolled back because the waiter had disconnected.
+internal_errors: States that should be impossible, which were handled: please report them.
 deadlock_searches_abandoned: Requests that wait although their search for deadlocks was abandoned.
 expired_contended: Holders removed because their lease expired while others waited.
 errors_late_releases: RELEASE requests by owners that no longer held the lock.";

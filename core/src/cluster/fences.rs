@@ -147,9 +147,9 @@ impl ClusterFences {
 mod tests {
     use super::*;
     use crate::fence::MAX_FENCE;
-    use crate::name::LockRef;
+    use crate::name::LockNameRef;
 
-    const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+    const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
     const CLOCK: WallClock = WallClock::from_unix_ms(1_750_000_000_000);
     const NOW: Instant = Instant::from_micros(5_000_000);
     const A: NodeId = [b'a'; 40];

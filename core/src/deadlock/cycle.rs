@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-use super::graph::{NodeId, WaitForGraph};
+use super::graph::{Node, WaitForGraph};
 use crate::name::LockName;
 
 /// Owners that wait for each other in a cycle.
@@ -80,13 +80,13 @@ impl fmt::Display for Shortened<'_> {
 }
 
 /// An owner, and a lock for which it waits forever.
-type Edge = (NodeId, NodeId);
+type Edge = (Node, Node);
 
 /// The shortest cycle through the request of the first owner for `lock`, after a reduction that left it waiting.
 ///
 /// A request that creates a deadlock closes a cycle. One that only runs into a deadlock (formed while detection
 /// was off, or by a RENAME) may be outside of it: then the shortest cycle through another owner.
-pub(super) fn find(graph: &WaitForGraph<'_>, lock: NodeId) -> Option<Cycle> {
+pub(super) fn find(graph: &WaitForGraph<'_>, lock: Node) -> Option<Cycle> {
     let by_request = shortest_through(graph, WaitForGraph::FIRST, [(WaitForGraph::FIRST, lock)].into());
     let closed_by_request = by_request.is_some();
     let through = |owner| shortest_through(graph, owner, edges_of(graph, owner).collect());
@@ -103,7 +103,7 @@ pub(super) fn find(graph: &WaitForGraph<'_>, lock: NodeId) -> Option<Cycle> {
 }
 
 /// The locks for which an owner waits forever.
-fn edges_of<'g>(graph: &'g WaitForGraph<'_>, owner: NodeId) -> impl Iterator<Item = Edge> + 'g {
+fn edges_of<'g>(graph: &'g WaitForGraph<'_>, owner: Node) -> impl Iterator<Item = Edge> + 'g {
     let node = graph.owners.get(owner).into_iter();
     node.flat_map(move |node| node.waits.iter().map(move |lock| (owner, *lock)))
 }
@@ -111,9 +111,9 @@ fn edges_of<'g>(graph: &'g WaitForGraph<'_>, owner: NodeId) -> impl Iterator<Ite
 /// The shortest cycle from an owner along these edges back to it, by a breadth-first search over the owners that wait
 /// forever: from a waiter to the holders of what it waits for, which all wait forever too, or the reduction would have
 /// released it.
-fn shortest_through(graph: &WaitForGraph<'_>, start: NodeId, mut next: VecDeque<Edge>) -> Option<Vec<Edge>> {
+fn shortest_through(graph: &WaitForGraph<'_>, start: Node, mut next: VecDeque<Edge>) -> Option<Vec<Edge>> {
     // From which owner, and by which lock, each owner is reached.
-    let mut reached: BTreeMap<NodeId, Edge> = BTreeMap::new();
+    let mut reached: BTreeMap<Node, Edge> = BTreeMap::new();
     let mut visited = BTreeSet::new();
     while !reached.contains_key(&start) {
         let edge = next.pop_front()?;

@@ -15,9 +15,9 @@ mod graph;
 pub use cycle::Cycle;
 #[cfg(test)]
 pub(crate) use cycle::Link;
-pub(crate) use graph::{NodeId, WaitForGraph};
+pub(crate) use graph::{Node, WaitForGraph};
 
-use super::name::LockRef;
+use super::name::LockNameRef;
 
 /// What a search has found.
 pub(crate) enum Found {
@@ -31,7 +31,7 @@ pub(crate) enum Found {
 }
 
 /// The cycle that keeps the first owner of the graph waiting for that lock forever, if there is one.
-pub(crate) fn search(mut graph: WaitForGraph<'_>, name: LockRef<'_>) -> Found {
+pub(crate) fn search(mut graph: WaitForGraph<'_>, name: LockNameRef<'_>) -> Found {
     reduce(&mut graph);
     let Some(lock) = graph.locks.iter().position(|node| node.name.as_ref() == name) else {
         return Found::Impossible("the lock of a request is not in its wait-for graph");
@@ -50,7 +50,7 @@ pub(crate) fn search(mut graph: WaitForGraph<'_>, name: LockRef<'_>) -> Found {
 fn reduce(graph: &mut WaitForGraph<'_>) {
     // A waiter that fits already is only delayed: by a grace period, or until the timer fires.
     (0..graph.locks.len()).for_each(|lock| while graph.admit(lock).is_some() {});
-    let mut idle: Vec<NodeId> = (0..graph.owners.len())
+    let mut idle: Vec<Node> = (0..graph.owners.len())
         .filter(|owner| graph.is_idle(*owner))
         .collect();
     while let Some(owner) = idle.pop() {

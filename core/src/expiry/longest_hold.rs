@@ -1,4 +1,4 @@
-//! The longest hold that runs, without an index of its own: the sweeper visits a renewed lock once a lease.
+//! Age of the oldest hold, sampled by the sweeper; up to one lease late.
 
 use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};

@@ -4,11 +4,11 @@
 //! falls behind the clock, and a server that lost its data starts above all fences that it issued before. After
 //! a promotion it also skips the fences that an isolated old primary may still be issuing.
 
-mod buckets;
+mod last_fences;
 mod token;
 
-use super::name::LockRef;
-use buckets::Buckets;
+use super::name::LockNameRef;
+use last_fences::LastFences;
 pub use token::{Fence, MAX_FENCE};
 
 /// How far a promotion advances: an isolated old primary must issue this many fences to catch up.
@@ -57,7 +57,7 @@ pub struct Fences {
     floor: Fence,
     pending: Option<AdvanceReason>,
     /// The last fences of names, on a server of a quorum.
-    buckets: Option<Buckets>,
+    last_fences: Option<LastFences>,
 }
 
 impl Fences {
@@ -67,7 +67,7 @@ impl Fences {
             known: 0,
             floor: 0,
             pending: Some(AdvanceReason::Start),
-            buckets: None,
+            last_fences: None,
         }
     }
 
@@ -79,16 +79,16 @@ impl Fences {
     /// Takes note of a fence that was issued elsewhere or earlier.
     pub fn observe(&mut self, fence: Fence) {
         self.known = self.known.max(fence);
-        if let Some(buckets) = &mut self.buckets {
-            buckets.raise_all(fence);
+        if let Some(last_fences) = &mut self.last_fences {
+            last_fences.raise_all(fence);
         }
     }
 
     /// Whether this is a server of a quorum. Only then does a minimum of a new grant pass by the counter.
     pub fn set_quorum(&mut self, is_quorum: bool) {
-        match (is_quorum, &self.buckets) {
-            (true, None) => self.buckets = Some(Buckets::above(self.last())),
-            (false, Some(_)) => self.buckets = None,
+        match (is_quorum, &self.last_fences) {
+            (true, None) => self.last_fences = Some(LastFences::above(self.last())),
+            (false, Some(_)) => self.last_fences = None,
             (true, Some(_)) | (false, None) => {}
         }
     }
@@ -131,8 +131,8 @@ impl Fences {
             Some(AdvanceReason::Start) => self.known = gap,
         }
         let last = self.last();
-        if let Some(buckets) = &mut self.buckets {
-            buckets.raise_all(last);
+        if let Some(last_fences) = &mut self.last_fences {
+            last_fences.raise_all(last);
         }
     }
 
@@ -143,9 +143,9 @@ impl Fences {
 
     /// The fence of a new grant of this lock, `None` after the largest one. With a minimum it is the smallest from
     /// there on that is above the earlier ones of this name.
-    pub fn next_fence(&mut self, name: LockRef<'_>, min: Option<Fence>) -> Option<Fence> {
-        let last = match (&self.buckets, min) {
-            (Some(buckets), Some(_)) => buckets.last(name),
+    pub fn next_fence(&mut self, name: LockNameRef<'_>, min: Option<Fence>) -> Option<Fence> {
+        let last = match (&self.last_fences, min) {
+            (Some(last_fences), Some(_)) => last_fences.last(name),
             (None, _) | (_, None) => self.last(),
         };
         let next = last.checked_add(1)?.max(min.unwrap_or_default());
@@ -157,10 +157,10 @@ impl Fences {
     }
 
     /// Takes note of a fence that this lock has now: of a new grant, or a raised one.
-    pub(super) fn raise(&mut self, name: LockRef<'_>, fence: Fence) {
+    pub(super) fn raise(&mut self, name: LockNameRef<'_>, fence: Fence) {
         self.known = self.known.max(fence);
-        if let Some(buckets) = &mut self.buckets {
-            buckets.raise(name, fence);
+        if let Some(last_fences) = &mut self.last_fences {
+            last_fences.raise(name, fence);
         }
     }
 
@@ -188,8 +188,8 @@ impl Fences {
 mod tests {
     use super::*;
 
-    const NAME: LockRef<'_> = LockRef { db: 0, key: b"a" };
-    const OTHER: LockRef<'_> = LockRef { db: 0, key: b"b" };
+    const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"a" };
+    const OTHER: LockNameRef<'_> = LockNameRef { db: 0, key: b"b" };
     const MS: u64 = EPOCH_MS + 1_000_000;
     const CLOCK: Fence = 1_000_000 * FENCES_PER_MS;
 
@@ -198,7 +198,7 @@ mod tests {
             known,
             floor: 0,
             pending: Some(reason),
-            buckets: None,
+            last_fences: None,
         };
         fences.advance(WallClock::from_unix_ms(unix_ms), random);
         assert!(!fences.is_advance_due(false));
@@ -264,7 +264,7 @@ mod tests {
             known: 0,
             floor: 0,
             pending: None,
-            buckets: None,
+            last_fences: None,
         };
         for (reason, expected) in [
             (AdvanceReason::Start, AdvanceReason::Start),
@@ -282,7 +282,7 @@ mod tests {
             known: MAX_FENCE - 1,
             floor: 0,
             pending: None,
-            buckets: None,
+            last_fences: None,
         };
         assert_eq!(fences.next_fence(NAME, None), Some(MAX_FENCE));
         assert_eq!(fences.next_fence(NAME, None), None);
@@ -359,7 +359,7 @@ mod tests {
             known: CLOCK,
             floor: 0,
             pending: None,
-            buckets: None,
+            last_fences: None,
         };
         let year = YEAR_MS * FENCES_PER_MS;
         let past = WallClock::from_unix_ms(0);

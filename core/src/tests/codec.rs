@@ -196,7 +196,7 @@ fn is_possible(lock: &Lock) -> bool {
 /// A change, which the test encodes itself, from the description in `codec.rs`.
 #[derive(Clone, Debug)]
 struct WireChange {
-    departures: Vec<(u8, Vec<u8>)>,
+    removals: Vec<(u8, Vec<u8>)>,
     holders: Vec<WireHolder>,
     /// Holders before removals: the wrong order.
     holders_first: bool,
@@ -214,29 +214,29 @@ struct WireHolder {
 impl WireChange {
     fn one(holder: WireHolder) -> Self {
         Self {
-            departures: vec![],
+            removals: vec![],
             holders: vec![holder],
             holders_first: false,
         }
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let departure = |(kind, owner): &(u8, Vec<u8>)| [vec![*kind], with_length(owner)].concat();
-        let departures: Vec<u8> = self.departures.iter().flat_map(departure).collect();
+        let removal = |(kind, owner): &(u8, Vec<u8>)| [vec![*kind], with_length(owner)].concat();
+        let removals: Vec<u8> = self.removals.iter().flat_map(removal).collect();
         let holders: Vec<u8> = self.holders.iter().flat_map(WireHolder::bytes).collect();
         with_version(if self.holders_first {
-            [holders, departures].concat()
+            [holders, removals].concat()
         } else {
-            [departures, holders].concat()
+            [removals, holders].concat()
         })
     }
 
     /// The holders after this change, if it is valid for this lock.
     fn outcome(&self, lock: &[WireHolder]) -> Option<Vec<WireHolder>> {
-        let departs = |owner: &[u8]| self.departures.iter().any(|(_, departed)| departed == owner);
+        let removes = |owner: &[u8]| self.removals.iter().any(|(_, removed)| removed == owner);
         let mut holders: Vec<_> = lock
             .iter()
-            .filter(|holder| !departs(&holder.owner))
+            .filter(|holder| !removes(&holder.owner))
             .cloned()
             .collect();
         for holder in &self.holders {
@@ -252,7 +252,7 @@ impl WireChange {
                 None => holders.push(holder.clone()),
             }
         }
-        let ordered = !self.holders_first || self.departures.is_empty() || self.holders.is_empty();
+        let ordered = !self.holders_first || self.removals.is_empty() || self.holders.is_empty();
         let rising = holders.windows(2).all(|pair| pair[0].fence < pair[1].fence);
         let fits = holders
             .iter()
@@ -331,17 +331,17 @@ fn wire_holder() -> impl Strategy<Value = WireHolder> {
 }
 
 fn wire_change() -> impl Strategy<Value = WireChange> {
-    let departure = (1_u8..=2, (b'a'..b'e').prop_map(|owner| vec![owner]));
+    let removal = (1_u8..=2, (b'a'..b'e').prop_map(|owner| vec![owner]));
     (
-        vec(departure, 0..3),
+        vec(removal, 0..3),
         vec(wire_holder(), 0..3),
         prop::bool::weighted(0.1),
     )
-        .prop_filter("a change changes something", |(departures, holders, _)| {
-            !departures.is_empty() || !holders.is_empty()
+        .prop_filter("a change changes something", |(removals, holders, _)| {
+            !removals.is_empty() || !holders.is_empty()
         })
-        .prop_map(|(departures, holders, holders_first)| WireChange {
-            departures,
+        .prop_map(|(removals, holders, holders_first)| WireChange {
+            removals,
             holders,
             holders_first,
         })

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::limit::Limit;
 use crate::lock::Lock;
-use crate::name::LockRef;
+use crate::name::LockNameRef;
 use crate::request::{Holds, Release};
 use crate::server_state::ServerState;
 
@@ -165,7 +165,7 @@ fn wait_table_updates_limit_of_returning_holder() {
     server.waits("ACQUIRE a bob 60000 BLOCK 0");
     server.replace(0, server.lock("b").clone());
     server.process_due();
-    let entry = server.state.wait_table.entry(LockRef::new(0, b"a")).unwrap();
+    let entry = server.state.wait_table.entry(LockNameRef::new(0, b"a")).unwrap();
     assert_eq!(entry.holders[0].limit, Limit::SHARED);
 }
 

@@ -8,14 +8,14 @@ use crate::effects::Effects;
 use crate::lease_clock::LeaseClock;
 use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
-use crate::name::LockRef;
+use crate::name::LockNameRef;
 use crate::outcome::Acquired;
 use crate::policy::Policy;
 use crate::request::{Acquire, Holds, Release, Timeout};
 use crate::server_state::ServerState;
 use crate::time::Instant;
 
-const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
 /// This many holders at once take about as long as in small lots. If the work were quadratic, they would take
 /// [`LOTS`] times as long.
 const MANY: u64 = 10_000;

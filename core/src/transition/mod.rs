@@ -20,7 +20,7 @@ use super::fence::Fence;
 use super::inputs::Inputs;
 use super::lease_clock::LeaseClock;
 use super::lock::Lock;
-use super::name::LockRef;
+use super::name::LockNameRef;
 use super::outcome::{Acquired, Outcome};
 use super::queue::Waiter;
 use super::request::{Acquire, Extend, Release, Timeout};
@@ -34,7 +34,7 @@ pub struct Transition<'a> {
     server: &'a mut ServerState,
     inputs: &'a Inputs<'a>,
     clock: LeaseClock,
-    name: LockRef<'a>,
+    name: LockNameRef<'a>,
     lock: &'a mut Lock,
     effects: &'a mut Effects,
 }
@@ -46,7 +46,7 @@ impl ServerState {
     pub fn begin<'a>(
         &'a mut self,
         inputs: &'a Inputs<'a>,
-        name: LockRef<'a>,
+        name: LockNameRef<'a>,
         lock: &'a mut Lock,
         effects: &'a mut Effects,
     ) -> Transition<'a> {

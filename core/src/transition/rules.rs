@@ -6,13 +6,13 @@ use crate::fence::{Fence, Fences};
 use crate::lease_clock::LeaseClock;
 use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
-use crate::name::LockRef;
+use crate::name::LockNameRef;
 use crate::outcome::Granted;
 use crate::queue::Queue;
 
 /// The parts of the state that a transition may change. The wait table is synchronized afterwards.
 pub(super) struct Rules<'a> {
-    pub(super) name: LockRef<'a>,
+    pub(super) name: LockNameRef<'a>,
     pub(super) lock: &'a mut Lock,
     pub(super) queue: &'a mut Queue,
     pub(super) fences: &'a mut Fences,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::owners::OwnerEntry;
 use super::{Entry, WaitTable};
-use crate::deadlock::{self, Found, NodeId, WaitForGraph};
+use crate::deadlock::{self, Found, Node, WaitForGraph};
 use crate::lease_clock::LeaseClock;
-use crate::name::{LockName, LockRef};
+use crate::name::{LockName, LockNameRef};
 use crate::queue::Queue;
 use crate::ticket::Ticket;
 
@@ -19,7 +19,7 @@ const MAX_STEPS: usize = 2 * MAX_OWNERS;
 
 impl WaitTable {
     /// Searches for a cycle that keeps this owner waiting for that lock forever.
-    pub(crate) fn find_deadlock(&self, name: LockRef<'_>, owner: &[u8], clock: LeaseClock) -> Found {
+    pub(crate) fn find_deadlock(&self, name: LockNameRef<'_>, owner: &[u8], clock: LeaseClock) -> Found {
         if !self.owners.may_close_cycle(owner) {
             return Found::Nothing;
         }
@@ -70,15 +70,15 @@ struct GraphBuilder<'a> {
     graph: WaitForGraph<'a>,
     /// The owners of the graph.
     owners: Vec<(&'a [u8], &'a OwnerEntry)>,
-    owner_ids: BTreeMap<&'a [u8], NodeId>,
-    lock_ids: BTreeMap<&'a LockName, NodeId>,
+    owner_ids: BTreeMap<&'a [u8], Node>,
+    lock_ids: BTreeMap<&'a LockName, Node>,
     /// The last waiter of each lock that has been visited: those after it do not matter.
     visited_up_to: Vec<Option<Ticket>>,
 }
 
 impl<'a> GraphBuilder<'a> {
     /// The node of an owner. `None` if it waits for nothing: then it cannot be part of a deadlock.
-    fn intern(&mut self, owner: &'a [u8]) -> Option<NodeId> {
+    fn intern(&mut self, owner: &'a [u8]) -> Option<Node> {
         if let Some(node) = self.owner_ids.get(owner) {
             return Some(*node);
         }
@@ -94,13 +94,13 @@ impl<'a> GraphBuilder<'a> {
         (self.steps <= MAX_STEPS).then_some(())
     }
 
-    fn visit_lock(&mut self, owner: (NodeId, &[u8]), entry: &'a Entry) -> Option<()> {
+    fn visit_lock(&mut self, owner: (Node, &[u8]), entry: &'a Entry) -> Option<()> {
         let lock = self.visit_holders(entry)?;
         self.visit_waiters_up_to(owner, lock, &entry.queue)
     }
 
     /// Visits the live holders of a lock, unless that has been done.
-    fn visit_holders(&mut self, entry: &'a Entry) -> Option<NodeId> {
+    fn visit_holders(&mut self, entry: &'a Entry) -> Option<Node> {
         if let Some(lock) = self.lock_ids.get(&entry.name) {
             return Some(*lock);
         }
@@ -119,8 +119,8 @@ impl<'a> GraphBuilder<'a> {
     /// Visits an owner and the waiters ahead of it, except those that have been visited.
     fn visit_waiters_up_to(
         &mut self,
-        (node, name): (NodeId, &[u8]),
-        lock: NodeId,
+        (node, name): (Node, &[u8]),
+        lock: Node,
         queue: &'a Queue,
     ) -> Option<()> {
         let visited = self.visited_up_to.get(lock).copied().flatten();

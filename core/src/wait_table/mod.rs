@@ -13,7 +13,7 @@ use super::error::Error;
 use super::lease_clock::LeaseClock;
 use super::limit::Limit;
 use super::lock::{Holder, Lock};
-use super::name::{LockName, LockRef};
+use super::name::{LockName, LockNameRef};
 use super::outcome::Parked;
 use super::policy::Policy;
 use super::queue::{Owner, Queue, Waiter};
@@ -87,7 +87,7 @@ impl WaitTable {
     }
 
     /// The queue of a lock, if any request waits there.
-    pub fn queue(&self, name: LockRef<'_>) -> Option<&Queue> {
+    pub fn queue(&self, name: LockNameRef<'_>) -> Option<&Queue> {
         self.entry(name).map(|entry| &entry.queue)
     }
 
@@ -109,7 +109,7 @@ impl WaitTable {
     }
 
     /// Makes a queue due at `at`.
-    pub fn schedule(&mut self, name: LockRef<'_>, at: Instant) {
+    pub fn schedule(&mut self, name: LockNameRef<'_>, at: Instant) {
         if let Some(entry) = entry_mut(&mut self.databases, name) {
             self.wakeups
                 .replace(&entry.name, &mut entry.next_wakeup, Some(at));
@@ -117,7 +117,7 @@ impl WaitTable {
     }
 
     /// Makes a queue due at `until` that cannot be served now, or when the first waiter times out before.
-    pub fn defer(&mut self, name: LockRef<'_>, until: Instant) {
+    pub fn defer(&mut self, name: LockNameRef<'_>, until: Instant) {
         let deadline = self.queue(name).and_then(Queue::first_deadline);
         self.schedule(name, deadline.map_or(until, |deadline| deadline.min(until)));
     }
@@ -133,14 +133,14 @@ impl WaitTable {
     }
 
     /// Removes a waiter whose client has disconnected. The waiters after it become due.
-    pub fn remove_waiter(&mut self, name: LockRef<'_>, ticket: Ticket) {
+    pub fn remove_waiter(&mut self, name: LockNameRef<'_>, ticket: Ticket) {
         self.withdraw(name, ticket);
         self.remove_if_empty(name);
         self.schedule(name, Instant::DISTANT_PAST);
     }
 
     /// Removes all waiters of a lock that cannot be granted here any more.
-    pub fn drain(&mut self, name: LockRef<'_>) -> Vec<Ticket> {
+    pub fn drain(&mut self, name: LockNameRef<'_>) -> Vec<Ticket> {
         let Some(entry) = self.remove_entry(name) else {
             return Vec::new();
         };
@@ -151,7 +151,7 @@ impl WaitTable {
     }
 
     /// Times out waiters of a lock that cannot be granted now.
-    pub fn time_out_waiters(&mut self, name: LockRef<'_>, now: Instant) -> Vec<Wake> {
+    pub fn time_out_waiters(&mut self, name: LockNameRef<'_>, now: Instant) -> Vec<Wake> {
         let queue = self.queue_mut(name);
         let tickets = std::iter::from_fn(|| queue.remove_timed_out(now));
         let wakes = tickets.map(|ticket| Wake {
@@ -165,7 +165,7 @@ impl WaitTable {
 
     /// The queue that a transition of the lock works on. The caller calls [`WaitTable::sync`] afterwards.
     #[inline]
-    pub(super) fn queue_mut(&mut self, name: LockRef<'_>) -> &mut Queue {
+    pub(super) fn queue_mut(&mut self, name: LockNameRef<'_>) -> &mut Queue {
         debug_assert!(self.empty.is_empty(), "a waiter was put into no queue");
         if self.is_empty() {
             return &mut self.empty;
@@ -174,11 +174,11 @@ impl WaitTable {
     }
 
     /// Takes note of the effects of a transition on a queue and its lock.
-    pub(super) fn sync(&mut self, name: LockRef<'_>, lock: &Lock, clock: LeaseClock) {
+    pub(super) fn sync(&mut self, name: LockNameRef<'_>, lock: &Lock, clock: LeaseClock) {
         let Some(entry) = entry_mut(&mut self.databases, name) else {
             return;
         };
-        entry.note_departures(&mut self.owners);
+        entry.forget_removed_owners(&mut self.owners);
         if entry.queue.is_empty() {
             self.remove_entry(name);
             return;
@@ -198,7 +198,7 @@ impl WaitTable {
     /// is rejected changes nothing. The caller calls [`WaitTable::sync`] afterwards.
     pub(super) fn insert(
         &mut self,
-        name: LockRef<'_>,
+        name: LockNameRef<'_>,
         mut waiter: Waiter,
         policy: &Policy,
     ) -> Result<Parked, Error> {
@@ -243,7 +243,7 @@ impl WaitTable {
     }
 
     /// Takes a waiter out of its queue. The caller calls [`WaitTable::sync`] afterwards.
-    pub(super) fn withdraw(&mut self, name: LockRef<'_>, ticket: Ticket) {
+    pub(super) fn withdraw(&mut self, name: LockNameRef<'_>, ticket: Ticket) {
         self.queue_mut(name).remove(ticket);
     }
 
@@ -251,11 +251,11 @@ impl WaitTable {
         self.databases.values().flat_map(BTreeMap::values)
     }
 
-    pub(super) fn entry(&self, name: LockRef<'_>) -> Option<&Entry> {
+    pub(super) fn entry(&self, name: LockNameRef<'_>) -> Option<&Entry> {
         self.databases.get(&name.db)?.get(name.key)
     }
 
-    fn remove_entry(&mut self, name: LockRef<'_>) -> Option<Entry> {
+    fn remove_entry(&mut self, name: LockNameRef<'_>) -> Option<Entry> {
         let mut entry = self.databases.get_mut(&name.db)?.remove(name.key)?;
         self.locks = self.locks.saturating_sub(1);
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, None);
@@ -266,9 +266,9 @@ impl WaitTable {
     }
 
     /// Takes note of the owners that stopped waiting, and forgets the queue after the last.
-    fn remove_if_empty(&mut self, name: LockRef<'_>) {
+    fn remove_if_empty(&mut self, name: LockNameRef<'_>) {
         if let Some(entry) = entry_mut(&mut self.databases, name) {
-            entry.note_departures(&mut self.owners);
+            entry.forget_removed_owners(&mut self.owners);
             if entry.queue.is_empty() {
                 self.remove_entry(name);
             }
@@ -289,8 +289,8 @@ impl Entry {
     }
 
     /// Takes note of the owners that stopped waiting here.
-    fn note_departures(&mut self, owners: &mut OwnerIndex) {
-        while let Some(owner) = self.queue.departed_owners.pop() {
+    fn forget_removed_owners(&mut self, owners: &mut OwnerIndex) {
+        while let Some(owner) = self.queue.removed_owners.pop() {
             // A request that replaced another one left, and is back.
             if !self.queue.has(&owner) {
                 owners.remove_wait(&owner, &self.name);
@@ -308,7 +308,7 @@ impl Entry {
     }
 }
 
-fn entry_mut<'a>(databases: &'a mut BTreeMap<i32, Database>, name: LockRef<'_>) -> Option<&'a mut Entry> {
+fn entry_mut<'a>(databases: &'a mut BTreeMap<i32, Database>, name: LockNameRef<'_>) -> Option<&'a mut Entry> {
     databases.get_mut(&name.db)?.get_mut(name.key)
 }
 

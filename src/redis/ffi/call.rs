@@ -10,58 +10,49 @@ use crate::redis::ffi::ctx::Ctx;
 use crate::redis::ffi::string::{RStr, RString};
 
 impl Ctx<'_> {
+    /// Runs `command arguments`. `format`: that of RM_Call, `v` for the arguments and any flags. `None`: the server did not
+    /// run it.
+    pub(super) fn call(
+        &mut self,
+        command: &CStr,
+        format: &CStr,
+        arguments: &[*mut raw::RedisModuleString],
+    ) -> Option<Reply> {
+        let (format, array, len) = (format.as_ptr(), arguments.as_ptr(), arguments.len());
+        // SAFETY: the arguments are what the format says: an array of strings of the server, and its length.
+        let raw = unsafe { api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, array, len) };
+        // Not `then_some`, which makes a reply of null as well, and so frees it.
+        (!raw.is_null()).then(|| Reply(raw))
+    }
+
     /// Whether a client could write to these keys now; if not, the server's error. `probe` is a write command that does
     /// nothing, and whose arguments are keys.
     pub fn can_write(&mut self, probe: &CStr, keys: &[RStr<'_>]) -> Result<(), String> {
         let keys: Vec<_> = keys.iter().map(|key| key.raw()).collect();
-        // SAFETY: the arguments are what the format says: as in a script, errors as replies, an array of strings of the
-        // server, and its length.
-        let reply = unsafe {
-            api!(RedisModule_Call)(
-                self.raw(),
-                probe.as_ptr(),
-                c"SEv".as_ptr(),
-                keys.as_ptr(),
-                keys.len(),
-            )
-        };
-        let Some(reply) = Reply::new(reply) else {
-            return Err(String::new());
-        };
+        // As in a script, errors as replies.
+        let reply = self.call(probe, c"vSE", &keys).ok_or_else(String::new)?;
         if reply.is_error() {
-            Err(reply.text().unwrap_or_default())
-        } else {
-            Ok(())
+            return Err(reply.text().unwrap_or_default());
         }
+        Ok(())
     }
 
     /// The text that `command arguments` replies.
     pub fn call_for_text(&mut self, command: &CStr, arguments: &[&str]) -> Option<String> {
-        self.call(command, arguments)?.text()
+        self.call_with_texts(command, arguments)?.text()
     }
 
     /// The array of texts that `command arguments` replies.
     pub fn call_for_texts(&mut self, command: &CStr, arguments: &[&str]) -> Option<Vec<String>> {
-        self.call(command, arguments)?.texts()
+        let reply = self.call_with_texts(command, arguments)?;
+        elements_of(reply.0)?.into_iter().map(text_of).collect()
     }
 
-    fn call(&mut self, command: &CStr, arguments: &[&str]) -> Option<Reply> {
-        let strings: Vec<_> = arguments
-            .iter()
-            .map(|text| RString::new(text.as_bytes()))
-            .collect();
+    fn call_with_texts(&mut self, command: &CStr, arguments: &[&str]) -> Option<Reply> {
+        let strings = arguments.iter().map(|text| RString::new(text.as_bytes()));
+        let strings: Vec<_> = strings.collect();
         let raw: Vec<_> = strings.iter().map(|string| string.borrow().raw()).collect();
-        // SAFETY: the arguments are what the format says: an array of strings of the server, and its length.
-        let reply = unsafe {
-            api!(RedisModule_Call)(
-                self.raw(),
-                command.as_ptr(),
-                c"v".as_ptr(),
-                raw.as_ptr(),
-                raw.len(),
-            )
-        };
-        Reply::new(reply).filter(|reply| !reply.is_error())
+        self.call(command, c"v", &raw).filter(|reply| !reply.is_error())
     }
 
     /// A number from the server's INFO, if there is such a field.
@@ -80,13 +71,7 @@ impl Ctx<'_> {
 pub(super) struct Reply(*mut raw::RedisModuleCallReply);
 
 impl Reply {
-    /// `raw`: of a call that has just ended, or null.
-    pub(super) fn new(raw: *mut raw::RedisModuleCallReply) -> Option<Self> {
-        // Not `then_some`, which makes a reply of null as well, and so frees it.
-        (!raw.is_null()).then(|| Self(raw))
-    }
-
-    /// By its first byte: `-`, and `!` in RESP3. To ask for its type has the server parse all of it.
+    /// Looks at the first byte only: `-`, and `!` in RESP3. CallReplyType would parse the whole reply.
     pub(super) fn is_error(&self) -> bool {
         let mut len = 0;
         // SAFETY: the reply is valid, and so are the bytes of it, `len` of them.
@@ -105,10 +90,6 @@ impl Reply {
     pub(super) fn forward(&self, ctx: &Ctx<'_>) {
         // SAFETY: context and reply are valid.
         unsafe { api!(RedisModule_ReplyWithCallReply)(ctx.raw(), self.0) };
-    }
-
-    fn texts(&self) -> Option<Vec<String>> {
-        elements_of(self.0)?.into_iter().map(text_of).collect()
     }
 
     /// The strings of an array.

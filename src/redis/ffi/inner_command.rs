@@ -2,8 +2,6 @@
 
 use redis_module::raw;
 
-use crate::redis::ffi::api::api;
-use crate::redis::ffi::call::Reply;
 use crate::redis::ffi::ctx::Ctx;
 use crate::redis::ffi::string::{RStr, RString};
 
@@ -44,18 +42,10 @@ impl<'a> InnerCommand<'a> {
         if self.argv.len() == 1 {
             return Some(Vec::new());
         }
-        // SAFETY: the arguments are what the format says: a C string, an array of strings of the server, its length.
-        let reply = unsafe {
-            api!(RedisModule_Call)(
-                ctx.raw(),
-                c"COMMAND".as_ptr(),
-                c"cv".as_ptr(),
-                c"GETKEYS".as_ptr(),
-                self.argv.as_ptr(),
-                self.argv.len(),
-            )
-        };
-        Some(Reply::new(reply)?.strings().unwrap_or_default())
+        let subcommand = RString::new(b"GETKEYS");
+        let arguments = [&[subcommand.borrow().raw()], self.argv].concat();
+        let reply = ctx.call(c"COMMAND", c"v", &arguments)?;
+        Some(reply.strings().unwrap_or_default())
     }
 }
 
@@ -68,20 +58,9 @@ impl Ctx<'_> {
             return;
         };
         let arguments = command.argv.get(1..).unwrap_or_default();
-        // The arguments without the name (v), as in a script (S), as the caller (C), errors as replies (E), not where
-        // memory is short (M), in the caller's protocol (0), to replicas and the AOF (!).
-        let format = c"vSCEM0!";
-        // SAFETY: the arguments are what the format says: an array of strings of the server, and its length.
-        let reply = unsafe {
-            api!(RedisModule_Call)(
-                self.raw(),
-                name.as_ptr(),
-                format.as_ptr(),
-                arguments.as_ptr(),
-                arguments.len(),
-            )
-        };
-        let Some(reply) = Reply::new(reply) else {
+        // As in a script (S), as the caller (C), errors as replies (E), not where memory is short (M), in the caller's
+        // protocol (0), to replicas and the AOF (!).
+        let Some(reply) = self.call(name, c"vSCEM0!", arguments) else {
             self.reply_error(
                 "ERR the server did not run the command, send it without DLOCK.GUARD to see why",
             );

@@ -6,8 +6,8 @@ use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 const GAUGES: &str = "contended_locks evictable fence_known grace_left_ms locks longest_hold_ms \
                       longest_wait_ms quorum waiters";
 /// Counted in addition to another counter.
-const SIDE_COUNTERS: &str =
-    "deadlock_searches_abandoned errors_late_releases expired_contended fences_raised guards_refused";
+const SIDE_COUNTERS: &str = "deadlock_searches_abandoned errors_late_releases expired_contended fences_raised guards_refused \
+     internal_errors";
 /// Durations, and the number of them up to each bound.
 const DURATIONS: &str = "held_ms held_ms_buckets waited_ms_buckets";
 const COUNTERS: &str = "acquired errors_deadlock errors_err errors_notheld errors_notowner errors_grace \

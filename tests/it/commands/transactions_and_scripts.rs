@@ -52,7 +52,7 @@ fn transaction_is_replicated_by_effects() {
     let expected = [
         "MULTI",
         "DLOCK.APPLY door <change>",
-        "DLOCK.RELEASE first alice",
+        "DLOCK.APPLY first <change>",
         "EXEC",
     ];
     assert_eq!(stream.take(), expected);

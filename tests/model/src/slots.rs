@@ -8,11 +8,13 @@ use crate::outside::Outside;
 use crate::search::World;
 use dlock_core::cluster::fences::{Announcement, NodeId};
 use dlock_core::cluster::slots::SlotSet;
-use dlock_core::{Acquire, Acquired, Effects, Inputs, Instant, Limit, Lock, LockRef, ServerState, WallClock};
+use dlock_core::{
+    Acquire, Acquired, Effects, Inputs, Instant, Limit, Lock, LockNameRef, ServerState, WallClock,
+};
 
 /// A time in 2025, so that fences have as many digits as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
-const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
 /// The promotion gap of the fences is three to four ticks.
 const TICK_MS: u64 = 10_000;
 const SLOT: usize = 3300;

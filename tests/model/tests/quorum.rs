@@ -3,7 +3,9 @@
 //!
 //! `cargo test --release -p dlock-model --test quorum -- --ignored --nocapture` takes the larger worlds.
 
-use dlock_core::{Acquire, Acquired, Effects, Instant, Limit, Lock, LockRef, Policy, ServerState, Timeout};
+use dlock_core::{
+    Acquire, Acquired, Effects, Instant, Limit, Lock, LockNameRef, Policy, ServerState, Timeout,
+};
 use dlock_model::outside::Outside;
 use dlock_model::quorum::{
     Breach, QueueBreach, QueueSetting, QueueViolation, Queues, Quorum, Setting, Violation,
@@ -258,7 +260,7 @@ mod liveness {
         println!("{}", deadlock(setting).expect("a deadlock"));
     }
 
-    const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+    const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
     const LEASE_MS: u64 = 1_000;
 
     static OUTSIDE: Outside = Outside::at_unix_ms(1_750_000_000_000);

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use dlock_core::{
-    Acquire, Acquired, Effects, Environment, Holds, Inputs, Instant, Limit, Lock, LockRef, Policy, Release,
-    Role, ServerState, Timeout, Transition, WallClock,
+    Acquire, Acquired, Effects, Environment, Holds, Inputs, Instant, Limit, Lock, LockNameRef, Policy,
+    Release, Role, ServerState, Timeout, Transition, WallClock,
 };
 
 use crate::Result;
@@ -94,7 +94,7 @@ fn hand_over(core: &mut Core, round: u64) {
 #[inline(never)]
 fn expire(core: &mut Core, _: u64) {
     if let Some(mut lock) = core.abandoned.pop() {
-        let name = LockRef::new(DB, KEY);
+        let name = LockNameRef::new(DB, KEY);
         core.server
             .begin(&core.inputs, name, &mut lock, &mut core.effects)
             .expire_holders();
@@ -163,7 +163,7 @@ impl Core {
     }
 
     fn begin(&mut self) -> Transition<'_> {
-        let name = LockRef::new(DB, KEY);
+        let name = LockNameRef::new(DB, KEY);
         self.server
             .begin(&self.inputs, name, &mut self.lock, &mut self.effects)
     }

@@ -6,10 +6,11 @@ use super::setting::{Breach, LONGEST_LEASE_TICKS, Setting, TICK_MS};
 use crate::outside::Outside;
 use dlock_core::{
     Acquire, Acquired, Checkpoint, Effects, Error, Extend, Fences, Grace, GrantRef, Holder, Inputs, Instant,
-    LeaseClock, Lock, LockRef, Policy, Release, ServerState, Transition, WallClock, decode_lock, encode_lock,
+    LeaseClock, Lock, LockNameRef, Policy, Release, ServerState, Transition, WallClock, decode_lock,
+    encode_lock,
 };
 
-const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
 
 const LONG_AGO_UNIX_MS: u64 = 1_710_000_000_000;
 

@@ -15,10 +15,10 @@ use super::choices::Choices;
 use crate::outside::Outside;
 use dlock_core::cluster::fences::Announcement;
 use dlock_core::{
-    Acquire, Acquired, Effects, Granted, Inputs, Instant, Limit, Lock, LockRef, ServerState, WallClock,
+    Acquire, Acquired, Effects, Granted, Inputs, Instant, Limit, Lock, LockNameRef, ServerState, WallClock,
 };
 
-const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
 const REQUEST: Acquire<'_> = Acquire {
     owner: b"alice",
     lease_ms: 1,

@@ -4,10 +4,10 @@ use super::holders::{assert_sound, who};
 use crate::outside::Outside;
 use dlock_core::{
     Acquire, Effects, Extend, Fences, GrantRef, Guard, Holder, Holds, Instant, LeaseClock, Limit, Lock,
-    LockRef, Release, ServerState, WallClock, decode_lock, encode_lock,
+    LockNameRef, Release, ServerState, WallClock, decode_lock, encode_lock,
 };
 
-const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
 const LEASE_MS: u64 = u64::MAX >> 12;
 /// The time at which the value is decoded.
 const CLOCKS_MICROS: [i64; 4] = [0, 1, 123_456_789_012_345, -123_456_789];

@@ -90,10 +90,10 @@ mod tests {
     use crate::outside::Outside;
     use dlock_core::{
         Acquire, Acquired, Effects, Extend, GraceLength, GraceSettings, GrantRef, Instant, Limit, Lock,
-        LockRef, Policy, ServerState,
+        LockNameRef, Policy, ServerState,
     };
 
-    const NAME: LockRef<'_> = LockRef { db: 0, key: b"lock" };
+    const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
     const NOW: Instant = Instant::from_micros(0);
     const OWNERS: [&[u8]; 2] = [b"a", b"b"];
     /// What the core counts in a millisecond.

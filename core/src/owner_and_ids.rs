@@ -1,4 +1,4 @@
-//! The identity of a holder: its owner, and the request ids of its holds.
+//! An owner and its request ids, packed.
 //!
 //! A server has one of these for every held lock, so it is as small as possible.
 
@@ -6,7 +6,7 @@ use super::inline_bytes::InlineBytes;
 
 /// An owner, and the request ids of its holds, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HolderKey(Repr);
+pub(super) struct OwnerAndIds(Repr);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Repr {
@@ -21,7 +21,7 @@ struct WithIds {
     request_ids: Box<[Box<[u8]>]>,
 }
 
-impl HolderKey {
+impl OwnerAndIds {
     /// An owner without request ids.
     pub fn of(owner: &[u8]) -> Self {
         Self(Repr::Plain(InlineBytes::new(owner)))
@@ -110,47 +110,47 @@ mod tests {
 
     #[test]
     fn holder_key_of_short_owner_needs_no_heap() {
-        assert_eq!(size_of::<HolderKey>(), 24);
+        assert_eq!(size_of::<OwnerAndIds>(), 24);
         for length in [0, 1, SHORT] {
-            assert_eq!(HolderKey::of(&vec![b'o'; length]).heap_bytes(), 0, "{length}");
+            assert_eq!(OwnerAndIds::of(&vec![b'o'; length]).heap_bytes(), 0, "{length}");
         }
-        assert_eq!(HolderKey::of(&[b'o'; SHORT + 1]).heap_bytes(), SHORT + 1);
+        assert_eq!(OwnerAndIds::of(&[b'o'; SHORT + 1]).heap_bytes(), SHORT + 1);
     }
 
     #[test]
     fn holder_key_keeps_owner_and_request_ids() {
         for length in [1, SHORT - 1, SHORT, SHORT + 1, 512] {
             let owner: Vec<u8> = (0..length).map(|n| n as u8).collect();
-            let plain = HolderKey::of(&owner);
-            let mut holder_key = plain.clone();
-            for name in [b"a", b"b", b"c"] {
-                holder_key.push(name);
-                assert_eq!(holder_key.owner(), owner);
+            let plain = OwnerAndIds::of(&owner);
+            let mut owner_and_ids = plain.clone();
+            for id in [b"a", b"b", b"c"] {
+                owner_and_ids.push(id);
+                assert_eq!(owner_and_ids.owner(), owner);
             }
             assert_eq!(
-                holder_key
+                owner_and_ids
                     .request_ids()
                     .iter()
-                    .map(|name| name[0])
+                    .map(|id| id[0])
                     .collect::<Vec<_>>(),
                 b"abc"
             );
-            assert!(holder_key.remove(b"b") && !holder_key.remove(b"b"));
-            holder_key.pop();
-            assert_eq!(holder_key.request_ids(), [Box::from(*b"a")]);
-            let mut cleared = holder_key.clone();
+            assert!(owner_and_ids.remove(b"b") && !owner_and_ids.remove(b"b"));
+            owner_and_ids.pop();
+            assert_eq!(owner_and_ids.request_ids(), [Box::from(*b"a")]);
+            let mut cleared = owner_and_ids.clone();
             cleared.clear();
-            holder_key.pop();
-            assert_eq!((&holder_key, &cleared), (&plain, &plain), "{length}");
+            owner_and_ids.pop();
+            assert_eq!((&owner_and_ids, &cleared), (&plain, &plain), "{length}");
         }
     }
 
     #[test]
     fn holder_key_without_request_ids_removes_none() {
-        let mut holder_key = HolderKey::of(b"owner");
-        holder_key.pop();
-        holder_key.clear();
-        assert!(!holder_key.remove(b"a"));
-        assert_eq!(holder_key, HolderKey::of(b"owner"));
+        let mut owner_and_ids = OwnerAndIds::of(b"owner");
+        owner_and_ids.pop();
+        owner_and_ids.clear();
+        assert!(!owner_and_ids.remove(b"a"));
+        assert_eq!(owner_and_ids, OwnerAndIds::of(b"owner"));
     }
 }

@@ -6,21 +6,21 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::token::Fence;
-use crate::name::LockRef;
+use crate::name::LockNameRef;
 
 /// A power of two.
 const BUCKETS: usize = 1024;
 
 /// In memory only: 8 kB.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Buckets {
+pub(super) struct LastFences {
     last: Vec<Fence>,
     /// No bucket is below it.
     floor: Fence,
 }
 
-impl Buckets {
-    /// Buckets of a server that has issued no fence above `floor`.
+impl LastFences {
+    /// Of a server that has issued no fence above `floor`.
     pub fn above(floor: Fence) -> Self {
         Self {
             last: vec![0; BUCKETS],
@@ -29,12 +29,12 @@ impl Buckets {
     }
 
     /// No fence of this name is larger.
-    pub fn last(&self, name: LockRef<'_>) -> Fence {
+    pub fn last(&self, name: LockNameRef<'_>) -> Fence {
         let last = self.last.get(bucket_of(name)).copied().unwrap_or_default();
         last.max(self.floor)
     }
 
-    pub fn raise(&mut self, name: LockRef<'_>, fence: Fence) {
+    pub fn raise(&mut self, name: LockNameRef<'_>, fence: Fence) {
         if let Some(last) = self.last.get_mut(bucket_of(name)) {
             *last = fence.max(*last);
         }
@@ -45,7 +45,7 @@ impl Buckets {
     }
 }
 
-fn bucket_of(name: LockRef<'_>) -> usize {
+fn bucket_of(name: LockNameRef<'_>) -> usize {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish() as usize & (BUCKETS - 1)
@@ -57,14 +57,14 @@ mod tests {
 
     #[test]
     fn bucket_keeps_its_names_apart_from_others() {
-        let (a, b) = (LockRef::new(0, b"a"), LockRef::new(0, b"b"));
-        let mut buckets = Buckets::above(5);
-        buckets.raise(a, 9);
-        buckets.raise(a, 7);
-        assert_eq!((buckets.last(a), buckets.last(b)), (9, 5));
-        assert_eq!(buckets.last(LockRef::new(1, b"a")), 5, "another database");
-        buckets.raise_all(8);
-        assert_eq!((buckets.last(a), buckets.last(b)), (9, 8));
+        let (a, b) = (LockNameRef::new(0, b"a"), LockNameRef::new(0, b"b"));
+        let mut last_fences = LastFences::above(5);
+        last_fences.raise(a, 9);
+        last_fences.raise(a, 7);
+        assert_eq!((last_fences.last(a), last_fences.last(b)), (9, 5));
+        assert_eq!(last_fences.last(LockNameRef::new(1, b"a")), 5, "another database");
+        last_fences.raise_all(8);
+        assert_eq!((last_fences.last(a), last_fences.last(b)), (9, 8));
     }
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
         let names: Vec<String> = (0..4 * BUCKETS).map(|n| format!("lock:{n}")).collect();
         let mut used: Vec<usize> = names
             .iter()
-            .map(|name| bucket_of(LockRef::new(0, name.as_bytes())))
+            .map(|name| bucket_of(LockNameRef::new(0, name.as_bytes())))
             .collect();
         used.sort_unstable();
         used.dedup();
