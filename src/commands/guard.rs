@@ -62,7 +62,8 @@ impl Command for Guard {
         }
         let lease_ms = check(&mut call.ctx, key, &request)?;
         match command {
-            Some(command) => call.ctx.run(&command),
+            Some(command) if call.ctx.run(&command) => {}
+            Some(_) => return Err(Error::NotRun),
             None => call.ctx.reply_integer(lease_ms),
         }
         Ok(())

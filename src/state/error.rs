@@ -14,6 +14,8 @@ pub enum Error {
     WrongType,
     /// A command that GUARD does not run, and what to do instead.
     NotGuarded(&'static str),
+    /// The server did not even reply to the guarded command.
+    NotRun,
     /// A key of the guarded command is in another slot than the lock.
     CrossSlot,
     /// It may be on either of two nodes.
@@ -37,7 +39,7 @@ impl CommandError for Error {
             Self::WrongType => increment(&mut counters.errors.wrongtype),
             // As if the server had found it.
             Self::CrossSlot | Self::TryAgain => {}
-            Self::NotGuarded(_) | Self::ReadOnly | Self::Internal | Self::NotStored => {
+            Self::NotGuarded(_) | Self::NotRun | Self::ReadOnly | Self::Internal | Self::NotStored => {
                 increment(&mut counters.errors.err);
             }
         }
@@ -53,7 +55,9 @@ impl From<dlock_core::Error> for Error {
 
 impl From<MissingArgument> for Error {
     fn from(_: MissingArgument) -> Self {
-        Self::Rejected(dlock_core::Error::UnknownOption(""))
+        Self::Rejected(dlock_core::Error::internal(
+            "a command has fewer arguments than its arity says",
+        ))
     }
 }
 
@@ -62,6 +66,9 @@ impl fmt::Display for Error {
         f.write_str(match self {
             Self::Rejected(error) => return error.fmt(f),
             Self::NotGuarded(reason) => return write!(f, "ERR DLOCK.GUARD does not run {reason}"),
+            Self::NotRun => {
+                "ERR the server did not run the command, send it without DLOCK.GUARD to see why"
+            }
             Self::CrossSlot => {
                 "CROSSSLOT the lock and the keys of the command must be in one slot: use a hash tag in their names"
             }

@@ -94,7 +94,7 @@ pub(super) unsafe fn load(ctx: *mut raw::RedisModuleCtx) -> Result<(), &'static 
     if let Some(missing) = first_missing() {
         return Err(missing);
     }
-    // SAFETY: the context is valid. The detached one lives as long as the module.
+    // SAFETY: takes nothing but the context. The detached one lives as long as the module.
     let detached = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx) };
     DETACHED.store(detached, Ordering::Relaxed);
     Ok(())

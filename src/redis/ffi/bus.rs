@@ -26,7 +26,7 @@ impl Ctx<'_> {
         let Ok(len) = u32::try_from(message.len()) else {
             return;
         };
-        // SAFETY: the context is valid, no target stands for all nodes, and the server copies the message.
+        // SAFETY: no target stands for all nodes, and the server copies the message.
         unsafe {
             let all = std::ptr::null();
             api!(RedisModule_SendClusterMessage)(self.raw(), all, message_type, message.as_ptr().cast(), len);
@@ -35,7 +35,7 @@ impl Ctx<'_> {
 
     /// Receives messages from now on. Nothing happens on a server that is no node of a cluster.
     pub fn receive_messages<R: Receiver>(&self) {
-        // SAFETY: the context is valid, and the callback has the signature that the server calls.
+        // SAFETY: the callback has the signature that the server calls.
         unsafe {
             api!(RedisModule_RegisterClusterMessageReceiver)(self.raw(), R::MESSAGE_TYPE, Some(received::<R>))
         };

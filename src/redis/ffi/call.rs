@@ -88,7 +88,7 @@ impl Reply {
 
     /// Passes it on to the client.
     pub(super) fn forward(&self, ctx: &Ctx<'_>) {
-        // SAFETY: context and reply are valid.
+        // SAFETY: the reply is valid.
         unsafe { api!(RedisModule_ReplyWithCallReply)(ctx.raw(), self.0) };
     }
 

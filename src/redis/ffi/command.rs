@@ -39,10 +39,6 @@ impl<'a> Call<'a> {
     /// The argument at this position, 0 = the command's name. The server has checked the arity.
     pub fn arg(&self, position: usize) -> Result<RStr<'a>, MissingArgument> {
         let raw = self.argv.get(position);
-        debug_assert!(
-            raw.is_some(),
-            "the arity of a command is smaller than what it reads"
-        );
         // SAFETY: the server passes strings that live as long as the call.
         raw.map(|raw| unsafe { RStr::new(*raw) }).ok_or(MissingArgument)
     }
@@ -70,7 +66,7 @@ impl Ctx<'_> {
             Some(KeyUse::UpdateAll) => (1, -1, 1),
             Some(_) => (1, 1, 1),
         };
-        // SAFETY: the context is valid, the strings are C strings, the server copies them.
+        // SAFETY: the strings are C strings, the server copies them.
         let command = unsafe {
             let status = api!(RedisModule_CreateCommand)(
                 self.raw(),
@@ -94,7 +90,7 @@ impl Ctx<'_> {
         let name = CString::new(name).unwrap_or_default();
         // SAFETY: the server has set the pointer before it calls the module.
         let add = unsafe { raw::RedisModule_AddACLCategory };
-        // SAFETY: the context is valid, the string is a C string.
+        // SAFETY: the string is a C string.
         add.is_none_or(|add| unsafe { add(self.raw(), name.as_ptr()) == OK })
     }
 }

@@ -29,13 +29,13 @@ impl Ctx<'_> {
     pub fn register_settings(&mut self, numbers: &[Number], switches: &[Switch]) -> bool {
         let registered = numbers.iter().all(|number| self.register_number(number))
             && switches.iter().all(|switch| self.register_switch(switch));
-        // SAFETY: the context is valid.
+        // SAFETY: takes nothing but the context.
         registered && unsafe { api!(RedisModule_LoadConfigs)(self.raw()) == OK }
     }
 
     fn register_number(&mut self, setting: &Number) -> bool {
         let name = CString::new(setting.name).unwrap_or_default();
-        // SAFETY: the context is valid, the server copies the name, the variable is static.
+        // SAFETY: the server copies the name, the variable is static.
         unsafe {
             api!(RedisModule_RegisterNumericConfig)(
                 self.raw(),

@@ -14,7 +14,8 @@ use crate::redis::ffi::gil::Gil;
 use crate::redis::ffi::string::RStr;
 use crate::redis::versions::SLOT_IMPORT_CLIENT;
 
-/// A context of the server, which is valid for `'a`: while it is calling the module. It is a [`Gil`] too.
+/// A context of the server, which is valid for `'a`: while it is calling the module. The `SAFETY` comments of this
+/// directory do not repeat that. It is a [`Gil`] too.
 pub struct Ctx<'a> {
     raw: *mut raw::RedisModuleCtx,
     gil: Gil<'a>,
@@ -50,7 +51,7 @@ impl<'a> Ctx<'a> {
     }
 
     pub fn flags(&self) -> Flags {
-        // SAFETY: the context is valid.
+        // SAFETY: takes nothing but the context.
         Flags(unsafe { api!(RedisModule_GetContextFlags)(self.raw) }.cast_unsigned())
     }
 
@@ -61,14 +62,14 @@ impl<'a> Ctx<'a> {
     }
 
     pub fn db(&self) -> c_int {
-        // SAFETY: the context is valid.
+        // SAFETY: takes nothing but the context.
         unsafe { api!(RedisModule_GetSelectedDb)(self.raw) }
     }
 
     /// Selects a database; false if there is none of this number.
     #[must_use]
     pub fn select_db(&mut self, db: c_int) -> bool {
-        // SAFETY: the context is valid; a number out of range is answered with an error.
+        // SAFETY: a number out of range is answered with an error.
         unsafe { api!(RedisModule_SelectDb)(self.raw, db) == raw::REDISMODULE_OK as c_int }
     }
 
@@ -103,14 +104,14 @@ impl<'a> Ctx<'a> {
 
     /// Invalidates the key for clients that watch or track it.
     pub fn signal_modified(&mut self, key: RStr<'_>) {
-        // SAFETY: context and string are valid.
+        // SAFETY: the string is valid.
         unsafe { api!(RedisModule_SignalModifiedKey)(self.raw, key.raw()) };
     }
 
     /// Sends a keyspace event of the modules' class, `d`. Other modules may run commands when they get it.
     pub fn notify(&mut self, event: &CStr, key: RStr<'_>) {
         let class = raw::REDISMODULE_NOTIFY_MODULE;
-        // SAFETY: context and strings are valid; the server copies the name of the event.
+        // SAFETY: the strings are valid; the server copies the name of the event.
         unsafe { api!(RedisModule_NotifyKeyspaceEvent)(self.raw, class, event.as_ptr(), key.raw()) };
     }
 }

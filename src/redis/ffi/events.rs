@@ -62,7 +62,7 @@ impl Ctx<'_> {
         let on_valkey = imports_slots().then_some(ATOMIC_SLOT_MIGRATION);
         events.into_iter().chain(on_valkey).all(|id| {
             let event = raw::RedisModuleEvent { id, dataver: 1 };
-            // SAFETY: the context is valid, the handler has the signature that the server calls.
+            // SAFETY: the handler has the signature that the server calls.
             unsafe {
                 api!(RedisModule_SubscribeToServerEvent)(self.raw(), event, Some(dispatch::<E>))
                     == raw::REDISMODULE_OK as c_int

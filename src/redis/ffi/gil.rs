@@ -37,6 +37,16 @@ impl<T: Default + 'static> GilCell<T> {
     #[inline]
     pub fn get<'g>(&'static self, _: &'g mut Gil<'_>) -> &'g mut T {
         // SAFETY: the only `Gil` there is stays borrowed for as long as the reference.
-        unsafe { &mut *self.0.get() }.get_or_insert_default()
+        match unsafe { &mut *self.0.get() } {
+            Some(value) => value,
+            none => Self::make(none),
+        }
+    }
+
+    /// Apart, so that the code of every use stays small.
+    #[cold]
+    #[inline(never)]
+    fn make(none: &mut Option<T>) -> &mut T {
+        none.get_or_insert_default()
     }
 }

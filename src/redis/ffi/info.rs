@@ -19,7 +19,7 @@ pub trait InfoSection {
 impl Ctx<'_> {
     /// False if the server refuses it.
     pub fn register_info<S: InfoSection>(&mut self) -> bool {
-        // SAFETY: the context is valid.
+        // SAFETY: takes nothing but the context.
         unsafe { api!(RedisModule_RegisterInfoFunc)(self.raw(), Some(write::<S>)) == OK }
     }
 }

@@ -51,20 +51,16 @@ impl<'a> InnerCommand<'a> {
 
 impl Ctx<'_> {
     /// Runs a command as if the caller had sent it, and passes its reply on. The server rejects it where it would
-    /// reject the caller's, and where it would reject a script's.
-    pub fn run(&mut self, command: &InnerCommand<'_>) {
-        let Some(name) = command.name.c_str() else {
-            self.reply_error("ERR unknown command: no name has a zero byte, check the arguments");
-            return;
-        };
+    /// reject the caller's, and where it would reject a script's. False if it does not even reply: there is no command of
+    /// this name.
+    #[must_use]
+    pub fn run(&mut self, command: &InnerCommand<'_>) -> bool {
         let arguments = command.argv.get(1..).unwrap_or_default();
         // As in a script (S), as the caller (C), errors as replies (E), not where memory is short (M), in the caller's
         // protocol (0), to replicas and the AOF (!).
-        let Some(reply) = self.call(name, c"vSCEM0!", arguments) else {
-            self.reply_error(
-                "ERR the server did not run the command, send it without DLOCK.GUARD to see why",
-            );
-            return;
+        let call = |name| self.call(name, c"vSCEM0!", arguments);
+        let Some(reply) = command.name.c_str().and_then(call) else {
+            return false;
         };
         match reply.is_error().then(|| reply.text()).flatten() {
             Some(error) if error.starts_with(NO_PERMISSION) => {
@@ -72,5 +68,6 @@ impl Ctx<'_> {
             }
             _ => reply.forward(self),
         }
+        true
     }
 }

@@ -123,7 +123,7 @@ struct Open(*mut raw::RedisModuleKey);
 
 impl Open {
     fn new(ctx: &mut Ctx<'_>, name: RStr<'_>, mode: u32) -> Self {
-        // SAFETY: context and name are valid. The key is closed before the context ends.
+        // SAFETY: the name is valid. The key is closed before the context ends.
         Self(unsafe { api!(RedisModule_OpenKey)(ctx.raw(), name.raw(), mode.cast_signed()) })
     }
 }

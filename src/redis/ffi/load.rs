@@ -21,7 +21,7 @@ pub fn attach(context: &Context) -> Result<Ctx<'_>, &'static str> {
         options |= HANDLE_ATOMIC_SLOT_MIGRATION;
         obey_slot_imports();
     }
-    // SAFETY: the context is valid.
+    // SAFETY: takes nothing but the context.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx.raw(), options.cast_signed()) };
     Ok(ctx)
 }

@@ -16,6 +16,6 @@ pub fn warning(message: &str) {
 
 fn write(level: &CStr, message: &str) {
     let message = CString::new(message).unwrap_or_default();
-    // SAFETY: the context is valid; the format takes one C string and gets one.
+    // SAFETY: the format takes one C string and gets one.
     unsafe { api!(RedisModule_Log)(detached(), level.as_ptr(), c"%s".as_ptr(), message.as_ptr()) };
 }

@@ -11,45 +11,45 @@ impl Ctx<'_> {
     }
 
     pub fn reply_signed(&self, number: c_longlong) {
-        // SAFETY: the context is valid.
+        // SAFETY: takes nothing but the context.
         unsafe { api!(RedisModule_ReplyWithLongLong)(self.raw(), number) };
     }
 
     pub fn reply_bytes(&self, bytes: &[u8]) {
-        // SAFETY: the context is valid, the bytes are valid for their length and are copied.
+        // SAFETY: the bytes are valid for their length and are copied.
         unsafe { api!(RedisModule_ReplyWithStringBuffer)(self.raw(), bytes.as_ptr().cast(), bytes.len()) };
     }
 
     pub fn reply_null(&self) {
-        // SAFETY: the context is valid.
+        // SAFETY: takes nothing but the context.
         unsafe { api!(RedisModule_ReplyWithNull)(self.raw()) };
     }
 
     pub fn reply_null_array(&self) {
-        // SAFETY: the context is valid.
+        // SAFETY: takes nothing but the context.
         unsafe { api!(RedisModule_ReplyWithNullArray)(self.raw()) };
     }
 
     /// The next `len` replies are its elements.
     pub fn reply_array(&self, len: usize) {
-        // SAFETY: the context is valid.
+        // SAFETY: takes nothing but the context.
         unsafe { api!(RedisModule_ReplyWithArray)(self.raw(), length(len)) };
     }
 
     /// The next `len` pairs of replies are its entries. In RESP2 a flat array.
     pub fn reply_map(&self, len: usize) {
-        // SAFETY: the context is valid.
+        // SAFETY: takes nothing but the context.
         unsafe { api!(RedisModule_ReplyWithMap)(self.raw(), length(len)) };
     }
 
     pub fn reply_ok(&self) {
-        // SAFETY: the context is valid, the text is a C string.
+        // SAFETY: the text is a C string.
         unsafe { api!(RedisModule_ReplyWithSimpleString)(self.raw(), c"OK".as_ptr()) };
     }
 
     pub fn reply_error(&self, error: &str) {
         let error = CString::new(error).unwrap_or_default();
-        // SAFETY: the context is valid, the text is a C string and is copied.
+        // SAFETY: the text is a C string and is copied.
         unsafe { api!(RedisModule_ReplyWithError)(self.raw(), error.as_ptr()) };
     }
 }

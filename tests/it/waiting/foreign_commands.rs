@@ -8,7 +8,7 @@ use crate::fixtures::{assert_refused, held_by_alice};
 /// alice holds `door`, bob and carol wait.
 fn held_with_waiters() -> (Server, Client, u64, Waiter, Waiter) {
     let (server, mut client) = start();
-    let fence = client.acquire("door alice 60000").fence;
+    let fence = client.acquire("door alice 600000").fence;
     let bob = server.waiter("door bob 60000 BLOCK 0");
     let carol = server.waiter("door carol 60000 BLOCK 0");
     (server, client, fence, bob, carol)
@@ -204,7 +204,7 @@ fn lease_wakes_waiter_after_debug_reload() {
 #[test]
 fn evicted_lock_is_handed_over() {
     let (server, mut client) = start_with("maxmemory-policy volatile-random");
-    let fence = client.acquire("door alice 60000").fence;
+    let fence = client.acquire("door alice 600000").fence;
     let mut bob = server.waiter("door bob 60000 BLOCK 0");
     client.ask::<i64>("PEXPIRE door 600000");
     client.config_set("maxmemory", "1");

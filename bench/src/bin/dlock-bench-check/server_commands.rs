@@ -10,9 +10,9 @@ pub const ROUNDS: u64 = 1_000;
 
 /// Where the server calls the module: a command, the reply to a blocked client, and the end of its wait.
 const ENTRY_POINTS: [&str; 3] = [
-    "dlock::redis::command::entry*",
-    "dlock::redis::blocked_client::reply*",
-    "dlock::redis::blocked_client::free*",
+    "dlock::redis::ffi::command::entry*",
+    "dlock::redis::ffi::blocked_client::reply*",
+    "dlock::redis::ffi::blocked_client::free*",
 ];
 
 pub struct Scenario {
