@@ -44,6 +44,8 @@ pub fn wait_for_promotion(client: &mut Client) {
 
 /// Rewrites the AOF and waits until that is done.
 pub fn rewrite_aof(client: &mut Client) {
+    // A replica rewrites its file by itself after it has taken a snapshot.
+    client.wait_for_aof_rewrite();
     client.ask::<Value>("BGREWRITEAOF");
     client.wait_for_aof_rewrite();
 }
