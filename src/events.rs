@@ -57,7 +57,7 @@ impl Events for DlockEvents {
     /// lacks the fence counter and the grace period: an AOF that begins with it gets them as a checkpoint.
     fn forked(ctx: &mut Ctx<'_>) {
         scheduler::refresh_replication_targets(ctx);
-        if ctx.info_number("persistence", "aof_rewrite_in_progress") > Some(0) {
+        if ctx.info_number(c"persistence", c"aof_rewrite_in_progress") > Some(0) {
             scheduler::request_checkpoint(ctx);
         }
     }

@@ -20,7 +20,7 @@ pub fn refresh(ctx: &mut Ctx<'_>) {
 }
 
 fn may_evict(ctx: &mut Ctx<'_>) -> bool {
-    let policy = ctx.info_text("memory", "maxmemory_policy");
-    ctx.info_number("memory", "maxmemory") != Some(0)
+    let policy = ctx.info_text(c"memory", c"maxmemory_policy");
+    ctx.info_number(c"memory", c"maxmemory") != Some(0)
         && policy.is_some_and(|policy| policy.starts_with("allkeys"))
 }

@@ -55,6 +55,6 @@ impl ReplicationTargets {
 /// Asks the server whether it has neither replicas nor a backlog from which one could continue. One that does not say
 /// has some.
 pub fn has_no_replicas(ctx: &mut Ctx<'_>) -> bool {
-    let mut is_zero = |field| ctx.info_number("replication", field) == Some(0);
-    is_zero("connected_slaves") && is_zero("repl_backlog_active")
+    let mut is_zero = |field| ctx.info_number(c"replication", field) == Some(0);
+    is_zero(c"connected_slaves") && is_zero(c"repl_backlog_active")
 }

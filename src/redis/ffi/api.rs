@@ -55,7 +55,8 @@ required! {
     // Calls of other commands.
     RedisModule_Call, RedisModule_CallReplyProto, RedisModule_CallReplyType, RedisModule_CallReplyStringPtr,
     RedisModule_CallReplyLength, RedisModule_CallReplyArrayElement, RedisModule_FreeCallReply,
-    // The module's section of INFO.
+    // INFO: that of the server, and the module's section.
+    RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo,
     RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong,
     RedisModule_InfoAddFieldCString,
     // Blocked clients.

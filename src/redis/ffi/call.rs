@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int};
 use std::slice;
 
-use redis_module::{Context, raw};
+use redis_module::raw;
 
 use crate::redis::ffi::api::api;
 use crate::redis::ffi::ctx::Ctx;
@@ -56,14 +56,20 @@ impl Ctx<'_> {
     }
 
     /// A number from the server's INFO, if there is such a field.
-    pub fn info_number(&mut self, section: &str, field: &str) -> Option<u64> {
+    pub fn info_number(&mut self, section: &CStr, field: &CStr) -> Option<u64> {
         self.info_text(section, field)?.parse().ok()
     }
 
     /// A text from the server's INFO, if there is such a field.
-    pub fn info_text(&mut self, section: &str, field: &str) -> Option<String> {
-        let info = Context::new(self.raw()).server_info(section);
-        Some(info.field(field)?.to_string_lossy())
+    pub fn info_text(&mut self, section: &CStr, field: &CStr) -> Option<String> {
+        // SAFETY: the names are C strings. The field belongs to the data, which is freed when the field has been copied.
+        unsafe {
+            let info = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
+            let text = api!(RedisModule_ServerInfoGetFieldC)(info, field.as_ptr());
+            let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
+            api!(RedisModule_FreeServerInfo)(self.raw(), info);
+            text
+        }
     }
 }
 

@@ -17,7 +17,7 @@ pub fn attach(context: &Context) -> Result<Ctx<'_>, &'static str> {
     // break WATCH and invalidate client caches.
     let mut options =
         raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-    if is_valkey_9(ctx.info_text("server", "valkey_version").as_deref()) {
+    if is_valkey_9(ctx.info_text(c"server", c"valkey_version").as_deref()) {
         options |= HANDLE_ATOMIC_SLOT_MIGRATION;
         obey_slot_imports();
     }

@@ -3,11 +3,11 @@
 //! The callbacks are generic over what they call: [`Command`], [`DataType`], [`Blocked`], [`Events`], [`Receiver`],
 //! [`InfoSection`]. They turn raw pointers into the types of this directory and add nothing.
 //!
-//! The crate `redis-module` is used for its bindings, its strings, the server's INFO, its allocator and the macro that
-//! makes the module loadable. Its other safe wrappers have no blocked clients with callbacks, panic if a function is
+//! The crate `redis-module` is used for its bindings, its strings, its allocator and the macro that makes the module
+//! loadable. Its other safe wrappers have no blocked clients with callbacks, panic if a function is
 //! missing, take a message of the log for its format, and are compiled for one version of the server; one file of this
 //! module loads on every server from Redis 7.0 to Valkey 9. So each function is looked up once, when the module is loaded
-//! (`api`), and only these files call it.
+//! (`api`), and called by these files, or by the crate's strings.
 
 #![allow(unsafe_code)]
 

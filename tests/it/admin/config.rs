@@ -96,6 +96,21 @@ fn config_rewrite_keeps_settings() {
     assert!(text.contains("dlock.allow-eviction yes"), "{text}");
 }
 
+/// Whenever a setting changes the module reads the server's INFO, as it does once a second.
+#[test]
+fn server_info_that_module_reads_is_freed() {
+    const CALLS: usize = 5_000;
+    let (_server, mut client) = start();
+    let batch = vec!["CONFIG SET dlock.max-lease-ms 1000"; 100];
+    let mut run = |calls: usize| {
+        (0..calls / 100).for_each(|_| _ = client.batch(&batch));
+        client.server_number::<usize>("memory", "used_memory")
+    };
+    let (before, after) = (run(1_000), run(CALLS));
+    // Each call reads two fields, of at least 16 bytes each.
+    assert!(after < before + CALLS * 2 * 16, "{before} {after}");
+}
+
 #[test]
 fn max_lease_applies_to_later_requests_only() {
     let (_server, mut client) = held_by_alice();
