@@ -85,12 +85,14 @@ type Edge = (Node, Node);
 /// The shortest cycle through the request of the first owner for `lock`, after a reduction that left it waiting.
 ///
 /// A request that creates a deadlock closes a cycle. One that only runs into a deadlock (formed while detection
-/// was off, or by a RENAME) may be outside of it: then the shortest cycle through another owner.
+/// was off, or by a RENAME) may be outside of it: then the shortest cycle through an owner that it leads to.
 pub(super) fn find(graph: &WaitForGraph<'_>, lock: Node) -> Option<Cycle> {
     let by_request = shortest_through(graph, WaitForGraph::FIRST, [(WaitForGraph::FIRST, lock)].into());
     let closed_by_request = by_request.is_some();
-    let through = |owner| shortest_through(graph, owner, edges_of(graph, owner).collect());
-    let edges = by_request.or_else(|| (0..graph.owners.len()).find_map(through))?;
+    let edges = by_request.or_else(|| {
+        let owner = owner_on_cycle(graph, lock)?;
+        shortest_through(graph, owner, edges_of(graph, owner).collect())
+    })?;
     Some(Cycle {
         links: edges
             .iter()
@@ -100,6 +102,18 @@ pub(super) fn find(graph: &WaitForGraph<'_>, lock: Node) -> Option<Cycle> {
         more: edges.len().saturating_sub(MAX_LINKS),
         closed_by_request,
     })
+}
+
+/// Goes on from a lock to one of its holders, to a lock that this one waits for, until an owner comes again.
+fn owner_on_cycle(graph: &WaitForGraph<'_>, mut lock: Node) -> Option<Node> {
+    let mut passed = BTreeSet::new();
+    loop {
+        let (_, holder) = *graph.locks.get(lock)?.holders.first()?;
+        if !passed.insert(holder) {
+            return Some(holder);
+        }
+        lock = *graph.owners.get(holder)?.waits.first()?;
+    }
 }
 
 /// The locks for which an owner waits forever.

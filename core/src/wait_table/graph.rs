@@ -10,12 +10,10 @@ use crate::name::{LockName, LockNameRef};
 use crate::queue::Queue;
 use crate::ticket::Ticket;
 
-/// A search ends after this many owners: it would stop all other clients for longer than the deadlocks of real
-/// programs, of a handful of owners, are worth.
-const MAX_OWNERS: usize = 1_000;
-/// The holders and waiters that it looks at: in a cycle each owner is looked at once as a holder, and once as a waiter.
-/// Those that cannot be part of a cycle count too, so that this bounds all the work.
-const MAX_STEPS: usize = 2 * MAX_OWNERS;
+/// The holders and waiters that a search looks at: enough for a cycle of 1 000 owners, each of them a holder and a waiter.
+/// A longer search would stop all other clients for longer than the deadlocks of real programs, of a handful of owners,
+/// are worth. Those that cannot be part of a cycle count too, so that this bounds all the work.
+const MAX_STEPS: usize = 2_000;
 
 impl WaitTable {
     /// Searches for a cycle that keeps this owner waiting for that lock forever.
