@@ -40,10 +40,12 @@ impl Events for DlockEvents {
 
     fn role_changed(ctx: &mut Ctx<'_>, is_primary: bool) {
         let state = ctx.state();
-        state.replication_targets.mark_unknown();
+        state.replication_targets.has_no_replicas = false;
         // The slots of a node that is promoted are found by the next tick, and claimed together.
         state.schedule.next_refresh = Instant::DISTANT_PAST;
-        state.server.cluster().0.fences.retain_claims(&SlotSet::EMPTY);
+        if let Some(cluster) = &mut state.server.cluster {
+            cluster.fences.retain_claims(&SlotSet::EMPTY);
+        }
         if is_primary {
             state.server.promote();
         } else {
@@ -104,9 +106,10 @@ impl Events for DlockEvents {
     /// have gone, their waiters are redirected.
     fn slot_migration(ctx: &mut Ctx<'_>, event: SlotMigration) {
         let state = ctx.state();
+        let exports = &mut state.replication_targets.exports;
         match event {
-            SlotMigration::ExportBegan => state.replication_targets.export_began(),
-            SlotMigration::ExportEnded => state.replication_targets.export_ended(),
+            SlotMigration::ExportBegan => *exports = exports.saturating_add(1),
+            SlotMigration::ExportEnded => *exports = exports.saturating_sub(1),
             // Until the next look they may seem to be here, if they were a moment ago.
             SlotMigration::Import => state.server.cluster().0.slots = LocalSlots::default(),
         }

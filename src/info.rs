@@ -8,7 +8,7 @@ use crate::state::module_state::HasState;
 pub struct DlockInfo;
 
 impl InfoSection for DlockInfo {
-    fn fields(gil: &mut Gil<'_>) -> Vec<(&'static str, u64)> {
+    fn fields(gil: &mut Gil<'_>) -> Vec<(&'static str, String)> {
         let now = clock::now();
         let state = gil.state();
         let counters = &state.counters;
@@ -18,7 +18,7 @@ impl InfoSection for DlockInfo {
             .wait_table
             .longest_since()
             .map_or(0, |since| since.ms_until(now));
-        vec![
+        let numbers = [
             ("locks", state.expiry.len()),
             ("acquired", counters.acquired),
             ("reentered", counters.reentered),
@@ -26,7 +26,7 @@ impl InfoSection for DlockInfo {
             ("released", counters.released),
             ("extended", counters.extended),
             ("guarded", counters.guarded),
-            ("guards_refused", counters.guards_rejected),
+            ("guards_refused", counters.guards_refused),
             ("expired", counters.expired),
             ("expired_contended", counters.expired_contended),
             ("longest_hold_ms", state.longest_hold.ms(now)),
@@ -58,14 +58,14 @@ impl InfoSection for DlockInfo {
             ("fence_known", state.server.fences.known()),
             ("grace_left_ms", state.server.grace.left_ms(now)),
             ("evictable", u64::from(state.server.policy().evictable)),
-        ]
-    }
-
-    fn texts(gil: &mut Gil<'_>) -> Vec<(&'static str, String)> {
-        let counters = &gil.state().counters;
-        vec![
+        ];
+        let numbers = numbers
+            .into_iter()
+            .map(|(name, number)| (name, number.to_string()));
+        let buckets = [
             ("held_ms_buckets", counters.held_ms.buckets()),
             ("waited_ms_buckets", counters.waited_ms.buckets()),
-        ]
+        ];
+        numbers.chain(buckets).collect()
     }
 }

@@ -39,6 +39,8 @@ pub struct Effects {
     pub is_changed: bool,
     /// The request waits now: its client is to be parked.
     pub parked: Option<Parked>,
+    /// The queue of the lock has changed, and when it is due next.
+    pub may_be_due: bool,
     /// The keyspace events to publish, in order.
     pub events: Vec<Event>,
     /// The waiters to wake, in order.
@@ -51,19 +53,23 @@ pub struct Effects {
     pub is_search_abandoned: bool,
     /// A state that is impossible, as far as we know.
     pub internal_error: Option<&'static str>,
+    /// By which leases were compared.
+    pub clock: LeaseClock,
     /// Nothing consumes the change: it is not encoded.
     skips_encoding: bool,
     change: Writer,
 }
 
 impl Effects {
-    /// Prepares for a transition. If nothing consumes its change, that is not encoded.
+    /// Prepares for a transition: see [`crate::Inputs::must_encode`].
     #[inline]
-    pub(super) fn begin(&mut self, has_consumers: bool) {
-        self.skips_encoding = !has_consumers;
+    pub(super) fn begin(&mut self, clock: LeaseClock, must_encode: bool) {
+        self.clock = clock;
+        self.skips_encoding = !must_encode;
         self.outcome = Outcome::None;
         self.is_changed = false;
         self.parked = None;
+        self.may_be_due = false;
         self.is_fence_raised = false;
         self.is_search_abandoned = false;
         self.internal_error = None;
@@ -88,10 +94,6 @@ impl Effects {
     pub(super) fn acquired(&mut self, holder: &Holder, clock: LeaseClock) {
         self.events.push(Event::Acquired);
         self.updated(holder, clock);
-    }
-
-    pub(super) fn extended(&mut self) {
-        self.events.push(Event::Extended);
     }
 
     /// The new state of a holder: another hold, fewer holds, or a longer lease.

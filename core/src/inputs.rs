@@ -12,8 +12,9 @@ pub struct Inputs<'a> {
     pub role: Role,
     /// The cluster slot of the lock; `None` outside of a cluster.
     pub slot: Option<usize>,
-    /// Replicas or the append-only file consume the change. If not, it is not encoded.
-    pub has_consumers: bool,
+    /// Replicas or the append-only file consume the change, or no command of a client can stand for it. If not, it is not
+    /// encoded.
+    pub must_encode: bool,
     /// What is seldom needed.
     pub environment: &'a dyn Environment,
 }

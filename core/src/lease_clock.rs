@@ -3,7 +3,7 @@
 use super::time::Instant;
 
 /// By which leases are compared: the clock, read once for each command, and the last grace period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseClock {
     /// The current time.
     pub now: Instant,

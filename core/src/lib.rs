@@ -20,7 +20,7 @@
 //!     now: Instant::from_micros(1),
 //!     role: Role::Primary,
 //!     slot: None,
-//!     has_consumers: true,
+//!     must_encode: true,
 //!     environment: &Fixed,
 //! };
 //! let mut server = ServerState::default(); // fence counter, grace period and queues of the server
@@ -95,7 +95,7 @@ pub use outcome::{Acquired, Granted, Outcome, Parked};
 pub use policy::Policy;
 pub use queue::{Queue, Waiter};
 pub use request::{Acquire, Extend, GrantRef, Guard, Holds, Release, Timeout, number};
-pub use server_state::{Checkpoint, FenceAdvance, ServerState};
+pub use server_state::{Checkpoint, ServerState};
 pub use ticket::Ticket;
 pub use time::Instant;
 pub use transition::Transition;

@@ -156,6 +156,25 @@ impl Holder {
         }
     }
 
+    /// A holder by a grant of now, without holds.
+    pub(super) fn granted(
+        owner: &[u8],
+        limit: Limit,
+        fence: Fence,
+        lease_ms: u64,
+        clock: LeaseClock,
+    ) -> Self {
+        Self::new(owner, limit, fence, clock.now, clock.now.after_ms(lease_ms))
+    }
+
+    /// Adds a hold, with a request id that must be new, or without.
+    pub(super) fn add_hold(&mut self, request_id: Option<&[u8]>) -> Result<(), Error> {
+        match request_id {
+            Some(id) => self.add_with_id(id),
+            None => self.add_anonymous(1),
+        }
+    }
+
     /// The owner.
     pub fn owner(&self) -> &[u8] {
         self.owner_and_ids.owner()

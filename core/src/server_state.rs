@@ -1,7 +1,6 @@
 //! All lock state of a server except the locks themselves, which live in its keyspace.
 
 use super::cluster::Cluster;
-use super::cluster::fences::Announcement;
 use super::fence::{AdvanceReason, Fence, Fences, WallClock};
 use super::grace::Grace;
 use super::inputs::{Inputs, Role};
@@ -24,9 +23,12 @@ pub struct ServerState {
     /// Replicas and the append-only file need a new [`Checkpoint`].
     pub checkpoint_due: bool,
     pub(super) policy: Policy,
-    /// `None` outside of a cluster.
-    cluster: Option<Box<Cluster>>,
-    advance: Option<FenceAdvance>,
+    /// What this node knows of its cluster; `None` outside of one.
+    pub cluster: Option<Box<Cluster>>,
+    /// A grace period or an advance of the fences is pending.
+    pub(super) is_term_pending: bool,
+    /// The counter of fences before and after its last advance, until somebody takes note.
+    advance: Option<(Fence, Fence)>,
 }
 
 /// What a primary knows besides its locks: DLOCK.SYNC and the auxiliary data of an RDB file carry it.
@@ -36,15 +38,6 @@ pub struct Checkpoint {
     pub fence: Fence,
     /// What remains of the grace period.
     pub grace_left_ms: u64,
-}
-
-/// The fence counter was advanced after a start or a promotion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FenceAdvance {
-    /// The highest fence known before.
-    pub from: Fence,
-    /// And after.
-    pub to: Fence,
 }
 
 impl Default for ServerState {
@@ -57,6 +50,7 @@ impl Default for ServerState {
             checkpoint_due: false,
             policy: Policy::default(),
             cluster: None,
+            is_term_pending: true,
             advance: None,
         }
     }
@@ -95,24 +89,23 @@ impl ServerState {
 
     /// Starts what is pending after a start or a promotion: the grace period, and the advance of the fence counter, in
     /// the first tick or before a grant that comes sooner.
-    pub fn tick(&mut self, inputs: &Inputs<'_>) -> LeaseClock {
-        let clock = self.begin_read(inputs.role, inputs.now);
-        if inputs.role == Role::Primary && self.fences.is_advance_due(clock.grace_left_ms().is_some()) {
+    pub fn tick(&mut self, inputs: &Inputs<'_>) {
+        self.start_grace_if_pending(inputs.role, inputs.now);
+        let is_grace = self.grace.end() > inputs.now;
+        if inputs.role == Role::Primary && self.fences.is_advance_due(is_grace) {
             self.advance_fences(inputs);
         }
-        clock
+        self.is_term_pending = self.grace.is_pending() || self.fences.is_advance_pending();
     }
 
-    #[cold]
     fn advance_fences(&mut self, inputs: &Inputs<'_>) {
         let from = self.fences.known();
-        let environment = inputs.environment;
-        self.fences
-            .advance(environment.wall_clock(), environment.random());
+        let (wall_clock, random) = (inputs.environment.wall_clock(), inputs.environment.random());
+        self.fences.advance(wall_clock, random);
         self.checkpoint_due = true;
         // The first start leaves it at 0: the clock is only a floor for the first grant.
         let to = self.fences.known();
-        self.advance = (to > from).then_some(FenceAdvance { from, to });
+        self.advance = (to > from).then_some((from, to));
     }
 
     /// Before a grant in a cluster slot: its last fence may be that of another node.
@@ -129,15 +122,8 @@ impl ServerState {
         (self.cluster.get_or_insert_default(), &self.fences)
     }
 
-    /// What the other nodes of a cluster have to know now: see [`crate::cluster::fences::ClusterFences::announce`].
-    #[inline]
-    pub fn announcement(&mut self, periodic: bool, now: impl FnOnce() -> Instant) -> Option<Announcement> {
-        let cluster = self.cluster.as_mut()?;
-        cluster.fences.announce(&self.fences, periodic, now())
-    }
-
-    /// The last advance of the fence counter, once.
-    pub fn take_advance(&mut self) -> Option<FenceAdvance> {
+    /// The last advance of the fence counter after a start or a promotion, from and to, once.
+    pub fn take_advance(&mut self) -> Option<(Fence, Fence)> {
         self.advance.take()
     }
 
@@ -154,6 +140,7 @@ impl ServerState {
     pub fn promote(&mut self) {
         self.fences.request_advance(AdvanceReason::Promotion);
         self.grace.promoted();
+        self.is_term_pending = true;
     }
 
     /// This server is a replica now.

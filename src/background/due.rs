@@ -1,6 +1,6 @@
 //! Drives queued waiters: timeouts, expired leases, disconnected clients, and keys that other commands changed.
 
-use dlock_core::{Acquire, LockName};
+use dlock_core::{Acquire, Answer, LockName};
 
 use crate::background::gate::{GrantGate, RETRY_MS};
 use crate::background::rollback;
@@ -17,20 +17,18 @@ const SLICE_MS: u64 = 2;
 /// The most queues that one request processes, which takes some milliseconds. A FLUSHALL may have emptied thousands.
 const MAX_QUEUES: usize = 500;
 
-/// Before an ACQUIRE. Runs due queues first: an expired lease must not look like a deadlock, and a retry must not find a
-/// grant that is about to be rolled back. Returns whether a search for deadlocks may follow.
+/// Runs due queues before an ACQUIRE. Returns whether a search for deadlocks may follow.
 pub fn process_before(ctx: &mut Ctx<'_>, flags: Flags, request: &Acquire<'_>) -> bool {
-    let may_block = request.block.is_some();
     let state = ctx.state();
     if flags.is_cluster() {
         // Newer servers open every key in the slot of the running command: the timer does it.
         wait_timer::arm(ctx);
-    } else if may_block
+    } else if request.block.is_some()
         && state.server.policy().detect_deadlocks
         && state.server.wait_table.involves(request.owner)
     {
         return process_all_due(ctx);
-    } else if may_block || !state.grants_to_roll_back.is_empty() {
+    } else {
         process_due(ctx);
     }
     true
@@ -108,9 +106,9 @@ fn run_timer_step(ctx: &mut Ctx<'_>, name: &LockName, key: &RString, flags: Flag
 /// Timeouts are also kept while nothing can be granted.
 fn time_out_waiters(gil: &mut Gil<'_>, name: &LockName) {
     let wait_table = &mut gil.state().server.wait_table;
-    for wake in wait_table.time_out_waiters(name.as_ref(), clock::now()) {
-        gil.state().counters.answered(&wake.answer);
-        blocked_clients::answer(gil, wake.ticket, Reply::Answer(wake.answer));
+    for ticket in wait_table.time_out_waiters(name.as_ref(), clock::now()) {
+        gil.state().counters.answered(&Answer::TimedOut);
+        blocked_clients::answer(gil, ticket, Reply::Answer(Answer::TimedOut));
     }
 }
 

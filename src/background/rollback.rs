@@ -1,6 +1,6 @@
 //! Grants whose clients were gone before the reply: they are rolled back, so that the next waiter gets the lock.
 
-use dlock_core::{Acquire, Holds, Release};
+use dlock_core::{Holds, Release};
 
 use crate::background::gate::{GrantGate, RETRY_MS};
 use crate::change::lock_change::{Cause, decide};
@@ -43,28 +43,15 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice: &Slice) {
 
 fn roll_back(ctx: &mut Ctx<'_>, flags: Flags, key: &RString, grant: &UndeliveredGrant) {
     let UndeliveredGrant { client, fence } = grant;
+    let id = client.request.request_id.as_deref();
     let request = Release {
         owner: &client.request.owner,
         fence: Some(*fence),
-        holds: client
-            .request
-            .request_id
-            .as_deref()
-            .map_or(Holds::One, Holds::ById),
+        holds: id.map_or(Holds::One, Holds::ById),
     };
     // A key of another type has no grant.
     let _ = decide(ctx, key.borrow(), flags, Cause::Timer, |transition| {
         transition.rollback_grant(&request);
         Ok(())
     });
-}
-
-/// A client has the hold of this request id, whatever becomes of other clients that asked for it. Called after the
-/// transition, which may have granted it to one of them, and before the server can find that client gone.
-pub fn cancel_rollback(ctx: &mut Ctx<'_>, key: &[u8], request: &Acquire<'_>) {
-    let Some(id) = request.request_id else { return };
-    if ctx.state().clients.has_in_flight() {
-        let db = ctx.db();
-        ctx.state().clients.mark_delivered(db, key, request.owner, id);
-    }
 }

@@ -14,7 +14,7 @@ use crate::state::cluster::fences;
 use crate::state::cluster::location::local_slots;
 use crate::state::inputs::inputs;
 use crate::state::module_state::HasState;
-use crate::state::{config, replication_targets};
+use crate::state::replication_targets;
 
 /// The pause between slices, in which clients are served.
 const PAUSE_MS: u64 = 1;
@@ -56,10 +56,9 @@ pub fn run_jobs(ctx: &mut Ctx<'_>) {
 fn start_term(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     let state = ctx.state();
     state.server.tick(&inputs(flags, None, true));
-    if let Some(advance) = state.server.take_advance() {
+    if let Some((from, to)) = state.server.take_advance() {
         log::notice(&format!(
-            "start or promotion: the fence counter advanced from {} to {}",
-            advance.from, advance.to
+            "start or promotion: the fence counter advanced from {from} to {to}"
         ));
     }
     let left_ms = state.server.grace.left_ms(now);
@@ -87,9 +86,10 @@ fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
         }
     }
     let state = ctx.state();
-    // The setting is `yes` again: the log has to catch up.
-    let kept_fence = std::mem::replace(&mut state.schedule.kept_fence, config::keep_fence());
-    state.server.checkpoint_due |= config::keep_fence() && !kept_fence;
+    // The setting is `yes` again, or there are locks again: the log has to catch up.
+    let keeps_fence = state.keeps_fence();
+    let kept_fence = std::mem::replace(&mut state.schedule.kept_fence, keeps_fence);
+    state.server.checkpoint_due |= keeps_fence && !kept_fence;
     let dropped = std::mem::take(&mut state.schedule.dropped_waiters);
     if dropped > 0 {
         log::notice(&format!(
@@ -100,7 +100,7 @@ fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
 
 pub fn refresh_replication_targets(ctx: &mut Ctx<'_>) {
     let has_no_replicas = replication_targets::has_no_replicas(ctx);
-    ctx.state().replication_targets.set(has_no_replicas);
+    ctx.state().replication_targets.has_no_replicas = has_no_replicas;
 }
 
 /// Looks at the slots of the cluster again, in the next pass of the server's loop.

@@ -3,7 +3,7 @@
 
 use dlock_core::cluster::slots::slot_of;
 use dlock_core::expiry::ExpiryHandle;
-use dlock_core::{Effects, Event, Inputs, Instant, LockNameRef, Transition};
+use dlock_core::{Effects, Event, Inputs, LockNameRef, Transition};
 
 use crate::change::lock_value::LockValue;
 use crate::change::perform::{fail, perform};
@@ -18,7 +18,7 @@ use crate::state::module_state::{HasState, ModuleState, STATE};
 pub enum Cause {
     /// A client asks for it.
     Client,
-    /// A timeout, or a grant from the queue, is due.
+    /// A timeout or a grant from the queue is due, or a grant is to be rolled back.
     Timer,
     /// A lease has expired: the expiry index has taken this entry out.
     Expiry(ExpiryHandle),
@@ -40,9 +40,11 @@ pub fn decide<R>(
     let lock = LockNameRef::new(ctx.db(), name.bytes());
     let slot = flags.is_cluster().then(|| slot_of(lock.key));
     // What the module does by itself is no command that could be replicated in place of the change.
-    let has_consumers = cause != Cause::Client || ctx.state().replication_targets.have_consumers(flags);
-    let inputs = inputs(flags, slot, has_consumers);
-    let mut change = LockChange::open(ctx, name, lock, inputs.now)?;
+    let targets = &ctx.state().replication_targets;
+    let has_targets = !targets.has_no_replicas || targets.exports > 0 || flags.has_aof();
+    let must_encode = cause != Cause::Client || has_targets;
+    let inputs = inputs(flags, slot, must_encode);
+    let mut change = LockChange::open(ctx, name, lock)?;
     let outcome = change.transit(&inputs, cause, transition);
     change.commit(true, outcome.map_err(Error::Rejected))
 }
@@ -53,10 +55,11 @@ pub fn apply(ctx: &mut Ctx<'_>, name: RStr<'_>, flags: Flags, encoded: &[u8]) ->
         return Err(Error::Internal);
     }
     let lock = LockNameRef::new(ctx.db(), name.bytes());
-    let now = clock::now();
-    let mut change = LockChange::open(ctx, name, lock, now)?;
+    let mut change = LockChange::open(ctx, name, lock)?;
     let (value, state, effects) = change.parts();
-    let outcome = state.server.apply(now, &mut value.lock, encoded, effects);
+    let outcome = state
+        .server
+        .apply(clock::now(), &mut value.lock, encoded, effects);
     change.commit(false, outcome.map_err(Error::Rejected))
 }
 
@@ -66,19 +69,13 @@ struct LockChange<'c, 'a> {
     name: RStr<'c>,
     /// The same name for the core. The server is asked for its bytes once.
     lock: LockNameRef<'c>,
-    now: Instant,
     /// The lock, if nothing is under the key.
     new: Option<Box<LockValue>>,
     effects: Box<Effects>,
 }
 
 impl<'c, 'a> LockChange<'c, 'a> {
-    fn open(
-        ctx: &'c mut Ctx<'a>,
-        name: RStr<'c>,
-        lock: LockNameRef<'c>,
-        now: Instant,
-    ) -> Result<Self, Error> {
+    fn open(ctx: &'c mut Ctx<'a>, name: RStr<'c>, lock: LockNameRef<'c>) -> Result<Self, Error> {
         let mut key = WriteKey::<LockValue>::open(ctx, name);
         let new = match key.value_and(&STATE) {
             (Value::OtherType, _) => return Err(Error::WrongType),
@@ -93,7 +90,6 @@ impl<'c, 'a> LockChange<'c, 'a> {
             key,
             name,
             lock,
-            now,
             new,
             effects,
         })
@@ -113,8 +109,7 @@ impl<'c, 'a> LockChange<'c, 'a> {
         let mut begun = state.server.begin(inputs, name, &mut value.lock, effects);
         let outcome = transition(&mut begun);
         if let Cause::Expiry(_) = cause {
-            let clock = state.server.clock(inputs.now);
-            state.longest_hold.observe(&value.lock, clock);
+            state.longest_hold.observe(&value.lock, effects.clock);
         }
         outcome
     }
@@ -147,7 +142,7 @@ impl<'c, 'a> LockChange<'c, 'a> {
 
     /// False if the server did not take the lock.
     fn store(&mut self) -> bool {
-        let (name, now) = (self.lock, self.now);
+        let (name, clock) = (self.lock, self.effects.clock);
         let (value, state, _) = self.parts();
         if value.lock.is_free() {
             value.cancel_expiry(state, name);
@@ -156,7 +151,7 @@ impl<'c, 'a> LockChange<'c, 'a> {
             }
             return true;
         }
-        value.schedule_expiry(state, name, now);
+        value.schedule_expiry(state, name, clock);
         if let Some(new) = self.new.take() {
             return self.key.set(new);
         }

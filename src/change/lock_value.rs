@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use dlock_core::expiry::{DueLock, ExpiryHandle};
-use dlock_core::{Checkpoint, Instant, Lock, LockName, LockNameRef, MAX_FENCE, decode_lock, encode_lock};
+use dlock_core::{
+    Checkpoint, Instant, LeaseClock, Lock, LockName, LockNameRef, MAX_FENCE, decode_lock, encode_lock,
+};
 
 use crate::change::APPLY;
 use crate::redis::{DataType, Digest, Flags, Gil, Io, NativeType, RStr};
@@ -56,8 +58,8 @@ impl LockValue {
     }
 
     /// Has the sweeper visit the lock when its first lease expires. An earlier visit stays as it is.
-    pub fn schedule_expiry(&self, state: &mut ModuleState, name: LockNameRef<'_>, now: Instant) {
-        let Some(at) = self.lock.first_lease_end(state.server.clock(now)) else {
+    pub fn schedule_expiry(&self, state: &mut ModuleState, name: LockNameRef<'_>, clock: LeaseClock) {
+        let Some(at) = self.lock.first_lease_end(clock) else {
             return;
         };
         let old = self.expiry.get();
@@ -76,7 +78,7 @@ impl LockValue {
         if self.expiry.get() == ExpiryHandle::NONE {
             let now = clock::now();
             state.server.observe_lock(&self.lock, now);
-            self.schedule_expiry(state, name, now);
+            self.schedule_expiry(state, name, state.server.clock(now));
         }
     }
 

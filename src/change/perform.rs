@@ -20,20 +20,22 @@ pub fn perform(
     is_decision: bool,
     effects: &mut Effects,
 ) {
-    // Before the keyspace events, which may make other modules run commands that grant this waiter.
+    // Before the module's keyspace events, which may make other modules run commands that grant this waiter.
     if let Some(parked) = effects.parked.take() {
         blocked_clients::park(ctx, parked);
     }
     replicate(ctx, name, effects);
     if is_decision {
         count(ctx.state(), lock, effects);
-        fences::announce(ctx, false);
+        if ctx.state().server.cluster.is_some() {
+            fences::announce(ctx, false);
+        }
     }
     for wake in effects.wakes.drain(..) {
         blocked_clients::answer(ctx, wake.ticket, Reply::Answer(wake.answer));
     }
     notify_keyspace(ctx, name, effects);
-    if !ctx.state().server.wait_table.is_empty() {
+    if effects.may_be_due {
         wait_timer::arm(ctx);
     }
 }
@@ -46,10 +48,13 @@ pub fn fail(ctx: &mut Ctx<'_>, effects: &mut Effects) {
     if let Some(parked) = effects.parked.take() {
         let wait_table = &mut ctx.state().server.wait_table;
         wait_table.remove_waiter(parked.name.as_ref(), parked.ticket);
+        // A client that was replaced has the same ticket.
+        blocked_clients::answer(ctx, parked.ticket, Reply::Error(Error::NotStored.to_string()));
     }
     for wake in effects.wakes.drain(..) {
         blocked_clients::answer(ctx, wake.ticket, Reply::Error(Error::NotStored.to_string()));
     }
+    wait_timer::arm(ctx);
 }
 
 /// Sends the encoded change. One that is not encoded is the running command itself: what a replica has received, or what

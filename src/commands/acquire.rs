@@ -1,6 +1,6 @@
-use dlock_core::Acquired;
+use dlock_core::{Acquired, LockNameRef};
 
-use crate::background::{due, rollback};
+use crate::background::due;
 use crate::change::blocked_clients::reply_grant;
 use crate::change::lock_change::{Cause, decide};
 use crate::commands::CATEGORY;
@@ -51,7 +51,9 @@ impl Command for Acquire {
         if !flags.can_block() {
             request.block = None;
         }
-        let queues_are_current = due::process_before(&mut call.ctx, flags, &request);
+        // An expired lease must not look like a deadlock, and a retry must not find a grant that is to be rolled back.
+        let are_due_first = request.block.is_some() || !call.ctx.state().grants_to_roll_back.is_empty();
+        let queues_are_current = !are_due_first || due::process_before(&mut call.ctx, flags, &request);
         let acquired = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {
             transition.acquire(&request, queues_are_current)
         });
@@ -60,7 +62,10 @@ impl Command for Acquire {
             Acquired::NotGranted => call.ctx.reply_null_array(),
             Acquired::Queued => {}
         }
-        rollback::cancel_rollback(&mut call.ctx, key.bytes(), &request);
+        if let Some(id) = request.request_id {
+            let name = LockNameRef::new(call.ctx.db(), key.bytes());
+            call.ctx.state().clients.mark_delivered(name, request.owner, id);
+        }
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use crate::commands::CATEGORY;
 use crate::redis::{
     Argument, Call, Command, Ctx, InnerCommand, KeyUse, Metadata, RStr, RString, ReadKey, Value,
 };
+use crate::state::counters::increment;
 use crate::state::error::Error;
 use crate::state::module_state::HasState;
 
@@ -117,6 +118,10 @@ fn check(ctx: &mut Ctx<'_>, key: RStr<'_>, request: &dlock_core::Guard<'_>) -> R
         // Another type too: for the caller the lock is lost either way.
         Value::Nothing | Value::OtherType => request.check(&Lock::default(), clock),
     };
-    ctx.state().counters.guard_checked(checked.is_ok());
+    let counters = &mut ctx.state().counters;
+    increment(match checked {
+        Ok(_) => &mut counters.guarded,
+        Err(_) => &mut counters.guards_refused,
+    });
     Ok(checked?)
 }

@@ -1,9 +1,8 @@
 //! Clients that are blocked, by their tickets and by the server's names for them.
 
 use std::collections::BTreeMap;
-use std::ffi::c_int;
 
-use dlock_core::{Answer, LockName, Parked, Ticket};
+use dlock_core::{Answer, LockName, LockNameRef, Parked, Ticket};
 
 use crate::redis::{BlockedClient, BlockedId};
 
@@ -77,14 +76,13 @@ impl Clients {
         }
     }
 
-    /// The owner of a grant has asked for it again and has it.
-    pub fn mark_delivered(&mut self, db: c_int, key: &[u8], owner: &[u8], request_id: &[u8]) {
-        let key = (LockName::new(db, key), owner.into(), request_id.into());
-        self.in_flight.remove(&key);
-    }
-
-    pub fn has_in_flight(&self) -> bool {
-        !self.in_flight.is_empty()
+    /// A client has the hold of this request id, whatever becomes of other clients that asked for it. Called after the
+    /// transition, which may have granted it to one of them, and before the server can find that client gone.
+    pub fn mark_delivered(&mut self, name: LockNameRef<'_>, owner: &[u8], request_id: &[u8]) {
+        if !self.in_flight.is_empty() {
+            let key = (name.to_name(), owner.into(), request_id.into());
+            self.in_flight.remove(&key);
+        }
     }
 
     /// The server is done with a reply that granted: the grant, if its client is gone.

@@ -10,7 +10,7 @@ use crate::redis::{Ctx, Number, Switch};
 pub const MAX_MS: i64 = 10 * 366 * 24 * 60 * 60 * 1000;
 
 static MAX_LEASE_MS: AtomicI64 = AtomicI64::new(0);
-static MAX_WAITERS_PER_LOCK: AtomicI64 = AtomicI64::new(0);
+static MAX_WAITERS: AtomicI64 = AtomicI64::new(0);
 static DEADLOCK_DETECTION: AtomicBool = AtomicBool::new(false);
 static STARTUP_GRACE_MS: AtomicI64 = AtomicI64::new(0);
 static FAILOVER_GRACE_MS: AtomicI64 = AtomicI64::new(0);
@@ -32,17 +32,11 @@ const fn switch(name: &'static str, value: &'static AtomicBool, default: bool) -
     Switch { name, value, default }
 }
 
-const MAX_WAITERS: i64 = u32::MAX as i64;
+const MAX_COUNT: i64 = u32::MAX as i64;
 
 const NUMBERS: [Number; 4] = [
     number("max-lease-ms", &MAX_LEASE_MS, 86_400_000, 1, MAX_MS),
-    number(
-        "max-waiters-per-lock",
-        &MAX_WAITERS_PER_LOCK,
-        10_000,
-        0,
-        MAX_WAITERS,
-    ),
+    number("max-waiters-per-lock", &MAX_WAITERS, 10_000, 0, MAX_COUNT),
     number("startup-grace-ms", &STARTUP_GRACE_MS, 0, -1, MAX_MS),
     number("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, MAX_MS),
 ];
@@ -75,7 +69,7 @@ pub fn keep_fence() -> bool {
 /// What the core decides by.
 pub fn policy(evictable: bool) -> Policy {
     Policy {
-        max_waiters: usize::try_from(MAX_WAITERS_PER_LOCK.load(Ordering::Relaxed)).unwrap_or(0),
+        max_waiters: usize::try_from(MAX_WAITERS.load(Ordering::Relaxed)).unwrap_or(0),
         detect_deadlocks: DEADLOCK_DETECTION.load(Ordering::Relaxed),
         evictable,
         is_quorum: QUORUM.load(Ordering::Relaxed),

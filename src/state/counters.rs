@@ -22,7 +22,7 @@ pub struct Counters {
     /// GUARDs whose check passed.
     pub guarded: u64,
     /// GUARDs whose check failed: nothing was run.
-    pub guards_rejected: u64,
+    pub guards_refused: u64,
     /// Holders whose fence was raised.
     pub fences_raised: u64,
     /// Holders that were removed because their lease had expired.
@@ -105,15 +105,6 @@ impl Counters {
             Answer::TimedOut => increment(&mut self.wait_timeouts),
             Answer::Withdrawn | Answer::Rejected(_) => {}
         }
-    }
-
-    /// A GUARD passed its check, or did not.
-    pub fn guard_checked(&mut self, has_passed: bool) {
-        increment(if has_passed {
-            &mut self.guarded
-        } else {
-            &mut self.guards_rejected
-        });
     }
 
     pub fn rejected(&mut self, error: &Error) {

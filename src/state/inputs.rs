@@ -5,13 +5,13 @@ use dlock_core::{Environment, Inputs, Role, WallClock};
 use crate::redis::Flags;
 use crate::state::clock;
 
-/// The clock is read here, once for each command.
-pub fn inputs(flags: Flags, slot: Option<usize>, has_consumers: bool) -> Inputs<'static> {
+/// The clock is read here, once for each decision.
+pub fn inputs(flags: Flags, slot: Option<usize>, must_encode: bool) -> Inputs<'static> {
     Inputs {
         now: clock::now(),
         role: role(flags),
         slot,
-        has_consumers,
+        must_encode,
         environment: &Process,
     }
 }

@@ -32,7 +32,7 @@ pub struct ModuleState {
     pub grants_to_roll_back: VecDeque<UndeliveredGrant>,
     pub rollback_not_before: Instant,
     pub schedule: Schedule,
-    /// Empty effects, kept for their memory.
+    /// Effects that have been carried out, kept for their memory.
     pub effects_scratch: Option<Box<Effects>>,
     /// Impossible states that are logged already.
     logged_errors: Vec<&'static str>,
@@ -54,7 +54,7 @@ pub struct Schedule {
     pub next_deadlock_log: Instant,
     /// The begin of the current grace period is logged.
     pub grace_logged: bool,
-    /// `dlock.keep-fence` at the last look.
+    /// [`ModuleState::keeps_fence`] at the last look.
     pub kept_fence: bool,
     /// Waiters that were dropped and not logged yet.
     pub dropped_waiters: usize,

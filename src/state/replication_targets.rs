@@ -16,40 +16,15 @@
 //! Valkey's forkless snapshots stay off as long as a module does not declare `HANDLE_FORKLESS`. Declaring it would need
 //! another event in place of the fork.
 
-use crate::redis::{Ctx, Flags};
+use crate::redis::Ctx;
 
 /// What is known of replicas. Before the first poll there may be some.
 #[derive(Default)]
 pub struct ReplicationTargets {
-    has_no_replicas: bool,
+    /// What [`has_no_replicas`] has found. After a change of role there may be replicas that need no snapshot.
+    pub has_no_replicas: bool,
     /// How many slots are migrating to other nodes.
-    exports: u32,
-}
-
-impl ReplicationTargets {
-    /// After a change of role there may be replicas that need no snapshot.
-    pub fn mark_unknown(&mut self) {
-        self.has_no_replicas = false;
-    }
-
-    /// An atomic migration of slots to another node began.
-    pub fn export_began(&mut self) {
-        self.exports = self.exports.saturating_add(1);
-    }
-
-    /// It has ended: completed, failed or cancelled.
-    pub fn export_ended(&mut self) {
-        self.exports = self.exports.saturating_sub(1);
-    }
-
-    /// What [`has_no_replicas`] has found.
-    pub fn set(&mut self, has_no_replicas: bool) {
-        self.has_no_replicas = has_no_replicas;
-    }
-
-    pub fn have_consumers(&self, flags: Flags) -> bool {
-        !self.has_no_replicas || self.exports > 0 || flags.has_aof()
-    }
+    pub exports: u32,
 }
 
 /// Asks the server whether it has neither replicas nor a backlog from which one could continue. One that does not say

@@ -4,8 +4,8 @@
 //! quarter of a second, and each lock is in the bucket of its first lease end. An extended lock stays in its
 //! bucket until that is due, and is then inserted again.
 //!
-//! The index holds keys, never pointers: FLUSHALL, DEBUG RELOAD and RENAME free or move values without notice. So
-//! a key may be stale, and a lock that was renamed is missing until it is opened for a change.
+//! The index holds keys, never pointers: FLUSHALL and DEBUG RELOAD free values without notice. So a key may be stale. A
+//! lock that was renamed is missing until it is opened for a change.
 
 mod buckets;
 mod handle;

@@ -5,7 +5,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::token::Fence;
+use super::Fence;
 use crate::name::LockNameRef;
 
 /// A power of two.

@@ -62,7 +62,7 @@ fn inputs_at(now: Instant) -> Inputs<'static> {
         now,
         role: Role::Primary,
         slot: None,
-        has_consumers: true,
+        must_encode: true,
         environment: &Fixed,
     }
 }

@@ -1,4 +1,4 @@
-use super::rules::{Occupancy, Rules, above_holders, add_hold, granted, vanished};
+use super::rules::{Occupancy, Rules, above_holders, granted, vanished};
 use crate::error::Error;
 use crate::lock::Holder;
 use crate::outcome::{Granted, Outcome};
@@ -11,7 +11,9 @@ impl Rules<'_> {
         request: &Acquire<'_>,
         min_fence: Result<(), Error>,
     ) -> Result<Option<Granted>, Error> {
-        self.grant_waiters();
+        if self.queue.is_some() {
+            self.grant_waiters();
+        }
         min_fence?;
         let clock = self.clock;
         let holder = self.lock.find(request.owner);
@@ -38,7 +40,7 @@ impl Rules<'_> {
     /// One more hold for a holder. Its limit stays, its lease is never shortened.
     fn reenter(&mut self, index: usize, request: &Acquire<'_>) -> Result<Granted, Error> {
         let holder = self.lock.holders_mut().get_mut(index).ok_or_else(vanished)?;
-        add_hold(holder, request.request_id)?;
+        holder.add_hold(request.request_id)?;
         holder.extend(request.lease_ms, self.clock);
         self.expire_holders();
         let holder = self.lock.get(request.owner).ok_or_else(vanished)?;
@@ -53,27 +55,27 @@ impl Rules<'_> {
         if self.evictable {
             return Err(Error::Evictable);
         }
-        let fits = || {
-            Occupancy::of(self.lock, clock)
-                .with(request.limit)
-                .is_within_limit()
-        };
-        if !self.queue.is_empty() || !fits() {
+        let occupancy = Occupancy::of(self.lock, clock);
+        if self.has_waiters() || !occupancy.with(request.limit).is_within_limit() {
             return Ok(None);
         }
-        let min_fence = above_holders(request.min_fence, self.lock, clock);
-        let fence = self
-            .fences
-            .next_fence(self.name, min_fence)
-            .ok_or(Error::FencesUsedUp)?;
-        let lease_end = clock.now.after_ms(request.lease_ms);
-        let mut holder = Holder::new(request.owner, request.limit, fence, clock.now, lease_end);
-        add_hold(&mut holder, request.request_id)?;
-        self.expire_holders();
+        let min_fence = request.min_fence.map(|min| above_holders(min, self.lock, clock));
+        let fence = self.fences.next_fence(self.name, min_fence);
+        let fence = fence.ok_or(Error::FencesUsedUp)?;
+        let lease_ms = request.lease_ms;
+        let mut holder = Holder::granted(request.owner, request.limit, fence, lease_ms, clock);
+        holder.add_hold(request.request_id)?;
+        if occupancy.has_expired {
+            self.expire_holders();
+        }
         self.effects.outcome = Outcome::New;
         self.effects.acquired(&holder, clock);
-        let granted = granted(&holder, clock, 0);
         self.lock.push(holder);
-        Ok(Some(granted))
+        Ok(Some(Granted {
+            fence,
+            holds: 1,
+            lease_ms,
+            waited_ms: 0,
+        }))
     }
 }

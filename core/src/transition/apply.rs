@@ -21,7 +21,7 @@ impl ServerState {
         change: &[u8],
         effects: &mut Effects,
     ) -> Result<(), Error> {
-        effects.begin(false);
+        effects.begin(self.clock(now), false);
         let change = decode_change(change, now)?;
         if change.removals.is_empty() && change.holders.is_empty() {
             return Err(Error::InvalidEncoding);

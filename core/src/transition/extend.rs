@@ -1,5 +1,6 @@
 use super::rules::{Rules, authorize, vanished};
 use crate::error::Error;
+use crate::event::Event;
 use crate::fence::Fence;
 use crate::limit::Limit;
 use crate::lock::Holder;
@@ -45,7 +46,7 @@ impl Rules<'_> {
         if is_longer || raised.is_some() {
             self.effects.updated(holder, clock);
         }
-        self.effects.extended();
+        self.effects.events.push(Event::Extended);
         Ok(holder.lease_ms(clock))
     }
 }

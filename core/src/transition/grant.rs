@@ -1,4 +1,5 @@
-use super::rules::{Occupancy, Rules, above_holders, add_hold, expire_holders, granted};
+use super::rules::{Occupancy, Rules, above_holders, expire_holders, granted};
+use super::timer::time_out_waiters;
 use crate::effects::{Answer, Effects};
 use crate::error::Error;
 use crate::lease_clock::LeaseClock;
@@ -7,82 +8,77 @@ use crate::queue::{Queue, Waiter};
 use crate::ticket::Ticket;
 
 impl Rules<'_> {
-    pub(super) fn on_timer(&mut self) {
-        self.time_out_waiters();
-        self.expire_holders();
-        self.grant_waiters();
-    }
-
-    fn time_out_waiters(&mut self) {
-        while let Some(ticket) = self.queue.remove_timed_out(self.clock.now) {
-            self.effects.wake(ticket, Answer::TimedOut);
-        }
-    }
-
     /// Grants the lock to the first waiters, in order, as far as the grant rule allows.
     #[inline]
     pub(super) fn grant_waiters(&mut self) {
-        if !self.queue.is_empty() && self.clock.grace_left_ms().is_none() {
-            self.grant_first_waiters();
+        if self.has_waiters()
+            && self.clock.grace_left_ms().is_none()
+            && let Some(queue) = self.queue.take()
+        {
+            self.grant_first_waiters(queue);
+            self.queue = Some(queue);
         }
     }
 
-    fn grant_first_waiters(&mut self) {
+    fn grant_first_waiters(&mut self, queue: &mut Queue) {
         let clock = self.clock;
-        self.time_out_waiters();
-        self.reenter_holders();
+        time_out_waiters(queue, clock, self.effects);
+        self.reenter_holders(queue);
         let mut occupancy = Occupancy::of(self.lock, clock);
-        while let Some((ticket, waiter)) = self.queue.first() {
+        while let Some((ticket, waiter)) = queue.first() {
             if self.evictable {
-                self.reject_waiter(ticket, Error::Evictable);
+                reject_waiter(queue, ticket, Error::Evictable, self.effects);
                 continue;
             }
             let with_waiter = occupancy.with(waiter.limit);
             if !with_waiter.is_within_limit() {
                 return;
             }
-            let min_fence = above_holders(waiter.min_fence, self.lock, clock);
+            let min_fence = waiter.min_fence;
+            let min_fence = min_fence.map(|min| above_holders(min, self.lock, clock));
             let Some(fence) = self.fences.next_fence(self.name, min_fence) else {
-                self.reject_waiter(ticket, Error::FencesUsedUp);
+                reject_waiter(queue, ticket, Error::FencesUsedUp, self.effects);
                 continue;
             };
             // Before the first grant: no lease expires during a transition.
-            if occupancy.holders < self.lock.holders().len() {
+            if occupancy.has_expired {
                 expire_holders(self.lock, clock, self.effects);
             }
-            let lease_end = clock.now.after_ms(waiter.lease_ms);
-            let mut holder = Holder::new(&waiter.owner, waiter.limit, fence, clock.now, lease_end);
-            grant_requests(self.queue, &mut holder, clock, self.effects);
+            let mut holder = Holder::granted(&waiter.owner, waiter.limit, fence, waiter.lease_ms, clock);
+            grant_requests(queue, &mut holder, clock, self.effects);
             self.effects.acquired(&holder, clock);
             self.lock.push(holder);
-            occupancy = with_waiter;
+            occupancy = Occupancy {
+                has_expired: false,
+                ..with_waiter
+            };
         }
     }
 
-    fn reject_waiter(&mut self, ticket: Ticket, error: Error) {
-        self.queue.remove(ticket);
-        self.effects.wake(ticket, Answer::Rejected(error));
-    }
-
     /// Waiting owners that became holders without this queue (RENAME, RESTORE) re-enter.
-    fn reenter_holders(&mut self) {
+    fn reenter_holders(&mut self, queue: &mut Queue) {
         let clock = self.clock;
-        let waits = |holder: &Holder| holder.is_live(clock) && self.queue.has(holder.owner());
+        let waits = |holder: &Holder| holder.is_live(clock) && queue.has(holder.owner());
         if !self.lock.holders().iter().any(waits) {
             return;
         }
         // A change lists removals before holders.
         self.expire_holders();
         for holder in self.lock.holders_mut() {
-            if self.queue.has(holder.owner()) {
+            if queue.has(holder.owner()) {
                 let holds = holder.holds();
-                grant_requests(self.queue, holder, clock, self.effects);
+                grant_requests(queue, holder, clock, self.effects);
                 if holder.holds() > holds {
                     self.effects.updated(holder, clock);
                 }
             }
         }
     }
+}
+
+fn reject_waiter(queue: &mut Queue, ticket: Ticket, error: Error, effects: &mut Effects) {
+    queue.remove(ticket);
+    effects.wake(ticket, Answer::Rejected(error));
 }
 
 /// Gives a holder a hold for each of its waiting requests. Requests with a stricter limit are rejected.
@@ -117,7 +113,7 @@ fn grant_request(waiter: &Waiter, holder: &mut Holder, clock: LeaseClock) -> Res
     {
         return Ok(());
     }
-    add_hold(holder, waiter.request_id.as_deref())?;
+    holder.add_hold(waiter.request_id.as_deref())?;
     holder.extend(waiter.lease_ms, clock);
     Ok(())
 }

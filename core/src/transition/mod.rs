@@ -12,6 +12,7 @@ mod grant;
 mod guard;
 mod release;
 mod rules;
+mod timer;
 
 use super::deadlock::Found;
 use super::effects::Effects;
@@ -37,6 +38,8 @@ pub struct Transition<'a> {
     name: LockNameRef<'a>,
     lock: &'a mut Lock,
     effects: &'a mut Effects,
+    /// Requests waited for the lock when the transition began.
+    has_queue: bool,
 }
 
 impl ServerState {
@@ -50,8 +53,11 @@ impl ServerState {
         lock: &'a mut Lock,
         effects: &'a mut Effects,
     ) -> Transition<'a> {
-        effects.begin(inputs.has_consumers);
-        let clock = self.tick(inputs);
+        if self.is_term_pending {
+            self.tick(inputs);
+        }
+        let clock = self.grace.clock(inputs.now);
+        effects.begin(clock, inputs.must_encode);
         if let Some(slot) = inputs.slot {
             self.claim_slot(slot, inputs);
         }
@@ -62,6 +68,7 @@ impl ServerState {
             name,
             lock,
             effects,
+            has_queue: false,
         }
     }
 }
@@ -128,10 +135,12 @@ impl Transition<'_> {
 
     #[inline(always)]
     fn rules(&mut self) -> Rules<'_> {
+        let queue = self.server.wait_table.queue_mut(self.name);
+        self.has_queue = queue.is_some();
         Rules {
             name: self.name,
             lock: self.lock,
-            queue: self.server.wait_table.queue_mut(self.name),
+            queue,
             fences: &mut self.server.fences,
             evictable: self.server.policy.evictable,
             clock: self.clock,
@@ -141,8 +150,9 @@ impl Transition<'_> {
 
     #[inline]
     fn sync_waiters(&mut self) {
-        if !self.server.wait_table.is_empty() {
+        if self.has_queue {
             self.server.wait_table.sync(self.name, self.lock, self.clock);
+            self.effects.may_be_due = true;
         }
     }
 
@@ -186,6 +196,7 @@ impl Transition<'_> {
         }
         self.effects.outcome = Outcome::Queued;
         self.effects.parked = Some(parked);
+        self.effects.may_be_due = true;
         Ok(Acquired::Queued)
     }
 }

@@ -21,7 +21,11 @@ impl Rules<'_> {
             Holds::One | Holds::All => holder.anonymous() > 0,
         });
         if was_held {
-            return self.release(request).is_ok();
+            let remaining = self.release(request);
+            if let Err(Error::Internal(what)) = remaining {
+                self.effects.internal_error(what);
+            }
+            return remaining.is_ok();
         }
         // Something else may have freed the lock: no transition that sees the queue leaves a waiter in it that
         // could be granted.
@@ -59,9 +63,10 @@ impl Rules<'_> {
     /// Withdraws a request that still waits.
     fn cancel_waiter(&mut self, request: &Release<'_>) {
         if let Holds::ById(id) = request.holds
-            && let Some((ticket, _)) = self.queue.find(request.owner, id)
+            && let Some(queue) = &mut self.queue
+            && let Some((ticket, _)) = queue.find(request.owner, id)
         {
-            self.queue.remove(ticket);
+            queue.remove(ticket);
             self.effects.wake(ticket, Answer::Withdrawn);
         }
     }

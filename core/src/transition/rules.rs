@@ -14,7 +14,8 @@ use crate::queue::Queue;
 pub(super) struct Rules<'a> {
     pub(super) name: LockNameRef<'a>,
     pub(super) lock: &'a mut Lock,
-    pub(super) queue: &'a mut Queue,
+    /// `None` if no request waits for the lock.
+    pub(super) queue: Option<&'a mut Queue>,
     pub(super) fences: &'a mut Fences,
     /// The server may evict locks.
     pub(super) evictable: bool,
@@ -23,6 +24,11 @@ pub(super) struct Rules<'a> {
 }
 
 impl Rules<'_> {
+    /// Whether any request waits, after some that have been granted or timed out.
+    pub(super) fn has_waiters(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
+    }
+
     #[inline]
     pub(super) fn expire_holders(&mut self) {
         let mut holders = self.lock.holders().iter();
@@ -79,19 +85,26 @@ pub(super) fn vanished() -> Error {
 #[derive(Clone, Copy)]
 pub(super) struct Occupancy {
     pub(super) holders: usize,
-    limit: Limit,
+    pub(super) limit: Limit,
+    /// Besides, there are holders whose leases have expired.
+    pub(super) has_expired: bool,
 }
 
 impl Occupancy {
     pub(super) const EMPTY: Self = Self {
         holders: 0,
         limit: Limit::SHARED,
+        has_expired: false,
     };
 
     /// The holders whose lease has not expired.
     pub(super) fn of(lock: &Lock, clock: LeaseClock) -> Self {
-        lock.live_holders(clock)
-            .fold(Self::EMPTY, |occupancy, holder| occupancy.with(holder.limit))
+        let live = lock.live_holders(clock);
+        let occupancy = live.fold(Self::EMPTY, |occupancy, holder| occupancy.with(holder.limit));
+        Self {
+            has_expired: occupancy.holders < lock.holders().len(),
+            ..occupancy
+        }
     }
 
     /// With one more holder.
@@ -99,6 +112,7 @@ impl Occupancy {
         Self {
             holders: self.holders.saturating_add(1),
             limit: self.limit.min(limit),
+            ..self
         }
     }
 
@@ -108,18 +122,11 @@ impl Occupancy {
     }
 }
 
-/// The holders may have fences above those of the name: RENAME brought them.
-pub(super) fn above_holders(min_fence: Option<Fence>, lock: &Lock, clock: LeaseClock) -> Option<Fence> {
-    let min_fence = min_fence?;
+/// The smallest fence that a request with this minimum may get: the holders may have fences above those of the name, if
+/// RENAME brought them.
+pub(super) fn above_holders(min_fence: Fence, lock: &Lock, clock: LeaseClock) -> Fence {
     let youngest = lock.live_holders(clock).last();
-    Some(youngest.map_or(min_fence, |holder| min_fence.max(holder.fence.saturating_add(1))))
-}
-
-pub(super) fn add_hold(holder: &mut Holder, request_id: Option<&[u8]>) -> Result<(), Error> {
-    match request_id {
-        Some(id) => holder.add_with_id(id),
-        None => holder.add_anonymous(1),
-    }
+    youngest.map_or(min_fence, |holder| min_fence.max(holder.fence.saturating_add(1)))
 }
 
 pub(super) fn granted(holder: &Holder, clock: LeaseClock, waited_ms: u64) -> Granted {

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
 use std::rc::Rc;
 
-use super::effects::{Answer, Wake};
 use super::error::Error;
 use super::lease_clock::LeaseClock;
 use super::limit::Limit;
@@ -35,8 +34,6 @@ pub struct WaitTable {
     wakeups: Wakeups,
     owners: OwnerIndex,
     last_ticket: u64,
-    /// The queue of a lock that no request waits for. Always empty.
-    empty: Queue,
 }
 
 /// A lock with more holders is not searched for deadlocks: every change of the lock would update the copies of them all.
@@ -151,26 +148,22 @@ impl WaitTable {
     }
 
     /// Times out waiters of a lock that cannot be granted now.
-    pub fn time_out_waiters(&mut self, name: LockNameRef<'_>, now: Instant) -> Vec<Wake> {
-        let queue = self.queue_mut(name);
-        let tickets = std::iter::from_fn(|| queue.remove_timed_out(now));
-        let wakes = tickets.map(|ticket| Wake {
-            ticket,
-            answer: Answer::TimedOut,
-        });
-        let wakes = wakes.collect();
+    pub fn time_out_waiters(&mut self, name: LockNameRef<'_>, now: Instant) -> Vec<Ticket> {
+        let queue = self.queue_mut(name).into_iter();
+        let tickets = queue.flat_map(|queue| std::iter::from_fn(|| queue.remove_timed_out(now)));
+        let tickets = tickets.collect();
         self.remove_if_empty(name);
-        wakes
+        tickets
     }
 
-    /// The queue that a transition of the lock works on. The caller calls [`WaitTable::sync`] afterwards.
+    /// The queue that a transition of the lock works on, if any request waits there. The caller calls [`WaitTable::sync`]
+    /// afterwards.
     #[inline]
-    pub(super) fn queue_mut(&mut self, name: LockNameRef<'_>) -> &mut Queue {
-        debug_assert!(self.empty.is_empty(), "a waiter was put into no queue");
+    pub(super) fn queue_mut(&mut self, name: LockNameRef<'_>) -> Option<&mut Queue> {
         if self.is_empty() {
-            return &mut self.empty;
+            return None;
         }
-        entry_mut(&mut self.databases, name).map_or(&mut self.empty, |entry| &mut entry.queue)
+        entry_mut(&mut self.databases, name).map(|entry| &mut entry.queue)
     }
 
     /// Takes note of the effects of a transition on a queue and its lock.
@@ -203,18 +196,18 @@ impl WaitTable {
         policy: &Policy,
     ) -> Result<Parked, Error> {
         let entry = self.entry(name);
-        let queue = entry.map_or(&self.empty, |entry| &entry.queue);
-        let same = waiter
-            .request_id
-            .as_deref()
-            .and_then(|id| queue.find(&waiter.owner, id));
+        let queue = entry.map(|entry| &entry.queue);
+        let id = waiter.request_id.as_deref();
+        let same = id.and_then(|id| queue?.find(&waiter.owner, id));
         let (ticket, replaced) = match same {
             Some((_, same)) if same.limit != waiter.limit => return Err(Error::OtherLimit),
             Some((ticket, same)) => {
                 waiter.min_fence = waiter.min_fence.max(same.min_fence);
                 (ticket, true)
             }
-            None if queue.len() >= policy.max_waiters => return Err(Error::QueueFull(policy.max_waiters)),
+            None if queue.map_or(0, Queue::len) >= policy.max_waiters => {
+                return Err(Error::QueueFull(policy.max_waiters));
+            }
             None => (Ticket(self.last_ticket.saturating_add(1)), false),
         };
         let name = entry.map_or_else(|| name.to_name(), |entry| entry.name.clone());
@@ -244,7 +237,9 @@ impl WaitTable {
 
     /// Takes a waiter out of its queue. The caller calls [`WaitTable::sync`] afterwards.
     pub(super) fn withdraw(&mut self, name: LockNameRef<'_>, ticket: Ticket) {
-        self.queue_mut(name).remove(ticket);
+        if let Some(queue) = self.queue_mut(name) {
+            queue.remove(ticket);
+        }
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {

@@ -57,8 +57,7 @@ required! {
     RedisModule_CallReplyLength, RedisModule_CallReplyArrayElement, RedisModule_FreeCallReply,
     // INFO: that of the server, and the module's section.
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo,
-    RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong,
-    RedisModule_InfoAddFieldCString,
+    RedisModule_InfoAddSection, RedisModule_InfoAddFieldCString,
     // Blocked clients.
     RedisModule_BlockClient, RedisModule_UnblockClient, RedisModule_SetDisconnectCallback,
     RedisModule_GetBlockedClientHandle, RedisModule_GetBlockedClientPrivateData,

@@ -9,7 +9,7 @@ use crate::redis::ffi::api::api;
 use crate::redis::ffi::command_info::{categorize, describe};
 use crate::redis::ffi::ctx::Ctx;
 use crate::redis::ffi::inner_command::InnerCommand;
-use crate::redis::ffi::string::RStr;
+use crate::redis::ffi::string::{RStr, bytes_of_all};
 use crate::redis::metadata::{KeyUse, Metadata};
 
 /// A command: its metadata and its handler.
@@ -45,10 +45,8 @@ impl<'a> Call<'a> {
 
     /// The arguments after the key.
     pub fn options(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        self.argv.iter().skip(2).map(|raw| {
-            // SAFETY: the server passes strings that live as long as the call.
-            unsafe { RStr::new(*raw) }.bytes()
-        })
+        // SAFETY: the server passes strings that live as long as the call.
+        unsafe { bytes_of_all(self.argv.get(2..).unwrap_or_default()) }
     }
 
     /// The command that begins at this argument, if there is one.

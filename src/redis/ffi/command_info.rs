@@ -13,16 +13,10 @@ const OK: c_int = raw::REDISMODULE_OK as c_int;
 /// Redis 7.2 and later; before, a module's command is in no category.
 pub(super) fn categorize(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
     // SAFETY: the server has set these pointers before it calls the module.
-    let (add, set) = unsafe {
-        (
-            raw::RedisModule_AddACLCategory,
-            raw::RedisModule_SetCommandACLCategories,
-        )
-    };
-    let own = metadata
-        .own_category
-        .filter(|_| add.is_some())
-        .unwrap_or_default();
+    let has_own = unsafe { raw::RedisModule_AddACLCategory }.is_some();
+    // SAFETY: as above.
+    let set = unsafe { raw::RedisModule_SetCommandACLCategories };
+    let own = metadata.own_category.filter(|_| has_own).unwrap_or_default();
     let categories = CString::new(format!("{} {own}", metadata.categories).trim_end()).unwrap_or_default();
     // SAFETY: the command is one that was just made, the string is a C string.
     set.is_none_or(|set| unsafe { set(command, categories.as_ptr()) == OK })
@@ -86,10 +80,8 @@ fn arguments(
     arguments: &[Argument],
     arena: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
 ) -> Vec<raw::RedisModuleCommandArg> {
-    let mut list: Vec<_> = arguments
-        .iter()
-        .map(|argument| raw_argument(argument, arena))
-        .collect();
+    let list = arguments.iter().map(|argument| raw_argument(argument, arena));
+    let mut list: Vec<_> = list.collect();
     // SAFETY: plain data, for which zero is "nothing".
     list.push(unsafe { std::mem::zeroed() });
     list
@@ -103,12 +95,9 @@ fn raw_argument(
     let mut raw: raw::RedisModuleCommandArg = unsafe { std::mem::zeroed() };
     raw.name = argument.name.as_ptr();
     raw.token = argument.token.map_or(ptr::null(), CStr::as_ptr);
-    for (is_set, flag) in [
-        (argument.optional, raw::REDISMODULE_CMD_ARG_OPTIONAL),
-        (argument.multiple, raw::REDISMODULE_CMD_ARG_MULTIPLE),
-    ] {
-        raw.flags |= if is_set { flag.cast_signed() } else { 0 };
-    }
+    let flag = |is_set, flag: u32| if is_set { flag.cast_signed() } else { 0 };
+    raw.flags = flag(argument.optional, raw::REDISMODULE_CMD_ARG_OPTIONAL)
+        | flag(argument.multiple, raw::REDISMODULE_CMD_ARG_MULTIPLE);
     raw.key_spec_index = -1;
     raw.type_ = match argument.kind {
         Kind::Key => {

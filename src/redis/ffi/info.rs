@@ -12,8 +12,7 @@ const OK: c_int = raw::REDISMODULE_OK as c_int;
 
 /// What the section shows: names, without the module's, and values.
 pub trait InfoSection {
-    fn fields(gil: &mut Gil<'_>) -> Vec<(&'static str, u64)>;
-    fn texts(gil: &mut Gil<'_>) -> Vec<(&'static str, String)>;
+    fn fields(gil: &mut Gil<'_>) -> Vec<(&'static str, String)>;
 }
 
 impl Ctx<'_> {
@@ -31,7 +30,7 @@ unsafe extern "C" fn write<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, f
     }
     // SAFETY: the server calls this from INFO, on its own thread.
     let mut gil = unsafe { Gil::assume() };
-    let (fields, texts) = (S::fields(&mut gil), S::texts(&mut gil));
+    let fields = S::fields(&mut gil);
     // SAFETY: the server passes a context that is valid during the call; strings are C strings.
     unsafe {
         // Without a name the section is that of the module itself.
@@ -39,11 +38,7 @@ unsafe extern "C" fn write<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, f
             // INFO was asked for another section.
             return;
         }
-        for (name, value) in fields {
-            let name = CString::new(name).unwrap_or_default();
-            api!(RedisModule_InfoAddFieldULongLong)(info, name.as_ptr(), value);
-        }
-        for (name, text) in texts {
+        for (name, text) in fields {
             let (name, text) = (
                 CString::new(name).unwrap_or_default(),
                 CString::new(text).unwrap_or_default(),

@@ -51,8 +51,8 @@ impl<'a> InnerCommand<'a> {
 
 impl Ctx<'_> {
     /// Runs a command as if the caller had sent it, and passes its reply on. The server rejects it where it would
-    /// reject the caller's, and where it would reject a script's. False if it does not even reply: there is no command of
-    /// this name.
+    /// reject the caller's, and where it would reject a script's. False if it does not even reply: the name
+    /// holds a zero byte, so that there is no such command.
     #[must_use]
     pub fn run(&mut self, command: &InnerCommand<'_>) -> bool {
         let arguments = command.argv.get(1..).unwrap_or_default();

@@ -51,6 +51,15 @@ impl<'a> RStr<'a> {
     }
 }
 
+/// # Safety
+/// The strings live and stay unchanged for `'a`.
+pub(super) unsafe fn bytes_of_all<'a>(
+    strings: &'a [*mut raw::RedisModuleString],
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    // SAFETY: the caller vouches for the strings.
+    strings.iter().map(|raw| unsafe { RStr::new(*raw) }.bytes())
+}
+
 impl RString {
     pub fn new(bytes: &[u8]) -> Self {
         Self(RedisString::create_from_slice(ptr::null_mut(), bytes))

@@ -9,10 +9,10 @@ use crate::state::module_state::{HasState, ModuleState};
 /// The type of these messages on the bus of the cluster.
 pub const MESSAGE_TYPE: u8 = 211;
 
-/// Sends the other nodes, if there are any, what they must know about the fences of this one. `periodic`: in any case.
+/// Sends the other nodes what they must know about the fences of this one. `periodic`: in any case.
 pub fn announce(ctx: &mut Ctx<'_>, periodic: bool) {
-    let announcement = ctx.state().server.announcement(periodic, clock::now);
-    if let Some(announcement) = announcement {
+    let (cluster, fences) = ctx.state().server.cluster();
+    if let Some(announcement) = cluster.fences.announce(fences, periodic, clock::now()) {
         ctx.broadcast(MESSAGE_TYPE, &announcement.encode());
     }
 }

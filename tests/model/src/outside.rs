@@ -23,7 +23,7 @@ impl Outside {
             now,
             role: Role::Primary,
             slot: None,
-            has_consumers: true,
+            must_encode: true,
             environment: self,
         }
     }

@@ -138,7 +138,7 @@ impl Core {
                 now: Instant::from_micros(1),
                 role: Role::Primary,
                 slot: None,
-                has_consumers: true,
+                must_encode: true,
                 environment: &Fixed,
             },
             effects: Effects::default(),
