@@ -56,7 +56,8 @@ impl Rules<'_> {
             return Err(Error::Evictable);
         }
         let occupancy = Occupancy::of(self.lock, clock);
-        if self.has_waiters() || !occupancy.with(request.limit).is_within_limit() {
+        let has_waiters = self.queue.as_ref().is_some_and(|queue| !queue.is_empty());
+        if has_waiters || !occupancy.with(request.limit).is_within_limit() {
             return Ok(None);
         }
         let min_fence = request.min_fence.map(|min| above_holders(min, self.lock, clock));

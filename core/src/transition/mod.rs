@@ -8,7 +8,7 @@
 mod acquire;
 mod apply;
 mod extend;
-mod grant;
+mod grant_waiters;
 mod guard;
 mod release;
 mod rules;

@@ -24,11 +24,6 @@ pub(super) struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// Whether any request waits, after some that have been granted or timed out.
-    pub(super) fn has_waiters(&self) -> bool {
-        self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
-    }
-
     #[inline]
     pub(super) fn expire_holders(&mut self) {
         let mut holders = self.lock.holders().iter();

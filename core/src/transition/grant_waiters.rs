@@ -11,8 +11,7 @@ impl Rules<'_> {
     /// Grants the lock to the first waiters, in order, as far as the grant rule allows.
     #[inline]
     pub(super) fn grant_waiters(&mut self) {
-        if self.has_waiters()
-            && self.clock.grace_left_ms().is_none()
+        if self.clock.grace_left_ms().is_none()
             && let Some(queue) = self.queue.take()
         {
             self.grant_first_waiters(queue);

@@ -1,0 +1,392 @@
+//! Parses requests from the arguments after the key.
+
+use super::error::Error;
+use super::fence::MAX_FENCE;
+use super::limit::Limit;
+use super::request::{
+    Acquire, Extend, GrantRef, Guard, Holds, MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES, Release, Timeout,
+};
+
+/// The longest timeout, except for an infinite one.
+const MAX_TIMEOUT_MS: u64 = 1 << 52;
+
+impl<'a> Acquire<'a> {
+    /// The syntax of the command.
+    pub const SYNTAX: &'static str =
+        "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]";
+
+    /// Parses the arguments. `max_lease_ms`: the longest lease that the server allows.
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
+        let mut args = Args::new(args, Self::SYNTAX);
+        let owner = args.owner()?;
+        let lease_ms = args.number("lease-ms", 1, max_lease_ms)?;
+        let mut shared = None;
+        let mut limit = None;
+        let mut block = None;
+        let mut request_id = None;
+        let mut min_fence = None;
+        while let Some(option) = args.next() {
+            if option.eq_ignore_ascii_case(b"SHARED") {
+                once("SHARED", &mut shared, ())?;
+            } else if option.eq_ignore_ascii_case(b"LIMIT") {
+                once("LIMIT", &mut limit, args.limit()?)?;
+            } else if option.eq_ignore_ascii_case(b"BLOCK") {
+                once("BLOCK", &mut block, args.timeout()?)?;
+            } else if option.eq_ignore_ascii_case(b"REQID") {
+                once("REQID", &mut request_id, args.request_id()?)?;
+            } else if option.eq_ignore_ascii_case(b"MINFENCE") {
+                once("MINFENCE", &mut min_fence, args.fence("MINFENCE")?)?;
+            } else {
+                return Err(Error::UnknownOption(Self::SYNTAX));
+            }
+        }
+        let limit = match (shared, limit) {
+            (Some(()), Some(_)) => return Err(Error::Conflict("SHARED", "LIMIT")),
+            (Some(()), None) => Limit::SHARED,
+            (None, limit) => limit.unwrap_or(Limit::MUTEX),
+        };
+        Ok(Self {
+            owner,
+            lease_ms,
+            limit,
+            block,
+            request_id,
+            min_fence,
+        })
+    }
+}
+
+impl<'a> Release<'a> {
+    /// The syntax of the command.
+    pub const SYNTAX: &'static str = "DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]";
+
+    /// Parses the arguments.
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
+        let mut args = Args::new(args, Self::SYNTAX);
+        let owner = args.owner()?;
+        let mut fence = None;
+        let mut all = None;
+        let mut request_id = None;
+        while let Some(option) = args.next() {
+            if option.eq_ignore_ascii_case(b"FENCE") {
+                once("FENCE", &mut fence, args.fence("FENCE")?)?;
+            } else if option.eq_ignore_ascii_case(b"ALL") {
+                once("ALL", &mut all, ())?;
+            } else if option.eq_ignore_ascii_case(b"REQID") {
+                once("REQID", &mut request_id, args.request_id()?)?;
+            } else {
+                return Err(Error::UnknownOption(Self::SYNTAX));
+            }
+        }
+        let holds = match (all, request_id) {
+            (Some(()), Some(_)) => return Err(Error::Conflict("ALL", "REQID")),
+            (Some(()), None) => Holds::All,
+            (None, Some(id)) => Holds::ById(id),
+            (None, None) => Holds::One,
+        };
+        Ok(Self { owner, fence, holds })
+    }
+}
+
+impl<'a> Extend<'a> {
+    /// The syntax of the command.
+    pub const SYNTAX: &'static str =
+        "DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]";
+
+    /// `max_lease_ms`: the longest lease that the server allows.
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
+        let mut args = Args::new(args, Self::SYNTAX);
+        let owner = args.owner()?;
+        let lease_ms = args.number("lease-ms", 1, max_lease_ms)?;
+        let mut fence = None;
+        let mut request_id = None;
+        let mut min_fence = None;
+        while let Some(option) = args.next() {
+            if option.eq_ignore_ascii_case(b"FENCE") {
+                once("FENCE", &mut fence, args.fence("FENCE")?)?;
+            } else if option.eq_ignore_ascii_case(b"REQID") {
+                once("REQID", &mut request_id, args.request_id()?)?;
+            } else if option.eq_ignore_ascii_case(b"MINFENCE") {
+                once("MINFENCE", &mut min_fence, args.fence("MINFENCE")?)?;
+            } else {
+                return Err(Error::UnknownOption(Self::SYNTAX));
+            }
+        }
+        let grant = match (fence, request_id) {
+            (Some(_), Some(_)) => return Err(Error::Conflict("FENCE", "REQID")),
+            (None, Some(id)) => GrantRef::RequestId(id),
+            (fence, None) => fence.into(),
+        };
+        Ok(Self {
+            owner,
+            lease_ms,
+            grant,
+            min_fence,
+        })
+    }
+}
+
+impl<'a> Guard<'a> {
+    /// The syntax of the command.
+    pub const SYNTAX: &'static str = "DLOCK.GUARD key owner fence [command [arg ...]]";
+
+    /// Parses the arguments before the inner command.
+    pub fn parse(args: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
+        let mut args = Args::new(args, Self::SYNTAX);
+        let owner = args.owner()?;
+        let fence = args.number("fence", 1, MAX_FENCE)?;
+        Ok(Self { owner, fence })
+    }
+}
+
+/// Keeps the value of an option that may be given once.
+fn once<T>(option: &'static str, place: &mut Option<T>, value: T) -> Result<(), Error> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Error::Repeated(option)),
+    }
+}
+
+/// A cursor over the arguments.
+struct Args<I> {
+    args: I,
+    syntax: &'static str,
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
+    fn new(args: I, syntax: &'static str) -> Self {
+        Self { args, syntax }
+    }
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.args.next()
+    }
+
+    /// The server has checked the number of arguments, so a missing one is a syntax error.
+    fn required(&mut self) -> Result<&'a [u8], Error> {
+        self.next().ok_or(Error::UnknownOption(self.syntax))
+    }
+
+    fn owner(&mut self) -> Result<&'a [u8], Error> {
+        bytes("owner", self.required()?, MAX_OWNER_BYTES)
+    }
+
+    fn number(&mut self, what: &'static str, min: u64, max: u64) -> Result<u64, Error> {
+        number(what, self.required()?, min, max)
+    }
+
+    fn limit(&mut self) -> Result<Limit, Error> {
+        let n = number("LIMIT", self.value("LIMIT")?, 1, u64::from(Limit::MAX))?;
+        let error = Error::Number {
+            what: "LIMIT",
+            min: 1,
+            max: u64::from(Limit::MAX),
+        };
+        u32::try_from(n).ok().and_then(Limit::new).ok_or(error)
+    }
+
+    /// 0 = without limit.
+    fn timeout(&mut self) -> Result<Timeout, Error> {
+        let ms = number("BLOCK", self.value("BLOCK")?, 0, MAX_TIMEOUT_MS)?;
+        Ok(if ms == 0 {
+            Timeout::Infinite
+        } else {
+            Timeout::Ms(ms)
+        })
+    }
+
+    fn fence(&mut self, option: &'static str) -> Result<u64, Error> {
+        number(option, self.value(option)?, 1, MAX_FENCE)
+    }
+
+    fn request_id(&mut self) -> Result<&'a [u8], Error> {
+        bytes("REQID", self.value("REQID")?, MAX_REQUEST_ID_BYTES)
+    }
+
+    fn value(&mut self, option: &'static str) -> Result<&'a [u8], Error> {
+        self.next().ok_or(Error::MissingValue(option))
+    }
+}
+
+fn bytes<'a>(what: &'static str, value: &'a [u8], max: usize) -> Result<&'a [u8], Error> {
+    if (1..=max).contains(&value.len()) {
+        Ok(value)
+    } else {
+        Err(Error::Length { what, max })
+    }
+}
+
+/// A plain decimal from `min` to `max`: no sign, no space, no leading zero, no exponent.
+pub fn number(what: &'static str, text: &[u8], min: u64, max: u64) -> Result<u64, Error> {
+    plain_decimal(text)
+        .filter(|n| (min..=max).contains(n))
+        .ok_or(Error::Number { what, min, max })
+}
+
+fn plain_decimal(text: &[u8]) -> Option<u64> {
+    match text {
+        [] | [b'0', _, ..] => None,
+        digits => digits.iter().try_fold(0_u64, |n, &digit| {
+            let digit = digit.is_ascii_digit().then_some(digit & 0x0f)?;
+            n.checked_mul(10)?.checked_add(u64::from(digit))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acquire<'a>(args: &[&'a str]) -> Result<Acquire<'a>, Error> {
+        Acquire::parse(args.iter().map(|arg| arg.as_bytes()), 1_000)
+    }
+
+    fn release<'a>(args: &[&'a str]) -> Result<Release<'a>, Error> {
+        Release::parse(args.iter().map(|arg| arg.as_bytes()))
+    }
+
+    fn extend<'a>(args: &[&'a str]) -> Result<Extend<'a>, Error> {
+        Extend::parse(args.iter().map(|arg| arg.as_bytes()), 1_000)
+    }
+
+    #[test]
+    fn acquire_options_are_accepted_in_any_order_and_case() {
+        let expected = Acquire {
+            owner: b"alice",
+            lease_ms: 10,
+            limit: Limit::new(3).unwrap(),
+            block: None,
+            request_id: Some(b"r1"),
+            min_fence: Some(7),
+        };
+        assert_eq!(
+            acquire(&["alice", "10", "LIMIT", "3", "REQID", "r1", "MINFENCE", "7"]),
+            Ok(expected)
+        );
+        assert_eq!(
+            acquire(&["alice", "10", "minFence", "7", "reqid", "r1", "Limit", "3"]),
+            Ok(expected)
+        );
+        assert_eq!(
+            acquire(&["alice", "10", "shared"]).map(|a| a.limit),
+            Ok(Limit::SHARED)
+        );
+        assert_eq!(acquire(&["alice", "10"]).map(|a| a.limit), Ok(Limit::MUTEX));
+    }
+
+    #[test]
+    fn unknown_repeated_or_valueless_option_is_rejected() {
+        use Error::*;
+        let rows: &[(&[&str], Error)] = &[
+            (&["a", "1", "NX"], UnknownOption(Acquire::SYNTAX)),
+            (&["a", "1", ""], UnknownOption(Acquire::SYNTAX)),
+            (&["a", "1", "SHARED", "SHARED"], Repeated("SHARED")),
+            (&["a", "1", "LIMIT", "2", "LIMIT", "2"], Repeated("LIMIT")),
+            (&["a", "1", "REQID", "x", "REQID", "x"], Repeated("REQID")),
+            (&["a", "1", "SHARED", "LIMIT", "2"], Conflict("SHARED", "LIMIT")),
+            (&["a", "1", "LIMIT"], MissingValue("LIMIT")),
+            (&["a", "1", "REQID"], MissingValue("REQID")),
+            (&["a"], UnknownOption(Acquire::SYNTAX)),
+            (&[], UnknownOption(Acquire::SYNTAX)),
+        ];
+        for (args, error) in rows {
+            assert_eq!(acquire(args), Err(error.clone()), "{args:?}");
+        }
+        assert_eq!(
+            release(&["a", "ALL", "REQID", "x"]),
+            Err(Conflict("ALL", "REQID"))
+        );
+        assert_eq!(release(&["a", "ALL", "ALL"]), Err(Repeated("ALL")));
+        assert_eq!(release(&["a", "SHARED"]), Err(UnknownOption(Release::SYNTAX)));
+    }
+
+    #[test]
+    fn numbers_outside_plain_decimal_range_are_rejected() {
+        for text in [
+            "",
+            "0",
+            "01",
+            "+1",
+            "-1",
+            " 1",
+            "1 ",
+            "1e3",
+            "0x1",
+            "1.0",
+            "1001",
+            "18446744073709551616",
+            "¹",
+        ] {
+            let error = Error::Number {
+                what: "lease-ms",
+                min: 1,
+                max: 1_000,
+            };
+            assert_eq!(acquire(&["a", text]), Err(error), "{text:?}");
+        }
+        assert_eq!(acquire(&["a", "1000"]).map(|a| a.lease_ms), Ok(1_000));
+        for text in ["0", "2147483648", "-1"] {
+            assert!(acquire(&["a", "1", "LIMIT", text]).is_err(), "{text:?}");
+        }
+        assert!(acquire(&["a", "1", "LIMIT", "2147483647"]).is_ok());
+        assert!(release(&["a", "FENCE", "9007199254740991"]).is_ok());
+        for text in ["0", "9007199254740992", ""] {
+            assert!(release(&["a", "FENCE", text]).is_err(), "{text:?}");
+            assert!(acquire(&["a", "1", "MINFENCE", text]).is_err(), "{text:?}");
+            assert!(extend(&["a", "1", "MINFENCE", text]).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn owner_and_request_id_lengths_are_limited() {
+        let (longest, too_long) = ("o".repeat(512), "o".repeat(513));
+        assert!(acquire(&[&longest, "1"]).is_ok());
+        for owner in ["", &too_long] {
+            assert_eq!(
+                acquire(&[owner, "1"]),
+                Err(Error::Length {
+                    what: "owner",
+                    max: 512
+                })
+            );
+        }
+        let (longest, too_long) = ("r".repeat(64), "r".repeat(65));
+        assert!(acquire(&["a", "1", "REQID", &longest]).is_ok());
+        for id in ["", &too_long] {
+            assert_eq!(
+                acquire(&["a", "1", "REQID", id]),
+                Err(Error::Length {
+                    what: "REQID",
+                    max: 64
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn extend_parses_current_fence_or_request_id() {
+        assert_eq!(extend(&["a", "1"]).map(|e| e.grant), Ok(GrantRef::Current));
+        assert_eq!(
+            extend(&["a", "1", "fence", "7"]).map(|e| e.grant),
+            Ok(GrantRef::Fence(7))
+        );
+        assert_eq!(
+            extend(&["a", "1", "REQID", "x"]).map(|e| e.grant),
+            Ok(GrantRef::RequestId(b"x"))
+        );
+        assert_eq!(
+            extend(&["a", "1", "REQID", "x", "FENCE", "7"]),
+            Err(Error::Conflict("FENCE", "REQID"))
+        );
+    }
+
+    #[test]
+    fn release_parses_one_all_and_by_id() {
+        assert_eq!(release(&["a"]).map(|r| r.holds), Ok(Holds::One));
+        assert_eq!(release(&["a", "all"]).map(|r| r.holds), Ok(Holds::All));
+        assert_eq!(
+            release(&["a", "REQID", "x", "FENCE", "7"]).map(|r| (r.holds, r.fence)),
+            Ok((Holds::ById(b"x"), Some(7)))
+        );
+    }
+}
