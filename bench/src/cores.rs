@@ -5,7 +5,7 @@ use rustix::process::Pid;
 #[cfg(target_os = "linux")]
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Result;
+use crate::error::Result;
 use crate::server::Server;
 
 /// Pins this thread to one core and the server's command thread to another, like two machines, until dropped.

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::process::Command;
 use std::{env, fs, thread};
 
-use crate::Result;
+use crate::error::Result;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Part of every result: figures are meaningless without it.

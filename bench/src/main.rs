@@ -5,6 +5,7 @@
 
 mod cores;
 mod environment;
+mod error;
 mod implementations;
 mod interrupt;
 mod interruptible_stream;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use environment::Environment;
+use error::Result;
 use options::Options;
 use results::print::{TargetTable, WorkloadTable};
 use results::progress::Progress;
@@ -29,9 +31,6 @@ use results::report;
 use results::table::Summary;
 use steal::WaitBudget;
 use workloads::{Bench, WORKLOADS};
-
-/// Errors end the run; they are only printed.
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// How long a run waits for neighbours on the machine to leave it alone, in all.
 const MAX_WAIT: Duration = Duration::from_secs(10 * 60);

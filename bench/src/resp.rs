@@ -6,8 +6,9 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::time::Instant;
 
+use crate::error::Result;
+use crate::interrupt;
 use crate::interruptible_stream::{InterruptibleStream, is_timeout};
-use crate::{Result, interrupt};
 
 const READ_BUFFER: usize = 1 << 16;
 const SMALL_READ_BUFFER: usize = 1 << 8;

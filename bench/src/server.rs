@@ -3,7 +3,7 @@
 use std::env;
 use std::process::Command;
 
-use crate::Result;
+use crate::error::Result;
 use crate::resp::Connection;
 
 /// A fresh server on a free port that writes nothing to disk, killed when dropped.

@@ -10,7 +10,8 @@ use std::{fs, hint};
 
 use rustix::param::clock_ticks_per_second;
 
-use crate::{Result, interrupt};
+use crate::error::Result;
+use crate::interrupt;
 
 /// Up to this share, the machine is quiet enough for latencies. Ratios of CPU time need no quiet.
 pub const MAX_STEAL: f64 = 0.05;

@@ -6,8 +6,9 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 use tokio::time::timeout_at;
 
-use super::Client;
-use crate::{Result, interrupt};
+use super::client::Client;
+use crate::error::Result;
+use crate::interrupt;
 
 /// A lock of an asynchronous library.
 pub trait AsyncLock: Send + 'static {

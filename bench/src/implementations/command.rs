@@ -1,6 +1,6 @@
 //! An implementation as the commands that acquire and release a lock.
 
-use crate::Result;
+use crate::error::Result;
 use crate::resp::{Connection, Reply, encode};
 
 /// Commands in a pipeline: all are sent before the first reply is read.

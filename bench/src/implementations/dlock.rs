@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use super::client::{Client, ClientConfig, PERMITS};
 use super::session::Session;
-use super::{Client, ClientConfig, PERMITS};
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::command::{Command, Implementation, KEY, LEASE_MS, OWNER, Reentry};
 use crate::resp::Reply;
 

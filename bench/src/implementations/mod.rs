@@ -4,6 +4,7 @@
 //! one.
 
 pub mod async_lock;
+mod client;
 pub mod command;
 pub mod dlock;
 pub mod etcd;
@@ -12,84 +13,20 @@ mod polling;
 mod redisson;
 pub mod redsync;
 pub mod rslock;
+mod servers;
 mod session;
 
-use std::time::Instant;
-
-use crate::Result;
+use crate::error::Result;
 use crate::resp::{Connection, Reply};
 use crate::results::DLOCK;
-use crate::server::Server;
-use command::{Implementation, Names};
-use etcd::Etcd;
-
-/// Acquires and releases one lock repeatedly.
-pub trait Client: Send {
-    /// Waits for the lock by the implementation's own policy. False if it stopped waiting at `end`.
-    fn acquire(&mut self, end: Instant) -> Result<bool>;
-
-    fn release(&mut self) -> Result<()>;
-
-    /// Commands sent so far, to all servers. `None` if only the servers know.
-    fn commands(&self) -> Option<u64>;
-}
-
-/// What the clients of all implementations connect to.
-pub struct Servers {
-    pub server: Server,
-    /// Four independent servers, for quorum locks.
-    others: Vec<Server>,
-    etcd: Option<Etcd>,
-}
-
-/// Lock and identity of a client.
-pub struct ClientConfig<'a> {
-    servers: &'a Servers,
-    key: &'a str,
-    /// Of the client, counting from zero.
-    number: usize,
-    lease_ms: u64,
-}
-
-/// How to open a client of one implementation.
-pub type Open = fn(&ClientConfig) -> Result<Box<dyn Client>>;
+pub use client::{Client, Open, PERMITS};
+use command::Implementation;
+pub use servers::Servers;
 
 /// Name of an implementation, and how to open its clients.
 pub type ClientKind = (&'static str, Open);
 
 impl Servers {
-    /// `etcd`: whether its lock is measured, if it is installed.
-    pub fn start(etcd: bool) -> Result<Self> {
-        Ok(Self {
-            others: (0..4).map(|_| Server::start()).collect::<Result<_>>()?,
-            etcd: if etcd { Etcd::start()? } else { None },
-            ..Self::single()?
-        })
-    }
-
-    /// Without those that only quorum locks and etcd need.
-    pub fn single() -> Result<Self> {
-        let server = Server::start()?;
-        Ok(Self {
-            server,
-            others: Vec::new(),
-            etcd: None,
-        })
-    }
-
-    pub fn open(&self, open: Open, key: &str, number: usize, lease_ms: u64) -> Result<Box<dyn Client>> {
-        open(&ClientConfig {
-            servers: self,
-            key,
-            number,
-            lease_ms,
-        })
-    }
-
-    pub fn has_etcd(&self) -> bool {
-        self.etcd.is_some()
-    }
-
     /// Implementations whose clients wait for a contended lock, DLOCK first.
     pub fn client_kinds(&self) -> Result<Vec<ClientKind>> {
         let mut kinds: Vec<ClientKind> = vec![
@@ -110,17 +47,6 @@ impl Servers {
     }
 }
 
-impl ClientConfig<'_> {
-    fn names(&self, owner: String) -> Names {
-        Names {
-            key: self.key.into(),
-            owner,
-            lease_ms: self.lease_ms,
-            request_id: 0,
-        }
-    }
-}
-
 /// Name of an implementation, and how to open its readers and its writers.
 pub const READ_WRITE_LOCKS: [(&str, Open, Open); 2] = [
     (DLOCK, dlock::open_shared, dlock::open),
@@ -130,9 +56,6 @@ pub const READ_WRITE_LOCKS: [(&str, Open, Open); 2] = [
         redisson::open_writer,
     ),
 ];
-
-/// Permits of each of [`SEMAPHORES`].
-pub const PERMITS: usize = 3;
 
 pub const SEMAPHORES: [ClientKind; 2] = [
     (DLOCK, dlock::open_semaphore),

@@ -1,7 +1,8 @@
 //! Locks that are a plain key with the owner as its value.
 
-use super::{Client, ClientConfig, polling};
-use crate::Result;
+use super::client::{Client, ClientConfig};
+use super::polling;
+use crate::error::Result;
 use crate::implementations::command::{
     Command, Implementation, KEY, LEASE_MS, OWNER, Reentry, is_ok, is_one,
 };

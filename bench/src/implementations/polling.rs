@@ -3,11 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::client::{Client, ClientConfig};
 use super::session::Session;
-use super::{Client, ClientConfig};
+use crate::error::Result;
 use crate::implementations::command::Implementation;
+use crate::interrupt;
 use crate::resp::Reply;
-use crate::{Result, interrupt};
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 

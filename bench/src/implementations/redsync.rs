@@ -7,9 +7,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::client::{Client, ClientConfig};
 use super::polling::sleep_until;
-use super::{Client, ClientConfig};
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::command::{is_ok, is_one, load_script};
 use crate::resp::{Connection, Reply};
 use crate::server::Server;

@@ -9,8 +9,8 @@ use ::rslock::{Lock, LockManager};
 use tokio::runtime::Builder;
 
 use super::async_lock::{AsyncLock, Blocking};
-use super::{Client, ClientConfig};
-use crate::Result;
+use super::client::{Client, ClientConfig};
+use crate::error::Result;
 
 /// Its commands in INFO commandstats, which is the only way to count them.
 pub const COMMANDS: [&str; 2] = ["set", "evalsha"];

@@ -1,8 +1,8 @@
 //! A connection that sends the commands of one implementation for one lock and owner, and counts them.
 
-use super::ClientConfig;
+use super::client::ClientConfig;
 use super::command::{Command, Implementation, Names};
-use crate::Result;
+use crate::error::Result;
 use crate::resp::{Connection, Reply};
 
 pub struct Session {

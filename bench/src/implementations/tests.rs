@@ -4,7 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::implementations::command::{Command, Reentry, Requests, load_script, short_names};
+use crate::implementations::command::{Command, Names, Reentry, Requests, load_script, short_names};
+use crate::server::Server;
 use crate::workloads::contention::{Window, Worker, WorkerLogs, run_workers};
 
 const TIMEOUT: Duration = Duration::from_secs(20);

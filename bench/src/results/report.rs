@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::Result;
 use crate::environment::Environment;
+use crate::error::Result;
 use crate::results::page;
 use crate::results::table::Summary;
 

@@ -1,12 +1,12 @@
 //! An uncontended pair with an append-only file: `appendfsync everysec` and `always`.
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::command::Implementation;
 use crate::implementations::plain_key::set_and_del;
 use crate::resp::Connection;
 use crate::results::table::Summary;
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::pairs::{Cost, Pairs, compare};
 
 /// Pairs per round.

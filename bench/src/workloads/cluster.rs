@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use dlock_core::cluster::slots::slot_of;
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::command::{Implementation, short_names};
 use crate::results::table::Summary;
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::pairs::{Cost, Pairs, compare};
 
 const SLOTS: usize = 16_384;

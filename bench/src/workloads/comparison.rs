@@ -1,6 +1,6 @@
 //! Implementations measured in turns, and the figures that compare them.
 
-use crate::Result;
+use crate::error::Result;
 use crate::results::plot::Bar;
 use crate::results::stats::{Stats, stats_of};
 use crate::results::table::{Figure, Summary};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations;
 use crate::implementations::command::{BATCH, Command, Implementation, Reentry, Requests, short_names};
 use crate::implementations::plain_key::set_and_del;
@@ -12,7 +12,7 @@ use crate::results::plot::{Plot, Shape};
 use crate::results::stats::{Stats, us};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::comparison::Comparison;
 
 /// Permanent keys per lock in the steady keyspace: enough that the server neither shrinks its hash tables after the

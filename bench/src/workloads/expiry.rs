@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::{ClientKind, Servers};
 use crate::results::plot::{Plot, Shape};
 use crate::results::stats::ms;
 use crate::results::table::Summary;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::comparison::Comparison;
 
 const LEASE: Duration = Duration::from_millis(150);

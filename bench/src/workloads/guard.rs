@@ -1,13 +1,13 @@
 //! A fenced write: GUARD beside the plain command, and beside a script that checks the holder of a plain lock.
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::command::{BATCH, load_script};
 use crate::implementations::dlock::fence_of;
 use crate::resp::{Connection, Reply, command};
 use crate::results::stats::stats_of;
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::cpu::cpu_seconds;
 
 const SET: &str = "SET";

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Result;
 use crate::cores::PinnedCores;
+use crate::error::Result;
 use crate::implementations::dlock::fence_of;
 use crate::implementations::{self, Client, ClientKind, Servers};
 use crate::resp::{Connection, Reply, command};
@@ -15,7 +15,7 @@ use crate::results::plot::{Bar, Plot, Shape};
 use crate::results::stats::{Stats, ms, stats_of, us};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::comparison::Comparison;
 use crate::workloads::lock_owner::LockOwner;
 

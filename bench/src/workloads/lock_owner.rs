@@ -1,6 +1,6 @@
 //! An owner on its own connection, with its commands encoded in advance.
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::dlock::fence_of;
 use crate::resp::{Connection, command};
 

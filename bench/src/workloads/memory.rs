@@ -3,14 +3,14 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::command::{Implementation, Names, Requests, short_names};
 use crate::implementations::plain_key::set_and_del;
 use crate::resp::Connection;
 use crate::results::DLOCK;
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::comparison::Comparison;
 
 const LOCKS: usize = 200_000;

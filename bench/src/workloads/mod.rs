@@ -1,6 +1,7 @@
 //! The list of workloads, one per file, and what they share.
 
 mod aof;
+mod bench;
 mod client;
 mod cluster;
 mod comparison;
@@ -22,12 +23,9 @@ mod stalls;
 #[cfg(test)]
 mod testing;
 
-use std::path::PathBuf;
-
-use crate::Result;
-use crate::results::progress::Progress;
+use crate::error::Result;
 use crate::results::table::Summary;
-use crate::steal::WaitBudget;
+pub use bench::Bench;
 pub use quorum::serve as serve_quorum;
 
 /// In the order they run.
@@ -105,21 +103,5 @@ impl Workload {
         run: fn(&Bench, &mut Summary) -> Result<()>,
     ) -> Self {
         Self { name, about, run }
-    }
-}
-
-/// Options of this run.
-pub struct Bench {
-    /// Fewer rounds and cases.
-    pub quick: bool,
-    /// The servers of the test matrix, each in its own directory.
-    pub servers: Option<PathBuf>,
-    pub progress: Progress,
-    pub wait_budget: WaitBudget,
-}
-
-impl Bench {
-    pub fn rounds(&self, full: usize, quick: usize) -> usize {
-        if self.quick { quick } else { full }
     }
 }

@@ -3,7 +3,7 @@
 use std::iter;
 use std::time::Instant;
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::command::{Implementation, Names, Requests, short_names};
 use crate::implementations::plain_key::set_and_del;
 use crate::resp::Connection;

@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
+use crate::environment;
+use crate::error::Result;
 use crate::resp::Reply;
 use crate::results::stats::{Stats, ms, stats_of, us};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::lock_owner::LockOwner;
-use crate::{Result, environment};
 
 const KEY: &str = "lock";
 const LEASE_MS: u64 = 30_000;

@@ -1,12 +1,12 @@
 //! An uncontended pair with a replica: CPU of both, and bytes replicated.
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::command::Implementation;
 use crate::implementations::plain_key::set_and_del;
 use crate::resp::{Connection, Reply};
 use crate::results::table::Summary;
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::cpu::cpu_seconds;
 use crate::workloads::pairs::{Pairs, compare};
 

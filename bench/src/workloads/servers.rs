@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::command::{Implementation, Requests, short_names};
 use crate::results::table::{Figure, Summary};
 use crate::server::{Server, version_of};
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::memory::used_memory;
 use crate::workloads::pairs::{Pairs, compare};
 

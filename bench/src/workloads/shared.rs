@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::{Open, PERMITS, READ_WRITE_LOCKS, SEMAPHORES, Servers};
 use crate::results::table::Summary;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::comparison::Comparison;
 use crate::workloads::contention::{Outcome, Window, Worker, run_workers};
 

@@ -3,12 +3,13 @@
 
 use std::time::Instant;
 
+use crate::environment;
+use crate::error::Result;
 use crate::resp::{Connection, Reply, command};
 use crate::results::stats::{Stats, ms};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
-use crate::{Result, environment};
+use crate::workloads::bench::Bench;
 
 const HOLDERS: u64 = 100_000;
 const KEY_BYTES: usize = 1_000_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::results::progress::Progress;
 use crate::results::table::{Figure, Summary};
 use crate::steal::WaitBudget;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 
 pub fn bench() -> Bench {
     Bench {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::Result;
+use crate::error::Result;
 
 /// One run of callgrind. The directory with its output is removed when dropped.
 pub struct Callgrind {

@@ -7,7 +7,7 @@ use dlock_core::{
     Release, Role, ServerState, Timeout, Transition, WallClock,
 };
 
-use crate::Result;
+use crate::error::Result;
 
 pub const ROUNDS: u64 = 1_000;
 

@@ -13,6 +13,7 @@
 mod baseline;
 mod callgrind;
 mod core_steps;
+mod error;
 mod server_commands;
 
 use std::ffi::OsString;
@@ -21,9 +22,8 @@ use std::{env, fs};
 
 use baseline::Baseline;
 use callgrind::Callgrind;
-
-/// Errors end the run; they are only printed.
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+use error::Result;
+use server_commands::server_program;
 
 const USAGE: &str = "\
 dlock-bench-check [--update]
@@ -131,10 +131,6 @@ fn count_core(scenario: &core_steps::Scenario) -> Result<u64> {
         return Err(format!("{} under callgrind: {status}", scenario.name).into());
     }
     callgrind.total()
-}
-
-fn server_program() -> OsString {
-    env::var_os("DLOCK_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
 fn first_line(program: OsString, arg: &str) -> Result<String> {

@@ -1,10 +1,13 @@
 //! The module's commands on a real server under callgrind.
 
+use std::env;
+use std::ffi::OsString;
+
 use dlock_testkit::{Client, Server, Waiter, wait_for};
 use redis::Value;
 
 use crate::callgrind::Callgrind;
-use crate::{Result, server_program};
+use crate::error::Result;
 
 pub const ROUNDS: u64 = 1_000;
 
@@ -44,6 +47,10 @@ pub fn count(scenario: &Scenario) -> Result<u64> {
     (scenario.run)(&server);
     server.shut_down();
     callgrind.total()
+}
+
+pub fn server_program() -> OsString {
+    env::var_os("DLOCK_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
 /// One lock, acquired and released.

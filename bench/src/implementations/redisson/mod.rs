@@ -11,11 +11,12 @@
 
 use std::time::{Duration, Instant};
 
+use super::client::{Client, ClientConfig, PERMITS};
 use super::command::{Command, Implementation, KEY, LEASE_MS, OWNER, Reentry, is_one};
 use super::session::Session;
-use super::{Client, ClientConfig, PERMITS};
+use crate::error::Result;
+use crate::interrupt;
 use crate::resp::{Connection, Reply};
-use crate::{Result, interrupt};
 
 const LOCK_CHANNEL: &str = "redisson_lock__channel:{{key}}";
 const READ_WRITE_CHANNEL: &str = "redisson_rwlock:{{key}}";

@@ -1,9 +1,9 @@
 //! One value per name: bars that start at zero, or dots on a logarithmic axis if the longest bar would dwarf the
 //! others.
 
-use super::{Bar, WIDTH, circle, color, line, text};
+use super::svg::{WIDTH, circle, color, line, text};
 use crate::results::DLOCK;
-use crate::results::stats::number;
+use crate::results::stats::{Stats, number};
 
 const LEFT: f64 = 530.0;
 /// Room for the values, to the right of the longest bar.
@@ -13,6 +13,11 @@ const STEP: f64 = 84.0;
 const BELOW: f64 = 60.0;
 /// The axis is logarithmic if the values span a larger factor than this.
 const MAX_LINEAR_FACTOR: f64 = 40.0;
+
+pub struct Bar {
+    pub name: String,
+    pub value: Stats,
+}
 
 /// Maps values to pixels.
 struct Scale {

@@ -1,8 +1,8 @@
 //! Values over values, a line per implementation, both axes logarithmic.
 
-use super::{MARGIN, Series, WIDTH, circle, color, line, text};
+use super::svg::{MARGIN, WIDTH, circle, color, line, text};
 use crate::results::DLOCK;
-use crate::results::stats::number;
+use crate::results::stats::{Stats, number};
 
 pub const HEIGHT: f64 = 880.0;
 const LEFT: f64 = 170.0;
@@ -12,6 +12,12 @@ const TOP: f64 = 36.0;
 const BOTTOM: f64 = HEIGHT - 84.0;
 /// Distance between two names in the legend.
 const LEGEND_STEP: f64 = 38.0;
+
+pub struct Series {
+    pub name: String,
+    /// Sorted by `x`. Greater than zero, because of the logarithmic axes.
+    pub points: Vec<(f64, Stats)>,
+}
 
 /// A logarithmic axis, from its first to its last value and pixel.
 struct Axis {

@@ -2,29 +2,22 @@
 
 mod bars;
 mod lines;
+mod svg;
 
 use std::fs;
 use std::path::Path;
 
-use crate::Result;
 use crate::environment::Environment;
-use crate::results::stats::Stats;
+use crate::error::Result;
+pub use bars::Bar;
+pub use lines::Series;
+use svg::{MARGIN, STYLE, WIDTH, line, text};
 
-/// In pixels.
-const WIDTH: f64 = 1920.0;
-const MARGIN: f64 = 54.0;
 /// Height of the title and of how it was measured.
 const TOP: f64 = 150.0;
 const FOOTER_LINE: f64 = 30.0;
 /// Longer lines of the footer are wrapped.
 const FOOTER_CHARS: usize = 150;
-
-/// The viewer chooses the font.
-const STYLE: &str = "text { font: 26px sans-serif; dominant-baseline: central } \
-.title { font-size: 42px; font-weight: bold } .bold { font-weight: bold } \
-.grey { fill: #5a5a5a } .small { font-size: 21px } .center { text-anchor: middle } .right { text-anchor: end } \
-line { stroke-width: 3 } .thin { stroke: #d8dce0; stroke-width: 2 } .range { stroke: #282828 } \
-polyline { fill: none; stroke-width: 3 } .dlock { stroke-width: 7 }";
 
 /// The data of a plot.
 pub struct Plot {
@@ -46,17 +39,6 @@ pub enum Shape {
         unit: &'static str,
         series: Vec<Series>,
     },
-}
-
-pub struct Bar {
-    pub name: String,
-    pub value: Stats,
-}
-
-pub struct Series {
-    pub name: String,
-    /// Sorted by `x`. Greater than zero, because of the logarithmic axes.
-    pub points: Vec<(f64, Stats)>,
 }
 
 impl Plot {
@@ -112,31 +94,10 @@ fn wrap(line: &str) -> Vec<String> {
     lines
 }
 
-/// `classes` of [`STYLE`].
-fn text(x: f64, y: f64, classes: &str, text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{classes}\">{text}</text>\n")
-}
-
-fn line(x1: f64, y1: f64, x2: f64, y2: f64, attributes: &str) -> String {
-    format!("<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {attributes}/>\n")
-}
-
-fn circle(x: f64, y: f64, radius: u8, color: &str) -> String {
-    format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{color}\"/>\n")
-}
-
-/// A colour of the `index`th implementation, from the colour-blind safe palette of Okabe and Ito.
-fn color(index: usize) -> &'static str {
-    const COLORS: [&str; 8] = [
-        "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#787878", "#967800",
-    ];
-    COLORS[index % COLORS.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::stats::Stats;
 
     #[test]
     fn plot_of_figures_names_implementations_and_environment() {

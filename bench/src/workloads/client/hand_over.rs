@@ -5,7 +5,7 @@ use std::time::Instant;
 use redis_dlock_client::{Guard, Lock, Locks};
 use tokio::runtime::Runtime;
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::dlock::fence_of;
 use crate::interrupt;
 use crate::resp::{Connection, command};
@@ -13,7 +13,7 @@ use crate::results::DLOCK;
 use crate::results::stats::stats_of;
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::comparison::Comparison;
 
 const LEASE_MS: &str = "30000";

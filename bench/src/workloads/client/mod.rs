@@ -8,10 +8,10 @@ mod pairs;
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::Result;
+use crate::error::Result;
 use crate::results::table::Summary;
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 
 /// Worker threads of the application.
 const THREADS: [usize; 2] = [1, 2];

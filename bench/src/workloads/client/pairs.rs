@@ -8,12 +8,12 @@ use redis_dlock_client::Locks;
 use rslock::LockManager;
 use tokio::runtime::Runtime;
 
-use crate::Result;
+use crate::error::Result;
 use crate::interrupt;
 use crate::results::DLOCK;
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::comparison::Comparison;
 
 const LEASE: Duration = Duration::from_secs(30);

@@ -6,13 +6,13 @@ pub use window::{Outcome, Window, Worker, WorkerLogs, run_workers};
 
 use std::time::Duration;
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::{self, ClientKind, Servers, rslock};
 use crate::results::DLOCK;
 use crate::results::plot::{Plot, Series, Shape};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::comparison::Comparison;
 
 const LEASE_MS: u64 = 30_000;

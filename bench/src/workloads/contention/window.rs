@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::Client;
 use crate::results::stats::{fairness, ms, percentile};
 

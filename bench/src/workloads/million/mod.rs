@@ -3,9 +3,9 @@
 mod resident;
 mod sweep;
 
-use crate::Result;
+use crate::error::Result;
 use crate::results::table::Summary;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     let locks = bench.rounds(1_000_000, 100_000);

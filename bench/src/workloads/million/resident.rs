@@ -4,13 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::command::{Implementation, Names, Requests, short_names};
 use crate::resp::{Connection, Reply};
 use crate::results::stats::ms;
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::memory::{long_key_names, used_memory};
 use crate::workloads::pairs::compare;
 

@@ -4,13 +4,14 @@ use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::error::Result;
 use crate::implementations::command::{BATCH, Implementation, Names, Requests, short_names};
+use crate::interrupt;
 use crate::resp::{Connection, Reply};
 use crate::results::stats::{ms, percentile, stats_of};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
-use crate::workloads::Bench;
-use crate::{Result, interrupt};
+use crate::workloads::bench::Bench;
 
 /// Time from the first acquisition to the expiry of all leases: fixed, and per lock. Enough for a slow machine to acquire
 /// all locks.

@@ -1,6 +1,8 @@
 //! A lock on a majority of five servers, uncontended and contended, while all are up, or one is stopped or killed. It is
 //! compared with a lock on one server, the one in the middle.
 
+mod clients;
+mod majority;
 mod nodes;
 mod process;
 mod redis_rs;
@@ -10,20 +12,21 @@ mod sockets;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::Result;
+use crate::error::Result;
 use crate::results::DLOCK;
 use crate::results::plot::{Bar, Plot, Shape};
 use crate::results::stats::{Stats, ms, stats_of};
 use crate::results::table::{Figure, Summary};
 use crate::steal::{CpuTime, MAX_STEAL};
-use crate::workloads::Bench;
+use crate::workloads::bench::Bench;
 use crate::workloads::contention::{
     ACQUISITIONS, COMMANDS, FAIRNESS, Metric, Outcome, WAIT_MAX, WAIT_P50, WAIT_P99, Window, WorkerLogs,
 };
+use majority::NODE_TIMEOUT;
 use nodes::{Network, Nodes, Situation};
 pub use process::serve;
 use process::{Process, Task};
-use rules::{NODE_TIMEOUT, RULES, Rule};
+use rules::{RULES, Rule};
 
 /// The requests of all rules.
 const REQUESTS: [&str; 5] = ["dlock.acquire", RAISE, "dlock.release", "set", "eval"];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dlock_testkit::{Proxy, Way};
 
-use crate::Result;
+use crate::error::Result;
 use crate::server::Server;
 
 const NODES: usize = 5;

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::rules::{self, LEASE};
-use crate::Result;
+use crate::error::Result;
 use crate::implementations::Client;
 use crate::workloads::contention::{Window, Worker, WorkerLogs, run_workers};
 

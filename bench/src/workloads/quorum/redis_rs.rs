@@ -10,8 +10,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, RedisResult, Value};
 use tokio::sync::Mutex;
 
-use super::rules::{Clients, REDLOCK, clients, command, connect, runtime};
-use crate::Result;
+use super::clients::{Clients, clients, runtime};
+use super::majority::{REDLOCK, command, connect};
+use crate::error::Result;
 use crate::implementations::async_lock::AsyncLock;
 
 /// Fence, holds, lease and wait.

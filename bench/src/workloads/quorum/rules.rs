@@ -1,27 +1,18 @@
 //! The locks that are compared.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis_dlock_client as dlock;
-use tokio::runtime::{Builder, Runtime};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
 
+use super::clients::{Clients, clients, runtime};
+use super::majority::{self, NODE_TIMEOUT, REDLOCK, REDSYNC};
 use super::nodes::{Situation, median_url};
 use super::{redis_rs, sockets};
-use crate::Result;
-use crate::implementations::Client;
-use crate::implementations::async_lock::{AsyncLock, Blocking};
-use crate::implementations::redsync::DELETE;
+use crate::error::Result;
+use crate::implementations::async_lock::AsyncLock;
 use crate::results::DLOCK;
 
 pub const LEASE: Duration = Duration::from_secs(30);
-/// A server that has not replied by then has failed. redsync has none by default.
-pub const NODE_TIMEOUT: Duration = Duration::from_millis(500);
-
-pub type Clients = Vec<Box<dyn Client>>;
 
 pub struct Rule {
     pub name: &'static str,
@@ -89,13 +80,13 @@ pub const RULES: [Rule; 8] = [
         name: "Redlock",
         situations: ANY_FAULT,
         waits: true,
-        open: |urls, keys| open_majority(urls, keys, &REDLOCK),
+        open: |urls, keys| majority::open(urls, keys, &REDLOCK),
     },
     Rule {
         name: "redsync",
         situations: ANY_FAULT,
         waits: true,
-        open: |urls, keys| open_majority(urls, keys, &REDSYNC),
+        open: |urls, keys| majority::open(urls, keys, &REDSYNC),
     },
 ];
 
@@ -109,24 +100,6 @@ const ANY_FAULT: &[Situation] = &{
 pub fn open(rule: &str, urls: &[String], keys: &[String]) -> Result<Clients> {
     let rule = RULES.iter().find(|known| known.name == rule);
     (rule.ok_or("no such rule")?.open)(urls, keys)
-}
-
-pub fn runtime() -> Result<Arc<Runtime>> {
-    Ok(Arc::new(
-        Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?,
-    ))
-}
-
-pub fn clients<L: AsyncLock>(
-    keys: &[String],
-    runtime: &Arc<Runtime>,
-    mut lock: impl FnMut(&str) -> L,
-) -> Result<Clients> {
-    let client = |key: &String| -> Box<dyn Client> { Box::new(Blocking::new(runtime, lock(key))) };
-    Ok(keys.iter().map(client).collect())
 }
 
 /// A lock on a majority.
@@ -166,117 +139,4 @@ impl AsyncLock for One {
         self.guard.take().ok_or("not held")?.release().await?;
         Ok(())
     }
-}
-
-/// A lock without a queue: all servers are asked at once, and again after a random pause.
-pub struct Policy {
-    pub acquire: fn(key: &str, owner: &str) -> redis::Cmd,
-    pub release: fn(key: &str, owner: &str) -> redis::Cmd,
-    /// Whether all replies are awaited, or only as many as decide.
-    awaits_all: bool,
-    node_timeout: Option<Duration>,
-    /// How long to wait after this many failed attempts.
-    pause_ms: fn(attempt: u32) -> u64,
-}
-
-/// As this project's Rust client had it before its quorum locks.
-pub const REDLOCK: Policy = Policy {
-    acquire: |key, owner| command(&["DLOCK.ACQUIRE", key, owner, "30000", "REQID", "1"]),
-    release: |key, owner| command(&["DLOCK.RELEASE", key, owner, "REQID", "1"]),
-    awaits_all: false,
-    node_timeout: Some(NODE_TIMEOUT),
-    pause_ms: |attempt| {
-        let longest = (10 << attempt.min(6)).min(500);
-        fastrand::u64(longest / 2..=longest)
-    },
-};
-
-/// redsync for Go: see `implementations/redsync.rs`.
-const REDSYNC: Policy = Policy {
-    acquire: |key, owner| command(&["SET", key, owner, "PX", "30000", "NX"]),
-    release: |key, owner| command(&["EVAL", DELETE, "1", key, owner]),
-    awaits_all: true,
-    node_timeout: None,
-    pause_ms: |_| fastrand::u64(50..250),
-};
-
-struct Majority {
-    connections: Vec<MultiplexedConnection>,
-    policy: &'static Policy,
-    key: String,
-    owner: String,
-}
-
-fn open_majority(urls: &[String], keys: &[String], policy: &'static Policy) -> Result<Clients> {
-    let runtime = runtime()?;
-    let connections = runtime.block_on(connect(urls))?;
-    clients(keys, &runtime, |key| Majority {
-        connections: connections.clone(),
-        policy,
-        key: key.into(),
-        owner: format!("{:024x}", fastrand::u64(..)),
-    })
-}
-
-pub async fn connect(urls: &[String]) -> Result<Vec<MultiplexedConnection>> {
-    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
-    let mut connections = Vec::new();
-    for url in urls {
-        let client = redis::Client::open(url.as_str())?;
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        connections.push(connecting.await?);
-    }
-    Ok(connections)
-}
-
-impl Majority {
-    /// Whether a majority agreed. Those that did not reply in time did not.
-    async fn all_agree(&self, command: fn(&str, &str) -> redis::Cmd) -> bool {
-        let mut replies = JoinSet::new();
-        for mut connection in self.connections.iter().cloned() {
-            let command = command(&self.key, &self.owner);
-            let limit = self.policy.node_timeout.unwrap_or(Duration::MAX);
-            replies.spawn(async move {
-                let reply = timeout(limit, command.query_async::<redis::Value>(&mut connection));
-                matches!(reply.await, Ok(Ok(reply)) if !matches!(reply, redis::Value::Nil | redis::Value::Int(-1)))
-            });
-        }
-        let needed = self.connections.len() / 2 + 1;
-        let (mut yes, mut no) = (0, 0);
-        while let Some(reply) = replies.join_next().await {
-            *if reply.unwrap_or(false) { &mut yes } else { &mut no } += 1;
-            if !self.policy.awaits_all && yes.max(no) >= needed {
-                replies.detach_all();
-                break;
-            }
-        }
-        yes >= needed
-    }
-}
-
-impl AsyncLock for Majority {
-    async fn acquire(&mut self) -> Result<()> {
-        for attempt in 0.. {
-            if self.all_agree(self.policy.acquire).await {
-                break;
-            }
-            self.all_agree(self.policy.release).await;
-            sleep(Duration::from_millis((self.policy.pause_ms)(attempt))).await;
-        }
-        Ok(())
-    }
-
-    async fn release(&mut self) -> Result<()> {
-        if self.all_agree(self.policy.release).await {
-            Ok(())
-        } else {
-            Err("no majority released the lock".into())
-        }
-    }
-}
-
-pub fn command(words: &[&str]) -> redis::Cmd {
-    let mut command = redis::Cmd::new();
-    command.arg(words);
-    command
 }

@@ -3,8 +3,9 @@
 
 use std::time::Instant;
 
-use super::rules::{Clients, REDLOCK};
-use crate::Result;
+use super::clients::Clients;
+use super::majority::REDLOCK;
+use crate::error::Result;
 use crate::implementations::Client;
 use crate::resp::{Connection, Reply};
 

@@ -22,14 +22,6 @@ const KNOWN: &[&str] = &[
     "client/src/quorum/round.rs imports client/src/quorum/acquire.rs",
     "client/src/quorum/servers.rs imports client/src/quorum/doorway.rs",
     "client/src/quorum/slices.rs imports client/src/quorum/doorway.rs",
-    // `Result`, `Bench`, `Client` and the parts of a plot are defined in the parents of the files that use them.
-    "bench/src/ imports bench/src/main.rs",
-    "bench/src/bin/dlock-bench-check/ imports bench/src/bin/dlock-bench-check/main.rs",
-    "bench/src/implementations/ imports bench/src/implementations/mod.rs",
-    "bench/src/results/plot/ imports bench/src/results/plot/mod.rs",
-    "bench/src/workloads/ imports bench/src/workloads/mod.rs",
-    "bench/src/workloads/quorum/redis_rs.rs imports bench/src/workloads/quorum/rules.rs",
-    "bench/src/workloads/quorum/sockets.rs imports bench/src/workloads/quorum/rules.rs",
 ];
 
 /// The crates of the workspace: `lib.rs` or `main.rs` of the libraries and programs.
