@@ -9,8 +9,9 @@ use tokio::time::{sleep, timeout};
 use super::guard::Guard;
 use super::health::Health;
 use super::held::Held;
-use super::locks::Mode;
-use super::round::{Failure, Round};
+use super::mode::Mode;
+use super::request::Request;
+use super::round::{Failure, Refusals, Round};
 use super::servers::Servers;
 use super::task::Task;
 use crate::backoff::Backoff;
@@ -18,20 +19,7 @@ use crate::clock::BootInstant;
 use crate::error::{Error, NodeFailure};
 use crate::events::EventKind;
 use crate::identity::RequestIdentity;
-use crate::options::Options;
 use crate::owner::Owner;
-
-/// A lock to acquire, and how.
-#[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub key: Arc<[u8]>,
-    pub options: Options,
-    /// Whether it waits while others hold the lock.
-    pub waits: bool,
-}
-
-/// Why servers did not grant the lock, by server: the last error of each.
-pub(super) type Refusals = Vec<Option<Error>>;
 
 /// What it takes to acquire the lock once.
 struct Acquisition<'a> {

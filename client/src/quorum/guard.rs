@@ -7,7 +7,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio_util::sync::CancellationToken;
 
 use super::held::Held;
-use super::locks::{Exclusive, Mode};
+use super::mode::{Exclusive, Mode};
 use super::release::{release, release_in_background};
 use crate::error::{Error, LostReason, NodeFailure};
 use crate::owner::Owner;

@@ -3,8 +3,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::{Request, acquire};
+use super::acquire::acquire;
 use super::guard::Guard;
+use super::mode::{Exclusive, Mode, Shared};
+use super::request::Request;
 use super::servers::Servers;
 use crate::client::{Client, Settings};
 use crate::connect::Address;
@@ -32,26 +34,6 @@ pub struct Lock<M: Mode = Exclusive> {
     key: Arc<[u8]>,
     options: Options,
     mode: PhantomData<M>,
-}
-
-/// How a lock is held: [`Exclusive`] or [`Shared`].
-pub trait Mode: sealed::Sealed + Clone + Send + Sync + 'static {}
-
-/// By one holder, which has a fence.
-#[derive(Clone, Copy, Debug)]
-pub enum Exclusive {}
-
-/// By any number of holders, without fences.
-#[derive(Clone, Copy, Debug)]
-pub enum Shared {}
-
-impl Mode for Exclusive {}
-impl Mode for Shared {}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Exclusive {}
-    impl Sealed for super::Shared {}
 }
 
 impl Locks {

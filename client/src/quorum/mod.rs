@@ -77,6 +77,7 @@ mod ask;
 #[cfg(feature = "blocking")]
 mod blocking;
 mod doorway;
+mod enter;
 mod fences;
 mod guard;
 mod health;
@@ -84,15 +85,19 @@ mod held;
 mod locks;
 mod majority;
 mod member;
+mod mode;
 mod pace;
 mod release;
 mod releases;
+mod request;
 mod round;
 mod servers;
 mod slices;
 mod standing;
 mod task;
+mod turns;
 
 pub use crate::error::{NoQuorum, NodeFailure};
 pub use guard::Guard;
-pub use locks::{Exclusive, Lock, Locks, Mode, Shared};
+pub use locks::{Lock, Locks};
+pub use mode::{Exclusive, Mode, Shared};

@@ -9,11 +9,12 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::acquire::{Refusals, Request};
 use super::ask::ask;
-use super::doorway::{self, Doorway};
+use super::doorway::Doorway;
+use super::enter::enter;
 use super::fences::Fences;
 use super::held::Held;
+use super::request::Request;
 use super::servers::Servers;
 use super::task::give_way;
 use crate::acquire::AcquireRequest;
@@ -25,6 +26,9 @@ use crate::owner::Owner;
 
 /// After a request failed, the next one is sent not before this time.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Why servers did not grant the lock, by server: the last error of each.
+pub(super) type Refusals = Vec<Option<Error>>;
 
 /// Why a round failed. What it was granted is given back.
 pub(super) enum Failure {
@@ -176,7 +180,7 @@ impl<'a> Round<'a> {
 
     /// All at once then, in the same order as other clients, to wait in their queues.
     async fn enter_doorway(&mut self) -> Result<Arc<Doorway>, Failure> {
-        let entered = doorway::enter(self.servers, self.first, self.request).await;
+        let entered = enter(self.servers, self.first, self.request).await;
         let doorway = self.first_outcome(entered)?;
         self.min_fence = Some(doorway.fence());
         Ok(Arc::new(doorway))

@@ -12,10 +12,10 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::doorway::Turns;
 use super::health::Health;
 use super::majority::Majority;
 use super::pace::Pace;
+use super::turns::Turns;
 use crate::client::Client;
 use crate::command::GetOwner;
 use crate::connect::BlockingPool;

@@ -15,13 +15,6 @@ const KNOWN: &[&str] = &[
     "client/src/error.rs imports client/src/no_quorum.rs",
     "client/src/hold/release.rs imports client/src/hold/mod.rs",
     "client/src/parts.rs imports client/src/guard.rs",
-    "client/src/quorum/acquire.rs imports client/src/quorum/locks.rs",
-    "client/src/quorum/ask.rs imports client/src/quorum/doorway.rs",
-    "client/src/quorum/doorway.rs imports client/src/quorum/acquire.rs",
-    "client/src/quorum/guard.rs imports client/src/quorum/locks.rs",
-    "client/src/quorum/round.rs imports client/src/quorum/acquire.rs",
-    "client/src/quorum/servers.rs imports client/src/quorum/doorway.rs",
-    "client/src/quorum/slices.rs imports client/src/quorum/doorway.rs",
 ];
 
 /// The crates of the workspace: `lib.rs` or `main.rs` of the libraries and programs.
