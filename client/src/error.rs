@@ -7,8 +7,6 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError};
 
 use crate::command::LockInfo;
-#[cfg(feature = "quorum")]
-pub use crate::no_quorum::{NoQuorum, NodeFailure};
 
 /// What went wrong, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -122,6 +120,30 @@ pub enum LostReason {
     Stale,
 }
 
+/// Too few of several servers agreed, and why the others did not.
+#[cfg(feature = "quorum")]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NoQuorum {
+    /// How many servers had to agree.
+    pub needed: usize,
+    /// How many had agreed when it was certain that too few would.
+    pub agreed: usize,
+    /// Those that had refused or failed by then.
+    pub failures: Vec<NodeFailure>,
+}
+
+/// Why one of several servers did not agree.
+#[cfg(feature = "quorum")]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeFailure {
+    /// The server's address, without credentials.
+    pub server: String,
+    /// Its error.
+    pub error: Error,
+}
+
 impl Error {
     /// Whether the same request may succeed later without any change: the server was unavailable or not ready, the queue
     /// was full, or replicas were late.
@@ -223,6 +245,27 @@ fn is_transient(error: &RedisError) -> bool {
     }
 }
 
+#[cfg(feature = "quorum")]
+impl NodeFailure {
+    pub(crate) fn at(server: &impl fmt::Display, error: Error) -> Self {
+        Self {
+            server: server.to_string(),
+            error,
+        }
+    }
+}
+
+#[cfg(feature = "quorum")]
+impl NoQuorum {
+    /// Whether a retry may succeed: some servers were unavailable, and none rejected the request for good. Servers on
+    /// which others hold the lock count as neither.
+    pub(crate) fn is_transient(&self) -> bool {
+        let errors = self.failures.iter().map(|failure| &failure.error);
+        let mut others = errors.filter(|error| !matches!(error, Error::Busy)).peekable();
+        others.peek().is_some() && others.all(Error::is_transient)
+    }
+}
+
 impl RequestError {
     /// The address of the server, without credentials, as far as known: for errors of your own connections it is not.
     pub fn server(&self) -> Option<&str> {
@@ -315,6 +358,22 @@ impl fmt::Display for RequestError {
             (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
             _ => self.error.fmt(f),
         }
+    }
+}
+
+#[cfg(feature = "quorum")]
+impl fmt::Display for NoQuorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { needed, agreed, .. } = self;
+        write!(f, "{needed} servers had to agree, but only {agreed} did")?;
+        for (n, NodeFailure { server, error }) in self.failures.iter().enumerate() {
+            f.write_str(if n == 0 { ": " } else { "; " })?;
+            match error {
+                Error::Redis(error) => write!(f, "{error}")?,
+                error => write!(f, "{server}: {error}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -424,5 +483,26 @@ mod tests {
             acknowledged: 1,
         };
         assert!(unreplicated.is_transient());
+    }
+
+    #[cfg(feature = "quorum")]
+    #[test]
+    fn missing_quorum_is_transient_if_all_failures_are() {
+        let no_quorum = |errors: &[Error]| {
+            let failures = errors.iter().map(|error| NodeFailure {
+                server: "127.0.0.1:6379".into(),
+                error: error.clone(),
+            });
+            Error::NoQuorum(NoQuorum {
+                needed: 2,
+                agreed: 0,
+                failures: failures.collect(),
+            })
+        };
+        let grace_error = || answered("GRACE", "");
+        assert!(no_quorum(&[Error::no_response(), grace_error()]).is_transient());
+        assert!(no_quorum(&[Error::Busy, Error::no_response()]).is_transient());
+        assert!(!no_quorum(&[Error::Busy, Error::Busy]).is_transient());
+        assert!(!no_quorum(&[Error::no_response(), answered("NOAUTH", "")]).is_transient());
     }
 }

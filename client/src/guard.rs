@@ -330,3 +330,35 @@ impl fmt::Debug for Guard {
             .finish()
     }
 }
+
+/// Renews the lease of a hold, and makes a guard of it.
+pub(crate) async fn adopt(client: &Arc<Client>, parts: GuardParts) -> Result<Guard, Error> {
+    client.warm_up();
+    let identity = RequestIdentity {
+        key: parts.key.into(),
+        owner: parts.owner,
+        id: parts.request_id,
+    };
+    let command = identity.extend(parts.lease, parts.fence);
+    let sent_at = BootInstant::now();
+    let reply = client.link.query(&command).await;
+    let Milliseconds(remaining) = reply.map_err(|error| match error.reported_loss() {
+        Some(reason) => Error::Lost(reason),
+        None => error.at_server(client.address()),
+    })?;
+    let GuardParts {
+        fence, holds, lease, ..
+    } = parts;
+    let grant = Grant {
+        fence,
+        holds,
+        lease: remaining,
+        waited: Duration::ZERO,
+    };
+    let options = Options {
+        lease,
+        ..Options::default()
+    };
+    // Whether the request was repeated is not known here.
+    Guard::granted(client, identity, grant, sent_at, &options, true)
+}

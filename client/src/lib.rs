@@ -38,8 +38,6 @@ mod identity;
 mod locks;
 #[cfg(feature = "multi")]
 mod multi;
-#[cfg(feature = "quorum")]
-mod no_quorum;
 #[cfg(feature = "locks")]
 mod options;
 mod owner;

@@ -1,19 +1,10 @@
-//! Handing a hold over to another process.
-
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Client;
-use crate::clock::BootInstant;
-use crate::command::{Grant, Milliseconds};
-use crate::error::Error;
-use crate::guard::Guard;
-use crate::identity::RequestIdentity;
-use crate::options::Options;
 use crate::owner::Owner;
+use crate::renewal::SharedHold;
 
-/// What identifies a hold: see [`Guard::into_parts`]. Serialize it field by field. Whoever has it can extend and release
-/// the hold.
+/// What identifies a hold: see [`Guard::into_parts`](crate::Guard::into_parts). Serialize it field by field. Whoever
+/// has it can extend and release the hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardParts {
     /// The key of the lock.
@@ -31,7 +22,7 @@ pub struct GuardParts {
 }
 
 impl GuardParts {
-    pub(crate) fn of(held: &crate::renewal::SharedHold) -> Self {
+    pub(crate) fn of(held: &SharedHold) -> Self {
         Self {
             key: held.identity.key.to_vec(),
             owner: held.identity.owner.clone(),
@@ -41,36 +32,4 @@ impl GuardParts {
             lease: held.with(|hold| hold.lease()),
         }
     }
-}
-
-/// Renews the lease of a hold, and makes a guard of it.
-pub(crate) async fn adopt(client: &Arc<Client>, parts: GuardParts) -> Result<Guard, Error> {
-    client.warm_up();
-    let identity = RequestIdentity {
-        key: parts.key.into(),
-        owner: parts.owner,
-        id: parts.request_id,
-    };
-    let command = identity.extend(parts.lease, parts.fence);
-    let sent_at = BootInstant::now();
-    let reply = client.link.query(&command).await;
-    let Milliseconds(remaining) = reply.map_err(|error| match error.reported_loss() {
-        Some(reason) => Error::Lost(reason),
-        None => error.at_server(client.address()),
-    })?;
-    let GuardParts {
-        fence, holds, lease, ..
-    } = parts;
-    let grant = Grant {
-        fence,
-        holds,
-        lease: remaining,
-        waited: Duration::ZERO,
-    };
-    let options = Options {
-        lease,
-        ..Options::default()
-    };
-    // Whether the request was repeated is not known here.
-    Guard::granted(client, identity, grant, sent_at, &options, true)
 }

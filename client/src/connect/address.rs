@@ -1,22 +1,20 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use redis::aio::{AsyncPushSender, SendError};
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisResult};
-use tokio::sync::Notify;
+use redis::Client;
+#[cfg(feature = "sentinel")]
+use redis::sentinel::SentinelClient;
 
 use super::certificates::Certificates;
-use super::connection::{Connection, Purpose, Timeouts};
+#[cfg(feature = "cluster")]
+use super::cluster::Cluster;
 use super::endpoints::{Endpoints, invalid};
+#[cfg(feature = "sentinel")]
+use super::sentinel::Sentinel;
+use super::server::Server;
+use super::tcp::with_keepalive;
 use crate::error::Error;
-
-/// A peer that vanished without closing its connection is detected after about this long.
-const DEAD_PEER: Duration = Duration::from_secs(10);
 
 /// Where the server is.
 ///
@@ -35,68 +33,6 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 /// carry request ids. It cannot be turned off: redis-rs uses the same mechanism to follow a slot to another node.
 #[derive(Clone)]
 pub struct Address(pub(super) Arc<dyn Server>);
-
-/// What an address leads to. The defaults are those of one server.
-///
-/// Futures are boxed to keep those of applications small. Connecting takes much longer than an allocation.
-pub(super) trait Server: Send + Sync {
-    /// For messages. Never shows a password.
-    fn label(&self) -> String;
-
-    /// A client for the one server that serves a key, as far as known.
-    fn client_for<'a>(&'a self, key: &'a [u8], purpose: Purpose) -> BoxFuture<'a, RedisResult<Client>>;
-
-    /// A connection that many requests share. `disconnected` is notified when one for renewals is lost.
-    fn connect(
-        &self,
-        timeouts: Timeouts,
-        purpose: Purpose,
-        disconnected: Arc<Notify>,
-    ) -> BoxFuture<'_, RedisResult<Connection>> {
-        Box::pin(async move {
-            let client = self.client_for(&[], purpose).await?;
-            connect_to(client, timeouts, purpose, disconnected).await
-        })
-    }
-
-    /// Clients for the servers that grant locks.
-    fn primaries(&self) -> BoxFuture<'_, Result<Vec<Client>, Error>> {
-        Box::pin(async { Ok(vec![self.client_for(&[], Purpose::Requests).await?]) })
-    }
-
-    /// A client for the server that holds a lock of this key.
-    fn node_for<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Client, Error>> {
-        Box::pin(async { Ok(self.client_for(key, Purpose::Requests).await?) })
-    }
-
-    /// A node is unreachable, was lost, or does not serve the lock any more: the next connection may go elsewhere.
-    fn forget(&self, _node: &ConnectionAddr) {}
-
-    fn is_cluster(&self) -> bool {
-        false
-    }
-
-    /// The server, if there is only one.
-    #[cfg(feature = "quorum")]
-    fn addr(&self) -> Option<&ConnectionAddr> {
-        None
-    }
-}
-
-impl Server for Client {
-    fn label(&self) -> String {
-        self.get_connection_info().addr().to_string()
-    }
-
-    fn client_for<'a>(&'a self, _: &'a [u8], _: Purpose) -> BoxFuture<'a, RedisResult<Client>> {
-        Box::pin(async { Ok(self.clone()) })
-    }
-
-    #[cfg(feature = "quorum")]
-    fn addr(&self) -> Option<&ConnectionAddr> {
-        Some(self.get_connection_info().addr())
-    }
-}
 
 impl Address {
     /// What it leads to, to connect.
@@ -174,14 +110,14 @@ impl Address {
                 Arc::new(Client::open(info).map_err(invalid)?)
             }
             #[cfg(feature = "cluster")]
-            Endpoints::Cluster(nodes) => Arc::new(super::cluster::Cluster::new(nodes, certificates)?),
+            Endpoints::Cluster(nodes) => Arc::new(Cluster::new(nodes, certificates)?),
             #[cfg(feature = "sentinel")]
             Endpoints::Sentinel {
                 sentinels,
                 name,
                 primary,
             } => {
-                let sentinel = super::sentinel::Sentinel::new(&sentinels, &name, &primary, certificates);
+                let sentinel = Sentinel::new(&sentinels, &name, &primary, certificates);
                 Arc::new(sentinel.map_err(invalid)?)
             }
         }))
@@ -228,6 +164,16 @@ impl TryFrom<Client> for Address {
     }
 }
 
+#[cfg(feature = "sentinel")]
+impl TryFrom<SentinelClient> for Address {
+    type Error = Error;
+
+    /// A client that the application configured.
+    fn try_from(client: SentinelClient) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Sentinel::from(client))))
+    }
+}
+
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Address({self})")
@@ -239,63 +185,6 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.label())
     }
-}
-
-/// A connection to one server that many requests share.
-pub(super) async fn connect_to(
-    client: Client,
-    timeouts: Timeouts,
-    purpose: Purpose,
-    disconnected: Arc<Notify>,
-) -> RedisResult<Connection> {
-    let mut info = client.get_connection_info().clone();
-    if purpose == Purpose::Requests {
-        info = info.set_tcp_settings(with_zero_linger(keepalive_settings()));
-    } else {
-        // Only a RESP3 connection reports its loss.
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = Client::open(info.clone().set_redis_settings(settings))?;
-        let config = timeouts.config().set_push_sender(on_disconnection(disconnected));
-        match client.get_multiplexed_async_connection_with_config(&config).await {
-            // The server, or a proxy before it, does not speak that.
-            Err(error) if !error.is_io_error() => {}
-            connected => return connected.map(Connection::Node),
-        }
-    }
-    let config = timeouts.config();
-    let client = Client::open(info)?;
-    let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    connecting.await.map(Connection::Node)
-}
-
-pub(super) fn on_disconnection(disconnected: Arc<Notify>) -> impl AsyncPushSender {
-    move |push: PushInfo| {
-        if push.kind == PushKind::Disconnection {
-            disconnected.notify_one();
-        }
-        Ok::<(), SendError>(())
-    }
-}
-
-/// Sends small packets at once and detects dead peers.
-pub(super) fn with_keepalive(info: ConnectionInfo) -> ConnectionInfo {
-    info.set_tcp_settings(keepalive_settings())
-}
-
-pub(super) fn keepalive_settings() -> TcpSettings {
-    let keepalive = TcpKeepalive::new()
-        .with_time(DEAD_PEER / 2)
-        .with_interval(DEAD_PEER / 4)
-        .with_retries(2);
-    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-    #[cfg(any(target_os = "android", target_os = "linux"))]
-    let settings = settings.set_user_timeout(DEAD_PEER);
-    settings
-}
-
-/// Discards unacknowledged data when the connection closes: see [`Purpose::Requests`].
-pub(super) fn with_zero_linger(settings: TcpSettings) -> TcpSettings {
-    settings.set_linger_time(Duration::ZERO)
 }
 
 #[cfg(test)]

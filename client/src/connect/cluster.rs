@@ -7,12 +7,13 @@ use redis::cluster::{ClusterClient, ClusterConfig};
 use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, RedisResult};
 use tokio::sync::Notify;
 
-use super::address::{Server, keepalive_settings, on_disconnection, with_keepalive, with_zero_linger};
 use super::certificates::Certificates;
-use super::connection::{Connection, Purpose, Timeouts};
+use super::connection::{Connection, Purpose, Timeouts, on_disconnection};
 use super::discovery::Discovery;
-use super::endpoints::{Endpoints, invalid, parse, split_credentials};
+use super::endpoints::invalid;
+use super::server::Server;
 use super::slots::{Nodes, slot_of};
+use super::tcp::{keepalive_settings, with_keepalive, with_zero_linger};
 use crate::error::Error;
 
 pub(super) struct Cluster {
@@ -22,14 +23,6 @@ pub(super) struct Cluster {
     first_seed: ConnectionAddr,
     /// For connections to one node only. Connections to the cluster have their own.
     slots: Discovery<Nodes>,
-}
-
-/// The nodes in `[user:password@]host[:port],host[:port]`.
-pub(super) fn endpoints(scheme: &str, text: &str) -> Result<Endpoints, Error> {
-    let (credentials, hosts) = split_credentials(text);
-    let hosts = hosts.trim_end_matches('/').split(',');
-    let nodes = hosts.map(|host| parse(&format!("{scheme}://{credentials}{host}")));
-    nodes.collect::<Result<_, _>>().map(Endpoints::Cluster)
 }
 
 impl Cluster {

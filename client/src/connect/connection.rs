@@ -1,9 +1,15 @@
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
+use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 #[cfg(feature = "cluster")]
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisResult};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, ProtocolVersion, PushInfo, PushKind, RedisResult,
+};
+use tokio::sync::Notify;
+
+use super::tcp::{keepalive_settings, with_zero_linger};
 
 /// How long to wait for a server.
 #[derive(Clone, Copy, Debug)]
@@ -57,5 +63,41 @@ impl Connection {
             #[cfg(feature = "cluster")]
             Self::Cluster(connection) => command.query_async(&mut connection.clone()).await,
         }
+    }
+}
+
+/// A connection to one server that many requests share.
+pub(super) async fn connect_to(
+    client: Client,
+    timeouts: Timeouts,
+    purpose: Purpose,
+    disconnected: Arc<Notify>,
+) -> RedisResult<Connection> {
+    let mut info = client.get_connection_info().clone();
+    if purpose == Purpose::Requests {
+        info = info.set_tcp_settings(with_zero_linger(keepalive_settings()));
+    } else {
+        // Only a RESP3 connection reports its loss.
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.clone().set_redis_settings(settings))?;
+        let config = timeouts.config().set_push_sender(on_disconnection(disconnected));
+        match client.get_multiplexed_async_connection_with_config(&config).await {
+            // The server, or a proxy before it, does not speak that.
+            Err(error) if !error.is_io_error() => {}
+            connected => return connected.map(Connection::Node),
+        }
+    }
+    let config = timeouts.config();
+    let client = Client::open(info)?;
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    connecting.await.map(Connection::Node)
+}
+
+pub(super) fn on_disconnection(disconnected: Arc<Notify>) -> impl AsyncPushSender {
+    move |push: PushInfo| {
+        if push.kind == PushKind::Disconnection {
+            disconnected.notify_one();
+        }
+        Ok::<(), SendError>(())
     }
 }

@@ -58,18 +58,54 @@ impl FromStr for Endpoints {
         }
         match kind {
             #[cfg(feature = "cluster")]
-            "cluster" => super::cluster::endpoints(transport, text),
+            "cluster" => parse_cluster(transport, text),
             #[cfg(feature = "sentinel")]
-            "sentinel" => super::sentinel::endpoints(transport, text),
+            "sentinel" => parse_sentinel(transport, text),
             kind if ["cluster", "sentinel"].contains(&kind) => missing_feature(kind),
             _ => parse(text).map(Self::Node),
         }
     }
 }
 
+/// The nodes in `[user:password@]host[:port],host[:port]`.
+#[cfg(feature = "cluster")]
+fn parse_cluster(scheme: &str, text: &str) -> Result<Endpoints, Error> {
+    let (credentials, hosts) = split_credentials(text);
+    let hosts = hosts.trim_end_matches('/').split(',');
+    let nodes = hosts.map(|host| parse(&format!("{scheme}://{credentials}{host}")));
+    nodes.collect::<Result<_, _>>().map(Endpoints::Cluster)
+}
+
+/// The Sentinels, the name of the primary and its credentials in `[user:password@]host[:port],host[:port]/name[/db]`.
+#[cfg(feature = "sentinel")]
+fn parse_sentinel(scheme: &str, text: &str) -> Result<Endpoints, Error> {
+    let (credentials, rest) = split_credentials(text);
+    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (name, db) = path.split_once('/').unwrap_or((path, ""));
+    if name.is_empty() {
+        return Err(Error::Invalid(
+            "the address of Sentinels needs the name of the primary: redis-sentinel://host:26379/name".into(),
+        ));
+    }
+    let sentinels = hosts.split(',').map(|host| {
+        // Sentinels have a default port of their own.
+        let has_port = host
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| !port.ends_with(']'));
+        let port = if has_port { "" } else { ":26379" };
+        parse(&format!("{scheme}://{host}{port}"))
+    });
+    Ok(Endpoints::Sentinel {
+        sentinels: sentinels.collect::<Result<_, _>>()?,
+        name: name.to_owned(),
+        // The host is a placeholder.
+        primary: parse(&format!("{scheme}://{credentials}primary/{db}"))?,
+    })
+}
+
 /// Of an address without its scheme: `user:password@` or nothing, and the rest.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
-pub(super) fn split_credentials(text: &str) -> (&str, &str) {
+fn split_credentials(text: &str) -> (&str, &str) {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     match rest.rfind('@') {
         Some(at) => rest.split_at(at + 1),
@@ -77,7 +113,7 @@ pub(super) fn split_credentials(text: &str) -> (&str, &str) {
     }
 }
 
-pub(super) fn parse(url: &str) -> Result<ConnectionInfo, Error> {
+fn parse(url: &str) -> Result<ConnectionInfo, Error> {
     url.into_connection_info().map_err(invalid)
 }
 
@@ -85,10 +121,31 @@ pub(super) fn invalid(error: RedisError) -> Error {
     Error::Invalid(format!("invalid address: {error}"))
 }
 
-#[cfg(all(test, not(feature = "tls-rustls")))]
+#[cfg(all(test, any(feature = "sentinel", not(feature = "tls-rustls"))))]
 mod tests {
     use super::*;
 
+    #[cfg(feature = "sentinel")]
+    #[test]
+    fn sentinel_address_without_port_uses_26379() {
+        let endpoints = "redis-sentinel://:secret@one,two:7000,[::1]/main/3".parse();
+        let Ok(Endpoints::Sentinel {
+            sentinels,
+            name,
+            primary,
+        }) = endpoints
+        else {
+            panic!("no Sentinels");
+        };
+        let addresses: Vec<String> = sentinels.iter().map(|info| info.addr().to_string()).collect();
+        assert_eq!(addresses, ["one:26379", "two:7000", "::1:26379"]);
+        assert_eq!(name, "main");
+        assert_eq!(primary.redis_settings().password(), Some("secret"));
+        assert_eq!(primary.redis_settings().db(), 3);
+        assert_eq!(sentinels[0].redis_settings().password(), None);
+    }
+
+    #[cfg(not(feature = "tls-rustls"))]
     #[test]
     fn tls_address_without_the_feature_names_it() {
         for text in [

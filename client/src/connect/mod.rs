@@ -13,8 +13,10 @@ mod link;
 mod pool;
 #[cfg(feature = "sentinel")]
 mod sentinel;
+mod server;
 #[cfg(feature = "cluster")]
 mod slots;
+mod tcp;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 

@@ -7,12 +7,11 @@ use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType}
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult, TlsMode};
 use tokio::sync::Notify;
 
-use super::address::{Address, Server, connect_to, with_keepalive};
 use super::certificates::Certificates;
-use super::connection::{Connection, Purpose, Timeouts};
+use super::connection::{Connection, Purpose, Timeouts, connect_to};
 use super::discovery::{Discovery, Source};
-use super::endpoints::{Endpoints, parse, split_credentials};
-use crate::error::Error;
+use super::server::Server;
+use super::tcp::with_keepalive;
 
 pub(super) struct Sentinel {
     requests: Discovery<Sentinels>,
@@ -25,32 +24,6 @@ pub(super) struct Sentinel {
 
 /// Those that know the primary.
 struct Sentinels(SentinelClient);
-
-/// The Sentinels, the name of the primary and its credentials in `[user:password@]host[:port],host[:port]/name[/db]`.
-pub(super) fn endpoints(scheme: &str, text: &str) -> Result<Endpoints, Error> {
-    let (credentials, rest) = split_credentials(text);
-    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (name, db) = path.split_once('/').unwrap_or((path, ""));
-    if name.is_empty() {
-        return Err(Error::Invalid(
-            "the address of Sentinels needs the name of the primary: redis-sentinel://host:26379/name".into(),
-        ));
-    }
-    let sentinels = hosts.split(',').map(|host| {
-        // Sentinels have a default port of their own.
-        let has_port = host
-            .rsplit_once(':')
-            .is_some_and(|(_, port)| !port.ends_with(']'));
-        let port = if has_port { "" } else { ":26379" };
-        parse(&format!("{scheme}://{host}{port}"))
-    });
-    Ok(Endpoints::Sentinel {
-        sentinels: sentinels.collect::<Result<_, _>>()?,
-        name: name.to_owned(),
-        // The host is a placeholder.
-        primary: parse(&format!("{scheme}://{credentials}primary/{db}"))?,
-    })
-}
 
 impl Sentinel {
     pub fn new(
@@ -77,6 +50,16 @@ impl Sentinel {
         match (purpose, &self.renewals) {
             (Purpose::Renewal, Some(discovery)) => discovery,
             _ => &self.requests,
+        }
+    }
+}
+
+impl From<SentinelClient> for Sentinel {
+    fn from(client: SentinelClient) -> Self {
+        Self {
+            requests: Discovery::new(Sentinels(client)),
+            renewals: None,
+            label: "primary known to Sentinel".into(),
         }
     }
 }
@@ -119,19 +102,6 @@ impl Server for Sentinel {
     }
 }
 
-impl TryFrom<SentinelClient> for Address {
-    type Error = Error;
-
-    /// A client that the application configured.
-    fn try_from(client: SentinelClient) -> Result<Self, Error> {
-        Ok(Self(Arc::new(Sentinel {
-            requests: Discovery::new(Sentinels(client)),
-            renewals: None,
-            label: "primary known to Sentinel".into(),
-        })))
-    }
-}
-
 fn builder(
     sentinels: &[ConnectionInfo],
     name: &str,
@@ -163,26 +133,7 @@ fn builder(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn sentinel_address_without_port_uses_26379() {
-        let endpoints = "redis-sentinel://:secret@one,two:7000,[::1]/main/3".parse();
-        let Ok(Endpoints::Sentinel {
-            sentinels,
-            name,
-            primary,
-        }) = endpoints
-        else {
-            panic!("no Sentinels");
-        };
-        let addresses: Vec<String> = sentinels.iter().map(|info| info.addr().to_string()).collect();
-        assert_eq!(addresses, ["one:26379", "two:7000", "::1:26379"]);
-        assert_eq!(name, "main");
-        assert_eq!(primary.redis_settings().password(), Some("secret"));
-        assert_eq!(primary.redis_settings().db(), 3);
-        assert_eq!(sentinels[0].redis_settings().password(), None);
-    }
+    use crate::connect::Address;
 
     #[test]
     fn sentinel_address_takes_the_name_of_the_primary() {

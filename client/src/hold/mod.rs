@@ -187,16 +187,6 @@ impl Hold {
         }
     }
 
-    /// The holder gives the lock up: nothing is renewed from now on.
-    pub fn give_up(&mut self, now: BootInstant) -> PendingRelease {
-        let release = PendingRelease::new(self, now);
-        if self.state == State::Held {
-            self.state = State::GivenUp;
-        }
-        self.renewal = Renewal::Never;
-        release
-    }
-
     fn renew(&mut self, now: BootInstant) -> Action {
         self.renewal = Renewal::InFlight;
         let to_the_end = self.plan.over_at.map(|over_at| enough_for(over_at.since(now)));

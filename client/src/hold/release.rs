@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::Hold;
+use super::{Hold, Renewal, State};
 use crate::clock::BootInstant;
 use crate::error::{Error, LostReason};
 
@@ -33,8 +33,20 @@ pub(crate) enum ReleaseStep {
     Retry(Error),
 }
 
+impl Hold {
+    /// The holder gives the lock up: nothing is renewed from now on.
+    pub fn give_up(&mut self, now: BootInstant) -> PendingRelease {
+        let release = PendingRelease::new(self, now);
+        if self.state == State::Held {
+            self.state = State::GivenUp;
+        }
+        self.renewal = Renewal::Never;
+        release
+    }
+}
+
 impl PendingRelease {
-    pub(super) fn new(hold: &Hold, now: BootInstant) -> Self {
+    fn new(hold: &Hold, now: BootInstant) -> Self {
         Self {
             lost: hold.lost_reason(now),
             deadline: hold.deadline,

@@ -6,17 +6,6 @@ use std::fs;
 use crate::support::imports::{Imports, imports};
 use crate::support::page;
 
-/// Imports that close a circle, by the file or folder that imports. This list may only shrink.
-const KNOWN: &[&str] = &[
-    "client/src/connect/address.rs imports client/src/connect/cluster.rs",
-    "client/src/connect/address.rs imports client/src/connect/sentinel.rs",
-    "client/src/connect/endpoints.rs imports client/src/connect/cluster.rs",
-    "client/src/connect/endpoints.rs imports client/src/connect/sentinel.rs",
-    "client/src/error.rs imports client/src/no_quorum.rs",
-    "client/src/hold/release.rs imports client/src/hold/mod.rs",
-    "client/src/parts.rs imports client/src/guard.rs",
-];
-
 /// The crates of the workspace: `lib.rs` or `main.rs` of the libraries and programs.
 fn roots() -> Vec<String> {
     let manifest = fs::read_to_string(page::root().join("Cargo.toml")).expect("the manifest is there");
@@ -84,21 +73,7 @@ fn upward(imports: &Imports, folders: &[&str]) -> Vec<String> {
 fn files_import_each_other_in_no_circle() {
     let roots = roots();
     assert!(roots.len() > 8, "found only {roots:?}");
-    let mut imports: Imports = roots.iter().flat_map(|root| imports_of(root)).collect();
-    let circles = circular(&imports);
-    for known in KNOWN {
-        let (importer, imported) = known.split_once(" imports ").expect("an import");
-        let is_known = |from: &str, to: &str| from.starts_with(importer) && to == imported;
-        let known_circles = circles.iter().filter(|line| line.starts_with(importer));
-        let count = known_circles
-            .filter(|line| line.ends_with(&format!(" imports {imported}")))
-            .count();
-        assert!(
-            count > 0,
-            "this closes no circle any more, remove it from the list: {known}"
-        );
-        imports.retain(|(from, to), _| !is_known(from, to));
-    }
+    let imports: Imports = roots.iter().flat_map(|root| imports_of(root)).collect();
     let circles = circular(&imports);
     assert!(circles.is_empty(), "circles of imports: {circles:#?}");
 }
