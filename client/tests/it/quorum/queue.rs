@@ -118,6 +118,8 @@ async fn doorway_is_not_left_before_the_runtime_has_sent_the_requests() {
             server.client().release("door somebody");
         }
         soon("the release", waiter).await.unwrap().unwrap();
+        // It was released on a majority.
+        nodes.until_held("door", 0).await;
     }
 }
 
