@@ -38,8 +38,8 @@ pub fn run_jobs(ctx: &mut Ctx<'_>) {
     if flags.is_loading() {
         return;
     }
+    start_term(ctx, flags);
     let now = clock::now();
-    start_term(ctx, flags, now);
     refresh_environment(ctx, flags, now);
     let mut more = sweeper::lazy_free(ctx);
     due::process_due(ctx);
@@ -53,15 +53,16 @@ pub fn run_jobs(ctx: &mut Ctx<'_>) {
 }
 
 /// Starts what is pending after a start or a promotion, and logs what has started, here or before a decision.
-fn start_term(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
+fn start_term(ctx: &mut Ctx<'_>, flags: Flags) {
+    let inputs = inputs(flags, None, true);
     let state = ctx.state();
-    state.server.tick(&inputs(flags, None, true));
+    state.server.tick(&inputs);
     if let Some((from, to)) = state.server.take_advance() {
         log::notice(&format!(
             "start or promotion: the fence counter advanced from {from} to {to}"
         ));
     }
-    let left_ms = state.server.grace.left_ms(now);
+    let left_ms = state.server.grace.left_ms(inputs.now);
     if state.schedule.grace_logged != (left_ms > 0) {
         state.schedule.grace_logged = left_ms > 0;
         log::notice(&if left_ms > 0 {
