@@ -33,7 +33,7 @@ pub struct Counters {
     pub grants_from_queue: u64,
     /// Waiters that timed out.
     pub wait_timeouts: u64,
-    /// How long each of them waited.
+    /// How long each waiter that was granted had waited.
     pub waited_ms: LatencyHistogram,
     /// How long each former holder had the lock.
     pub held_ms: LatencyHistogram,

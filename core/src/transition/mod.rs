@@ -1,4 +1,4 @@
-//! Transitions of a lock, one file per request.
+//! Transitions of a lock, a file each; `rules` and `grant_waiters` are what they share.
 //!
 //! A transition validates before it changes anything: a request that is rejected, or not granted, has no side
 //! effects. A transition that changes a lock first removes the holders whose lease has expired, and
