@@ -1,11 +1,12 @@
 //! Drives queued waiters: timeouts, expired leases, disconnected clients, and keys that other commands changed.
 
-use dlock_core::{Acquire, Answer, LockName};
+use dlock_core::{Acquire, Effects, LockName};
 
 use crate::background::gate::{GrantGate, RETRY_MS};
 use crate::background::rollback;
 use crate::change::blocked_clients;
 use crate::change::lock_change::{Cause, decide};
+use crate::change::perform::perform;
 use crate::redis::{Ctx, Flags, Gil, RString};
 use crate::state::clients::Reply;
 use crate::state::clock::{self, Slice};
@@ -66,11 +67,8 @@ fn process_due_while(ctx: &mut Ctx<'_>, goes_on: impl Fn(usize) -> bool) -> bool
         if ctx.select_db(name.db) {
             process_lock(ctx, &name, flags);
         } else {
-            drop_waiters(
-                ctx,
-                &name,
-                "ERR the database of this lock does not exist any more",
-            );
+            let error = "ERR the database of this lock does not exist any more";
+            drop_waiters(ctx, &name, error);
         }
     };
     if !ctx.select_db(home) {
@@ -85,7 +83,7 @@ fn process_lock(ctx: &mut Ctx<'_>, name: &LockName, flags: Flags) {
     match GrantGate::check(ctx, key.borrow(), flags) {
         GrantGate::Open => run_timer_step(ctx, name, &key, flags),
         GrantGate::Later => {
-            time_out_waiters(ctx, name);
+            time_out_waiters(ctx, name, &key);
             let retry = clock::now().after_ms(RETRY_MS);
             ctx.state().server.wait_table.defer(name.as_ref(), retry);
         }
@@ -104,12 +102,11 @@ fn run_timer_step(ctx: &mut Ctx<'_>, name: &LockName, key: &RString, flags: Flag
 }
 
 /// Timeouts are also kept while nothing can be granted.
-fn time_out_waiters(gil: &mut Gil<'_>, name: &LockName) {
-    let wait_table = &mut gil.state().server.wait_table;
-    for ticket in wait_table.time_out_waiters(name.as_ref(), clock::now()) {
-        gil.state().counters.answered(&Answer::TimedOut);
-        blocked_clients::answer(gil, ticket, Reply::Answer(Answer::TimedOut));
-    }
+fn time_out_waiters(ctx: &mut Ctx<'_>, name: &LockName, key: &RString) {
+    let (name, mut effects) = (name.as_ref(), Effects::default());
+    let server = &mut ctx.state().server;
+    server.time_out_waiters(name, clock::now(), &mut effects);
+    perform(ctx, (key.borrow(), name), true, &mut effects);
 }
 
 /// Answers all waiters of a lock with an error.

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 pub mod blocked_clients;
 pub mod lock_change;
 pub mod lock_value;
-mod perform;
+pub mod perform;
 pub mod restored;
 
 /// The command that carries a change of a lock to replicas and the append-only file.

@@ -96,7 +96,7 @@ impl Counters {
     }
 
     /// A waiter has its answer.
-    pub fn answered(&mut self, answer: &Answer) {
+    fn answered(&mut self, answer: &Answer) {
         match answer {
             Answer::Granted(granted) => {
                 increment(&mut self.grants_from_queue);

@@ -9,7 +9,7 @@ use super::naive;
 use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, Waiter};
 use super::{WALL_CLOCK, inputs_at};
 use crate::codec::{decode_lock, encode_lock};
-use crate::effects::{self, Effects, Wake};
+use crate::effects::{self, Effects};
 use crate::error::Error;
 use crate::event::Event;
 use crate::fence::{AdvanceReason, Fence};
@@ -325,13 +325,9 @@ impl Server {
 
     /// A timer fires while the server may not grant: waiters time out, the rest is deferred.
     pub fn defer(&mut self, lock: usize) {
-        let (name, table) = (self.locks[lock].0.as_ref(), &mut self.state.wait_table);
-        let timed_out = table.time_out_waiters(name, self.now).into_iter();
-        self.effects.wakes.extend(timed_out.map(|ticket| Wake {
-            ticket,
-            answer: effects::Answer::TimedOut,
-        }));
-        table.defer(name, self.now.after_ms(RETRY_MS));
+        let name = self.locks[lock].0.as_ref();
+        self.state.time_out_waiters(name, self.now, &mut self.effects);
+        self.state.wait_table.defer(name, self.now.after_ms(RETRY_MS));
         self.reply_to_waiters();
     }
 

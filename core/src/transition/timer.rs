@@ -1,7 +1,10 @@
 use super::rules::Rules;
 use crate::effects::{Answer, Effects};
 use crate::lease_clock::LeaseClock;
+use crate::name::LockNameRef;
 use crate::queue::Queue;
+use crate::server_state::ServerState;
+use crate::time::Instant;
 
 impl Rules<'_> {
     /// Times out waiters, expires holders, and grants the lock to the waiters that are left.
@@ -11,6 +14,18 @@ impl Rules<'_> {
         }
         self.expire_holders();
         self.grant_waiters();
+    }
+}
+
+impl ServerState {
+    /// Times out waiters of a lock that cannot be granted now.
+    pub fn time_out_waiters(&mut self, name: LockNameRef<'_>, now: Instant, effects: &mut Effects) {
+        let clock = self.clock(now);
+        effects.begin(clock, true);
+        if let Some(queue) = self.wait_table.queue_mut(name) {
+            time_out_waiters(queue, clock, effects);
+        }
+        self.wait_table.remove_if_empty(name);
     }
 }
 

@@ -147,15 +147,6 @@ impl WaitTable {
         entry.queue.iter().map(|(ticket, _)| ticket).collect()
     }
 
-    /// Times out waiters of a lock that cannot be granted now.
-    pub fn time_out_waiters(&mut self, name: LockNameRef<'_>, now: Instant) -> Vec<Ticket> {
-        let queue = self.queue_mut(name).into_iter();
-        let tickets = queue.flat_map(|queue| std::iter::from_fn(|| queue.remove_timed_out(now)));
-        let tickets = tickets.collect();
-        self.remove_if_empty(name);
-        tickets
-    }
-
     /// The queue that a transition of the lock works on, if any request waits there. The caller calls [`WaitTable::sync`]
     /// afterwards.
     #[inline]
@@ -261,7 +252,7 @@ impl WaitTable {
     }
 
     /// Takes note of the owners that stopped waiting, and forgets the queue after the last.
-    fn remove_if_empty(&mut self, name: LockNameRef<'_>) {
+    pub(super) fn remove_if_empty(&mut self, name: LockNameRef<'_>) {
         if let Some(entry) = entry_mut(&mut self.databases, name) {
             entry.forget_removed_owners(&mut self.owners);
             if entry.queue.is_empty() {
