@@ -8,7 +8,7 @@ use dlock_core::cluster::nodes::LocalSlots;
 use dlock_core::cluster::slots::SlotSet;
 
 use crate::background::scheduler;
-use crate::change::restored;
+use crate::change::{readers, restored};
 use crate::redis::{Ctx, Events, Receiver, SlotMigration};
 use crate::state::cluster::fences;
 use crate::state::inputs::role;
@@ -50,7 +50,9 @@ impl Events for DlockEvents {
             state.server.promote();
         } else {
             // The server logs this and has unblocked all waiters. Valkey 9 keeps those of a cluster node: see `GrantGate`.
-            state.server.demote();
+            for call in state.server.demote() {
+                readers::wake(ctx, call);
+            }
         }
         wait_timer::arm(ctx);
     }

@@ -4,7 +4,7 @@ use redis_module::{Context, RedisString, Status};
 
 use crate::background::scheduler;
 use crate::commands::{
-    Acquire, Apply, CATEGORY, CheckpointCommand, Extend, Guard, Info, Owner, Probe, Release,
+    Acquire, Apply, CATEGORY, CheckpointCommand, Extend, Grants, Guard, Info, Owner, Probe, Release,
 };
 use crate::events::DlockEvents;
 use crate::info::DlockInfo;
@@ -65,6 +65,7 @@ fn register_commands(ctx: &mut Ctx<'_>) -> bool {
         && ctx.register_command::<Release>()
         && ctx.register_command::<Extend>()
         && ctx.register_command::<Guard>()
+        && ctx.register_command::<Grants>()
         && ctx.register_command::<Owner>()
         && ctx.register_command::<Info>()
         // Replication and AOF only.

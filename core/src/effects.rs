@@ -1,23 +1,29 @@
 //! The side effects of a transition, as plain data. The shell carries them out, in one place and order.
 
+use std::rc::Rc;
+
 use super::codec::Writer;
 use super::error::Error;
 use super::event::Event;
+use super::inbox::{Call, RequestKey};
 use super::lease_clock::LeaseClock;
 use super::lock::Holder;
-use super::outcome::{Granted, Outcome, Parked};
+use super::outcome::{Granted, Outcome};
+use super::queue::Waiter;
 use super::ticket::Ticket;
 
 /// A waiter whose request is decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// The waiter.
+    /// Its position in the queue.
     pub ticket: Ticket,
-    /// The reply to its client.
+    /// The waiter.
+    pub waiter: Waiter,
+    /// What its inbox gets.
     pub answer: Answer,
 }
 
-/// The one reply that a waiter gets.
+/// The one answer that a waiter gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It holds the lock.
@@ -28,6 +34,8 @@ pub enum Answer {
     Withdrawn,
     /// It was rejected.
     Rejected(Error),
+    /// It cannot be granted by this server any more: an error of the server's own kind, MOVED for instance.
+    Elsewhere(Rc<str>),
 }
 
 /// The effects of one transition. Reuse them: then a transition allocates nothing for them.
@@ -37,8 +45,12 @@ pub struct Effects {
     pub outcome: Outcome,
     /// The lock has changed: [`Effects::change`] is to be replicated.
     pub is_changed: bool,
-    /// The request waits now: its client is to be parked.
-    pub parked: Option<Parked>,
+    /// The request waits now: its client is to be blocked. `None` if its answer goes to an inbox with a name.
+    pub parked: Option<Call>,
+    /// The request was one that is granted already: the reply carries this grant.
+    pub(super) repeated: Option<RequestKey>,
+    /// The calls that are to be replied to: see [`crate::ServerState::deliver`].
+    pub calls: Vec<Call>,
     /// The queue of the lock has changed, and when it is due next.
     pub may_be_due: bool,
     /// The keyspace events to publish, in order.
@@ -69,12 +81,14 @@ impl Effects {
         self.outcome = Outcome::None;
         self.is_changed = false;
         self.parked = None;
+        self.repeated = None;
         self.may_be_due = false;
         self.is_fence_raised = false;
         self.is_search_abandoned = false;
         self.internal_error = None;
         self.events.clear();
         self.wakes.clear();
+        self.calls.clear();
         self.held_ms.clear();
         self.change.clear();
     }
@@ -130,7 +144,11 @@ impl Effects {
         }
     }
 
-    pub(super) fn wake(&mut self, ticket: Ticket, answer: Answer) {
-        self.wakes.push(Wake { ticket, answer });
+    pub(super) fn wake(&mut self, ticket: Ticket, waiter: Waiter, answer: Answer) {
+        self.wakes.push(Wake {
+            ticket,
+            waiter,
+            answer,
+        });
     }
 }

@@ -5,6 +5,15 @@ use std::fmt;
 use super::deadlock::Cycle;
 use super::limit::Limit;
 
+/// Which maximum is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// That of one lock.
+    Lock(usize),
+    /// That of all locks, with the answers that are not acknowledged and the inboxes.
+    Server(usize),
+}
+
 /// A rejected request. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -60,8 +69,16 @@ pub enum Error {
     Evictable,
     /// A request with this id waits with another limit.
     OtherLimit,
-    /// The queue has this many waiters, which is the maximum.
-    QueueFull(usize),
+    /// As many requests wait as may.
+    QueueFull(Full),
+    /// There is no such inbox, or it has ended, or the cursor is not one of its last replies.
+    NoInbox,
+    /// Somebody receives from the inbox already.
+    BusyInbox,
+    /// The inbox belongs to another database or user.
+    ForeignInbox,
+    /// QUEUE without REQID.
+    QueueWithoutId,
     /// A request with the same id has replaced this one.
     Replaced,
     /// The request would wait forever.
@@ -90,6 +107,9 @@ impl Error {
             Self::Evictable => "EVICTABLE",
             Self::QueueFull(_) => "QUEUEFULL",
             Self::Replaced => "UNBLOCKED",
+            Self::NoInbox => "NOINBOX",
+            Self::BusyInbox => "BUSYINBOX",
+            Self::ForeignInbox => "NOPERM",
             Self::Deadlock(_) => "DEADLOCK",
             _ => "ERR",
         }
@@ -135,9 +155,22 @@ impl fmt::Display for Error {
                 return write!(f, "a grace period after a start or a failover ends in {ms} ms: try again then");
             }
             Self::OtherLimit => "a request with this REQID is waiting with another limit: use a new REQID",
-            Self::QueueFull(max) => {
-                return write!(f, "{max} requests are waiting for this lock already: try again later");
+            Self::QueueFull(Full::Lock(max)) => {
+                let setting = "dlock.max-waiters-per-lock";
+                return write!(f, "{max} requests are waiting for this lock, which is {setting}: try again later");
             }
+            Self::QueueFull(Full::Server(max)) => {
+                let counted = "waiters, unacknowledged answers and inboxes";
+                return write!(f, "{max} {counted} are here, which is dlock.max-waiters: try again later");
+            }
+            Self::NoInbox => {
+                "no such inbox, or one that has ended, or an old cursor: use DLOCK.GRANTS with cursor 0, then repeat what waits"
+            }
+            Self::BusyInbox => "this inbox is in use already: use another name, a random one",
+            Self::ForeignInbox => {
+                "this inbox was made by another ACL user or in another database: use a name of your own, a random one"
+            }
+            Self::QueueWithoutId => "QUEUE needs REQID, by which its answer is known",
             Self::Replaced => "replaced by a request with the same REQID",
             Self::Deadlock(cycle) => return cycle.fmt(f),
             Self::InvalidEncoding => "the change is not in an encoding that this version of the module supports",
@@ -208,7 +241,12 @@ mod tests {
             Error::Grace(7),
             Error::Evictable,
             Error::OtherLimit,
-            Error::QueueFull(7),
+            Error::QueueFull(Full::Lock(7)),
+            Error::QueueFull(Full::Server(7)),
+            Error::NoInbox,
+            Error::BusyInbox,
+            Error::ForeignInbox,
+            Error::QueueWithoutId,
             Error::Internal("impossible"),
         ] {
             let text = error.to_string();

@@ -24,7 +24,7 @@
 //!     environment: &Fixed,
 //! };
 //! let mut server = ServerState::default(); // fence counter, grace period and queues of the server
-//! server.set_policy(Policy { max_waiters: 100, ..Policy::default() });
+//! server.set_policy(Policy { max_waiters_per_lock: 100, max_waiters: 100, ..Policy::default() });
 //! let mut lock = Lock::default(); // the value of the key, free at first
 //! let mut effects = Effects::default();
 //!
@@ -32,8 +32,8 @@
 //! let request = Acquire::parse(args.into_iter(), 60_000)?;
 //!
 //! let mut transition = server.begin(&inputs, LockNameRef::new(0, b"key"), &mut lock, &mut effects);
-//! let outcome = transition.acquire(&request, true);
-//! // Store the lock, then carry out the effects: park, replicate, count, wake, publish. Also after an error.
+//! let outcome = transition.acquire(&request, b"default", true);
+//! // Store the lock, then carry out the effects: block, replicate, count, deliver, publish. Also after an error.
 //! assert!(matches!(outcome?, Acquired::Granted(granted) if granted.holds == 1));
 //! assert!(!lock.is_free() && effects.change().is_some());
 //! # Ok::<(), dlock_core::Error>(())
@@ -60,6 +60,7 @@ mod event;
 pub mod expiry;
 mod fence;
 mod grace;
+mod inbox;
 mod inline_bytes;
 mod inputs;
 mod lease_clock;
@@ -82,21 +83,22 @@ mod wait_table;
 pub use codec::{decode_lock, encode_lock};
 pub use deadlock::Cycle;
 pub use effects::{Answer, Effects, Wake};
-pub use error::Error;
+pub use error::{Error, Full};
 pub use event::Event;
 pub use fence::{AdvanceReason, Fences, MAX_FENCE, WallClock};
 pub use grace::{Grace, GraceLength, GraceSettings};
+pub use inbox::{Answered, Call, GrantsReply, InboxId, Inboxes, Received, Reply, Undelivered};
 pub use inline_bytes::InlineBytes;
 pub use inputs::{Environment, Inputs, Role};
 pub use lease_clock::LeaseClock;
 pub use limit::Limit;
 pub use lock::{Holder, Lock};
 pub use name::{LockName, LockNameRef};
-pub use outcome::{Acquired, Granted, Outcome, Parked};
+pub use outcome::{Acquired, Granted, Outcome};
 pub use parse::number;
 pub use policy::Policy;
 pub use queue::{Queue, Waiter};
-pub use request::{Acquire, Extend, GrantRef, Guard, Holds, Release, Timeout};
+pub use request::{Acquire, Caller, Extend, GrantRef, Grants, Guard, Holds, Release, Timeout, Wait};
 pub use server_state::{Checkpoint, ServerState};
 pub use ticket::Ticket;
 pub use time::Instant;

@@ -1,9 +1,6 @@
 //! What a transition answers.
 
 use super::fence::Fence;
-use super::name::LockName;
-use super::queue::Owner;
-use super::ticket::Ticket;
 
 /// The reply to a granted ACQUIRE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,24 +22,12 @@ pub enum Acquired {
     Granted(Granted),
     /// The lock is taken, and the request does not block.
     NotGranted,
-    /// The request waits.
-    Queued,
+    /// The request waits. How many wait before it, at most [`MAX_AHEAD`].
+    Queued(usize),
 }
 
-/// A request that waits now, for which its client is parked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parked {
-    /// Its position in the queue.
-    pub ticket: Ticket,
-    /// The lock.
-    pub name: LockName,
-    /// The owner.
-    pub owner: Owner,
-    /// The request id.
-    pub request_id: Option<Box<[u8]>>,
-    /// It took over the position of a request with the same id, whose client needs a reply.
-    pub replaced: bool,
-}
+/// A count of the waiters before a request ends here.
+pub const MAX_AHEAD: usize = 1_000;
 
 /// What became of a request, for who counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,16 +4,22 @@ use super::error::Error;
 use super::fence::MAX_FENCE;
 use super::limit::Limit;
 use super::request::{
-    Acquire, Extend, GrantRef, Guard, Holds, MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES, Release, Timeout,
+    Acquire, Extend, GrantRef, Grants, Guard, Holds, MAX_INBOX_BYTES, MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES,
+    Release, Timeout, Wait,
 };
 
 /// The longest timeout, except for an infinite one.
 const MAX_TIMEOUT_MS: u64 = 1 << 52;
 
+/// The longest wait of one DLOCK.GRANTS, and the longest time to live of an inbox.
+const MAX_CALL_MS: u64 = 60_000;
+/// The shortest time to live of an inbox, except for 0.
+const MIN_TTL_MS: u64 = 100;
+
 impl<'a> Acquire<'a> {
     /// The syntax of the command.
-    pub const SYNTAX: &'static str =
-        "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]";
+    pub const SYNTAX: &'static str = "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] \
+         [REQID id] [MINFENCE fence]";
 
     /// Parses the arguments. `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
@@ -23,6 +29,7 @@ impl<'a> Acquire<'a> {
         let mut shared = None;
         let mut limit = None;
         let mut block = None;
+        let mut queue = None;
         let mut request_id = None;
         let mut min_fence = None;
         while let Some(option) = args.next() {
@@ -31,7 +38,10 @@ impl<'a> Acquire<'a> {
             } else if option.eq_ignore_ascii_case(b"LIMIT") {
                 once("LIMIT", &mut limit, args.limit()?)?;
             } else if option.eq_ignore_ascii_case(b"BLOCK") {
-                once("BLOCK", &mut block, args.timeout()?)?;
+                once("BLOCK", &mut block, args.timeout("BLOCK")?)?;
+            } else if option.eq_ignore_ascii_case(b"QUEUE") {
+                let inbox = bytes("inbox", args.value("QUEUE")?, MAX_INBOX_BYTES)?;
+                once("QUEUE", &mut queue, (inbox, args.timeout("QUEUE")?))?;
             } else if option.eq_ignore_ascii_case(b"REQID") {
                 once("REQID", &mut request_id, args.request_id()?)?;
             } else if option.eq_ignore_ascii_case(b"MINFENCE") {
@@ -45,11 +55,20 @@ impl<'a> Acquire<'a> {
             (Some(()), None) => Limit::SHARED,
             (None, limit) => limit.unwrap_or(Limit::MUTEX),
         };
+        let wait = match (block, queue) {
+            (Some(_), Some(_)) => return Err(Error::Conflict("BLOCK", "QUEUE")),
+            (None, Some(_)) if request_id.is_none() => return Err(Error::QueueWithoutId),
+            (None, Some((inbox, timeout))) => Some(Wait {
+                timeout,
+                inbox: Some(inbox),
+            }),
+            (timeout, None) => timeout.map(|timeout| Wait { timeout, inbox: None }),
+        };
         Ok(Self {
             owner,
             lease_ms,
             limit,
-            block,
+            wait,
             request_id,
             min_fence,
         })
@@ -139,6 +158,36 @@ impl<'a> Guard<'a> {
     }
 }
 
+impl<'a> Grants<'a> {
+    /// The syntax of the command.
+    pub const SYNTAX: &'static str = "DLOCK.GRANTS inbox cursor [BLOCK timeout-ms] [TTL ttl-ms]";
+
+    /// Parses the arguments after the name of the inbox.
+    pub fn parse(inbox: &'a [u8], args: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
+        let mut args = Args::new(args, Self::SYNTAX);
+        let inbox = bytes("inbox", inbox, MAX_INBOX_BYTES)?;
+        let cursor = args.number("cursor", 0, MAX_FENCE)?;
+        let mut block_ms = None;
+        let mut ttl_ms = None;
+        while let Some(option) = args.next() {
+            if option.eq_ignore_ascii_case(b"BLOCK") {
+                let ms = number("BLOCK", args.value("BLOCK")?, 1, MAX_CALL_MS)?;
+                once("BLOCK", &mut block_ms, ms)?;
+            } else if option.eq_ignore_ascii_case(b"TTL") {
+                once("TTL", &mut ttl_ms, args.ttl()?)?;
+            } else {
+                return Err(Error::UnknownOption(Self::SYNTAX));
+            }
+        }
+        Ok(Self {
+            inbox,
+            cursor,
+            block_ms,
+            ttl_ms,
+        })
+    }
+}
+
 /// Keeps the value of an option that may be given once.
 fn once<T>(option: &'static str, place: &mut Option<T>, value: T) -> Result<(), Error> {
     match place.replace(value) {
@@ -186,13 +235,21 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     }
 
     /// 0 = without limit.
-    fn timeout(&mut self) -> Result<Timeout, Error> {
-        let ms = number("BLOCK", self.value("BLOCK")?, 0, MAX_TIMEOUT_MS)?;
+    fn timeout(&mut self, option: &'static str) -> Result<Timeout, Error> {
+        let ms = number(option, self.value(option)?, 0, MAX_TIMEOUT_MS)?;
         Ok(if ms == 0 {
             Timeout::Infinite
         } else {
             Timeout::Ms(ms)
         })
+    }
+
+    /// 0 = the inbox ends with the reply.
+    fn ttl(&mut self) -> Result<u64, Error> {
+        match self.value("TTL")? {
+            b"0" => Ok(0),
+            ms => number("TTL", ms, MIN_TTL_MS, MAX_CALL_MS),
+        }
     }
 
     fn fence(&mut self, option: &'static str) -> Result<u64, Error> {
@@ -255,7 +312,7 @@ mod tests {
             owner: b"alice",
             lease_ms: 10,
             limit: Limit::new(3).unwrap(),
-            block: None,
+            wait: None,
             request_id: Some(b"r1"),
             min_fence: Some(7),
         };

@@ -7,6 +7,8 @@ use super::grace::GraceSettings;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// The length of a queue.
+    pub max_waiters_per_lock: usize,
+    /// The waiters of all locks, answers that are not acknowledged, and inboxes.
     pub max_waiters: usize,
     /// Whether a request that would wait forever is rejected.
     pub detect_deadlocks: bool,

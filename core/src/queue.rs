@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
+use super::inbox::InboxId;
 use super::limit::Limit;
 use super::request::{Acquire, Timeout};
 use super::small_set::SmallSet;
@@ -13,17 +16,22 @@ use super::time::Instant;
 /// An owner, shared by all that refer to it.
 pub(super) type Owner = Rc<[u8]>;
 
-/// A blocked ACQUIRE.
+/// A request id, shared by all that refer to it.
+pub(super) type RequestId = Rc<[u8]>;
+
+/// An ACQUIRE that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub(super) owner: Owner,
     pub(super) limit: Limit,
     pub(super) lease_ms: u64,
-    pub(super) request_id: Option<Box<[u8]>>,
+    pub(super) request_id: Option<RequestId>,
     pub(super) min_fence: Option<u64>,
     /// When the request arrived.
     pub(super) since: Instant,
     pub(super) timeout: Timeout,
+    /// Where its answer goes.
+    pub(super) inbox: InboxId,
 }
 
 /// The queue of one lock.
@@ -35,13 +43,15 @@ pub struct Queue {
     deadlines: BTreeSet<(Instant, Ticket)>,
     /// Owners that stopped waiting here, until the wait table takes note of it.
     pub(super) removed_owners: Vec<Owner>,
+    /// When the waiters arrived that have left, until the wait table takes note of it.
+    pub(super) left: SmallVec<[Instant; 1]>,
 }
 
 /// The requests of one owner, in order of arrival: at least one, and nearly always no more.
 pub(super) type Tickets = SmallSet<Ticket>;
 
 impl Waiter {
-    pub(super) fn new(request: &Acquire<'_>, timeout: Timeout, now: Instant) -> Self {
+    pub(super) fn new(request: &Acquire<'_>, timeout: Timeout, inbox: InboxId, now: Instant) -> Self {
         Self {
             owner: request.owner.into(),
             limit: request.limit,
@@ -50,6 +60,7 @@ impl Waiter {
             min_fence: request.min_fence,
             since: now,
             timeout,
+            inbox,
         }
     }
 
@@ -71,6 +82,11 @@ impl Waiter {
     /// How long it waits.
     pub fn timeout(&self) -> Timeout {
         self.timeout
+    }
+
+    /// Where its answer goes.
+    pub fn inbox(&self) -> InboxId {
+        self.inbox
     }
 
     /// When it times out.
@@ -106,6 +122,11 @@ impl Queue {
         self.waiters.iter().map(|(ticket, waiter)| (*ticket, waiter))
     }
 
+    /// The waiters in order of arrival, when the queue has gone.
+    pub(super) fn into_waiters(self) -> impl Iterator<Item = (Ticket, Waiter)> {
+        self.waiters.into_iter()
+    }
+
     pub(super) fn first(&self) -> Option<(Ticket, &Waiter)> {
         self.iter().next()
     }
@@ -116,15 +137,23 @@ impl Queue {
     }
 
     /// Removes the first waiter whose timeout has passed.
-    pub(super) fn remove_timed_out(&mut self, now: Instant) -> Option<Ticket> {
+    pub(super) fn remove_timed_out(&mut self, now: Instant) -> Option<(Ticket, Waiter)> {
         let (deadline, ticket) = *self.deadlines.first()?;
-        (deadline <= now).then(|| self.remove(ticket))?;
-        Some(ticket)
+        let waiter = (deadline <= now).then(|| self.remove(ticket))??;
+        Some((ticket, waiter))
     }
 
     /// The owners that wait here.
     pub(super) fn owners(&self) -> impl Iterator<Item = &Owner> {
         self.by_owner.keys()
+    }
+
+    /// How many wait before this one, at most `max`.
+    pub(super) fn ahead_of(&self, ticket: Ticket, max: usize) -> usize {
+        match self.waiters.last_key_value() {
+            Some((last, _)) if *last == ticket => self.len().saturating_sub(1).min(max),
+            _ => self.waiters.range(..ticket).take(max).count(),
+        }
     }
 
     /// Whether this owner waits here.
@@ -177,6 +206,7 @@ impl Queue {
     /// Removes a waiter, but not its entry in the index of owners.
     pub(super) fn remove_only(&mut self, ticket: Ticket) -> Option<Waiter> {
         let waiter = self.waiters.remove(&ticket)?;
+        self.left.push(waiter.since);
         if let Some(deadline) = waiter.deadline() {
             self.deadlines.remove(&(deadline, ticket));
         }

@@ -6,8 +6,11 @@ use super::limit::Limit;
 pub const MAX_OWNER_BYTES: usize = 512;
 /// The largest length of a request id.
 pub const MAX_REQUEST_ID_BYTES: usize = 64;
+/// The largest length of an inbox's name.
+pub const MAX_INBOX_BYTES: usize = 64;
 
-/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]`
+/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] [REQID id]
+/// [MINFENCE fence]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquire<'a> {
     /// Who wants to hold the lock.
@@ -16,12 +19,43 @@ pub struct Acquire<'a> {
     pub lease_ms: u64,
     /// How many owners may hold the lock at once.
     pub limit: Limit,
-    /// The timeout if the request waits until it can be granted.
-    pub block: Option<Timeout>,
+    /// How the request waits if it cannot be granted at once.
+    pub wait: Option<Wait<'a>>,
     /// The idempotency key of the request and of its hold.
     pub request_id: Option<&'a [u8]>,
     /// The fence of a new grant is at least this one, on a server of a quorum.
     pub min_fence: Option<u64>,
+}
+
+/// How a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait<'a> {
+    /// How long.
+    pub timeout: Timeout,
+    /// The inbox that gets its answer (QUEUE); `None`: the client is blocked (BLOCK).
+    pub inbox: Option<&'a [u8]>,
+}
+
+/// `DLOCK.GRANTS inbox cursor [BLOCK timeout-ms] [TTL ttl-ms]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grants<'a> {
+    /// The name of the inbox.
+    pub inbox: &'a [u8],
+    /// What is acknowledged: the cursor of the last reply; 0 makes the inbox.
+    pub cursor: u64,
+    /// How long the call waits for an answer, if there is none.
+    pub block_ms: Option<u64>,
+    /// How long the inbox outlives its last reader from now on.
+    pub ttl_ms: Option<u64>,
+}
+
+/// Who sends a request that concerns an inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller<'a> {
+    /// The number of its database.
+    pub db: i32,
+    /// Its ACL user.
+    pub user: &'a [u8],
 }
 
 /// How long a request waits.

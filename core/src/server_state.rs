@@ -3,6 +3,7 @@
 use super::cluster::Cluster;
 use super::fence::{AdvanceReason, Fence, Fences, WallClock};
 use super::grace::Grace;
+use super::inbox::{Call, Inboxes};
 use super::inputs::{Inputs, Role};
 use super::lease_clock::LeaseClock;
 use super::lock::Lock;
@@ -20,6 +21,8 @@ pub struct ServerState {
     pub grace: Grace,
     /// The queues of all locks.
     pub wait_table: WaitTable,
+    /// Where the answers to waiters go.
+    pub inboxes: Inboxes,
     /// Replicas and the append-only file need a new [`Checkpoint`].
     pub checkpoint_due: bool,
     pub(super) policy: Policy,
@@ -47,6 +50,7 @@ impl Default for ServerState {
             fences: Fences::starting(),
             grace: Grace::starting(),
             wait_table: WaitTable::default(),
+            inboxes: Inboxes::default(),
             checkpoint_due: false,
             policy: Policy::default(),
             cluster: None,
@@ -143,10 +147,11 @@ impl ServerState {
         self.is_term_pending = true;
     }
 
-    /// This server is a replica now.
-    pub fn demote(&mut self) {
+    /// This server is a replica now. Returns the calls of readers that are over, for [`ServerState::reply`].
+    pub fn demote(&mut self) -> Vec<Call> {
         self.grace.demoted();
         self.wait_table.schedule_db(None, Instant::DISTANT_PAST);
+        self.end_inboxes()
     }
 
     /// What replicas and the append-only file have to know at `now`.

@@ -4,11 +4,9 @@ use dlock_core::{Acquire, Effects, LockName};
 
 use crate::background::gate::{GrantGate, RETRY_MS};
 use crate::background::rollback;
-use crate::change::blocked_clients;
 use crate::change::lock_change::{Cause, decide};
 use crate::change::perform::perform;
-use crate::redis::{Ctx, Flags, Gil, RString};
-use crate::state::clients::Reply;
+use crate::redis::{Ctx, Flags, RString};
 use crate::state::clock::{self, Slice};
 use crate::state::error::Error;
 use crate::state::module_state::HasState;
@@ -24,7 +22,7 @@ pub fn process_before(ctx: &mut Ctx<'_>, flags: Flags, request: &Acquire<'_>) ->
     if flags.is_cluster() {
         // Newer servers open every key in the slot of the running command: the timer does it.
         wait_timer::arm(ctx);
-    } else if request.block.is_some()
+    } else if request.wait.is_some()
         && state.server.policy().detect_deadlocks
         && state.server.wait_table.involves(request.owner)
     {
@@ -68,7 +66,7 @@ fn process_due_while(ctx: &mut Ctx<'_>, goes_on: impl Fn(usize) -> bool) -> bool
             process_lock(ctx, &name, flags);
         } else {
             let error = "ERR the database of this lock does not exist any more";
-            drop_waiters(ctx, &name, error);
+            turn_away_waiters(ctx, &name, &RString::new(&name.key), error);
         }
     };
     if !ctx.select_db(home) {
@@ -87,7 +85,7 @@ fn process_lock(ctx: &mut Ctx<'_>, name: &LockName, flags: Flags) {
             let retry = clock::now().after_ms(RETRY_MS);
             ctx.state().server.wait_table.defer(name.as_ref(), retry);
         }
-        GrantGate::Elsewhere(error) => drop_waiters(ctx, name, &error),
+        GrantGate::Elsewhere(error) => turn_away_waiters(ctx, name, &key, &error),
     }
 }
 
@@ -97,7 +95,7 @@ fn run_timer_step(ctx: &mut Ctx<'_>, name: &LockName, key: &RString, flags: Flag
         Ok(())
     });
     if let Err(error @ Error::WrongType) = outcome {
-        drop_waiters(ctx, name, &error.to_string());
+        turn_away_waiters(ctx, name, key, &error.to_string());
     }
 }
 
@@ -110,11 +108,13 @@ fn time_out_waiters(ctx: &mut Ctx<'_>, name: &LockName, key: &RString) {
 }
 
 /// Answers all waiters of a lock with an error.
-fn drop_waiters(gil: &mut Gil<'_>, name: &LockName, error: &str) {
-    let tickets = gil.state().server.wait_table.drain(name.as_ref());
-    let dropped = &mut gil.state().schedule.dropped_waiters;
-    *dropped = dropped.saturating_add(tickets.len());
-    for ticket in tickets {
-        blocked_clients::answer(gil, ticket, Reply::Error(error.to_owned()));
-    }
+fn turn_away_waiters(ctx: &mut Ctx<'_>, name: &LockName, key: &RString, error: &str) {
+    let (name, mut effects) = (name.as_ref(), Effects::default());
+    let state = ctx.state();
+    state
+        .server
+        .turn_away_waiters(name, error, clock::now(), &mut effects);
+    let dropped = &mut state.schedule.dropped_waiters;
+    *dropped = dropped.saturating_add(effects.wakes.len());
+    perform(ctx, (key.borrow(), name), true, &mut effects);
 }

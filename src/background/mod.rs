@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod due;
 pub mod gate;
+mod inboxes;
 pub mod rollback;
 pub mod scheduler;
 mod sweeper;

@@ -1,11 +1,10 @@
 //! Grants whose clients were gone before the reply: they are rolled back, so that the next waiter gets the lock.
 
-use dlock_core::{Holds, Release};
+use dlock_core::{Holds, Release, Undelivered};
 
 use crate::background::gate::{GrantGate, RETRY_MS};
 use crate::change::lock_change::{Cause, decide};
 use crate::redis::{Ctx, Flags, RString};
-use crate::state::clients::UndeliveredGrant;
 use crate::state::clock::{self, Slice};
 use crate::state::module_state::HasState;
 
@@ -15,22 +14,21 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice: &Slice) {
     if state.rollback_not_before > clock::now() {
         return;
     }
-    for _ in 0..state.grants_to_roll_back.len() {
-        let Some(grant) = ctx.state().grants_to_roll_back.pop_front() else {
+    for _ in 0..state.server.inboxes.undelivered() {
+        let Some(grant) = ctx.state().server.inboxes.next_undelivered() else {
             return;
         };
-        let name = &grant.client.request.name;
-        let key = RString::new(&name.key);
-        let gate = if ctx.select_db(name.db) {
+        let key = RString::new(&grant.name.key);
+        let gate = if ctx.select_db(grant.name.db) {
             GrantGate::check(ctx, key.borrow(), flags)
         } else {
             GrantGate::Elsewhere(String::new())
         };
         if let GrantGate::Later = gate {
             let state = ctx.state();
-            state.grants_to_roll_back.push_back(grant);
+            state.server.inboxes.put_back(grant);
             state.rollback_not_before = clock::now().after_ms(RETRY_MS);
-        } else if ctx.state().clients.claim(&grant.client)
+        } else if ctx.state().server.inboxes.claim(&grant)
             && let GrantGate::Open = gate
         {
             roll_back(ctx, flags, &key, &grant);
@@ -41,12 +39,11 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice: &Slice) {
     }
 }
 
-fn roll_back(ctx: &mut Ctx<'_>, flags: Flags, key: &RString, grant: &UndeliveredGrant) {
-    let UndeliveredGrant { client, fence } = grant;
-    let id = client.request.request_id.as_deref();
+fn roll_back(ctx: &mut Ctx<'_>, flags: Flags, key: &RString, grant: &Undelivered) {
+    let id = grant.request_id.as_deref();
     let request = Release {
-        owner: &client.request.owner,
-        fence: Some(*fence),
+        owner: &grant.owner,
+        fence: Some(grant.fence),
         holds: id.map_or(Holds::One, Holds::ById),
     };
     // A key of another type has no grant.

@@ -6,7 +6,7 @@
 
 use dlock_core::Instant;
 
-use crate::background::{checkpoint, due, sweeper};
+use crate::background::{checkpoint, due, inboxes, sweeper};
 use crate::change::restored;
 use crate::redis::{Ctx, Flags, Timer, log};
 use crate::state::clock;
@@ -24,6 +24,7 @@ pub fn on_wait_timer(ctx: &mut Ctx<'_>) {
     // First of all: a timer that fires must not be stopped.
     ctx.state().schedule.wait_timer = None;
     restored::observe_stored(ctx);
+    inboxes::process(ctx);
     due::process_due(ctx);
 }
 
@@ -42,6 +43,7 @@ pub fn run_jobs(ctx: &mut Ctx<'_>) {
     let now = clock::now();
     refresh_environment(ctx, flags, now);
     let mut more = sweeper::lazy_free(ctx);
+    inboxes::process(ctx);
     due::process_due(ctx);
     if flags.is_primary() && !ctx.is_paused() {
         checkpoint::send_if_due(ctx, now);

@@ -2,10 +2,10 @@
 
 use std::ffi::CStr;
 
-pub mod blocked_clients;
 pub mod lock_change;
 pub mod lock_value;
 pub mod perform;
+pub mod readers;
 pub mod restored;
 
 /// The command that carries a change of a lock to replicas and the append-only file.

@@ -1,16 +1,16 @@
 //! Carries out the effects of a transition, in one order.
 
 use std::ffi::CStr;
+use std::rc::Rc;
 
-use dlock_core::{Effects, Event, LockNameRef};
+use dlock_core::{Answer, Effects, Event, LockNameRef};
 
-use crate::change::{APPLY, blocked_clients};
+use crate::change::{APPLY, readers};
 use crate::redis::{Ctx, RStr};
-use crate::state::clients::Reply;
 use crate::state::cluster::fences;
 use crate::state::error::Error;
 use crate::state::module_state::{HasState, ModuleState};
-use crate::state::wait_timer;
+use crate::state::{clock, wait_timer};
 
 /// Carries out the effects of a change whose lock is stored: `lock` is its name for the core. `is_decision`: it was decided
 /// here, not received from the primary or the AOF.
@@ -21,8 +21,8 @@ pub fn perform(
     effects: &mut Effects,
 ) {
     // Before the module's keyspace events, which may make other modules run commands that grant this waiter.
-    if let Some(parked) = effects.parked.take() {
-        blocked_clients::park(ctx, parked);
+    if let Some(call) = effects.parked.take() {
+        readers::block(ctx, call);
     }
     replicate(ctx, name, effects);
     if is_decision {
@@ -31,9 +31,7 @@ pub fn perform(
             fences::announce(ctx, false);
         }
     }
-    for wake in effects.wakes.drain(..) {
-        blocked_clients::answer(ctx, wake.ticket, Reply::Answer(wake.answer));
-    }
+    readers::deliver(ctx, effects);
     notify_keyspace(ctx, name, effects);
     if effects.may_be_due {
         wait_timer::arm(ctx);
@@ -45,15 +43,14 @@ pub fn perform(
 pub fn fail(ctx: &mut Ctx<'_>, effects: &mut Effects) {
     ctx.state()
         .internal_error("the server did not store a lock, which was not granted");
-    if let Some(parked) = effects.parked.take() {
-        let wait_table = &mut ctx.state().server.wait_table;
-        wait_table.remove_waiter(parked.name.as_ref(), parked.ticket);
-        // A client that was replaced has the same ticket.
-        blocked_clients::answer(ctx, parked.ticket, Reply::Error(Error::NotStored.to_string()));
+    if let Some(call) = effects.parked.take() {
+        ctx.state().server.lose_reader(call, clock::now());
     }
-    for wake in effects.wakes.drain(..) {
-        blocked_clients::answer(ctx, wake.ticket, Reply::Error(Error::NotStored.to_string()));
+    let error: Rc<str> = Error::NotStored.to_string().into();
+    for wake in &mut effects.wakes {
+        wake.answer = Answer::Elsewhere(Rc::clone(&error));
     }
+    readers::deliver(ctx, effects);
     wait_timer::arm(ctx);
 }
 

@@ -1,18 +1,20 @@
-use dlock_core::{Acquired, LockNameRef};
+use dlock_core::Acquired;
 
 use crate::background::due;
-use crate::change::blocked_clients::reply_grant;
 use crate::change::lock_change::{Cause, decide};
+use crate::change::readers::reply_grant;
 use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata, log};
 use crate::state::error::Error;
 use crate::state::module_state::{HasState, ModuleState};
 use crate::state::{clock, config};
 
-/// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id] [MINFENCE fence]
+/// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] [REQID id]
+/// [MINFENCE fence]
 ///
 /// Replies `[fence, holds, lease-ms, waited-ms]`, or a null array when it was not granted. With BLOCK the
-/// client waits in the queue of the lock until it is granted, or until the timeout; 0 = without limit.
+/// client waits in the queue of the lock until it is granted, or until the timeout; 0 = without limit. With QUEUE the
+/// request waits there without its client, and the reply is `[waiting]`: how many wait before it.
 pub struct Acquire;
 
 impl Command for Acquire {
@@ -36,7 +38,17 @@ impl Command for Acquire {
                     Argument::integer(c"n").token(c"LIMIT"),
                 ],
             ),
-            Argument::integer(c"timeout-ms").token(c"BLOCK").optional(),
+            Argument::optional_one_of(
+                c"wait",
+                &[
+                    Argument::integer(c"timeout-ms").token(c"BLOCK"),
+                    Argument::block(
+                        c"queue",
+                        &[Argument::string(c"inbox"), Argument::integer(c"timeout-ms")],
+                    )
+                    .token(c"QUEUE"),
+                ],
+            ),
             Argument::string(c"id").token(c"REQID").optional(),
             Argument::integer(c"fence").token(c"MINFENCE").optional(),
         ],
@@ -48,23 +60,26 @@ impl Command for Acquire {
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let mut request = dlock_core::Acquire::parse(call.options(), config::max_lease_ms())?;
         let (key, flags) = (call.arg(1)?, call.ctx.flags());
-        if !flags.can_block() {
-            request.block = None;
+        let is_queued = request.wait.is_some_and(|wait| wait.inbox.is_some());
+        if !is_queued && !flags.can_block() {
+            request.wait = None;
         }
+        let user = if is_queued { call.ctx.user() } else { Vec::new() };
         // An expired lease must not look like a deadlock, and a retry must not find a grant that is to be rolled back.
-        let are_due_first = request.block.is_some() || !call.ctx.state().grants_to_roll_back.is_empty();
+        let are_due_first = request.wait.is_some() || call.ctx.state().server.inboxes.undelivered() > 0;
         let queues_are_current = !are_due_first || due::process_before(&mut call.ctx, flags, &request);
         let acquired = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {
-            transition.acquire(&request, queues_are_current)
+            transition.acquire(&request, &user, queues_are_current)
         });
         match acquired.inspect_err(|error| log_deadlock(call.ctx.state(), error))? {
             Acquired::Granted(granted) => reply_grant(&call.ctx, &granted),
             Acquired::NotGranted => call.ctx.reply_null_array(),
-            Acquired::Queued => {}
-        }
-        if let Some(id) = request.request_id {
-            let name = LockNameRef::new(call.ctx.db(), key.bytes());
-            call.ctx.state().clients.mark_delivered(name, request.owner, id);
+            Acquired::Queued(ahead) if is_queued => {
+                call.ctx.reply_array(1);
+                call.ctx.reply_integer(ahead as u64);
+            }
+            // Its client is blocked.
+            Acquired::Queued(_) => {}
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ impl Command for Guard {
             Argument::key(c"key"),
             Argument::string(c"owner"),
             Argument::integer(c"fence"),
-            Argument::optional_block(
+            Argument::block(
                 c"inner-command",
                 &[
                     Argument::string(c"command"),

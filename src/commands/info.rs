@@ -58,8 +58,8 @@ impl Command for Info {
         ctx.reply_integer(waiting as u64);
         ctx.reply_bytes(b"waiters");
         ctx.reply_array(waiters.len());
-        for waiter in &waiters {
-            reply_waiter(ctx, waiter, clock);
+        for (waiter, is_queued) in &waiters {
+            reply_waiter(ctx, waiter, *is_queued, clock);
         }
         Ok(())
     }
@@ -68,13 +68,16 @@ impl Command for Info {
 /// The number of waiters that are shown.
 const MAX_SHOWN: usize = 128;
 
-/// How many wait, and the first of them.
-fn waiters(state: &ModuleState, db: c_int, key: &[u8]) -> (usize, Vec<Waiter>) {
+/// How many wait, and the first of them, each with whether an inbox gets its answer.
+fn waiters(state: &ModuleState, db: c_int, key: &[u8]) -> (usize, Vec<(Waiter, bool)>) {
     let Some(queue) = state.server.wait_table.queue(LockNameRef::new(db, key)) else {
         return (0, Vec::new());
     };
-    let shown = queue.iter().take(MAX_SHOWN);
-    (queue.len(), shown.map(|(_, waiter)| waiter.clone()).collect())
+    let shown = queue.iter().take(MAX_SHOWN).map(|(_, waiter)| {
+        let is_queued = state.server.inboxes.has_name(waiter.inbox());
+        (waiter.clone(), is_queued)
+    });
+    (queue.len(), shown.collect())
 }
 
 /// What a limit is shown as: -1 = none.
@@ -93,11 +96,12 @@ fn reply_holder(ctx: &Ctx<'_>, holder: &Holder, clock: LeaseClock) {
     reply_owner_with(
         ctx,
         holder.owner(),
+        0,
         numbers.map(|(name, number)| (name, number.cast_signed())),
     );
 }
 
-fn reply_waiter(ctx: &Ctx<'_>, waiter: &Waiter, clock: LeaseClock) {
+fn reply_waiter(ctx: &Ctx<'_>, waiter: &Waiter, is_queued: bool, clock: LeaseClock) {
     let timeout_ms = match waiter.timeout() {
         Timeout::Infinite => -1,
         Timeout::Ms(ms) => ms.cast_signed(),
@@ -108,12 +112,16 @@ fn reply_waiter(ctx: &Ctx<'_>, waiter: &Waiter, clock: LeaseClock) {
         ("waited-ms", waited_ms),
         ("timeout-ms", timeout_ms),
     ];
-    reply_owner_with(ctx, waiter.owner(), numbers);
+    reply_owner_with(ctx, waiter.owner(), usize::from(is_queued), numbers);
+    if is_queued {
+        ctx.reply_bytes(b"wait");
+        ctx.reply_bytes(b"queue");
+    }
 }
 
-/// A map of the owner and these numbers.
-fn reply_owner_with<const N: usize>(ctx: &Ctx<'_>, owner: &[u8], numbers: [(&str, i64); N]) {
-    ctx.reply_map(N.saturating_add(1));
+/// A map of the owner, these numbers, and `more` pairs that follow.
+fn reply_owner_with<const N: usize>(ctx: &Ctx<'_>, owner: &[u8], more: usize, numbers: [(&str, i64); N]) {
+    ctx.reply_map(N.saturating_add(1).saturating_add(more));
     ctx.reply_bytes(b"owner");
     ctx.reply_bytes(owner);
     for (name, number) in numbers {

@@ -3,6 +3,7 @@
 mod acquire;
 mod apply;
 mod extend;
+mod grants;
 mod guard;
 mod info;
 mod owner;
@@ -13,6 +14,7 @@ mod sync;
 pub use acquire::Acquire;
 pub use apply::Apply;
 pub use extend::Extend;
+pub use grants::Grants;
 pub use guard::Guard;
 pub use info::Info;
 pub use owner::Owner;

@@ -70,8 +70,8 @@ impl Argument {
         Self::new(name, Kind::OneOf(arguments)).optional()
     }
 
-    pub const fn optional_block(name: &'static CStr, arguments: &'static [Argument]) -> Self {
-        Self::new(name, Kind::Block(arguments)).optional()
+    pub const fn block(name: &'static CStr, arguments: &'static [Argument]) -> Self {
+        Self::new(name, Kind::Block(arguments))
     }
 
     /// The keyword before the argument.

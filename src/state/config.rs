@@ -10,6 +10,7 @@ use crate::redis::{Ctx, Number, Switch};
 pub const MAX_MS: i64 = 10 * 366 * 24 * 60 * 60 * 1000;
 
 static MAX_LEASE_MS: AtomicI64 = AtomicI64::new(0);
+static MAX_WAITERS_PER_LOCK: AtomicI64 = AtomicI64::new(0);
 static MAX_WAITERS: AtomicI64 = AtomicI64::new(0);
 static DEADLOCK_DETECTION: AtomicBool = AtomicBool::new(false);
 static STARTUP_GRACE_MS: AtomicI64 = AtomicI64::new(0);
@@ -34,9 +35,16 @@ const fn switch(name: &'static str, value: &'static AtomicBool, default: bool) -
 
 const MAX_COUNT: i64 = u32::MAX as i64;
 
-const NUMBERS: [Number; 4] = [
+const NUMBERS: [Number; 5] = [
     number("max-lease-ms", &MAX_LEASE_MS, 86_400_000, 1, MAX_MS),
-    number("max-waiters-per-lock", &MAX_WAITERS, 10_000, 0, MAX_COUNT),
+    number(
+        "max-waiters-per-lock",
+        &MAX_WAITERS_PER_LOCK,
+        10_000,
+        0,
+        MAX_COUNT,
+    ),
+    number("max-waiters", &MAX_WAITERS, 1_000_000, 0, MAX_COUNT),
     number("startup-grace-ms", &STARTUP_GRACE_MS, 0, -1, MAX_MS),
     number("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, MAX_MS),
 ];
@@ -69,7 +77,8 @@ pub fn keep_fence() -> bool {
 /// What the core decides by.
 pub fn policy(evictable: bool) -> Policy {
     Policy {
-        max_waiters: usize::try_from(MAX_WAITERS.load(Ordering::Relaxed)).unwrap_or(0),
+        max_waiters_per_lock: count(&MAX_WAITERS_PER_LOCK),
+        max_waiters: count(&MAX_WAITERS),
         detect_deadlocks: DEADLOCK_DETECTION.load(Ordering::Relaxed),
         evictable,
         is_quorum: QUORUM.load(Ordering::Relaxed),
@@ -78,6 +87,10 @@ pub fn policy(evictable: bool) -> Policy {
             failover: grace_length(&FAILOVER_GRACE_MS),
         },
     }
+}
+
+fn count(setting: &AtomicI64) -> usize {
+    usize::try_from(setting.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
 /// -1 = as long as the longest lease.

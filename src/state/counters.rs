@@ -58,6 +58,8 @@ pub struct Errors {
     pub evictable: u64,
     pub deadlock: u64,
     pub queuefull: u64,
+    pub noinbox: u64,
+    pub busyinbox: u64,
 }
 
 impl Counters {
@@ -103,14 +105,15 @@ impl Counters {
                 self.waited_ms.record(granted.waited_ms);
             }
             Answer::TimedOut => increment(&mut self.wait_timeouts),
-            Answer::Withdrawn | Answer::Rejected(_) => {}
+            Answer::Rejected(error) => self.rejected(error),
+            Answer::Withdrawn | Answer::Elsewhere(_) => {}
         }
     }
 
     pub fn rejected(&mut self, error: &Error) {
         increment(match error {
-            // No error of anybody: the client has sent the request again.
-            Error::Replaced => return,
+            // No error of anybody: the client has sent the request again. The other is the server's own.
+            Error::Replaced | Error::ForeignInbox => return,
             Error::NotHeld => &mut self.errors.notheld,
             Error::NotOwner => &mut self.errors.notowner,
             Error::Stale(_) | Error::StaleRequestId(_) => &mut self.errors.stale,
@@ -118,6 +121,8 @@ impl Counters {
             Error::Evictable => &mut self.errors.evictable,
             Error::QueueFull(_) => &mut self.errors.queuefull,
             Error::Deadlock(_) => &mut self.errors.deadlock,
+            Error::NoInbox => &mut self.errors.noinbox,
+            Error::BusyInbox => &mut self.errors.busyinbox,
             _ => &mut self.errors.err,
         });
     }

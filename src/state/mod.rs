@@ -1,6 +1,5 @@
 //! The module's own state, and what is known of the server: settings, clocks, slots, blocked clients.
 
-pub mod clients;
 pub mod clock;
 pub mod cluster;
 pub mod config;
@@ -10,5 +9,6 @@ pub mod inputs;
 mod latency_histogram;
 pub mod module_state;
 pub mod policy;
+pub mod readers;
 pub mod replication_targets;
 pub mod wait_timer;

@@ -3,15 +3,13 @@
 //! `ctx.state()` borrows the context. A call of the server needs that too, so that no callback finds the state in use:
 //! see [`crate::redis`].
 
-use std::collections::VecDeque;
-
 use dlock_core::expiry::{ExpiryIndex, LongestHold};
 use dlock_core::{Effects, Instant, LeaseClock, LockName, ServerState};
 
 use crate::redis::{Ctx, Flags, Gil, GilCell, Timer, log};
-use crate::state::clients::{Clients, UndeliveredGrant};
 use crate::state::counters::{Counters, increment};
 use crate::state::inputs::role;
+use crate::state::readers::Readers;
 use crate::state::replication_targets::ReplicationTargets;
 use crate::state::{clock, config};
 
@@ -26,10 +24,9 @@ pub struct ModuleState {
     pub restored: Vec<LockName>,
     pub longest_hold: LongestHold,
     pub counters: Counters,
-    /// The clients in the queues.
-    pub clients: Clients,
-    /// Grants whose clients were gone, and when to try next to roll them back.
-    pub grants_to_roll_back: VecDeque<UndeliveredGrant>,
+    /// The clients that wait for a reply.
+    pub readers: Readers,
+    /// When to try next to roll back grants whose clients are gone.
     pub rollback_not_before: Instant,
     pub schedule: Schedule,
     /// Effects that have been carried out, kept for their memory.
@@ -74,17 +71,19 @@ impl ModuleState {
 
     /// There are no waiters, and no grant is to be rolled back.
     pub fn has_no_waiters(&self) -> bool {
-        self.server.wait_table.is_empty() && self.grants_to_roll_back.is_empty()
+        self.server.wait_table.is_empty() && self.server.inboxes.undelivered() == 0
     }
 
-    /// When something in the queues, or a restored lock, is due next.
+    /// When something in the queues or inboxes, or a restored lock, is due next.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let rollback = (!self.grants_to_roll_back.is_empty()).then_some(self.rollback_not_before);
+        let inboxes = &self.server.inboxes;
+        let rollback = (inboxes.undelivered() > 0).then_some(self.rollback_not_before);
         let restored = (!self.restored.is_empty()).then_some(Instant::DISTANT_PAST);
         rollback
             .into_iter()
             .chain(restored)
             .chain(self.server.wait_table.next_wakeup())
+            .chain(inboxes.next_wakeup())
             .min()
     }
 

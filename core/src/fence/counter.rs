@@ -11,7 +11,7 @@ use crate::name::LockNameRef;
 /// How far a promotion advances: an isolated old primary must issue this many fences to catch up.
 const PROMOTION_GAP: Fence = 1 << 26;
 /// Random bits added to the gap: two servers promoted from one primary differ.
-const RANDOM_BITS: u32 = 21;
+const RANDOM_MASK: u64 = (1 << 21) - 1;
 /// Fences per millisecond: no server sustains two million grants per second.
 pub(crate) const FENCES_PER_MS: u64 = 2048;
 /// 2024-01-01T00:00:00Z in milliseconds since 1970.
@@ -32,6 +32,12 @@ impl WallClock {
 
     pub(crate) fn is_at_least(self, fence: Fence) -> bool {
         self.0 >= fence
+    }
+
+    /// Where the cursors of a server that starts begin: above those of its earlier processes, which gave out fewer than
+    /// [`FENCES_PER_MS`]. `random`: its low bits are used, against a clock that was set back.
+    pub(crate) fn first_cursor(self, random: u64) -> u64 {
+        self.0.min(MAX_FENCE / 2).saturating_add(random & RANDOM_MASK)
     }
 }
 
@@ -123,7 +129,7 @@ impl Fences {
         let last = self.last();
         let gap = last
             .saturating_add(PROMOTION_GAP)
-            .saturating_add(random & ((1 << RANDOM_BITS) - 1));
+            .saturating_add(random & RANDOM_MASK);
         match self.pending.take() {
             None => {}
             Some(AdvanceReason::Promotion) => self.known = gap.max(clock.0),

@@ -36,7 +36,7 @@ impl Server {
         };
         let text = format!("{name} {args}");
         let request = Request::parse(&text);
-        if matches!(request, Request::Acquire(acquire) if acquire.block.is_some()) {
+        if matches!(request, Request::Acquire(acquire) if acquire.wait.is_some()) {
             self.process_due();
         }
         self.last_client += 1;

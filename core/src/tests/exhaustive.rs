@@ -179,12 +179,12 @@ impl Alphabet {
         for &lease_ms in leases_ms {
             for limit in self.limits.iter().copied().map(limit) {
                 for request_id in ids.iter().copied().map(Some).chain([None]) {
-                    let acquire = |&block| {
+                    let acquire = |&block: &Option<Timeout>| {
                         Request::Acquire(Acquire {
                             owner,
                             lease_ms,
                             limit,
-                            block,
+                            wait: block.and_then(super::block),
                             request_id,
                             min_fence: None,
                         })
@@ -293,7 +293,7 @@ impl State {
                         owner: OWNERS[waiter.owner],
                         lease_ms: 1,
                         limit: limit(waiter.limit),
-                        block: Some(waiter.ticks.map_or(Timeout::Infinite, ms)),
+                        wait: super::block(waiter.ticks.map_or(Timeout::Infinite, ms)),
                         request_id: waiter.id,
                         min_fence: None,
                     },

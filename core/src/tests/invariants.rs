@@ -1,7 +1,8 @@
 //! What must be true of every transition, whatever the request and whatever the lock before it.
 
 use super::ops::{self, Reply, Request};
-use crate::effects::{Answer, Effects};
+use crate::effects::{Answer, Effects, Wake};
+use crate::error::Error;
 use crate::event::Event;
 use crate::fence::Fence;
 use crate::lease_clock::LeaseClock;
@@ -94,7 +95,10 @@ fn sound(step: &Checked) -> bool {
 }
 
 fn one_reply_each(step: &Checked) -> bool {
-    let mut accounted: Vec<Ticket> = step.effects.wakes.iter().map(|wake| wake.ticket).collect();
+    // A request that was repeated has left its position to its successor.
+    let is_left = |wake: &&Wake| wake.answer != Answer::Rejected(Error::Replaced);
+    let wakes = step.effects.wakes.iter().filter(is_left);
+    let mut accounted: Vec<Ticket> = wakes.map(|wake| wake.ticket).collect();
     accounted.extend(step.after.queue.iter().map(|(ticket, _)| *ticket));
     accounted.sort_unstable();
     let before: Vec<Ticket> = step.before.queue.iter().map(|(ticket, _)| *ticket).collect();
@@ -195,7 +199,7 @@ fn timeouts_are_exact(step: &Checked) -> bool {
     let replies_are_right = step.effects.wakes.iter().all(|wake| match wake.answer {
         Answer::TimedOut => is_late(step.waiter(wake.ticket)),
         Answer::Granted(_) => !is_late(step.waiter(wake.ticket)),
-        Answer::Withdrawn | Answer::Rejected(_) => true,
+        Answer::Withdrawn | Answer::Rejected(_) | Answer::Elsewhere(_) => true,
     });
     replies_are_right && (step.is_grace() || !step.after.queue.iter().any(|(_, waiter)| is_late(waiter)))
 }

@@ -39,6 +39,7 @@ mod subject;
 
 use crate::fence::WallClock;
 use crate::inputs::{Environment, Inputs, Role};
+use crate::request::{Timeout, Wait};
 use crate::time::Instant;
 
 /// A wall clock in 2025, so that fences have as many bytes as real ones.
@@ -54,6 +55,11 @@ impl Environment for Fixed {
     fn random(&self) -> u64 {
         0
     }
+}
+
+/// BLOCK with this timeout.
+fn block(timeout: Timeout) -> Option<Wait<'static>> {
+    Some(Wait { timeout, inbox: None })
 }
 
 /// The inputs of a primary with replicas, outside of a cluster.

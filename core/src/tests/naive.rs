@@ -5,7 +5,7 @@
 //! request that is tried again at every chance, until it is granted, rejected, or times out.
 
 use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, Waiter};
-use crate::error::Error;
+use crate::error::{Error, Full};
 use crate::fence::Fence;
 use crate::limit::Limit;
 use crate::outcome::Granted;
@@ -227,7 +227,7 @@ impl Model {
             reply = Ok(Answer::NotGranted);
         }
         match reply {
-            Ok(Answer::NotGranted) | Err(Error::Grace(_)) if request.block.is_some() => {
+            Ok(Answer::NotGranted) | Err(Error::Grace(_)) if request.wait.is_some() => {
                 self.wait(client, lock, *request);
             }
             reply => self.replies.push((client, reply)),
@@ -259,7 +259,7 @@ impl Model {
         if length >= self.max_waiters {
             return self
                 .replies
-                .push((client, Err(Error::QueueFull(self.max_waiters))));
+                .push((client, Err(Error::QueueFull(Full::Lock(self.max_waiters)))));
         }
         let may_close_cycle = self.detect_deadlocks && self.is_involved(owner, lock);
         self.locks[lock].queue.push(waiter);

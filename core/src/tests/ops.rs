@@ -127,7 +127,7 @@ impl fmt::Display for Request<'_> {
                     Some(n) => write!(f, " LIMIT {n}")?,
                     None => write!(f, " SHARED")?,
                 }
-                match request.block {
+                match request.wait.map(|wait| wait.timeout) {
                     None => {}
                     Some(Timeout::Infinite) => write!(f, " BLOCK 0")?,
                     Some(Timeout::Ms(ms)) => write!(f, " BLOCK {ms}")?,
@@ -182,7 +182,7 @@ impl<'a> HolderView<'a> {
 impl Waiter<'_> {
     /// When it times out.
     pub fn deadline(&self) -> Option<Micros> {
-        match self.request.block {
+        match self.request.wait.map(|wait| wait.timeout) {
             Some(Timeout::Ms(ms)) => Some(self.since + ms as Micros * 1000),
             None | Some(Timeout::Infinite) => None,
         }

@@ -49,7 +49,7 @@ impl Pair {
 
     /// A pair with this server. Holders in its locks are to be added to the model.
     pub fn of(mut server: Server) -> Self {
-        server.set_policy(|policy| policy.max_waiters = MAX_WAITERS);
+        server.set_policy(|policy| policy.max_waiters_per_lock = MAX_WAITERS);
         let locks = server.locks.len();
         let model = Model {
             last_fence: server.state.fences.last(),
@@ -145,7 +145,7 @@ impl Pair {
     }
 
     pub fn ask(&mut self, lock: usize, request: Request<'static>) {
-        if matches!(request, Request::Acquire(acquire) if acquire.block.is_some() || !self.undelivered.is_empty())
+        if matches!(request, Request::Acquire(acquire) if acquire.wait.is_some() || !self.undelivered.is_empty())
         {
             self.process_due();
         }

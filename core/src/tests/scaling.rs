@@ -2,7 +2,7 @@
 
 use std::time::{self, Duration};
 
-use super::inputs_at;
+use super::{block, inputs_at};
 use crate::codec::encode_lock;
 use crate::effects::Effects;
 use crate::lease_clock::LeaseClock;
@@ -68,6 +68,7 @@ fn held_by_writer() -> Lock {
 fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
     let (mut server, mut lock, mut effects) = (ServerState::default(), held_by_writer(), Effects::default());
     server.set_policy(Policy {
+        max_waiters_per_lock: usize::MAX,
         max_waiters: usize::MAX,
         detect_deadlocks: true,
         ..Policy::default()
@@ -79,13 +80,13 @@ fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
             owner: owner.as_bytes(),
             lease_ms: LEASE_MS,
             limit: Limit::SHARED,
-            block: Some(Timeout::Infinite),
+            wait: block(Timeout::Infinite),
             request_id: None,
             min_fence: None,
         };
         let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
-        let queued = transition.acquire(&request, true);
-        assert!(matches!(queued, Ok(Acquired::Queued)));
+        let queued = transition.acquire(&request, b"", true);
+        assert!(matches!(queued, Ok(Acquired::Queued(_))));
     }
     let request = Release {
         owner: b"writer",

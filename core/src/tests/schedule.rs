@@ -309,7 +309,7 @@ fn request(profile: Profile) -> impl Strategy<Value = Request<'static>> {
     let holds = prop_oneof![3 => Just(Holds::One), 1 => Just(Holds::All), 2 => id().prop_map(Holds::ById)];
     prop_oneof![
         9 => acquire.prop_map(|(owner, lease_ms, limit, block, request_id, min_fence)| {
-            Request::Acquire(Acquire { owner, lease_ms, limit, block, request_id, min_fence })
+            Request::Acquire(Acquire { owner, lease_ms, limit, wait: block.and_then(super::block), request_id, min_fence })
         }),
         6 => (owner(), holds)
             .prop_map(|(owner, holds)| Request::Release(Release { owner, fence: None, holds })),

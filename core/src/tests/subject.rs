@@ -7,20 +7,21 @@ use std::collections::BTreeMap;
 use super::invariants::{self, Cause, Checked, Snapshot};
 use super::naive;
 use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, Waiter};
-use super::{WALL_CLOCK, inputs_at};
+use super::{WALL_CLOCK, block, inputs_at};
 use crate::codec::{decode_lock, encode_lock};
 use crate::effects::{self, Effects};
 use crate::error::Error;
 use crate::event::Event;
 use crate::fence::{AdvanceReason, Fence};
 use crate::grace::{GraceLength, GraceSettings};
+use crate::inbox::{self, Call, InboxId};
 use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
 use crate::name::LockName;
 use crate::outcome::Acquired;
 use crate::policy::Policy;
 use crate::queue::{self, Queue};
-use crate::request::{Acquire, Guard, Release};
+use crate::request::{Acquire, Caller, Guard, Release};
 use crate::server_state::{Checkpoint, ServerState};
 use crate::ticket::Ticket;
 use crate::time::Instant;
@@ -42,7 +43,7 @@ pub struct Server {
     now: Instant,
     /// What the clock of this server shows at 0.
     pub origin: Micros,
-    clients: BTreeMap<Ticket, Client>,
+    clients: BTreeMap<InboxId, Client>,
     pub(super) last_client: Client,
     /// The replies to waiters.
     pub replies: Vec<(Client, Reply)>,
@@ -109,7 +110,8 @@ impl Server {
         let any = GraceLength::Ms(u64::MAX);
         server.set_policy(|policy| {
             *policy = Policy {
-                max_waiters: 10_000,
+                max_waiters_per_lock: 10_000,
+                max_waiters: usize::MAX,
                 is_quorum: true,
                 graces: GraceSettings {
                     startup: any,
@@ -187,21 +189,19 @@ impl Server {
     /// Sends a request of a client. Returns the reply, `None` if the request waits.
     pub fn ask(&mut self, client: Client, lock: usize, request: &Request<'_>) -> Option<Reply> {
         let reply = self.step(lock, Cause::Request(request), |transition| match request {
-            Request::Acquire(request) => Ok(match transition.acquire(request, true)? {
+            Request::Acquire(request) => Ok(match transition.acquire(request, b"", true)? {
                 Acquired::Granted(granted) => Answer::Granted(granted),
                 Acquired::NotGranted => Answer::NotGranted,
-                Acquired::Queued => Answer::Queued,
+                Acquired::Queued(_) => Answer::Queued,
             }),
             Request::Release(request) => transition.release(request).map(Answer::Holds),
             Request::Extend(request) => transition.extend(request).map(Answer::Lease),
         });
         match reply {
             Ok(Answer::Queued) => {
-                let parked = self.effects.parked.take().expect("a waiter is parked");
-                let former = self.clients.insert(parked.ticket, client);
-                assert_eq!(former.is_some(), parked.replaced, "two clients with one ticket");
-                self.replies
-                    .extend(former.map(|client| (client, Err(Error::Replaced))));
+                let call = self.effects.parked.take().expect("a waiter is parked");
+                let former = self.clients.insert(call.inbox(), client);
+                assert_eq!(former, None, "two clients with one inbox");
                 None
             }
             reply => Some(reply),
@@ -294,12 +294,17 @@ impl Server {
     }
 
     fn reply_to_waiters(&mut self) {
-        for wake in std::mem::take(&mut self.effects.wakes) {
-            let client = self.clients.remove(&wake.ticket).expect("a waiter");
-            let reply = match wake.answer {
+        self.state.deliver(&mut self.effects);
+        for call in self.effects.calls.drain(..) {
+            let client = self.clients.remove(&call.inbox()).expect("a waiter");
+            let Some(inbox::Reply::Answer(answer)) = self.state.reply(call, self.now) else {
+                panic!("a waiter has no answer");
+            };
+            let reply = match answer {
                 effects::Answer::Granted(granted) => Ok(Answer::Granted(granted)),
                 effects::Answer::TimedOut | effects::Answer::Withdrawn => Ok(Answer::NotGranted),
                 effects::Answer::Rejected(error) => Err(error),
+                effects::Answer::Elsewhere(_) => Err(Error::Replaced),
             };
             self.replies.push((client, reply));
         }
@@ -333,20 +338,18 @@ impl Server {
 
     /// The client of a waiter disconnects.
     pub fn disconnect(&mut self, client: Client) {
-        let ticket = self.clients.iter().find(|(_, other)| **other == client);
-        let ticket = *ticket.expect("a client that waits").0;
-        self.clients.remove(&ticket);
-        for (name, _) in &self.locks {
-            self.state.wait_table.remove_waiter(name.as_ref(), ticket);
-        }
+        let inbox = self.clients.iter().find(|(_, other)| **other == client);
+        let inbox = *inbox.expect("a client that waits").0;
+        self.clients.remove(&inbox);
+        self.state.lose_reader(Call::of_block(inbox), self.now);
     }
 
     /// All waiters of this lock get an error.
     pub fn drain(&mut self, lock: usize) {
-        for ticket in self.state.wait_table.drain(self.locks[lock].0.as_ref()) {
-            let client = self.clients.remove(&ticket).expect("a waiter");
-            self.replies.push((client, Err(Error::Replaced)));
-        }
+        let name = self.locks[lock].0.as_ref();
+        self.state
+            .turn_away_waiters(name, "MOVED", self.now, &mut self.effects);
+        self.reply_to_waiters();
     }
 
     /// A grace period starts, and is replicated.
@@ -441,12 +444,19 @@ impl Server {
     /// Adds a waiter to a state under test.
     pub fn put_waiter(&mut self, lock: usize, client: Client, request: &Acquire<'_>) {
         let (clock, policy) = (self.clock(), *self.state.policy());
-        let (name, table) = (self.locks[lock].0.as_ref(), &mut self.state.wait_table);
-        let waiter = queue::Waiter::new(request, request.block.expect("a waiter"), self.now);
-        let enqueued = table.insert(name, waiter, &policy);
+        let ServerState {
+            wait_table: table,
+            inboxes,
+            ..
+        } = &mut self.state;
+        let (name, nobody) = (self.locks[lock].0.as_ref(), Caller { db: 0, user: b"" });
+        let inbox = inboxes.of(None, nobody).expect("an inbox without a name");
+        let timeout = request.wait.expect("a waiter").timeout;
+        let waiter = queue::Waiter::new(request, timeout, inbox, self.now);
+        let inserted = table.insert(name, waiter, &policy, 0).expect("room in the queue");
         table.sync(name, &self.locks[lock].1, clock);
-        self.clients
-            .insert(enqueued.expect("room in the queue").ticket, client);
+        inboxes.expect(inbox, inserted.ticket, inserted.name);
+        self.clients.insert(inbox, client);
     }
 
     /// When the leases of the live holders end, on the clock that all servers share.
@@ -479,14 +489,14 @@ impl Server {
     pub fn view(&self, lock: usize) -> LockView<'_> {
         let clock = self.clock();
         let live = self.locks[lock].1.live_holders(clock);
-        let waiters = self.waiters(lock).map(|(ticket, waiter)| Waiter {
-            client: self.clients[&ticket],
+        let waiters = self.waiters(lock).map(|(_, waiter)| Waiter {
+            client: self.clients[&waiter.inbox()],
             since: waiter.since.as_micros() - self.origin,
             request: Acquire {
                 owner: waiter.owner(),
                 lease_ms: waiter.lease_ms,
                 limit: waiter.limit,
-                block: Some(waiter.timeout),
+                wait: block(waiter.timeout),
                 request_id: waiter.request_id.as_deref(),
                 min_fence: waiter.min_fence,
             },

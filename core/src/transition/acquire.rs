@@ -1,5 +1,6 @@
 use super::rules::{Occupancy, Rules, above_holders, granted, vanished};
 use crate::error::Error;
+use crate::inbox::RequestKey;
 use crate::lock::Holder;
 use crate::outcome::{Granted, Outcome};
 use crate::request::Acquire;
@@ -26,11 +27,12 @@ impl Rules<'_> {
             }
             if request.request_id.is_some_and(|id| holder.has_request_id(id)) {
                 self.effects.outcome = Outcome::Repeated;
+                self.effects.repeated = RequestKey::of(self.name, request);
                 return Ok(Some(granted(holder, clock, 0)));
             }
         }
         match (clock.grace_left_ms(), index) {
-            (Some(_), _) if request.block.is_some() => Ok(None),
+            (Some(_), _) if request.wait.is_some() => Ok(None),
             (Some(left_ms), _) => Err(Error::Grace(left_ms)),
             (None, Some(index)) => self.reenter(index, request).map(Some),
             (None, None) => self.admit(request),

@@ -76,8 +76,9 @@ impl Rules<'_> {
 }
 
 fn reject_waiter(queue: &mut Queue, ticket: Ticket, error: Error, effects: &mut Effects) {
-    queue.remove(ticket);
-    effects.wake(ticket, Answer::Rejected(error));
+    if let Some(waiter) = queue.remove(ticket) {
+        effects.wake(ticket, waiter, Answer::Rejected(error));
+    }
 }
 
 /// Gives a holder a hold for each of its waiting requests. Requests with a stricter limit are rejected.
@@ -90,14 +91,14 @@ fn grant_requests(queue: &mut Queue, holder: &mut Holder, clock: LeaseClock, eff
             effects.internal_error("an owner's ticket without a waiter");
             continue;
         };
-        match grant_request(&waiter, holder, clock) {
+        let answer = match grant_request(&waiter, holder, clock) {
             Ok(()) => {
                 let waited_ms = waiter.since.ms_until(clock.now);
-                let granted = granted(holder, clock, waited_ms);
-                effects.wake(ticket, Answer::Granted(granted));
+                Answer::Granted(granted(holder, clock, waited_ms))
             }
-            Err(error) => effects.wake(ticket, Answer::Rejected(error)),
-        }
+            Err(error) => Answer::Rejected(error),
+        };
+        effects.wake(ticket, waiter, answer);
     }
 }
 

@@ -15,16 +15,16 @@ mod rules;
 mod timer;
 
 use super::deadlock::Found;
-use super::effects::Effects;
+use super::effects::{Answer, Effects};
 use super::error::Error;
 use super::fence::Fence;
 use super::inputs::Inputs;
 use super::lease_clock::LeaseClock;
 use super::lock::Lock;
 use super::name::LockNameRef;
-use super::outcome::{Acquired, Outcome};
+use super::outcome::{Acquired, MAX_AHEAD, Outcome};
 use super::queue::Waiter;
-use super::request::{Acquire, Extend, Release, Timeout};
+use super::request::{Acquire, Caller, Extend, Release, Wait};
 use super::server_state::ServerState;
 use rules::{Rules, expire_holders};
 
@@ -75,20 +75,25 @@ impl ServerState {
 
 impl Transition<'_> {
     /// Grants a hold: always to a holder (re-entry), to a new owner when no request waits and the limits allow
-    /// one more holder. A request that blocks is queued otherwise, after a search for deadlocks, which is abandoned unless
-    /// `queues_are_current`: nothing is due in any queue.
-    pub fn acquire(&mut self, request: &Acquire<'_>, queues_are_current: bool) -> Result<Acquired, Error> {
+    /// one more holder. A request that waits is queued otherwise, after a search for deadlocks, which is abandoned unless
+    /// `queues_are_current`: nothing is due in any queue. `user`: who sends it, if it names an inbox.
+    pub fn acquire(
+        &mut self,
+        request: &Acquire<'_>,
+        user: &[u8],
+        queues_are_current: bool,
+    ) -> Result<Acquired, Error> {
         self.server.grace.observe_lease(request.lease_ms);
         let min_fence = self.check_min_fence(request.min_fence);
         let granted = self.rules().acquire(request, min_fence);
         self.sync_waiters();
-        match (granted?, request.block) {
+        match (granted?, request.wait) {
             (Some(granted), _) => Ok(Acquired::Granted(granted)),
             (None, None) => {
                 self.effects.outcome = Outcome::NotGranted;
                 Ok(Acquired::NotGranted)
             }
-            (None, Some(timeout)) => self.enqueue(request, timeout, queues_are_current),
+            (None, Some(wait)) => self.enqueue(request, wait, user, queues_are_current),
         }
     }
 
@@ -170,14 +175,22 @@ impl Transition<'_> {
     fn enqueue(
         &mut self,
         request: &Acquire<'_>,
-        timeout: Timeout,
+        wait: Wait<'_>,
+        user: &[u8],
         queues_are_current: bool,
     ) -> Result<Acquired, Error> {
-        let (policy, table) = (&self.server.policy, &mut self.server.wait_table);
-        let waiter = Waiter::new(request, timeout, self.clock.now);
-        let parked = table.insert(self.name, waiter, policy)?;
+        let ServerState {
+            policy,
+            wait_table: table,
+            inboxes,
+            ..
+        } = &mut *self.server;
+        let db = self.name.db;
+        let inbox = inboxes.of(wait.inbox, Caller { db, user })?;
+        let waiter = Waiter::new(request, wait.timeout, inbox, self.clock.now);
+        let inserted = table.insert(self.name, waiter, policy, inboxes.kept())?;
         table.sync(self.name, self.lock, self.clock);
-        if policy.detect_deadlocks && !parked.replaced {
+        if policy.detect_deadlocks && inserted.replaced.is_none() {
             let found = if queues_are_current {
                 table.find_deadlock(self.name, request.owner, self.clock)
             } else {
@@ -188,15 +201,21 @@ impl Transition<'_> {
                 Found::Unknown => self.effects.is_search_abandoned = true,
                 Found::Impossible(what) => self.effects.internal_error(what),
                 Found::Deadlock(cycle) => {
-                    table.withdraw(self.name, parked.ticket);
+                    table.withdraw(self.name, inserted.ticket);
                     table.sync(self.name, self.lock, self.clock);
                     return Err(Error::Deadlock(Box::new(cycle)));
                 }
             }
         }
+        let queue = table.queue(self.name);
+        let ahead = queue.map_or(0, |queue| queue.ahead_of(inserted.ticket, MAX_AHEAD));
+        self.effects.parked = inboxes.expect(inbox, inserted.ticket, inserted.name);
+        if let Some(former) = inserted.replaced.filter(|former| former.inbox() != inbox) {
+            let answer = Answer::Rejected(Error::Replaced);
+            self.effects.wake(inserted.ticket, former, answer);
+        }
         self.effects.outcome = Outcome::Queued;
-        self.effects.parked = Some(parked);
         self.effects.may_be_due = true;
-        Ok(Acquired::Queued)
+        Ok(Acquired::Queued(ahead))
     }
 }

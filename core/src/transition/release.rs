@@ -65,9 +65,9 @@ impl Rules<'_> {
         if let Holds::ById(id) = request.holds
             && let Some(queue) = &mut self.queue
             && let Some((ticket, _)) = queue.find(request.owner, id)
+            && let Some(waiter) = queue.remove(ticket)
         {
-            queue.remove(ticket);
-            self.effects.wake(ticket, Answer::Withdrawn);
+            self.effects.wake(ticket, waiter, Answer::Withdrawn);
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::rc::Rc;
+
 use super::rules::Rules;
 use crate::effects::{Answer, Effects};
 use crate::lease_clock::LeaseClock;
@@ -27,11 +29,26 @@ impl ServerState {
         }
         self.wait_table.remove_if_empty(name);
     }
+
+    /// Answers all waiters of a lock that cannot be granted here any more with an error of the server's own kind.
+    pub fn turn_away_waiters(
+        &mut self,
+        name: LockNameRef<'_>,
+        error: &str,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        effects.begin(self.clock(now), true);
+        let error: Rc<str> = error.into();
+        for (ticket, waiter) in self.wait_table.drain(name) {
+            effects.wake(ticket, waiter, Answer::Elsewhere(Rc::clone(&error)));
+        }
+    }
 }
 
 /// Removes the waiters whose timeouts have passed.
 pub(super) fn time_out_waiters(queue: &mut Queue, clock: LeaseClock, effects: &mut Effects) {
-    while let Some(ticket) = queue.remove_timed_out(clock.now) {
-        effects.wake(ticket, Answer::TimedOut);
+    while let Some((ticket, waiter)) = queue.remove_timed_out(clock.now) {
+        effects.wake(ticket, waiter, Answer::TimedOut);
     }
 }

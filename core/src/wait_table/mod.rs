@@ -1,5 +1,6 @@
 //! All queues of a server: which requests wait for which lock, and when each queue needs attention.
 
+mod arrivals;
 mod graph;
 mod owners;
 mod wakeups;
@@ -8,16 +9,16 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
 use std::rc::Rc;
 
-use super::error::Error;
+use super::error::{Error, Full};
 use super::lease_clock::LeaseClock;
 use super::limit::Limit;
 use super::lock::{Holder, Lock};
 use super::name::{LockName, LockNameRef};
-use super::outcome::Parked;
 use super::policy::Policy;
 use super::queue::{Owner, Queue, Waiter};
 use super::ticket::Ticket;
 use super::time::Instant;
+use arrivals::Arrivals;
 use owners::OwnerIndex;
 use wakeups::Wakeups;
 
@@ -33,7 +34,16 @@ pub struct WaitTable {
     locks: usize,
     wakeups: Wakeups,
     owners: OwnerIndex,
+    arrivals: Arrivals,
     last_ticket: u64,
+}
+
+/// A waiter that was put into a queue.
+pub(super) struct Inserted {
+    pub(super) name: LockName,
+    pub(super) ticket: Ticket,
+    /// The request with the same id whose position it took over.
+    pub(super) replaced: Option<Waiter>,
 }
 
 /// A lock with more holders is not searched for deadlocks: every change of the lock would update the copies of them all.
@@ -72,15 +82,12 @@ impl WaitTable {
 
     /// The number of waiters.
     pub fn waiters(&self) -> usize {
-        self.entries().map(|entry| entry.queue.len()).sum()
+        self.arrivals.waiters()
     }
 
-    /// When the oldest waiter was queued.
+    /// When the oldest waiter was queued, to the millisecond.
     pub fn longest_since(&self) -> Option<Instant> {
-        self.entries()
-            .flat_map(|entry| entry.queue.iter())
-            .map(|(_, waiter)| waiter.since())
-            .min()
+        self.arrivals.first()
     }
 
     /// The queue of a lock, if any request waits there.
@@ -129,22 +136,25 @@ impl WaitTable {
         }
     }
 
-    /// Removes a waiter whose client has disconnected. The waiters after it become due.
-    pub fn remove_waiter(&mut self, name: LockNameRef<'_>, ticket: Ticket) {
+    /// Removes a waiter that nobody waits for any more. The waiters after it become due.
+    pub(super) fn remove_waiter(&mut self, name: LockNameRef<'_>, ticket: Ticket) {
         self.withdraw(name, ticket);
         self.remove_if_empty(name);
         self.schedule(name, Instant::DISTANT_PAST);
     }
 
-    /// Removes all waiters of a lock that cannot be granted here any more.
-    pub fn drain(&mut self, name: LockNameRef<'_>) -> Vec<Ticket> {
-        let Some(entry) = self.remove_entry(name) else {
-            return Vec::new();
-        };
-        for owner in entry.queue.owners() {
-            self.owners.remove_wait(owner, &entry.name);
+    /// Removes all waiters of a lock, in order.
+    pub(super) fn drain(&mut self, name: LockNameRef<'_>) -> impl Iterator<Item = (Ticket, Waiter)> + use<> {
+        let entry = self.remove_entry(name);
+        if let Some(entry) = &entry {
+            for owner in entry.queue.owners() {
+                self.owners.remove_wait(owner, &entry.name);
+            }
+            for (_, waiter) in entry.queue.iter() {
+                self.arrivals.remove(waiter.since());
+            }
         }
-        entry.queue.iter().map(|(ticket, _)| ticket).collect()
+        entry.into_iter().flat_map(|entry| entry.queue.into_waiters())
     }
 
     /// The queue that a transition of the lock works on, if any request waits there. The caller calls [`WaitTable::sync`]
@@ -162,7 +172,7 @@ impl WaitTable {
         let Some(entry) = entry_mut(&mut self.databases, name) else {
             return;
         };
-        entry.forget_removed_owners(&mut self.owners);
+        entry.forget_leavers(&mut self.owners, &mut self.arrivals);
         if entry.queue.is_empty() {
             self.remove_entry(name);
             return;
@@ -178,26 +188,31 @@ impl WaitTable {
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, next);
     }
 
-    /// Puts a waiter into a queue: in the position of a request with the same id, else at the end. A request that
-    /// is rejected changes nothing. The caller calls [`WaitTable::sync`] afterwards.
+    /// Puts a waiter into a queue: in the position of a request with the same id, else at the end. `kept`: what counts
+    /// for the limit of all locks besides waiters. A request that is rejected changes nothing. The caller calls
+    /// [`WaitTable::sync`] afterwards.
     pub(super) fn insert(
         &mut self,
         name: LockNameRef<'_>,
         mut waiter: Waiter,
         policy: &Policy,
-    ) -> Result<Parked, Error> {
+        kept: usize,
+    ) -> Result<Inserted, Error> {
         let entry = self.entry(name);
         let queue = entry.map(|entry| &entry.queue);
         let id = waiter.request_id.as_deref();
         let same = id.and_then(|id| queue?.find(&waiter.owner, id));
-        let (ticket, replaced) = match same {
+        let (ticket, is_known) = match same {
             Some((_, same)) if same.limit != waiter.limit => return Err(Error::OtherLimit),
             Some((ticket, same)) => {
                 waiter.min_fence = waiter.min_fence.max(same.min_fence);
                 (ticket, true)
             }
-            None if queue.map_or(0, Queue::len) >= policy.max_waiters => {
-                return Err(Error::QueueFull(policy.max_waiters));
+            None if queue.map_or(0, Queue::len) >= policy.max_waiters_per_lock => {
+                return Err(Error::QueueFull(Full::Lock(policy.max_waiters_per_lock)));
+            }
+            None if self.waiters().saturating_add(kept) >= policy.max_waiters => {
+                return Err(Error::QueueFull(Full::Server(policy.max_waiters)));
             }
             None => (Ticket(self.last_ticket.saturating_add(1)), false),
         };
@@ -211,17 +226,13 @@ impl WaitTable {
                 place.insert(Entry::new(name.clone()))
             }
         };
-        if replaced {
-            entry.queue.remove(ticket);
-        }
-        let (owner, request_id) = (Rc::clone(&waiter.owner), waiter.request_id.clone());
+        let replaced = is_known.then(|| entry.queue.remove(ticket)).flatten();
+        self.arrivals.add(waiter.since);
+        self.owners.add_wait(Rc::clone(&waiter.owner), &name);
         entry.queue.insert(ticket, waiter);
-        self.owners.add_wait(Rc::clone(&owner), &name);
-        Ok(Parked {
-            ticket,
+        Ok(Inserted {
             name,
-            owner,
-            request_id,
+            ticket,
             replaced,
         })
     }
@@ -231,10 +242,6 @@ impl WaitTable {
         if let Some(queue) = self.queue_mut(name) {
             queue.remove(ticket);
         }
-    }
-
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.databases.values().flat_map(BTreeMap::values)
     }
 
     pub(super) fn entry(&self, name: LockNameRef<'_>) -> Option<&Entry> {
@@ -251,10 +258,10 @@ impl WaitTable {
         Some(entry)
     }
 
-    /// Takes note of the owners that stopped waiting, and forgets the queue after the last.
+    /// Takes note of the waiters that have left, and forgets the queue after the last.
     pub(super) fn remove_if_empty(&mut self, name: LockNameRef<'_>) {
         if let Some(entry) = entry_mut(&mut self.databases, name) {
-            entry.forget_removed_owners(&mut self.owners);
+            entry.forget_leavers(&mut self.owners, &mut self.arrivals);
             if entry.queue.is_empty() {
                 self.remove_entry(name);
             }
@@ -274,8 +281,11 @@ impl Entry {
         }
     }
 
-    /// Takes note of the owners that stopped waiting here.
-    fn forget_removed_owners(&mut self, owners: &mut OwnerIndex) {
+    /// Takes note of the waiters that have left.
+    fn forget_leavers(&mut self, owners: &mut OwnerIndex, arrivals: &mut Arrivals) {
+        for since in self.queue.left.drain(..) {
+            arrivals.remove(since);
+        }
         while let Some(owner) = self.queue.removed_owners.pop() {
             // A request that replaced another one left, and is back.
             if !self.queue.has(&owner) {

@@ -36,9 +36,10 @@ required! {
     RedisModule_GetDetachedThreadSafeContext, RedisModule_GetServerVersion, RedisModule_Log,
     // The context of a call.
     RedisModule_GetContextFlags, RedisModule_AvoidReplicaTraffic, RedisModule_GetSelectedDb,
-    RedisModule_SelectDb,
+    RedisModule_SelectDb, RedisModule_GetClientId, RedisModule_GetClientUserNameById,
+    RedisModule_GetCurrentUserName,
     // Strings.
-    RedisModule_StringPtrLen, RedisModule_Free,
+    RedisModule_StringPtrLen, RedisModule_Free, RedisModule_FreeString,
     // Keys.
     RedisModule_OpenKey, RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey,
     RedisModule_GetAbsExpire, RedisModule_SetExpire, RedisModule_ModuleTypeGetType,

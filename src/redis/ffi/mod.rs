@@ -32,6 +32,7 @@ pub mod log;
 mod reply;
 mod string;
 mod timer;
+mod user;
 
 pub use blocked_client::{Blocked, BlockedClient, BlockedId};
 pub use bus::Receiver;

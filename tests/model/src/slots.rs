@@ -22,7 +22,7 @@ const REQUEST: Acquire<'_> = Acquire {
     owner: b"alice",
     lease_ms: TICK_MS,
     limit: Limit::MUTEX,
-    block: None,
+    wait: None,
     request_id: None,
     min_fence: None,
 };
@@ -163,7 +163,7 @@ impl Slots {
         let (mut lock, mut effects) = (Lock::default(), Effects::default());
         let server = &mut self.nodes[here].server;
         let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
-        let Ok(Acquired::Granted(granted)) = transition.acquire(&REQUEST, true) else {
+        let Ok(Acquired::Granted(granted)) = transition.acquire(&REQUEST, b"", true) else {
             panic!("a free lock was not granted");
         };
         self.announce(here, false);

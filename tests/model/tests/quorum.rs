@@ -4,7 +4,7 @@
 //! `cargo test --release -p dlock-model --test quorum -- --ignored --nocapture` takes the larger worlds.
 
 use dlock_core::{
-    Acquire, Acquired, Effects, Instant, Limit, Lock, LockNameRef, Policy, ServerState, Timeout,
+    Acquire, Acquired, Effects, Instant, Limit, Lock, LockNameRef, Policy, ServerState, Timeout, Wait,
 };
 use dlock_model::outside::Outside;
 use dlock_model::quorum::{
@@ -270,6 +270,7 @@ mod liveness {
         let (mut server, mut lock) = (ServerState::default(), Lock::default());
         let mut effects = Effects::default();
         server.set_policy(Policy {
+            max_waiters_per_lock: 100,
             max_waiters: 100,
             detect_deadlocks: true,
             ..Policy::default()
@@ -279,20 +280,22 @@ mod liveness {
             owner: b"live",
             lease_ms: LEASE_MS,
             limit: Limit::MUTEX,
-            block: Some(Timeout::Infinite),
+            wait: block(Timeout::Infinite),
             request_id: None,
             min_fence: None,
         };
         let start = OUTSIDE.inputs(Instant::default());
         for owner in &owners {
-            let (owner, block) = (owner.as_bytes(), Some(slice));
-            let request = Acquire { owner, block, ..live };
+            let (owner, wait) = (owner.as_bytes(), block(slice));
+            let request = Acquire { owner, wait, ..live };
             let mut transition = server.begin(&start, NAME, &mut lock, &mut effects);
-            transition.acquire(&request, true).expect("room in the queue");
+            transition
+                .acquire(&request, b"", true)
+                .expect("room in the queue");
         }
         let mut transition = server.begin(&start, NAME, &mut lock, &mut effects);
-        let queued = transition.acquire(&live, true);
-        assert!(matches!(queued, Ok(Acquired::Queued)));
+        let queued = transition.acquire(&live, b"", true);
+        assert!(matches!(queued, Ok(Acquired::Queued(_))));
         for ms in 0.. {
             let inputs = OUTSIDE.inputs(start.now.after_ms(ms));
             server.begin(&inputs, NAME, &mut lock, &mut effects).on_timer();
@@ -301,6 +304,10 @@ mod liveness {
             }
         }
         unreachable!("a lease ends")
+    }
+
+    fn block(timeout: Timeout) -> Option<Wait<'static>> {
+        Some(Wait { timeout, inbox: None })
     }
 
     /// The first one holds the lock already.

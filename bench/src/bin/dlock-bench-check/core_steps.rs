@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use dlock_core::{
     Acquire, Acquired, Effects, Environment, Holds, Inputs, Instant, Limit, Lock, LockNameRef, Policy,
-    Release, Role, ServerState, Timeout, Transition, WallClock,
+    Release, Role, ServerState, Timeout, Transition, Wait, WallClock,
 };
 
 use crate::error::Result;
@@ -84,11 +84,17 @@ fn hand_over(core: &mut Core, round: u64) {
         (b"owner-000001", b"owner-000000")
     };
     core.wait(&Acquire {
-        block: Some(Timeout::Infinite),
+        wait: Some(Wait {
+            timeout: Timeout::Infinite,
+            inbox: None,
+        }),
         ..request(waiter)
     });
     core.release(holder);
-    assert_eq!(core.effects.wakes.len(), 1, "no waiter was granted");
+    core.server.deliver(&mut core.effects);
+    let call = core.effects.calls.pop();
+    let reply = call.and_then(|call| core.server.reply(call, core.inputs.now));
+    assert!(black_box(reply).is_some(), "no waiter was granted");
 }
 
 #[inline(never)]
@@ -116,7 +122,7 @@ fn request(owner: &[u8]) -> Acquire<'_> {
         owner,
         lease_ms: LEASE_MS,
         limit: Limit::MUTEX,
-        block: None,
+        wait: None,
         request_id: None,
         min_fence: None,
     }
@@ -126,7 +132,8 @@ impl Core {
     fn new() -> Self {
         let mut server = ServerState::default();
         server.set_policy(Policy {
-            max_waiters: 10_000,
+            max_waiters_per_lock: 10_000,
+            max_waiters: 1_000_000,
             detect_deadlocks: true,
             ..Policy::default()
         });
@@ -169,13 +176,13 @@ impl Core {
     }
 
     fn acquire(&mut self, request: &Acquire<'_>) {
-        let acquired = black_box(self.begin().acquire(request, true));
+        let acquired = black_box(self.begin().acquire(request, b"", true));
         assert!(matches!(acquired, Ok(Acquired::Granted(_))), "{acquired:?}");
     }
 
     fn wait(&mut self, request: &Acquire<'_>) {
-        let acquired = self.begin().acquire(request, true);
-        assert!(matches!(acquired, Ok(Acquired::Queued)), "{acquired:?}");
+        let acquired = self.begin().acquire(request, b"", true);
+        assert!(matches!(acquired, Ok(Acquired::Queued(_))), "{acquired:?}");
     }
 
     fn release(&mut self, owner: &[u8]) {

@@ -299,7 +299,7 @@ impl<'a> Failover<'a> {
             owner: OWNERS[owner].as_bytes(),
             lease_ms: lease_ticks * TICK_MS,
             limit: if shared { Limit::SHARED } else { Limit::MUTEX },
-            block: None,
+            wait: None,
             request_id: None,
             min_fence: None,
         };

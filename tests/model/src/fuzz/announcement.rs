@@ -23,7 +23,7 @@ const REQUEST: Acquire<'_> = Acquire {
     owner: b"alice",
     lease_ms: 1,
     limit: Limit::MUTEX,
-    block: None,
+    wait: None,
     request_id: None,
     min_fence: None,
 };
@@ -111,7 +111,7 @@ impl Node {
         let inputs = self.inputs(slot);
         let (mut lock, mut effects) = (Lock::default(), Effects::default());
         let mut transition = self.server.begin(&inputs, NAME, &mut lock, &mut effects);
-        let Ok(Acquired::Granted(Granted { fence, .. })) = transition.acquire(&REQUEST, true) else {
+        let Ok(Acquired::Granted(Granted { fence, .. })) = transition.acquire(&REQUEST, b"", true) else {
             panic!("a free lock was not granted");
         };
         // A claim moves the counter, which replicas have to know.

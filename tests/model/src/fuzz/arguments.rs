@@ -2,12 +2,13 @@
 
 use super::holders::MAX_OWNER_BYTES;
 use dlock_core::{
-    Acquire, Error, Extend, GrantRef, Guard, Holds, Limit, MAX_FENCE, Release, Timeout, number,
+    Acquire, Error, Extend, GrantRef, Grants, Guard, Holds, Limit, MAX_FENCE, Release, Timeout, number,
 };
 
 /// The default of `dlock.max-lease-ms`, and its minimum.
 const MAX_LEASES_MS: [u64; 2] = [86_400_000, 1];
 const MAX_REQUEST_ID_BYTES: usize = 64;
+const MAX_INBOX_BYTES: usize = 64;
 const MAX_TIMEOUT_MS: u64 = 1 << 52;
 
 /// Every parser rejects the arguments with an error of one line, or returns a request within its ranges. The canonical
@@ -48,6 +49,20 @@ pub fn arguments(bytes: &[u8]) {
         let written = [request.owner.to_vec(), decimal(request.fence)];
         assert_eq!(Guard::parse(slices(&written)), Ok(*request));
     });
+    if let Some((inbox, args)) = lines.split_first() {
+        check(Grants::parse(inbox, args.iter().copied()), |request| {
+            assert_named(request.inbox, MAX_INBOX_BYTES);
+            assert!(request.cursor <= MAX_FENCE);
+            assert!(request.block_ms.is_none_or(|ms| (1..=60_000).contains(&ms)));
+            assert!(
+                request
+                    .ttl_ms
+                    .is_none_or(|ms| ms == 0 || (100..=60_000).contains(&ms))
+            );
+            let written = write_grants(request);
+            assert_eq!(Grants::parse(request.inbox, slices(&written)), Ok(*request));
+        });
+    }
     // The numbers of DLOCK.SYNC.
     for text in args() {
         check(number("fence", text, 0, MAX_FENCE), |n| {
@@ -79,8 +94,14 @@ fn assert_acquire(request: &Acquire<'_>, max_lease_ms: u64) {
     assert_named(request.owner, MAX_OWNER_BYTES);
     assert!((1..=max_lease_ms).contains(&request.lease_ms));
     assert!(request.limit.get().is_none_or(|n| (1..=Limit::MAX).contains(&n)));
-    if let Some(Timeout::Ms(ms)) = request.block {
-        assert!((1..=MAX_TIMEOUT_MS).contains(&ms));
+    if let Some(wait) = request.wait {
+        if let Timeout::Ms(ms) = wait.timeout {
+            assert!((1..=MAX_TIMEOUT_MS).contains(&ms));
+        }
+        if let Some(inbox) = wait.inbox {
+            assert_named(inbox, MAX_INBOX_BYTES);
+            assert!(request.request_id.is_some());
+        }
     }
     if let Some(id) = request.request_id {
         assert_named(id, MAX_REQUEST_ID_BYTES);
@@ -94,10 +115,15 @@ fn write_acquire(request: &Acquire<'_>) -> Vec<Vec<u8>> {
         None => args.push(b"SHARED".to_vec()),
         Some(n) => args.extend([b"LIMIT".to_vec(), decimal(u64::from(n))]),
     }
-    match request.block {
-        None => {}
-        Some(Timeout::Infinite) => args.extend([b"BLOCK".to_vec(), decimal(0)]),
-        Some(Timeout::Ms(ms)) => args.extend([b"BLOCK".to_vec(), decimal(ms)]),
+    if let Some(wait) = request.wait {
+        match wait.inbox {
+            Some(inbox) => args.extend([b"QUEUE".to_vec(), inbox.to_vec()]),
+            None => args.push(b"BLOCK".to_vec()),
+        }
+        args.push(decimal(match wait.timeout {
+            Timeout::Infinite => 0,
+            Timeout::Ms(ms) => ms,
+        }));
     }
     if let Some(id) = request.request_id {
         args.extend([b"REQID".to_vec(), id.to_vec()]);
@@ -126,6 +152,16 @@ fn write_extend(request: &Extend<'_>) -> Vec<Vec<u8>> {
     }
     args.extend(write_fence("MINFENCE", request.min_fence));
     args
+}
+
+fn write_grants(request: &Grants<'_>) -> Vec<Vec<u8>> {
+    let option = |name: &str, ms: Option<u64>| ms.map(|ms| [name.into(), decimal(ms)]);
+    let options = [option("BLOCK", request.block_ms), option("TTL", request.ttl_ms)];
+    let cursor = [decimal(request.cursor)];
+    cursor
+        .into_iter()
+        .chain(options.into_iter().flatten().flatten())
+        .collect()
 }
 
 fn write_fence(option: &str, fence: Option<u64>) -> Vec<Vec<u8>> {

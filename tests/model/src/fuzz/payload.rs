@@ -115,11 +115,11 @@ fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, now: Instant, effe
             owner,
             lease_ms: LEASE_MS,
             limit,
-            block: None,
+            wait: None,
             request_id: None,
             min_fence: None,
         };
-        let _ = transition.acquire(&request, true);
+        let _ = transition.acquire(&request, b"", true);
     };
     match step {
         Step::AcquireMutex => acquire(Limit::MUTEX),

@@ -2,7 +2,7 @@
 
 use super::choices::Choices;
 use super::server::Server;
-use dlock_core::{Acquire, Extend, GrantRef, Guard, Holds, Limit, Lock, Release, Timeout};
+use dlock_core::{Acquire, Extend, GrantRef, Guard, Holds, Limit, Lock, Release, Timeout, Wait};
 
 const LOCKS: u8 = 3;
 const OWNERS: [&[u8]; 4] = [b"a", b"ab", &[0xff; 512], b"\0"];
@@ -43,7 +43,7 @@ fn acquire(server: &mut Server, choices: &mut Choices<'_>) {
         owner: choices.of(&OWNERS),
         lease_ms: choices.of(&LEASES_MS),
         limit: choices.of(&limits),
-        block: choices.of(&TIMEOUTS),
+        wait: choices.of(&TIMEOUTS).map(|timeout| Wait { timeout, inbox: None }),
         request_id: choices.of(&IDS),
         min_fence: min_fence(server, choices),
     };

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::holders::{assert_sound, who};
 use crate::outside::Outside;
 use dlock_core::{
-    Acquire, Acquired, Answer, Effects, Error, Extend, GraceLength, GraceSettings, Granted, Guard, Holder,
-    Instant, LeaseClock, Lock, LockName, Policy, Queue, Release, ServerState, Ticket, Transition,
-    decode_lock, encode_lock,
+    Acquire, Acquired, Answer, Call, Effects, Error, Extend, GraceLength, GraceSettings, Granted, Guard,
+    Holder, InboxId, Instant, LeaseClock, Lock, LockName, Policy, Queue, Release, Reply, ServerState,
+    Transition, decode_lock, encode_lock,
 };
 
 /// A time in 2025, so that fences have as many digits as real ones.
@@ -17,7 +17,8 @@ const UNIX_MS: u64 = 1_750_000_000_000;
 const ANY: GraceLength = GraceLength::Ms(u64::MAX);
 const POLICY: Policy = Policy {
     // A small maximum, so that queues become full.
-    max_waiters: 6,
+    max_waiters_per_lock: 6,
+    max_waiters: usize::MAX,
     is_quorum: true,
     graces: GraceSettings {
         startup: ANY,
@@ -37,7 +38,7 @@ pub struct Server {
     replica_state: ServerState,
     now: Instant,
     /// The waiters without a reply, with the index of their lock.
-    waiting: BTreeMap<Ticket, usize>,
+    waiting: BTreeMap<InboxId, (Call, usize)>,
     highest_fence: u64,
     /// The fences that the last transition granted to waiters.
     granted_waiters: BTreeSet<u64>,
@@ -90,15 +91,15 @@ impl Server {
 
     /// Before a request that blocks, all due queues are processed, as in the module.
     pub fn acquire(&mut self, place: usize, request: &Acquire<'_>) {
-        if request.block.is_some() {
+        if request.wait.is_some() {
             self.process_due();
         }
         let before = self.live(place);
-        match self.step(place, |transition| transition.acquire(request, true)) {
+        match self.step(place, |transition| transition.acquire(request, b"", true)) {
             Ok(Acquired::Granted(granted)) => self.check_grant(place, request, &granted, &before),
-            Ok(Acquired::NotGranted) => assert_eq!(request.block, None),
+            Ok(Acquired::NotGranted) => assert_eq!(request.wait, None),
             // The waiter was parked.
-            Ok(Acquired::Queued) => assert_ne!(request.block, None),
+            Ok(Acquired::Queued(_)) => assert_ne!(request.wait, None),
             Err(error) => assert_one_line(&error),
         }
         self.check();
@@ -154,19 +155,19 @@ impl Server {
 
     /// The client of a waiter disconnects.
     pub fn disconnect(&mut self, choice: usize) {
-        if let Some((&ticket, &place)) = self.waiting.iter().nth(choice % self.waiting.len().max(1)) {
-            let name = self.locks[place].0.as_ref();
-            self.state.wait_table.remove_waiter(name, ticket);
-            self.waiting.remove(&ticket);
+        if let Some((&inbox, &(call, _))) = self.waiting.iter().nth(choice % self.waiting.len().max(1)) {
+            self.state.lose_reader(call, self.now);
+            self.waiting.remove(&inbox);
         }
         self.check();
     }
 
     /// The lock has migrated to another node: all its waiters get an error.
     pub fn drain(&mut self, place: usize) {
-        for ticket in self.state.wait_table.drain(self.locks[place].0.as_ref()) {
-            assert_eq!(self.waiting.remove(&ticket), Some(place));
-        }
+        let (name, mut effects) = (self.locks[place].0.as_ref(), Effects::default());
+        self.state
+            .turn_away_waiters(name, "MOVED", self.now, &mut effects);
+        self.deliver(place, &mut effects, &BTreeSet::new());
         self.check();
     }
 
@@ -210,27 +211,35 @@ impl Server {
         let (inputs, mut effects) = (OUTSIDE.inputs(self.now), Effects::default());
         let (name, lock) = &mut self.locks[place];
         let result = step(&mut self.state.begin(&inputs, name.as_ref(), lock, &mut effects));
-        if let Some(parked) = effects.parked.take() {
-            assert_eq!(parked.name, self.locks[place].0);
-            let former = self.waiting.insert(parked.ticket, place);
-            assert_eq!(former.is_some(), parked.replaced);
+        if let Some(call) = effects.parked.take() {
+            assert_eq!(self.waiting.insert(call.inbox(), (call, place)), None);
         }
-        self.deliver(place, &effects, &before);
+        self.deliver(place, &mut effects, &before);
         self.replicate(place, &effects);
         result
     }
 
-    /// Every reply is for a waiter, and no waiter overtakes an earlier one.
-    fn deliver(&mut self, place: usize, effects: &Effects, before: &BTreeSet<Vec<u8>>) {
+    /// Every answer is for a waiter, which gets it, and no waiter overtakes an earlier one.
+    fn deliver(&mut self, place: usize, effects: &mut Effects, before: &BTreeSet<Vec<u8>>) {
         let queue = self.state.wait_table.queue(self.locks[place].0.as_ref());
         let first_waiting = queue.and_then(|queue| queue.iter().next().map(|(ticket, _)| ticket));
         let mut first_of = BTreeMap::new();
         for wake in &effects.wakes {
-            assert_eq!(self.waiting.remove(&wake.ticket), Some(place), "{wake:?}");
+            let waiting = self.waiting.remove(&wake.waiter.inbox());
+            assert_eq!(waiting.map(|(_, place)| place), Some(place), "{wake:?}");
             if let Answer::Granted(granted) = &wake.answer {
                 let first = first_of.entry(granted.fence).or_insert(wake.ticket);
                 *first = wake.ticket.min(*first);
             }
+        }
+        let answers: Vec<Answer> = effects.wakes.iter().map(|wake| wake.answer.clone()).collect();
+        self.state.deliver(effects);
+        let replies = effects
+            .calls
+            .drain(..)
+            .map(|call| self.state.reply(call, self.now));
+        for (reply, answer) in replies.zip(answers) {
+            assert!(matches!(reply, Some(Reply::Answer(replied)) if replied == answer));
         }
         self.granted_waiters = first_of.keys().copied().collect();
         for (fence, first) in first_of {
@@ -282,12 +291,11 @@ impl Server {
         for (place, (name, lock)) in self.locks.iter().enumerate() {
             assert_sound(lock);
             let queue = self.state.wait_table.queue(name.as_ref()).into_iter();
-            let queued = queue.flat_map(Queue::iter).map(|(ticket, _)| ticket);
-            let waiting = self.waiting.iter().filter(|(_, at)| **at == place);
-            assert!(
-                queued.eq(waiting.map(|(ticket, _)| *ticket)),
-                "the queue of {name:?} has other waiters"
-            );
+            let queued = queue.flat_map(Queue::iter).map(|(_, waiter)| waiter.inbox());
+            let waiting = self.waiting.iter().filter(|(_, (_, at))| *at == place);
+            let (queued, waiting): (BTreeSet<_>, BTreeSet<_>) =
+                (queued.collect(), waiting.map(|(inbox, _)| *inbox).collect());
+            assert_eq!(queued, waiting, "the queue of {name:?} has other waiters");
         }
         assert_eq!(self.state.wait_table.waiters(), self.waiting.len());
         assert!(self.state.fences.known() >= self.highest_fence);

@@ -106,6 +106,7 @@ mod tests {
             startup: GraceLength::Ms(1),
             failover: GraceLength::Ms(0),
         },
+        max_waiters_per_lock: 0,
         max_waiters: 0,
         detect_deadlocks: false,
         evictable: false,
@@ -153,13 +154,13 @@ mod tests {
                 owner: OWNERS[client],
                 lease_ms: 1_000,
                 limit: Limit::MUTEX,
-                block: None,
+                wait: None,
                 request_id: Some(b"r"),
                 min_fence: min.map(|min| self.in_core(min)),
             };
             let (inputs, effects) = (OUTSIDE.inputs(NOW), &mut Effects::default());
             let mut transition = self.state.begin(&inputs, NAME, &mut self.lock, effects);
-            match transition.acquire(&request, true) {
+            match transition.acquire(&request, b"", true) {
                 Ok(Acquired::Granted(granted)) => Some(self.in_model(granted.fence)),
                 _ => None,
             }

@@ -1,0 +1,146 @@
+//! The answers in an inbox, and how far its reader has them.
+
+use std::collections::VecDeque;
+
+use crate::effects::Answer;
+use crate::error::Error;
+use crate::name::LockName;
+use crate::outcome::Granted;
+use crate::queue::{Owner, RequestId};
+use crate::time::Instant;
+
+/// An answer, and the request that it is for.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// The lock.
+    pub name: LockName,
+    /// Who waited.
+    pub owner: Owner,
+    /// The request id.
+    pub request_id: Option<RequestId>,
+    /// The answer. The lease of a grant is what remains when it is replied.
+    pub answer: Answer,
+    /// As a cursor, it acknowledges this answer and all before it.
+    pub(super) number: u64,
+    /// When it was given.
+    pub(super) at: Instant,
+    /// A reply ended with this answer.
+    ends_reply: bool,
+}
+
+impl Answered {
+    pub(super) fn new(
+        name: LockName,
+        (owner, request_id): (Owner, Option<RequestId>),
+        answer: Answer,
+        number: u64,
+        at: Instant,
+    ) -> Self {
+        Self {
+            name,
+            owner,
+            request_id,
+            answer,
+            number,
+            at,
+            ends_reply: false,
+        }
+    }
+
+    pub(super) fn granted(&self) -> Option<&Granted> {
+        match &self.answer {
+            Answer::Granted(granted) => Some(granted),
+            Answer::TimedOut | Answer::Withdrawn | Answer::Rejected(_) | Answer::Elsewhere(_) => None,
+        }
+    }
+
+    /// The answer as it is told at `now`: less of the lease remains than when it was granted.
+    fn told_at(&self, now: Instant) -> Self {
+        let mut told = self.clone();
+        if let Answer::Granted(granted) = &mut told.answer {
+            granted.lease_ms = now.ms_until(self.at.after_ms(granted.lease_ms));
+        }
+        told
+    }
+}
+
+/// The answers that are not acknowledged, oldest first.
+#[derive(Clone, Debug)]
+pub(super) struct Answers {
+    kept: VecDeque<Answered>,
+    /// The last cursor that was acknowledged, at first the one that the reader began with.
+    acknowledged: u64,
+    /// The last cursor that a reply gave out: it carried all answers up to that one.
+    carried: u64,
+}
+
+/// The most answers that a reply carries: about 100 kB.
+const MAX_REPLIED: usize = 1_000;
+
+impl Answers {
+    /// None yet. `first`: the cursor of the first reply.
+    pub(super) fn after(first: u64) -> Self {
+        Self {
+            kept: VecDeque::new(),
+            acknowledged: first,
+            carried: first,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    pub(super) fn push(&mut self, answered: Answered) {
+        self.kept.push_back(answered);
+    }
+
+    /// Forgets what the reply with this cursor carried. Returns how many answers that was. Rejected if no reply gave this
+    /// cursor out, or if a later one is acknowledged.
+    pub(super) fn acknowledge(&mut self, cursor: u64) -> Result<usize, Error> {
+        if cursor == self.acknowledged {
+            return Ok(0);
+        }
+        let place = self
+            .kept
+            .binary_search_by_key(&cursor, |answered| answered.number);
+        let place = place.map_err(|_| Error::NoInbox)?;
+        if !self.kept.get(place).is_some_and(|answered| answered.ends_reply) {
+            return Err(Error::NoInbox);
+        }
+        let acknowledged = place.saturating_add(1);
+        self.kept.drain(..acknowledged);
+        self.acknowledged = cursor;
+        Ok(acknowledged)
+    }
+
+    /// The next answers for a reply at `now`, and its cursor. From now on a reply has carried them.
+    pub(super) fn reply(&mut self, now: Instant) -> (u64, Vec<Answered>) {
+        let told = self
+            .kept
+            .iter()
+            .take(MAX_REPLIED)
+            .map(|answered| answered.told_at(now));
+        let told: Vec<_> = told.collect();
+        let Some(last) = told.len().checked_sub(1).and_then(|last| self.kept.get_mut(last)) else {
+            return (self.acknowledged, told);
+        };
+        last.ends_reply = true;
+        self.carried = self.carried.max(last.number);
+        (last.number, told)
+    }
+
+    /// The cursor of a reply that carries nothing.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Whether a reply has carried this answer.
+    pub(super) fn is_carried(&self, answered: &Answered) -> bool {
+        answered.number <= self.carried
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Answered> {
+        self.kept.pop_front()
+    }
+}

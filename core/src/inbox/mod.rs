@@ -1,0 +1,195 @@
+//! Inboxes: where the answers to waiting requests go, and stay until a client has them.
+//!
+//! ```text
+//! queue  ->  deliver  ->  inbox  ->  reply  ->  acknowledged, gone
+//! ```
+//!
+//! An inbox with a name collects the answers to all requests that a process has queued (QUEUE). Its reader receives them
+//! by DLOCK.GRANTS, any number at a time, and its next call acknowledges them. The inbox of a request that blocks its
+//! client (BLOCK) has no name: it is for one answer, that client is its reader, and it ends with the reply.
+//!
+//! A call of a reader is in one state at a time:
+//!
+//! ```text
+//! blocked  -> replying   there is an answer, or the time of the call is over
+//!          -> absent     its connection was lost, or another call took over
+//! replying -> absent     the reply was written: only now its answers count as carried by a reply
+//! absent   -> ended      nobody has called for a whole ttl
+//! ```
+
+mod answers;
+mod delivery;
+mod ended;
+mod in_flight;
+mod named;
+mod pauses;
+mod reading;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use super::error::Error;
+use super::name::LockName;
+use super::request::Caller;
+use super::ticket::Ticket;
+use super::time::Instant;
+pub use answers::Answered;
+pub use delivery::Reply;
+use ended::Ended;
+use in_flight::InFlight;
+pub use in_flight::{RequestKey, Undelivered};
+use named::Named;
+use pauses::Pauses;
+pub use reading::{GrantsReply, Received};
+
+/// Names an inbox in this process. Never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InboxId(u64);
+
+/// Names the call of a reader: a GRANTS that waits for answers, or the client of a BLOCK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Call {
+    inbox: InboxId,
+    number: u64,
+}
+
+/// The waiters of an inbox.
+type Waiters = BTreeMap<Ticket, LockName>;
+
+/// All inboxes of a server.
+#[derive(Clone, Debug, Default)]
+pub struct Inboxes {
+    by_id: BTreeMap<InboxId, Inbox>,
+    by_name: BTreeMap<Rc<[u8]>, InboxId>,
+    /// When the call of a reader is over, or an inbox without a reader ends.
+    deadlines: BTreeSet<(Instant, InboxId)>,
+    ended: BTreeMap<InboxId, Ended>,
+    in_flight: InFlight,
+    pauses: Pauses,
+    /// The last number that was given to an inbox, a call or an answer.
+    last_number: u64,
+    /// Whether numbers are above the cursors of this server's earlier processes.
+    is_seeded: bool,
+    /// The waiters whose answers go to inboxes with names.
+    waiters: usize,
+    /// The answers that are not acknowledged.
+    answers: usize,
+    /// The inboxes with names that have ended.
+    ended_total: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Inbox {
+    /// That of a BLOCK whose request waits.
+    Waiting(Ticket, LockName),
+    /// That of a BLOCK with its answer.
+    Answered(Answered),
+    Named(Box<Named>),
+}
+
+impl Inboxes {
+    /// The number of inboxes with names.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether there is no inbox with a name.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// The number of waiters whose answers go to inboxes with names.
+    pub fn waiters(&self) -> usize {
+        self.waiters
+    }
+
+    /// The number of answers that are not acknowledged.
+    pub fn answers(&self) -> usize {
+        self.answers
+    }
+
+    /// How many inboxes with names have ended.
+    pub fn ended_total(&self) -> u64 {
+        self.ended_total
+    }
+
+    /// Whether the answer of a waiter goes to an inbox with a name.
+    pub fn has_name(&self, inbox: InboxId) -> bool {
+        match self.by_id.get(&inbox) {
+            Some(Inbox::Named(_)) => true,
+            Some(Inbox::Waiting(..) | Inbox::Answered(_)) => false,
+            None => self.ended.contains_key(&inbox),
+        }
+    }
+
+    /// What counts as waiting besides waiters: answers that are not acknowledged, and the inboxes themselves.
+    pub(super) fn kept(&self) -> usize {
+        self.answers.saturating_add(self.len())
+    }
+
+    /// The inbox for the answer of a request: one with this name, or a new one for the client of a BLOCK.
+    pub(super) fn of(&mut self, name: Option<&[u8]>, caller: Caller<'_>) -> Result<InboxId, Error> {
+        let Some(name) = name else {
+            return Ok(InboxId(self.next_number()));
+        };
+        let id = *self.by_name.get(name).ok_or(Error::NoInbox)?;
+        let named = self.named(id).ok_or(Error::NoInbox)?;
+        named.check(caller)?;
+        Ok(id)
+    }
+
+    /// An answer to this waiter will come. Returns the call to be blocked for it, if the inbox has no name.
+    pub(super) fn expect(&mut self, id: InboxId, ticket: Ticket, lock: LockName) -> Option<Call> {
+        let Some(Inbox::Named(named)) = self.by_id.get_mut(&id) else {
+            self.by_id.insert(id, Inbox::Waiting(ticket, lock));
+            return Some(Call::of_block(id));
+        };
+        if named.waiters.insert(ticket, lock).is_none() {
+            self.waiters = self.waiters.saturating_add(1);
+        }
+        None
+    }
+
+    fn named(&mut self, id: InboxId) -> Option<&mut Named> {
+        match self.by_id.get_mut(&id) {
+            Some(Inbox::Named(named)) => Some(named),
+            Some(Inbox::Waiting(..) | Inbox::Answered(_)) | None => None,
+        }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number = self.last_number.saturating_add(1);
+        self.last_number
+    }
+
+    /// When the call of this inbox's reader is over, or when the inbox ends.
+    fn set_deadline(&mut self, id: InboxId, deadline: Option<Instant>) {
+        let Some(Inbox::Named(named)) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        if named.deadline == deadline {
+            return;
+        }
+        if let Some(at) = std::mem::replace(&mut named.deadline, deadline) {
+            self.deadlines.remove(&(at, id));
+        }
+        if let Some(at) = deadline {
+            self.deadlines.insert((at, id));
+        }
+    }
+}
+
+impl Call {
+    /// The inbox that it reads.
+    pub fn inbox(self) -> InboxId {
+        self.inbox
+    }
+
+    /// The client of a BLOCK: its inbox has no other call.
+    pub(crate) fn of_block(inbox: InboxId) -> Self {
+        Self {
+            inbox,
+            number: inbox.0,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! DLOCK.GRANTS: a reader makes an inbox, acknowledges what it has, and receives what follows.
+
+use std::rc::Rc;
+
+use super::answers::Answered;
+use super::named::{Absence, Named, Reader};
+use super::{Call, Inbox, InboxId, Inboxes};
+use crate::error::{Error, Full};
+use crate::inputs::Inputs;
+use crate::request::{Caller, Grants};
+use crate::server_state::ServerState;
+use crate::time::Instant;
+
+/// The reply to a GRANTS.
+#[derive(Clone, Debug)]
+pub struct GrantsReply {
+    /// Acknowledges these answers in the next call.
+    pub cursor: u64,
+    /// How long the call waited, rounded down.
+    pub waited_ms: u64,
+    /// The answers that are not acknowledged, oldest first: as many as a reply carries.
+    pub answers: Vec<Answered>,
+}
+
+/// What became of a GRANTS.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// An earlier call of this inbox, which is over now.
+    pub former: Option<Call>,
+    /// The reply, or the call that waits for it.
+    pub reply: Result<GrantsReply, Call>,
+}
+
+impl ServerState {
+    /// Carries out a GRANTS. A request that is rejected changes nothing.
+    pub fn receive(
+        &mut self,
+        request: &Grants<'_>,
+        caller: Caller<'_>,
+        inputs: &Inputs<'_>,
+    ) -> Result<Received, Error> {
+        let id = match self.inboxes.by_name.get(request.inbox) {
+            Some(id) => self.inboxes.continue_reading(*id, request, caller)?,
+            None if request.cursor > 0 => return Err(Error::NoInbox),
+            None => {
+                let max = self.policy.max_waiters;
+                let waiting = self.wait_table.waiters().saturating_add(self.inboxes.kept());
+                if waiting >= max {
+                    return Err(Error::QueueFull(Full::Server(max)));
+                }
+                self.inboxes.make(request.inbox, caller, inputs)
+            }
+        };
+        self.inboxes.call(id, request, inputs.now).ok_or(Error::NoInbox)
+    }
+
+    /// The reply without any answer to a call that is over before its time. `None`: another call took over, or the inbox
+    /// is gone.
+    pub fn reply_nothing(&mut self, call: Call, now: Instant) -> Option<GrantsReply> {
+        let named = self.inboxes.named(call.inbox)?;
+        let since = named.reader.since(call)?;
+        let cursor = named.answers.acknowledged();
+        self.inboxes.reader_left(call.inbox, now);
+        Some(GrantsReply {
+            cursor,
+            waited_ms: since.ms_until(now),
+            answers: Vec::new(),
+        })
+    }
+}
+
+impl Inboxes {
+    fn make(&mut self, name: &[u8], caller: Caller<'_>, inputs: &Inputs<'_>) -> InboxId {
+        if !self.is_seeded {
+            // As fences: above all cursors that this server gave out before it started.
+            let (clock, random) = (inputs.environment.wall_clock(), inputs.environment.random());
+            self.last_number = self.last_number.max(clock.first_cursor(random));
+            self.is_seeded = true;
+        }
+        let (name, id): (Rc<[u8]>, _) = (name.into(), InboxId(self.next_number()));
+        let first = self.next_number();
+        let named = Named::new(Rc::clone(&name), caller, first, self.absence(inputs.now));
+        self.by_id.insert(id, Inbox::Named(Box::new(named)));
+        self.by_name.insert(name, id);
+        id
+    }
+
+    /// Acknowledges the last reply.
+    fn continue_reading(
+        &mut self,
+        id: InboxId,
+        request: &Grants<'_>,
+        caller: Caller<'_>,
+    ) -> Result<InboxId, Error> {
+        let named = self.named(id).ok_or(Error::NoInbox)?;
+        named.check(caller)?;
+        if request.cursor > 0 {
+            let acknowledged = named.answers.acknowledge(request.cursor)?;
+            named.is_read = true;
+            self.answers = self.answers.saturating_sub(acknowledged);
+        } else if named.is_read {
+            return Err(Error::BusyInbox);
+        }
+        Ok(id)
+    }
+
+    /// The reader replies, or waits.
+    fn call(&mut self, id: InboxId, request: &Grants<'_>, now: Instant) -> Option<Received> {
+        let number = self.next_number();
+        let named = self.named(id)?;
+        named.ttl_ms = request.ttl_ms.unwrap_or(named.ttl_ms);
+        let former = named.reader.blocked(id);
+        named.reader = Reader::Blocked { number, since: now };
+        let reply = match request.block_ms {
+            Some(ms) if request.cursor > 0 && named.answers.is_empty() => {
+                self.set_deadline(id, Some(now.after_ms(ms)));
+                Err(Call { inbox: id, number })
+            }
+            _ => Ok(self.reply_to_reader(id, now, now)?),
+        };
+        Some(Received { former, reply })
+    }
+
+    /// The reply to a call that began at `since`. It carries answers from now on.
+    pub(super) fn reply_to_reader(
+        &mut self,
+        id: InboxId,
+        since: Instant,
+        now: Instant,
+    ) -> Option<GrantsReply> {
+        let Inbox::Named(named) = self.by_id.get_mut(&id)? else {
+            return None;
+        };
+        let (cursor, answers) = named.answers.reply(now);
+        for answered in &answers {
+            self.in_flight.carry_answered(answered);
+        }
+        self.reader_left(id, now);
+        Some(GrantsReply {
+            cursor,
+            waited_ms: since.ms_until(now),
+            answers,
+        })
+    }
+
+    /// Nobody reads this inbox from now on.
+    pub(super) fn reader_left(&mut self, id: InboxId, now: Instant) {
+        let absence = self.absence(now);
+        let Some(named) = self.named(id) else {
+            return;
+        };
+        named.reader = Reader::Absent(absence);
+        let ttl_ms = named.ttl_ms;
+        if ttl_ms == 0 {
+            self.end(id);
+        } else {
+            self.set_deadline(id, Some(now.after_ms(ttl_ms)));
+        }
+    }
+
+    fn absence(&self, now: Instant) -> Absence {
+        Absence {
+            since: now,
+            paused: self.pauses.total(),
+            is_last_pass: false,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The ACL user of a caller.
+
+use redis_module::raw;
+
+use crate::redis::ffi::api::api;
+use crate::redis::ffi::ctx::Ctx;
+use crate::redis::ffi::string::RStr;
+
+impl Ctx<'_> {
+    /// The name of the user that runs the command; empty for another module that runs it as nobody.
+    pub fn user(&mut self) -> Vec<u8> {
+        // SAFETY: takes nothing but the context.
+        let id = unsafe { api!(RedisModule_GetClientId)(self.raw()) };
+        // SAFETY: a client that the server does not know, as that of a script, has no name.
+        let name = unsafe { api!(RedisModule_GetClientUserNameById)(self.raw(), id) };
+        if !name.is_null() {
+            return self.take(name);
+        }
+        if !self.has_user() {
+            return Vec::new();
+        }
+        // SAFETY: the client of the context has a user. Redis 7.0 reads its name without a look.
+        let name = unsafe { api!(RedisModule_GetCurrentUserName)(self.raw()) };
+        self.take(name)
+    }
+
+    /// Whether the client of the context has a user: as that user it may run a command, or may not.
+    fn has_user(&mut self) -> bool {
+        const NO_USER: &str = "cannot run as user";
+        let reply = self.call(c"PING", c"vCE", &[]);
+        reply.is_some_and(|reply| !reply.is_error() || !reply.text().unwrap_or_default().contains(NO_USER))
+    }
+
+    /// The bytes of a string that the server has made for the module, which frees it.
+    fn take(&mut self, string: *mut raw::RedisModuleString) -> Vec<u8> {
+        if string.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: the string is valid until it is freed, once.
+        unsafe {
+            let bytes = RStr::new(string).bytes().to_vec();
+            api!(RedisModule_FreeString)(self.raw(), string);
+            bytes
+        }
+    }
+}
