@@ -53,18 +53,16 @@ impl ServerState {
     /// The client of a call is gone, before any reply was written.
     pub fn lose_reader(&mut self, call: Call, now: Instant) {
         let inboxes = &mut self.inboxes;
-        match inboxes.by_id.get(&call.inbox) {
-            Some(Inbox::Named(named)) => {
-                if named.reader.since(call).is_some() {
-                    inboxes.reader_left(call.inbox, now);
-                }
+        if let Some(named) = inboxes.named(call.inbox) {
+            if named.reader.since(call).is_some() {
+                inboxes.reader_left(call.inbox, now);
             }
-            Some(Inbox::Waiting(..) | Inbox::Answered(_)) => match inboxes.by_id.remove(&call.inbox) {
-                Some(Inbox::Waiting(ticket, lock)) => self.wait_table.remove_waiter(lock.as_ref(), ticket),
-                Some(Inbox::Answered(answered)) => inboxes.in_flight.give_up(answered),
-                Some(Inbox::Named(_)) | None => {}
-            },
-            None => {}
+            return;
+        }
+        match inboxes.by_id.remove(&call.inbox) {
+            Some(Inbox::Waiting(ticket, lock)) => self.wait_table.remove_waiter(lock.as_ref(), ticket),
+            Some(Inbox::Answered(answered)) => inboxes.in_flight.give_up(answered),
+            Some(Inbox::Named(_)) | None => {}
         }
     }
 }
