@@ -22,7 +22,7 @@ pub enum Acquired {
     Granted(Granted),
     /// The lock is taken, and the request does not block.
     NotGranted,
-    /// The request waits. How many wait before it, at most [`MAX_AHEAD`].
+    /// The request waits. How many wait before it, at most [`MAX_AHEAD`], if an inbox with a name gets its answer.
     Queued(usize),
 }
 

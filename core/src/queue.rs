@@ -42,7 +42,7 @@ pub struct Queue {
     by_owner: BTreeMap<Owner, Tickets>,
     deadlines: BTreeSet<(Instant, Ticket)>,
     /// Owners that stopped waiting here, until the wait table takes note of it.
-    pub(super) removed_owners: Vec<Owner>,
+    pub(super) removed_owners: SmallVec<[Owner; 1]>,
     /// When the waiters arrived that have left, until the wait table takes note of it.
     pub(super) left: SmallVec<[Instant; 1]>,
 }
@@ -99,14 +99,6 @@ impl Waiter {
 }
 
 impl Queue {
-    /// A queue for its first waiter. Granting it the lock allocates nothing.
-    pub(super) fn with_room_for_one() -> Self {
-        Self {
-            removed_owners: Vec::with_capacity(1),
-            ..Self::default()
-        }
-    }
-
     /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()

@@ -6,21 +6,23 @@
 
 use dlock_core::{Answer, Answered, Call, Effects, Granted, GrantsReply, Reply};
 
-use crate::redis::{Blocked, BlockedClient, BlockedId, Ctx, Gil};
+use crate::redis::{Blocked, BlockedClient, BlockedId, Ctx, Gil, Token};
 use crate::state::module_state::HasState;
-use crate::state::readers::Reader;
 use crate::state::{clock, wait_timer};
+
+/// What the server calls for clients that wait. The token is the number of the call.
+struct Reader;
 
 /// Blocks the client of the running command until its call gets a reply.
 pub fn block(ctx: &mut Ctx<'_>, call: Call) {
-    let blocked = BlockedClient::block(ctx);
+    let blocked = BlockedClient::block::<Reader>(ctx);
     ctx.state().readers.insert(call, blocked);
 }
 
 /// Has the server call for the reply to this call, soon.
 pub fn wake(gil: &mut Gil<'_>, call: Call) {
     if let Some(blocked) = gil.state().readers.take(call) {
-        blocked.unblock(gil, Some(Box::new(Reader(call))));
+        blocked.unblock(gil, Some(call.number()));
     }
 }
 
@@ -104,9 +106,9 @@ const SUPERSEDED: &str =
     "UNBLOCKED another call reads this inbox now, or this server is a replica now: call again";
 
 impl Blocked for Reader {
-    fn reply(reader: Option<&Self>, ctx: &mut Ctx<'_>) {
-        let now = clock::now();
-        match reader.and_then(|reader| ctx.state().server.reply(reader.0, now)) {
+    fn reply(token: Option<Token>, ctx: &mut Ctx<'_>) {
+        let call = token.map(Call::from_number);
+        match call.and_then(|call| ctx.state().server.reply(call, clock::now())) {
             Some(Reply::Answer(answer)) => reply_answer(ctx, &answer),
             Some(Reply::Grants(reply)) => {
                 reply_grants(ctx, &reply);
@@ -131,9 +133,10 @@ impl Blocked for Reader {
         leave(ctx, call);
     }
 
-    fn free(self: Box<Self>, gil: &mut Gil<'_>, is_gone: bool) {
+    fn free(token: Token, gil: &mut Gil<'_>, is_gone: bool) {
         if is_gone {
-            gil.state().server.lose_reader(self.0, clock::now());
+            let call = Call::from_number(token);
+            gil.state().server.lose_reader(call, clock::now());
             wait_timer::arm(gil);
         }
     }

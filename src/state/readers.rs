@@ -1,24 +1,19 @@
 //! Clients that wait for a reply, by their calls and by the server's names for them.
 
-use std::collections::BTreeMap;
-
-use dlock_core::Call;
+use dlock_core::{Call, IdMap};
 
 use crate::redis::{BlockedClient, BlockedId};
 
-/// The call of a client that waits: it travels with the reply.
-pub struct Reader(pub Call);
-
 #[derive(Default)]
 pub struct Readers {
-    by_call: BTreeMap<Call, BlockedClient<Reader>>,
-    by_id: BTreeMap<BlockedId, Call>,
+    by_call: IdMap<Call, BlockedClient>,
+    by_id: IdMap<BlockedId, Call>,
     /// Unblocked ids, removed from `by_id` lazily to keep grants short. The server may reuse them at the next block.
     unblocked: Vec<BlockedId>,
 }
 
 impl Readers {
-    pub fn insert(&mut self, call: Call, blocked: BlockedClient<Reader>) {
+    pub fn insert(&mut self, call: Call, blocked: BlockedClient) {
         for id in self.unblocked.drain(..) {
             self.by_id.remove(&id);
         }
@@ -27,7 +22,7 @@ impl Readers {
     }
 
     /// Whoever takes a client out must unblock it.
-    pub fn take(&mut self, call: Call) -> Option<BlockedClient<Reader>> {
+    pub fn take(&mut self, call: Call) -> Option<BlockedClient> {
         let blocked = self.by_call.remove(&call)?;
         self.unblocked.push(blocked.id());
         Some(blocked)

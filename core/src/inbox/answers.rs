@@ -20,8 +20,8 @@ pub struct Answered {
     pub request_id: Option<RequestId>,
     /// The answer. The lease of a grant is what remains when it is replied.
     pub answer: Answer,
-    /// As a cursor, it acknowledges this answer and all before it.
-    pub(super) number: u64,
+    /// Acknowledges this answer and all before it.
+    pub(super) cursor: u64,
     /// When it was given.
     pub(super) at: Instant,
     /// A reply ended with this answer.
@@ -33,7 +33,7 @@ impl Answered {
         name: LockName,
         (owner, request_id): (Owner, Option<RequestId>),
         answer: Answer,
-        number: u64,
+        cursor: u64,
         at: Instant,
     ) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Answered {
             owner,
             request_id,
             answer,
-            number,
+            cursor,
             at,
             ends_reply: false,
         }
@@ -103,7 +103,7 @@ impl Answers {
         }
         let place = self
             .kept
-            .binary_search_by_key(&cursor, |answered| answered.number);
+            .binary_search_by_key(&cursor, |answered| answered.cursor);
         let place = place.map_err(|_| Error::NoInbox)?;
         if !self.kept.get(place).is_some_and(|answered| answered.ends_reply) {
             return Err(Error::NoInbox);
@@ -126,8 +126,8 @@ impl Answers {
             return (self.acknowledged, told);
         };
         last.ends_reply = true;
-        self.carried = self.carried.max(last.number);
-        (last.number, told)
+        self.carried = self.carried.max(last.cursor);
+        (last.cursor, told)
     }
 
     /// The cursor of a reply that carries nothing.
@@ -137,7 +137,7 @@ impl Answers {
 
     /// Whether a reply has carried this answer.
     pub(super) fn is_carried(&self, answered: &Answered) -> bool {
-        answered.number <= self.carried
+        answered.cursor <= self.carried
     }
 
     pub(super) fn pop(&mut self) -> Option<Answered> {

@@ -2,7 +2,7 @@
 
 use super::answers::Answered;
 use super::reading::GrantsReply;
-use super::{Call, Inbox, Inboxes};
+use super::{Call, Inbox, InboxId, Inboxes};
 use crate::effects::{Answer, Effects, Wake};
 use crate::server_state::ServerState;
 use crate::time::Instant;
@@ -19,7 +19,11 @@ pub enum Reply {
 impl ServerState {
     /// Puts the answers of a transition into the inboxes of their waiters. [`Effects::calls`] are those that are to be
     /// replied to, by [`ServerState::reply`]. A grant that the reply to the request itself carries is in flight no more.
+    #[inline]
     pub fn deliver(&mut self, effects: &mut Effects) {
+        if effects.wakes.is_empty() && effects.repeated.is_none() {
+            return;
+        }
         let now = effects.clock.now;
         for wake in effects.wakes.drain(..) {
             effects.calls.extend(self.inboxes.deliver(wake, now));
@@ -33,33 +37,26 @@ impl ServerState {
     /// The reply to a call whose client is there. `None`: another call took over, or the inbox is gone.
     pub fn reply(&mut self, call: Call, now: Instant) -> Option<Reply> {
         let inboxes = &mut self.inboxes;
-        match inboxes.by_id.get(&call.inbox)? {
-            Inbox::Named(named) => {
-                let since = named.reader.since(call)?;
-                let reply = inboxes.reply_to_reader(call.inbox, since, now)?;
-                Some(Reply::Grants(reply))
+        if let Some(id) = inboxes.calls.get(&call) {
+            return inboxes.reply_to_reader(*id, now).map(Reply::Grants);
+        }
+        match inboxes.by_id.remove(&InboxId(call.0))? {
+            Inbox::Answered(answered) => {
+                inboxes.in_flight.carry_answered(&answered);
+                Some(Reply::Answer(answered.answer))
             }
-            Inbox::Answered(_) => match inboxes.by_id.remove(&call.inbox) {
-                Some(Inbox::Answered(answered)) => {
-                    inboxes.in_flight.carry_answered(&answered);
-                    Some(Reply::Answer(answered.answer))
-                }
-                _ => None,
-            },
-            Inbox::Waiting(..) => None,
+            Inbox::Waiting(..) | Inbox::Named(_) => None,
         }
     }
 
     /// The client of a call is gone, before any reply was written.
     pub fn lose_reader(&mut self, call: Call, now: Instant) {
         let inboxes = &mut self.inboxes;
-        if let Some(named) = inboxes.named(call.inbox) {
-            if named.reader.since(call).is_some() {
-                inboxes.reader_left(call.inbox, now);
-            }
+        if let Some(id) = inboxes.calls.get(&call) {
+            inboxes.reader_left(*id, now);
             return;
         }
-        match inboxes.by_id.remove(&call.inbox) {
+        match inboxes.by_id.remove(&InboxId(call.0)) {
             Some(Inbox::Waiting(ticket, lock)) => self.wait_table.remove_waiter(lock.as_ref(), ticket),
             Some(Inbox::Answered(answered)) => inboxes.in_flight.give_up(answered),
             Some(Inbox::Named(_)) | None => {}
@@ -75,17 +72,17 @@ impl Inboxes {
             waiter,
             answer,
         } = wake;
-        let (id, number) = (waiter.inbox(), self.next_number());
+        let (id, cursor) = (waiter.inbox(), self.next_cursor());
         let request = (waiter.owner, waiter.request_id);
         match self.by_id.get_mut(&id) {
             Some(Inbox::Named(named)) => {
                 let lock = named.waiters.remove(&ticket)?;
-                let answered = Answered::new(lock, request, answer, number, now);
+                let answered = Answered::new(lock, request, answer, cursor, now);
                 self.in_flight.add(&answered);
                 named.answers.push(answered);
                 self.waiters = self.waiters.saturating_sub(1);
                 self.answers = self.answers.saturating_add(1);
-                let call = named.reader.wake(id);
+                let call = named.reader.wake();
                 if call.is_some() {
                     self.set_deadline(id, None);
                 }
@@ -95,14 +92,14 @@ impl Inboxes {
                 let Inbox::Waiting(_, lock) = inbox else {
                     return None;
                 };
-                let answered = Answered::new(lock.clone(), request, answer, number, now);
+                let answered = Answered::new(lock.clone(), request, answer, cursor, now);
                 self.in_flight.add(&answered);
                 *inbox = Inbox::Answered(answered);
-                Some(Call::of_block(id))
+                Some(id.call_of_block())
             }
             None => {
                 let lock = self.ended.get_mut(&id)?.waiters.remove(&ticket)?;
-                let answered = Answered::new(lock, request, answer, number, now);
+                let answered = Answered::new(lock, request, answer, cursor, now);
                 self.waiters = self.waiters.saturating_sub(1);
                 self.in_flight.add(&answered);
                 self.in_flight.give_up(answered);

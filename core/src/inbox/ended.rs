@@ -58,7 +58,7 @@ impl ServerState {
     pub(crate) fn end_inboxes(&mut self) -> Vec<Call> {
         let ids: Vec<InboxId> = self.inboxes.by_name.values().copied().collect();
         let calls = ids.into_iter().filter_map(|id| {
-            let call = self.inboxes.named(id)?.reader.blocked(id);
+            let call = self.inboxes.named(id)?.reader.blocked();
             self.inboxes.end(id);
             call
         });
@@ -79,7 +79,7 @@ impl Inboxes {
     fn process(&mut self, id: InboxId, now: Instant) -> Option<Call> {
         let (is_paused, paused) = (self.pauses.is_paused(), self.pauses.total());
         let named = self.named(id)?;
-        if let Some(call) = named.reader.wake(id) {
+        if let Some(call) = named.reader.wake() {
             self.set_deadline(id, None);
             return Some(call);
         }
@@ -109,6 +109,7 @@ impl Inboxes {
         self.set_deadline(id, None);
         if let Some(Inbox::Named(named)) = self.by_id.remove(&id) {
             self.by_name.remove(&named.name);
+            self.forget_call(named.reader);
             self.ended_total = self.ended_total.wrapping_add(1);
             let ended = Ended {
                 waiters: named.waiters,

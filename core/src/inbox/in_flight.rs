@@ -48,12 +48,12 @@ pub struct Undelivered {
     pub request_id: Option<RequestId>,
     /// The fence of the grant.
     pub fence: u64,
-    number: u64,
+    cursor: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlight {
-    /// The grants with request ids, and the numbers of their answers.
+    /// The grants with request ids, and the cursors of their answers.
     by_request: BTreeMap<RequestKey, u64>,
     /// Those to be rolled back.
     undelivered: VecDeque<Undelivered>,
@@ -61,10 +61,11 @@ pub(super) struct InFlight {
 
 impl InFlight {
     pub(super) fn add(&mut self, answered: &Answered) {
-        if answered.granted().is_some()
+        if answered.request_id.is_some()
+            && answered.granted().is_some()
             && let Some(request) = RequestKey::of_answered(answered)
         {
-            self.by_request.insert(request, answered.number);
+            self.by_request.insert(request, answered.cursor);
         }
     }
 
@@ -75,9 +76,9 @@ impl InFlight {
 
     /// A reply carries this answer.
     pub(super) fn carry_answered(&mut self, answered: &Answered) {
-        if answered.granted().is_some() {
+        if answered.request_id.is_some() && answered.granted().is_some() {
             let request = RequestKey::of_answered(answered);
-            self.claim(request.as_ref(), answered.number);
+            self.claim(request.as_ref(), answered.cursor);
         }
     }
 
@@ -90,17 +91,17 @@ impl InFlight {
                 owner: answered.owner,
                 request_id: answered.request_id,
                 fence,
-                number: answered.number,
+                cursor: answered.cursor,
             });
         }
     }
 
     /// Whether no reply carried this grant. From now on none can.
-    fn claim(&mut self, request: Option<&RequestKey>, number: u64) -> bool {
+    fn claim(&mut self, request: Option<&RequestKey>, cursor: u64) -> bool {
         let Some(request) = request else {
             return true;
         };
-        let is_unclaimed = self.by_request.get(request) == Some(&number);
+        let is_unclaimed = self.by_request.get(request) == Some(&cursor);
         if is_unclaimed {
             self.by_request.remove(request);
         }
@@ -132,6 +133,6 @@ impl super::Inboxes {
             owner: grant.owner.clone(),
             request_id,
         });
-        self.in_flight.claim(request.as_ref(), grant.number)
+        self.in_flight.claim(request.as_ref(), grant.cursor)
     }
 }

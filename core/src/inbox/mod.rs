@@ -26,9 +26,11 @@ mod pauses;
 mod reading;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use super::error::Error;
+use super::id_map::IdMap;
 use super::name::LockName;
 use super::request::Caller;
 use super::ticket::Ticket;
@@ -44,14 +46,11 @@ pub use reading::{GrantsReply, Received};
 
 /// Names an inbox in this process. Never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InboxId(u64);
+pub struct InboxId(NonZeroUsize);
 
-/// Names the call of a reader: a GRANTS that waits for answers, or the client of a BLOCK.
+/// Names the call of a reader: a GRANTS that waits for answers, or the client of a BLOCK. Never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Call {
-    inbox: InboxId,
-    number: u64,
-}
+pub struct Call(NonZeroUsize);
 
 /// The waiters of an inbox.
 type Waiters = BTreeMap<Ticket, LockName>;
@@ -59,16 +58,20 @@ type Waiters = BTreeMap<Ticket, LockName>;
 /// All inboxes of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Inboxes {
-    by_id: BTreeMap<InboxId, Inbox>,
+    by_id: IdMap<InboxId, Inbox>,
     by_name: BTreeMap<Rc<[u8]>, InboxId>,
+    /// The calls of GRANTS that wait, or whose replies are about to be written.
+    calls: BTreeMap<Call, InboxId>,
     /// When the call of a reader is over, or an inbox without a reader ends.
     deadlines: BTreeSet<(Instant, InboxId)>,
     ended: BTreeMap<InboxId, Ended>,
     in_flight: InFlight,
     pauses: Pauses,
-    /// The last number that was given to an inbox, a call or an answer.
-    last_number: u64,
-    /// Whether numbers are above the cursors of this server's earlier processes.
+    /// The last number that was given to an inbox or a call.
+    last_id: usize,
+    /// The last number that was given to an answer.
+    last_cursor: u64,
+    /// Whether cursors are above those of this server's earlier processes.
     is_seeded: bool,
     /// The waiters whose answers go to inboxes with names.
     waiters: usize,
@@ -130,7 +133,7 @@ impl Inboxes {
     /// The inbox for the answer of a request: one with this name, or a new one for the client of a BLOCK.
     pub(super) fn of(&mut self, name: Option<&[u8]>, caller: Caller<'_>) -> Result<InboxId, Error> {
         let Some(name) = name else {
-            return Ok(InboxId(self.next_number()));
+            return Ok(InboxId(self.next_id()));
         };
         let id = *self.by_name.get(name).ok_or(Error::NoInbox)?;
         let named = self.named(id).ok_or(Error::NoInbox)?;
@@ -142,7 +145,7 @@ impl Inboxes {
     pub(super) fn expect(&mut self, id: InboxId, ticket: Ticket, lock: LockName) -> Option<Call> {
         let Some(Inbox::Named(named)) = self.by_id.get_mut(&id) else {
             self.by_id.insert(id, Inbox::Waiting(ticket, lock));
-            return Some(Call::of_block(id));
+            return Some(id.call_of_block());
         };
         if named.waiters.insert(ticket, lock).is_none() {
             self.waiters = self.waiters.saturating_add(1);
@@ -157,9 +160,14 @@ impl Inboxes {
         }
     }
 
-    fn next_number(&mut self) -> u64 {
-        self.last_number = self.last_number.saturating_add(1);
-        self.last_number
+    fn next_id(&mut self) -> NonZeroUsize {
+        self.last_id = self.last_id.wrapping_add(1);
+        NonZeroUsize::new(self.last_id).unwrap_or(NonZeroUsize::MIN)
+    }
+
+    fn next_cursor(&mut self) -> u64 {
+        self.last_cursor = self.last_cursor.saturating_add(1);
+        self.last_cursor
     }
 
     /// When the call of this inbox's reader is over, or when the inbox ends.
@@ -179,17 +187,21 @@ impl Inboxes {
     }
 }
 
+impl InboxId {
+    /// The client of a BLOCK: its inbox has no other call, and the same number.
+    pub fn call_of_block(self) -> Call {
+        Call(self.0)
+    }
+}
+
 impl Call {
-    /// The inbox that it reads.
-    pub fn inbox(self) -> InboxId {
-        self.inbox
+    /// As a number, for who can carry nothing else.
+    pub fn number(self) -> NonZeroUsize {
+        self.0
     }
 
-    /// The client of a BLOCK: its inbox has no other call.
-    pub(crate) fn of_block(inbox: InboxId) -> Self {
-        Self {
-            inbox,
-            number: inbox.0,
-        }
+    /// The call with this number.
+    pub fn from_number(number: NonZeroUsize) -> Self {
+        Self(number)
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::answers::Answers;
 use super::pauses::Elapsed;
-use super::{Call, InboxId, Waiters};
+use super::{Call, Waiters};
 use crate::error::Error;
 use crate::request::Caller;
 use crate::time::Instant;
@@ -30,9 +30,9 @@ pub(super) struct Named {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reader {
     /// A call waits for answers.
-    Blocked { number: u64, since: Instant },
+    Blocked { call: Call, since: Instant },
     /// The reply to a call that waited is about to be written.
-    Replying { number: u64, since: Instant },
+    Replying { call: Call, since: Instant },
     /// No call.
     Absent(Absence),
 }
@@ -63,6 +63,14 @@ impl Named {
         }
     }
 
+    /// How long the current call has waited, rounded down.
+    pub(super) fn waited_ms(&self, now: Instant) -> u64 {
+        match self.reader {
+            Reader::Blocked { since, .. } | Reader::Replying { since, .. } => since.ms_until(now),
+            Reader::Absent(_) => 0,
+        }
+    }
+
     /// Whether the inbox is that of this caller.
     pub(super) fn check(&self, caller: Caller<'_>) -> Result<(), Error> {
         if self.db == caller.db && *self.user == *caller.user {
@@ -74,30 +82,28 @@ impl Named {
 }
 
 impl Reader {
-    /// The call that is waiting for answers, if one does.
-    pub(super) fn blocked(self, inbox: InboxId) -> Option<Call> {
+    /// The call that waits for answers, or that is about to be replied to.
+    pub(super) fn call(self) -> Option<Call> {
         match self {
-            Self::Blocked { number, .. } => Some(Call { inbox, number }),
-            Self::Replying { .. } | Self::Absent(_) => None,
-        }
-    }
-
-    /// Since when the call with this number waits, if it is the current one.
-    pub(super) fn since(self, call: Call) -> Option<Instant> {
-        match self {
-            Self::Blocked { number, since } | Self::Replying { number, since } => {
-                (number == call.number).then_some(since)
-            }
+            Self::Blocked { call, .. } | Self::Replying { call, .. } => Some(call),
             Self::Absent(_) => None,
         }
     }
 
+    /// The call that waits for answers, if one does.
+    pub(super) fn blocked(self) -> Option<Call> {
+        match self {
+            Self::Blocked { call, .. } => Some(call),
+            Self::Replying { .. } | Self::Absent(_) => None,
+        }
+    }
+
     /// A call that waited gets its reply now.
-    pub(super) fn wake(&mut self, inbox: InboxId) -> Option<Call> {
-        let Self::Blocked { number, since } = *self else {
+    pub(super) fn wake(&mut self) -> Option<Call> {
+        let Self::Blocked { call, since } = *self else {
             return None;
         };
-        *self = Self::Replying { number, since };
-        Some(Call { inbox, number })
+        *self = Self::Replying { call, since };
+        Some(call)
     }
 }

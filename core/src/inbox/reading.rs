@@ -57,13 +57,13 @@ impl ServerState {
     /// The reply without any answer to a call that is over before its time. `None`: another call took over, or the inbox
     /// is gone.
     pub fn reply_nothing(&mut self, call: Call, now: Instant) -> Option<GrantsReply> {
-        let named = self.inboxes.named(call.inbox)?;
-        let since = named.reader.since(call)?;
-        let cursor = named.answers.acknowledged();
-        self.inboxes.reader_left(call.inbox, now);
+        let id = *self.inboxes.calls.get(&call)?;
+        let named = self.inboxes.named(id)?;
+        let (cursor, waited_ms) = (named.answers.acknowledged(), named.waited_ms(now));
+        self.inboxes.reader_left(id, now);
         Some(GrantsReply {
             cursor,
-            waited_ms: since.ms_until(now),
+            waited_ms,
             answers: Vec::new(),
         })
     }
@@ -74,11 +74,11 @@ impl Inboxes {
         if !self.is_seeded {
             // As fences: above all cursors that this server gave out before it started.
             let (clock, random) = (inputs.environment.wall_clock(), inputs.environment.random());
-            self.last_number = self.last_number.max(clock.first_cursor(random));
+            self.last_cursor = self.last_cursor.max(clock.first_cursor(random));
             self.is_seeded = true;
         }
-        let (name, id): (Rc<[u8]>, _) = (name.into(), InboxId(self.next_number()));
-        let first = self.next_number();
+        let (name, id): (Rc<[u8]>, _) = (name.into(), InboxId(self.next_id()));
+        let first = self.next_cursor();
         let named = Named::new(Rc::clone(&name), caller, first, self.absence(inputs.now));
         self.by_id.insert(id, Inbox::Named(Box::new(named)));
         self.by_name.insert(name, id);
@@ -106,31 +106,32 @@ impl Inboxes {
 
     /// The reader replies, or waits.
     fn call(&mut self, id: InboxId, request: &Grants<'_>, now: Instant) -> Option<Received> {
-        let number = self.next_number();
+        let call = Call(self.next_id());
         let named = self.named(id)?;
         named.ttl_ms = request.ttl_ms.unwrap_or(named.ttl_ms);
-        let former = named.reader.blocked(id);
-        named.reader = Reader::Blocked { number, since: now };
+        let waits = request.cursor > 0 && named.answers.is_empty();
+        let former = std::mem::replace(&mut named.reader, Reader::Blocked { call, since: now });
+        self.forget_call(former);
         let reply = match request.block_ms {
-            Some(ms) if request.cursor > 0 && named.answers.is_empty() => {
+            Some(ms) if waits => {
+                self.calls.insert(call, id);
                 self.set_deadline(id, Some(now.after_ms(ms)));
-                Err(Call { inbox: id, number })
+                Err(call)
             }
-            _ => Ok(self.reply_to_reader(id, now, now)?),
+            _ => Ok(self.reply_to_reader(id, now)?),
         };
-        Some(Received { former, reply })
+        Some(Received {
+            former: former.blocked(),
+            reply,
+        })
     }
 
-    /// The reply to a call that began at `since`. It carries answers from now on.
-    pub(super) fn reply_to_reader(
-        &mut self,
-        id: InboxId,
-        since: Instant,
-        now: Instant,
-    ) -> Option<GrantsReply> {
+    /// The reply to the current call of this inbox. It carries answers from now on.
+    pub(super) fn reply_to_reader(&mut self, id: InboxId, now: Instant) -> Option<GrantsReply> {
         let Inbox::Named(named) = self.by_id.get_mut(&id)? else {
             return None;
         };
+        let waited_ms = named.waited_ms(now);
         let (cursor, answers) = named.answers.reply(now);
         for answered in &answers {
             self.in_flight.carry_answered(answered);
@@ -138,7 +139,7 @@ impl Inboxes {
         self.reader_left(id, now);
         Some(GrantsReply {
             cursor,
-            waited_ms: since.ms_until(now),
+            waited_ms,
             answers,
         })
     }
@@ -149,12 +150,20 @@ impl Inboxes {
         let Some(named) = self.named(id) else {
             return;
         };
-        named.reader = Reader::Absent(absence);
+        let former = std::mem::replace(&mut named.reader, Reader::Absent(absence));
         let ttl_ms = named.ttl_ms;
+        self.forget_call(former);
         if ttl_ms == 0 {
             self.end(id);
         } else {
             self.set_deadline(id, Some(now.after_ms(ttl_ms)));
+        }
+    }
+
+    /// A call that is over.
+    pub(super) fn forget_call(&mut self, reader: Reader) {
+        if let Some(call) = reader.call() {
+            self.calls.remove(&call);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::fence::{AdvanceReason, Fence};
 use crate::grace::{GraceLength, GraceSettings};
-use crate::inbox::{self, Call, InboxId};
+use crate::inbox::{self, Call};
 use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
 use crate::name::LockName;
@@ -43,7 +43,7 @@ pub struct Server {
     now: Instant,
     /// What the clock of this server shows at 0.
     pub origin: Micros,
-    clients: BTreeMap<InboxId, Client>,
+    clients: BTreeMap<Call, Client>,
     pub(super) last_client: Client,
     /// The replies to waiters.
     pub replies: Vec<(Client, Reply)>,
@@ -200,7 +200,7 @@ impl Server {
         match reply {
             Ok(Answer::Queued) => {
                 let call = self.effects.parked.take().expect("a waiter is parked");
-                let former = self.clients.insert(call.inbox(), client);
+                let former = self.clients.insert(call, client);
                 assert_eq!(former, None, "two clients with one inbox");
                 None
             }
@@ -296,7 +296,7 @@ impl Server {
     fn reply_to_waiters(&mut self) {
         self.state.deliver(&mut self.effects);
         for call in self.effects.calls.drain(..) {
-            let client = self.clients.remove(&call.inbox()).expect("a waiter");
+            let client = self.clients.remove(&call).expect("a waiter");
             let Some(inbox::Reply::Answer(answer)) = self.state.reply(call, self.now) else {
                 panic!("a waiter has no answer");
             };
@@ -338,10 +338,10 @@ impl Server {
 
     /// The client of a waiter disconnects.
     pub fn disconnect(&mut self, client: Client) {
-        let inbox = self.clients.iter().find(|(_, other)| **other == client);
-        let inbox = *inbox.expect("a client that waits").0;
-        self.clients.remove(&inbox);
-        self.state.lose_reader(Call::of_block(inbox), self.now);
+        let call = self.clients.iter().find(|(_, other)| **other == client);
+        let call = *call.expect("a client that waits").0;
+        self.clients.remove(&call);
+        self.state.lose_reader(call, self.now);
     }
 
     /// All waiters of this lock get an error.
@@ -455,8 +455,8 @@ impl Server {
         let waiter = queue::Waiter::new(request, timeout, inbox, self.now);
         let inserted = table.insert(name, waiter, &policy, 0).expect("room in the queue");
         table.sync(name, &self.locks[lock].1, clock);
-        inboxes.expect(inbox, inserted.ticket, inserted.name);
-        self.clients.insert(inbox, client);
+        let call = inboxes.expect(inbox, inserted.ticket, inserted.name);
+        self.clients.insert(call.expect("a client to be blocked"), client);
     }
 
     /// When the leases of the live holders end, on the clock that all servers share.
@@ -490,7 +490,7 @@ impl Server {
         let clock = self.clock();
         let live = self.locks[lock].1.live_holders(clock);
         let waiters = self.waiters(lock).map(|(_, waiter)| Waiter {
-            client: self.clients[&waiter.inbox()],
+            client: self.clients[&waiter.inbox().call_of_block()],
             since: waiter.since.as_micros() - self.origin,
             request: Acquire {
                 owner: waiter.owner(),

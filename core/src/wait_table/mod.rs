@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use super::error::{Error, Full};
 use super::lease_clock::LeaseClock;
 use super::limit::Limit;
@@ -54,8 +56,8 @@ const MAX_HOLDERS: usize = 64;
 pub(super) struct Entry {
     pub(super) name: LockName,
     pub(super) queue: Queue,
-    /// The holders, as they are in the index of owners. None if they are too many.
-    pub(super) holders: Vec<HolderSnapshot>,
+    /// The holders, as they are in the index of owners: nearly always one. None if they are too many.
+    pub(super) holders: SmallVec<[HolderSnapshot; 1]>,
     /// The holders are more than [`MAX_HOLDERS`].
     has_too_many_holders: bool,
     pub(super) next_wakeup: Option<Instant>,
@@ -273,9 +275,8 @@ impl Entry {
     fn new(name: LockName) -> Self {
         Self {
             name,
-            queue: Queue::with_room_for_one(),
-            // Nearly every lock has one holder.
-            holders: Vec::with_capacity(1),
+            queue: Queue::default(),
+            holders: SmallVec::new(),
             has_too_many_holders: false,
             next_wakeup: None,
         }
@@ -310,7 +311,7 @@ fn entry_mut<'a>(databases: &'a mut BTreeMap<i32, Database>, name: LockNameRef<'
 
 /// Makes the snapshots those of these holders, which leave from anywhere; new ones are appended.
 fn sync_holders(
-    snapshots: &mut Vec<HolderSnapshot>,
+    snapshots: &mut SmallVec<[HolderSnapshot; 1]>,
     holders: &[Holder],
     clock: LeaseClock,
     owners: &mut OwnerIndex,

@@ -34,7 +34,7 @@ mod string;
 mod timer;
 mod user;
 
-pub use blocked_client::{Blocked, BlockedClient, BlockedId};
+pub use blocked_client::{Blocked, BlockedClient, BlockedId, Token};
 pub use bus::Receiver;
 pub use command::{Call, Command, CommandError, MissingArgument};
 pub use config::{Number, Switch};

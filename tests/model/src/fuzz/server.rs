@@ -7,8 +7,8 @@ use super::holders::{assert_sound, who};
 use crate::outside::Outside;
 use dlock_core::{
     Acquire, Acquired, Answer, Call, Effects, Error, Extend, GraceLength, GraceSettings, Granted, Guard,
-    Holder, InboxId, Instant, LeaseClock, Lock, LockName, Policy, Queue, Release, Reply, ServerState,
-    Transition, decode_lock, encode_lock,
+    Holder, Instant, LeaseClock, Lock, LockName, Policy, Queue, Release, Reply, ServerState, Transition,
+    decode_lock, encode_lock,
 };
 
 /// A time in 2025, so that fences have as many digits as real ones.
@@ -38,7 +38,7 @@ pub struct Server {
     replica_state: ServerState,
     now: Instant,
     /// The waiters without a reply, with the index of their lock.
-    waiting: BTreeMap<InboxId, (Call, usize)>,
+    waiting: BTreeMap<Call, usize>,
     highest_fence: u64,
     /// The fences that the last transition granted to waiters.
     granted_waiters: BTreeSet<u64>,
@@ -155,9 +155,9 @@ impl Server {
 
     /// The client of a waiter disconnects.
     pub fn disconnect(&mut self, choice: usize) {
-        if let Some((&inbox, &(call, _))) = self.waiting.iter().nth(choice % self.waiting.len().max(1)) {
+        if let Some((&call, _)) = self.waiting.iter().nth(choice % self.waiting.len().max(1)) {
             self.state.lose_reader(call, self.now);
-            self.waiting.remove(&inbox);
+            self.waiting.remove(&call);
         }
         self.check();
     }
@@ -212,7 +212,7 @@ impl Server {
         let (name, lock) = &mut self.locks[place];
         let result = step(&mut self.state.begin(&inputs, name.as_ref(), lock, &mut effects));
         if let Some(call) = effects.parked.take() {
-            assert_eq!(self.waiting.insert(call.inbox(), (call, place)), None);
+            assert_eq!(self.waiting.insert(call, place), None);
         }
         self.deliver(place, &mut effects, &before);
         self.replicate(place, &effects);
@@ -225,8 +225,8 @@ impl Server {
         let first_waiting = queue.and_then(|queue| queue.iter().next().map(|(ticket, _)| ticket));
         let mut first_of = BTreeMap::new();
         for wake in &effects.wakes {
-            let waiting = self.waiting.remove(&wake.waiter.inbox());
-            assert_eq!(waiting.map(|(_, place)| place), Some(place), "{wake:?}");
+            let call = wake.waiter.inbox().call_of_block();
+            assert_eq!(self.waiting.remove(&call), Some(place), "{wake:?}");
             if let Answer::Granted(granted) = &wake.answer {
                 let first = first_of.entry(granted.fence).or_insert(wake.ticket);
                 *first = wake.ticket.min(*first);
@@ -291,10 +291,12 @@ impl Server {
         for (place, (name, lock)) in self.locks.iter().enumerate() {
             assert_sound(lock);
             let queue = self.state.wait_table.queue(name.as_ref()).into_iter();
-            let queued = queue.flat_map(Queue::iter).map(|(_, waiter)| waiter.inbox());
-            let waiting = self.waiting.iter().filter(|(_, (_, at))| *at == place);
+            let queued = queue
+                .flat_map(Queue::iter)
+                .map(|(_, waiter)| waiter.inbox().call_of_block());
+            let waiting = self.waiting.iter().filter(|(_, at)| **at == place);
             let (queued, waiting): (BTreeSet<_>, BTreeSet<_>) =
-                (queued.collect(), waiting.map(|(inbox, _)| *inbox).collect());
+                (queued.collect(), waiting.map(|(call, _)| *call).collect());
             assert_eq!(queued, waiting, "the queue of {name:?} has other waiters");
         }
         assert_eq!(self.state.wait_table.waiters(), self.waiting.len());
