@@ -47,7 +47,8 @@ impl Command for Guard {
                     Argument::string(c"command"),
                     Argument::string(c"arg").optional().multiple(),
                 ],
-            ),
+            )
+            .optional(),
         ],
         categories: "write slow",
         own_category: Some(CATEGORY),

@@ -11,7 +11,7 @@ use crate::name::LockNameRef;
 /// How far a promotion advances: an isolated old primary must issue this many fences to catch up.
 const PROMOTION_GAP: Fence = 1 << 26;
 /// Random bits added to the gap: two servers promoted from one primary differ.
-const RANDOM_MASK: u64 = (1 << 21) - 1;
+const RANDOM_BITS: u32 = 21;
 /// Fences per millisecond: no server sustains two million grants per second.
 pub(crate) const FENCES_PER_MS: u64 = 2048;
 /// 2024-01-01T00:00:00Z in milliseconds since 1970.
@@ -32,12 +32,6 @@ impl WallClock {
 
     pub(crate) fn is_at_least(self, fence: Fence) -> bool {
         self.0 >= fence
-    }
-
-    /// Where the cursors of a server that starts begin: above those of its earlier processes, which gave out fewer than
-    /// [`FENCES_PER_MS`]. `random`: its low bits are used, against a clock that was set back.
-    pub(crate) fn first_cursor(self, random: u64) -> u64 {
-        self.0.min(MAX_FENCE / 2).saturating_add(random & RANDOM_MASK)
     }
 }
 
@@ -129,7 +123,7 @@ impl Fences {
         let last = self.last();
         let gap = last
             .saturating_add(PROMOTION_GAP)
-            .saturating_add(random & RANDOM_MASK);
+            .saturating_add(random & ((1 << RANDOM_BITS) - 1));
         match self.pending.take() {
             None => {}
             Some(AdvanceReason::Promotion) => self.known = gap.max(clock.0),
@@ -177,6 +171,14 @@ impl Fences {
     pub(crate) fn max_min_fence(&self, clock: WallClock, ahead_ms: u64) -> Fence {
         let ahead = ahead_ms.saturating_mul(FENCES_PER_MS);
         self.last().max(clock.0.saturating_add(ahead)).min(MAX_FENCE)
+    }
+
+    /// Where the cursors of a server that starts begin: above those of its earlier processes, which gave out fewer than
+    /// [`FENCES_PER_MS`], also if the clock was set back and the counter was ahead of it. `random`: the bits below a
+    /// millisecond are used.
+    pub(crate) fn first_cursor(&self, clock: WallClock, random: u64) -> u64 {
+        let above = clock.0.max(self.last()).min(MAX_FENCE / 2);
+        above.saturating_add(random % FENCES_PER_MS)
     }
 
     /// The last value of the counter.

@@ -48,10 +48,21 @@ impl ServerState {
                 if waiting >= max {
                     return Err(Error::QueueFull(Full::Server(max)));
                 }
-                self.inboxes.make(request.inbox, caller, inputs)
+                self.seed_cursors(inputs);
+                self.inboxes.make(request.inbox, caller, inputs.now)
             }
         };
         self.inboxes.call(id, request, inputs.now).ok_or(Error::NoInbox)
+    }
+
+    /// Before the first cursor is given out: it must be above those that this server gave out before it started.
+    fn seed_cursors(&mut self, inputs: &Inputs<'_>) {
+        if !self.inboxes.is_seeded {
+            let (clock, random) = (inputs.environment.wall_clock(), inputs.environment.random());
+            let first = self.fences.first_cursor(clock, random);
+            self.inboxes.last_cursor = self.inboxes.last_cursor.max(first);
+            self.inboxes.is_seeded = true;
+        }
     }
 
     /// The reply without any answer to a call that is over before its time. `None`: another call took over, or the inbox
@@ -70,16 +81,10 @@ impl ServerState {
 }
 
 impl Inboxes {
-    fn make(&mut self, name: &[u8], caller: Caller<'_>, inputs: &Inputs<'_>) -> InboxId {
-        if !self.is_seeded {
-            // As fences: above all cursors that this server gave out before it started.
-            let (clock, random) = (inputs.environment.wall_clock(), inputs.environment.random());
-            self.last_cursor = self.last_cursor.max(clock.first_cursor(random));
-            self.is_seeded = true;
-        }
+    fn make(&mut self, name: &[u8], caller: Caller<'_>, now: Instant) -> InboxId {
         let (name, id): (Rc<[u8]>, _) = (name.into(), InboxId(self.next_id()));
         let first = self.next_cursor();
-        let named = Named::new(Rc::clone(&name), caller, first, self.absence(inputs.now));
+        let named = Named::new(Rc::clone(&name), caller, first, self.absence(now));
         self.by_id.insert(id, Inbox::Named(Box::new(named)));
         self.by_name.insert(name, id);
         id
