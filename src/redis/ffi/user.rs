@@ -19,7 +19,7 @@ impl Ctx<'_> {
         if !self.has_user() {
             return Vec::new();
         }
-        // SAFETY: the client of the context has a user. Redis 7.0 reads its name without a look.
+        // SAFETY: the client of the context has a user, whose name the server reads without a look.
         let name = unsafe { api!(RedisModule_GetCurrentUserName)(self.raw()) };
         self.take(name)
     }
