@@ -89,7 +89,7 @@ pub use event::Event;
 pub use fence::{AdvanceReason, Fences, MAX_FENCE, WallClock};
 pub use grace::{Grace, GraceLength, GraceSettings};
 pub use id_map::{IdHasher, IdMap};
-pub use inbox::{Answered, Call, GrantsReply, InboxId, Inboxes, Received, Reply, Undelivered};
+pub use inbox::{Answered, Call, GrantsReply, InboxId, InboxStep, Inboxes, Received, Reply, Undelivered};
 pub use inline_bytes::InlineBytes;
 pub use inputs::{Environment, Inputs, Role};
 pub use lease_clock::LeaseClock;

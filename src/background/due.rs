@@ -13,6 +13,7 @@ use crate::state::module_state::HasState;
 use crate::state::wait_timer;
 
 const SLICE_MS: u64 = 2;
+const ROLLBACK_SLICE_MS: u64 = 1;
 /// The most queues that one request processes, which takes some milliseconds. A FLUSHALL may have emptied thousands.
 const MAX_QUEUES: usize = 500;
 
@@ -53,7 +54,7 @@ fn process_due_while(ctx: &mut Ctx<'_>, goes_on: impl Fn(usize) -> bool) -> bool
     let (flags, home) = (ctx.flags(), ctx.db());
     let now = clock::now();
     let mut processed = 0_usize;
-    rollback::roll_back_grants(ctx, flags, &Slice::of_ms(SLICE_MS));
+    rollback::roll_back_grants(ctx, flags, &Slice::of_ms(ROLLBACK_SLICE_MS));
     let is_done = loop {
         let Some(name) = ctx.state().server.wait_table.next_due(now) else {
             break true;

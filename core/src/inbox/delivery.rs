@@ -82,11 +82,7 @@ impl Inboxes {
                 named.answers.push(answered);
                 self.waiters = self.waiters.saturating_sub(1);
                 self.answers = self.answers.saturating_add(1);
-                let call = named.reader.wake();
-                if call.is_some() {
-                    self.set_deadline(id, None);
-                }
-                call
+                self.wake_reader(id)
             }
             Some(inbox) => {
                 let Inbox::Waiting(_, lock) = inbox else {

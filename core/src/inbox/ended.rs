@@ -1,7 +1,9 @@
 //! How inboxes end: when nobody reads them any more, and when this server is a replica from now on.
 
+use std::collections::BTreeSet;
+
 use super::answers::Answers;
-use super::named::{Absence, Reader};
+use super::named::Reader;
 use super::{Call, Inbox, InboxId, Inboxes, Waiters};
 use crate::server_state::ServerState;
 use crate::time::Instant;
@@ -13,34 +15,48 @@ pub(super) struct Ended {
     answers: Answers,
 }
 
+/// What was due in inboxes, and is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InboxStep {
+    /// The time of this call is over: it is to be replied to, by [`ServerState::reply`].
+    Reply(Call),
+    /// An inbox came nearer to its end, or a waiter of one that has ended has left, or a grant is to be rolled back.
+    Done,
+}
+
 /// How long the server has for requests that have arrived when the time of an inbox is over: more than the module takes
 /// in one pass of the server's loop.
 const LAST_PASS_MS: u64 = 10;
-/// How soon to look again while clients are paused.
-const PAUSED_MS: u64 = 50;
 
 impl ServerState {
-    /// Ends the calls whose time is over, and the inboxes without a reader. Returns the calls that are to be replied to, by
-    /// [`ServerState::reply`].
-    pub fn process_inboxes(&mut self, is_paused: bool, now: Instant) -> Vec<Call> {
+    /// Takes note of whether clients are paused. Meanwhile no inbox ends for want of a reader.
+    pub fn look_at_pauses(&mut self, is_paused: bool, now: Instant) {
+        self.inboxes.pauses.look(is_paused, now);
+    }
+
+    /// Does one of the things that are due in inboxes; `None` if nothing is.
+    pub fn process_inboxes(&mut self, now: Instant) -> Option<InboxStep> {
         let inboxes = &mut self.inboxes;
-        inboxes.pauses.look(is_paused, now);
-        let mut calls = Vec::new();
-        while let Some(&(_, id)) = inboxes.deadlines.first().filter(|(at, _)| *at <= now) {
-            calls.extend(inboxes.process(id, now));
+        if let Some((_, id)) = first_due(&inboxes.call_ends, now) {
+            return inboxes.wake_reader(id).map(InboxStep::Reply);
         }
-        calls
+        if let Some((_, id)) = first_due(&inboxes.absence_ends, inboxes.pauses.clock(now)) {
+            inboxes.end_absence(id, now);
+            return Some(InboxStep::Done);
+        }
+        self.clear_ended().then_some(InboxStep::Done)
     }
 
     /// Has a waiter of an inbox that has ended leave its queue, or gives up a grant that no reply carried. False if there
     /// is nothing left to do.
-    pub fn clear_ended(&mut self) -> bool {
+    fn clear_ended(&mut self) -> bool {
         let inboxes = &mut self.inboxes;
         let Some(mut entry) = inboxes.ended.first_entry() else {
             return false;
         };
         let ended = entry.get_mut();
-        if let Some((ticket, lock)) = ended.waiters.pop_first() {
+        // The last first: each queue becomes due once, when the first waiter leaves.
+        if let Some((ticket, lock)) = ended.waiters.pop_last() {
             inboxes.waiters = inboxes.waiters.saturating_sub(1);
             self.wait_table.remove_waiter(lock.as_ref(), ticket);
         } else if let Some(answered) = ended.answers.pop() {
@@ -58,7 +74,7 @@ impl ServerState {
     pub(crate) fn end_inboxes(&mut self) -> Vec<Call> {
         let ids: Vec<InboxId> = self.inboxes.by_name.values().copied().collect();
         let calls = ids.into_iter().filter_map(|id| {
-            let call = self.inboxes.named(id)?.reader.blocked();
+            let call = self.inboxes.wake_reader(id);
             self.inboxes.end(id);
             call
         });
@@ -72,44 +88,34 @@ impl Inboxes {
         if !self.ended.is_empty() {
             return Some(Instant::DISTANT_PAST);
         }
-        self.deadlines.first().map(|(at, _)| *at)
+        let call_end = self.call_ends.first().map(|(at, _)| *at);
+        let absence_end = self.absence_ends.first();
+        let absence_end = absence_end.map(|(at, _)| self.pauses.next_look(*at));
+        call_end.into_iter().chain(absence_end).min()
     }
 
-    /// The deadline of an inbox has passed: its call is over, or it ends, or its deadline is moved.
-    fn process(&mut self, id: InboxId, now: Instant) -> Option<Call> {
-        let (is_paused, paused) = (self.pauses.is_paused(), self.pauses.total());
-        let named = self.named(id)?;
-        if let Some(call) = named.reader.wake() {
-            self.set_deadline(id, None);
-            return Some(call);
+    /// Nobody has read this inbox for its whole time to live: it ends after one more pass of the server's loop.
+    fn end_absence(&mut self, id: InboxId, now: Instant) {
+        let until = self.pauses.clock(now).after_ms(LAST_PASS_MS);
+        match self.named(id).map(|named| named.reader) {
+            Some(Reader::Absent {
+                is_last_pass: false, ..
+            }) => self.set_reader(
+                id,
+                Reader::Absent {
+                    until,
+                    is_last_pass: true,
+                },
+            ),
+            Some(_) | None => self.end(id),
         }
-        let Reader::Absent(absence) = &mut named.reader else {
-            self.set_deadline(id, None);
-            return None;
-        };
-        let expires = absence.expires(named.ttl_ms, paused);
-        let next = if is_paused {
-            absence.is_last_pass = false;
-            now.after_ms(PAUSED_MS)
-        } else if expires > now {
-            expires
-        } else if !absence.is_last_pass {
-            absence.is_last_pass = true;
-            now.after_ms(LAST_PASS_MS)
-        } else {
-            self.end(id);
-            return None;
-        };
-        self.set_deadline(id, Some(next));
-        None
     }
 
-    /// Its name is free from now on. What it leaves is done by [`ServerState::clear_ended`].
+    /// Its name is free from now on. What it leaves is cleared a step at a time.
     pub(super) fn end(&mut self, id: InboxId) {
-        self.set_deadline(id, None);
         if let Some(Inbox::Named(named)) = self.by_id.remove(&id) {
+            self.forget_reader(id, named.reader);
             self.by_name.remove(&named.name);
-            self.forget_call(named.reader);
             self.ended_total = self.ended_total.wrapping_add(1);
             let ended = Ended {
                 waiters: named.waiters,
@@ -120,10 +126,6 @@ impl Inboxes {
     }
 }
 
-impl Absence {
-    /// When the inbox ends, if clients have been `paused` for so long until now.
-    fn expires(&self, ttl_ms: u64, paused: i64) -> Instant {
-        let end = self.since.after_ms(ttl_ms).as_micros();
-        Instant::from_micros(end.saturating_add(paused.saturating_sub(self.paused)))
-    }
+fn first_due(ends: &BTreeSet<(Instant, InboxId)>, now: Instant) -> Option<(Instant, InboxId)> {
+    ends.first().copied().filter(|(at, _)| *at <= now)
 }

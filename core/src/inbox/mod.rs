@@ -38,9 +38,10 @@ use super::time::Instant;
 pub use answers::Answered;
 pub use delivery::Reply;
 use ended::Ended;
+pub use ended::InboxStep;
 use in_flight::InFlight;
 pub use in_flight::{RequestKey, Undelivered};
-use named::Named;
+use named::{Named, Reader};
 use pauses::Pauses;
 pub use reading::{GrantsReply, Received};
 
@@ -62,8 +63,10 @@ pub struct Inboxes {
     by_name: BTreeMap<Rc<[u8]>, InboxId>,
     /// The calls of GRANTS that wait, or whose replies are about to be written.
     calls: BTreeMap<Call, InboxId>,
-    /// When the call of a reader is over, or an inbox without a reader ends.
-    deadlines: BTreeSet<(Instant, InboxId)>,
+    /// When the calls that wait are over.
+    call_ends: BTreeSet<(Instant, InboxId)>,
+    /// When the inboxes without a reader end, by the clock of `pauses`.
+    absence_ends: BTreeSet<(Instant, InboxId)>,
     ended: BTreeMap<InboxId, Ended>,
     in_flight: InFlight,
     pauses: Pauses,
@@ -170,20 +173,49 @@ impl Inboxes {
         self.last_cursor
     }
 
-    /// When the call of this inbox's reader is over, or when the inbox ends.
-    fn set_deadline(&mut self, id: InboxId, deadline: Option<Instant>) {
+    /// What the reader of an inbox does from now on.
+    fn set_reader(&mut self, id: InboxId, reader: Reader) {
         let Some(Inbox::Named(named)) = self.by_id.get_mut(&id) else {
             return;
         };
-        if named.deadline == deadline {
-            return;
+        let former = std::mem::replace(&mut named.reader, reader);
+        self.forget_reader(id, former);
+        match reader {
+            Reader::Blocked { call, until, .. } => {
+                self.calls.insert(call, id);
+                self.call_ends.insert((until, id));
+            }
+            Reader::Replying { call, .. } => {
+                self.calls.insert(call, id);
+            }
+            Reader::Absent { until, .. } => {
+                self.absence_ends.insert((until, id));
+            }
         }
-        if let Some(at) = std::mem::replace(&mut named.deadline, deadline) {
-            self.deadlines.remove(&(at, id));
+    }
+
+    fn forget_reader(&mut self, id: InboxId, reader: Reader) {
+        match reader {
+            Reader::Blocked { call, until, .. } => {
+                self.calls.remove(&call);
+                self.call_ends.remove(&(until, id));
+            }
+            Reader::Replying { call, .. } => {
+                self.calls.remove(&call);
+            }
+            Reader::Absent { until, .. } => {
+                self.absence_ends.remove(&(until, id));
+            }
         }
-        if let Some(at) = deadline {
-            self.deadlines.insert((at, id));
-        }
+    }
+
+    /// The call that waits for answers in this inbox gets its reply now, if one waits.
+    fn wake_reader(&mut self, id: InboxId) -> Option<Call> {
+        let Reader::Blocked { call, since, .. } = self.named(id)?.reader else {
+            return None;
+        };
+        self.set_reader(id, Reader::Replying { call, since });
+        Some(call)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use super::answers::Answers;
-use super::pauses::Elapsed;
 use super::{Call, Waiters};
 use crate::error::Error;
 use crate::request::Caller;
@@ -23,33 +22,30 @@ pub(super) struct Named {
     pub(super) is_read: bool,
     pub(super) reader: Reader,
     pub(super) ttl_ms: u64,
-    /// As the index of deadlines has it.
-    pub(super) deadline: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reader {
     /// A call waits for answers.
-    Blocked { call: Call, since: Instant },
+    Blocked {
+        call: Call,
+        since: Instant,
+        until: Instant,
+    },
     /// The reply to a call that waited is about to be written.
     Replying { call: Call, since: Instant },
     /// No call.
-    Absent(Absence),
-}
-
-/// That of a reader.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Absence {
-    pub(super) since: Instant,
-    /// How long clients had been paused until then.
-    pub(super) paused: Elapsed,
-    /// The time is over: the server has one more pass of its loop for requests that have arrived.
-    pub(super) is_last_pass: bool,
+    Absent {
+        /// By the clock that stands still while clients are paused.
+        until: Instant,
+        /// The time is over: the server has one more pass of its loop for requests that have arrived.
+        is_last_pass: bool,
+    },
 }
 
 impl Named {
     /// An inbox that is about to be read for the first time. `first`: its first cursor.
-    pub(super) fn new(name: Rc<[u8]>, owner: Caller<'_>, first: u64, absence: Absence) -> Self {
+    pub(super) fn new(name: Rc<[u8]>, owner: Caller<'_>, first: u64, reader: Reader) -> Self {
         Self {
             name,
             db: owner.db,
@@ -57,9 +53,8 @@ impl Named {
             answers: Answers::after(first),
             waiters: Waiters::new(),
             is_read: false,
-            reader: Reader::Absent(absence),
+            reader,
             ttl_ms: DEFAULT_TTL_MS,
-            deadline: None,
         }
     }
 
@@ -67,7 +62,7 @@ impl Named {
     pub(super) fn waited_ms(&self, now: Instant) -> u64 {
         match self.reader {
             Reader::Blocked { since, .. } | Reader::Replying { since, .. } => since.ms_until(now),
-            Reader::Absent(_) => 0,
+            Reader::Absent { .. } => 0,
         }
     }
 
@@ -78,32 +73,5 @@ impl Named {
         } else {
             Err(Error::ForeignInbox)
         }
-    }
-}
-
-impl Reader {
-    /// The call that waits for answers, or that is about to be replied to.
-    pub(super) fn call(self) -> Option<Call> {
-        match self {
-            Self::Blocked { call, .. } | Self::Replying { call, .. } => Some(call),
-            Self::Absent(_) => None,
-        }
-    }
-
-    /// The call that waits for answers, if one does.
-    pub(super) fn blocked(self) -> Option<Call> {
-        match self {
-            Self::Blocked { call, .. } => Some(call),
-            Self::Replying { .. } | Self::Absent(_) => None,
-        }
-    }
-
-    /// A call that waited gets its reply now.
-    pub(super) fn wake(&mut self) -> Option<Call> {
-        let Self::Blocked { call, since } = *self else {
-            return None;
-        };
-        *self = Self::Replying { call, since };
-        Some(call)
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::answers::Answered;
-use super::named::{Absence, Named, Reader};
+use super::named::{Named, Reader};
 use super::{Call, Inbox, InboxId, Inboxes};
 use crate::error::{Error, Full};
 use crate::inputs::Inputs;
@@ -84,7 +84,12 @@ impl Inboxes {
     fn make(&mut self, name: &[u8], caller: Caller<'_>, now: Instant) -> InboxId {
         let (name, id): (Rc<[u8]>, _) = (name.into(), InboxId(self.next_id()));
         let first = self.next_cursor();
-        let named = Named::new(Rc::clone(&name), caller, first, self.absence(now));
+        // Its first call is under way.
+        let reader = Reader::Replying {
+            call: Call(self.next_id()),
+            since: now,
+        };
+        let named = Named::new(Rc::clone(&name), caller, first, reader);
         self.by_id.insert(id, Inbox::Named(Box::new(named)));
         self.by_name.insert(name, id);
         id
@@ -114,21 +119,18 @@ impl Inboxes {
         let call = Call(self.next_id());
         let named = self.named(id)?;
         named.ttl_ms = request.ttl_ms.unwrap_or(named.ttl_ms);
-        let waits = request.cursor > 0 && named.answers.is_empty();
-        let former = std::mem::replace(&mut named.reader, Reader::Blocked { call, since: now });
-        self.forget_call(former);
-        let reply = match request.block_ms {
-            Some(ms) if waits => {
-                self.calls.insert(call, id);
-                self.set_deadline(id, Some(now.after_ms(ms)));
-                Err(call)
-            }
-            _ => Ok(self.reply_to_reader(id, now)?),
+        let block_ms = request.block_ms;
+        let block_ms = block_ms.filter(|_| request.cursor > 0 && named.answers.is_empty());
+        let former = self.wake_reader(id);
+        let reply = if let Some(ms) = block_ms {
+            let (since, until) = (now, now.after_ms(ms));
+            self.set_reader(id, Reader::Blocked { call, since, until });
+            Err(call)
+        } else {
+            self.set_reader(id, Reader::Replying { call, since: now });
+            Ok(self.reply_to_reader(id, now)?)
         };
-        Some(Received {
-            former: former.blocked(),
-            reply,
-        })
+        Some(Received { former, reply })
     }
 
     /// The reply to the current call of this inbox. It carries answers from now on.
@@ -151,32 +153,21 @@ impl Inboxes {
 
     /// Nobody reads this inbox from now on.
     pub(super) fn reader_left(&mut self, id: InboxId, now: Instant) {
-        let absence = self.absence(now);
+        let clock = self.pauses.clock(now);
         let Some(named) = self.named(id) else {
             return;
         };
-        let former = std::mem::replace(&mut named.reader, Reader::Absent(absence));
-        let ttl_ms = named.ttl_ms;
-        self.forget_call(former);
-        if ttl_ms == 0 {
+        if named.ttl_ms == 0 {
             self.end(id);
-        } else {
-            self.set_deadline(id, Some(now.after_ms(ttl_ms)));
+            return;
         }
-    }
-
-    /// A call that is over.
-    pub(super) fn forget_call(&mut self, reader: Reader) {
-        if let Some(call) = reader.call() {
-            self.calls.remove(&call);
-        }
-    }
-
-    fn absence(&self, now: Instant) -> Absence {
-        Absence {
-            since: now,
-            paused: self.pauses.total(),
-            is_last_pass: false,
-        }
+        let until = clock.after_ms(named.ttl_ms);
+        self.set_reader(
+            id,
+            Reader::Absent {
+                until,
+                is_last_pass: false,
+            },
+        );
     }
 }

@@ -138,11 +138,15 @@ impl WaitTable {
         }
     }
 
-    /// Removes a waiter that nobody waits for any more. The waiters after it become due.
+    /// Removes a waiter that nobody waits for any more. If it was the first, the queue becomes due: the next one may fit.
     pub(super) fn remove_waiter(&mut self, name: LockNameRef<'_>, ticket: Ticket) {
+        let first = self.queue(name).and_then(Queue::first);
+        let was_first = first.is_some_and(|(first, _)| first == ticket);
         self.withdraw(name, ticket);
         self.remove_if_empty(name);
-        self.schedule(name, Instant::DISTANT_PAST);
+        if was_first {
+            self.schedule(name, Instant::DISTANT_PAST);
+        }
     }
 
     /// Removes all waiters of a lock, in order.
