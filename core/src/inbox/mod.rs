@@ -119,13 +119,9 @@ impl Inboxes {
         self.ended_total
     }
 
-    /// Whether the answer of a waiter goes to an inbox with a name.
+    /// Whether an inbox has a name, and has not ended.
     pub fn has_name(&self, inbox: InboxId) -> bool {
-        match self.by_id.get(&inbox) {
-            Some(Inbox::Named(_)) => true,
-            Some(Inbox::Waiting(..) | Inbox::Answered(_)) => false,
-            None => self.ended.contains_key(&inbox),
-        }
+        matches!(self.by_id.get(&inbox), Some(Inbox::Named(_)))
     }
 
     /// What counts as waiting besides waiters: answers that are not acknowledged, and the inboxes themselves.

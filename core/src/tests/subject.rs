@@ -453,7 +453,9 @@ impl Server {
         let inbox = inboxes.of(None, nobody).expect("an inbox without a name");
         let timeout = request.wait.expect("a waiter").timeout;
         let waiter = queue::Waiter::new(request, timeout, inbox, self.now);
-        let inserted = table.insert(name, waiter, &policy, 0).expect("room in the queue");
+        let inserted = table
+            .insert(name, waiter, &policy, inboxes)
+            .expect("room in the queue");
         table.sync(name, &self.locks[lock].1, clock);
         let call = inboxes.expect(inbox, inserted.ticket, inserted.name);
         self.clients.insert(call.expect("a client to be blocked"), client);

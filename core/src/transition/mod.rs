@@ -188,7 +188,7 @@ impl Transition<'_> {
         let db = self.name.db;
         let inbox = inboxes.of(wait.inbox, Caller { db, user })?;
         let waiter = Waiter::new(request, wait.timeout, inbox, self.clock.now);
-        let inserted = table.insert(self.name, waiter, policy, inboxes.kept())?;
+        let inserted = table.insert(self.name, waiter, policy, inboxes)?;
         table.sync(self.name, self.lock, self.clock);
         if policy.detect_deadlocks && inserted.replaced.is_none() {
             let found = if queues_are_current {

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::error::{Error, Full};
+use super::inbox::Inboxes;
 use super::lease_clock::LeaseClock;
 use super::limit::Limit;
 use super::lock::{Holder, Lock};
@@ -194,34 +195,19 @@ impl WaitTable {
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, next);
     }
 
-    /// Puts a waiter into a queue: in the position of a request with the same id, else at the end. `kept`: what counts
-    /// for the limit of all locks besides waiters. A request that is rejected changes nothing. The caller calls
+    /// Puts a waiter into a queue: in the position of a request with the same id, else at the end. `inboxes`: what they
+    /// keep counts for the limit of all locks. A request that is rejected changes nothing. The caller calls
     /// [`WaitTable::sync`] afterwards.
     pub(super) fn insert(
         &mut self,
         name: LockNameRef<'_>,
         mut waiter: Waiter,
         policy: &Policy,
-        kept: usize,
+        inboxes: &Inboxes,
     ) -> Result<Inserted, Error> {
         let entry = self.entry(name);
         let queue = entry.map(|entry| &entry.queue);
-        let id = waiter.request_id.as_deref();
-        let same = id.and_then(|id| queue?.find(&waiter.owner, id));
-        let (ticket, is_known) = match same {
-            Some((_, same)) if same.limit != waiter.limit => return Err(Error::OtherLimit),
-            Some((ticket, same)) => {
-                waiter.min_fence = waiter.min_fence.max(same.min_fence);
-                (ticket, true)
-            }
-            None if queue.map_or(0, Queue::len) >= policy.max_waiters_per_lock => {
-                return Err(Error::QueueFull(Full::Lock(policy.max_waiters_per_lock)));
-            }
-            None if self.waiters().saturating_add(kept) >= policy.max_waiters => {
-                return Err(Error::QueueFull(Full::Server(policy.max_waiters)));
-            }
-            None => (Ticket(self.last_ticket.saturating_add(1)), false),
-        };
+        let (ticket, is_known) = self.position(queue, &mut waiter, policy, inboxes)?;
         let name = entry.map_or_else(|| name.to_name(), |entry| entry.name.clone());
         self.last_ticket = self.last_ticket.max(ticket.0);
         let database = self.databases.entry(name.db).or_default();
@@ -241,6 +227,34 @@ impl WaitTable {
             ticket,
             replaced,
         })
+    }
+
+    /// The ticket of a waiter, and whether it is that of a request with the same id, whose minimum it takes over.
+    fn position(
+        &self,
+        queue: Option<&Queue>,
+        waiter: &mut Waiter,
+        policy: &Policy,
+        inboxes: &Inboxes,
+    ) -> Result<(Ticket, bool), Error> {
+        let id = waiter.request_id.as_deref();
+        let same = id.and_then(|id| queue?.find(&waiter.owner, id));
+        let (per_lock, max) = (policy.max_waiters_per_lock, policy.max_waiters);
+        let is_full = || self.waiters().saturating_add(inboxes.kept()) >= max;
+        match same {
+            Some((_, same)) if same.limit != waiter.limit => Err(Error::OtherLimit),
+            // Its former inbox keeps an answer.
+            Some((_, same)) if same.inbox != waiter.inbox && inboxes.has_name(same.inbox) && is_full() => {
+                Err(Error::QueueFull(Full::Server(max)))
+            }
+            Some((ticket, same)) => {
+                waiter.min_fence = waiter.min_fence.max(same.min_fence);
+                Ok((ticket, true))
+            }
+            None if queue.map_or(0, Queue::len) >= per_lock => Err(Error::QueueFull(Full::Lock(per_lock))),
+            None if is_full() => Err(Error::QueueFull(Full::Server(max))),
+            None => Ok((Ticket(self.last_ticket.saturating_add(1)), false)),
+        }
     }
 
     /// Takes a waiter out of its queue. The caller calls [`WaitTable::sync`] afterwards.
