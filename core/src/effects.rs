@@ -5,11 +5,12 @@ use std::rc::Rc;
 use super::codec::Writer;
 use super::error::Error;
 use super::event::Event;
-use super::inbox::{Call, RequestKey};
+use super::inbox_id::Call;
 use super::lease_clock::LeaseClock;
 use super::lock::Holder;
 use super::outcome::{Granted, Outcome};
 use super::queue::Waiter;
+use super::request_key::RequestKey;
 use super::ticket::Ticket;
 
 /// A waiter whose request is decided.

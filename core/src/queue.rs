@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::inbox::InboxId;
+use super::inbox_id::InboxId;
 use super::limit::Limit;
 use super::request::{Acquire, Timeout};
 use super::small_set::SmallSet;

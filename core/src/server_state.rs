@@ -3,7 +3,8 @@
 use super::cluster::Cluster;
 use super::fence::{AdvanceReason, Fence, Fences, WallClock};
 use super::grace::Grace;
-use super::inbox::{Call, Inboxes};
+use super::inbox::Inboxes;
+use super::inbox_id::Call;
 use super::inputs::{Inputs, Role};
 use super::lease_clock::LeaseClock;
 use super::lock::Lock;
@@ -147,11 +148,11 @@ impl ServerState {
         self.is_term_pending = true;
     }
 
-    /// This server is a replica now. Returns the calls of readers that are over, for [`ServerState::reply`].
+    /// This server is a replica now. Returns the calls of readers that are over, for [`Inboxes::reply`].
     pub fn demote(&mut self) -> Vec<Call> {
         self.grace.demoted();
         self.wait_table.schedule_db(None, Instant::DISTANT_PAST);
-        self.end_inboxes()
+        self.inboxes.end_all()
     }
 
     /// What replicas and the append-only file have to know at `now`.

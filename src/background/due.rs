@@ -20,18 +20,32 @@ const MAX_QUEUES: usize = 500;
 /// Runs due queues before an ACQUIRE. Returns whether a search for deadlocks may follow.
 pub fn process_before(ctx: &mut Ctx<'_>, flags: Flags, request: &Acquire<'_>) -> bool {
     let state = ctx.state();
+    let may_close_cycle = request.wait.is_some()
+        && state.server.policy().detect_deadlocks
+        && state.server.wait_table.involves(request.owner);
     if flags.is_cluster() {
         // Newer servers open every key in the slot of the running command: the timer does it.
         wait_timer::arm(ctx);
-    } else if request.wait.is_some()
-        && state.server.policy().detect_deadlocks
-        && state.server.wait_table.involves(request.owner)
-    {
-        return process_all_due(ctx);
+        return true;
+    }
+    let now = clock::now();
+    if state.schedule.next_slice_of_request > now {
+        // Requests may come in thousands at once: their slices must not add up. The timer does the rest.
+        let is_current = !may_close_cycle || !state.is_due(now);
+        wait_timer::arm(ctx);
+        return is_current;
+    }
+    let is_current = if may_close_cycle {
+        process_all_due(ctx)
     } else {
         process_due(ctx);
+        true
+    };
+    let (state, now) = (ctx.state(), clock::now());
+    if state.is_due(now) {
+        state.schedule.next_slice_of_request = now.after_ms(SLICE_MS);
     }
-    true
+    is_current
 }
 
 /// Processes what is due, a slice of it.
@@ -86,7 +100,9 @@ fn process_lock(ctx: &mut Ctx<'_>, name: &LockName, flags: Flags) {
             let retry = clock::now().after_ms(RETRY_MS);
             ctx.state().server.wait_table.defer(name.as_ref(), retry);
         }
-        GrantGate::Elsewhere(error) => turn_away_waiters(ctx, name, &key, &error),
+        GrantGate::Elsewhere(error) | GrantGate::Unavailable(error) => {
+            turn_away_waiters(ctx, name, &key, &error)
+        }
     }
 }
 

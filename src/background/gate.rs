@@ -18,6 +18,8 @@ pub enum GrantGate {
     Later,
     /// The key is served elsewhere: the error for the waiters.
     Elsewhere(String),
+    /// It may be served here again: the error for the waiters, who need not wait for that.
+    Unavailable(String),
 }
 
 impl GrantGate {
@@ -41,7 +43,7 @@ impl GrantGate {
             // These say nothing about where the key is.
             "NOREPLICAS" | "MISCONF" | "READONLY" | "MASTERDOWN" | "OOM" | "LOADING" => Self::Later,
             code if is_cluster_down(code, error) => {
-                Self::Elsewhere("CLUSTERDOWN the cluster is down, try again".to_owned())
+                Self::Unavailable("CLUSTERDOWN the cluster is down, try again".to_owned())
             }
             _ => match locate(ctx, key.bytes()) {
                 // Its waiters came after ASKING. Without a key the server checks everything else.
@@ -51,7 +53,7 @@ impl GrantGate {
                 },
                 Location::Elsewhere { slot, address } => Self::Elsewhere(format!("MOVED {slot} {address}")),
                 Location::Here | Location::Unknown => {
-                    Self::Elsewhere("TRYAGAIN the slot of this key is on the move, try again".to_owned())
+                    Self::Unavailable("TRYAGAIN the slot of this key is on the move, try again".to_owned())
                 }
             },
         }

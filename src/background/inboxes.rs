@@ -15,7 +15,7 @@ const STEPS: usize = 32;
 /// Processes what is due, a slice of it. The grants that it gives up are rolled back with the queues.
 pub fn process(ctx: &mut Ctx<'_>) {
     let (is_paused, now) = (ctx.is_paused(), clock::now());
-    ctx.state().server.look_at_pauses(is_paused, now);
+    ctx.state().server.inboxes.look_at_pauses(is_paused, now);
     let slice = Slice::of_ms(SLICE_MS);
     while (0..STEPS).all(|_| step(ctx)) && !slice.is_over() {}
     wait_timer::arm(ctx);
@@ -26,7 +26,7 @@ fn step(ctx: &mut Ctx<'_>) -> bool {
     let now = clock::now();
     match ctx.state().server.process_inboxes(now) {
         Some(InboxStep::Reply(call)) => readers::wake(ctx, call),
-        Some(InboxStep::Done) => {}
+        Some(InboxStep::Leave(..) | InboxStep::Done) => {}
         None => return false,
     }
     true

@@ -8,7 +8,7 @@ use crate::redis::{Ctx, Flags, RString};
 use crate::state::clock::{self, Slice};
 use crate::state::module_state::HasState;
 
-/// Rolls back what can be written now, a slice of it.
+/// Rolls back what can be written now, a slice of it. What cannot stays until its lease has ended.
 pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice: &Slice) {
     let state = ctx.state();
     if state.rollback_not_before > clock::now() {
@@ -24,14 +24,14 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice: &Slice) {
         } else {
             GrantGate::Elsewhere(String::new())
         };
-        if let GrantGate::Later = gate {
-            let state = ctx.state();
-            state.server.inboxes.put_back(grant);
-            state.rollback_not_before = clock::now().after_ms(RETRY_MS);
-        } else if ctx.state().server.inboxes.claim(&grant)
-            && let GrantGate::Open = gate
-        {
-            roll_back(ctx, flags, &key, &grant);
+        let (state, now) = (ctx.state(), clock::now());
+        match gate {
+            GrantGate::Later | GrantGate::Unavailable(_) if grant.lease_end > now => {
+                state.server.inboxes.put_back(grant);
+                state.rollback_not_before = now.after_ms(RETRY_MS);
+            }
+            GrantGate::Open if state.server.inboxes.claim(&grant) => roll_back(ctx, flags, &key, &grant),
+            _ => _ = state.server.inboxes.claim(&grant),
         }
         if slice.is_over() {
             return;

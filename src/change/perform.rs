@@ -74,9 +74,6 @@ fn count(state: &mut ModuleState, lock: LockNameRef<'_>, effects: &Effects) {
     let is_contended = effects.events.contains(&Event::Expired)
         && (!effects.wakes.is_empty() || state.server.wait_table.queue(lock).is_some());
     state.counters.record(effects, is_contended);
-    if let Some(what) = effects.internal_error {
-        state.internal_error(what);
-    }
 }
 
 fn notify_keyspace(ctx: &mut Ctx<'_>, name: RStr<'_>, effects: &Effects) {

@@ -28,7 +28,11 @@ pub fn wake(gil: &mut Gil<'_>, call: Call) {
 
 /// Puts the answers of a transition into inboxes, and wakes their readers.
 pub fn deliver(gil: &mut Gil<'_>, effects: &mut Effects) {
-    gil.state().server.deliver(effects);
+    let state = gil.state();
+    state.server.deliver(effects);
+    if let Some(what) = effects.internal_error.take() {
+        state.internal_error(what);
+    }
     for call in effects.calls.drain(..) {
         wake(gil, call);
     }
@@ -108,7 +112,7 @@ const SUPERSEDED: &str =
 impl Blocked for Reader {
     fn reply(token: Option<Token>, ctx: &mut Ctx<'_>) {
         let call = token.map(Call::from_number);
-        match call.and_then(|call| ctx.state().server.reply(call, clock::now())) {
+        match call.and_then(|call| ctx.state().server.inboxes.reply(call, clock::now())) {
             Some(Reply::Answer(answer)) => reply_answer(ctx, &answer),
             Some(Reply::Grants(reply)) => {
                 reply_grants(ctx, &reply);
@@ -121,7 +125,7 @@ impl Blocked for Reader {
     fn unblocked(ctx: &mut Ctx<'_>, id: BlockedId) {
         let state = ctx.state();
         let call = state.readers.call_of(id);
-        match call.and_then(|call| state.server.reply_nothing(call, clock::now())) {
+        match call.and_then(|call| state.server.inboxes.reply_nothing(call, clock::now())) {
             Some(reply) => reply_grants(ctx, &reply),
             None => ctx.reply_null_array(),
         }

@@ -1,4 +1,4 @@
-use dlock_core::Caller;
+use dlock_core::{Caller, Received};
 
 use crate::change::readers;
 use crate::commands::CATEGORY;
@@ -48,13 +48,18 @@ impl Command for Grants {
         let (db, user) = (ctx.db(), ctx.user());
         let caller = Caller { db, user: &user };
         let inputs = inputs(flags, None, true);
-        let received = ctx.state().server.receive(&request, caller, &inputs)?;
-        if let Some(former) = received.former {
+        let former = match ctx.state().server.receive(&request, caller, &inputs)? {
+            Received::Replied { reply, former } => {
+                readers::reply_grants(ctx, &reply);
+                former
+            }
+            Received::Waits { call, former } => {
+                readers::block(ctx, call);
+                former
+            }
+        };
+        if let Some(former) = former {
             readers::wake(ctx, former);
-        }
-        match received.reply {
-            Ok(reply) => readers::reply_grants(ctx, &reply),
-            Err(call) => readers::block(ctx, call),
         }
         wait_timer::arm(ctx);
         Ok(())

@@ -46,6 +46,8 @@ pub struct Schedule {
     pub slice_timer: Option<Timer>,
     /// Cron and timer may be due in one pass of the server's loop: clients would wait for both.
     pub next_expiry_slice: Instant,
+    /// Before this, requests leave to the timer what is due.
+    pub next_slice_of_request: Instant,
     pub next_checkpoint: Instant,
     pub next_refresh: Instant,
     pub next_deadlock_log: Instant,
@@ -72,6 +74,12 @@ impl ModuleState {
     /// There are no waiters, and no grant is to be rolled back.
     pub fn has_no_waiters(&self) -> bool {
         self.server.wait_table.is_empty() && self.server.inboxes.undelivered() == 0
+    }
+
+    /// Whether a queue is due, or a grant can be rolled back.
+    pub fn is_due(&self, now: Instant) -> bool {
+        let rollback = self.server.inboxes.undelivered() > 0 && self.rollback_not_before <= now;
+        rollback || self.server.wait_table.next_wakeup().is_some_and(|at| at <= now)
     }
 
     /// When something in the queues or inboxes, or a restored lock, is due next.

@@ -6,36 +6,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::answers::Answered;
-use crate::name::{LockName, LockNameRef};
+use crate::name::LockName;
 use crate::queue::{Owner, RequestId};
-use crate::request::Acquire;
-
-/// A request id is unique for an owner and a lock.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RequestKey {
-    name: LockName,
-    owner: Owner,
-    request_id: RequestId,
-}
-
-impl RequestKey {
-    /// `None` for a request without an id.
-    pub(crate) fn of(name: LockNameRef<'_>, request: &Acquire<'_>) -> Option<Self> {
-        Some(Self {
-            name: name.to_name(),
-            owner: request.owner.into(),
-            request_id: request.request_id?.into(),
-        })
-    }
-
-    fn of_answered(answered: &Answered) -> Option<Self> {
-        Some(Self {
-            name: answered.name.clone(),
-            owner: answered.owner.clone(),
-            request_id: answered.request_id.clone()?,
-        })
-    }
-}
+use crate::request_key::RequestKey;
+use crate::time::Instant;
 
 /// A grant whose client is gone.
 #[derive(Clone, Debug)]
@@ -48,6 +22,8 @@ pub struct Undelivered {
     pub request_id: Option<RequestId>,
     /// The fence of the grant.
     pub fence: u64,
+    /// When its lease ends: later it need not be rolled back.
+    pub lease_end: Instant,
     cursor: u64,
 }
 
@@ -56,14 +32,14 @@ pub(super) struct InFlight {
     /// The grants with request ids, and the cursors of their answers.
     by_request: BTreeMap<RequestKey, u64>,
     /// Those to be rolled back.
-    undelivered: VecDeque<Undelivered>,
+    pub(super) undelivered: VecDeque<Undelivered>,
 }
 
 impl InFlight {
     pub(super) fn add(&mut self, answered: &Answered) {
         if answered.request_id.is_some()
             && answered.granted().is_some()
-            && let Some(request) = RequestKey::of_answered(answered)
+            && let Some(request) = key_of(answered)
         {
             self.by_request.insert(request, answered.cursor);
         }
@@ -77,7 +53,7 @@ impl InFlight {
     /// A reply carries this answer.
     pub(super) fn carry_answered(&mut self, answered: &Answered) {
         if answered.request_id.is_some() && answered.granted().is_some() {
-            let request = RequestKey::of_answered(answered);
+            let request = key_of(answered);
             self.claim(request.as_ref(), answered.cursor);
         }
     }
@@ -85,18 +61,25 @@ impl InFlight {
     /// Nobody will get this answer: a grant is to be rolled back.
     pub(super) fn give_up(&mut self, answered: Answered) {
         if let Some(granted) = answered.granted() {
-            let fence = granted.fence;
+            let (fence, lease_end) = (granted.fence, answered.at.after_ms(granted.lease_ms));
             self.undelivered.push_back(Undelivered {
                 name: answered.name,
                 owner: answered.owner,
                 request_id: answered.request_id,
                 fence,
+                lease_end,
                 cursor: answered.cursor,
             });
         }
     }
 
     /// Whether no reply carried this grant. From now on none can.
+    pub(super) fn claim_grant(&mut self, grant: &Undelivered) -> bool {
+        let request_id = grant.request_id.clone();
+        let request = request_id.map(|id| RequestKey::new(grant.name.clone(), grant.owner.clone(), id));
+        self.claim(request.as_ref(), grant.cursor)
+    }
+
     fn claim(&mut self, request: Option<&RequestKey>, cursor: u64) -> bool {
         let Some(request) = request else {
             return true;
@@ -109,30 +92,11 @@ impl InFlight {
     }
 }
 
-/// What the shell rolls back.
-impl super::Inboxes {
-    /// The number of grants to be rolled back.
-    pub fn undelivered(&self) -> usize {
-        self.in_flight.undelivered.len()
-    }
-
-    /// The next grant to be rolled back, if [`Self::claim`] says so.
-    pub fn next_undelivered(&mut self) -> Option<Undelivered> {
-        self.in_flight.undelivered.pop_front()
-    }
-
-    /// It cannot be rolled back now.
-    pub fn put_back(&mut self, grant: Undelivered) {
-        self.in_flight.undelivered.push_back(grant);
-    }
-
-    /// Whether no reply has carried this grant meanwhile. From now on none does.
-    pub fn claim(&mut self, grant: &Undelivered) -> bool {
-        let request = grant.request_id.clone().map(|request_id| RequestKey {
-            name: grant.name.clone(),
-            owner: grant.owner.clone(),
-            request_id,
-        });
-        self.in_flight.claim(request.as_ref(), grant.cursor)
-    }
+fn key_of(answered: &Answered) -> Option<RequestKey> {
+    let request_id = answered.request_id.clone()?;
+    Some(RequestKey::new(
+        answered.name.clone(),
+        answered.owner.clone(),
+        request_id,
+    ))
 }

@@ -22,8 +22,10 @@ mod delivery;
 mod ended;
 mod in_flight;
 mod named;
+mod outcome;
 mod pauses;
 mod reading;
+mod rollback;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -31,30 +33,18 @@ use std::rc::Rc;
 
 use super::error::Error;
 use super::id_map::IdMap;
+use super::inbox_id::{Call, InboxId};
 use super::name::LockName;
 use super::request::Caller;
 use super::ticket::Ticket;
 use super::time::Instant;
 pub use answers::Answered;
-pub use delivery::Reply;
-use ended::Ended;
-pub use ended::InboxStep;
+use answers::Answers;
 use in_flight::InFlight;
-pub use in_flight::{RequestKey, Undelivered};
-use named::{Named, Reader};
+pub use in_flight::Undelivered;
+use named::{Named, Reader, Waiters};
+pub use outcome::{GrantsReply, InboxStep, Received, Reply};
 use pauses::Pauses;
-pub use reading::{GrantsReply, Received};
-
-/// Names an inbox in this process. Never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InboxId(NonZeroUsize);
-
-/// Names the call of a reader: a GRANTS that waits for answers, or the client of a BLOCK. Never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Call(NonZeroUsize);
-
-/// The waiters of an inbox.
-type Waiters = BTreeMap<Ticket, LockName>;
 
 /// All inboxes of a server.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +72,13 @@ pub struct Inboxes {
     answers: usize,
     /// The inboxes with names that have ended.
     ended_total: u64,
+}
+
+/// An inbox that has ended, until its waiters have left and its grants are given up: a slice at a time.
+#[derive(Clone, Debug)]
+struct Ended {
+    waiters: Waiters,
+    answers: Answers,
 }
 
 #[derive(Clone, Debug)]
@@ -124,6 +121,11 @@ impl Inboxes {
         matches!(self.by_id.get(&inbox), Some(Inbox::Named(_)))
     }
 
+    /// Whether inboxes have ended whose waiters, or grants, are still there.
+    pub(super) fn is_clearing(&self) -> bool {
+        !self.ended.is_empty() || self.undelivered() > 0
+    }
+
     /// What counts as waiting besides waiters: answers that are not acknowledged, and the inboxes themselves.
     pub(super) fn kept(&self) -> usize {
         self.answers.saturating_add(self.len())
@@ -132,7 +134,7 @@ impl Inboxes {
     /// The inbox for the answer of a request: one with this name, or a new one for the client of a BLOCK.
     pub(super) fn of(&mut self, name: Option<&[u8]>, caller: Caller<'_>) -> Result<InboxId, Error> {
         let Some(name) = name else {
-            return Ok(InboxId(self.next_id()));
+            return Ok(InboxId::new(self.next_id()));
         };
         let id = *self.by_name.get(name).ok_or(Error::NoInbox)?;
         let named = self.named(id).ok_or(Error::NoInbox)?;
@@ -212,24 +214,5 @@ impl Inboxes {
         };
         self.set_reader(id, Reader::Replying { call, since });
         Some(call)
-    }
-}
-
-impl InboxId {
-    /// The client of a BLOCK: its inbox has no other call, and the same number.
-    pub fn call_of_block(self) -> Call {
-        Call(self.0)
-    }
-}
-
-impl Call {
-    /// As a number, for who can carry nothing else.
-    pub fn number(self) -> NonZeroUsize {
-        self.0
-    }
-
-    /// The call with this number.
-    pub fn from_number(number: NonZeroUsize) -> Self {
-        Self(number)
     }
 }

@@ -1,15 +1,25 @@
 //! An inbox with a name: who may use it, and its reader.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::answers::Answers;
-use super::{Call, Waiters};
 use crate::error::Error;
+use crate::inbox_id::Call;
+use crate::name::LockName;
 use crate::request::Caller;
+use crate::ticket::Ticket;
 use crate::time::Instant;
 
 /// How long an inbox outlives its last reader, unless that says otherwise.
 const DEFAULT_TTL_MS: u64 = 5_000;
+
+/// How often the server has a pass of its loop for requests that have arrived when the time of an inbox is over: one to
+/// accept a connection, one to read it, and some in which other clients keep it.
+pub(super) const LAST_PASSES: u8 = 4;
+
+/// The waiters of an inbox.
+pub(super) type Waiters = BTreeMap<Ticket, LockName>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Named {
@@ -38,8 +48,8 @@ pub(super) enum Reader {
     Absent {
         /// By the clock that stands still while clients are paused.
         until: Instant,
-        /// The time is over: the server has one more pass of its loop for requests that have arrived.
-        is_last_pass: bool,
+        /// When the time is over, the server has so many more passes of its loop for requests that have arrived.
+        passes_left: u8,
     },
 }
 

@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::fence::{AdvanceReason, Fence};
 use crate::grace::{GraceLength, GraceSettings};
-use crate::inbox::{self, Call};
+use crate::inbox;
+use crate::inbox_id::Call;
 use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
 use crate::name::LockName;
@@ -297,7 +298,7 @@ impl Server {
         self.state.deliver(&mut self.effects);
         for call in self.effects.calls.drain(..) {
             let client = self.clients.remove(&call).expect("a waiter");
-            let Some(inbox::Reply::Answer(answer)) = self.state.reply(call, self.now) else {
+            let Some(inbox::Reply::Answer(answer)) = self.state.inboxes.reply(call, self.now) else {
                 panic!("a waiter has no answer");
             };
             let reply = match answer {

@@ -1,9 +1,9 @@
 use super::rules::{Occupancy, Rules, above_holders, granted, vanished};
 use crate::error::Error;
-use crate::inbox::RequestKey;
 use crate::lock::Holder;
 use crate::outcome::{Granted, Outcome};
 use crate::request::Acquire;
+use crate::request_key::RequestKey;
 
 impl Rules<'_> {
     /// `None`: not granted, a request that blocks must wait. `min_fence`: whether the request may ask for its fence.

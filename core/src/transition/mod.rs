@@ -10,6 +10,7 @@ mod apply;
 mod extend;
 mod grant_waiters;
 mod guard;
+mod inboxes;
 mod release;
 mod rules;
 mod timer;
@@ -200,6 +201,8 @@ impl Transition<'_> {
                 Found::Nothing => {}
                 Found::Unknown => self.effects.is_search_abandoned = true,
                 Found::Impossible(what) => self.effects.internal_error(what),
+                // Some of those who seem to wait are about to leave.
+                Found::Deadlock(_) if inboxes.is_clearing() => self.effects.is_search_abandoned = true,
                 Found::Deadlock(cycle) => {
                     table.withdraw(self.name, inserted.ticket);
                     table.sync(self.name, self.lock, self.clock);

@@ -93,7 +93,7 @@ fn hand_over(core: &mut Core, round: u64) {
     core.release(holder);
     core.server.deliver(&mut core.effects);
     let call = core.effects.calls.pop();
-    let reply = call.and_then(|call| core.server.reply(call, core.inputs.now));
+    let reply = call.and_then(|call| core.server.inboxes.reply(call, core.inputs.now));
     assert!(black_box(reply).is_some(), "no waiter was granted");
 }
 

@@ -237,7 +237,7 @@ impl Server {
         let replies = effects
             .calls
             .drain(..)
-            .map(|call| self.state.reply(call, self.now));
+            .map(|call| self.state.inboxes.reply(call, self.now));
         for (reply, answer) in replies.zip(answers) {
             assert!(matches!(reply, Some(Reply::Answer(replied)) if replied == answer));
         }

@@ -1,0 +1,32 @@
+//! What names a request that may be sent again.
+
+use super::name::{LockName, LockNameRef};
+use super::queue::{Owner, RequestId};
+use super::request::Acquire;
+
+/// A request id is unique for an owner and a lock.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestKey {
+    name: LockName,
+    owner: Owner,
+    request_id: RequestId,
+}
+
+impl RequestKey {
+    pub(crate) fn new(name: LockName, owner: Owner, request_id: RequestId) -> Self {
+        Self {
+            name,
+            owner,
+            request_id,
+        }
+    }
+
+    /// `None` for a request without an id.
+    pub(crate) fn of(name: LockNameRef<'_>, request: &Acquire<'_>) -> Option<Self> {
+        Some(Self {
+            name: name.to_name(),
+            owner: request.owner.into(),
+            request_id: request.request_id?.into(),
+        })
+    }
+}

@@ -1,0 +1,56 @@
+use crate::effects::Effects;
+use crate::error::{Error, Full};
+use crate::inbox::{InboxStep, Received};
+use crate::inbox_id::Call;
+use crate::inputs::Inputs;
+use crate::request::{Caller, Grants};
+use crate::server_state::ServerState;
+use crate::time::Instant;
+
+/// What concerns inboxes together with queues.
+impl ServerState {
+    /// Carries out a GRANTS. A request that is rejected changes nothing.
+    pub fn receive(
+        &mut self,
+        request: &Grants<'_>,
+        caller: Caller<'_>,
+        inputs: &Inputs<'_>,
+    ) -> Result<Received, Error> {
+        let max = self.policy.max_waiters;
+        let waiting = self.wait_table.waiters().saturating_add(self.inboxes.kept());
+        let room = if waiting < max {
+            Ok(())
+        } else {
+            Err(Error::QueueFull(Full::Server(max)))
+        };
+        let (fences, environment) = (&self.fences, inputs.environment);
+        let first_cursor = || fences.first_cursor(environment.wall_clock(), environment.random());
+        self.inboxes
+            .receive(request, caller, inputs.now, room, first_cursor)
+    }
+
+    /// Puts the answers of a transition into the inboxes of their waiters. [`Effects::calls`] are those that are to be
+    /// replied to, by [`crate::Inboxes::reply`].
+    #[inline]
+    pub fn deliver(&mut self, effects: &mut Effects) {
+        if !effects.wakes.is_empty() || effects.repeated.is_some() {
+            self.inboxes.deliver(effects);
+        }
+    }
+
+    /// The client of a call is gone, before any reply was written.
+    pub fn lose_reader(&mut self, call: Call, now: Instant) {
+        if let Some((lock, ticket)) = self.inboxes.lose_reader(call, now) {
+            self.wait_table.remove_waiter(lock.as_ref(), ticket);
+        }
+    }
+
+    /// Does one of the things that are due in inboxes; `None` if nothing is.
+    pub fn process_inboxes(&mut self, now: Instant) -> Option<InboxStep> {
+        let step = self.inboxes.process(now)?;
+        if let InboxStep::Leave(lock, ticket) = &step {
+            self.wait_table.remove_waiter(lock.as_ref(), *ticket);
+        }
+        Some(step)
+    }
+}
