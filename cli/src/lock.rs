@@ -95,6 +95,7 @@ fn waiter(waiter: &WaiterInfo) -> Value {
         "shared": waiter.limit.is_none(),
         "waited_ms": waiter.waited.as_millis() as u64,
         "timeout_ms": waiter.timeout.map(|timeout| timeout.as_millis() as u64),
+        "queued": waiter.is_queued,
     })
 }
 

@@ -66,16 +66,26 @@ fn holders(holders: &[HolderInfo]) -> Table {
     table
 }
 
+/// Waiters of inboxes are marked, in a column that is there if there are any.
 fn waiters(waiters: &[WaiterInfo]) -> Table {
-    let mut table = Table::new(&[">#", "WAITER", "KIND", ">WAITED", ">TIMEOUT"]);
+    let mut header = vec![">#", "WAITER", "KIND", ">WAITED", ">TIMEOUT"];
+    let has_queued = waiters.iter().any(|waiter| waiter.is_queued);
+    if has_queued {
+        header.push("BY");
+    }
+    let mut table = Table::new(&header);
     for (n, waiter) in waiters.iter().enumerate() {
-        table.row(vec![
+        let mut cells = vec![
             (n + 1).to_string(),
             display_name(waiter.owner.as_bytes()),
             kind(waiter.limit),
             duration::format(waiter.waited),
             waiter.timeout.map_or_else(|| "none".to_owned(), duration::format),
-        ]);
+        ];
+        if has_queued {
+            cells.push(if waiter.is_queued { "inbox" } else { "connection" }.to_owned());
+        }
+        table.row(cells);
     }
     table
 }

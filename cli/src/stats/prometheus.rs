@@ -18,15 +18,19 @@ guards_refused: GUARD requests whose check failed.
 expired: Holders removed because their lease expired.
 grants_from_queue: Grants to waiters.
 wait_timeouts: Waiters that timed out.
-grants_rolled_back: Grants rolled back because the waiter had disconnected.
+grants_rolled_back: Grants rolled back because the waiter had disconnected or its inbox had ended.
 internal_errors: States that should be impossible, which were handled: please report them.
 deadlock_searches_abandoned: Requests that wait although their search for deadlocks was abandoned.
 expired_contended: Holders removed because their lease expired while others waited.
+inboxes_ended: Inboxes that ended because nobody received from them any more.
 errors_late_releases: RELEASE requests by owners that no longer held the lock.";
 
 const GAUGES: &str = "
 locks: Locks with a holder, including expired ones that are not removed yet.
 waiters: Waiters in all queues.
+waiters_queued: Waiters whose answers go to inboxes.
+inboxes: Inboxes, from which processes receive the answers to their requests.
+inbox_answers: Answers in inboxes that are not acknowledged.
 contended_locks: Locks with waiters.
 longest_wait_ms: Time that the longest-waiting waiter has waited.
 longest_hold_ms: Time that the oldest holder has held its lock, as of the last renewals.

@@ -80,6 +80,10 @@ fn header(state: &State) -> Line<'static> {
         state.counter("locks"),
         state.counter("waiters")
     );
+    let queued = state.counter("waiters_queued");
+    if queued > 0 {
+        text += &format!(" ({queued} by inbox)");
+    }
     let longest = state.counter("longest_wait_ms");
     if longest > 0 {
         text += &format!(

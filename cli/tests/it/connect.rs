@@ -21,7 +21,10 @@ fn any_cluster_node_addresses_the_whole_cluster() {
     at(any, &["break", "--yes", &elsewhere]).exits(0);
     let run = ["run", "--try", elsewhere.as_str(), "--", "sh", "-c", "exit 4"];
     at(any, &run).exits(4);
-    assert_eq!(on(any.port(), &["stats"]).out.matches("waiters").count(), 3);
+    assert_eq!(
+        on(any.port(), &["stats"]).out.matches("contended_locks").count(),
+        3
+    );
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn unreachable_cluster_node_is_reported_and_others_are_shown() {
         .hides("owner1")
         .warns(&format!("cannot connect to {dead}"));
     let stats = at(&["stats"]).exits(69);
-    assert_eq!(stats.out.matches("waiters").count(), 1, "{stats:?}");
+    assert_eq!(stats.out.matches("contended_locks").count(), 1, "{stats:?}");
     let metrics = at(&["stats", "--prometheus"])
         .exits(69)
         .shows(&format!("dlock_up{{server=\"{dead}\"}} 0"));

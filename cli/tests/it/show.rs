@@ -37,6 +37,27 @@ fn show_lists_holders_and_waiters() {
 }
 
 #[test]
+fn show_marks_waiters_of_inboxes_if_there_are_any() {
+    let (server, mut client) = start();
+    client.acquire("job alice 600000");
+    let _bob = server.waiter("job bob 60000 BLOCK 0");
+    let text = at(&server, &["show", "job"]).out;
+    assert!(text.contains("TIMEOUT\n") && !text.contains("BY\n"), "{text}");
+    client.ask::<redis::Value>("DLOCK.GRANTS inbox 0 TTL 60000");
+    client.ask::<redis::Value>("DLOCK.ACQUIRE job carol 60000 QUEUE inbox 0 REQID c1");
+    let text = at(&server, &["show", "job"]).out;
+    for (owner, by) in [("bob", "connection"), ("carol", "inbox")] {
+        let line = text.lines().find(|line| line.contains(owner));
+        assert!(line.is_some_and(|line| line.ends_with(by)), "{owner}: {text}");
+    }
+    let waiters = &json(&server, &["show", "job"])["waiters"];
+    assert_eq!(
+        (&waiters[0]["queued"], &waiters[1]["queued"]),
+        (&Value::Bool(false), &Value::Bool(true))
+    );
+}
+
+#[test]
 fn show_and_break_of_free_lock_exit_1() {
     let server = Server::start();
     at(&server, &["show", "job"]).exits(1).shows("not held");

@@ -36,6 +36,21 @@ fn top_lists_filters_and_shows_locks() {
 }
 
 #[test]
+fn top_marks_waiters_of_inboxes() {
+    let (server, mut client) = start();
+    client.acquire("busy alice 600000");
+    client.ask::<redis::Value>("DLOCK.GRANTS inbox 0 TTL 60000");
+    client.ask::<redis::Value>("DLOCK.ACQUIRE busy bob 1000 QUEUE inbox 0 REQID b1");
+    let _waiter = server.waiter("busy carol 1000 BLOCK 0");
+    let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 110);
+    terminal.wait_for("1 locks, 2 waiting (1 by inbox)");
+    terminal.press("\r");
+    terminal.wait_for("none  inbox");
+    terminal.wait_for("none  connection");
+    terminal.exits("q", 0);
+}
+
+#[test]
 fn top_sorts_by_each_column() {
     let (server, mut client) = start();
     // `top` reads the locks one after the other: ages that it orders must differ by more than that takes.

@@ -62,6 +62,8 @@ pub struct WaiterInfo {
     pub waited: Duration,
     /// The timeout of the request; `None` if it has none.
     pub timeout: Option<Duration>,
+    /// Whether it waits without a connection (QUEUE): its answer goes to an inbox. False if an older server does not tell.
+    pub is_queued: bool,
 }
 
 impl Grant {
@@ -121,6 +123,7 @@ impl FromRedisValue for WaiterInfo {
             limit: fields.optional("limit")?,
             waited: fields.take::<Milliseconds>("waited-ms")?.0,
             timeout: fields.optional("timeout-ms")?.map(Duration::from_millis),
+            is_queued: fields.has("wait", b"queue"),
         })
     }
 }
@@ -148,6 +151,11 @@ impl Fields {
         let value = self.0.remove(name);
         let value = value.ok_or_else(|| ParsingError::from(format!("DLOCK.INFO did not return {name}")))?;
         T::from_redis_value(value)
+    }
+
+    /// Whether this field is there and is this word.
+    fn has(&self, name: &str, word: &[u8]) -> bool {
+        matches!(self.0.get(name), Some(Value::BulkString(value)) if value == word)
     }
 
     /// A number; -1 means none.

@@ -70,6 +70,17 @@ fn wide_screen_shows_all_columns() {
 }
 
 #[test]
+fn header_counts_waiters_of_inboxes_if_there_are_any() {
+    let mut state = State::new("one:6379".to_owned());
+    for (queued, expected) in [(0, "3 locks, 3 waiting"), (2, "3 locks, 3 waiting (2 by inbox)")] {
+        let counters = [("locks", 3), ("waiters", 3), ("waiters_queued", queued)];
+        state.update(sample(three(), &counters));
+        let screen = screen(&state, 110, 20);
+        assert_eq!(screen[0], format!("dlock one:6379 (primary): {expected}"));
+    }
+}
+
+#[test]
 fn small_screen_drops_columns_and_graphs() {
     let long = vec![lock(
         "a-name-that-is-much-too-long-for-this-screen",
