@@ -179,7 +179,7 @@ fn round(server: &Server, idle: &Idle, cores: Cores) -> Result<[f64; 4]> {
 }
 
 /// After the idle time, from sending a command until its reply is read, or the reply that a waiter gets because of it.
-fn timed_after_idle(
+pub fn timed_after_idle(
     idle: Duration,
     control: &mut Connection,
     sender: &mut Connection,

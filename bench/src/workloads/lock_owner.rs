@@ -1,5 +1,7 @@
 //! An owner on its own connection, with its commands encoded in advance.
 
+use std::io;
+
 use crate::error::Result;
 use crate::implementations::dlock::fence_of;
 use crate::resp::{Connection, command};
@@ -19,6 +21,14 @@ impl LockOwner {
             acquire: command(&["DLOCK.ACQUIRE", key, owner, &lease_ms, "BLOCK", "0"]),
             release: command(&["DLOCK.RELEASE", key, owner]),
         }
+    }
+
+    pub fn ask(&mut self) -> io::Result<()> {
+        self.connection.send(&self.acquire)
+    }
+
+    pub fn release_and_ask(&mut self) -> io::Result<()> {
+        self.connection.send(&[&self.release[..], &self.acquire].concat())
     }
 
     /// Reads a grant. Returns its fence.

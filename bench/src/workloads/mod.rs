@@ -10,6 +10,7 @@ mod cpu;
 mod expiry;
 mod guard;
 mod hand_over;
+mod inboxes;
 mod lock_owner;
 mod memory;
 mod million;
@@ -80,6 +81,11 @@ pub const WORKLOADS: &[Workload] = &[
     ),
     Workload::new("shared", "readers and writers, and semaphores", shared::measure),
     Workload::new("queue", "ten thousand waiters in one queue", queue::measure),
+    Workload::new(
+        "inboxes",
+        "waiters of one process on two connections, compared with BLOCK",
+        inboxes::measure,
+    ),
     Workload::new("stalls", "the worst that one request can cost", stalls::measure),
     Workload::new(
         "client",

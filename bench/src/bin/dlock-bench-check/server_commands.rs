@@ -23,7 +23,7 @@ pub struct Scenario {
     run: fn(&Server),
 }
 
-pub const SCENARIOS: [Scenario; 3] = [
+pub const SCENARIOS: [Scenario; 4] = [
     Scenario {
         name: "ACQUIRE and RELEASE",
         run: pairs,
@@ -31,6 +31,10 @@ pub const SCENARIOS: [Scenario; 3] = [
     Scenario {
         name: "ACQUIRE BLOCK, RELEASE and hand-over",
         run: hand_overs,
+    },
+    Scenario {
+        name: "QUEUE, RELEASE and hand-over by GRANTS",
+        run: hand_overs_by_inbox,
     },
     Scenario {
         name: "GUARD SET",
@@ -79,6 +83,37 @@ fn hand_overs(server: &Server) {
         assert_eq!(holder.next_reply(), Value::Int(0));
         std::mem::swap(&mut holder, &mut waiter);
         std::mem::swap(&mut owner, &mut next_owner);
+    }
+}
+
+/// The same, by one process with an inbox.
+fn hand_overs_by_inbox(server: &Server) {
+    let mut observer = server.client();
+    let (mut requests, mut reader) = (Waiter::connect(server), Waiter::connect(server));
+    let (mut owner, mut next_owner) = ("owner-000001", "owner-000002");
+    let mut cursor = cursor_of(&reader.ask("DLOCK.GRANTS inbox 0"));
+    expect_grant(&requests.ask(&format!("DLOCK.ACQUIRE lock:000123 {owner} 3600000")));
+    for round in 0..ROUNDS {
+        reader.send(&format!("DLOCK.GRANTS inbox {cursor} BLOCK 60000"));
+        wait_for_blocked_client(&mut observer);
+        let queue = format!("{next_owner} 3600000 QUEUE inbox 0 REQID id-{round:06}");
+        let queued = requests.ask(&format!("DLOCK.ACQUIRE lock:000123 {queue}"));
+        assert_eq!(queued, Value::Array(vec![Value::Int(0)]));
+        let released = requests.ask(&format!("DLOCK.RELEASE lock:000123 {owner}"));
+        assert_eq!(released, Value::Int(0));
+        cursor = cursor_of(&reader.next_reply());
+        std::mem::swap(&mut owner, &mut next_owner);
+    }
+}
+
+/// Of a reply of GRANTS.
+fn cursor_of(reply: &Value) -> i64 {
+    match reply {
+        Value::Array(fields) => match fields[..] {
+            [Value::Int(cursor), ..] => cursor,
+            _ => panic!("{reply:?}"),
+        },
+        _ => panic!("{reply:?}"),
     }
 }
 
