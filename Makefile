@@ -68,7 +68,7 @@ model: install-deps ## Model-check failovers, grace periods and quorums in large
 fuzz: install-deps ## Run each fuzz target for SECONDS=20; needs nightly Rust and cargo-fuzz
 	tests/model/fuzz/run "$(SECONDS)"
 
-torture: install-deps ## Run clients against real servers under faults for about 25 minutes (options: ARGS="...")
+torture: install-deps ## Run clients against real servers under faults for about 30 minutes (options: ARGS="...")
 	cargo build --release --locked
 	DLOCK_MODULE=$(TARGET)/release/libdlock.so cargo run --locked -p dlock-torture -- $(ARGS)
 

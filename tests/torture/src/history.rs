@@ -32,7 +32,15 @@ pub struct History {
     pub lists: Vec<List>,
     /// States of servers after a restart.
     pub restored: Vec<Restored>,
+    /// Replies of GRANTS.
+    pub calls: Vec<Call>,
+    /// Requests that were never answered, although nothing disturbed their client any more.
+    pub forgotten: Vec<Forgotten>,
+    /// For how long a lock with waiters may stay without a grant, if that is known.
+    pub longest_stall: Option<Micros>,
     pub final_states: Vec<FinalState>,
+    /// Locks that nobody could acquire when every lease and inbox had ended.
+    pub never_free: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +67,8 @@ pub struct ServerTerm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Acquire(Acquire),
+    /// GRANTS, as far as it carried the answer to this ACQUIRE. Its `waited-ms` is that of the call.
+    Answer(Acquire),
     Extend {
         lease_ms: u64,
         fence: Option<u64>,
@@ -106,8 +116,23 @@ pub struct List {
 pub struct Acquire {
     pub lease_ms: u64,
     pub limit: Limit,
-    pub block_ms: Option<u64>,
+    pub wait: Wait,
     pub reqid: Option<String>,
+}
+
+/// How a request waits in the queue of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    No,
+    /// On its connection.
+    Block {
+        timeout_ms: u64,
+    },
+    /// Its answer comes through an inbox.
+    Queue {
+        inbox: String,
+        timeout_ms: u64,
+    },
 }
 
 /// How many may hold a lock at once, strictest first.
@@ -128,6 +153,8 @@ pub enum Reply {
         waited_ms: u64,
     },
     Null,
+    /// To ACQUIRE with QUEUE: how many wait before it.
+    Queued(u64),
     /// To RELEASE: the remaining holds.
     Remaining(u64),
     /// To EXTEND: the remaining lease.
@@ -148,6 +175,29 @@ pub enum Reply {
 pub struct Event {
     pub at: Micros,
     pub what: String,
+}
+
+/// A reply of GRANTS, and when the call was first sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The process that made the call. The names of its owners begin with this name and a dot.
+    pub process: String,
+    pub server: ServerTerm,
+    pub sent: Micros,
+    pub replied: Micros,
+    /// Whether it made the inbox: what waited through an earlier one has left its queue.
+    pub made: bool,
+    /// The owners whose requests it answered.
+    pub answered: Vec<String>,
+}
+
+/// A request that was never answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forgotten {
+    pub owner: String,
+    pub key: String,
+    /// When it was last sent.
+    pub sent: Micros,
 }
 
 /// An attempt of a holder to add an element to the store.
@@ -180,6 +230,8 @@ pub struct FinalState {
     /// Number of keys of any type.
     pub keys: u64,
     pub waiting: u64,
+    /// Number of inboxes and of answers in them.
+    pub inboxes: u64,
     /// The line of its log about a crash.
     pub crash: Option<String>,
 }
@@ -202,7 +254,7 @@ impl Reply {
 impl Op {
     pub fn acquire(&self) -> Option<&Acquire> {
         match &self.request {
-            Request::Acquire(acquire) => Some(acquire),
+            Request::Acquire(acquire) | Request::Answer(acquire) => Some(acquire),
             _ => None,
         }
     }
@@ -218,6 +270,33 @@ impl Op {
     /// Whether GUARD refused a write.
     pub fn is_refused_push(&self) -> bool {
         matches!(self.request, Request::Push(_)) && self.reply.is_error(&["NOTHELD", "NOTOWNER", "STALE"])
+    }
+
+    /// A time before the grant. An answer may have been kept in the inbox for a while: the lease has run since.
+    pub fn granted_after(&self) -> Micros {
+        match (&self.request, &self.reply) {
+            (Request::Answer(_), Reply::Granted { lease_ms: 0, .. }) => 0,
+            (_, Reply::Granted { waited_ms, .. }) => {
+                (self.sent + waited_ms * 1_000).saturating_sub(self.lease_gone_ms() * 1_000)
+            }
+            _ => 0,
+        }
+    }
+
+    /// A time after the grant.
+    pub fn granted_before(&self) -> Micros {
+        let rounded_ms = self.lease_gone_ms().saturating_sub(1);
+        self.replied.saturating_sub(rounded_ms * 1_000)
+    }
+
+    /// How much of the lease had passed when an answer was read, rounded up.
+    fn lease_gone_ms(&self) -> u64 {
+        match (&self.request, &self.reply) {
+            (Request::Answer(acquire), Reply::Granted { lease_ms, .. }) => {
+                acquire.lease_ms.saturating_sub(*lease_ms)
+            }
+            _ => 0,
+        }
     }
 
     /// The safe local deadline that the owner derives from the reply.
@@ -269,9 +348,15 @@ impl fmt::Display for Request {
                     Limit::Of(1) => {}
                     Limit::Of(limit) => write!(f, " LIMIT {limit}")?,
                 }
-                if let Some(ms) = acquire.block_ms {
-                    write!(f, " BLOCK {ms}")?;
+                match &acquire.wait {
+                    Wait::No => {}
+                    Wait::Block { timeout_ms } => write!(f, " BLOCK {timeout_ms}")?,
+                    Wait::Queue { inbox, timeout_ms } => write!(f, " QUEUE {inbox} {timeout_ms}")?,
                 }
+                write_option(f, "REQID", acquire.reqid.as_ref())
+            }
+            Self::Answer(acquire) => {
+                write!(f, "GRANTS")?;
                 write_option(f, "REQID", acquire.reqid.as_ref())
             }
             Self::Extend { lease_ms, fence } => {
@@ -331,6 +416,7 @@ impl fmt::Display for Reply {
                 "fence {fence}, holds {holds}, lease {lease_ms} ms, waited {waited_ms} ms"
             ),
             Self::Null => write!(f, "null"),
+            Self::Queued(before) => write!(f, "queued behind {before}"),
             Self::Remaining(holds) => write!(f, "{holds} holds left"),
             Self::Lease(ms) => write!(f, "lease {ms} ms"),
             Self::Length(length) => write!(f, "{length} elements"),

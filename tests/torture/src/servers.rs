@@ -57,7 +57,7 @@ pub fn record_final_state(server: &mut Server, recorder: &Recorder) {
     }
     let start = Instant::now();
     let mut end = read_final_state(server);
-    while end.crash.is_none() && (end.keys > 0 || end.waiting > 0) && start.elapsed() < DRAIN_TIMEOUT {
+    while end.crash.is_none() && end.keys + end.waiting + end.inboxes > 0 && start.elapsed() < DRAIN_TIMEOUT {
         thread::sleep(POLL_INTERVAL);
         end = read_final_state(server);
     }
@@ -70,6 +70,7 @@ pub fn check_no_crash(server: &mut Server, recorder: &Recorder) {
         port: server.port(),
         keys: 0,
         waiting: 0,
+        inboxes: 0,
         crash: crash(server),
     };
     recorder.lock().final_states.push(end);
@@ -77,18 +78,21 @@ pub fn check_no_crash(server: &mut Server, recorder: &Recorder) {
 
 fn read_final_state(server: &mut Server) -> FinalState {
     let crash = crash(server);
-    let (keys, waiting) = match crash {
-        Some(_) => (0, 0),
+    let (keys, waiting, inboxes) = match crash {
+        Some(_) => (0, 0, 0),
         None => {
             let mut client = server.client();
-            let waiting = client.stat("dlock_waiters").unsigned_abs();
-            (client.ask("DBSIZE"), waiting)
+            let mut stat = |name| client.stat(name).unsigned_abs();
+            let inboxes = stat("dlock_inboxes") + stat("dlock_inbox_answers");
+            let waiting = stat("dlock_waiters");
+            (client.ask("DBSIZE"), waiting, inboxes)
         }
     };
     FinalState {
         port: server.port(),
         keys,
         waiting,
+        inboxes,
         crash,
     }
 }

@@ -1,8 +1,9 @@
 //! The result of a scenario.
 
 use crate::checkers::{
-    MissingReplies, Rule, Violation, broken_leases, lost_elements, lost_writes, misordered_writes, overlaps,
-    queue_jumps, unclean_final_states, wrong_fences, wrong_replies, wrong_restores,
+    MissingReplies, Rule, Violation, broken_leases, forgotten_requests, lost_elements, lost_writes,
+    misordered_writes, overlaps, overtaken_waiters, queue_jumps, stalled_locks, unclean_final_states,
+    wrong_fences, wrong_replies, wrong_restores,
 };
 use crate::history::{GUARDED, History, Reply};
 
@@ -93,6 +94,9 @@ fn check(history: &History, rules: Rules) -> Vec<Violation> {
     found.extend(misordered_writes(history));
     found.extend(lost_elements(history, rules.lossless));
     found.extend(queue_jumps(history));
+    found.extend(overtaken_waiters(history));
+    found.extend(stalled_locks(history));
+    found.extend(forgotten_requests(history));
     found.extend(wrong_replies(history, rules.missing_replies));
     found.extend(wrong_restores(history));
     found.extend(unclean_final_states(history));

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use dlock_torture::checkers::Rule;
-use dlock_torture::history::{Acquire, History, Limit, Op, Reply, Request};
+use dlock_torture::checkers::{Rule, overtaken_waiters};
+use dlock_torture::history::{Acquire, History, Limit, Op, Reply, Request, Wait};
 use dlock_torture::scenarios::{SCENARIOS, run_scenario};
 use dlock_torture::verdict::{Rules, Verdict};
 
 const SEED: u64 = 7;
 const FAULTS: u32 = 12;
+const ATTEMPTS: usize = 20;
 
 /// A history without violations.
 fn run_without_violations(scenario: &str) -> History {
@@ -58,7 +59,7 @@ fn intruder(beside: &Op, sent: u64, replied: u64) -> Op {
         request: Request::Acquire(Acquire {
             lease_ms: 100,
             limit: Limit::Of(1),
-            block_ms: None,
+            wait: Wait::No,
             reqid: None,
         }),
         reply: Reply::Granted {
@@ -129,6 +130,30 @@ fn waiter_passed_by_a_later_request_is_detected() {
     assert!(rival.sent < rival.replied, "no request waited long enough");
     history.ops.push(rival);
     assert_violates(Rule::Fifo, history);
+}
+
+#[test]
+fn waiter_without_its_answer_is_overtaken() {
+    let history = run_without_violations("inboxes");
+    // Of some, the inbox ended soon after, or nobody else wanted the lock.
+    let answers = grants(&history).filter(|op| matches!(op.request, Request::Answer(_)));
+    let mut mutated = answers
+        .take(ATTEMPTS)
+        .map(|op| without_answer(&history, &op.owner));
+    let found = mutated.find(|mutated| !overtaken_waiters(mutated).is_empty());
+    assert_violates(Rule::Fifo, found.expect("some waiter kept its place for longer"));
+}
+
+/// As if a server had forgotten this owner, who asked for the lock once.
+fn without_answer(history: &History, owner: &str) -> History {
+    let mut history = history.clone();
+    history
+        .ops
+        .retain(|op| op.owner != owner || matches!(op.reply, Reply::Queued(_)));
+    for call in &mut history.calls {
+        call.answered.retain(|answered| answered != owner);
+    }
+    history
 }
 
 #[test]

@@ -177,6 +177,44 @@ fn fences_of_quorum_with_clocks_set_back_are_detected() {
 }
 
 #[test]
+fn faulty_processes_with_inboxes_break_no_rule() {
+    holds("inboxes");
+}
+
+#[test]
+fn grace_covers_unplanned_failover_with_inboxes() {
+    holds("inboxes-failover-grace");
+}
+
+#[test]
+fn overlaps_after_failover_without_grace_with_inboxes_are_detected() {
+    holds("inboxes-failover");
+}
+
+#[test]
+fn planned_failover_with_inboxes_loses_nothing() {
+    holds("inboxes-failover-planned");
+}
+
+#[test]
+fn migrating_slots_with_inboxes_break_no_rule() {
+    thread::scope(|scope| {
+        scope.spawn(|| holds("inboxes-resharding"));
+        scope.spawn(|| holds("inboxes-slot-migration"));
+    });
+}
+
+#[test]
+fn requests_that_their_client_does_not_repeat_are_detected() {
+    holds("inboxes-nothing-repeated");
+}
+
+#[test]
+fn overlaps_of_clients_with_wrong_deadlines_are_detected() {
+    holds("inboxes-wrong-deadline");
+}
+
+#[test]
 fn every_scenario_with_a_short_run_has_a_test() {
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.short > 0) {
         let call = format!("holds(\"{}\")", scenario.name);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Rule, Violation, by_key, by_key_and_owner};
-use crate::history::{History, Micros, Op, Reply};
+use crate::history::{History, Micros, Op, Reply, Request};
 
 /// Grants with a wrong fence. Not for runs with RENAME, RESTORE and the like.
 pub fn wrong_fences(history: &History) -> Vec<Violation> {
@@ -28,9 +28,9 @@ struct Grant<'a> {
     owner: &'a str,
     fence: u64,
     term: u32,
-    /// Lower bound: the request was sent and had waited.
+    /// Lower bound.
     after: Micros,
-    /// Upper bound: the reply had arrived.
+    /// Upper bound.
     before: Micros,
     /// The owner was not a holder before.
     is_fresh: bool,
@@ -38,7 +38,7 @@ struct Grant<'a> {
 
 impl<'a> Grant<'a> {
     fn of(n: usize, op: &'a Op, fresh: &BTreeSet<usize>) -> Option<Self> {
-        let Reply::Granted { fence, waited_ms, .. } = op.reply else {
+        let Reply::Granted { fence, .. } = op.reply else {
             return None;
         };
         Some(Self {
@@ -46,8 +46,8 @@ impl<'a> Grant<'a> {
             owner: &op.owner,
             fence,
             term: op.server.term,
-            after: op.sent + waited_ms * 1_000,
-            before: op.replied,
+            after: op.granted_after(),
+            before: op.granted_before(),
             is_fresh: fresh.contains(&n),
         })
     }
@@ -60,7 +60,9 @@ fn fresh_grants(history: &History) -> BTreeSet<usize> {
         let mut used = BTreeSet::new();
         for (n, op) in ops {
             let Some(acquire) = op.acquire() else { continue };
-            let is_repeated = acquire.reqid.as_ref().is_some_and(|id| used.contains(id));
+            // An answer tells when the request was granted, however often it was sent.
+            let is_answer = matches!(op.request, Request::Answer(_));
+            let is_repeated = !is_answer && acquire.reqid.as_ref().is_some_and(|id| used.contains(id));
             if !is_repeated && matches!(op.reply, Reply::Granted { holds: 1, .. }) {
                 fresh.insert(*n);
             }
@@ -130,7 +132,7 @@ fn duplicates(grants: &[Grant<'_>]) -> Vec<Violation> {
 
 /// Re-entries with a different fence.
 fn changed_on_reentry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Violation> {
-    let mut seen: Vec<SeenFence> = Vec::new();
+    let mut seen: Vec<SeenFence<'_>> = Vec::new();
     let mut is_unsure = false;
     let mut found = Vec::new();
     for (n, op) in ops.iter().filter(|(_, op)| op.acquire().is_some()) {
@@ -142,11 +144,14 @@ fn changed_on_reentry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Viol
             n: *n,
             fence,
             term: op.server.term,
+            reqid: op.acquire().and_then(|acquire| acquire.reqid.as_ref()),
+            until: op.safe_deadline(),
         };
         if fresh.contains(n) {
             is_unsure = false;
         } else if !is_unsure
             && let Some(last) = seen.last()
+            && !last.may_have_expired_before(&this, op.replied)
             && !this.may_follow(&seen)
         {
             let what = format!("{} re-entered with fence {fence} after {}", op.owner, last.fence);
@@ -158,13 +163,20 @@ fn changed_on_reentry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Viol
 }
 
 /// A fence that an owner received.
-struct SeenFence {
+struct SeenFence<'a> {
     n: usize,
     fence: u64,
     term: u32,
+    reqid: Option<&'a String>,
+    until: Micros,
 }
 
-impl SeenFence {
+impl SeenFence<'_> {
+    /// A request that is repeated after its lease has expired is a new one.
+    fn may_have_expired_before(&self, next: &Self, replied: Micros) -> bool {
+        self.reqid.is_some() && self.reqid == next.reqid && replied >= self.until
+    }
+
     /// A hold keeps its fence within a term. The primary of the next term may know only an earlier hold of this owner, if
     /// later changes were not replicated.
     fn may_follow(&self, seen: &[Self]) -> bool {

@@ -3,18 +3,25 @@
 use super::{Rule, Violation};
 use crate::history::{FinalState, History};
 
-/// Servers that crashed, or that have keys or waiters after the last lease has expired.
+/// Servers that crashed, or that have keys, waiters or inboxes after the last lease and inbox have ended;
+/// and locks that could not be acquired then.
 pub fn unclean_final_states(history: &History) -> Vec<Violation> {
     let final_states = history.final_states.iter();
-    final_states
-        .flat_map(|end| {
-            problems(end).into_iter().map(|what| Violation {
-                rule: Rule::FinalStates,
-                what: format!("server on port {}: {what}", end.port),
-                ops: Vec::new(),
-            })
-        })
-        .collect()
+    let unclean = final_states.flat_map(|end| {
+        let found = problems(end).into_iter();
+        found.map(|what| violation(format!("server on port {}: {what}", end.port)))
+    });
+    let locks = history.never_free.iter();
+    let held = locks.map(|lock| violation(format!("nobody holds {lock}, but it is not free")));
+    unclean.chain(held).collect()
+}
+
+fn violation(what: String) -> Violation {
+    Violation {
+        rule: Rule::FinalStates,
+        what,
+        ops: Vec::new(),
+    }
 }
 
 fn problems(end: &FinalState) -> Vec<String> {
@@ -24,6 +31,9 @@ fn problems(end: &FinalState) -> Vec<String> {
     }
     if end.waiting > 0 {
         found.push(format!("{} waiters left", end.waiting));
+    }
+    if end.inboxes > 0 {
+        found.push(format!("{} inboxes or answers left", end.inboxes));
     }
     found.extend(end.crash.iter().map(|crash| format!("crashed: {crash}")));
     found

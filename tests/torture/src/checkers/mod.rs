@@ -7,6 +7,7 @@
 mod fences;
 mod final_states;
 mod holds;
+mod inboxes;
 mod leases;
 mod lost_writes;
 mod overlap;
@@ -14,6 +15,8 @@ mod queue;
 mod restores;
 #[cfg(test)]
 mod seeded_faults;
+#[cfg(test)]
+mod seeded_inbox_faults;
 mod written_lists;
 
 use std::collections::BTreeMap;
@@ -23,6 +26,7 @@ use crate::history::{History, Op};
 
 pub use fences::wrong_fences;
 pub use final_states::unclean_final_states;
+pub use inboxes::{forgotten_requests, overtaken_waiters, stalled_locks};
 pub use leases::broken_leases;
 pub use lost_writes::lost_writes;
 pub use overlap::overlaps;
@@ -56,6 +60,10 @@ pub enum Rule {
     PlainWriteOrder,
     /// Waiters are granted in FIFO order.
     Fifo,
+    /// A client that repeats what it must is answered.
+    Forgotten,
+    /// While somebody waits, nobody keeps a lock for longer than a lease and the time to live of an inbox.
+    Stalls,
     /// Every request receives exactly one reply.
     Replies,
     /// A restarted server has the state that its data describes.
@@ -74,6 +82,8 @@ impl fmt::Display for Rule {
             Self::WriteOrder => "write order",
             Self::PlainWriteOrder => "plain write order",
             Self::Fifo => "fifo",
+            Self::Forgotten => "forgotten",
+            Self::Stalls => "stalls",
             Self::Replies => "replies",
             Self::Restored => "restore",
             Self::FinalStates => "final state",

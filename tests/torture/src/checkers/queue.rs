@@ -1,7 +1,7 @@
 //! Waiters are granted in FIFO order, and every request receives exactly one reply.
 
 use super::{Rule, Violation, by_key};
-use crate::history::{History, Micros, Op, Reply};
+use crate::history::{History, Micros, Op, Reply, Request};
 
 /// New holders that definitely arrived after a waiter and were granted before it.
 pub fn queue_jumps(history: &History) -> Vec<Violation> {
@@ -41,9 +41,9 @@ struct Waiter {
 impl Waiter {
     /// The reply contains the time in the queue, which bounds arrival and grant.
     fn of(op: &Op) -> Option<Self> {
-        match op.reply {
-            Reply::Granted { waited_ms: 0, .. } => None,
-            Reply::Granted { waited_ms, .. } => Some(Self {
+        match (&op.request, &op.reply) {
+            (_, Reply::Granted { waited_ms: 0, .. }) => None,
+            (Request::Acquire(_), Reply::Granted { waited_ms, .. }) => Some(Self {
                 arrived_before: op.replied.saturating_sub(waited_ms * 1_000),
                 granted_after: op.sent + waited_ms * 1_000,
             }),

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::history::{
-    Acquire, Element, FinalState, GUARDED, Limit, List, Push, Reply, Request, Restored, ServerTerm, Write,
+    Acquire, Element, FinalState, GUARDED, Limit, List, Push, Reply, Request, Restored, ServerTerm, Wait,
+    Write,
 };
 
 const MUTEX: Limit = Limit::Of(1);
@@ -31,7 +32,7 @@ fn acquire(limit: Limit) -> Request {
     Request::Acquire(Acquire {
         lease_ms: 1_000,
         limit,
-        block_ms: None,
+        wait: Wait::No,
         reqid: None,
     })
 }
@@ -40,7 +41,7 @@ fn acquire_with_reqid(id: &str) -> Request {
     Request::Acquire(Acquire {
         lease_ms: 1_000,
         limit: MUTEX,
-        block_ms: None,
+        wait: Wait::No,
         reqid: Some(id.into()),
     })
 }
@@ -380,6 +381,7 @@ fn leftover_keys_waiters_and_crashes_are_detected() {
         port: 1,
         keys: 0,
         waiting: 0,
+        inboxes: 0,
         crash: None,
     };
     let problems = |end: FinalState| {
@@ -400,6 +402,7 @@ fn leftover_keys_waiters_and_crashes_are_detected() {
     assert_eq!(
         problems(FinalState {
             waiting: 2,
+            inboxes: 0,
             ..clean.clone()
         }),
         1

@@ -43,13 +43,20 @@ impl Connection {
 
     /// Sends a command and reads the reply, which may be an error reply.
     pub fn call(&mut self, args: &[String], reply_timeout: Duration) -> Result<Value, Failure> {
-        self.check_no_pending_reply()?;
-        let mut command = Cmd::new();
-        args.iter().for_each(|arg| _ = command.arg(arg));
-        self.stream
-            .write_all(&command.get_packed_command())
-            .map_err(|_| Failure::Disconnected)?;
+        self.send(&[args])?;
         self.read(reply_timeout)
+    }
+
+    /// Sends commands, whose replies must then be read.
+    pub fn send(&mut self, commands: &[&[String]]) -> Result<(), Failure> {
+        self.check_no_pending_reply()?;
+        let mut packed = Vec::new();
+        for args in commands {
+            let mut command = Cmd::new();
+            args.iter().for_each(|arg| _ = command.arg(arg));
+            command.write_packed_command(&mut packed);
+        }
+        self.stream.write_all(&packed).map_err(|_| Failure::Disconnected)
     }
 
     /// A second reply to the previous request would be in the socket buffer now.
@@ -71,7 +78,8 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, reply_timeout: Duration) -> Result<Value, Failure> {
+    /// Reads the next reply.
+    pub fn read(&mut self, reply_timeout: Duration) -> Result<Value, Failure> {
         self.stream
             .set_read_timeout(Some(reply_timeout))
             .map_err(|_| Failure::Disconnected)?;

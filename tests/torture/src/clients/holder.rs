@@ -13,7 +13,7 @@ use super::gate::Gate;
 use super::lock_client::LockClient;
 use super::route::Route;
 use super::store::{Fencing, Store};
-use crate::history::{Acquire, Limit, Recorder, Reply, Write, now};
+use crate::history::{Acquire, Limit, Recorder, Reply, Wait, Write, now};
 
 /// First argument of a holder process.
 const COMMAND: &str = "holder";
@@ -84,7 +84,7 @@ impl Holder {
         let acquire = Acquire {
             lease_ms: self.config.lease_ms,
             limit: Limit::Of(1),
-            block_ms: Some(BLOCK_MS),
+            wait: Wait::Block { timeout_ms: BLOCK_MS },
             reqid: Some(id.clone()),
         };
         let grant = self.lock_client.acquire(KEY, acquire)?;

@@ -8,7 +8,7 @@ use redis::Value;
 
 use super::connection::{Connection, Failure};
 use super::route::{Route, Target};
-use crate::history::{Acquire, GUARDED, Op, Push, Recorder, Reply, Request, now};
+use crate::history::{Acquire, GUARDED, Op, Push, Recorder, Reply, Request, Wait, now};
 
 /// A migrating slot may bounce a request between two nodes.
 const MAX_REDIRECTIONS: u32 = 5;
@@ -148,8 +148,9 @@ impl LockClient {
     fn reply_timeout_for(&self, request: &Request) -> Duration {
         match request {
             Request::Acquire(Acquire {
-                block_ms: Some(ms), ..
-            }) => self.reply_timeout + Duration::from_millis(*ms),
+                wait: Wait::Block { timeout_ms },
+                ..
+            }) => self.reply_timeout + Duration::from_millis(*timeout_ms),
             _ => self.reply_timeout,
         }
     }
@@ -175,7 +176,7 @@ impl LockClient {
 }
 
 /// The arguments of a command on the wire.
-fn command_args(key: &str, owner: &str, request: &Request) -> Vec<String> {
+pub(super) fn command_args(key: &str, owner: &str, request: &Request) -> Vec<String> {
     let text = request.to_string();
     let mut args = text.split_whitespace().map(str::to_owned);
     if matches!(request, Request::Push(push) if !push.list.ends_with(GUARDED)) {
@@ -187,7 +188,7 @@ fn command_args(key: &str, owner: &str, request: &Request) -> Vec<String> {
 }
 
 /// Parses `MOVED 3999 127.0.0.1:6381` or `ASK ...`: whether it is MOVED, and the port.
-fn redirection(reply: &Reply) -> Option<(bool, u16)> {
+pub(super) fn redirection(reply: &Reply) -> Option<(bool, u16)> {
     let Reply::Error(error) = reply else {
         return None;
     };
@@ -202,7 +203,7 @@ fn redirection(reply: &Reply) -> Option<(bool, u16)> {
 }
 
 /// Converts a value, which is unexpected if its type does not fit the request.
-fn parse_reply(request: &Request, value: Value) -> Reply {
+pub(super) fn parse_reply(request: &Request, value: Value) -> Reply {
     match (request, value) {
         (_, Value::ServerError(error)) => Reply::Error(format!(
             "{} {}",
@@ -233,6 +234,7 @@ fn grant(values: &[Value]) -> Reply {
             lease_ms,
             waited_ms,
         },
+        [before] if values.len() == 1 => Reply::Queued(before),
         _ => Reply::Unexpected(format!("{values:?}")),
     }
 }

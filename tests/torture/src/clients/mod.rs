@@ -4,6 +4,7 @@ mod client_pool;
 mod connection;
 mod gate;
 pub mod holder;
+pub mod inbox;
 mod lock_client;
 mod quorum_holder;
 mod route;

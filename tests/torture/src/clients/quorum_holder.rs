@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use super::gate::Gate;
 use super::store::Store;
-use crate::history::{Acquire, Limit, Micros, Op, Recorder, Reply, Request, ServerTerm, Write, now};
+use crate::history::{Acquire, Limit, Micros, Op, Recorder, Reply, Request, ServerTerm, Wait, Write, now};
 
 const KEY: &str = "door";
 const MAX_THINK_MS: u64 = 8;
@@ -99,7 +99,7 @@ fn granted(fence: u64, lease_ms: u64) -> (Request, Reply) {
     let acquire = Acquire {
         lease_ms,
         limit: Limit::Of(1),
-        block_ms: None,
+        wait: Wait::No,
         reqid: None,
     };
     let reply = Reply::Granted {

@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use super::gate::Gate;
 use super::lock_client::LockClient;
-use crate::history::{Acquire, Element, GUARDED, Limit, Micros, Op, PLAIN, Push, Reply, now};
+use crate::history::{Acquire, Element, GUARDED, Limit, Micros, Op, PLAIN, Push, Reply, Wait, now};
 
 /// Parameters of the workload. Times in milliseconds.
 #[derive(Clone)]
@@ -156,8 +156,17 @@ impl Worker {
         Acquire {
             lease_ms: self.rng.u64(self.workload.lease_ms.clone()),
             limit,
-            block_ms: (self.rng.u8(..3) > 0).then(|| self.rng.u64(self.workload.block_ms.clone())),
+            wait: self.some_wait(),
             reqid: self.rng.bool().then(|| format!("r{}", self.requests)),
+        }
+    }
+
+    fn some_wait(&mut self) -> Wait {
+        if self.rng.u8(..3) == 0 {
+            return Wait::No;
+        }
+        Wait::Block {
+            timeout_ms: self.rng.u64(self.workload.block_ms.clone()),
         }
     }
 
@@ -275,7 +284,7 @@ impl Worker {
 
     fn reenter(&mut self, held: &HeldLock<'_>) -> Option<Op> {
         let request = Acquire {
-            block_ms: None,
+            wait: Wait::No,
             reqid: None,
             ..self.new_request(held.limit)
         };

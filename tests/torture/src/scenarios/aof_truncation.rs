@@ -9,7 +9,7 @@ use dlock_testkit::{Client, Server};
 use super::ScenarioRun;
 use crate::clients::{LockClient, Route};
 use crate::faults::AofFile;
-use crate::history::{Acquire, FinalState, History, Limit, Op, Recorder, Reply, Request, Restored};
+use crate::history::{Acquire, FinalState, History, Limit, Op, Recorder, Reply, Request, Restored, Wait};
 
 const LOG: &str = "appendonly yes\nappendfsync always";
 const KEYS: [&str; 3] = ["door", "gate", "pool"];
@@ -94,7 +94,7 @@ fn request(key: &str, reqid: Option<String>) -> Acquire {
     Acquire {
         lease_ms: LEASE_MS,
         limit: if key == "pool" { Limit::Of(2) } else { Limit::Of(1) },
-        block_ms: None,
+        wait: Wait::No,
         reqid,
     }
 }
@@ -117,6 +117,7 @@ fn restart_on(directory: &Path, written: &Written, length: u64) -> History {
             port: 0,
             keys: 0,
             waiting: 0,
+            inboxes: 0,
             crash: Some(format!(
                 "server does not start on an AOF of {length} bytes: {log}"
             )),

@@ -39,19 +39,25 @@ pub fn resharding(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
 }
 
 fn move_slot_of(run: &mut ScenarioRun, cluster: &Cluster, key: &str, recorder: &Recorder) {
-    let from = usize::from(!is_here(&mut cluster.client(0), key));
-    let to = 1 - from;
-    let slot = cluster.begin_move(key, from, to);
-    recorder.event(format!("slot {} of {key} migrating to node {to}", slot.slot));
     let mut keys = [
         key.to_owned(),
         format!("{{{key}}}{GUARDED}"),
         format!("{{{key}}}{PLAIN}"),
     ];
     run.rng.shuffle(&mut keys);
+    move_slot(run, cluster, &keys, recorder);
+}
+
+/// Moves the slot of these keys to the other one of the first two nodes, key by key.
+pub(super) fn move_slot(run: &mut ScenarioRun, cluster: &Cluster, keys: &[String], recorder: &Recorder) {
+    let key = &keys[0];
+    let from = usize::from(!is_here(&mut cluster.client(0), key));
+    let to = 1 - from;
+    let slot = cluster.begin_move(key, from, to);
+    recorder.event(format!("slot {} of {key} migrating to node {to}", slot.slot));
     for key in keys {
         run.pause(0..=50);
-        migrate(cluster, slot, &key);
+        migrate(cluster, slot, key);
     }
     run.pause(0..=20);
     // The new owner first, so that the slot is never without one.

@@ -11,7 +11,7 @@ use crate::history::History;
 
 /// Replication groups that run in parallel.
 const GROUPS: u32 = 3;
-const SERVERS: usize = 3;
+pub(super) const SERVERS: usize = 3;
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 500;
 /// Maximum replication lag when the primary is killed.
@@ -105,9 +105,15 @@ fn disturb_replica(run: &mut ScenarioRun, group: &mut ReplicationGroup) {
     }
 }
 
-/// Both replicas are detached, one after the other. The primary keeps serving for a while and is killed. One of the
-/// replicas is promoted.
+/// One of the replicas is promoted.
 fn fail_over(run: &mut ScenarioRun, group: &mut ReplicationGroup) -> usize {
+    let new = kill_primary(run, group);
+    group.promote(new)
+}
+
+/// Both replicas are detached, one after the other. The primary keeps serving for a while and is killed. Returns the
+/// replica to be promoted.
+pub(super) fn kill_primary(run: &mut ScenarioRun, group: &mut ReplicationGroup) -> usize {
     group.wait_for_replicated_grant();
     let mut replicas = group.replicas();
     run.rng.shuffle(&mut replicas);
@@ -117,7 +123,7 @@ fn fail_over(run: &mut ScenarioRun, group: &mut ReplicationGroup) -> usize {
     }
     group.kill_primary();
     run.pause(0..=20);
-    group.promote(choose(&mut run.rng, &replicas))
+    choose(&mut run.rng, &replicas)
 }
 
 /// The new primary is killed during its grace period, as soon as the other replica follows it. If that took too long,

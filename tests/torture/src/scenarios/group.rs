@@ -3,7 +3,7 @@
 use dlock_testkit::{Server, wait_for};
 
 use crate::clients::Route;
-use crate::history::{History, Recorder, Reply};
+use crate::history::{History, Recorder, Reply, ServerTerm};
 use crate::servers;
 
 /// No server listens on this port: a replica of it is disconnected and keeps its data.
@@ -38,6 +38,14 @@ impl ReplicationGroup {
         };
         group.resync();
         group
+    }
+
+    /// The primary in its present term.
+    pub fn primary_term(&self) -> ServerTerm {
+        ServerTerm {
+            port: self.servers[self.primary].port(),
+            term: self.term,
+        }
     }
 
     pub fn server(&self, n: usize) -> &Server {

@@ -3,9 +3,11 @@
 mod aof_truncation;
 mod clock;
 mod cluster;
+mod crowd;
 mod eviction;
 mod failover;
 mod group;
+mod inboxes;
 mod lost_update;
 mod network;
 mod one_server;

@@ -76,7 +76,7 @@ fn one_fault(
 }
 
 /// Runs a CLIENT command on a random client.
-fn with_any_client(
+pub(super) fn with_any_client(
     run: &mut ScenarioRun,
     admin: &mut Client,
     command: &str,

@@ -8,7 +8,7 @@ use crate::clients::Workload;
 use crate::history::History;
 
 const GROUPS: u32 = 2;
-const SERVERS: usize = 2;
+pub(super) const SERVERS: usize = 2;
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 400;
 
@@ -29,7 +29,7 @@ fn planned_failovers(run: &mut ScenarioRun) -> History {
     group.finish()
 }
 
-fn planned_failover(group: &mut ReplicationGroup) {
+pub(super) fn planned_failover(group: &mut ReplicationGroup) {
     let old = group.primary;
     group.recorder.event("FAILOVER");
     group.server(old).client().ok("FAILOVER TIMEOUT 20000");

@@ -8,7 +8,7 @@ use dlock_testkit::{Client, Cluster, skip, wait_for};
 use super::ScenarioRun;
 use super::cluster::{initial_term, is_here, wait_until_known_as_replica};
 use crate::clients::{Route, Workload};
-use crate::history::{History, Recorder};
+use crate::history::{History, Recorder, ServerTerm};
 use crate::servers;
 
 const WORKERS: usize = 8;
@@ -27,12 +27,9 @@ pub fn migrations_with_faults(run: &mut ScenarioRun) -> Vec<History> {
 }
 
 fn play(run: &mut ScenarioRun, with_faults: bool) -> Vec<History> {
-    let cluster = Cluster::start(2);
-    if cluster.client(0).call("CLUSTER GETSLOTMIGRATIONS").is_err() {
-        skip("the server has no CLUSTER MIGRATESLOTS");
+    let Some(mut nodes) = Nodes::start(with_faults) else {
         return Vec::new();
-    }
-    let mut nodes = Nodes::of(cluster, with_faults);
+    };
     let workload = Workload::mixed(LEASE_MS);
     let pool = run.start_clients(WORKERS, &nodes.route, &nodes.recorder, &workload);
     for _ in 0..run.count {
@@ -44,16 +41,30 @@ fn play(run: &mut ScenarioRun, with_faults: bool) -> Vec<History> {
     nodes.finish()
 }
 
-struct Nodes {
+pub(super) struct Nodes {
     cluster: Cluster,
     primaries: [usize; 2],
     /// The replica of each primary.
     replicas: Option<[usize; 2]>,
-    route: Route,
-    recorder: Recorder,
+    pub route: Route,
+    pub recorder: Recorder,
 }
 
 impl Nodes {
+    /// `None` if the server has no atomic migration.
+    pub fn start(with_replicas: bool) -> Option<Self> {
+        let cluster = Cluster::start(2);
+        if cluster.client(0).call("CLUSTER GETSLOTMIGRATIONS").is_err() {
+            skip("the server has no CLUSTER MIGRATESLOTS");
+            return None;
+        }
+        Some(Self::of(cluster, with_replicas))
+    }
+
+    pub fn terms(&self) -> Vec<ServerTerm> {
+        self.cluster.nodes.iter().map(initial_term).collect()
+    }
+
     fn of(mut cluster: Cluster, with_replicas: bool) -> Self {
         if with_replicas {
             (0..2).for_each(|primary| _ = cluster.add_replica(primary));
@@ -84,7 +95,7 @@ impl Nodes {
         usize::from(!is_here(&mut self.primary(0), key))
     }
 
-    fn migrate(&mut self, run: &mut ScenarioRun, key: &str) {
+    pub fn migrate(&mut self, run: &mut ScenarioRun, key: &str) {
         let from = self.side_of(key);
         let node = self.primaries[from];
         // A snapshot and a stream of changes that each take longer than a lease, or no time.
@@ -170,7 +181,7 @@ impl Nodes {
             .for_each(|node| *node = old);
     }
 
-    fn finish(mut self) -> Vec<History> {
+    pub fn finish(mut self) -> Vec<History> {
         for node in self.replicas.into_iter().flatten() {
             servers::check_no_crash(&mut self.cluster.nodes[node], &self.recorder);
         }

@@ -1,7 +1,7 @@
 //! All scenarios and their rules, the quick ones first.
 
 use super::{
-    Scenario, aof_truncation, clock, cluster, eviction, failover, lost_update, network, one_server,
+    Scenario, aof_truncation, clock, cluster, eviction, failover, inboxes, lost_update, network, one_server,
     partition, planned, quorum, restart, sentinel, slot_migration, snapshots,
 };
 use crate::checkers::{MissingReplies, Rule};
@@ -39,6 +39,20 @@ const BAD_NETWORK: Rules = Rules {
     missing_replies: MissingReplies::Allowed,
     ..Rules::STRICT
 };
+
+/// Networks as bad, and what a failover loses.
+const LOSSY_AND_BAD_NETWORK: Rules = Rules {
+    missing_replies: MissingReplies::Allowed,
+    ..LOSSY
+};
+
+/// Clients that break a rule for clients: this rule is violated, and detected.
+const fn breaking(rule: Rule) -> Rules {
+    Rules {
+        expected: Some(rule),
+        ..LOSSY_AND_BAD_NETWORK
+    }
+}
 
 /// Holders are stopped and write late, through GUARD and without: the rule for the latter is violated.
 const fn writing(rules: Rules) -> Rules {
@@ -338,5 +352,69 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 3,
         rules: writing(LOSSY),
         body: |run| partition::keeps_serving(run, Workload::writing),
+    },
+    Scenario {
+        name: "inboxes",
+        description: "processes of 200 waiters are killed, stopped and cut off; the server restarts, is stopped, pauses",
+        count: 250,
+        short: 16,
+        rules: BAD_NETWORK,
+        body: inboxes::one_server,
+    },
+    Scenario {
+        name: "inboxes-failover-grace",
+        description: "the same; the primary is killed with unreplicated writes, with a grace period",
+        count: 40,
+        short: 3,
+        rules: LOSSY_AND_BAD_NETWORK,
+        body: inboxes::failovers_with_grace,
+    },
+    Scenario {
+        name: "inboxes-failover",
+        description: "the same without a grace period: overlaps are expected",
+        count: 20,
+        short: 3,
+        rules: breaking(Rule::Overlap),
+        body: inboxes::failovers_without_grace,
+    },
+    Scenario {
+        name: "inboxes-failover-planned",
+        description: "the same with planned failovers",
+        count: 30,
+        short: 2,
+        rules: BAD_NETWORK,
+        body: inboxes::planned_failovers,
+    },
+    Scenario {
+        name: "inboxes-resharding",
+        description: "the same while slots of a cluster migrate back and forth",
+        count: 100,
+        short: 6,
+        rules: BAD_NETWORK,
+        body: inboxes::resharding,
+    },
+    Scenario {
+        name: "inboxes-slot-migration",
+        description: "the same while slots migrate atomically (Valkey 9)",
+        count: 60,
+        short: 4,
+        rules: BAD_NETWORK,
+        body: inboxes::slot_migrations,
+    },
+    Scenario {
+        name: "inboxes-nothing-repeated",
+        description: "clients that repeat nothing when an inbox had ended: forgotten requests are expected",
+        count: 6,
+        short: 1,
+        rules: breaking(Rule::Forgotten),
+        body: inboxes::nothing_repeated,
+    },
+    Scenario {
+        name: "inboxes-wrong-deadline",
+        description: "clients that count the lease of an answer from when they read it: overlaps are expected",
+        count: 30,
+        short: 6,
+        rules: breaking(Rule::Overlap),
+        body: inboxes::whole_lease,
     },
 ];
