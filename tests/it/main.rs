@@ -4,6 +4,7 @@ mod admin;
 mod cluster;
 mod commands;
 mod fixtures;
+mod inboxes;
 mod persistence;
 mod replication;
 mod waiting;

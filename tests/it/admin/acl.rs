@@ -73,6 +73,7 @@ fn acl_dlock_category_covers_public_commands_only() {
         let expected = [
             "dlock.acquire",
             "dlock.extend",
+            "dlock.grants",
             "dlock.guard",
             "dlock.info",
             "dlock.owner",

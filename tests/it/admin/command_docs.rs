@@ -90,20 +90,20 @@ fn syntax(command: &str, docs: &Map) -> String {
 }
 
 fn argument(docs: &Map) -> String {
-    let shown = match text(&docs["type"]).as_str() {
+    let token = docs.get("token").map(text);
+    let inner = match text(&docs["type"]).as_str() {
         kind @ ("oneof" | "block") => {
             let arguments: Vec<String> = from::<Vec<Map>>(&docs["arguments"])
                 .iter()
                 .map(argument)
                 .collect();
-            arguments.join(if kind == "oneof" { " | " } else { " " })
+            Some(arguments.join(if kind == "oneof" { " | " } else { " " }))
         }
-        "pure-token" => text(&docs["token"]),
-        _ => match docs.get("token") {
-            Some(token) => format!("{} {}", text(token), text(&docs["name"])),
-            None => text(&docs["name"]),
-        },
+        "pure-token" => None,
+        _ => Some(text(&docs["name"])),
     };
+    let words: Vec<String> = token.into_iter().chain(inner).collect();
+    let shown = words.join(" ");
     let flags: Vec<String> = docs.get("flags").map(from).unwrap_or_default();
     let has = |flag: &str| flags.iter().any(|own| own == flag);
     match (has("optional"), has("multiple")) {

@@ -7,8 +7,8 @@ use redis::Value;
 
 type Map = BTreeMap<String, Value>;
 
-/// Name, arity, flags, flags of the key.
-const COMMANDS: [(&str, i64, &str, &str); 6] = [
+/// Name, arity, flags, flags of the key if it has one.
+const COMMANDS: [(&str, i64, &str, &str); 7] = [
     (
         "dlock.acquire",
         -4,
@@ -18,33 +18,39 @@ const COMMANDS: [(&str, i64, &str, &str); 6] = [
     ("dlock.release", -3, "fast module write", "RW access update"),
     ("dlock.extend", -4, "fast module write", "RW access update"),
     ("dlock.guard", -4, "module write", "RO access"),
+    ("dlock.grants", -3, "blocking module", ""),
     ("dlock.owner", 2, "fast module readonly", "RO access"),
     ("dlock.info", 2, "fast module readonly", "RO access"),
 ];
 /// Newer servers report more.
 const FLAGS: &str = "write readonly denyoom fast module admin blocking noscript loading stale";
 
-/// The arguments in COMMAND DOCS after `key:key`: `token name:type`, in brackets if optional.
-const ARGUMENTS: [(&str, &str); 6] = [
+/// The arguments in COMMAND DOCS: `token name:type`, in brackets if optional.
+const ARGUMENTS: [(&str, &str); 7] = [
     (
         "dlock.acquire",
-        " owner:string lease-ms:integer [SHARED shared:pure-token | LIMIT n:integer] [BLOCK timeout-ms:integer] \
-         [REQID id:string] [MINFENCE fence:integer]",
+        "key:key owner:string lease-ms:integer [SHARED shared:pure-token | LIMIT n:integer] \
+         [BLOCK timeout-ms:integer | QUEUE inbox:string timeout-ms:integer] [REQID id:string] \
+         [MINFENCE fence:integer]",
     ),
     (
         "dlock.release",
-        " owner:string [FENCE fence:integer] [ALL all:pure-token | REQID id:string]",
+        "key:key owner:string [FENCE fence:integer] [ALL all:pure-token | REQID id:string]",
     ),
     (
         "dlock.extend",
-        " owner:string lease-ms:integer [FENCE fence:integer | REQID id:string] [MINFENCE fence:integer]",
+        "key:key owner:string lease-ms:integer [FENCE fence:integer | REQID id:string] [MINFENCE fence:integer]",
     ),
     (
         "dlock.guard",
-        " owner:string fence:integer [command:string [arg:string ...]]",
+        "key:key owner:string fence:integer [command:string [arg:string ...]]",
     ),
-    ("dlock.owner", ""),
-    ("dlock.info", ""),
+    (
+        "dlock.grants",
+        "inbox:string cursor:integer [BLOCK timeout-ms:integer] [TTL ttl-ms:integer]",
+    ),
+    ("dlock.owner", "key:key"),
+    ("dlock.info", "key:key"),
 ];
 
 #[test]
@@ -59,13 +65,20 @@ fn command_info_has_arity_flags_and_key() {
         actual.retain(|flag| FLAGS.split(' ').any(|known| known == flag));
         actual.sort();
         assert_eq!(actual.join(" "), flags, "{name}");
-        let expected = [Value::Int(1), Value::Int(1), Value::Int(1)];
-        assert_eq!(info[3..6], expected, "{name}");
+        let keys = usize::from(!key_flags.is_empty());
+        let position = Value::Int(keys as i64);
+        assert_eq!(
+            info[3..6],
+            [position.clone(), position.clone(), position],
+            "{name}"
+        );
         let key_specs: Vec<Map> = from(&info[8]);
-        assert_eq!(key_specs.len(), 1, "{name}");
-        let mut actual = texts(&key_specs[0]["flags"]);
-        actual.sort();
-        assert_eq!(actual.join(" "), key_flags, "{name}");
+        assert_eq!(key_specs.len(), keys, "{name}");
+        for key in key_specs {
+            let mut actual = texts(&key["flags"]);
+            actual.sort();
+            assert_eq!(actual.join(" "), key_flags, "{name}");
+        }
     }
 }
 
@@ -82,7 +95,7 @@ fn command_docs_has_summary_complexity_since_and_arguments() {
         assert_eq!(text(&docs["module"]), "dlock", "{name}");
         let actual: Vec<Map> = from(&docs["arguments"]);
         let actual: Vec<String> = actual.iter().map(shown).collect();
-        assert_eq!(actual.join(" "), format!("key:key{arguments}"), "{name}");
+        assert_eq!(actual.join(" "), arguments, "{name}");
     }
 }
 
@@ -91,7 +104,7 @@ fn command_list_shows_all_module_commands() {
     let server = Server::start();
     let mut commands: Vec<String> = server.client().ask("COMMAND LIST FILTERBY MODULE dlock");
     commands.sort();
-    let expected = "acquire apply extend guard info owner probe release sync";
+    let expected = "acquire apply extend grants guard info owner probe release sync";
     let expected: Vec<_> = expected.split(' ').map(|name| format!("dlock.{name}")).collect();
     assert_eq!(commands, expected);
 }
@@ -114,6 +127,7 @@ fn command_getkeys_finds_key() {
     let (_server, mut client) = start();
     for command in [
         "DLOCK.ACQUIRE door alice 10000 LIMIT 3 REQID r1",
+        "DLOCK.ACQUIRE door alice 10000 QUEUE inbox 0 REQID r1",
         "DLOCK.RELEASE door alice FENCE 1 ALL",
         "DLOCK.EXTEND door alice 10000",
         "DLOCK.OWNER door",
@@ -153,6 +167,8 @@ fn memory_usage_counts_owners_and_reqids() {
 /// An argument in the notation of [`ARGUMENTS`].
 fn shown(argument: &Map) -> String {
     let flags = argument.get("flags").map(texts).unwrap_or_default();
+    let token = argument.get("token").map(|token| text(token) + " ");
+    let token = token.unwrap_or_default();
     let mut inner = if let Some(arguments) = argument.get("arguments") {
         let separator = match text(&argument["type"]).as_str() {
             "oneof" => " | ",
@@ -160,10 +176,8 @@ fn shown(argument: &Map) -> String {
             other => panic!("{other} has no inner arguments"),
         };
         let inner: Vec<String> = from::<Vec<Map>>(arguments).iter().map(shown).collect();
-        inner.join(separator)
+        token + &inner.join(separator)
     } else {
-        let token = argument.get("token").map(|token| text(token) + " ");
-        let token = token.unwrap_or_default();
         format!("{token}{}:{}", text(&argument["name"]), text(&argument["type"]))
     };
     if flags.contains(&"multiple".to_owned()) {

@@ -5,7 +5,7 @@ use dlock_testkit::{Server, start, wait_for};
 use crate::fixtures::held_by_alice;
 
 /// Name, default, valid values, invalid values.
-const SETTINGS: [(&str, &str, &[&str], &[&str]); 8] = [
+const SETTINGS: [(&str, &str, &[&str], &[&str]); 9] = [
     (
         "dlock.max-lease-ms",
         "86400000",
@@ -16,6 +16,12 @@ const SETTINGS: [(&str, &str, &[&str], &[&str]); 8] = [
         "dlock.max-waiters-per-lock",
         "10000",
         &["1", "1000000"],
+        &["-1", "x", "", "99999999999999999999"],
+    ),
+    (
+        "dlock.max-waiters",
+        "1000000",
+        &["1", "10000000"],
         &["-1", "x", "", "99999999999999999999"],
     ),
     (

@@ -3,16 +3,16 @@
 use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 
 /// Current values. All other fields only grow.
-const GAUGES: &str = "contended_locks evictable fence_known grace_left_ms locks longest_hold_ms \
-                      longest_wait_ms quorum waiters";
+const GAUGES: &str = "contended_locks evictable fence_known grace_left_ms inbox_answers inboxes locks longest_hold_ms \
+                      longest_wait_ms quorum waiters waiters_queued";
 /// Counted in addition to another counter.
 const SIDE_COUNTERS: &str = "deadlock_searches_abandoned errors_late_releases expired_contended fences_raised guards_refused \
      internal_errors";
 /// Durations, and the number of them up to each bound.
 const DURATIONS: &str = "held_ms held_ms_buckets waited_ms_buckets";
-const COUNTERS: &str = "acquired errors_deadlock errors_err errors_notheld errors_notowner errors_grace \
-                        errors_queuefull errors_stale errors_evictable errors_wrongtype expired extended \
-                        grants_rolled_back grants_from_queue guarded not_granted reentered released wait_timeouts \
+const COUNTERS: &str = "acquired errors_busyinbox errors_deadlock errors_err errors_noinbox errors_notheld \
+                        errors_notowner errors_grace errors_queuefull errors_stale errors_evictable errors_wrongtype expired extended \
+                        grants_rolled_back grants_from_queue guarded inboxes_ended not_granted reentered released wait_timeouts \
                         waited_ms";
 
 #[test]
@@ -57,6 +57,13 @@ fn counters_count_only_their_event() {
         ("DLOCK.RELEASE free alice", "dlock_errors_notheld"),
         ("DLOCK.RELEASE door bob", "dlock_errors_notowner"),
         ("DLOCK.RELEASE door alice FENCE 1", "dlock_errors_stale"),
+        ("DLOCK.GRANTS inbox 1", "dlock_errors_noinbox"),
+        ("DLOCK.GRANTS inbox 0 TTL 0", "dlock_inboxes_ended"),
+        (
+            "DLOCK.ACQUIRE door bob 60000 QUEUE inbox 0 REQID r1",
+            "dlock_errors_noinbox",
+        ),
+        ("DLOCK.ACQUIRE door bob 60000 QUEUE inbox 0", "dlock_errors_err"),
         ("DLOCK.RELEASE door alice ALL", "dlock_released"),
     ];
     for (command, counter) in rows {

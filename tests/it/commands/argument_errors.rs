@@ -17,8 +17,14 @@ const BAD_ACQUIRES: Mistakes = &[
     ("1000 LIMIT", "2147483648|4294967297|18446744073709551617"),
     ("1000 BLOCK", "|-1|01|4503599627370497|SHARED"),
     ("1000 BLOCK 1 BLOCK", "1"),
+    ("1000 QUEUE inbox 0", "|surplus|REQID|SHARED|BLOCK"),
+    ("1000 REQID a QUEUE", "|inbox|<65 bytes>"),
+    ("1000 REQID a QUEUE inbox", "|-1|01|4503599627370497|SHARED"),
+    ("1000 REQID a QUEUE inbox 0 BLOCK", "0"),
+    ("1000 REQID a BLOCK 0 QUEUE inbox", "0"),
+    ("1000 REQID a QUEUE inbox 0 QUEUE inbox", "0"),
     ("1000 REQID", "|<65 bytes>"),
-    ("1000", "LIMIT|BLOCK|REQID|MINFENCE|ALL|NX||SHARE|SHAREDD"),
+    ("1000", "LIMIT|BLOCK|QUEUE|REQID|MINFENCE|ALL|NX||SHARE|SHAREDD"),
     // Conflicting, repeated and unknown options
     ("1000 SHARED", "SHARED"),
     ("1000 SHARED LIMIT", "3"),
@@ -66,6 +72,7 @@ const BAD_GUARDS: Mistakes = &[
     // The command
     ("1 DLOCK.GUARD door alice", "1"),
     ("1 dlock.owner", "door"),
+    ("1 dlock.grants inbox", "0"),
     ("1 DLock.Release door", "alice"),
     ("1 DLOCK.APPLY door", "x"),
     ("1", "DLOCK.NONSENSE|READONLY|READWRITE|ASKING"),

@@ -27,7 +27,7 @@ impl LockInfo {
         if *value == Value::Nil {
             return None;
         }
-        let fields = fields(value, &["holders", "limit", "waiters", "waiting"]);
+        let fields = fields(pairs(value), &["holders", "limit", "waiters", "waiting"]);
         let holders: Vec<Value> = get(&fields, "holders");
         Some(Self {
             limit: get(&fields, "limit"),
@@ -65,7 +65,7 @@ impl LockInfo {
 impl HolderInfo {
     #[track_caller]
     fn parse(value: &Value) -> Self {
-        let fields = fields(value, &["fence", "held-ms", "holds", "lease-ms", "owner"]);
+        let fields = fields(pairs(value), &["fence", "held-ms", "holds", "lease-ms", "owner"]);
         Self {
             owner: get(&fields, "owner"),
             fence: get(&fields, "fence"),
@@ -77,12 +77,17 @@ impl HolderInfo {
 }
 
 #[track_caller]
-pub(super) fn fields(value: &Value, expected: &[&str]) -> BTreeMap<String, Value> {
-    let pairs: Vec<(String, Value)> = from_redis_value_ref(value).expect("names and values");
-    let fields: BTreeMap<String, Value> = pairs.iter().cloned().collect();
+pub(super) fn pairs(value: &Value) -> Vec<(String, Value)> {
+    from_redis_value_ref(value).expect("names and values")
+}
+
+#[track_caller]
+pub(super) fn fields(pairs: Vec<(String, Value)>, expected: &[&str]) -> BTreeMap<String, Value> {
+    let count = pairs.len();
+    let fields: BTreeMap<String, Value> = pairs.into_iter().collect();
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-    assert_eq!(names, expected, "the fields, sorted, of {value:?}");
-    assert_eq!(pairs.len(), fields.len(), "each field occurs once");
+    assert_eq!(names, expected, "the fields, sorted, of {fields:?}");
+    assert_eq!(count, fields.len(), "each field occurs once");
     fields
 }
 

@@ -9,6 +9,7 @@
 mod client;
 mod cluster;
 mod events;
+mod inbox;
 mod info;
 pub mod payload;
 mod port;
@@ -26,6 +27,7 @@ mod waiter;
 pub use client::{Client, Grant};
 pub use cluster::{Cluster, Move};
 pub use events::Events;
+pub use inbox::{Answer, AnswerGrant, Delivery, Inbox, Outcome};
 pub use info::{HolderInfo, LockInfo};
 pub use port::{free_port, free_ports_with_bus};
 pub use process::signal;

@@ -2,10 +2,10 @@ use std::io::{ErrorKind, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use redis::{Parser, Value};
+use redis::{Parser, ServerError, Value};
 
 use crate::client::{Client, Grant};
-use crate::info::fields;
+use crate::info::{fields, pairs};
 use crate::server::Server;
 use crate::wait::{WAIT_TIMEOUT, wait_for};
 
@@ -33,6 +33,8 @@ pub struct WaiterInfo {
     pub limit: i64,
     pub waited_ms: i64,
     pub timeout_ms: i64,
+    /// Whether an inbox gets its answer: it has a field `wait`, which others do not have.
+    pub is_queued: bool,
 }
 
 impl Server {
@@ -189,10 +191,7 @@ impl Waiter {
         let reply = match self.read() {
             None => return Reply::Closed,
             Some(Value::Nil) => Reply::Null,
-            Some(Value::ServerError(error)) => {
-                let details = error.details().map(|details| format!(" {details}"));
-                Reply::Error(format!("{}{}", error.code(), details.unwrap_or_default()))
-            }
+            Some(Value::ServerError(error)) => Reply::Error(error_text(&error)),
             Some(value) => Reply::Granted(Grant::parse(value).expect("not null")),
         };
         self.expect_nothing_else();
@@ -276,9 +275,9 @@ impl Waiter {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// `None` when the server closed the connection.
+    /// The next reply, or `None` when the server closed the connection.
     #[track_caller]
-    fn read(&mut self) -> Option<Value> {
+    pub(crate) fn read(&mut self) -> Option<Value> {
         match self.parser.parse_value(&self.stream) {
             Ok(value) => Some(value),
             Err(error) if error.is_timeout() => panic!("no reply within {WAIT_TIMEOUT:?}"),
@@ -291,16 +290,27 @@ impl Waiter {
 impl WaiterInfo {
     #[track_caller]
     fn parse(value: &Value) -> Self {
-        let fields = fields(value, &["limit", "owner", "timeout-ms", "waited-ms"]);
+        let mut pairs = pairs(value);
+        let mark = pairs.pop_if(|(name, _)| name == "wait");
+        let is_queued = mark.is_some_and(|(_, mark)| mark == Value::BulkString(b"queue".to_vec()));
+        let fields = fields(pairs, &["limit", "owner", "timeout-ms", "waited-ms"]);
+        let text = |name: &str| redis::from_redis_value_ref(&fields[name]).expect("UTF-8");
         let number = |name: &str| match &fields[name] {
             Value::Int(number) => *number,
             other => panic!("{name} is {other:?}"),
         };
         Self {
-            owner: redis::from_redis_value(fields["owner"].clone()).expect("a UTF-8 owner"),
+            owner: text("owner"),
             limit: number("limit"),
             waited_ms: number("waited-ms"),
             timeout_ms: number("timeout-ms"),
+            is_queued,
         }
     }
+}
+
+/// The whole text of an error.
+pub(crate) fn error_text(error: &ServerError) -> String {
+    let details = error.details().map(|details| format!(" {details}"));
+    format!("{}{}", error.code(), details.unwrap_or_default())
 }

@@ -1,0 +1,435 @@
+//! The end of an inbox: a while after its last reader, and never while the server kept readers out.
+
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{
+    Client, Delivery, Inbox, Proxy, Waiter, Way, assert_elapsed_at_most, pause, start, start_with, wait_for,
+};
+use redis::Value;
+
+use super::{enqueue_many, held_with_inbox, shown};
+
+/// Makes an inbox with this time to live and queues bob for `door`, with nothing in between. Returns the cursor.
+#[track_caller]
+fn bob_in_short_inbox(client: &mut Client, ttl_ms: u64) -> u64 {
+    let replies = client.batch(&[
+        &format!("DLOCK.GRANTS short 0 TTL {ttl_ms}"),
+        "DLOCK.ACQUIRE door bob 60000 QUEUE short 0 REQID r1",
+    ]);
+    assert!(matches!(replies[1], Value::Array(_)), "{replies:?}");
+    Delivery::parse(&replies[0]).cursor
+}
+
+#[test]
+fn inbox_ends_ttl_after_last_reply_and_its_waiters_leave() {
+    let (server, mut client, _inbox) = held_with_inbox();
+    let start = Instant::now();
+    let cursor = bob_in_short_inbox(&mut client, 700);
+    let mut carol = server.waiter("door carol 60000 BLOCK 0");
+    client.wait_for_inboxes(1);
+    assert!(start.elapsed() >= Duration::from_millis(700));
+    assert_elapsed_at_most(Duration::from_millis(700), start);
+    client.wait_for_queue("door", 1);
+    assert_eq!(client.queue("door"), ["carol"]);
+    client.assert_error("NOINBOX", &format!("DLOCK.GRANTS short {cursor}"));
+    client.assert_error("NOINBOX", "DLOCK.ACQUIRE door dave 60000 QUEUE short 0 REQID r1");
+    assert_eq!(client.stat("dlock_inboxes_ended"), 1);
+    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
+    client.release("door alice");
+    carol.granted();
+}
+
+#[test]
+fn inbox_lives_5_seconds_by_default() {
+    let (_server, mut client) = start();
+    let made = Instant::now();
+    client.ask::<Value>("DLOCK.GRANTS inbox 0");
+    client.wait_for_inboxes(0);
+    assert!(made.elapsed() >= Duration::from_secs(5));
+    assert_elapsed_at_most(Duration::from_secs(5), made);
+}
+
+#[test]
+fn each_reply_starts_time_to_live_anew() {
+    let (_server, mut client) = start();
+    let mut cursor = Delivery::parse(&client.ask("DLOCK.GRANTS inbox 0 TTL 3000")).cursor;
+    for _ in 0..5 {
+        pause(800);
+        cursor = Delivery::parse(&client.ask(&format!("DLOCK.GRANTS inbox {cursor}"))).cursor;
+    }
+    assert_eq!(client.stat("dlock_inboxes_ended"), 0);
+    client.wait_for_inboxes(0);
+}
+
+#[test]
+fn queued_requests_do_not_prolong_inbox() {
+    let (_server, mut client, _inbox) = held_with_inbox();
+    bob_in_short_inbox(&mut client, 500);
+    let start = Instant::now();
+    let mut n = 0;
+    wait_for("the end of the inbox", || {
+        n += 1;
+        let request = format!("DLOCK.ACQUIRE door bob 60000 QUEUE short 0 REQID n{n}");
+        client.call(&request).is_err()
+    });
+    assert_elapsed_at_most(Duration::from_millis(500), start);
+    client.wait_for_queue("door", 0);
+}
+
+#[test]
+fn last_named_ttl_counts() {
+    let (server, mut client) = start();
+    let mut long = Inbox::make_with(&server, "long", "TTL 60000");
+    let mut short = Inbox::make_with(&server, "short", "TTL 60000");
+    short.call("TTL 100");
+    long.call("");
+    client.wait_for_inboxes(1);
+    assert!(short.error("").starts_with("NOINBOX "));
+    // A call that names none keeps it.
+    long.call("TTL 50000");
+    long.call("");
+    pause(300);
+    long.assert_empty();
+}
+
+#[test]
+fn refused_call_changes_no_ttl() {
+    let (server, mut client) = start();
+    let mut inbox = Inbox::make(&server, "inbox");
+    inbox.assert_empty();
+    for (cursor, options) in [(0, "TTL 100"), (1, "TTL 0"), (inbox.cursor(), "TTL 100 BLOCK 0")] {
+        inbox.error_at(cursor, options);
+    }
+    pause(400);
+    assert_eq!(client.stat("dlock_inboxes"), 1);
+    inbox.assert_empty();
+}
+
+#[test]
+fn ttl_0_ends_inbox_after_its_reply() {
+    let (server, mut client, mut inbox) = held_with_inbox();
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    client.enqueue("door carol 60000 QUEUE inbox 0 REQID r1");
+    let mut dave = server.waiter("door dave 60000 BLOCK 0");
+    client.release("door alice");
+    let delivery = inbox.call("TTL 0");
+    assert_eq!(shown(&delivery.answers), ["granted r1 door bob"]);
+    assert!(inbox.error("").starts_with("NOINBOX "));
+    client.wait_for_inboxes(0);
+    client.wait_for_queue("door", 1);
+    let grant = delivery.answers[0].grant();
+    client.assert_sole_holder("door", "bob", grant.fence, 1);
+    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
+    client.release("door bob");
+    dave.granted();
+}
+
+#[test]
+fn ttl_0_of_blocked_call_ends_inbox_after_its_reply() {
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    inbox.send("BLOCK 60000 TTL 0");
+    client.release("door alice");
+    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
+    client.wait_for_inboxes(0);
+    assert_eq!(client.lock("door").owners(), ["bob"]);
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    assert_eq!(inbox.call("BLOCK 50 TTL 0").answers, []);
+    client.wait_for_inboxes(0);
+}
+
+#[test]
+fn ttl_0_of_new_inbox_ends_it() {
+    let (_server, mut client) = start();
+    let made = Delivery::parse(&client.ask("DLOCK.GRANTS inbox 0 TTL 0"));
+    client.assert_error("NOINBOX", &format!("DLOCK.GRANTS inbox {}", made.cursor));
+    client.wait_for_inboxes(0);
+}
+
+#[test]
+fn blocked_reader_keeps_inbox_beyond_ttl() {
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    inbox.send("BLOCK 60000 TTL 100");
+    pause(800);
+    assert_eq!(client.stat("dlock_inboxes_ended"), 0);
+    client.release("door alice");
+    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
+    client.wait_for_inboxes(0);
+}
+
+#[test]
+fn lost_connection_of_blocked_reader_starts_ttl() {
+    let (server, mut client, mut inbox) = held_with_inbox();
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    let mut carol = server.waiter("door carol 60000 BLOCK 0");
+    inbox.block_with(&mut client, "TTL 300");
+    pause(600);
+    let closed = Instant::now();
+    inbox.close();
+    client.release("door alice");
+    carol.granted();
+    assert!(closed.elapsed() >= Duration::from_millis(200));
+    assert_elapsed_at_most(Duration::from_millis(300), closed);
+    assert_eq!(client.stat("dlock_inboxes"), 0);
+    assert_eq!(client.stat("dlock_grants_rolled_back"), 1);
+}
+
+#[test]
+fn reader_that_comes_back_within_ttl_finds_places_and_answers() {
+    let (server, mut client, mut inbox) = held_with_inbox();
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    client.enqueue("door carol 60000 QUEUE inbox 0 REQID r1");
+    for _ in 0..3 {
+        inbox.block(&mut client);
+        inbox.reconnect(&server);
+        wait_for("the loss of the reader", || {
+            client.server_info("clients", "blocked_clients") == "0"
+        });
+    }
+    assert_eq!(client.queue("door"), ["bob", "carol"]);
+    client.release("door alice");
+    assert_eq!(shown(&inbox.take(1)), ["granted r1 door bob"]);
+}
+
+#[test]
+fn half_open_reader_keeps_inbox_for_its_timeout_and_ttl() {
+    let (server, mut client, _inbox) = held_with_inbox();
+    let proxy = Proxy::to(server.port());
+    let mut reader = Client::connect(&proxy.url());
+    let made = Delivery::parse(&reader.ask("DLOCK.GRANTS half 0 TTL 60000"));
+    client.enqueue("door bob 60000 QUEUE half 0 REQID r1");
+    let mut carol = server.waiter("door carol 60000 BLOCK 0");
+    // Nothing arrives any more from the server, which does not notice.
+    proxy.freeze(Way::ToClient);
+    let start = Instant::now();
+    reader.send(&format!("DLOCK.GRANTS half {} BLOCK 1000 TTL 300", made.cursor));
+    // It lives for another ttl after the reply that nobody reads.
+    client.wait_for_inboxes(1);
+    assert!(start.elapsed() >= Duration::from_millis(1_300));
+    assert_elapsed_at_most(Duration::from_millis(1_300), start);
+    client.wait_for_queue("door", 1);
+    client.release("door alice");
+    carol.granted();
+}
+
+#[test]
+fn paused_writes_stop_time_to_live() {
+    let (_server, mut client, _inbox) = held_with_inbox();
+    let cursor = bob_in_short_inbox(&mut client, 1_000);
+    client.pause_writes_after(&[]);
+    pause(2_000);
+    assert_eq!(client.stat("dlock_inboxes"), 2);
+    let replies = client.resume_writes_with(&[&format!("DLOCK.GRANTS short {cursor} TTL 100")]);
+    assert_eq!(Delivery::parse(&replies[0]).answers, []);
+    assert_eq!(client.queue("door"), ["bob"]);
+    client.wait_for_inboxes(1);
+}
+
+#[test]
+fn paused_clients_stop_time_to_live() {
+    let (server, mut client, _inbox) = held_with_inbox();
+    let mut reader = Waiter::connect(&server);
+    let cursor = bob_in_short_inbox(&mut client, 1_000);
+    client.batch(&["CLIENT PAUSE 2500 ALL"]);
+    let paused = Instant::now();
+    reader.send(&format!("DLOCK.GRANTS short {cursor}"));
+    assert_eq!(Delivery::parse(&reader.next_reply()).answers, []);
+    assert!(
+        paused.elapsed() >= Duration::from_millis(2_000),
+        "it was held back"
+    );
+    assert_eq!(client.queue("door"), ["bob"]);
+    client.wait_for_inboxes(1);
+}
+
+#[test]
+fn time_to_live_goes_on_after_pause() {
+    for kind in ["WRITE", "ALL"] {
+        let (_server, mut client, _inbox) = held_with_inbox();
+        bob_in_short_inbox(&mut client, 1_000);
+        client.batch(&[format!("CLIENT PAUSE 1500 {kind}")]);
+        let paused = Instant::now();
+        client.wait_for_inboxes(1);
+        // It cannot have ended during the pause, nor before the rest of its time has passed after it.
+        assert!(paused.elapsed() >= Duration::from_millis(1_500), "{kind}");
+        assert_elapsed_at_most(Duration::from_millis(2_500), paused);
+        client.wait_for_queue("door", 0);
+    }
+}
+
+/// Even if it falls between two ticks.
+#[test]
+fn short_pause_stops_time_to_live_at_hz_1() {
+    let (_server, mut client) = start_with("hz 1");
+    client.acquire("door alice 60000");
+    for round in 0..5 {
+        let start = Instant::now();
+        bob_in_short_inbox(&mut client, 1_000);
+        pause(50 * round);
+        client.batch(&["CLIENT PAUSE 60000 WRITE"]);
+        let pausing = Instant::now();
+        pause(500);
+        // At least: the server may have been paused for longer.
+        let paused = pausing.elapsed();
+        client.ok("CLIENT UNPAUSE");
+        client.wait_for_inboxes(0);
+        let lived = start.elapsed();
+        assert!(
+            lived >= Duration::from_millis(1_000) + paused,
+            "round {round}: {lived:?} {paused:?}"
+        );
+    }
+}
+
+#[test]
+fn reader_that_called_while_server_was_busy_is_served_before_end() {
+    for options in ["", "BLOCK 60000"] {
+        let (server, mut client, _inbox) = held_with_inbox();
+        let (mut reader, mut sleeper) = (Waiter::connect(&server), Waiter::connect(&server));
+        // Many others have requests, too.
+        let mut others: Vec<Waiter> = (0..50).map(|_| Waiter::connect(&server)).collect();
+        let cursor = bob_in_short_inbox(&mut client, 1_000);
+        sleeper.send("DEBUG SLEEP 2");
+        pause(100);
+        others.iter_mut().for_each(|other| other.send("PING"));
+        reader.send(&format!("DLOCK.GRANTS short {cursor} TTL 60000 {options}"));
+        others.iter_mut().for_each(|other| _ = other.next_reply());
+        sleeper.next_reply();
+        if options.is_empty() {
+            assert_eq!(Delivery::parse(&reader.next_reply()).answers, []);
+        } else {
+            wait_for("the reader to block", || {
+                client.server_info("clients", "blocked_clients") == "1"
+            });
+        }
+        assert_eq!(client.queue("door"), ["bob"]);
+        assert_eq!(client.stat("dlock_inboxes"), 2);
+    }
+}
+
+/// As after a sleep of the whole machine.
+#[test]
+fn reader_that_called_while_server_was_stopped_is_served_before_end() {
+    let (server, mut client, _inbox) = held_with_inbox();
+    let mut reader = Waiter::connect(&server);
+    let cursor = bob_in_short_inbox(&mut client, 1_000);
+    server.stop();
+    reader.send(&format!("DLOCK.GRANTS short {cursor} TTL 60000"));
+    pause(1_500);
+    server.resume();
+    assert_eq!(Delivery::parse(&reader.next_reply()).answers, []);
+    assert_eq!(client.queue("door"), ["bob"]);
+}
+
+#[test]
+fn hundred_dead_inboxes_delay_next_waiter_by_one_ttl() {
+    const DEAD: usize = 100;
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    let mut commands = Vec::new();
+    for n in 0..DEAD {
+        commands.push(format!("DLOCK.GRANTS dead{n} 0 TTL 1000"));
+        commands.push(format!(
+            "DLOCK.ACQUIRE door owner{n} 60000 QUEUE dead{n} 0 REQID r1"
+        ));
+    }
+    commands.push("DLOCK.ACQUIRE door carol 60000 QUEUE inbox 0 REQID r1".into());
+    commands.push("DLOCK.RELEASE door alice".into());
+    let start = Instant::now();
+    client.batch(&commands);
+    assert_eq!(shown(&inbox.take(1)), ["granted r1 door carol"]);
+    assert!(start.elapsed() >= Duration::from_millis(1_000));
+    assert_elapsed_at_most(Duration::from_millis(1_000), start);
+    client.wait_for_inboxes(1);
+    assert_eq!(client.stat("dlock_inboxes_ended"), DEAD as i64);
+    let rolled_back = client.stat("dlock_grants_rolled_back");
+    assert!((1..=DEAD as i64).contains(&rolled_back), "{rolled_back}");
+}
+
+#[test]
+fn waiters_of_ended_inbox_leave_in_slices() {
+    // A busy machine may not let the observer in.
+    let is_sliced = (0..4).any(|_| steps_of_end() > 1);
+    assert!(is_sliced, "all left in one piece");
+}
+
+/// The number of times that another client sees fewer waiters than before.
+fn steps_of_end() -> usize {
+    const WAITERS: usize = 30_000;
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    client.config_set("dlock.max-waiters-per-lock", &WAITERS.to_string());
+    enqueue_many(&mut client, "door", WAITERS, "");
+    inbox.send("TTL 0");
+    let (mut steps, mut seen) = (0, WAITERS as i64);
+    while seen > 0 {
+        let waiters = client.stat("dlock_waiters");
+        steps += usize::from(waiters < seen);
+        seen = waiters;
+    }
+    client.wait_for_queue("door", 0);
+    steps
+}
+
+#[test]
+fn ended_inbox_leaves_no_state() {
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    for n in 0..20 {
+        client.acquire(&format!("lock{n} alice 60000"));
+        client.enqueue(&format!("lock{n} bob 60000 QUEUE inbox 0 REQID r1"));
+        client.enqueue(&format!("lock{n} bob 60000 QUEUE inbox 0 REQID r2"));
+        client.release(&format!("lock{n} bob REQID r2"));
+    }
+    inbox.call("TTL 0");
+    for gauge in [
+        "dlock_inboxes",
+        "dlock_waiters",
+        "dlock_waiters_queued",
+        "dlock_inbox_answers",
+        "dlock_contended_locks",
+        "dlock_longest_wait_ms",
+    ] {
+        wait_for(gauge, || client.stat(gauge) == 0);
+    }
+}
+
+#[test]
+fn name_of_ended_inbox_can_be_used_at_once() {
+    let (server, mut client, mut inbox) = held_with_inbox();
+    enqueue_many(&mut client, "door", 2_000, "");
+    inbox.call("TTL 0");
+    // Perhaps before all waiters of its predecessor have left.
+    let mut next = Inbox::make(&server, "inbox");
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    client.wait_for_queue("door", 1);
+    client.release("door alice");
+    assert_eq!(shown(&next.take(1)), ["granted r1 door bob"]);
+    next.assert_empty();
+}
+
+#[test]
+fn request_of_ended_inbox_is_queued_anew_in_next_one() {
+    let (server, mut client, mut inbox) = held_with_inbox();
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    client.enqueue("door carol 60000 QUEUE inbox 0 REQID r1");
+    inbox.call("TTL 0");
+    let mut next = Inbox::make(&server, "next");
+    client.enqueue("door carol 60000 QUEUE next 0 REQID r1");
+    client.enqueue("door bob 60000 QUEUE next 0 REQID r1");
+    client.wait_for_queue("door", 2);
+    client.release("door alice");
+    let first = next.take(1).remove(0);
+    client.release(&format!("door {}", first.owner));
+    next.take(1);
+    next.assert_empty();
+}
+
+#[test]
+fn leases_of_other_locks_are_untouched_by_end_of_inbox() {
+    let (server, mut client) = start();
+    let mut inbox = Inbox::make(&server, "inbox");
+    let fence = client.acquire("door bob 60000 QUEUE inbox 0 REQID r1").fence;
+    inbox.call("TTL 0");
+    client.wait_for_inboxes(0);
+    client.assert_sole_holder("door", "bob", fence, 1);
+    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
+}

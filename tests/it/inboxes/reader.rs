@@ -1,0 +1,416 @@
+//! DLOCK.GRANTS as a long poll: making an inbox, waiting, one reader at a time, at most 1000 answers.
+
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Delivery, Inbox, Server, Waiter, assert_elapsed_at_most, pause, reply_bytes, start};
+use redis::Value;
+
+use super::{enqueue_many, held_with_inbox, shown};
+
+const MAX_CURSOR: u64 = 1 << 53;
+
+#[test]
+fn cursor_0_makes_inbox_and_replies_at_once() {
+    let (server, mut client) = start();
+    let start = Instant::now();
+    let made = Waiter::connect(&server).ask("DLOCK.GRANTS inbox 0 BLOCK 60000 TTL 60000");
+    assert_elapsed_at_most(Duration::ZERO, start);
+    let made = Delivery::parse(&made);
+    assert_eq!((made.waited_ms, made.answers), (0, vec![]));
+    assert!((1..MAX_CURSOR).contains(&made.cursor), "{}", made.cursor);
+    assert_eq!(client.stat("dlock_inboxes"), 1);
+    assert_eq!(client.ask::<i64>("DBSIZE"), 0, "an inbox is no key");
+}
+
+#[test]
+fn repeated_cursor_0_before_first_receipt_reads_same_inbox() {
+    let (server, mut client) = start();
+    client.acquire("door alice 60000");
+    let mut first = Inbox::make(&server, "inbox");
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    // The reply was lost.
+    let mut again = first.other_reader(&server);
+    assert_eq!(again.call_at(0, "").answers, []);
+    assert_eq!(client.stat("dlock_inboxes"), 1);
+    assert_eq!(client.waiting("door"), 1);
+    client.release("door alice");
+    assert_eq!(shown(&again.take(1)), ["granted r1 door bob"]);
+    let error = first.error_at(0, "");
+    assert!(error.starts_with("BUSYINBOX "), "{error}");
+}
+
+#[test]
+fn cursor_0_of_read_inbox_is_refused_and_changes_nothing() {
+    let (server, mut client, mut inbox) = held_with_inbox();
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    inbox.assert_empty();
+    inbox.block(&mut client);
+    let mut other = inbox.other_reader(&server);
+    for options in ["", "BLOCK 60000", "TTL 100", "TTL 0"] {
+        let error = other.error_at(0, options);
+        assert!(error.starts_with("BUSYINBOX "), "{options}: {error}");
+    }
+    assert_eq!(client.stat("dlock_errors_busyinbox"), 4);
+    assert!(inbox.connection().is_silent(), "the reader still waits");
+    pause(300);
+    client.release("door alice");
+    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
+}
+
+#[test]
+fn unknown_inbox_is_refused_and_not_made() {
+    let (_server, mut client) = start();
+    for cursor in [1, 1_000_000, MAX_CURSOR - 1] {
+        let error = client.error(&format!("DLOCK.GRANTS inbox {cursor} BLOCK 60000"));
+        assert!(error.starts_with("NOINBOX "), "{error}");
+    }
+    assert_eq!(client.stat("dlock_inboxes"), 0);
+    assert_eq!(client.stat("dlock_errors_noinbox"), 3);
+}
+
+#[test]
+fn call_without_block_replies_at_once() {
+    let (_server, _client, mut inbox) = held_with_inbox();
+    let start = Instant::now();
+    for _ in 0..3 {
+        let delivery = inbox.call("");
+        assert_eq!((delivery.waited_ms, delivery.answers), (0, vec![]));
+    }
+    assert_elapsed_at_most(Duration::ZERO, start);
+}
+
+#[test]
+fn blocked_call_is_replied_when_answer_comes() {
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    let sent = Instant::now();
+    inbox.block(&mut client);
+    let blocked = Instant::now();
+    pause(200);
+    assert!(inbox.connection().is_silent());
+    let waited = blocked.elapsed();
+    client.release("door alice");
+    let delivery = inbox.receive();
+    assert_eq!(shown(&delivery.answers), ["granted r1 door bob"]);
+    let waited_ms = u128::from(delivery.waited_ms);
+    assert!(
+        (waited.as_millis()..=sent.elapsed().as_millis()).contains(&waited_ms),
+        "{waited_ms}"
+    );
+}
+
+#[test]
+fn blocked_call_without_answer_is_replied_empty_after_its_timeout() {
+    let (_server, _client, mut inbox) = held_with_inbox();
+    for timeout in [1, 300] {
+        let start = Instant::now();
+        let delivery = inbox.call(&format!("BLOCK {timeout}"));
+        let elapsed = start.elapsed();
+        assert_eq!(delivery.answers, []);
+        assert!(elapsed >= Duration::from_millis(timeout), "{elapsed:?}");
+        assert_elapsed_at_most(Duration::from_millis(timeout), start);
+        let possible = u128::from(timeout)..=elapsed.as_millis();
+        assert!(
+            possible.contains(&delivery.waited_ms.into()),
+            "{}",
+            delivery.waited_ms
+        );
+    }
+}
+
+#[test]
+fn blocked_call_with_answers_replies_at_once() {
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    client.release("door alice");
+    let delivery = inbox.call("BLOCK 60000");
+    assert_eq!(delivery.waited_ms, 0);
+    assert_eq!(shown(&delivery.answers), ["granted r1 door bob"]);
+}
+
+#[test]
+fn timeout_bounds_and_options_are_checked_without_side_effects() {
+    let (server, mut client, inbox) = held_with_inbox();
+    let cursor = inbox.cursor();
+    let long = "i".repeat(65);
+    let calls = [
+        format!("inbox {cursor} BLOCK 0"),
+        format!("inbox {cursor} BLOCK 60001"),
+        format!("inbox {cursor} BLOCK -1"),
+        format!("inbox {cursor} BLOCK x"),
+        format!("inbox {cursor} BLOCK"),
+        format!("inbox {cursor} BLOCK 01"),
+        format!("inbox {cursor} BLOCK 1 BLOCK 1"),
+        format!("inbox {cursor} TTL 1"),
+        format!("inbox {cursor} TTL 99"),
+        format!("inbox {cursor} TTL 60001"),
+        format!("inbox {cursor} TTL -1"),
+        format!("inbox {cursor} TTL"),
+        format!("inbox {cursor} TTL 0 TTL 0"),
+        format!("inbox {cursor} COUNT 1"),
+        format!("inbox {cursor} 1000"),
+        "inbox x".into(),
+        "inbox -1".into(),
+        "inbox 01".into(),
+        "inbox +1".into(),
+        format!("inbox {MAX_CURSOR}"),
+        "inbox 18446744073709551617".into(),
+        "new 0 BLOCK 0".into(),
+        "new 0 TTL 99".into(),
+        "new 0 nonsense".into(),
+        format!("{long} 0"),
+    ];
+    let before = client.info_section("dlock");
+    for call in &calls {
+        let error = client.error(&format!("DLOCK.GRANTS {call}"));
+        assert!(error.starts_with("ERR "), "{call}: {error}");
+    }
+    assert_eq!(client.error_code_args(&[b"DLOCK.GRANTS", b"", b"0"]), "ERR");
+    let mut after = client.info_section("dlock");
+    let errors = after.insert("dlock_errors_err".into(), before["dlock_errors_err"].clone());
+    assert_eq!(errors, Some((calls.len() + 1).to_string()));
+    assert_eq!(after, before);
+    // In range.
+    let mut names = Inbox::make_with(&server, &long[..64], "ttl 60000 block 60000");
+    names.call("block 1 ttl 100");
+    names.call("TTL 60000 BLOCK 1");
+}
+
+#[test]
+fn inbox_of_queue_is_checked() {
+    let (_server, mut client, _inbox) = held_with_inbox();
+    let long = "i".repeat(65);
+    for wait in [
+        format!("QUEUE {long} 0"),
+        "QUEUE inbox -1".into(),
+        "QUEUE inbox x".into(),
+        "QUEUE inbox 4503599627370497".into(),
+        "QUEUE inbox".into(),
+        "QUEUE".into(),
+        "QUEUE inbox 0 QUEUE inbox 0".into(),
+    ] {
+        client.assert_error("ERR", &format!("DLOCK.ACQUIRE free bob 60000 REQID r1 {wait}"));
+    }
+    let words: [&[u8]; 9] = [
+        b"DLOCK.ACQUIRE",
+        b"door",
+        b"bob",
+        b"60000",
+        b"QUEUE",
+        b"",
+        b"0",
+        b"REQID",
+        b"r1",
+    ];
+    assert_eq!(client.error_code_args(&words), "ERR");
+    assert!(!client.exists("free"));
+    assert_eq!(client.waiting("door"), 0);
+    client.enqueue("door bob 60000 QUEUE inbox 4503599627370496 REQID r1");
+}
+
+#[test]
+fn later_call_on_another_connection_ends_blocked_one() {
+    for options in ["BLOCK 60000", ""] {
+        let (server, mut client, mut inbox) = held_with_inbox();
+        client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+        inbox.block(&mut client);
+        let mut other = inbox.other_reader(&server);
+        other.send(options);
+        let error = inbox.receive_error();
+        assert!(error.starts_with("UNBLOCKED "), "{error}");
+        assert_eq!(inbox.connection().ask("PING"), Value::SimpleString("PONG".into()));
+        client.release("door alice");
+        let delivery = other.receive();
+        let answers = if options.is_empty() {
+            other.take(1)
+        } else {
+            delivery.answers
+        };
+        assert_eq!(shown(&answers), ["granted r1 door bob"], "{options:?}");
+    }
+}
+
+#[test]
+fn refused_call_on_another_connection_does_not_end_blocked_one() {
+    let (server, mut client, mut inbox) = held_with_inbox();
+    let old = inbox.cursor();
+    client.enqueue("door bob 60000 QUEUE inbox 20 REQID r0");
+    inbox.take(1);
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    inbox.assert_empty();
+    inbox.block(&mut client);
+    let mut late = inbox.other_reader(&server);
+    for cursor in [0, old, inbox.cursor() + 1_000_000] {
+        late.error_at(cursor, "BLOCK 1000");
+    }
+    late.error("BLOCK 0");
+    assert!(inbox.connection().is_silent());
+    client.release("door alice");
+    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
+}
+
+#[test]
+fn two_readers_take_turns_without_losing_answers() {
+    const REQUESTS: usize = 20;
+    let (server, mut client, mut inbox) = held_with_inbox();
+    let mut answers = Vec::new();
+    for n in 0..REQUESTS {
+        client.acquire(&format!("gate{n} alice 60000"));
+        client.enqueue(&format!("gate{n} bob 60000 QUEUE inbox 0 REQID r{n}"));
+        inbox.block(&mut client);
+        let mut other = inbox.other_reader(&server);
+        other.send("BLOCK 60000");
+        assert!(inbox.receive_error().starts_with("UNBLOCKED "));
+        client.release(&format!("gate{n} alice"));
+        answers.extend(other.receive().answers);
+        inbox = other;
+    }
+    let expected: Vec<String> = (0..REQUESTS)
+        .map(|n| format!("granted r{n} gate{n} bob"))
+        .collect();
+    assert_eq!(shown(&answers), expected);
+    inbox.assert_empty();
+}
+
+#[test]
+fn reply_has_at_most_thousand_answers_oldest_first() {
+    const REQUESTS: usize = 2_300;
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    enqueue_many(&mut client, "door", REQUESTS, "SHARED");
+    client.release("door alice");
+    let mut seen = 0;
+    for expected in [1_000, 1_000, 300, 0] {
+        let cursor = inbox.cursor();
+        let answers = inbox.call("").answers;
+        assert_eq!(answers.len(), expected);
+        for answer in &answers {
+            assert_eq!(answer.shown(), format!("granted r{seen} door owner{seen}"));
+            seen += 1;
+        }
+        // The reply was lost: the same answers.
+        let again = inbox.call_at(cursor, "BLOCK 1").answers;
+        assert_eq!(shown(&again), shown(&answers));
+    }
+    assert_eq!(client.stat("dlock_inbox_answers"), 0);
+}
+
+#[test]
+fn answers_of_one_step_come_in_one_reply() {
+    const READERS: usize = 100;
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    enqueue_many(&mut client, "door", READERS, "SHARED");
+    inbox.block(&mut client);
+    client.release("door alice");
+    assert_eq!(inbox.receive().answers.len(), READERS);
+}
+
+#[test]
+fn pipelined_calls_of_one_connection_are_served_in_turn() {
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    let cursor = inbox.cursor();
+    inbox.send_at(cursor, "BLOCK 60000");
+    inbox.send_at(cursor, "BLOCK 60000");
+    client.release("door alice");
+    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
+    let again = inbox.receive().answers;
+    assert_eq!(shown(&again), ["granted r1 door bob"], "it is not acknowledged");
+}
+
+#[test]
+fn inboxes_are_separate() {
+    let (server, mut client, mut inbox) = held_with_inbox();
+    let mut other = Inbox::make(&server, "other");
+    client.enqueue("door bob 60000 SHARED QUEUE inbox 0 REQID r1");
+    client.enqueue("door carol 60000 SHARED QUEUE other 0 REQID r1");
+    client.release("door alice");
+    assert_eq!(shown(&inbox.take(1)), ["granted r1 door bob"]);
+    assert_eq!(shown(&other.take(1)), ["granted r1 door carol"]);
+    inbox.assert_empty();
+    other.assert_empty();
+}
+
+#[test]
+fn replies_have_same_shape_in_resp2_and_resp3() {
+    let (server, mut client, mut inbox) = held_with_inbox();
+    for resp in [2, 3] {
+        let before = reply_bytes(
+            &server,
+            resp,
+            &format!("DLOCK.ACQUIRE door owner{resp} 60000 SHARED QUEUE inbox 0 REQID r1"),
+        );
+        assert_eq!(before, format!("*1\r\n:{}\r\n", resp - 2));
+    }
+    client.enqueue("door bob 60000 QUEUE inbox 1 REQID r1");
+    client.enqueue("door carol 60000 QUEUE inbox 0 REQID r1");
+    inbox.take(1);
+    let cursor = inbox.cursor();
+    client.release("door carol REQID r1");
+    client.release("door alice");
+    let mut shapes = Vec::new();
+    for resp in [2, 3] {
+        let bytes = reply_bytes(&server, resp, &format!("DLOCK.GRANTS inbox {cursor}"));
+        shapes.push(bytes.lines().map(without_number).collect::<Vec<_>>());
+    }
+    assert_eq!(shapes[0], shapes[1]);
+    let all = shapes[0].join(" ");
+    let granted = |owner| format!("*8 $7 granted $2 r1 $4 door $6 {owner} :n :n :n :n");
+    let expected = format!(
+        "*3 :n :n *3 *4 $9 withdrawn $2 r1 $4 door $5 carol {} {}",
+        granted("owner2"),
+        granted("owner3")
+    );
+    assert_eq!(all, expected);
+}
+
+/// A line of a reply, with `:n` for an integer.
+fn without_number(line: &str) -> String {
+    if line.starts_with(':') { ":n" } else { line }.to_owned()
+}
+
+#[test]
+fn names_are_binary_safe() {
+    let (server, mut client) = start();
+    let (name, key, owner, id): (&[u8], &[u8], &[u8], &[u8]) =
+        (b"in\0box\r\n", b"ke\0y \xff", b"ow\0ner\n", b"i\0d\xfe");
+    let grants = |client: &mut dlock_testkit::Client, cursor: u64| -> Value {
+        let cursor = cursor.to_string();
+        client.ask_args(&[b"DLOCK.GRANTS", name, cursor.as_bytes(), b"TTL", b"60000"])
+    };
+    let cursor = Delivery::parse(&grants(&mut client, 0)).cursor;
+    client.ask_args::<Value>(&[b"DLOCK.ACQUIRE", key, b"alice", b"60000"]);
+    let mut requester = server.client();
+    let [before]: [u64; 1] = requester.ask_args(&[
+        b"DLOCK.ACQUIRE",
+        key,
+        owner,
+        b"60000",
+        b"QUEUE",
+        name,
+        b"0",
+        b"REQID",
+        id,
+    ]);
+    assert_eq!(before, 0);
+    client.ask_args::<i64>(&[b"DLOCK.RELEASE", key, b"alice"]);
+    let (_, _, answers): (u64, u64, Vec<Vec<Value>>) =
+        redis::from_redis_value(grants(&mut client, cursor)).expect("a reply of GRANTS");
+    let names: Vec<Value> = [id, key, owner]
+        .iter()
+        .map(|name| Value::BulkString(name.to_vec()))
+        .collect();
+    assert_eq!(answers[0][1..4], names);
+}
+
+#[test]
+fn grants_on_replica_is_refused() {
+    let server = Server::start();
+    for lines in ["", "replica-read-only no"] {
+        let replica = server.replica_with(lines);
+        let mut on_replica = replica.client();
+        for cursor in [0, 1] {
+            on_replica.assert_error("READONLY", &format!("DLOCK.GRANTS inbox {cursor} BLOCK 1000"));
+        }
+        assert_eq!(on_replica.stat("dlock_inboxes"), 0);
+    }
+}
