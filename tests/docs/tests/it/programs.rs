@@ -1,14 +1,15 @@
 //! The programs on the pages in languages other than Rust print what the pages show.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use crate::support::output_match::Fences;
 use crate::support::page::{Block, Page};
 use crate::support::postgres::Postgres;
 use crate::support::{SHOWN_PORT, client_libraries, object_store, run};
-use dlock_testkit::{Cluster, Sentinel, Server, skip};
+use dlock_testkit::{Client, Cluster, Proxy, Sentinel, Server, skip, wait_for};
 use tempfile::TempDir;
 
 /// The program with that file name on a page.
@@ -26,8 +27,12 @@ fn block_with_note(page: &str, name: &str, note: &str) -> Block {
 
 /// Writes a program into a directory, with the server's port.
 fn write(block: &Block, server: &Server, directory: &Path) {
+    write_with_port(block, server.port(), directory);
+}
+
+fn write_with_port(block: &Block, port: u16, directory: &Path) {
     let file = block.note("file").expect("the block was found by this note");
-    let code = block.code.replace(SHOWN_PORT, &server.port().to_string());
+    let code = block.code.replace(SHOWN_PORT, &port.to_string());
     fs::write(directory.join(file), code).expect("the directory is writable");
 }
 
@@ -214,4 +219,75 @@ fn object_store_rejects_write_with_stale_fence() {
     python.env("PYTHONPATH", packages).arg("fenced_object.py");
     let printed = run(&mut python, directory.path()).expect("the program succeeds");
     assert_eq!(printed, shown_output(RECIPES, "fenced_object.py"));
+}
+
+const CLIENT_AUTHORS: &str = "docs/client-authors.md";
+
+/// A program that runs. Killed when it is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command, directory: &Path) -> Self {
+        let child = command.current_dir(directory).stdout(Stdio::piped()).spawn();
+        Self(child.expect("the program can be run"))
+    }
+
+    /// What it has printed when it ends.
+    fn output(mut self) -> String {
+        wait_for("the end of the program", || {
+            self.0.try_wait().is_ok_and(|status| status.is_some())
+        });
+        let mut printed = String::new();
+        let mut stdout = self.0.stdout.take().expect("it is a pipe");
+        stdout.read_to_string(&mut printed).expect("it prints text");
+        printed
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The requests of the tasks of `waiting.py` that are held, were held, or wait.
+fn arrived(client: &mut Client) -> i64 {
+    client.stat("dlock_acquired") + client.stat("dlock_waiters_queued")
+}
+
+#[test]
+fn queued_tasks_of_program_that_is_cut_off_twice_get_their_locks_in_order() {
+    const TASKS: i64 = 10_000;
+    let Some(packages) = library(client_libraries::python(), "redis-py") else {
+        return;
+    };
+    let (server, directory) = (Server::start(), directory());
+    let (proxy, mut client) = (Proxy::to(server.port()), server.client());
+    let block = program(CLIENT_AUTHORS, "waiting.py");
+    write_with_port(&block, proxy.port(), directory.path());
+    let mut python = Command::new("python3");
+    let python = python.env("PYTHONPATH", packages).arg("waiting.py");
+    let running = Running::start(python, directory.path());
+    // Requests and replies that are under way are lost, and the inbox is not.
+    wait_for("some waiters", || client.stat("dlock_waiters_queued") >= 2_000);
+    proxy.cut();
+    // The inbox ends, and all requests lose their places.
+    wait_for("all requests, and some grants", || {
+        arrived(&mut client) == TASKS && client.stat("dlock_acquired") >= 2_500
+    });
+    proxy.refuse(true);
+    proxy.cut();
+    assert_eq!(client.stat("dlock_inboxes_ended"), 0, "after the first cut");
+    wait_for("the end of the inbox", || client.stat("dlock_inboxes") == 0);
+    assert!(
+        client.stat("dlock_acquired") < TASKS,
+        "nobody waited during the second cut"
+    );
+    proxy.refuse(false);
+    let printed = running.output();
+    assert_eq!(printed, shown_output(CLIENT_AUTHORS, "waiting.py"));
+    assert_eq!(client.stat("dlock_locks"), 0, "all locks are released");
+    assert_eq!(client.stat("dlock_waiters"), 0);
 }
