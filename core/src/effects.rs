@@ -25,7 +25,7 @@ pub struct Wake {
 }
 
 /// The one answer that a waiter gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// It holds the lock.
     Granted(Granted),

@@ -6,7 +6,7 @@ use super::deadlock::Cycle;
 use super::limit::Limit;
 
 /// Which maximum is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Full {
     /// That of one lock.
     Lock(usize),
@@ -15,7 +15,7 @@ pub enum Full {
 }
 
 /// A rejected request. It changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Error {
     /// An option that this command does not take; the text is its syntax.
     UnknownOption(&'static str),

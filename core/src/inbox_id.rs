@@ -1,13 +1,14 @@
 //! The names of inboxes and of calls.
 
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 
 /// Names an inbox in this process. Never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InboxId(NonZeroUsize);
 
 /// Names the call of a reader: a GRANTS that waits for answers, or the client of a BLOCK. Never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Call(NonZeroUsize);
 
 impl InboxId {
@@ -35,5 +36,18 @@ impl Call {
     /// The call with this number.
     pub fn from_number(number: NonZeroUsize) -> Self {
         Self(number)
+    }
+}
+
+/// As a `u64`, as all numbers that only grow: see `inbox/hash.rs`.
+impl Hash for InboxId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.get() as u64);
+    }
+}
+
+impl Hash for Call {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.get() as u64);
     }
 }

@@ -1,7 +1,7 @@
 //! How many holders a lock may have at once.
 
 /// 1 = mutex, n = semaphore, no limit = shared lock. A smaller limit is stricter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit(u32);
 
 impl Limit {

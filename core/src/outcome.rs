@@ -3,7 +3,7 @@
 use super::fence::Fence;
 
 /// The reply to a granted ACQUIRE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Granted {
     /// The fencing token.
     pub fence: Fence,

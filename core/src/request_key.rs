@@ -5,7 +5,7 @@ use super::queue::{Owner, RequestId};
 use super::request::Acquire;
 
 /// A request id is unique for an owner and a lock.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestKey {
     name: LockName,
     owner: Owner,

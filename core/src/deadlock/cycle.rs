@@ -9,7 +9,7 @@ use crate::name::LockName;
 /// Owners that wait for each other in a cycle.
 ///
 /// As text it names owners only: the client may have no right to know the locks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cycle {
     /// The first of them: each waits for the next, the last of a short cycle for the first.
     pub(crate) links: Vec<Link>,
@@ -19,7 +19,7 @@ pub struct Cycle {
     pub(crate) closed_by_request: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
     pub(crate) owner: Box<[u8]>,
     /// The lock that the next owner holds, or for which it is queued ahead.

@@ -10,7 +10,7 @@ use crate::queue::{Owner, RequestId};
 use crate::time::Instant;
 
 /// An answer, and the request that it is for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Answered {
     /// The lock.
     pub name: LockName,
@@ -65,7 +65,7 @@ impl Answered {
 }
 
 /// The answers that are not acknowledged, oldest first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Answers {
     kept: VecDeque<Answered>,
     /// The last cursor that was acknowledged, at first the one that the reader began with.

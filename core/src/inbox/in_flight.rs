@@ -12,7 +12,7 @@ use crate::request_key::RequestKey;
 use crate::time::Instant;
 
 /// A grant whose client is gone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Undelivered {
     /// The lock.
     pub name: LockName,
@@ -27,7 +27,7 @@ pub struct Undelivered {
     cursor: u64,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct InFlight {
     /// The grants with request ids, and the cursors of their answers.
     by_request: BTreeMap<RequestKey, u64>,

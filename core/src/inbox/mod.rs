@@ -20,6 +20,7 @@
 mod answers;
 mod delivery;
 mod ended;
+mod hash;
 mod in_flight;
 mod named;
 mod outcome;
@@ -75,13 +76,13 @@ pub struct Inboxes {
 }
 
 /// An inbox that has ended, until its waiters have left and its grants are given up: a slice at a time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Ended {
     waiters: Waiters,
     answers: Answers,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Inbox {
     /// That of a BLOCK whose request waits.
     Waiting(Ticket, LockName),
@@ -116,6 +117,11 @@ impl Inboxes {
         self.ended_total
     }
 
+    /// The inbox with this name.
+    pub fn find(&self, name: &[u8]) -> Option<InboxId> {
+        self.by_name.get(name).copied()
+    }
+
     /// Whether an inbox has a name, and has not ended.
     pub fn has_name(&self, inbox: InboxId) -> bool {
         matches!(self.by_id.get(&inbox), Some(Inbox::Named(_)))
@@ -136,7 +142,7 @@ impl Inboxes {
         let Some(name) = name else {
             return Ok(InboxId::new(self.next_id()));
         };
-        let id = *self.by_name.get(name).ok_or(Error::NoInbox)?;
+        let id = self.find(name).ok_or(Error::NoInbox)?;
         let named = self.named(id).ok_or(Error::NoInbox)?;
         named.check(caller)?;
         Ok(id)

@@ -21,7 +21,7 @@ pub(super) const LAST_PASSES: u8 = 4;
 /// The waiters of an inbox.
 pub(super) type Waiters = BTreeMap<Ticket, LockName>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Named {
     pub(super) name: Rc<[u8]>,
     db: i32,
@@ -34,7 +34,7 @@ pub(super) struct Named {
     pub(super) ttl_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) enum Reader {
     /// A call waits for answers.
     Blocked {

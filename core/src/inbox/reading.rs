@@ -21,8 +21,8 @@ impl Inboxes {
         room: Result<(), Error>,
         first_cursor: impl FnOnce() -> u64,
     ) -> Result<Received, Error> {
-        let id = match self.by_name.get(request.inbox) {
-            Some(id) => self.continue_reading(*id, request, caller)?,
+        let id = match self.find(request.inbox) {
+            Some(id) => self.continue_reading(id, request, caller)?,
             None if request.cursor > 0 => return Err(Error::NoInbox),
             None => {
                 room?;
