@@ -62,8 +62,8 @@ test: install-deps ## Run all tests against the installed server (or DLOCK_SERVE
 test-matrix: install-deps ## Run the tests against every supported server, downloaded (kept in SERVERS)
 	tests/matrix/run "$(SERVERS)"
 
-model: install-deps ## Model-check failovers, grace periods and quorums in larger worlds than `make test`
-	cargo test --release --locked -p dlock-model --test failover --test quorum -- --include-ignored --nocapture
+model: install-deps ## Model-check failovers, grace periods, quorums and inboxes in larger worlds than `make test`
+	cargo test --release --locked -p dlock-model --test failover --test quorum --test inboxes -- --include-ignored --nocapture
 
 fuzz: install-deps ## Run each fuzz target for SECONDS=20; needs nightly Rust and cargo-fuzz
 	tests/model/fuzz/run "$(SECONDS)"

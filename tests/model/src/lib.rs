@@ -4,6 +4,7 @@
 //!
 //! - [`failover`]: failovers, restarts and grace periods; [`slots`]: a cluster slot that migrates. Models.
 //! - [`quorum`]: a lock on a majority of three servers.
+//! - [`inboxes`]: waiting without a connection, with lost messages, pauses and failovers.
 //! - [`outside`]: what the core learns from its shell.
 //! - [`search`]: breadth-first search through all states of a model.
 //! - [`fuzz`]: one function per fuzz target. `fuzz/` runs them with a fuzzer, the tests with its corpus.
@@ -12,6 +13,7 @@
 
 pub mod failover;
 pub mod fuzz;
+pub mod inboxes;
 pub mod outside;
 pub mod quorum;
 pub mod search;
