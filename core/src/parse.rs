@@ -248,7 +248,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     fn ttl(&mut self) -> Result<u64, Error> {
         match self.value("TTL")? {
             b"0" => Ok(0),
-            ms => number("TTL", ms, MIN_TTL_MS, MAX_CALL_MS),
+            ms => number("a TTL other than 0", ms, MIN_TTL_MS, MAX_CALL_MS),
         }
     }
 

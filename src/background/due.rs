@@ -1,4 +1,4 @@
-//! Drives queued waiters: timeouts, expired leases, disconnected clients, and keys that other commands changed.
+//! Drives queued waiters: timeouts, expired leases, waiters that left, and keys that other commands changed.
 
 use dlock_core::{Acquire, Effects, LockName};
 

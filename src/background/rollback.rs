@@ -25,13 +25,14 @@ pub fn roll_back_grants(ctx: &mut Ctx<'_>, flags: Flags, slice: &Slice) {
             GrantGate::Elsewhere(String::new())
         };
         let (state, now) = (ctx.state(), clock::now());
-        match gate {
-            GrantGate::Later | GrantGate::Unavailable(_) if grant.lease_end > now => {
-                state.server.inboxes.put_back(grant);
-                state.rollback_not_before = now.after_ms(RETRY_MS);
-            }
-            GrantGate::Open if state.server.inboxes.claim(&grant) => roll_back(ctx, flags, &key, &grant),
-            _ => _ = state.server.inboxes.claim(&grant),
+        let is_for_later = matches!(gate, GrantGate::Later | GrantGate::Unavailable(_));
+        if is_for_later && grant.lease_end > now {
+            state.server.inboxes.put_back(grant);
+            state.rollback_not_before = now.after_ms(RETRY_MS);
+        } else if state.server.inboxes.claim(&grant)
+            && let GrantGate::Open = gate
+        {
+            roll_back(ctx, flags, &key, &grant);
         }
         if slice.is_over() {
             return;

@@ -2,7 +2,7 @@
 //!
 //! - The cron of the server, `hz` times a second, runs all jobs, a slice of each.
 //! - The slice timer goes on with them while there is more to do.
-//! - The wait timer runs the queues at the moment when something is due there.
+//! - The wait timer runs the inboxes and queues at the moment when something is due there.
 
 use dlock_core::Instant;
 

@@ -1,4 +1,4 @@
-//! The timer for what is due in the queues.
+//! The timer for what is due in the queues and inboxes.
 //!
 //! Callbacks only schedule: they note in the wait table when a queue is due, and arm the timer. A grant that is
 //! replicated from inside a DEL callback would precede that DEL in the AOF.

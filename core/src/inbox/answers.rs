@@ -74,7 +74,7 @@ pub(super) struct Answers {
     carried: u64,
 }
 
-/// The most answers that a reply carries: about 100 kB.
+/// The most answers that a reply carries: about 100 kB, with keys, owners and ids of 20 bytes.
 const MAX_REPLIED: usize = 1_000;
 
 impl Answers {
