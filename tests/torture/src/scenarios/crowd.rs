@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use dlock_testkit::{Proxy, Signal, signal};
+use dlock_testkit::{Proxy, Signal, signal, wait_for};
 
 use super::{ScenarioRun, network};
 use crate::clients::inbox::process::{Instruction, WaiterConfig};
@@ -81,7 +81,23 @@ impl Crowd {
         for _ in 0..PROCESSES {
             crowd.start_process(run);
         }
+        crowd.wait_until_all_wait();
         crowd
+    }
+
+    /// Until many requests of each process have been queued.
+    fn wait_until_all_wait(&self) {
+        wait_for("the processes to wait for locks", || {
+            let history = self.recorder.lock();
+            (1..=self.started).all(|n| {
+                let process = format!("p{n}.");
+                let queued = history
+                    .ops
+                    .iter()
+                    .filter(|op| matches!(op.reply, Reply::Queued(_)) && op.owner.starts_with(&process));
+                queued.count() > WAITERS as usize / 4
+            })
+        });
     }
 
     /// A lease, a time to live, and the call of GRANTS before it, on a busy machine.
