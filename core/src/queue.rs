@@ -69,6 +69,11 @@ impl Waiter {
         &self.owner
     }
 
+    /// What names its request.
+    pub fn request_id(&self) -> Option<&[u8]> {
+        self.request_id.as_deref()
+    }
+
     /// The limit that it requests.
     pub fn limit(&self) -> Limit {
         self.limit

@@ -455,7 +455,7 @@ impl Server {
         let timeout = request.wait.expect("a waiter").timeout;
         let waiter = queue::Waiter::new(request, timeout, inbox, self.now);
         let inserted = table
-            .insert(name, waiter, &policy, inboxes)
+            .insert(name, waiter, &policy, (inboxes, 0))
             .expect("room in the queue");
         table.sync(name, &self.locks[lock].1, clock);
         let call = inboxes.expect(inbox, inserted.ticket, inserted.name);

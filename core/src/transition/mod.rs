@@ -186,10 +186,10 @@ impl Transition<'_> {
             inboxes,
             ..
         } = &mut *self.server;
-        let db = self.name.db;
+        let (db, answered) = (self.name.db, self.effects.wakes.len());
         let inbox = inboxes.of(wait.inbox, Caller { db, user })?;
         let waiter = Waiter::new(request, wait.timeout, inbox, self.clock.now);
-        let inserted = table.insert(self.name, waiter, policy, inboxes)?;
+        let inserted = table.insert(self.name, waiter, policy, (inboxes, answered))?;
         table.sync(self.name, self.lock, self.clock);
         if policy.detect_deadlocks && inserted.replaced.is_none() {
             let found = if queues_are_current {

@@ -195,19 +195,19 @@ impl WaitTable {
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, next);
     }
 
-    /// Puts a waiter into a queue: in the position of a request with the same id, else at the end. `inboxes`: what they
-    /// keep counts for the limit of all locks. A request that is rejected changes nothing. The caller calls
-    /// [`WaitTable::sync`] afterwards.
+    /// Puts a waiter into a queue: in the position of a request with the same id, else at the end. What
+    /// `inboxes` keep counts for the limit of all locks, with as many answers as this transition has `answered` waiters.
+    /// A request that is rejected changes nothing. The caller calls [`WaitTable::sync`] afterwards.
     pub(super) fn insert(
         &mut self,
         name: LockNameRef<'_>,
         mut waiter: Waiter,
         policy: &Policy,
-        inboxes: &Inboxes,
+        (inboxes, answered): (&Inboxes, usize),
     ) -> Result<Inserted, Error> {
         let entry = self.entry(name);
         let queue = entry.map(|entry| &entry.queue);
-        let (ticket, is_known) = self.position(queue, &mut waiter, policy, inboxes)?;
+        let (ticket, is_known) = self.position(queue, &mut waiter, policy, (inboxes, answered))?;
         let name = entry.map_or_else(|| name.to_name(), |entry| entry.name.clone());
         self.last_ticket = self.last_ticket.max(ticket.0);
         let database = self.databases.entry(name.db).or_default();
@@ -235,12 +235,13 @@ impl WaitTable {
         queue: Option<&Queue>,
         waiter: &mut Waiter,
         policy: &Policy,
-        inboxes: &Inboxes,
+        (inboxes, answered): (&Inboxes, usize),
     ) -> Result<(Ticket, bool), Error> {
         let id = waiter.request_id.as_deref();
         let same = id.and_then(|id| queue?.find(&waiter.owner, id));
         let (per_lock, max) = (policy.max_waiters_per_lock, policy.max_waiters);
-        let is_full = || self.waiters().saturating_add(inboxes.kept()) >= max;
+        let kept = || inboxes.kept().saturating_add(answered);
+        let is_full = || self.waiters().saturating_add(kept()) >= max;
         match same {
             Some((_, same)) if same.limit != waiter.limit => Err(Error::OtherLimit),
             // Its former inbox keeps an answer.

@@ -33,6 +33,25 @@ fn corpus_arguments_are_rejected_or_within_range() {
 }
 
 #[test]
+fn corpus_inboxes_give_every_request_one_answer() {
+    replay("inboxes", fuzz::inboxes);
+}
+
+/// Without a corpus, too: the same random bytes each time.
+#[test]
+fn random_inboxes_give_every_request_one_answer() {
+    let mut random = 1_u64;
+    for _ in 0..3_000 {
+        let mut bytes = Vec::new();
+        for _ in 0..400 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            bytes.push((random >> 56) as u8);
+        }
+        fuzz::inboxes(&bytes);
+    }
+}
+
+#[test]
 fn corpus_payload_is_rejected_or_round_trips() {
     replay("payload", fuzz::payload);
 }

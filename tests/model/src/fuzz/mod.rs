@@ -6,6 +6,7 @@ mod announcement;
 mod arguments;
 mod choices;
 mod holders;
+mod inboxes;
 mod payload;
 mod replication;
 mod sequence;
@@ -13,6 +14,7 @@ mod server;
 
 pub use announcement::announcement;
 pub use arguments::arguments;
+pub use inboxes::inboxes;
 pub use payload::payload;
 pub use replication::replication;
 pub use sequence::sequence;
