@@ -3,8 +3,7 @@
 use std::mem::take;
 use std::time::{Duration, Instant};
 
-use super::LEASE_MS;
-use super::process::{Granted, Process};
+use super::process::{Granted, LEASE_MS, Process};
 use crate::cores::PinnedCores;
 use crate::error::Result;
 use crate::implementations::command::BATCH;

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::LEASE_MS;
-use super::process::Process;
+use super::process::{LEASE_MS, Process};
 use crate::cores::PinnedCores;
 use crate::error::Result;
 use crate::implementations::dlock::fence_of;

@@ -8,8 +8,6 @@ use crate::error::Result;
 use crate::results::table::Summary;
 use crate::workloads::bench::Bench;
 
-const LEASE_MS: u64 = 600_000;
-
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     bench.wait_budget.wait_for_quiet()?;
     hand_over::measure(bench, bench.rounds(10_000, 1_000), summary)?;

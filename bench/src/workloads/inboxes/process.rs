@@ -1,9 +1,10 @@
 //! A process that waits through an inbox.
 
-use super::LEASE_MS;
 use crate::error::Result;
 use crate::resp::{Connection, Reply, encode};
 use crate::server::Server;
+
+pub const LEASE_MS: u64 = 600_000;
 
 pub struct Process {
     pub requests: Connection,
