@@ -148,7 +148,7 @@ impl ServerState {
         self.is_term_pending = true;
     }
 
-    /// This server is a replica now. Returns the calls of readers that are over, for [`Inboxes::reply`].
+    /// This server is a replica now. Returns the calls of readers that are over, for [`crate::Inboxes::reply`].
     pub fn demote(&mut self) -> Vec<Call> {
         self.grace.demoted();
         self.wait_table.schedule_db(None, Instant::DISTANT_PAST);

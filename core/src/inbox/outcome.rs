@@ -48,7 +48,7 @@ pub enum Reply {
 /// What was due in inboxes, and is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InboxStep {
-    /// The time of this call is over: it is to be replied to, by [`Inboxes::reply`].
+    /// The time of this call is over: it is to be replied to, by [`crate::Inboxes::reply`].
     Reply(Call),
     /// This waiter leaves its queue: its inbox has ended.
     Leave(LockName, Ticket),
