@@ -17,7 +17,8 @@ use crate::history::{Acquire, Limit, Micros, Recorder, Reply, ServerTerm, Wait, 
 
 const PROCESSES: usize = 4;
 const WAITERS: u32 = 200;
-const TTLS_MS: [u64; 3] = [400, 1_000, 2_000];
+/// Shorter than a lease, and longer.
+const TTLS_MS: [u64; 4] = [150, 150, 1_000, 2_000];
 pub(super) const LONGEST_TTL_MS: u64 = 2_000;
 /// For how much longer than it blocks a call of GRANTS waits for its reply.
 const PATIENCE_MS: u64 = 300;

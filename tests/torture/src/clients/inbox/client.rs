@@ -112,6 +112,11 @@ impl InboxClient {
         id
     }
 
+    /// Sends a request again. It keeps its place.
+    pub fn repeat(&mut self, id: u64) {
+        self.send(id);
+    }
+
     /// Gives up a request, or releases its lock.
     pub fn release(&mut self, id: u64) {
         let Some(open) = self.requests.get_mut(&id) else {

@@ -18,16 +18,18 @@ use crate::history::{Limit, Micros, ServerTerm, now};
 const COMMAND: &str = "waiter";
 /// The last locks are semaphores and read-write locks.
 const KINDS: usize = 5;
-/// How long a lock is held.
+/// How long a lock is held, but for one in so many grants for up to a lease.
 const HOLD_MS: u64 = 60;
+const LONG_HOLD_ONE_IN: u8 = 4;
 /// Between two requests of a task.
 const IDLE_MS: u64 = 40;
 /// One in this many grants is not released.
 const KEPT_ONE_IN: u8 = 40;
 /// The same where clients are wrong about leases.
 const MISTAKEN_KEPT_ONE_IN: u8 = 4;
-/// One in this many requests is given up, one in this many has a limit.
+/// One in this many requests is given up, one is sent again although it is queued, and one has a limit.
 const GIVEN_UP_ONE_IN: u8 = 10;
+const REPEATED_ONE_IN: u8 = 4;
 const LIMITED_ONE_IN: u8 = 4;
 const LONGEST_WAIT_MS: u64 = 2_500;
 /// The end: nothing was granted, answered or released for so long.
@@ -209,6 +211,8 @@ enum Timer {
     /// A task acquires a lock.
     Acquire,
     GiveUp(u64),
+    /// A request that may be queued, or granted, is sent again.
+    Repeat(u64),
     Release(u64),
     /// The lease of a lock that was not released has ended.
     Expire(u64),
@@ -285,7 +289,9 @@ impl Process {
         if self.rng.u8(..kept_one_in) == 0 {
             self.at(deadline, Timer::Expire(id));
         } else {
-            self.schedule(0..=HOLD_MS, Timer::Release(id));
+            let is_long = self.rng.u8(..LONG_HOLD_ONE_IN) == 0;
+            let longest_ms = if is_long { self.config.lease_ms } else { HOLD_MS };
+            self.schedule(0..=longest_ms, Timer::Release(id));
         }
     }
 
@@ -312,6 +318,9 @@ impl Process {
         if self.rng.u8(..GIVEN_UP_ONE_IN) == 0 {
             self.schedule(0..=LONGEST_WAIT_MS, Timer::GiveUp(id));
         }
+        if self.rng.u8(..REPEATED_ONE_IN) == 0 {
+            self.schedule(0..=LONGEST_WAIT_MS / 2, Timer::Repeat(id));
+        }
     }
 
     fn run_timers(&mut self) {
@@ -322,6 +331,11 @@ impl Process {
                 Timer::GiveUp(id) => {
                     if self.client.is_waiting(id) {
                         self.client.release(id);
+                    }
+                }
+                Timer::Repeat(id) => {
+                    if self.client.is_waiting(id) {
+                        self.client.repeat(id);
                     }
                 }
                 Timer::Release(id) => self.client.release(id),
