@@ -51,6 +51,12 @@ fn move_slot_of(run: &mut ScenarioRun, cluster: &Cluster, key: &str, recorder: &
 /// Moves the slot of these keys to the other one of the first two nodes, key by key.
 pub(super) fn move_slot(run: &mut ScenarioRun, cluster: &Cluster, keys: &[String], recorder: &Recorder) {
     let key = &keys[0];
+    for node in [0, 1] {
+        let mut client = cluster.client(node);
+        wait_for("a cluster that is up", || {
+            client.ask::<String>("CLUSTER INFO").contains("cluster_state:ok")
+        });
+    }
     let from = usize::from(!is_here(&mut cluster.client(0), key));
     let to = 1 - from;
     let slot = cluster.begin_move(key, from, to);
@@ -73,7 +79,13 @@ pub(super) fn is_here(client: &mut Client, key: &str) -> bool {
 /// The key cannot be created again afterwards: the old node replies ASK for missing keys.
 fn migrate(cluster: &Cluster, slot: Move, key: &str) {
     let mut client = cluster.client(slot.from);
-    client.ask::<redis::Value>(&cluster.migrate(slot, key));
+    // On a busy machine, nodes may take each other to be down for a moment.
+    wait_for("a node that migrates", || {
+        match client.call(&cluster.migrate(slot, key)) {
+            Err(error) if error.code() == Some("CLUSTERDOWN") => false,
+            result => result.map(|_| true).expect("a key of the slot migrates"),
+        }
+    });
 }
 
 /// Three primaries, one with a replica. That primary is killed and the cluster promotes the replica.
