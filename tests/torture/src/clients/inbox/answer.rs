@@ -30,7 +30,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Parses `granted id key owner fence holds lease-ms queued-ms` and the like. A new kind of answer is an error here.
+    /// Parses `granted id key owner fence holds lease-ms queued-ms` and the like. An unknown kind is an error here.
     pub fn parse(words: &[String], process: &str, waited_ms: u64) -> Option<Self> {
         let [kind, reqid, key, owner, rest @ ..] = words else {
             return None;

@@ -1,5 +1,5 @@
-//! What a separate process records: it prints lines, which this program reads. A process that is killed has printed each
-//! request before it was sent.
+//! What a separate process records: it prints lines, which this program reads. A process that is killed has printed
+//! each request before it was sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
