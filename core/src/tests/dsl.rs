@@ -21,7 +21,7 @@ impl Server {
         }
     }
 
-    /// Sends a request that is queued.
+    /// Sends a request that blocks, and is queued.
     #[track_caller]
     pub fn waits(&mut self, command: &str) -> Client {
         match self.send_command(command) {
@@ -62,7 +62,7 @@ impl Server {
         self.lock(key).holders().iter().map(name).collect()
     }
 
-    fn index(&self, key: &str) -> usize {
+    pub(super) fn index(&self, key: &str) -> usize {
         let mut names = self.locks.iter().map(|(name, _)| &*name.key);
         names
             .position(|name| name == key.as_bytes())

@@ -208,7 +208,7 @@ fn timeouts_are_exact(step: &Checked) -> bool {
 fn rejected_without_effects(step: &Checked) -> bool {
     let is_rejected = matches!(
         step.reply,
-        Err(_) | Ok(ops::Answer::NotGranted | ops::Answer::Queued)
+        Err(_) | Ok(ops::Answer::NotGranted | ops::Answer::Queued(_))
     );
     !is_rejected || !step.before.queue.is_empty() || step.had_no_effects()
 }

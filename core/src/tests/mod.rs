@@ -11,6 +11,7 @@
 //!
 //! rules          the contract of one lock by example, to be read
 //! queue_rules    the contract of waiters by example
+//! inbox_rules    the contract of waiting through inboxes by example
 //! deadlocks      requests that could never be granted, and the cost of finding them
 //! against_model  random schedules, core and model side by side
 //! replay         what is replicated gives the same state: on lagging replicas, from the AOF, after a promotion
@@ -25,6 +26,7 @@ mod deadlocks;
 mod dsl;
 #[cfg(not(miri))] // Millions of states.
 mod exhaustive;
+mod inbox_rules;
 mod invariants;
 mod naive;
 mod ops;

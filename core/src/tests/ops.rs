@@ -32,7 +32,8 @@ pub type Reply = Result<Answer, Error>;
 pub enum Answer {
     Granted(Granted),
     NotGranted,
-    Queued,
+    /// How many wait before it, if an inbox with a name gets its answer.
+    Queued(usize),
     /// The remaining holds.
     Holds(u64),
     /// The remaining lease.
@@ -90,6 +91,11 @@ impl<'a> Request<'a> {
             Self::Release(request) => request.owner,
             Self::Extend(request) => request.owner,
         }
+    }
+
+    /// Whether its client waits with it.
+    pub fn blocks(&self) -> bool {
+        matches!(self, Self::Acquire(request) if request.wait.is_some_and(|wait| wait.inbox.is_none()))
     }
 
     /// The smallest fence that it asks for.

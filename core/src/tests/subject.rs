@@ -48,6 +48,8 @@ pub struct Server {
     pub(super) last_client: Client,
     /// The replies to waiters.
     pub replies: Vec<(Client, Reply)>,
+    /// The calls of readers of inboxes that are to be replied to.
+    pub woken: Vec<Call>,
     sent: Vec<Sent>,
 }
 
@@ -104,6 +106,7 @@ impl Server {
             clients: BTreeMap::new(),
             last_client: 0,
             replies: Vec::new(),
+            woken: Vec::new(),
             sent: Vec::new(),
         };
         server.state.tick(&inputs_at(server.now));
@@ -187,26 +190,23 @@ impl Server {
         server
     }
 
-    /// Sends a request of a client. Returns the reply, `None` if the request waits.
+    /// Sends a request of a client. Returns the reply, `None` if its client waits.
     pub fn ask(&mut self, client: Client, lock: usize, request: &Request<'_>) -> Option<Reply> {
         let reply = self.step(lock, Cause::Request(request), |transition| match request {
             Request::Acquire(request) => Ok(match transition.acquire(request, b"", true)? {
                 Acquired::Granted(granted) => Answer::Granted(granted),
                 Acquired::NotGranted => Answer::NotGranted,
-                Acquired::Queued(_) => Answer::Queued,
+                Acquired::Queued(ahead) => Answer::Queued(ahead),
             }),
             Request::Release(request) => transition.release(request).map(Answer::Holds),
             Request::Extend(request) => transition.extend(request).map(Answer::Lease),
         });
-        match reply {
-            Ok(Answer::Queued) => {
-                let call = self.effects.parked.take().expect("a waiter is parked");
-                let former = self.clients.insert(call, client);
-                assert_eq!(former, None, "two clients with one inbox");
-                None
-            }
-            reply => Some(reply),
-        }
+        let Some(call) = self.effects.parked.take() else {
+            return Some(reply);
+        };
+        let former = self.clients.insert(call, client);
+        assert_eq!(former, None, "two clients with one inbox");
+        None
     }
 
     /// A client disconnected before its grant reached it. Returns whether the grant still existed.
@@ -247,10 +247,11 @@ impl Server {
         let (name, value) = &mut self.locks[lock];
         let mut begun = self.state.begin(&inputs, name.as_ref(), value, &mut self.effects);
         let reply = transition(&mut begun);
+        let is_blocking = matches!(cause, Cause::Request(request) if request.blocks());
         assert_eq!(
             self.effects.parked.is_some(),
-            reply == Ok(Answer::Queued),
-            "only a request that waits is parked"
+            is_blocking && matches!(reply, Ok(Answer::Queued(_))),
+            "only a request that blocks and waits is parked"
         );
         invariants::check(&Checked {
             before: &before,
@@ -297,7 +298,10 @@ impl Server {
     fn reply_to_waiters(&mut self) {
         self.state.deliver(&mut self.effects);
         for call in self.effects.calls.drain(..) {
-            let client = self.clients.remove(&call).expect("a waiter");
+            let Some(client) = self.clients.remove(&call) else {
+                self.woken.push(call);
+                continue;
+            };
             let Some(inbox::Reply::Answer(answer)) = self.state.inboxes.reply(call, self.now) else {
                 panic!("a waiter has no answer");
             };
