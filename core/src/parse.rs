@@ -302,6 +302,12 @@ mod tests {
         Release::parse(args.iter().map(|arg| arg.as_bytes()))
     }
 
+    /// The first is the inbox.
+    fn grants<'a>(args: &[&'a str]) -> Result<Grants<'a>, Error> {
+        let mut args = args.iter().map(|arg| arg.as_bytes());
+        Grants::parse(args.next().unwrap(), args)
+    }
+
     fn extend<'a>(args: &[&'a str]) -> Result<Extend<'a>, Error> {
         Extend::parse(args.iter().map(|arg| arg.as_bytes()), 1_000)
     }
@@ -445,5 +451,127 @@ mod tests {
             release(&["a", "REQID", "x", "FENCE", "7"]).map(|r| (r.holds, r.fence)),
             Ok((Holds::ById(b"x"), Some(7)))
         );
+    }
+
+    #[test]
+    fn block_and_queue_parse_how_the_request_waits() {
+        let (forever, ms) = (Timeout::Infinite, Timeout::Ms);
+        let block = |timeout| Wait { timeout, inbox: None };
+        let queue = |inbox, timeout| Wait {
+            timeout,
+            inbox: Some(inbox),
+        };
+        let rows: &[(&[&str], Wait<'_>)] = &[
+            (&["BLOCK", "0"], block(forever)),
+            (&["block", "4503599627370496"], block(ms(1 << 52))),
+            (&["QUEUE", "inbox", "0"], queue(b"inbox", forever)),
+            (&["Queue", "inbox", "1"], queue(b"inbox", ms(1))),
+            (
+                &["QUEUE", "inbox", "4503599627370496"],
+                queue(b"inbox", ms(1 << 52)),
+            ),
+            // Whatever it looks like.
+            (&["QUEUE", "BLOCK", "7"], queue(b"BLOCK", ms(7))),
+        ];
+        for (wait, expected) in rows {
+            let args = [&["a", "1", "REQID", "r1"], *wait].concat();
+            assert_eq!(acquire(&args).map(|a| a.wait), Ok(Some(*expected)), "{wait:?}");
+        }
+        assert_eq!(acquire(&["a", "1"]).map(|a| a.wait), Ok(None));
+    }
+
+    #[test]
+    fn queue_without_reqid_or_with_other_arguments_is_rejected() {
+        use Error::*;
+        let number = |what| Number {
+            what,
+            min: 0,
+            max: 1 << 52,
+        };
+        let rows: &[(&[&str], Error)] = &[
+            (&["QUEUE", "i", "0"], QueueWithoutId),
+            (&["QUEUE"], MissingValue("QUEUE")),
+            (&["REQID", "r", "QUEUE", "i"], MissingValue("QUEUE")),
+            (&["REQID", "r", "QUEUE", "i", "-1"], number("QUEUE")),
+            (&["REQID", "r", "QUEUE", "i", "4503599627370497"], number("QUEUE")),
+            (&["BLOCK", "4503599627370497"], number("BLOCK")),
+            // The inbox is missing: REQID is the timeout.
+            (&["QUEUE", "5", "REQID", "r"], number("QUEUE")),
+            (
+                &["REQID", "r", "QUEUE", "i", "0", "BLOCK", "0"],
+                Conflict("BLOCK", "QUEUE"),
+            ),
+            (
+                &["REQID", "r", "QUEUE", "i", "0", "QUEUE", "j", "0"],
+                Repeated("QUEUE"),
+            ),
+        ];
+        for (options, error) in rows {
+            let args = [&["a", "1"], *options].concat();
+            assert_eq!(acquire(&args), Err(error.clone()), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn inbox_length_is_limited() {
+        let (longest, too_long) = ("i".repeat(64), "i".repeat(65));
+        let queue = |inbox| acquire(&["a", "1", "REQID", "r", "QUEUE", inbox, "0"]).map(|_| ());
+        let read = |inbox| grants(&[inbox, "0"]).map(|_| ());
+        assert_eq!((queue(&longest), read(&longest)), (Ok(()), Ok(())));
+        for inbox in ["", &too_long] {
+            let error = Err(Error::Length {
+                what: "inbox",
+                max: 64,
+            });
+            assert_eq!((queue(inbox), read(inbox)), (error.clone(), error), "{inbox:?}");
+        }
+    }
+
+    #[test]
+    fn grants_options_are_accepted_in_any_order_and_case() {
+        let expected = Grants {
+            inbox: b"i",
+            cursor: 7,
+            block_ms: Some(2_000),
+            ttl_ms: Some(100),
+        };
+        assert_eq!(grants(&["i", "7", "BLOCK", "2000", "TTL", "100"]), Ok(expected));
+        assert_eq!(grants(&["i", "7", "ttl", "100", "Block", "2000"]), Ok(expected));
+        assert_eq!(
+            grants(&["i", "7"]).map(|g| (g.block_ms, g.ttl_ms)),
+            Ok((None, None))
+        );
+    }
+
+    #[test]
+    fn unknown_repeated_or_valueless_option_of_grants_is_rejected() {
+        use Error::*;
+        let rows: &[(&[&str], Error)] = &[
+            (&["i"], UnknownOption(Grants::SYNTAX)),
+            (&["i", "1", "COUNT", "2"], UnknownOption(Grants::SYNTAX)),
+            (&["i", "1", "BLOCK"], MissingValue("BLOCK")),
+            (&["i", "1", "TTL"], MissingValue("TTL")),
+            (&["i", "1", "BLOCK", "1", "BLOCK", "1"], Repeated("BLOCK")),
+            (&["i", "1", "TTL", "0", "TTL", "0"], Repeated("TTL")),
+        ];
+        for (args, error) in rows {
+            assert_eq!(grants(args), Err(error.clone()), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_grants_are_limited() {
+        let cursor = |text| grants(&["i", text]).map(|g| g.cursor).ok();
+        let block = |text| grants(&["i", "1", "BLOCK", text]).ok()?.block_ms;
+        let ttl = |text| grants(&["i", "1", "TTL", text]).ok()?.ttl_ms;
+        assert_eq!([cursor("0"), block("1"), ttl("0")], [Some(0), Some(1), Some(0)]);
+        assert_eq!(cursor("9007199254740991"), Some((1 << 53) - 1));
+        assert_eq!([block("60000"), ttl("60000")], [Some(60_000); 2]);
+        assert_eq!(ttl("100"), Some(100));
+        for text in ["", "-1", "00", "01", "1.5", "9007199254740992"] {
+            assert_eq!([cursor(text), block(text), ttl(text)], [None; 3], "{text:?}");
+        }
+        assert_eq!([block("0"), block("60001")], [None; 2]);
+        assert_eq!([ttl("1"), ttl("99"), ttl("60001")], [None; 3]);
     }
 }
