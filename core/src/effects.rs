@@ -48,6 +48,8 @@ pub struct Effects {
     pub is_changed: bool,
     /// The request waits now: its client is to be blocked. `None` if its answer goes to an inbox with a name.
     pub parked: Option<Call>,
+    /// The position of the request in its queue, if it waits now: see [`crate::ServerState::undo_queued`].
+    pub(super) queued: Option<Ticket>,
     /// The request was one that is granted already: the reply carries this grant.
     pub(super) repeated: Option<RequestKey>,
     /// The calls that are to be replied to: see [`crate::ServerState::deliver`].
@@ -82,6 +84,7 @@ impl Effects {
         self.outcome = Outcome::None;
         self.is_changed = false;
         self.parked = None;
+        self.queued = None;
         self.repeated = None;
         self.may_be_due = false;
         self.is_fence_raised = false;

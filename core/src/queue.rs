@@ -124,6 +124,11 @@ impl Queue {
         self.waiters.into_iter()
     }
 
+    /// The waiter in this position.
+    pub(super) fn get(&self, ticket: Ticket) -> Option<&Waiter> {
+        self.waiters.get(&ticket)
+    }
+
     pub(super) fn first(&self) -> Option<(Ticket, &Waiter)> {
         self.iter().next()
     }

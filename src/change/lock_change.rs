@@ -133,7 +133,7 @@ impl<'c, 'a> LockChange<'c, 'a> {
             perform(ctx, (self.name, self.lock), is_decision, &mut effects);
             outcome
         } else {
-            fail(ctx, &mut effects);
+            fail(ctx, self.lock, &mut effects);
             outcome.and(Err(Error::NotStored))
         };
         ctx.state().effects_scratch = Some(effects);

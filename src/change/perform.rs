@@ -10,7 +10,7 @@ use crate::redis::{Ctx, RStr};
 use crate::state::cluster::fences;
 use crate::state::error::Error;
 use crate::state::module_state::{HasState, ModuleState};
-use crate::state::{clock, wait_timer};
+use crate::state::wait_timer;
 
 /// Carries out the effects of a change whose lock is stored: `lock` is its name for the core. `is_decision`: it was decided
 /// here, not received from the primary or the AOF.
@@ -38,14 +38,13 @@ pub fn perform(
     }
 }
 
-/// The server did not take the lock, so that the transition came to nothing.
+/// The server did not take the lock, so that the transition came to nothing. The reply to the request is an error: it
+/// does not wait, neither with BLOCK nor with QUEUE.
 #[cold]
-pub fn fail(ctx: &mut Ctx<'_>, effects: &mut Effects) {
-    ctx.state()
-        .internal_error("the server did not store a lock, which was not granted");
-    if let Some(call) = effects.parked.take() {
-        ctx.state().server.lose_reader(call, clock::now());
-    }
+pub fn fail(ctx: &mut Ctx<'_>, lock: LockNameRef<'_>, effects: &mut Effects) {
+    let state = ctx.state();
+    state.internal_error("the server did not store a lock, which was not granted");
+    state.server.undo_queued(lock, effects);
     let error: Rc<str> = Error::NotStored.to_string().into();
     for wake in &mut effects.wakes {
         wake.answer = Answer::Elsewhere(Rc::clone(&error));

@@ -160,6 +160,15 @@ impl Inboxes {
         None
     }
 
+    /// This waiter leaves its queue without an answer.
+    pub(super) fn expect_no_more(&mut self, id: InboxId, ticket: Ticket) {
+        if let Some(named) = self.named(id)
+            && named.waiters.remove(&ticket).is_some()
+        {
+            self.waiters = self.waiters.saturating_sub(1);
+        }
+    }
+
     fn named(&mut self, id: InboxId) -> Option<&mut Named> {
         match self.by_id.get_mut(&id) {
             Some(Inbox::Named(named)) => Some(named),

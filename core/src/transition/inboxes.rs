@@ -3,6 +3,7 @@ use crate::error::{Error, Full};
 use crate::inbox::{InboxStep, Received};
 use crate::inbox_id::Call;
 use crate::inputs::Inputs;
+use crate::name::LockNameRef;
 use crate::request::{Caller, Grants};
 use crate::server_state::ServerState;
 use crate::time::Instant;
@@ -35,6 +36,21 @@ impl ServerState {
     pub fn deliver(&mut self, effects: &mut Effects) {
         if !effects.wakes.is_empty() || effects.repeated.is_some() {
             self.inboxes.deliver(effects);
+        }
+    }
+
+    /// The request that waits now leaves its queue again, without an answer: its lock could not be stored, and its reply
+    /// is an error.
+    #[cold]
+    pub fn undo_queued(&mut self, lock: LockNameRef<'_>, effects: &mut Effects) {
+        let ticket = effects.queued.take();
+        if let Some(call) = effects.parked.take() {
+            self.lose_reader(call, effects.clock.now);
+        } else if let Some(ticket) = ticket
+            && let Some(waiter) = self.wait_table.queue(lock).and_then(|queue| queue.get(ticket))
+        {
+            self.inboxes.expect_no_more(waiter.inbox(), ticket);
+            self.wait_table.remove_waiter(lock, ticket);
         }
     }
 

@@ -212,6 +212,7 @@ impl Transition<'_> {
         }
         let queue = wait.inbox.and_then(|_| table.queue(self.name));
         let ahead = queue.map_or(0, |queue| queue.ahead_of(inserted.ticket, MAX_AHEAD));
+        self.effects.queued = Some(inserted.ticket);
         self.effects.parked = inboxes.expect(inbox, inserted.ticket, inserted.name);
         if let Some(former) = inserted.replaced.filter(|former| former.inbox() != inbox) {
             let answer = Answer::Rejected(Error::Replaced);

@@ -1,8 +1,9 @@
 //! QUEUE: repeated, withdrawn and rejected requests.
 
-use super::{held, only_grant, queued};
+use super::{SELF, held, only_grant, queued};
 use crate::effects::Effects;
 use crate::error::{Error, Full};
+use crate::lock::Lock;
 use crate::name::LockNameRef;
 use crate::outcome::Acquired;
 use crate::tests::inputs_at;
@@ -62,6 +63,23 @@ fn queue_with_the_inbox_of_another_user_is_rejected_and_changes_nothing() {
         &mut effects,
     );
     assert_eq!((reply, counts(&server)), (Err(Error::ForeignInbox), [0, 0, 0, 1]));
+}
+
+/// The key of the lock is gone, and the server does not take the new one, with bob's grant.
+#[test]
+fn request_queued_for_a_lock_that_is_not_stored_waits_no_more() {
+    for wait in ["QUEUE inbox 0", "BLOCK 0"] {
+        let (mut server, _) = held();
+        server.queued("ACQUIRE a bob 60000 QUEUE inbox 0 REQID r1");
+        server.replace(0, Lock::default());
+        let (args, mut effects) = (format!("carol 60000 {wait} REQID r2"), Effects::default());
+        let reply = acquire_a(&mut server, SELF.user, &args, &mut effects);
+        assert!(matches!(reply, Ok(Acquired::Queued(_))), "{reply:?}");
+        server.state.undo_queued(A, &mut effects);
+        server.state.deliver(&mut effects);
+        // The answer is bob's.
+        assert_eq!((effects.parked, counts(&server)), (None, [0, 0, 1, 1]), "{wait}");
+    }
 }
 
 #[test]
