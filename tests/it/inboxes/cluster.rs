@@ -104,9 +104,28 @@ fn requests_are_answered_clusterdown_when_cluster_is_down() {
     fixture.inbox.assert_empty();
 }
 
-/// The server itself unblocks all clients of modules then.
+/// Redis and Redict themselves unblock all clients of modules then, Valkey only those that wait for keys.
 #[test]
-fn blocked_reader_of_cluster_that_is_down_loses_nothing() {
+fn blocked_reader_of_cluster_that_is_down_gets_clusterdown_and_keeps_its_inbox() {
+    let mut fixture = Fixture::new();
+    for owner in ["bob", "carol"] {
+        fixture.old.release(&format!("{} {owner} REQID r1", fixture.key));
+    }
+    fixture.inbox.take(2);
+    let cursor = fixture.inbox.cursor();
+    take_cluster_down(&mut fixture);
+    fixture.inbox.send("BLOCK 4000");
+    let reply = fixture.inbox.try_receive().expect("an open connection");
+    let is_valkey = fixture.old.info_section("server").contains_key("valkey_version");
+    match reply {
+        Ok(delivery) => assert!(is_valkey && delivery.answers.is_empty(), "{delivery:?}"),
+        Err(error) => assert!(!is_valkey && error.starts_with("CLUSTERDOWN "), "{error}"),
+    }
+    assert_eq!(fixture.inbox.call_at(cursor, "").cursor, cursor);
+}
+
+#[test]
+fn blocked_reader_of_cluster_that_is_down_loses_no_answers() {
     let mut fixture = Fixture::new();
     let cursor = fixture.inbox.cursor();
     fixture.inbox.block(&mut fixture.old);
