@@ -6,7 +6,6 @@ use std::path::Path;
 
 const GUARANTEES: &str = include_str!("../../../docs/guarantees.md");
 const SCENARIOS: &str = include_str!("../../torture/src/scenarios/table.rs");
-const INBOX_SEARCHES: &str = include_str!("../../model/tests/inboxes.rs");
 
 #[test]
 fn guarantees_name_existing_tests() {
@@ -52,41 +51,9 @@ fn guarantees_name_scenarios_skipped_by_make_test() {
     assert_eq!(named, left_out);
 }
 
-/// A row for each search with a rule left out, in their order.
-#[test]
-fn guarantees_say_what_searches_of_inboxes_find() {
-    let names = |violation| match violation {
-        "Overlap" => "two holders",
-        "Overtaken" => "an overtaken request",
-        "Wasted" => "an unread grant that keeps the lock",
-        "DeadWaiter" => "waiters of a dead client",
-        "Forgotten" => "a forgotten request",
-        "Orphan" => "a lock held by nobody",
-        "NoInbox" => "a client without an inbox",
-        "EndedInPause" => "an inbox that ends in the pause",
-        other => panic!("{other}"),
-    };
-    let (_, searches) = INBOX_SEARCHES
-        .split_once("mod rules_of_clients_left_out")
-        .expect("the searches are there");
-    let expected = searches.split("#[test]").skip(1).map(|search| {
-        let violation = search.split("Violation::").nth(1);
-        violation.map(|rest| names(rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or(rest)))
-    });
-    let found = rows_of("| rule | without it |").map(|row| {
-        let finds = row.trim_end_matches(" |").rsplit("| ").next().unwrap_or(row);
-        Some(finds).filter(|finds| !finds.starts_with("nothing"))
-    });
-    assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-}
-
 /// The rows of the table of tests.
 fn rows() -> impl Iterator<Item = &'static str> {
-    rows_of("| case | what | tests |")
-}
-
-fn rows_of(head: &str) -> impl Iterator<Item = &'static str> {
-    let table = GUARANTEES.split(head).nth(1);
+    let table = GUARANTEES.split("| case | what | tests |").nth(1);
     let lines = table.expect("the table is there").lines().skip(2);
     lines.take_while(|line| line.starts_with('|'))
 }
