@@ -1,0 +1,118 @@
+//! Events of locks, for metrics.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Lost};
+use crate::owner::Owner;
+
+/// An event of a lock, for metrics: see [`Settings::on_event`](crate::Settings::on_event). The same events go to
+/// `tracing`.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The key of the lock.
+    pub key: Arc<[u8]>,
+    /// The owner of the acquisition.
+    pub owner: Owner,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// The kinds of events.
+///
+/// Each acquisition has one [`EventKind::Acquired`] or [`EventKind::NotAcquired`], and each [`EventKind::Acquired`] has
+/// one [`EventKind::Ended`]: their difference is the number of locks that are held.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The lock is taken: the request waits, at most once for each acquisition.
+    Waiting,
+    /// The lock was granted.
+    Acquired {
+        /// The fencing token.
+        fence: u64,
+        /// How long the acquisition took.
+        took: Duration,
+    },
+    /// The lock was not granted.
+    NotAcquired {
+        /// Why; `None` if it was taken, or the caller gave up.
+        error: Option<Error>,
+        /// How long the attempt took.
+        took: Duration,
+    },
+    /// The lease was not renewed. This is retried until the lease expires.
+    RenewFailed {
+        /// Why.
+        error: Error,
+    },
+    /// The lock is not held any more.
+    Ended {
+        /// How that came about.
+        how: End,
+        /// How long it was held.
+        held: Duration,
+    },
+}
+
+/// How a hold ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum End {
+    /// It was released.
+    Released,
+    /// Its guard was released, but the lock is kept: see [`Lock::release_after`](crate::Lock::release_after).
+    Kept {
+        /// For how long.
+        rest: Duration,
+    },
+    /// It was lost.
+    Lost(Lost),
+    /// Its release failed, or no reply confirmed it. The lock is free when its lease expires at the latest.
+    Unconfirmed(Error),
+}
+
+/// The application's callback for events.
+#[derive(Clone, Default)]
+pub(crate) struct Hook(pub Option<Arc<dyn Fn(&Event) + Send + Sync>>);
+
+impl Hook {
+    /// Panics of hooks and subscribers are contained: leases must be renewed after them, too.
+    pub fn report(&self, event: &Event) {
+        // The panic hook has printed its message.
+        let _ = catch_unwind(AssertUnwindSafe(|| trace(event)));
+        if let Self(Some(hook)) = self {
+            let _ = catch_unwind(AssertUnwindSafe(|| hook(event)));
+        }
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Hook" } else { "no hook" })
+    }
+}
+
+fn trace(event: &Event) {
+    use EventKind::*;
+    use tracing::{debug, error, warn};
+    let (owner, key) = (&event.owner, String::from_utf8_lossy(&event.key));
+    match &event.kind {
+        Waiting => debug!(%key, %owner, "lock is taken, waiting"),
+        Acquired { fence, took } => debug!(%key, %owner, fence, ?took, "lock acquired"),
+        NotAcquired { error: None, took } => debug!(%key, %owner, ?took, "lock not acquired"),
+        NotAcquired {
+            error: Some(error),
+            took,
+        } => debug!(%key, %owner, %error, ?took, "lock not acquired"),
+        RenewFailed { error } => warn!(%key, %owner, %error, "lease renewal failed, retrying"),
+        Ended { how, held } => match how {
+            End::Released => debug!(%key, %owner, ?held, "lock released"),
+            End::Kept { rest } => debug!(%key, %owner, ?held, ?rest, "lock kept"),
+            End::Lost(lost) => error!(%key, %owner, ?held, %lost, "lock lost"),
+            End::Unconfirmed(error) => warn!(%key, %owner, ?held, %error, "lock release not confirmed"),
+        },
+    }
+}

@@ -1,0 +1,345 @@
+//! The state of a hold as the client knows it. Pure: times and replies go in, actions come out; nothing here waits,
+//! sends, or reads a clock.
+//!
+//! - A hold is lost when its safe deadline has passed or when the server says so. A lost hold stays lost.
+//! - A lease is renewed after about a third of it, or a third of what the grant left of it. A failed renewal is retried
+//!   until the deadline, whatever the failure. After that nothing is sent.
+//! - Nothing is renewed beyond the maximum hold time, or after the hold was given up.
+
+use std::time::Duration;
+
+use crate::clock::{BootInstant, safe_deadline};
+use crate::error::{Error, Lost};
+
+/// A failed renewal is retried after a 20th of the remaining lease, within these limits.
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(5);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long to hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// The length of a lease.
+    pub lease: Duration,
+    /// How long after a confirmed request the lease is renewed.
+    pub renew_after: Duration,
+    /// How long the hold lasts, renewed or not.
+    pub max_hold: Option<Duration>,
+    /// How long the lock is kept, released or not.
+    pub release_after: Option<Duration>,
+}
+
+/// What a lease ends with, other than its usual length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    None,
+    /// The time until which the lock is kept. An EXTEND never shortens a lease, so no lease goes beyond that until most
+    /// of the last one is over.
+    Kept,
+    /// The maximum hold time.
+    MaxHold,
+}
+
+/// The state of a hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    plan: Plan,
+    granted_at: BootInstant,
+    /// The lease lasts at least until then.
+    deadline: BootInstant,
+    bound: Bound,
+    renewal: Renewal,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Held,
+    GivenUp,
+    Lost(Lost),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewal {
+    /// The lease lasts to the end.
+    Never,
+    DueAt(BootInstant),
+    /// With this bound.
+    InFlight(Bound),
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Send EXTEND with this lease.
+    Extend(Duration),
+    /// Notify the holder.
+    NotifyLost(Lost),
+}
+
+impl Plan {
+    /// The lease to acquire with.
+    pub fn first_lease(&self) -> Duration {
+        self.lease(Duration::ZERO, Bound::None).0
+    }
+
+    /// The lease to ask for when the lock has been held for this long, under the last lease's bound.
+    fn lease(&self, held: Duration, last: Bound) -> (Duration, Bound) {
+        let (mut lease, mut bound) = (self.lease, Bound::None);
+        let left = |limit: Option<Duration>| limit.map(|limit| limit.saturating_sub(held));
+        let kept = left(self.release_after).filter(|left| !left.is_zero() && last != Bound::Kept);
+        for (left, of) in [(kept, Bound::Kept), (left(self.max_hold), Bound::MaxHold)] {
+            if let Some(left) = left.filter(|&left| left <= lease) {
+                (lease, bound) = (left, of);
+            }
+        }
+        // The shortest that a server accepts.
+        (lease.max(Duration::from_millis(1)), bound)
+    }
+}
+
+impl Hold {
+    /// A hold that was granted with the first lease, in reply to a request that was sent at `sent`.
+    pub fn granted(plan: Plan, sent: BootInstant, waited: Duration, lease: Duration) -> Self {
+        let mut hold = Self {
+            plan,
+            granted_at: sent + waited,
+            deadline: safe_deadline(sent, waited, lease),
+            bound: plan.lease(Duration::ZERO, Bound::None).1,
+            renewal: Renewal::Never,
+            state: State::Held,
+        };
+        // The lease began when the wait ended. After a lost reply, the repeated grant has less of it left.
+        hold.renewal = hold.next_renewal(hold.granted_at, lease);
+        hold
+    }
+
+    /// How long it has been held.
+    pub fn held(&self, now: BootInstant) -> Duration {
+        now - self.granted_at
+    }
+
+    /// Whether the lock is held for certain.
+    pub fn is_held(&self, now: BootInstant) -> bool {
+        self.state == State::Held && now < self.deadline
+    }
+
+    /// How long the lock is held for certain without further renewal.
+    pub fn remaining(&self, now: BootInstant) -> Duration {
+        match self.state {
+            State::Held => self.deadline - now,
+            State::GivenUp | State::Lost(_) => Duration::ZERO,
+        }
+    }
+
+    /// Why the lock is lost, if it is.
+    pub fn lost(&self, now: BootInstant) -> Option<Lost> {
+        match self.state {
+            State::Lost(lost) => Some(lost),
+            State::Held if now >= self.deadline => Some(self.expired()),
+            State::Held | State::GivenUp => None,
+        }
+    }
+
+    /// When [`Hold::on_time`] has something to do.
+    pub fn wakes_at(&self) -> Option<BootInstant> {
+        match (self.state, self.renewal) {
+            (State::Held, Renewal::DueAt(due)) => Some(due.min(self.deadline)),
+            (State::Held, Renewal::Never | Renewal::InFlight(_)) => Some(self.deadline),
+            (State::GivenUp | State::Lost(_), _) => None,
+        }
+    }
+
+    /// Whether a renewal, rather than the end, is due at this time.
+    pub fn is_renewal_due(&self, at: BootInstant) -> bool {
+        matches!(self.renewal, Renewal::DueAt(due) if due <= at && at < self.deadline)
+    }
+
+    /// Called when [`Hold::wakes_at`] has passed.
+    pub fn on_time(&mut self, now: BootInstant) -> Option<Action> {
+        if self.state != State::Held {
+            return None;
+        }
+        if now >= self.deadline {
+            return Some(self.lose(self.expired()));
+        }
+        match self.renewal {
+            Renewal::DueAt(due) if due <= now => {
+                let (lease, bound) = self.plan.lease(self.held(now), self.bound);
+                self.renewal = Renewal::InFlight(bound);
+                Some(Action::Extend(lease))
+            }
+            _ => None,
+        }
+    }
+
+    /// As [`Hold::on_extended`], for the EXTEND that renews the lease.
+    pub fn on_renewed(
+        &mut self,
+        sent: BootInstant,
+        answer: &Result<Duration, Error>,
+        now: BootInstant,
+    ) -> Option<Action> {
+        let action = self.on_extended(sent, answer, now);
+        if let Renewal::InFlight(bound) = self.renewal {
+            self.renewal = match answer {
+                Ok(lease) => {
+                    self.bound = bound;
+                    self.next_renewal(sent, *lease)
+                }
+                Err(_) => Renewal::DueAt(now + retry_pause(self.deadline - now)),
+            };
+        }
+        action
+    }
+
+    /// The reply to an EXTEND that was sent at `sent`, or the error instead of it.
+    pub fn on_extended(
+        &mut self,
+        sent: BootInstant,
+        answer: &Result<Duration, Error>,
+        now: BootInstant,
+    ) -> Option<Action> {
+        if self.state != State::Held {
+            return None;
+        }
+        if now >= self.deadline {
+            return Some(self.lose(self.expired()));
+        }
+        match answer {
+            Ok(lease) => {
+                self.deadline = self.deadline.max(safe_deadline(sent, Duration::ZERO, *lease));
+                None
+            }
+            Err(error) => error.lost().map(|lost| self.lose(lost)),
+        }
+    }
+
+    /// The longest lease that may be asked for at `now`.
+    pub fn longest(&self, now: BootInstant) -> Duration {
+        let held = self.held(now);
+        let left = |max_hold: Duration| max_hold.saturating_sub(held);
+        self.plan.max_hold.map_or(Duration::MAX, left)
+    }
+
+    /// Has the lease renewed at `at` at the latest, if it is renewed at all.
+    pub fn renew_by(&mut self, at: BootInstant) {
+        if let Renewal::DueAt(due) = &mut self.renewal {
+            *due = (*due).min(at);
+        }
+    }
+
+    /// The holder gives the lock up: nothing is renewed from now on.
+    pub fn give_up(&mut self, now: BootInstant, keeps: bool) -> PendingRelease {
+        let lost = self.lost(now);
+        let release_after = self.plan.release_after.filter(|_| keeps && lost.is_none());
+        let keep_until = release_after.map(|time| self.granted_at + time);
+        if self.state == State::Held {
+            self.state = State::GivenUp;
+        }
+        self.renewal = Renewal::Never;
+        PendingRelease {
+            lost,
+            deadline: self.deadline,
+            may_be_done: false,
+            // The shortest lease is 1 ms.
+            keep_until: keep_until.filter(|until| *until - now >= Duration::from_millis(1)),
+        }
+    }
+
+    /// When to renew a lease of this length that began at `start`. The server may have a longer one for this owner.
+    fn next_renewal(&self, start: BootInstant, lease: Duration) -> Renewal {
+        match self.bound {
+            Bound::None => Renewal::DueAt(start + self.plan.renew_after.min(lease / 3)),
+            Bound::Kept => Renewal::DueAt(start + lease / 3 * 2),
+            Bound::MaxHold => Renewal::Never,
+        }
+    }
+
+    /// Why a hold is lost when its deadline has passed.
+    fn expired(&self) -> Lost {
+        match self.bound {
+            Bound::MaxHold => Lost::MaxHold,
+            Bound::None | Bound::Kept => Lost::LeaseExpired,
+        }
+    }
+
+    fn lose(&mut self, lost: Lost) -> Action {
+        self.state = State::Lost(lost);
+        self.renewal = Renewal::Never;
+        Action::NotifyLost(lost)
+    }
+}
+
+fn retry_pause(left: Duration) -> Duration {
+    (left / 20).clamp(MIN_RETRY_PAUSE, MAX_RETRY_PAUSE)
+}
+
+/// A release in progress, which may take several attempts.
+///
+/// A RELEASE with fence and request id is checked: `Ok` means that the owner held the lock until then, NOTHELD, NOTOWNER
+/// and STALE that it did not. After an attempt without a reply, they may also mean that that attempt released the hold.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingRelease {
+    /// Why the lock was lost before, if it was.
+    lost: Option<Lost>,
+    /// From then on the lease may have expired.
+    deadline: BootInstant,
+    /// Whether the server may have carried out an earlier attempt.
+    may_be_done: bool,
+    /// Instead of being released, the lock is kept until then.
+    pub keep_until: Option<BootInstant>,
+}
+
+/// What to do after a reply to a release.
+#[derive(Clone, Debug)]
+pub(crate) enum ReleaseStep {
+    /// Nothing: the owner held the lock until now, or did not.
+    Done(Result<(), Error>),
+    /// Send it again.
+    Retry(Error),
+}
+
+impl PendingRelease {
+    /// Why the lock was lost before it was given up.
+    pub fn lost(&self) -> Option<Lost> {
+        self.lost
+    }
+
+    /// The reply to an attempt, or the error instead of it. Some connections resend requests by themselves: then a reply
+    /// may be that to a second attempt.
+    pub fn on_reply(&mut self, reply: Result<(), Error>, is_resent: bool, now: BootInstant) -> ReleaseStep {
+        let error = match (reply, self.lost) {
+            (Ok(()), lost) => return ReleaseStep::Done(lost.map_or(Ok(()), |lost| Err(Error::Lost(lost)))),
+            (Err(error), _) => error,
+        };
+        if let Some(lost) = error.lost() {
+            // An extension that is repeated still means a loss.
+            self.may_be_done |= is_resent;
+            let is_unknown = self.may_be_done && self.keep_until.is_none();
+            let outcome = match (self.lost, is_unknown) {
+                (None, true) => Error::Unconfirmed(Box::new(error)),
+                (earlier, _) => Error::Lost(earlier.unwrap_or(lost)),
+            };
+            return ReleaseStep::Done(Err(outcome));
+        }
+        self.may_be_done |= error.is_ambiguous();
+        match error.is_transient() && now < self.deadline {
+            true => ReleaseStep::Retry(error),
+            false => ReleaseStep::Done(Err(self.failed(error))),
+        }
+    }
+
+    /// The outcome if there are no more attempts.
+    pub fn failed(&self, last: Error) -> Error {
+        match self.lost {
+            Some(lost) => Error::Lost(lost),
+            None if self.may_be_done => Error::Unconfirmed(Box::new(last)),
+            None => last,
+        }
+    }
+
+    /// Until when attempts make sense.
+    pub fn deadline(&self) -> BootInstant {
+        self.deadline
+    }
+}

@@ -1,0 +1,287 @@
+//! Holds that end: released, kept for a while, or lost; and requests that are given back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, Value};
+
+use crate::clock::BootInstant;
+use crate::error::{Error, Lost};
+use crate::events::{End, EventKind};
+use crate::exit::Pending;
+use crate::hold::{PendingRelease, ReleaseStep};
+use crate::reply::Milliseconds;
+use crate::request::{Held, Identity, Reply};
+use crate::session::{Session, Stage};
+
+/// Copies of a request that a lost connection, or a redirection, may still deliver arrive within this time.
+const LATE_COPIES: Duration = Duration::from_millis(500);
+
+/// A hold that its guard has given up.
+pub(crate) struct Releasing {
+    pub held: Arc<Held>,
+    is_repeated: bool,
+    release: PendingRelease,
+    /// Who waits for the outcome, and until when.
+    reply: Option<(Reply<()>, BootInstant)>,
+    /// How long it was held.
+    time: Duration,
+    last: Option<Error>,
+    /// `None` for a lock that is kept for now: a process that ends does not wait for its release.
+    pending: Option<Pending>,
+}
+
+/// A request that is taken back, whether it is queued, granted, or under way.
+pub(crate) struct GivingBack {
+    pub identity: Identity,
+    /// The lease ends it by then.
+    pub until: BootInstant,
+    /// Whether it is taken back once more, from a copy that arrives late.
+    is_repeated: bool,
+    pending: Option<Pending>,
+}
+
+impl Releasing {
+    pub fn command(&self, now: BootInstant) -> Cmd {
+        match self.release.keep_until {
+            Some(until) => self.held.extend((until - now).max(Duration::from_millis(1))),
+            None => self.held.release(),
+        }
+    }
+
+    pub fn wakes_at(&self) -> Option<BootInstant> {
+        let replies_by = self.reply.as_ref().map(|(_, by)| *by);
+        let deadline = self.release.deadline();
+        Some(replies_by.map_or(deadline, |by| by.min(deadline)))
+    }
+
+    /// Takes note why it is not released yet.
+    pub fn note(&mut self, error: Error) {
+        self.last = Some(error);
+    }
+
+    fn reply(&mut self, outcome: Result<(), Error>) {
+        if let Some((reply, _)) = self.reply.take() {
+            // A caller that is gone does not want it.
+            let _ = reply.send(outcome);
+        }
+    }
+}
+
+impl Session {
+    /// A guard gives up its hold.
+    pub(crate) fn release(
+        &mut self,
+        held: &Arc<Held>,
+        keeps: bool,
+        reply: Option<Reply<()>>,
+        pending: Pending,
+        now: BootInstant,
+    ) {
+        let number = held.identity.number;
+        let (release, time) = {
+            let mut hold = held.hold();
+            (hold.give_up(now, keeps), hold.held(now))
+        };
+        let is_held = matches!(self.stage(number), Some(Stage::Held(_)));
+        if let Some(lost) = release.lost() {
+            if is_held {
+                self.lose(number, lost, now);
+            }
+            let _ = reply.map(|reply| reply.send(Err(Error::Lost(lost))));
+            return;
+        }
+        held.token.cancel();
+        let Some(Stage::Held(holding)) = self.enter(number, Stage::Over) else {
+            return;
+        };
+        let releasing = Releasing {
+            held: holding.held,
+            is_repeated: holding.is_repeated,
+            release,
+            reply: reply.map(|reply| (reply, now + self.settings.patience)),
+            time,
+            last: None,
+            pending: Some(pending),
+        };
+        self.enter(number, Stage::Releasing(releasing));
+        self.ready(number);
+    }
+
+    /// A hold is lost: its guard is told. What may be left of it is given back.
+    pub(crate) fn lose(&mut self, number: u64, lost: Lost, now: BootInstant) {
+        if self.refuse(number, Err(Error::Lost(lost)), None, now) {
+            return;
+        }
+        let Some(Stage::Held(holding)) = self.enter(number, Stage::Over) else {
+            return;
+        };
+        let held = holding.held;
+        held.token.cancel();
+        let how = End::Lost(lost);
+        let time = held.hold().held(now);
+        self.report(&held.identity, EventKind::Ended { how, held: time });
+        let is_told = matches!(lost, Lost::NotHeld | Lost::NotOwner | Lost::Stale);
+        if is_told && !holding.is_repeated {
+            self.remove(number);
+        } else {
+            let identity = held.identity.clone();
+            // Its lease is over, or will be soon.
+            let until = now + self.settings.patience;
+            self.start_giving_back(number, identity, holding.is_repeated, None, until);
+        }
+    }
+
+    pub(crate) fn on_release_reply(&mut self, number: u64, reply: Result<Value, Error>, now: BootInstant) {
+        // A cluster connection resends what a node redirected, or did not reply to.
+        let is_resent = self.settings.is_cluster;
+        let Some(Stage::Releasing(releasing)) = self.stage(number) else {
+            return;
+        };
+        let remaining = reply.as_ref().ok().cloned().and_then(|value| {
+            let lease = Milliseconds::from_redis_value(value).ok();
+            lease.map(|Milliseconds(lease)| lease)
+        });
+        let keep_until = releasing.release.keep_until;
+        match releasing.release.on_reply(reply.map(drop), is_resent, now) {
+            ReleaseStep::Retry(error) => {
+                let is_lost = error.is_ambiguous();
+                releasing.note(error);
+                self.retry(number, is_lost, now);
+            }
+            ReleaseStep::Done(Ok(())) if keep_until.is_some() => {
+                self.on_kept(
+                    number,
+                    keep_until.unwrap_or(now),
+                    remaining.unwrap_or_default(),
+                    now,
+                );
+            }
+            ReleaseStep::Done(outcome) => self.on_released(number, outcome, now),
+        }
+    }
+
+    /// The lease lasts as long as the lock is to be kept, or longer: then it is released in time.
+    fn on_kept(&mut self, number: u64, until: BootInstant, remaining: Duration, now: BootInstant) {
+        let rest = until - now;
+        let Some(Stage::Releasing(releasing)) = self.stage(number) else {
+            return;
+        };
+        releasing.reply(Ok(()));
+        let how = End::Kept { rest };
+        let (identity, held) = (releasing.held.identity.clone(), releasing.time);
+        self.report(&identity, EventKind::Ended { how, held });
+        if remaining <= rest + Duration::from_millis(1) {
+            return self.remove(number);
+        }
+        let giving = GivingBack {
+            identity,
+            until: now + remaining,
+            is_repeated: false,
+            // A process that ends does not wait that long.
+            pending: None,
+        };
+        self.enter(number, Stage::GivingBack(giving));
+        self.resume_at(number, until);
+    }
+
+    fn on_released(&mut self, number: u64, outcome: Result<(), Error>, now: BootInstant) {
+        let Some(Stage::Releasing(mut releasing)) = self.enter(number, Stage::Over) else {
+            return;
+        };
+        let how = match &outcome {
+            Ok(()) => End::Released,
+            Err(Error::Lost(lost)) => End::Lost(*lost),
+            Err(error) => End::Unconfirmed(error.clone()),
+        };
+        let held = releasing.time;
+        self.report(&releasing.held.identity, EventKind::Ended { how, held });
+        let is_clean = outcome.is_ok() || !releasing.is_repeated;
+        releasing.reply(outcome);
+        match is_clean {
+            true => self.remove(number),
+            false => {
+                let identity = releasing.held.identity.clone();
+                let until = releasing.release.deadline().max(now + self.settings.patience);
+                self.start_giving_back(number, identity, true, releasing.pending, until);
+            }
+        }
+    }
+
+    /// The caller of a release has waited long enough, or the lease is over.
+    pub(crate) fn on_release_due(&mut self, number: u64, now: BootInstant) {
+        let Some(Stage::Releasing(releasing)) = self.stage(number) else {
+            return;
+        };
+        let last = releasing.last.clone().unwrap_or_else(Error::no_response);
+        let error = releasing.release.failed(last);
+        if now >= releasing.release.deadline() {
+            self.on_released(number, Err(error), now);
+        } else if releasing.reply.as_ref().is_some_and(|(_, by)| *by <= now) {
+            // It goes on in the background.
+            releasing.reply(Err(error));
+        }
+    }
+
+    /// Takes a request back: that of an entry that is over, or one of which only an answer has told. What cannot be given
+    /// back until then ends with its lease.
+    pub(crate) fn give_back(
+        &mut self,
+        number: u64,
+        identity: Identity,
+        pending: Option<Pending>,
+        until: BootInstant,
+    ) {
+        match self.stage(number) {
+            Some(Stage::Over) => self.start_giving_back(number, identity, true, pending, until),
+            Some(Stage::GivingBack(giving)) if giving.identity.attempt == identity.attempt => {
+                self.ready(number)
+            }
+            _ => self.give_back_late(identity, until),
+        }
+    }
+
+    /// Takes back an attempt that another one has followed.
+    pub(crate) fn give_back_late(&mut self, identity: Identity, until: BootInstant) {
+        let number = self.settings.numbers.fetch_add(1, Ordering::Relaxed);
+        self.insert(number, Stage::Over);
+        self.start_giving_back(number, identity, false, None, until);
+    }
+
+    fn start_giving_back(
+        &mut self,
+        number: u64,
+        identity: Identity,
+        is_repeated: bool,
+        pending: Option<Pending>,
+        until: BootInstant,
+    ) {
+        let giving = GivingBack {
+            identity,
+            until,
+            is_repeated,
+            pending,
+        };
+        self.enter(number, Stage::GivingBack(giving));
+        self.ready(number);
+    }
+
+    pub(crate) fn on_given_back(&mut self, number: u64, reply: Result<Value, Error>, now: BootInstant) {
+        let Some(Stage::GivingBack(giving)) = self.stage(number) else {
+            return;
+        };
+        match reply {
+            Err(error) if error.is_transient() => self.retry(number, error.is_ambiguous(), now),
+            _ if std::mem::take(&mut giving.is_repeated) => {
+                giving.pending = None;
+                self.resume_at(number, now + LATE_COPIES);
+            }
+            _ => self.remove(number),
+        }
+    }
+
+    fn stage(&mut self, number: u64) -> Option<&mut Stage> {
+        self.entries.get_mut(&number).map(|entry| &mut entry.stage)
+    }
+}

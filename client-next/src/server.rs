@@ -1,0 +1,382 @@
+//! Servers, and connections to them.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
+#[cfg(feature = "cluster")]
+use redis::cluster::{ClusterClient, ClusterConfig};
+#[cfg(feature = "cluster")]
+use redis::cluster_async::ClusterConnection;
+#[cfg(feature = "cluster")]
+use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo};
+#[cfg(all(feature = "cluster", feature = "replicas"))]
+use redis::cluster_routing::{Route, SlotAddr};
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+#[cfg(feature = "sentinel")]
+use redis::sentinel::SentinelClient;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
+    PushKind, RedisError, RedisResult, Value,
+};
+use tokio::time::timeout;
+
+use crate::error::Error;
+
+/// A peer that vanished without closing its connection is detected after about this long.
+const DEAD_PEER: Duration = Duration::from_secs(10);
+
+/// Where the locks are: made of an URL as text, or of redis-rs's `Client`, `ClusterClient` or `SentinelClient`.
+#[derive(Clone)]
+pub struct Server(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Node(Client),
+    #[cfg(feature = "cluster")]
+    Cluster(ClusterClient),
+    #[cfg(feature = "sentinel")]
+    Sentinel(Arc<tokio::sync::Mutex<SentinelClient>>),
+}
+
+/// A connection, or several to the nodes of a cluster, for many requests at once.
+#[derive(Clone)]
+pub(crate) enum Connection {
+    Node(MultiplexedConnection),
+    #[cfg(feature = "cluster")]
+    Cluster(ClusterConnection),
+}
+
+/// A server that grants locks. One that is no cluster needs no address.
+pub(crate) type Node = Option<(String, u16)>;
+
+impl Server {
+    /// For messages. Never shows a password.
+    pub(crate) fn label(&self) -> Arc<str> {
+        match &self.0 {
+            Kind::Node(client) => client.get_connection_info().addr().to_string().into(),
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(_) => "the cluster".into(),
+            #[cfg(feature = "sentinel")]
+            Kind::Sentinel(_) => "the primary that the Sentinels name".into(),
+        }
+    }
+
+    /// Whether connections redirect requests.
+    pub(crate) fn is_cluster(&self) -> bool {
+        match &self.0 {
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(_) => true,
+            _ => false,
+        }
+    }
+
+    /// A connection for requests. `on_loss` is called when it is lost, if its protocol can tell.
+    pub(crate) async fn connect(
+        &self,
+        response_timeout: Duration,
+        on_loss: impl Fn() + Clone + Send + Sync + 'static,
+    ) -> RedisResult<Connection> {
+        let connecting = async {
+            let client = match &self.0 {
+                Kind::Node(client) => client.clone(),
+                #[cfg(feature = "sentinel")]
+                Kind::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await?,
+                #[cfg(feature = "cluster")]
+                Kind::Cluster(client) => {
+                    return Ok(Connection::Cluster(client.get_async_connection().await?));
+                }
+            };
+            let config = config(response_timeout).set_response_timeout(Some(response_timeout));
+            connect(&client, config, on_loss).await.map(Connection::Node)
+        };
+        in_time(response_timeout, connecting).await
+    }
+
+    /// A connection on which requests may block for less than this long.
+    pub(crate) async fn connect_reader(
+        &self,
+        response_timeout: Duration,
+        read_timeout: Duration,
+    ) -> RedisResult<Connection> {
+        let connecting = async {
+            let client = match &self.0 {
+                Kind::Node(client) => client.clone(),
+                #[cfg(feature = "sentinel")]
+                Kind::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await?,
+                #[cfg(feature = "cluster")]
+                Kind::Cluster(client) => {
+                    let config = ClusterConfig::new()
+                        .set_connection_timeout(response_timeout)
+                        .set_response_timeout(read_timeout);
+                    let connection = client.get_async_connection_with_config(config).await?;
+                    return Ok(Connection::Cluster(connection));
+                }
+            };
+            let config = config(response_timeout).set_response_timeout(Some(read_timeout));
+            let info = with_tcp_settings(&client);
+            let connecting = Client::open(info)?;
+            let connection = connecting.get_multiplexed_async_connection_with_config(&config);
+            connection.await.map(Connection::Node)
+        };
+        in_time(response_timeout, connecting).await
+    }
+}
+
+impl Connection {
+    /// Sends a command to any server that has its key.
+    #[cfg(feature = "replicas")]
+    pub async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::Node(connection) => connection.send_packed_command(command).await?.extract_error(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(connection) => query_cluster(connection, command).await,
+        }
+    }
+
+    /// Sends commands in one go. A reply of each, or one error for all.
+    pub async fn send(&mut self, commands: Vec<Cmd>) -> RedisResult<Vec<RedisResult<Value>>> {
+        match self {
+            Self::Node(connection) => {
+                let mut pipeline = Pipeline::with_capacity(commands.len());
+                let count = commands.len();
+                for command in commands {
+                    pipeline.add_command(command);
+                }
+                let replies = connection.send_packed_commands(&pipeline, 0, count).await?;
+                Ok(replies.into_iter().map(Value::extract_error).collect())
+            }
+            #[cfg(feature = "cluster")]
+            Self::Cluster(connection) => {
+                let mut replies = Vec::with_capacity(commands.len());
+                for command in commands {
+                    replies.push(query_cluster(connection, &command).await);
+                }
+                Ok(replies)
+            }
+        }
+    }
+
+    /// Sends a command to one server.
+    pub async fn query_node(&mut self, command: &Cmd, _node: &Node) -> RedisResult<Value> {
+        match self {
+            Self::Node(connection) => connection.send_packed_command(command).await?.extract_error(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(connection) => {
+                let Some((host, port)) = _node.clone() else {
+                    return query_cluster(connection, command).await;
+                };
+                let routing = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
+                let reply = connection.route_command(command.clone(), routing).await?;
+                reply.extract_error()
+            }
+        }
+    }
+
+    /// Sends a command without a key to the server that has a lock.
+    #[cfg(feature = "replicas")]
+    pub async fn query_server_of(&mut self, command: &Cmd, _key: &[u8]) -> RedisResult<Value> {
+        match self {
+            Self::Node(connection) => connection.send_packed_command(command).await?.extract_error(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(connection) => {
+                let ask = redis::cmd("CLUSTER").arg("KEYSLOT").arg(_key).take();
+                let slot: u16 = redis::from_redis_value(query_cluster(connection, &ask).await?)?;
+                let route = Route::new(slot, SlotAddr::Master);
+                let routing = RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route));
+                let reply = connection.route_command(command.clone(), routing).await?;
+                reply.extract_error()
+            }
+        }
+    }
+
+    /// The servers that grant locks.
+    pub async fn primaries(&mut self) -> RedisResult<Vec<Node>> {
+        match self {
+            Self::Node(_) => Ok(vec![None]),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(connection) => {
+                let routing = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+                let replies = connection.route_command(redis::cmd("PING"), routing).await?;
+                let Value::Map(replies) = replies else {
+                    return Err(io::Error::other("the cluster did not list its nodes").into());
+                };
+                replies
+                    .into_iter()
+                    .map(|(address, _)| parse_node(&address))
+                    .collect()
+            }
+        }
+    }
+}
+
+#[cfg(feature = "cluster")]
+async fn query_cluster(connection: &mut ClusterConnection, command: &Cmd) -> RedisResult<Value> {
+    use redis::aio::ConnectionLike;
+    connection.req_packed_command(command).await?.extract_error()
+}
+
+#[cfg(feature = "cluster")]
+fn parse_node(address: &Value) -> RedisResult<Node> {
+    let address: String = redis::from_redis_value_ref(address)?;
+    let parts = address.rsplit_once(':');
+    let node = parts.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+    match node {
+        Some(node) => Ok(Some(node)),
+        None => Err(io::Error::other(format!("the cluster has a node without a port: {address}")).into()),
+    }
+}
+
+fn config(response_timeout: Duration) -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new().set_connection_timeout(Some(response_timeout))
+}
+
+async fn connect(
+    client: &Client,
+    config: AsyncConnectionConfig,
+    on_loss: impl Fn() + Clone + Send + Sync + 'static,
+) -> RedisResult<MultiplexedConnection> {
+    let info = with_tcp_settings(client);
+    // Only a RESP3 connection tells of its loss.
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let resp3 = Client::open(info.clone().set_redis_settings(settings))?;
+    let push_config = config.clone().set_push_sender(on_disconnection(on_loss));
+    match resp3
+        .get_multiplexed_async_connection_with_config(&push_config)
+        .await
+    {
+        // The server, or a proxy before it, does not speak that.
+        Err(error) if !error.is_io_error() => {
+            let resp2 = Client::open(info)?;
+            resp2.get_multiplexed_async_connection_with_config(&config).await
+        }
+        connected => connected,
+    }
+}
+
+fn on_disconnection(on_loss: impl Fn() + Send + Sync + 'static) -> impl AsyncPushSender {
+    move |push: PushInfo| {
+        if push.kind == PushKind::Disconnection {
+            on_loss();
+        }
+        Ok::<(), SendError>(())
+    }
+}
+
+/// Sends small packets at once, detects dead peers, and discards what was not acknowledged when a connection is closed:
+/// otherwise the system would retransmit it for a while, and an ACQUIRE could arrive after what takes it back.
+fn with_tcp_settings(client: &Client) -> ConnectionInfo {
+    let keepalive = TcpKeepalive::new()
+        .with_time(DEAD_PEER / 2)
+        .with_interval(DEAD_PEER / 4)
+        .with_retries(2);
+    let settings = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(keepalive)
+        .set_linger_time(Duration::ZERO);
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    let settings = settings.set_user_timeout(DEAD_PEER);
+    client.get_connection_info().clone().set_tcp_settings(settings)
+}
+
+/// Limits the time that redis-rs takes for all it tries.
+async fn in_time<T>(limit: Duration, work: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+    match timeout(limit, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+    }
+}
+
+/// Whether to replace the connection that gave this error: it is lost, unresponsive, or leads to a server that is no
+/// primary any more.
+pub(crate) fn should_reconnect(error: &RedisError) -> bool {
+    use redis::{ErrorKind, ServerErrorKind};
+    error.is_unrecoverable_error()
+        || error.is_io_error()
+        || matches!(
+            error.kind(),
+            ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
+        )
+}
+
+/// A node redirects only those who know its cluster.
+pub(crate) fn map_error(error: RedisError, is_cluster: bool) -> Error {
+    if !is_cluster && error.code() == Some("MOVED") {
+        let text = "the server is a cluster node, and another node serves this lock: open the locks with a \
+                    redis::cluster::ClusterClient";
+        return Error::Invalid(text.into());
+    }
+    error.into()
+}
+
+impl From<Client> for Server {
+    fn from(client: Client) -> Self {
+        Self(Kind::Node(client))
+    }
+}
+
+#[cfg(feature = "cluster")]
+impl From<ClusterClient> for Server {
+    fn from(client: ClusterClient) -> Self {
+        Self(Kind::Cluster(client))
+    }
+}
+
+#[cfg(feature = "sentinel")]
+impl From<SentinelClient> for Server {
+    fn from(client: SentinelClient) -> Self {
+        Self(Kind::Sentinel(Arc::new(tokio::sync::Mutex::new(client))))
+    }
+}
+
+impl TryFrom<&str> for Server {
+    type Error = Error;
+
+    fn try_from(url: &str) -> Result<Self, Error> {
+        let client = Client::open(url).map_err(|error| Error::Invalid(error.to_string()))?;
+        #[cfg(feature = "tls-rustls")]
+        if matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. }) {
+            install_crypto_provider();
+        }
+        #[cfg(not(feature = "tls-rustls"))]
+        if matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. }) {
+            return Err(Error::Invalid("rediss:// needs the feature `tls-rustls`".into()));
+        }
+        Ok(Self(Kind::Node(client)))
+    }
+}
+
+impl TryFrom<String> for Server {
+    type Error = Error;
+
+    fn try_from(url: String) -> Result<Self, Error> {
+        Self::try_from(&*url)
+    }
+}
+
+impl TryFrom<&String> for Server {
+    type Error = Error;
+
+    fn try_from(url: &String) -> Result<Self, Error> {
+        Self::try_from(&**url)
+    }
+}
+
+/// For functions that take a redis-rs client as well as text.
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// Uses the provider that the application installed, else ring.
+#[cfg(feature = "tls-rustls")]
+fn install_crypto_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread was faster.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}

@@ -1,0 +1,4 @@
+//! The client against real servers.
+
+mod acquire;
+mod support;
