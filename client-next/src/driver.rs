@@ -18,8 +18,9 @@ use crate::clock::BootInstant;
 use crate::error::Error;
 use crate::events::Hook;
 use crate::exit::{Exit, Pending};
+use crate::owner::ProcessName;
 use crate::reader::{InboxNews, Readers};
-use crate::request::{Operation, process_name};
+use crate::request::Operation;
 use crate::server::{Connection, Server, map_error, should_reconnect};
 use crate::session::{Sending, Session, SessionSettings};
 
@@ -34,7 +35,7 @@ const ATTEMPTS: u32 = 3;
 pub(crate) struct Handle {
     operations: UnboundedSender<Operation>,
     numbers: Arc<AtomicU64>,
-    pub process: [u8; 32],
+    pub process: Arc<ProcessName>,
     pub exit: Arc<Exit>,
     /// The process that has the thread.
     pid: u32,
@@ -88,14 +89,14 @@ impl Handle {
         let handle = Self {
             operations,
             numbers: Arc::clone(&numbers),
-            process: process_name(),
+            process: Arc::new(ProcessName::new()),
             exit: Arc::default(),
             pid: process::id(),
             label: server.label(),
             response_timeout,
         };
         let session = Session::new(SessionSettings {
-            process: handle.process,
+            process: Arc::clone(&handle.process),
             numbers,
             hook,
             is_cluster: server.is_cluster(),
@@ -106,7 +107,8 @@ impl Handle {
         let runtime = runtime.map_err(|error| no_thread(&error))?;
         let exit = Arc::clone(&handle.exit);
         let driver = move || Driver::new(session, server, label, response_timeout, exit);
-        let run = move || runtime.block_on(driver().run(requested));
+        // A task of the runtime wakes others of its thread without a system call, unlike the future of `block_on`.
+        let run = move || runtime.block_on(async move { tokio::spawn(driver().run(requested)).await });
         let thread = thread::Builder::new().name("dlock".into()).spawn(run);
         thread.map_err(|error| no_thread(&error))?;
         Ok(handle)

@@ -1,6 +1,7 @@
 //! What a process that ends waits for.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -10,39 +11,49 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// How many releases are on their way.
 #[derive(Default)]
 pub(crate) struct Exit {
-    pending: Mutex<usize>,
-    changed: Condvar,
+    pending: AtomicUsize,
+    /// How many threads wait. To notify nobody costs a system call, too.
+    waiting: Mutex<usize>,
+    settled: Condvar,
 }
 
-/// A release on its way. Whoever gives up a lock takes one, and the thread drops it when that is done.
+/// A release on its way. Whoever gives up a lock takes one, and the thread of the locks drops it when that is done.
 pub(crate) struct Pending(Arc<Exit>);
 
 impl Exit {
     /// The calling thread waits for it when it ends, as the main thread does when `main` returns.
     pub fn begin(self: &Arc<Self>) -> Pending {
-        *self.pending.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        AT_THREAD_END.try_with(|ends| ends.add(self)).ok();
+        self.pending.fetch_add(1, Ordering::SeqCst);
+        // A thread that is ending already does not wait.
+        let _ = AT_THREAD_END.try_with(|ends| ends.add(self));
         Pending(Arc::clone(self))
     }
 
     pub fn is_settled(&self) -> bool {
-        *self.pending.lock().unwrap_or_else(PoisonError::into_inner) == 0
+        self.pending.load(Ordering::SeqCst) == 0
     }
 
     /// Waits for all releases, but not for long: a server may be gone.
     pub fn wait(&self) {
-        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = self
-            .changed
-            .wait_timeout_while(pending, LONGEST_WAIT, |pending| *pending > 0);
-        drop(waiting);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting += 1;
+        let waited = self
+            .settled
+            .wait_timeout_while(waiting, LONGEST_WAIT, |_| !self.is_settled());
+        *waited.unwrap_or_else(PoisonError::into_inner).0 -= 1;
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        *self.0.pending.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.changed.notify_all();
+        let Self(exit) = self;
+        if exit.pending.fetch_sub(1, Ordering::SeqCst) > 1 {
+            return;
+        }
+        // Who waits has looked at the number before, or will look at it again.
+        if *exit.waiting.lock().unwrap_or_else(PoisonError::into_inner) > 0 {
+            exit.settled.notify_all();
+        }
     }
 }
 

@@ -11,7 +11,6 @@
 //! Each change takes a new name. A request that is under way with an old one finds no inbox, and so is never queued
 //! before an older one that is to be sent again.
 
-use std::process;
 use std::time::Duration;
 
 use crate::clock::BootInstant;
@@ -46,7 +45,7 @@ enum State {
 impl Inbox {
     pub fn new() -> Self {
         Self {
-            name: random_name(process::id()),
+            name: random_name(),
             epoch: 0,
             state: State::Closed,
             used_at: None,

@@ -177,8 +177,8 @@ impl Lock {
     /// reached is an error at once.
     pub async fn acquire(&self) -> Result<Guard, Error> {
         let now = BootInstant::now();
-        let waits_until = now + self.timeout.min(LONGEST_WAIT);
-        match self.request(Some(waits_until)).await? {
+        let until = (self.timeout < LONGEST_WAIT).then(|| now + self.timeout);
+        match self.request(true, until).await? {
             Some(guard) => Ok(guard),
             // Only a server that does not know QUEUE.
             None => Err(Error::Invalid("the server's module is too old: update it".into())),
@@ -192,7 +192,7 @@ impl Lock {
     /// As for [`Lock::acquire`]. After a lost connection the request is sent again for a while; the same acquisition never
     /// counts twice.
     pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
-        self.request(None).await
+        self.request(false, None).await
     }
 
     /// Acquires the lock, runs `work` under it, then releases it. When the lock is lost, the work is cancelled: its future
@@ -223,16 +223,17 @@ impl Lock {
         Ok(redis::from_redis_value(reply).map_err(redis::RedisError::from)?)
     }
 
-    async fn request(&self, waits_until: Option<BootInstant>) -> Result<Option<Guard>, Error> {
+    async fn request(&self, waits: bool, until: Option<BootInstant>) -> Result<Option<Guard>, Error> {
         let limit = self.validate()?;
         let number = self.handle.next_number();
         let (key, owner) = (Arc::clone(&self.key), self.owner.clone());
         let request = Request {
-            identity: Identity::new(key, owner, number, self.handle.process),
+            identity: Identity::new(key, owner, number, &self.handle.process),
             limit,
             plan: self.plan(),
             acknowledgement: self.acknowledgement,
-            waits_until,
+            waits,
+            until,
         };
         let mut abandoned = Abandoned {
             handle: &self.handle,

@@ -51,6 +51,8 @@ impl Releasing {
     }
 
     pub fn wakes_at(&self) -> Option<BootInstant> {
+        // An attempt ends by itself. Only after that does it matter how long the caller waits.
+        self.last.as_ref()?;
         let replies_by = self.reply.as_ref().map(|(_, by)| *by);
         let deadline = self.release.deadline();
         Some(replies_by.map_or(deadline, |by| by.min(deadline)))

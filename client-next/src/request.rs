@@ -1,6 +1,6 @@
 //! What goes to the thread: acquisitions, and what becomes of them.
 
-use std::process;
+use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::command::{Acquire, Extend, Release};
 use crate::error::Error;
 use crate::exit::Pending;
 use crate::hold::{Hold, Plan};
-use crate::owner::{Owner, random_name};
+use crate::owner::{Owner, ProcessName};
 
 /// How many owners may hold a lock at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) struct Identity {
     pub number: u64,
     /// The attempt: one whose grant came too late is followed by another.
     pub attempt: u32,
-    process: [u8; 32],
+    process: Arc<ProcessName>,
 }
 
 /// An acquisition, as the application asked for it.
@@ -53,8 +53,10 @@ pub(crate) struct Request {
     pub limit: Limit,
     pub plan: Plan,
     pub acknowledgement: Option<Acknowledgement>,
-    /// Until when it waits if the lock is taken; `None`: not at all.
-    pub waits_until: Option<BootInstant>,
+    /// Whether it waits if the lock is taken.
+    pub waits: bool,
+    /// Until when.
+    pub until: Option<BootInstant>,
 }
 
 /// A lock that is held, as the guard and the thread see it.
@@ -95,38 +97,40 @@ pub(crate) enum Operation {
 }
 
 impl Identity {
-    pub fn new(key: Arc<[u8]>, owner: Option<Owner>, number: u64, process: [u8; 32]) -> Self {
+    pub fn new(key: Arc<[u8]>, owner: Option<Owner>, number: u64, process: &Arc<ProcessName>) -> Self {
         Self {
             key,
-            owner: owner.unwrap_or_else(|| Owner::numbered(&process, number)),
+            owner: owner.unwrap_or_else(|| process.owner(number)),
             number,
             attempt: 0,
-            process,
+            process: Arc::clone(process),
         }
     }
 
     /// The request id of this acquisition. No other process has the same one.
     fn id(&self) -> Vec<u8> {
-        let mut id = self.process.to_vec();
-        id.extend_from_slice(format!(":{}:{}", self.number, self.attempt).as_bytes());
+        let mut id = Vec::with_capacity(64);
+        id.extend_from_slice(&self.process.random);
+        // Nothing fails that writes to memory.
+        let _ = write!(id, ":{}:{}", self.number, self.attempt);
         id
     }
 
     /// The number and the attempt of a request id of this process.
-    pub fn parse(id: &[u8], process: &[u8; 32]) -> Option<(u64, u32)> {
-        let id = id.strip_prefix(process)?.strip_prefix(b":")?;
+    pub fn parse(id: &[u8], process: &ProcessName) -> Option<(u64, u32)> {
+        let id = id.strip_prefix(&process.random)?.strip_prefix(b":")?;
         let (number, attempt) = std::str::from_utf8(id).ok()?.split_once(':')?;
         Some((number.parse().ok()?, attempt.parse().ok()?))
     }
 
     /// The same acquisition by a name that is known from an answer.
-    pub fn answered(key: &[u8], owner: &[u8], number: u64, attempt: u32, process: [u8; 32]) -> Self {
+    pub fn answered(key: &[u8], owner: &[u8], number: u64, attempt: u32, process: &Arc<ProcessName>) -> Self {
         Self {
             key: key.into(),
             owner: Owner::from(owner),
             number,
             attempt,
-            process,
+            process: Arc::clone(process),
         }
     }
 
@@ -182,9 +186,4 @@ impl Held {
             .request_id(self.identity.id())
             .into()
     }
-}
-
-/// The name of this process in the ids of its requests.
-pub(crate) fn process_name() -> [u8; 32] {
-    random_name(process::id())
 }

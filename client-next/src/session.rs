@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::events::{Event, EventKind, Hook};
 use crate::hold::Action;
 use crate::inbox::Inbox;
+use crate::owner::ProcessName;
 use crate::release::{GivingBack, Releasing};
 use crate::reply::Milliseconds;
 use crate::request::{Acknowledgement, Acquired, Held, Identity, Operation, Reply};
@@ -45,7 +46,7 @@ pub(crate) struct Sending {
 
 /// What the session is told once.
 pub(crate) struct SessionSettings {
-    pub process: [u8; 32],
+    pub process: Arc<ProcessName>,
     /// Numbers for entries, shared with the callers.
     pub numbers: Arc<AtomicU64>,
     pub hook: Hook,
@@ -583,10 +584,13 @@ impl Session {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        if at != entry.timer {
-            let earlier = std::mem::replace(&mut entry.timer, at);
+        // One that is set too early does no harm, and is corrected then.
+        if let Some(at) = at
+            && entry.timer.is_none_or(|earlier| at < earlier)
+        {
+            let earlier = entry.timer.replace(at);
             earlier.map(|earlier| self.timers.remove(&(earlier, number)));
-            at.map(|at| self.timers.insert((at, number)));
+            self.timers.insert((at, number));
         }
     }
 

@@ -63,7 +63,7 @@ impl Waiting {
 
     /// Whether it waits if the lock is taken.
     pub fn is_patient(&self) -> bool {
-        self.request.waits_until.is_some()
+        self.request.waits
     }
 
     pub fn command(&mut self, inbox: &Inbox) -> Option<redis::Cmd> {
@@ -76,7 +76,7 @@ impl Waiting {
     }
 
     pub fn wakes_at(&self) -> Option<BootInstant> {
-        self.request.waits_until.or(self.tried_until)
+        self.request.until.or(self.tried_until)
     }
 
     pub fn is_timed_out(&self, now: BootInstant) -> bool {
@@ -224,7 +224,7 @@ impl Session {
             b"granted" if !is_known => {
                 // Nobody waits for it, or not any more.
                 let (key, owner) = (answer.key, answer.owner);
-                let identity = Identity::answered(key, owner, number, attempt, self.settings.process);
+                let identity = Identity::answered(key, owner, number, attempt, &self.settings.process);
                 let lease = answer.grant(waited).map_or(Duration::ZERO, |grant| grant.lease);
                 self.give_back(number, identity, None, now + lease);
             }

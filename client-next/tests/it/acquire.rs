@@ -30,7 +30,10 @@ async fn held_lock_is_none_at_once_or_times_out() {
     let start = Instant::now();
     let refused = lock.timeout(ms(300)).acquire().await.unwrap_err();
     let took = start.elapsed();
-    assert!(matches!(refused, Error::Timeout { last: None, .. }), "{refused:?}");
+    assert!(
+        matches!(refused, Error::Timeout { last: None, .. }),
+        "{refused:?}"
+    );
     assert!(took >= ms(300) && took < ms(300) + SLOW_MACHINE, "{took:?}");
     until("the request to leave", || server.client().waiting("door") == 0).await;
 }
