@@ -30,6 +30,8 @@ mod reply;
 mod request;
 mod server;
 mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod waiting;
 
 /// The client library underneath. Its types are part of this crate's interface.
