@@ -114,8 +114,12 @@ impl Error {
 
     /// Names the server, where that is not done yet.
     pub(crate) fn at(mut self, address: &Arc<str>) -> Self {
-        if let Self::Redis { server, .. } = &mut self {
-            server.get_or_insert_with(|| Arc::clone(address));
+        match &mut self {
+            Self::Redis { server, .. } => _ = server.get_or_insert_with(|| Arc::clone(address)),
+            Self::Timeout { last: Some(last), .. } | Self::Unconfirmed(last) => {
+                **last = last.as_ref().clone().at(address);
+            }
+            _ => {}
         }
         self
     }

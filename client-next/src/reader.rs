@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::clock::BootInstant;
@@ -59,10 +59,11 @@ impl Readers {
     pub async fn run(self) {
         let mut backoff = Backoff::new();
         let readers = loop {
-            match self.create().await {
-                Ok(readers) => break readers,
-                Err(error) if error.code() == Some("BUSYINBOX") => return self.tell(InboxNews::Ended),
-                Err(_) => self.tell(InboxNews::Unreachable),
+            // Requests that may have to wait are held back meanwhile.
+            match timeout(self.response_timeout, self.create()).await {
+                Ok(Ok(readers)) => break readers,
+                Ok(Err(error)) if error.code() == Some("BUSYINBOX") => return self.tell(InboxNews::Ended),
+                Ok(Err(_)) | Err(_) => self.tell(InboxNews::Unreachable),
             }
             sleep(backoff.pause()).await;
         };

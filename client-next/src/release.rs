@@ -107,7 +107,7 @@ impl Session {
             last: None,
             pending: Some(pending),
         };
-        self.enter(number, Stage::Releasing(releasing));
+        self.enter(number, Stage::Releasing(Box::new(releasing)));
         self.ready(number);
     }
 

@@ -88,9 +88,9 @@ pub(crate) struct Entry {
 }
 
 pub(crate) enum Stage {
-    Waiting(Waiting),
+    Waiting(Box<Waiting>),
     Held(Holding),
-    Releasing(Releasing),
+    Releasing(Box<Releasing>),
     GivingBack(GivingBack),
     Asking(Asking),
     /// Nothing is left to do.
@@ -171,7 +171,8 @@ impl Session {
         match operation {
             Operation::Acquire(request, reply) => {
                 let number = request.identity.number;
-                self.insert(number, Stage::Waiting(Waiting::new(request, reply, now)));
+                let waiting = Box::new(Waiting::new(request, reply, now));
+                self.insert(number, Stage::Waiting(waiting));
             }
             Operation::Abandon(number, pending) => self.abandon(number, pending, now),
             Operation::Release {

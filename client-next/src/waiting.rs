@@ -334,7 +334,7 @@ impl Session {
             is_queued,
             is_repeated,
             ..
-        } = waiting;
+        } = *waiting;
         let (error, took) = (outcome.as_ref().err().cloned(), now - begun);
         self.report(&request.identity, EventKind::NotAcquired { error, took });
         let _ = reply.send(outcome);
