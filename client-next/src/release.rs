@@ -21,21 +21,20 @@ const LATE_COPIES: Duration = Duration::from_millis(500);
 /// A hold that its guard has given up.
 pub(crate) struct Releasing {
     pub held: Arc<Held>,
-    is_repeated: bool,
+    has_copies: bool,
     release: PendingRelease,
     /// Who waits for the outcome, and until when.
     reply: Option<(Reply<()>, BootInstant)>,
     /// How long it was held.
     time: Duration,
     last: Option<Error>,
-    /// `None` for a lock that is kept for now: a process that ends does not wait for its release.
-    pending: Option<Pending>,
+    _pending: Pending,
 }
 
 /// A request that is taken back, whether it is queued, granted, or under way.
 pub(crate) struct GivingBack {
     pub identity: Identity,
-    /// The lease ends it by then.
+    /// It is tried again until then: the lease ends it.
     pub until: BootInstant,
     /// Whether it is taken back once more, from a copy that arrives late.
     is_repeated: bool,
@@ -100,12 +99,12 @@ impl Session {
         };
         let releasing = Releasing {
             held: holding.held,
-            is_repeated: holding.is_repeated,
+            has_copies: holding.has_copies,
             release,
             reply: reply.map(|reply| (reply, now + self.settings.patience)),
             time,
             last: None,
-            pending: Some(pending),
+            _pending: pending,
         };
         self.enter(number, Stage::Releasing(Box::new(releasing)));
         self.ready(number);
@@ -125,13 +124,13 @@ impl Session {
         let time = held.hold().held(now);
         self.report(&held.identity, EventKind::Ended { how, held: time });
         let is_told = matches!(lost, Lost::NotHeld | Lost::NotOwner | Lost::Stale);
-        if is_told && !holding.is_repeated {
+        if is_told && !holding.has_copies {
             self.remove(number);
         } else {
             let identity = held.identity.clone();
             // Its lease is over, or will be soon.
             let until = now + self.settings.patience;
-            self.start_giving_back(number, identity, holding.is_repeated, None, until);
+            self.start_giving_back(number, identity, holding.has_copies, None, until);
         }
     }
 
@@ -199,16 +198,19 @@ impl Session {
         };
         let held = releasing.time;
         self.report(&releasing.held.identity, EventKind::Ended { how, held });
-        let is_clean = outcome.is_ok() || !releasing.is_repeated;
         releasing.reply(outcome);
-        match is_clean {
-            true => self.remove(number),
-            false => {
-                let identity = releasing.held.identity.clone();
-                let until = releasing.release.deadline().max(now + self.settings.patience);
-                self.start_giving_back(number, identity, true, releasing.pending, until);
-            }
+        if !releasing.has_copies {
+            return self.remove(number);
         }
+        // A copy that arrives now would be granted to nobody.
+        let giving = GivingBack {
+            identity: releasing.held.identity.clone(),
+            until: now + LATE_COPIES + self.settings.patience,
+            is_repeated: false,
+            pending: None,
+        };
+        self.enter(number, Stage::GivingBack(giving));
+        self.resume_at(number, now + LATE_COPIES);
     }
 
     /// The caller of a release has waited long enough, or the lease is over.
@@ -274,7 +276,9 @@ impl Session {
             return;
         };
         match reply {
-            Err(error) if error.is_transient() => self.retry(number, error.is_ambiguous(), now),
+            Err(error) if error.is_transient() && now < giving.until => {
+                self.retry(number, error.is_ambiguous(), now);
+            }
             _ if std::mem::take(&mut giving.is_repeated) => {
                 giving.pending = None;
                 self.resume_at(number, now + LATE_COPIES);

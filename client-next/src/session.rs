@@ -100,8 +100,8 @@ pub(crate) enum Stage {
 /// A lock that is held.
 pub(crate) struct Holding {
     pub held: Arc<Held>,
-    /// Whether its ACQUIRE was sent more than once.
-    pub is_repeated: bool,
+    /// Whether a lost connection may still deliver its ACQUIRE.
+    pub has_copies: bool,
     /// The lease of the renewal that is to be sent.
     renewal: Option<Duration>,
     /// Who waits until replicas have acknowledged the grant.
@@ -310,6 +310,10 @@ impl Session {
                     releasing.note(error.clone());
                     false
                 }
+                Stage::GivingBack(giving) if giving.until <= now => {
+                    self.remove(number);
+                    continue;
+                }
                 Stage::Held(_) | Stage::GivingBack(_) | Stage::Over => false,
             };
             if ends {
@@ -366,7 +370,6 @@ impl Session {
                 self.perform(number, action, now);
             }
             Stage::Releasing(_) => self.on_release_due(number, now),
-            Stage::GivingBack(giving) if giving.until <= now => self.remove(number),
             _ => {}
         }
         self.set_timer(number);
@@ -633,18 +636,17 @@ impl Stage {
             Self::Waiting(waiting) => waiting.wakes_at(),
             Self::Held(holding) => holding.held.hold().wakes_at(),
             Self::Releasing(releasing) => releasing.wakes_at(),
-            Self::GivingBack(giving) => Some(giving.until),
+            Self::GivingBack(_) | Self::Over => None,
             Self::Asking(asking) => Some(asking.until),
-            Self::Over => None,
         }
     }
 }
 
 impl Holding {
-    pub fn new(held: Arc<Held>, is_repeated: bool) -> Self {
+    pub fn new(held: Arc<Held>, has_copies: bool) -> Self {
         Self {
             held,
-            is_repeated,
+            has_copies,
             renewal: None,
             unconfirmed: None,
         }
@@ -674,3 +676,6 @@ fn milliseconds(value: Value) -> Result<Duration, Error> {
     let Milliseconds(lease) = Milliseconds::from_redis_value(value).map_err(redis::RedisError::from)?;
     Ok(lease)
 }
+
+#[cfg(all(test, feature = "testing"))]
+mod tests;

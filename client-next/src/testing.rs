@@ -23,7 +23,7 @@
 //! # Ok(()) }
 //! ```
 
-mod commands;
+pub(crate) mod commands;
 #[cfg(test)]
 mod tests;
 

@@ -25,9 +25,10 @@ pub(crate) struct Waiting {
     sent_to: Option<(u64, bool)>,
     /// Whether the server has it in its queue, as far as known.
     is_queued: bool,
-    /// Whether it was sent more than once, or may have been: a late copy may be queued when it is over.
-    is_repeated: bool,
-    is_sent: bool,
+    /// Whether it ever was.
+    was_queued: bool,
+    /// Whether a lost connection may still deliver it.
+    has_copies: bool,
     /// Whether [`EventKind::Waiting`] was reported.
     is_reported: bool,
     /// Until when one that does not wait is tried.
@@ -53,8 +54,8 @@ impl Waiting {
             begun: now,
             sent_to: None,
             is_queued: false,
-            is_repeated: false,
-            is_sent: false,
+            was_queued: false,
+            has_copies: false,
             is_reported: false,
             tried_until: None,
             last: None,
@@ -67,7 +68,6 @@ impl Waiting {
     }
 
     pub fn command(&mut self, inbox: &Inbox) -> Option<redis::Cmd> {
-        self.is_repeated |= std::mem::replace(&mut self.is_sent, true);
         let name = self.is_patient().then(|| {
             self.sent_to = Some((inbox.epoch(), inbox.is_open()));
             inbox.name()
@@ -141,6 +141,7 @@ impl Session {
         };
         waiting.last = None;
         waiting.is_queued = true;
+        waiting.was_queued = true;
         let is_current = waiting.sent_to.is_some_and(|(sent_to, _)| sent_to == epoch);
         self.report_waiting(number);
         if !is_current {
@@ -159,8 +160,6 @@ impl Session {
         };
         waiting.last = None;
         waiting.is_queued = false;
-        // The server has nothing of it.
-        waiting.is_sent = waiting.is_repeated;
         let sent_to = waiting.sent_to;
         self.report_waiting(number);
         let was_open = sent_to == Some((epoch, true));
@@ -178,7 +177,7 @@ impl Session {
             return;
         };
         let is_lost = error.is_ambiguous();
-        waiting.is_repeated |= is_lost;
+        waiting.has_copies |= is_lost;
         if !error.is_transient() {
             return self.fail(number, error, now);
         }
@@ -252,7 +251,7 @@ impl Session {
         }
         let held = Arc::new(Held::new(request.identity.clone(), grant.fence, hold));
         let acknowledgement = request.acknowledgement;
-        let holding = Holding::new(Arc::clone(&held), waiting.is_repeated);
+        let holding = Holding::new(Arc::clone(&held), waiting.has_copies);
         let Some(Stage::Waiting(waiting)) = self.enter(number, Stage::Held(holding)) else {
             return;
         };
@@ -288,12 +287,16 @@ impl Session {
         };
         let (late, lease) = (waiting.request.identity.clone(), waiting.request.plan.lease);
         waiting.request.identity.attempt += 1;
-        waiting.is_repeated = false;
-        waiting.is_sent = false;
+        waiting.has_copies = false;
         waiting.is_queued = false;
+        waiting.was_queued = false;
         waiting.note(Error::Lost(Lost::LeaseExpired), now);
         if !waiting.is_patient() {
             waiting.tried_until.get_or_insert(now + patience);
+        }
+        if let Some(entry) = self.entries.get_mut(&number) {
+            // A reply that is on its way belongs to the late attempt.
+            entry.awaits = None;
         }
         self.give_back_late(late, now + lease);
         self.retry(number, false, now);
@@ -331,14 +334,14 @@ impl Session {
             request,
             reply,
             begun,
-            is_queued,
-            is_repeated,
+            was_queued,
+            has_copies,
             ..
         } = *waiting;
         let (error, took) = (outcome.as_ref().err().cloned(), now - begun);
         self.report(&request.identity, EventKind::NotAcquired { error, took });
         let _ = reply.send(outcome);
-        if is_queued || is_repeated || is_unanswered {
+        if was_queued || has_copies || is_unanswered {
             let until = now + request.plan.lease;
             self.give_back(number, request.identity, pending, until);
         } else {

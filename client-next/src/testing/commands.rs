@@ -31,15 +31,15 @@ const SUPERSEDED: &str =
 
 /// What commands know of a connection.
 #[derive(Default)]
-pub(super) struct Client {
+pub(crate) struct Client {
     db: i32,
     is_resp3: bool,
     /// The replies that are not sent yet.
-    pub(super) output: Vec<u8>,
+    pub(crate) output: Vec<u8>,
 }
 
 /// The keys, queues and inboxes of a server.
-pub(super) struct Server {
+pub(crate) struct Server {
     state: ServerState,
     keys: HashMap<LockName, Value>,
     /// When to visit each lock.
@@ -80,7 +80,7 @@ impl<E: Display> From<E> for Reply {
 }
 
 impl Server {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut state = ServerState::default();
         state.set_policy(Policy {
             max_waiters_per_lock: 10_000,
@@ -101,7 +101,7 @@ impl Server {
     }
 
     /// Runs a command. Returns the call for which its client has to wait.
-    pub(super) fn run(&mut self, client: &mut Client, words: &[&[u8]]) -> Option<Call> {
+    pub(crate) fn run(&mut self, client: &mut Client, words: &[&[u8]]) -> Option<Call> {
         self.read_clock();
         match self.execute(client, words) {
             Ok(Reply::Later(call)) => Some(call),
@@ -279,7 +279,7 @@ impl Server {
     }
 
     /// Removes a key from all databases.
-    pub(super) fn lose(&mut self, key: &[u8]) {
+    pub(crate) fn lose(&mut self, key: &[u8]) {
         for db in 0..DATABASES {
             self.remove(&LockName::new(db, key));
         }
@@ -322,7 +322,7 @@ impl Server {
     }
 
     /// Does what is due: timeouts, expired leases, inboxes that end, grants whose clients are gone.
-    pub(super) fn process_due(&mut self) {
+    pub(crate) fn process_due(&mut self) {
         while let Some(step) = self.state.process_inboxes(self.now) {
             if let InboxStep::Reply(call) = step {
                 self.woken.push(call);
@@ -405,13 +405,20 @@ impl Server {
         due.into_iter().flatten().min()
     }
 
+    /// What its clock shows.
+    #[cfg(test)]
+    pub(crate) fn uptime(&mut self) -> Duration {
+        self.read_clock();
+        Duration::from_micros(u64::try_from(self.now.as_micros()).unwrap_or_default())
+    }
+
     pub(super) fn read_clock(&mut self) {
         self.now = after(Instant::default(), self.zero.elapsed().saturating_add(self.ahead));
     }
 
     /// Sets the clock ahead. Unless the server is paused, it stops wherever something is due: so the lease of the next
     /// waiter begins when that of the holder ends.
-    pub(super) fn advance(&mut self, time: Duration, is_paused: bool) {
+    pub(crate) fn advance(&mut self, time: Duration, is_paused: bool) {
         self.read_clock();
         let end = after(self.now, time);
         self.ahead = self.ahead.saturating_add(time);
