@@ -15,8 +15,15 @@ use crate::reply::Milliseconds;
 use crate::request::{Held, Identity, Reply};
 use crate::session::{Session, Stage};
 
+/// How long it is tried to give a request back, at least: a server that hangs may grant it long after it was sent.
+const GIVEN_BACK_FOR: Duration = Duration::from_secs(30);
 /// Copies of a request that a lost connection, or a redirection, may still deliver arrive within this time.
 const LATE_COPIES: Duration = Duration::from_millis(500);
+
+/// Until when it is tried to give back a request with this lease. After that its lease ends it.
+pub(crate) fn given_back_until(lease: Duration, now: BootInstant) -> BootInstant {
+    now + lease.max(GIVEN_BACK_FOR)
+}
 
 /// A hold that its guard has given up.
 pub(crate) struct Releasing {
@@ -128,8 +135,7 @@ impl Session {
             self.remove(number);
         } else {
             let identity = held.identity.clone();
-            // Its lease is over, or will be soon.
-            let until = now + self.settings.patience;
+            let until = given_back_until(Duration::ZERO, now);
             self.start_giving_back(number, identity, holding.has_copies, None, until);
         }
     }
@@ -205,7 +211,7 @@ impl Session {
         // A copy that arrives now would be granted to nobody.
         let giving = GivingBack {
             identity: releasing.held.identity.clone(),
-            until: now + LATE_COPIES + self.settings.patience,
+            until: given_back_until(LATE_COPIES, now),
             is_repeated: false,
             pending: None,
         };

@@ -12,6 +12,7 @@ use crate::events::EventKind;
 use crate::exit::Pending;
 use crate::hold::Hold;
 use crate::inbox::Inbox;
+use crate::release::given_back_until;
 use crate::reply::Grant;
 use crate::request::{Acquired, Held, Identity, Request};
 use crate::session::{Holding, Session, Stage};
@@ -225,7 +226,7 @@ impl Session {
                 let (key, owner) = (answer.key, answer.owner);
                 let identity = Identity::answered(key, owner, number, attempt, &self.settings.process);
                 let lease = answer.grant(waited).map_or(Duration::ZERO, |grant| grant.lease);
-                self.give_back(number, identity, None, now + lease);
+                self.give_back(number, identity, None, given_back_until(lease, now));
             }
             _ if !is_known || self.waiting(number).is_none() => {}
             b"granted" => {
@@ -298,7 +299,7 @@ impl Session {
             // A reply that is on its way belongs to the late attempt.
             entry.awaits = None;
         }
-        self.give_back_late(late, now + lease);
+        self.give_back_late(late, given_back_until(lease, now));
         self.retry(number, false, now);
     }
 
@@ -342,7 +343,7 @@ impl Session {
         self.report(&request.identity, EventKind::NotAcquired { error, took });
         let _ = reply.send(outcome);
         if was_queued || has_copies || is_unanswered {
-            let until = now + request.plan.lease;
+            let until = given_back_until(request.plan.lease, now);
             self.give_back(number, request.identity, pending, until);
         } else {
             self.remove(number);
@@ -364,7 +365,7 @@ impl Session {
             return false;
         };
         let identity = holding.held.identity.clone();
-        let until = now + holding.held.hold().remaining(now);
+        let until = given_back_until(holding.held.hold().remaining(now), now);
         let (error, took) = (outcome.as_ref().err().cloned(), now - begun);
         self.report(&identity, EventKind::NotAcquired { error, took });
         let _ = reply.send(outcome);

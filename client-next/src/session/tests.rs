@@ -26,6 +26,7 @@ use crate::testing::commands::{Client, Server};
 const KEYS: usize = 3;
 const PROCESSES: usize = 2;
 const TASKS: usize = 4;
+const SEEDS: u64 = 400;
 const STEPS: usize = 600;
 /// Late copies arrive within this time.
 const LATE: Duration = Duration::from_millis(400);
@@ -74,25 +75,10 @@ fn execute(server: &mut Server, command: &Cmd) -> Value {
         Arg::Simple(word) => word,
         _ => panic!("no command has a cursor of redis-rs"),
     });
-    let text: Vec<String> = command
-        .args_iter()
-        .map(|w| match w {
-            Arg::Simple(w) => String::from_utf8_lossy(w).into_owned(),
-            _ => String::new(),
-        })
-        .collect();
     let mut client = Client::default();
     let waits = server.run(&mut client, &words.collect::<Vec<_>>());
     assert!(waits.is_none(), "nothing blocks here");
     server.process_due();
-    if std::env::var("TRACE").is_ok() {
-        eprintln!(
-            "{:?} {} -> {}",
-            server.uptime(),
-            text.join(" "),
-            String::from_utf8_lossy(&client.output).replace("\r\n", " ")
-        );
-    }
     redis::parse_redis_value(&client.output).expect("a reply")
 }
 
@@ -439,16 +425,12 @@ fn simulate(seed: u64) -> usize {
 
 #[test]
 fn sessions_on_a_bad_network_exclude_each_other_and_forget_nothing() {
-    let seeds = std::env::var("SEED").map_or(0..300, |seed| {
-        let seed: u64 = seed.parse().unwrap();
-        if seed == 9999 { return 300..6000; }
-        seed..seed + 1
-    });
-    let granted: usize = seeds
+    let granted: usize = (0..SEEDS)
         .map(|seed| {
+            // Shown if it fails.
             eprintln!("seed {seed}");
             simulate(seed)
         })
         .sum();
-    assert!(granted > 3_000, "{granted}");
+    assert!(granted > 4_000, "{granted}");
 }
