@@ -15,6 +15,9 @@ use crate::error::{Error, Lost};
 const MIN_RETRY_PAUSE: Duration = Duration::from_millis(5);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
+/// No lease ends with the time until which the lock is kept if it would be shorter than this: a release ends it then.
+const SHORTEST_KEPT: Duration = Duration::from_secs(1);
+
 /// How long to hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
@@ -86,7 +89,7 @@ impl Plan {
     fn lease(&self, held: Duration, last: Bound) -> (Duration, Bound) {
         let (mut lease, mut bound) = (self.lease, Bound::None);
         let left = |limit: Option<Duration>| limit.map(|limit| limit.saturating_sub(held));
-        let kept = left(self.release_after).filter(|left| !left.is_zero() && last != Bound::Kept);
+        let kept = left(self.release_after).filter(|left| *left >= SHORTEST_KEPT && last != Bound::Kept);
         for (left, of) in [(kept, Bound::Kept), (left(self.max_hold), Bound::MaxHold)] {
             if let Some(left) = left.filter(|&left| left <= lease) {
                 (lease, bound) = (left, of);

@@ -95,8 +95,9 @@ impl Lock {
     /// start is done once in a period. Work that takes longer keeps the lock until it ends. A guard that is dropped, and
     /// a [`Lock::try_run`] whose work fails, release it at once. Default: none.
     ///
-    /// The lease ends at that time. Only if it had to be renewed beyond it, which is so in the last third of the time or
-    /// of the lease, a release in the background ends it then; a process that ends before leaves the lock to its lease.
+    /// The lease ends at that time. Only if less than 1 s was left, or the lease had to be renewed beyond it because two
+    /// thirds of it were over, a release in the background ends it then; a process that ends before leaves the lock to its
+    /// lease.
     ///
     /// ```no_run
     /// # async fn nightly(locks: redis_dlock_client::Locks) -> Result<(), redis_dlock_client::Error> {

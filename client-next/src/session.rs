@@ -314,7 +314,14 @@ impl Session {
                     self.remove(number);
                     continue;
                 }
-                Stage::Held(_) | Stage::GivingBack(_) | Stage::Over => false,
+                Stage::Held(holding) => {
+                    if holding.renewal.take().is_some() {
+                        entry.is_ready = false;
+                        self.on_renewed(number, now, Err(error.clone()), now);
+                    }
+                    false
+                }
+                Stage::GivingBack(_) | Stage::Over => false,
             };
             if ends {
                 self.fail(number, error.clone(), now);
@@ -444,12 +451,12 @@ impl Session {
             return;
         };
         if let Err(error) = &answer
-            && error.is_transient()
+            && error.is_ambiguous()
             && asking.is_idempotent()
             && now < asking.until
         {
             asking.last = Some(error.clone());
-            return self.retry(number, error.is_ambiguous(), now);
+            return self.retry(number, true, now);
         }
         let Some(entry) = self.entries.remove(&number) else {
             return;

@@ -86,18 +86,18 @@ impl Waiting {
 
     /// Why it is over when its time is.
     pub fn timeout(&self, now: BootInstant) -> Error {
-        let last = self.last.as_ref();
-        if let (false, Some((last, _))) = (self.is_patient(), last) {
-            return last.clone();
-        }
+        let silent = || (Error::no_response(), self.begun);
+        // Others are not blamed before the server has said that the lock is taken.
+        let last = self.last.clone().or_else(|| (!self.is_reported).then(silent));
         if !self.is_patient() {
-            return Error::no_response();
+            return last.map_or_else(Error::no_response, |(last, _)| last);
         }
+        let last_for = last.as_ref().map_or(Duration::ZERO, |(_, since)| now - *since);
         Error::Timeout {
             key: String::from_utf8_lossy(&self.request.identity.key).into_owned(),
             waited: now - self.begun,
-            last: last.map(|(last, _)| Box::new(last.clone())),
-            last_for: last.map_or(Duration::ZERO, |(_, since)| now - *since),
+            last: last.map(|(last, _)| Box::new(last)),
+            last_for,
         }
     }
 
@@ -179,7 +179,8 @@ impl Session {
         };
         let is_lost = error.is_ambiguous();
         waiting.has_copies |= is_lost;
-        if !error.is_transient() {
+        // One that does not wait takes the server's word.
+        if !is_lost && !(waiting.is_patient() && error.is_transient()) {
             return self.fail(number, error, now);
         }
         // Another node, or the same one soon, has the lock: the server says where and when.
