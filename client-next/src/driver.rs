@@ -390,6 +390,7 @@ impl Driver {
         match news {
             InboxNews::Open => self.session.on_inbox_open(epoch, now),
             InboxNews::Unreachable => self.session.on_inbox_unreachable(epoch),
+            InboxNews::Failed(error) => self.session.on_reader_failed(Error::from(error), now),
             InboxNews::Ended => self.session.end_inbox(epoch),
             InboxNews::Answers {
                 sent_at,

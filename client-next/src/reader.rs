@@ -26,6 +26,8 @@ pub(crate) enum InboxNews {
     Open,
     /// It cannot be created for now.
     Unreachable,
+    /// A server does not reply to its reader, which goes on trying.
+    Failed(RedisError),
     /// It is gone, or somebody else's.
     Ended,
     /// Answers, of a call that was first sent at this time.
@@ -121,6 +123,7 @@ impl Reader {
                 }
                 Err(error) if has_ended(&error) || BootInstant::now() - replied_at > TTL => return,
                 Err(error) => {
+                    self.readers.tell(InboxNews::Failed(error.clone()));
                     sleep(backoff.pause()).await;
                     if crate::server::should_reconnect(&error)
                         && let Ok(connection) = self.readers.connect().await

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::{FromRedisValue, RedisError, cmd};
+use tokio::time::sleep;
 
 use crate::clock::BootInstant;
 use crate::error::Error;
@@ -18,10 +19,29 @@ pub(crate) struct WaitConnections(Arc<Mutex<Vec<Connection>>>);
 
 /// The reply rounds the remaining lease down.
 const ROUNDING: Duration = Duration::from_millis(1);
+/// Before another connection is tried.
+const PAUSE: Duration = Duration::from_millis(10);
 
 impl WaitConnections {
-    /// Waits until the replicas have a grant.
+    /// Waits until the replicas have a grant. When a connection is lost, it is asked again on another.
     pub async fn confirm(
+        &self,
+        server: &Server,
+        held: &Held,
+        asked: Acknowledgement,
+        response_timeout: Duration,
+    ) -> Result<(), Error> {
+        let until = BootInstant::now() + asked.timeout;
+        loop {
+            let outcome = self.try_confirm(server, held, asked, response_timeout).await;
+            match outcome {
+                Err(error) if error.is_ambiguous() && BootInstant::now() < until => sleep(PAUSE).await,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn try_confirm(
         &self,
         server: &Server,
         held: &Held,

@@ -66,6 +66,8 @@ pub(crate) struct Session {
     unanswered: usize,
     pub(crate) inbox: Inbox,
     has_connected: bool,
+    /// Why the last call of a reader has failed, and since when.
+    pub(crate) reader_trouble: Option<(Error, BootInstant)>,
     /// Who waits until all releases are done.
     settling: Vec<Reply<()>>,
     /// Grants that replicas must acknowledge.
@@ -139,6 +141,7 @@ impl Session {
             unanswered: 0,
             inbox: Inbox::new(),
             has_connected: false,
+            reader_trouble: None,
             settling: Vec::new(),
             unacknowledged: Vec::new(),
         }
@@ -364,7 +367,7 @@ impl Session {
         };
         match &mut entry.stage {
             Stage::Waiting(waiting) if waiting.is_timed_out(now) => {
-                let error = waiting.timeout(now);
+                let error = waiting.timeout(self.reader_trouble.as_ref(), now);
                 self.fail(number, error, now);
             }
             Stage::Asking(asking) if asking.until <= now => {

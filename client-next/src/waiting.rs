@@ -85,10 +85,13 @@ impl Waiting {
     }
 
     /// Why it is over when its time is.
-    pub fn timeout(&self, now: BootInstant) -> Error {
+    pub fn timeout(&self, reader_trouble: Option<&(Error, BootInstant)>, now: BootInstant) -> Error {
         let silent = || (Error::no_response(), self.begun);
-        // Others are not blamed before the server has said that the lock is taken.
-        let last = self.last.clone().or_else(|| (!self.is_reported).then(silent));
+        // Others are not blamed before the server has said that the lock is taken, or while its answers do not arrive.
+        let last = match (&self.last, reader_trouble) {
+            (None, Some(trouble)) if self.is_queued => Some(trouble.clone()),
+            (last, _) => last.clone().or_else(|| (!self.is_reported).then(silent)),
+        };
         if !self.is_patient() {
             return last.map_or_else(Error::no_response, |(last, _)| last);
         }
@@ -191,6 +194,11 @@ impl Session {
         self.retry(number, is_lost, now);
     }
 
+    /// A server does not reply to its reader: answers may be late.
+    pub fn on_reader_failed(&mut self, error: Error, now: BootInstant) {
+        self.reader_trouble.get_or_insert((error, now));
+    }
+
     /// The reader of a server has received these answers, by a call that was first sent at `sent_at`.
     pub fn on_answers(
         &mut self,
@@ -199,6 +207,7 @@ impl Session {
         answers: &[Value],
         now: BootInstant,
     ) {
+        self.reader_trouble = None;
         for answer in answers.iter().filter_map(Answer::of) {
             let process = &self.settings.process;
             if let Some((number, attempt)) = Identity::parse(answer.id, process) {

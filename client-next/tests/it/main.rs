@@ -1,12 +1,18 @@
 //! The client against real servers.
 
 mod acquire;
+mod addresses;
+mod cluster;
 mod commands;
 mod dropped;
+mod faults;
 mod fenced;
 mod known_pitfalls;
 mod lost;
 mod many;
+mod proxy;
 mod reconnect;
+mod replicas;
 mod shutdown;
+mod stress;
 mod support;
