@@ -76,7 +76,9 @@ pub enum End {
 
 /// The application's callback for events.
 #[derive(Clone, Default)]
-pub(crate) struct Hook(pub Option<Arc<dyn Fn(&Event) + Send + Sync>>);
+pub(crate) struct Hook(pub Option<Arc<Listener>>);
+
+type Listener = dyn Fn(&Event) + Send + Sync;
 
 impl Hook {
     /// Panics of hooks and subscribers are contained: leases must be renewed after them, too.

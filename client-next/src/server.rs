@@ -35,9 +35,9 @@ pub struct Server(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    Node(Client),
+    Node(Box<Client>),
     #[cfg(feature = "cluster")]
-    Cluster(ClusterClient),
+    Cluster(Box<ClusterClient>),
     #[cfg(feature = "sentinel")]
     Sentinel(Arc<tokio::sync::Mutex<SentinelClient>>),
 }
@@ -82,7 +82,7 @@ impl Server {
     ) -> RedisResult<Connection> {
         let connecting = async {
             let client = match &self.0 {
-                Kind::Node(client) => client.clone(),
+                Kind::Node(client) => (**client).clone(),
                 #[cfg(feature = "sentinel")]
                 Kind::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await?,
                 #[cfg(feature = "cluster")]
@@ -104,7 +104,7 @@ impl Server {
     ) -> RedisResult<Connection> {
         let connecting = async {
             let client = match &self.0 {
-                Kind::Node(client) => client.clone(),
+                Kind::Node(client) => (**client).clone(),
                 #[cfg(feature = "sentinel")]
                 Kind::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await?,
                 #[cfg(feature = "cluster")]
@@ -314,14 +314,14 @@ pub(crate) fn map_error(error: RedisError, is_cluster: bool) -> Error {
 
 impl From<Client> for Server {
     fn from(client: Client) -> Self {
-        Self(Kind::Node(client))
+        Self(Kind::Node(Box::new(client)))
     }
 }
 
 #[cfg(feature = "cluster")]
 impl From<ClusterClient> for Server {
     fn from(client: ClusterClient) -> Self {
-        Self(Kind::Cluster(client))
+        Self(Kind::Cluster(Box::new(client)))
     }
 }
 
@@ -345,7 +345,7 @@ impl TryFrom<&str> for Server {
         if matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. }) {
             return Err(Error::Invalid("rediss:// needs the feature `tls-rustls`".into()));
         }
-        Ok(Self(Kind::Node(client)))
+        Ok(Self(Kind::Node(Box::new(client))))
     }
 }
 

@@ -183,7 +183,8 @@ impl Session {
         let is_lost = error.is_ambiguous();
         waiting.has_copies |= is_lost;
         // One that does not wait takes the server's word.
-        if !is_lost && !(waiting.is_patient() && error.is_transient()) {
+        let is_awaited = is_lost || (waiting.is_patient() && error.is_transient());
+        if !is_awaited {
             return self.fail(number, error, now);
         }
         // Another node, or the same one soon, has the lock: the server says where and when.

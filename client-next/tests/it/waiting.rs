@@ -35,7 +35,7 @@ impl Queue {
         }
     }
 
-    async fn is_served_in_order(mut self) {
+    async fn serve_in_order(mut self) {
         while let Some(done) = soon("the next turn", self.tasks.join_next()).await {
             done.unwrap();
         }
@@ -51,14 +51,14 @@ async fn tasks_are_served_in_order_while_their_connections_are_killed() {
     let locks = locks(&server);
     let queue = Queue::of(&locks, &mut client, 200).await;
     client.release("door alice");
+    let mut killer = server.client();
     let killing = tokio::spawn(async move {
-        let mut client = server.client();
         loop {
-            client.call("CLIENT KILL TYPE normal SKIPME yes").unwrap();
+            killer.call("CLIENT KILL TYPE normal SKIPME yes").unwrap();
             tokio::time::sleep(ms(15)).await;
         }
     });
-    queue.is_served_in_order().await;
+    queue.serve_in_order().await;
     killing.abort();
     locks.shutdown().await;
 }
@@ -77,7 +77,7 @@ async fn tasks_whose_inbox_ended_are_queued_again_in_order() {
     proxy.refuse(false);
     until("a place for each", || client.waiting("door") == 50).await;
     client.release("door alice");
-    queue.is_served_in_order().await;
+    queue.serve_in_order().await;
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn tasks_wait_on_at_a_server_that_was_restarted() {
     let queue = Queue::of(&locks, &mut client, 20).await;
     server.kill();
     server.start_again();
-    queue.is_served_in_order().await;
+    queue.serve_in_order().await;
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn grants_whose_replies_are_cut_anywhere_are_held_by_somebody() {
         let queue = Queue::of(&locks, &mut client, 5).await;
         proxy.cut_after(Way::ToClient, bytes);
         client.release("door alice");
-        queue.is_served_in_order().await;
+        queue.serve_in_order().await;
         until_free(&mut client, "door").await;
     }
 }
