@@ -53,8 +53,6 @@ pub(crate) enum Message {
         replies: Vec<(Sending, Result<Value, Error>)>,
         is_lost: bool,
     },
-    /// Of the inbox of this epoch.
-    Inbox(u64, InboxNews),
     #[cfg(feature = "replicas")]
     Acknowledged(u64, Result<(), Error>),
 }
@@ -75,6 +73,7 @@ struct Driver {
     generation: u64,
     backoff: Backoff,
     messages: UnboundedSender<Message>,
+    news: UnboundedSender<(u64, InboxNews)>,
     readers: Option<JoinHandle<()>>,
     exit: Arc<Exit>,
     #[cfg(feature = "replicas")]
@@ -157,6 +156,19 @@ impl Handle {
     }
 }
 
+impl Handle {
+    /// Sends a command on the connection for requests.
+    pub async fn query(&self, command: Cmd, is_idempotent: bool, within: Duration) -> Result<Value, Error> {
+        let question = |reply| Operation::Query {
+            command,
+            is_idempotent,
+            within,
+            reply,
+        };
+        self.ask(question).await
+    }
+}
+
 impl Drop for Handle {
     /// The last handle of a program that is about to end waits a little for its releases, outside of async code.
     fn drop(&mut self) {
@@ -178,7 +190,8 @@ impl Driver {
         response_timeout: Duration,
         exit: Arc<Exit>,
     ) -> Self {
-        let (messages, _) = unbounded_channel();
+        // Replaced by those that this thread receives from.
+        let ((messages, _), (news, _)) = (unbounded_channel(), unbounded_channel());
         Self {
             session,
             server,
@@ -188,6 +201,7 @@ impl Driver {
             generation: 0,
             backoff: Backoff::new(),
             messages,
+            news,
             readers: None,
             exit,
             #[cfg(feature = "replicas")]
@@ -198,7 +212,8 @@ impl Driver {
     /// Until all handles are gone and nothing is left to do.
     async fn run(mut self, mut operations: UnboundedReceiver<Operation>) {
         let (messages, mut received) = unbounded_channel();
-        self.messages = messages;
+        let (news, mut read) = unbounded_channel();
+        (self.messages, self.news) = (messages, news);
         let mut batch = Vec::with_capacity(BATCH);
         let mut has_handles = true;
         loop {
@@ -216,6 +231,7 @@ impl Driver {
                     }
                 }
                 Some(message) = received.recv() => self.on_message(message),
+                Some((epoch, news)) = read.recv() => self.on_inbox(epoch, news),
                 () = sleep_until(wakes_at) => {}
             }
             while let Ok(message) = received.try_recv() {
@@ -340,7 +356,6 @@ impl Driver {
                     self.session.on_reply(sending, reply, now);
                 }
             }
-            Message::Inbox(epoch, news) => self.on_inbox(epoch, news, now),
             #[cfg(feature = "replicas")]
             Message::Acknowledged(number, outcome) => self.session.on_acknowledged(number, outcome, now),
         }
@@ -375,7 +390,7 @@ impl Driver {
             inbox: *self.session.inbox.name(),
             epoch: self.session.inbox.epoch(),
             response_timeout: self.response_timeout,
-            news: self.messages.clone(),
+            news: self.news.clone(),
         };
         self.readers = Some(tokio::spawn(readers.run()));
     }
@@ -386,7 +401,9 @@ impl Driver {
         }
     }
 
-    fn on_inbox(&mut self, epoch: u64, news: InboxNews, now: BootInstant) {
+    /// Of the inbox of this epoch.
+    fn on_inbox(&mut self, epoch: u64, news: InboxNews) {
+        let now = BootInstant::now();
         match news {
             InboxNews::Open => self.session.on_inbox_open(epoch, now),
             InboxNews::Unreachable => self.session.on_inbox_unreachable(epoch),

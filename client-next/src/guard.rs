@@ -12,7 +12,6 @@ use crate::clock::BootInstant;
 use crate::command::fenced;
 use crate::driver::Handle;
 use crate::error::{Error, Lost};
-use crate::locks::query;
 use crate::owner::Owner;
 use crate::request::{Held, Operation};
 
@@ -99,7 +98,7 @@ impl Guard {
     /// [`Error::Lost`]: the lock is lost, and nothing was run. Any other error is that of the command.
     pub async fn query<T: FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, Error> {
         let limit = self.handle.patience();
-        let reply = query(&self.handle, self.fenced(command), false, limit).await?;
+        let reply = self.handle.query(self.fenced(command), false, limit).await?;
         Ok(T::from_redis_value(reply).map_err(redis::RedisError::from)?)
     }
 

@@ -30,6 +30,7 @@ mod reply;
 mod request;
 mod server;
 mod session;
+mod stage;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod waiting;

@@ -10,7 +10,6 @@ use crate::driver::Handle;
 use crate::error::Error;
 use crate::guard::{Guard, RunError};
 use crate::hold::Plan;
-use crate::locks::query;
 use crate::owner::Owner;
 use crate::reply::LockInfo;
 use crate::request::{Acknowledgement, Identity, Limit, Operation, Request};
@@ -220,7 +219,7 @@ impl Lock {
     /// The holders and waiters; `None` if the lock is free and nobody waits.
     pub async fn info(&self) -> Result<Option<LockInfo>, Error> {
         let command = GetInfo::new(&*self.key).into();
-        let reply = query(&self.handle, command, true, self.handle.patience()).await?;
+        let reply = self.handle.query(command, true, self.handle.patience()).await?;
         Ok(redis::from_redis_value(reply).map_err(redis::RedisError::from)?)
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, cmd};
+use redis::cmd;
 
 use crate::driver::Handle;
 use crate::error::Error;
@@ -117,7 +117,7 @@ impl Locks {
     /// The cause, at once if the server refuses the connection or its name is unknown.
     pub async fn ping(&self) -> Result<(), Error> {
         let limit = Duration::from_secs(1);
-        query(&self.handle, cmd("PING"), true, limit).await.map(drop)
+        self.handle.query(cmd("PING"), true, limit).await.map(drop)
     }
 
     /// Resolves when all locks that were given up are released.
@@ -141,22 +141,6 @@ impl Locks {
     pub async fn shutdown(&self) {
         let _: Result<(), Error> = self.handle.ask(Operation::Settle).await;
     }
-}
-
-/// Sends a command on the connection for requests.
-pub(crate) async fn query(
-    handle: &Handle,
-    command: Cmd,
-    is_idempotent: bool,
-    within: Duration,
-) -> Result<redis::Value, Error> {
-    let question = |reply| Operation::Query {
-        command,
-        is_idempotent,
-        within,
-        reply,
-    };
-    handle.ask(question).await
 }
 
 impl fmt::Debug for Locks {

@@ -9,7 +9,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::clock::BootInstant;
-use crate::driver::Message;
 use crate::reply::Milliseconds;
 use crate::server::{Connection, Node, Server};
 
@@ -45,7 +44,7 @@ pub(crate) struct Readers {
     pub inbox: [u8; 32],
     pub epoch: u64,
     pub response_timeout: Duration,
-    pub news: UnboundedSender<Message>,
+    pub news: UnboundedSender<(u64, InboxNews)>,
 }
 
 /// A reader and its place.
@@ -103,7 +102,7 @@ impl Readers {
 
     fn tell(&self, news: InboxNews) {
         // The thread that is told has gone, and so will this.
-        let _ = self.news.send(Message::Inbox(self.epoch, news));
+        let _ = self.news.send((self.epoch, news));
     }
 }
 

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, Value};
+use redis::{FromRedisValue, Value};
 
 use crate::clock::BootInstant;
 use crate::error::{Error, Lost};
 use crate::events::{End, EventKind};
 use crate::exit::Pending;
-use crate::hold::{PendingRelease, ReleaseStep};
+use crate::hold::ReleaseStep;
 use crate::reply::Milliseconds;
 use crate::request::{Held, Identity, Reply};
-use crate::session::{Session, Stage};
+use crate::session::Session;
+use crate::stage::{GivingBack, Releasing, Stage};
 
 /// How long it is tried to give a request back, at least: a server that hangs may grant it long after it was sent.
 const GIVEN_BACK_FOR: Duration = Duration::from_secs(30);
@@ -23,58 +24,6 @@ const LATE_COPIES: Duration = Duration::from_millis(500);
 /// Until when it is tried to give back a request with this lease. After that its lease ends it.
 pub(crate) fn given_back_until(lease: Duration, now: BootInstant) -> BootInstant {
     now + lease.max(GIVEN_BACK_FOR)
-}
-
-/// A hold that its guard has given up.
-pub(crate) struct Releasing {
-    pub held: Arc<Held>,
-    has_copies: bool,
-    release: PendingRelease,
-    /// Who waits for the outcome, and until when.
-    reply: Option<(Reply<()>, BootInstant)>,
-    /// How long it was held.
-    time: Duration,
-    last: Option<Error>,
-    _pending: Pending,
-}
-
-/// A request that is taken back, whether it is queued, granted, or under way.
-pub(crate) struct GivingBack {
-    pub identity: Identity,
-    /// It is tried again until then: the lease ends it.
-    pub until: BootInstant,
-    /// Whether it is taken back once more, from a copy that arrives late.
-    is_repeated: bool,
-    pending: Option<Pending>,
-}
-
-impl Releasing {
-    pub fn command(&self, now: BootInstant) -> Cmd {
-        match self.release.keep_until {
-            Some(until) => self.held.extend((until - now).max(Duration::from_millis(1))),
-            None => self.held.release(),
-        }
-    }
-
-    pub fn wakes_at(&self) -> Option<BootInstant> {
-        // An attempt ends by itself. Only after that does it matter how long the caller waits.
-        self.last.as_ref()?;
-        let replies_by = self.reply.as_ref().map(|(_, by)| *by);
-        let deadline = self.release.deadline();
-        Some(replies_by.map_or(deadline, |by| by.min(deadline)))
-    }
-
-    /// Takes note why it is not released yet.
-    pub fn note(&mut self, error: Error) {
-        self.last = Some(error);
-    }
-
-    fn reply(&mut self, outcome: Result<(), Error>) {
-        if let Some((reply, _)) = self.reply.take() {
-            // A caller that is gone does not want it.
-            let _ = reply.send(outcome);
-        }
-    }
 }
 
 impl Session {

@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::reply::Milliseconds;
 use crate::request::{Acknowledgement, Held};
 use crate::server::{Connection, Server};
-use crate::session::{Session, Stage};
+use crate::session::Session;
+use crate::stage::Stage;
 
 /// Connections that no WAIT blocks at the moment.
 #[derive(Clone, Default)]

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, Value};
-use tokio::sync::oneshot;
 
 use crate::backoff::Backoff;
 use crate::clock::BootInstant;
@@ -23,10 +22,9 @@ use crate::events::{Event, EventKind, Hook};
 use crate::hold::Action;
 use crate::inbox::Inbox;
 use crate::owner::ProcessName;
-use crate::release::{GivingBack, Releasing};
 use crate::reply::Milliseconds;
-use crate::request::{Acknowledgement, Acquired, Held, Identity, Operation, Reply};
-use crate::waiting::Waiting;
+use crate::request::{Acknowledgement, Held, Identity, Operation, Reply};
+use crate::stage::{Asking, Question, Stage, Waiting};
 
 /// How many commands may be without a reply. More would only wait in buffers.
 const MAX_UNANSWERED: usize = 1000;
@@ -87,47 +85,6 @@ pub(crate) struct Entry {
     /// When it has to be looked at, as the timers know it.
     timer: Option<BootInstant>,
     pub(crate) backoff: Backoff,
-}
-
-pub(crate) enum Stage {
-    Waiting(Box<Waiting>),
-    Held(Holding),
-    Releasing(Box<Releasing>),
-    GivingBack(GivingBack),
-    Asking(Asking),
-    /// Nothing is left to do.
-    Over,
-}
-
-/// A lock that is held.
-pub(crate) struct Holding {
-    pub held: Arc<Held>,
-    /// Whether a lost connection may still deliver its ACQUIRE.
-    pub has_copies: bool,
-    /// The lease of the renewal that is to be sent.
-    renewal: Option<Duration>,
-    /// Who waits until replicas have acknowledged the grant.
-    pub unconfirmed: Option<(oneshot::Sender<Acquired>, BootInstant)>,
-}
-
-/// A question of a caller.
-pub(crate) struct Asking {
-    question: Question,
-    until: BootInstant,
-    last: Option<Error>,
-}
-
-enum Question {
-    Command {
-        command: Cmd,
-        is_idempotent: bool,
-        reply: Option<Reply<Value>>,
-    },
-    Extend {
-        held: Arc<Held>,
-        lease: Duration,
-        reply: Option<Reply<Duration>>,
-    },
 }
 
 impl Session {
@@ -620,65 +577,6 @@ impl Session {
             owner: identity.owner.clone(),
             kind,
         });
-    }
-}
-
-impl Stage {
-    /// What to send now, if anything.
-    fn command(&mut self, inbox: &Inbox, now: BootInstant) -> Option<Cmd> {
-        match self {
-            Self::Waiting(waiting) => waiting.command(inbox),
-            Self::Held(holding) => holding.renewal.take().map(|lease| holding.held.extend(lease)),
-            Self::Releasing(releasing) => Some(releasing.command(now)),
-            Self::GivingBack(giving) => Some(giving.identity.give_back()),
-            Self::Asking(asking) => Some(asking.command(now)),
-            Self::Over => None,
-        }
-    }
-
-    /// Whether this is a hold whose renewal is due at this time: that may be early.
-    fn is_renewed_by(&self, at: BootInstant) -> bool {
-        matches!(self, Self::Held(holding) if holding.held.hold().is_renewal_due(at))
-    }
-
-    fn wakes_at(&self) -> Option<BootInstant> {
-        match self {
-            Self::Waiting(waiting) => waiting.wakes_at(),
-            Self::Held(holding) => holding.held.hold().wakes_at(),
-            Self::Releasing(releasing) => releasing.wakes_at(),
-            Self::GivingBack(_) | Self::Over => None,
-            Self::Asking(asking) => Some(asking.until),
-        }
-    }
-}
-
-impl Holding {
-    pub fn new(held: Arc<Held>, has_copies: bool) -> Self {
-        Self {
-            held,
-            has_copies,
-            renewal: None,
-            unconfirmed: None,
-        }
-    }
-}
-
-impl Asking {
-    fn is_idempotent(&self) -> bool {
-        match &self.question {
-            Question::Command { is_idempotent, .. } => *is_idempotent,
-            Question::Extend { .. } => true,
-        }
-    }
-
-    fn command(&self, now: BootInstant) -> Cmd {
-        match &self.question {
-            Question::Command { command, .. } => command.clone(),
-            Question::Extend { held, lease, .. } => {
-                let longest = held.hold().longest(now).max(Duration::from_millis(1));
-                held.extend((*lease).min(longest))
-            }
-        }
     }
 }
 

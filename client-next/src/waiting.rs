@@ -11,32 +11,11 @@ use crate::error::{Error, Lost};
 use crate::events::EventKind;
 use crate::exit::Pending;
 use crate::hold::Hold;
-use crate::inbox::Inbox;
 use crate::release::given_back_until;
 use crate::reply::Grant;
-use crate::request::{Acquired, Held, Identity, Request};
-use crate::session::{Holding, Session, Stage};
-
-/// An acquisition without an outcome yet.
-pub(crate) struct Waiting {
-    request: Request,
-    reply: oneshot::Sender<Acquired>,
-    begun: BootInstant,
-    /// The inbox that the last sending named, and whether that was open.
-    sent_to: Option<(u64, bool)>,
-    /// Whether the server has it in its queue, as far as known.
-    is_queued: bool,
-    /// Whether it ever was.
-    was_queued: bool,
-    /// Whether a lost connection may still deliver it.
-    has_copies: bool,
-    /// Whether [`EventKind::Waiting`] was reported.
-    is_reported: bool,
-    /// Until when one that does not wait is tried.
-    tried_until: Option<BootInstant>,
-    /// Why there is no outcome, and since when.
-    last: Option<(Error, BootInstant)>,
-}
+use crate::request::{Acquired, Held, Identity};
+use crate::session::Session;
+use crate::stage::{Holding, Stage, Waiting};
 
 /// What an inbox has for a request.
 struct Answer<'a> {
@@ -45,73 +24,6 @@ struct Answer<'a> {
     key: &'a [u8],
     owner: &'a [u8],
     rest: &'a [Value],
-}
-
-impl Waiting {
-    pub fn new(request: Request, reply: oneshot::Sender<Acquired>, now: BootInstant) -> Self {
-        Self {
-            request,
-            reply,
-            begun: now,
-            sent_to: None,
-            is_queued: false,
-            was_queued: false,
-            has_copies: false,
-            is_reported: false,
-            tried_until: None,
-            last: None,
-        }
-    }
-
-    /// Whether it waits if the lock is taken.
-    pub fn is_patient(&self) -> bool {
-        self.request.waits
-    }
-
-    pub fn command(&mut self, inbox: &Inbox) -> Option<redis::Cmd> {
-        let name = self.is_patient().then(|| {
-            self.sent_to = Some((inbox.epoch(), inbox.is_open()));
-            inbox.name()
-        });
-        Some(self.request.acquire(name))
-    }
-
-    pub fn wakes_at(&self) -> Option<BootInstant> {
-        self.request.until.or(self.tried_until)
-    }
-
-    pub fn is_timed_out(&self, now: BootInstant) -> bool {
-        self.wakes_at().is_some_and(|until| until <= now)
-    }
-
-    /// Why it is over when its time is.
-    pub fn timeout(&self, reader_trouble: Option<&(Error, BootInstant)>, now: BootInstant) -> Error {
-        let silent = || (Error::no_response(), self.begun);
-        // Others are not blamed before the server has said that the lock is taken, or while its answers do not arrive.
-        let last = match (&self.last, reader_trouble) {
-            (None, Some(trouble)) if self.is_queued => Some(trouble.clone()),
-            (last, _) => last.clone().or_else(|| (!self.is_reported).then(silent)),
-        };
-        if !self.is_patient() {
-            return last.map_or_else(Error::no_response, |(last, _)| last);
-        }
-        let last_for = last.as_ref().map_or(Duration::ZERO, |(_, since)| now - *since);
-        Error::Timeout {
-            key: String::from_utf8_lossy(&self.request.identity.key).into_owned(),
-            waited: now - self.begun,
-            last: last.map(|(last, _)| Box::new(last)),
-            last_for,
-        }
-    }
-
-    /// Takes note why there is no outcome yet.
-    pub fn note(&mut self, error: Error, now: BootInstant) {
-        let since = match &self.last {
-            Some((last, since)) if *last == error => *since,
-            _ => now,
-        };
-        self.last = Some((error, since));
-    }
 }
 
 impl Session {
