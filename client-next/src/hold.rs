@@ -111,6 +111,7 @@ impl Hold {
             renewal: Renewal::Never,
             state: State::Held,
         };
+        hold.deadline = hold.within_max_hold(hold.deadline);
         // The lease began when the wait ended. After a lost reply, the repeated grant has less of it left.
         hold.renewal = hold.next_renewal(hold.granted_at, lease);
         hold
@@ -210,7 +211,8 @@ impl Hold {
         }
         match answer {
             Ok(lease) => {
-                self.deadline = self.deadline.max(safe_deadline(sent, Duration::ZERO, *lease));
+                let deadline = safe_deadline(sent, Duration::ZERO, *lease);
+                self.deadline = self.deadline.max(self.within_max_hold(deadline));
                 None
             }
             Err(error) => error.lost().map(|lost| self.lose(lost)),
@@ -256,6 +258,12 @@ impl Hold {
             Bound::Kept => Renewal::DueAt(start + lease / 3 * 2),
             Bound::MaxHold => Renewal::Never,
         }
+    }
+
+    /// The server may have a longer lease than was asked for: that of an earlier request that came late, for instance.
+    fn within_max_hold(&self, deadline: BootInstant) -> BootInstant {
+        let end = self.plan.max_hold.map(|time| self.granted_at + time);
+        end.map_or(deadline, |end| end.min(deadline))
     }
 
     /// Why a hold is lost when its deadline has passed.
@@ -346,3 +354,6 @@ impl PendingRelease {
         self.deadline
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -179,6 +179,12 @@ impl Held {
         Extend::new(&**key, owner, lease).fence(self.fence).into()
     }
 
+    /// As [`Held::extend`], but not beyond the maximum hold time.
+    pub fn extend_within(&self, lease: Duration, now: BootInstant) -> Cmd {
+        let longest = self.hold().longest(now).max(Duration::from_millis(1));
+        self.extend(lease.min(longest))
+    }
+
     pub fn release(&self) -> Cmd {
         let Identity { key, owner, .. } = &self.identity;
         Release::new(&**key, owner)

@@ -132,7 +132,10 @@ impl Stage {
     pub fn command(&mut self, inbox: &Inbox, now: BootInstant) -> Option<Cmd> {
         match self {
             Self::Waiting(waiting) => waiting.command(inbox),
-            Self::Held(holding) => holding.renewal.take().map(|lease| holding.held.extend(lease)),
+            Self::Held(holding) => {
+                let held = &holding.held;
+                holding.renewal.take().map(|lease| held.extend_within(lease, now))
+            }
             Self::Releasing(releasing) => Some(releasing.command(now)),
             Self::GivingBack(giving) => Some(giving.identity.give_back()),
             Self::Asking(asking) => Some(asking.command(now)),
@@ -178,10 +181,7 @@ impl Asking {
     pub fn command(&self, now: BootInstant) -> Cmd {
         match &self.question {
             Question::Command { command, .. } => command.clone(),
-            Question::Extend { held, lease, .. } => {
-                let longest = held.hold().longest(now).max(Duration::from_millis(1));
-                held.extend((*lease).min(longest))
-            }
+            Question::Extend { held, lease, .. } => held.extend_within(*lease, now),
         }
     }
 }
