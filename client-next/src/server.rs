@@ -87,7 +87,10 @@ impl Server {
                 Kind::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await?,
                 #[cfg(feature = "cluster")]
                 Kind::Cluster(client) => {
-                    return Ok(Connection::Cluster(client.get_async_connection().await?));
+                    // Only RESP3 connections, if the application asked for them, tell of their loss.
+                    let config = ClusterConfig::new().set_push_sender(on_disconnection(on_loss));
+                    let connection = client.get_async_connection_with_config(config).await?;
+                    return Ok(Connection::Cluster(connection));
                 }
             };
             let config = config(response_timeout).set_response_timeout(Some(response_timeout));

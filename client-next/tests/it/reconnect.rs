@@ -1,5 +1,7 @@
 //! A lost connection is a reason to check the locks.
 
+#[cfg(feature = "cluster")]
+use dlock_testkit::Cluster;
 use dlock_testkit::{Proxy, Server};
 use redis_dlock_client::{Locks, Lost};
 
@@ -45,4 +47,21 @@ async fn lost_connection_without_holds_is_not_replaced() {
     tokio::time::sleep(ms(300)).await;
     assert_eq!(proxy.connections(), 0);
     assert!(locks.acquire("door").await.unwrap().is_held());
+}
+
+#[cfg(feature = "cluster")]
+#[tokio::test]
+async fn lost_node_of_cluster_is_noticed_long_before_the_next_renewal() {
+    let mut cluster = Cluster::start(3);
+    let key = cluster.key_on(1, "door");
+    let client = redis::cluster::ClusterClient::builder([crate::support::url(&cluster.nodes[0])])
+        .use_protocol(redis::ProtocolVersion::RESP3)
+        .build();
+    let locks = Locks::open(client.unwrap()).unwrap();
+    // Renewed after 20 s.
+    let guard = locks.lock(&key).lease(ms(60_000)).acquire().await.unwrap();
+    cluster.nodes[1].kill();
+    cluster.nodes[1].start_again();
+    let lost = tokio::time::timeout(ms(16_000), guard.lost()).await;
+    assert_eq!(lost, Ok(Lost::NotHeld));
 }
