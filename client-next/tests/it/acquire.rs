@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Journal, assert_lost, locks, ms, soon, until, until_free, url};
+use crate::support::{Journal, assert_lost, calls, locks, ms, soon, until, until_free, url};
 use dlock_testkit::{SLOW_MACHINE, Server, start, start_with};
 use redis_dlock_client::{Error, Locks, Lost, Owner, RunError};
 
@@ -474,4 +474,82 @@ async fn invalid_option_is_rejected_before_anything_is_sent() {
         let error = lock.acquire().await.unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn extend_beyond_max_hold_ends_with_it() {
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("door").max_hold(ms(20_000));
+    let guard = lock.acquire().await.unwrap();
+    let left = guard.extend(ms(600_000)).await.unwrap();
+    assert!(left <= ms(20_000), "{left:?}");
+    assert!(client.lock("door").holders[0].lease_ms <= 20_000);
+}
+
+#[tokio::test]
+async fn deadlock_of_two_tasks_is_rejected_in_one_of_them() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let take = |own: &str, other: &str, owner: &str| {
+        let (own, other) = (locks.lock(own).owner(owner), locks.lock(other).owner(owner));
+        async move {
+            let _own = own.acquire().await.unwrap();
+            tokio::time::sleep(ms(100)).await;
+            other.acquire().await.map(drop)
+        }
+    };
+    let both = async { tokio::join!(take("a", "b", "alice"), take("b", "a", "bob")) };
+    let outcomes = soon("an end", both).await;
+    let is_expected = matches!(
+        outcomes,
+        (Err(Error::Deadlock(_)), Ok(())) | (Ok(()), Err(Error::Deadlock(_)))
+    );
+    assert!(is_expected, "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn ping_finds_server_and_says_what_is_wrong() {
+    let (server, mut client) = start();
+    locks(&server).ping().await.unwrap();
+    client.call("ACL SETUSER reader on nopass ~* +@read").unwrap();
+    let reader = Locks::open(format!("redis://reader:x@127.0.0.1:{}/", server.port())).unwrap();
+    let refused = reader.ping().await.unwrap_err();
+    assert!(refused.to_string().contains("NOPERM"), "{refused}");
+    assert!(!refused.to_string().contains("reader:x"), "{refused}");
+    let locks = locks(&server);
+    locks.ping().await.unwrap();
+    server.stop();
+    let silent = soon("an outcome", locks.ping()).await.unwrap_err();
+    assert!(silent.is_transient(), "{silent:?}");
+    server.resume();
+}
+
+#[tokio::test]
+async fn work_longer_than_release_after_keeps_lock_until_it_ends() {
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("job").lease(ms(3000)).release_after(ms(500));
+    let guard = lock.acquire().await.unwrap();
+    tokio::time::sleep(ms(1500)).await;
+    assert!(guard.is_held(), "{guard:?}");
+    client.assert_sole_holder("job", &guard.owner().to_string(), guard.fence(), 1);
+    guard.release().await.unwrap();
+    assert!(client.find_lock("job").is_none());
+}
+
+#[tokio::test]
+async fn contended_acquisition_with_open_inbox_takes_one_command() {
+    let (server, mut client) = start();
+    let locks = locks(&server);
+    client.acquire("door alice 60000");
+    assert!(locks.lock("door").timeout(ms(300)).acquire().await.is_err());
+    let before = calls(&mut client, "dlock.acquire");
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.acquire("door").await }
+    });
+    until("a place in the queue", || client.waiting("door") == 1).await;
+    client.release("door alice");
+    let guard = soon("the lock", waiting).await.unwrap().unwrap();
+    assert_eq!(calls(&mut client, "dlock.acquire") - before, 1);
+    guard.release().await.unwrap();
 }

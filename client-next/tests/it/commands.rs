@@ -1,5 +1,7 @@
 //! The five commands on the connections of redis-rs, with typed answers and errors.
 
+use std::time::Duration;
+
 use crate::support::{ms, url};
 use dlock_testkit::Server;
 use dlock_testkit::{Cluster, start};
@@ -201,4 +203,14 @@ fn info_reply_is_parsed_with_queue() {
         ];
         assert_eq!(waiters, expected);
     }
+}
+
+#[test]
+fn blocked_request_waits_for_its_turn() {
+    let (server, mut client) = start();
+    client.acquire("door alice 300");
+    let request = Acquire::new("door", "bob", ms(60_000)).block(Duration::MAX);
+    let grant = request.query(server.client().connection()).unwrap().unwrap();
+    assert_eq!(client.owner("door").as_deref(), Some("bob"));
+    assert!(grant.waited > ms(0), "{grant:?}");
 }

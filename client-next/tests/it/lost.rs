@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::support::{Journal, assert_lost, calls, locks, ms, soon, stall, until, until_free, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, start};
-use redis_dlock_client::{Error, Locks, Lost, RunError};
+use redis_dlock_client::{Error, EventKind, Locks, Lost, RunError, Settings};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -328,4 +328,61 @@ async fn hundreds_of_guards_share_one_renewal_thread() {
     assert!(guards.iter().all(|guard| guard.is_held()));
     drop(guards);
     until("all to be free", || client.ask::<i64>("DBSIZE") == 0).await;
+}
+
+#[tokio::test]
+async fn extend_of_broken_lock_reports_who_holds_it() {
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("door").owner("alice");
+    let others = [
+        ("PING", Lost::NotHeld),
+        ("DLOCK.ACQUIRE door bob 60000", Lost::NotOwner),
+        ("DLOCK.ACQUIRE door alice 60000", Lost::Stale),
+    ];
+    for (other, expected) in others {
+        let guard = lock.acquire().await.unwrap();
+        client.call("DEL door").unwrap();
+        client.call(other).unwrap();
+        assert_lost(guard.extend(ms(60_000)).await, expected);
+        assert_eq!(soon("the loss", guard.lost()).await, expected);
+        assert!(!guard.is_held());
+        client.call("DEL door").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn hook_that_panics_stops_no_renewal() {
+    let (server, mut client) = start();
+    let settings = Settings::default().on_event(|event| {
+        let is_expected = matches!(event.kind, EventKind::RenewFailed { .. });
+        assert!(is_expected, "this is part of the test");
+    });
+    let locks = Locks::with(url(&server), settings).unwrap();
+    let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
+    // Longer than a lease.
+    tokio::time::sleep(ms(3500)).await;
+    assert!(guard.is_held(), "{guard:?}");
+    guard.release().await.unwrap();
+    assert!(client.find_lock("door").is_none());
+}
+
+#[tokio::test]
+async fn max_hold_is_kept_when_renewal_waits_for_a_connection() {
+    let (server, mut client) = start();
+    let proxy = Proxy::to(server.port());
+    let locks = Locks::open(proxy.url()).unwrap();
+    let lock = locks.lock("door").lease(ms(6000)).max_hold(ms(7000));
+    let guard = lock.acquire().await.unwrap();
+    let granted = Instant::now();
+    // The renewal is due after at most 2 s.
+    proxy.refuse(true);
+    proxy.cut();
+    tokio::time::sleep(ms(4000)).await;
+    let before = calls(&mut client, "dlock.extend");
+    proxy.refuse(false);
+    until("a renewal", || calls(&mut client, "dlock.extend") > before).await;
+    let held = granted.elapsed();
+    let left = guard.remaining();
+    assert!(held + left <= ms(7000), "{left:?} after {held:?}");
+    assert_eq!(soon("the loss", guard.lost()).await, Lost::MaxHold);
 }

@@ -61,3 +61,19 @@ async fn shutdown_waits_again_for_work_of_an_earlier_call() {
     soon("the release", locks.shutdown()).await;
     assert!(server.client().find_lock("door").is_none());
 }
+
+#[tokio::test]
+async fn shutdown_does_not_wait_for_guards_and_kept_locks() {
+    let (server, mut client) = start();
+    let locks = locks(&server);
+    soon("nothing", locks.shutdown()).await;
+    let guard = locks.acquire("door").await.unwrap();
+    let kept = locks.lock("job").lease(ms(600_000)).release_after(ms(600_000));
+    kept.acquire().await.unwrap().release().await.unwrap();
+    soon("nothing", locks.shutdown()).await;
+    assert!(guard.is_held());
+    assert!(client.find_lock("job").is_some());
+    // The locks can be used after it.
+    locks.acquire("gate").await.unwrap().release().await.unwrap();
+    guard.release().await.unwrap();
+}

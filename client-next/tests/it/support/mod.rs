@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Server};
-use redis_dlock_client::{Error, Event, Locks, Lost, Settings};
+use redis_dlock_client::{Error, Event, EventKind, Locks, Lost, Settings};
 
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -53,7 +53,7 @@ pub fn assert_lost<T: std::fmt::Debug>(outcome: Result<T, Error>, expected: Lost
     assert!(is_expected, "{outcome:?}");
 }
 
-/// The names of the events that a client reports.
+/// The names of the events that a client reports, and of the ways in which holds ended.
 #[derive(Clone, Default)]
 pub struct Journal(Arc<Mutex<Vec<String>>>);
 
@@ -64,15 +64,22 @@ impl Journal {
     }
 
     fn note(&self, event: &Event) {
-        let what = format!("{:?}", event.kind);
-        let name = what.split([' ', '{', '(']).next().unwrap_or_default().to_owned();
-        self.0.lock().unwrap().push(name);
+        let mut names = self.0.lock().unwrap();
+        names.push(name(&event.kind));
+        if let EventKind::Ended { how, .. } = &event.kind {
+            names.push(name(how));
+        }
     }
 
     pub fn count(&self, name: &str) -> usize {
         let names = self.0.lock().unwrap();
         names.iter().filter(|noted| *noted == name).count()
     }
+}
+
+fn name(what: &impl std::fmt::Debug) -> String {
+    let what = format!("{what:?}");
+    what.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
 }
 
 /// How often the server was asked for a command.
