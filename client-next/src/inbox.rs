@@ -64,6 +64,11 @@ impl Inbox {
         self.state == State::Open
     }
 
+    /// Whether a request that has to wait would find none.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
     /// Whether requests that could be queued are held back.
     pub fn is_opening(&self) -> bool {
         matches!(self.state, State::Wanted | State::Opening)

@@ -124,10 +124,11 @@ impl Session {
         let Some(Stage::Releasing(releasing)) = self.stage(number) else {
             return;
         };
-        releasing.reply(Ok(()));
         let how = End::Kept { rest };
         let (identity, held) = (releasing.held.identity.clone(), releasing.time);
+        let reply = releasing.reply.take();
         self.report(&identity, EventKind::Ended { how, held });
+        let _ = reply.map(|(reply, _)| reply.send(Ok(())));
         if remaining <= rest + Duration::from_millis(1) {
             return self.remove(number);
         }

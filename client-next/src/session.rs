@@ -8,7 +8,8 @@
 //! - A request without a reply is sent again, until one arrives or its time is over.
 //! - What was, or may have been, granted to nobody is given back.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,8 +39,9 @@ const RENEWED_AFTER_LOSS: Duration = Duration::from_millis(500);
 pub(crate) struct Sending {
     pub entry: u64,
     nth: u32,
-    /// What the connection redirects or resends by itself may arrive late, and in another order.
     pub sent_at: BootInstant,
+    /// The key's hash, of an acquisition that was sent without an inbox.
+    probe: Option<u64>,
 }
 
 /// What the session is told once.
@@ -60,6 +62,11 @@ pub(crate) struct Session {
     /// Entries with something to send: acquisitions that wait, the oldest first, and all others.
     pub(crate) acquisitions: BTreeSet<u64>,
     urgent: VecDeque<u64>,
+    /// Acquisitions that have to wait while readers cannot create the inbox. All are sent again when it is there, or when
+    /// the readers have failed once more: in order, too.
+    pub(crate) parked: BTreeSet<u64>,
+    /// The keys, as hashes, of acquisitions that were sent without an inbox and have no reply yet.
+    probes: HashSet<u64>,
     timers: BTreeSet<(BootInstant, u64)>,
     unanswered: usize,
     pub(crate) inbox: Inbox,
@@ -94,6 +101,8 @@ impl Session {
             entries: HashMap::new(),
             acquisitions: BTreeSet::new(),
             urgent: VecDeque::new(),
+            parked: BTreeSet::new(),
+            probes: HashSet::new(),
             timers: BTreeSet::new(),
             unanswered: 0,
             inbox: Inbox::new(),
@@ -169,13 +178,27 @@ impl Session {
         while self.unanswered < MAX_UNANSWERED
             && let Some(number) = self.next_ready()
         {
-            let inbox = &self.inbox;
             let Some(entry) = self.entries.get_mut(&number) else {
                 continue;
             };
             if !std::mem::take(&mut entry.is_ready) {
                 continue;
             }
+            let probe = match entry.stage.waits_for() {
+                Some(key) if self.inbox.is_closed() => {
+                    let mut hasher = DefaultHasher::new();
+                    key.hash(&mut hasher);
+                    Some(hasher.finish())
+                }
+                _ => None,
+            };
+            if probe.is_some_and(|key| !self.probes.insert(key)) {
+                // The first one would be told to wait, and this one could find the lock free a moment later.
+                self.inbox.want();
+                self.ready(number);
+                continue;
+            }
+            let inbox = &self.inbox;
             let Some(command) = entry.stage.command(inbox, now) else {
                 continue;
             };
@@ -186,6 +209,7 @@ impl Session {
                 entry: number,
                 nth: entry.sendings,
                 sent_at: now,
+                probe,
             };
             commands.push((sending, command));
             self.set_timer(number);
@@ -210,6 +234,9 @@ impl Session {
     /// The reply to a command, or why there is none.
     pub fn on_reply(&mut self, sending: Sending, reply: Result<Value, Error>, now: BootInstant) {
         self.unanswered = self.unanswered.saturating_sub(1);
+        if let Some(key) = sending.probe {
+            self.probes.remove(&key);
+        }
         let Some(entry) = self.entries.get_mut(&sending.entry) else {
             return;
         };

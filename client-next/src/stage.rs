@@ -143,6 +143,14 @@ impl Stage {
         }
     }
 
+    /// The key of an acquisition that waits if the lock is taken.
+    pub fn waits_for(&self) -> Option<&[u8]> {
+        match self {
+            Self::Waiting(waiting) if waiting.is_patient() => Some(&waiting.request.identity.key),
+            _ => None,
+        }
+    }
+
     /// Whether this is a hold whose renewal is due at this time: that may be early.
     pub fn is_renewed_by(&self, at: BootInstant) -> bool {
         matches!(self, Self::Held(holding) if holding.held.hold().is_renewal_due(at))

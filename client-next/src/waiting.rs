@@ -83,8 +83,12 @@ impl Session {
             true => self.end_inbox(epoch),
             false => self.inbox.want(),
         }
-        // Where readers fail, or the node has none yet, it would find none again.
-        self.retry(number, !was_open && !self.inbox.is_unreachable(), now);
+        if self.inbox.is_unreachable() {
+            self.parked.insert(number);
+        } else {
+            // A node that readers do not know yet has none the next time either.
+            self.retry(number, !was_open, now);
+        }
     }
 
     fn on_acquire_error(&mut self, number: u64, error: Error, now: BootInstant) {
@@ -301,6 +305,7 @@ impl Session {
     pub fn on_inbox_open(&mut self, epoch: u64, now: BootInstant) {
         if epoch == self.inbox.epoch() {
             self.inbox.opened(now);
+            self.unpark();
         }
     }
 
@@ -308,6 +313,13 @@ impl Session {
     pub fn on_inbox_unreachable(&mut self, epoch: u64) {
         if epoch == self.inbox.epoch() {
             self.inbox.failed();
+            self.unpark();
+        }
+    }
+
+    fn unpark(&mut self) {
+        for number in std::mem::take(&mut self.parked) {
+            self.ready(number);
         }
     }
 
@@ -327,6 +339,7 @@ impl Session {
         for number in numbers {
             self.ready(number);
         }
+        self.unpark();
     }
 
     /// Called from time to time while there are readers: whether they can go, because nobody has waited for a while.
