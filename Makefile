@@ -101,9 +101,8 @@ check: install-deps ## Check format, lints, documentation, licences, workflows a
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	cargo clippy -p redis-dlock-client --locked -- -D warnings
-	cargo clippy -p redis-dlock-client --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="$(DOC_LINTS)" cargo doc --workspace --all-features --no-deps --document-private-items --locked
-	RUSTDOCFLAGS="-D warnings" cargo doc -p redis-dlock-client --no-default-features --no-deps --locked
+	RUSTDOCFLAGS="-D warnings" cargo doc -p redis-dlock-client --no-deps --locked
 	@.ci/optional-check cargo-deny cargo deny --workspace --locked check bans licenses sources
 	@.ci/optional-check actionlint actionlint
 	@.ci/optional-check hadolint hadolint deploy/docker/Dockerfile

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use redis_dlock_client::Error;
+use redis_dlock_quorum::Error as QuorumError;
 
 use crate::output::eprint_error;
 use crate::text::display_name;
@@ -84,10 +85,24 @@ impl From<Code> for ExitCode {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Busy | Error::Timeout { .. } | Error::QueueFull(_) | Error::Grace(_) => Code::NotAcquired,
-            Error::NotHeld | Error::NotOwner | Error::Stale | Error::Lost(_) => Code::LockLost,
+            Error::Timeout { .. } | Error::QueueFull(_) | Error::Grace(_) => Code::NotAcquired,
+            Error::Lost(_) => Code::LockLost,
             Error::Invalid(_) => Code::Usage,
-            Error::Redis(error) => return server_error(error),
+            Error::Redis { error, .. } => return server_error(error),
+            _ => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<QuorumError> for Failure {
+    fn from(error: QuorumError) -> Self {
+        let code = match &error {
+            QuorumError::Timeout { .. } | QuorumError::QueueFull(_) | QuorumError::Grace(_) => {
+                Code::NotAcquired
+            }
+            QuorumError::Invalid(_) => Code::Usage,
+            QuorumError::Redis(error) => return server_error(error),
             _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())

@@ -1,4 +1,4 @@
-//! Work under a lock: `cargo run -p redis-dlock-client --example first`, with `make run` in another terminal.
+//! The first example of README.md.
 
 use std::time::Duration;
 
@@ -10,21 +10,17 @@ async fn main() -> Result<(), Error> {
 }
 
 /// Ships an order that nobody else ships meanwhile.
-pub async fn ship(address: &str) -> Result<(), Error> {
+pub async fn ship(server: &str) -> Result<(), Error> {
     // One for the whole application.
-    let locks = Locks::open(address)?;
+    let locks = Locks::open(server)?;
 
-    // Waits for its turn, 30 s at most.
+    // Waits for its turn. The lease is renewed until the release.
     let guard = locks.acquire("orders:42").await?;
     println!("shipping order 42 with fence {}", guard.fence());
-    // The lease is renewed meanwhile. Nobody else ships this order.
     guard.release().await?;
 
-    // Or: work that is cancelled when the lock is lost.
-    let lock = locks
-        .lock("orders:42")
-        .lease(Duration::from_secs(10))
-        .wait(Duration::from_secs(5));
+    // Or: work that is cancelled when the lock is lost, and a limit for waiting.
+    let lock = locks.lock("orders:42").timeout(Duration::from_secs(5));
     lock.run(async |guard| println!("counting with fence {}", guard.fence()))
         .await?;
     Ok(())

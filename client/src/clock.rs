@@ -1,6 +1,6 @@
 //! A clock that counts suspend, and safe deadlines on it.
 
-use std::ops::Add;
+use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -29,9 +29,13 @@ impl BootInstant {
     pub(crate) fn after_boot(time: Duration) -> Self {
         Self(time)
     }
+}
 
-    /// The time since `earlier`; zero if that is later.
-    pub fn since(self, earlier: Self) -> Duration {
+impl Sub for BootInstant {
+    type Output = Duration;
+
+    /// The time since an earlier point in time; zero if that is later.
+    fn sub(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
@@ -73,8 +77,8 @@ mod tests {
     fn clock_is_monotonic() {
         let start = BootInstant::now();
         std::thread::sleep(ms(2));
-        assert!(BootInstant::now().since(start) >= ms(2));
-        assert_eq!(start.since(BootInstant::now()), Duration::ZERO);
+        assert!(BootInstant::now() - start >= ms(2));
+        assert_eq!(start - BootInstant::now(), Duration::ZERO);
     }
 
     #[test]
@@ -91,7 +95,7 @@ mod tests {
         ];
         for (waited, lease, lasts) in cases {
             let deadline = safe_deadline(sent, waited, lease);
-            assert_eq!(deadline.since(sent), lasts, "waited {waited:?}, lease {lease:?}");
+            assert_eq!(deadline - sent, lasts, "waited {waited:?}, lease {lease:?}");
             assert!(deadline >= sent);
         }
     }
@@ -104,7 +108,7 @@ mod tests {
     }
 
     fn since_boot() -> Duration {
-        BootInstant::now().since(BootInstant::after_boot(Duration::ZERO))
+        BootInstant::now() - BootInstant::after_boot(Duration::ZERO)
     }
 
     /// A test cannot suspend the machine, but it can enter a time namespace, in which only the clock that counts

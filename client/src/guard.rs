@@ -1,70 +1,44 @@
+//! A lock that is held, and work under it.
+
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::FromRedisValue;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::Client;
 use crate::clock::BootInstant;
-use crate::command::{Grant, Milliseconds, fenced};
-use crate::error::{Error, LostReason};
-use crate::hold::{Action, Hold};
-use crate::identity::RequestIdentity;
-use crate::options::Options;
+use crate::command::fenced;
+use crate::driver::Handle;
+use crate::error::{Error, Lost};
 use crate::owner::Owner;
-use crate::parts::GuardParts;
-use crate::release::{begin_release, give_up, release};
-use crate::renewal::{SharedHold, notify_lost};
-use crate::run::{RunError, after_release};
+use crate::request::{Held, Operation};
 
 /// A lock that is held. Release it with [`Guard::release`].
 ///
 /// Dropping a guard releases the lock in the background: at once, without blocking, on any thread, with or without a
-/// runtime, and also during a panic. The outcome is reported as an event only, and a process that ends before the release
-/// was sent leaves the lock to its lease: see [`Locks::settle`](crate::Locks::settle).
+/// runtime, and also during a panic. The outcome is reported as an event only. A program that ends waits for that, for
+/// at most 100 ms: see [`Locks::shutdown`](crate::Locks::shutdown).
 ///
 /// A guard is lost when its lease may have expired: then [`Guard::lost`] resolves and [`Guard::token`] is cancelled. Stop
 /// the work then, because others may get the lock. A process that was paused notices that late; only a resource that
 /// rejects a smaller [`Guard::fence`] than it has seen is safe against that; data on the same server is, if it is written
-/// with [`Guard::fenced`].
+/// with [`Guard::query`] or [`Guard::fenced`].
 #[must_use = "a guard that is dropped immediately releases the lock immediately"]
 pub struct Guard {
-    pub(crate) client: Arc<Client>,
-    pub(crate) held: Arc<SharedHold>,
-    pub(crate) is_settled: bool,
+    handle: Arc<Handle>,
+    held: Arc<Held>,
+    is_given_up: bool,
 }
 
 impl Guard {
-    /// For a grant that replied to a request sent at `sent_at`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`]: the reply took longer than the lease. What may be left is released in the background.
-    pub(crate) fn granted(
-        client: &Arc<Client>,
-        identity: RequestIdentity,
-        grant: Grant,
-        sent_at: BootInstant,
-        options: &Options,
-        is_repeated: bool,
-    ) -> Result<Self, Error> {
-        let now = BootInstant::now();
-        let certain = |time| client.renewal_context.certain(time);
-        let hold = Hold::granted(
-            options.plan(now),
-            sent_at,
-            certain(grant.waited),
-            certain(grant.lease),
-        );
-        let lost_reason = hold.lost_reason(now);
-        let held = SharedHold::new(&client.renewal_context, identity, grant, is_repeated, hold);
-        client.renewal_thread.watch(&held);
-        let guard = Self {
-            client: Arc::clone(client),
+    pub(crate) fn new(handle: &Arc<Handle>, held: Arc<Held>) -> Self {
+        Self {
+            handle: Arc::clone(handle),
             held,
-            is_settled: false,
-        };
-        lost_reason.map_or(Ok(guard), |reason| Err(Error::Lost(reason)))
+            is_given_up: false,
+        }
     }
 
     /// The key of the lock.
@@ -80,36 +54,58 @@ impl Guard {
     /// The fencing token, 1 to 2^53 - 1: larger for every later grant of this lock. Send it along with every write under
     /// the lock.
     pub fn fence(&self) -> u64 {
-        self.held.fence()
+        self.held.fence
     }
 
-    /// How many holds the owner had when this guard was granted, including this one.
-    pub fn holds(&self) -> u64 {
-        self.held.holds
+    /// Whether the lock is held for certain. Checks the clock only, nothing is sent.
+    pub fn is_held(&self) -> bool {
+        self.held.hold().is_held(BootInstant::now())
+    }
+
+    /// How long the lock is held for certain without further renewal. Zero when it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.held.hold().remaining(BootInstant::now())
+    }
+
+    /// Resolves when the lock is lost: at the local deadline at the latest, even if the server is unresponsive.
+    pub async fn lost(&self) -> Lost {
+        // Nothing else cancels it while there is a guard.
+        self.held.token.cancelled().await;
+        self.lost_now().unwrap_or(Lost::LeaseExpired)
+    }
+
+    /// Cancelled when the lock is lost, and when the guard is released or dropped. Each call returns another child token:
+    /// cancelling it affects no other.
+    pub fn token(&self) -> CancellationToken {
+        self.held.token.child_token()
     }
 
     /// A fenced write: `command`, which the server runs only if this guard's lock is held in that very moment. A process
     /// that was paused past the end of its lease can thus not write after the next holder.
     ///
-    /// Send it on any connection to the server that holds the lock, also in a pipeline, a transaction or on a cluster
-    /// connection of redis-rs, which finds the node by the lock's key. In a cluster, lock and data must share a hash tag:
-    /// `{acct:7}:lock`, `{acct:7}`. The reply is that of the command.
+    /// It goes over the connection of the locks, which later requests share: it must not block. In a cluster, lock and
+    /// data must share a hash tag: `{acct:7}:lock`, `{acct:7}`. The command is sent once. Without a reply, within the
+    /// response timeout, it may have run.
     ///
-    #[doc = concat!("```no_run\n", include_str!("../examples/fenced_write.rs"), "```")]
+    /// ```no_run
+    /// # async fn transfer(guard: redis_dlock_client::Guard) -> Result<(), redis_dlock_client::Error> {
+    /// let balance: i64 = guard.query(&redis::cmd("DECRBY").arg("{acct:7}").arg(100)).await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the lock is lost, the error converts to [`Error::NotHeld`], [`Error::NotOwner`] or [`Error::Stale`]: then
-    /// [`Error::is_lost`], and nothing was run. Any other error is that of the command. After a lost connection the
-    /// command may have run. It is not idempotent by itself, and a cluster connection of redis-rs sends it again on its
-    /// own unless its `retries` are 0.
-    #[must_use = "nothing is sent before `query` or `query_async`"]
-    pub fn fenced(&self, command: &redis::Cmd) -> redis::Cmd {
-        fenced(self.key(), self.owner(), self.fence(), command)
+    /// [`Error::Lost`]: the lock is lost, and nothing was run. Any other error is that of the command.
+    pub async fn query<T: FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, Error> {
+        let limit = self.handle.patience();
+        let reply = self.handle.query(self.fenced(command), false, limit).await?;
+        Ok(T::from_redis_value(reply).map_err(redis::RedisError::from)?)
     }
 
-    /// The owner and the fence: the first arguments, `ARGV[1]` and `ARGV[2]`, of a script or function that begins with
-    /// [`LUA_FENCE_CHECK`](crate::LUA_FENCE_CHECK) and whose first key is that of the lock. It writes all or nothing.
+    /// The command that [`Guard::query`] sends, for another connection to the server that holds the lock, for pipelines
+    /// and for transactions. The reply is that of the command.
+    ///
+    /// Scripts and functions begin with [`LUA_FENCE_CHECK`](crate::LUA_FENCE_CHECK), and write all or nothing:
     ///
     /// ```no_run
     /// # async fn transfer(guard: redis_dlock_client::Guard) -> Result<(), redis_dlock_client::Error> {
@@ -125,47 +121,16 @@ impl Guard {
     ///     .arg(script)
     ///     .arg(3)
     ///     .arg(&[guard.key(), b"alice", b"bob"])
-    ///     .arg(guard.script_args())
+    ///     .arg(guard.owner())
+    ///     .arg(guard.fence())
     ///     .arg(100)
     ///     .exec_async(&mut connection)
     ///     .await?;
     /// # Ok(()) }
     /// ```
-    pub fn script_args(&self) -> (&Owner, u64) {
-        (self.owner(), self.fence())
-    }
-
-    /// How long the lock is held for certain without further renewal. Zero when it is lost.
-    pub fn remaining(&self) -> Duration {
-        self.held.now(|hold, now| hold.remaining(now))
-    }
-
-    /// Whether the lock is held for certain. Checks the clock only, nothing is sent.
-    pub fn is_held(&self) -> bool {
-        self.held.now(|hold, now| hold.is_held(now))
-    }
-
-    /// Why the lock is lost; `None` while it is held.
-    pub fn lost_reason(&self) -> Option<LostReason> {
-        self.held.now(|hold, now| hold.lost_reason(now))
-    }
-
-    /// Resolves when the lock is lost: at the local deadline at the latest, even if the server is unresponsive.
-    pub async fn lost(&self) -> LostReason {
-        // Nothing else cancels it while there is a guard.
-        self.held.token.cancelled().await;
-        self.lost_reason().unwrap_or(LostReason::LeaseExpired)
-    }
-
-    /// A view of this guard for workers that do not own it.
-    pub fn watch(&self) -> GuardWatch {
-        GuardWatch(Arc::clone(&self.held))
-    }
-
-    /// Cancelled when the lock is lost, and when the guard is released or dropped: [`Guard::watch`] says which. Each call
-    /// returns another child token: cancelling it affects no other.
-    pub fn token(&self) -> CancellationToken {
-        self.held.token.child_token()
+    #[must_use = "nothing is sent before `query` or `query_async`"]
+    pub fn fenced(&self, command: &redis::Cmd) -> redis::Cmd {
+        fenced(self.key(), self.owner(), self.fence(), command)
     }
 
     /// Extends the lease to at least `lease` from now, never shortens it, and returns what remains.
@@ -174,148 +139,73 @@ impl Guard {
     ///
     /// [`Error::Lost`] if the lock is lost; any other error leaves the lease unchanged.
     pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
-        if let Some(reason) = self.lost_reason() {
-            return Err(Error::Lost(reason));
+        if let Some(lost) = self.lost_now() {
+            return Err(Error::Lost(lost));
         }
-        extend(&self.client, &self.held, self.held.extend(lease)).await
+        let held = Arc::clone(&self.held);
+        self.handle
+            .ask(|reply| Operation::Extend(held, lease, reply))
+            .await
     }
 
-    /// Gives the hold away without releasing it: nothing renews it until [`Locks::adopt`](crate::Locks::adopt) continues
-    /// it, here or in another process. If nobody does, it ends with its lease.
-    pub fn into_parts(mut self) -> GuardParts {
-        self.held.give_up(BootInstant::now());
-        self.client.renewal_thread.unwatch(&self.held);
-        self.is_settled = true;
-        GuardParts::of(&self.held)
-    }
-
-    /// Releases the lock, and returns how many holds the owner has left: 0 when it has given the lock up. More than that
-    /// also if the lock is kept: see [`Lock::at_least`](crate::Lock::at_least).
+    /// Releases the lock.
     ///
     /// `Ok` means that the lock was held until now: the server checks the fence. After a lost connection the release is
-    /// retried until the lease expires or the client's `retry_timeout` is over; then it continues in the background. It
-    /// also continues there when this future is dropped.
+    /// sent again until the lease expires; this future resolves sooner, and the release continues in the background, as
+    /// it does when this future is dropped.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`]: the lock was, or may have been, lost before the release: its lease expired, an administrator
     /// deleted it, or the server lost its data. [`Error::Unconfirmed`]: a reply was lost, and the server does not know the
-    /// hold any more: either the release or a loss ended it. In a cluster, whose connections resend requests on their
+    /// hold any more: either the release or a loss ended it. In a cluster, whose connections send requests again on their
     /// own, a loss that nothing else has revealed is also reported as unconfirmed. [`Error::Redis`]: the server could not
-    /// be reached, or rejected the release, for too few replicas for instance; it is retried in the background until the
-    /// lease expires.
-    pub async fn release(self) -> Result<u64, Error> {
-        self.release_or_keep(true).await
+    /// be reached, or rejected the release, for too few replicas for instance.
+    pub async fn release(mut self) -> Result<(), Error> {
+        self.is_given_up = true;
+        let (held, pending) = (Arc::clone(&self.held), self.handle.begin_release());
+        let release = |reply| Operation::Release {
+            held,
+            keeps: true,
+            reply: Some(reply),
+            pending,
+        };
+        self.handle.ask(release).await
     }
 
-    /// As [`Guard::release`], but the lock is not kept for the time of [`Lock::at_least`](crate::Lock::at_least): the work
-    /// has failed, and others may try it at once.
-    pub async fn release_at_once(self) -> Result<u64, Error> {
-        self.release_or_keep(false).await
-    }
-
-    async fn release_or_keep(mut self, keeps: bool) -> Result<u64, Error> {
-        let begun = begin_release(&self.client, &self.held, keeps);
-        let pending = begun.inspect_err(|_| self.is_settled = true)?;
-        let is_kept = pending.keeps_for.is_some();
-        let (link, retry_timeout) = (&self.client.link, self.client.retry_timeout);
-        let outcome = release(&self.client, link, &self.held, pending, retry_timeout).await;
-        // Otherwise it continues in the background when this guard is dropped.
-        self.is_settled = is_kept || !matches!(&outcome, Err(Error::Unconfirmed(_) | Error::Redis(_)));
-        outcome
-    }
-
-    /// Runs `work` under the lock, then releases it. When the lock is lost, the work is cancelled: its future is dropped
-    /// at its next `await`.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::Cancelled`] and [`RunError::Unprotected`]: the lock was lost.
-    pub async fn run<T>(self, work: impl AsyncFnOnce(&Self) -> T) -> Result<T, RunError<T>> {
+    pub(crate) async fn run<T, E>(
+        self,
+        work: impl AsyncFnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, RunError<T, E>> {
         let done = tokio::select! {
             biased;
-            reason = self.lost() => return Err(RunError::Cancelled(reason)),
-            done = work(&self) => done,
+            lost = self.lost() => return Err(RunError::Cancelled(lost)),
+            done = work(&self) => done.map_err(RunError::Failed)?,
         };
-        self.finish(done).await
-    }
-
-    pub(crate) async fn finish<T>(self, done: T) -> Result<T, RunError<T>> {
-        match self.lost_reason() {
-            // Released in the background.
-            Some(reason) => Err(RunError::Unprotected { reason, done }),
-            None => after_release(done, self.release().await),
+        if let Some(lost) = self.lost_now() {
+            return Err(RunError::Unprotected { lost, done });
+        }
+        match self.release().await {
+            Err(Error::Lost(lost)) => Err(RunError::Unprotected { lost, done }),
+            // The work was done while the lock was held, even if the lock may not be free yet.
+            _ => Ok(done),
         }
     }
 
-    /// The runtime of the renewal thread.
-    #[cfg(any(feature = "blocking", feature = "multi"))]
-    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
-        self.client.renewal_thread.runtime()
-    }
-}
-
-/// Extends the lease of a hold, and returns what remains.
-pub(crate) async fn extend(
-    client: &Client,
-    held: &Arc<SharedHold>,
-    command: redis::Cmd,
-) -> Result<Duration, Error> {
-    let sent_at = BootInstant::now();
-    let reply = client.link.query(&command).await;
-    let reply = reply.map(|Milliseconds(lease)| held.context.certain(lease));
-    // The clock is read while the hold is locked: it may have been found lost meanwhile, and then it stays lost.
-    let (action, lost_reason, remaining) = held.now(|hold, now| {
-        let action = hold.on_extended(sent_at, &reply, now);
-        (action, hold.lost_reason(now), hold.remaining(now))
-    });
-    if let Some(Action::NotifyLost(reason)) = action {
-        notify_lost(held, reason);
-    }
-    client.renewal_thread.watch(held);
-    match (lost_reason, reply) {
-        (Some(reason), _) => Err(Error::Lost(reason)),
-        (None, Ok(_)) => Ok(remaining),
-        (None, Err(error)) => Err(error.at_server(client.address())),
-    }
-}
-
-/// A view of a [`Guard`], which it does not keep. Cheap to clone.
-#[derive(Clone)]
-pub struct GuardWatch(Arc<SharedHold>);
-
-impl GuardWatch {
-    /// Whether the lock is held for certain: see [`Guard::is_held`].
-    pub fn is_held(&self) -> bool {
-        self.0.now(|hold, now| hold.is_held(now))
-    }
-
-    /// Why the lock is lost; `None` while it is held, and if the guard was released or dropped before.
-    pub fn lost_reason(&self) -> Option<LostReason> {
-        self.0.now(|hold, now| hold.lost_reason(now))
-    }
-
-    /// Cancelled when the lock is lost or released: see [`Guard::token`].
-    pub fn token(&self) -> CancellationToken {
-        self.0.token.child_token()
-    }
-}
-
-impl fmt::Debug for GuardWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuardWatch")
-            .field("is_held", &self.is_held())
-            .field("lost_reason", &self.lost_reason())
-            .finish()
+    fn lost_now(&self) -> Option<Lost> {
+        self.held.hold().lost(BootInstant::now())
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.is_settled {
-            let releasing = give_up(&self.client, Arc::clone(&self.held));
-            // The outcome is reported as an event.
-            self.client.renewal_thread.spawn(async { drop(releasing.await) });
+        if !self.is_given_up && self.handle.is_at_home() {
+            self.handle.send(Operation::Release {
+                held: Arc::clone(&self.held),
+                keeps: false,
+                reply: None,
+                pending: self.handle.begin_release(),
+            });
         }
     }
 }
@@ -331,34 +221,51 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Renews the lease of a hold, and makes a guard of it.
-pub(crate) async fn adopt(client: &Arc<Client>, parts: GuardParts) -> Result<Guard, Error> {
-    client.warm_up();
-    let identity = RequestIdentity {
-        key: parts.key.into(),
-        owner: parts.owner,
-        id: parts.request_id,
-    };
-    let command = identity.extend(parts.lease, parts.fence);
-    let sent_at = BootInstant::now();
-    let reply = client.link.query(&command).await;
-    let Milliseconds(remaining) = reply.map_err(|error| match error.reported_loss() {
-        Some(reason) => Error::Lost(reason),
-        None => error.at_server(client.address()),
-    })?;
-    let GuardParts {
-        fence, holds, lease, ..
-    } = parts;
-    let grant = Grant {
-        fence,
-        holds,
-        lease: remaining,
-        waited: Duration::ZERO,
-    };
-    let options = Options {
-        lease,
-        ..Options::default()
-    };
-    // Whether the request was repeated is not known here.
-    Guard::granted(client, identity, grant, sent_at, &options, true)
+/// Why there is no result of work under a lock: see [`Lock::run`](crate::Lock::run) and
+/// [`Lock::try_run`](crate::Lock::try_run).
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError<T, E = Infallible> {
+    /// The lock was not acquired, and the work not started.
+    #[error("{0}")]
+    NotAcquired(#[source] Error),
+    /// The lock was lost, and the work was cancelled at an `await`.
+    #[error("the work was cancelled because the lock is lost: {0}")]
+    Cancelled(Lost),
+    /// The work was finished, but the lock was lost before its release: other holders may have worked at the same time.
+    #[error("the lock was lost before the work was finished: {lost}")]
+    Unprotected {
+        /// Why the lock was lost.
+        lost: Lost,
+        /// The result of the work.
+        done: T,
+    },
+    /// The work failed, and the lock was released.
+    #[error("{0}")]
+    Failed(E),
+}
+
+/// Without the result of unprotected work.
+impl<T> From<RunError<T>> for Error {
+    fn from(error: RunError<T>) -> Self {
+        match error {
+            RunError::NotAcquired(error) => error,
+            RunError::Cancelled(lost) | RunError::Unprotected { lost, .. } => Self::Lost(lost),
+            RunError::Failed(never) => match never {},
+        }
+    }
+}
+
+impl<T, E: fmt::Debug> fmt::Debug for RunError<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAcquired(error) => f.debug_tuple("NotAcquired").field(error).finish(),
+            Self::Cancelled(lost) => f.debug_tuple("Cancelled").field(lost).finish(),
+            Self::Unprotected { lost, .. } => f
+                .debug_struct("Unprotected")
+                .field("lost", lost)
+                .finish_non_exhaustive(),
+            Self::Failed(error) => f.debug_tuple("Failed").field(error).finish(),
+        }
+    }
 }

@@ -3,84 +3,49 @@
 //!
 //! # Layout
 //!
-//! - `command`: the commands, their requests and replies.
-//! - `hold`: the state of a hold as the client knows it. Pure: no I/O, no clock.
-//! - `connect`: addresses, the shared connection, and the pool for blocked requests.
-//! - `acquire`, `replicas`, `cancel`, `release`: the life of a lock.
-//! - `renewal`: the thread that renews leases and works in the background, and what it shares with guards.
-//! - `locks`, `guard`, `multi`, `run`, `parts`, `events`, `blocking`: the interface for applications.
-//! - `quorum`: locks on a majority of servers, built from guards on each of them.
+//! - `locks`, `lock`, `guard`, `events`, `error`: the interface for applications.
+//! - `request`: what goes to the thread. `driver`: the thread; `server`: its connections; `reader`: its calls of GRANTS.
+//! - `session`: all requests of a process, and what is to be sent for them. Pure, like `waiting` and `release`, which
+//!   hold its stages, and `inbox` and `hold`.
+//! - `command`, `reply`, `clock`: the commands, for connections of your own.
 
-#[cfg(feature = "locks")]
-mod acquire;
-#[cfg(feature = "locks")]
 mod backoff;
-#[cfg(feature = "blocking")]
-mod blocking;
-#[cfg(feature = "locks")]
-mod cancel;
-#[cfg(feature = "locks")]
-mod client;
 mod clock;
 mod command;
-#[cfg(feature = "locks")]
-mod connect;
+mod driver;
 mod error;
-#[cfg(feature = "locks")]
 mod events;
-#[cfg(feature = "locks")]
+mod exit;
 mod guard;
-#[cfg(feature = "locks")]
 mod hold;
-#[cfg(feature = "locks")]
-mod identity;
-#[cfg(feature = "locks")]
+mod inbox;
+mod lock;
 mod locks;
-#[cfg(feature = "multi")]
-mod multi;
-#[cfg(feature = "locks")]
-mod options;
 mod owner;
-#[cfg(feature = "locks")]
-mod parts;
-#[cfg(feature = "quorum")]
-pub mod quorum;
-#[cfg(feature = "locks")]
+mod reader;
 mod release;
-#[cfg(feature = "locks")]
-mod renewal;
-#[cfg(feature = "locks")]
+#[cfg(feature = "replicas")]
 mod replicas;
-#[cfg(feature = "locks")]
-mod run;
-#[cfg(feature = "locks")]
-mod sync;
+mod reply;
+mod request;
+mod server;
+mod session;
+mod stage;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod waiting;
 
 /// The client library underneath. Its types are part of this crate's interface.
 pub use redis;
-#[cfg(feature = "locks")]
 pub use tokio_util::sync::CancellationToken;
 
-#[cfg(all(feature = "blocking", feature = "multi"))]
-pub use blocking::blocking_acquire_all;
 pub use clock::BootInstant;
-pub use command::{
-    Acquire, Extend, GetInfo, GetOwner, Grant, HolderInfo, LUA_FENCE_CHECK, LockInfo, Release, WaiterInfo,
-    fenced,
-};
-#[cfg(feature = "cluster")]
-pub use connect::slot_of;
-pub use error::{Cause, Error, LostReason, RequestError};
-#[cfg(feature = "multi")]
-pub use multi::{Guards, acquire_all};
+pub use command::{Acquire, Command, Extend, GetInfo, GetOwner, LUA_FENCE_CHECK, Release, fenced};
+pub use error::{Error, Lost};
+pub use events::{End, Event, EventKind};
+pub use guard::{Guard, RunError};
+pub use lock::Lock;
+pub use locks::{Locks, Settings};
 pub use owner::Owner;
-#[cfg(feature = "locks")]
-pub use {
-    client::Settings,
-    connect::{Address, Endpoints},
-    events::{Event, EventKind},
-    guard::{Guard, GuardWatch},
-    locks::{Lock, Locks},
-    parts::GuardParts,
-    run::RunError,
-};
+pub use reply::{Grant, HolderInfo, LockInfo, WaiterInfo};
+pub use server::Server;

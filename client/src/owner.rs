@@ -1,6 +1,9 @@
+//! Owners, and names that nobody else has.
+
 use std::fmt;
+use std::io::Write;
 use std::process;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use redis::{FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value};
 
@@ -14,9 +17,7 @@ pub struct Owner(Arc<[u8]>);
 impl Owner {
     /// A unique owner: `host:pid:random`.
     pub fn unique() -> Self {
-        let host: &[u8] = &HOST;
-        let pid = format!(":{}:", process::id());
-        Self([host, pid.as_bytes(), &random_name()].concat().into())
+        Self(ProcessName::new().name.into())
     }
 
     /// The bytes of the owner.
@@ -25,20 +26,44 @@ impl Owner {
     }
 }
 
-/// Unlike the pid, it does not change in a forked process.
-static HOST: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let host = rustix::system::uname();
-    // The whole owner has at most 512 bytes.
-    let host = host.nodename().to_bytes();
-    host[..host.len().min(255)].to_vec()
-});
+/// The name of a process, which no other process has.
+#[derive(Debug)]
+pub(crate) struct ProcessName {
+    /// `host:pid:random`.
+    name: Vec<u8>,
+    /// The random part.
+    pub random: [u8; 32],
+}
 
-/// 128 random bits as 32 hexadecimal digits.
+impl ProcessName {
+    pub fn new() -> Self {
+        let (pid, random) = (process::id(), random_name());
+        // An owner has at most 512 bytes.
+        let host = rustix::system::uname();
+        let host = host.nodename().to_bytes();
+        let host = &host[..host.len().min(255)];
+        Self {
+            name: [host, format!(":{pid}:").as_bytes(), &random].concat(),
+            random,
+        }
+    }
+
+    /// The owner of one acquisition: `host:pid:random:number`.
+    pub fn owner(&self, number: u64) -> Owner {
+        let mut name = Vec::with_capacity(self.name.len() + 21);
+        name.extend_from_slice(&self.name);
+        // Nothing fails that writes to memory.
+        let _ = write!(name, ":{number}");
+        Owner(name.into())
+    }
+}
+
+/// 128 random bits as 32 hexadecimal digits. Forked processes continue with the same random numbers; their pids make the
+/// names unique.
 pub(crate) fn random_name() -> [u8; 32] {
     name_of(rand::random(), process::id())
 }
 
-/// Forked processes continue with the same random numbers; their pids make the names unique.
 fn name_of(random: u128, pid: u32) -> [u8; 32] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let bits = random ^ u128::from(pid);

@@ -1,85 +1,127 @@
+//! Grants that replicas must acknowledge: WAIT and WAITAOF, on connections of their own, because they block.
+
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::cmd;
+use redis::{FromRedisValue, RedisError, cmd};
+use tokio::time::sleep;
 
-use crate::command::{Grant, Milliseconds};
-use crate::connect::PooledConnection;
+use crate::clock::BootInstant;
 use crate::error::Error;
-use crate::identity::RequestIdentity;
+use crate::reply::Milliseconds;
+use crate::request::{Acknowledgement, Held};
+use crate::server::{Connection, Server};
+use crate::session::Session;
+use crate::stage::Stage;
 
-/// What must acknowledge a grant before it counts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Replicas {
-    /// This many replicas.
-    pub needed: u32,
-    /// Once it is fsynced to the AOF, there and on the primary.
-    pub fsynced: bool,
-    pub timeout: Duration,
-}
+/// Connections that no WAIT blocks at the moment.
+#[derive(Clone, Default)]
+pub(crate) struct WaitConnections(Arc<Mutex<Vec<Connection>>>);
 
-impl Replicas {
-    /// Waits until the servers have a grant that this connection received, if `rewrites` is given after writing the
-    /// holder again.
+/// The reply rounds the remaining lease down.
+const ROUNDING: Duration = Duration::from_millis(1);
+/// Before another connection is tried.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl WaitConnections {
+    /// Waits until the replicas have a grant. When a connection is lost, it is asked again on another.
     pub async fn confirm(
-        self,
-        connection: &PooledConnection,
-        grant: &Grant,
-        rewrites: Option<(&RequestIdentity, Duration)>,
+        &self,
+        server: &Server,
+        held: &Held,
+        asked: Acknowledgement,
+        response_timeout: Duration,
     ) -> Result<(), Error> {
-        if let Some((identity, lease)) = rewrites {
-            force_write(connection, grant, identity, lease).await?;
+        let until = BootInstant::now() + asked.timeout;
+        loop {
+            let outcome = self.try_confirm(server, held, asked, response_timeout).await;
+            match outcome {
+                Err(error) if error.is_ambiguous() && BootInstant::now() < until => sleep(PAUSE).await,
+                outcome => return outcome,
+            }
         }
-        let (needed, acknowledged) = self.acknowledge(connection).await?;
-        if acknowledged < needed {
-            return Err(Error::Unreplicated { needed, acknowledged });
-        }
-        Ok(())
     }
 
-    /// How many servers must have what was written on this connection, and how many have it in time. WAIT and WAITAOF
-    /// ignore other connections.
-    async fn acknowledge(self, connection: &PooledConnection) -> Result<(u32, u32), Error> {
-        let needed = self.needed;
-        // 0 would mean no timeout.
-        let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(1);
-        if !self.fsynced {
-            let wait = cmd("WAIT").arg(needed).arg(timeout_ms).take();
-            return Ok((needed, connection.query(&wait).await?));
-        }
-        let wait = cmd("WAITAOF").arg(1).arg(needed).arg(timeout_ms).take();
-        match connection.query::<(u32, u32)>(&wait).await {
-            Ok((primary, replicas)) => Ok((needed.saturating_add(1), primary + replicas.min(needed))),
-            Err(error) if error.is_unknown_command("waitaof") => Err(Error::Invalid(
-                "the server does not have WAITAOF, which `fsynced` needs: update it to Redis 7.2 or Valkey, or use \
-                 `replicas`"
-                    .into(),
-            )),
-            Err(error) => Err(error),
+    async fn try_confirm(
+        &self,
+        server: &Server,
+        held: &Held,
+        asked: Acknowledgement,
+        response_timeout: Duration,
+    ) -> Result<(), Error> {
+        let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let read_timeout = asked.timeout.saturating_add(response_timeout);
+        let mut connection = match free {
+            Some(connection) => connection,
+            None => server.connect_reader(response_timeout, read_timeout).await?,
+        };
+        write_again(&mut connection, held).await?;
+        let acknowledged = acknowledge(&mut connection, held, asked).await?;
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(connection);
+        let needed = asked.replicas.saturating_add(u32::from(asked.fsynced));
+        match acknowledged >= needed {
+            true => Ok(()),
+            false => Err(Error::Unreplicated { needed, acknowledged }),
         }
     }
 }
 
-/// Has the server replicate the holder again, after this connection's last write.
-///
-/// WAIT and WAITAOF cover what was written on their own connection. A repeated request writes nothing where the
-/// first one was granted, so WAIT would return at once. An EXTEND writes the holder if it makes the lease longer.
-async fn force_write(
-    connection: &PooledConnection,
-    grant: &Grant,
-    identity: &RequestIdentity,
-    lease: Duration,
-) -> Result<(), Error> {
-    // The reply rounds the remaining lease down.
-    const ROUNDING: Duration = Duration::from_millis(1);
-    let mut lease = lease.max(grant.lease + ROUNDING);
+/// Has the server write the holder on this connection: WAIT and WAITAOF cover what was written on their own one. An
+/// EXTEND writes it if it makes the lease longer.
+async fn write_again(connection: &mut Connection, held: &Held) -> Result<(), Error> {
+    let mut lease = held.hold().remaining(BootInstant::now()) + ROUNDING;
     loop {
-        let command = identity.extend(lease, grant.fence);
-        let remaining = connection.query(&command).await;
-        match remaining {
-            Ok(Milliseconds(remaining)) if remaining <= lease => return Ok(()),
-            // Another hold of this owner was extended meanwhile, to a longer lease.
-            Ok(Milliseconds(remaining)) => lease = remaining + ROUNDING,
-            Err(error) => return Err(error.reported_loss().map_or(error, Error::Lost)),
+        // The safe deadline is earlier than that of the server, by at most this share.
+        lease = lease.saturating_add(lease / 500).saturating_add(2 * ROUNDING);
+        let remaining = connection.query(&held.extend(lease)).await?;
+        match Milliseconds::from_redis_value(remaining).map_err(RedisError::from)? {
+            Milliseconds(remaining) if remaining <= lease => return Ok(()),
+            // The server had a longer one: by another hold of this owner, or because the grant was slow.
+            Milliseconds(remaining) => lease = remaining + ROUNDING,
+        }
+    }
+}
+
+/// How many servers have what was written on this connection.
+async fn acknowledge(connection: &mut Connection, held: &Held, asked: Acknowledgement) -> Result<u32, Error> {
+    let needed = asked.replicas;
+    // 0 would mean no timeout.
+    let timeout_ms = u64::try_from(asked.timeout.as_millis())
+        .unwrap_or(u64::MAX)
+        .max(1);
+    if !asked.fsynced {
+        let wait = cmd("WAIT").arg(needed).arg(timeout_ms).take();
+        let reply = connection.query_server_of(&wait, &held.identity.key).await?;
+        return Ok(u32::from_redis_value(reply).map_err(RedisError::from)?);
+    }
+    let wait = cmd("WAITAOF").arg(1).arg(needed).arg(timeout_ms).take();
+    match connection.query_server_of(&wait, &held.identity.key).await {
+        Ok(reply) => {
+            let (primary, replicas) = <(u32, u32)>::from_redis_value(reply).map_err(RedisError::from)?;
+            Ok(primary + replicas.min(needed))
+        }
+        Err(error) if error.to_string().contains("unknown command") => Err(Error::Invalid(
+            "the server does not have WAITAOF, which `fsynced` needs: update it to Redis 7.2 or Valkey, or use \
+             `replicas`"
+                .into(),
+        )),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Session {
+    /// The replicas have a grant, or do not have it in time.
+    pub fn on_acknowledged(&mut self, number: u64, outcome: Result<(), Error>, now: BootInstant) {
+        if let Err(error) = outcome {
+            self.refuse(number, Err(error), None, now);
+        } else if let Some(Stage::Held(holding)) = self.entries.get_mut(&number).map(|entry| &mut entry.stage)
+            && let Some((reply, begun)) = holding.unconfirmed.take()
+        {
+            let held = Arc::clone(&holding.held);
+            self.hand_over(&held, reply, begun, now);
         }
     }
 }

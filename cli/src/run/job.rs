@@ -1,7 +1,8 @@
 //! The command, in a process group of its own, so that signals reach everything it starts.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::sync::mpsc;
 use std::thread;
@@ -33,7 +34,7 @@ pub enum JobEvent {
 
 impl Job {
     /// Starts the command, with the owner and the fencing token in its environment.
-    pub fn start(words: &[OsString], guard: &Guard) -> Result<Self, Failure> {
+    pub fn start(words: &[OsString], guard: &Guard<'_>) -> Result<Self, Failure> {
         let (program, args) = words
             .split_first()
             .ok_or_else(|| Failure::usage("the command is missing"))?;
@@ -44,7 +45,7 @@ impl Job {
             .name("dlock-wait".into())
             .spawn(move || group.recv().map(|group| wait_for_exit(group, &sender)))
             .map_err(|error| cannot_start_thread(&error))?;
-        let owner = OsString::from(guard.owner().to_string());
+        let owner = OsStr::from_bytes(guard.owner());
         let child = parent_death::command(program)
             .args(args)
             // Not one that it inherits.

@@ -12,10 +12,13 @@ mod supervisor;
 mod terminal;
 
 use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use redis_dlock_client::{self as client, Event, EventKind, Settings, quorum};
+use redis_dlock_client::{self as client, EventKind};
+use redis_dlock_quorum::{self as of_quorum, quorum};
 
 use self::acquire::{Acquired, acquire};
 use self::job::Job;
@@ -31,14 +34,16 @@ use crate::text::display_name;
 
 pub fn run(args: &RunArgs, server: &ServerArgs) -> Result<ExitCode, Failure> {
     let stderr = StderrWriter::start().map_err(|error| os_failure("start a thread", &error))?;
-    let settings = Settings::default().on_event(report_renewals(stderr.sender().clone()));
     let locks = if args.quorum.is_empty() {
-        let address = Target::new(server)?.client_address()?;
-        Locks::One(client::Locks::with(address, settings)?)
+        let server_of_locks = Target::new(server)?.lock_server()?;
+        let settings = client::Settings::default().on_event(report_renewals(args, stderr.sender().clone()));
+        Locks::One(client::Locks::with(server_of_locks, settings)?)
     } else {
         let servers = Target::quorum(server, &args.quorum)?;
-        let addresses = servers.iter().map(Target::address);
+        let addresses = servers.iter().map(Target::quorum_address);
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        let report = report_renewals_of_quorum(args, stderr.sender().clone());
+        let settings = of_quorum::Settings::default().on_event(report);
         Locks::Quorum(quorum::Locks::with(addresses, settings)?)
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -70,14 +75,35 @@ async fn run_under_lock(args: &RunArgs, locks: &Locks, stderr: &StderrSender) ->
     release::release(args, guard, loss, exit, stderr).await
 }
 
-/// Reports failed renewals once for each server, and once more when they succeed again.
-fn report_renewals(stderr: StderrSender) -> impl Fn(&Event) + Send + Sync + 'static {
+/// Reports that renewals fail, and once more when they succeed again.
+fn report_renewals(args: &RunArgs, stderr: StderrSender) -> impl Fn(&client::Event) + Send + Sync + 'static {
+    let name = display_name(args.name.as_bytes());
+    let is_failing = AtomicBool::new(false);
+    move |event| match &event.kind {
+        EventKind::RenewFailed { error } if !is_failing.swap(true, Ordering::Relaxed) => {
+            stderr.print(format!("cannot renew the lease of {name}, retrying: {error}"));
+        }
+        EventKind::RenewedAgain => {
+            is_failing.store(false, Ordering::Relaxed);
+            stderr.print(format!("renewed the lease of {name}"));
+        }
+        // The supervisor reports lost locks.
+        _ => {}
+    }
+}
+
+/// The same for each server of a quorum.
+fn report_renewals_of_quorum(
+    args: &RunArgs,
+    stderr: StderrSender,
+) -> impl Fn(&of_quorum::Event) + Send + Sync + 'static {
+    use of_quorum::EventKind;
+    let name = display_name(args.name.as_bytes());
     let failing = Mutex::new(HashSet::new());
     move |event| {
-        let (name, server) = (display_name(&event.key), event.server.to_string());
+        let server = event.server.to_string();
         let mut failing = failing.lock().unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
-            // The supervisor reports lost locks.
             EventKind::RenewFailed { error, .. } if !error.is_lost() && failing.insert(server.clone()) => {
                 stderr.print(format!(
                     "cannot renew the lease of {name} on {server}, retrying: {error}"

@@ -2,11 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use redis_dlock_client::{Error, LostReason};
-
-use super::lock::Guard;
+use super::lock::{Guard, ReleaseError};
 use super::stderr_writer::StderrSender;
 use crate::args::{OnLost, RunArgs};
 use crate::exit::{Code, Failure};
@@ -15,21 +12,23 @@ use crate::text::display_name;
 /// Releases the lock and returns the exit code. `reported` is the loss of the lock that was already reported.
 pub async fn release(
     args: &RunArgs,
-    guard: Guard,
-    reported: Option<LostReason>,
+    guard: Guard<'_>,
+    reported: Option<String>,
     exit: ExitCode,
     stderr: &StderrSender,
 ) -> Result<ExitCode, Failure> {
     let name = display_name(args.name.as_bytes());
-    let noticed = match reported {
-        Some(loss) => Some(loss),
-        None => verify_held(&guard).await,
+    let noticed = match &reported {
+        Some(loss) => Some(loss.clone()),
+        // In a cluster, a release does not report for certain that the lock was held to the end.
+        None => guard.find_loss().await,
     };
-    let released = guard.release(exit == ExitCode::SUCCESS).await;
+    let keeps = args.at_least.is_none() || exit == ExitCode::SUCCESS;
+    let released = guard.release(keeps).await;
     let loss = match (noticed, released) {
-        (Some(loss), _) | (None, Err(Error::Lost(loss))) => Some(loss),
+        (Some(loss), _) | (None, Err(ReleaseError::Lost(loss))) => Some(loss),
         (None, Ok(())) => None,
-        (None, Err(error)) => {
+        (None, Err(ReleaseError::Failed(error))) => {
             stderr.print(format!(
                 "cannot release {name}: {error}: it may stay held until its lease expires"
             ));
@@ -46,12 +45,4 @@ pub async fn release(
         OnLost::Ignore => exit,
         OnLost::Kill | OnLost::Term => Code::LockLost.into(),
     })
-}
-
-/// Checks that the lock was held to the end. In a cluster, a release does not report this for certain.
-async fn verify_held(guard: &Guard) -> Option<LostReason> {
-    match guard.extend(Duration::from_millis(1)).await {
-        Err(Error::Lost(loss)) => Some(loss),
-        _ => None,
-    }
 }

@@ -4,7 +4,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use nix::sys::signal::Signal;
-use redis_dlock_client::LostReason;
 use tokio::time::{Instant, sleep_until};
 
 use super::job::{Job, JobEvent};
@@ -16,16 +15,16 @@ use crate::text::display_name;
 
 pub struct Supervisor<'a> {
     args: &'a RunArgs,
-    guard: &'a Guard,
+    guard: &'a Guard<'a>,
     job: Job,
     stderr: &'a StderrSender,
-    loss: Option<LostReason>,
+    loss: Option<String>,
     /// When to send KILL to processes that ignored TERM.
     kill_at: Option<Instant>,
 }
 
 impl<'a> Supervisor<'a> {
-    pub fn new(args: &'a RunArgs, guard: &'a Guard, job: Job, stderr: &'a StderrSender) -> Self {
+    pub fn new(args: &'a RunArgs, guard: &'a Guard<'a>, job: Job, stderr: &'a StderrSender) -> Self {
         Self {
             args,
             guard,
@@ -37,8 +36,8 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Why the lock was lost, if it was.
-    pub fn loss(&self) -> Option<LostReason> {
-        self.loss
+    pub fn loss(&self) -> Option<String> {
+        self.loss.clone()
     }
 
     /// Forwards signals and reacts to a lost lock until the command exits.
@@ -58,15 +57,14 @@ impl<'a> Supervisor<'a> {
                     JobEvent::Stopped(signal) => self.on_stopped(signal),
                 },
                 signal = signals.next() => match signal {
-                    Signal::SIGCONT => self.on_continued(),
+                    Signal::SIGCONT => self.on_continued().await,
                     signal => self.job.signal(signal),
                 },
             }
         }
     }
 
-    fn on_lost(&mut self, loss: LostReason) {
-        self.loss = Some(loss);
+    fn on_lost(&mut self, loss: String) {
         let action = match self.args.on_lost {
             OnLost::Kill => {
                 self.job.signal(Signal::SIGKILL);
@@ -84,6 +82,7 @@ impl<'a> Supervisor<'a> {
         let name = display_name(self.args.name.as_bytes());
         self.stderr
             .print(format!("lost the lock {name}: {loss}: {action}"));
+        self.loss = Some(loss);
     }
 
     /// The command has exited, but other processes of its group may have ignored TERM.
@@ -95,8 +94,9 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Checks the lease before the command continues: it may have expired while everything was stopped.
-    fn on_continued(&mut self) {
-        if let (None, Some(loss)) = (self.loss, self.guard.lost_reason()) {
+    async fn on_continued(&mut self) {
+        if self.loss.is_none() && self.guard.is_lost() {
+            let loss = self.guard.lost().await;
             self.on_lost(loss);
         }
         self.job.resume();

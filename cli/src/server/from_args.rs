@@ -8,8 +8,8 @@ use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
     TlsCertificates,
 };
-use redis_dlock_client::Endpoints;
 
+use super::endpoints::Endpoints;
 use super::target::Target;
 use crate::args::ServerArgs;
 use crate::exit::Failure;
@@ -100,7 +100,6 @@ impl Target {
                     *info = sentinel(info.clone())?;
                 }
             }
-            _ => {}
         }
         Ok(Self {
             endpoints,

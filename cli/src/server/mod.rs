@@ -1,8 +1,10 @@
 //! Connections to the servers that the command line names.
 
-mod client_address;
+mod client;
+mod endpoints;
 mod from_args;
 mod node;
+mod slots;
 mod target;
 
 pub use node::{Fields, Node, is_command_denied, is_key_denied};

@@ -39,6 +39,21 @@ fn is_permission_error(error: &RedisError) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Fields(pub BTreeMap<String, String>);
 
+/// The same connection to another port, and to another host if one is given.
+pub(super) fn at(info: &ConnectionInfo, new_host: Option<String>, new_port: u16) -> ConnectionInfo {
+    let mut addr = info.addr().clone();
+    match &mut addr {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            if let Some(new_host) = new_host {
+                *host = new_host;
+            }
+            *port = new_port;
+        }
+        _ => addr = ConnectionAddr::Tcp(new_host.unwrap_or_default(), new_port),
+    }
+    info.clone().set_addr(addr)
+}
+
 impl Node {
     pub fn connect(info: &ConnectionInfo) -> Result<Self, Failure> {
         let name = info.addr().to_string();

@@ -1,9 +1,10 @@
 //! The deployment that the command line names, and how to connect to its servers.
 
-use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates, cmd};
-use redis_dlock_client::{Address, Endpoints, Error};
+use redis::{ConnectionInfo, TlsCertificates, cmd};
 
-use super::node::Node;
+use super::endpoints::Endpoints;
+use super::node::{Node, at};
+use super::slots::SlotMap;
 use crate::exit::{Code, Failure};
 
 #[derive(Clone)]
@@ -27,16 +28,14 @@ impl Target {
                 sentinels,
                 name,
                 primary,
-                ..
             } => {
                 let addresses = sentinels
                     .iter()
                     .map(|sentinel| primary_address(connect_sentinel(sentinel)?, name));
                 let (host, port) = first_success(addresses)?;
-                Node::connect(&at(primary, host, port)).map_err(during_failover)
+                Node::connect(&at(primary, Some(host), port)).map_err(during_failover)
             }
             Endpoints::Node(info) => Node::connect(info),
-            _ => Err(Failure::usage("this kind of server URL is not supported")),
         }
     }
 
@@ -45,7 +44,7 @@ impl Target {
         let mut first = self.first()?;
         let mut primaries = Vec::new();
         if self.is_cluster(&mut first) {
-            primaries = block_on(cluster_of(&first)?.primaries())?;
+            primaries = SlotMap::read(&mut first)?.primaries();
         }
         if primaries.is_empty() {
             // Not a cluster, or one that has not been created yet. `dlock doctor` reports the latter.
@@ -54,8 +53,7 @@ impl Target {
                 node: Ok(first),
             }]);
         }
-        let discover = |client: &Client| Discovered::connect(client.get_connection_info());
-        Ok(primaries.iter().map(discover).collect())
+        Ok(primaries.iter().map(Discovered::connect).collect())
     }
 
     /// The reachable primaries, and why others are unreachable. Fails if none is reachable.
@@ -79,7 +77,6 @@ impl Target {
             Endpoints::Node(info) => vec![info.addr().to_string()],
             Endpoints::Cluster(nodes) => nodes.iter().map(|info| info.addr().to_string()).collect(),
             Endpoints::Sentinel { name, .. } => vec![name.clone()],
-            _ => Vec::new(),
         }
     }
 
@@ -89,17 +86,13 @@ impl Target {
         if !self.is_cluster(&mut first) {
             return Ok(first);
         }
-        match block_on(cluster_of(&first)?.node_for(lock)) {
-            Ok(client) => Node::connect(client.get_connection_info()),
-            // The slot is not assigned.
-            Err(Error::Invalid(reason)) => Err(Failure::new(Code::Unavailable, reason)),
-            Err(error) => Err(error.into()),
-        }
+        let slot = first.query(cmd("CLUSTER").arg("KEYSLOT").arg(lock))?;
+        Node::connect(SlotMap::read(&mut first)?.node_for(slot)?)
     }
 
     /// A server at an address that `node` reported: another node of its cluster, or a replica.
     pub fn peer(&self, node: &Node, host: String, port: u16) -> Discovered {
-        Discovered::connect(&at(&node.info, host, port))
+        Discovered::connect(&at(&node.info, Some(host), port))
     }
 
     /// The name of the primary if the URL names Sentinels.
@@ -149,30 +142,6 @@ impl Discovered {
             node: Node::connect(info),
         }
     }
-}
-
-/// The cluster that this node belongs to.
-pub(super) fn cluster_of(node: &Node) -> Result<Address, Failure> {
-    Ok(Endpoints::Cluster(vec![node.info.clone()]).try_into()?)
-}
-
-/// Runs a request of the asynchronous client library.
-pub(super) fn block_on<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::from(RedisError::from(error)))?;
-    runtime.block_on(request)
-}
-
-/// The same connection to another host and port.
-fn at(info: &ConnectionInfo, new_host: String, new_port: u16) -> ConnectionInfo {
-    let mut addr = info.addr().clone();
-    if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } = &mut addr {
-        *host = new_host;
-        *port = new_port;
-    } else {
-        addr = ConnectionAddr::Tcp(new_host, new_port);
-    }
-    info.clone().set_addr(addr)
 }
 
 fn connect_sentinel(info: &ConnectionInfo) -> Result<Node, Failure> {

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{Action, Hold, PendingRelease, Plan, ReleaseStep};
-use crate::clock::{BootInstant, safe_deadline};
-use crate::error::{Error, LostReason};
+use crate::clock::BootInstant;
+use crate::error::{Error, Lost};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -16,27 +16,24 @@ fn at(ms: u64) -> BootInstant {
 }
 
 fn cut() -> Error {
-    Error::from(redis::RedisError::from(std::io::Error::from(
-        std::io::ErrorKind::BrokenPipe,
-    )))
+    redis::RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe)).into()
 }
 
 fn no_replicas() -> Error {
     redis::make_extension_error("NOREPLICAS".into(), None).into()
 }
 
-/// A hold of 3 s that was granted at 0 and renews itself.
-fn renewed() -> Hold {
-    hold(Plan {
-        lease: ms(3000),
-        renew_after: Some(ms(1000)),
-        over_at: None,
-        keep_until: None,
-    })
-}
+/// A hold of 3 s.
+const PLAN: Plan = Plan {
+    lease: ms(3000),
+    renew_after: ms(1000),
+    max_hold: None,
+    release_after: None,
+};
 
-fn hold(plan: Plan) -> Hold {
-    Hold::granted(plan, at(0), ms(0), plan.lease)
+/// A hold that was granted at 0.
+fn granted(plan: Plan) -> Hold {
+    Hold::granted(plan, at(0), ms(0), plan.first_lease())
 }
 
 /// The deadline of a lease of 3 s.
@@ -44,14 +41,10 @@ const LASTS_MS: u64 = 2995;
 
 #[test]
 fn lease_is_renewed_after_a_third() {
-    let mut hold = renewed();
+    let mut hold = granted(PLAN);
     assert_eq!(hold.wakes_at(), Some(at(1000)));
     assert_eq!(hold.on_time(at(999)), None);
-    let extend = Action::Extend {
-        lease: ms(3000),
-        timeout: ms(LASTS_MS - 1000) / 2,
-    };
-    assert_eq!(hold.on_time(at(1000)), Some(extend));
+    assert_eq!(hold.on_time(at(1000)), Some(Action::Extend(ms(3000))));
     assert_eq!(hold.on_time(at(1001)), None, "one at a time");
     assert_eq!(hold.on_renewed(at(1000), &Ok(ms(3000)), at(1010)), None);
     assert_eq!(hold.wakes_at(), Some(at(2000)));
@@ -60,32 +53,21 @@ fn lease_is_renewed_after_a_third() {
 
 #[test]
 fn renewal_counts_from_grant_not_from_request() {
-    let plan = Plan {
-        lease: ms(3000),
-        renew_after: Some(ms(1000)),
-        over_at: None,
-        keep_until: None,
-    };
-    let hold = Hold::granted(plan, at(0), ms(10_000), ms(3000));
+    let hold = Hold::granted(PLAN, at(0), ms(10_000), ms(3000));
     assert_eq!(hold.wakes_at(), Some(at(11_000)));
+    assert_eq!(hold.held(at(10_500)), ms(500));
 }
 
 #[test]
 fn renewal_of_shortened_grant_counts_from_what_is_left() {
-    let plan = Plan {
-        lease: ms(3000),
-        renew_after: Some(ms(1000)),
-        over_at: None,
-        keep_until: None,
-    };
     // The answer was lost, and is given again when most of the lease is over.
-    let mut hold = Hold::granted(plan, at(0), ms(0), ms(900));
+    let mut hold = Hold::granted(PLAN, at(0), ms(0), ms(900));
     assert_eq!(hold.wakes_at(), Some(at(300)));
-    assert!(matches!(hold.on_time(at(300)), Some(Action::Extend { lease, .. }) if lease == ms(3000)));
+    assert_eq!(hold.on_time(at(300)), Some(Action::Extend(ms(3000))));
     hold.on_renewed(at(300), &Ok(ms(3000)), at(310));
     assert_eq!(hold.wakes_at(), Some(at(1300)));
     // The owner had the lock already, by a longer lease.
-    let hold = Hold::granted(plan, at(0), ms(0), ms(9000));
+    let hold = Hold::granted(PLAN, at(0), ms(0), ms(9000));
     assert_eq!(hold.wakes_at(), Some(at(1000)));
 }
 
@@ -97,20 +79,17 @@ fn failed_renewal_is_retried_until_deadline() {
         Error::Grace(String::new()),
         Error::ModuleMissing,
     ] {
-        let mut hold = renewed();
+        let mut hold = granted(PLAN);
         let mut now = at(1000);
         let mut sent = 0;
-        while let Some(Action::Extend { .. }) = hold.on_time(now) {
+        while let Some(Action::Extend(_)) = hold.on_time(now) {
             sent += 1;
             assert_eq!(hold.on_renewed(now, &Err(error.clone()), now), None);
             now = hold.wakes_at().unwrap();
         }
         assert!(sent > 10, "{sent}");
-        assert_eq!(hold.lost_reason(now), Some(LostReason::LeaseExpired));
-        assert_eq!(
-            now.since(at(0)),
-            safe_deadline(at(0), ms(0), ms(3000)).since(at(0))
-        );
+        assert_eq!(hold.lost(now), Some(Lost::LeaseExpired));
+        assert_eq!(now, at(LASTS_MS));
         assert_eq!(hold.on_time(now + ms(1)), None);
         assert_eq!(hold.wakes_at(), None);
     }
@@ -118,209 +97,260 @@ fn failed_renewal_is_retried_until_deadline() {
 
 #[test]
 fn loss_reported_by_server_is_final() {
-    for (error, reason) in [
-        (Error::NotHeld, LostReason::NotHeld),
-        (Error::NotOwner, LostReason::NotOwner),
-        (Error::Stale, LostReason::Stale),
-    ] {
-        let mut hold = renewed();
+    for lost in [Lost::NotHeld, Lost::NotOwner, Lost::Stale] {
+        let mut hold = granted(PLAN);
         hold.on_time(at(1000));
         assert_eq!(
-            hold.on_renewed(at(1000), &Err(error), at(1001)),
-            Some(Action::NotifyLost(reason))
+            hold.on_renewed(at(1000), &Err(Error::Lost(lost)), at(1001)),
+            Some(Action::NotifyLost(lost))
         );
         assert!(!hold.is_held(at(1001)));
         assert_eq!(hold.remaining(at(1001)), ms(0));
         assert_eq!(hold.wakes_at(), None);
         assert_eq!(hold.on_extended(at(1002), &Ok(ms(3000)), at(1003)), None);
-        assert_eq!(hold.lost_reason(at(1003)), Some(reason), "a lost hold stays lost");
-        assert!(!hold.give_up(at(1003)).is_needed());
+        assert_eq!(hold.lost(at(1003)), Some(lost), "a lost hold stays lost");
+        assert_eq!(hold.give_up(at(1003), false).lost(), Some(lost));
     }
 }
 
 #[test]
 fn renewal_confirmed_after_deadline_is_loss() {
-    let mut hold = renewed();
+    let mut hold = granted(PLAN);
     hold.on_time(at(1000));
     let answer = hold.on_renewed(at(1000), &Ok(ms(3000)), at(LASTS_MS));
-    assert_eq!(answer, Some(Action::NotifyLost(LostReason::LeaseExpired)));
+    assert_eq!(answer, Some(Action::NotifyLost(Lost::LeaseExpired)));
 }
 
 #[test]
 fn extend_never_shortens_lease() {
-    let mut hold = renewed();
+    let mut hold = granted(PLAN);
     hold.on_extended(at(10), &Ok(ms(1)), at(11));
     assert_eq!(hold.remaining(at(11)), ms(LASTS_MS - 11));
 }
 
 #[test]
-fn hold_without_renewal_lasts_to_deadline() {
-    let mut hold = hold(Plan {
-        lease: ms(3000),
-        renew_after: None,
-        over_at: None,
-        keep_until: None,
+fn renewal_that_is_wanted_earlier_is_due_then() {
+    let mut hold = granted(PLAN);
+    hold.renew_by(at(2000));
+    assert_eq!(hold.wakes_at(), Some(at(1000)));
+    hold.renew_by(at(500));
+    assert!(hold.is_renewal_due(at(500)) && !hold.is_renewal_due(at(499)));
+    assert_eq!(hold.on_time(at(500)), Some(Action::Extend(ms(3000))));
+}
+
+#[test]
+fn hold_for_one_lease_is_not_renewed() {
+    let mut hold = granted(Plan {
+        max_hold: Some(ms(3000)),
+        ..PLAN
     });
     assert_eq!(hold.wakes_at(), Some(at(LASTS_MS)));
+    hold.renew_by(at(1));
     assert_eq!(hold.on_time(at(LASTS_MS - 1)), None);
     assert_eq!(
         hold.on_time(at(LASTS_MS)),
-        Some(Action::NotifyLost(LostReason::LeaseExpired))
+        Some(Action::NotifyLost(Lost::MaxHold))
     );
 }
 
 #[test]
 fn late_grant_is_not_held() {
-    let plan = Plan {
-        lease: ms(1000),
-        renew_after: Some(ms(1000)),
-        over_at: None,
-        keep_until: None,
-    };
-    let hold = Hold::granted(plan, at(0), ms(0), ms(1000));
+    let hold = Hold::granted(PLAN, at(0), ms(0), ms(1000));
     assert!(!hold.is_held(at(1500)));
     assert_eq!(hold.remaining(at(1500)), ms(0));
+    assert_eq!(hold.lost(at(1500)), Some(Lost::LeaseExpired));
 }
 
 #[test]
 fn renewal_does_not_exceed_max_hold() {
-    let mut hold = hold(Plan {
-        lease: ms(3000),
-        renew_after: Some(ms(1000)),
-        over_at: Some(at(5000)),
-        keep_until: None,
+    let mut hold = granted(Plan {
+        max_hold: Some(ms(5000)),
+        ..PLAN
     });
-    assert!(matches!(hold.on_time(at(1000)), Some(Action::Extend { lease, .. }) if lease == ms(3000)));
+    assert_eq!(hold.on_time(at(1000)), Some(Action::Extend(ms(3000))));
     hold.on_renewed(at(1000), &Ok(ms(3000)), at(1001));
-    let Some(Action::Extend { lease, .. }) = hold.on_time(at(2500)) else {
+    let Some(Action::Extend(lease)) = hold.on_time(at(2500)) else {
         panic!("no renewal");
     };
-    assert!(
-        (2500..2520).contains(&lease.as_millis()),
-        "just to the end: {lease:?}"
-    );
+    assert_eq!(lease, ms(2500), "just to the end");
+    assert_eq!(hold.longest(at(2500)), ms(2500));
     hold.on_renewed(at(2500), &Ok(lease), at(2501));
-    assert_eq!(hold.wakes_at(), Some(at(5000)), "nothing left to renew");
-    assert_eq!(hold.remaining(at(4000)), ms(1000));
-    assert_eq!(
-        hold.on_time(at(5000)),
-        Some(Action::NotifyLost(LostReason::MaxHoldExceeded))
+    let deadline = hold.wakes_at().unwrap();
+    assert!(
+        deadline > at(4990) && deadline < at(5000),
+        "nothing left to renew"
     );
+    assert_eq!(hold.on_time(deadline), Some(Action::NotifyLost(Lost::MaxHold)));
+    assert_eq!(hold.longest(at(6000)), ms(0));
+}
+
+#[test]
+fn max_hold_counts_from_grant_and_bounds_first_lease() {
+    let plan = Plan {
+        max_hold: Some(ms(2000)),
+        ..PLAN
+    };
+    assert_eq!(plan.first_lease(), ms(2000));
+    let hold = Hold::granted(plan, at(0), ms(60_000), ms(2000));
+    assert!(hold.is_held(at(61_900)) && !hold.is_held(at(62_000)));
+    assert_eq!(hold.longest(at(61_000)), ms(1000));
+}
+
+#[test]
+fn longer_lease_of_the_server_does_not_exceed_max_hold() {
+    let plan = Plan {
+        max_hold: Some(ms(5000)),
+        ..PLAN
+    };
+    // The owner had the lock already.
+    let mut hold = Hold::granted(plan, at(0), ms(0), ms(60_000));
+    assert_eq!(hold.remaining(at(1000)), ms(4000));
+    hold.on_extended(at(1000), &Ok(ms(60_000)), at(1001));
+    assert_eq!(hold.remaining(at(1001)), ms(3999));
+    assert_eq!(hold.on_time(at(2500)), Some(Action::Extend(ms(2500))));
+    hold.on_renewed(at(2500), &Ok(ms(57_000)), at(2501));
+    assert_eq!(hold.wakes_at(), Some(at(5000)));
+    assert_eq!(hold.on_time(at(5000)), Some(Action::NotifyLost(Lost::MaxHold)));
+}
+
+#[test]
+fn first_lease_ends_when_lock_need_not_be_kept_any_more() {
+    let plan = Plan {
+        release_after: Some(ms(1500)),
+        ..PLAN
+    };
+    assert_eq!(plan.first_lease(), ms(1500));
+    let mut hold = granted(plan);
+    // Most of it is over before work that takes longer is given another one, which may be longer.
+    assert_eq!(hold.wakes_at(), Some(at(1000)));
+    assert_eq!(hold.on_time(at(1000)), Some(Action::Extend(ms(3000))));
+    hold.on_renewed(at(1000), &Ok(ms(3000)), at(1001));
+    assert_eq!(hold.wakes_at(), Some(at(2000)));
+    assert_eq!(hold.on_time(at(2000)), Some(Action::Extend(ms(3000))));
+}
+
+#[test]
+fn lease_before_the_end_of_a_kept_lock_ends_there() {
+    let mut hold = granted(Plan {
+        release_after: Some(ms(3500)),
+        ..PLAN
+    });
+    assert_eq!(hold.on_time(at(1000)), Some(Action::Extend(ms(2500))));
+    // A failed renewal bounds nothing.
+    hold.on_renewed(at(1000), &Err(cut()), at(1001));
+    let due = hold.wakes_at().unwrap();
+    assert_eq!(hold.on_time(due), Some(Action::Extend(at(3500) - due)));
+    hold.on_renewed(due, &Ok(at(3500) - due), due);
+    let due = hold.wakes_at().unwrap();
+    assert!(due > at(2500) && due < at(3000), "{due:?}");
+    assert_eq!(hold.on_time(due), Some(Action::Extend(ms(3000))));
+}
+
+#[test]
+fn released_lock_is_kept_unless_dropped_lost_or_held_longer() {
+    let hold = granted(Plan {
+        release_after: Some(ms(2000)),
+        ..PLAN
+    });
+    let keep_until = |now, keeps| hold.clone().give_up(at(now), keeps).keep_until;
+    assert_eq!(keep_until(10, true), Some(at(2000)));
+    assert_eq!(keep_until(10, false), None, "dropped");
+    assert_eq!(keep_until(2000, true), None, "held as long");
+    assert_eq!(keep_until(1999, true), None, "lost");
+    let mut extended = hold.clone();
+    extended.on_extended(at(10), &Ok(ms(60_000)), at(11));
+    assert_eq!(
+        extended.clone().give_up(at(1998), true).keep_until,
+        Some(at(2000))
+    );
+    assert_eq!(extended.give_up(at(3000), true).keep_until, None);
 }
 
 #[test]
 fn given_up_hold_is_not_renewed() {
-    let mut hold = renewed();
-    assert!(hold.give_up(at(1)).is_needed());
+    let mut hold = granted(PLAN);
+    assert_eq!(hold.give_up(at(1), false).lost(), None);
     assert_eq!(hold.wakes_at(), None);
     assert_eq!(hold.on_time(at(1000)), None);
     assert_eq!(hold.on_time(at(10_000)), None, "what is given up is not lost");
-    assert_eq!(hold.lost_reason(at(10_000)), None);
+    assert_eq!(hold.lost(at(10_000)), None);
     assert!(!hold.is_held(at(1)));
 }
 
-#[test]
-fn expired_hold_is_still_released() {
-    let mut hold = renewed();
-    hold.on_time(at(LASTS_MS));
-    assert!(hold.give_up(at(LASTS_MS)).is_needed());
-}
-
-impl PendingRelease {
-    /// The reply to an attempt that was sent.
-    fn on_sent_reply(&mut self, reply: Result<u64, Error>, now: BootInstant) -> ReleaseStep {
-        self.on_connected(false);
-        self.on_reply(reply, now)
+fn outcome(step: ReleaseStep) -> Result<(), Error> {
+    match step {
+        ReleaseStep::Done(outcome) => outcome,
+        ReleaseStep::Retry(error) => panic!("again, after {error}"),
     }
 }
 
 #[test]
 fn release_of_expired_hold_reports_loss() {
-    // As after a suspend, before the background has looked.
-    let release = || renewed().give_up(at(LASTS_MS));
-    assert!(release().is_needed());
-    let unsent = release().on_reply(Err(cut()), at(LASTS_MS));
-    let silent = release().on_sent_reply(Err(cut()), at(LASTS_MS));
-    for step in [unsent, silent] {
-        assert!(
-            matches!(
-                step,
-                ReleaseStep::Done(Err(Error::Lost(LostReason::LeaseExpired)))
-            ),
-            "{step:?}"
-        );
+    // As after a suspend, before the thread has looked.
+    let release = || granted(PLAN).give_up(at(LASTS_MS), false);
+    assert_eq!(release().lost(), Some(Lost::LeaseExpired));
+    for reply in [Ok(()), Err(cut()), Err(Error::Lost(Lost::Stale))] {
+        let outcome = outcome(release().on_reply(reply, false, at(LASTS_MS)));
+        assert_eq!(outcome, Err(Error::Lost(Lost::LeaseExpired)));
     }
+    assert_eq!(release().failed(cut()), Error::Lost(Lost::LeaseExpired));
 }
 
 #[test]
 fn release_reports_outcome_or_unconfirmed() {
-    let release = || renewed().give_up(at(1));
-    let (before, after) = (at(2000), at(LASTS_MS));
-    let outcome = |step| match step {
-        ReleaseStep::Done(outcome) => outcome,
-        ReleaseStep::Retry(error) => panic!("again, after {error}"),
+    let stale = || Err(Error::Lost(Lost::Stale));
+    let release = || granted(PLAN).give_up(at(1), false);
+    let is_retried = |release: &mut PendingRelease, error| {
+        let step = release.on_reply(Err(error), false, at(2000));
+        matches!(step, ReleaseStep::Retry(_))
     };
-    assert!(matches!(outcome(release().on_sent_reply(Ok(1), before)), Ok(1)));
+    let (before, after) = (at(2000), at(LASTS_MS));
+    assert_eq!(outcome(release().on_reply(Ok(()), false, before)), Ok(()));
     // The server checks the fence: it was held until then, whatever the local clock says.
-    assert!(matches!(outcome(release().on_sent_reply(Ok(0), after)), Ok(0)));
-    let lost = outcome(release().on_sent_reply(Err(Error::Stale), before));
-    assert!(matches!(lost, Err(Error::Lost(LostReason::Stale))), "{lost:?}");
+    assert_eq!(outcome(release().on_reply(Ok(()), false, after)), Ok(()));
+    assert_eq!(outcome(release().on_reply(stale(), false, before)), stale());
 
     // An attempt before may have been carried out: that, or a loss before it.
     let mut repeated = release();
-    assert!(matches!(
-        repeated.on_sent_reply(Err(cut()), before),
-        ReleaseStep::Retry(_)
-    ));
-    let unknown = outcome(repeated.on_sent_reply(Err(Error::Stale), before));
+    assert!(is_retried(&mut repeated, cut()));
+    let unknown = outcome(repeated.on_reply(stale(), false, before));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
-    assert!(matches!(outcome(repeated.on_sent_reply(Ok(0), before)), Ok(0)));
-    let unknown = outcome(repeated.on_sent_reply(Err(cut()), after));
+    assert_eq!(outcome(repeated.on_reply(Ok(()), false, before)), Ok(()));
+    let unknown = outcome(repeated.on_reply(Err(cut()), false, after));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
 
     // The connection may have made an attempt before, by itself.
-    let mut resent = release();
-    resent.on_connected(true);
-    let unknown = outcome(resent.on_reply(Err(Error::NotHeld), before));
+    let unknown = outcome(release().on_reply(stale(), true, before));
     assert!(matches!(unknown, Err(Error::Unconfirmed(_))), "{unknown:?}");
 
-    // What could not be sent was not carried out.
-    let mut unsent = release();
-    assert!(matches!(
-        unsent.on_reply(Err(cut()), before),
-        ReleaseStep::Retry(_)
-    ));
-    let lost = outcome(unsent.on_sent_reply(Err(Error::Stale), before));
-    assert!(matches!(lost, Err(Error::Lost(LostReason::Stale))), "{lost:?}");
-    let failure = outcome(release().on_reply(Err(cut()), after));
-    assert!(matches!(failure, Err(Error::Redis(_))), "{failure:?}");
+    // What was not sent was not carried out.
+    assert!(matches!(release().failed(cut()), Error::Redis { .. }));
 
     // A refusal of the server is no attempt that may have been carried out.
     let mut refused = release();
-    assert!(matches!(
-        refused.on_sent_reply(Err(no_replicas()), before),
-        ReleaseStep::Retry(_)
-    ));
-    let refusal = outcome(refused.on_sent_reply(Err(no_replicas()), after));
-    assert!(matches!(refusal, Err(Error::Redis(_))), "{refusal:?}");
+    assert!(is_retried(&mut refused, no_replicas()));
+    assert_eq!(outcome(refused.on_reply(stale(), false, before)), stale());
+    let refusal = outcome(refused.on_reply(Err(no_replicas()), false, after));
+    assert!(matches!(refusal, Err(Error::Redis { .. })), "{refusal:?}");
 }
 
 #[test]
-fn lost_hold_stays_lost_after_release() {
-    let mut hold = renewed();
-    hold.on_time(at(LASTS_MS));
-    for answer in [Ok(0), Err(cut()), Err(Error::Stale)] {
-        let step = hold.give_up(at(LASTS_MS)).on_sent_reply(answer, at(LASTS_MS));
-        let ReleaseStep::Done(Err(Error::Lost(reason))) = step else {
-            panic!("{step:?}");
-        };
-        assert_eq!(reason, LostReason::LeaseExpired);
-    }
+fn repeated_extension_of_a_kept_lock_still_means_a_loss() {
+    let plan = Plan {
+        release_after: Some(ms(2000)),
+        ..PLAN
+    };
+    let mut release = granted(plan).give_up(at(1), true);
+    let step = release.on_reply(Err(cut()), false, at(2));
+    assert!(matches!(step, ReleaseStep::Retry(_)), "{step:?}");
+    let not_held = || Err(Error::Lost(Lost::NotHeld));
+    assert_eq!(outcome(release.on_reply(not_held(), true, at(3))), not_held());
 }
 
 /// A server with one lease, a client, and the time, which advances in steps.
 #[derive(Clone, Debug)]
 struct World {
+    plan: Plan,
     hold: Hold,
     now: BootInstant,
     /// When the lease ends on the server; `None`: an administrator broke the lock.
@@ -335,11 +365,12 @@ struct World {
 const STEP: Duration = ms(500);
 
 impl World {
-    fn new() -> Self {
+    fn new(plan: Plan) -> Self {
         Self {
-            hold: renewed(),
+            plan,
+            hold: granted(plan),
             now: at(0),
-            lease_ends: Some(at(3000)),
+            lease_ends: Some(at(0) + plan.first_lease()),
             asked: None,
             answered: None,
             released: false,
@@ -349,7 +380,7 @@ impl World {
 
     fn act(&mut self, action: Option<Action>) {
         match action {
-            Some(Action::Extend { lease, .. }) => {
+            Some(Action::Extend(lease)) => {
                 assert!(!self.released, "a renewal after the release was begun");
                 assert_eq!(self.losses_notified, 0, "a renewal of a lost lock");
                 assert!(
@@ -386,7 +417,7 @@ impl World {
         }
         if !self.released {
             next.push(self.after(|world| {
-                world.hold.give_up(world.now);
+                world.hold.give_up(world.now, true);
                 world.released = true;
             }));
         }
@@ -403,9 +434,9 @@ impl World {
             Some(ends) if self.now < ends => {
                 let ends = ends.max(self.now + lease);
                 self.lease_ends = Some(ends);
-                Ok(ends.since(self.now))
+                Ok(ends - self.now)
             }
-            _ => Err(Error::NotHeld),
+            _ => Err(Error::Lost(Lost::NotHeld)),
         };
         self.answered = Some((sent, answer));
     }
@@ -417,35 +448,51 @@ impl World {
     }
 
     fn check(&self) {
+        let is_held = self.hold.is_held(self.now);
         // An administrator's break is the one thing that no client can foresee.
         if let Some(ends) = self.lease_ends {
             assert!(
-                !self.hold.is_held(self.now) || self.now < ends,
+                !is_held || self.now < ends,
                 "believes in a lease that has ended: {self:?}"
             );
         }
         assert!(self.losses_notified <= 1, "notified twice: {self:?}");
-        assert!(
-            self.losses_notified == 0 || !self.hold.is_held(self.now),
-            "held and lost: {self:?}"
-        );
-        assert!(
-            !self.released || !self.hold.is_held(self.now),
-            "held and released: {self:?}"
-        );
+        assert!(self.losses_notified == 0 || !is_held, "held and lost: {self:?}");
+        assert!(!self.released || !is_held, "held and released: {self:?}");
+        let is_over = self.plan.max_hold.is_some_and(|limit| self.now >= at(0) + limit);
+        assert!(!is_over || !is_held, "held for too long: {self:?}");
     }
 }
 
 #[test]
 fn no_schedule_holds_expired_lease_or_renews_after_release() {
-    let mut seen = HashSet::new();
-    let mut open = vec![World::new()];
-    while let Some(world) = open.pop() {
-        world.check();
-        if world.now > at(9000) || !seen.insert(format!("{world:?}")) {
-            continue;
+    let plans = [
+        (PLAN, 10_000),
+        (
+            Plan {
+                max_hold: Some(ms(5200)),
+                ..PLAN
+            },
+            2000,
+        ),
+        (
+            Plan {
+                release_after: Some(ms(2000)),
+                ..PLAN
+            },
+            2000,
+        ),
+    ];
+    for (plan, states) in plans {
+        let mut seen = HashSet::new();
+        let mut open = vec![World::new(plan)];
+        while let Some(world) = open.pop() {
+            world.check();
+            if world.now > at(9000) || !seen.insert(format!("{world:?}")) {
+                continue;
+            }
+            open.extend(world.successors());
         }
-        open.extend(world.successors());
+        assert!(seen.len() > states, "only {} states", seen.len());
     }
-    assert!(seen.len() > 10_000, "only {} states", seen.len());
 }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Journal, calls, locks, ms, soon, until, until_free, url};
+use crate::support::{Journal, assert_lost, calls, locks, ms, soon, until, until_free, url};
 use dlock_testkit::{SLOW_MACHINE, Server, start, start_with};
-use redis_dlock_client::{Error, Locks, LostReason, Owner, Settings};
+use redis_dlock_client::{Error, Locks, Lost, Owner, RunError};
 
 #[tokio::test]
 async fn lock_is_acquired_and_released() {
@@ -12,12 +12,12 @@ async fn lock_is_acquired_and_released() {
     let guard = locks(&server).acquire("door").await.unwrap();
     let lock = client.lock("door");
     assert_eq!(lock.standing(), [(guard.owner().to_string(), guard.fence(), 1)]);
-    assert_eq!((guard.key(), guard.holds()), (&b"door"[..], 1));
-    assert!(guard.is_held() && guard.lost_reason().is_none());
+    assert_eq!(guard.key(), b"door");
+    assert!(guard.is_held());
     let lease = Duration::from_secs(30);
     let is_expected = guard.remaining() < lease && guard.remaining() > lease - SLOW_MACHINE;
     assert!(is_expected, "{:?}", guard.remaining());
-    assert_eq!(guard.release().await.unwrap(), 0);
+    guard.release().await.unwrap();
     assert!(client.find_lock("door").is_none());
 }
 
@@ -34,22 +34,18 @@ async fn acquisition_has_unique_owner_and_larger_fence() {
 }
 
 #[tokio::test]
-async fn held_lock_is_busy_at_once_or_times_out() {
+async fn held_lock_is_none_at_once_or_times_out() {
     let server = Server::start();
     server.client().acquire("door alice 60000");
     let lock = locks(&server).lock("door");
-    assert!(matches!(lock.try_acquire().await, Err(Error::Busy)));
-    assert!(matches!(
-        lock.clone().wait(Duration::ZERO).acquire().await,
-        Err(Error::Busy)
-    ));
+    assert!(lock.try_acquire().await.unwrap().is_none());
     let start = Instant::now();
-    let refused = lock.wait(ms(300)).acquire().await.unwrap_err();
+    let refused = lock.timeout(ms(300)).acquire().await.unwrap_err();
     let took = start.elapsed();
     let is_expected = matches!(refused, Error::Timeout { last: None, .. });
     assert!(is_expected, "{refused:?}");
     assert!(took >= ms(300) && took < ms(300) + SLOW_MACHINE, "{took:?}");
-    assert_eq!(server.client().waiting("door"), 0);
+    until("the request to leave", || server.client().waiting("door") == 0).await;
 }
 
 #[tokio::test]
@@ -78,7 +74,7 @@ async fn waiters_are_granted_in_order_of_arrival() {
 async fn lease_starts_after_the_wait() {
     let (server, mut client) = start();
     client.acquire("door alice 700");
-    let lock = locks(&server).lock("door").lease(ms(10_000)).auto_renew(false);
+    let lock = locks(&server).lock("door").lease(ms(10_000)).max_hold(ms(10_000));
     let guard = lock.acquire().await.unwrap();
     let remaining = guard.remaining();
     let lease_ms = client.lock("door").holders[0].lease_ms;
@@ -92,14 +88,14 @@ async fn shared_lock_and_semaphore_admit_their_limit() {
     let locks = locks(&server);
     let reading = locks.lock("book").shared();
     let readers = [reading.acquire().await.unwrap(), reading.acquire().await.unwrap()];
-    assert!(matches!(locks.try_acquire("book").await, Err(Error::Busy)));
+    assert!(locks.lock("book").try_acquire().await.unwrap().is_none());
     drop(readers);
     let pool = locks.lock("pool").limit(2);
     let first = pool.acquire().await.unwrap();
     let _second = pool.acquire().await.unwrap();
-    assert!(matches!(pool.try_acquire().await, Err(Error::Busy)));
+    assert!(pool.try_acquire().await.unwrap().is_none());
     first.release().await.unwrap();
-    let _third = pool.try_acquire().await.unwrap();
+    assert!(pool.try_acquire().await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -110,23 +106,21 @@ async fn reentrant_guards_count_holds() {
     let first = lock.acquire().await.unwrap();
     // From another client, too.
     let lock = Locks::open(url(&server)).unwrap().lock("door").owner(&owner);
-    let second = lock.try_acquire().await.unwrap();
-    assert_eq!((first.holds(), second.holds()), (1, 2));
+    let second = lock.try_acquire().await.unwrap().expect("it is its own");
+    assert_eq!(server.client().lock("door").holders[0].holds, 2);
     assert_eq!(first.fence(), second.fence());
-    assert_eq!(first.release().await.unwrap(), 1);
+    first.release().await.unwrap();
     assert!(second.is_held());
-    assert_eq!(second.release().await.unwrap(), 0);
+    second.release().await.unwrap();
 }
 
 #[tokio::test]
 async fn info_shows_holders_and_waiters() {
     let server = Server::start();
     let lock = locks(&server).lock("door").owner("alice").lease(ms(60_000));
-    assert_eq!(lock.current_owner().await.unwrap(), None);
     assert_eq!(lock.info().await.unwrap(), None);
     let guard = lock.acquire().await.unwrap();
     let _waiter = server.waiter("door bob 60000 SHARED BLOCK 50000");
-    assert_eq!(lock.current_owner().await.unwrap(), Some(Owner::from("alice")));
     let info = lock.info().await.unwrap().unwrap();
     assert_eq!((info.limit, info.waiting), (Some(1), 1));
     let holder = &info.holders[0];
@@ -141,7 +135,7 @@ async fn info_shows_holders_and_waiters() {
 #[tokio::test]
 async fn extend_never_shortens_lease() {
     let server = Server::start();
-    let lock = locks(&server).lock("door").lease(ms(10_000)).auto_renew(false);
+    let lock = locks(&server).lock("door").lease(ms(10_000));
     let guard = lock.acquire().await.unwrap();
     let left = guard.extend(ms(60_000)).await.unwrap();
     assert!(left > ms(59_000) - SLOW_MACHINE && left < ms(60_000), "{left:?}");
@@ -152,8 +146,10 @@ async fn extend_never_shortens_lease() {
 async fn missing_module_is_reported_with_remedy() {
     let server = Server::without_module("");
     let lock = locks(&server).lock("door");
-    for outcome in [lock.try_acquire().await, lock.acquire().await] {
-        let error = outcome.unwrap_err();
+    for error in [
+        lock.try_acquire().await.map(drop).unwrap_err(),
+        lock.acquire().await.map(drop).unwrap_err(),
+    ] {
         assert!(matches!(error, Error::ModuleMissing), "{error:?}");
         let is_expected = error.to_string().contains("loadmodule /path/to/libdlock.so");
         assert!(is_expected, "{error}");
@@ -166,7 +162,7 @@ async fn permanent_error_is_returned_without_waiting() {
     let locks = locks(&server);
     client.ok("SET text value");
     let wrong = locks.acquire("text").await.unwrap_err();
-    let is_expected = matches!(&wrong, Error::Redis(error) if error.code() == Some("WRONGTYPE"));
+    let is_expected = matches!(&wrong, Error::Redis { error, .. } if error.code() == Some("WRONGTYPE"));
     assert!(is_expected, "{wrong:?}");
     let lock = locks.lock("door").lease(Duration::ZERO);
     let impossible = lock.acquire().await.unwrap_err();
@@ -174,7 +170,7 @@ async fn permanent_error_is_returned_without_waiting() {
     client.ok("CONFIG SET dlock.max-waiters-per-lock 1");
     client.acquire("door alice 60000");
     let _waiter = server.waiter("door bob 60000 BLOCK 0");
-    let full = locks.lock("door").wait(ms(2_000)).acquire().await.unwrap_err();
+    let full = locks.lock("door").timeout(ms(2_000)).acquire().await.unwrap_err();
     let is_full =
         matches!(&full, Error::Timeout { last: Some(last), .. } if matches!(**last, Error::QueueFull(_)));
     assert!(is_full && full.is_transient(), "{full:?}");
@@ -221,23 +217,7 @@ async fn grace_rejects_try_acquire_and_delays_acquire() {
 #[tokio::test]
 async fn evictable_server_is_reported() {
     let server = Server::with("maxmemory 100mb\nmaxmemory-policy allkeys-lru");
-    let refused = locks(&server).try_acquire("door").await.unwrap_err();
-    assert!(matches!(refused, Error::Evictable(_)), "{refused:?}");
-}
-
-#[tokio::test]
-async fn check_finds_missing_module_permissions_and_settings() {
-    let (server, mut client) = start();
-    locks(&server).check("health").await.unwrap();
-    assert!(client.find_lock("health").is_none());
-    client.acquire("health alice 60000");
-    locks(&server).check("health").await.unwrap();
-    client.call("ACL SETUSER reader on nopass ~* +@read").unwrap();
-    let reader = Locks::open(format!("redis://reader:x@127.0.0.1:{}/", server.port())).unwrap();
-    let refused = reader.check("health").await.unwrap_err();
-    assert!(refused.to_string().contains("NOPERM"), "{refused}");
-    let server = Server::with("maxmemory 100mb\nmaxmemory-policy allkeys-lru");
-    let refused = locks(&server).check("health").await.unwrap_err();
+    let refused = locks(&server).lock("door").try_acquire().await.unwrap_err();
     assert!(matches!(refused, Error::Evictable(_)), "{refused:?}");
 }
 
@@ -255,167 +235,223 @@ async fn run_holds_lock_and_releases_it() {
 }
 
 #[tokio::test]
-async fn released_guard_of_lock_with_at_least_keeps_it_for_that_time() {
+async fn lock_is_kept_for_its_time_after_the_release() {
     let (server, mut client) = start();
     let journal = Journal::default();
     let locks = Locks::with(url(&server), journal.settings()).unwrap();
-    let lock = locks.lock("job").lease(ms(3000)).at_least(ms(60_000));
+    let lock = locks.lock("job").lease(ms(3000)).release_after(ms(60_000));
     let guard = lock.acquire().await.unwrap();
-    assert_eq!(guard.release().await.unwrap(), 1, "kept");
+    guard.release().await.unwrap();
     assert!(client.lock("job").holders[0].lease_ms > 50_000);
-    assert_eq!((journal.count("Kept"), journal.count("Released")), (1, 0));
-    assert!(matches!(lock.try_acquire().await, Err(Error::Busy)));
+    assert_eq!(journal.count("Ended"), 1);
+    assert!(lock.try_acquire().await.unwrap().is_none());
     client.call("DEL job").unwrap();
-    // Work that was not finished does not count.
+    // Work that was not finished, or that has failed, does not count.
     drop(lock.acquire().await.unwrap());
     until_free(&mut client, "job").await;
-    assert_eq!(lock.acquire().await.unwrap().release_at_once().await.unwrap(), 0);
+    let failed = lock.try_run(async |_| Err::<(), _>("failed")).await;
+    assert!(matches!(failed, Err(RunError::Failed("failed"))), "{failed:?}");
+    until_free(&mut client, "job").await;
     // After that time it is an ordinary release.
-    let guard = lock.clone().at_least(ms(1)).acquire().await.unwrap();
-    tokio::time::sleep(ms(10)).await;
-    assert_eq!(guard.release().await.unwrap(), 0);
+    let guard = lock.clone().release_after(ms(1)).acquire().await;
+    drop(guard);
+    let guard = lock
+        .clone()
+        .lease(ms(60_000))
+        .release_after(ms(400))
+        .acquire()
+        .await
+        .unwrap();
+    tokio::time::sleep(ms(700)).await;
+    guard.release().await.unwrap();
+    assert!(client.find_lock("job").is_none());
     // A lost lock is not kept.
     let guard = lock.acquire().await.unwrap();
     client.call("DEL job").unwrap();
-    assert!(guard.release().await.unwrap_err().is_lost());
+    assert_lost(guard.release().await, Lost::NotHeld);
 }
 
 #[tokio::test]
-async fn explained_refusal_names_the_holder() {
-    let server = Server::start();
-    server.client().acquire("door alice 60000");
-    let lock = locks(&server).lock("door").explain();
-    let refused = lock.try_acquire().await.unwrap_err();
-    let is_expected = refused.to_string().starts_with("alice has held the lock for ");
-    assert!(is_expected, "{refused}");
-    let Error::HeldBy(info) = refused else {
-        panic!("{refused:?}");
-    };
-    assert_eq!(info.holders[0].owner.as_bytes(), b"alice");
-}
-
-#[tokio::test]
-async fn adopted_hold_is_renewed_and_released_elsewhere() {
+async fn lock_that_is_kept_for_less_than_a_lease_is_free_in_time() {
     let (server, mut client) = start();
-    let (one, other) = (locks(&server), locks(&server));
-    let guard = one.lock("door").lease(ms(3000)).acquire().await.unwrap();
-    let (fence, parts) = (guard.fence(), guard.into_parts());
-    drop(one);
-    let guard = other.adopt(parts.clone()).await.unwrap();
-    assert_eq!((guard.fence(), guard.key()), (fence, &b"door"[..]));
-    // Longer than the lease: it is renewed.
-    tokio::time::sleep(ms(3500)).await;
-    assert!(guard.is_held());
-    assert_eq!(guard.release().await.unwrap(), 0);
-    assert!(client.find_lock("door").is_none());
-}
-
-#[tokio::test]
-async fn adopting_a_lost_hold_fails_with_the_reason() {
-    let server = Server::start();
-    let mut client = server.client();
-    let locks = locks(&server);
-    let parts = locks
-        .lock("door")
-        .owner("alice")
-        .acquire()
-        .await
-        .unwrap()
-        .into_parts();
-    let adopt = async || match locks.adopt(parts.clone()).await {
-        Err(Error::Lost(reason)) => reason,
-        other => panic!("{other:?}"),
-    };
-    client.call("DEL door").unwrap();
-    assert_eq!(adopt().await, LostReason::NotHeld);
-    client.acquire("door bob 60000");
-    assert_eq!(adopt().await, LostReason::NotOwner);
-    client.release("door bob");
-    client.acquire("door alice 60000");
-    assert_eq!(adopt().await, LostReason::Stale);
-    // What the owner acquired since is left alone.
-    assert_eq!(client.lock("door").holders[0].holds, 1);
-}
-
-#[tokio::test]
-async fn adopted_hold_notices_its_loss_and_is_released_by_panic() {
-    let server = Server::start();
-    let mut client = server.client();
-    let locks = locks(&server);
-    let adopted = async |key: &str| {
-        let parts = locks
-            .lock(key)
-            .lease(ms(3000))
-            .acquire()
-            .await
-            .unwrap()
-            .into_parts();
-        locks.adopt(parts).await.unwrap()
-    };
-    let guard = adopted("door").await;
-    client.call("DEL door").unwrap();
-    assert_eq!(soon("the loss", guard.lost()).await, LostReason::NotHeld);
-    let guard = adopted("book").await;
-    let working = tokio::spawn(async move {
-        let _guard = guard;
-        panic!("the work fails");
-    });
-    assert!(working.await.unwrap_err().is_panic());
-    until_free(&mut client, "book").await;
-}
-
-#[tokio::test]
-async fn contended_acquisition_after_a_refusal_takes_two_commands() {
-    let (server, mut client) = start();
-    let locks = locks(&server);
-    client.acquire("door alice 60000");
-    assert!(locks.lock("door").wait(ms(300)).acquire().await.is_err());
-    let before = calls(&mut client, "dlock.acquire");
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.acquire("door").await }
-    });
-    until("a place in the queue", || client.waiting("door") == 1).await;
-    client.release("door alice");
-    let guard = soon("the lock", waiting).await.unwrap().unwrap();
-    assert_eq!(
-        calls(&mut client, "dlock.acquire") - before,
-        1,
-        "no refusal first"
-    );
+    let lock = locks(&server).lock("job").release_after(ms(1500));
+    let start = Instant::now();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    assert!(client.lock("job").holders[0].lease_ms <= 1500);
+    until_free(&mut client, "job").await;
+    let took = start.elapsed();
+    assert!(took > ms(1400) && took < ms(1500) + SLOW_MACHINE, "{took:?}");
+    // Renewed beyond that time in its last third, it is released in the background.
+    let start = Instant::now();
+    let guard = lock.acquire().await.unwrap();
+    until("a longer lease", || guard.remaining() > ms(10_000)).await;
     guard.release().await.unwrap();
+    until_free(&mut client, "job").await;
+    let took = start.elapsed();
+    assert!(took > ms(1400) && took < ms(1500) + SLOW_MACHINE, "{took:?}");
 }
 
 #[tokio::test]
-async fn hook_receives_every_event() {
-    let server = Server::start();
+async fn lock_is_free_for_others_when_max_hold_is_over() {
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("door").max_hold(ms(1000));
+    let start = Instant::now();
+    let guard = lock.acquire().await.unwrap();
+    client.call("DLOCK.ACQUIRE door alice 60000 BLOCK 0").unwrap();
+    let took = start.elapsed();
+    assert!(took > ms(900) && took < ms(1000) + SLOW_MACHINE, "{took:?}");
+    assert!(!guard.is_held());
+    assert_eq!(guard.lost().await, Lost::MaxHold);
+}
+
+#[tokio::test]
+async fn each_acquisition_has_one_end() {
+    let (server, mut client) = start();
     let journal = Journal::default();
     let locks = Locks::with(url(&server), journal.settings()).unwrap();
-    let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
-    until("a renewal", || journal.count("Renewed") > 0).await;
-    assert!(locks.try_acquire("door").await.is_err());
-    guard.release().await.unwrap();
-    for (event, count) in [
-        ("Acquired", 1),
-        ("AcquireFailed", 1),
-        ("Released", 1),
-        ("Lost", 0),
-    ] {
+    let lock = locks.lock("door");
+    // Broken, then released; lost, then released; dropped; released.
+    let guard = lock.acquire().await.unwrap();
+    client.call("DEL door").unwrap();
+    assert_lost(guard.release().await, Lost::NotHeld);
+    let guard = lock.clone().max_hold(ms(100)).acquire().await.unwrap();
+    guard.lost().await;
+    assert_lost(guard.release().await, Lost::MaxHold);
+    drop(lock.acquire().await.unwrap());
+    lock.acquire().await.unwrap().release().await.unwrap();
+    until("all ends", || journal.count("Ended") == 4).await;
+    // Taken: once at once, once after a wait.
+    client.acquire("door alice 60000");
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    assert!(lock.clone().timeout(ms(100)).acquire().await.is_err());
+    locks.shutdown().await;
+    for (event, count) in [("Acquired", 4), ("NotAcquired", 2), ("Waiting", 1), ("Ended", 4)] {
         assert_eq!(journal.count(event), count, "{event}");
     }
 }
 
 #[tokio::test]
-async fn event_names_server() {
+async fn refused_connection_and_unknown_name_are_told_at_once() {
+    for (address, cause) in [
+        ("redis://127.0.0.1:1/", "refused"),
+        ("redis://name.invalid/", "lookup"),
+    ] {
+        let locks = Locks::open(address).unwrap();
+        let lock = locks.lock("door");
+        let start = Instant::now();
+        let errors = [
+            locks.ping().await.unwrap_err(),
+            lock.try_acquire().await.map(drop).unwrap_err(),
+            lock.acquire().await.map(drop).unwrap_err(),
+            lock.info().await.map(drop).unwrap_err(),
+        ];
+        assert!(start.elapsed() < SLOW_MACHINE, "{:?}", start.elapsed());
+        for error in errors {
+            assert!(error.to_string().contains(cause), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn reads_and_extensions_survive_a_lost_connection() {
+    let (server, mut client) = start();
+    let locks = locks(&server);
+    let guard = locks.acquire("door").await.unwrap();
+    for _ in 0..10 {
+        client.call("CLIENT KILL TYPE normal SKIPME yes").unwrap();
+        assert!(locks.lock("door").info().await.unwrap().is_some());
+        client.call("CLIENT KILL TYPE normal SKIPME yes").unwrap();
+        guard.extend(ms(60_000)).await.unwrap();
+        client.call("CLIENT KILL TYPE normal SKIPME yes").unwrap();
+        locks.ping().await.unwrap();
+    }
+    guard.release().await.unwrap();
+}
+
+#[test]
+fn locks_of_many_runtimes_never_fail() {
     let server = Server::start();
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let settings = Settings::default().on_event(move |event| {
-        // Fails only after the end of the test.
-        let _ = sender.send(event.server.to_string());
+    let locks = locks(&server);
+    let work = |thread: usize| {
+        for n in 0..20 {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let lock = locks.lock(format!("door{}", (thread + n) % 3));
+                lock.acquire().await.unwrap().release().await.unwrap();
+            });
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || work(thread));
+        }
     });
-    let locks = Locks::with(url(&server), settings).unwrap();
-    let _guard = locks.acquire("door").await.unwrap();
-    assert_eq!(receiver.recv().unwrap(), format!("127.0.0.1:{}", server.port()));
+}
+
+#[tokio::test]
+async fn lock_in_demand_is_not_starved_by_waiters_for_others() {
+    let server = Server::start();
+    let locks = locks(&server);
+    for n in 0..4 {
+        server.client().acquire(&format!("stuck{n} alice 60000"));
+    }
+    let waiters: Vec<_> = (0..64)
+        .map(|n| {
+            let lock = locks.lock(format!("stuck{}", n % 4));
+            tokio::spawn(async move { lock.acquire().await.map(drop) })
+        })
+        .collect();
+    let mut client = server.client();
+    until("all to wait", || {
+        (0..4).map(|n| client.waiting(&format!("stuck{n}"))).sum::<i64>() == 64
+    })
+    .await;
+    // Two other processes hand it to each other.
+    let others: Vec<_> = (0..2)
+        .map(|_| {
+            let locks = crate::support::locks(&server);
+            tokio::spawn(async move {
+                loop {
+                    let guard = locks.acquire("busy").await.unwrap();
+                    tokio::time::sleep(ms(5)).await;
+                    guard.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        let start = Instant::now();
+        let guard = soon("its turn", locks.acquire("busy")).await.unwrap();
+        assert!(start.elapsed() < SLOW_MACHINE, "{:?}", start.elapsed());
+        guard.release().await.unwrap();
+    }
+    others.iter().for_each(tokio::task::JoinHandle::abort);
+    waiters.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn thousands_wait_on_two_connections_in_order_of_arrival() {
+    const KEYS: usize = 100;
+    let (server, mut client) = start();
+    let locks = locks(&server);
+    let order = std::sync::Arc::new(std::sync::Mutex::new(vec![Vec::new(); KEYS]));
+    let waiting = (0..10_000).map(|n| {
+        let (locks, order) = (locks.clone(), std::sync::Arc::clone(&order));
+        async move {
+            let guard = locks.acquire(format!("door{}", n % KEYS)).await.unwrap();
+            order.lock().unwrap()[n % KEYS].push(n);
+            guard.release().await.unwrap();
+        }
+    });
+    let mut tasks: tokio::task::JoinSet<()> = waiting.collect();
+    until("many to wait", || client.stat("dlock_waiters") > 1000).await;
+    assert_eq!(client.server_number::<u64>("clients", "connected_clients"), 3);
+    while let Some(done) = soon("all locks", tasks.join_next()).await {
+        done.unwrap();
+    }
+    for of_key in order.lock().unwrap().iter() {
+        assert!(of_key.is_sorted(), "{of_key:?}");
+    }
 }
 
 #[tokio::test]
@@ -428,6 +464,8 @@ async fn invalid_option_is_rejected_before_anything_is_sent() {
         lock.clone().limit(0),
         lock.clone().limit(1 << 31),
         lock.clone().owner(""),
+        lock.clone().shared().limit(3),
+        locks.lock(""),
         lock.owner("x".repeat(513)),
     ];
     for lock in invalid {
@@ -436,4 +474,82 @@ async fn invalid_option_is_rejected_before_anything_is_sent() {
         let error = lock.acquire().await.unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn extend_beyond_max_hold_ends_with_it() {
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("door").max_hold(ms(20_000));
+    let guard = lock.acquire().await.unwrap();
+    let left = guard.extend(ms(600_000)).await.unwrap();
+    assert!(left <= ms(20_000), "{left:?}");
+    assert!(client.lock("door").holders[0].lease_ms <= 20_000);
+}
+
+#[tokio::test]
+async fn deadlock_of_two_tasks_is_rejected_in_one_of_them() {
+    let server = Server::start();
+    let locks = locks(&server);
+    let take = |own: &str, other: &str, owner: &str| {
+        let (own, other) = (locks.lock(own).owner(owner), locks.lock(other).owner(owner));
+        async move {
+            let _own = own.acquire().await.unwrap();
+            tokio::time::sleep(ms(100)).await;
+            other.acquire().await.map(drop)
+        }
+    };
+    let both = async { tokio::join!(take("a", "b", "alice"), take("b", "a", "bob")) };
+    let outcomes = soon("an end", both).await;
+    let is_expected = matches!(
+        outcomes,
+        (Err(Error::Deadlock(_)), Ok(())) | (Ok(()), Err(Error::Deadlock(_)))
+    );
+    assert!(is_expected, "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn ping_finds_server_and_says_what_is_wrong() {
+    let (server, mut client) = start();
+    locks(&server).ping().await.unwrap();
+    client.call("ACL SETUSER reader on nopass ~* +@read").unwrap();
+    let reader = Locks::open(format!("redis://reader:x@127.0.0.1:{}/", server.port())).unwrap();
+    let refused = reader.ping().await.unwrap_err();
+    assert!(refused.to_string().contains("NOPERM"), "{refused}");
+    assert!(!refused.to_string().contains("reader:x"), "{refused}");
+    let locks = locks(&server);
+    locks.ping().await.unwrap();
+    server.stop();
+    let silent = soon("an outcome", locks.ping()).await.unwrap_err();
+    assert!(silent.is_transient(), "{silent:?}");
+    server.resume();
+}
+
+#[tokio::test]
+async fn work_longer_than_release_after_keeps_lock_until_it_ends() {
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("job").lease(ms(3000)).release_after(ms(500));
+    let guard = lock.acquire().await.unwrap();
+    tokio::time::sleep(ms(1500)).await;
+    assert!(guard.is_held(), "{guard:?}");
+    client.assert_sole_holder("job", &guard.owner().to_string(), guard.fence(), 1);
+    guard.release().await.unwrap();
+    assert!(client.find_lock("job").is_none());
+}
+
+#[tokio::test]
+async fn contended_acquisition_with_open_inbox_takes_one_command() {
+    let (server, mut client) = start();
+    let locks = locks(&server);
+    client.acquire("door alice 60000");
+    assert!(locks.lock("door").timeout(ms(300)).acquire().await.is_err());
+    let before = calls(&mut client, "dlock.acquire");
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.acquire("door").await }
+    });
+    until("a place in the queue", || client.waiting("door") == 1).await;
+    client.release("door alice");
+    let guard = soon("the lock", waiting).await.unwrap().unwrap();
+    assert_eq!(calls(&mut client, "dlock.acquire") - before, 1);
+    guard.release().await.unwrap();
 }

@@ -1,9 +1,13 @@
 //! The five commands on the connections of redis-rs, with typed answers and errors.
 
+use std::time::Duration;
+
 use crate::support::{ms, url};
 use dlock_testkit::Server;
 use dlock_testkit::{Cluster, start};
-use redis_dlock_client::{Acquire, Error, Extend, GetInfo, GetOwner, Grant, LockInfo, Owner, Release};
+use redis_dlock_client::{
+    Acquire, Command, Error, Extend, GetInfo, GetOwner, Grant, LockInfo, Lost, Owner, Release,
+};
 
 fn check_sync(connection: &mut impl redis::ConnectionLike, key: &str) {
     let lease = ms(60_000);
@@ -26,9 +30,12 @@ fn check_sync(connection: &mut impl redis::ConnectionLike, key: &str) {
     let stale = Release::new(key, "alice")
         .fence(grant.fence + 1)
         .query(connection);
-    assert!(matches!(stale, Err(Error::Stale)), "{stale:?}");
+    assert!(matches!(stale, Err(Error::Lost(Lost::Stale))), "{stale:?}");
     let not_owner = Release::new(key, "bob").query(connection);
-    assert!(matches!(not_owner, Err(Error::NotOwner)), "{not_owner:?}");
+    assert!(
+        matches!(not_owner, Err(Error::Lost(Lost::NotOwner))),
+        "{not_owner:?}"
+    );
     assert_eq!(
         Release::new(key, "alice")
             .request_id("r1")
@@ -37,7 +44,10 @@ fn check_sync(connection: &mut impl redis::ConnectionLike, key: &str) {
         0
     );
     let not_held = Extend::new(key, "alice", lease).query(connection);
-    assert!(matches!(not_held, Err(Error::NotHeld)), "{not_held:?}");
+    assert!(
+        matches!(not_held, Err(Error::Lost(Lost::NotHeld))),
+        "{not_held:?}"
+    );
     assert_eq!(GetOwner::new(key).query(connection).unwrap(), None);
     assert_eq!(GetInfo::new(key).query(connection).unwrap(), None);
     for _ in 0..3 {
@@ -56,7 +66,7 @@ fn check_sync(connection: &mut impl redis::ConnectionLike, key: &str) {
     assert_eq!(Release::new(key, "bob").query(connection).unwrap(), 0);
 }
 
-async fn check_async(connection: &mut impl redis::aio::ConnectionLike, key: &str) {
+async fn check_async(connection: &mut (impl redis::aio::ConnectionLike + Send), key: &str) {
     let lease = ms(60_000);
     let grant = Acquire::new(key, "alice", lease)
         .query_async(connection)
@@ -94,7 +104,10 @@ async fn check_async(connection: &mut impl redis::aio::ConnectionLike, key: &str
         0
     );
     let not_held = Release::new(key, "alice").query_async(connection).await;
-    assert!(matches!(not_held, Err(Error::NotHeld)), "{not_held:?}");
+    assert!(
+        matches!(not_held, Err(Error::Lost(Lost::NotHeld))),
+        "{not_held:?}"
+    );
 }
 
 #[test]
@@ -166,7 +179,7 @@ fn pipeline_error_keeps_its_code() {
     let mut release = redis::pipe();
     release.add_command(Release::new("door", "alice").into());
     let refused = release.query::<(u64,)>(server.client().connection()).unwrap_err();
-    assert!(matches!(refused.into(), Error::NotHeld));
+    assert!(matches!(refused.into(), Error::Lost(Lost::NotHeld)));
 }
 
 #[test]
@@ -190,4 +203,14 @@ fn info_reply_is_parsed_with_queue() {
         ];
         assert_eq!(waiters, expected);
     }
+}
+
+#[test]
+fn blocked_request_waits_for_its_turn() {
+    let (server, mut client) = start();
+    client.acquire("door alice 300");
+    let request = Acquire::new("door", "bob", ms(60_000)).block(Duration::MAX);
+    let grant = request.query(server.client().connection()).unwrap().unwrap();
+    assert_eq!(client.owner("door").as_deref(), Some("bob"));
+    assert!(grant.waited > ms(0), "{grant:?}");
 }

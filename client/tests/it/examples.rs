@@ -1,168 +1,186 @@
-//! The examples do what they say. `readme.rs` runs the first one.
+//! The examples do what they say.
 
 // Their programs are not called here.
 #[allow(dead_code)]
-#[path = "../../examples/blocking_lock.rs"]
-mod blocking_lock;
+#[path = "../../examples/first.rs"]
+mod first;
 #[allow(dead_code)]
-#[path = "../../examples/cancellation.rs"]
-mod cancellation;
+#[path = "../../examples/jobs.rs"]
+mod jobs;
 #[allow(dead_code)]
-#[path = "../../examples/cron_job.rs"]
-mod cron_job;
-#[allow(dead_code)]
-#[path = "../../examples/fenced_write.rs"]
-mod fenced_write;
-#[allow(dead_code)]
-#[path = "../../examples/graceful_shutdown.rs"]
-mod graceful_shutdown;
-#[allow(dead_code)]
-#[path = "../../examples/leader_election.rs"]
-mod leader_election;
-#[allow(dead_code)]
-#[path = "../../examples/quorum.rs"]
-mod quorum;
+#[path = "../../examples/orders.rs"]
+mod orders;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
-use crate::support::{assert_lost, locks, ms, soon, until, until_free, url};
-use dlock_testkit::{Client, Server, start};
-use redis_dlock_client::{Error, LostReason};
+use crate::support::{locks, ms, soon, until, until_free, url};
+use dlock_testkit::{Client, start};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+#[tokio::test]
+async fn first_example_locks_twice_and_leaves_nothing() {
+    let (server, mut client) = start();
+    first::ship(&url(&server)).await.unwrap();
+    assert_eq!(client.stat("dlock_acquired"), 2);
+    assert!(client.find_lock("orders:42").is_none());
+}
 
 #[test]
-fn blocking_lock() {
-    let server = Server::start();
-    let first = blocking_lock::run(&url(&server)).unwrap();
-    assert!(blocking_lock::run(&url(&server)).unwrap() > first);
-    assert!(server.client().find_lock("orders:42").is_none());
+fn readme_shows_the_service_that_is_tested() {
+    let (_, code) = include_str!("../service.rs").split_once("\n\n").unwrap();
+    assert!(include_str!("../../README.md").contains(code));
+}
+
+/// The service, where it listens, and what stops it.
+struct Service {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), String>>,
+}
+
+impl Service {
+    async fn start(server: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let served = orders::serve(&server, listener, async { _ = stopped.await });
+            served.await.map_err(|error| error.to_string())
+        });
+        Self { address, stop, task }
+    }
+
+    /// The answer to a request.
+    fn ask(&self, request: &str) -> JoinHandle<String> {
+        let (address, request) = (self.address, request.to_owned());
+        tokio::spawn(async move {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = format!("{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        })
+    }
+
+    async fn metrics(&self) -> String {
+        self.ask("GET /metrics").await.unwrap()
+    }
 }
 
 #[tokio::test]
-async fn quorum() {
-    let mut servers: Vec<Server> = (0..3).map(|_| Server::with("dlock.quorum yes")).collect();
-    let addresses: Vec<String> = servers.iter().map(url).collect();
-    let first = quorum::run(&addresses).await.unwrap();
-    servers[0].kill();
-    assert!(quorum::run(&addresses).await.unwrap() > first);
-    servers[1].kill();
-    let refused = quorum::run(&addresses).await.unwrap_err();
-    let is_expected = refused.to_string().contains(&servers[1].port().to_string());
-    assert!(is_expected, "{refused}");
-}
-
-#[tokio::test]
-async fn fenced_write() {
-    let server = Server::start();
-    let client = redis::Client::open(url(&server)).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let guard = locks(&server).acquire("report:lock").await.unwrap();
-    fenced_write::write(&guard, &mut connection, "first")
-        .await
-        .unwrap();
-    server.client().call("DEL report:lock").unwrap();
-    let refused = fenced_write::write(&guard, &mut connection, "late")
-        .await
-        .unwrap_err();
-    assert!(matches!(refused, Error::NotHeld), "{refused:?}");
-    assert_eq!(server.client().ask::<String>("GET report"), "first");
-}
-
-/// Sends a request that takes longer than this test.
-fn post(address: SocketAddr, order: u32) -> TcpStream {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let request = format!("POST /orders/{order} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    stream
-}
-
-#[tokio::test]
-async fn graceful_shutdown() {
+async fn orders_run_one_at_a_time_each_and_eight_payments_at_once() {
     let (server, mut client) = start();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let locks = locks(&server);
-    let (stop, stopped) = tokio::sync::oneshot::channel();
-    let service = tokio::spawn(async move {
-        let shutdown = async { _ = stopped.await };
-        graceful_shutdown::serve(&locks, listener, shutdown).await
-    });
-    let requests: Vec<_> = (0..50).map(|order| post(address, order)).collect();
-    until("the locks", || client.ask::<usize>("DBSIZE") == 50).await;
-    stop.send(()).unwrap();
-    soon("the end", service).await.unwrap().unwrap();
-    assert_eq!(client.ask::<usize>("DBSIZE"), 0);
-    for mut request in requests {
-        let mut answer = String::new();
-        request.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    let service = Service::start(url(&server)).await;
+    let placing: Vec<_> = (0..200)
+        .map(|n| service.ask(&format!("POST /orders/{}", n % 50)))
+        .collect();
+    let changing = service.ask("PUT /config");
+    let mut most_payments = 0;
+    while !placing.iter().all(JoinHandle::is_finished) {
+        let holders = client.find_lock("payments").map_or(0, |lock| lock.holders.len());
+        most_payments = most_payments.max(holders);
+        tokio::time::sleep(ms(1)).await;
     }
-}
-
-#[tokio::test]
-async fn cancellation() {
-    let server = Server::start();
-    let locks = locks(&server);
-    let break_lock = async || {
-        let mut client = server.client();
-        until("the work", || client.find_lock("report").is_some()).await;
-        client.call("DEL report").unwrap();
-    };
-    let (outcome, ()) = soon("the end", async {
-        tokio::join!(cancellation::cancelled(&locks), break_lock())
-    })
-    .await;
-    assert_lost(outcome, LostReason::NotHeld);
-    let (steps, ()) = soon("the end", async {
-        tokio::join!(cancellation::checked(&locks), break_lock())
-    })
-    .await;
-    assert_lost(steps, LostReason::NotHeld);
-}
-
-#[tokio::test]
-async fn cron_job() {
-    let server = Server::start();
-    let mut done = 0;
-    for is_mine in [true, false, false] {
-        let ran = cron_job::run(&url(&server), "2026-01-01T00", async || done += 1).await;
-        assert_eq!(ran.unwrap(), is_mine);
+    assert!((2..=8).contains(&most_payments), "{most_payments}");
+    for answer in placing {
+        let answer = answer.await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
-    assert_eq!(done, 1);
+    assert!(changing.await.unwrap().ends_with("changed\n"));
+    let metrics = service.metrics().await;
     assert!(
-        cron_job::run(&url(&server), "2026-01-01T01", async || done += 1)
-            .await
-            .unwrap()
+        metrics.ends_with("locks_held 0\nlocks_lost_total 0\n"),
+        "{metrics}"
     );
-    assert_eq!(done, 2);
+}
+
+#[tokio::test]
+async fn service_that_is_stopped_answers_what_it_has_begun_and_leaves_no_lock() {
+    let (server, mut client) = start();
+    let service = Service::start(url(&server)).await;
+    let placing: Vec<_> = (0..30)
+        .map(|n| service.ask(&format!("POST /orders/{n}")))
+        .collect();
+    until("orders", || client.ask::<usize>("DBSIZE") > 10).await;
+    service.stop.send(()).unwrap();
+    soon("the end", service.task).await.unwrap().unwrap();
+    assert_eq!(client.ask::<usize>("DBSIZE"), 0);
+    for answer in placing {
+        // Connections that were not accepted yet have no answer.
+        let answer = answer.await;
+        let is_expected = answer.is_err() || answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 "));
+        assert!(is_expected);
+    }
+}
+
+#[tokio::test]
+async fn service_tells_whether_it_is_ready() {
+    let (mut server, _) = start();
+    let service = Service::start(url(&server)).await;
+    assert!(service.ask("GET /ready").await.unwrap().ends_with("ready\n"));
+    server.kill();
+    let answer = service.ask("GET /ready").await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
 }
 
 fn leads(client: &mut Client, name: &str) -> bool {
-    client
-        .owner("leader")
-        .is_some_and(|owner| owner.starts_with(name))
+    let owner = client.owner("{jobs}:leader");
+    owner.is_some_and(|owner| owner.starts_with(name))
 }
 
 #[tokio::test]
-async fn leader_election() {
+async fn process_leads_after_another_one_and_does_each_job_once() {
     let (server, mut client) = start();
     let lead = |name: &'static str| {
         let locks = locks(&server);
-        tokio::spawn(async move {
-            leader_election::lead(&locks, name, async |_| tokio::time::sleep(ms(3_600_000)).await).await
-        })
+        tokio::spawn(async move { jobs::lead(&locks, name).await })
     };
     let alice = lead("alice");
     until("alice to lead", || leads(&mut client, "alice:")).await;
     let bob = lead("bob");
-    until("bob to wait", || client.waiting("leader") == 1).await;
+    until("bob to wait", || client.waiting("{jobs}:leader") == 1).await;
+    let entries = |client: &mut Client| client.ask::<Vec<String>>("LRANGE {jobs}:journal 0 -1");
+    until("an entry of alice", || !entries(&mut client).is_empty()).await;
     alice.abort();
     until("bob to lead", || leads(&mut client, "bob:")).await;
     // Started twice by mistake, it does not share the lead.
     let second = lead("bob");
-    until("the second bob to wait", || client.waiting("leader") == 1).await;
-    assert_eq!(client.lock("leader").holders[0].holds, 1);
+    until("the second bob to wait", || client.waiting("{jobs}:leader") == 1).await;
+    assert_eq!(client.lock("{jobs}:leader").holders[0].holds, 1);
+    until("an entry of bob", || {
+        entries(&mut client)
+            .last()
+            .is_some_and(|entry| entry.starts_with("bob"))
+    })
+    .await;
+    let fences: Vec<u64> = entries(&mut client)
+        .iter()
+        .map(|entry| entry.rsplit_once(' ').unwrap().1.parse().unwrap())
+        .collect();
+    assert!(fences.is_sorted(), "{fences:?}");
     bob.abort();
     second.abort();
-    until_free(&mut client, "leader").await;
+    until_free(&mut client, "{jobs}:leader").await;
+}
+
+#[tokio::test]
+async fn leader_whose_lock_is_broken_writes_no_more_and_waits_again() {
+    let (server, mut client) = start();
+    let locks = locks(&server);
+    let leading = tokio::spawn(async move { jobs::lead(&locks, "alice").await });
+    until("alice to lead", || leads(&mut client, "alice:")).await;
+    client.call("DEL {jobs}:leader").unwrap();
+    client.acquire("{jobs}:leader mallory 60000");
+    until("alice to wait", || client.waiting("{jobs}:leader") == 1).await;
+    let mut written = || client.ask::<usize>("LLEN {jobs}:journal");
+    let before = written();
+    // A leader writes ten times a second.
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(written(), before);
+    assert!(!leading.is_finished());
+    leading.abort();
 }

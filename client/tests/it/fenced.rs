@@ -2,7 +2,7 @@
 
 use crate::support::{locks, url};
 use dlock_testkit::{Cluster, Server};
-use redis_dlock_client::{Error, Guard, LUA_FENCE_CHECK, Locks, redis};
+use redis_dlock_client::{Error, Guard, LUA_FENCE_CHECK, Locks, Lost, redis};
 
 async fn connect(server: &Server) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(url(server)).unwrap();
@@ -19,21 +19,23 @@ async fn fenced_write_of_lost_lock_is_refused_with_its_reason() {
     let (mut client, mut data) = (server.client(), connect(&server).await);
     let lock = locks(&server).lock("door").owner("alice");
     let others = [
-        ("PING", "NotHeld"),
-        ("DLOCK.ACQUIRE door bob 60000", "NotOwner"),
-        ("DLOCK.ACQUIRE door alice 60000", "Stale"),
+        ("PING", Lost::NotHeld),
+        ("DLOCK.ACQUIRE door bob 60000", Lost::NotOwner),
+        ("DLOCK.ACQUIRE door alice 60000", Lost::Stale),
     ];
-    for (other, reason) in others {
+    for (other, lost) in others {
         let guard = lock.acquire().await.unwrap();
-        set(&guard, "held").exec_async(&mut data).await.unwrap();
+        set(&guard, "first").exec_async(&mut data).await.unwrap();
+        let () = guard.query(&redis::Cmd::set("report", "held")).await.unwrap();
         client.call("DEL door").unwrap();
         client.call(other).unwrap();
         // The guard does not know yet.
         assert!(guard.is_held());
         let refused = set(&guard, "late").exec_async(&mut data).await;
         let refused = Error::from(refused.unwrap_err());
-        assert!(refused.is_lost(), "{refused:?}");
-        assert_eq!(format!("{refused:?}"), reason);
+        assert_eq!(refused, Error::Lost(lost));
+        let refused: Result<(), Error> = guard.query(&redis::Cmd::set("report", "late")).await;
+        assert_eq!(refused, Err(Error::Lost(lost)));
         assert_eq!(client.ask::<String>("GET report"), "held");
         client.call("DEL door").unwrap();
     }
@@ -54,7 +56,7 @@ async fn fenced_write_in_pipeline_and_transaction_is_checked() {
     server.client().call("DEL door").unwrap();
     let refused: redis::RedisResult<(u64, u64)> = both.query_async(&mut data).await;
     let refused = Error::from(refused.unwrap_err());
-    assert!(refused.is_lost(), "{refused:?}");
+    assert_eq!(refused, Error::Lost(Lost::NotHeld));
     assert_eq!(server.client().ask::<u64>("GET count"), 8);
 }
 
@@ -70,12 +72,13 @@ async fn script_of_lost_lock_writes_nothing() {
         ))
         .arg(2)
         .arg(&[guard.key(), b"report"])
-        .arg(guard.script_args())
+        .arg(guard.owner())
+        .arg(guard.fence())
         .arg("x");
     assert_eq!(write.query_async::<u64>(&mut data).await.unwrap(), 1);
     server.client().call("DEL door").unwrap();
     let refused = Error::from(write.exec_async(&mut data).await.unwrap_err());
-    assert!(matches!(refused, Error::NotHeld), "{refused:?}");
+    assert!(matches!(refused, Error::Lost(Lost::NotHeld)), "{refused:?}");
     assert_eq!(server.client().ask::<String>("GET report"), "x");
 }
 
@@ -83,8 +86,8 @@ async fn script_of_lost_lock_writes_nothing() {
 async fn fenced_write_in_cluster_goes_to_the_node_of_the_lock() {
     let cluster = Cluster::start(3);
     let seed = format!("127.0.0.1:{}", cluster.nodes[0].port());
-    let locks = Locks::open(format!("redis-cluster://{seed}")).unwrap();
     let client = redis::cluster::ClusterClient::new([format!("redis://{seed}")]).unwrap();
+    let locks = Locks::open(client.clone()).unwrap();
     let mut data = client.get_async_connection().await.unwrap();
     for node in 0..3 {
         let key = cluster.key_on(node, "acct");
@@ -94,6 +97,28 @@ async fn fenced_write_in_cluster_goes_to_the_node_of_the_lock() {
         assert_eq!(cluster.client(node).ask::<usize>(&format!("GET {key}")), node);
         guard.release().await.unwrap();
         let refused = Error::from(write.exec_async(&mut data).await.unwrap_err());
-        assert!(matches!(refused, Error::NotHeld), "{refused:?}");
+        assert!(matches!(refused, Error::Lost(Lost::NotHeld)), "{refused:?}");
     }
+}
+
+#[tokio::test]
+async fn query_returns_reply_or_error_of_its_command() {
+    let server = Server::start();
+    let guard = locks(&server).acquire("door").await.unwrap();
+    let count: u64 = guard.query(&redis::Cmd::incr("count", 2)).await.unwrap();
+    assert_eq!(count, 2);
+    let none: Option<String> = guard.query(&redis::Cmd::get("report")).await.unwrap();
+    assert_eq!(none, None);
+    let wrong = guard
+        .query::<u64>(&redis::Cmd::hget("count", "field"))
+        .await
+        .unwrap_err();
+    let is_expected = matches!(&wrong, Error::Redis { error, .. } if error.code() == Some("WRONGTYPE"));
+    assert!(is_expected, "{wrong:?}");
+    let other = guard
+        .query::<u64>(&redis::Cmd::set("report", "text"))
+        .await
+        .unwrap_err();
+    assert!(matches!(other, Error::Redis { .. }), "{other:?}");
+    assert!(guard.is_held());
 }

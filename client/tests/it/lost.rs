@@ -3,11 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::support::{
-    Journal, StuckHook, assert_lost, calls, locks, ms, soon, stall, until, until_free, url,
-};
+use crate::support::{Journal, assert_lost, calls, locks, ms, soon, stall, until, until_free, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, start};
-use redis_dlock_client::{Error, Locks, LostReason, RunError, acquire_all};
+use redis_dlock_client::{Error, EventKind, Locks, Lost, RunError, Settings};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -33,7 +31,7 @@ async fn lease_is_renewed_despite_blocked_runtime() {
     // The one thread of this test's runtime.
     std::thread::sleep(ms(3500));
     assert!(guard.is_held());
-    assert_eq!(guard.release().await.unwrap(), 0);
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -60,22 +58,21 @@ async fn renewal_stops_with_release() {
 }
 
 #[tokio::test]
-async fn lease_expires_locally_before_it_does_on_server() {
+async fn hold_ends_locally_before_it_does_on_server() {
     let (server, mut client) = start();
-    let lock = locks(&server).lock("door").lease(ms(500)).auto_renew(false);
+    let lock = locks(&server).lock("door").lease(ms(500)).max_hold(ms(500));
     let guard = lock.acquire().await.unwrap();
     let start = Instant::now();
-    assert_eq!(guard.lost().await, LostReason::LeaseExpired);
+    assert_eq!(guard.lost().await, Lost::MaxHold);
     assert!(start.elapsed() < ms(500) + SLOW_MACHINE);
     assert!(!guard.is_held() && guard.remaining().is_zero());
-    assert_eq!(guard.lost_reason(), Some(LostReason::LeaseExpired));
     assert!(guard.token().is_cancelled());
     // An ended lease is not revived.
     let refused = guard.extend(ms(1000)).await.unwrap_err();
-    let is_expected = matches!(refused, Error::Lost(LostReason::LeaseExpired));
+    let is_expected = matches!(refused, Error::Lost(Lost::MaxHold));
     assert!(is_expected, "{refused:?}");
     until_free(&mut client, "door").await;
-    assert_lost(guard.release().await, LostReason::LeaseExpired);
+    assert_lost(guard.release().await, Lost::MaxHold);
 }
 
 #[tokio::test]
@@ -83,9 +80,9 @@ async fn release_of_broken_lock_reports_who_holds_it() {
     let (server, mut client) = start();
     let lock = locks(&server).lock("door").owner("alice");
     let others = [
-        ("PING", LostReason::NotHeld),
-        ("DLOCK.ACQUIRE door bob 60000", LostReason::NotOwner),
-        ("DLOCK.ACQUIRE door alice 60000", LostReason::Stale),
+        ("PING", Lost::NotHeld),
+        ("DLOCK.ACQUIRE door bob 60000", Lost::NotOwner),
+        ("DLOCK.ACQUIRE door alice 60000", Lost::Stale),
     ];
     for (other, expected) in others {
         let guard = lock.acquire().await.unwrap();
@@ -99,24 +96,17 @@ async fn release_of_broken_lock_reports_who_holds_it() {
 }
 
 #[tokio::test]
-async fn broken_lock_is_reported_by_run_and_by_several_guards() {
+async fn broken_lock_is_reported_by_run() {
     let server = Server::start();
     let locks = locks(&server);
     let done = locks
         .lock("door")
         .run(async |_| server.client().call("DEL door").map(|_| "the result").unwrap())
         .await;
-    let Err(RunError::Unprotected { reason, done }) = done else {
+    let Err(RunError::Unprotected { lost, done }) = done else {
         panic!("{done:?}");
     };
-    assert_eq!((reason, done), (LostReason::NotHeld, "the result"));
-    let guards = acquire_all([locks.lock("door"), locks.lock("gate")])
-        .await
-        .unwrap();
-    server.client().call("DEL gate").unwrap();
-    let released = guards.release().await;
-    assert_lost(released, LostReason::NotHeld);
-    until_free(&mut server.client(), "door").await;
+    assert_eq!((lost, done), (Lost::NotHeld, "the result"));
 }
 
 #[tokio::test]
@@ -127,40 +117,9 @@ async fn unresponsive_server_does_not_hide_lease_expiry() {
     let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
     proxy.freeze(Way::ToServer);
     let start = Instant::now();
-    assert_eq!(soon("the reason", guard.lost()).await, LostReason::LeaseExpired);
+    assert_eq!(soon("the reason", guard.lost()).await, Lost::LeaseExpired);
     assert!(start.elapsed() < ms(3000) + SLOW_MACHINE, "{:?}", start.elapsed());
     assert!(!guard.is_held());
-}
-
-#[tokio::test]
-async fn stuck_hook_stops_no_renewal() {
-    let server = Server::start();
-    let hook = StuckHook::new();
-    let locks = Locks::with(url(&server), hook.settings()).unwrap();
-    let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
-    until("a hook that is stuck", || hook.is_stuck()).await;
-    // Longer than a lease.
-    tokio::time::sleep(ms(3500)).await;
-    assert!(guard.is_held(), "{:?}", guard.lost_reason());
-    assert_eq!(locks.dropped_events(), 0);
-}
-
-#[tokio::test]
-async fn watch_of_guard_says_how_it_ended() {
-    let server = Server::start();
-    let locks = locks(&server);
-    let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
-    let (watch, token) = (guard.watch(), guard.watch().token());
-    assert!(watch.is_held() && !token.is_cancelled());
-    server.client().call("DEL door").unwrap();
-    soon("the loss", token.cancelled()).await;
-    drop(guard);
-    assert_eq!(watch.lost_reason(), Some(LostReason::NotHeld));
-    let guard = locks.acquire("door").await.unwrap();
-    let watch = guard.watch();
-    guard.release().await.unwrap();
-    assert!(watch.token().is_cancelled() && !watch.is_held());
-    assert_eq!(watch.lost_reason(), None, "released");
 }
 
 #[tokio::test]
@@ -172,7 +131,7 @@ async fn token_cancelled_by_application_loses_no_lock() {
     assert!(!guard.token().is_cancelled());
     assert!(timeout(ms(300), guard.lost()).await.is_err(), "nothing is lost");
     server.client().call("DEL door").unwrap();
-    assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);
+    assert_eq!(soon("the reason", guard.lost()).await, Lost::NotHeld);
     assert!(guard.token().is_cancelled());
 }
 
@@ -183,22 +142,22 @@ async fn deleted_lock_is_lost_at_next_renewal() {
     let lock = locks.lock("door").lease(ms(3000));
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
-    assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);
-    assert_lost(guard.release().await, LostReason::NotHeld);
+    assert_eq!(soon("the reason", guard.lost()).await, Lost::NotHeld);
+    assert_lost(guard.release().await, Lost::NotHeld);
 
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
     client.acquire("door bob 60000");
-    assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotOwner);
-    assert_lost(guard.release().await, LostReason::NotOwner);
+    assert_eq!(soon("the reason", guard.lost()).await, Lost::NotOwner);
+    assert_lost(guard.release().await, Lost::NotOwner);
     assert_eq!(client.owner("door").as_deref(), Some("bob"));
 
     client.release("door bob");
     let guard = lock.clone().owner("alice").acquire().await.unwrap();
     client.call("DEL door").unwrap();
     client.acquire("door alice 60000");
-    assert_eq!(soon("the reason", guard.lost()).await, LostReason::Stale);
-    assert_lost(guard.release().await, LostReason::Stale);
+    assert_eq!(soon("the reason", guard.lost()).await, Lost::Stale);
+    assert_lost(guard.release().await, Lost::Stale);
     assert_eq!(client.owner("door").as_deref(), Some("alice"));
 }
 
@@ -210,7 +169,7 @@ async fn release_of_lost_lock_keeps_next_holder() {
     client.call("DEL door").unwrap();
     client.acquire("door alice 60000");
     assert!(guard.is_held(), "not noticed yet");
-    assert_lost(guard.release().await, LostReason::Stale);
+    assert_lost(guard.release().await, Lost::Stale);
     assert_eq!(client.lock("door").holder("alice").holds, 1);
 }
 
@@ -225,11 +184,11 @@ async fn failed_renewal_is_retried() {
     proxy.cut();
     until("a failed renewal", || journal.count("RenewFailed") > 0).await;
     proxy.refuse(false);
-    let renewed = journal.count("Renewed");
-    until("a renewal", || journal.count("Renewed") > renewed).await;
+    let before = calls(&mut client, "dlock.extend");
+    until("a renewal", || calls(&mut client, "dlock.extend") > before).await;
     assert!(guard.is_held());
     assert_eq!(client.lock("door").holders[0].fence, guard.fence());
-    assert_eq!(journal.count("Lost"), 0);
+    assert_eq!(journal.count("Ended"), 0);
 }
 
 #[tokio::test]
@@ -241,19 +200,18 @@ async fn renewal_of_ended_hold_reports_no_failure() {
     let lock = locks.lock("door").lease(ms(3000));
     // Broken, and given up before the renewal is answered.
     let guard = lock.acquire().await.unwrap();
-    until("a renewal", || journal.count("Renewed") > 0).await;
     let before = calls(&mut client, "dlock.extend");
     client.call("DEL door").unwrap();
     proxy.freeze(Way::ToClient);
     until("a renewal", || calls(&mut client, "dlock.extend") > before).await;
     drop(guard);
     proxy.thaw();
-    until("the release", || journal.count("ReleaseFailed") > 0).await;
+    until("the release", || journal.count("Ended") > 0).await;
     // Broken, and reported by the server.
     let guard = lock.acquire().await.unwrap();
     client.call("DEL door").unwrap();
-    assert_eq!(soon("the reason", guard.lost()).await, LostReason::NotHeld);
-    until("the event", || journal.count("Lost") > 0).await;
+    assert_eq!(soon("the reason", guard.lost()).await, Lost::NotHeld);
+    until("the event", || journal.count("Ended") > 1).await;
     assert_eq!(journal.count("RenewFailed"), 0);
 }
 
@@ -268,7 +226,8 @@ async fn rejected_renewal_is_retried() {
     assert!(guard.is_held());
     assert_eq!(client.lock("door").holders[0].fence, guard.fence());
     client.ok("CONFIG SET min-replicas-to-write 0");
-    until("a renewal", || journal.count("Renewed") > 0).await;
+    let before = guard.remaining();
+    until("a renewal", || guard.remaining() > before).await;
     assert!(guard.is_held());
 }
 
@@ -278,9 +237,9 @@ async fn guard_is_lost_when_server_resumes_too_late() {
     let lock = locks(&server).lock("door").lease(ms(1000));
     let guard = lock.acquire().await.unwrap();
     stall(&server, ms(2000));
-    assert_eq!(soon("the reason", guard.lost()).await, LostReason::LeaseExpired);
+    assert_eq!(soon("the reason", guard.lost()).await, Lost::LeaseExpired);
     let refused = soon("an answer", guard.release()).await;
-    assert_lost(refused, LostReason::LeaseExpired);
+    assert_lost(refused, Lost::LeaseExpired);
 }
 
 #[tokio::test]
@@ -289,7 +248,7 @@ async fn max_hold_ends_renewed_guard() {
     let lock = locks(&server).lock("door").lease(ms(3000)).max_hold(ms(3500));
     let guard = lock.acquire().await.unwrap();
     let start = Instant::now();
-    assert_eq!(guard.lost().await, LostReason::MaxHoldExceeded);
+    assert_eq!(guard.lost().await, Lost::MaxHold);
     let took = start.elapsed();
     assert!(took > ms(3400) && took < ms(3500) + SLOW_MACHINE, "{took:?}");
     until_free(&mut client, "door").await;
@@ -317,7 +276,7 @@ async fn run_cancels_work_on_loss() {
     until("the work", || client.find_lock("door").is_some()).await;
     client.call("DEL door").unwrap();
     let outcome = soon("the end of the work", running).await.unwrap();
-    let is_expected = matches!(outcome, Err(RunError::Cancelled(LostReason::NotHeld)));
+    let is_expected = matches!(outcome, Err(RunError::Cancelled(Lost::NotHeld)));
     assert!(is_expected, "{outcome:?}");
     assert!(CANCELLED.load(Ordering::SeqCst));
 }
@@ -325,13 +284,13 @@ async fn run_cancels_work_on_loss() {
 #[tokio::test]
 async fn run_reports_loss_before_end_of_work() {
     let server = Server::start();
-    let lock = locks(&server).lock("door").lease(ms(1000)).auto_renew(false);
+    let lock = locks(&server).lock("door").max_hold(ms(1000));
     // It never awaits, so it cannot be cancelled.
     let outcome = lock.run(async |_| std::thread::sleep(ms(1200))).await;
     let is_expected = matches!(
         outcome,
         Err(RunError::Unprotected {
-            reason: LostReason::LeaseExpired,
+            lost: Lost::MaxHold,
             done: ()
         })
     );
@@ -346,7 +305,7 @@ async fn late_grant_is_not_returned() {
     locks.acquire("warm-up").await.unwrap().release().await.unwrap();
     proxy.delay(Way::ToClient, ms(200));
     let late = locks.lock("door").lease(ms(100)).try_acquire().await.unwrap_err();
-    assert!(matches!(late, Error::Lost(LostReason::LeaseExpired)), "{late:?}");
+    assert!(matches!(late, Error::Lost(Lost::LeaseExpired)), "{late:?}");
     until_free(&mut client, "door").await;
 }
 
@@ -369,4 +328,61 @@ async fn hundreds_of_guards_share_one_renewal_thread() {
     assert!(guards.iter().all(|guard| guard.is_held()));
     drop(guards);
     until("all to be free", || client.ask::<i64>("DBSIZE") == 0).await;
+}
+
+#[tokio::test]
+async fn extend_of_broken_lock_reports_who_holds_it() {
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("door").owner("alice");
+    let others = [
+        ("PING", Lost::NotHeld),
+        ("DLOCK.ACQUIRE door bob 60000", Lost::NotOwner),
+        ("DLOCK.ACQUIRE door alice 60000", Lost::Stale),
+    ];
+    for (other, expected) in others {
+        let guard = lock.acquire().await.unwrap();
+        client.call("DEL door").unwrap();
+        client.call(other).unwrap();
+        assert_lost(guard.extend(ms(60_000)).await, expected);
+        assert_eq!(soon("the loss", guard.lost()).await, expected);
+        assert!(!guard.is_held());
+        client.call("DEL door").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn hook_that_panics_stops_no_renewal() {
+    let (server, mut client) = start();
+    let settings = Settings::default().on_event(|event| {
+        let is_expected = matches!(event.kind, EventKind::RenewFailed { .. });
+        assert!(is_expected, "this is part of the test");
+    });
+    let locks = Locks::with(url(&server), settings).unwrap();
+    let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
+    // Longer than a lease.
+    tokio::time::sleep(ms(3500)).await;
+    assert!(guard.is_held(), "{guard:?}");
+    guard.release().await.unwrap();
+    assert!(client.find_lock("door").is_none());
+}
+
+#[tokio::test]
+async fn max_hold_is_kept_when_renewal_waits_for_a_connection() {
+    let (server, mut client) = start();
+    let proxy = Proxy::to(server.port());
+    let locks = Locks::open(proxy.url()).unwrap();
+    let lock = locks.lock("door").lease(ms(6000)).max_hold(ms(7000));
+    let guard = lock.acquire().await.unwrap();
+    let granted = Instant::now();
+    // The renewal is due after at most 2 s.
+    proxy.refuse(true);
+    proxy.cut();
+    tokio::time::sleep(ms(4000)).await;
+    let before = calls(&mut client, "dlock.extend");
+    proxy.refuse(false);
+    until("a renewal", || calls(&mut client, "dlock.extend") > before).await;
+    let held = granted.elapsed();
+    let left = guard.remaining();
+    assert!(held + left <= ms(7000), "{left:?} after {held:?}");
+    assert_eq!(soon("the loss", guard.lost()).await, Lost::MaxHold);
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant, SystemTime};
 
 use dlock_testkit::{Proxy, Server, Way};
-use redis_dlock_client::{Guard, Lock, Locks, acquire_all};
+use redis_dlock_client::{Guard, Lock, Locks};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -91,22 +91,22 @@ async fn serve(address: &str) {
     }
     sleep(LASTS).await;
     tasks.shutdown().await;
-    timeout(Duration::from_secs(10), locks.settle()).await.unwrap();
+    timeout(Duration::from_secs(10), locks.shutdown()).await.unwrap();
 }
 
 /// One request of the service, in one of the ways in which applications use locks.
 async fn request(locks: &Locks) {
-    let keys = KEYS.map(|key| locks.lock(key).lease(ms(1500)).wait(ms(500)));
+    let keys = KEYS.map(|key| locks.lock(key).lease(ms(1500)).timeout(ms(500)));
     let pick = || keys[rand::random_range(0..KEYS.len())].clone();
     match rand::random_range(0..5) {
         0 => _ = pick().run(work).await,
         1 => use_lock(pick()).await,
         2 => _ = timeout(ms(rand::random_range(0..20)), use_lock(pick())).await,
-        3 => _ = pick().wait(ms(3)).acquire().await.map(drop),
+        3 => _ = pick().timeout(ms(3)).acquire().await.map(drop),
         _ => {
             let [one, other, ..] = keys;
-            if let Ok(guards) = acquire_all([other, one]).await {
-                _ = guards.run(async |guards| work(&guards.guards()[0]).await).await;
+            if let Ok(_outer) = one.acquire().await {
+                _ = other.run(work).await;
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use redis_dlock_client as dlock;
+use redis_dlock_client as client;
+use redis_dlock_quorum as dlock;
 
 use super::clients::{Clients, clients, runtime};
 use super::majority::{self, NODE_TIMEOUT, REDLOCK, REDSYNC};
@@ -44,7 +45,7 @@ pub const RULES: [Rule; 8] = [
         situations: &[Situation::ALL_UP],
         waits: true,
         open: |urls, keys| {
-            let locks = dlock::Locks::open(median_url(urls)?)?;
+            let locks = client::Locks::open(median_url(urls)?)?;
             clients(keys, &runtime()?, |key| One {
                 lock: locks.lock(key).lease(LEASE),
                 guard: None,
@@ -125,8 +126,8 @@ impl AsyncLock for Quorum {
 
 /// A lock on the server in the middle.
 struct One {
-    lock: dlock::Lock,
-    guard: Option<dlock::Guard>,
+    lock: client::Lock,
+    guard: Option<client::Guard>,
 }
 
 impl AsyncLock for One {

@@ -1,10 +1,10 @@
 //! What the tests of locks and guards share.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Server};
-use redis_dlock_client::{Error, Event, EventKind, Locks, LostReason, Settings};
+use redis_dlock_client::{Error, Event, EventKind, Locks, Lost, Settings};
 
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -48,12 +48,12 @@ pub async fn until_free(client: &mut Client, key: &str) {
 
 /// The outcome of a lock that was lost for this reason.
 #[track_caller]
-pub fn assert_lost<T: std::fmt::Debug>(outcome: Result<T, Error>, expected: LostReason) {
+pub fn assert_lost<T: std::fmt::Debug>(outcome: Result<T, Error>, expected: Lost) {
     let is_expected = matches!(&outcome, Err(Error::Lost(reason)) if *reason == expected);
     assert!(is_expected, "{outcome:?}");
 }
 
-/// The names of the events that a client reports.
+/// The names of the events that a client reports, and of the ways in which holds ended.
 #[derive(Clone, Default)]
 pub struct Journal(Arc<Mutex<Vec<String>>>);
 
@@ -64,9 +64,11 @@ impl Journal {
     }
 
     fn note(&self, event: &Event) {
-        let what = format!("{:?}", event.kind);
-        let name = what.split([' ', '{', '(']).next().unwrap_or_default().to_owned();
-        self.0.lock().unwrap().push(name);
+        let mut names = self.0.lock().unwrap();
+        names.push(name(&event.kind));
+        if let EventKind::Ended { how, .. } = &event.kind {
+            names.push(name(how));
+        }
     }
 
     pub fn count(&self, name: &str) -> usize {
@@ -75,34 +77,9 @@ impl Journal {
     }
 }
 
-/// A hook that blocks at the first renewal until this is dropped.
-pub struct StuckHook {
-    gate: Arc<Mutex<Option<mpsc::Receiver<()>>>>,
-    _opens_when_dropped: mpsc::Sender<()>,
-}
-
-impl StuckHook {
-    pub fn new() -> Self {
-        let (sender, gate) = mpsc::channel();
-        Self {
-            gate: Arc::new(Mutex::new(Some(gate))),
-            _opens_when_dropped: sender,
-        }
-    }
-
-    pub fn settings(&self) -> Settings {
-        let gate = Arc::clone(&self.gate);
-        Settings::default().on_event(move |event| {
-            if let EventKind::Renewed { .. } = event.kind {
-                let gate = gate.lock().unwrap().take();
-                let _ = gate.map(|gate| gate.recv());
-            }
-        })
-    }
-
-    pub fn is_stuck(&self) -> bool {
-        self.gate.lock().unwrap().is_none()
-    }
+fn name(what: &impl std::fmt::Debug) -> String {
+    let what = format!("{what:?}");
+    what.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
 }
 
 /// How often the server was asked for a command.

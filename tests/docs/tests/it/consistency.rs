@@ -15,7 +15,14 @@ use crate::support::{run, workspace_binary};
 /// Pages and configuration files.
 fn pages_and_configs() -> Vec<PathBuf> {
     let root = page::root();
-    let files = ["README.md", "CONTRIBUTING.md", "client/README.md", "redis.conf"].iter();
+    let files = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "client/README.md",
+        "quorum/README.md",
+        "redis.conf",
+    ]
+    .iter();
     let mut files: Vec<PathBuf> = files.map(|file| root.join(file)).collect();
     let mut directories = vec![root.join("docs"), root.join("deploy")];
     while let Some(directory) = directories.pop() {
@@ -112,7 +119,9 @@ fn rust_versions(text: &str) -> impl Iterator<Item = Vec<u32>> {
 const CLIENT_RUST_VERSION: &str = "1.88";
 
 fn is_about_client(page: &Path) -> bool {
-    page.ends_with("client/README.md") || page.ends_with("docs/client.md")
+    ["client/README.md", "quorum/README.md", "docs/client.md"]
+        .iter()
+        .any(|path| page.ends_with(path))
 }
 
 #[test]

@@ -6,8 +6,9 @@ use std::path::{Component, Path, PathBuf};
 use crate::support::page::{self, Link, Page};
 
 /// Pages outside the book that link to it, or that it links to.
-const NEIGHBOURS: [&str; 4] = [
+const NEIGHBOURS: [&str; 5] = [
     "client/README.md",
+    "quorum/README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",

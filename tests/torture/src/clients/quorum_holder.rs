@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use redis_dlock_client::quorum::{Guard, Lock};
+use redis_dlock_quorum::quorum::{Guard, Lock};
 use tokio::runtime::Runtime;
 
 use super::gate::Gate;

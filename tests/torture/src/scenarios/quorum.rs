@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use dlock_testkit::{Proxy, Server, wait_for};
-use redis_dlock_client::{Settings, quorum};
+use redis_dlock_quorum::{Settings, quorum};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{ScenarioRun, network};
