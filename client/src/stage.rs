@@ -69,7 +69,7 @@ pub(crate) struct Waiting {
     pub was_queued: bool,
     /// Whether a lost connection may still deliver it.
     pub has_copies: bool,
-    /// Whether [`EventKind::Waiting`] was reported.
+    /// Whether [`EventKind::Waiting`](crate::EventKind::Waiting) was reported.
     pub is_reported: bool,
     /// Until when one that does not wait is tried.
     pub tried_until: Option<BootInstant>,
