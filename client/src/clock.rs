@@ -1,4 +1,4 @@
-//! A clock that counts suspend, and safe deadlines on it.
+//! A clock that counts suspend, safe deadlines on it, and pauses between attempts.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -56,6 +56,28 @@ pub(crate) fn safe_deadline(sent: BootInstant, waited: Duration, lease: Duration
     const ROUNDING: Duration = Duration::from_millis(2);
     let granted = waited.saturating_add(lease);
     sent + granted.saturating_sub(granted / 1000).saturating_sub(ROUNDING)
+}
+
+/// The pauses before the second attempt, and before later ones, at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Exponential backoff with jitter.
+pub(crate) struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    pub fn new() -> Self {
+        Self { next: FIRST_PAUSE }
+    }
+
+    /// The next pause: 50 to 100 % of the interval.
+    pub fn pause(&mut self) -> Duration {
+        let pause = self.next.mul_f64(rand::random_range(0.5..=1.0));
+        self.next = (self.next * 2).min(LONGEST_PAUSE);
+        pause
+    }
 }
 
 #[cfg(test)]
@@ -140,5 +162,16 @@ mod tests {
         let output = String::from_utf8_lossy(&inside.stdout);
         assert!(inside.status.success(), "{output}");
         assert!(output.contains("1 passed"), "{output}");
+    }
+
+    #[test]
+    fn pause_doubles_up_to_its_maximum() {
+        let mut backoff = Backoff::new();
+        let mut due = FIRST_PAUSE;
+        for _ in 0..10 {
+            let pause = backoff.pause();
+            assert!(pause >= due / 2 && pause <= due, "{pause:?} of {due:?}");
+            due = (due * 2).min(LONGEST_PAUSE);
+        }
     }
 }

@@ -1,12 +1,18 @@
-//! The commands, for any connection of redis-rs.
+//! The commands and their replies, for any connection of redis-rs.
 
+use std::collections::HashMap;
+use std::fmt;
+use std::io::Write;
+use std::process;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Arg, Cmd, ConnectionLike, FromRedisValue, ToSingleRedisArg};
+use redis::{
+    Arg, Cmd, ConnectionLike, FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value,
+};
 
+use crate::clock::{BootInstant, safe_deadline};
 use crate::error::Error;
-use crate::owner::Owner;
-use crate::reply::{Grant, LockInfo, Milliseconds};
 
 /// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]`
 ///
@@ -288,6 +294,270 @@ fn whole_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The owner of a lock: any string of 1 to 512 bytes.
+///
+/// An owner is neither a thread nor a connection. All who use the same owner share its locks: another acquisition by
+/// the same owner is granted at once and counted. Concurrent tasks need owners of their own.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner(Arc<[u8]>);
+
+impl Owner {
+    /// A unique owner: `host:pid:random`.
+    pub fn unique() -> Self {
+        Self(ProcessName::new().name.into())
+    }
+
+    /// The bytes of the owner.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The name of a process, which no other process has.
+#[derive(Debug)]
+pub(crate) struct ProcessName {
+    /// `host:pid:random`.
+    name: Vec<u8>,
+    /// The random part.
+    pub random: [u8; 32],
+}
+
+impl ProcessName {
+    pub fn new() -> Self {
+        let (pid, random) = (process::id(), random_name());
+        // An owner has at most 512 bytes.
+        let host = rustix::system::uname();
+        let host = host.nodename().to_bytes();
+        let host = &host[..host.len().min(255)];
+        Self {
+            name: [host, format!(":{pid}:").as_bytes(), &random].concat(),
+            random,
+        }
+    }
+
+    /// The owner of one acquisition: `host:pid:random:number`.
+    pub fn owner(&self, number: u64) -> Owner {
+        let mut name = Vec::with_capacity(self.name.len() + 21);
+        name.extend_from_slice(&self.name);
+        // Nothing fails that writes to memory.
+        let _ = write!(name, ":{number}");
+        Owner(name.into())
+    }
+}
+
+/// 128 random bits as 32 hexadecimal digits. Forked processes continue with the same random numbers; their pids make the
+/// names unique.
+pub(crate) fn random_name() -> [u8; 32] {
+    name_of(rand::random(), process::id())
+}
+
+fn name_of(random: u128, pid: u32) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let bits = random ^ u128::from(pid);
+    std::array::from_fn(|n| DIGITS[(bits >> (4 * n)) as usize & 15])
+}
+
+impl<T: AsRef<[u8]>> From<T> for Owner {
+    fn from(name: T) -> Self {
+        Self(name.as_ref().into())
+    }
+}
+
+impl From<&Self> for Owner {
+    fn from(owner: &Self) -> Self {
+        owner.clone()
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        String::from_utf8_lossy(&self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({:?})", String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl ToRedisArgs for Owner {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg(&self.0);
+    }
+}
+
+impl ToSingleRedisArg for Owner {}
+
+impl FromRedisValue for Owner {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        Vec::<u8>::from_redis_value(value).map(|name| Self(name.into()))
+    }
+}
+
+/// The reply to a granted ACQUIRE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Grant {
+    /// The fencing token, 1 to 2^53 - 1: larger for every later grant of this lock.
+    pub fence: u64,
+    /// How many holds the owner has now.
+    pub holds: u64,
+    /// The lease that remained when the server replied. Use [`Grant::safe_deadline`] to find out how long it lasts.
+    pub lease: Duration,
+    /// How long this request was queued.
+    pub waited: Duration,
+}
+
+/// The reply to INFO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// The smallest limit among the holders; `None` if all of them share.
+    pub limit: Option<u32>,
+    /// The holders, the one that has held the lock the longest first.
+    pub holders: Vec<HolderInfo>,
+    /// The length of the queue.
+    pub waiting: u64,
+    /// The first 128 waiters, in queue order.
+    pub waiters: Vec<WaiterInfo>,
+}
+
+/// A holder of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HolderInfo {
+    /// The owner.
+    pub owner: Owner,
+    /// The fencing token.
+    pub fence: u64,
+    /// The number of holds.
+    pub holds: u64,
+    /// The remaining lease.
+    pub lease: Duration,
+    /// How long it has held the lock.
+    pub held: Duration,
+}
+
+/// A request in the queue of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaiterInfo {
+    /// The owner.
+    pub owner: Owner,
+    /// The requested limit; `None` for a shared request.
+    pub limit: Option<u32>,
+    /// How long it has waited.
+    pub waited: Duration,
+    /// The timeout of the request; `None` if it has none.
+    pub timeout: Option<Duration>,
+    /// Whether it waits without a connection (QUEUE): its answer goes to an inbox. False if an older server does not tell.
+    pub is_queued: bool,
+}
+
+impl Grant {
+    /// When the lease may have expired, for a request that was sent at `sent`: `sent + (waited + lease) * 0.999 - 2 ms`.
+    ///
+    /// This allows for a server clock that runs 0.1 % faster than the client's. A clock that is being slewed can be
+    /// faster than that: chronyd may slew by 8 % unless `maxslewrate` is lowered. And no clock counts the time during
+    /// which a hypervisor freezes the machine. Only a resource that checks fences is safe against both.
+    pub fn safe_deadline(&self, sent: BootInstant) -> BootInstant {
+        safe_deadline(sent, self.waited, self.lease)
+    }
+}
+
+impl FromRedisValue for Grant {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let (fence, holds, Milliseconds(lease), Milliseconds(waited)) =
+            FromRedisValue::from_redis_value(value)?;
+        Ok(Self {
+            fence,
+            holds,
+            lease,
+            waited,
+        })
+    }
+}
+
+impl FromRedisValue for LockInfo {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let mut fields = Fields(FromRedisValue::from_redis_value(value)?);
+        Ok(Self {
+            limit: fields.optional("limit")?,
+            holders: fields.take("holders")?,
+            waiting: fields.take("waiting")?,
+            waiters: fields.take("waiters")?,
+        })
+    }
+}
+
+impl FromRedisValue for HolderInfo {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let mut fields = Fields(FromRedisValue::from_redis_value(value)?);
+        Ok(Self {
+            owner: fields.take("owner")?,
+            fence: fields.take("fence")?,
+            holds: fields.take("holds")?,
+            lease: fields.take::<Milliseconds>("lease-ms")?.0,
+            held: fields.take::<Milliseconds>("held-ms")?.0,
+        })
+    }
+}
+
+impl FromRedisValue for WaiterInfo {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let mut fields = Fields(FromRedisValue::from_redis_value(value)?);
+        Ok(Self {
+            owner: fields.take("owner")?,
+            limit: fields.optional("limit")?,
+            waited: fields.take::<Milliseconds>("waited-ms")?.0,
+            timeout: fields.optional("timeout-ms")?.map(Duration::from_millis),
+            is_queued: fields.has("wait", b"queue"),
+        })
+    }
+}
+
+/// A time on the wire.
+#[doc(hidden)]
+pub struct Milliseconds(pub Duration);
+
+impl FromRedisValue for Milliseconds {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        u64::from_redis_value(value).map(|ms| Self(Duration::from_millis(ms)))
+    }
+}
+
+impl From<Milliseconds> for Duration {
+    fn from(time: Milliseconds) -> Self {
+        time.0
+    }
+}
+
+/// A map, or the flat array that RESP2 has in its place. Unknown fields of newer servers are ignored.
+struct Fields(HashMap<String, Value>);
+
+impl Fields {
+    fn take<T: FromRedisValue>(&mut self, name: &str) -> Result<T, ParsingError> {
+        let value = self.0.remove(name);
+        let value = value.ok_or_else(|| ParsingError::from(format!("DLOCK.INFO did not return {name}")))?;
+        T::from_redis_value(value)
+    }
+
+    /// Whether this field is there and is this word.
+    fn has(&self, name: &str, word: &[u8]) -> bool {
+        matches!(self.0.get(name), Some(Value::BulkString(value)) if value == word)
+    }
+
+    /// A number; -1 means none.
+    fn optional<T: TryFrom<i64>>(&mut self, name: &str) -> Result<Option<T>, ParsingError> {
+        let number: i64 = self.take(name)?;
+        let invalid = |_| ParsingError::from(format!("DLOCK.INFO returned an invalid {name}"));
+        (number != -1)
+            .then(|| T::try_from(number).map_err(invalid))
+            .transpose()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,5 +587,25 @@ mod tests {
             .map(|argument| argument.as_bytes().into())
             .collect();
         assert_eq!(outer.get_packed_command(), redis::pack_command(&expected));
+    }
+
+    #[test]
+    fn unique_owner_names_host_and_pid() {
+        let (one, other) = (Owner::unique(), Owner::unique());
+        assert_ne!(one, other);
+        let name = one.to_string();
+        let parts: Vec<&str> = name.rsplitn(3, ':').collect();
+        assert_eq!(parts[0].len(), 32);
+        assert_eq!(parts[1], process::id().to_string());
+        assert!(!parts[2].is_empty());
+        assert!(one.as_bytes().len() <= 512);
+    }
+
+    #[test]
+    fn random_names_of_forked_processes_differ() {
+        let random = rand::random();
+        assert_ne!(name_of(random, 4711), name_of(random, 4712));
+        assert_eq!(name_of(random, 4711), name_of(random, 4711));
+        assert_ne!(name_of(random, 4711), name_of(!random, 4711));
     }
 }

@@ -13,14 +13,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::backoff::Backoff;
-use crate::clock::BootInstant;
+use crate::clock::{Backoff, BootInstant};
+use crate::command::ProcessName;
 use crate::error::Error;
 use crate::events::Hook;
-use crate::exit::{Exit, Pending};
-use crate::owner::ProcessName;
 use crate::reader::{InboxNews, Readers};
-use crate::request::Operation;
+use crate::request::{Exit, Operation, Pending};
 use crate::server::{Connection, Server, map_error, should_reconnect};
 use crate::session::{Sending, Session, SessionSettings};
 

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::command::Owner;
 use crate::error::{Error, Lost};
-use crate::owner::Owner;
 
 /// An event of a lock, for metrics: see [`Settings::on_event`](crate::Settings::on_event). The same events go to
 /// `tracing`.

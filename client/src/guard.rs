@@ -9,10 +9,9 @@ use redis::FromRedisValue;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::BootInstant;
-use crate::command::fenced;
+use crate::command::{Owner, fenced};
 use crate::driver::Handle;
 use crate::error::{Error, Lost};
-use crate::owner::Owner;
 use crate::request::{Held, Operation};
 
 /// A lock that is held. Release it with [`Guard::release`].

@@ -3,30 +3,24 @@
 //!
 //! # Layout
 //!
-//! - `locks`, `lock`, `guard`, `events`, `error`: the interface for applications.
+//! - `locks`, `guard`, `events`, `error`: the interface for applications. `command`: the commands, for connections of
+//!   your own.
 //! - `request`: what goes to the thread. `driver`: the thread; `server`: its connections; `reader`: its calls of GRANTS.
-//! - `session`: all requests of a process, and what is to be sent for them. Pure, like `waiting` and `release`, which
-//!   hold its stages, and `inbox` and `hold`.
-//! - `command`, `reply`, `clock`: the commands, for connections of your own.
+//! - `session`: all requests of a process, and what is to be sent for them. Pure, like `stage`, `hold` and `clock`, which
+//!   hold its data, and `waiting` and `release`, which are its two halves.
 
-mod backoff;
 mod clock;
 mod command;
 mod driver;
 mod error;
 mod events;
-mod exit;
 mod guard;
 mod hold;
-mod inbox;
-mod lock;
 mod locks;
-mod owner;
 mod reader;
 mod release;
 #[cfg(feature = "replicas")]
 mod replicas;
-mod reply;
 mod request;
 mod server;
 mod session;
@@ -40,12 +34,12 @@ pub use redis;
 pub use tokio_util::sync::CancellationToken;
 
 pub use clock::BootInstant;
-pub use command::{Acquire, Command, Extend, GetInfo, GetOwner, LUA_FENCE_CHECK, Release, fenced};
+pub use command::{
+    Acquire, Command, Extend, GetInfo, GetOwner, Grant, HolderInfo, LUA_FENCE_CHECK, LockInfo, Owner,
+    Release, WaiterInfo, fenced,
+};
 pub use error::{Error, Lost};
 pub use events::{End, Event, EventKind};
 pub use guard::{Guard, RunError};
-pub use lock::Lock;
-pub use locks::{Locks, Settings};
-pub use owner::Owner;
-pub use reply::{Grant, HolderInfo, LockInfo, WaiterInfo};
+pub use locks::{Lock, Locks, Settings};
 pub use server::Server;

@@ -1,4 +1,4 @@
-//! All locks of a deployment.
+//! All locks of a deployment, and one of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use redis::cmd;
 
+use crate::clock::BootInstant;
+use crate::command::{GetInfo, LockInfo, Owner};
 use crate::driver::Handle;
 use crate::error::Error;
 use crate::events::{Event, Hook};
-use crate::guard::Guard;
-use crate::lock::Lock;
-use crate::request::Operation;
+use crate::guard::{Guard, RunError};
+use crate::hold::Plan;
+use crate::request::{Acknowledgement, Identity, Limit, Operation, Request};
 use crate::server::Server;
 
 /// All locks of a deployment. Cheap to clone; one per application is enough.
@@ -21,7 +23,7 @@ use crate::server::Server;
 /// each, and in threads with any `block_on`. Open it after a fork, as daemons and servers with worker processes do.
 #[derive(Clone)]
 pub struct Locks {
-    pub(crate) handle: Arc<Handle>,
+    handle: Arc<Handle>,
 }
 
 /// How to reach the servers, and a hook for events.
@@ -146,5 +148,304 @@ impl Locks {
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Locks").field(&self.handle.label).finish()
+    }
+}
+
+/// The longest time to wait; more is without a limit.
+const LONGEST_WAIT: Duration = Duration::from_secs(1 << 32);
+
+/// One lock, and how to acquire it.
+///
+/// Without an explicit owner each acquisition has a unique one. For re-entry and for deadlock detection, set
+/// [an owner](Lock::owner), and use it in one task at a time.
+#[derive(Clone)]
+#[must_use = "a lock is not held before it is acquired"]
+pub struct Lock {
+    handle: Arc<Handle>,
+    key: Arc<[u8]>,
+    owner: Option<Owner>,
+    lease: Duration,
+    timeout: Duration,
+    limit: Option<u32>,
+    is_shared: bool,
+    max_hold: Option<Duration>,
+    release_after: Option<Duration>,
+    acknowledgement: Option<Acknowledgement>,
+}
+
+impl Lock {
+    fn new(handle: &Arc<Handle>, key: &[u8]) -> Self {
+        Self {
+            handle: Arc::clone(handle),
+            key: key.into(),
+            owner: None,
+            lease: Duration::from_secs(30),
+            timeout: Duration::MAX,
+            limit: None,
+            is_shared: false,
+            max_hold: None,
+            release_after: None,
+            acknowledgement: None,
+        }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// How long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the server. Default: 30 s. A lease
+    /// that is not longer than a round trip to the server and 3 ms expires before it is held, and is asked for again.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long [`Lock::acquire`] waits. Default: without a limit. `tokio::time::timeout` does the same; this one says in
+    /// [`Error::Timeout`] what the server said last, and for how long.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Any number of owners may share the lock, as readers do. Not together with [`Lock::limit`].
+    pub fn shared(mut self) -> Self {
+        self.is_shared = true;
+        self
+    }
+
+    /// At most `limit` owners may hold the lock at once, 1 to 2147483647: a semaphore.
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// The lock is held for at most this time, renewed or not: then the guard is lost, and others can acquire the lock. So
+    /// a stuck holder does not keep it forever. As a lease, it must be longer than a round trip and 3 ms. Default: no
+    /// maximum.
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = Some(time);
+        self
+    }
+
+    /// The lock stays taken for this time after the grant, even if it is released before, so that a job that several hosts
+    /// start is done once in a period. Work that takes longer keeps the lock until it ends. A guard that is dropped, and
+    /// a [`Lock::try_run`] whose work fails, release it at once. Default: none.
+    ///
+    /// The lease ends at that time. Only if less than 1 s was left, or the lease had to be renewed beyond it because two
+    /// thirds of it were over, a release in the background ends it then; a process that ends before leaves the lock to its
+    /// lease.
+    ///
+    /// ```no_run
+    /// # async fn nightly(locks: redis_dlock_client::Locks) -> Result<(), redis_dlock_client::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let lock = locks.lock("nightly").release_after(Duration::from_secs(600));
+    /// if let Some(guard) = lock.try_acquire().await? {
+    ///     // ... the job
+    ///     guard.release().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn release_after(mut self, time: Duration) -> Self {
+        self.release_after = Some(time);
+        self
+    }
+
+    /// The owner. All who use the same owner share its locks: a lock that it holds is granted again at once, and
+    /// counted. Use an owner in one task at a time: two processes with the same owner hold the lock together, under the
+    /// same [fence](Guard::fence), so that no check of fences tells them apart. To make a readable name unique, append
+    /// a unique owner: `format!("{name}:{}", Owner::unique())`. Default: a unique one for each acquisition.
+    pub fn owner(mut self, owner: impl Into<Owner>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// The lock counts as acquired only when this many replicas have acknowledged it; it is released if they have not
+    /// within `timeout` after the grant. Then it survives a failover to one of them. This takes a connection of its own
+    /// and a round trip to the replicas, during which the lease runs. It does not apply to renewals and releases.
+    /// Default: none.
+    #[cfg(feature = "replicas")]
+    pub fn replicas(mut self, replicas: u32, timeout: Duration) -> Self {
+        self.acknowledgement = Some(Acknowledgement {
+            replicas,
+            fsynced: false,
+            timeout,
+        });
+        self
+    }
+
+    /// As [`Lock::replicas`], but the lock must be fsynced to the AOF of the primary and of this many replicas, which
+    /// may be none. Then it survives a crash of the server. Needs `appendonly yes` and a server with WAITAOF: Redis 7.2
+    /// and later, and Valkey. Default: as the server's `appendfsync` says.
+    #[cfg(feature = "replicas")]
+    pub fn fsynced(mut self, replicas: u32, timeout: Duration) -> Self {
+        self.acknowledgement = Some(Acknowledgement {
+            replicas,
+            fsynced: true,
+            timeout,
+        });
+        self
+    }
+
+    /// Acquires the lock; waits for it in the server's queue, which is FIFO. That takes no connection: any number of tasks
+    /// can wait.
+    ///
+    /// Cancel safe: if the future is dropped, the request is taken back, even if it was granted meanwhile, and *its place
+    /// in the queue is lost*. In a loop with `select!`, keep the future across iterations:
+    ///
+    /// ```no_run
+    /// # async fn serve(locks: redis_dlock_client::Locks) -> Result<(), redis_dlock_client::Error> {
+    /// # let mut tick = tokio::time::interval(std::time::Duration::from_secs(1));
+    /// let lock = locks.lock("orders:42");
+    /// let mut acquiring = std::pin::pin!(lock.acquire());
+    /// let guard = loop {
+    ///     tokio::select! {
+    ///         guard = &mut acquiring => break guard?,
+    ///         _ = tick.tick() => println!("still waiting"),
+    ///     }
+    /// };
+    /// # guard.release().await }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`]: it was not granted in time. [`Error::Deadlock`], [`Error::Evictable`] and others: waiting does
+    /// not help. Whatever may pass, such as a lost connection or a full queue, is waited for; but a server that was never
+    /// reached is an error at once.
+    pub async fn acquire(&self) -> Result<Guard, Error> {
+        let now = BootInstant::now();
+        let until = (self.timeout < LONGEST_WAIT).then(|| now + self.timeout);
+        match self.request(true, until).await? {
+            Some(guard) => Ok(guard),
+            // Only a server that does not know QUEUE.
+            None => Err(Error::Invalid("the server's module is too old: update it".into())),
+        }
+    }
+
+    /// Acquires the lock if it is free and nobody waits for it; `None` if not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Lock::acquire`]. After a lost connection the request is sent again for a while; the same acquisition never
+    /// counts twice.
+    pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
+        self.request(false, None).await
+    }
+
+    /// Acquires the lock, runs `work` under it, then releases it. When the lock is lost, the work is cancelled: its future
+    /// is dropped at its next `await`.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`] says whether the work was started, cancelled or finished. It converts to [`Error`].
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
+        let guard = self.acquire().await.map_err(RunError::NotAcquired)?;
+        guard.run(async |guard| Ok(work(guard).await)).await
+    }
+
+    /// As [`Lock::run`], for work that can fail: then the lock is released at once, whatever
+    /// [`Lock::release_after`] says, and the error is [`RunError::Failed`].
+    pub async fn try_run<T, E>(
+        &self,
+        work: impl AsyncFnOnce(&Guard) -> Result<T, E>,
+    ) -> Result<T, RunError<T, E>> {
+        let guard = self.acquire().await.map_err(RunError::NotAcquired)?;
+        guard.run(work).await
+    }
+
+    /// The holders and waiters; `None` if the lock is free and nobody waits.
+    pub async fn info(&self) -> Result<Option<LockInfo>, Error> {
+        let command = GetInfo::new(&*self.key).into();
+        let reply = self.handle.query(command, true, self.handle.patience()).await?;
+        Ok(redis::from_redis_value(reply).map_err(redis::RedisError::from)?)
+    }
+
+    async fn request(&self, waits: bool, until: Option<BootInstant>) -> Result<Option<Guard>, Error> {
+        let limit = self.validate()?;
+        let number = self.handle.next_number();
+        let (key, owner) = (Arc::clone(&self.key), self.owner.clone());
+        let request = Request {
+            identity: Identity::new(key, owner, number, &self.handle.process),
+            limit,
+            plan: self.plan(),
+            acknowledgement: self.acknowledgement,
+            waits,
+            until,
+        };
+        let mut abandoned = Abandoned {
+            handle: &self.handle,
+            number: Some(number),
+        };
+        let outcome = self.handle.ask(|reply| Operation::Acquire(request, reply)).await;
+        abandoned.number = None;
+        Ok(outcome?.map(|held| Guard::new(&self.handle, held)))
+    }
+
+    /// Rejects what no server accepts, before anything is sent.
+    fn validate(&self) -> Result<Limit, Error> {
+        let owner = self.owner.as_ref().map(|owner| owner.as_bytes().len());
+        let limit = match (self.is_shared, self.limit) {
+            (true, None) => Limit::Shared,
+            (false, None) => Limit::Mutex,
+            (false, Some(limit @ 1..=0x7fff_ffff)) => Limit::AtMost(limit),
+            (false, Some(_)) => return invalid("the limit must be 1 to 2147483647"),
+            (true, Some(_)) => return invalid("a lock is either shared or has a limit, not both"),
+        };
+        if self.key.is_empty() {
+            return invalid("the key of a lock must not be empty");
+        }
+        if owner.is_some_and(|length| !(1..=512).contains(&length)) {
+            return invalid("the owner must have 1 to 512 bytes");
+        }
+        for (time, what) in [
+            (Some(self.lease), "the lease"),
+            (self.max_hold, "max_hold"),
+            (self.release_after, "release_after"),
+        ] {
+            if time.is_some_and(|time| time < Duration::from_millis(1)) {
+                return invalid(&format!("{what} must be at least 1 ms"));
+            }
+        }
+        Ok(limit)
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            lease: self.lease,
+            // With jitter: locks that were acquired at the same time are not renewed at the same time forever.
+            renew_after: (self.lease / 3).mul_f64(rand::random_range(0.85..=1.0)),
+            max_hold: self.max_hold,
+            release_after: self.release_after,
+        }
+    }
+}
+
+fn invalid<T>(text: &str) -> Result<T, Error> {
+    Err(Error::Invalid(text.into()))
+}
+
+/// A request whose caller is gone is taken back.
+struct Abandoned<'a> {
+    handle: &'a Handle,
+    number: Option<u64>,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number
+            && self.handle.is_at_home()
+        {
+            let pending = self.handle.begin_release();
+            self.handle.send(Operation::Abandon(number, pending));
+        }
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lock")
+            .field(&String::from_utf8_lossy(&self.key))
+            .finish()
     }
 }

@@ -7,9 +7,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::backoff::Backoff;
-use crate::clock::BootInstant;
-use crate::reply::Milliseconds;
+use crate::clock::{Backoff, BootInstant};
+use crate::command::Milliseconds;
 use crate::server::{Connection, Node, Server};
 
 /// How long a call waits for answers. Less than the inbox lasts without one.

@@ -7,12 +7,11 @@ use std::time::Duration;
 use redis::{FromRedisValue, Value};
 
 use crate::clock::BootInstant;
+use crate::command::Milliseconds;
 use crate::error::{Error, Lost};
 use crate::events::{End, EventKind};
-use crate::exit::Pending;
 use crate::hold::ReleaseStep;
-use crate::reply::Milliseconds;
-use crate::request::{Held, Identity, Reply};
+use crate::request::{Held, Identity, Pending, Reply};
 use crate::session::Session;
 use crate::stage::{GivingBack, Releasing, Stage};
 

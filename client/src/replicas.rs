@@ -7,8 +7,8 @@ use redis::{FromRedisValue, RedisError, cmd};
 use tokio::time::sleep;
 
 use crate::clock::BootInstant;
+use crate::command::Milliseconds;
 use crate::error::Error;
-use crate::reply::Milliseconds;
 use crate::request::{Acknowledgement, Held};
 use crate::server::{Connection, Server};
 use crate::session::Session;

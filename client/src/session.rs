@@ -16,17 +16,13 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, Value};
 
-use crate::backoff::Backoff;
-use crate::clock::BootInstant;
+use crate::clock::{Backoff, BootInstant};
+use crate::command::{Milliseconds, ProcessName};
 use crate::error::Error;
 use crate::events::{Event, EventKind, Hook};
-use crate::exit::Exit;
 use crate::hold::Action;
-use crate::inbox::Inbox;
-use crate::owner::ProcessName;
-use crate::reply::Milliseconds;
-use crate::request::{Acknowledgement, Held, Identity, Operation, Reply};
-use crate::stage::{Asking, Question, Stage, Waiting};
+use crate::request::{Acknowledgement, Exit, Held, Identity, Operation, Reply};
+use crate::stage::{Asking, Inbox, Question, Stage, Waiting};
 
 /// How many commands may be without a reply. More would only wait in buffers.
 const MAX_UNANSWERED: usize = 1000;

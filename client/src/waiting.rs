@@ -7,13 +7,12 @@ use redis::{FromRedisValue, Value};
 use tokio::sync::oneshot;
 
 use crate::clock::BootInstant;
+use crate::command::Grant;
 use crate::error::{Error, Lost};
 use crate::events::EventKind;
-use crate::exit::Pending;
 use crate::hold::Hold;
 use crate::release::given_back_until;
-use crate::reply::Grant;
-use crate::request::{Acquired, Held, Identity};
+use crate::request::{Acquired, Held, Identity, Pending};
 use crate::session::Session;
 use crate::stage::{Holding, Stage, Waiting};
 

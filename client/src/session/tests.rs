@@ -14,13 +14,11 @@ use tokio::sync::oneshot::{Receiver, channel};
 
 use super::{Sending, Session, SessionSettings};
 use crate::clock::BootInstant;
+use crate::command::{LockInfo, ProcessName};
 use crate::error::Error;
 use crate::events::Hook;
-use crate::exit::Exit;
 use crate::hold::Plan;
-use crate::owner::ProcessName;
-use crate::reply::LockInfo;
-use crate::request::{Acquired, Held, Identity, Limit, Operation, Request};
+use crate::request::{Acquired, Exit, Held, Identity, Limit, Operation, Request};
 use crate::testing::commands::{Client, Server};
 
 const KEYS: usize = 3;
