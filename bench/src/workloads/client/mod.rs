@@ -1,11 +1,16 @@
-//! Overhead of the Rust client over its two commands, compared with rslock.
+//! The Rust client: tasks that wait, guards that renew, and the overhead over its two commands, compared with rslock.
 //!
 //! The lower bound is the same two commands with the same arguments on one redis-rs connection. All run on the same
 //! server, alternating every few milliseconds, so that noise affects all of them.
 
 mod hand_over;
 mod pairs;
+mod renewals;
+mod waiting;
 
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::Result;
@@ -17,6 +22,9 @@ use crate::workloads::bench::Bench;
 const THREADS: [usize; 2] = [1, 2];
 
 pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
+    // First, while the process is small: it measures what the process grows by.
+    waiting::measure(bench, &runtime(1)?, summary)?;
+    renewals::measure(bench, &runtime(1)?, summary)?;
     let server = Server::start()?;
     for threads in THREADS {
         let runtime = runtime(threads)?;
@@ -27,6 +35,12 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     }
     summary.note("client, server and benchmark share the cores of the machine");
     Ok(())
+}
+
+/// Of all threads of this process so far.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn runtime(threads: usize) -> Result<Runtime> {

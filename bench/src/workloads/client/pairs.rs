@@ -11,18 +11,28 @@ use tokio::runtime::Runtime;
 use crate::error::Result;
 use crate::interrupt;
 use crate::results::DLOCK;
+use crate::results::stats::{stats_of, us};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::bench::Bench;
+use crate::workloads::client::cpu_time;
 use crate::workloads::comparison::Comparison;
 
 const LEASE: Duration = Duration::from_secs(30);
 /// Per implementation and round: tens of milliseconds.
 const PAIRS: usize = 256;
 /// One task shows latency, many show throughput.
-const TASKS: [(usize, &str); 2] = [(1, "one task"), (64, "64 tasks")];
-/// Maximum overhead: 10 %.
-const TARGET: f64 = 1.10;
+const TASKS: [(usize, &str); 3] = [(1, "one task"), (16, "16 tasks"), (64, "64 tasks")];
+/// Locks and unlocks a second, at least, of those with the two commands.
+const OF_TWO_COMMANDS: f64 = 0.9;
+/// Those of rslock, at least, and its client CPU, at most.
+const OF_RSLOCK: (f64, f64) = (1.0, 1.25);
+
+/// What a pair takes, in microseconds.
+struct Sample {
+    elapsed: f64,
+    client_cpu: f64,
+}
 
 /// Each with an open connection.
 struct Clients {
@@ -44,12 +54,24 @@ pub fn measure(
         let names = vec![DLOCK, "two commands", "rslock"];
         let pairs = Comparison::in_turns(names, bench.rounds(101, 15), |_, index| {
             interrupt::check()?;
-            runtime.block_on(clients.us_per_pair(index, tasks))
+            let before = cpu_time();
+            let elapsed = runtime.block_on(clients.us_per_pair(index, tasks))?;
+            let client_cpu = us(cpu_time() - before) / PAIRS as f64;
+            Ok(Sample { elapsed, client_cpu })
         })?;
         let case = format!("{threads}, {name}");
-        pairs.add(summary, &case, "acquire + release", "us", |us| *us);
-        let overhead = Figure::new("guard / two commands", pairs.ratio(1, |us| *us));
-        summary.add(overhead.case(case).at_most(TARGET));
+        pairs.add(summary, &case, "acquire + release", "us", |sample| sample.elapsed);
+        let ratio = |index: usize| stats_of(&pairs.rounds, |round| round[index].elapsed / round[0].elapsed);
+        let (throughput, client_cpu) = OF_RSLOCK;
+        let figures = [
+            Figure::new("pairs a second / two commands", ratio(1)).at_least(OF_TWO_COMMANDS),
+            Figure::new("pairs a second / rslock", ratio(2)).at_least(throughput),
+            Figure::new("client CPU / rslock", pairs.ratio(2, |sample| sample.client_cpu))
+                .at_most(client_cpu),
+        ];
+        figures
+            .into_iter()
+            .for_each(|figure| summary.add(figure.case(&case)));
     }
     Ok(())
 }
