@@ -15,6 +15,9 @@ use crate::error::{Error, Lost};
 const MIN_RETRY_PAUSE: Duration = Duration::from_millis(5);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
+/// A renewal may be early by this part of the time after which it is due.
+const EARLY: u32 = 64;
+
 /// No lease ends with the time until which the lock is kept if it would be shorter than this: a release ends it then.
 const SHORTEST_KEPT: Duration = Duration::from_secs(1);
 
@@ -153,9 +156,10 @@ impl Hold {
         }
     }
 
-    /// Whether a renewal, rather than the end, is due at this time.
-    pub fn is_renewal_due(&self, at: BootInstant) -> bool {
-        matches!(self.renewal, Renewal::DueAt(due) if due <= at && at < self.deadline)
+    /// Whether a renewal, rather than the end, is due at this time, which is soon.
+    pub fn is_renewal_due(&self, at: BootInstant, now: BootInstant) -> bool {
+        let is_soon = at - now <= self.plan.renew_after / EARLY;
+        matches!(self.renewal, Renewal::DueAt(due) if due <= at && at < self.deadline) && is_soon
     }
 
     /// Called when [`Hold::wakes_at`] has passed.

@@ -138,7 +138,7 @@ impl Session {
             // A process that ends does not wait that long.
             pending: None,
         };
-        self.enter(number, Stage::GivingBack(giving));
+        self.enter(number, Stage::GivingBack(Box::new(giving)));
         self.resume_at(number, until);
     }
 
@@ -164,7 +164,7 @@ impl Session {
             is_repeated: false,
             pending: None,
         };
-        self.enter(number, Stage::GivingBack(giving));
+        self.enter(number, Stage::GivingBack(Box::new(giving)));
         self.resume_at(number, now + LATE_COPIES);
     }
 
@@ -222,7 +222,7 @@ impl Session {
             is_repeated,
             pending,
         };
-        self.enter(number, Stage::GivingBack(giving));
+        self.enter(number, Stage::GivingBack(Box::new(giving)));
         self.ready(number);
     }
 

@@ -26,8 +26,8 @@ use crate::stage::{Asking, Inbox, Question, Stage, Waiting};
 
 /// How many commands may be without a reply. More would only wait in buffers.
 const MAX_UNANSWERED: usize = 1000;
-/// Holds that are due within this time are renewed together.
-const RENEWED_TOGETHER: Duration = Duration::from_millis(5);
+/// Holds that are due within this time are renewed together, if that is early enough for each of them.
+const RENEWED_TOGETHER: Duration = Duration::from_millis(50);
 /// After a lost connection, all holds are renewed within this time.
 const RENEWED_AFTER_LOSS: Duration = Duration::from_millis(500);
 
@@ -328,7 +328,7 @@ impl Session {
                 continue;
             };
             entry.timer = None;
-            if at > now && !entry.stage.is_renewed_by(at) {
+            if at > now && !entry.stage.is_renewed_by(at, now) {
                 self.set_timer(number);
                 break;
             }
@@ -425,7 +425,7 @@ impl Session {
             until,
             last: None,
         };
-        self.insert(number, Stage::Asking(asking));
+        self.insert(number, Stage::Asking(Box::new(asking)));
     }
 
     fn on_answered(
@@ -453,8 +453,8 @@ impl Session {
             return;
         };
         self.forget_timer(number, &entry);
-        if let Stage::Asking(Asking { question, .. }) = entry.stage {
-            self.answer(question, sent_at, answer, now);
+        if let Stage::Asking(asking) = entry.stage {
+            self.answer(asking.question, sent_at, answer, now);
         }
     }
 
@@ -517,8 +517,8 @@ impl Session {
                     return;
                 };
                 self.forget_timer(number, &entry);
-                if let Stage::Asking(Asking { question, .. }) = entry.stage {
-                    self.answer(question, now, Err(error), now);
+                if let Stage::Asking(asking) = entry.stage {
+                    self.answer(asking.question, now, Err(error), now);
                 }
             }
             _ => {}

@@ -12,12 +12,13 @@ use crate::error::Error;
 use crate::hold::PendingRelease;
 use crate::request::{Acquired, Held, Identity, Pending, Reply, Request};
 
+/// Small, as there is one for each of many entries.
 pub(crate) enum Stage {
     Waiting(Box<Waiting>),
     Held(Holding),
     Releasing(Box<Releasing>),
-    GivingBack(GivingBack),
-    Asking(Asking),
+    GivingBack(Box<GivingBack>),
+    Asking(Box<Asking>),
     /// Nothing is left to do.
     Over,
 }
@@ -73,7 +74,7 @@ pub(crate) struct Waiting {
     /// Until when one that does not wait is tried.
     pub tried_until: Option<BootInstant>,
     /// Why there is no outcome, and since when.
-    pub last: Option<(Error, BootInstant)>,
+    pub last: Option<Box<(Error, BootInstant)>>,
 }
 
 /// A hold that its guard has given up.
@@ -152,9 +153,9 @@ impl Stage {
         }
     }
 
-    /// Whether this is a hold whose renewal is due at this time: that may be early.
-    pub fn is_renewed_by(&self, at: BootInstant) -> bool {
-        matches!(self, Self::Held(holding) if holding.held.hold().is_renewal_due(at))
+    /// Whether this is a hold whose renewal is due at this time, and may be sent now.
+    pub fn is_renewed_by(&self, at: BootInstant, now: BootInstant) -> bool {
+        matches!(self, Self::Held(holding) if holding.held.hold().is_renewal_due(at, now))
     }
 
     pub fn wakes_at(&self) -> Option<BootInstant> {
@@ -236,10 +237,11 @@ impl Waiting {
     /// Why it is over when its time is.
     pub fn timeout(&self, reader_trouble: Option<&(Error, BootInstant)>, now: BootInstant) -> Error {
         let silent = || (Error::no_response(), self.begun);
+        let noted = self.last.as_deref().cloned();
         // Others are not blamed before the server has said that the lock is taken, or while its answers do not arrive.
-        let last = match (&self.last, reader_trouble) {
+        let last = match (noted, reader_trouble) {
             (None, Some(trouble)) if self.is_queued => Some(trouble.clone()),
-            (last, _) => last.clone().or_else(|| (!self.is_reported).then(silent)),
+            (noted, _) => noted.or_else(|| (!self.is_reported).then(silent)),
         };
         if !self.is_patient() {
             return last.map_or_else(Error::no_response, |(last, _)| last);
@@ -255,11 +257,11 @@ impl Waiting {
 
     /// Takes note why there is no outcome yet.
     pub fn note(&mut self, error: Error, now: BootInstant) {
-        let since = match &self.last {
+        let since = match self.last.as_deref() {
             Some((last, since)) if *last == error => *since,
             _ => now,
         };
-        self.last = Some((error, since));
+        self.last = Some(Box::new((error, since)));
     }
 }
 

@@ -134,7 +134,9 @@ fn renewal_that_is_wanted_earlier_is_due_then() {
     hold.renew_by(at(2000));
     assert_eq!(hold.wakes_at(), Some(at(1000)));
     hold.renew_by(at(500));
-    assert!(hold.is_renewal_due(at(500)) && !hold.is_renewal_due(at(499)));
+    assert!(hold.is_renewal_due(at(500), at(500)) && !hold.is_renewal_due(at(499), at(499)));
+    // Together with others a little earlier.
+    assert!(hold.is_renewal_due(at(500), at(495)) && !hold.is_renewal_due(at(500), at(450)));
     assert_eq!(hold.on_time(at(500)), Some(Action::Extend(ms(3000))));
 }
 

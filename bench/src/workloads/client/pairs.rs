@@ -1,4 +1,7 @@
 //! Acquiring and releasing an uncontended lock.
+//!
+//! *Two commands, other thread* are sent on a connection of redis-rs whose driver runs in a thread of its own, as that of
+//! the client does: what it costs to wake one thread from another, before anything is done for a lock.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,7 +9,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis_dlock_client::Locks;
 use rslock::LockManager;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::error::Result;
 use crate::interrupt;
@@ -37,6 +40,9 @@ struct Sample {
 /// Each with an open connection.
 struct Clients {
     commands: MultiplexedConnection,
+    commands_in_thread: MultiplexedConnection,
+    /// Drives that connection.
+    _thread: Runtime,
     locks: Locks,
     rslock: Arc<LockManager>,
 }
@@ -48,10 +54,10 @@ pub fn measure(
     threads: &str,
     summary: &mut Summary,
 ) -> Result<()> {
-    let clients = runtime.block_on(Clients::connect(&server.url()))?;
+    let clients = Clients::connect(runtime, &server.url())?;
     for (tasks, name) in TASKS {
         bench.progress.step("client", &format!("{threads}, {name}"));
-        let names = vec![DLOCK, "two commands", "rslock"];
+        let names = vec![DLOCK, "two commands", "rslock", "two commands, other thread"];
         let pairs = Comparison::in_turns(names, bench.rounds(101, 15), |_, index| {
             interrupt::check()?;
             let before = cpu_time();
@@ -65,6 +71,7 @@ pub fn measure(
         let (throughput, client_cpu) = OF_RSLOCK;
         let figures = [
             Figure::new("pairs a second / two commands", ratio(1)).at_least(OF_TWO_COMMANDS),
+            Figure::new("pairs a second / two commands, other thread", ratio(3)).at_least(OF_TWO_COMMANDS),
             Figure::new("pairs a second / rslock", ratio(2)).at_least(throughput),
             Figure::new("client CPU / rslock", pairs.ratio(2, |sample| sample.client_cpu))
                 .at_most(client_cpu),
@@ -77,18 +84,22 @@ pub fn measure(
 }
 
 impl Clients {
-    async fn connect(url: &str) -> Result<Self> {
+    fn connect(runtime: &Runtime, url: &str) -> Result<Self> {
         let info: redis::ConnectionInfo = url.parse()?;
         // Like the DLOCK client.
         let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
         let client = redis::Client::open(info.set_tcp_settings(settings))?;
+        let mut thread = Builder::new_multi_thread();
+        let thread = thread.worker_threads(1).enable_all().build()?;
         let clients = Self {
-            commands: client.get_multiplexed_async_connection().await?,
+            commands: runtime.block_on(client.get_multiplexed_async_connection())?,
+            commands_in_thread: thread.block_on(client.get_multiplexed_async_connection())?,
+            _thread: thread,
             locks: Locks::open(url)?,
             rslock: Arc::new(LockManager::from_clients(vec![client])),
         };
-        for index in 0..3 {
-            clients.us_per_pair(index, 1).await?;
+        for index in 0..4 {
+            runtime.block_on(clients.us_per_pair(index, 1))?;
         }
         Ok(clients)
     }
@@ -96,23 +107,10 @@ impl Clients {
     async fn us_per_pair(&self, index: usize, tasks: usize) -> Result<f64> {
         match index {
             0 => self.guards(tasks).await,
-            1 => self.commands(tasks).await,
-            _ => self.rslock(tasks).await,
+            1 => commands(&self.commands, tasks).await,
+            2 => self.rslock(tasks).await,
+            _ => commands(&self.commands_in_thread, tasks).await,
         }
-    }
-
-    async fn commands(&self, tasks: usize) -> Result<f64> {
-        run_tasks(tasks, |task| {
-            let mut connection = self.commands.clone();
-            async move {
-                let key = format!("lock{task}");
-                for pair in 0..PAIRS / tasks {
-                    raw_pair(&mut connection, &key, pair).await.map_err(text)?;
-                }
-                Ok(())
-            }
-        })
-        .await
     }
 
     async fn guards(&self, tasks: usize) -> Result<f64> {
@@ -143,6 +141,20 @@ impl Clients {
         })
         .await
     }
+}
+
+async fn commands(connection: &MultiplexedConnection, tasks: usize) -> Result<f64> {
+    run_tasks(tasks, |task| {
+        let mut connection = connection.clone();
+        async move {
+            let key = format!("lock{task}");
+            for pair in 0..PAIRS / tasks {
+                raw_pair(&mut connection, &key, pair).await.map_err(text)?;
+            }
+            Ok(())
+        }
+    })
+    .await
 }
 
 /// Names as long as those the client generates, but free of charge.
@@ -184,14 +196,14 @@ mod tests {
     fn client_round_releases_all_counted_pairs() {
         let server = Server::start().unwrap();
         let runtime = runtime(2).unwrap();
-        let clients = runtime.block_on(Clients::connect(&server.url())).unwrap();
+        let clients = Clients::connect(&runtime, &server.url()).unwrap();
         let before = server.calls("dlock.release").unwrap();
-        for index in 0..3 {
+        for index in 0..4 {
             assert!(runtime.block_on(clients.us_per_pair(index, 4)).unwrap() > 0.0);
         }
-        // Guards and raw commands.
+        // All but those of rslock.
         let releases = server.calls("dlock.release").unwrap() - before;
-        assert_eq!(releases, 2.0 * PAIRS as f64);
+        assert_eq!(releases, 3.0 * PAIRS as f64);
         let keys = server.connect().unwrap().call(&["DBSIZE"]).unwrap();
         assert_eq!(keys, Reply::Integer(0));
     }
