@@ -63,20 +63,18 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Exponential backoff with jitter.
+#[derive(Default)]
 pub(crate) struct Backoff {
-    next: Duration,
+    attempts: u8,
 }
 
 impl Backoff {
-    pub fn new() -> Self {
-        Self { next: FIRST_PAUSE }
-    }
-
     /// The next pause: 50 to 100 % of the interval.
     pub fn pause(&mut self) -> Duration {
-        let pause = self.next.mul_f64(rand::random_range(0.5..=1.0));
-        self.next = (self.next * 2).min(LONGEST_PAUSE);
-        pause
+        // More would overflow, and is longer than the longest.
+        let doubled = FIRST_PAUSE * (1 << self.attempts.min(10));
+        self.attempts = self.attempts.saturating_add(1);
+        doubled.min(LONGEST_PAUSE).mul_f64(rand::random_range(0.5..=1.0))
     }
 }
 
@@ -166,7 +164,7 @@ mod tests {
 
     #[test]
     fn pause_doubles_up_to_its_maximum() {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         let mut due = FIRST_PAUSE;
         for _ in 0..10 {
             let pause = backoff.pause();

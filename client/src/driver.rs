@@ -198,7 +198,7 @@ impl Driver {
             response_timeout,
             link: Link::Idle,
             generation: 0,
-            backoff: Backoff::new(),
+            backoff: Backoff::default(),
             messages,
             news,
             readers: None,
@@ -338,7 +338,7 @@ impl Driver {
         match message {
             Message::Connected(Ok(connection)) => {
                 self.link = Link::Connected(connection);
-                self.backoff = Backoff::new();
+                self.backoff = Backoff::default();
                 self.session.on_connected();
             }
             Message::Connected(Err(error)) => self.on_connect_failed(error, now),

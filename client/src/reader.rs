@@ -57,7 +57,7 @@ struct Reader {
 impl Readers {
     /// Creates the inbox everywhere, then reads it until it ends.
     pub async fn run(self) {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         let readers = loop {
             // Requests that may have to wait are held back meanwhile.
             match timeout(self.response_timeout, self.create()).await {
@@ -108,14 +108,14 @@ impl Readers {
 impl Reader {
     /// Reads until the inbox has ended, or must have ended because its server was away.
     async fn run(mut self) {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         let mut replied_at = BootInstant::now();
         // When the call was sent first, if it is repeated.
         let mut sent_at = replied_at;
         loop {
             match self.read(sent_at).await {
                 Ok(()) => {
-                    backoff = Backoff::new();
+                    backoff = Backoff::default();
                     replied_at = BootInstant::now();
                     sent_at = replied_at;
                 }

@@ -244,7 +244,7 @@ impl Session {
         }
         entry.awaits = None;
         if reply.is_ok() {
-            entry.backoff = Backoff::new();
+            entry.backoff = Backoff::default();
         }
         let number = sending.entry;
         match &mut entry.stage {
@@ -501,7 +501,7 @@ impl Session {
             is_ready: false,
             resumes_at: None,
             timer: None,
-            backoff: Backoff::new(),
+            backoff: Backoff::default(),
         };
         self.entries.insert(number, entry);
         self.ready(number);
@@ -532,7 +532,7 @@ impl Session {
         entry.awaits = None;
         entry.is_ready = false;
         entry.resumes_at = None;
-        entry.backoff = Backoff::new();
+        entry.backoff = Backoff::default();
         let earlier = std::mem::replace(&mut entry.stage, stage);
         self.set_timer(number);
         Some(earlier)
