@@ -169,7 +169,10 @@ impl Guard {
             reply: Some(reply),
             pending,
         };
-        self.handle.ask(release).await
+        // The thread has made the hold, and is the one to free it.
+        let handle = Arc::clone(&self.handle);
+        drop(self);
+        handle.ask(release).await
     }
 
     pub(crate) async fn run<T, E>(
