@@ -3,14 +3,12 @@
 //! The lower bound is the same two commands with the same arguments on one redis-rs connection. All run on the same
 //! server, alternating every few milliseconds, so that noise affects all of them.
 
+mod cpu_time;
 mod hand_over;
 mod pairs;
 mod renewals;
 mod waiting;
 
-use std::time::Duration;
-
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::Result;
@@ -35,12 +33,6 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
     }
     summary.note("client, server and benchmark share the cores of the machine");
     Ok(())
-}
-
-/// Of all threads of this process so far.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn runtime(threads: usize) -> Result<Runtime> {

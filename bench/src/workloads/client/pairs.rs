@@ -11,6 +11,7 @@ use redis_dlock_client::Locks;
 use rslock::LockManager;
 use tokio::runtime::{Builder, Runtime};
 
+use super::cpu_time::cpu_time;
 use crate::error::Result;
 use crate::interrupt;
 use crate::results::DLOCK;
@@ -18,7 +19,6 @@ use crate::results::stats::{stats_of, us};
 use crate::results::table::{Figure, Summary};
 use crate::server::Server;
 use crate::workloads::bench::Bench;
-use crate::workloads::client::cpu_time;
 use crate::workloads::comparison::Comparison;
 
 const LEASE: Duration = Duration::from_secs(30);

@@ -6,7 +6,7 @@ use redis_dlock_client::Locks;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::cpu_time;
+use super::cpu_time::cpu_time;
 use crate::error::Result;
 use crate::results::stats::Stats;
 use crate::results::table::{Figure, Summary};
