@@ -11,13 +11,14 @@ export PATH := $(TARGET)/tools/bin:$(PATH)
 SERVERS ?= $(TARGET)/servers
 # The oldest supported Rust.
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+CLIENT_MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' client/Cargo.toml)
 
 # Nobody links against the module: its documentation includes private items and may link to them.
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
 .PHONY: help run cluster sentinel quorum down test test-matrix model fuzz torture miri asan bench bench-peers bench-check \
-	check msrv deny book \
+	check msrv package deny book \
 	install dist deb test-deb install-deps release
 
 help: ## Show this list
@@ -108,10 +109,14 @@ check: install-deps ## Check format, lints, documentation, licences, workflows a
 	@.ci/optional-check hadolint hadolint deploy/docker/Dockerfile
 	@.ci/optional-check docker-compose docker-compose -f deploy/docker/compose.yaml config --quiet
 
-msrv: ## Check the workspace with the oldest supported Rust
-	@cargo +$(MSRV) --version >/dev/null 2>&1 || \
-	{ echo "msrv: Rust $(MSRV) is not installed: rustup toolchain install $(MSRV) --profile minimal" >&2; exit 1; }
+msrv: ## Check the workspace, and the client alone, with the oldest Rust that each supports
+	@for version in $(MSRV) $(CLIENT_MSRV); do cargo +$$version --version >/dev/null 2>&1 || \
+	{ echo "msrv: Rust $$version is not installed: rustup toolchain install $$version --profile minimal" >&2; exit 1; }; done
 	cargo +$(MSRV) check --workspace --all-targets --all-features --locked
+	cargo +$(CLIENT_MSRV) check -p redis-dlock-client -p redis-dlock-quorum --all-features --locked
+
+package: ## Build the crates for applications as they would be published
+	cargo package -p dlock-core -p redis-dlock-client --locked --allow-dirty
 
 deny: ## Check licences, sources and known vulnerabilities of dependencies (installs cargo-deny if it is missing)
 	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked --root "$(TARGET)/tools"
