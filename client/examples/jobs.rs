@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redis_dlock_client::redis::cmd;
 use redis_dlock_client::{Error, Guard, Locks, Owner, RunError};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 /// How soon another one leads after a crash.
@@ -20,10 +21,11 @@ async fn main() -> Result<(), Error> {
     let server = args.next().expect("the address of the server");
     let name = args.next().expect("the name of this process");
     let locks = Locks::open(&server)?;
+    let mut terminate = signal(SignalKind::terminate()).expect("a handler of SIGTERM");
     // When this ends the guard is dropped, and the next one leads at once.
     tokio::select! {
         outcome = lead(&locks, &name) => outcome,
-        _ = tokio::signal::ctrl_c() => Ok(()),
+        _ = terminate.recv() => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 //! It counts its locks, and stops in an orderly way.
 //!
 //! `cargo run -p redis-dlock-client --example orders redis://127.0.0.1:7379/ 8080`, then
-//! `curl --request POST http://127.0.0.1:8080/orders/42`, `curl http://127.0.0.1:8080/metrics`, and press Ctrl-C here.
+//! `curl --request POST http://127.0.0.1:8080/orders/42`, `curl http://127.0.0.1:8080/metrics`, and stop it with SIGTERM.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post, put};
 use redis_dlock_client::{End, Error, Event, EventKind, Locks, Settings};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
@@ -27,7 +28,8 @@ async fn main() -> Outcome {
     let server = args.next().expect("the address of the server");
     let port = args.next().expect("a port");
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
-    serve(&server, listener, async { _ = tokio::signal::ctrl_c().await }).await
+    let mut terminate = signal(SignalKind::terminate())?;
+    serve(&server, listener, async move { _ = terminate.recv().await }).await
 }
 
 /// Serves until `shutdown` resolves, and answers what it has begun.
@@ -93,9 +95,8 @@ async fn ready(State((locks, _)): App) -> Result<&'static str, (StatusCode, Stri
 }
 
 async fn show(State((_, metrics)): App) -> String {
-    let held = metrics.held.load(Ordering::Relaxed);
-    let lost = metrics.lost.load(Ordering::Relaxed);
-    format!("locks_held {held}\nlocks_lost_total {lost}\n")
+    let (held, lost) = (&metrics.held, &metrics.lost);
+    format!("locks_held {held:?}\nlocks_lost_total {lost:?}\n")
 }
 
 #[derive(Default)]
@@ -110,8 +111,8 @@ impl Metrics {
             EventKind::Acquired { .. } => _ = self.held.fetch_add(1, Ordering::Relaxed),
             EventKind::Ended { how, .. } => {
                 self.held.fetch_sub(1, Ordering::Relaxed);
-                let is_lost = matches!(how, End::Lost(_));
-                self.lost.fetch_add(u64::from(is_lost), Ordering::Relaxed);
+                let lost = matches!(how, End::Lost(_)).into();
+                self.lost.fetch_add(lost, Ordering::Relaxed);
             }
             _ => {}
         }
