@@ -79,8 +79,24 @@ struct Driver {
 }
 
 impl Handle {
-    /// Starts the thread.
+    /// Starts a thread for one server.
     pub fn start(server: Server, response_timeout: Duration, hook: Hook) -> Result<Self, Error> {
+        let (handle, driver) = Self::new(server, response_timeout, hook);
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| no_thread(&error))?;
+        // A task of the runtime wakes others of its thread without a system call, unlike the future of `block_on`.
+        let run = move || runtime.block_on(async move { tokio::spawn(driver).await });
+        let thread = thread::Builder::new().name("dlock".into()).spawn(run);
+        thread.map_err(|error| no_thread(&error))?;
+        Ok(handle)
+    }
+
+    /// What its thread is to run goes with it.
+    pub fn new(
+        server: Server,
+        response_timeout: Duration,
+        hook: Hook,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (operations, requested) = unbounded_channel();
         let numbers = Arc::new(AtomicU64::new(0));
         let handle = Self {
@@ -100,16 +116,13 @@ impl Handle {
             is_cluster: server.is_cluster(),
             patience: response_timeout * ATTEMPTS,
         });
-        let label = Arc::clone(&handle.label);
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| no_thread(&error))?;
-        let exit = Arc::clone(&handle.exit);
-        let driver = move || Driver::new(session, server, label, response_timeout, exit);
-        // A task of the runtime wakes others of its thread without a system call, unlike the future of `block_on`.
-        let run = move || runtime.block_on(async move { tokio::spawn(driver().run(requested)).await });
-        let thread = thread::Builder::new().name("dlock".into()).spawn(run);
-        thread.map_err(|error| no_thread(&error))?;
-        Ok(handle)
+        let (label, exit) = (Arc::clone(&handle.label), Arc::clone(&handle.exit));
+        let driver = async move {
+            Driver::new(session, server, label, response_timeout, exit)
+                .run(requested)
+                .await;
+        };
+        (handle, driver)
     }
 
     /// A number that no other acquisition of this process has.
@@ -177,7 +190,7 @@ impl Drop for Handle {
     }
 }
 
-fn no_thread(error: &io::Error) -> Error {
+pub(crate) fn no_thread(error: &io::Error) -> Error {
     Error::from(RedisError::from(io::Error::new(error.kind(), error.to_string())))
 }
 

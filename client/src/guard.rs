@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ impl Guard {
     /// The fencing token, 1 to 2^53 - 1: larger for every later grant of this lock. Send it along with every write under
     /// the lock.
     pub fn fence(&self) -> u64 {
-        self.held.fence
+        self.held.fence()
     }
 
     /// Whether the lock is held for certain. Checks the clock only, nothing is sent.
@@ -143,8 +144,33 @@ impl Guard {
         }
         let held = Arc::clone(&self.held);
         self.handle
-            .ask(|reply| Operation::Extend(held, lease, reply))
+            .ask(|reply| Operation::Extend {
+                held,
+                lease,
+                min_fence: None,
+                reply,
+            })
             .await
+    }
+
+    /// Raises the fence.
+    pub(crate) async fn raise(&self, lease: Duration, fence: u64) -> Result<(), Error> {
+        let (held, before) = (Arc::clone(&self.held), self.fence());
+        // Until the reply it may be the one or the other.
+        self.held.set_fence(0);
+        let raise = |reply| Operation::Extend {
+            held,
+            lease,
+            min_fence: NonZeroU64::new(fence),
+            reply,
+        };
+        let outcome = self.handle.ask(raise).await;
+        match &outcome {
+            Ok(_) => self.held.set_fence(fence),
+            Err(error) if !error.is_ambiguous() => self.held.set_fence(before),
+            Err(_) => {}
+        }
+        outcome.map(drop)
     }
 
     /// Releases the lock.
@@ -194,7 +220,7 @@ impl Guard {
         }
     }
 
-    fn lost_now(&self) -> Option<Lost> {
+    pub(crate) fn lost_now(&self) -> Option<Lost> {
         self.held.hold().lost(BootInstant::now())
     }
 }

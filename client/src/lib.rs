@@ -24,6 +24,8 @@ mod replicas;
 mod request;
 mod server;
 mod session;
+#[doc(hidden)]
+pub mod several;
 mod stage;
 #[cfg(feature = "testing")]
 pub mod testing;

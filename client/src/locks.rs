@@ -1,6 +1,7 @@
 //! All locks of a deployment, and one of them.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,10 +97,20 @@ impl Locks {
             response_timeout,
             hook,
         } = settings;
-        let handle = Handle::start(server.try_into()?, response_timeout, hook)?;
-        Ok(Self {
-            handle: Arc::new(handle),
-        })
+        Ok(Handle::start(server.try_into()?, response_timeout, hook)?.into())
+    }
+
+    /// Without a thread: what one is to run goes with it.
+    pub(crate) fn on_another_thread(
+        server: Server,
+        settings: Settings,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        let (handle, driver) = Handle::new(server, settings.response_timeout, settings.hook);
+        (handle.into(), driver)
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     /// The lock of a key.
@@ -145,6 +156,14 @@ impl Locks {
     }
 }
 
+impl From<Handle> for Locks {
+    fn from(handle: Handle) -> Self {
+        Self {
+            handle: Arc::new(handle),
+        }
+    }
+}
+
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Locks").field(&self.handle.label).finish()
@@ -168,6 +187,7 @@ pub struct Lock {
     timeout: Duration,
     limit: Option<u32>,
     is_shared: bool,
+    min_fence: Option<NonZeroU64>,
     max_hold: Option<Duration>,
     release_after: Option<Duration>,
     acknowledgement: Option<Acknowledgement>,
@@ -183,6 +203,7 @@ impl Lock {
             timeout: Duration::MAX,
             limit: None,
             is_shared: false,
+            min_fence: None,
             max_hold: None,
             release_after: None,
             acknowledgement: None,
@@ -361,6 +382,11 @@ impl Lock {
         Ok(redis::from_redis_value(reply).map_err(redis::RedisError::from)?)
     }
 
+    pub(crate) fn with_min_fence(mut self, fence: Option<NonZeroU64>) -> Self {
+        self.min_fence = fence;
+        self
+    }
+
     async fn request(&self, waits: bool, until: Option<BootInstant>) -> Result<Option<Guard>, Error> {
         let limit = self.validate()?;
         let number = self.handle.next_number();
@@ -368,6 +394,7 @@ impl Lock {
         let request = Request {
             identity: Identity::new(key, owner, number, &self.handle.process),
             limit,
+            min_fence: self.min_fence,
             plan: self.plan(),
             acknowledgement: self.acknowledgement,
             waits,

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub(crate) struct Identity {
 pub(crate) struct Request {
     pub identity: Identity,
     pub limit: Limit,
+    /// The smallest fence of the grant, of a lock over several servers.
+    pub min_fence: Option<NonZeroU64>,
     pub plan: Plan,
     pub acknowledgement: Option<Acknowledgement>,
     /// Whether it waits if the lock is taken.
@@ -62,7 +65,10 @@ pub(crate) struct Request {
 /// A lock that is held, as the guard and the thread see it.
 pub(crate) struct Held {
     pub identity: Identity,
-    pub fence: u64,
+    /// Of a lock over several servers it may be raised, and is 0 while it is not known.
+    fence: AtomicU64,
+    /// Whether it may be.
+    pub is_raisable: bool,
     /// Cancelled when the lock is lost or released.
     pub token: CancellationToken,
     hold: Mutex<Hold>,
@@ -84,7 +90,15 @@ pub(crate) enum Operation {
         reply: Option<Reply<()>>,
         pending: Pending,
     },
-    Extend(Arc<Held>, Duration, Reply<Duration>),
+    Extend {
+        held: Arc<Held>,
+        lease: Duration,
+        /// The fence to raise it to.
+        min_fence: Option<NonZeroU64>,
+        reply: Reply<Duration>,
+    },
+    /// Requests that wait find an inbox from now on.
+    KeepInbox,
     /// Says when all releases are done.
     Settle(Reply<()>),
     Query {
@@ -154,15 +168,19 @@ impl Request {
         if let Some(inbox) = inbox {
             command.arg("QUEUE").arg(inbox).arg(0);
         }
+        if let Some(fence) = self.min_fence {
+            command.arg("MINFENCE").arg(fence.get());
+        }
         command
     }
 }
 
 impl Held {
-    pub fn new(identity: Identity, fence: u64, hold: Hold) -> Self {
+    pub fn new(identity: Identity, fence: u64, is_raisable: bool, hold: Hold) -> Self {
         Self {
             identity,
-            fence,
+            fence: AtomicU64::new(fence),
+            is_raisable,
             token: CancellationToken::new(),
             hold: Mutex::new(hold),
         }
@@ -174,9 +192,22 @@ impl Held {
         self.hold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The fencing token; 0 while it is not known.
+    pub fn fence(&self) -> u64 {
+        self.fence.load(Ordering::Relaxed)
+    }
+
+    pub fn set_fence(&self, fence: u64) {
+        self.fence.store(fence, Ordering::Relaxed);
+    }
+
     pub fn extend(&self, lease: Duration) -> Cmd {
         let Identity { key, owner, .. } = &self.identity;
-        Extend::new(&**key, owner, lease).fence(self.fence).into()
+        let extend = Extend::new(&**key, owner, lease);
+        match self.is_raisable {
+            true => extend.request_id(self.identity.id()).into(),
+            false => extend.fence(self.fence()).into(),
+        }
     }
 
     /// As [`Held::extend`], but not beyond the maximum hold time.
@@ -187,10 +218,11 @@ impl Held {
 
     pub fn release(&self) -> Cmd {
         let Identity { key, owner, .. } = &self.identity;
-        Release::new(&**key, owner)
-            .fence(self.fence)
-            .request_id(self.identity.id())
-            .into()
+        let release = Release::new(&**key, owner).request_id(self.identity.id());
+        match self.fence() {
+            0 => release.into(),
+            fence => release.fence(fence).into(),
+        }
     }
 }
 

@@ -65,6 +65,11 @@ impl Server {
         }
     }
 
+    /// Whether it is neither a cluster nor whichever server Sentinels name.
+    pub(crate) fn is_one_server(&self) -> bool {
+        matches!(self.0, Kind::Node(_))
+    }
+
     /// Whether connections redirect requests.
     pub(crate) fn is_cluster(&self) -> bool {
         match &self.0 {

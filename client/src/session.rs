@@ -150,9 +150,20 @@ impl Session {
                 pending,
             } => self.release(&held, keeps, reply, pending, now),
             Operation::Settle(reply) => self.settling.push(reply),
-            Operation::Extend(held, lease, reply) => {
+            Operation::KeepInbox => self.inbox.keep(),
+            Operation::Extend {
+                held,
+                lease,
+                min_fence,
+                reply,
+            } => {
                 let reply = Some(reply);
-                let question = Question::Extend { held, lease, reply };
+                let question = Question::Extend {
+                    held,
+                    lease,
+                    min_fence,
+                    reply,
+                };
                 self.ask(question, now + self.settings.patience);
             }
             Operation::Query {

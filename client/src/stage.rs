@@ -1,5 +1,6 @@
 //! The stages of an entry of the session, what each has to send, and the inbox that gets the answers.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +53,7 @@ pub(crate) enum Question {
     Extend {
         held: Arc<Held>,
         lease: Duration,
+        min_fence: Option<NonZeroU64>,
         reply: Option<Reply<Duration>>,
     },
 }
@@ -192,7 +194,18 @@ impl Asking {
     pub fn command(&self, now: BootInstant) -> Cmd {
         match &self.question {
             Question::Command { command, .. } => command.clone(),
-            Question::Extend { held, lease, .. } => held.extend_within(*lease, now),
+            Question::Extend {
+                held,
+                lease,
+                min_fence,
+                ..
+            } => {
+                let mut command = held.extend_within(*lease, now);
+                if let Some(fence) = min_fence {
+                    command.arg("MINFENCE").arg(fence.get());
+                }
+                command
+            }
         }
     }
 }
@@ -287,6 +300,8 @@ pub(crate) struct Inbox {
     state: State,
     /// When somebody waited last.
     used_at: Option<BootInstant>,
+    /// Whether it is there before somebody waits, and after.
+    is_kept: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,6 +324,7 @@ impl Inbox {
             epoch: 0,
             state: State::Closed,
             used_at: None,
+            is_kept: false,
         }
     }
 
@@ -337,6 +353,12 @@ impl Inbox {
     /// Whether readers fail to create it.
     pub fn is_unreachable(&self) -> bool {
         self.state == State::Unreachable
+    }
+
+    /// Opens it now, and again whenever it has ended.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
+        self.want();
     }
 
     /// A request has to wait.
@@ -370,7 +392,7 @@ impl Inbox {
 
     /// It is gone, or taken. Another is needed if somebody waits.
     pub fn ended(&mut self, is_wanted: bool) {
-        self.renew(match is_wanted {
+        self.renew(match is_wanted || self.is_kept {
             true => State::Wanted,
             false => State::Closed,
         });
@@ -381,7 +403,7 @@ impl Inbox {
         if is_used {
             self.used_at = Some(now);
         }
-        let is_idle = self.used_at.is_none_or(|used_at| now - used_at > IDLE);
+        let is_idle = !self.is_kept && self.used_at.is_none_or(|used_at| now - used_at > IDLE);
         if is_idle {
             self.renew(State::Closed);
         }
@@ -392,6 +414,7 @@ impl Inbox {
         *self = Self {
             epoch: self.epoch + 1,
             state,
+            is_kept: self.is_kept,
             ..Self::new()
         };
     }

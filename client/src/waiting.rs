@@ -176,7 +176,12 @@ impl Session {
         if hold.lost(now).is_some() {
             return self.on_granted_late(number, now);
         }
-        let held = Arc::new(Held::new(request.identity.clone(), grant.fence, hold));
+        let held = Arc::new(Held::new(
+            request.identity.clone(),
+            grant.fence,
+            request.min_fence.is_some(),
+            hold,
+        ));
         let acknowledgement = request.acknowledgement;
         let holding = Holding::new(Arc::clone(&held), waiting.has_copies);
         let Some(Stage::Waiting(waiting)) = self.enter(number, Stage::Held(holding)) else {
@@ -200,7 +205,7 @@ impl Session {
         begun: BootInstant,
         now: BootInstant,
     ) {
-        let (fence, took) = (held.fence, now - begun);
+        let (fence, took) = (held.fence(), now - begun);
         self.report(&held.identity, EventKind::Acquired { fence, took });
         // A caller that is gone has abandoned it, or will: then it is released.
         let _ = reply.send(Ok(Some(Arc::clone(held))));

@@ -127,6 +127,7 @@ impl World {
         let key = format!("key{}", self.random.usize(..KEYS)).into_bytes();
         let lease = Duration::from_millis([300, 2_000, 60_000][self.random.usize(..3)]);
         let request = Request {
+            min_fence: None,
             identity: Identity::new(key.into(), None, number, &process.name),
             limit: Limit::Mutex,
             plan: Plan {
@@ -270,7 +271,7 @@ impl World {
             let key = format!("key{key}").into_bytes();
             let held = self.processes.iter().flat_map(Process::holds);
             let is_held = |held: &&Arc<Held>| *held.identity.key == *key && held.hold().is_held(now);
-            let is_broken = |held: &&Arc<Held>| self.broken.contains(&held.fence);
+            let is_broken = |held: &&Arc<Held>| self.broken.contains(&held.fence());
             let holders = held.filter(is_held).filter(|held| !is_broken(held)).count();
             assert!(holders <= 1, "{holders} hold {key:?}");
         }

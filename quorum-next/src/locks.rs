@@ -1,0 +1,244 @@
+//! The locks of several servers, and one of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis_dlock_client::{self as client, Server, several};
+use tokio::task::JoinHandle;
+
+use crate::error::Error;
+use crate::events::{Event, EventKind, Hook};
+use crate::guard::Guard;
+use crate::round::{Request, acquire};
+use crate::servers::Servers;
+
+/// The locks of several independent servers. Cheap to clone; one per application is enough. One thread owns all its
+/// connections.
+#[derive(Clone)]
+pub struct Locks {
+    servers: Arc<Servers>,
+}
+
+/// How to reach the servers, and a hook for events.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Settings {
+    node_timeout: Duration,
+    hook: Hook,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            node_timeout: Duration::from_secs(1),
+            hook: Hook::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// How long a server may take to reply before it counts as down. Much longer than a round trip, much shorter than a
+    /// lease. Default: 1 s.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = timeout;
+        self
+    }
+
+    /// Calls `hook` for every event, in the thread of the locks: it must not block.
+    pub fn on_event(mut self, hook: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.hook = Hook(Some(Arc::new(hook)));
+        self
+    }
+
+    /// Of the locks on one of the servers.
+    fn for_server(&self, label: Arc<str>) -> client::Settings {
+        let hook = self.hook.clone();
+        client::Settings::default()
+            .response_timeout(self.node_timeout)
+            .on_event(move |event| {
+                let server = Arc::clone(&label);
+                let kind = match &event.kind {
+                    client::EventKind::RenewFailed { error } => EventKind::RenewFailed {
+                        server,
+                        error: error.clone(),
+                    },
+                    client::EventKind::RenewedAgain => EventKind::RenewedAgain { server },
+                    _ => return,
+                };
+                hook.report(&event.key, &event.owner, kind);
+            })
+    }
+}
+
+impl Locks {
+    /// The locks of these servers: URLs, or clients of redis-rs. All clients of a quorum must name the same servers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]: an URL is invalid or named twice, or there is none. Two names of one server are found at the
+    /// first acquisition.
+    pub fn open<S: TryInto<Server>>(servers: impl IntoIterator<Item = S>) -> Result<Self, Error>
+    where
+        Error: From<S::Error>,
+    {
+        Self::with(servers, Settings::default())
+    }
+
+    /// As [`Locks::open`], with other settings than the default ones.
+    pub fn with<S: TryInto<Server>>(
+        servers: impl IntoIterator<Item = S>,
+        settings: Settings,
+    ) -> Result<Self, Error>
+    where
+        Error: From<S::Error>,
+    {
+        let mut named = vec![];
+        let mut opened = vec![];
+        for server in servers {
+            let server = server.try_into()?;
+            let label = several::label_of(&server);
+            if named.contains(&label) {
+                let text = format!("{label} is named twice among the servers: each has one vote");
+                return Err(Error::Invalid(text));
+            }
+            if !several::is_one_server(&server) {
+                let text = format!("{label} is no single server: the servers of a quorum are independent");
+                return Err(Error::Invalid(text));
+            }
+            opened.push((server, settings.for_server(Arc::clone(&label))));
+            named.push(label);
+        }
+        if opened.is_empty() {
+            return Err(Error::Invalid("a majority needs at least one server".into()));
+        }
+        let (locks, tasks) = several::open(opened)?;
+        let servers = Servers::new(locks, settings.node_timeout, settings.hook, tasks);
+        Ok(Self { servers })
+    }
+
+    /// The lock of a key.
+    pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
+        Lock {
+            servers: Arc::clone(&self.servers),
+            request: Request {
+                key: key.as_ref().into(),
+                lease: Duration::from_secs(30),
+                is_shared: false,
+                max_hold: None,
+                waits: true,
+                timeout: Duration::MAX,
+            },
+        }
+    }
+
+    /// Acquires a lock with the default options. See [`Lock::acquire`].
+    pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
+        self.lock(key).acquire().await
+    }
+
+    /// Resolves when all locks that were given up are released, and all requests taken back.
+    pub async fn shutdown(&self) {
+        let locks = self.servers.locks.iter();
+        futures_util::future::join_all(locks.map(client::Locks::shutdown)).await;
+    }
+}
+
+/// One lock, and how to acquire it.
+#[derive(Clone)]
+#[must_use = "a lock is not held before it is acquired"]
+pub struct Lock {
+    servers: Arc<Servers>,
+    request: Request,
+}
+
+impl Lock {
+    /// How long the lock is held without renewal. Default: 30 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.request.lease = lease;
+        self
+    }
+
+    /// How long [`Lock::acquire`] waits. Default: without a limit.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.request.timeout = timeout;
+        self
+    }
+
+    /// Any number of owners may share the lock, as readers do. Such a guard has no fence.
+    pub fn shared(mut self) -> Self {
+        self.request.is_shared = true;
+        self
+    }
+
+    /// The lock is held for at most this time on each server, renewed or not.
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.request.max_hold = Some(time);
+        self
+    }
+
+    /// Waits for the lock. Cancel safe: a future that is dropped gives back what it was granted, and its places in the
+    /// queues are lost.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`]; [`Error::Invalid`].
+    pub async fn acquire(&self) -> Result<Guard, Error> {
+        match self.request(true).await? {
+            Some(guard) => Ok(guard),
+            None => Err(Error::Invalid("the servers' module is too old: update it".into())),
+        }
+    }
+
+    /// Acquires the lock if it is free. `None`: others hold it, or wait for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`]: too few servers could be reached; [`Error::Invalid`].
+    pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
+        self.request(false).await
+    }
+
+    async fn request(&self, waits: bool) -> Result<Option<Guard>, Error> {
+        let request = Request {
+            waits,
+            ..self.request.clone()
+        };
+        let task = self
+            .servers
+            .tasks
+            .spawn(acquire(Arc::clone(&self.servers), request));
+        match Abandoned(task).join().await {
+            Some(outcome) => outcome,
+            None => Err(Error::Invalid("the thread of the locks has panicked".into())),
+        }
+    }
+}
+
+/// The task of a caller that is gone ends, and gives back what it was granted.
+struct Abandoned<T>(JoinHandle<T>);
+
+impl<T> Abandoned<T> {
+    async fn join(mut self) -> Option<T> {
+        (&mut self.0).await.ok()
+    }
+}
+
+impl<T> Drop for Abandoned<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.servers.labels).finish()
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = String::from_utf8_lossy(&self.request.key);
+        f.debug_tuple("Lock").field(&key).finish()
+    }
+}

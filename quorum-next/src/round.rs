@@ -1,0 +1,518 @@
+//! Runs an acquisition: sends what it asks for, and tells it what happens.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{AbortHandle, Abortable};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis_dlock_client::{self as client, BootInstant, Owner, several};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+use crate::acquisition::{Acquisition, Input, Output};
+use crate::error::{Error, NoQuorum, NodeFailure};
+use crate::events::EventKind;
+use crate::guard::Guard;
+use crate::held::Held;
+use crate::servers::Servers;
+
+/// How long to wait for replies that may make a raise needless.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// How long a try whose votes were split stays in the queues.
+const SPLIT_TRY: Duration = Duration::from_millis(100);
+/// After a request failed, the next one is sent not before this time.
+const PAUSE: Duration = Duration::from_millis(50);
+const DOORWAY: &[u8] = b":doorway";
+
+/// An acquisition, as the application asked for it.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub key: Arc<[u8]>,
+    pub lease: Duration,
+    pub is_shared: bool,
+    pub max_hold: Option<Duration>,
+    /// Whether it waits if others hold the lock.
+    pub waits: bool,
+    pub timeout: Duration,
+}
+
+/// What happened.
+enum Step {
+    Asked(usize, Result<Option<client::Guard>, Option<client::Error>>),
+    Raised(usize, u64, Result<(), Option<client::Error>>),
+    /// The hold on a server was lost, or the server may be asked again.
+    AskAgain(usize),
+    InDoorway(Result<client::Guard, client::Error>),
+    PatienceOver,
+    /// Whether somebody holds a majority.
+    LookedAround(bool),
+}
+
+type Steps = FuturesUnordered<Abortable<Pin<Box<dyn Future<Output = Step> + Send>>>>;
+
+struct Round {
+    servers: Arc<Servers>,
+    request: Request,
+    owner: Owner,
+    acquisition: Acquisition,
+    /// Whether it waits in the queues.
+    queues: bool,
+    steps: Steps,
+    /// What is under way at each server, and in the doorway.
+    at_servers: Vec<Vec<AbortHandle>>,
+    doorway: Option<(usize, AbortHandle)>,
+    grants: Vec<Option<Arc<client::Guard>>>,
+    failures: Vec<Option<NodeFailure>>,
+    /// Whether a server said that others hold the lock.
+    was_refused: bool,
+    /// When to look around, as some servers have granted the lock and others have not.
+    looks_at: Option<Instant>,
+}
+
+/// How an attempt ended.
+enum Outcome {
+    Guard(Guard),
+    Busy { may_be_split: bool },
+    TooFew(NoQuorum),
+}
+
+/// `None`: others hold the lock, and the request does not wait.
+pub(crate) async fn acquire(servers: Arc<Servers>, request: Request) -> Result<Option<Guard>, Error> {
+    let begun = BootInstant::now();
+    let key = Arc::clone(&request.key);
+    servers.use_now(&key).await?;
+    let mut round = Round::new(Arc::clone(&servers), request);
+    let outcome = round.run_in_time(begun).await;
+    let took = BootInstant::now() - begun;
+    let kind = match &outcome {
+        Ok(Some(guard)) => EventKind::Acquired {
+            fence: guard.fence(),
+            took,
+        },
+        Ok(None) => EventKind::NotAcquired { error: None, took },
+        Err(error) => EventKind::NotAcquired {
+            error: Some(error.clone()),
+            took,
+        },
+    };
+    servers.hook.report(&key, &round.owner, kind);
+    outcome
+}
+
+impl Round {
+    fn new(servers: Arc<Servers>, request: Request) -> Self {
+        let count = servers.locks.len();
+        Self {
+            acquisition: Acquisition::new(count, !request.is_shared, servers.guess()),
+            owner: Owner::unique(),
+            queues: false,
+            steps: FuturesUnordered::new(),
+            at_servers: (0..count).map(|_| vec![]).collect(),
+            doorway: None,
+            grants: (0..count).map(|_| None).collect(),
+            failures: vec![None; count],
+            was_refused: false,
+            looks_at: None,
+            servers,
+            request,
+        }
+    }
+
+    async fn run_in_time(&mut self, begun: BootInstant) -> Result<Option<Guard>, Error> {
+        let end = Instant::now()
+            .checked_add(self.request.timeout)
+            .filter(|_| self.request.waits);
+        let outcome = match end {
+            Some(end) => timeout_at(end, self.run()).await,
+            None => Ok(self.run().await),
+        };
+        outcome.unwrap_or_else(|_| Err(self.timed_out(BootInstant::now() - begun)))
+    }
+
+    async fn run(&mut self) -> Result<Option<Guard>, Error> {
+        if self.request.waits && self.servers.is_contended(&self.request.key) {
+            self.was_refused = true;
+            return self.wait().await;
+        }
+        loop {
+            let servers = Arc::clone(&self.servers);
+            let outputs = self.acquisition.attempt(|server| servers.is_up(server));
+            match self.follow(outputs).await {
+                Outcome::Guard(guard) => return Ok(Some(guard)),
+                Outcome::Busy { may_be_split } if self.request.waits || may_be_split => {
+                    self.servers.set_contended(&self.request.key);
+                    return self.wait().await;
+                }
+                Outcome::Busy { .. } => return Ok(None),
+                Outcome::TooFew(failure) if !self.request.waits => return Err(Error::NoQuorum(failure)),
+                Outcome::TooFew(_) => sleep(PAUSE).await,
+            }
+            self.begin_anew();
+        }
+    }
+
+    /// In the queues of the servers.
+    async fn wait(&mut self) -> Result<Option<Guard>, Error> {
+        self.begin_anew();
+        self.queues = true;
+        let outputs = self.acquisition.queue();
+        let waits = self.request.waits;
+        let following = self.follow(outputs);
+        let outcome = match waits {
+            true => following.await,
+            // A try whose votes were split.
+            false => match timeout(SPLIT_TRY, following).await {
+                Ok(outcome) => outcome,
+                Err(_) => return Ok(None),
+            },
+        };
+        match outcome {
+            Outcome::Guard(guard) => Ok(Some(guard)),
+            Outcome::Busy { .. } => Ok(None),
+            Outcome::TooFew(failure) => Err(Error::NoQuorum(failure)),
+        }
+    }
+
+    /// Nothing of an earlier attempt concerns the next one.
+    fn begin_anew(&mut self) {
+        let outputs = self.acquisition.end();
+        for output in outputs {
+            if let Output::GiveBack(server) = output {
+                self.give_back(server);
+            }
+        }
+        self.owner = Owner::unique();
+        self.acquisition = Acquisition::new(self.grants.len(), !self.request.is_shared, self.servers.guess());
+    }
+
+    async fn follow(&mut self, outputs: Vec<Output>) -> Outcome {
+        if let Some(outcome) = self.perform(outputs) {
+            return outcome;
+        }
+        let mut health = self.servers.subscribe();
+        loop {
+            let looks_at = self.looks_at.unwrap_or_else(Instant::now);
+            let outputs = tokio::select! {
+                // What there is to know comes before the time is up.
+                biased;
+                Some(step) = self.steps.next() => match step {
+                    Ok(step) => self.on_step(step).await,
+                    // Given back.
+                    Err(_) => vec![],
+                },
+                () = sleep_until(looks_at), if self.looks_at.is_some() => {
+                    self.look_around();
+                    vec![]
+                }
+                _ = health.changed() => self.on_health(),
+            };
+            if let Some(outcome) = self.perform(outputs) {
+                return outcome;
+            }
+        }
+    }
+
+    fn perform(&mut self, outputs: Vec<Output>) -> Option<Outcome> {
+        for output in outputs {
+            match output {
+                Output::Ask {
+                    server,
+                    queues,
+                    min_fence,
+                } => self.ask(server, queues, min_fence),
+                Output::GiveBack(server) => self.give_back(server),
+                Output::Raise(server, to) => self.raise(server, to),
+                Output::StartPatience => {
+                    self.push(None, async {
+                        sleep(PATIENCE).await;
+                        Step::PatienceOver
+                    });
+                }
+                Output::EnterDoorway => self.enter_doorway(),
+                Output::HandOut(fence) => return self.hand_out(fence),
+                Output::Busy { may_be_split } => {
+                    self.was_refused = true;
+                    return Some(Outcome::Busy { may_be_split });
+                }
+                Output::TooFew => return Some(Outcome::TooFew(self.no_quorum())),
+            }
+        }
+        if self.queues {
+            let has_grants = self.acquisition.has_grants();
+            self.looks_at = match self.looks_at {
+                Some(at) if has_grants => Some(at),
+                _ if has_grants => Some(Instant::now() + self.a_while()),
+                _ => None,
+            };
+        }
+        None
+    }
+
+    /// At random, so that of clients that wait for each other one gives way first.
+    fn a_while(&self) -> Duration {
+        self.servers.node_timeout.mul_f64(rand::random_range(1.0..2.0))
+    }
+
+    fn push(
+        &mut self,
+        server: Option<usize>,
+        step: impl Future<Output = Step> + Send + 'static,
+    ) -> AbortHandle {
+        let (handle, registration) = AbortHandle::new_pair();
+        let step: Pin<Box<dyn Future<Output = Step> + Send>> = Box::pin(step);
+        self.steps.push(Abortable::new(step, registration));
+        if let Some(under_way) = server.and_then(|server| self.at_servers.get_mut(server)) {
+            under_way.push(handle.clone());
+        }
+        handle
+    }
+
+    fn ask(&mut self, server: usize, queues: bool, min_fence: u64) {
+        let Request { key, lease, .. } = &self.request;
+        let mut lock = self.servers.locks[server]
+            .lock(key)
+            .lease(*lease)
+            .owner(&self.owner);
+        lock = several::with_min_fence(lock, min_fence);
+        if self.request.is_shared {
+            lock = lock.shared();
+        }
+        if let Some(time) = self.request.max_hold {
+            lock = lock.max_hold(time);
+        }
+        let limit = self.servers.node_timeout;
+        self.push(Some(server), async move {
+            let outcome = match queues {
+                true => lock.acquire().await.map(Some).map_err(Some),
+                false => match timeout(limit, lock.try_acquire()).await {
+                    Ok(outcome) => outcome.map_err(Some),
+                    Err(_) => Err(None),
+                },
+            };
+            Step::Asked(server, outcome)
+        });
+    }
+
+    /// Whatever was granted, and whatever is under way.
+    fn give_back(&mut self, server: usize) {
+        for under_way in self.at_servers[server].drain(..) {
+            under_way.abort();
+        }
+        self.grants[server] = None;
+    }
+
+    fn raise(&mut self, server: usize, to: u64) {
+        let Some(guard) = self.grants[server].clone() else {
+            return;
+        };
+        let (limit, lease) = (self.servers.node_timeout, self.request.lease);
+        self.push(Some(server), async move {
+            let outcome = timeout(limit, several::raise(&guard, lease, to)).await;
+            let outcome = outcome.map_or(Err(None), |outcome| outcome.map_err(Some));
+            Step::Raised(server, to, outcome)
+        });
+    }
+
+    /// All at once then, in the same order as other clients, to wait in the queues of the servers.
+    fn enter_doorway(&mut self) {
+        self.leave_doorway();
+        // Without any, until one is up: see `on_health`.
+        let Some(first) = self.servers.first() else {
+            return;
+        };
+        let key = [&*self.request.key, DOORWAY].concat();
+        // A client that is gone delays the others for this time.
+        let lease = self.servers.node_timeout.min(self.request.lease);
+        let lock = self.servers.locks[first].lock(key).lease(lease);
+        let lock = several::with_min_fence(lock, 1);
+        let handle = self.push(None, async move { Step::InDoorway(lock.acquire().await) });
+        self.doorway = Some((first, handle));
+    }
+
+    fn leave_doorway(&mut self) {
+        if let Some((_, waiting)) = self.doorway.take() {
+            waiting.abort();
+        }
+    }
+
+    async fn on_step(&mut self, step: Step) -> Vec<Output> {
+        match step {
+            Step::Asked(server, Ok(Some(guard))) => self.on_granted(server, guard),
+            Step::Asked(server, Ok(None)) => {
+                self.was_refused = true;
+                self.acquisition.on(Input::Refused(server))
+            }
+            Step::Asked(server, Err(error)) => self.on_failed(server, error),
+            Step::Raised(server, to, Ok(())) => self.acquisition.on(Input::Raised(server, to)),
+            Step::Raised(server, _, Err(error)) => {
+                let is_known = error.as_ref().is_some_and(|error| !several::is_ambiguous(error));
+                let is_lost = matches!(error, Some(client::Error::Lost(_)));
+                match is_known && !is_lost {
+                    true => self.acquisition.on(Input::RaiseRejected(server)),
+                    false => self.acquisition.on(Input::Lost(server)),
+                }
+            }
+            Step::AskAgain(server) => self.acquisition.on(Input::Lost(server)),
+            Step::InDoorway(Ok(doorway)) => self.on_doorway(doorway).await,
+            Step::InDoorway(Err(error)) => {
+                if let Some((first, _)) = self.doorway.take() {
+                    self.servers.set_failure(first, Some(error));
+                }
+                self.enter_doorway();
+                vec![]
+            }
+            Step::PatienceOver => self.acquisition.on(Input::PatienceOver),
+            Step::LookedAround(true) => {
+                self.looks_at = Some(Instant::now() + self.a_while());
+                vec![]
+            }
+            // Others may wait for what this client holds, and it for what they hold. It gives up everything, its places
+            // too, and passes the doorway again: only then do the queues agree.
+            Step::LookedAround(false) => self.acquisition.on(Input::Split),
+        }
+    }
+
+    fn on_granted(&mut self, server: usize, guard: client::Guard) -> Vec<Output> {
+        let (fence, token) = (guard.fence(), guard.token());
+        self.failures[server] = None;
+        self.at_servers[server].clear();
+        self.grants[server] = Some(Arc::new(guard));
+        self.push(Some(server), async move {
+            token.cancelled().await;
+            Step::AskAgain(server)
+        });
+        let fence = if self.request.is_shared { 0 } else { fence };
+        self.acquisition.on(Input::Granted(server, fence))
+    }
+
+    fn on_failed(&mut self, server: usize, error: Option<client::Error>) -> Vec<Output> {
+        if error.as_ref().is_some_and(several::is_rejection) {
+            self.servers.forget_clock(server);
+            self.note(server, error);
+            return self.acquisition.on(Input::TooLarge(server));
+        }
+        if error.as_ref().is_none_or(client::Error::is_transient) {
+            self.servers.set_failure(server, error.clone());
+            self.ask_again_when_up(server);
+        }
+        self.note(server, error);
+        self.acquisition.on(Input::Failed(server))
+    }
+
+    fn note(&mut self, server: usize, error: Option<client::Error>) {
+        let server_name = Arc::clone(&self.servers.labels[server]);
+        self.failures[server] = Some(NodeFailure {
+            server: server_name,
+            error,
+        });
+    }
+
+    fn ask_again_when_up(&mut self, server: usize) {
+        if !self.queues {
+            return;
+        }
+        let servers = Arc::clone(&self.servers);
+        self.push(Some(server), async move {
+            sleep(PAUSE).await;
+            let mut health = servers.subscribe();
+            while !servers.is_up(server) && health.changed().await.is_ok() {}
+            Step::AskAgain(server)
+        });
+    }
+
+    /// Asks all servers, and leaves when that is sent.
+    async fn on_doorway(&mut self, doorway: client::Guard) -> Vec<Output> {
+        self.doorway = None;
+        let mut outputs = vec![];
+        for output in self.acquisition.on(Input::InDoorway(doorway.fence())) {
+            match output {
+                Output::Ask {
+                    server,
+                    queues,
+                    min_fence,
+                } => self.ask(server, queues, min_fence),
+                output => outputs.push(output),
+            }
+        }
+        // Polled once, the requests are handed to the connections, which send them in a few turns of the thread.
+        while let Some(Some(step)) = self.steps.next().now_or_never() {
+            if let Ok(step) = step {
+                outputs.extend(Box::pin(self.on_step(step)).await);
+            }
+        }
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        drop(doorway);
+        outputs
+    }
+
+    fn on_health(&mut self) -> Vec<Output> {
+        self.servers.keep_in_use(&self.request.key);
+        let is_left = |first: usize| !self.servers.is_up(first);
+        let waits_nowhere = self.queues && self.doorway.is_none() && self.acquisition.is_in_doorway();
+        if waits_nowhere || self.doorway.as_ref().is_some_and(|(first, _)| is_left(*first)) {
+            self.enter_doorway();
+        }
+        vec![]
+    }
+
+    fn look_around(&mut self) {
+        self.looks_at = None;
+        let (servers, key) = (Arc::clone(&self.servers), Arc::clone(&self.request.key));
+        servers.keep_in_use(&key);
+        self.push(
+            None,
+            async move { Step::LookedAround(servers.is_held(&key).await) },
+        );
+    }
+
+    /// Hands the lock out, unless that took longer than its leases. What is still under way joins it later.
+    fn hand_out(&mut self, fence: u64) -> Option<Outcome> {
+        let grants = self.grants.iter_mut().map(Option::take).enumerate();
+        let guards: Vec<_> = grants
+            .filter_map(|(server, guard)| Some((server, guard?)))
+            .collect();
+        let is_complete = guards.len() == self.grants.len();
+        let owned = (Arc::clone(&self.request.key), self.owner.clone(), fence);
+        let held = Held::new(&self.servers, owned, guards);
+        if held.remaining().is_zero() {
+            return Some(Outcome::TooFew(self.no_quorum()));
+        }
+        self.servers.on_handed_out(fence);
+        if !is_complete {
+            let late = join_late(Arc::clone(&held), std::mem::take(&mut self.steps));
+            self.servers.tasks.spawn(late);
+        }
+        Some(Outcome::Guard(Guard::new(held)))
+    }
+
+    fn no_quorum(&self) -> NoQuorum {
+        self.servers.no_quorum(self.acquisition.grants(), &self.failures)
+    }
+
+    fn timed_out(&self, waited: Duration) -> Error {
+        let last = (!self.was_refused).then(|| self.no_quorum());
+        Error::Timeout {
+            key: String::from_utf8_lossy(&self.request.key).into_owned(),
+            waited: Duration::from_millis(waited.as_millis() as u64),
+            last,
+        }
+    }
+}
+
+/// What is granted late joins the lock, for a while and as long as it is held. The rest is given back.
+async fn join_late(held: Arc<Held>, mut steps: Steps) {
+    let joining = async {
+        while let Some(step) = steps.next().await {
+            if let Ok(Step::Asked(server, Ok(Some(guard)))) = step {
+                held.join(server, Arc::new(guard));
+            }
+        }
+    };
+    tokio::select! {
+        () = held.token.cancelled() => {}
+        _ = timeout(held.servers.node_timeout, joining) => {}
+    }
+}

@@ -1,0 +1,346 @@
+//! Waiting: order, slices, and what is left behind.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use super::*;
+
+/// Clients of their own that wait for `door`. They note their number and fence when they have it.
+#[derive(Default)]
+struct Contenders {
+    served: Arc<Mutex<Vec<(usize, u64)>>>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Contenders {
+    fn add(&mut self, locks: Locks) {
+        let (number, served) = (self.tasks.len(), Arc::clone(&self.served));
+        self.tasks.push(tokio::spawn(async move {
+            let guard = locks.acquire("door").await.unwrap();
+            served.lock().unwrap().push((number, guard.fence().unwrap()));
+            guard.release().await.unwrap();
+        }));
+    }
+
+    /// Their numbers and fences, in the order in which they were served.
+    async fn served(self) -> (Vec<usize>, Vec<u64>) {
+        for task in self.tasks {
+            soon("all to be served", task).await.unwrap();
+        }
+        self.served.lock().unwrap().iter().copied().unzip()
+    }
+}
+
+#[tokio::test]
+async fn waiting_clients_are_served_in_order_with_rising_fences() {
+    let nodes = Nodes::start(5);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    let first = guard.fence().unwrap();
+    let mut contenders = Contenders::default();
+    for number in 1..=8 {
+        contenders.add(nodes.locks());
+        nodes.until_waiting("door", number).await;
+    }
+    guard.release().await.unwrap();
+    let (order, fences) = contenders.served().await;
+    assert_eq!(order, (0..8).collect::<Vec<_>>());
+    assert!(
+        fences[0] > first && fences.is_sorted_by(|one, next| one < next),
+        "{fences:?}"
+    );
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn waiters_of_one_client_are_served_in_order_beyond_its_connections() {
+    let nodes = Nodes::start(3);
+    // Without proxies, which may delay one connection more than another.
+    let locks = Locks::open(nodes.servers.iter().map(url)).unwrap();
+    let guard = locks.acquire("door").await.unwrap();
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..64 {
+        let (lock, served) = (locks.lock("door"), Arc::clone(&served));
+        tasks.spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            served.lock().unwrap().push(number);
+            guard.release().await.unwrap();
+        });
+        if number < 16 {
+            nodes.until_waiting("door", number + 1).await;
+        } else {
+            tokio::time::sleep(ms(2)).await;
+        }
+    }
+    tokio::time::sleep(ms(50)).await;
+    guard.release().await.unwrap();
+    soon("all to be served", tasks.join_all()).await;
+    let served = served.lock().unwrap();
+    assert_eq!(*served, (0..64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn doorway_is_not_left_before_the_runtime_has_sent_the_requests() {
+    let nodes = Nodes::start(3);
+    // Nothing fails because the runtime is blocked.
+    let settings = Settings::default().node_timeout(SLOW_MACHINE);
+    let locks = Locks::with(nodes.servers.iter().map(url), settings).unwrap();
+    // The first acquisition makes connections, the second one has them.
+    for _ in 0..2 {
+        nodes.occupy(0..3, "door");
+        let waiter = tokio::spawn({
+            let locks = locks.clone();
+            async move { locks.acquire("door").await.unwrap().release().await }
+        });
+        let mut clients: Vec<_> = nodes.servers.iter().map(Server::client).collect();
+        let mut was_entered = false;
+        // In turn with the client's tasks, blocks the runtime: it sends nothing meanwhile.
+        let until_left = poll_fn(move |context| {
+            let blocked_until = Instant::now() + ms(5);
+            while clients[0].owner("door:doorway").is_some() && Instant::now() < blocked_until {
+                was_entered = true;
+            }
+            if !was_entered || clients[0].owner("door:doorway").is_some() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let deadline = Instant::now() + NODE_TIMEOUT;
+            while clients.iter_mut().any(|client| client.waiting("door") == 0) {
+                assert!(Instant::now() < deadline, "it was left before");
+            }
+            Poll::Ready(())
+        });
+        tokio::spawn(until_left).await.unwrap();
+        for server in &nodes.servers {
+            server.client().release("door somebody");
+        }
+        soon("the release", waiter).await.unwrap().unwrap();
+        // It was released on a majority.
+        nodes.until_held("door", 0).await;
+    }
+}
+
+#[tokio::test]
+async fn waiters_keep_their_order_when_the_first_server_fails() {
+    let mut nodes = Nodes::start(3);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    nodes.until_held("door", 3).await;
+    let mut contenders = Contenders::default();
+    for number in 1..=4 {
+        contenders.add(nodes.locks());
+        nodes.until_waiting_everywhere("door", number).await;
+    }
+    nodes.servers[0].kill();
+    guard.release().await.unwrap();
+    let (order, _) = contenders.served().await;
+    assert_eq!(order, [0, 1, 2, 3]);
+}
+
+/// Each of them is the first at another server.
+#[tokio::test]
+async fn clients_that_hold_one_server_each_are_all_served() {
+    let nodes = Nodes::start(3);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    nodes.until_held("door", 3).await;
+    let mut contenders = Contenders::default();
+    let ways: Vec<Network> = (0..3).map(|_| nodes.behind_other_proxies()).collect();
+    for (first, way) in ways.iter().enumerate() {
+        for (server, proxy) in way.proxies.iter().enumerate() {
+            proxy.delay(Way::ToServer, ms(if server == first { 0 } else { 100 }));
+        }
+        let mut urls: Vec<String> = way.proxies.iter().map(Proxy::url).collect();
+        urls.rotate_left(first);
+        contenders.add(Locks::open(urls.iter().map(String::as_str)).unwrap());
+    }
+    nodes.until_waiting_everywhere("door", 3).await;
+    guard.release().await.unwrap();
+    let (_, fences) = contenders.served().await;
+    assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn client_that_is_gone_in_the_doorway_delays_others_until_its_lease_expires() {
+    let nodes = Nodes::start(3);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    nodes.servers[0].client().acquire("door:doorway gone 500");
+    let mut contenders = Contenders::default();
+    contenders.add(nodes.locks());
+    nodes.until_waiting_everywhere("door", 1).await;
+    nodes.until_free("door:doorway").await;
+    guard.release().await.unwrap();
+    contenders.served().await;
+}
+
+/// The holder has lost the first server, and keeps its majority.
+#[tokio::test]
+async fn waiters_are_served_in_order_while_the_holder_has_lost_the_first_server() {
+    let nodes = Nodes::start(3);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    nodes.until_held("door", 3).await;
+    nodes.servers[0].client().send("DEL door");
+    let mut contenders = Contenders::default();
+    contenders.add(nodes.locks());
+    nodes.until_waiting_elsewhere("door").await;
+    for number in 1..4 {
+        contenders.add(nodes.locks());
+        nodes.until_waiting("door", number).await;
+    }
+    // For several node timeouts.
+    tokio::time::sleep(NODE_TIMEOUT * 3).await;
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+    let (order, _) = contenders.served().await;
+    assert_eq!(order, [0, 1, 2, 3]);
+}
+
+/// Their connections stay open, and nobody reads from them.
+#[tokio::test]
+async fn dead_waiters_cost_one_ttl_of_their_inboxes_in_all() {
+    let nodes = Nodes::start(3);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    let dead: Vec<Network> = (0..6).map(|_| nodes.behind_other_proxies()).collect();
+    let mut tasks = Vec::new();
+    for (number, dead) in dead.iter().enumerate() {
+        let lock = dead.locks().lock("door").lease(ms(2000));
+        tasks.push(tokio::spawn(async move { lock.acquire().await }));
+        nodes.until_waiting("door", number + 1).await;
+    }
+    let living = nodes.locks();
+    let living = tokio::spawn(async move { living.acquire("door").await });
+    nodes.until_waiting("door", 7).await;
+    for proxy in dead.iter().flat_map(|dead| &dead.proxies) {
+        proxy.freeze(Way::ToServer);
+        proxy.freeze(Way::ToClient);
+    }
+    const TTL: Duration = ms(5000);
+    let start = Instant::now();
+    guard.release().await.unwrap();
+    let guard = soon("the living one", living).await.unwrap().unwrap();
+    assert!(start.elapsed() < TTL * 3, "{:?}", start.elapsed());
+    guard.release().await.unwrap();
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn waiting_request_keeps_its_place() {
+    let nodes = Nodes::start(3);
+    let guard = nodes.locks().acquire("door").await.unwrap();
+    let locks = nodes.locks();
+    let first = tokio::spawn({
+        let lock = locks.lock("door").lease(ms(1500));
+        async move { lock.acquire().await.unwrap() }
+    });
+    nodes.until_waiting("door", 1).await;
+    let mut contenders = Contenders::default();
+    contenders.add(nodes.locks());
+    nodes.until_waiting("door", 2).await;
+    let first_waiter = || nodes.servers[0].client().waiters("door")[0].owner.clone();
+    let owner = first_waiter();
+    tokio::time::sleep(ms(4000)).await;
+    assert_eq!(first_waiter(), owner);
+    guard.release().await.unwrap();
+    let guard = soon("the first", first).await.unwrap();
+    assert_eq!(guard.owner().to_string(), owner);
+    guard.release().await.unwrap();
+    contenders.served().await;
+}
+
+#[tokio::test]
+async fn cancelled_acquisition_leaves_nothing_behind() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    // Waiting at the first server.
+    let guard = locks.acquire("door").await.unwrap();
+    nodes.until_held("door", 3).await;
+    let others = nodes.locks();
+    let waiting = tokio::spawn({
+        let others = others.clone();
+        async move { others.acquire("door").await }
+    });
+    nodes.until_waiting("door", 1).await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    soon("the cancellation", others.shutdown()).await;
+    nodes.until_waiting("door", 0).await;
+    guard.release().await.unwrap();
+    nodes.until_free("door").await;
+    // Waiting at the others.
+    nodes.occupy([1, 2], "gate");
+    let waiting = tokio::spawn({
+        let others = others.clone();
+        async move { others.acquire("gate").await }
+    });
+    nodes.until_waiting_elsewhere("gate").await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    soon("the cancellation", others.shutdown()).await;
+    assert!(nodes.servers[0].client().find_lock("gate").is_none());
+    assert!(
+        nodes
+            .servers
+            .iter()
+            .all(|server| server.client().waiting("gate") == 0)
+    );
+}
+
+#[tokio::test]
+async fn settle_waits_for_cancellations_of_a_dropped_quorum_acquisition() {
+    let nodes = Nodes::start(3);
+    nodes.occupy(0..3, "door");
+    let locks = nodes.locks();
+    tokio::select! {
+        _ = locks.acquire("door") => unreachable!("it is held"),
+        () = nodes.until_waiting_everywhere("door", 1) => {}
+    }
+    for proxy in &nodes.proxies {
+        proxy.delay(Way::ToServer, ms(100));
+    }
+    soon("the cancellations", locks.shutdown()).await;
+    let waiting = nodes.servers.iter().map(|server| server.client().waiting("door"));
+    assert_eq!(waiting.sum::<i64>(), 0);
+}
+
+#[tokio::test]
+async fn acquisition_dropped_at_any_time_leaves_nothing_behind() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    for us in (0..3000).step_by(100) {
+        let _ = tokio::time::timeout(Duration::from_micros(us), locks.acquire("door")).await;
+    }
+    soon("the cancellations", locks.shutdown()).await;
+    nodes.until_free("door").await;
+}
+
+/// A minority is silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn contended_lock_is_handed_over_while_the_first_server_is_silent() {
+    const TURNS: usize = 20;
+    let nodes = Nodes::start(5);
+    let locks = nodes.locks();
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    for (proxy, us) in nodes.proxies.iter().zip([1200, 1400, 1600, 1800, 2000]) {
+        proxy.delay(Way::ToClient, Duration::from_micros(us));
+    }
+    nodes.servers[0].stop();
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let lock = locks.lock("door");
+            tokio::spawn(async move {
+                for _ in 0..TURNS {
+                    let guard = lock.acquire().await.unwrap();
+                    tokio::time::sleep(ms(1)).await;
+                    let _ = guard.release().await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        soon("all to be served", task).await.unwrap();
+    }
+    assert!(start.elapsed() < NODE_TIMEOUT * 8, "{:?}", start.elapsed());
+    nodes.servers[0].resume();
+}
