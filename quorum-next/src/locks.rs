@@ -139,8 +139,13 @@ impl Locks {
 
     /// Resolves when all locks that were given up are released, and all requests taken back.
     pub async fn shutdown(&self) {
-        let locks = self.servers.locks.iter();
-        futures_util::future::join_all(locks.map(client::Locks::shutdown)).await;
+        let servers = Arc::clone(&self.servers);
+        // On the thread of the locks, after the tasks of callers that have gone.
+        let settling = self.servers.tasks.spawn(async move {
+            tokio::task::yield_now().await;
+            futures_util::future::join_all(servers.locks.iter().map(client::Locks::shutdown)).await;
+        });
+        let _ = settling.await;
     }
 }
 

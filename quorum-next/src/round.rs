@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_millis(1);
 const SPLIT_TRY: Duration = Duration::from_millis(100);
 /// After a request failed, the next one is sent not before this time.
 const PAUSE: Duration = Duration::from_millis(50);
+/// While a request waits, the servers are in use.
+const KEPT_IN_USE: Duration = Duration::from_secs(3);
 const DOORWAY: &[u8] = b":doorway";
 
 /// An acquisition, as the application asked for it.
@@ -64,6 +66,10 @@ struct Round {
     doorway: Option<(usize, AbortHandle)>,
     grants: Vec<Option<Arc<client::Guard>>>,
     failures: Vec<Option<NodeFailure>>,
+    /// Which servers were asked for any fence, as they accept no such one as the others, and which reject the request
+    /// for good.
+    any_fence: Vec<bool>,
+    rejected: Vec<bool>,
     /// Whether a server said that others hold the lock.
     was_refused: bool,
     /// When to look around, as some servers have granted the lock and others have not.
@@ -112,6 +118,8 @@ impl Round {
             doorway: None,
             grants: (0..count).map(|_| None).collect(),
             failures: vec![None; count],
+            any_fence: vec![false; count],
+            rejected: vec![false; count],
             was_refused: false,
             looks_at: None,
             servers,
@@ -145,8 +153,8 @@ impl Round {
                     return self.wait().await;
                 }
                 Outcome::Busy { .. } => return Ok(None),
-                Outcome::TooFew(failure) if !self.request.waits => return Err(Error::NoQuorum(failure)),
-                Outcome::TooFew(_) => sleep(PAUSE).await,
+                Outcome::TooFew(failure) if self.is_final() => return Err(Error::NoQuorum(failure)),
+                Outcome::TooFew(_) => self.servers.until_majority().await,
             }
             self.begin_anew();
         }
@@ -154,24 +162,38 @@ impl Round {
 
     /// In the queues of the servers.
     async fn wait(&mut self) -> Result<Option<Guard>, Error> {
-        self.begin_anew();
         self.queues = true;
-        let outputs = self.acquisition.queue();
-        let waits = self.request.waits;
-        let following = self.follow(outputs);
-        let outcome = match waits {
-            true => following.await,
+        if !self.request.waits {
             // A try whose votes were split.
-            false => match timeout(SPLIT_TRY, following).await {
-                Ok(outcome) => outcome,
-                Err(_) => return Ok(None),
-            },
-        };
-        match outcome {
-            Outcome::Guard(guard) => Ok(Some(guard)),
-            Outcome::Busy { .. } => Ok(None),
-            Outcome::TooFew(failure) => Err(Error::NoQuorum(failure)),
+            return timeout(SPLIT_TRY, self.wait_in_queues())
+                .await
+                .unwrap_or(Ok(None));
         }
+        self.wait_in_queues().await
+    }
+
+    async fn wait_in_queues(&mut self) -> Result<Option<Guard>, Error> {
+        loop {
+            self.begin_anew();
+            let outputs = self.acquisition.queue();
+            match self.follow(outputs).await {
+                Outcome::Guard(guard) => return Ok(Some(guard)),
+                Outcome::Busy { .. } => return Ok(None),
+                Outcome::TooFew(failure) if self.is_final() => return Err(Error::NoQuorum(failure)),
+                // The leases had expired before it could be handed out.
+                Outcome::TooFew(_) => {}
+            }
+        }
+    }
+
+    /// Whether to give up: the request does not wait, or too many servers reject it for good.
+    fn is_final(&self) -> bool {
+        !self.request.waits || self.is_rejected()
+    }
+
+    fn is_rejected(&self) -> bool {
+        let rejected = self.rejected.iter().filter(|rejected| **rejected).count();
+        self.servers.majority.is_blocked_by(rejected)
     }
 
     /// Nothing of an earlier attempt concerns the next one.
@@ -182,6 +204,9 @@ impl Round {
                 self.give_back(server);
             }
         }
+        self.leave_doorway();
+        self.looks_at = None;
+        self.any_fence.fill(false);
         self.owner = Owner::unique();
         self.acquisition = Acquisition::new(self.grants.len(), !self.request.is_shared, self.servers.guess());
     }
@@ -206,9 +231,13 @@ impl Round {
                     vec![]
                 }
                 _ = health.changed() => self.on_health(),
+                () = sleep(KEPT_IN_USE) => self.on_health(),
             };
             if let Some(outcome) = self.perform(outputs) {
                 return outcome;
+            }
+            if self.queues && self.is_rejected() {
+                return Outcome::TooFew(self.no_quorum());
             }
         }
     }
@@ -318,7 +347,7 @@ impl Round {
     fn enter_doorway(&mut self) {
         self.leave_doorway();
         // Without any, until one is up: see `on_health`.
-        let Some(first) = self.servers.first() else {
+        let Some(first) = self.servers.first(|server| self.rejected[server]) else {
             return;
         };
         let key = [&*self.request.key, DOORWAY].concat();
@@ -357,7 +386,10 @@ impl Round {
             Step::InDoorway(Ok(doorway)) => self.on_doorway(doorway).await,
             Step::InDoorway(Err(error)) => {
                 if let Some((first, _)) = self.doorway.take() {
-                    self.servers.set_failure(first, Some(error));
+                    match error.is_transient() {
+                        true => self.servers.set_failure(first, Some(error)),
+                        false => self.reject(first, error),
+                    }
                 }
                 self.enter_doorway();
                 vec![]
@@ -387,17 +419,27 @@ impl Round {
     }
 
     fn on_failed(&mut self, server: usize, error: Option<client::Error>) -> Vec<Output> {
-        if error.as_ref().is_some_and(several::is_rejection) {
+        if error.as_ref().is_some_and(several::is_rejection)
+            && !std::mem::replace(&mut self.any_fence[server], true)
+        {
             self.servers.forget_clock(server);
-            self.note(server, error);
             return self.acquisition.on(Input::TooLarge(server));
         }
-        if error.as_ref().is_none_or(client::Error::is_transient) {
-            self.servers.set_failure(server, error.clone());
-            self.ask_again_when_up(server);
+        match error {
+            Some(error) if !error.is_transient() => self.reject(server, error),
+            error => {
+                self.servers.set_failure(server, error.clone());
+                self.note(server, error);
+                self.ask_again_when_up(server);
+            }
         }
-        self.note(server, error);
         self.acquisition.on(Input::Failed(server))
+    }
+
+    /// It would say the same again.
+    fn reject(&mut self, server: usize, error: client::Error) {
+        self.rejected[server] = true;
+        self.note(server, Some(error));
     }
 
     fn note(&mut self, server: usize, error: Option<client::Error>) {

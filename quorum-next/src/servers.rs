@@ -18,6 +18,8 @@ use crate::majority::Majority;
 
 /// How often servers are asked for the time while they are in use.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
+/// Between attempts, and between looks.
+const PAUSE: Duration = Duration::from_millis(50);
 /// Servers that were not used for this long are not looked at.
 const IDLE: Duration = Duration::from_secs(10);
 /// A lock that was busy this long ago is queued for at once.
@@ -47,6 +49,12 @@ pub(crate) struct Server {
     failure: Option<NodeFailure>,
     /// The same for all names of one server.
     run_id: Option<String>,
+}
+
+impl Server {
+    fn is_up(&self) -> bool {
+        self.was_asked && self.failure.is_none()
+    }
 }
 
 struct Known {
@@ -86,10 +94,17 @@ impl Servers {
     /// Before a request: waits, the first time only, until each server has been looked at.
     pub async fn use_now(self: &Arc<Self>, key: &Arc<[u8]>) -> Result<(), Error> {
         self.keep_in_use(key);
+        let asked = |servers: &[Server]| servers.iter().filter(|server| server.was_asked).count();
         let mut health = self.health.subscribe();
-        let looked_at = health.wait_for(|servers| servers.iter().all(|server| server.was_asked));
-        // The sender lives as long as this.
-        let servers = looked_at.await.map(|servers| servers.clone()).unwrap_or_default();
+        let all = health.wait_for(|servers| asked(servers) == servers.len());
+        // A silent one is not waited for.
+        if timeout(self.node_timeout / 10, all).await.is_err() {
+            // The sender lives as long as this.
+            let _ = health
+                .wait_for(|servers| asked(servers) >= self.majority.needed())
+                .await;
+        }
+        let servers = self.health.borrow().clone();
         match find_alias(&servers) {
             Some((one, other)) => Err(Error::Invalid(format!(
                 "{} and {} are one server, which has one vote: name each server once",
@@ -112,15 +127,23 @@ impl Servers {
     }
 
     pub fn is_up(&self, server: usize) -> bool {
-        self.health
-            .borrow()
-            .get(server)
-            .is_some_and(|server| server.failure.is_none())
+        self.health.borrow().get(server).is_some_and(Server::is_up)
     }
 
-    /// The first server in the configured order that is up.
-    pub fn first(&self) -> Option<usize> {
-        (0..self.locks.len()).find(|server| self.is_up(*server))
+    /// Waits until enough servers are up.
+    pub async fn until_majority(&self) {
+        let mut health = self.health.subscribe();
+        // Who has failed just now is looked at soon.
+        sleep(PAUSE).await;
+        let up = |servers: &Vec<Server>| servers.iter().filter(|server| server.is_up()).count();
+        let _ = health
+            .wait_for(|servers| up(servers) >= self.majority.needed())
+            .await;
+    }
+
+    /// The first server in the configured order that is up, apart from those that reject a request.
+    pub fn first(&self, is_rejected: impl Fn(usize) -> bool) -> Option<usize> {
+        (0..self.locks.len()).find(|server| self.is_up(*server) && !is_rejected(*server))
     }
 
     /// Is told when what is known of a server changes.
@@ -228,6 +251,9 @@ fn find_alias(servers: &[Server]) -> Option<(usize, usize)> {
 /// Looks at a server from time to time while it is in use: its clock, its identity, and whether it is there. A server that
 /// is down is looked at more often.
 async fn look(servers: Weak<Servers>, server: usize) {
+    let Some(mut health) = servers.upgrade().map(|servers| servers.subscribe()) else {
+        return;
+    };
     loop {
         let Some(this) = servers.upgrade() else { return };
         let found = look_once(&this, server).await;
@@ -259,7 +285,10 @@ async fn look(servers: Weak<Servers>, server: usize) {
             }
         }
         drop(this);
-        sleep(pause).await;
+        health.mark_unchanged();
+        // At once if a request has failed; but no more often than a request.
+        sleep(PAUSE).await;
+        let _ = timeout(pause, health.changed()).await;
     }
 }
 
