@@ -98,11 +98,9 @@ impl From<Error> for Failure {
 impl From<QuorumError> for Failure {
     fn from(error: QuorumError) -> Self {
         let code = match &error {
-            QuorumError::Timeout { .. } | QuorumError::QueueFull(_) | QuorumError::Grace(_) => {
-                Code::NotAcquired
-            }
+            QuorumError::Timeout { .. } => Code::NotAcquired,
+            QuorumError::Lost(_) => Code::LockLost,
             QuorumError::Invalid(_) => Code::Usage,
-            QuorumError::Redis(error) => return server_error(error),
             _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())

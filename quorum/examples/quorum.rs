@@ -4,19 +4,19 @@
 
 use std::time::Duration;
 
-use redis_dlock_quorum::{Error, quorum};
+use redis_dlock_quorum::{Error, Locks};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let addresses: Vec<String> = std::env::args().skip(1).collect();
-    println!("done, with fence {}", run(&addresses).await?);
+    let servers: Vec<String> = std::env::args().skip(1).collect();
+    println!("done, with fence {:?}", run(&servers).await?);
     Ok(())
 }
 
 /// The fence under which the lock was held.
-pub async fn run(addresses: &[String]) -> Result<u64, Error> {
-    let locks = quorum::Locks::open(addresses.iter().map(String::as_str))?;
-    let lock = locks.lock("orders:42").wait(Duration::from_secs(5));
+pub async fn run(servers: &[String]) -> Result<Option<u64>, Error> {
+    let locks = Locks::open(servers)?;
+    let lock = locks.lock("orders:42").timeout(Duration::from_secs(5));
     let guard = lock.acquire().await.inspect_err(|error| {
         // It names the servers that did not agree.
         eprintln!("no lock: {error}");

@@ -4,8 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use redis_dlock_client::{self as client, Error, LockInfo, Owner, WaiterInfo};
-use redis_dlock_quorum::quorum::{self, Exclusive, Shared};
-use redis_dlock_quorum::{Error as QuorumError, LostReason};
+use redis_dlock_quorum as quorum;
 use tokio::time::timeout;
 
 use crate::args::RunArgs;
@@ -26,8 +25,11 @@ pub enum Lock<'a> {
         waits: bool,
         locks: &'a client::Locks,
     },
-    Exclusive(quorum::Lock, &'a quorum::Locks),
-    Shared(quorum::Lock<Shared>, &'a quorum::Locks),
+    Quorum {
+        lock: quorum::Lock,
+        waits: bool,
+        locks: &'a quorum::Locks,
+    },
 }
 
 pub enum Guard<'a> {
@@ -35,8 +37,10 @@ pub enum Guard<'a> {
         guard: client::Guard,
         locks: &'a client::Locks,
     },
-    Exclusive(quorum::Guard<Exclusive>),
-    Shared(quorum::Guard<Shared>),
+    Quorum {
+        guard: quorum::Guard,
+        locks: &'a quorum::Locks,
+    },
 }
 
 /// Why there is no guard.
@@ -50,13 +54,6 @@ pub enum ReleaseError {
     /// Others may have had the lock before.
     Lost(String),
     Failed(String),
-}
-
-impl Refusal {
-    fn granted_late() -> Self {
-        let message = "granted, but the lease had expired when the reply arrived: use a longer --lease";
-        Self::Failed(Failure::new(Code::NotAcquired, message))
-    }
 }
 
 impl Locks {
@@ -89,19 +86,20 @@ impl Locks {
                 }
             }
             Self::Quorum(locks) => {
-                let wait = if args.no_wait {
-                    Duration::ZERO
-                } else {
-                    args.wait.unwrap_or(Duration::MAX)
-                };
-                let mut lock = locks.lock(name).lease(lease).wait(wait);
+                let mut lock = locks.lock(name).lease(lease);
+                if let Some(time) = args.wait {
+                    lock = lock.timeout(time);
+                }
+                if args.shared {
+                    lock = lock.shared();
+                }
                 if let Some(time) = args.max_hold {
                     lock = lock.max_hold(time);
                 }
-                if args.shared {
-                    Lock::Shared(lock.shared(), locks)
-                } else {
-                    Lock::Exclusive(lock, locks)
+                Lock::Quorum {
+                    lock,
+                    waits: !args.no_wait,
+                    locks,
                 }
             }
         }
@@ -128,12 +126,24 @@ impl<'a> Lock<'a> {
                 match guard {
                     Ok(Some(guard)) => Ok(Guard::One { guard, locks }),
                     Ok(None) => Err(Refusal::Busy),
-                    Err(Error::Lost(_)) => Err(Refusal::granted_late()),
+                    Err(Error::Lost(_)) => Err(Refusal::Failed(Failure::new(
+                        Code::NotAcquired,
+                        "granted, but the lease had expired when the reply arrived: use a longer --lease",
+                    ))),
                     Err(error) => Err(Refusal::Failed(error.into())),
                 }
             }
-            Self::Exclusive(lock, _) => Ok(Guard::Exclusive(lock.acquire().await?)),
-            Self::Shared(lock, _) => Ok(Guard::Shared(lock.acquire().await?)),
+            Self::Quorum { lock, waits, locks } => {
+                let guard = match waits {
+                    true => lock.acquire().await.map(Some),
+                    false => lock.try_acquire().await,
+                };
+                match guard {
+                    Ok(Some(guard)) => Ok(Guard::Quorum { guard, locks }),
+                    Ok(None) => Err(Refusal::Busy),
+                    Err(error) => Err(Refusal::Failed(error.into())),
+                }
+            }
         }
     }
 
@@ -141,7 +151,7 @@ impl<'a> Lock<'a> {
     pub async fn info(&self) -> Result<Option<LockInfo>, Error> {
         match self {
             Self::One { lock, .. } => lock.info().await,
-            Self::Exclusive(..) | Self::Shared(..) => Ok(None),
+            Self::Quorum { .. } => Ok(None),
         }
     }
 
@@ -151,7 +161,7 @@ impl<'a> Lock<'a> {
         let cancelled = async {
             match self {
                 Self::One { locks, .. } => locks.shutdown().await,
-                Self::Exclusive(_, locks) | Self::Shared(_, locks) => locks.settle().await,
+                Self::Quorum { locks, .. } => locks.shutdown().await,
             }
         };
         // After a timeout, the request ends with the time that it may wait, or the grant with its lease.
@@ -163,8 +173,7 @@ impl Guard<'_> {
     pub fn owner(&self) -> &[u8] {
         match self {
             Self::One { guard, .. } => guard.owner().as_bytes(),
-            Self::Exclusive(guard) => guard.owner().as_bytes(),
-            Self::Shared(guard) => guard.owner().as_bytes(),
+            Self::Quorum { guard, .. } => guard.owner().as_bytes(),
         }
     }
 
@@ -172,8 +181,7 @@ impl Guard<'_> {
     pub fn fence(&self) -> Option<u64> {
         match self {
             Self::One { guard, .. } => Some(guard.fence()),
-            Self::Exclusive(guard) => Some(guard.fence()),
-            Self::Shared(_) => None,
+            Self::Quorum { guard, .. } => guard.fence(),
         }
     }
 
@@ -181,8 +189,7 @@ impl Guard<'_> {
     pub async fn lost(&self) -> String {
         match self {
             Self::One { guard, .. } => guard.lost().await.to_string(),
-            Self::Exclusive(guard) => guard.lost().await.to_string(),
-            Self::Shared(guard) => guard.lost().await.to_string(),
+            Self::Quorum { guard, .. } => guard.lost().await.to_string(),
         }
     }
 
@@ -190,20 +197,23 @@ impl Guard<'_> {
     pub fn is_lost(&self) -> bool {
         match self {
             Self::One { guard, .. } => !guard.is_held(),
-            Self::Exclusive(guard) => guard.lost_reason().is_some(),
-            Self::Shared(guard) => guard.lost_reason().is_some(),
+            Self::Quorum { guard, .. } => !guard.is_held(),
         }
     }
 
     /// Asks the server, and returns why the lock is lost if it is.
     pub async fn find_loss(&self) -> Option<String> {
         const SHORTEST: Duration = Duration::from_millis(1);
-        let extended = match self {
-            Self::One { guard, .. } => return loss_of(guard.extend(SHORTEST).await),
-            Self::Exclusive(guard) => guard.extend(SHORTEST).await,
-            Self::Shared(guard) => guard.extend(SHORTEST).await,
-        };
-        extended.err().as_ref().and_then(quorum_loss)
+        match self {
+            Self::One { guard, .. } => match guard.extend(SHORTEST).await {
+                Err(Error::Lost(lost)) => Some(lost.to_string()),
+                _ => None,
+            },
+            Self::Quorum { guard, .. } => match guard.extend(SHORTEST).await {
+                Err(quorum::Error::Lost(lost)) => Some(lost.to_string()),
+                _ => None,
+            },
+        }
     }
 
     /// After a failure, `--at-least` does not apply: another host may try at once.
@@ -218,41 +228,15 @@ impl Guard<'_> {
                 Error::Lost(lost) => ReleaseError::Lost(lost.to_string()),
                 error => ReleaseError::Failed(error.to_string()),
             }),
-            Self::Exclusive(guard) => guard.release().await.map_err(ReleaseError::from),
-            Self::Shared(guard) => guard.release().await.map_err(ReleaseError::from),
-        }
-    }
-}
-
-fn loss_of<T>(outcome: Result<T, Error>) -> Option<String> {
-    match outcome {
-        Err(Error::Lost(lost)) => Some(lost.to_string()),
-        _ => None,
-    }
-}
-
-fn quorum_loss(error: &QuorumError) -> Option<String> {
-    match error {
-        QuorumError::Lost(lost) => Some(LostReason::to_string(lost)),
-        _ => None,
-    }
-}
-
-impl From<QuorumError> for ReleaseError {
-    fn from(error: QuorumError) -> Self {
-        match quorum_loss(&error) {
-            Some(loss) => Self::Lost(loss),
-            None => Self::Failed(error.to_string()),
-        }
-    }
-}
-
-impl From<QuorumError> for Refusal {
-    fn from(error: QuorumError) -> Self {
-        match error {
-            QuorumError::Busy => Self::Busy,
-            QuorumError::Lost(_) => Self::granted_late(),
-            error => Self::Failed(error.into()),
+            Self::Quorum { guard, locks } => {
+                let released = guard.release().await;
+                // Also at the servers that a majority does not need.
+                let _ = timeout(CANCEL_TIMEOUT, locks.shutdown()).await;
+                released.map_err(|error| match error {
+                    quorum::Error::Lost(lost) => ReleaseError::Lost(lost.to_string()),
+                    error => ReleaseError::Failed(error.to_string()),
+                })
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use redis_dlock_client::{self as client, EventKind};
-use redis_dlock_quorum::{self as of_quorum, quorum};
+use redis_dlock_quorum as quorum;
 
 use self::acquire::{Acquired, acquire};
 use self::job::Job;
@@ -40,10 +40,10 @@ pub fn run(args: &RunArgs, server: &ServerArgs) -> Result<ExitCode, Failure> {
         Locks::One(client::Locks::with(server_of_locks, settings)?)
     } else {
         let servers = Target::quorum(server, &args.quorum)?;
-        let addresses = servers.iter().map(Target::quorum_address);
+        let addresses = servers.iter().map(Target::quorum_server);
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
         let report = report_renewals_of_quorum(args, stderr.sender().clone());
-        let settings = of_quorum::Settings::default().on_event(report);
+        let settings = quorum::Settings::default().on_event(report);
         Locks::Quorum(quorum::Locks::with(addresses, settings)?)
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -96,20 +96,19 @@ fn report_renewals(args: &RunArgs, stderr: StderrSender) -> impl Fn(&client::Eve
 fn report_renewals_of_quorum(
     args: &RunArgs,
     stderr: StderrSender,
-) -> impl Fn(&of_quorum::Event) + Send + Sync + 'static {
-    use of_quorum::EventKind;
+) -> impl Fn(&quorum::Event) + Send + Sync + 'static {
+    use quorum::EventKind;
     let name = display_name(args.name.as_bytes());
     let failing = Mutex::new(HashSet::new());
     move |event| {
-        let server = event.server.to_string();
         let mut failing = failing.lock().unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
-            EventKind::RenewFailed { error, .. } if !error.is_lost() && failing.insert(server.clone()) => {
+            EventKind::RenewFailed { server, error } if failing.insert(server.to_string()) => {
                 stderr.print(format!(
                     "cannot renew the lease of {name} on {server}, retrying: {error}"
                 ));
             }
-            EventKind::Renewed { .. } if failing.remove(&server) => {
+            EventKind::RenewedAgain { server } if failing.remove(&**server) => {
                 stderr.print(format!("renewed the lease of {name} on {server}"));
             }
             _ => {}

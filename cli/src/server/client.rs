@@ -4,7 +4,6 @@ use redis::cluster::ClusterClient;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisResult, TlsCertificates, TlsMode};
 use redis_dlock_client::Server;
-use redis_dlock_quorum as quorum;
 
 use super::endpoints::Endpoints;
 use super::slots::SlotMap;
@@ -53,13 +52,13 @@ impl Target {
     }
 
     /// One server of a quorum, which may be unreachable.
-    pub fn quorum_address(&self) -> Result<quorum::Address, Failure> {
+    pub fn quorum_server(&self) -> Result<Server, Failure> {
         let Endpoints::Node(info) = &self.endpoints else {
             return Err(Failure::usage(
                 "each URL of a quorum must name one server: clusters and Sentinels are no members of a quorum",
             ));
         };
-        Ok(Client::open(info.clone())?.try_into()?)
+        Ok(Client::open(info.clone())?.into())
     }
 }
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use redis_dlock_quorum::quorum::NoQuorum;
-use redis_dlock_quorum::{Error, LostReason};
+use redis_dlock_quorum::NoQuorum;
+use redis_dlock_quorum::{Error, Lost};
 
 use super::*;
 
 fn no_quorum(error: &Error) -> &NoQuorum {
     match error {
         Error::NoQuorum(failure) => failure,
-        Error::Timeout { last: Some(last), .. } => no_quorum(last),
+        Error::Timeout { last: Some(last), .. } => last,
         other => panic!("{other:?}"),
     }
 }
@@ -23,7 +23,7 @@ async fn two_of_five_servers_may_fail_in_any_way() {
     let mut nodes = Nodes::start(5);
     let locks = nodes.locks();
     let guard = locks.acquire("door").await.unwrap();
-    let mut last = guard.fence();
+    let mut last = guard.fence().unwrap();
     nodes.until_held("door", 5).await;
     // The replies have arrived, too.
     tokio::time::sleep(ms(100)).await;
@@ -33,8 +33,8 @@ async fn two_of_five_servers_may_fail_in_any_way() {
     guard.release().await.unwrap();
     for _ in 0..10 {
         let guard = soon("a lock", locks.acquire("door")).await.unwrap();
-        assert!(guard.fence() > last);
-        last = guard.fence();
+        assert!(guard.fence().unwrap() > last);
+        last = guard.fence().unwrap();
         guard.release().await.unwrap();
     }
     nodes.servers[3].resume();
@@ -95,10 +95,10 @@ async fn first_server_that_goes_silent_while_requests_wait_is_left() {
             nodes.servers[1].client().waiting("door") == 1
         })
         .await;
-        let first = guard.fence();
+        let first = guard.fence().unwrap();
         guard.release().await.unwrap();
         let guard = soon("the lock", waiting).await.unwrap().unwrap();
-        assert!(guard.fence() > first);
+        assert!(guard.fence().unwrap() > first);
         guard.release().await.unwrap();
         if !is_killed {
             nodes.servers[0].resume();
@@ -125,32 +125,6 @@ async fn silent_server_is_asked_less_even_if_nobody_waits_for_its_replies() {
     }
     let requests = nodes.calls()[2][0] - before;
     assert!(requests < acquired * 2 / 3, "{requests} for {acquired} locks");
-}
-
-#[tokio::test]
-async fn server_that_replies_is_not_looked_at() {
-    const PAUSES: u32 = 8;
-    let nodes = Nodes::start(3);
-    nodes.occupy(0..3, "gate");
-    let locks = nodes.locks();
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.acquire("gate").await }
-    });
-    nodes.until_waiting_everywhere("gate", 1).await;
-    let before = nodes.calls();
-    let start = Instant::now();
-    while start.elapsed() < NODE_TIMEOUT / 2 * PAUSES {
-        locks.acquire("door").await.unwrap().release().await.unwrap();
-        tokio::time::sleep(ms(20)).await;
-    }
-    locks.settle().await;
-    for ([acquired, _, released], before) in nodes.calls().into_iter().zip(before) {
-        // A look is a RELEASE.
-        let looks = (released - before[2]).saturating_sub(acquired - before[0]);
-        assert!(looks < u64::from(PAUSES) / 2, "{looks} looks in {PAUSES} pauses");
-    }
-    waiting.abort();
 }
 
 /// Nor when they wait, which is only for a moment.
@@ -206,7 +180,7 @@ async fn minority_never_gives_a_guard_and_is_given_back() {
     for server in [1, 2] {
         nodes.servers[server].kill();
     }
-    let error = locks.try_acquire("door").await.unwrap_err();
+    let error = locks.lock("door").try_acquire().await.unwrap_err();
     let failure = no_quorum(&error);
     assert_eq!((failure.needed, failure.failures.len()), (2, 2), "{failure}");
     for server in [1, 2] {
@@ -216,7 +190,7 @@ async fn minority_never_gives_a_guard_and_is_given_back() {
     nodes.until_free("door").await;
     let waiting = tokio::spawn({
         let locks = locks.clone();
-        async move { locks.lock("door").wait(ms(1500)).acquire().await }
+        async move { locks.lock("door").timeout(ms(1500)).acquire().await }
     });
     // While it waits, it does not keep the server that it sees.
     until("the server to be free", || {
@@ -290,7 +264,7 @@ async fn loss_of_a_majority_is_noticed() {
     tokio::time::sleep(ms(3500)).await;
     assert!(guard.is_held());
     nodes.servers[1].stop();
-    assert_eq!(soon("the loss", guard.lost()).await, LostReason::LeaseExpired);
+    assert_eq!(soon("the loss", guard.lost()).await, Lost::LeaseExpired);
     nodes.servers[1].resume();
     // By what the servers say.
     let nodes = Nodes::start(3);
@@ -305,7 +279,7 @@ async fn loss_of_a_majority_is_noticed() {
     for server in [0, 2] {
         nodes.servers[server].client().send("DEL door");
     }
-    assert_eq!(soon("the loss", guard.lost()).await, LostReason::NotHeld);
+    assert_eq!(soon("the loss", guard.lost()).await, Lost::NotHeld);
     // The holder may need time to stop: what it has left stays, without renewal, until it drops the guard.
     tokio::time::sleep(ms(300)).await;
     assert_eq!(nodes.holders("door"), [guard.owner().to_string()]);
@@ -326,7 +300,10 @@ async fn release_tells_that_a_majority_had_lost_the_lock() {
             server.client().send("DEL door");
         }
         let released = guard.release().await;
-        assert_eq!(released.is_err_and(|error| error.is_lost()), is_lost);
+        assert_eq!(
+            released.is_err_and(|error| matches!(error, Error::Lost(_))),
+            is_lost
+        );
         nodes.until_free("door").await;
     }
 }
@@ -369,7 +346,7 @@ async fn late_grant_of_a_released_lock_is_released() {
     locks.acquire("warm-up").await.unwrap().release().await.unwrap();
     nodes.proxies[2].delay(Way::ToClient, NODE_TIMEOUT / 3);
     locks.acquire("door").await.unwrap().release().await.unwrap();
-    soon("what is left", locks.settle()).await;
+    soon("what is left", locks.shutdown()).await;
     nodes.until_free("door").await;
 }
 
@@ -380,7 +357,7 @@ async fn server_that_restarts_empty_grants_nothing_before_its_grace_is_over() {
     let guard = locks.acquire("door").await.unwrap();
     nodes.until_held("door", 3).await;
     // The client knows it, too: without the first server it needs both others.
-    locks.settle().await;
+    locks.shutdown().await;
     nodes.servers[0].add_config("dlock.startup-grace-ms 60000");
     nodes.servers[0].crash_and_restart();
     let others = nodes.locks();
@@ -391,10 +368,10 @@ async fn server_that_restarts_empty_grants_nothing_before_its_grace_is_over() {
     })
     .await;
     assert!(guard.is_held());
-    let first = guard.fence();
+    let first = guard.fence().unwrap();
     guard.release().await.unwrap();
     let guard = soon("the lock", waiting).await.unwrap().unwrap();
-    assert!(guard.fence() > first);
+    assert!(guard.fence().unwrap() > first);
     guard.release().await.unwrap();
     // Nor is it asked again and again.
     let start = Instant::now();
@@ -410,7 +387,7 @@ async fn server_that_restarts_empty_grants_nothing_before_its_grace_is_over() {
 async fn server_with_larger_fences_does_not_keep_the_others_from_agreeing() {
     let nodes = Nodes::start(3);
     let locks = nodes.locks();
-    let last = locks.acquire("door").await.unwrap().fence();
+    let last = locks.acquire("door").await.unwrap().fence().unwrap();
     nodes.until_free("door").await;
     // As after a restart of that server alone.
     tokio::time::sleep(ms(50)).await;
@@ -425,17 +402,17 @@ async fn server_with_larger_fences_does_not_keep_the_others_from_agreeing() {
     .await;
     for _ in 0..3 {
         let guard = locks.acquire("door").await.unwrap();
-        assert!(guard.fence() > last);
+        assert!(guard.fence().unwrap() > last);
         guard.release().await.unwrap();
-        locks.settle().await;
+        locks.shutdown().await;
     }
     // The majority includes it.
     nodes.servers[1].stop();
     let guard = soon("the lock", locks.acquire("door")).await.unwrap();
-    assert!(guard.fence() > ahead);
+    assert!(guard.fence().unwrap() > ahead);
     for server in [0, 2] {
         let holders = nodes.servers[server].client().lock("door").holders;
-        assert_eq!(holders[0].fence, guard.fence());
+        assert_eq!(holders[0].fence, guard.fence().unwrap());
     }
     guard.release().await.unwrap();
     nodes.servers[1].resume();

@@ -3,6 +3,7 @@
 mod acquire;
 mod examples;
 mod faults;
+mod one_round;
 mod queue;
 mod support;
 
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Journal, calls, ms, soon, until, url};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
+use redis_dlock_quorum::Locks;
 use redis_dlock_quorum::Settings;
-use redis_dlock_quorum::quorum::Locks;
 
 /// That of the default settings.
 const NODE_TIMEOUT: Duration = ms(1000);
@@ -67,7 +68,7 @@ impl Nodes {
         for number in 0..20 {
             let guard = locks.acquire(format!("warm-up {number}")).await.unwrap();
             guard.release().await.unwrap();
-            locks.settle().await;
+            locks.shutdown().await;
         }
     }
 

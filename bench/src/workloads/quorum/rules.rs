@@ -32,8 +32,8 @@ pub const RULES: [Rule; 8] = [
         situations: &Situation::ALL,
         waits: true,
         open: |urls, keys| {
-            let settings = dlock::Settings::default().response_timeout(NODE_TIMEOUT);
-            let locks = dlock::quorum::Locks::with(urls.iter().map(String::as_str), settings)?;
+            let settings = dlock::Settings::default().node_timeout(NODE_TIMEOUT);
+            let locks = dlock::Locks::with(urls.iter().map(String::as_str), settings)?;
             clients(keys, &runtime()?, |key| Quorum {
                 lock: locks.lock(key).lease(LEASE),
                 guard: None,
@@ -105,8 +105,8 @@ pub fn open(rule: &str, urls: &[String], keys: &[String]) -> Result<Clients> {
 
 /// A lock on a majority.
 struct Quorum {
-    lock: dlock::quorum::Lock,
-    guard: Option<dlock::quorum::Guard>,
+    lock: dlock::Lock,
+    guard: Option<dlock::Guard>,
 }
 
 impl AsyncLock for Quorum {

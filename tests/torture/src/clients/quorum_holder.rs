@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use redis_dlock_quorum::quorum::{Guard, Lock};
+use redis_dlock_quorum::{Guard, Lock};
 use tokio::runtime::Runtime;
 
 use super::gate::Gate;
@@ -30,8 +30,8 @@ pub struct QuorumHolder {
     pub rng: Rng,
     /// Pauses it between read and write.
     pub gate: Gate,
-    /// The longest time between read and write, of one acquisition in eight.
-    pub long_think_ms: u64,
+    /// Of one acquisition in eight, up to three quarters of it pass between read and write.
+    pub lease_ms: u64,
     /// The first of its elements.
     pub next: u64,
 }
@@ -46,21 +46,26 @@ impl QuorumHolder {
 
     /// Reads the set, waits, and writes it back with one more element. The store rejects it if the lease expired.
     fn add_element(&mut self) {
-        let lock = self.lock.clone().auto_renew(self.rng.bool());
+        let mut lock = self.lock.clone();
+        if self.rng.bool() {
+            // Without renewal.
+            lock = lock.max_hold(Duration::from_millis(self.lease_ms));
+        }
         let Ok(guard) = self.runtime.block_on(lock.acquire()) else {
             return;
         };
-        self.record(&guard, |lease_ms| granted(guard.fence(), lease_ms));
-        if let Some(mut elements) = self.store.read(guard.fence()) {
+        let fence = guard.fence().expect("an exclusive lock has one");
+        self.record(&guard, |lease_ms| granted(fence, lease_ms));
+        if let Some(mut elements) = self.store.read(fence) {
             self.think();
             self.gate.pass();
             self.record(&guard, still_held);
             self.next += 1;
             elements.insert(self.next);
-            let acknowledged = self.store.write(&elements, guard.fence());
+            let acknowledged = self.store.write(&elements, fence);
             self.recorder.lock().writes.push(Write {
                 element: self.next,
-                fence: guard.fence(),
+                fence,
                 at: now(),
                 acknowledged,
             });
@@ -73,7 +78,7 @@ impl QuorumHolder {
 
     fn think(&mut self) {
         let ms = match self.rng.u8(..8) {
-            0 => self.rng.u64(self.long_think_ms / 2..=self.long_think_ms),
+            0 => self.rng.u64(self.lease_ms * 3 / 8..=self.lease_ms * 3 / 4),
             _ => self.rng.u64(..=MAX_THINK_MS),
         };
         thread::sleep(Duration::from_millis(ms));

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use dlock_testkit::{Proxy, Server, wait_for};
-use redis_dlock_quorum::{Settings, quorum};
+use redis_dlock_quorum as quorum;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{ScenarioRun, network};
@@ -143,7 +143,7 @@ impl Quorum {
             recorder: self.recorder.clone(),
             rng: run.rng.fork(),
             gate: gate.clone(),
-            long_think_ms: self.restarts.lease_ms() * 3 / 4,
+            lease_ms: self.restarts.lease_ms(),
             next: number * ELEMENTS,
         };
         let thread = thread::spawn(move || holder.run(&stop));
@@ -252,7 +252,7 @@ impl Site {
             .collect();
         let urls = proxies.iter().map(Proxy::url);
         let urls: Vec<String> = urls.collect();
-        let settings = Settings::default().response_timeout(NODE_TIMEOUT);
+        let settings = quorum::Settings::default().node_timeout(NODE_TIMEOUT);
         let locks = quorum::Locks::with(urls.iter().map(String::as_str), settings).expect("valid addresses");
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         Self {
@@ -260,7 +260,7 @@ impl Site {
             lock: locks
                 .lock("door")
                 .lease(Duration::from_millis(lease_ms))
-                .wait(WAIT),
+                .timeout(WAIT),
             runtime: Arc::new(runtime.expect("a runtime can be started")),
             holders: Vec::new(),
         }
@@ -275,7 +275,7 @@ impl Site {
         for (_, thread) in self.holders.drain(..) {
             thread.join().expect("holders do not panic");
         }
-        let lock = self.lock.clone().wait(Duration::from_secs(60));
+        let lock = self.lock.clone().timeout(Duration::from_secs(60));
         let guard = self
             .runtime
             .block_on(lock.acquire())
