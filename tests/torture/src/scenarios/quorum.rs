@@ -235,6 +235,8 @@ impl Quorum {
         self.sites.iter().for_each(Site::heal);
         self.stop.store(true, Ordering::Relaxed);
         self.sites.iter_mut().for_each(Site::finish);
+        // Their inboxes end a few seconds later.
+        self.sites.clear();
         let stored = Store::open(self.store.port(), Fencing::Off).read(0);
         self.recorder.lock().stored = stored;
         for (server, _) in &mut self.servers {
