@@ -18,7 +18,7 @@ use crate::majority::Majority;
 
 /// What is learnt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Input {
+pub enum Input {
     /// The server has granted the lock under this fence; 0: shared.
     Granted(usize, u64),
     /// Others hold the lock there.
@@ -43,7 +43,7 @@ pub(crate) enum Input {
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Output {
+pub enum Output {
     /// ACQUIRE, with at least this fence, to wait in the queue or not.
     Ask {
         server: usize,
@@ -97,7 +97,7 @@ enum Phase {
 
 /// One acquisition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Acquisition {
+pub struct Acquisition {
     majority: Majority,
     is_exclusive: bool,
     phase: Phase,

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
-mod acquisition;
+#[doc(hidden)]
+pub mod acquisition;
 mod clocks;
 mod error;
 mod events;

@@ -13,8 +13,8 @@ mod setting;
 mod world;
 
 pub use queues::{QueueBreach, QueueSetting, QueueViolation, Queues};
-pub use server::Server;
-pub use setting::{Breach, Setting};
+pub use server::{GRACE, Server};
+pub use setting::{Breach, Fence, Setting};
 pub use world::{Quorum, Violation};
 
 /// The number of servers, and of a majority.

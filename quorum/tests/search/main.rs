@@ -1,0 +1,225 @@
+//! Every way through small worlds of three servers and two clients, each with the machine that the crate runs. What is
+//! promised holds in all; with a rule left out, a shortest way to break it is found.
+//!
+//! `cargo test --release -p redis-dlock-quorum --test search -- --ignored --nocapture` takes the larger worlds.
+
+mod driven;
+
+use dlock_model::quorum::{Breach, Setting, Violation};
+use dlock_model::search::{search, search_stuck};
+
+use driven::{ClientBreach, Driven, DrivenEvent, DrivenSetting};
+
+#[track_caller]
+fn holds(name: &str, setting: DrivenSetting) {
+    let outcome = search(Driven::new(&setting));
+    println!("{name}: {} states", outcome.states);
+    if let Some((violation, trace)) = outcome.found {
+        panic!("{name}: {violation:?}: {}", trace.join(" | "));
+    }
+    assert!(outcome.states > 1_000, "{name}: {} states", outcome.states);
+}
+
+#[track_caller]
+fn violates(name: &str, setting: DrivenSetting, expected: Violation) {
+    let outcome = search(Driven::new(&setting));
+    let (violation, trace) = outcome.found.unwrap_or_else(|| panic!("{name}: no violation"));
+    println!(
+        "{name}: {} states: {violation:?}: {}",
+        outcome.states,
+        trace.join(" | ")
+    );
+    assert_eq!(violation, expected, "{name}: {}", trace.join(" | "));
+}
+
+fn attempts() -> DrivenSetting {
+    DrivenSetting::default()
+}
+
+/// Guesses below, between and above the counters, at the bounds, and the same.
+const GUESSES: [[u8; 2]; 5] = [[1, 1], [15, 30], [23, 11], [24, 27], [60, 22]];
+
+#[test]
+fn guards_exclude_each_other_and_fences_rise_with_any_guess() {
+    for guesses in GUESSES {
+        let name = format!("guesses {guesses:?}");
+        holds(
+            &name,
+            DrivenSetting {
+                guesses,
+                ..attempts()
+            },
+        );
+    }
+}
+
+#[test]
+fn lost_raises_change_nothing() {
+    let lost = DrivenSetting {
+        guesses: [1, 1],
+        lost_raises: 1,
+        ..attempts()
+    };
+    holds("a lost raise", lost);
+}
+
+fn restarting() -> DrivenSetting {
+    DrivenSetting {
+        world: Setting {
+            restarts: 1,
+            restarting: 1,
+            ..Setting::default()
+        },
+        ..attempts()
+    }
+}
+
+#[test]
+#[ignore = "minutes in a release build: make model"]
+fn restarts_with_data_or_with_a_grace_change_nothing() {
+    holds("a restart", restarting());
+}
+
+#[test]
+#[ignore = "minutes in a release build: make model"]
+fn deaths_change_nothing() {
+    holds(
+        "a death",
+        DrivenSetting {
+            deaths: 1,
+            ..attempts()
+        },
+    );
+}
+
+#[test]
+#[ignore = "minutes in a release build: make model"]
+fn leases_that_end_during_the_acquisition_change_nothing() {
+    let slow = DrivenSetting {
+        world: Setting {
+            slow_clients: true,
+            ..Setting::default()
+        },
+        ..attempts()
+    };
+    holds("slow clients", slow);
+}
+
+#[test]
+#[ignore = "minutes in a release build: make model"]
+fn waits_in_the_queues_change_nothing() {
+    for guesses in [[15, 30], [24, 22]] {
+        let waits = DrivenSetting {
+            guesses,
+            waits: true,
+            ..attempts()
+        };
+        holds(&format!("in the queues, guesses {guesses:?}"), waits);
+    }
+}
+
+#[test]
+#[ignore = "minutes in a release build: make model"]
+fn nobody_waits_forever() {
+    let waits = DrivenSetting {
+        waits: true,
+        ..attempts()
+    };
+    let gives_up = |event| matches!(event, DrivenEvent::Stops(_));
+    let outcome = search_stuck(Driven::new(&waits), Driven::is_over, gives_up);
+    println!("liveness: {} states", outcome.states);
+    if let Some(((), trace)) = outcome.found {
+        panic!("stuck after {}", trace.join(" | "));
+    }
+}
+
+mod rules_left_out {
+    use super::*;
+
+    fn client(breach: ClientBreach, guesses: [u8; 2]) -> DrivenSetting {
+        DrivenSetting {
+            guesses,
+            breach: Some(breach),
+            ..attempts()
+        }
+    }
+
+    fn server(breach: Breach, setting: DrivenSetting) -> DrivenSetting {
+        DrivenSetting {
+            world: Setting {
+                breach: Some(breach),
+                ..setting.world
+            },
+            ..setting
+        }
+    }
+
+    #[test]
+    fn guess_that_is_trusted_lets_fences_fall() {
+        let setting = client(ClientBreach::GuessTrusted, [15, 15]);
+        violates("guess trusted", setting, Violation::FenceFell);
+    }
+
+    #[test]
+    fn raise_that_is_not_awaited_lets_fences_fall() {
+        let setting = client(ClientBreach::RaiseNotAwaited, [1, 1]);
+        violates("raise not awaited", setting, Violation::FenceFell);
+    }
+
+    #[test]
+    fn raise_that_is_not_sent_lets_fences_fall() {
+        let setting = client(ClientBreach::NoRaise, [1, 1]);
+        violates("no raise", setting, Violation::FenceFell);
+    }
+
+    #[test]
+    fn guard_that_outlives_its_lease_allows_two_guards() {
+        let setting = client(ClientBreach::GuardOutlivesLease, [15, 30]);
+        violates("guard outlives lease", setting, Violation::TwoGuards);
+    }
+
+    #[test]
+    fn raise_that_keeps_the_counter_lets_fences_fall() {
+        let guesses = [1, 1];
+        let setting = server(
+            Breach::RaiseWithoutCounter,
+            DrivenSetting {
+                guesses,
+                ..attempts()
+            },
+        );
+        violates("raise without counter", setting, Violation::FenceFell);
+    }
+
+    #[test]
+    fn restart_without_grace_allows_two_guards() {
+        let setting = server(Breach::NoGrace, restarting());
+        violates("no grace", setting, Violation::TwoGuards);
+    }
+
+    #[test]
+    fn clock_taken_before_grace_lets_fences_fall() {
+        let guesses = [24, 1];
+        let setting = server(
+            Breach::FencesAdvancedBeforeGrace,
+            DrivenSetting {
+                guesses,
+                ..restarting()
+            },
+        );
+        violates("clock before grace", setting, Violation::FenceFell);
+    }
+
+    #[test]
+    fn unbounded_min_fence_lets_fences_fall() {
+        let guesses = [60, 1];
+        let setting = server(
+            Breach::UnboundedMinFence,
+            DrivenSetting {
+                guesses,
+                ..restarting()
+            },
+        );
+        violates("unbounded MINFENCE", setting, Violation::FenceFell);
+    }
+}
