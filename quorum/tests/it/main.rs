@@ -4,6 +4,7 @@ mod acquire;
 mod examples;
 mod faults;
 mod one_round;
+mod pauses;
 mod queue;
 mod support;
 
