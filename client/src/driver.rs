@@ -419,6 +419,10 @@ impl Driver {
         match news {
             InboxNews::Open => self.session.on_inbox_open(epoch, now),
             InboxNews::Unreachable => self.session.on_inbox_unreachable(epoch),
+            InboxNews::Refused(error) => {
+                let error = Error::from(error).at(&self.label);
+                self.session.on_inbox_refused(epoch, &error, now);
+            }
             InboxNews::Failed(error) => self.session.on_reader_failed(Error::from(error), now),
             InboxNews::Ended => self.session.end_inbox(epoch),
             InboxNews::Answers {

@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::clock::{Backoff, BootInstant};
 use crate::command::Milliseconds;
+use crate::error::Error;
 use crate::server::{Connection, Node, Server};
 
 /// How long a call waits for answers. Less than the inbox lasts without one.
@@ -24,6 +25,8 @@ pub(crate) enum InboxNews {
     Open,
     /// It cannot be created for now.
     Unreachable,
+    /// The server rejects it for good, for lack of permission for instance.
+    Refused(RedisError),
     /// A server does not reply to its reader, which goes on trying.
     Failed(RedisError),
     /// It is gone, or somebody else's.
@@ -63,6 +66,7 @@ impl Readers {
             match timeout(self.response_timeout, self.create()).await {
                 Ok(Ok(readers)) => break readers,
                 Ok(Err(error)) if error.code() == Some("BUSYINBOX") => return self.tell(InboxNews::Ended),
+                Ok(Err(error)) if is_final(&error) => return self.tell(InboxNews::Refused(error)),
                 Ok(Err(_)) | Err(_) => self.tell(InboxNews::Unreachable),
             }
             sleep(backoff.pause()).await;
@@ -156,6 +160,11 @@ impl Reader {
         }
         command
     }
+}
+
+/// Whether the server would say the same again.
+fn is_final(error: &RedisError) -> bool {
+    !error.is_io_error() && !Error::from(error.clone()).is_transient()
 }
 
 /// Whether the server says that the inbox is gone: it goes with the role of a primary, too.

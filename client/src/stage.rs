@@ -69,6 +69,8 @@ pub(crate) struct Waiting {
     pub is_queued: bool,
     /// Whether it ever was.
     pub was_queued: bool,
+    /// Whether it has to wait, and its server had no inbox.
+    pub found_no_inbox: bool,
     /// Whether a lost connection may still deliver it.
     pub has_copies: bool,
     /// Whether [`EventKind::Waiting`](crate::EventKind::Waiting) was reported.
@@ -219,6 +221,7 @@ impl Waiting {
             sent_to: None,
             is_queued: false,
             was_queued: false,
+            found_no_inbox: false,
             has_copies: false,
             is_reported: false,
             tried_until: None,
@@ -396,6 +399,12 @@ impl Inbox {
             true => State::Wanted,
             false => State::Closed,
         });
+    }
+
+    /// The server rejects it for good.
+    pub fn refused(&mut self) {
+        self.is_kept = false;
+        self.renew(State::Closed);
     }
 
     /// Somebody waits, or nobody does. After some time without anybody the inbox is closed: `true`.

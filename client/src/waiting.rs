@@ -13,7 +13,7 @@ use crate::events::EventKind;
 use crate::hold::Hold;
 use crate::release::given_back_until;
 use crate::request::{Acquired, Held, Identity, Pending};
-use crate::session::Session;
+use crate::session::{Entry, Session};
 use crate::stage::{Holding, Stage, Waiting};
 
 /// What an inbox has for a request.
@@ -57,6 +57,7 @@ impl Session {
         waiting.last = None;
         waiting.is_queued = true;
         waiting.was_queued = true;
+        waiting.found_no_inbox = false;
         let is_current = waiting.sent_to.is_some_and(|(sent_to, _)| sent_to == epoch);
         self.report_waiting(number);
         if !is_current {
@@ -75,6 +76,7 @@ impl Session {
         };
         waiting.last = None;
         waiting.is_queued = false;
+        waiting.found_no_inbox = true;
         let sent_to = waiting.sent_to;
         self.report_waiting(number);
         let was_open = sent_to == Some((epoch, true));
@@ -321,6 +323,21 @@ impl Session {
             self.inbox.failed();
             self.unpark();
         }
+    }
+
+    /// Requests that have to wait cannot.
+    pub fn on_inbox_refused(&mut self, epoch: u64, error: &Error, now: BootInstant) {
+        if epoch != self.inbox.epoch() {
+            return;
+        }
+        self.inbox.refused();
+        let has_to_wait =
+            |entry: &Entry| matches!(&entry.stage, Stage::Waiting(waiting) if waiting.found_no_inbox);
+        let waiting = self.entries.iter().filter(|(_, entry)| has_to_wait(entry));
+        for number in waiting.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.fail(number, error.clone(), now);
+        }
+        self.unpark();
     }
 
     fn unpark(&mut self) {

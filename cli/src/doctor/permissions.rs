@@ -5,10 +5,11 @@ use redis_dlock_client::Owner;
 
 use crate::server::{Node, is_command_denied};
 
-const COMMANDS: [(&str, &[&str]); 5] = [
+const COMMANDS: [(&str, &[&str]); 6] = [
     ("DLOCK.ACQUIRE", &["doctor", "1"]),
     ("DLOCK.RELEASE", &["doctor"]),
     ("DLOCK.EXTEND", &["doctor", "1"]),
+    ("DLOCK.GRANTS", &["0"]),
     ("DLOCK.OWNER", &[]),
     ("DLOCK.INFO", &[]),
 ];

@@ -159,3 +159,17 @@ async fn tasks_wait_at_all_nodes_of_a_cluster() {
         served.unwrap().unwrap();
     }
 }
+
+#[tokio::test]
+async fn request_that_has_to_wait_without_permission_for_inboxes_says_so() {
+    let (server, mut client) = start();
+    client.ok("ACL SETUSER alice on >secret ~* +@all -dlock.grants");
+    let locks = Locks::open(format!("redis://alice:secret@127.0.0.1:{}/", server.port())).unwrap();
+    // One that is free needs none.
+    locks.acquire("gate").await.unwrap().release().await.unwrap();
+    client.acquire("door bob 60000");
+    let refused = soon("the error", locks.acquire("door")).await.unwrap_err();
+    assert!(refused.to_string().contains("dlock.grants"), "{refused}");
+    assert_eq!(client.waiting("door"), 0);
+    assert!(locks.lock("door").try_acquire().await.unwrap().is_none());
+}
