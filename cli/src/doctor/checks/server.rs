@@ -55,8 +55,8 @@ pub fn version(facts: &Facts) -> Option<Finding> {
 
 pub fn permissions(facts: &Facts) -> Option<Finding> {
     const CHECK: &str = "permissions";
-    const REMEDY: &str = "ACL SETUSER name +dlock.acquire +dlock.release +dlock.extend +dlock.owner +dlock.info \
-                          ~pattern, with a pattern for the names of the locks";
+    const REMEDY: &str = "ACL SETUSER name +dlock.acquire +dlock.release +dlock.extend +dlock.grants +dlock.owner \
+                          +dlock.info ~pattern, with a pattern for the names of the locks";
     if facts.denied_commands.is_empty() {
         return Some(Finding::ok(
             CHECK,
@@ -68,6 +68,7 @@ pub fn permissions(facts: &Facts) -> Option<Finding> {
         facts.denied_commands.join(", ")
     );
     let is_needed = |command: &&str| matches!(*command, "DLOCK.ACQUIRE" | "DLOCK.RELEASE" | "DLOCK.EXTEND");
+    let waits = !facts.denied_commands.contains(&"DLOCK.GRANTS");
     Some(if facts.denied_commands.iter().any(is_needed) {
         Finding::problem(
             CHECK,
@@ -75,8 +76,11 @@ pub fn permissions(facts: &Facts) -> Option<Finding> {
             "locks cannot be used without ACQUIRE, RELEASE and EXTEND",
             REMEDY,
         )
-    } else {
+    } else if waits {
         Finding::note(CHECK, message, "locks can be used but not inspected")
+    } else {
+        let impact = "locks can be used, but `dlock run` and the Rust client cannot wait for them (QUEUE)";
+        Finding::warning(CHECK, message, impact, REMEDY)
     })
 }
 
