@@ -218,11 +218,12 @@ impl Held {
 
     pub fn release(&self) -> Cmd {
         let Identity { key, owner, .. } = &self.identity;
-        let release = Release::new(&**key, owner).request_id(self.identity.id());
-        match self.fence() {
-            0 => release.into(),
-            fence => release.fence(fence).into(),
-        }
+        let release = Release::new(&**key, owner);
+        let release = match self.fence() {
+            0 => release,
+            fence => release.fence(fence),
+        };
+        release.request_id(self.identity.id()).into()
     }
 }
 
