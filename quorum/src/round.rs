@@ -346,6 +346,8 @@ impl Round {
     /// All at once then, in the same order as other clients, to wait in the queues of the servers.
     fn enter_doorway(&mut self) {
         self.leave_doorway();
+        // What was given back may arrive later: it must not be re-entered.
+        self.owner = Owner::unique();
         // Without any, until one is up: see `on_health`.
         let Some(first) = self.servers.first(|server| self.rejected[server]) else {
             return;
