@@ -103,7 +103,10 @@ fn rollback_is_replicated_after_grant() {
     let replica = fixture.server.replica();
     fixture.kill_after_grant_and(&[]);
     wait_for("the rollback", || !fixture.client.exists("door"));
-    assert_eq!(stream.take(), [APPLY_DOOR, APPLY_DOOR]);
+    // The server may wrap what it does for a client that is gone in a transaction of its own.
+    let mut replicated = stream.take();
+    replicated.retain(|command| command != "MULTI" && command != "EXEC");
+    assert_eq!(replicated, [APPLY_DOOR, APPLY_DOOR]);
     fixture.client.acquire("gate alice 60000");
     fixture.client.sync();
     assert!(!replica.client().exists("door"));
