@@ -1,8 +1,6 @@
 //! Waiting: order, slices, and what is left behind.
 
-use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 
 use super::*;
 
@@ -78,47 +76,6 @@ async fn waiters_of_one_client_are_served_in_order_beyond_its_connections() {
     soon("all to be served", tasks.join_all()).await;
     let served = served.lock().unwrap();
     assert_eq!(*served, (0..64).collect::<Vec<_>>());
-}
-
-#[tokio::test]
-async fn doorway_is_not_left_before_the_runtime_has_sent_the_requests() {
-    let nodes = Nodes::start(3);
-    // Nothing fails because the runtime is blocked.
-    let settings = Settings::default().node_timeout(SLOW_MACHINE);
-    let locks = Locks::with(nodes.servers.iter().map(url), settings).unwrap();
-    // The first acquisition makes connections, the second one has them.
-    for _ in 0..2 {
-        nodes.occupy(0..3, "door");
-        let waiter = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.acquire("door").await.unwrap().release().await }
-        });
-        let mut clients: Vec<_> = nodes.servers.iter().map(Server::client).collect();
-        let mut was_entered = false;
-        // In turn with the client's tasks, blocks the runtime: it sends nothing meanwhile.
-        let until_left = poll_fn(move |context| {
-            let blocked_until = Instant::now() + ms(5);
-            while clients[0].owner("door:doorway").is_some() && Instant::now() < blocked_until {
-                was_entered = true;
-            }
-            if !was_entered || clients[0].owner("door:doorway").is_some() {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            let deadline = Instant::now() + NODE_TIMEOUT;
-            while clients.iter_mut().any(|client| client.waiting("door") == 0) {
-                assert!(Instant::now() < deadline, "it was left before");
-            }
-            Poll::Ready(())
-        });
-        tokio::spawn(until_left).await.unwrap();
-        for server in &nodes.servers {
-            server.client().release("door somebody");
-        }
-        soon("the release", waiter).await.unwrap().unwrap();
-        // It was released on a majority.
-        nodes.until_held("door", 0).await;
-    }
 }
 
 #[tokio::test]
