@@ -117,7 +117,7 @@ msrv: ## Check the workspace, and the client alone, with the oldest Rust that ea
 	cargo +$(CLIENT_MSRV) check -p redis-dlock-client -p redis-dlock-quorum --all-features --locked
 
 package: ## Build the crates for applications as they would be published
-	cargo package -p dlock-core -p redis-dlock-client --locked --allow-dirty
+	cargo package -p dlock-core -p redis-dlock-client -p redis-dlock-quorum --locked --allow-dirty
 
 deny: ## Check licences, sources and known vulnerabilities of dependencies (installs cargo-deny if it is missing)
 	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked --root "$(TARGET)/tools"

@@ -8,6 +8,7 @@
 //! - `request`: what goes to the thread. `driver`: the thread; `server`: its connections; `reader`: its calls of GRANTS.
 //! - `session`: all requests of a process, and what is to be sent for them. Pure, like `stage`, `hold` and `clock`, which
 //!   hold its data, and `waiting` and `release`, which are its two halves.
+//! - `several`: what the crate for locks over several servers needs beyond that.
 
 mod clock;
 mod command;
