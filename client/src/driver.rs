@@ -145,6 +145,16 @@ impl Handle {
         process::id() == self.pid
     }
 
+    /// That this is the process that has the thread.
+    pub fn check_process(&self) -> Result<(), Error> {
+        match self.is_at_home() {
+            true => Ok(()),
+            false => Err(Error::Invalid(
+                "this process was forked after the locks were opened: open them in each process".into(),
+            )),
+        }
+    }
+
     pub fn send(&self, operation: Operation) {
         // The thread outlives its handles, except for those in a forked process: see `is_at_home`.
         let _ = self.operations.send(operation);
@@ -155,10 +165,7 @@ impl Handle {
         &self,
         operation: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Operation,
     ) -> Result<T, Error> {
-        if !self.is_at_home() {
-            let text = "this process was forked after the locks were opened: open them in each process";
-            return Err(Error::Invalid(text.into()));
-        }
+        self.check_process()?;
         let (reply, outcome) = oneshot::channel();
         self.send(operation(reply));
         match outcome.await {

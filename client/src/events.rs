@@ -76,26 +76,66 @@ pub enum End {
     Unconfirmed(Error),
 }
 
-/// The application's callback for events.
-#[derive(Clone, Default)]
-pub(crate) struct Hook(pub Option<Arc<Listener>>);
+/// Who is told of events: `tracing`, and the application's callback.
+pub struct Hook<E = Event> {
+    trace: fn(&E),
+    callback: Option<Arc<Callback<E>>>,
+}
 
-type Listener = dyn Fn(&Event) + Send + Sync;
+type Callback<E> = dyn Fn(&E) + Send + Sync;
 
-impl Hook {
-    /// Panics of hooks and subscribers are contained: leases must be renewed after them, too.
-    pub fn report(&self, event: &Event) {
+impl<E> Hook<E> {
+    /// Without a callback.
+    pub fn new(trace: fn(&E)) -> Self {
+        Self {
+            trace,
+            callback: None,
+        }
+    }
+
+    /// Also tells the application.
+    pub fn calling(mut self, callback: impl Fn(&E) + Send + Sync + 'static) -> Self {
+        self.callback = Some(Arc::new(callback));
+        self
+    }
+
+    /// Only tells the application, which hears of them in another way.
+    pub fn untraced(mut self) -> Self {
+        self.trace = |_| {};
+        self
+    }
+
+    /// Panics of callbacks and subscribers are contained: leases must be renewed after them, too.
+    pub fn report(&self, event: &E) {
         // The panic hook has printed its message.
-        let _ = catch_unwind(AssertUnwindSafe(|| trace(event)));
-        if let Self(Some(hook)) = self {
-            let _ = catch_unwind(AssertUnwindSafe(|| hook(event)));
+        let _ = catch_unwind(AssertUnwindSafe(|| (self.trace)(event)));
+        if let Some(callback) = &self.callback {
+            let _ = catch_unwind(AssertUnwindSafe(|| callback(event)));
         }
     }
 }
 
-impl fmt::Debug for Hook {
+impl Default for Hook {
+    fn default() -> Self {
+        Self::new(trace)
+    }
+}
+
+impl<E> Clone for Hook<E> {
+    fn clone(&self) -> Self {
+        Self {
+            trace: self.trace,
+            callback: self.callback.clone(),
+        }
+    }
+}
+
+impl<E> fmt::Debug for Hook<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Hook" } else { "no hook" })
+        f.write_str(match &self.callback {
+            Some(_) => "Hook",
+            None => "no hook",
+        })
     }
 }
 

@@ -153,6 +153,11 @@ impl Guard {
             .await
     }
 
+    /// The lease lasts to its end.
+    pub(crate) fn stop_renewing(&self) {
+        self.held.hold().stop_renewing();
+    }
+
     /// Raises the fence.
     pub(crate) async fn raise(&self, lease: Duration, fence: u64) -> Result<(), Error> {
         let (held, before) = (Arc::clone(&self.held), self.fence());

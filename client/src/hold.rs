@@ -230,6 +230,11 @@ impl Hold {
         self.plan.max_hold.map_or(Duration::MAX, left)
     }
 
+    /// Has the lease renewed no more.
+    pub fn stop_renewing(&mut self) {
+        self.renewal = Renewal::Never;
+    }
+
     /// Has the lease renewed at `at` at the latest, if it is renewed at all.
     pub fn renew_by(&mut self, at: BootInstant) {
         if let Renewal::DueAt(due) = &mut self.renewal {

@@ -68,7 +68,7 @@ impl Settings {
     /// });
     /// ```
     pub fn on_event(mut self, hook: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.hook = Hook(Some(Arc::new(hook)));
+        self.hook = self.hook.calling(hook);
         self
     }
 }
@@ -100,12 +100,13 @@ impl Locks {
         Ok(Handle::start(server.try_into()?, response_timeout, hook)?.into())
     }
 
-    /// Without a thread: what one is to run goes with it.
+    /// One of several servers, without a thread: what one is to run goes with it. `tracing` hears of the lock on all of them
+    /// only.
     pub(crate) fn on_another_thread(
         server: Server,
         settings: Settings,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (handle, driver) = Handle::new(server, settings.response_timeout, settings.hook);
+        let (handle, driver) = Handle::new(server, settings.response_timeout, settings.hook.untraced());
         (handle.into(), driver)
     }
 

@@ -11,6 +11,7 @@ use tokio::runtime;
 
 use crate::driver::no_thread;
 use crate::error::{Error, Lost};
+pub use crate::events::Hook;
 use crate::guard::Guard;
 use crate::locks::{Lock, Locks, Settings};
 use crate::request::Operation;
@@ -35,6 +36,15 @@ pub fn open(servers: Vec<(Server, Settings)>) -> Result<(Vec<Locks>, runtime::Ha
     let spawned: io::Result<_> = thread::Builder::new().name("dlock".into()).spawn(run);
     spawned.map_err(|error| no_thread(&error))?;
     Ok((locks, tasks))
+}
+
+/// That this process has the thread, and was not forked since.
+///
+/// # Errors
+///
+/// [`Error::Invalid`].
+pub fn check_process(locks: &Locks) -> Result<(), Error> {
+    locks.handle().check_process()
 }
 
 /// Sends a command that may be repeated.
@@ -64,6 +74,11 @@ pub fn with_min_fence(lock: Lock, fence: u64) -> Lock {
 /// [`Error::Lost`]. Any other error of the server means that the fence is as before; without a reply it is not known.
 pub async fn raise(guard: &Guard, lease: Duration, fence: u64) -> Result<(), Error> {
     guard.raise(lease, fence).await
+}
+
+/// The lease lasts to its end.
+pub fn stop_renewing(guard: &Guard) {
+    guard.stop_renewing();
 }
 
 /// Why a hold is lost, if it is.

@@ -1,7 +1,5 @@
 //! Events of locks over several servers.
 
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +7,8 @@ use redis_dlock_client::{Lost, Owner};
 
 use crate::error::Error;
 
-/// An event of a lock, for metrics: see [`Settings::on_event`](crate::Settings::on_event).
+/// An event of a lock, for metrics: see [`Settings::on_event`](crate::Settings::on_event). The same events go to
+/// `tracing`.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The key of the lock.
@@ -58,30 +57,22 @@ pub enum EventKind {
     },
 }
 
-/// The application's callback for events.
-#[derive(Clone, Default)]
-pub(crate) struct Hook(pub Option<Arc<Listener>>);
-
-type Listener = dyn Fn(&Event) + Send + Sync;
-
-impl Hook {
-    /// Panics of hooks are contained: leases must be renewed after them, too.
-    pub fn report(&self, key: &Arc<[u8]>, owner: &Owner, kind: EventKind) {
-        let Self(Some(hook)) = self else {
-            return;
-        };
-        let event = Event {
-            key: Arc::clone(key),
-            owner: owner.clone(),
-            kind,
-        };
-        // The panic hook has printed its message.
-        let _ = catch_unwind(AssertUnwindSafe(|| hook(&event)));
-    }
-}
-
-impl fmt::Debug for Hook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Hook" } else { "no hook" })
+pub(crate) fn trace(event: &Event) {
+    use EventKind::*;
+    use tracing::{debug, error, warn};
+    let (owner, key) = (&event.owner, String::from_utf8_lossy(&event.key));
+    match &event.kind {
+        Acquired { fence, took } => debug!(%key, %owner, ?fence, ?took, "lock acquired"),
+        NotAcquired { error: None, took } => debug!(%key, %owner, ?took, "lock not acquired"),
+        NotAcquired {
+            error: Some(error),
+            took,
+        } => debug!(%key, %owner, %error, ?took, "lock not acquired"),
+        RenewFailed { server, error } => {
+            warn!(%key, %owner, %server, %error, "lease renewal failed, retrying")
+        }
+        RenewedAgain { server } => debug!(%key, %owner, %server, "lease renewed again"),
+        Ended { lost: None } => debug!(%key, %owner, "lock released"),
+        Ended { lost: Some(lost) } => error!(%key, %owner, %lost, "lock lost"),
     }
 }

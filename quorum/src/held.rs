@@ -81,6 +81,10 @@ impl Held {
     fn notify_loss(&self) {
         let lost = self.standing().on_loss();
         if let Some(lost) = lost {
+            // A holder that needs time to stop keeps what it has left, for the rest of the leases.
+            for hold in self.holds() {
+                client::several::stop_renewing(&hold.guard);
+            }
             self.token.cancel();
             self.report(Some(lost));
         }
@@ -88,7 +92,7 @@ impl Held {
 
     fn report(&self, lost: Option<Lost>) {
         let kind = EventKind::Ended { lost };
-        self.servers.hook.report(&self.key, &self.owner, kind);
+        self.servers.report(&self.key, &self.owner, kind);
     }
 
     /// Extends the leases. The rest goes on when a majority has replied.

@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis_dlock_client::{self as client, Server, several};
+use redis_dlock_client::several::{self, Hook};
+use redis_dlock_client::{self as client, Server};
 use tokio::task::JoinHandle;
 
 use crate::error::Error;
-use crate::events::{Event, EventKind, Hook};
+use crate::events::{Event, EventKind, trace};
 use crate::guard::Guard;
 use crate::round::{Request, acquire};
 use crate::servers::Servers;
@@ -25,14 +26,14 @@ pub struct Locks {
 #[must_use]
 pub struct Settings {
     node_timeout: Duration,
-    hook: Hook,
+    hook: Hook<Event>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             node_timeout: Duration::from_secs(1),
-            hook: Hook::default(),
+            hook: Hook::new(trace),
         }
     }
 }
@@ -47,7 +48,7 @@ impl Settings {
 
     /// Calls `hook` for every event, in the thread of the locks: it must not block.
     pub fn on_event(mut self, hook: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.hook = Hook(Some(Arc::new(hook)));
+        self.hook = self.hook.calling(hook);
         self
     }
 
@@ -66,7 +67,11 @@ impl Settings {
                     client::EventKind::RenewedAgain => EventKind::RenewedAgain { server },
                     _ => return,
                 };
-                hook.report(&event.key, &event.owner, kind);
+                hook.report(&Event {
+                    key: Arc::clone(&event.key),
+                    owner: event.owner.clone(),
+                    kind,
+                });
             })
     }
 }
@@ -139,6 +144,9 @@ impl Locks {
 
     /// Resolves when all locks that were given up are released, and all requests taken back.
     pub async fn shutdown(&self) {
+        if self.servers.check_process().is_err() {
+            return;
+        }
         let servers = Arc::clone(&self.servers);
         // On the thread of the locks, after the tasks of callers that have gone.
         let settling = self.servers.tasks.spawn(async move {
@@ -205,6 +213,7 @@ impl Lock {
     }
 
     async fn request(&self, waits: bool) -> Result<Option<Guard>, Error> {
+        self.servers.check_process()?;
         let request = Request {
             waits,
             ..self.request.clone()

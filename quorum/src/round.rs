@@ -102,7 +102,7 @@ pub(crate) async fn acquire(servers: Arc<Servers>, request: Request) -> Result<O
             took,
         },
     };
-    servers.hook.report(&key, &round.owner, kind);
+    servers.report(&key, &round.owner, kind);
     outcome
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis_dlock_client::redis::{self, cmd};
+use redis_dlock_client::several::Hook;
 use redis_dlock_client::{self as client, BootInstant, GetOwner, Owner, several};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -13,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::clocks::Clocks;
 use crate::error::{Error, NoQuorum, NodeFailure};
-use crate::events::Hook;
+use crate::events::{Event, EventKind};
 use crate::majority::Majority;
 
 /// How often servers are asked for the time while they are in use.
@@ -34,7 +35,7 @@ pub(crate) struct Servers {
     pub majority: Majority,
     /// How long a server may take to reply.
     pub node_timeout: Duration,
-    pub hook: Hook,
+    hook: Hook<Event>,
     /// The thread of the locks.
     pub tasks: Handle,
     health: watch::Sender<Vec<Server>>,
@@ -69,7 +70,12 @@ struct Known {
 }
 
 impl Servers {
-    pub fn new(locks: Vec<client::Locks>, node_timeout: Duration, hook: Hook, tasks: Handle) -> Arc<Self> {
+    pub fn new(
+        locks: Vec<client::Locks>,
+        node_timeout: Duration,
+        hook: Hook<Event>,
+        tasks: Handle,
+    ) -> Arc<Self> {
         let (count, now) = (locks.len(), BootInstant::now());
         locks.iter().for_each(several::keep_inbox);
         Arc::new(Self {
@@ -112,6 +118,20 @@ impl Servers {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// That it has the thread.
+    pub fn check_process(&self) -> Result<(), Error> {
+        self.locks.iter().try_for_each(several::check_process)?;
+        Ok(())
+    }
+
+    pub fn report(&self, key: &Arc<[u8]>, owner: &Owner, kind: EventKind) {
+        self.hook.report(&Event {
+            key: Arc::clone(key),
+            owner: owner.clone(),
+            kind,
+        });
     }
 
     /// Sees to it that the servers are looked at.

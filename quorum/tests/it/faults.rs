@@ -280,11 +280,11 @@ async fn loss_of_a_majority_is_noticed() {
         nodes.servers[server].client().send("DEL door");
     }
     assert_eq!(soon("the loss", guard.lost()).await, Lost::NotHeld);
-    // The holder may need time to stop: what it has left stays, without renewal, until it drops the guard.
+    // The holder may need time to stop: what it has left stays for the rest of its lease, without renewal.
     tokio::time::sleep(ms(300)).await;
     assert_eq!(nodes.holders("door"), [guard.owner().to_string()]);
-    drop(guard);
     nodes.until_free("door").await;
+    drop(guard);
 }
 
 #[tokio::test]
