@@ -74,6 +74,13 @@ impl Server {
         Ok(self.connect()?.command_stat(command, "calls")?.unwrap_or(0.0))
     }
 
+    pub fn failed_calls(&self, command: &str) -> Result<f64> {
+        Ok(self
+            .connect()?
+            .command_stat(command, "failed_calls")?
+            .unwrap_or(0.0))
+    }
+
     pub fn connect(&self) -> Result<Connection> {
         Ok(Connection::open(self.port())?)
     }

@@ -1,4 +1,4 @@
-//! Five servers, local or behind a simulated network, one of which may fail.
+//! Five servers behind a simulated network, one of which may fail.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,18 +8,13 @@ use dlock_testkit::{Proxy, Way};
 use crate::error::Result;
 use crate::server::Server;
 
+const RAISE: &str = "dlock.extend";
 const NODES: usize = 5;
 const LAST: usize = NODES - 1;
 /// Of the majority that is needed, the last: a single server as far away as this one is what a quorum is compared with.
 const MEDIAN: usize = 2;
 /// Round trip to the slowest of the remote servers; the others are somewhat faster.
 const MAX_ROUND_TRIP: Duration = Duration::from_millis(2);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Network {
-    Local,
-    Remote,
-}
 
 /// What has happened to a server.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +37,7 @@ pub struct Nodes {
 
 impl Nodes {
     /// All up.
-    pub fn start(network: Network) -> Result<Self> {
+    pub fn start() -> Result<Self> {
         let servers = (0..NODES).map(|_| Server::with("dlock.quorum yes"));
         let servers = servers.collect::<Result<Vec<_>>>()?;
         let proxy = |(number, server): (usize, &Server)| {
@@ -50,19 +45,12 @@ impl Nodes {
             proxy.delay(Way::ToClient, round_trip(number));
             proxy
         };
-        let proxies = match network {
-            Network::Local => Vec::new(),
-            Network::Remote => servers.iter().enumerate().map(proxy).collect(),
-        };
+        let proxies = servers.iter().enumerate().map(proxy).collect();
         Ok(Self { proxies, servers })
     }
 
     pub fn urls(&self) -> Vec<String> {
-        if self.proxies.is_empty() {
-            self.servers.iter().map(Server::url).collect()
-        } else {
-            self.proxies.iter().map(Proxy::url).collect()
-        }
+        self.proxies.iter().map(Proxy::url).collect()
     }
 
     pub fn inject(&mut self, situation: Situation) {
@@ -75,20 +63,24 @@ impl Nodes {
 
     /// How often the servers that reply have run these commands.
     pub fn calls(&self, commands: &[&str], situation: Situation) -> Result<f64> {
+        self.sum(situation, |server| {
+            let calls = commands.iter().map(|command| server.calls(command));
+            calls.sum()
+        })
+    }
+
+    /// How often they have raised a fence. The EXTENDs by which a client looks at a server fail: nobody holds that lock.
+    pub fn raises(&self, situation: Situation) -> Result<f64> {
+        self.sum(situation, |server| {
+            Ok(server.calls(RAISE)? - server.failed_calls(RAISE)?)
+        })
+    }
+
+    fn sum(&self, situation: Situation, of: impl Fn(&Server) -> Result<f64>) -> Result<f64> {
         let replies = |number| situation.0.is_none_or(|(failed, _)| failed != number);
         let servers = self.servers.iter().enumerate();
         let servers = servers.filter(|(number, _)| replies(*number));
-        servers
-            .flat_map(|(_, server)| commands.iter().map(|command| server.calls(command)))
-            .sum()
-    }
-
-    /// How often the server that clients ask first has run it. 0 if it has failed.
-    pub fn calls_at_first(&self, command: &str, situation: Situation) -> Result<f64> {
-        if situation.0.is_some_and(|(failed, _)| failed == 0) {
-            return Ok(0.0);
-        }
-        self.servers[0].calls(command)
+        servers.map(|(_, server)| of(server)).sum()
     }
 }
 
@@ -113,16 +105,10 @@ impl Situation {
     ];
 }
 
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Local => f.write_str("loopback"),
-            Self::Remote => {
-                let ms = |number| round_trip(number).as_secs_f64() * 1e3;
-                write!(f, "{} to {} ms away", ms(0), ms(LAST))
-            }
-        }
-    }
+/// How far away the servers are, in milliseconds.
+pub fn distance() -> String {
+    let ms = |number| round_trip(number).as_secs_f64() * 1e3;
+    format!("{} to {} ms away", ms(0), ms(LAST))
 }
 
 impl fmt::Display for Situation {

@@ -8,7 +8,6 @@ use redis_dlock_quorum as dlock;
 use super::clients::{Clients, clients, runtime};
 use super::majority::{self, NODE_TIMEOUT, REDLOCK, REDSYNC};
 use super::nodes::{Situation, median_url};
-use super::{redis_rs, sockets};
 use crate::error::Result;
 use crate::implementations::async_lock::AsyncLock;
 use crate::results::DLOCK;
@@ -19,18 +18,15 @@ pub struct Rule {
     pub name: &'static str,
     /// In which it is measured.
     pub situations: &'static [Situation],
-    /// Whether its clients wait for a lock that others hold. If not, it is measured with one client.
-    pub waits: bool,
     /// Opens clients of the servers, by the keys of their locks.
     open: fn(&[String], &[String]) -> Result<Clients>,
 }
 
 /// Ours, what it is compared with, and the peers.
-pub const RULES: [Rule; 8] = [
+pub const RULES: [Rule; 4] = [
     Rule {
         name: DLOCK,
         situations: &Situation::ALL,
-        waits: true,
         open: |urls, keys| {
             let settings = dlock::Settings::default().node_timeout(NODE_TIMEOUT);
             let locks = dlock::Locks::with(urls.iter().map(String::as_str), settings)?;
@@ -43,7 +39,6 @@ pub const RULES: [Rule; 8] = [
     Rule {
         name: "one server",
         situations: &[Situation::ALL_UP],
-        waits: true,
         open: |urls, keys| {
             let locks = client::Locks::open(median_url(urls)?)?;
             clients(keys, &runtime()?, |key| One {
@@ -53,40 +48,13 @@ pub const RULES: [Rule; 8] = [
         },
     },
     Rule {
-        name: "redis-rs alone",
-        situations: &[Situation::ALL_UP],
-        waits: true,
-        open: redis_rs::open,
-    },
-    Rule {
-        name: "sockets alone",
-        situations: &[Situation::ALL_UP],
-        waits: false,
-        open: sockets::open,
-    },
-    // What remains when one server is down.
-    Rule {
-        name: "sockets alone, four servers",
-        situations: &[Situation::ALL_UP],
-        waits: false,
-        open: |urls, keys| sockets::open(urls.get(..4).unwrap_or(urls), keys),
-    },
-    Rule {
-        name: "sockets alone, one server",
-        situations: &[Situation::ALL_UP],
-        waits: false,
-        open: |urls, keys| sockets::open(&[median_url(urls)?.to_owned()], keys),
-    },
-    Rule {
         name: "Redlock",
         situations: ANY_FAULT,
-        waits: true,
         open: |urls, keys| majority::open(urls, keys, &REDLOCK),
     },
     Rule {
         name: "redsync",
         situations: ANY_FAULT,
-        waits: true,
         open: |urls, keys| majority::open(urls, keys, &REDSYNC),
     },
 ];
