@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Journal, assert_lost, calls, locks, ms, soon, until, until_free, url};
+use crate::support::{Journal, assert_lost, locks, ms, soon, until, until_free};
 use dlock_testkit::{SLOW_MACHINE, Server, start, start_with};
 use redis_dlock_client::{Error, Locks, Lost, Owner, RunError};
 
@@ -105,7 +105,7 @@ async fn reentrant_guards_count_holds() {
     let lock = locks(&server).lock("door").owner(&owner);
     let first = lock.acquire().await.unwrap();
     // From another client, too.
-    let lock = Locks::open(url(&server)).unwrap().lock("door").owner(&owner);
+    let lock = Locks::open(server.url()).unwrap().lock("door").owner(&owner);
     let second = lock.try_acquire().await.unwrap().expect("it is its own");
     assert_eq!(server.client().lock("door").holders[0].holds, 2);
     assert_eq!(first.fence(), second.fence());
@@ -238,7 +238,7 @@ async fn run_holds_lock_and_releases_it() {
 async fn lock_is_kept_for_its_time_after_the_release() {
     let (server, mut client) = start();
     let journal = Journal::default();
-    let locks = Locks::with(url(&server), journal.settings()).unwrap();
+    let locks = Locks::with(server.url(), journal.settings()).unwrap();
     let lock = locks.lock("job").lease(ms(3000)).release_after(ms(60_000));
     let guard = lock.acquire().await.unwrap();
     guard.release().await.unwrap();
@@ -308,7 +308,7 @@ async fn lock_is_free_for_others_when_max_hold_is_over() {
 async fn each_acquisition_has_one_end() {
     let (server, mut client) = start();
     let journal = Journal::default();
-    let locks = Locks::with(url(&server), journal.settings()).unwrap();
+    let locks = Locks::with(server.url(), journal.settings()).unwrap();
     let lock = locks.lock("door");
     // Broken, then released; lost, then released; dropped; released.
     let guard = lock.acquire().await.unwrap();
@@ -542,7 +542,7 @@ async fn contended_acquisition_with_open_inbox_takes_one_command() {
     let locks = locks(&server);
     client.acquire("door alice 60000");
     assert!(locks.lock("door").timeout(ms(300)).acquire().await.is_err());
-    let before = calls(&mut client, "dlock.acquire");
+    let before = client.calls("dlock.acquire");
     let waiting = tokio::spawn({
         let locks = locks.clone();
         async move { locks.acquire("door").await }
@@ -550,6 +550,6 @@ async fn contended_acquisition_with_open_inbox_takes_one_command() {
     until("a place in the queue", || client.waiting("door") == 1).await;
     client.release("door alice");
     let guard = soon("the lock", waiting).await.unwrap().unwrap();
-    assert_eq!(calls(&mut client, "dlock.acquire") - before, 1);
+    assert_eq!(client.calls("dlock.acquire") - before, 1);
     guard.release().await.unwrap();
 }

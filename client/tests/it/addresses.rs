@@ -1,6 +1,6 @@
 //! Where servers can be: a port, a socket, behind TLS, behind Sentinels, in a cluster.
 
-use crate::support::{ms, soon, until, until_free, url};
+use crate::support::{ms, soon, until, until_free};
 use dlock_testkit::{Server, free_port, tls};
 use redis::sentinel::{SentinelClient, SentinelServerType};
 use redis_dlock_client::{Error, Locks};
@@ -53,7 +53,7 @@ async fn url_with_password_and_database_connects() {
 #[tokio::test]
 async fn redis_client_is_accepted_as_address() {
     let server = Server::start();
-    let client = redis::Client::open(url(&server)).unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
     check(&Locks::open(client).unwrap(), &mut server.client(), "door").await;
 }
 
@@ -163,7 +163,7 @@ fn cut_all_but_sentinels(client: &mut dlock_testkit::Client) {
 
 /// A server that has just been promoted sends its clients away.
 fn is_primary(server: &Server) -> bool {
-    let client = redis::Client::open(url(server)).unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
     let role = client
         .get_connection()
         .and_then(|mut connection| redis::cmd("ROLE").query(&mut connection));

@@ -2,14 +2,14 @@
 
 use std::net::TcpListener;
 
-use crate::support::{ms, soon, until, url};
+use crate::support::{ms, soon, until};
 use dlock_testkit::{Cluster, Server};
 use redis::cluster::ClusterClient;
 use redis_dlock_client::{Error, Locks};
 
 /// The locks of a cluster of which one node is known.
 pub fn locks_of(cluster: &Cluster, node: usize) -> Locks {
-    let client = ClusterClient::new([url(&cluster.nodes[node])]).unwrap();
+    let client = ClusterClient::new([cluster.nodes[node].url()]).unwrap();
     Locks::open(client).unwrap()
 }
 
@@ -34,7 +34,7 @@ async fn waiter_skips_dead_seed_node() {
     let dead = TcpListener::bind("127.0.0.1:0")
         .and_then(|dead| dead.local_addr())
         .unwrap();
-    let nodes = [format!("redis://{dead}/"), url(&cluster.nodes[0])];
+    let nodes = [format!("redis://{dead}/"), cluster.nodes[0].url()];
     let locks = Locks::open(ClusterClient::new(nodes).unwrap()).unwrap();
     let key = cluster.key_on(1, "door");
     wait_for_lock(&locks, &cluster, 1, &key).await;

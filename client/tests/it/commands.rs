@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{ms, url};
+use crate::support::ms;
 use dlock_testkit::Server;
 use dlock_testkit::{Cluster, start};
 use redis_dlock_client::{
@@ -122,7 +122,7 @@ fn commands_work_on_blocking_connections() {
 async fn commands_work_on_async_connections() {
     let server = Server::start();
     for protocol in ["resp2", "resp3"] {
-        let client = redis::Client::open(format!("{}?protocol={protocol}", url(&server))).unwrap();
+        let client = redis::Client::open(format!("{}?protocol={protocol}", server.url())).unwrap();
         check_async(
             &mut client.get_multiplexed_async_connection().await.unwrap(),
             "door",
@@ -134,7 +134,7 @@ async fn commands_work_on_async_connections() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_work_on_cluster_connections() {
     let cluster = Cluster::start(2);
-    let client = redis::cluster::ClusterClient::new([url(&cluster.nodes[0])]).unwrap();
+    let client = redis::cluster::ClusterClient::new([cluster.nodes[0].url()]).unwrap();
     for node in 0..2 {
         let key = cluster.key_on(node, "door");
         tokio::task::block_in_place(|| check_sync(&mut client.get_connection().unwrap(), &key));

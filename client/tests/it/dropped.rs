@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Journal, locks, ms, soon, until, until_free, url};
+use crate::support::{Journal, locks, ms, soon, until, until_free};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, start, wait_for};
 use redis_dlock_client::{Error, Guard, Locks, Owner};
 use tokio::runtime::{Builder, Runtime};
@@ -146,7 +146,7 @@ async fn dropped_waiter_leaves_queue_and_keeps_connections() {
     let (server, mut client) = start();
     client.acquire("door alice 60000");
     let journal = Journal::default();
-    let locks = Locks::with(url(&server), journal.settings()).unwrap();
+    let locks = Locks::with(server.url(), journal.settings()).unwrap();
     for round in 1..=5 {
         let waiting = locks.acquire("door");
         let left = tokio::select! {

@@ -13,7 +13,7 @@ mod orders;
 
 use std::net::SocketAddr;
 
-use crate::support::{locks, ms, soon, until, until_free, url};
+use crate::support::{locks, ms, soon, until, until_free};
 use dlock_testkit::{Client, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 #[tokio::test]
 async fn first_example_locks_twice_and_leaves_nothing() {
     let (server, mut client) = start();
-    first::ship(&url(&server)).await.unwrap();
+    first::ship(&server.url()).await.unwrap();
     assert_eq!(client.stat("dlock_acquired"), 2);
     assert!(client.find_lock("orders:42").is_none());
 }
@@ -74,7 +74,7 @@ impl Service {
 #[tokio::test]
 async fn orders_run_one_at_a_time_each_and_eight_payments_at_once() {
     let (server, mut client) = start();
-    let service = Service::start(url(&server)).await;
+    let service = Service::start(server.url()).await;
     let placing: Vec<_> = (0..200)
         .map(|n| service.ask(&format!("POST /orders/{}", n % 50)))
         .collect();
@@ -101,7 +101,7 @@ async fn orders_run_one_at_a_time_each_and_eight_payments_at_once() {
 #[tokio::test]
 async fn service_that_is_stopped_answers_what_it_has_begun_and_leaves_no_lock() {
     let (server, mut client) = start();
-    let service = Service::start(url(&server)).await;
+    let service = Service::start(server.url()).await;
     let placing: Vec<_> = (0..30)
         .map(|n| service.ask(&format!("POST /orders/{n}")))
         .collect();
@@ -120,7 +120,7 @@ async fn service_that_is_stopped_answers_what_it_has_begun_and_leaves_no_lock() 
 #[tokio::test]
 async fn service_tells_whether_it_is_ready() {
     let (mut server, _) = start();
-    let service = Service::start(url(&server)).await;
+    let service = Service::start(server.url()).await;
     assert!(service.ask("GET /ready").await.unwrap().ends_with("ready\n"));
     server.kill();
     let answer = service.ask("GET /ready").await.unwrap();

@@ -7,8 +7,6 @@ use dlock_testkit::Server;
 use redis_dlock_client::{Error, Guard, Locks};
 use tokio::runtime::Builder;
 
-use crate::support::url;
-
 /// Set in the copy: the address of the server, and how it ends.
 const ADDRESS: &str = "DLOCK_TEST_EXIT_ADDRESS";
 const ENDING: &str = "DLOCK_TEST_EXIT_ENDING";
@@ -48,7 +46,7 @@ fn program_that_ends_with_a_guard_leaves_no_lock() {
         for _ in 0..10 {
             let status = Command::new(env::current_exe().unwrap())
                 .args(["--exact", "exit::program_that_ends_with_a_guard_leaves_no_lock"])
-                .env(ADDRESS, url(&server))
+                .env(ADDRESS, server.url())
                 .env(ENDING, ending)
                 .output()
                 .unwrap()
@@ -64,7 +62,7 @@ fn last_handle_outside_of_async_code_waits_for_its_releases() {
     let server = Server::start();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     for n in 0..20 {
-        let locks = Locks::open(url(&server)).unwrap();
+        let locks = Locks::open(server.url()).unwrap();
         let guard = runtime.block_on(locks.acquire("door")).unwrap();
         drop(locks);
         drop(guard);

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Journal, calls, locks, ms, soon, until, until_free};
+use crate::support::{Journal, locks, ms, soon, until, until_free};
 use dlock_testkit::{Proxy, Server, Way, start};
 use redis_dlock_client::{Error, Guard, Locks, Lost, Owner, Settings};
 
@@ -95,12 +95,12 @@ async fn release_with_reply_cut_at_any_byte_is_repeated_and_unconfirmed() {
         let lock = scene.locks.lock("door");
         let guard = lock.acquire().await.unwrap();
         scene.proxy.cut_after(Way::ToClient, bytes);
-        let before = calls(&mut client, "dlock.release");
+        let before = client.calls("dlock.release");
         let released = guard.release().await;
         let is_expected = matches!(released, Err(Error::Unconfirmed(_)));
         assert!(is_expected, "cut after {bytes}: {released:?}");
         assert!(!client.exists("door"), "cut after {bytes}");
-        let attempts = calls(&mut client, "dlock.release") - before;
+        let attempts = client.calls("dlock.release") - before;
         assert!(attempts >= 2, "cut after {bytes}: {attempts}");
     }
 }
@@ -129,11 +129,11 @@ async fn short_lease_is_renewed_after_unresponsive_connection() {
     let scene = Scene::with(journal.settings());
     let guard = scene.locks.lock("door").lease(ms(2000)).acquire().await.unwrap();
     let mut client = scene.server.client();
-    until("a renewal", || calls(&mut client, "dlock.extend") >= 1).await;
+    until("a renewal", || client.calls("dlock.extend") >= 1).await;
     // Nobody closes the connections, and new ones are fine.
     scene.proxy.strand();
     until("more renewals", || {
-        calls(&mut client, "dlock.extend") >= 4 || !guard.is_held()
+        client.calls("dlock.extend") >= 4 || !guard.is_held()
     })
     .await;
     assert!(guard.is_held());
@@ -230,9 +230,9 @@ async fn waiter_keeps_its_place_when_connections_are_lost() {
     });
     for _ in 0..3 {
         until("a place in the queue", || client.queue("door") == ["bob"]).await;
-        let before = calls(&mut client, "dlock.grants");
+        let before = client.calls("dlock.grants");
         scene.proxy.cut();
-        until("another call", || calls(&mut client, "dlock.grants") > before).await;
+        until("another call", || client.calls("dlock.grants") > before).await;
     }
     until("a place in the queue", || client.queue("door") == ["bob"]).await;
     client.release("door alice");
@@ -358,7 +358,7 @@ async fn slow_network_loses_no_lock() {
     scene.proxy.delay(Way::ToServer, ms(40));
     scene.proxy.delay(Way::ToClient, ms(40));
     let guard = scene.locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
-    until("renewals", || calls(&mut client, "dlock.extend") >= 2).await;
+    until("renewals", || client.calls("dlock.extend") >= 2).await;
     assert!(guard.is_held());
     guard.release().await.unwrap();
 }

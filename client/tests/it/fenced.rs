@@ -1,11 +1,11 @@
 //! Writes that the server runs only while the lock is held.
 
-use crate::support::{locks, url};
+use crate::support::locks;
 use dlock_testkit::{Cluster, Server};
 use redis_dlock_client::{Error, Guard, LUA_FENCE_CHECK, Locks, Lost, redis};
 
 async fn connect(server: &Server) -> redis::aio::MultiplexedConnection {
-    let client = redis::Client::open(url(server)).unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
     client.get_multiplexed_async_connection().await.unwrap()
 }
 

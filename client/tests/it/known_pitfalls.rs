@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{calls, locks, ms, until_free};
+use crate::support::{locks, ms, until_free};
 use dlock_testkit::{SLOW_MACHINE, Server, start};
 use redis_dlock_client::{Error, Locks, Owner};
 
@@ -129,9 +129,9 @@ async fn rejected_request_sends_no_release() {
     assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
     locks.shutdown().await;
     // One question each; one that found no inbox, and then waited.
-    assert_eq!(calls(&mut client, "dlock.acquire"), 1 + 20 + 2);
+    assert_eq!(client.calls("dlock.acquire"), 1 + 20 + 2);
     // That of the one that was queued.
-    assert_eq!(calls(&mut client, "dlock.release"), 1);
+    assert_eq!(client.calls("dlock.release"), 1);
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn waiting_does_not_poll() {
     let (server, mut client) = start();
     client.acquire("door alice 800");
     let guard = locks(&server).acquire("door").await.unwrap();
-    let count = calls(&mut client, "dlock.acquire");
+    let count = client.calls("dlock.acquire");
     assert_eq!(count, 3, "one of alice, one that found no inbox, one that waited");
     guard.release().await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::support::{Journal, assert_lost, calls, locks, ms, soon, stall, until, until_free, url};
+use crate::support::{Journal, assert_lost, locks, ms, soon, stall, until, until_free};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, start};
 use redis_dlock_client::{Error, EventKind, Locks, Lost, RunError, Settings};
 use tokio::time::timeout;
@@ -52,9 +52,9 @@ async fn renewal_stops_with_release() {
     }
     // What was on its way has arrived.
     tokio::time::sleep(ms(50)).await;
-    let before = calls(&mut client, "dlock.extend");
+    let before = client.calls("dlock.extend");
     tokio::time::sleep(ms(300)).await;
-    assert_eq!(calls(&mut client, "dlock.extend"), before);
+    assert_eq!(client.calls("dlock.extend"), before);
 }
 
 #[tokio::test]
@@ -184,8 +184,8 @@ async fn failed_renewal_is_retried() {
     proxy.cut();
     until("a failed renewal", || journal.count("RenewFailed") > 0).await;
     proxy.refuse(false);
-    let before = calls(&mut client, "dlock.extend");
-    until("a renewal", || calls(&mut client, "dlock.extend") > before).await;
+    let before = client.calls("dlock.extend");
+    until("a renewal", || client.calls("dlock.extend") > before).await;
     assert!(guard.is_held());
     assert_eq!(client.lock("door").holders[0].fence, guard.fence());
     assert_eq!(journal.count("Ended"), 0);
@@ -200,10 +200,10 @@ async fn renewal_of_ended_hold_reports_no_failure() {
     let lock = locks.lock("door").lease(ms(3000));
     // Broken, and given up before the renewal is answered.
     let guard = lock.acquire().await.unwrap();
-    let before = calls(&mut client, "dlock.extend");
+    let before = client.calls("dlock.extend");
     client.call("DEL door").unwrap();
     proxy.freeze(Way::ToClient);
-    until("a renewal", || calls(&mut client, "dlock.extend") > before).await;
+    until("a renewal", || client.calls("dlock.extend") > before).await;
     drop(guard);
     proxy.thaw();
     until("the release", || journal.count("Ended") > 0).await;
@@ -219,7 +219,7 @@ async fn renewal_of_ended_hold_reports_no_failure() {
 async fn rejected_renewal_is_retried() {
     let (server, mut client) = start();
     let journal = Journal::default();
-    let locks = Locks::with(url(&server), journal.settings()).unwrap();
+    let locks = Locks::with(server.url(), journal.settings()).unwrap();
     let guard = locks.lock("door").lease(ms(6000)).acquire().await.unwrap();
     client.ok("CONFIG SET min-replicas-to-write 1");
     until("some refused renewals", || journal.count("RenewFailed") > 2).await;
@@ -357,7 +357,7 @@ async fn hook_that_panics_stops_no_renewal() {
         let is_expected = matches!(event.kind, EventKind::RenewFailed { .. });
         assert!(is_expected, "this is part of the test");
     });
-    let locks = Locks::with(url(&server), settings).unwrap();
+    let locks = Locks::with(server.url(), settings).unwrap();
     let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
     // Longer than a lease.
     tokio::time::sleep(ms(3500)).await;
@@ -378,9 +378,9 @@ async fn max_hold_is_kept_when_renewal_waits_for_a_connection() {
     proxy.refuse(true);
     proxy.cut();
     tokio::time::sleep(ms(4000)).await;
-    let before = calls(&mut client, "dlock.extend");
+    let before = client.calls("dlock.extend");
     proxy.refuse(false);
-    until("a renewal", || calls(&mut client, "dlock.extend") > before).await;
+    until("a renewal", || client.calls("dlock.extend") > before).await;
     let held = granted.elapsed();
     let left = guard.remaining();
     assert!(held + left <= ms(7000), "{left:?} after {held:?}");

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Journal, locks, soon, until, url};
+use crate::support::{Journal, locks, soon, until};
 use dlock_testkit::{Client, Server, start, start_with};
 use redis_dlock_client::{Error, Locks};
 use tokio::runtime::Builder;
@@ -178,7 +178,7 @@ fn static_locks_serve_many_short_runtimes() {
     static LOCKS: LazyLock<Locks> =
         LazyLock::new(|| Locks::with(URL.get().unwrap(), JOURNAL.settings()).unwrap());
     let (server, mut client) = start();
-    URL.set(url(&server)).unwrap();
+    URL.set(server.url()).unwrap();
     let threads: Vec<_> = (0..100)
         .map(|n| {
             thread::spawn(move || {

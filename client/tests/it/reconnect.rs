@@ -5,7 +5,7 @@ use dlock_testkit::Cluster;
 use dlock_testkit::{Proxy, Server};
 use redis_dlock_client::{Locks, Lost};
 
-use crate::support::{calls, locks, ms, until};
+use crate::support::{locks, ms, until};
 
 #[tokio::test]
 async fn empty_restart_is_noticed_long_before_the_next_renewal() {
@@ -31,9 +31,9 @@ async fn lost_connection_renews_every_hold_at_once() {
         guards.push(lock.acquire().await.unwrap());
     }
     let mut client = server.client();
-    assert_eq!(calls(&mut client, "dlock.extend"), 0);
+    assert_eq!(client.calls("dlock.extend"), 0);
     proxy.cut();
-    until("the renewals", || calls(&mut client, "dlock.extend") >= HOLDS).await;
+    until("the renewals", || client.calls("dlock.extend") >= HOLDS).await;
     assert!(guards.iter().all(redis_dlock_client::Guard::is_held));
 }
 
@@ -54,7 +54,7 @@ async fn lost_connection_without_holds_is_not_replaced() {
 async fn lost_node_of_cluster_is_noticed_long_before_the_next_renewal() {
     let mut cluster = Cluster::start(3);
     let key = cluster.key_on(1, "door");
-    let client = redis::cluster::ClusterClient::builder([crate::support::url(&cluster.nodes[0])])
+    let client = redis::cluster::ClusterClient::builder([cluster.nodes[0].url()])
         .use_protocol(redis::ProtocolVersion::RESP3)
         .build();
     let locks = Locks::open(client.unwrap()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::support::{Journal, calls, locks, ms, soon, until, until_free, url};
+use crate::support::{Journal, locks, ms, soon, until, until_free};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
 use redis_dlock_client::{Error, Lock, Locks, Owner, Settings};
 
@@ -83,7 +83,7 @@ async fn unresponsive_replica_costs_at_most_the_timeout() {
 async fn unresponsive_primary_times_out() {
     let primary = Server::start();
     let settings = Settings::default().response_timeout(ms(200));
-    let locks = Locks::with(url(&primary), settings).unwrap();
+    let locks = Locks::with(primary.url(), settings).unwrap();
     let lock = locks.lock("door").replicas(1, ms(100));
     assert!(lock.try_acquire().await.is_err());
     primary.stop();
@@ -171,7 +171,7 @@ impl Scene {
     /// The server grants the lock, its answer is lost, and the request is sent again.
     async fn lose_the_answer_to<T>(&self, acquiring: impl Future<Output = T>) -> T {
         let mut client = self.primary.client();
-        let before = calls(&mut client, "dlock.acquire");
+        let before = client.calls("dlock.acquire");
         self.proxy.delay(Way::ToClient, ms(300));
         let losing = async {
             until("the grant", || client.find_lock("door").is_some()).await;
@@ -179,7 +179,7 @@ impl Scene {
             self.proxy.delay(Way::ToClient, ms(0));
         };
         let (outcome, ()) = tokio::join!(soon("an outcome", acquiring), losing);
-        let sent = calls(&mut client, "dlock.acquire") - before;
+        let sent = client.calls("dlock.acquire") - before;
         assert!(sent >= 2, "sent {sent} times");
         outcome
     }
@@ -237,7 +237,7 @@ async fn repeated_grant_counts_once_when_confirmed() {
 
 /// Servers before Redis 7.2 do not.
 fn has_waitaof(server: &Server) -> bool {
-    let connection = redis::Client::open(url(server)).unwrap();
+    let connection = redis::Client::open(server.url()).unwrap();
     let mut connection = connection.get_connection().unwrap();
     let mut known = redis::cmd("COMMAND");
     known.arg("INFO").arg("WAITAOF");

@@ -7,12 +7,10 @@ mod quorum;
 
 use dlock_testkit::Server;
 
-use crate::support::url;
-
 #[tokio::test]
 async fn example_holds_lock_while_a_majority_is_up() {
     let mut servers: Vec<Server> = (0..3).map(|_| Server::with("dlock.quorum yes")).collect();
-    let addresses: Vec<String> = servers.iter().map(url).collect();
+    let addresses: Vec<String> = servers.iter().map(Server::url).collect();
     let first = quorum::run(&addresses).await.unwrap();
     servers[0].kill();
     assert!(quorum::run(&addresses).await.unwrap() > first);

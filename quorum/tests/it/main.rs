@@ -11,7 +11,7 @@ mod support;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::support::{Journal, calls, ms, soon, until, url};
+use crate::support::{Journal, ms, soon, until};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
 use redis_dlock_quorum::Locks;
 use redis_dlock_quorum::Settings;
@@ -81,7 +81,7 @@ impl Nodes {
     /// Requests for ACQUIRE, EXTEND and RELEASE, of each server.
     fn calls(&self) -> Vec<[u64; 3]> {
         let of = |server: &Server| {
-            ["dlock.acquire", "dlock.extend", "dlock.release"].map(|name| calls(&mut server.client(), name))
+            ["dlock.acquire", "dlock.extend", "dlock.release"].map(|name| server.client().calls(name))
         };
         self.servers.iter().map(of).collect()
     }

@@ -54,7 +54,7 @@ async fn waiting_clients_are_served_in_order_with_rising_fences() {
 async fn waiters_of_one_client_are_served_in_order_beyond_its_connections() {
     let nodes = Nodes::start(3);
     // Without proxies, which may delay one connection more than another.
-    let locks = Locks::open(nodes.servers.iter().map(url)).unwrap();
+    let locks = Locks::open(nodes.servers.iter().map(Server::url)).unwrap();
     let guard = locks.acquire("door").await.unwrap();
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = tokio::task::JoinSet::new();

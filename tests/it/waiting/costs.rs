@@ -11,10 +11,7 @@ const ATTEMPTS: usize = 10;
 fn server_usec(client: &mut Client, command: &str, work: impl FnOnce(&mut Client)) -> u64 {
     client.ok("CONFIG RESETSTAT");
     work(client);
-    let stats = client.server_info("commandstats", &format!("cmdstat_{command}"));
-    let usec = stats.split(',').find_map(|field| field.strip_prefix("usec="));
-    usec.and_then(|usec| usec.parse().ok())
-        .expect("the time of the command")
+    client.command_stat(command, "usec")
 }
 
 #[test]

@@ -208,6 +208,21 @@ impl Client {
         number.unwrap_or_else(|_| panic!("INFO {section}: {field} is {value:?}"))
     }
 
+    /// A number in INFO commandstats; 0 if the command was not called yet.
+    #[track_caller]
+    pub fn command_stat(&mut self, command: &str, field: &str) -> u64 {
+        let stats = self.server_info("commandstats", &format!("cmdstat_{command}"));
+        let mut fields = stats.split(',').filter_map(|field| field.split_once('='));
+        let value = fields.find(|(name, _)| *name == field);
+        value.map_or(0, |(_, value)| value.parse().expect("a number"))
+    }
+
+    /// How often the server was asked for a command.
+    #[track_caller]
+    pub fn calls(&mut self, command: &str) -> u64 {
+        self.command_stat(command, "calls")
+    }
+
     /// The digest of a key's value.
     pub fn digest(&mut self, key: &str) -> String {
         self.ask::<Vec<String>>(&format!("DEBUG DIGEST-VALUE {key}"))

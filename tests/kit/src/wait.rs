@@ -19,6 +19,24 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// As [`wait_for`], and lets other tasks run meanwhile.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    soon(what, async {
+        while !condition() {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    })
+    .await;
+}
+
+/// The outcome of what must come to an end.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(WAIT_TIMEOUT, future).await {
+        Ok(outcome) => outcome,
+        Err(_) => panic!("waited {WAIT_TIMEOUT:?} for: {what}"),
+    }
+}
+
 /// Lets real time pass, for what must happen, or must not happen, by time alone.
 pub fn pause(ms: u64) {
     thread::sleep(Duration::from_millis(ms));

@@ -16,7 +16,7 @@
 static volatile int64_t *offset_s;
 
 __attribute__((constructor)) static void map_offset(void) {
-    const char *file = getenv("TORTURE_WALL_CLOCK");
+    const char *file = getenv("TEST_WALL_CLOCK");
     int fd = file ? open(file, O_RDONLY) : -1;
     if (fd < 0) return;
     void *mapped = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0);

@@ -1,4 +1,4 @@
-//! A wall clock that jumps while a server runs.
+//! A wall clock that jumps while a process runs.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const SOURCE: &str = include_str!("wall_clock.c");
 
-/// The wall clock of servers that are started with its environment.
+/// The wall clock of processes that are started with its environment.
 pub struct WallClock {
     offset: File,
     directory: TempDir,
@@ -35,12 +35,12 @@ impl WallClock {
         clock
     }
 
-    /// The environment of a server with this clock.
+    /// The environment of a process with this clock.
     pub fn environment(&self) -> Vec<(String, OsString)> {
         let path = |name: &str| self.directory.path().join(name).into_os_string();
         vec![
             ("LD_PRELOAD".into(), path("wall_clock.so")),
-            ("TORTURE_WALL_CLOCK".into(), path("offset")),
+            ("TEST_WALL_CLOCK".into(), path("offset")),
         ]
     }
 

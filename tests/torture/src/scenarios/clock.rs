@@ -1,10 +1,9 @@
 //! The wall clock jumps by hours, forward and back, while locks are held.
 
-use dlock_testkit::{Client, Server};
+use dlock_testkit::{Client, Server, WallClock};
 
 use super::ScenarioRun;
 use crate::clients::{Route, Workload};
-use crate::faults::WallClock;
 use crate::history::{History, Recorder};
 use crate::servers;
 
