@@ -162,6 +162,7 @@ fn cluster_sentinel_and_min_replicas_break_no_rule() {
 fn quorum_excludes_others_and_its_fences_rise() {
     thread::scope(|scope| {
         scope.spawn(|| holds("quorum"));
+        scope.spawn(|| holds("quorum-three"));
         scope.spawn(|| holds("quorum-no-data-grace"));
     });
 }

@@ -1,21 +1,19 @@
-//! Five independent servers, and clients of a lock on a majority of them, at two sites with networks of their own.
+//! Independent servers, and clients of a lock on a majority of them, at two sites with networks of their own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use dlock_testkit::{Proxy, Server, wait_for};
+use dlock_testkit::{Proxy, Server, WallClock, wait_for};
 use redis_dlock_quorum as quorum;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{ScenarioRun, network};
 use crate::clients::{Fencing, Gate, QuorumHolder, Store};
-use crate::faults::WallClock;
 use crate::history::{History, Recorder};
 use crate::servers;
 
-const SERVERS: usize = 5;
 const SITES: usize = 2;
 const HOLDERS_PER_SITE: u64 = 3;
 /// Elements of each holder.
@@ -23,43 +21,84 @@ const ELEMENTS: u64 = 1_000_000;
 const LEASE_MS: u64 = 500;
 const NODE_TIMEOUT: Duration = Duration::from_millis(100);
 const WAIT: Duration = Duration::from_secs(1);
-/// Longer than the lease, and than the clocks are apart.
-const GRACE_MS: u64 = 3_000;
 
 /// `appendfsync always`: a restart forgets nothing.
-pub fn durable(run: &mut ScenarioRun) -> Vec<History> {
-    play(
-        run,
-        "appendonly yes\nappendfsync always",
-        Restarts::OfSome { clock_off_s: 0 },
-    )
-}
-
+const DURABLE: Setup = Setup {
+    servers: 5,
+    config: "appendonly yes\nappendfsync always",
+    restarts: Restarts::OfSome { clock_off_s: 0 },
+    same_order: true,
+};
 /// Restarts forget everything, followed by a grace period. Clocks are a second off.
-pub fn no_data_with_grace(run: &mut ScenarioRun) -> Vec<History> {
+const EMPTY_WITH_GRACE: Setup = Setup {
+    // Longer than the lease, and than the clocks are apart.
+    config: "dlock.startup-grace-ms 3000",
+    restarts: Restarts::OfSome { clock_off_s: 1 },
+    ..DURABLE
+};
+
+pub fn durable(run: &mut ScenarioRun) -> Vec<History> {
+    play(run, DURABLE)
+}
+
+/// Three servers, which the sites name in different orders.
+pub fn three_servers(run: &mut ScenarioRun) -> Vec<History> {
+    let same_order = false;
     play(
         run,
-        &format!("dlock.startup-grace-ms {GRACE_MS}"),
-        Restarts::OfSome { clock_off_s: 1 },
+        Setup {
+            servers: 3,
+            same_order,
+            ..DURABLE
+        },
     )
 }
 
-/// The same without a grace period.
+pub fn no_data_with_grace(run: &mut ScenarioRun) -> Vec<History> {
+    play(run, EMPTY_WITH_GRACE)
+}
+
+/// Seven servers, which the sites name in different orders.
+pub fn seven_servers(run: &mut ScenarioRun) -> Vec<History> {
+    let same_order = false;
+    play(
+        run,
+        Setup {
+            servers: 7,
+            same_order,
+            ..EMPTY_WITH_GRACE
+        },
+    )
+}
+
+/// Restarts forget everything, without a grace period.
 pub fn no_data(run: &mut ScenarioRun) -> Vec<History> {
-    play(run, "", Restarts::OfAll { set_back_s: 0 })
+    let restarts = Restarts::OfAll { set_back_s: 0 };
+    play(
+        run,
+        Setup {
+            config: "",
+            restarts,
+            ..DURABLE
+        },
+    )
 }
 
 /// A grace period that covers the lease, but not by how much the clocks are set back.
 pub fn clocks_set_back(run: &mut ScenarioRun) -> Vec<History> {
+    let restarts = Restarts::OfAll { set_back_s: 3_600 };
     play(
         run,
-        "dlock.startup-grace-ms -1",
-        Restarts::OfAll { set_back_s: 3_600 },
+        Setup {
+            config: "dlock.startup-grace-ms -1",
+            restarts,
+            ..DURABLE
+        },
     )
 }
 
-fn play(run: &mut ScenarioRun, config: &str, restarts: Restarts) -> Vec<History> {
-    let mut quorum = Quorum::start(run, config, restarts);
+fn play(run: &mut ScenarioRun, setup: Setup) -> Vec<History> {
+    let mut quorum = Quorum::start(run, setup);
     // The servers may begin with a grace period.
     quorum.wait_for_grant();
     for _ in 0..run.count {
@@ -67,6 +106,14 @@ fn play(run: &mut ScenarioRun, config: &str, restarts: Restarts) -> Vec<History>
         quorum.one_fault(run);
     }
     quorum.finish()
+}
+
+struct Setup {
+    servers: usize,
+    config: &'static str,
+    restarts: Restarts,
+    /// Whether all sites name the servers in the same order, as they should.
+    same_order: bool,
 }
 
 /// Which servers restart, and what happens to their clocks.
@@ -107,10 +154,12 @@ struct Site {
 }
 
 impl Quorum {
-    fn start(run: &mut ScenarioRun, config: &str, restarts: Restarts) -> Self {
+    fn start(run: &mut ScenarioRun, setup: Setup) -> Self {
+        let restarts = setup.restarts;
         let config = format!(
-            "dlock.quorum yes\ndlock.max-lease-ms {}\n{config}",
-            restarts.lease_ms()
+            "dlock.quorum yes\ndlock.max-lease-ms {}\n{}",
+            restarts.lease_ms(),
+            setup.config
         );
         let server = |_| {
             let clock = WallClock::new();
@@ -118,14 +167,17 @@ impl Quorum {
         };
         let mut quorum = Self {
             sites: Vec::new(),
-            servers: (0..SERVERS).map(server).collect(),
+            servers: (0..setup.servers).map(server).collect(),
             restarts,
             store: Server::without_module(""),
             recorder: Recorder::default(),
             stop: Arc::default(),
         };
         quorum.sites = (0..SITES)
-            .map(|_| Site::open(&quorum.servers, restarts.lease_ms()))
+            .map(|site| {
+                let turned = if setup.same_order { 0 } else { site };
+                Site::open(&quorum.servers, turned, restarts.lease_ms())
+            })
             .collect();
         for number in 0..SITES as u64 * HOLDERS_PER_SITE {
             quorum.start_holder(number, run);
@@ -152,7 +204,7 @@ impl Quorum {
 
     fn one_fault(&mut self, run: &mut ScenarioRun) {
         let only_restarts = matches!(self.restarts, Restarts::OfAll { .. });
-        match run.rng.u8(..10) {
+        match run.rng.u8(..12) {
             _ if only_restarts => {
                 self.wait_for_grant();
                 // One of the next holders takes its time.
@@ -163,8 +215,9 @@ impl Quorum {
             3 => self.stop_server(run),
             4 => self.pause_holder(run),
             5 | 6 => self.split(run),
+            7 | 8 => self.cut_readers(run),
             _ => {
-                let (site, server) = (run.rng.usize(..SITES), any_server(run));
+                let (site, server) = (run.rng.usize(..SITES), self.any_server(run));
                 network::one_fault(run, &self.sites[site].proxies[server], &self.recorder);
             }
         }
@@ -172,11 +225,11 @@ impl Quorum {
 
     fn restart_some(&mut self, run: &mut ScenarioRun) {
         let (killed, clock_off_s) = match self.restarts {
-            Restarts::OfSome { clock_off_s } => (some_servers(run), -clock_off_s..=clock_off_s),
+            Restarts::OfSome { clock_off_s } => (self.some_servers(run), -clock_off_s..=clock_off_s),
             Restarts::OfAll { set_back_s } => {
                 let faults = self.recorder.lock().events.len() as i64;
                 (
-                    (0..SERVERS).collect(),
+                    (0..self.servers.len()).collect(),
                     -set_back_s * faults..=-set_back_s * faults,
                 )
             }
@@ -203,7 +256,7 @@ impl Quorum {
     }
 
     fn stop_server(&self, run: &mut ScenarioRun) {
-        let n = any_server(run);
+        let n = self.any_server(run);
         self.recorder.event(format!("SIGSTOP of {n} for a moment"));
         self.servers[n].0.stop();
         run.pause(1..=LEASE_MS * 2);
@@ -220,7 +273,7 @@ impl Quorum {
     }
 
     fn split(&self, run: &mut ScenarioRun) {
-        let (site, lost) = (run.rng.usize(..SITES), some_servers(run));
+        let (site, lost) = (run.rng.usize(..SITES), self.some_servers(run));
         self.recorder.event(format!("site {site} is split from {lost:?}"));
         let proxies: Vec<&Proxy> = lost.iter().map(|n| &self.sites[site].proxies[*n]).collect();
         for proxy in &proxies {
@@ -229,6 +282,37 @@ impl Quorum {
         }
         run.pause(1..=LEASE_MS * 2);
         proxies.iter().for_each(|proxy| proxy.refuse(false));
+    }
+
+    /// Closes the connections on which processes read their grants.
+    fn cut_readers(&self, run: &mut ScenarioRun) {
+        let cut = self.some_servers(run);
+        self.recorder
+            .event(format!("CLIENT KILL of the readers at {cut:?}"));
+        for n in cut {
+            let mut admin = self.servers[n].0.client();
+            let list: String = admin.ask("CLIENT LIST");
+            let readers = list.lines().filter(|line| line.contains(" cmd=dlock.grants "));
+            let ids = readers.filter_map(|line| line.strip_prefix("id=")?.split(' ').next());
+            for id in ids {
+                // It may have disconnected.
+                let _ = admin.call(&format!("CLIENT KILL ID {id}"));
+            }
+        }
+    }
+
+    fn any_server(&self, run: &mut ScenarioRun) -> usize {
+        run.rng.usize(..self.servers.len())
+    }
+
+    /// The first one more often than others.
+    fn some_servers(&self, run: &mut ScenarioRun) -> Vec<usize> {
+        let all = 0..self.servers.len();
+        let mut some: Vec<usize> = all.filter(|_| run.rng.u8(..3) == 0).collect();
+        if some.first() != Some(&0) && run.rng.bool() {
+            some.insert(0, 0);
+        }
+        some
     }
 
     fn finish(mut self) -> Vec<History> {
@@ -247,13 +331,14 @@ impl Quorum {
 }
 
 impl Site {
-    fn open(servers: &[(Server, WallClock)], lease_ms: u64) -> Self {
+    /// The servers are named from this one on.
+    fn open(servers: &[(Server, WallClock)], first: usize, lease_ms: u64) -> Self {
         let proxies: Vec<Proxy> = servers
             .iter()
             .map(|(server, _)| Proxy::to(server.port()))
             .collect();
-        let urls = proxies.iter().map(Proxy::url);
-        let urls: Vec<String> = urls.collect();
+        let mut urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
+        urls.rotate_left(first);
         let settings = quorum::Settings::default().node_timeout(NODE_TIMEOUT);
         let locks = quorum::Locks::with(urls.iter().map(String::as_str), settings).expect("valid addresses");
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -284,17 +369,4 @@ impl Site {
             .expect("the servers are back");
         let _ = self.runtime.block_on(guard.release());
     }
-}
-
-fn any_server(run: &mut ScenarioRun) -> usize {
-    run.rng.usize(..SERVERS)
-}
-
-/// The first one more often than others.
-fn some_servers(run: &mut ScenarioRun) -> Vec<usize> {
-    let mut some: Vec<usize> = (0..SERVERS).filter(|_| run.rng.u8(..3) == 0).collect();
-    if some.first() != Some(&0) && run.rng.bool() {
-        some.insert(0, 0);
-    }
-    some
 }

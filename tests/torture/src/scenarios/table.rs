@@ -275,11 +275,19 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "quorum",
-        description: "five servers: restarts, stops, bad networks, clients split from some, holders paused",
+        description: "five servers: restarts, stops, bad networks, readers cut, clients split from some, holders paused",
         count: 300,
         short: 12,
         rules: LOSSY,
         body: quorum::durable,
+    },
+    Scenario {
+        name: "quorum-three",
+        description: "the same with three servers, which clients name in different orders",
+        count: 300,
+        short: 8,
+        rules: LOSSY,
+        body: quorum::three_servers,
     },
     Scenario {
         name: "quorum-no-data-grace",
@@ -288,6 +296,14 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 6,
         rules: LOSSY,
         body: quorum::no_data_with_grace,
+    },
+    Scenario {
+        name: "quorum-seven-no-data-grace",
+        description: "the same with seven servers, which clients name in different orders",
+        count: 100,
+        short: 0,
+        rules: LOSSY,
+        body: quorum::seven_servers,
     },
     Scenario {
         name: "quorum-no-data",
