@@ -1,20 +1,28 @@
-//! The machine of an acquisition at three servers: every order of its messages, any guess of a
-//! fence, deaths, lost raises, leases that end, restarts with data and without.
+//! The machine of an acquisition at three servers: every order of its messages, any guess of a fence, deaths, lost raises,
+//! leases that end, restarts with data and without.
 //!
 //! Requests of a client to a server arrive in order, as the client library sees to, and so do the replies; a request whose
-//! reply is lost is sent again and has the same reply, so only the loss of a raise matters. The doorway decides only the
-//! order of requests: here it grants a fence at any time.
+//! reply is lost, or whose place is, is sent again and has the same reply, so only the loss of a raise matters. The doorway
+//! decides the order of requests; it grants a fence at any time.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use redis_dlock_quorum::acquisition::{Acquisition, Input, Output};
 
-use dlock_model::quorum::{Breach, Fence, GRACE, SERVERS, Server, Setting, Violation};
+use dlock_model::quorum::{Breach, Fence, GRACE, SERVERS, Server, Setting};
 use dlock_model::search::World;
 
-/// How often a client asks a server, in all: enough for an attempt, and a wait in the queues.
-const ASKS: u8 = 2;
+/// A broken guarantee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// Two guards are valid at once.
+    TwoGuards,
+    /// A guard's fence is not above all earlier ones.
+    FenceFell,
+    /// A client has overtaken one that passed the doorway before.
+    OutOfOrder,
+}
 
 /// A rule of the client that is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +33,16 @@ pub enum ClientBreach {
     RaiseNotAwaited,
     /// A raise is not even sent.
     NoRaise,
+    /// A majority that holds under the fence or a larger one is enough.
+    LargerFenceCounts,
     /// A guard is used after a lease of its majority has ended.
     GuardOutlivesLease,
+    /// Who has less than a majority keeps it.
+    GrantsKept,
+    /// Who gives up its grants keeps its other places in the queues.
+    PlacesKept,
+    /// A server that was down is not asked again.
+    NotAskedAgain,
 }
 
 /// What can happen.
@@ -34,9 +50,17 @@ pub enum ClientBreach {
 pub struct DrivenSetting {
     pub world: Setting,
     /// By client: the fence that it asks for first.
-    pub guesses: [Fence; 2],
+    pub guesses: &'static [Fence],
     /// Whether clients wait in the queues.
     pub waits: bool,
+    /// Whether they do so at once, without an attempt before.
+    pub queues_at_once: bool,
+    /// Whether the doorway keeps the requests of clients apart, as it does while they agree about the first server.
+    pub in_order: bool,
+    /// Whether only ACQUIREs are under way for a time, and everything else at once: who is served depends on their order.
+    pub only_requests_travel: bool,
+    /// How often a client asks a server, in all: an attempt, and each wait in the queues.
+    pub asks: u8,
     /// How many raises may be lost, on the way there or back.
     pub lost_raises: u8,
     /// How many clients may give up or die during their acquisition.
@@ -48,8 +72,12 @@ impl Default for DrivenSetting {
     fn default() -> Self {
         Self {
             world: Setting::default(),
-            guesses: [15, 30],
+            guesses: &[15, 30],
             waits: false,
+            queues_at_once: false,
+            in_order: false,
+            only_requests_travel: false,
+            asks: 2,
             lost_raises: 0,
             deaths: 0,
             breach: None,
@@ -71,6 +99,8 @@ enum Reply {
     TooLarge,
     Raised(Fence),
     RaiseRejected,
+    /// It grants nothing for now.
+    Failed,
 }
 
 /// Between a client and a server.
@@ -80,6 +110,8 @@ struct Link {
     ask: u8,
     requests: VecDeque<Request>,
     replies: VecDeque<(u8, Reply)>,
+    /// The client knows that it grants nothing for now.
+    is_down: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -107,7 +139,9 @@ pub struct Driven<'a> {
     queues: [VecDeque<(usize, u8, Fence)>; SERVERS],
     /// By server: the number of the request that the holder holds it by.
     held_by: [u8; SERVERS],
-    clients: [Client; 2],
+    clients: Vec<Client>,
+    /// Who has passed the doorway and was not served yet.
+    passed: Vec<usize>,
     highest: Fence,
     restarts_left: u8,
     lost_left: u8,
@@ -116,7 +150,14 @@ pub struct Driven<'a> {
 
 impl std::hash::Hash for Driven<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (&self.servers, &self.queues, self.held_by, &self.clients).hash(state);
+        (
+            &self.servers,
+            &self.queues,
+            self.held_by,
+            &self.clients,
+            &self.passed,
+        )
+            .hash(state);
         (self.highest, self.restarts_left, self.lost_left, self.deaths_left).hash(state);
     }
 }
@@ -131,8 +172,13 @@ pub enum DrivenEvent {
     PatienceOver(usize),
     InDoorway(usize),
     Split(usize),
-    /// The client releases, gives up or dies.
-    Stops(usize),
+    Releases(usize),
+    /// The client gives up or dies.
+    GivesUp(usize),
+    /// The server grants again.
+    IsUpAgain(usize, usize),
+    /// The lease of a client that is still acquiring ends, at a server that has forgotten it.
+    ForgottenLeaseEnds(usize, usize),
     /// A lease ends, and the client knows it before.
     LeaseEnds(usize, usize),
     Restarts(usize),
@@ -166,7 +212,8 @@ impl<'a> Driven<'a> {
             servers: std::array::from_fn(server),
             queues: Default::default(),
             held_by: [0; SERVERS],
-            clients: [client.clone(), client],
+            clients: vec![client; setting.guesses.len()],
+            passed: vec![],
             highest: 0,
             restarts_left: restarts,
             lost_left: setting.lost_raises,
@@ -190,13 +237,22 @@ impl<'a> Driven<'a> {
                     let link = &mut self.clients[client].links[server];
                     link.ask += 1;
                     link.replies.clear();
+                    link.is_down = false;
                     let (ask, min) = (link.ask, min_fence as Fence);
+                    let mut places = self.queues[server].iter_mut();
+                    if let Some(kept) = places.find(|waiter| waiter.0 == client)
+                        && self.setting.breach == Some(ClientBreach::PlacesKept)
+                    {
+                        kept.1 = ask;
+                        continue;
+                    }
                     link.requests.push_back(Request::Ask { ask, queues, min });
                 }
                 Output::GiveBack(server) => {
                     let link = &mut self.clients[client].links[server];
                     link.replies.clear();
-                    link.requests.push_back(Request::Release { ask: link.ask });
+                    let ask = link.ask;
+                    self.send(client, server, Request::Release { ask });
                 }
                 Output::Raise(server, to) => self.raise(client, server, to as Fence)?,
                 Output::EnterDoorway => self.clients[client].enters_doorway = true,
@@ -216,13 +272,25 @@ impl<'a> Driven<'a> {
         let link = &mut self.clients[client].links[server];
         let ask = link.ask;
         if self.setting.breach != Some(ClientBreach::NoRaise) {
-            link.requests.push_back(Request::Raise { ask, to });
+            self.send(client, server, Request::Raise { ask, to });
         }
         match self.setting.breach {
             Some(ClientBreach::NoRaise | ClientBreach::RaiseNotAwaited) => {
                 self.tell(client, Input::Raised(server, u64::from(to)))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// After what was sent before.
+    fn send(&mut self, client: usize, server: usize, request: Request) {
+        let requests = &mut self.clients[client].links[server].requests;
+        if self.setting.only_requests_travel {
+            // What is given back may as well never arrive.
+            requests.clear();
+            self.serve(client, server, request);
+        } else {
+            requests.push_back(request);
         }
     }
 
@@ -235,6 +303,10 @@ impl<'a> Driven<'a> {
             return Err(Violation::FenceFell);
         }
         self.highest = fence;
+        if self.setting.in_order && self.passed.first().is_some_and(|first| *first != client) {
+            return Err(Violation::OutOfOrder);
+        }
+        self.passed.retain(|passed| *passed != client);
         // It relies on all grants that it knows of: they are at least a majority.
         let relied_on = std::array::from_fn(|server| self.servers[server].is_held_by(client));
         self.clients[client].phase = Phase::Valid(relied_on);
@@ -271,9 +343,11 @@ impl<'a> Driven<'a> {
                 let is_too_large = min > this.counter.max(this.clock + GRACE)
                     && setting.breach != Some(Breach::UnboundedMinFence);
                 if this.grace.is_some() {
-                    return;
-                }
-                if is_too_large {
+                    (ask, Reply::Failed)
+                } else if this.is_held_by(client) && self.held_by[server] == ask {
+                    // A repetition.
+                    return self.grant(client, server, ask, min);
+                } else if is_too_large {
                     (ask, Reply::TooLarge)
                 } else if this.holder.is_none() && self.queues[server].is_empty() {
                     return self.grant(client, server, ask, min);
@@ -309,9 +383,16 @@ impl<'a> Driven<'a> {
         self.held_by[server] = ask;
         let told = match self.setting.breach {
             Some(ClientBreach::GuessTrusted) => min,
+            Some(ClientBreach::LargerFenceCounts) => self.smallest_fence_of(client).unwrap_or(fence),
             _ => fence,
         };
         self.reply(client, server, (ask, Reply::Granted(told)));
+    }
+
+    fn smallest_fence_of(&self, client: usize) -> Option<Fence> {
+        let holders = self.servers.iter().filter_map(|server| server.holder);
+        let own = holders.filter(|(holder, _)| *holder == client);
+        own.map(|(_, fence)| fence).min()
     }
 
     fn grant_next(&mut self, server: usize) {
@@ -332,14 +413,40 @@ impl<'a> Driven<'a> {
         }
     }
 
+    /// What waits for a reply is sent again, by the client library.
+    fn reconnect(&mut self, server: usize) {
+        for (client, ask, min) in std::mem::take(&mut self.queues[server]) {
+            let queues = true;
+            let request = Request::Ask { ask, queues, min };
+            self.clients[client].links[server].requests.push_front(request);
+        }
+    }
+
+    fn split(&mut self, client: usize) -> Result<(), Violation> {
+        let mut outputs = self.machine(client).on(Input::Split);
+        if self.setting.breach == Some(ClientBreach::PlacesKept) {
+            // It asks those again that had granted it, and nobody else.
+            outputs.retain(
+                |output| !matches!(output, Output::GiveBack(server) if self.queues_at(client, *server)),
+            );
+        }
+        self.follow(client, outputs)
+    }
+
+    fn queues_at(&self, client: usize, server: usize) -> bool {
+        self.queues[server].iter().any(|waiter| waiter.0 == client)
+    }
+
     fn stop(&mut self, client: usize) {
         self.clients[client].phase = Phase::Over;
         self.clients[client].enters_doorway = false;
+        self.passed.retain(|passed| *passed != client);
         for server in 0..SERVERS {
             let link = &mut self.clients[client].links[server];
             link.replies.clear();
             // Late copies of its requests may still arrive before.
-            link.requests.push_back(Request::Release { ask: link.ask });
+            let ask = link.ask;
+            self.send(client, server, Request::Release { ask });
         }
     }
 
@@ -374,24 +481,47 @@ impl<'a> Driven<'a> {
             return;
         }
         if this.phase != Phase::Acquiring {
-            events.push(DrivenEvent::Stops(client));
+            events.push(DrivenEvent::Releases(client));
             return;
         }
         if self.deaths_left > 0 {
-            events.push(DrivenEvent::Stops(client));
+            events.push(DrivenEvent::GivesUp(client));
         }
         if !this.is_impatient && self.would_do(client, Input::PatienceOver) {
             events.push(DrivenEvent::PatienceOver(client));
         }
-        let may_ask = this.links.iter().all(|link| link.ask < ASKS);
-        if this.enters_doorway && may_ask {
+        let may_ask = this.links.iter().all(|link| link.ask < self.setting.asks);
+        let is_in_turn = !self.setting.in_order || !self.requests_are_under_way();
+        if this.enters_doorway && may_ask && is_in_turn {
             events.push(DrivenEvent::InDoorway(client));
         }
         let machine = this.machine.as_ref();
-        let is_split = machine.is_some_and(|machine| machine.has_grants() && !machine.is_in_doorway());
-        if self.setting.waits && is_split && may_ask && self.is_quiet() {
+        let queues = machine.is_some_and(|machine| !machine.is_in_doorway()) && self.setting.waits;
+        let has_grants = machine.is_some_and(Acquisition::has_grants);
+        if queues
+            && has_grants
+            && may_ask
+            && self.is_quiet()
+            && self.setting.breach != Some(ClientBreach::GrantsKept)
+        {
             events.push(DrivenEvent::Split(client));
         }
+        let forgot = |server: &usize| self.servers[*server].grace == Some(Some(client));
+        let forgetful = (0..SERVERS).filter(forgot);
+        events.extend(forgetful.map(|server| DrivenEvent::ForgottenLeaseEnds(client, server)));
+        let is_up_again =
+            |server: &usize| this.links[*server].is_down && self.servers[*server].grace.is_none();
+        if queues && may_ask && self.setting.breach != Some(ClientBreach::NotAskedAgain) {
+            let up_again = (0..SERVERS).filter(is_up_again);
+            events.extend(up_again.map(|server| DrivenEvent::IsUpAgain(client, server)));
+        }
+    }
+
+    /// Those of a client that has passed the doorway.
+    fn requests_are_under_way(&self) -> bool {
+        let links = self.clients.iter().flat_map(|client| &client.links);
+        let mut requests = links.flat_map(|link| &link.requests);
+        requests.any(|request| matches!(request, Request::Ask { queues: true, .. }))
     }
 
     /// Timers are far above a round trip: all that was sent has arrived.
@@ -424,15 +554,38 @@ impl World for Driven<'_> {
 
     fn events(&self) -> Vec<DrivenEvent> {
         let mut events = vec![];
-        (0..2).for_each(|client| self.client_events(client, &mut events));
+        (0..self.clients.len()).for_each(|client| self.client_events(client, &mut events));
         (0..SERVERS).for_each(|server| self.server_events(server, &mut events));
         events
     }
 
     fn happen(&mut self, event: DrivenEvent) -> Result<(), Violation> {
+        self.step(event)?;
+        while self.setting.only_requests_travel
+            && let Some(event) = self.next_reply()
+        {
+            self.step(event)?;
+        }
+        Ok(())
+    }
+}
+
+impl Driven<'_> {
+    fn next_reply(&self) -> Option<DrivenEvent> {
+        let mut events = vec![];
+        (0..self.clients.len()).for_each(|client| self.client_events(client, &mut events));
+        let is_reply =
+            |event: &DrivenEvent| matches!(event, DrivenEvent::Replied(..) | DrivenEvent::PatienceOver(_));
+        events.into_iter().find(is_reply)
+    }
+
+    fn step(&mut self, event: DrivenEvent) -> Result<(), Violation> {
         match event {
             DrivenEvent::Begins(client) => {
-                let outputs = self.machine(client).attempt(|_| true);
+                let outputs = match self.setting.queues_at_once {
+                    true => self.machine(client).queue(),
+                    false => self.machine(client).attempt(|_| true),
+                };
                 self.follow(client, outputs)?;
             }
             DrivenEvent::Arrives(client, server) => {
@@ -450,6 +603,10 @@ impl World for Driven<'_> {
                     Reply::TooLarge => Input::TooLarge(server),
                     Reply::Raised(to) => Input::Raised(server, u64::from(to)),
                     Reply::RaiseRejected => Input::RaiseRejected(server),
+                    Reply::Failed => {
+                        self.clients[client].links[server].is_down = true;
+                        Input::Failed(server)
+                    }
                 };
                 self.tell(client, input)?;
             }
@@ -471,17 +628,24 @@ impl World for Driven<'_> {
             DrivenEvent::InDoorway(client) => {
                 self.clients[client].enters_doorway = false;
                 self.clients[client].is_impatient = false;
+                self.passed.retain(|passed| *passed != client);
+                self.passed.push(client);
                 self.servers[0].counter += 1;
                 let fence = u64::from(self.servers[0].counter);
                 self.tell(client, Input::InDoorway(fence))?;
             }
-            DrivenEvent::Split(client) => self.tell(client, Input::Split)?,
-            DrivenEvent::Stops(client) => {
-                if self.clients[client].phase == Phase::Acquiring {
-                    self.deaths_left -= 1;
-                }
+            DrivenEvent::Split(client) => self.split(client)?,
+            DrivenEvent::Releases(client) => self.stop(client),
+            DrivenEvent::GivesUp(client) => {
+                self.deaths_left -= 1;
                 self.stop(client);
             }
+            DrivenEvent::ForgottenLeaseEnds(client, server) => {
+                self.servers[server].grace = Some(None);
+                self.clients[client].links[server].replies.clear();
+                self.tell(client, Input::Lost(server))?;
+            }
+            DrivenEvent::IsUpAgain(client, server) => self.tell(client, Input::Lost(server))?,
             DrivenEvent::LeaseEnds(client, server) => {
                 let is_known = self.clients[client].links[server].replies.is_empty();
                 self.servers[server].end_hold_of(client);
@@ -500,12 +664,12 @@ impl World for Driven<'_> {
             DrivenEvent::Restarts(server) => {
                 self.restarts_left -= 1;
                 self.servers[server].restart();
-                self.queues[server].clear();
+                self.reconnect(server);
             }
             DrivenEvent::Crashes(server) => {
                 self.restarts_left -= 1;
                 self.servers[server].crash();
-                self.queues[server].clear();
+                self.reconnect(server);
             }
             DrivenEvent::GraceEnds(server) => {
                 self.servers[server].end_grace(&self.setting.world);

@@ -5,10 +5,10 @@
 
 mod driven;
 
-use dlock_model::quorum::{Breach, Setting, Violation};
+use dlock_model::quorum::{Breach, Setting};
 use dlock_model::search::{search, search_stuck};
 
-use driven::{ClientBreach, Driven, DrivenEvent, DrivenSetting};
+use driven::{ClientBreach, Driven, DrivenSetting, Violation};
 
 #[track_caller]
 fn holds(name: &str, setting: DrivenSetting) {
@@ -37,7 +37,7 @@ fn attempts() -> DrivenSetting {
 }
 
 /// Guesses below, between and above the counters, at the bounds, and the same.
-const GUESSES: [[u8; 2]; 5] = [[1, 1], [15, 30], [23, 11], [24, 27], [60, 22]];
+const GUESSES: [&[u8]; 5] = [&[1, 1], &[15, 30], &[23, 11], &[24, 27], &[60, 22]];
 
 #[test]
 fn guards_exclude_each_other_and_fences_rise_with_any_guess() {
@@ -56,7 +56,7 @@ fn guards_exclude_each_other_and_fences_rise_with_any_guess() {
 #[test]
 fn lost_raises_change_nothing() {
     let lost = DrivenSetting {
-        guesses: [1, 1],
+        guesses: &[1, 1],
         lost_raises: 1,
         ..attempts()
     };
@@ -92,23 +92,26 @@ fn deaths_change_nothing() {
     );
 }
 
-#[test]
-#[ignore = "minutes in a release build: make model"]
-fn leases_that_end_during_the_acquisition_change_nothing() {
-    let slow = DrivenSetting {
+fn slow() -> DrivenSetting {
+    DrivenSetting {
         world: Setting {
             slow_clients: true,
             ..Setting::default()
         },
         ..attempts()
-    };
-    holds("slow clients", slow);
+    }
+}
+
+#[test]
+#[ignore = "minutes in a release build: make model"]
+fn leases_that_end_during_the_acquisition_change_nothing() {
+    holds("slow clients", slow());
 }
 
 #[test]
 #[ignore = "minutes in a release build: make model"]
 fn waits_in_the_queues_change_nothing() {
-    for guesses in [[15, 30], [24, 22]] {
+    for guesses in [&[15, 30][..], &[24, 22]] {
         let waits = DrivenSetting {
             guesses,
             waits: true,
@@ -120,23 +123,115 @@ fn waits_in_the_queues_change_nothing() {
 
 #[test]
 #[ignore = "minutes in a release build: make model"]
-fn nobody_waits_forever() {
-    let waits = DrivenSetting {
-        waits: true,
+fn three_clients_exclude_each_other_and_their_fences_rise() {
+    let three = DrivenSetting {
+        guesses: &[15, 23, 30],
         ..attempts()
     };
-    let gives_up = |event| matches!(event, DrivenEvent::Stops(_));
-    let outcome = search_stuck(Driven::new(&waits), Driven::is_over, gives_up);
-    println!("liveness: {} states", outcome.states);
-    if let Some(((), trace)) = outcome.found {
-        panic!("stuck after {}", trace.join(" | "));
+    holds("three clients", three);
+}
+
+/// Clients in the queues, which were passed in order or not.
+mod queues {
+    use super::*;
+
+    /// Nothing here exceeds what the servers accept.
+    fn waiting(guesses: &'static [u8]) -> DrivenSetting {
+        let world = Setting {
+            clocks: [60; 3],
+            ..Setting::default()
+        };
+        DrivenSetting {
+            world,
+            guesses,
+            waits: true,
+            queues_at_once: true,
+            only_requests_travel: guesses.len() > 2,
+            ..attempts()
+        }
+    }
+
+    /// A way to where clients wait for each other for ever, or longer than they may.
+    fn stuck(name: &str, setting: DrivenSetting) -> Option<String> {
+        let outcome = search_stuck(Driven::new(&setting), Driven::is_over, |_| false);
+        println!("{name}: {} states", outcome.states);
+        outcome.found.map(|(_, trace)| trace.join(" | "))
+    }
+
+    #[test]
+    fn clients_are_served_in_the_order_of_the_doorway() {
+        let in_order = DrivenSetting {
+            in_order: true,
+            asks: 1,
+            ..waiting(&[23, 23])
+        };
+        holds("in order", in_order.clone());
+        assert_eq!(stuck("in order", in_order), None);
+    }
+
+    #[test]
+    fn clients_in_different_orders_give_up_once_and_are_served() {
+        for clients in [&[23; 2][..], &[23; 3]] {
+            assert_eq!(stuck("in any order", waiting(clients)), None);
+        }
+    }
+
+    fn two_restarting() -> DrivenSetting {
+        let setting = waiting(&[23, 23]);
+        DrivenSetting {
+            world: Setting {
+                restarts: 2,
+                restarting: 2,
+                ..setting.world
+            },
+            only_requests_travel: true,
+            asks: 3,
+            ..setting
+        }
+    }
+
+    #[test]
+    #[ignore = "minutes in a release build: make model"]
+    fn clients_of_servers_that_restart_are_served() {
+        assert_eq!(stuck("servers restart", two_restarting()), None);
+    }
+
+    #[test]
+    #[ignore = "minutes in a release build: make model"]
+    fn client_that_does_not_ask_again_waits_forever() {
+        let breach = Some(ClientBreach::NotAskedAgain);
+        let setting = DrivenSetting {
+            breach,
+            ..two_restarting()
+        };
+        println!("{}", stuck("not asked again", setting).expect("stuck"));
+    }
+
+    #[test]
+    fn clients_that_keep_less_than_a_majority_wait_for_each_other() {
+        let breach = Some(ClientBreach::GrantsKept);
+        let setting = DrivenSetting {
+            breach,
+            ..waiting(&[23, 23, 23])
+        };
+        println!("{}", stuck("grants kept", setting).expect("stuck"));
+    }
+
+    #[test]
+    fn clients_that_keep_other_places_give_up_again_and_again() {
+        let breach = Some(ClientBreach::PlacesKept);
+        let setting = DrivenSetting {
+            breach,
+            ..waiting(&[23, 23, 23])
+        };
+        println!("{}", stuck("places kept", setting).expect("stuck"));
     }
 }
 
 mod rules_left_out {
     use super::*;
 
-    fn client(breach: ClientBreach, guesses: [u8; 2]) -> DrivenSetting {
+    fn client(breach: ClientBreach, guesses: &'static [u8]) -> DrivenSetting {
         DrivenSetting {
             guesses,
             breach: Some(breach),
@@ -156,31 +251,47 @@ mod rules_left_out {
 
     #[test]
     fn guess_that_is_trusted_lets_fences_fall() {
-        let setting = client(ClientBreach::GuessTrusted, [15, 15]);
+        let setting = client(ClientBreach::GuessTrusted, &[15, 15]);
         violates("guess trusted", setting, Violation::FenceFell);
     }
 
     #[test]
     fn raise_that_is_not_awaited_lets_fences_fall() {
-        let setting = client(ClientBreach::RaiseNotAwaited, [1, 1]);
+        let setting = client(ClientBreach::RaiseNotAwaited, &[1, 1]);
         violates("raise not awaited", setting, Violation::FenceFell);
     }
 
     #[test]
     fn raise_that_is_not_sent_lets_fences_fall() {
-        let setting = client(ClientBreach::NoRaise, [1, 1]);
+        let setting = client(ClientBreach::NoRaise, &[1, 1]);
         violates("no raise", setting, Violation::FenceFell);
     }
 
     #[test]
+    fn larger_fence_counted_as_confirmation_lets_fences_fall() {
+        let setting = client(ClientBreach::LargerFenceCounts, &[1, 1]);
+        violates("larger fence counts", setting, Violation::FenceFell);
+    }
+
+    #[test]
+    fn raise_without_hold_allows_two_guards() {
+        let slow = DrivenSetting {
+            guesses: &[1, 1],
+            ..slow()
+        };
+        let setting = server(Breach::RaiseWithoutHold, slow);
+        violates("raise without hold", setting, Violation::TwoGuards);
+    }
+
+    #[test]
     fn guard_that_outlives_its_lease_allows_two_guards() {
-        let setting = client(ClientBreach::GuardOutlivesLease, [15, 30]);
+        let setting = client(ClientBreach::GuardOutlivesLease, &[15, 30]);
         violates("guard outlives lease", setting, Violation::TwoGuards);
     }
 
     #[test]
     fn raise_that_keeps_the_counter_lets_fences_fall() {
-        let guesses = [1, 1];
+        let guesses: &[u8] = &[1, 1];
         let setting = server(
             Breach::RaiseWithoutCounter,
             DrivenSetting {
@@ -199,7 +310,7 @@ mod rules_left_out {
 
     #[test]
     fn clock_taken_before_grace_lets_fences_fall() {
-        let guesses = [24, 1];
+        let guesses: &[u8] = &[24, 1];
         let setting = server(
             Breach::FencesAdvancedBeforeGrace,
             DrivenSetting {
@@ -212,7 +323,7 @@ mod rules_left_out {
 
     #[test]
     fn unbounded_min_fence_lets_fences_fall() {
-        let guesses = [60, 1];
+        let guesses: &[u8] = &[60, 1];
         let setting = server(
             Breach::UnboundedMinFence,
             DrivenSetting {

@@ -3,7 +3,7 @@
 //! # Layout
 //!
 //! - [`failover`]: failovers, restarts and grace periods; [`slots`]: a cluster slot that migrates. Models.
-//! - [`quorum`]: a lock on a majority of three servers.
+//! - [`quorum`]: the servers of a lock on a majority.
 //! - [`inboxes`]: waiting without a connection, with lost messages, pauses and failovers.
 //! - [`outside`]: what the core learns from its shell.
 //! - [`search`]: breadth-first search through all states of a model.

@@ -1,22 +1,11 @@
-//! A lock on a majority of three servers, with fences: see "A lock over several servers" in docs/design.md.
-//!
-//! ```text
-//! server    one server as far as one lock goes. A test compares it with the core
-//! setting   the circumstances, and which rule is left out on purpose
-//! world     servers, clients, and everything that can happen to them; the guarantees
-//! queues    liveness: who is served, in which order, and whether everybody is
-//! ```
+//! A server of a quorum, as far as one lock goes. A test compares it with the core; `quorum/tests/search` lets the machine
+//! of the quorum's clients acquire a lock on three of them.
 
-mod queues;
 mod server;
 mod setting;
-mod world;
 
-pub use queues::{QueueBreach, QueueSetting, QueueViolation, Queues};
 pub use server::{GRACE, Server};
 pub use setting::{Breach, Fence, Setting};
-pub use world::{Quorum, Violation};
 
-/// The number of servers, and of a majority.
+/// The number of servers.
 pub const SERVERS: usize = 3;
-pub const MAJORITY: usize = 2;
