@@ -225,6 +225,10 @@ impl Guard {
         }
     }
 
+    pub(crate) fn waited(&self) -> Duration {
+        self.held.hold().waited()
+    }
+
     pub(crate) fn lost_now(&self) -> Option<Lost> {
         self.held.hold().lost(BootInstant::now())
     }

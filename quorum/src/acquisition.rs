@@ -127,10 +127,10 @@ impl Acquisition {
         }
     }
 
-    /// Asks all servers that are up at once, and does not wait in their queues.
-    pub fn attempt(&mut self, is_up: impl Fn(usize) -> bool) -> Vec<Output> {
+    /// Asks all servers that may be up at once, and does not wait in their queues.
+    pub fn attempt(&mut self, may_be_up: impl Fn(usize) -> bool) -> Vec<Output> {
         self.phase = Phase::Attempt;
-        self.ask_all(false, is_up)
+        self.ask_all(false, may_be_up)
     }
 
     /// Waits in the queues of all servers, in the order in which the doorway is passed.
@@ -211,11 +211,11 @@ impl Acquisition {
         self.count(|at| at.fences().is_some())
     }
 
-    fn ask_all(&mut self, queues: bool, is_up: impl Fn(usize) -> bool) -> Vec<Output> {
+    fn ask_all(&mut self, queues: bool, may_be_up: impl Fn(usize) -> bool) -> Vec<Output> {
         let mut outputs = vec![];
         self.patience = Patience::Full;
         for server in 0..self.servers.len() {
-            if is_up(server) {
+            if may_be_up(server) {
                 self.set(server, At::Asked);
                 outputs.push(self.ask(server, queues, self.min_fence));
             } else {

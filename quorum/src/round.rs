@@ -145,7 +145,7 @@ impl Round {
         }
         loop {
             let servers = Arc::clone(&self.servers);
-            let outputs = self.acquisition.attempt(|server| servers.is_up(server));
+            let outputs = self.acquisition.attempt(|server| !servers.is_down(server));
             match self.follow(outputs).await {
                 Outcome::Guard(guard) => return Ok(Some(guard)),
                 Outcome::Busy { may_be_split } if self.request.waits || may_be_split => {
@@ -408,6 +408,9 @@ impl Round {
     }
 
     fn on_granted(&mut self, server: usize, guard: client::Guard) -> Vec<Output> {
+        if !several::waited(&guard).is_zero() {
+            self.servers.set_contended(&self.request.key);
+        }
         let (fence, token) = (guard.fence(), guard.token());
         self.failures[server] = None;
         self.at_servers[server].clear();

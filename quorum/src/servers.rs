@@ -146,6 +146,12 @@ impl Servers {
         }
     }
 
+    /// Whether it is known to be down. At first nothing is known.
+    pub fn is_down(&self, server: usize) -> bool {
+        let health = self.health.borrow();
+        health.get(server).is_none_or(|server| server.failure.is_some())
+    }
+
     pub fn is_up(&self, server: usize) -> bool {
         self.health.borrow().get(server).is_some_and(Server::is_up)
     }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::support::{Running, dlock, outcome, wait_until_free};
-use dlock_testkit::{Server, wait_for};
+use dlock_testkit::{Server, WallClock, wait_for};
 
 /// Its commands start and end with their input.
 const PRINT_FENCE: &str = "echo $DLOCK_FENCE; cat";
@@ -65,6 +65,43 @@ fn command_is_killed_after_loss_of_majority() {
     let refused = outcome(&mut quorum.run(&["--try"], "echo ran"));
     assert_eq!((refused.code, refused.out.as_str()), (69, ""), "{refused:?}");
     assert!(refused.err.contains(&address(&quorum.0[1])), "{refused:?}");
+}
+
+/// Fences are numbered by the clocks of the servers: those of clients do not matter, also for speed.
+#[test]
+fn clients_whose_clocks_differ_by_hours_have_rising_fences_in_one_round() {
+    let quorum = Quorum::start();
+    let clock = WallClock::new();
+    let mut last = 0;
+    for hours in [1, -1, 5, 0, -5] {
+        clock.set(hours * 3_600);
+        let mut date = Command::new("date");
+        let date = outcome(date.arg("+%s").envs(clock.environment()));
+        let skew = date.out.trim().parse::<i64>().expect("seconds") - unix_s();
+        assert!((skew - hours * 3_600).abs() < 1_000, "the clock is off: {skew} s");
+        let ran = outcome(
+            quorum
+                .run(&["--try"], "echo $DLOCK_FENCE")
+                .envs(clock.environment()),
+        );
+        let fence: u64 = ran.out.trim().parse().expect("a fence");
+        assert!(fence > last, "{fence} after {last}, {hours} h off");
+        last = fence;
+    }
+    // At its end, the tool asks each server once for how long the lock was held.
+    let extended = |server: &Server| {
+        let mut client = server.client();
+        client.calls("dlock.extend") - client.command_stat("dlock.extend", "failed_calls")
+    };
+    assert!(
+        quorum.0.iter().map(extended).sum::<u64>() <= 5 * 5,
+        "no fence was raised"
+    );
+}
+
+fn unix_s() -> i64 {
+    let since = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
+    since.as_secs() as i64
 }
 
 #[test]
