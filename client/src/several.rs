@@ -91,11 +91,6 @@ pub fn lost(guard: &Guard) -> Option<Lost> {
     guard.lost_now()
 }
 
-/// Whether the server may have carried out the request, because no reply arrived.
-pub fn is_ambiguous(error: &Error) -> bool {
-    error.is_ambiguous()
-}
-
 /// Whether the server rejects what was asked for, as it does with a fence that is too large.
 pub fn is_rejection(error: &Error) -> bool {
     error.has_code("ERR")

@@ -376,14 +376,10 @@ impl Round {
             }
             Step::Asked(server, Err(error)) => self.on_failed(server, error),
             Step::Raised(server, to, Ok(())) => self.acquisition.on(Input::Raised(server, to)),
-            Step::Raised(server, _, Err(error)) => {
-                let is_known = error.as_ref().is_some_and(|error| !several::is_ambiguous(error));
-                let is_lost = matches!(error, Some(client::Error::Lost(_)));
-                match is_known && !is_lost {
-                    true => self.acquisition.on(Input::RaiseRejected(server)),
-                    false => self.acquisition.on(Input::Lost(server)),
-                }
+            Step::Raised(server, _, Err(Some(error))) if several::is_rejection(&error) => {
+                self.acquisition.on(Input::RaiseRejected(server))
             }
+            Step::Raised(server, _, Err(_)) => self.acquisition.on(Input::Lost(server)),
             Step::AskAgain(server) => self.acquisition.on(Input::Lost(server)),
             Step::InDoorway(Ok(doorway)) => self.on_doorway(doorway).await,
             Step::InDoorway(Err(error)) => {

@@ -45,7 +45,12 @@ async fn free_quorum_lock_takes_one_request_per_server() {
         .zip(before)
         .map(|(now, before)| std::array::from_fn(|n| now[n] - before[n]))
         .collect();
-    assert_eq!(calls, [[1, 0, 1]; 5], "ACQUIRE, EXTEND, RELEASE");
+    // What was granted after it was given up is released once more, on a busy machine.
+    let is_one_each = |calls: &[u64; 3]| calls[..2] == [1, 0] && calls[2] >= 1;
+    assert!(
+        calls.iter().all(is_one_each),
+        "ACQUIRE, EXTEND, RELEASE: {calls:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -99,6 +99,7 @@ enum Reply {
     TooLarge,
     Raised(Fence),
     RaiseRejected,
+    RaiseFailed,
     /// It grants nothing for now.
     Failed,
 }
@@ -366,9 +367,11 @@ impl<'a> Driven<'a> {
             }
             Request::Raise { ask, to } => {
                 let is_ours = self.servers[server].is_held_by(client) && self.held_by[server] == ask;
+                let grants_nothing = self.servers[server].grace.is_some();
                 let may_breach = setting.breach == Some(Breach::RaiseWithoutHold);
                 match self.servers[server].raise(client, to, setting) {
                     Some(to) if is_ours || may_breach => (ask, Reply::Raised(to)),
+                    _ if grants_nothing => (ask, Reply::RaiseFailed),
                     _ => (ask, Reply::RaiseRejected),
                 }
             }
@@ -603,6 +606,7 @@ impl Driven<'_> {
                     Reply::TooLarge => Input::TooLarge(server),
                     Reply::Raised(to) => Input::Raised(server, u64::from(to)),
                     Reply::RaiseRejected => Input::RaiseRejected(server),
+                    Reply::RaiseFailed => Input::Lost(server),
                     Reply::Failed => {
                         self.clients[client].links[server].is_down = true;
                         Input::Failed(server)

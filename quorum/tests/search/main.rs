@@ -185,7 +185,7 @@ mod queues {
                 ..setting.world
             },
             only_requests_travel: true,
-            asks: 3,
+            asks: 4,
             ..setting
         }
     }
