@@ -259,13 +259,13 @@ impl fmt::Debug for Guard {
 }
 
 /// Why there is no result of work under a lock: see [`Lock::run`](crate::Lock::run) and
-/// [`Lock::try_run`](crate::Lock::try_run).
+/// [`Lock::try_run`](crate::Lock::try_run). `A` is the error of the acquisition.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
-pub enum RunError<T, E = Infallible> {
+pub enum RunError<T, E = Infallible, A = Error> {
     /// The lock was not acquired, and the work not started.
     #[error("{0}")]
-    NotAcquired(#[source] Error),
+    NotAcquired(#[source] A),
     /// The lock was lost, and the work was cancelled at an `await`.
     #[error("the work was cancelled because the lock is lost: {0}")]
     Cancelled(Lost),
@@ -293,7 +293,7 @@ impl<T> From<RunError<T>> for Error {
     }
 }
 
-impl<T, E: fmt::Debug> fmt::Debug for RunError<T, E> {
+impl<T, E: fmt::Debug, A: fmt::Debug> fmt::Debug for RunError<T, E, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAcquired(error) => f.debug_tuple("NotAcquired").field(error).finish(),

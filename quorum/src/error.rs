@@ -1,5 +1,6 @@
 //! What went wrong, and what to do.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +102,22 @@ impl fmt::Display for Said<'_> {
     }
 }
 
+/// Why there is no result of work under a lock: see [`Lock::run`](crate::Lock::run).
+pub type RunError<T, E = Infallible> = redis_dlock_client::RunError<T, E, Error>;
+
+/// Without the result of unprotected work.
+impl<T> From<RunError<T>> for Error {
+    fn from(error: RunError<T>) -> Self {
+        match error {
+            RunError::NotAcquired(error) => error,
+            RunError::Cancelled(lost) | RunError::Unprotected { lost, .. } => Self::Lost(lost),
+            RunError::Failed(never) => match never {},
+            // No other kind is made of locks on a majority.
+            _ => Self::Lost(Lost::LeaseExpired),
+        }
+    }
+}
+
 impl From<redis_dlock_client::Error> for Error {
     fn from(error: redis_dlock_client::Error) -> Self {
         match error {
@@ -110,8 +127,8 @@ impl From<redis_dlock_client::Error> for Error {
     }
 }
 
-impl From<std::convert::Infallible> for Error {
-    fn from(never: std::convert::Infallible) -> Self {
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
         match never {}
     }
 }

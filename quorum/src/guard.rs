@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis_dlock_client::{CancellationToken, Lost, Owner};
 
-use crate::error::Error;
+use crate::error::{Error, RunError};
 use crate::held::Held;
 
 /// A lock that is held on a majority of servers. Release it with [`Guard::release`]; dropped, it is released in the
@@ -75,6 +75,25 @@ impl Guard {
     /// background, or free when its leases expire.
     pub async fn release(self) -> Result<(), Error> {
         self.held.release().await
+    }
+
+    pub(crate) async fn run<T, E>(
+        self,
+        work: impl AsyncFnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, RunError<T, E>> {
+        let done = tokio::select! {
+            biased;
+            lost = self.lost() => return Err(RunError::Cancelled(lost)),
+            done = work(&self) => done.map_err(RunError::Failed)?,
+        };
+        if let Some(lost) = self.held.lost() {
+            return Err(RunError::Unprotected { lost, done });
+        }
+        match self.release().await {
+            Err(Error::Lost(lost)) => Err(RunError::Unprotected { lost, done }),
+            // The work was done while the lock was held, even if the lock may not be free yet.
+            _ => Ok(done),
+        }
     }
 }
 

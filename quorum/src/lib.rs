@@ -13,7 +13,7 @@ mod round;
 mod servers;
 mod standing;
 
-pub use error::{Error, NoQuorum, NodeFailure};
+pub use error::{Error, NoQuorum, NodeFailure, RunError};
 pub use events::{Event, EventKind};
 pub use guard::Guard;
 pub use locks::{Lock, Locks, Settings};

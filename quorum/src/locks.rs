@@ -8,7 +8,7 @@ use redis_dlock_client::several::{self, Hook};
 use redis_dlock_client::{self as client, Server};
 use tokio::task::JoinHandle;
 
-use crate::error::Error;
+use crate::error::{Error, RunError};
 use crate::events::{Event, EventKind, trace};
 use crate::guard::Guard;
 use crate::round::{Request, acquire};
@@ -142,6 +142,15 @@ impl Locks {
         self.lock(key).acquire().await
     }
 
+    /// Whether a majority of the servers replies, within 1 s: for readiness probes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`] names those that do not, and why.
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.servers.ping().await
+    }
+
     /// Resolves when all locks that were given up are released, and all requests taken back.
     pub async fn shutdown(&self) {
         if self.servers.check_process().is_err() {
@@ -210,6 +219,25 @@ impl Lock {
     /// [`Error::NoQuorum`]: too few servers could be reached; [`Error::Invalid`].
     pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
         self.request(false).await
+    }
+
+    /// Acquires the lock, runs `work` under it, then releases it. When the lock is lost, the work is cancelled: its future
+    /// is dropped at its next `await`.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`] says whether the work was started, cancelled or finished. It converts to [`Error`].
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, RunError<T>> {
+        self.try_run(async |guard| Ok(work(guard).await)).await
+    }
+
+    /// As [`Lock::run`], for work that can fail: then the error is [`RunError::Failed`].
+    pub async fn try_run<T, E>(
+        &self,
+        work: impl AsyncFnOnce(&Guard) -> Result<T, E>,
+    ) -> Result<T, RunError<T, E>> {
+        let guard = self.acquire().await.map_err(RunError::NotAcquired)?;
+        guard.run(work).await
     }
 
     async fn request(&self, waits: bool) -> Result<Option<Guard>, Error> {

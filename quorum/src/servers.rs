@@ -126,6 +126,25 @@ impl Servers {
         Ok(())
     }
 
+    /// Whether a majority replies.
+    pub async fn ping(&self) -> Result<(), Error> {
+        let pings = join_all(self.locks.iter().map(client::Locks::ping)).await;
+        let (needed, agreed) = (self.majority.needed(), pings.iter().flatten().count());
+        let failures = pings.into_iter().zip(&self.labels).filter_map(|(ping, label)| {
+            let server = Arc::clone(label);
+            let error = Some(ping.err()?);
+            Some(NodeFailure { server, error })
+        });
+        match agreed >= needed {
+            true => Ok(()),
+            false => Err(Error::NoQuorum(NoQuorum {
+                needed,
+                agreed,
+                failures: failures.collect(),
+            })),
+        }
+    }
+
     pub fn report(&self, key: &Arc<[u8]>, owner: &Owner, kind: EventKind) {
         self.hook.report(&Event {
             key: Arc::clone(key),

@@ -1,6 +1,6 @@
 //! Healthy servers.
 
-use redis_dlock_quorum::{Error, Lost};
+use redis_dlock_quorum::{Error, Lost, RunError};
 
 use super::*;
 
@@ -51,6 +51,45 @@ async fn free_quorum_lock_takes_one_request_per_server() {
         calls.iter().all(is_one_each),
         "ACQUIRE, EXTEND, RELEASE: {calls:?}"
     );
+}
+
+#[tokio::test]
+async fn work_runs_under_the_lock_which_is_released_after_it() {
+    let nodes = Nodes::start(3);
+    let lock = nodes.locks().lock("door");
+    let fence = lock.run(async |guard| guard.fence()).await.unwrap();
+    assert!(fence.is_some());
+    nodes.until_free("door").await;
+    let failed = lock.try_run(async |_| Err::<(), _>("no paper")).await;
+    assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
+    nodes.until_free("door").await;
+}
+
+#[tokio::test]
+async fn work_is_cancelled_when_a_majority_is_lost() {
+    let nodes = Nodes::start(3);
+    let lock = nodes.locks().lock("door").lease(ms(1000));
+    let outcome = lock.run(async |_| {
+        for server in &nodes.servers {
+            server.client().send("DEL door");
+        }
+        std::future::pending::<()>().await;
+    });
+    let outcome = soon("the loss", outcome).await;
+    assert!(matches!(outcome, Err(RunError::Cancelled(_))), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn ping_tells_whether_a_majority_replies() {
+    let mut nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    nodes.servers[0].kill();
+    locks.ping().await.unwrap();
+    nodes.servers[1].kill();
+    let Err(Error::NoQuorum(failure)) = locks.ping().await else {
+        panic!("a majority is down");
+    };
+    assert_eq!((failure.agreed, failure.failures.len()), (1, 2), "{failure}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
