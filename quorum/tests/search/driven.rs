@@ -10,7 +10,7 @@ use std::fmt;
 
 use redis_dlock_quorum::acquisition::{Acquisition, Input, Output};
 
-use dlock_model::quorum::{Breach, Fence, GRACE, SERVERS, Server, Setting};
+use dlock_model::quorum::{Breach, Fence, SERVERS, Server, Setting};
 use dlock_model::search::World;
 
 /// A broken guarantee.
@@ -341,7 +341,7 @@ impl<'a> Driven<'a> {
         let reply = match request {
             Request::Ask { ask, queues, min } => {
                 let this = &mut self.servers[server];
-                let is_too_large = min > this.counter.max(this.clock + GRACE)
+                let is_too_large = min > this.counter.max(this.clock + setting.grace)
                     && setting.breach != Some(Breach::UnboundedMinFence);
                 if this.grace.is_some() {
                     (ask, Reply::Failed)
@@ -368,9 +368,8 @@ impl<'a> Driven<'a> {
             Request::Raise { ask, to } => {
                 let is_ours = self.servers[server].is_held_by(client) && self.held_by[server] == ask;
                 let grants_nothing = self.servers[server].grace.is_some();
-                let may_breach = setting.breach == Some(Breach::RaiseWithoutHold);
                 match self.servers[server].raise(client, to, setting) {
-                    Some(to) if is_ours || may_breach => (ask, Reply::Raised(to)),
+                    Some(to) if is_ours => (ask, Reply::Raised(to)),
                     _ if grants_nothing => (ask, Reply::RaiseFailed),
                     _ => (ask, Reply::RaiseRejected),
                 }
@@ -678,7 +677,8 @@ impl Driven<'_> {
             DrivenEvent::GraceEnds(server) => {
                 self.servers[server].end_grace(&self.setting.world);
                 // As much time has passed for all.
-                self.servers.iter_mut().for_each(|server| server.clock += GRACE);
+                let grace = self.setting.world.grace;
+                self.servers.iter_mut().for_each(|server| server.clock += grace);
             }
         }
         Ok(())

@@ -4,7 +4,7 @@
 mod server;
 mod setting;
 
-pub use server::{GRACE, Server};
+pub use server::Server;
 pub use setting::{Breach, Fence, Setting};
 
 /// The number of servers.

@@ -4,9 +4,6 @@
 
 use super::setting::{Breach, Fence, Setting};
 
-/// How far the clock of the server gets in its startup grace period.
-pub const GRACE: Fence = 5;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
     pub counter: Fence,
@@ -40,10 +37,6 @@ impl Server {
 
     /// EXTEND with REQID and MINFENCE: the fence of the hold afterwards, `None` if it was rejected.
     pub fn raise(&mut self, client: usize, min: Fence, setting: &Setting) -> Option<Fence> {
-        if setting.breach == Some(Breach::RaiseWithoutHold) && self.grace.is_none() {
-            self.counter = self.counter.max(min);
-            return Some(min);
-        }
         let (holder, fence) = self.holder?;
         if self.grace.is_some() || holder != client || fence > min || !self.accepts(min, setting) {
             return None;
@@ -56,7 +49,8 @@ impl Server {
     }
 
     fn accepts(&self, min: Fence, setting: &Setting) -> bool {
-        setting.breach == Some(Breach::UnboundedMinFence) || min <= self.counter.max(self.clock + GRACE)
+        setting.breach == Some(Breach::UnboundedMinFence)
+            || min <= self.counter.max(self.clock + setting.grace)
     }
 
     /// It restarts with its data, and advances its counter.
@@ -74,7 +68,7 @@ impl Server {
         self.grace = None;
         self.counter = match setting.breach {
             Some(Breach::FencesAdvancedBeforeGrace) => self.clock,
-            _ => self.clock + GRACE,
+            _ => self.clock + setting.grace,
         };
     }
 
@@ -126,7 +120,7 @@ mod tests {
             let mut core = Self {
                 state: ServerState::default(),
                 lock: Lock::default(),
-                offset: 2 * FENCES_PER_MS - u64::from(server.clock + GRACE),
+                offset: 2 * FENCES_PER_MS - u64::from(server.clock + Setting::default().grace),
             };
             // It has started without a grace period.
             core.state.tick(&OUTSIDE.inputs(NOW));

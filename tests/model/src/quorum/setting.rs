@@ -11,6 +11,8 @@ pub struct Setting {
     /// The fence counters and the clocks at first. One server has just started: its counter is its clock.
     pub counters: [Fence; SERVERS],
     pub clocks: [Fence; SERVERS],
+    /// How far the clock of a server gets in its startup grace period, and how far MINFENCE may be ahead of it.
+    pub grace: Fence,
     /// The leases of clients that are still acquiring may end.
     pub slow_clients: bool,
     /// The number of restarts in all, with data or without, and how many of the servers may restart.
@@ -24,8 +26,6 @@ pub struct Setting {
 pub enum Breach {
     /// EXTEND with MINFENCE raises the holder's fence, and not the counter.
     RaiseWithoutCounter,
-    /// EXTEND with MINFENCE does not check the hold.
-    RaiseWithoutHold,
     /// MINFENCE has no bound.
     UnboundedMinFence,
     /// A server that restarts without data has no grace period.
@@ -39,6 +39,7 @@ impl Default for Setting {
         Self {
             counters: [10, 22, 12],
             clocks: [20, 22, 18],
+            grace: 5,
             slow_clients: false,
             restarts: 0,
             restarting: SERVERS,
