@@ -336,10 +336,6 @@ pub struct StatsArgs {
     /// Print a JSON object, keyed by server
     #[arg(long)]
     pub json: bool,
-
-    /// Serve the Prometheus text format at http://ADDRESS/metrics, for instance 127.0.0.1:9738, until terminated
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["json", "prometheus"])]
-    pub listen: Option<String>,
 }
 
 /// Watch locks in a full-screen view

@@ -1,7 +1,6 @@
 //! `dlock stats`: the counters of INFO dlock.
 
 mod counters;
-mod listen;
 mod prometheus;
 
 use std::io::{self, BufWriter, Write};
@@ -13,13 +12,9 @@ use self::counters::fetch_details;
 pub use self::counters::{Buckets, ServerStats, fetch};
 use crate::args::StatsArgs;
 use crate::exit::{Code, Failure, report_unreachable};
-use crate::output::eprint_error;
 use crate::server::Target;
 
 pub fn stats(args: &StatsArgs, target: &Target) -> Result<ExitCode, Failure> {
-    if let Some(address) = &args.listen {
-        listen::serve(address, || metrics_page(target))?;
-    }
     let (servers, failures) = fetch_all(target, args.prometheus)?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.prometheus {
@@ -31,18 +26,6 @@ pub fn stats(args: &StatsArgs, target: &Target) -> Result<ExitCode, Failure> {
     }
     out.flush()?;
     Ok(report_unreachable(&failures))
-}
-
-/// A failure other than an unreachable server, such as a wrong password, also counts as down.
-fn metrics_page(target: &Target) -> String {
-    let servers = fetch_all(target, true).map_or_else(
-        |failure| {
-            eprint_error(&failure.message);
-            target.server_names().into_iter().map(ServerStats::down).collect()
-        },
-        |(servers, _)| servers,
-    );
-    prometheus::exposition(&servers)
 }
 
 /// Reads all servers. For Prometheus, an unreachable server is a result; otherwise it is an error if no other is left.

@@ -177,6 +177,8 @@ fn install_script_installs_exactly_the_expected_files() {
             "share/doc/dlock/sentinel/sentinel.conf",
             "share/doc/dlock/single/redis.conf",
             "share/doc/dlock/redis-server.service.d/dlock.conf",
+            "share/doc/dlock/systemd/dlock-metrics.service",
+            "share/doc/dlock/systemd/dlock-metrics.timer",
             "share/fish/vendor_completions.d/dlock.fish",
             "share/man/man1/dlock.1",
             "share/zsh/site-functions/_dlock",

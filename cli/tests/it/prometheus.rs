@@ -1,5 +1,6 @@
-//! A real Prometheus scrapes `dlock stats --listen`: the alert rules and the queries of the dashboard work.
+//! A real Prometheus reads the metrics from a node exporter: the alert rules and the queries of the dashboard work.
 
+use std::env;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Running, dlock_at};
+use crate::support::Running;
 use dlock_testkit::{Server, free_port, skip, wait_for};
 
 fn deploy() -> PathBuf {
@@ -26,7 +27,7 @@ fn is_installed(program: &str) -> bool {
     let is_installed = found.is_ok_and(|status| status.success());
     if !is_installed {
         skip(&format!(
-            "{program} is not installed (Debian's package is prometheus)"
+            "{program} is not installed (Debian's packages are prometheus and prometheus-node-exporter)"
         ));
     }
     is_installed
@@ -68,6 +69,26 @@ fn dashboard_queries() -> Vec<String> {
         .collect()
 }
 
+/// The command of the systemd unit, which writes the metrics of a server into a directory.
+fn metrics_writer(server: &Server, directory: &Path) -> Command {
+    let unit = fs::read_to_string(deploy().join("systemd/dlock-metrics.service")).expect("the unit");
+    let script = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")?.strip_suffix('\''))
+        .expect("a shell command");
+    let tool = Path::new(env!("CARGO_BIN_EXE_dlock"))
+        .parent()
+        .expect("a directory");
+    let path = format!("{}:{}", tool.display(), env::var("PATH").expect("a path"));
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", script])
+        .current_dir(directory)
+        .env("PATH", path)
+        .env("DLOCK_URL", server.url());
+    shell
+}
+
 #[test]
 fn alert_rules_pass_promtool() {
     if !is_installed("promtool") {
@@ -89,16 +110,12 @@ fn alert_rules_pass_promtool() {
 
 #[test]
 fn prometheus_scrapes_metrics_answers_dashboard_queries_and_fires_alert() {
-    if !is_installed("prometheus") {
+    if !is_installed("prometheus") || !is_installed("prometheus-node-exporter") {
         return;
     }
     let server = Server::with("maxmemory 1gb\nmaxmemory-policy allkeys-lru\ndlock.allow-eviction yes");
     let mut client = server.client();
     let (metrics, prometheus) = (free_port(), free_port());
-    let _exporter = Running::start(&mut dlock_at(
-        &server,
-        &["stats", "--listen", &format!("127.0.0.1:{metrics}")],
-    ));
     let directory = TempDir::with_prefix("dlock-prometheus-").expect("a temporary directory");
     let rules = fs::read_to_string(deploy().join("prometheus/dlock.rules.yml")).expect("the rules");
     let config = format!(
@@ -112,6 +129,16 @@ fn prometheus_scrapes_metrics_answers_dashboard_queries_and_fires_alert() {
         rules.replace("for: 1m", "for: 0s"),
     )
     .expect("the directory is writable");
+    let textfiles = directory.path().join("textfiles");
+    fs::create_dir(&textfiles).expect("the directory is writable");
+    let mut write_metrics = metrics_writer(&server, &textfiles);
+    let mut write_metrics = || assert!(write_metrics.status().expect("a shell").success());
+    let _exporter = Running::start(
+        Command::new("prometheus-node-exporter")
+            .args(["--collector.disable-defaults", "--collector.textfile"])
+            .arg(format!("--collector.textfile.directory={}", textfiles.display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{metrics}")),
+    );
     let _prometheus = Running::start(
         Command::new("prometheus")
             .current_dir(&directory)
@@ -119,6 +146,7 @@ fn prometheus_scrapes_metrics_answers_dashboard_queries_and_fires_alert() {
             .arg(format!("--web.listen-address=127.0.0.1:{prometheus}")),
     );
 
+    write_metrics();
     wait_for("a scrape", || has_result(prometheus, "dlock_up"));
     wait_for("no alert", || {
         get(prometheus, "/api/v1/alerts")["alerts"] == serde_json::json!([])
@@ -131,12 +159,14 @@ fn prometheus_scrapes_metrics_answers_dashboard_queries_and_fires_alert() {
         client.release("job bob");
         // Counts an error.
         let _ = client.call("DLOCK.RELEASE job carol");
+        write_metrics();
         dashboard_queries()
             .iter()
             .all(|query| has_result(prometheus, query))
     });
 
     client.call("CONFIG SET dlock.allow-eviction no").expect("OK");
+    write_metrics();
     wait_for("the alert", || {
         let alerts = get(prometheus, "/api/v1/alerts")["alerts"].take();
         alerts.as_array().is_some_and(|alerts| {

@@ -1,11 +1,9 @@
 //! `dlock stats`, compared with the replies that clients received.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 
-use crate::support::{Running, at, dlock_at, on};
-use dlock_testkit::{Client, Cluster, Grant, Server, free_port, pause, start, wait_for};
+use crate::support::{at, on};
+use dlock_testkit::{Client, Cluster, Grant, Server, pause, start, wait_for};
 
 /// Counters, by their names in INFO.
 type Counted = BTreeMap<String, u64>;
@@ -213,33 +211,6 @@ fn metrics_have_role_versions_and_graces() {
     ] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
-}
-
-#[test]
-fn listen_serves_metrics_over_http() {
-    let server = Server::start();
-    let port = free_port();
-    let address = format!("127.0.0.1:{port}");
-    let tool = Running::start(&mut dlock_at(&server, &["stats", "--listen", &address]));
-    let get = |path: &str| -> Option<String> {
-        let mut stream = TcpStream::connect(&address).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).ok()?;
-        Some(reply)
-    };
-    wait_for("the page", || get("/metrics").is_some());
-    let reply = get("/metrics").expect("it serves");
-    assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
-    assert!(
-        reply.contains("\ndlock_up{server=") && reply.contains("} 1\n"),
-        "{reply}"
-    );
-    assert!(get("/").expect("it serves").starts_with("HTTP/1.1 404"));
-    drop(server);
-    let reply = get("/metrics").expect("it serves");
-    assert!(reply.contains("} 0\n"), "{reply}");
-    drop(tool);
 }
 
 #[test]
