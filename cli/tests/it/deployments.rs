@@ -1,9 +1,11 @@
 //! Starts the deployments of `deploy/` from its files, and checks them with `dlock doctor`.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 
 use crate::support::{at, is_running};
 use dlock_testkit::{Server, free_ports_with_bus, module_path, wait_for};
@@ -161,4 +163,53 @@ fn quorum_script_keeps_lock_through_loss_of_two_servers() {
     let output = quorum.output_until_ready();
     assert_eq!(output.matches("0 problems, 0 warnings").count(), 2, "{output}");
     assert_two_rising_fences(&output);
+}
+
+/// The shell commands of the health checks of a file.
+fn probes(file: &str) -> Vec<String> {
+    let text = fs::read_to_string(project().join("deploy").join(file)).expect("the file is there");
+    let lines = text.lines().map(str::trim);
+    let checks =
+        lines.filter(|line| line.contains("-cli") && line.contains("ping") && !line.starts_with('#'));
+    let command = |line: &str| {
+        let start = line.find("test \"$").unwrap_or_else(|| panic!("{line}"));
+        let end = line.find("PONG").unwrap_or_else(|| panic!("{line}")) + "PONG".len();
+        line[start..end].replace("$$", "$").replace(" -p 26379", "")
+    };
+    checks.map(command).collect()
+}
+
+/// Whether a health check succeeds at a server that gives this reply.
+fn succeeds(probe: &str, reply: &'static str) -> bool {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _ = write!(client, "{reply}\r\n");
+        }
+    });
+    let probe = probe.replace("valkey-cli", &format!("redis-cli -p {port}"));
+    let mut shell = Command::new("sh");
+    let ended = shell.args(["-c", &probe]).env_remove("REDISCLI_AUTH").output();
+    ended.expect("a shell").status.success()
+}
+
+#[test]
+fn health_checks_of_containers_fail_on_errors() {
+    let files = [
+        "docker/Dockerfile",
+        "docker/compose.yaml",
+        "kubernetes/server.yaml",
+        "kubernetes/valkey-chart.yaml",
+    ];
+    for file in files {
+        let probes = probes(file);
+        assert!(!probes.is_empty(), "{file}");
+        for probe in probes {
+            assert!(succeeds(&probe, "+PONG"), "{file}: {probe}");
+            for error in ["-NOAUTH Authentication required.", "-LOADING Redis is loading"] {
+                assert!(!succeeds(&probe, error), "{file}: {probe}");
+            }
+        }
+    }
 }
