@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redis::{
-    Client, Cmd, Connection, ConnectionAddr, ConnectionInfo, FromRedisValue, RedisError, RedisResult, Value,
-    cmd,
+    Client, Cmd, Connection, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, RedisConnectionInfo,
+    RedisError, RedisResult, Value, cmd,
 };
 use redis_dlock_client::Error;
 
@@ -57,22 +57,39 @@ pub(super) fn at(info: &ConnectionInfo, new_host: Option<String>, new_port: u16)
 impl Node {
     pub fn connect(info: &ConnectionInfo) -> Result<Self, Failure> {
         let name = info.addr().to_string();
-        let connection = Client::open(info.clone())
+        // redis-rs would drop what the server says before it closes the connection.
+        let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let connection = Client::open(info.clone().set_redis_settings(bare))
             .map_err(|error| Failure::usage(format!("invalid server address: {error}")))?
             .get_connection_with_timeout(CONNECT_TIMEOUT)
             .map_err(|error| connect_failure(&name, error))?;
-        connection.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
-        connection.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
+        connection.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+        connection.set_write_timeout(Some(CONNECT_TIMEOUT))?;
         let mut node = Self {
             name,
             info: info.clone(),
             connection,
         };
-        let reply: RedisResult<Value> = cmd("PING").query(&mut node.connection);
-        match reply {
+        node.log_in()
+            .map_err(|error| connect_failure(&node.name, error))?;
+        node.connection.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+        node.connection.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
+        Ok(node)
+    }
+
+    fn log_in(&mut self) -> RedisResult<()> {
+        let settings = self.info.redis_settings();
+        if let Some(password) = settings.password() {
+            let login = cmd("AUTH").arg(settings.username()).arg(password).take();
+            login.exec(&mut self.connection).map_err(login_error)?;
+        }
+        if settings.db() != 0 {
+            cmd("SELECT").arg(settings.db()).exec(&mut self.connection)?;
+        }
+        match cmd("PING").exec(&mut self.connection) {
             // The user may lack permission for PING. Other errors, such as a missing password, are fatal.
-            Err(error) if !is_permission_error(&error) => Err(node.failure(error)),
-            _ => Ok(node),
+            Err(error) if !is_permission_error(&error) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -126,8 +143,25 @@ fn is_timeout(error: &RedisError) -> bool {
     error.is_timeout() || error.to_string().contains("(os error 11)")
 }
 
+/// The server rejects the user name and password with this error. It rejects the connection with others.
+fn login_error(error: RedisError) -> RedisError {
+    match error.detail() {
+        Some(detail) if error.code() == Some("ERR") && detail.contains("AUTH") => {
+            (ErrorKind::AuthenticationFailed, "AUTH", detail.to_owned()).into()
+        }
+        _ => error,
+    }
+}
+
 fn connect_failure(name: &str, error: RedisError) -> Failure {
     const OTHER_SERVER: &str = "Select another server with -h and -p, -s, -u or DLOCK_URL";
+    if let Some(limit) = error
+        .detail()
+        .filter(|detail| detail.contains("max number of clients"))
+    {
+        let message = format!("cannot connect to {name}: {limit}: raise maxclients, or close connections");
+        return Failure::new(Code::Unavailable, message);
+    }
     if !error.is_io_error() {
         return error.into();
     }

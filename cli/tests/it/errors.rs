@@ -54,6 +54,21 @@ fn server_without_module_exits_69() {
 }
 
 #[test]
+fn server_with_too_many_clients_exits_69() {
+    let (server, mut client) = start();
+    client.config_set("maxclients", "1");
+    for args in ALL {
+        let says = "max number of clients reached";
+        fails(at(&server, args), 69, says);
+        fails(
+            at(&server, &[&["-n", "1", "-a", "secret"], args].concat()),
+            69,
+            says,
+        );
+    }
+}
+
+#[test]
 fn missing_or_wrong_password_exits_77() {
     let server = Server::start();
     server.client().config_set("requirepass", "secret");
