@@ -164,12 +164,13 @@ pub struct RunArgs {
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 
-    /// Do not wait for the lock
+    /// Do not wait for the lock, and for servers for at most 2s
     #[arg(long = "try", conflicts_with = "wait")]
     pub no_wait: bool,
 
-    /// Maximum time to wait for the lock: 30s, 1.5s, 500ms, 5m, 2h, 1d; a plain number is seconds [default: no limit]
-    #[arg(long, value_parser = duration::parse, value_name = "TIME")]
+    /// Maximum time to wait for the lock, with connecting: 30s, 1.5s, 500ms, 5m, 2h, 1d; a plain number is seconds
+    /// [default: no limit]
+    #[arg(long, value_parser = duration::parse_wait, value_name = "TIME")]
     pub wait: Option<Duration>,
 
     /// Share the lock with any number of other shared holders

@@ -26,6 +26,14 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| "duration is too long".to_owned())
 }
 
+/// A time to wait, in which a server can be reached.
+pub fn parse_wait(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        Duration::ZERO => Err("use --try, which does not wait".to_owned()),
+        wait => Ok(wait),
+    }
+}
+
 /// A duration that is long enough for a lease.
 pub fn parse_lease(text: &str) -> Result<Duration, String> {
     let lease = parse(text)?;

@@ -7,11 +7,12 @@ use redis_dlock_client::{self as client, Error, LockInfo, Owner, WaiterInfo};
 use redis_dlock_quorum as quorum;
 use tokio::time::timeout;
 
+use super::deadline::Deadline;
 use crate::args::RunArgs;
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 
-/// How long to wait until servers have dropped a cancelled request.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a release that need not be confirmed may take.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub enum Locks {
     One(client::Locks),
@@ -58,13 +59,13 @@ pub enum ReleaseError {
 
 impl Locks {
     /// The lock that the arguments describe. The owner is for a lock on one server.
-    pub fn lock(&self, args: &RunArgs, owner: &Owner, lease: Duration) -> Lock<'_> {
+    pub fn lock(&self, args: &RunArgs, owner: &Owner, lease: Duration, deadline: Deadline) -> Lock<'_> {
         let name = args.name.as_bytes();
         match self {
             Self::One(locks) => {
                 let mut lock = locks.lock(name).lease(lease).owner(owner);
-                if let Some(time) = args.wait {
-                    lock = lock.timeout(time);
+                if args.wait.is_some() {
+                    lock = lock.timeout(deadline.left());
                 }
                 if args.shared {
                     lock = lock.shared();
@@ -87,8 +88,8 @@ impl Locks {
             }
             Self::Quorum(locks) => {
                 let mut lock = locks.lock(name).lease(lease);
-                if let Some(time) = args.wait {
-                    lock = lock.timeout(time);
+                if args.wait.is_some() {
+                    lock = lock.timeout(deadline.left());
                 }
                 if args.shared {
                     lock = lock.shared();
@@ -126,10 +127,6 @@ impl<'a> Lock<'a> {
                 match guard {
                     Ok(Some(guard)) => Ok(Guard::One { guard, locks }),
                     Ok(None) => Err(Refusal::Busy),
-                    Err(Error::Lost(_)) => Err(Refusal::Failed(Failure::new(
-                        Code::NotAcquired,
-                        "granted, but the lease had expired when the reply arrived: use a longer --lease",
-                    ))),
                     Err(error) => Err(Refusal::Failed(error.into())),
                 }
             }
@@ -157,15 +154,14 @@ impl<'a> Lock<'a> {
 
     /// Waits until no server knows the request any more. A grant that is still in flight would block others until its
     /// lease expires.
-    pub async fn wait_until_cancelled(&self) {
+    pub async fn wait_until_cancelled(&self, deadline: Deadline) {
         let cancelled = async {
             match self {
                 Self::One { locks, .. } => locks.shutdown().await,
                 Self::Quorum { locks, .. } => locks.shutdown().await,
             }
         };
-        // After a timeout, the request ends with the time that it may wait, or the grant with its lease.
-        let _ = timeout(CANCEL_TIMEOUT, cancelled).await;
+        deadline.cancel(cancelled).await;
     }
 }
 
@@ -221,7 +217,7 @@ impl Guard<'_> {
         match self {
             Self::One { guard, locks } if !keeps => {
                 drop(guard);
-                let _ = timeout(CANCEL_TIMEOUT, locks.shutdown()).await;
+                let _ = timeout(RELEASE_TIMEOUT, locks.shutdown()).await;
                 Ok(())
             }
             Self::One { guard, .. } => guard.release().await.map_err(|error| match error {
@@ -231,7 +227,7 @@ impl Guard<'_> {
             Self::Quorum { guard, locks } => {
                 let released = guard.release().await;
                 // Also at the servers that a majority does not need.
-                let _ = timeout(CANCEL_TIMEOUT, locks.shutdown()).await;
+                let _ = timeout(RELEASE_TIMEOUT, locks.shutdown()).await;
                 released.map_err(|error| match error {
                     quorum::Error::Lost(lost) => ReleaseError::Lost(lost.to_string()),
                     error => ReleaseError::Failed(error.to_string()),

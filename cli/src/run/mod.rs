@@ -1,6 +1,7 @@
 //! `dlock run`: runs a command under a lock.
 
 mod acquire;
+mod deadline;
 mod job;
 mod lock;
 mod parent_death;
@@ -21,6 +22,7 @@ use redis_dlock_client::{self as client, EventKind};
 use redis_dlock_quorum as quorum;
 
 use self::acquire::{Acquired, acquire};
+use self::deadline::Deadline;
 use self::job::Job;
 use self::lock::Locks;
 pub use self::parent_death::exec_if_helper;
@@ -33,9 +35,10 @@ use crate::server::Target;
 use crate::text::display_name;
 
 pub fn run(args: &RunArgs, server: &ServerArgs) -> Result<ExitCode, Failure> {
+    let deadline = Deadline::new(args);
     let stderr = StderrWriter::start().map_err(|error| os_failure("start a thread", &error))?;
     let locks = if args.quorum.is_empty() {
-        let server_of_locks = Target::new(server)?.lock_server()?;
+        let server_of_locks = deadline.connect(Target::new(server)?)?;
         let settings = client::Settings::default().on_event(report_renewals(args, stderr.sender().clone()));
         Locks::One(client::Locks::with(server_of_locks, settings)?)
     } else {
@@ -48,15 +51,20 @@ pub fn run(args: &RunArgs, server: &ServerArgs) -> Result<ExitCode, Failure> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| os_failure("start the runtime", &error))?;
-    let exit = runtime.block_on(run_under_lock(args, &locks, stderr.sender()));
+    let exit = runtime.block_on(run_under_lock(args, &locks, deadline, stderr.sender()));
     runtime.shutdown_background();
     stderr.flush();
     exit
 }
 
-async fn run_under_lock(args: &RunArgs, locks: &Locks, stderr: &StderrSender) -> Result<ExitCode, Failure> {
+async fn run_under_lock(
+    args: &RunArgs,
+    locks: &Locks,
+    deadline: Deadline,
+    stderr: &StderrSender,
+) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().map_err(|error| os_failure("install signal handlers", &error))?;
-    let guard = match acquire(args, locks, &mut signals, stderr).await? {
+    let guard = match acquire(args, locks, deadline, &mut signals, stderr).await? {
         Acquired::Guard(guard) => guard,
         Acquired::Interrupted(signal) => return Ok(exit_code_of(signal)),
         Acquired::Busy(code) => return Ok(ExitCode::from(code)),

@@ -138,7 +138,7 @@ fn evicting_server_exits_69_not_75() {
 
 #[test]
 fn invalid_command_line_exits_64() {
-    let lines: [&[&str]; 12] = [
+    let lines: [&[&str]; 13] = [
         &["run", "", "true"],
         &["run", "--lease", "99ms", "job", "true"],
         &[],
@@ -149,6 +149,7 @@ fn invalid_command_line_exits_64() {
         &["run", "--limit", "0", "job", "--", "true"],
         &["run", "--shared", "--limit", "2", "job", "--", "true"],
         &["run", "--try", "--wait", "1s", "job", "--", "true"],
+        &["run", "--wait", "0", "job", "--", "true"],
         &["-u", "http://localhost", "ls"],
         &["--cacert", "/does/not/exist", "ls"],
     ];

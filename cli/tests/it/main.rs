@@ -9,6 +9,7 @@ mod generate;
 mod ls;
 mod prometheus;
 mod run;
+mod run_deadline;
 mod run_lock_lost;
 mod run_quorum;
 mod run_terminal;
