@@ -20,6 +20,7 @@ grants_from_queue: Grants to waiters.
 wait_timeouts: Waiters that timed out.
 grants_rolled_back: Grants rolled back because the waiter had disconnected or its inbox had ended.
 internal_errors: States that should be impossible, which were handled: please report them.
+limit_mismatches: ACQUIRE requests whose LIMIT differs from that of the holders.
 deadlock_searches_abandoned: Requests that wait although their search for deadlocks was abandoned.
 expired_contended: Holders removed because their lease expired while others waited.
 inboxes_ended: Inboxes that ended because nobody received from them any more.

@@ -69,24 +69,28 @@ pub fn running(facts: &Facts) -> Option<Finding> {
         "grace period",
         format!("running for another {left}"),
         "no locks are granted until it ends: requests with BLOCK wait, others fail with GRACE",
-        "wait. To shorten future grace periods, use shorter leases, then lower the settings",
+        "wait. Lowering dlock.startup-grace-ms or dlock.failover-grace-ms shortens it, 0 ends it at once: then locks that \
+         a crash or failover has lost may have two holders",
     ))
 }
 
-pub fn max_lease(facts: &Facts) -> Option<Finding> {
-    const DAY_MS: i64 = 86_400_000;
+/// Told before a start or a failover begins one.
+pub fn long(facts: &Facts) -> Option<Finding> {
+    const LONG: Duration = Duration::from_secs(120);
+    let max_lease = Duration::from_millis(u64::try_from(facts.setting("dlock.max-lease-ms")?).ok()?);
+    let long = |name: &str| {
+        let grace_ms = facts.setting(name)?;
+        let grace = u64::try_from(grace_ms).map_or(max_lease.max(facts.longest_lease), Duration::from_millis);
+        (grace > LONG).then(|| format!("{name} is {grace_ms}, which is {}", duration::format(grace)))
+    };
     let graces = ["dlock.startup-grace-ms", "dlock.failover-grace-ms"];
-    let follows_lease = graces.iter().any(|name| facts.setting(name) == Some(-1));
-    let max_lease_ms = facts.setting("dlock.max-lease-ms")?;
-    (follows_lease && max_lease_ms >= DAY_MS).then(|| {
+    let graces: Vec<String> = graces.into_iter().filter_map(long).collect();
+    (!graces.is_empty()).then(|| {
         Finding::warning(
-            "max lease",
-            format!(
-                "a grace period is -1, and dlock.max-lease-ms is {}",
-                format_grace(max_lease_ms)
-            ),
+            "long grace",
+            graces.join("; "),
             "after a start or a failover, no locks are granted for that long",
-            "lower dlock.max-lease-ms to the longest lease that you use",
+            "lower dlock.max-lease-ms to the longest lease that you use, and the grace period to the same or -1",
         )
     })
 }

@@ -33,13 +33,14 @@ const CHECKS: &[Check] = &[
     replication::min_replicas,
     grace::failover_grace,
     grace::running,
-    grace::max_lease,
+    grace::long,
     server::timers,
     server::clock,
     cluster::slots,
     cluster::failed_nodes,
     cluster::migration,
     server::expired_leases,
+    server::limits,
 ];
 
 /// All findings about one server of a deployment.

@@ -249,3 +249,15 @@ pub fn expired_leases(facts: &Facts) -> Option<Finding> {
         )
     })
 }
+
+pub fn limits(facts: &Facts) -> Option<Finding> {
+    let mismatches = facts.info.number("dlock_limit_mismatches")?;
+    (mismatches > 0).then(|| {
+        Finding::warning(
+            "limits",
+            format!("{mismatches} requests had another LIMIT than the holders of the lock"),
+            "the smaller limit counts for all: programs wait for a lock that they expect to share",
+            "use the same LIMIT for a lock in all programs",
+        )
+    })
+}

@@ -98,10 +98,16 @@ failover grace | connected_slaves:1 | | warning
 failover grace | connected_slaves:1 | dlock.failover-grace-ms:30000 dlock.max-lease-ms:30000 | ok
 failover grace | role:slave master_link_status:up | | warning
 grace period | dlock_grace_left_ms:1 | | warning
-max lease | | dlock.startup-grace-ms:-1 | warning
-max lease | | dlock.failover-grace-ms:-1 dlock.max-lease-ms:30000 | ok
+long grace | | dlock.startup-grace-ms:-1 | warning
+long grace | | dlock.failover-grace-ms:-1 dlock.max-lease-ms:120001 | warning
+long grace | | dlock.failover-grace-ms:-1 dlock.max-lease-ms:120000 | ok
+long grace | | dlock.failover-grace-ms:120001 | warning
+long grace | | dlock.startup-grace-ms:120000 | ok
 timers | | hz:9 | warning
 timers | | hz:100 | ok
+limits | dlock_limit_mismatches:1 | | warning
+limits | dlock_limit_mismatches:0 | | ok
+limits | | | ok
 expired leases | dlock_expired:9 | | ok
 expired leases | dlock_expired:10 dlock_released:100 | | ok
 expired leases | dlock_expired:11 dlock_released:100 | | warning
