@@ -60,10 +60,25 @@ pub fn fetch_details(node: &mut Node, stats: &mut ServerStats) {
             version => version,
         };
         stats.versions = (module_version(&info).unwrap_or_default(), server.to_owned());
+        stats.fields.extend(server_fields(&info));
     }
     if let Ok(config) = node.query(cmd("CONFIG").arg("GET").arg("dlock.*")) {
         stats.settings_ms = settings_ms(&Fields(config));
     }
+}
+
+/// What the server itself counts or reports, and what stops locks.
+fn server_fields(info: &Fields) -> [(String, u64); 2] {
+    let rejected = info.get("errorstat_NOREPLICAS").strip_prefix("count=");
+    let statuses = ["aof_last_write_status", "aof_last_bgrewrite_status"];
+    let aof_failed = statuses.iter().any(|status| info.get(status) == "err");
+    [
+        (
+            "errors_noreplicas".to_owned(),
+            rejected.and_then(|count| count.parse().ok()).unwrap_or(0),
+        ),
+        ("aof_failed".to_owned(), aof_failed.into()),
+    ]
 }
 
 /// From a line such as `module:name=dlock,ver=100,api=1,...`. The other modules have the same field name, so this may
@@ -113,4 +128,22 @@ fn histograms(info: &Fields) -> Vec<(String, Buckets)> {
         Some((name.to_owned(), value.split(',').filter_map(bucket).collect()))
     });
     fields.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_the_server_are_0_where_all_is_well() {
+        let cases = [
+            ("aof_last_write_status:ok", [0, 0]),
+            ("aof_last_write_status:err\nerrorstat_NOREPLICAS:count=7", [7, 1]),
+            ("aof_last_bgrewrite_status:err", [0, 1]),
+        ];
+        for (info, expected) in cases {
+            let fields = server_fields(&Fields::parse(info)).map(|(_, value)| value);
+            assert_eq!(fields, expected, "{info}");
+        }
+    }
 }

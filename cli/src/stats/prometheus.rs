@@ -38,6 +38,7 @@ longest_hold_ms: Time that the oldest holder has held its lock, as of the last r
 fence_known: Highest fencing token granted or observed.
 quorum: Whether this is one of several independent servers that share locks.
 grace_left_ms: Remaining time of the grace period, in which no locks are granted.
+aof_failed: Whether the last write or rewrite of the append-only file failed.
 evictable: Whether no locks are granted because the eviction policy could evict them.
 max_lease_ms: Longest lease that the server accepts.
 startup_grace_ms: Length of the grace period after a start.
