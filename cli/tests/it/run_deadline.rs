@@ -7,7 +7,7 @@ use crate::support::{Outcome, Running, dlock, on, outcome, script_at, wait_until
 use dlock_testkit::{Server, pause, start, wait_for};
 use nix::sys::signal::Signal;
 
-/// A server that does not reply is given up after 6 s without these options.
+/// More than the 2 s of `--try`, and what a busy machine adds.
 const SOON: Duration = Duration::from_secs(5);
 
 #[track_caller]

@@ -90,7 +90,8 @@ pub fn long(facts: &Facts) -> Option<Finding> {
             "long grace",
             graces.join("; "),
             "after a start or a failover, no locks are granted for that long",
-            "lower dlock.max-lease-ms to the longest lease that you use, and the grace period to the same or -1",
+            "lower dlock.max-lease-ms to the longest lease that you use, and the grace period to the same. CONFIG SET also \
+             shortens one that runs, and 0 ends it at once",
         )
     })
 }
