@@ -146,36 +146,19 @@ impl Acquisition {
             return vec![];
         }
         match input {
-            Input::Granted(server, fence) => self.set(
-                server,
-                At::Held {
-                    fence,
-                    most: u64::MAX,
-                },
-            ),
+            Input::Granted(server, fence) => self.set(server, At::held(fence)),
             Input::Refused(server) => self.set(server, At::Refused),
             Input::TooLarge(server) => return self.ask_for_any_fence(server),
             Input::Failed(server) => self.set(server, At::Down),
             Input::Raised(server, to) => {
                 if matches!(self.at(server), At::Raising { .. }) {
-                    self.set(
-                        server,
-                        At::Held {
-                            fence: to,
-                            most: u64::MAX,
-                        },
-                    );
+                    self.set(server, At::held(to));
                 }
             }
             Input::RaiseRejected(server) => {
-                if let At::Raising { from, to } = self.at(server) {
-                    self.set(
-                        server,
-                        At::Held {
-                            fence: from,
-                            most: to - 1,
-                        },
-                    );
+                if let At::Raising { from: fence, to } = self.at(server) {
+                    let most = to - 1;
+                    self.set(server, At::Held { fence, most });
                 }
             }
             Input::Lost(server) => return self.on_lost(server),
@@ -203,7 +186,7 @@ impl Acquisition {
 
     /// Whether some servers have granted the lock.
     pub fn has_grants(&self) -> bool {
-        self.count(|at| at.fences().is_some()) > 0
+        self.grants() > 0
     }
 
     /// How many servers have.
@@ -362,6 +345,11 @@ impl Acquisition {
 }
 
 impl At {
+    fn held(fence: u64) -> Self {
+        let most = u64::MAX;
+        Self::Held { fence, most }
+    }
+
     /// The smallest fence that it can be counted on to have, and the largest, if the server holds the lock for us.
     fn fences(self) -> Option<(u64, u64)> {
         match self {

@@ -511,9 +511,11 @@ impl<'a> Driven<'a> {
         let forgot = |server: &usize| self.servers[*server].grace == Some(Some(client));
         let forgetful = (0..SERVERS).filter(forgot);
         events.extend(forgetful.map(|server| DrivenEvent::ForgottenLeaseEnds(client, server)));
-        let is_up_again =
-            |server: &usize| this.links[*server].is_down && self.servers[*server].grace.is_none();
-        if queues && may_ask && self.setting.breach != Some(ClientBreach::NotAskedAgain) {
+        let is_up_again = |server: &usize| {
+            let link = &this.links[*server];
+            link.is_down && link.ask < self.setting.asks && self.servers[*server].grace.is_none()
+        };
+        if queues && self.setting.breach != Some(ClientBreach::NotAskedAgain) {
             let up_again = (0..SERVERS).filter(is_up_again);
             events.extend(up_again.map(|server| DrivenEvent::IsUpAgain(client, server)));
         }
