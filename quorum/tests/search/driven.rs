@@ -500,9 +500,12 @@ impl<'a> Driven<'a> {
         let machine = this.machine.as_ref();
         let queues = machine.is_some_and(|machine| !machine.is_in_doorway()) && self.setting.waits;
         let has_grants = machine.is_some_and(Acquisition::has_grants);
+        // A grace period is over before a client gives up for the second time.
+        let are_all_up = self.servers.iter().all(|server| server.grace.is_none());
         if queues
             && has_grants
             && may_ask
+            && are_all_up
             && self.is_quiet()
             && self.setting.breach != Some(ClientBreach::GrantsKept)
         {
