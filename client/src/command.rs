@@ -468,8 +468,11 @@ impl Grant {
 
 impl FromRedisValue for Grant {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let mut numbers: Vec<Value> = FromRedisValue::from_redis_value(value)?;
+        // A newer server may reply more.
+        numbers.truncate(4);
         let (fence, holds, Milliseconds(lease), Milliseconds(waited)) =
-            FromRedisValue::from_redis_value(value)?;
+            FromRedisValue::from_redis_value(Value::Array(numbers))?;
         Ok(Self {
             fence,
             holds,
@@ -561,6 +564,19 @@ impl Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_elements_of_a_grant_are_ignored() {
+        let four = [7, 1, 30_000, 5].map(Value::Int);
+        let more = [&four[..], &[Value::SimpleString("new".into()), Value::Nil]].concat();
+        for reply in [four.to_vec(), more] {
+            let grant = Grant::from_redis_value(Value::Array(reply)).unwrap();
+            assert_eq!((grant.fence, grant.holds), (7, 1));
+            assert_eq!(grant.lease, Duration::from_secs(30));
+        }
+        let three = Value::Array([7, 1, 30_000].map(Value::Int).to_vec());
+        assert!(Grant::from_redis_value(three).is_err());
+    }
 
     #[test]
     fn fenced_command_has_lock_first_then_all_arguments() {
