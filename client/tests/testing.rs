@@ -11,7 +11,7 @@ use redis_dlock_client::testing::TestServer;
 
 const COMMANDS: usize = 1_500;
 /// Leases differ by this much, replies by less.
-const LEASE_MS: i64 = 1_000_000;
+const LEASE_MS: i64 = 200_000;
 /// Fences and cursors are larger, all other numbers smaller.
 const LARGE: i64 = 1 << 40;
 
@@ -170,7 +170,7 @@ fn random_command(rng: &mut Rng, side: &Side) -> String {
         pick(&["a", "b", "c"], &["text"]),
         pick(&["alice", "bob", "carol"], &["x y"]),
     );
-    let lease = pick(&["1000000", "2000000", "3000000"], &["0", "1e3", "99999999999"]);
+    let lease = pick(&["200000", "400000", "600000"], &["0", "1e3", "99999999999"]);
     let id = pick(
         &["REQID r1", "REQID r2", "REQID r3"],
         &["REQID", "REQID r REQID r"],

@@ -7,7 +7,7 @@ use crate::resp::{Connection, Reply, encode};
 pub const BATCH: usize = 500;
 
 /// Never expires during a measurement.
-const LONG_LEASE_MS: u64 = 3_600_000;
+const LONG_LEASE_MS: u64 = 600_000;
 
 /// Placeholders in a command, alone or within a longer word.
 pub const KEY: &str = "{key}";

@@ -19,7 +19,7 @@ impl Fixture {
         let long = "o".repeat(70);
         client.acquire("door alice 60000 LIMIT 3");
         client.acquire("door alice 60000 LIMIT 3 REQID r1");
-        client.acquire(&format!("door {long} 86400000 SHARED REQID r2"));
+        client.acquire(&format!("door {long} 600000 SHARED REQID r2"));
         client.acquire("door bob 60000 LIMIT 300");
         let dump: Vec<u8> = client.ask("DUMP door");
         Self { client, dump, server }

@@ -18,7 +18,7 @@ fn make_locks(client: &mut Client) {
         "semaphore alice 60000 LIMIT 3",
         "semaphore bob 60000 LIMIT 4",
         "shared alice 60000 SHARED",
-        "shared bob 86400000 SHARED",
+        "shared bob 600000 SHARED",
         "shared carol 60000 SHARED",
         "named alice 60000 REQID r1",
         "named alice 60000",
@@ -175,7 +175,7 @@ fn acknowledged_changes_survive_crash() {
                 4 => client.call(&format!("DLOCK.RELEASE {key} {owner}")),
                 5 => client.call(&format!("DLOCK.RELEASE {key} {owner} ALL")),
                 6 => client.call(&format!("DLOCK.RELEASE {key} {owner} REQID r{id}")),
-                _ => client.call(&format!("DLOCK.EXTEND {key} {owner} 700000")),
+                _ => client.call(&format!("DLOCK.EXTEND {key} {owner} 500000")),
             };
         }
         let standing = |client: &mut Client| {

@@ -20,7 +20,7 @@ fn make_locks(client: &mut Client) {
         "semaphore alice 60000 LIMIT 3",
         "semaphore bob 80000 LIMIT 4 REQID r1",
         "shared alice 60000 SHARED",
-        "shared bob 86400000 SHARED",
+        "shared bob 600000 SHARED",
         "shared carol 60000 SHARED",
     ] {
         client.acquire(request);

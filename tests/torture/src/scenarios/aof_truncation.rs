@@ -15,7 +15,7 @@ const LOG: &str = "appendonly yes\nappendfsync always";
 const KEYS: [&str; 3] = ["door", "gate", "pool"];
 const OWNERS: [&str; 3] = ["alice", "bob", "carol"];
 /// Longer than the scenario takes.
-const LEASE_MS: u64 = 3_600_000;
+const LEASE_MS: u64 = 600_000;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 const STEPS: usize = 40;
 /// The truncation points lie in the records of these steps.
