@@ -1,13 +1,13 @@
 //! Events of the server. The handlers only schedule work; the next command or tick does it.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use dlock_core::Instant;
 use dlock_core::cluster::fences::NodeId;
 use dlock_core::cluster::nodes::LocalSlots;
 use dlock_core::cluster::slots::SlotSet;
 
-use crate::background::scheduler;
+use crate::background::{grace, scheduler};
 use crate::change::{readers, restored};
 use crate::redis::{Ctx, Events, Receiver, SlotMigration};
 use crate::state::cluster::fences;
@@ -100,8 +100,10 @@ impl Events for DlockEvents {
         wait_timer::arm(ctx);
     }
 
-    fn config_changed(ctx: &mut Ctx<'_>) {
+    fn config_changed(ctx: &mut Ctx<'_>, names: &[&CStr]) {
+        let before = ctx.state().server.policy().graces;
         policy::refresh(ctx);
+        grace::shorten(ctx, names, before);
     }
 
     /// The snapshot of the slots is taken later, and the node that imports them gets all that comes after it. When they

@@ -42,6 +42,7 @@ impl InfoSection for DlockInfo {
             ("waited_ms", counters.waited_ms.sum_ms()),
             ("wait_timeouts", counters.wait_timeouts),
             ("grants_rolled_back", counters.grants_rolled_back),
+            ("limit_mismatches", counters.limit_mismatches),
             (
                 "deadlock_searches_abandoned",
                 counters.deadlock_searches_abandoned,

@@ -30,8 +30,18 @@ use redis_module::redis_module;
 use change::lock_value::LOCK_TYPE;
 use load::load;
 
-/// 0.1.0 as the server wants it.
-const VERSION: i32 = 100;
+/// What MODULE LIST shows: 10000 * major + 100 * minor + patch.
+const VERSION: i32 = 10_000 * number(env!("CARGO_PKG_VERSION_MAJOR"))
+    + 100 * number(env!("CARGO_PKG_VERSION_MINOR"))
+    + number(env!("CARGO_PKG_VERSION_PATCH"));
+
+/// A part of the version.
+const fn number(digits: &str) -> i32 {
+    match i32::from_str_radix(digits, 10) {
+        Ok(number) => number,
+        Err(_) => 0,
+    }
+}
 
 redis_module! {
     name: "dlock",

@@ -4,7 +4,7 @@ use redis_module::{Context, RedisString, Status};
 
 use crate::background::scheduler;
 use crate::commands::{
-    Acquire, Apply, CATEGORY, CheckpointCommand, Extend, Grants, Guard, Info, Owner, Probe, Release,
+    Acquire, Apply, CATEGORY, CheckpointCommand, Extend, Grants, Guard, Help, Info, Owner, Probe, Release,
 };
 use crate::events::DlockEvents;
 use crate::info::DlockInfo;
@@ -68,6 +68,7 @@ fn register_commands(ctx: &mut Ctx<'_>) -> bool {
         && ctx.register_command::<Grants>()
         && ctx.register_command::<Owner>()
         && ctx.register_command::<Info>()
+        && ctx.register_command::<Help>()
         // Replication and AOF only.
         && ctx.register_command::<Apply>()
         && ctx.register_command::<CheckpointCommand>()

@@ -64,6 +64,8 @@ pub struct Effects {
     pub held_ms: Vec<u64>,
     /// The fence of a holder was raised.
     pub is_fence_raised: bool,
+    /// The request has another limit than the holders: see [`crate::Limit::contradicts`].
+    pub is_limit_mismatch: bool,
     /// A search for deadlocks was abandoned: the request waits without one.
     pub is_search_abandoned: bool,
     /// A state that is impossible, as far as we know.
@@ -88,6 +90,7 @@ impl Effects {
         self.repeated = None;
         self.may_be_due = false;
         self.is_fence_raised = false;
+        self.is_limit_mismatch = false;
         self.is_search_abandoned = false;
         self.internal_error = None;
         self.events.clear();

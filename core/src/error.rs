@@ -17,8 +17,15 @@ pub enum Full {
 /// A rejected request. It changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Error {
-    /// An option that this command does not take; the text is its syntax.
-    UnknownOption(&'static str),
+    /// Too few arguments; the text is the syntax of the command.
+    MissingArgument(&'static str),
+    /// An option that this command does not take.
+    UnknownOption {
+        /// The option.
+        option: String,
+        /// The syntax of the command.
+        syntax: &'static str,
+    },
     /// An option that was given twice.
     Repeated(&'static str),
     /// An option without its value.
@@ -120,12 +127,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.code())?;
         f.write_str(match self {
-            Self::UnknownOption(syntax) => return write!(f, "unknown option, the syntax is: {syntax}"),
+            Self::MissingArgument(syntax) => return write!(f, "too few arguments, the syntax is: {syntax}"),
+            Self::UnknownOption { option, syntax } => {
+                return write!(f, "unknown option '{option}', the syntax is: {syntax}");
+            }
             Self::Repeated(option) => return write!(f, "{option} is given twice, give it once"),
             Self::MissingValue(option) => return write!(f, "{option} needs a value after it"),
             Self::Conflict(a, b) => return write!(f, "{a} and {b} exclude each other, give one of them"),
             Self::Number { what, min, max } => {
-                return write!(f, "{what} must be a plain decimal from {min} to {max}");
+                return write!(f, "value is not an integer or out of range: {what} must be {min} to {max}");
             }
             Self::Length { what, max } => return write!(f, "{what} must have 1 to {max} bytes"),
             Self::Upgrade(held) => return write_upgrade(f, *held),
@@ -145,16 +155,28 @@ impl fmt::Display for Error {
             Self::RaiseOfShared => {
                 "only the fence of a holder with limit 1 can be raised: release the lock and acquire it with that limit"
             }
-            Self::NotHeld => "the lock is not held: it was never acquired or its lease expired, acquire it again",
-            Self::NotOwner => {
-                "another owner holds the lock: this owner never acquired it or its lease expired, acquire it again"
+            Self::NotHeld => {
+                "nobody holds the lock, its lease expired or it was released: stop the work that relies on it"
             }
-            Self::Stale(fence) => return write_stale(f, *fence, "not under the given one"),
-            Self::StaleRequestId(fence) => return write_stale(f, *fence, "without the given REQID"),
+            Self::NotOwner => {
+                "another owner holds the lock, this one does not: stop the work that relies on it"
+            }
+            Self::Stale(_) => {
+                "this owner does not hold the lock under the given fence: stop the work that relies on that fence"
+            }
+            Self::StaleRequestId(_) => {
+                "this owner holds the lock, but not by the given REQID: stop the work that relies on that request"
+            }
             Self::Grace(ms) => {
                 return write!(f, "a grace period after a start or a failover ends in {ms} ms: try again then");
             }
             Self::OtherLimit => "a request with this REQID is waiting with another limit: use a new REQID",
+            Self::QueueFull(Full::Lock(0)) => {
+                "waiting is disabled by dlock.max-waiters-per-lock 0: use neither BLOCK nor QUEUE"
+            }
+            Self::QueueFull(Full::Server(0)) => {
+                "waiting is disabled by dlock.max-waiters 0: use neither BLOCK, QUEUE nor DLOCK.GRANTS"
+            }
             Self::QueueFull(Full::Lock(max)) => {
                 let setting = "dlock.max-waiters-per-lock";
                 return write!(f, "{max} requests are waiting for this lock, which is {setting}: try again later");
@@ -195,13 +217,6 @@ fn write_upgrade(f: &mut fmt::Formatter<'_>, held: Limit) -> fmt::Result {
     }
 }
 
-fn write_stale(f: &mut fmt::Formatter<'_>, fence: u64, how: &str) -> fmt::Result {
-    write!(
-        f,
-        "this owner holds the lock under fence {fence}, {how}: acquire it again, or use that fence"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,12 +230,15 @@ mod tests {
             "must",
             "release",
             "acquire it",
+            "stop",
             "use ",
             "try again",
         ];
         let (what, min, max) = ("lease-ms", 1, 2);
+        let (option, syntax) = ("NX".to_owned(), "DLOCK.OWNER key");
         for error in [
-            Error::UnknownOption("DLOCK.OWNER key"),
+            Error::MissingArgument(syntax),
+            Error::UnknownOption { option, syntax },
             Error::Repeated("BLOCK"),
             Error::MissingValue("BLOCK"),
             Error::Conflict("SHARED", "LIMIT"),
@@ -243,6 +261,8 @@ mod tests {
             Error::OtherLimit,
             Error::QueueFull(Full::Lock(7)),
             Error::QueueFull(Full::Server(7)),
+            Error::QueueFull(Full::Lock(0)),
+            Error::QueueFull(Full::Server(0)),
             Error::NoInbox,
             Error::BusyInbox,
             Error::ForeignInbox,
@@ -252,6 +272,30 @@ mod tests {
             let text = error.to_string();
             let text = text.strip_prefix(error.code()).unwrap();
             assert!(advice.iter().any(|word| text.contains(word)), "{text}");
+        }
+    }
+
+    #[test]
+    fn error_of_a_lost_lock_tells_to_stop_and_not_how_to_pass_the_check() {
+        for error in [
+            Error::NotHeld,
+            Error::NotOwner,
+            Error::Stale(186_715_812_864_001),
+            Error::StaleRequestId(186_715_812_864_001),
+        ] {
+            let text = error.to_string();
+            assert!(text.contains("stop the work"), "{text}");
+            for harm in ["acquire", "use", "1867"] {
+                assert!(!text.contains(harm), "{harm}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn queue_that_may_have_no_waiter_is_not_full_for_a_while() {
+        for full in [Full::Lock(0), Full::Server(0)] {
+            let text = Error::QueueFull(full).to_string();
+            assert!(text.contains("disabled") && !text.contains("later"), "{text}");
         }
     }
 }

@@ -26,6 +26,16 @@ pub struct GraceSettings {
     pub failover: GraceLength,
 }
 
+impl GraceSettings {
+    /// The setting of this kind.
+    pub fn of(&self, kind: GraceKind) -> GraceLength {
+        match kind {
+            GraceKind::Startup => self.startup,
+            GraceKind::Failover => self.failover,
+        }
+    }
+}
+
 impl Default for GraceLength {
     fn default() -> Self {
         Self::Ms(0)
@@ -39,15 +49,29 @@ pub struct Grace {
     begin: Instant,
     end: Instant,
     /// What starts the next grace period.
-    pending: Option<Trigger>,
+    pending: Option<GraceKind>,
+    /// What this server last started, a part of the grace period.
+    own: Option<OwnGrace>,
+    /// The end of what it went on with: stored, from its primary, or of another kind.
+    inherited_end: Instant,
     /// The longest lease seen since the start, here or from elsewhere.
     longest_lease_ms: u64,
 }
 
+/// What starts a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Trigger {
-    Start,
-    Promotion,
+pub enum GraceKind {
+    /// This server started as a primary.
+    Startup,
+    /// It was promoted.
+    Failover,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct OwnGrace {
+    kind: GraceKind,
+    begin: Instant,
+    end: Instant,
 }
 
 impl Grace {
@@ -56,7 +80,9 @@ impl Grace {
         Self {
             begin: Instant::DISTANT_PAST,
             end: Instant::DISTANT_PAST,
-            pending: Some(Trigger::Start),
+            pending: Some(GraceKind::Startup),
+            own: None,
+            inherited_end: Instant::DISTANT_PAST,
             longest_lease_ms: 0,
         }
     }
@@ -74,22 +100,53 @@ impl Grace {
     /// Takes note of a grace period of the primary, or in the append-only file.
     pub fn observe(&mut self, left_ms: u64, now: Instant) {
         // Holders that the primary still lists were live when its grace period began, even if this clock says otherwise.
-        self.run(left_ms, Instant::DISTANT_PAST, now);
+        self.inherit(left_ms, Instant::DISTANT_PAST, now);
     }
 
     /// Restores a grace period that was stored together with the locks: the leases of these count from now.
     pub fn restore(&mut self, left_ms: u64, now: Instant) {
-        self.run(left_ms, now, now);
+        self.inherit(left_ms, now, now);
     }
 
-    /// Starts a grace period, or extends the current one, which keeps its start.
-    fn run(&mut self, left_ms: u64, begin: Instant, now: Instant) {
+    fn inherit(&mut self, left_ms: u64, begin: Instant, now: Instant) {
+        if self.run(left_ms, begin, now) {
+            self.inherited_end = self.inherited_end.max(now.after_ms(left_ms));
+        }
+    }
+
+    /// Starts a grace period, or extends the current one, which keeps its start. Returns whether there is any.
+    fn run(&mut self, left_ms: u64, begin: Instant, now: Instant) -> bool {
         if left_ms > 0 {
             if self.end <= now {
                 self.begin = begin;
             }
             self.end = self.end.max(now.after_ms(left_ms));
         }
+        left_ms > 0
+    }
+
+    /// What is left ends after this time, if not before.
+    pub fn end_within(&mut self, left_ms: u64, now: Instant) {
+        let latest = now.after_ms(left_ms);
+        self.inherited_end = self.inherited_end.min(latest);
+        self.own = self.own.map(|own| OwnGrace {
+            end: own.end.min(latest),
+            ..own
+        });
+        self.end = self.end.min(latest);
+    }
+
+    /// The setting of this kind is `length` now, which is not longer than before. A running grace period of that kind
+    /// lasts no longer, counted from its start. What was inherited is of any kind and counts from now, since nobody
+    /// knows when it began.
+    pub(crate) fn shorten(&mut self, kind: GraceKind, length: GraceLength, now: Instant) {
+        let length_ms = self.length_ms(length);
+        self.inherited_end = self.inherited_end.min(now.after_ms(length_ms));
+        if let Some(own) = self.own.as_mut().filter(|own| own.kind == kind) {
+            own.end = own.end.min(own.begin.after_ms(length_ms));
+        }
+        let own_end = self.own.map_or(Instant::DISTANT_PAST, |own| own.end);
+        self.end = self.end.min(self.inherited_end.max(own_end));
     }
 
     /// Takes note of a lease that was granted here or elsewhere.
@@ -107,7 +164,7 @@ impl Grace {
 
     /// This server is the primary now.
     pub fn promoted(&mut self) {
-        self.pending = Some(Trigger::Promotion);
+        self.pending = Some(GraceKind::Failover);
     }
 
     /// This server is a replica now.
@@ -126,14 +183,18 @@ impl Grace {
         if role == Role::Loading {
             return false;
         }
-        let length = match self.pending.take().filter(|_| role == Role::Primary) {
-            None => return false,
-            Some(Trigger::Start) => settings.startup,
-            Some(Trigger::Promotion) => settings.failover,
+        let Some(kind) = self.pending.take().filter(|_| role == Role::Primary) else {
+            return false;
         };
-        let grace_ms = self.length_ms(length);
-        self.run(grace_ms, now, now);
-        grace_ms > 0
+        let grace_ms = self.length_ms(settings.of(kind));
+        let starts = self.run(grace_ms, now, now);
+        if starts {
+            let former_end = self.own.map_or(Instant::DISTANT_PAST, |own| own.end);
+            self.inherited_end = self.inherited_end.max(former_end);
+            let (begin, end) = (now, now.after_ms(grace_ms));
+            self.own = Some(OwnGrace { kind, begin, end });
+        }
+        starts
     }
 
     /// By which leases are compared at `now`.
@@ -188,6 +249,65 @@ mod tests {
         assert!(grace.start_if_pending(Role::Primary, &SETTINGS, NOW));
         grace.observe(0, NOW.after_ms(1));
         assert_eq!(grace.end(), NOW.after_ms(30));
+    }
+
+    #[test]
+    fn shorter_setting_ends_grace_of_its_kind_that_long_after_its_start() {
+        let grace = |left_ms: u64| {
+            let mut grace = Grace::starting();
+            assert!(grace.start_if_pending(Role::Primary, &SETTINGS, NOW));
+            grace.observe(left_ms, NOW);
+            grace
+        };
+        let shortened = |mut grace: Grace, kind, ms| {
+            grace.shorten(kind, GraceLength::Ms(ms), NOW.after_ms(5));
+            grace.left_ms(NOW.after_ms(5))
+        };
+        use GraceKind::{Failover, Startup};
+        for (kind, ms, left_ms) in [
+            (Startup, 7, 2),
+            (Startup, 4, 0),
+            (Startup, 11, 5),
+            (Failover, 0, 5),
+        ] {
+            assert_eq!(shortened(grace(0), kind, ms), left_ms, "{kind:?} {ms}");
+        }
+        // Of what another server began, nobody knows how long ago.
+        for (kind, ms, left_ms) in [
+            (Startup, 7, 7),
+            (Startup, 0, 0),
+            (Failover, 8, 8),
+            (Failover, 0, 5),
+        ] {
+            assert_eq!(shortened(grace(60), kind, ms), left_ms, "{kind:?} {ms}");
+        }
+    }
+
+    #[test]
+    fn shorter_setting_leaves_former_grace_of_other_kind() {
+        let mut grace = Grace::starting();
+        assert!(grace.start_if_pending(Role::Primary, &SETTINGS, NOW));
+        grace.promoted();
+        assert!(grace.start_if_pending(Role::Primary, &SETTINGS, NOW));
+        grace.shorten(GraceKind::Startup, GraceLength::Ms(0), NOW);
+        assert_eq!(grace.left_ms(NOW), 20);
+        grace.shorten(GraceKind::Failover, GraceLength::Ms(0), NOW);
+        assert_eq!(grace.left_ms(NOW), 0);
+    }
+
+    #[test]
+    fn grace_that_was_ended_at_the_primary_ends_here() {
+        let mut grace = Grace::starting();
+        assert!(grace.start_if_pending(Role::Primary, &SETTINGS, NOW));
+        grace.observe(60, NOW);
+        grace.end_within(3, NOW);
+        assert_eq!(grace.left_ms(NOW), 3);
+        grace.end_within(9, NOW);
+        assert_eq!(grace.left_ms(NOW), 3, "never longer");
+        grace.end_within(0, NOW);
+        assert_eq!(grace.left_ms(NOW), 0);
+        grace.shorten(GraceKind::Startup, GraceLength::Ms(9), NOW);
+        assert_eq!(grace.left_ms(NOW), 0);
     }
 
     #[test]

@@ -77,6 +77,7 @@ mod queue;
 mod request;
 mod request_key;
 mod server_state;
+mod shortened;
 mod small_set;
 mod ticket;
 mod time;
@@ -88,8 +89,8 @@ pub use deadlock::Cycle;
 pub use effects::{Answer, Effects, Wake};
 pub use error::{Error, Full};
 pub use event::Event;
-pub use fence::{AdvanceReason, Fences, MAX_FENCE, WallClock};
-pub use grace::{Grace, GraceLength, GraceSettings};
+pub use fence::{AdvanceReason, Fence, Fences, MAX_FENCE, WallClock};
+pub use grace::{Grace, GraceKind, GraceLength, GraceSettings};
 pub use id_map::{IdHasher, IdMap};
 pub use inbox::{Answered, GrantsReply, InboxStep, Inboxes, Received, Reply, Undelivered};
 pub use inbox_id::{Call, InboxId};
@@ -107,7 +108,7 @@ pub use request::{Acquire, Caller, Extend, GrantRef, Grants, Guard, Holds, Relea
 pub use server_state::{Checkpoint, ServerState};
 pub use ticket::Ticket;
 pub use time::Instant;
-pub use transition::Transition;
+pub use transition::{Transition, maxima_of_change};
 pub use wait_table::WaitTable;
 
 #[cfg(test)]

@@ -22,6 +22,13 @@ impl Limit {
         (self != Self::SHARED).then_some(self.0)
     }
 
+    /// Whether a request with this limit and a holder with the other one do not mean the same lock: a semaphore has one
+    /// size. A mutex and a shared lock are the writers and readers of one.
+    pub fn contradicts(self, other: Self) -> bool {
+        let is_semaphore = |limit| limit != Self::MUTEX && limit != Self::SHARED;
+        self != other && (is_semaphore(self) || is_semaphore(other))
+    }
+
     /// Whether this many holders are within the limit.
     pub fn allows(self, holders: usize) -> bool {
         self.get()

@@ -7,6 +7,7 @@ use super::request::{
     Acquire, Extend, GrantRef, Grants, Guard, Holds, MAX_INBOX_BYTES, MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES,
     Release, Timeout, Wait,
 };
+use super::shortened::Shortened;
 
 /// The longest timeout, except for an infinite one.
 const MAX_TIMEOUT_MS: u64 = 1 << 52;
@@ -17,9 +18,9 @@ const MAX_CALL_MS: u64 = 60_000;
 const MIN_TTL_MS: u64 = 100;
 
 impl<'a> Acquire<'a> {
-    /// The syntax of the command.
+    /// The syntax of the command. MINFENCE is for the servers of a quorum only.
     pub const SYNTAX: &'static str = "DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] \
-         [REQID id] [MINFENCE fence]";
+         [REQID id]";
 
     /// Parses the arguments. `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
@@ -47,7 +48,7 @@ impl<'a> Acquire<'a> {
             } else if option.eq_ignore_ascii_case(b"MINFENCE") {
                 once("MINFENCE", &mut min_fence, args.fence("MINFENCE")?)?;
             } else {
-                return Err(Error::UnknownOption(Self::SYNTAX));
+                return Err(unknown(option, Self::SYNTAX));
             }
         }
         let limit = match (shared, limit) {
@@ -94,7 +95,7 @@ impl<'a> Release<'a> {
             } else if option.eq_ignore_ascii_case(b"REQID") {
                 once("REQID", &mut request_id, args.request_id()?)?;
             } else {
-                return Err(Error::UnknownOption(Self::SYNTAX));
+                return Err(unknown(option, Self::SYNTAX));
             }
         }
         let holds = match (all, request_id) {
@@ -108,9 +109,8 @@ impl<'a> Release<'a> {
 }
 
 impl<'a> Extend<'a> {
-    /// The syntax of the command.
-    pub const SYNTAX: &'static str =
-        "DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]";
+    /// The syntax of the command. MINFENCE is for the servers of a quorum only.
+    pub const SYNTAX: &'static str = "DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]";
 
     /// `max_lease_ms`: the longest lease that the server allows.
     pub fn parse(args: impl Iterator<Item = &'a [u8]>, max_lease_ms: u64) -> Result<Self, Error> {
@@ -128,7 +128,7 @@ impl<'a> Extend<'a> {
             } else if option.eq_ignore_ascii_case(b"MINFENCE") {
                 once("MINFENCE", &mut min_fence, args.fence("MINFENCE")?)?;
             } else {
-                return Err(Error::UnknownOption(Self::SYNTAX));
+                return Err(unknown(option, Self::SYNTAX));
             }
         }
         let grant = match (fence, request_id) {
@@ -176,7 +176,7 @@ impl<'a> Grants<'a> {
             } else if option.eq_ignore_ascii_case(b"TTL") {
                 once("TTL", &mut ttl_ms, args.ttl()?)?;
             } else {
-                return Err(Error::UnknownOption(Self::SYNTAX));
+                return Err(unknown(option, Self::SYNTAX));
             }
         }
         Ok(Self {
@@ -211,9 +211,9 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
         self.args.next()
     }
 
-    /// The server has checked the number of arguments, so a missing one is a syntax error.
+    /// The server has checked the number of arguments.
     fn required(&mut self) -> Result<&'a [u8], Error> {
-        self.next().ok_or(Error::UnknownOption(self.syntax))
+        self.next().ok_or(Error::MissingArgument(self.syntax))
     }
 
     fn owner(&mut self) -> Result<&'a [u8], Error> {
@@ -263,6 +263,11 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     fn value(&mut self, option: &'static str) -> Result<&'a [u8], Error> {
         self.next().ok_or(Error::MissingValue(option))
     }
+}
+
+fn unknown(option: &[u8], syntax: &'static str) -> Error {
+    let option = Shortened(option).to_string();
+    Error::UnknownOption { option, syntax }
 }
 
 fn bytes<'a>(what: &'static str, value: &'a [u8], max: usize) -> Result<&'a [u8], Error> {
@@ -341,16 +346,16 @@ mod tests {
     fn unknown_repeated_or_valueless_option_is_rejected() {
         use Error::*;
         let rows: &[(&[&str], Error)] = &[
-            (&["a", "1", "NX"], UnknownOption(Acquire::SYNTAX)),
-            (&["a", "1", ""], UnknownOption(Acquire::SYNTAX)),
+            (&["a", "1", "NX"], unknown(b"NX", Acquire::SYNTAX)),
+            (&["a", "1", ""], unknown(b"", Acquire::SYNTAX)),
             (&["a", "1", "SHARED", "SHARED"], Repeated("SHARED")),
             (&["a", "1", "LIMIT", "2", "LIMIT", "2"], Repeated("LIMIT")),
             (&["a", "1", "REQID", "x", "REQID", "x"], Repeated("REQID")),
             (&["a", "1", "SHARED", "LIMIT", "2"], Conflict("SHARED", "LIMIT")),
             (&["a", "1", "LIMIT"], MissingValue("LIMIT")),
             (&["a", "1", "REQID"], MissingValue("REQID")),
-            (&["a"], UnknownOption(Acquire::SYNTAX)),
-            (&[], UnknownOption(Acquire::SYNTAX)),
+            (&["a"], MissingArgument(Acquire::SYNTAX)),
+            (&[], MissingArgument(Acquire::SYNTAX)),
         ];
         for (args, error) in rows {
             assert_eq!(acquire(args), Err(error.clone()), "{args:?}");
@@ -360,7 +365,22 @@ mod tests {
             Err(Conflict("ALL", "REQID"))
         );
         assert_eq!(release(&["a", "ALL", "ALL"]), Err(Repeated("ALL")));
-        assert_eq!(release(&["a", "SHARED"]), Err(UnknownOption(Release::SYNTAX)));
+        assert_eq!(
+            release(&["a", "SHARED"]),
+            Err(unknown(b"SHARED", Release::SYNTAX))
+        );
+    }
+
+    #[test]
+    fn unknown_option_is_named_up_to_64_bytes_printable() {
+        let text = |option: &str| acquire(&["a", "1", option]).unwrap_err().to_string();
+        let syntax = format!("the syntax is: {}", Acquire::SYNTAX);
+        assert_eq!(text("NX\r\n"), format!("ERR unknown option 'NX\\r\\n', {syntax}"));
+        let long = "x".repeat(64);
+        assert_eq!(
+            text(&format!("{long}x")),
+            format!("ERR unknown option '{long}...', {syntax}")
+        );
     }
 
     #[test]
@@ -547,8 +567,8 @@ mod tests {
     fn unknown_repeated_or_valueless_option_of_grants_is_rejected() {
         use Error::*;
         let rows: &[(&[&str], Error)] = &[
-            (&["i"], UnknownOption(Grants::SYNTAX)),
-            (&["i", "1", "COUNT", "2"], UnknownOption(Grants::SYNTAX)),
+            (&["i"], MissingArgument(Grants::SYNTAX)),
+            (&["i", "1", "COUNT", "2"], unknown(b"COUNT", Grants::SYNTAX)),
             (&["i", "1", "BLOCK"], MissingValue("BLOCK")),
             (&["i", "1", "TTL"], MissingValue("TTL")),
             (&["i", "1", "BLOCK", "1", "BLOCK", "1"], Repeated("BLOCK")),

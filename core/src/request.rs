@@ -9,8 +9,7 @@ pub const MAX_REQUEST_ID_BYTES: usize = 64;
 /// The largest length of an inbox's name.
 pub const MAX_INBOX_BYTES: usize = 64;
 
-/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] [REQID id]
-/// [MINFENCE fence]`
+/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] [REQID id]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquire<'a> {
     /// Who wants to hold the lock.
@@ -89,7 +88,7 @@ pub enum Holds<'a> {
     ById(&'a [u8]),
 }
 
-/// `DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]`
+/// `DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extend<'a> {
     /// The holder.

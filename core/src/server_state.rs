@@ -2,7 +2,7 @@
 
 use super::cluster::Cluster;
 use super::fence::{AdvanceReason, Fence, Fences, WallClock};
-use super::grace::Grace;
+use super::grace::{Grace, GraceKind, GraceLength};
 use super::inbox::Inboxes;
 use super::inbox_id::Call;
 use super::inputs::{Inputs, Role};
@@ -26,6 +26,8 @@ pub struct ServerState {
     pub inboxes: Inboxes,
     /// Replicas and the append-only file need a new [`Checkpoint`].
     pub checkpoint_due: bool,
+    /// The next one says when the grace period ends, at the latest.
+    pub(super) is_grace_end_due: bool,
     pub(super) policy: Policy,
     /// What this node knows of its cluster; `None` outside of one.
     pub cluster: Option<Box<Cluster>>,
@@ -53,6 +55,7 @@ impl Default for ServerState {
             wait_table: WaitTable::default(),
             inboxes: Inboxes::default(),
             checkpoint_due: false,
+            is_grace_end_due: false,
             policy: Policy::default(),
             cluster: None,
             is_term_pending: true,
@@ -90,6 +93,29 @@ impl ServerState {
         if self.grace.is_pending() && self.grace.start_if_pending(role, &self.policy.graces, now) {
             self.checkpoint_due = true;
         }
+    }
+
+    /// A grace setting was set, and had this value before. Where it is not longer now, a running grace period of that kind
+    /// is shortened. Returns what was left of it, in milliseconds, if it is shorter now. Its end may be one at which
+    /// something is due.
+    pub fn shorten_grace(&mut self, kind: GraceKind, before: GraceLength, now: Instant) -> Option<u64> {
+        let length = self.policy.graces.of(kind);
+        let left_ms = self.grace.left_ms(now);
+        if self.grace.length_ms(length) <= self.grace.length_ms(before) {
+            self.grace.shorten(kind, length, now);
+        }
+        let is_shorter = self.grace.left_ms(now) < left_ms;
+        if is_shorter {
+            self.grace_ended();
+            self.wait_table.schedule_db(None, Instant::DISTANT_PAST);
+        }
+        is_shorter.then_some(left_ms)
+    }
+
+    /// The grace period is over, or ends sooner: so it does on replicas and after a restart.
+    pub fn grace_ended(&mut self) {
+        self.checkpoint_due = true;
+        self.is_grace_end_due = true;
     }
 
     /// Starts what is pending after a start or a promotion: the grace period, and the advance of the fence counter, in
@@ -170,7 +196,12 @@ impl ServerState {
         if is_due {
             self.checkpoint_due = false;
         }
-        (is_due && checkpoint != Checkpoint::default()).then_some(checkpoint)
+        (is_due && (self.is_grace_end_due || checkpoint != Checkpoint::default())).then_some(checkpoint)
+    }
+
+    /// Whether the checkpoint that is sent also says when the grace period ends, at the latest: once.
+    pub fn take_grace_end(&mut self) -> bool {
+        std::mem::take(&mut self.is_grace_end_due)
     }
 
     /// Applies a checkpoint from the primary or the append-only file.

@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod due;
 pub mod gate;
+pub mod grace;
 mod inboxes;
 pub mod rollback;
 pub mod scheduler;

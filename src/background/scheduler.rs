@@ -19,6 +19,8 @@ use crate::state::replication_targets;
 /// The pause between slices, in which clients are served.
 const PAUSE_MS: u64 = 1;
 const REFRESH_INTERVAL_MS: u64 = 1_000;
+/// A grace period that is longer may be a mistake.
+const LONG_GRACE_MS: u64 = 120_000;
 
 pub fn on_wait_timer(ctx: &mut Ctx<'_>) {
     // First of all: a timer that fires must not be stopped.
@@ -67,11 +69,21 @@ fn start_term(ctx: &mut Ctx<'_>, flags: Flags) {
     let left_ms = state.server.grace.left_ms(inputs.now);
     if state.schedule.grace_logged != (left_ms > 0) {
         state.schedule.grace_logged = left_ms > 0;
-        log::notice(&if left_ms > 0 {
-            format!("grace period began: no lock is granted for {left_ms} ms")
-        } else {
-            "grace period ended: locks are granted again".to_owned()
-        });
+        match left_ms {
+            0 => {
+                if flags.is_primary() {
+                    state.server.grace_ended();
+                }
+                log::notice("grace period ended: locks are granted again");
+            }
+            ..=LONG_GRACE_MS => log::notice(&format!(
+                "grace period began: no lock is granted for {left_ms} ms"
+            )),
+            _ => log::warning(&format!(
+                "grace period began: no lock is granted for {left_ms} ms, which is long. To end it, lower \
+                 dlock.startup-grace-ms (after a start) or dlock.failover-grace-ms (after a promotion)"
+            )),
+        }
     }
 }
 

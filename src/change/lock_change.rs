@@ -3,9 +3,9 @@
 
 use dlock_core::cluster::slots::slot_of;
 use dlock_core::expiry::ExpiryHandle;
-use dlock_core::{Effects, Event, Inputs, LockNameRef, Transition};
+use dlock_core::{Effects, Event, Inputs, LockNameRef, Transition, maxima_of_change};
 
-use crate::change::lock_value::LockValue;
+use crate::change::lock_value::{LockValue, check_plausible};
 use crate::change::perform::{fail, perform};
 use crate::redis::{Ctx, Flags, RStr, Value, WriteKey};
 use crate::state::clock;
@@ -49,10 +49,15 @@ pub fn decide<R>(
     change.commit(true, outcome.map_err(Error::Rejected))
 }
 
-/// Applies a change of the lock called `name` from the primary or the AOF. Rejected if a client sends it.
+/// Applies a change of the lock called `name` from the primary or the AOF. From a node that migrates slots to this one
+/// too, but no more than RESTORE accepts: any client of an administrator can pose as one. Rejected from other clients.
 pub fn apply(ctx: &mut Ctx<'_>, name: RStr<'_>, flags: Flags, encoded: &[u8]) -> Result<(), Error> {
     if !flags.must_obey() {
-        return Err(Error::Internal);
+        if !flags.is_slot_import() {
+            return Err(Error::Internal);
+        }
+        let (fence, lease_ms) = maxima_of_change(encoded)?;
+        check_plausible(ctx.state(), fence, lease_ms).map_err(Error::Implausible)?;
     }
     let lock = LockNameRef::new(ctx.db(), name.bytes());
     let mut change = LockChange::open(ctx, name, lock)?;

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 
 use dlock_core::expiry::{DueLock, ExpiryHandle};
 use dlock_core::{
-    Checkpoint, Instant, LeaseClock, Lock, LockName, LockNameRef, MAX_FENCE, decode_lock, encode_lock,
+    Checkpoint, Fence, Instant, LeaseClock, Lock, LockName, LockNameRef, MAX_FENCE, decode_lock, encode_lock,
 };
 
 use crate::change::APPLY;
@@ -199,19 +199,23 @@ impl DataType for LockValue {
     }
 }
 
-/// Checks a lock from a client. The error says why no server could have made it.
-fn check_restored(state: &ModuleState, lock: &Lock) -> Result<(), &'static str> {
-    let clock = state.server.clock(clock::now());
-    let fence = lock.holders().iter().map(|holder| holder.fence()).max();
-    let lease_ms = lock.holders().iter().map(|holder| holder.lease_ms(clock)).max();
-    let fences = &state.server.fences;
-    if !fences.is_plausible(fence.unwrap_or(0), clock::wall_clock()) {
+/// Checks a lock from a client, by its largest fence and its longest lease. The error says why no server could have
+/// made it.
+pub fn check_plausible(state: &ModuleState, fence: Fence, lease_ms: u64) -> Result<(), &'static str> {
+    if !state.server.fences.is_plausible(fence, clock::wall_clock()) {
         Err(
             "a lock with a fencing token more than a year ahead of this server's, rejected: check the clocks of both",
         )
-    } else if lease_ms > Some(config::MAX_MS.unsigned_abs()) {
+    } else if lease_ms > config::MAX_MS.unsigned_abs() {
         Err("a lock with a lease of more than ten years, rejected: no server grants that")
     } else {
         Ok(())
     }
+}
+
+fn check_restored(state: &ModuleState, lock: &Lock) -> Result<(), &'static str> {
+    let clock = state.server.clock(clock::now());
+    let fence = lock.holders().iter().map(|holder| holder.fence()).max();
+    let lease_ms = lock.holders().iter().map(|holder| holder.lease_ms(clock)).max();
+    check_plausible(state, fence.unwrap_or(0), lease_ms.unwrap_or(0))
 }

@@ -10,7 +10,6 @@ use crate::state::module_state::{HasState, ModuleState};
 use crate::state::{clock, config};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] [REQID id]
-/// [MINFENCE fence]
 ///
 /// Replies `[fence, holds, lease-ms, waited-ms]`, or a null array when it was not granted. With BLOCK the
 /// client waits in the queue of the lock until it is granted, or until the timeout; 0 = without limit. With QUEUE the
@@ -50,7 +49,10 @@ impl Command for Acquire {
                 ],
             ),
             Argument::string(c"id").token(c"REQID").optional(),
-            Argument::integer(c"fence").token(c"MINFENCE").optional(),
+            Argument::integer(c"fence")
+                .token(c"MINFENCE")
+                .optional()
+                .shown_if(config::is_quorum),
         ],
         categories: "write fast blocking",
         own_category: Some(CATEGORY),

@@ -4,7 +4,7 @@ use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
 use crate::state::config;
 use crate::state::error::Error;
 
-/// DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id] [MINFENCE fence]
+/// DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]
 ///
 /// Replies what now remains of the lease, in milliseconds.
 pub struct Extend;
@@ -30,7 +30,10 @@ impl Command for Extend {
                     Argument::string(c"id").token(c"REQID"),
                 ],
             ),
-            Argument::integer(c"fence").token(c"MINFENCE").optional(),
+            Argument::integer(c"fence")
+                .token(c"MINFENCE")
+                .optional()
+                .shown_if(config::is_quorum),
         ],
         categories: "write fast",
         own_category: Some(CATEGORY),

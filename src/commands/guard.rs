@@ -64,8 +64,7 @@ impl Command for Guard {
         }
         let lease_ms = check(&mut call.ctx, key, &request)?;
         match command {
-            Some(command) if call.ctx.run(&command) => {}
-            Some(_) => return Err(Error::NotRun),
+            Some(command) => call.ctx.run(&command)?,
             None => call.ctx.reply_integer(lease_ms),
         }
         Ok(())

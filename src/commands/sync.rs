@@ -1,13 +1,15 @@
 use dlock_core::{Checkpoint, MAX_FENCE};
 
+use crate::background::checkpoint::AT_MOST;
 use crate::redis::{Argument, Call, Command, Metadata};
 use crate::state::error::Error;
 use crate::state::module_state::HasState;
 use crate::state::{clock, config};
 
-/// DLOCK.SYNC fence grace-left-ms
+/// DLOCK.SYNC fence grace-left-ms [ATMOST]
 ///
-/// Internal: what a primary knows besides its locks, for its replicas and the AOF.
+/// Internal: what a primary knows besides its locks, for its replicas and the AOF. ATMOST: what is left of the grace
+/// period is no more than that.
 pub struct CheckpointCommand;
 
 impl Command for CheckpointCommand {
@@ -16,11 +18,15 @@ impl Command for CheckpointCommand {
     const METADATA: Metadata = Metadata {
         name: c"dlock.sync",
         flags: c"write admin",
-        arity: 3,
+        arity: -3,
         summary: c"Internal: propagates the fence counter and the grace period to replicas and the append-only file.",
         complexity: c"O(1)",
         key: None,
-        arguments: &[Argument::integer(c"fence"), Argument::integer(c"grace-left-ms")],
+        arguments: &[
+            Argument::integer(c"fence"),
+            Argument::integer(c"grace-left-ms"),
+            Argument::flag(c"at-most", AT_MOST).optional(),
+        ],
         categories: "write slow admin dangerous",
         own_category: None,
         since: c"0.1.0",
@@ -34,10 +40,18 @@ impl Command for CheckpointCommand {
             fence: number(call, 1, "fence", MAX_FENCE)?,
             grace_left_ms: number(call, 2, "grace-left-ms", config::MAX_MS.unsigned_abs())?,
         };
+        let is_shortened = call.arg(3).is_ok_and(|word| word.bytes() == AT_MOST.to_bytes());
+        let now = clock::now();
         let state = call.ctx.state();
-        state.server.apply_checkpoint(checkpoint, clock::now());
+        // A log that has the grace period also needs its end.
+        let kept_fence = state.keeps_fence();
+        state.server.apply_checkpoint(checkpoint, now);
+        if is_shortened {
+            state.expiry.expire_early(state.server.grace.end());
+            state.server.grace.end_within(checkpoint.grace_left_ms, now);
+        }
         // Replicas of a replica get it in any case.
-        if state.keeps_fence() {
+        if kept_fence || state.keeps_fence() {
             call.ctx.replicate_verbatim();
         }
         call.ctx.reply_ok();

@@ -36,6 +36,8 @@ pub struct Argument {
     pub(super) token: Option<&'static CStr>,
     pub(super) optional: bool,
     pub(super) multiple: bool,
+    /// Whether the server is told of it.
+    pub(super) is_shown: fn() -> bool,
 }
 
 pub(super) enum Kind {
@@ -97,6 +99,11 @@ impl Argument {
         }
     }
 
+    /// COMMAND DOCS shows it only if this is true when the module is loaded.
+    pub const fn shown_if(self, is_shown: fn() -> bool) -> Self {
+        Self { is_shown, ..self }
+    }
+
     const fn new(name: &'static CStr, kind: Kind) -> Self {
         Self {
             name,
@@ -104,6 +111,7 @@ impl Argument {
             token: None,
             optional: false,
             multiple: false,
+            is_shown: || true,
         }
     }
 }

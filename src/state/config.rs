@@ -36,7 +36,7 @@ const fn switch(name: &'static str, value: &'static AtomicBool, default: bool) -
 const MAX_COUNT: i64 = u32::MAX as i64;
 
 const NUMBERS: [Number; 5] = [
-    number("max-lease-ms", &MAX_LEASE_MS, 86_400_000, 1, MAX_MS),
+    number("max-lease-ms", &MAX_LEASE_MS, 600_000, 1, MAX_MS),
     number(
         "max-waiters-per-lock",
         &MAX_WAITERS_PER_LOCK,
@@ -65,6 +65,11 @@ pub fn max_lease_ms() -> u64 {
     u64::try_from(MAX_LEASE_MS.load(Ordering::Relaxed)).unwrap_or(1)
 }
 
+/// Whether this server is one of a quorum.
+pub fn is_quorum() -> bool {
+    QUORUM.load(Ordering::Relaxed)
+}
+
 pub fn allow_eviction() -> bool {
     ALLOW_EVICTION.load(Ordering::Relaxed)
 }
@@ -81,7 +86,7 @@ pub fn policy(evictable: bool) -> Policy {
         max_waiters: count(&MAX_WAITERS),
         detect_deadlocks: DEADLOCK_DETECTION.load(Ordering::Relaxed),
         evictable,
-        is_quorum: QUORUM.load(Ordering::Relaxed),
+        is_quorum: is_quorum(),
         graces: GraceSettings {
             startup: grace_length(&STARTUP_GRACE_MS),
             failover: grace_length(&FAILOVER_GRACE_MS),

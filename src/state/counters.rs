@@ -39,6 +39,8 @@ pub struct Counters {
     pub held_ms: LatencyHistogram,
     /// Grants to clients that were gone.
     pub grants_rolled_back: u64,
+    /// ACQUIREs with another limit than the holders of the lock.
+    pub limit_mismatches: u64,
     /// Requests that wait, though their search for deadlocks was abandoned.
     pub deadlock_searches_abandoned: u64,
     /// States that are impossible.
@@ -88,6 +90,9 @@ impl Counters {
         }
         if effects.is_fence_raised {
             increment(&mut self.fences_raised);
+        }
+        if effects.is_limit_mismatch {
+            increment(&mut self.limit_mismatches);
         }
         if effects.is_search_abandoned {
             increment(&mut self.deadlock_searches_abandoned);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::redis::{CommandError, Ctx, MissingArgument};
+use crate::redis::{CommandError, Ctx, MissingArgument, NotRun};
 use crate::state::counters::increment;
 use crate::state::module_state::HasState;
 
@@ -24,6 +24,8 @@ pub enum Error {
     ReadOnly,
     /// A command that only primaries and logs may send.
     Internal,
+    /// A change from a migration of slots that no server could have made, and why.
+    Implausible(&'static str),
     /// The server refused to store the lock. It never should.
     NotStored,
 }
@@ -39,9 +41,12 @@ impl CommandError for Error {
             Self::WrongType => increment(&mut counters.errors.wrongtype),
             // As if the server had found it.
             Self::CrossSlot | Self::TryAgain => {}
-            Self::NotGuarded(_) | Self::NotRun | Self::ReadOnly | Self::Internal | Self::NotStored => {
-                increment(&mut counters.errors.err);
-            }
+            Self::NotGuarded(_)
+            | Self::NotRun
+            | Self::ReadOnly
+            | Self::Internal
+            | Self::Implausible(_)
+            | Self::NotStored => increment(&mut counters.errors.err),
         }
         ctx.reply_error(&self.to_string());
     }
@@ -50,6 +55,18 @@ impl CommandError for Error {
 impl From<dlock_core::Error> for Error {
     fn from(error: dlock_core::Error) -> Self {
         Self::Rejected(error)
+    }
+}
+
+impl From<NotRun> for Error {
+    fn from(reason: NotRun) -> Self {
+        match reason {
+            NotRun::NoReply => Self::NotRun,
+            NotRun::NotInScripts => Self::NotGuarded(
+                "this command: it blocks, runs other commands or is about the connection or the server, \
+                 send it on its own",
+            ),
+        }
     }
 }
 
@@ -65,6 +82,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Rejected(error) => return error.fmt(f),
+            Self::Implausible(reason) => return write!(f, "ERR {reason}"),
             Self::NotGuarded(reason) => return write!(f, "ERR DLOCK.GUARD does not run {reason}"),
             Self::NotRun => {
                 "ERR the server did not run the command, send it without DLOCK.GUARD to see why"

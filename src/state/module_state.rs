@@ -68,7 +68,10 @@ impl ModuleState {
     /// Whether the module writes more than locks into RDB and log. A lock needs the module anyway.
     pub fn keeps_fence(&self) -> bool {
         let has_locks = !self.expiry.is_empty() || !self.restored.is_empty();
-        config::keep_fence() || has_locks || self.server.grace.left_ms(clock::now()) > 0
+        config::keep_fence()
+            || has_locks
+            || self.server.grace.left_ms(clock::now()) > 0
+            || self.server.fences.is_ahead_of(clock::wall_clock())
     }
 
     /// There are no waiters, and no grant is to be rolled back.

@@ -13,7 +13,7 @@ use dlock_core::{
 };
 
 /// `dlock.max-lease-ms`
-const MAX_LEASE_MS: u64 = 86_400_000;
+const MAX_LEASE_MS: u64 = 600_000;
 /// The databases of a server.
 const DATABASES: i32 = 16;
 /// The waiters that DLOCK.INFO shows.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::graph::{Node, WaitForGraph};
 use crate::name::LockName;
+use crate::shortened::Shortened;
 
 /// Owners that wait for each other in a cycle.
 ///
@@ -28,8 +29,6 @@ pub(crate) struct Link {
 
 /// A longer cycle is truncated.
 const MAX_LINKS: usize = 8;
-/// Longer names are cut.
-const MAX_NAME_BYTES: usize = 64;
 
 impl Cycle {
     /// The line for the log, with the locks: `alice waits for bob ("a" in db0), bob waits for alice ("b" in db0)`
@@ -64,18 +63,6 @@ impl fmt::Display for Cycle {
         } else {
             ": this request would wait for them, try again when a lease or a timeout has let one go"
         })
-    }
-}
-
-/// The start of a long name.
-struct Shortened<'a>(&'a [u8]);
-
-impl fmt::Display for Shortened<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.get(..MAX_NAME_BYTES) {
-            Some(start) if start.len() < self.0.len() => write!(f, "{}...", start.escape_ascii()),
-            _ => write!(f, "{}", self.0.escape_ascii()),
-        }
     }
 }
 

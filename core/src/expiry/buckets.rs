@@ -13,6 +13,8 @@ pub struct Buckets {
     slabs: BTreeMap<(Bucket, SlotSize), NameSlab>,
     /// The bucket that was last inserted into. Its slabs stay even if they are empty: leases of equal length reuse them.
     latest: Option<Bucket>,
+    /// Slabs that are due before their time. Names that leave their locks meanwhile stay in them.
+    early: Vec<(Bucket, NameSlab)>,
     len: u64,
 }
 
@@ -55,6 +57,12 @@ impl Buckets {
 
     /// Frees a chunk of names of a flushed database. Returns whether there was one.
     pub fn drop_chunk(&mut self) -> bool {
+        while let Some((_, slab)) = self.early.last_mut() {
+            if slab.drop_chunk() {
+                return true;
+            }
+            self.early.pop();
+        }
         while let Some(mut first) = self.slabs.first_entry() {
             if first.get_mut().drop_chunk() {
                 return true;
@@ -74,13 +82,47 @@ impl Buckets {
         }
     }
 
+    /// Makes the locks of the bucket of `at` due at once.
+    pub fn expire_early(&mut self, at: Instant) {
+        let bucket = Bucket::of(at);
+        let slabs = self
+            .slabs
+            .range((bucket, SlotSize::MIN)..=(bucket, SlotSize::MAX));
+        for place in slabs.map(|(place, _)| *place).collect::<Vec<_>>() {
+            self.early
+                .extend(self.slabs.remove(&place).map(|slab| (bucket, slab)));
+        }
+    }
+
+    fn take_early(&mut self) -> Option<(InlineBytes, ExpiryHandle)> {
+        loop {
+            let (bucket, slab) = self.early.last_mut()?;
+            if let Some((slot, name)) = slab.pop() {
+                self.len = self.len.saturating_sub(1);
+                return Some((
+                    name,
+                    ExpiryHandle {
+                        bucket: *bucket,
+                        slot,
+                    },
+                ));
+            }
+            self.early.pop();
+        }
+    }
+
     pub fn is_due(&self, now: Instant) -> bool {
-        self.slabs
-            .first_key_value()
-            .is_some_and(|((bucket, _), _)| bucket.has_passed(now))
+        !self.early.is_empty()
+            || self
+                .slabs
+                .first_key_value()
+                .is_some_and(|((bucket, _), _)| bucket.has_passed(now))
     }
 
     pub fn take_due(&mut self, now: Instant) -> Option<(InlineBytes, ExpiryHandle)> {
+        if let Some(early) = self.take_early() {
+            return Some(early);
+        }
         loop {
             let mut first = self
                 .slabs
@@ -115,6 +157,30 @@ mod tests {
         assert!(buckets.take_due(at(1_250)).is_some());
         assert!(!buckets.is_due(at(9_999)));
         assert_eq!(buckets.len(), 0);
+    }
+
+    #[test]
+    fn locks_of_one_time_can_be_due_before_it() {
+        let mut buckets = Buckets::default();
+        let name = [b'n'; 100];
+        let (short, long) = (
+            buckets.insert(b"short", at(9_000)),
+            buckets.insert(&name, at(9_100)),
+        );
+        buckets.insert(b"later", at(10_000));
+        buckets.expire_early(at(9_000));
+        assert!(buckets.is_due(at(0)));
+        // One of them is found to be due at that time indeed.
+        buckets.insert(b"short", at(9_000));
+        let mut due = [
+            buckets.take_due(at(0)).unwrap().1,
+            buckets.take_due(at(0)).unwrap().1,
+        ];
+        due.sort_by_key(|handle| *handle == long);
+        assert_eq!(due, [short, long]);
+        assert!(buckets.take_due(at(0)).is_none() && !buckets.is_due(at(0)));
+        assert_eq!(buckets.len(), 2);
+        assert!(buckets.take_due(at(9_250)).is_some());
     }
 
     #[test]

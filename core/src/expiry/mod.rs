@@ -78,6 +78,13 @@ impl ExpiryIndex {
         })
     }
 
+    /// Makes the locks that are due at about `at` due at once: leases that lasted until then may be shorter now.
+    pub fn expire_early(&mut self, at: Instant) {
+        for buckets in &mut self.databases {
+            buckets.expire_early(at);
+        }
+    }
+
     /// Whether [`ExpiryIndex::take_due`] has something.
     pub fn is_due(&self, now: Instant) -> bool {
         self.databases.iter().any(|buckets| buckets.is_due(now))

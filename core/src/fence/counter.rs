@@ -81,6 +81,11 @@ impl Fences {
         }
     }
 
+    /// Whether a restart without the counter could issue known fences again: a promotion puts it ahead of the clock.
+    pub fn is_ahead_of(&self, clock: WallClock) -> bool {
+        !clock.is_at_least(self.known)
+    }
+
     /// Whether this is a server of a quorum. Only then does a minimum of a new grant pass by the counter.
     pub fn set_quorum(&mut self, is_quorum: bool) {
         match (is_quorum, &self.last_fences) {
@@ -284,6 +289,17 @@ mod tests {
             fences.request_advance(reason);
             assert_eq!(fences.pending, Some(expected));
         }
+    }
+
+    #[test]
+    fn counter_is_ahead_of_the_clock_for_a_while_after_a_promotion() {
+        let mut fences = Fences::starting();
+        fences.observe(CLOCK);
+        assert!(!fences.is_ahead_of(WallClock(CLOCK)) && fences.is_ahead_of(WallClock(CLOCK - 1)));
+        fences.request_advance(AdvanceReason::Promotion);
+        fences.advance(WallClock(CLOCK), 0);
+        assert!(fences.is_ahead_of(WallClock(CLOCK + PROMOTION_GAP - 1)));
+        assert!(!fences.is_ahead_of(WallClock(CLOCK + PROMOTION_GAP)));
     }
 
     #[test]

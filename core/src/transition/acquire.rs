@@ -30,6 +30,7 @@ impl Rules<'_> {
                 self.effects.repeated = RequestKey::of(self.name, request);
                 return Ok(Some(granted(holder, clock, 0)));
             }
+            self.effects.is_limit_mismatch = request.limit.contradicts(holder.limit);
         }
         match (clock.grace_left_ms(), index) {
             (Some(_), _) if request.wait.is_some() => Ok(None),
@@ -58,6 +59,7 @@ impl Rules<'_> {
             return Err(Error::Evictable);
         }
         let occupancy = Occupancy::of(self.lock, clock);
+        self.effects.is_limit_mismatch = occupancy.holders > 0 && request.limit.contradicts(occupancy.limit);
         let has_waiters = self.queue.as_ref().is_some_and(|queue| !queue.is_empty());
         if has_waiters || !occupancy.with(request.limit).is_within_limit() {
             return Ok(None);

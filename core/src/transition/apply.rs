@@ -5,6 +5,8 @@ use crate::codec::{Removal, decode_change};
 use crate::effects::Effects;
 use crate::error::Error;
 use crate::event::Event;
+use crate::fence::Fence;
+use crate::lease_clock::LeaseClock;
 use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
 use crate::server_state::ServerState;
@@ -39,6 +41,17 @@ impl ServerState {
         effects.is_changed = true;
         Ok(())
     }
+}
+
+/// The largest fence and the longest lease, in milliseconds, that a change brings: who does not trust its sender checks
+/// them before [`ServerState::apply`].
+pub fn maxima_of_change(change: &[u8]) -> Result<(Fence, u64), Error> {
+    let clock = LeaseClock::default();
+    let holders = decode_change(change, clock.now)?.holders;
+    let maxima = |(fence, lease_ms): (Fence, u64), holder: &Holder| {
+        (fence.max(holder.fence()), lease_ms.max(holder.lease_ms(clock)))
+    };
+    Ok(holders.iter().fold((0, 0), maxima))
 }
 
 /// The owners that a change removes, each with the index of its removal.

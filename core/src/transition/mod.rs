@@ -27,6 +27,7 @@ use super::outcome::{Acquired, MAX_AHEAD, Outcome};
 use super::queue::Waiter;
 use super::request::{Acquire, Caller, Extend, Release, Wait};
 use super::server_state::ServerState;
+pub use apply::maxima_of_change;
 use rules::{Rules, expire_holders};
 
 /// A change of one lock: see [`ServerState::begin`]. Each method is a whole transition. Afterwards the wait table is

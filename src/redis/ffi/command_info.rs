@@ -80,7 +80,8 @@ fn arguments(
     arguments: &[Argument],
     arena: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
 ) -> Vec<raw::RedisModuleCommandArg> {
-    let list = arguments.iter().map(|argument| raw_argument(argument, arena));
+    let shown = arguments.iter().filter(|argument| (argument.is_shown)());
+    let list = shown.map(|argument| raw_argument(argument, arena));
     let mut list: Vec<_> = list.collect();
     // SAFETY: plain data, for which zero is "nothing".
     list.push(unsafe { std::mem::zeroed() });

@@ -5,7 +5,8 @@
 
 use std::ffi::{CStr, c_int};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
@@ -94,12 +95,25 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Sends `command a b` to replicas, and to the AOF if `is_logged`.
-    pub fn replicate_numbers(&mut self, command: &CStr, a: u64, b: u64, is_logged: bool) {
-        let (a, b) = (a.cast_signed(), b.cast_signed());
-        let format = if is_logged { c"ll" } else { c"llA" };
-        // SAFETY: the arguments are what the format says: two long longs.
-        unsafe { api!(RedisModule_Replicate)(self.raw, command.as_ptr(), format.as_ptr(), a, b) };
+    /// Sends `command a b [keyword]` to replicas, and to the AOF if `is_logged`.
+    pub fn replicate_numbers(
+        &mut self,
+        command: &CStr,
+        numbers: [u64; 2],
+        keyword: Option<&CStr>,
+        is_logged: bool,
+    ) {
+        let [a, b] = numbers.map(u64::cast_signed);
+        let (command, keyword) = (command.as_ptr(), keyword.map(CStr::as_ptr));
+        let format = match (keyword, is_logged) {
+            (None, true) => c"ll",
+            (None, false) => c"llA",
+            (Some(_), true) => c"llc",
+            (Some(_), false) => c"llcA",
+        };
+        let keyword = keyword.unwrap_or(ptr::null());
+        // SAFETY: the arguments are what the format says: two long longs, and a C string where it has a third one.
+        unsafe { api!(RedisModule_Replicate)(self.raw, command, format.as_ptr(), a, b, keyword) };
     }
 
     /// Invalidates the key for clients that watch or track it.
@@ -116,17 +130,17 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// The flags of clients that are obeyed.
-static OBEYED: AtomicU32 = AtomicU32::new(raw::REDISMODULE_CTX_FLAGS_REPLICATED);
+/// Whether the server migrates slots atomically.
+static IMPORTS_SLOTS: AtomicBool = AtomicBool::new(false);
 
-/// From now on nodes that migrate slots to this one are obeyed like a primary. Only for Valkey 9 and later.
-pub(super) fn obey_slot_imports() {
-    OBEYED.fetch_or(SLOT_IMPORT_CLIENT, Ordering::Relaxed);
+/// From now on changes of locks are taken from nodes that migrate slots to this one. Only for Valkey 9 and later.
+pub(super) fn accept_slot_imports() {
+    IMPORTS_SLOTS.store(true, Ordering::Relaxed);
 }
 
 /// Whether they are.
 pub(super) fn imports_slots() -> bool {
-    OBEYED.load(Ordering::Relaxed) & SLOT_IMPORT_CLIENT != 0
+    IMPORTS_SLOTS.load(Ordering::Relaxed)
 }
 
 /// The state of the server and of the client of a call.
@@ -145,10 +159,16 @@ impl Flags {
         self.is_primary() && !self.is_loading()
     }
 
-    /// The command comes from the primary, from a node that migrates slots to this one, or from the AOF: it is executed
-    /// as it is.
+    /// The command comes from the primary or from the AOF: it is executed as it is. The server says the same of a source of
+    /// slots.
     pub fn must_obey(self) -> bool {
-        self.has(OBEYED.load(Ordering::Relaxed)) || self.is_loading()
+        let is_replicated = self.has(raw::REDISMODULE_CTX_FLAGS_REPLICATED) && !self.is_slot_import();
+        is_replicated || self.is_loading()
+    }
+
+    /// The command comes from a node that migrates slots to this one, or from a client that poses as one.
+    pub fn is_slot_import(self) -> bool {
+        IMPORTS_SLOTS.load(Ordering::Relaxed) && self.has(SLOT_IMPORT_CLIENT)
     }
 
     pub fn is_primary(self) -> bool {

@@ -1,6 +1,7 @@
 //! Events of the server.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::slice;
 
 use redis_module::raw;
 
@@ -28,8 +29,8 @@ pub trait Events {
     fn flush_began(ctx: &mut Ctx<'_>, db: c_int);
     /// Two databases were swapped.
     fn swapped(ctx: &mut Ctx<'_>, dbs: [c_int; 2]);
-    /// A setting of the server was changed.
-    fn config_changed(ctx: &mut Ctx<'_>);
+    /// The settings of these names were set.
+    fn config_changed(ctx: &mut Ctx<'_>, names: &[&CStr]);
     /// An atomic migration of cluster slots, on Valkey 9 and later.
     fn slot_migration(ctx: &mut Ctx<'_>, event: SlotMigration);
 }
@@ -104,7 +105,20 @@ unsafe extern "C" fn dispatch<E: Events>(
             let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
             E::swapped(ctx, [info.dbnum_first, info.dbnum_second]);
         }
-        (raw::REDISMODULE_EVENT_CONFIG, _) => E::config_changed(ctx),
+        (raw::REDISMODULE_EVENT_CONFIG, _) => {
+            // SAFETY: this event comes with this struct: an array of that many C strings, valid during the call.
+            let names = unsafe {
+                let change = &*data.cast::<raw::RedisModuleConfigChange>();
+                let count = usize::try_from(change.num_changes).unwrap_or(0);
+                slice::from_raw_parts(change.config_names, count)
+            };
+            // SAFETY: as above.
+            let names: Vec<_> = names
+                .iter()
+                .map(|name| unsafe { CStr::from_ptr(*name) })
+                .collect();
+            E::config_changed(ctx, &names);
+        }
         // Its subevents: import and export began, were aborted, were completed.
         (ATOMIC_SLOT_MIGRATION, 1) => E::slot_migration(ctx, SlotMigration::ExportBegan),
         (ATOMIC_SLOT_MIGRATION, 3 | 5) => E::slot_migration(ctx, SlotMigration::ExportEnded),

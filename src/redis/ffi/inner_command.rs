@@ -11,8 +11,19 @@ pub struct InnerCommand<'a> {
     name: RStr<'a>,
 }
 
+/// How the server rejects what scripts may not call.
+const NOT_IN_SCRIPTS: &str = "is not allowed on script mode";
+
 /// How Redis 7.0 begins an error that other servers begin with NOPERM.
 const NO_PERMISSION: &str = "ERR acl verification failed";
+
+/// Why the server has not run a command, where it gives no error for the caller.
+pub enum NotRun {
+    /// Its name holds a zero byte: there is no such command.
+    NoReply,
+    /// Scripts may not call it: it needs a client of its own, blocks, or runs other commands.
+    NotInScripts,
+}
 
 impl<'a> InnerCommand<'a> {
     pub(super) fn at(argv: &'a [*mut raw::RedisModuleString], position: usize) -> Option<Self> {
@@ -51,23 +62,22 @@ impl<'a> InnerCommand<'a> {
 
 impl Ctx<'_> {
     /// Runs a command as if the caller had sent it, and passes its reply on. The server rejects it where it would
-    /// reject the caller's, and where it would reject a script's. False if it does not even reply: the name
-    /// holds a zero byte, so that there is no such command.
-    #[must_use]
-    pub fn run(&mut self, command: &InnerCommand<'_>) -> bool {
+    /// reject the caller's. The error says if it has not run it at all.
+    pub fn run(&mut self, command: &InnerCommand<'_>) -> Result<(), NotRun> {
         let arguments = command.argv.get(1..).unwrap_or_default();
         // As in a script (S), as the caller (C), errors as replies (E), not where memory is short (M), in the caller's
         // protocol (0), to replicas and the AOF (!).
         let call = |name| self.call(name, c"vSCEM0!", arguments);
         let Some(reply) = command.name.c_str().and_then(call) else {
-            return false;
+            return Err(NotRun::NoReply);
         };
         match reply.is_error().then(|| reply.text()).flatten() {
             Some(error) if error.starts_with(NO_PERMISSION) => {
                 self.reply_error(&error.replacen("ERR", "NOPERM", 1));
             }
+            Some(error) if error.ends_with(NOT_IN_SCRIPTS) => return Err(NotRun::NotInScripts),
             _ => reply.forward(self),
         }
-        true
+        Ok(())
     }
 }

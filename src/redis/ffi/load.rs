@@ -3,7 +3,7 @@
 use redis_module::{Context, raw};
 
 use crate::redis::ffi::api::{self, api};
-use crate::redis::ffi::ctx::{Ctx, obey_slot_imports};
+use crate::redis::ffi::ctx::{Ctx, accept_slot_imports};
 use crate::redis::versions::{HANDLE_ATOMIC_SLOT_MIGRATION, is_valkey_9};
 
 /// Looks up the functions of the server, and says how the module uses them. The error names one that is missing.
@@ -19,7 +19,7 @@ pub fn attach(context: &Context) -> Result<Ctx<'_>, &'static str> {
         raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
     if is_valkey_9(ctx.info_text(c"server", c"valkey_version").as_deref()) {
         options |= HANDLE_ATOMIC_SLOT_MIGRATION;
-        obey_slot_imports();
+        accept_slot_imports();
     }
     // SAFETY: takes nothing but the context.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx.raw(), options.cast_signed()) };

@@ -43,7 +43,7 @@ pub use data_type::{DataType, NativeType};
 pub use events::{Events, SlotMigration};
 pub use gil::{Gil, GilCell};
 pub use info::InfoSection;
-pub use inner_command::InnerCommand;
+pub use inner_command::{InnerCommand, NotRun};
 pub use io::{Digest, Io};
 pub use key::{ReadKey, Value, WriteKey};
 pub use load::attach;

@@ -47,6 +47,12 @@ impl Ctx<'_> {
         unsafe { api!(RedisModule_ReplyWithSimpleString)(self.raw(), c"OK".as_ptr()) };
     }
 
+    pub fn reply_status(&self, text: &str) {
+        let text = CString::new(text).unwrap_or_default();
+        // SAFETY: the text is a C string and is copied.
+        unsafe { api!(RedisModule_ReplyWithSimpleString)(self.raw(), text.as_ptr()) };
+    }
+
     pub fn reply_error(&self, error: &str) {
         let error = CString::new(error).unwrap_or_default();
         // SAFETY: the text is a C string and is copied.

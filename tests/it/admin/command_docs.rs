@@ -84,9 +84,10 @@ fn line<'a>(section: &'a str, label: &str) -> &'a str {
 
 /// The syntax line, from the arguments in COMMAND DOCS.
 fn syntax(command: &str, docs: &Map) -> String {
-    let arguments: Vec<Map> = from(&docs["arguments"]);
-    let arguments: Vec<String> = arguments.iter().map(argument).collect();
-    format!("{} {}", command.to_uppercase(), arguments.join(" "))
+    let arguments: Vec<Map> = docs.get("arguments").map(from).unwrap_or_default();
+    let arguments = arguments.iter().map(argument);
+    let words: Vec<String> = std::iter::once(command.to_uppercase()).chain(arguments).collect();
+    words.join(" ")
 }
 
 fn argument(docs: &Map) -> String {

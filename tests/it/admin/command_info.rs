@@ -8,7 +8,7 @@ use redis::Value;
 type Map = BTreeMap<String, Value>;
 
 /// Name, arity, flags, flags of the key if it has one.
-const COMMANDS: [(&str, i64, &str, &str); 7] = [
+const COMMANDS: [(&str, i64, &str, &str); 8] = [
     (
         "dlock.acquire",
         -4,
@@ -21,6 +21,7 @@ const COMMANDS: [(&str, i64, &str, &str); 7] = [
     ("dlock.grants", -3, "blocking module", ""),
     ("dlock.owner", 2, "fast module readonly", "RO access"),
     ("dlock.info", 2, "fast module readonly", "RO access"),
+    ("dlock.help", 1, "fast loading module readonly stale", ""),
 ];
 /// Newer servers report more.
 const FLAGS: &str = "write readonly denyoom fast module admin blocking noscript loading stale";
@@ -30,8 +31,7 @@ const ARGUMENTS: [(&str, &str); 7] = [
     (
         "dlock.acquire",
         "key:key owner:string lease-ms:integer [SHARED shared:pure-token | LIMIT n:integer] \
-         [BLOCK timeout-ms:integer | QUEUE inbox:string timeout-ms:integer] [REQID id:string] \
-         [MINFENCE fence:integer]",
+         [BLOCK timeout-ms:integer | QUEUE inbox:string timeout-ms:integer] [REQID id:string]",
     ),
     (
         "dlock.release",
@@ -39,7 +39,7 @@ const ARGUMENTS: [(&str, &str); 7] = [
     ),
     (
         "dlock.extend",
-        "key:key owner:string lease-ms:integer [FENCE fence:integer | REQID id:string] [MINFENCE fence:integer]",
+        "key:key owner:string lease-ms:integer [FENCE fence:integer | REQID id:string]",
     ),
     (
         "dlock.guard",
@@ -100,11 +100,44 @@ fn command_docs_has_summary_complexity_since_and_arguments() {
 }
 
 #[test]
+fn command_docs_shows_minfence_on_server_of_a_quorum_only() {
+    for (lines, is_shown) in [("", false), ("dlock.quorum yes", true)] {
+        let server = Server::with(lines);
+        for name in ["dlock.acquire", "dlock.extend"] {
+            let docs: BTreeMap<String, Map> = server.client().ask(&format!("COMMAND DOCS {name}"));
+            let arguments: Vec<Map> = from(&docs[name]["arguments"]);
+            let arguments: Vec<String> = arguments.iter().map(shown).collect();
+            let last = arguments.last().expect("it has arguments");
+            assert_eq!(last == "[MINFENCE fence:integer]", is_shown, "{name} {last}");
+        }
+    }
+}
+
+#[test]
+fn help_lists_commands_as_command_docs_does() {
+    let (_server, mut client) = start();
+    let help: Vec<String> = client.ask("DLOCK.HELP");
+    let shown: Vec<&str> = help.iter().step_by(2).map(String::as_str).collect();
+    let names = shown.iter().map(|line| line.split(' ').next().expect("the name"));
+    let mut names: Vec<String> = names.map(str::to_lowercase).collect();
+    names.sort_unstable();
+    let mut expected = COMMANDS.map(|(name, ..)| name);
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+    for (line, summary) in shown.iter().zip(help.iter().skip(1).step_by(2)) {
+        let name = line.split(' ').next().expect("the name").to_lowercase();
+        let docs: BTreeMap<String, Map> = client.ask(&format!("COMMAND DOCS {name}"));
+        assert_eq!(summary.trim_start(), text(&docs[&name]["summary"]), "{name}");
+        assert!(!line.contains("MINFENCE"), "{line}");
+    }
+}
+
+#[test]
 fn command_list_shows_all_module_commands() {
     let server = Server::start();
     let mut commands: Vec<String> = server.client().ask("COMMAND LIST FILTERBY MODULE dlock");
     commands.sort();
-    let expected = "acquire apply extend grants guard info owner probe release sync";
+    let expected = "acquire apply extend grants guard help info owner probe release sync";
     let expected: Vec<_> = expected.split(' ').map(|name| format!("dlock.{name}")).collect();
     assert_eq!(commands, expected);
 }
@@ -112,12 +145,12 @@ fn command_list_shows_all_module_commands() {
 #[test]
 fn internal_commands_are_flagged_admin_and_write() {
     let server = Server::start();
-    for (name, keys) in [("dlock.apply", 1), ("dlock.sync", 0)] {
+    for (name, arity, keys) in [("dlock.apply", 3, 1), ("dlock.sync", -3, 0)] {
         let info: Vec<Vec<Value>> = server.client().ask(&format!("COMMAND INFO {name}"));
         let flags = texts(&info[0][2]);
         let is_expected = flags.contains(&"write".to_owned()) && flags.contains(&"admin".to_owned());
         assert!(is_expected, "{name}: {flags:?}");
-        assert_eq!(info[0][1], Value::Int(3), "{name}");
+        assert_eq!(info[0][1], Value::Int(arity), "{name}");
         assert_eq!(info[0][3], Value::Int(keys), "{name}");
     }
 }
@@ -141,7 +174,7 @@ fn command_getkeys_finds_key() {
 #[test]
 fn wrong_arity_is_refused_by_server() {
     let (_server, mut client) = start();
-    for (name, arity, _, _) in COMMANDS {
+    for (name, arity, _, _) in COMMANDS.into_iter().filter(|(_, arity, ..)| *arity != 1) {
         let too_few = usize::try_from(arity.abs()).expect("small") - 1;
         let command = name.to_owned() + &" x".repeat(too_few - 1);
         let error = client.error(&command);

@@ -8,7 +8,7 @@ use crate::fixtures::held_by_alice;
 const SETTINGS: [(&str, &str, &[&str], &[&str]); 9] = [
     (
         "dlock.max-lease-ms",
-        "86400000",
+        "600000",
         &["1", "5000", "31622400000"],
         &["0", "-1", "x", "", "1.5", "99999999999999999999"],
     ),

@@ -7,7 +7,7 @@ const GAUGES: &str = "contended_locks evictable fence_known grace_left_ms inbox_
                       longest_wait_ms quorum waiters waiters_queued";
 /// Counted in addition to another counter.
 const SIDE_COUNTERS: &str = "deadlock_searches_abandoned errors_late_releases expired_contended fences_raised guards_refused \
-     internal_errors";
+     internal_errors limit_mismatches";
 /// Durations, and the number of them up to each bound.
 const DURATIONS: &str = "held_ms held_ms_buckets waited_ms_buckets";
 const COUNTERS: &str = "acquired errors_busyinbox errors_deadlock errors_err errors_noinbox errors_notheld \
@@ -37,6 +37,40 @@ fn info_dlock_is_part_of_everything_and_modules() {
     for section in ["server", "default"] {
         let is_expected = !client.info_section(section).contains_key("dlock_locks");
         assert!(is_expected, "INFO {section}");
+    }
+}
+
+#[test]
+fn limit_that_differs_from_that_of_holders_is_counted() {
+    let (_server, mut client) = start();
+    let rows = [
+        ("pool alice LIMIT 3", 0),
+        ("pool bob LIMIT 3", 0),
+        ("pool carol", 1),
+        ("pool carol LIMIT 4", 1),
+        ("pool carol LIMIT 4", 0),
+        ("pool carol SHARED", 1),
+        // An upgrade is an error.
+        ("pool alice LIMIT 2", 0),
+        ("pool alice LIMIT 3 REQID r1", 0),
+        // Readers and writers of one lock.
+        ("door alice SHARED", 0),
+        ("door bob", 0),
+        ("door bob SHARED", 0),
+        ("door carol LIMIT 2", 1),
+    ];
+    for (request, expected) in rows {
+        let before = client.stat("dlock_limit_mismatches");
+        let (key_and_owner, options) = request.split_at(
+            request
+                .match_indices(' ')
+                .nth(1)
+                .map_or(request.len(), |(at, _)| at),
+        );
+        // Some are rejected.
+        let _ = client.call(&format!("DLOCK.ACQUIRE {key_and_owner} 60000{options}"));
+        let counted = client.stat("dlock_limit_mismatches") - before;
+        assert_eq!(counted, expected, "{request}");
     }
 }
 

@@ -80,8 +80,12 @@ fn module_unload_is_refused() {
 fn module_list_shows_dlock() {
     let server = Server::start();
     let modules: Vec<BTreeMap<String, Value>> = server.client().ask("MODULE LIST");
-    let is_expected = modules
-        .iter()
-        .any(|module| module["name"] == Value::BulkString(b"dlock".to_vec()));
-    assert!(is_expected, "{modules:?}");
+    let is_dlock = |module: &&BTreeMap<String, Value>| module["name"] == Value::BulkString(b"dlock".to_vec());
+    let module = modules.iter().find(is_dlock).expect("it is listed");
+    let version: Vec<i64> = env!("CARGO_PKG_VERSION")
+        .split('.')
+        .map(|part| part.parse().expect("a number"))
+        .collect();
+    let version = 10_000 * version[0] + 100 * version[1] + version[2];
+    assert_eq!(module["ver"], Value::Int(version));
 }

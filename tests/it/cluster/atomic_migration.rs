@@ -319,3 +319,114 @@ fn replica_of_target_has_migrated_locks_when_promoted() {
     replica.release(&format!("{key} alice"));
     assert!(replica.acquire(&format!("{key} carol 60000")).fence > late_fence);
 }
+
+/// A key that node 0 owns, and a connection to node 1 that poses as node 0, which migrates the slot of the key.
+fn pose_as_source(fixture: &Fixture) -> (String, Client) {
+    let mut client = fixture.cluster.client(1);
+    let key = fixture.key.clone();
+    let slot: u16 = client.ask(&format!("CLUSTER KEYSLOT {key}"));
+    let (source, name) = (fixture.cluster.id(0), "a".repeat(40));
+    client.ok(&format!(
+        "CLUSTER SYNCSLOTS ESTABLISH SOURCE {source} NAME {name} SLOTSRANGE {slot} {slot}"
+    ));
+    (key, client)
+}
+
+/// A change that makes alice the only holder.
+fn change(fence: u64, lease_ms: u64) -> Vec<u8> {
+    let mut change = b"\x01\x03\x05alice\x01".to_vec();
+    for mut number in [fence, lease_ms, 0, 1, 0] {
+        while number > 0x7f {
+            change.push(0x80 | (number & 0x7f) as u8);
+            number >>= 7;
+        }
+        change.push(number as u8);
+    }
+    change
+}
+
+fn send(client: &mut Client, words: &[&[u8]]) {
+    let mut command = redis::Cmd::new();
+    words.iter().for_each(|word| _ = command.arg(word));
+    let sent = client
+        .connection()
+        .send_packed_command(&command.get_packed_command());
+    sent.expect("the server reads");
+}
+
+#[test]
+fn checkpoint_from_posed_migration_source_is_refused() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    for words in [
+        ["DLOCK.SYNC", "9007199254740990", "5000"],
+        ["DLOCK.SYNC", "1", "1000000000"],
+    ] {
+        let (_, mut posed) = pose_as_source(&fixture);
+        let target = &mut fixture.target;
+        let refused = target.stat("dlock_errors_err");
+        send(&mut posed, &words.map(str::as_bytes));
+        wait_for("the refusal", || target.stat("dlock_errors_err") > refused);
+        assert_eq!(target.stat("dlock_grace_left_ms"), 0);
+        let gate = fixture.cluster.key_on(1, "gate");
+        assert!(fixture.target.acquire(&format!("{gate} bob 60000")).fence < 1 << 52);
+        fixture.target.release(&format!("{gate} bob"));
+    }
+}
+
+#[test]
+fn change_from_posed_migration_source_is_bounded_as_restore() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let gate = fixture.cluster.key_on(1, "gate");
+    let known = fixture.target.acquire(&format!("{gate} bob 60000")).fence;
+    // A fence two years ahead, a lease of eleven years.
+    let two_years = 2 * 366 * 24 * 60 * 60 * 1000 * 2048;
+    let eleven_years_ms = 11 * 366 * 24 * 60 * 60 * 1000;
+    let mut refused = vec![
+        change(known + two_years, 60_000),
+        change((1 << 53) - 1, 60_000),
+        change(known, eleven_years_ms),
+        Vec::new(),
+        b"x".to_vec(),
+    ];
+    let valid = change(known + 5, 60_000);
+    refused.extend((1..valid.len()).map(|length| valid[..length].to_vec()));
+    for change in refused {
+        let (key, mut posed) = pose_as_source(&fixture);
+        let target = &mut fixture.target;
+        let (errors, fence) = (target.stat("dlock_errors_err"), target.stat("dlock_fence_known"));
+        send(&mut posed, &[b"DLOCK.APPLY", key.as_bytes(), &change]);
+        wait_for("the refusal", || target.stat("dlock_errors_err") > errors);
+        assert_eq!(target.stat("dlock_fence_known"), fence, "{change:?}");
+        fixture.cluster.nodes[1].assert_alive();
+    }
+    let (key, mut posed) = pose_as_source(&fixture);
+    send(&mut posed, &[b"DLOCK.APPLY", key.as_bytes(), &valid]);
+    let target = &mut fixture.target;
+    wait_for("the change", || {
+        target.stat("dlock_fence_known") >= (known + 5) as i64
+    });
+}
+
+/// A checkpoint goes to no slot.
+#[test]
+fn checkpoint_of_source_does_not_break_atomic_migration() {
+    let Some(mut fixture) = Fixture::start() else {
+        return;
+    };
+    let key = fixture.key.clone();
+    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
+    fixture.begin_and_stream();
+    // A replica that comes online asks for one.
+    let mut replica = fixture.cluster.add_replica(0);
+    wait_for("a checkpoint", || {
+        replica
+            .info_section("commandstats")
+            .contains_key("cmdstat_dlock.sync")
+    });
+    fixture.finish();
+    fixture.target.assert_sole_holder(&key, "alice", fence, 1);
+}

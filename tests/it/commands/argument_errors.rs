@@ -8,7 +8,7 @@ use dlock_testkit::{Client, Events, LockInfo, ReplicationStream, Server, start_w
 type Mistakes = &'static [(&'static str, &'static str)];
 
 const BAD_ACQUIRES: Mistakes = &[
-    ("", "|0|00|-1|+1|01|1.0|1e3|0x10| 1|1 |ten|١|86400001"),
+    ("", "|0|00|-1|+1|01|1.0|1e3|0x10| 1|1 |ten|١|600001"),
     (
         "",
         "9223372036854775808|18446744073709551616|99999999999999999999999999",
@@ -54,7 +54,7 @@ const BAD_RELEASES: Mistakes = &[
 ];
 
 const BAD_EXTENDS: Mistakes = &[
-    ("", "|0|-1|+1|01|1.0|1e3| 1|ten|86400001|18446744073709551616"),
+    ("", "|0|-1|+1|01|1.0|1e3| 1|ten|600001|18446744073709551616"),
     ("60000", "FENCE|REQID|MINFENCE|ALL|SHARED|surplus|"),
     ("60000 FENCE", "|0|-1|9007199254740992"),
     ("60000 FENCE 1 FENCE", "1"),
@@ -209,7 +209,11 @@ fn ungranted_acquire_changes_only_its_counter() {
 }
 
 /// Counters of requests that were not carried out, beside those of errors.
-const COUNTED_REFUSALS: [&str; 2] = ["dlock_not_granted", "dlock_guards_refused"];
+const COUNTED_REFUSALS: [&str; 3] = [
+    "dlock_not_granted",
+    "dlock_guards_refused",
+    "dlock_limit_mismatches",
+];
 
 /// A server with a lock whose side effects are watched.
 struct Fixture {

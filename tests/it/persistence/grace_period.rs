@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Client, ReplicationStream, Server, skip, start_with, wait_for};
+use dlock_testkit::{Client, ReplicationStream, Server, pause, skip, start_with, wait_for};
 
 use crate::fixtures::{AOF, held_by_alice, rewrite_aof};
 
@@ -10,8 +10,8 @@ use crate::fixtures::{AOF, held_by_alice, rewrite_aof};
 /// The last value is the fence of `door`.
 fn restarted_in_grace() -> (Server, Client, u64) {
     let (mut server, mut client) = start_with(AOF);
-    let fence = client.acquire("door alice 600000").fence;
-    client.acquire("door alice 600000 REQID r1");
+    let fence = client.acquire("door alice 300000").fence;
+    client.acquire("door alice 300000 REQID r1");
     client.acquire("short alice 5000");
     server.add_config("dlock.startup-grace-ms 60000");
     server.crash_and_restart();
@@ -63,7 +63,7 @@ fn acquire_in_grace_is_refused_even_to_known_holder() {
 #[test]
 fn repeated_reqid_in_grace_is_answered() {
     let (_server, mut client, fence) = restarted_in_grace();
-    let grant = client.acquire("door alice 600000 REQID r1");
+    let grant = client.acquire("door alice 300000 REQID r1");
     assert_eq!((grant.fence, grant.holds), (fence, 2));
 }
 
@@ -78,18 +78,18 @@ fn bad_request_in_grace_is_refused_as_bad_request() {
 #[test]
 fn extend_in_grace_needs_fence_or_reqid() {
     let (_server, mut client, fence) = restarted_in_grace();
-    let ms = grace_ms(&mut client, "DLOCK.EXTEND door alice 700000");
+    let ms = grace_ms(&mut client, "DLOCK.EXTEND door alice 400000");
     assert!((1..=60_000).contains(&ms));
-    let lease_ms = client.extend(&format!("door alice 700000 FENCE {fence}"));
-    assert_eq!(lease_ms, 700_000);
-    assert_eq!(client.extend("door alice 800000 REQID r1"), 800_000);
-    client.assert_error("STALE", "DLOCK.EXTEND door alice 700000 REQID r2");
+    let lease_ms = client.extend(&format!("door alice 400000 FENCE {fence}"));
+    assert_eq!(lease_ms, 400_000);
+    assert_eq!(client.extend("door alice 500000 REQID r1"), 500_000);
+    client.assert_error("STALE", "DLOCK.EXTEND door alice 400000 REQID r2");
     client.assert_error(
         "STALE",
-        &format!("DLOCK.EXTEND door alice 700000 FENCE {}", fence + 1),
+        &format!("DLOCK.EXTEND door alice 400000 FENCE {}", fence + 1),
     );
-    client.assert_error("NOTOWNER", &format!("DLOCK.EXTEND door bob 700000 FENCE {fence}"));
-    client.assert_error("NOTHELD", &format!("DLOCK.EXTEND free bob 700000 FENCE {fence}"));
+    client.assert_error("NOTOWNER", &format!("DLOCK.EXTEND door bob 400000 FENCE {fence}"));
+    client.assert_error("NOTHELD", &format!("DLOCK.EXTEND free bob 400000 FENCE {fence}"));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn promotion_begins_failover_grace() {
     let mut primary = Server::start();
     let replica = primary.replica_with("dlock.failover-grace-ms 60000");
     let mut client = primary.client();
-    let fence = client.acquire("door alice 600000").fence;
+    let fence = client.acquire("door alice 300000").fence;
     client.acquire("short alice 10000");
     client.sync();
     primary.kill();
@@ -206,9 +206,9 @@ fn promotion_begins_failover_grace() {
     client.ok("REPLICAOF NO ONE");
     let ms = grace_ms(&mut client, "DLOCK.ACQUIRE free bob 1000");
     assert!((20_000..=60_000).contains(&ms), "{ms}");
-    grace_ms(&mut client, "DLOCK.EXTEND door alice 700000");
-    let lease_ms = client.extend(&format!("door alice 700000 FENCE {fence}"));
-    assert_eq!(lease_ms, 700_000);
+    grace_ms(&mut client, "DLOCK.EXTEND door alice 400000");
+    let lease_ms = client.extend(&format!("door alice 400000 FENCE {fence}"));
+    assert_eq!(lease_ms, 400_000);
     let is_expected = client.lock("short").holder("alice").lease_ms > 10_000;
     assert!(is_expected, "it lasts until the end of the grace");
     assert_eq!(client.release(&format!("door alice FENCE {fence}")), 0);
@@ -267,11 +267,147 @@ fn restarted_replica_begins_no_grace() {
 }
 
 #[test]
-fn changed_grace_setting_applies_to_next_grace() {
+fn raised_grace_setting_applies_to_next_grace() {
     let (_server, mut client) = held_by_alice();
     client.config_set("dlock.startup-grace-ms", "60000");
     client.config_set("dlock.failover-grace-ms", "60000");
     client.acquire("gate bob 60000");
+    let (_server, mut client, _) = restarted_in_grace();
+    client.config_set("dlock.startup-grace-ms", "120000");
+    assert!(client.stat("dlock_grace_left_ms") <= 60_000);
+}
+
+#[test]
+fn lowered_setting_shortens_running_grace_to_that_length() {
+    let (_server, mut client, _) = restarted_in_grace();
+    client.config_set("dlock.startup-grace-ms", "40000");
+    let left_ms = client.stat("dlock_grace_left_ms");
+    assert!((10_000..=40_000).contains(&left_ms), "{left_ms}");
+    client.config_set("dlock.failover-grace-ms", "1");
+    client.config_set("dlock.failover-grace-ms", "0");
+    assert!(client.stat("dlock_grace_left_ms") > 10_000, "the other kind");
+}
+
+#[test]
+fn setting_of_zero_ends_running_grace_at_once() {
+    let (server, mut client, fence) = restarted_in_grace();
+    let mut bob = server.waiter("short bob 60000 BLOCK 0");
+    bob.assert_waiting();
+    client.config_set("dlock.startup-grace-ms", "0");
+    assert_eq!(client.stat("dlock_grace_left_ms"), 0);
+    client.acquire("free bob 1000");
+    client.assert_sole_holder("door", "alice", fence, 2);
+    // Its lease of 5 s counts again.
+    bob.granted();
+    let log = server.log();
+    assert!(
+        log.contains("dlock.startup-grace-ms was lowered: the grace period ends in 0 ms"),
+        "{log}"
+    );
+    wait_for("the end in the log", || {
+        server.log().contains("grace period ended")
+    });
+}
+
+#[test]
+fn lock_whose_lease_a_grace_had_stretched_is_removed_when_grace_is_ended() {
+    let (mut server, mut client) = start_with(AOF);
+    client.acquire("short alice 1000");
+    client.acquire("door alice 60000");
+    server.add_config("dlock.startup-grace-ms 60000");
+    server.crash_and_restart();
+    let mut client = server.client();
+    pause(1_500);
+    assert_eq!(client.stat("dlock_locks"), 2);
+    client.config_set("dlock.startup-grace-ms", "0");
+    // No command opens it.
+    wait_for("its end", || client.ask::<i64>("DBSIZE") == 1);
+    assert_eq!(client.stat("dlock_expired"), 1);
+    assert_eq!(client.owner("door").as_deref(), Some("alice"));
+}
+
+#[test]
+fn ended_grace_stays_ended_after_restart() {
+    for lines in ["dlock.keep-fence yes", "dlock.keep-fence no"] {
+        let (mut server, mut client) = start_with(&format!("{AOF}{lines}\ndlock.startup-grace-ms 60000"));
+        grace_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+        let log = server.directory().join("appendonlydir");
+        wait_for("the grace in the AOF", || directory_contains(&log, b"DLOCK.SYNC"));
+        client.config_set("dlock.startup-grace-ms", "0");
+        wait_for("its end in the AOF", || directory_contains(&log, b"ATMOST"));
+        server.add_config("dlock.startup-grace-ms 0");
+        server.crash_and_restart();
+        server.client().acquire("door bob 1000");
+    }
+}
+
+#[test]
+fn grace_that_is_over_does_not_begin_again_after_restart() {
+    let (mut server, _) = start_with(&format!("{AOF}dlock.startup-grace-ms 3000"));
+    let log = server.directory().join("appendonlydir");
+    wait_for("its end in the AOF", || directory_contains(&log, b"ATMOST"));
+    server.add_config("dlock.startup-grace-ms 0");
+    server.crash_and_restart();
+    server.client().acquire("door bob 1000");
+}
+
+#[test]
+fn inherited_grace_is_ended_by_setting_zero_again() {
+    let (mut server, mut client) = start_with(&format!("{AOF}dlock.startup-grace-ms 60000"));
+    grace_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+    let log = server.directory().join("appendonlydir");
+    wait_for("the grace in the AOF", || directory_contains(&log, b"DLOCK.SYNC"));
+    server.add_config("dlock.startup-grace-ms 0");
+    server.crash_and_restart();
+    let mut client = server.client();
+    grace_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+    client.config_set("dlock.max-lease-ms", "1000");
+    grace_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
+    client.config_set("dlock.startup-grace-ms", "0");
+    client.acquire("door bob 1000");
+}
+
+#[test]
+fn grace_that_is_ended_ends_on_replicas() {
+    let primary = Server::with("dlock.startup-grace-ms 600000");
+    let replica = primary.replica();
+    let (mut client, mut of_replica) = (primary.client(), replica.client());
+    wait_for("the grace", || of_replica.stat("dlock_grace_left_ms") > 0);
+    client.config_set("dlock.startup-grace-ms", "0");
+    wait_for("its end", || of_replica.stat("dlock_grace_left_ms") == 0);
+    of_replica.ok("REPLICAOF NO ONE");
+    of_replica.acquire("door bob 1000");
+}
+
+#[test]
+fn failover_grace_is_ended_by_its_setting_only() {
+    let mut primary = Server::start();
+    let replica = primary.replica_with("dlock.failover-grace-ms 60000");
+    primary.kill();
+    let mut client = replica.client();
+    client.ok("REPLICAOF NO ONE");
+    grace_ms(&mut client, "DLOCK.ACQUIRE free bob 1000");
+    client.config_set("dlock.startup-grace-ms", "0");
+    grace_ms(&mut client, "DLOCK.ACQUIRE free bob 1000");
+    client.config_set("dlock.failover-grace-ms", "0");
+    client.acquire("free bob 1000");
+}
+
+#[test]
+fn grace_of_more_than_two_minutes_is_logged_as_warning() {
+    for (grace_ms, is_long) in [(120_000, false), (120_900, true)] {
+        let server = Server::with(&format!("dlock.startup-grace-ms {grace_ms}"));
+        wait_for("the begin in the log", || {
+            server.log().contains("grace period began")
+        });
+        let log = server.log();
+        let line = log
+            .lines()
+            .find(|line| line.contains("grace period began"))
+            .expect("found");
+        assert_eq!(line.contains(" # "), is_long, "{line}");
+        assert_eq!(line.contains("To end it, lower"), is_long, "{line}");
+    }
 }
 
 /// Whether RDB files contain auxiliary data of modules (Redis 7.2 and later).

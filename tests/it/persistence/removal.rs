@@ -106,6 +106,28 @@ fn fence_that_is_not_kept_starts_from_clock() {
 }
 
 #[test]
+fn fence_that_a_promotion_put_ahead_of_the_clock_is_kept() {
+    let (mut primary, mut client) = start_with("dlock.keep-fence no");
+    let (mut server, mut promoted) = start_with(&format!("{AOF}dlock.keep-fence no"));
+    promoted.ok(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    server.wait_until_linked();
+    client.acquire("door alice 60000");
+    client.release("door alice");
+    client.sync();
+    primary.kill();
+    let mut client = promoted;
+    client.ok("REPLICAOF NO ONE");
+    let before = client.acquire("door alice 60000").fence;
+    client.release("door alice");
+    rewrite_aof(&mut client);
+    wait_for("the fence in the log", || {
+        Server::without_module_on_copy_of(&server, AOF).is_err()
+    });
+    server.crash_and_restart();
+    assert!(server.client().acquire("door alice 60000").fence > before);
+}
+
+#[test]
 fn fence_is_logged_when_it_is_to_be_kept_again() {
     let (mut server, mut client) = start_with(&format!("{AOF}dlock.keep-fence no"));
     client.acquire("door alice 60000");

@@ -51,6 +51,18 @@ fn deadlock_of_two_mutexes_is_refused() {
 }
 
 #[test]
+fn deadlock_error_names_owners_of_locks_with_very_long_names() {
+    let (server, mut client) = start();
+    let [door, gate] = ["d", "g"].map(|letter| letter.repeat(70_000));
+    client.acquire(&format!("{door} alice 60000"));
+    client.acquire(&format!("{gate} bob 60000"));
+    let _bob = server.waiter(&format!("{door} bob 60000 BLOCK 0"));
+    let expected = ["alice waits for bob", "bob waits for alice"];
+    let request = format!("{gate} alice 60000 BLOCK 0");
+    assert_eq!(assert_deadlock(&mut client, &request), expected);
+}
+
+#[test]
 fn deadlock_error_lists_cycle_of_three() {
     let (server, mut client) = start();
     for request in ["a alice 60000", "b bob 60000", "c carol 60000"] {
