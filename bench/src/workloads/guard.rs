@@ -50,7 +50,7 @@ pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
 
 /// The same write in three ways. The holder is in place.
 fn commands(connection: &mut Connection) -> Result<[(&'static str, String); 3]> {
-    let grant = connection.call(&["DLOCK.ACQUIRE", "lock:000001", "owner-000001", "3600000"])?;
+    let grant = connection.call(&["DLOCK.ACQUIRE", "lock:000001", "owner-000001", "600000"])?;
     let fence = fence_of(&grant)?;
     connection.call(&["SET", "lock:000002", "owner-000001"])?;
     let script = load_script(connection, CHECK_AND_SET)?;

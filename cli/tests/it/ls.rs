@@ -47,6 +47,7 @@ fn ls_lists_selected_database() {
 #[test]
 fn ls_table_shows_holder_lease_and_waiters() {
     let (server, mut client) = start();
+    client.config_set("dlock.max-lease-ms", "3600000");
     let fence = client.acquire("job alice 3600000").fence;
     client.acquire("readers one 60000 SHARED");
     client.acquire("readers two 60000 SHARED");

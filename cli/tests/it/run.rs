@@ -284,7 +284,7 @@ fn busy_message_names_the_holder_and_quiet_suppresses_it() {
 
 #[test]
 fn at_least_keeps_lock_only_after_command_that_succeeded() {
-    let server = Server::start();
+    let server = Server::with("dlock.max-lease-ms 3600000");
     let mut client = server.client();
     for (script, code, is_kept) in [("exit 3", 3, false), ("exit 0", 0, true)] {
         let job = Running::script(&server, &["--at-least", "1h", "--lease", "10s"], script);

@@ -161,7 +161,7 @@ fn guard_under_load_with_io_threads_does_no_harm() {
     wait_for("a cluster that serves all slots", || {
         client.ask::<String>("CLUSTER INFO").contains("cluster_state:ok")
     });
-    let fence = client.acquire("{door} alice 3600000").fence;
+    let fence = client.acquire("{door} alice 600000").fence;
     let incr = "INCR {door}data".to_owned();
     let guarded = format!("DLOCK.GUARD {{door}} alice {fence} {incr}");
     let batches = [vec![guarded; BATCH], vec![incr; BATCH]];

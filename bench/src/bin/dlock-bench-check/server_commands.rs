@@ -61,7 +61,7 @@ pub fn server_program() -> OsString {
 fn pairs(server: &Server) {
     let mut client = Waiter::connect(server);
     for _ in 0..ROUNDS {
-        expect_grant(&client.ask("DLOCK.ACQUIRE lock:000123 owner-000001 3600000"));
+        expect_grant(&client.ask("DLOCK.ACQUIRE lock:000123 owner-000001 600000"));
         assert_eq!(
             client.ask("DLOCK.RELEASE lock:000123 owner-000001"),
             Value::Int(0)
@@ -74,9 +74,9 @@ fn hand_overs(server: &Server) {
     let mut observer = server.client();
     let (mut holder, mut waiter) = (Waiter::connect(server), Waiter::connect(server));
     let (mut owner, mut next_owner) = ("owner-000001", "owner-000002");
-    expect_grant(&holder.ask(&format!("DLOCK.ACQUIRE lock:000123 {owner} 3600000")));
+    expect_grant(&holder.ask(&format!("DLOCK.ACQUIRE lock:000123 {owner} 600000")));
     for _ in 0..ROUNDS {
-        waiter.acquire(&format!("lock:000123 {next_owner} 3600000 BLOCK 0"));
+        waiter.acquire(&format!("lock:000123 {next_owner} 600000 BLOCK 0"));
         wait_for_blocked_client(&mut observer);
         holder.send(&format!("DLOCK.RELEASE lock:000123 {owner}"));
         expect_grant(&waiter.next_reply());
@@ -92,11 +92,11 @@ fn hand_overs_by_inbox(server: &Server) {
     let (mut requests, mut reader) = (Waiter::connect(server), Waiter::connect(server));
     let (mut owner, mut next_owner) = ("owner-000001", "owner-000002");
     let mut cursor = cursor_of(&reader.ask("DLOCK.GRANTS inbox 0"));
-    expect_grant(&requests.ask(&format!("DLOCK.ACQUIRE lock:000123 {owner} 3600000")));
+    expect_grant(&requests.ask(&format!("DLOCK.ACQUIRE lock:000123 {owner} 600000")));
     for round in 0..ROUNDS {
         reader.send(&format!("DLOCK.GRANTS inbox {cursor} BLOCK 60000"));
         wait_for_blocked_client(&mut observer);
-        let queue = format!("{next_owner} 3600000 QUEUE inbox 0 REQID id-{round:06}");
+        let queue = format!("{next_owner} 600000 QUEUE inbox 0 REQID id-{round:06}");
         let queued = requests.ask(&format!("DLOCK.ACQUIRE lock:000123 {queue}"));
         assert_eq!(queued, Value::Array(vec![Value::Int(0)]));
         let released = requests.ask(&format!("DLOCK.RELEASE lock:000123 {owner}"));
@@ -120,7 +120,7 @@ fn cursor_of(reply: &Value) -> i64 {
 /// One holder, which writes.
 fn guarded_writes(server: &Server) {
     let mut client = Waiter::connect(server);
-    let fence = expect_grant(&client.ask("DLOCK.ACQUIRE lock:000001 owner-000001 3600000"));
+    let fence = expect_grant(&client.ask("DLOCK.ACQUIRE lock:000001 owner-000001 600000"));
     let guarded = format!("DLOCK.GUARD lock:000001 owner-000001 {fence} SET data:000001 value-001");
     for _ in 0..ROUNDS {
         assert_eq!(client.ask(&guarded), Value::Okay);

@@ -48,7 +48,7 @@ fn measure(client: &mut Client, row: &Row) -> usize {
         .map(|number| format!("{number:0>0$}", row.key))
         .collect();
     let replies = client.pipeline(keys.iter().map(|key| {
-        let mut args: Vec<&[u8]> = vec![b"DLOCK.ACQUIRE", key.as_bytes(), owner.as_bytes(), b"3600000"];
+        let mut args: Vec<&[u8]> = vec![b"DLOCK.ACQUIRE", key.as_bytes(), owner.as_bytes(), b"600000"];
         if !request.is_empty() {
             args.extend([b"REQID", request.as_bytes()]);
         }
