@@ -113,6 +113,16 @@ fn grace_covers_unplanned_failover() {
 }
 
 #[test]
+fn grace_that_is_lowered_covers_the_longest_lease() {
+    holds("failover-grace-lowered");
+}
+
+#[test]
+fn overlaps_after_grace_that_is_ended_are_detected() {
+    holds("failover-grace-ended");
+}
+
+#[test]
 fn overlaps_after_failover_without_grace_are_detected() {
     holds("failover");
 }

@@ -14,6 +14,8 @@ const GROUPS: u32 = 3;
 pub(super) const SERVERS: usize = 3;
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 500;
+/// Nobody waits for the end of such a grace period.
+const TOO_LONG_MS: u64 = 3_600_000;
 /// Maximum replication lag when the primary is killed.
 const MAX_LAG_MS: u64 = 150;
 
@@ -31,6 +33,43 @@ pub fn without_grace(run: &mut ScenarioRun, workload: Workloads) -> Vec<History>
 pub fn unsynced(run: &mut ScenarioRun) -> Vec<History> {
     let config = format!("dlock.failover-grace-ms {LEASE_MS}");
     run.in_parallel(GROUPS, move |run| failovers_unsynced(run, &config))
+}
+
+/// A grace period that is too long is lowered to the longest lease.
+pub fn grace_lowered(run: &mut ScenarioRun) -> Vec<History> {
+    run.in_parallel(GROUPS, |run| failovers_left_early(run, LEASE_MS))
+}
+
+/// It is ended at once.
+pub fn grace_ended(run: &mut ScenarioRun) -> Vec<History> {
+    run.in_parallel(GROUPS, |run| failovers_left_early(run, 0))
+}
+
+/// An administrator sets the length of each grace period, soon after the promotion.
+fn failovers_left_early(run: &mut ScenarioRun, length_ms: u64) -> History {
+    let mut group = ReplicationGroup::start(SERVERS, &format!("dlock.failover-grace-ms {TOO_LONG_MS}"));
+    let workload = Workload {
+        keeps_owner: true,
+        ..Workload::mixed(LEASE_MS)
+    };
+    let pool = run.start_clients(WORKERS, &group.route, &group.recorder, &workload);
+    for _ in 0..run.count {
+        run.pause(LEASE_MS..=LEASE_MS * 2);
+        let dead = fail_over(run, &mut group);
+        run.pause(0..=LEASE_MS / 8);
+        let mut admin = group.server(group.primary).client();
+        group
+            .recorder
+            .event(format!("the grace period is set to {length_ms} ms"));
+        // For the next one, it is raised again.
+        for length_ms in [length_ms, TOO_LONG_MS] {
+            admin.config_set("dlock.failover-grace-ms", &length_ms.to_string());
+        }
+        group.restart(dead);
+        group.resync();
+    }
+    pool.finish();
+    group.finish()
 }
 
 fn failovers_unsynced(run: &mut ScenarioRun, config: &str) -> History {

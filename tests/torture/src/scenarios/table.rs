@@ -186,6 +186,22 @@ pub const SCENARIOS: &[Scenario] = &[
         body: |run| failover::without_grace(run, Workload::mixed),
     },
     Scenario {
+        name: "failover-grace-lowered",
+        description: "with a grace period of an hour, which is lowered to the longest lease",
+        count: 60,
+        short: 3,
+        rules: LOSSY,
+        body: failover::grace_lowered,
+    },
+    Scenario {
+        name: "failover-grace-ended",
+        description: "with a grace period that is ended at once: overlaps are expected",
+        count: 60,
+        short: 6,
+        rules: OVERLAPPING,
+        body: failover::grace_ended,
+    },
+    Scenario {
         name: "failover-unsynced",
         description: "a second replica takes over that never replicated from the first: fences may decrease",
         count: 12,
@@ -227,7 +243,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "cluster-slot-migration",
-        description: "slots migrate atomically (Valkey 9), some migrations are cancelled or slower than a lease",
+        description: "slots migrate atomically (Valkey 9), some cancelled or slower than a lease, some from a false source",
         count: 100,
         short: 3,
         rules: Rules::STRICT,
