@@ -76,7 +76,7 @@ fn start_term(ctx: &mut Ctx<'_>, flags: Flags) {
                 }
                 log::notice("grace period ended: locks are granted again");
             }
-            ..=LONG_GRACE_MS => log::notice(&format!(
+            1..=LONG_GRACE_MS => log::notice(&format!(
                 "grace period began: no lock is granted for {left_ms} ms"
             )),
             _ => log::warning(&format!(

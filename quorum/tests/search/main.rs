@@ -166,7 +166,7 @@ mod queues {
             asks: 1,
             ..waiting(&[23, 23])
         };
-        holds("in order", in_order.clone());
+        holds("in order", in_order);
         assert_eq!(stuck("in order", in_order), None);
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use dlock_testkit::wait_for;
 use fastrand::Rng;
 
 use super::group::ReplicationGroup;
@@ -56,8 +57,9 @@ fn failovers_left_early(run: &mut ScenarioRun, length_ms: u64) -> History {
     for _ in 0..run.count {
         run.pause(LEASE_MS..=LEASE_MS * 2);
         let dead = fail_over(run, &mut group);
-        run.pause(0..=LEASE_MS / 8);
         let mut admin = group.server(group.primary).client();
+        wait_for("the grace period", || admin.stat("dlock_grace_left_ms") > 0);
+        run.pause(0..=LEASE_MS / 8);
         group
             .recorder
             .event(format!("the grace period is set to {length_ms} ms"));
