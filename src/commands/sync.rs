@@ -6,7 +6,7 @@ use crate::state::error::Error;
 use crate::state::module_state::HasState;
 use crate::state::{clock, config};
 
-/// DLOCK.SYNC fence grace-left-ms [ATMOST]
+/// DLOCK.SYNC fence grace-left-ms \[ATMOST\]
 ///
 /// Internal: what a primary knows besides its locks, for its replicas and the AOF. ATMOST: what is left of the grace
 /// period is no more than that.

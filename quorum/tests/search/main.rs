@@ -126,6 +126,7 @@ fn waits_in_the_queues_change_nothing() {
 fn three_clients_exclude_each_other_and_their_fences_rise() {
     let three = DrivenSetting {
         guesses: &[15, 23, 30],
+        only_requests_travel: true,
         ..attempts()
     };
     holds("three clients", three);
