@@ -172,6 +172,8 @@ fn probes(file: &str) -> Vec<String> {
     let checks =
         lines.filter(|line| line.contains("-cli") && line.contains("ping") && !line.starts_with('#'));
     let command = |line: &str| {
+        // As in a JSON string.
+        let line = line.replace("\\\"", "\"");
         let start = line.find("test \"$").unwrap_or_else(|| panic!("{line}"));
         let end = line.find("PONG").unwrap_or_else(|| panic!("{line}")) + "PONG".len();
         line[start..end].replace("$$", "$").replace(" -p 26379", "")

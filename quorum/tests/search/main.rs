@@ -122,7 +122,6 @@ fn waits_in_the_queues_change_nothing() {
 }
 
 #[test]
-#[ignore = "minutes in a release build: make model"]
 fn three_clients_exclude_each_other_and_their_fences_rise() {
     let three = DrivenSetting {
         guesses: &[15, 23, 30],
