@@ -13,7 +13,7 @@ use redis::{ErrorKind, RedisError};
 pub enum Error {
     /// The lock is lost, or was never held: the work was not protected to its end.
     #[error("the lock is lost: {0}")]
-    Lost(#[source] Lost),
+    Lost(#[from] Lost),
     /// The lock was not granted in time.
     #[error("timed out after {:?} waiting for {key}{}", to_whole_ms(*.waited), Said(.last, *.last_for))]
     Timeout {

@@ -225,10 +225,6 @@ impl Guard {
         }
     }
 
-    pub(crate) fn waited(&self) -> Duration {
-        self.held.hold().waited()
-    }
-
     pub(crate) fn lost_now(&self) -> Option<Lost> {
         self.held.hold().lost(BootInstant::now())
     }
@@ -282,14 +278,20 @@ pub enum RunError<T, E = Infallible, A = Error> {
     Failed(E),
 }
 
-/// Without the result of unprotected work.
+impl<T, A: From<Lost>> RunError<T, Infallible, A> {
+    /// The error, without the result of unprotected work.
+    pub fn into_error(self) -> A {
+        match self {
+            Self::NotAcquired(error) => error,
+            Self::Cancelled(lost) | Self::Unprotected { lost, .. } => lost.into(),
+            Self::Failed(never) => match never {},
+        }
+    }
+}
+
 impl<T> From<RunError<T>> for Error {
     fn from(error: RunError<T>) -> Self {
-        match error {
-            RunError::NotAcquired(error) => error,
-            RunError::Cancelled(lost) | RunError::Unprotected { lost, .. } => Self::Lost(lost),
-            RunError::Failed(never) => match never {},
-        }
+        error.into_error()
     }
 }
 

@@ -49,8 +49,6 @@ enum Bound {
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     plan: Plan,
-    /// In the queue.
-    waited: Duration,
     granted_at: BootInstant,
     /// The lease lasts at least until then.
     deadline: BootInstant,
@@ -110,7 +108,6 @@ impl Hold {
     pub fn granted(plan: Plan, sent: BootInstant, waited: Duration, lease: Duration) -> Self {
         let mut hold = Self {
             plan,
-            waited,
             granted_at: sent + waited,
             deadline: safe_deadline(sent, waited, lease),
             bound: plan.lease(Duration::ZERO, Bound::None).1,
@@ -121,11 +118,6 @@ impl Hold {
         // The lease began when the wait ended. After a lost reply, the repeated grant has less of it left.
         hold.renewal = hold.next_renewal(hold.granted_at, lease);
         hold
-    }
-
-    /// How long its request waited in the queue.
-    pub fn waited(&self) -> Duration {
-        self.waited
     }
 
     /// How long it has been held.

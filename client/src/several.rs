@@ -81,11 +81,6 @@ pub fn stop_renewing(guard: &Guard) {
     guard.stop_renewing();
 }
 
-/// How long the request waited in the server's queue.
-pub fn waited(guard: &Guard) -> Duration {
-    guard.waited()
-}
-
 /// Why a hold is lost, if it is.
 pub fn lost(guard: &Guard) -> Option<Lost> {
     guard.lost_now()

@@ -13,7 +13,7 @@ use redis_dlock_client::Lost;
 pub enum Error {
     /// The lock is lost: the work was not protected to its end.
     #[error("the lock is lost: {0}")]
-    Lost(#[source] Lost),
+    Lost(#[from] Lost),
     /// The lock was not granted in time.
     #[error("timed out after {waited:?} waiting for {key}: {}", Said(.last))]
     Timeout {
@@ -105,16 +105,9 @@ impl fmt::Display for Said<'_> {
 /// Why there is no result of work under a lock: see [`Lock::run`](crate::Lock::run).
 pub type RunError<T, E = Infallible> = redis_dlock_client::RunError<T, E, Error>;
 
-/// Without the result of unprotected work.
 impl<T> From<RunError<T>> for Error {
     fn from(error: RunError<T>) -> Self {
-        match error {
-            RunError::NotAcquired(error) => error,
-            RunError::Cancelled(lost) | RunError::Unprotected { lost, .. } => Self::Lost(lost),
-            RunError::Failed(never) => match never {},
-            // No other kind is made of locks on a majority.
-            _ => Self::Lost(Lost::LeaseExpired),
-        }
+        error.into_error()
     }
 }
 

@@ -404,9 +404,6 @@ impl Round {
     }
 
     fn on_granted(&mut self, server: usize, guard: client::Guard) -> Vec<Output> {
-        if !several::waited(&guard).is_zero() {
-            self.servers.set_contended(&self.request.key);
-        }
         let (fence, token) = (guard.fence(), guard.token());
         self.failures[server] = None;
         self.at_servers[server].clear();

@@ -121,7 +121,7 @@ impl Counters {
             Error::Replaced | Error::ForeignInbox => return,
             Error::NotHeld => &mut self.errors.notheld,
             Error::NotOwner => &mut self.errors.notowner,
-            Error::Stale(_) | Error::StaleRequestId(_) => &mut self.errors.stale,
+            Error::Stale | Error::StaleRequestId => &mut self.errors.stale,
             Error::Grace(_) => &mut self.errors.grace,
             Error::Evictable => &mut self.errors.evictable,
             Error::QueueFull(_) => &mut self.errors.queuefull,

@@ -141,13 +141,13 @@ impl Model {
         }
         let place = self.place_for(lock, request.owner, fence)?;
         if id.is_some() && !self.has_hold(lock, request.owner, id) {
-            return Err(Error::StaleRequestId(self.locks[lock].holders[place].fence));
+            return Err(Error::StaleRequestId);
         }
         let lease_end = self.now + micros(request.lease_ms);
         let holder = &mut self.locks[lock].holders[place];
         match request.min_fence {
             Some(_) if holder.limit != Limit::MUTEX => return Err(Error::RaiseOfShared),
-            Some(min) if holder.fence > min => return Err(Error::Stale(holder.fence)),
+            Some(min) if holder.fence > min => return Err(Error::Stale),
             min => holder.fence = min.unwrap_or(holder.fence),
         }
         holder.lease_end = holder.lease_end.max(lease_end);
@@ -176,7 +176,7 @@ impl Model {
             None => Err(Error::NotHeld),
             Some(place) => match self.locks[lock].holders[place].fence {
                 fence if given.is_none_or(|given| given == fence) => Ok(place),
-                fence => Err(Error::Stale(fence)),
+                _ => Err(Error::Stale),
             },
         }
     }

@@ -29,7 +29,7 @@ impl Rules<'_> {
         };
         let holder = authorize(self.lock, request.owner, fence, |holder| holder.is_live(clock))?;
         if request_id.is_some_and(|id| !holder.has_request_id(id)) {
-            return Err(Error::StaleRequestId(holder.fence));
+            return Err(Error::StaleRequestId);
         }
         let raised = raised_fence(holder, request.min_fence)?;
         if let Some(fence) = raised {
@@ -56,7 +56,7 @@ fn raised_fence(holder: &Holder, min_fence: Option<Fence>) -> Result<Option<Fenc
     match min_fence {
         None => Ok(None),
         Some(_) if holder.limit != Limit::MUTEX => Err(Error::RaiseOfShared),
-        Some(min) if holder.fence > min => Err(Error::Stale(holder.fence)),
+        Some(min) if holder.fence > min => Err(Error::Stale),
         Some(min) => Ok((holder.fence < min).then_some(min)),
     }
 }

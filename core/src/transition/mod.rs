@@ -103,7 +103,7 @@ impl Transition<'_> {
     pub fn release(&mut self, request: &Release<'_>) -> Result<u64, Error> {
         let remaining = self.rules().release(request);
         self.sync_waiters();
-        if let Err(Error::NotHeld | Error::NotOwner | Error::Stale(_)) = &remaining {
+        if let Err(Error::NotHeld | Error::NotOwner | Error::Stale) = &remaining {
             self.effects.outcome = Outcome::LateRelease;
         }
         remaining

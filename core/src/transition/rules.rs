@@ -53,9 +53,7 @@ pub(super) fn authorized(
     match lock.find(owner).filter(|(_, holder)| is_valid(holder)) {
         None if lock.holders().iter().any(is_valid) => Err(Error::NotOwner),
         None => Err(Error::NotHeld),
-        Some((_, holder)) if fence.is_some_and(|fence| fence != holder.fence) => {
-            Err(Error::Stale(holder.fence))
-        }
+        Some((_, holder)) if fence.is_some_and(|fence| fence != holder.fence) => Err(Error::Stale),
         Some((index, _)) => Ok(index),
     }
 }

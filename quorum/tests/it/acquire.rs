@@ -29,28 +29,34 @@ async fn quorum_lock_is_held_everywhere_and_a_majority_has_its_fence() {
     }
 }
 
+const ATTEMPTS: usize = 10;
+
 #[tokio::test]
 async fn free_quorum_lock_takes_one_request_per_server() {
     let nodes = Nodes::start(5);
     let locks = nodes.locks();
     nodes.level_fences(&locks).await;
-    let before = nodes.calls();
-    let guard = locks.acquire("door").await.unwrap();
-    nodes.until_held("door", 5).await;
-    guard.release().await.unwrap();
-    nodes.until_free("door").await;
-    let calls: Vec<[u64; 3]> = nodes
-        .calls()
-        .iter()
-        .zip(before)
-        .map(|(now, before)| std::array::from_fn(|n| now[n] - before[n]))
-        .collect();
-    // What was granted after it was given up is released once more, on a busy machine.
-    let is_one_each = |calls: &[u64; 3]| calls[..2] == [1, 0] && calls[2] >= 1;
-    assert!(
-        calls.iter().all(is_one_each),
-        "ACQUIRE, EXTEND, RELEASE: {calls:?}"
-    );
+    let mut attempts = vec![];
+    // What is released before its grant has arrived is released once more: on a busy machine, not each time.
+    while attempts.last() != Some(&[[1, 0, 1]; 5]) {
+        assert!(
+            attempts.len() < ATTEMPTS,
+            "ACQUIRE, EXTEND, RELEASE: {attempts:?}"
+        );
+        let before = nodes.calls();
+        let guard = locks.acquire("door").await.unwrap();
+        nodes.until_held("door", 5).await;
+        guard.release().await.unwrap();
+        locks.shutdown().await;
+        let now = nodes.calls();
+        let sent = |server: usize| std::array::from_fn(|n| now[server][n] - before[server][n]);
+        let sent: [[u64; 3]; 5] = std::array::from_fn(sent);
+        assert!(
+            sent.iter().all(|sent| sent[..2] == [1, 0]),
+            "ACQUIRE, EXTEND: {sent:?}"
+        );
+        attempts.push(sent);
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Events of the server.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 
 use redis_module::raw;
@@ -112,11 +112,9 @@ unsafe extern "C" fn dispatch<E: Events>(
                 let count = usize::try_from(change.num_changes).unwrap_or(0);
                 slice::from_raw_parts(change.config_names, count)
             };
-            // SAFETY: as above.
-            let names: Vec<_> = names
-                .iter()
-                .map(|name| unsafe { CStr::from_ptr(*name) })
-                .collect();
+            // SAFETY: each is a C string that is valid during the call.
+            let name = |name: &*const c_char| unsafe { CStr::from_ptr(*name) };
+            let names: Vec<_> = names.iter().map(name).collect();
             E::config_changed(ctx, &names);
         }
         // Its subevents: import and export began, were aborted, were completed.

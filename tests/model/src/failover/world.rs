@@ -488,7 +488,7 @@ impl<'a> Failover<'a> {
     }
 
     fn check_error(&mut self, owner: usize, server: usize, error: Error) -> Result<(), Violation> {
-        if !matches!(error, Error::NotHeld | Error::NotOwner | Error::Stale(_)) {
+        if !matches!(error, Error::NotHeld | Error::NotOwner | Error::Stale) {
             return Ok(());
         }
         let fence = std::mem::take(&mut self.owners[owner].fence);
