@@ -17,7 +17,7 @@ CLIENT_MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' client/Cargo.toml
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel quorum down test test-matrix model fuzz torture miri asan bench bench-peers bench-check \
+.PHONY: help run cluster sentinel quorum down test test-matrix model fuzz torture miri asan bench bench-plots bench-peers bench-check \
 	check msrv package deny book \
 	install dist deb test-deb install-deps release
 
@@ -85,9 +85,14 @@ miri: ## Run the tests of the core in Miri; needs nightly Rust with the componen
 asan: install-deps ## Run the wire tests on a module with AddressSanitizer; needs nightly Rust
 	tests/asan/run "$(TARGET)"
 
-bench: install-deps ## Compare with other locks (ARGS="--quick", ARGS="--only cpu", ARGS="--out docs/bench")
+bench: install-deps ## Measure DLOCK beside the plain commands (ARGS="--quick", ARGS="--only pair", ARGS=--publish)
 	cargo build --release --locked
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
+
+bench-plots: ## Draw the plots of docs/bench from its results.csv (installs matplotlib in target/tools)
+	@[ -e "$(TARGET)/tools/plot" ] || { python3 -m venv "$(TARGET)/tools/plot" && \
+	"$(TARGET)/tools/plot/bin/pip" install --quiet matplotlib==3.11.2; }
+	"$(TARGET)/tools/plot/bin/python" bench/plot.py
 
 bench-peers: install-deps ## Measure lock libraries of Go, Java, Node.js, Python and Rust beside DLOCK (ROUNDS=3, SECONDS=3)
 	cargo build --release --locked -p redis-dlock -p dlock-bench --lib --bin dlock-bench-peer

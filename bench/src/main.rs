@@ -1,113 +1,150 @@
-//! `make bench`: what DLOCK costs, compared with other locks on the same machine.
+//! `make bench`: what DLOCK costs, beside the plain commands, in the settings that users run.
 //!
-//! Every figure is a ratio, or comes with a lower bound from the same run: absolute times say more about the machine
-//! than about the module.
+//! Workloads add rows to results.csv. Whatever a page says of speed is computed from that file.
 
-mod cores;
-mod environment;
 mod error;
-mod implementations;
 mod interrupt;
-mod interruptible_stream;
-mod options;
-mod resp;
+mod locks;
+mod machine;
+mod pages;
 mod results;
 mod server;
-mod steal;
+mod stats;
+mod targets;
+mod wire;
 mod workloads;
 
-use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Parser;
-use environment::Environment;
+use clap::builder::PossibleValue;
 use error::Result;
-use options::Options;
-use results::print::{TargetTable, WorkloadTable};
-use results::progress::Progress;
-use results::report;
-use results::table::Summary;
-use steal::WaitBudget;
-use workloads::{Bench, WORKLOADS};
+use results::Results;
+use targets::TARGETS;
+use workloads::{Scale, Size, WORKLOADS, Workload};
 
-/// How long a run waits for neighbours on the machine to leave it alone, in all.
-const MAX_WAIT: Duration = Duration::from_secs(10 * 60);
+/// What DLOCK costs, beside the plain commands.
+#[derive(Parser)]
+#[command(after_help = "\
+environment:
+  DLOCK_SERVER   server program, default redis-server
+  DLOCK_MODULE   module, default target/release/libdlock.so")]
+struct Options {
+    /// Less of everything, about two minutes
+    #[arg(long)]
+    quick: bool,
+    /// As little as possible, to test the benchmarks themselves
+    #[arg(long, hide = true, conflicts_with = "quick")]
+    smoke: bool,
+    /// Run this workload only; can be repeated
+    #[arg(long, value_name = "WORKLOAD", value_parser = names())]
+    only: Vec<String>,
+    /// Servers downloaded by `tests/matrix/fetch-servers DIR`, for the workload `servers`
+    #[arg(long, value_name = "DIR")]
+    servers: Option<PathBuf>,
+    /// Where to write the results: those of workloads that do not run are kept
+    #[arg(long, value_name = "FILE", default_value = "target/bench/results.csv")]
+    csv: PathBuf,
+    /// Write docs/bench/results.csv instead, and the tables of the pages
+    #[arg(long)]
+    publish: bool,
+    /// Measure nothing: write the tables of the pages from docs/bench/results.csv
+    #[arg(long)]
+    render: bool,
+}
+
+fn names() -> Vec<PossibleValue> {
+    let value = |workload: &Workload| PossibleValue::new(workload.name).help(workload.about);
+    WORKLOADS.iter().map(value).collect()
+}
 
 fn main() -> ExitCode {
     match run() {
-        Ok(code) => code,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("dlock-bench: {error}");
-            ExitCode::from(2)
+            ExitCode::FAILURE
         }
     }
 }
 
-fn run() -> Result<ExitCode> {
+fn run() -> Result<()> {
     let options = Options::parse();
     interrupt::install_handlers()?;
-    if options.quorum_process {
-        workloads::serve_quorum()?;
-        return Ok(ExitCode::SUCCESS);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let published = root.join("docs/bench/results.csv");
+    if options.render {
+        return pages::fill_in(&root, &Results::read(&published)?);
     }
-    let module = environment::with_commit(server::module_version()?);
-    let environment = Environment::detect(server::version()?, module);
-    let summary = measure(&options, &environment)?;
-    println!("\n{}", TargetTable(&summary));
-
-    let directory = match &options.out {
-        Some(directory) => directory.clone(),
-        None => default_directory()?,
+    let measured = measure(&options)?;
+    println!("\n{}", pages::targets(&measured, false));
+    let file = if options.publish { &published } else { &options.csv };
+    let mut results = if file.exists() {
+        Results::read(file)?
+    } else {
+        Results::default()
     };
-    report::write(&directory, &environment, &summary)?;
-    println!("\nresults.csv and the plots are in {}", directory.display());
-
-    Ok(ExitCode::from(u8::from(
-        options.check && summary.has_missed_target(),
-    )))
+    results.replace(measured);
+    std::fs::create_dir_all(file.parent().ok_or("the file of the results has no directory")?)?;
+    results.write(file)?;
+    println!("The results are in {}", file.display());
+    if options.publish {
+        pages::fill_in(&root, &results)?;
+    }
+    Ok(())
 }
 
-fn measure(options: &Options, environment: &Environment) -> Result<Summary> {
-    let workloads = WORKLOADS.iter().filter(|workload| options.selects(workload));
-    let workloads: Vec<_> = workloads.collect();
-    let bench = Bench {
-        quick: options.quick,
+fn measure(options: &Options) -> Result<Results> {
+    let scale = Scale {
+        size: match options {
+            Options { smoke: true, .. } => Size::Smoke,
+            Options { quick: true, .. } => Size::Quick,
+            _ => Size::Full,
+        },
         servers: options.servers.clone(),
-        progress: Progress::new(workloads.len()),
-        wait_budget: WaitBudget::new(MAX_WAIT),
     };
-    for (name, value) in environment.rows() {
-        bench.progress.print(&format!("{name:<9}{value}"));
+    let (mut results, environment) = (Results::default(), machine::environment()?);
+    for workload in &WORKLOADS {
+        if options.only.is_empty() || options.only.iter().any(|name| name == workload.name) {
+            println!("{}: {}", workload.name, workload.about);
+            one_workload(workload, &scale, &environment, &mut results)?;
+        }
     }
-    let mut summary = Summary::default();
-    for workload in workloads {
-        summary.begin(workload.name);
-        bench.progress.workload(workload.name);
-        let start = Instant::now();
-        (workload.run)(&bench, &mut summary)?;
-        let table = WorkloadTable {
-            summary: &summary,
-            workload: workload.name,
-        };
-        bench.progress.print(&format!(
-            "\n{}: {} ({:.0?})\n{table}",
-            workload.name,
-            workload.about,
-            start.elapsed()
-        ));
-        bench.progress.workload_done();
-    }
-    bench.progress.finish();
-    Ok(summary)
+    Ok(results)
 }
 
-/// `target/bench`; this program is in `target/<profile>/`.
-fn default_directory() -> Result<PathBuf> {
-    let program = env::current_exe()?;
-    let target = program.ancestors().nth(2);
-    Ok(target
-        .ok_or("this program is not in a target directory, use --out")?
-        .join("bench"))
+fn one_workload(workload: &Workload, scale: &Scale, environment: &str, results: &mut Results) -> Result<()> {
+    let (start, stolen, first) = (Instant::now(), machine::stolen_seconds(), results.rows.len());
+    (workload.run)(scale, results).map_err(|error| format!("{}: {error}", workload.name))?;
+    let stolen = (machine::stolen_seconds() - stolen) / start.elapsed().as_secs_f64() * 100.0;
+    println!(
+        "  {:.0?}; the hypervisor withheld {stolen:.1} % of a core",
+        start.elapsed()
+    );
+    for row in results.rows.iter_mut().skip(first) {
+        row.workload = workload.name.into();
+    }
+    if let Some(row) = results
+        .rows
+        .iter()
+        .skip(first)
+        .find(|row| !row.value.is_finite() || row.value < 0.0)
+    {
+        return Err(format!("no figure: {row:?}").into());
+    }
+    if results.rows.len() > first {
+        let environment = format!("{environment}; {stolen:.1} % of a core withheld by the hypervisor");
+        results.environments.insert(workload.name.into(), environment);
+        let mut targets = TARGETS.iter().filter(|target| target.workload == workload.name);
+        if let Some(target) = targets.find(|target| target.outcome(results).is_none()) {
+            return Err(format!(
+                "{}: nothing was measured for the target \"{}\"",
+                workload.name, target.what
+            )
+            .into());
+        }
+    }
+    Ok(())
 }

@@ -1,93 +1,92 @@
-//! Redis servers with the module, started by the test kit, and the versions of both.
+//! Servers with the module, in the settings that users run.
 
 use std::env;
 use std::process::Command;
 
 use crate::error::Result;
-use crate::resp::Connection;
+use crate::wire::Connection;
 
-/// A fresh server on a free port that writes nothing to disk, killed when dropped.
+/// A setting and its lines in the configuration. A rewrite of the log would cost whichever lock is being measured.
+pub const SETTINGS: [(&str, &str); 4] = [
+    ("none", ""),
+    (
+        "everysec",
+        "appendonly yes\nappendfsync everysec\nauto-aof-rewrite-percentage 0",
+    ),
+    (
+        "always",
+        "appendonly yes\nappendfsync always\nauto-aof-rewrite-percentage 0",
+    ),
+    (ONE_REPLICA, ""),
+];
+const ONE_REPLICA: &str = "one replica";
+
+/// A server on a free port, killed when dropped.
 ///
-/// The test kit panics where a server cannot be started at all. A release build aborts then, so whatever can fail in
-/// the middle of a run is an error here instead: nothing else would stop the servers that are running.
-pub struct Server(dlock_testkit::Server);
+/// The test kit panics where a server cannot be started at all, which aborts a release build. Whatever can fail in the
+/// middle of a run is an error here instead: nothing else would stop the servers that are running.
+pub struct Server {
+    server: dlock_testkit::Server,
+    replica: Option<dlock_testkit::Server>,
+}
 
 impl Server {
+    /// Writes nothing to disk.
     pub fn start() -> Result<Self> {
-        Self::with("")
+        Self::running(&program(), "")
     }
 
-    /// With more lines in its configuration file.
+    /// With more lines in its configuration.
     pub fn with(lines: &str) -> Result<Self> {
         Self::running(&program(), lines)
     }
 
-    /// With another server program than `DLOCK_SERVER`.
+    /// Another server program than `DLOCK_SERVER`.
     pub fn running(program: &str, lines: &str) -> Result<Self> {
         crate::interrupt::check()?;
-        match dlock_testkit::Server::launched_by(&[program], lines) {
-            Ok(server) => Ok(Self(server)),
-            Err(log) => Err(format!("{program} did not start:\n{log}").into()),
-        }
+        let server = dlock_testkit::Server::launched_by(&[program], lines);
+        let server = server.map_err(|log| format!("{program} did not start:\n{log}"))?;
+        Ok(Self {
+            server,
+            replica: None,
+        })
     }
 
-    /// A replica of this server that has caught up.
-    pub fn replica(&self) -> Self {
-        Self(self.0.replica())
-    }
-
-    /// A cluster of that many primaries, which share the slots evenly and in order.
-    pub fn cluster(primaries: u16) -> Vec<Self> {
-        let nodes = dlock_testkit::Cluster::start(primaries).nodes;
-        nodes.into_iter().map(Self).collect()
+    pub fn in_setting((name, lines): (&str, &str)) -> Result<Self> {
+        let mut server = Self::with(lines)?;
+        server.replica = (name == ONE_REPLICA).then(|| server.server.replica());
+        Ok(server)
     }
 
     /// A shared lock with this many holders, by RESTORE.
     pub fn restore_lock_with_holders(&self, key: &str, holders: u64) {
-        self.0.client().restore_lock_with_holders(key, holders);
-    }
-
-    pub fn port(&self) -> u16 {
-        self.0.port()
-    }
-
-    /// SIGSTOP.
-    pub fn stop(&self) {
-        self.0.stop();
-    }
-
-    pub fn kill(&mut self) {
-        self.0.kill();
-    }
-
-    pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port())
-    }
-
-    /// The process, and its thread that runs commands.
-    pub fn pid(&self) -> u32 {
-        self.0.pid()
-    }
-
-    /// How often the server has run this command, including calls from scripts.
-    pub fn calls(&self, command: &str) -> Result<f64> {
-        Ok(self.connect()?.command_stat(command, "calls")?.unwrap_or(0.0))
-    }
-
-    pub fn failed_calls(&self, command: &str) -> Result<f64> {
-        Ok(self
-            .connect()?
-            .command_stat(command, "failed_calls")?
-            .unwrap_or(0.0))
+        self.server.client().restore_lock_with_holders(key, holders);
     }
 
     pub fn connect(&self) -> Result<Connection> {
-        Ok(Connection::open(self.port())?)
+        Connection::open(self.port())
     }
 
-    /// With a small read buffer, for thousands of connections.
-    pub fn connect_small(&self) -> Result<Connection> {
-        Ok(Connection::open_small(self.port())?)
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    /// SIGSTOP: its connections stay open, and the system accepts new ones.
+    pub fn stop(&self) {
+        self.server.stop();
+    }
+
+    /// SIGKILL: connections are refused.
+    pub fn kill(&mut self) {
+        self.server.kill();
     }
 }
 
@@ -95,19 +94,7 @@ fn program() -> String {
     env::var("DLOCK_SERVER").unwrap_or_else(|_| "redis-server".into())
 }
 
-/// The version of the loaded module.
-pub fn module_version() -> Result<String> {
-    let modules = Server::start()?.connect()?.text(&["INFO", "modules"])?;
-    let fields = modules
-        .split([',', '\r', '\n'])
-        .skip_while(|field| *field != "module:name=dlock");
-    let number = fields.skip(1).find_map(|field| field.strip_prefix("ver="));
-    let number: u32 = number.ok_or("INFO modules does not show the module")?.parse()?;
-    let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
-    Ok(format!("dlock {major}.{minor}.{patch}"))
-}
-
-/// What the server prints for `--version`, including its allocator, which memory figures depend on.
+/// Name and number: `Redis 7.0.15`.
 pub fn version() -> Result<String> {
     version_of(&program())
 }
@@ -116,5 +103,9 @@ pub fn version_of(program: &str) -> Result<String> {
     let output = Command::new(program).arg("--version").output().map_err(|error| {
         format!("cannot run {program}: {error} (install Redis or Valkey, or set DLOCK_SERVER)")
     })?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut words = text.split_whitespace();
+    let name = words.next().unwrap_or("?");
+    let number = words.find_map(|word| word.strip_prefix("v=")).unwrap_or("?");
+    Ok(format!("{name} {number}"))
 }

@@ -1,59 +1,135 @@
-//! A holder that crashes: from the expiry of its lease until the waiter has the lock.
+//! Leases that expire: the next grant after a holder's crash, and the latency of other clients while a million expire.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Scale;
+use super::lock_owner::LockOwner;
 use crate::error::Result;
-use crate::implementations::{ClientKind, Servers};
-use crate::results::plot::{Plot, Shape};
-use crate::results::stats::ms;
-use crate::results::table::Summary;
-use crate::workloads::bench::Bench;
-use crate::workloads::comparison::Comparison;
+use crate::locks::{BATCH, LEASE, expect_done, short_names};
+use crate::results::{DLOCK, Results};
+use crate::server::Server;
+use crate::stats::{Times, ms};
+use crate::wire::{Connection, encode};
 
-const LEASE: Duration = Duration::from_millis(150);
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// Does not expire during a measurement.
-const WAITER_LEASE_MS: u64 = 30_000;
+const CRASHED_LEASE: Duration = Duration::from_millis(150);
+const CRASHES: usize = 15;
 
-pub fn measure(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    let servers = Servers::start(false)?;
-    let kinds = servers.client_kinds()?;
-    let count = bench.rounds(15, 4);
-    let names = kinds.iter().map(|(name, _)| *name).collect();
-    let times = Comparison::in_turns(names, count, |round, index| {
-        bench.progress.round("expiry", round, count);
-        lease_expiry_to_grant(&servers, kinds[index], round)
-    })?;
-    times.add(summary, "", "lease expiry to next grant", "ms", |ms| *ms);
-    summary.plot(Plot {
-        file: "expiry",
-        title: "A holder crashes: from the expiry of its lease to the next grant".into(),
-        about: format!("median, minimum and maximum of {count}; lease {LEASE:?}, one waiter"),
-        shape: Shape::Bars {
-            unit: "ms",
-            bars: times.bars(|ms| *ms),
-        },
-    });
-    summary.note(
-        "etcd is not measured: its leases are whole seconds, at least about 2 s, and expire at its next check",
-    );
+/// Leases that expire at once.
+const MANY: [(&str, usize); 2] = [
+    ("100 000 leases expire at once", 100_000),
+    ("a million leases expire at once", 1_000_000),
+];
+
+/// From the first acquisition to the expiry of all leases: fixed, and per lock. Enough for a slow machine.
+const UNTIL_END: Duration = Duration::from_secs(2);
+const UNTIL_END_PER_LOCK: Duration = Duration::from_micros(20);
+const PROBE_INTERVAL: Duration = Duration::from_micros(200);
+/// Every tenth probe is DBSIZE instead of PING. It costs the server the same.
+const DBSIZE_EVERY: usize = 10;
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+    let server = Server::start()?;
+    for round in 0..scale.rounds(CRASHES) {
+        let until_granted = ms(crash(&server, &format!("crashed:{round}"))?);
+        results.round("a holder crashes", DLOCK, round).add(
+            "lease expiry to next grant",
+            "ms",
+            until_granted,
+        );
+    }
+    for (setting, count) in MANY {
+        let count = scale.count(count);
+        for round in 0..scale.rounds(3) {
+            let (sweep, idle, deletion) = expire(&server, count)?;
+            let mut row = results.round(setting, DLOCK, round);
+            row.add("PING max", "ms", sweep.ms(100.0))
+                .add("PING max, idle server", "ms", idle.ms(100.0));
+            row.add("PING p99.9", "ms", sweep.ms(99.9))
+                .add("all keys deleted", "ms", ms(deletion));
+        }
+    }
     Ok(())
 }
 
-/// In milliseconds.
-fn lease_expiry_to_grant(servers: &Servers, (name, open): ClientKind, round: usize) -> Result<f64> {
-    let key = format!("expiry:{name}:{round}");
-    let mut holder = servers.open(open, &key, 0, LEASE.as_millis().try_into()?)?;
-    let mut waiter = servers.open(open, &key, 1, WAITER_LEASE_MS)?;
+/// The lease began slightly after the request, so this is an upper bound.
+fn crash(server: &Server, key: &str) -> Result<Duration> {
+    let mut holder = LockOwner::new(server, key, "alice", &CRASHED_LEASE.as_millis().to_string())?;
+    let mut waiter = LockOwner::new(server, key, "bob", LEASE)?;
     let requested = Instant::now();
-    if !holder.acquire(requested + TIMEOUT)? {
-        return Err("a free lock was not granted".into());
-    }
-    if !waiter.acquire(requested + TIMEOUT)? {
-        return Err("a lock was not granted although the lease of its holder had expired".into());
-    }
+    holder.ask()?;
+    holder.granted()?;
+    waiter.ask()?;
+    waiter.granted()?;
     let waited = requested.elapsed();
-    waiter.release()?;
-    // The lease started slightly after the request, so this is an upper bound.
-    Ok(ms(waited.saturating_sub(LEASE)))
+    waiter.send_release()?;
+    waiter.released()?;
+    Ok(waited.saturating_sub(CRASHED_LEASE))
+}
+
+/// Round trips while leases expire, and for as long on the idle server. And from the last expiry until all keys are gone.
+fn expire(server: &Server, count: usize) -> Result<(Times, Times, Duration)> {
+    let (first_end, last_end) = acquire_all(&mut server.connect()?, count)?;
+    let probes = &mut server.connect()?;
+    thread::sleep(first_end.saturating_duration_since(Instant::now()));
+    let start = Instant::now();
+    let sweep = probe(probes, |keys| keys == Some(0))?;
+    let (deletion, duration) = (last_end.elapsed(), start.elapsed());
+    let start = Instant::now();
+    let idle = probe(probes, |_| start.elapsed() >= duration)?;
+    Ok((sweep, idle, deletion))
+}
+
+/// Leases that end together. Returns the earliest and the latest possible end: a lease begins between the request and
+/// its reply.
+fn acquire_all(connection: &mut Connection, count: usize) -> Result<(Instant, Instant)> {
+    let end = Instant::now() + UNTIL_END + UNTIL_END_PER_LOCK * u32::try_from(count)?;
+    let (mut first_end, mut last_end) = (end, end);
+    for first in (0..count).step_by(BATCH) {
+        let lease = end.saturating_duration_since(Instant::now());
+        let (lease_ms, numbers) = (lease.as_millis().to_string(), first..count.min(first + BATCH));
+        let mut bytes = Vec::new();
+        for names in numbers.clone().map(short_names) {
+            encode(
+                &["DLOCK.ACQUIRE", &names.key, &names.owner, &lease_ms],
+                &mut bytes,
+            );
+        }
+        first_end = first_end.min(Instant::now() + lease);
+        connection.send(&bytes)?;
+        for _ in numbers {
+            expect_done(&connection.receive()?)?;
+        }
+        last_end = last_end.max(Instant::now() + lease);
+    }
+    if Instant::now() >= first_end {
+        return Err(format!("{count} locks could not be acquired in time: the machine is too busy").into());
+    }
+    Ok((first_end, last_end))
+}
+
+/// Until `is_done`, which gets the number of keys whenever it is known.
+///
+/// One request at a time: a stall of 5 ms is one slow round trip, however many requests it delayed.
+fn probe(connection: &mut Connection, is_done: impl Fn(Option<u64>) -> bool) -> Result<Times> {
+    let (mut times, begin) = (Times::new()?, Instant::now());
+    for probe in 0_usize.. {
+        let start = Instant::now();
+        let keys = if probe.is_multiple_of(DBSIZE_EVERY) {
+            Some(connection.ask(&["DBSIZE"])?)
+        } else {
+            connection.call(&["PING"])?;
+            None
+        };
+        times.record(start.elapsed())?;
+        if is_done(keys) {
+            break;
+        }
+        if begin.elapsed() > TIMEOUT {
+            return Err(format!("the keys were not deleted within {TIMEOUT:?}").into());
+        }
+        thread::sleep(PROBE_INTERVAL);
+    }
+    Ok(times)
 }

@@ -1,38 +1,43 @@
-//! An owner on its own connection, with its commands encoded in advance.
-
-use std::io;
+//! A client of one lock, with a connection of its own.
 
 use crate::error::Result;
-use crate::implementations::dlock::fence_of;
-use crate::resp::{Connection, command};
+use crate::locks::fence_of;
+use crate::server::Server;
+use crate::wire::{Connection, command};
 
 pub struct LockOwner {
     pub connection: Connection,
-    /// Waits in the queue without a timeout.
+    /// Waits in the queue.
     pub acquire: Vec<u8>,
     pub release: Vec<u8>,
 }
 
 impl LockOwner {
-    pub fn new(connection: Connection, key: &str, owner: &str, lease_ms: u64) -> Self {
-        let lease_ms = lease_ms.to_string();
-        Self {
-            connection,
-            acquire: command(&["DLOCK.ACQUIRE", key, owner, &lease_ms, "BLOCK", "0"]),
+    pub fn new(server: &Server, key: &str, owner: &str, lease_ms: &str) -> Result<Self> {
+        Ok(Self {
+            connection: server.connect()?,
+            acquire: command(&["DLOCK.ACQUIRE", key, owner, lease_ms, "BLOCK", "0"]),
             release: command(&["DLOCK.RELEASE", key, owner]),
-        }
+        })
     }
 
-    pub fn ask(&mut self) -> io::Result<()> {
+    pub fn ask(&mut self) -> Result<()> {
         self.connection.send(&self.acquire)
     }
 
-    pub fn release_and_ask(&mut self) -> io::Result<()> {
-        self.connection.send(&[&self.release[..], &self.acquire].concat())
-    }
-
-    /// Reads a grant. Returns its fence.
+    /// The fence, once the lock is granted.
     pub fn granted(&mut self) -> Result<i64> {
         fence_of(&self.connection.receive()?)
+    }
+
+    pub fn send_release(&mut self) -> Result<()> {
+        self.connection.send(&self.release)
+    }
+
+    pub fn released(&mut self) -> Result<()> {
+        match self.connection.receive()? {
+            redis::Value::Int(0) => Ok(()),
+            reply => Err(format!("not released: {reply:?}").into()),
+        }
     }
 }

@@ -1,29 +1,18 @@
-//! `make bench-check`: counts instructions with callgrind and compares them with `baseline.txt`. Unlike times, counts
-//! hardly depend on what else the machine does.
+//! `make bench-check`: counts the instructions of the module's commands on a real server with callgrind, and compares
+//! them with `bench/baseline.txt`. Unlike times, counts hardly depend on what else the machine does.
 //!
-//! Counts transitions of the core, in this program, and the module's commands on a real server, including the server
-//! functions that they call.
-//!
-//! Why not gungraun (formerly iai-callgrind): it would count the transitions, but the commands need callgrind on a
-//! server anyway, and the counts of both belong into one table with one limit. Its baselines are raw callgrind output
-//! below `target/`; limits against committed numbers have no record of compiler and server, without which they mean
-//! nothing. It builds benchmarks with `panic = "unwind"`, unlike the module, and needs a runner of 170 crates that has
-//! to be installed in the same version.
+//! gungraun would count functions of this project, but not commands of a server, and it has no committed baseline.
 
 mod baseline;
 mod callgrind;
-mod core_steps;
-mod error;
-mod server_commands;
+mod commands;
 
-use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 use std::{env, fs};
 
 use baseline::Baseline;
-use callgrind::Callgrind;
-use error::Result;
-use server_commands::server_program;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const USAGE: &str = "\
 dlock-bench-check [--update]
@@ -37,21 +26,13 @@ environment
 
 exit code: 0 no regression, 1 regression, 2 could not compare";
 
-/// Argument with which this program runs a scenario under callgrind.
-const RUN_SCENARIO: &str = "run-scenario";
-
 const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/baseline.txt");
-
-const NOT_INSTALLED: &str =
-    "valgrind is not installed, instructions were NOT counted (Debian: apt-get install valgrind)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let outcome = match args[..] {
+    let outcome = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => check(),
         ["--update"] => update(),
-        [RUN_SCENARIO, name] => core_steps::run(name).map(|()| ExitCode::SUCCESS),
         _ => Err(USAGE.into()),
     };
     outcome.unwrap_or_else(|error| {
@@ -61,18 +42,26 @@ fn main() -> ExitCode {
 }
 
 fn check() -> Result<ExitCode> {
-    // In CI, a skipped check would look like a passed one.
-    if !callgrind::is_installed() && env::var_os("CI").is_none() {
-        println!("bench-check: {NOT_INSTALLED}");
-        return Ok(ExitCode::SUCCESS);
+    let not_installed =
+        "valgrind is not installed, instructions were NOT counted (Debian: apt-get install valgrind)";
+    if first_line("valgrind").is_err() {
+        // In CI, a skipped check would look like a passed one.
+        return match env::var_os("CI") {
+            Some(_) => Err(not_installed.into()),
+            None => {
+                println!("bench-check: {not_installed}");
+                Ok(ExitCode::SUCCESS)
+            }
+        };
     }
     let baseline = Baseline::parse(&fs::read_to_string(BASELINE)?)?;
     let current = count()?;
     print!("{}", current.table(&baseline));
-    if let Some(difference) = current.difference_to(&baseline) {
+    if current.setup != baseline.setup {
+        let advice = "Write a baseline of the unchanged code with `make bench-check ARGS=--update`, then count again with your changes";
         return Err(format!(
-            "{difference}: the counts are not comparable. Write a baseline of the unchanged code with \
-             `make bench-check ARGS=--update`, then count again with your changes"
+            "`{}` and, in the baseline, `{}`: the counts are not comparable. {advice}",
+            current.setup, baseline.setup
         )
         .into());
     }
@@ -97,45 +86,23 @@ fn update() -> Result<ExitCode> {
 }
 
 fn count() -> Result<Baseline> {
-    if !callgrind::is_installed() {
-        return Err(NOT_INSTALLED.into());
-    }
+    let (server, rust, valgrind) = (
+        first_line(&commands::server_program())?,
+        first_line("rustc")?,
+        first_line("valgrind")?,
+    );
     let mut counts = Vec::new();
-    for scenario in &core_steps::SCENARIOS {
-        let count = count_core(scenario)? / core_steps::ROUNDS;
-        counts.push((format!("core: {}", scenario.name), count));
+    for (name, run) in commands::SCENARIOS {
+        counts.push((name.to_owned(), commands::count(run)? / commands::ROUNDS));
     }
-    for scenario in &server_commands::SCENARIOS {
-        let count = server_commands::count(scenario)? / server_commands::ROUNDS;
-        counts.push((format!("server: {}", scenario.name), count));
-    }
-    let setup = [
-        env::consts::ARCH.to_owned(),
-        first_line("rustc".into(), "--version")?,
-        first_line(server_program(), "--version")?,
-        first_line("valgrind".into(), "--version")?,
-    ];
+    let setup = format!("{}, {rust}, {server}, {valgrind}", env::consts::ARCH);
     Ok(Baseline { setup, counts })
 }
 
-/// Runs this program under callgrind.
-fn count_core(scenario: &core_steps::Scenario) -> Result<u64> {
-    let callgrind = Callgrind::new(&[scenario.function])?;
-    let mut command_line = callgrind.command_line().into_iter();
-    let status = Command::new(command_line.next().unwrap_or_default())
-        .args(command_line)
-        .arg(env::current_exe()?)
-        .args([RUN_SCENARIO, scenario.name])
-        .status()?;
-    if !status.success() {
-        return Err(format!("{} under callgrind: {status}", scenario.name).into());
-    }
-    callgrind.total()
-}
-
-fn first_line(program: OsString, arg: &str) -> Result<String> {
-    let output = Command::new(&program).arg(arg).output();
-    let output = output.map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+/// What a program says of its version.
+fn first_line(program: &str) -> Result<String> {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.map_err(|error| format!("cannot run {program}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }

@@ -1,49 +1,48 @@
 //! Renewals of many guards that are held by one process.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis_dlock_client::Locks;
-use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::cpu_time::cpu_time;
+use super::runtime;
 use crate::error::Result;
-use crate::results::stats::Stats;
-use crate::results::table::{Figure, Summary};
+use crate::machine::cpu_seconds;
+use crate::results::{DLOCK, Results};
 use crate::server::Server;
-use crate::workloads::bench::Bench;
+use crate::workloads::Scale;
 
-const LEASE: Duration = Duration::from_secs(10);
+const GUARDS: usize = 10_000;
 
-pub fn measure(bench: &Bench, runtime: &Runtime, summary: &mut Summary) -> Result<()> {
-    let guards = bench.rounds(10_000, 1_000);
-    let case = format!("{guards} guards with a lease of 10 s");
-    bench.progress.step("client", &case);
-    let shares = (0..bench.rounds(3, 1)).map(|_| runtime.block_on(cpu_share(guards)));
-    let shares = Stats::of(shares.collect::<Result<Vec<_>>>()?);
-    let figure = Figure::new("CPU for renewals, in percent of a core", shares);
-    summary.add(figure.case(case).at_most(5.0));
+pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+    let guards = scale.count(GUARDS);
+    for round in 0..scale.rounds(3) {
+        let percent = runtime(1)?.block_on(cpu_percent(guards, scale.window() * 2))?;
+        let mut row = results.round("held guards", DLOCK, round).clients(guards);
+        row.add("CPU for renewals", "% of a core", percent);
+    }
     Ok(())
 }
 
-/// The CPU of this process over the length of a lease, in which each guard renews three times, in percent of a core.
-async fn cpu_share(guards: usize) -> Result<f64> {
+/// The CPU of this process over the length of a lease, in which each guard renews three times.
+async fn cpu_percent(guards: usize, lease: Duration) -> Result<f64> {
     let server = Server::start()?;
     let locks = Locks::open(server.url())?;
     let mut acquiring = JoinSet::new();
     for key in 0..guards {
-        let lock = locks.lock(format!("lock:{key}")).lease(LEASE);
+        let lock = locks.lock(format!("lock:{key}")).lease(lease);
         acquiring.spawn(async move { lock.acquire().await });
     }
     let mut held = Vec::with_capacity(guards);
     while let Some(guard) = acquiring.join_next().await {
         held.push(guard??);
     }
-    let (start, before) = (Instant::now(), cpu_time());
-    tokio::time::sleep(LEASE).await;
-    let share = (cpu_time() - before).as_secs_f64() / start.elapsed().as_secs_f64() * 100.0;
-    if held.iter().any(|guard| !guard.is_held()) {
-        return Err("a lease was not renewed".into());
+    let before = cpu_seconds();
+    tokio::time::sleep(lease).await;
+    let percent = (cpu_seconds() - before) / lease.as_secs_f64() * 100.0;
+    if held.iter().all(redis_dlock_client::Guard::is_held) {
+        Ok(percent)
+    } else {
+        Err("a lease was not renewed".into())
     }
-    Ok(share)
 }

@@ -3,18 +3,19 @@
 use std::mem::take;
 use std::time::{Duration, Instant};
 
-use super::process::{Granted, LEASE_MS, Process};
-use crate::cores::PinnedCores;
+use super::process::{Granted, Process};
 use crate::error::Result;
-use crate::implementations::command::BATCH;
-use crate::resp::{Connection, command};
-use crate::results::stats::{Stats, ms, stats_of, us};
-use crate::results::table::{Figure, Summary};
+use crate::locks::{BATCH, LEASE};
+use crate::machine::PinnedCores;
+use crate::results::{DLOCK, Results, Round};
 use crate::server::Server;
-use crate::workloads::bench::Bench;
+use crate::stats::ms;
+use crate::wire::{Connection, command};
+use crate::workloads::Scale;
 use crate::workloads::lock_owner::LockOwner;
 use crate::workloads::memory::used_memory;
 
+const WAITERS: usize = 100_000;
 /// Of a process that will die. The others answer much sooner than after `LONG_TTL_MS`, on a busy machine too.
 const TTL_MS: u64 = 500;
 const LONG_TTL_MS: u64 = 60_000;
@@ -23,86 +24,66 @@ const DEAD: usize = 100;
 const IDLE: Duration = Duration::from_secs(2);
 const PING_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What a round measures, with its unit and its target.
-const FIGURES: [(&str, &str, Option<f64>); 9] = [
-    ("memory of a waiter", "bytes", Some(650.0)),
-    ("all queued", "ms", Some(2_000.0)),
-    ("worst PING, queueing", "ms", Some(10.0)),
-    ("hand-over, first quarter", "us", None),
-    ("hand-over, last quarter / first", "", Some(1.25)),
-    ("worst PING, granting", "ms", Some(10.0)),
-    ("death of the process until the next grant", "ms", None),
-    ("worst PING after the death", "ms", Some(10.0)),
-    ("worst PING, idle server", "ms", None),
-];
-
-pub fn measure(bench: &Bench, waiters: usize, summary: &mut Summary) -> Result<()> {
-    for locks in [1, waiters / 100] {
-        let case = format!("{waiters} waiters, locks: {locks}");
-        bench.progress.step("inboxes", &case);
-        let rounds = (0..bench.rounds(3, 1)).map(|_| round(waiters, locks));
-        let rounds = rounds.collect::<Result<Vec<_>>>()?;
-        for (index, (name, unit, limit)) in FIGURES.into_iter().enumerate() {
-            let figure = Figure::new(name, stats_of(&rounds, |round| round[index]));
-            let figure = figure.unit(unit).case(&case);
-            summary.add(match limit {
-                Some(limit) => figure.at_most(limit),
-                None => figure,
-            });
+pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+    let waiters = scale.count(WAITERS);
+    for round in 0..scale.rounds(3) {
+        for (setting, locks) in [
+            ("100 000 waiters, one lock", 1),
+            ("100 000 waiters, 1 000 locks", waiters.div_ceil(100)),
+        ] {
+            let row = results.round(setting, DLOCK, round).clients(waiters);
+            live_and_die(waiters, locks, row)?;
         }
+        results
+            .round("100 dead processes", DLOCK, round)
+            .add("delay of the next waiter", "ttls", dead()?);
     }
-    summary.note(format!(
-        "key, owner and request id have 40 bytes each; the ttl of an inbox that ends is {TTL_MS} ms"
-    ));
     Ok(())
 }
 
-pub fn measure_dead(bench: &Bench, summary: &mut Summary) -> Result<()> {
-    let delays = (0..bench.rounds(5, 1)).map(|_| {
-        let mut locks = Locks::hold(1)?;
-        let process = |number: usize| {
-            let mut process = Process::start(&locks.server, &format!("inbox-{number}"), TTL_MS)?;
-            process.queue((&key(0), &owner(number)), "id")?;
-            Ok(process)
-        };
-        let processes = (0..DEAD).map(process).collect::<Result<Vec<_>>>()?;
-        Ok(locks.die(processes)? / TTL_MS as f64)
-    });
-    let delays = Stats::of(delays.collect::<Result<Vec<_>>>()?);
-    let delay = Figure::new("delay of the next waiter, in ttls", delays);
-    summary.add(delay.case(format!("{DEAD} dead processes")).at_most(1.1));
-    Ok(())
+fn dead() -> Result<f64> {
+    let mut locks = Locks::hold(1)?;
+    let process = |number: usize| {
+        let mut process = Process::start(&locks.server, &format!("inbox-{number}"), TTL_MS)?;
+        process.queue((&key(0), &owner(number)), "id")?;
+        Ok(process)
+    };
+    let processes = (0..DEAD).map(process).collect::<Result<Vec<_>>>()?;
+    Ok(locks.die(processes)? / TTL_MS as f64)
 }
 
-fn round(waiters: usize, count: usize) -> Result<[f64; 9]> {
+fn live_and_die(waiters: usize, count: usize, mut row: Round) -> Result<()> {
     let mut locks = Locks::hold(count)?;
     let _pinned = PinnedCores::pin(&locks.server)?;
     let limit = (waiters + 1).to_string();
-    let max_waiters = ["CONFIG", "SET", "dlock.max-waiters-per-lock", &limit];
-    locks.control.call(&max_waiters)?;
+    locks
+        .control
+        .call(&["CONFIG", "SET", "dlock.max-waiters-per-lock", &limit])?;
     let mut process = Process::start(&locks.server, "inbox", LONG_TTL_MS)?;
     let before = used_memory(&mut locks.control)?;
-    let all_queued = locks.queue(&mut process, waiters)?;
-    let queueing = take(&mut locks.worst_ping);
+    row.add("all queued", "ms", locks.queue(&mut process, waiters)?);
+    row.add("worst PING, queueing", "ms", take(&mut locks.worst_ping));
     let bytes = (used_memory(&mut locks.control)? - before) / waiters as f64;
+    row.add("memory of a waiter", "bytes", bytes);
     let [first, last] = locks.grant(&mut process, waiters)?;
-    let granting = take(&mut locks.worst_ping);
+    row.add("hand-over, first quarter", "us", first)
+        .add("hand-over, last quarter", "us", last);
+    row.add("worst PING, granting", "ms", take(&mut locks.worst_ping));
     process = Process::start(&locks.server, "inbox of the dead", TTL_MS)?;
     locks.acquire()?;
     locks.queue(&mut process, waiters)?;
     locks.worst_ping = 0.0;
-    let next = locks.die(vec![process])?;
-    let dying = take(&mut locks.worst_ping);
+    row.add("death to next grant", "ms", locks.die(vec![process])?);
+    row.add("worst PING, after the death", "ms", take(&mut locks.worst_ping));
     let start = Instant::now();
     while start.elapsed() < IDLE {
         locks.ping()?;
     }
-    let (slower, idle) = (last / first, locks.worst_ping);
-    Ok([
-        bytes, all_queued, queueing, first, slower, granting, next, dying, idle,
-    ])
+    row.add("worst PING, idle server", "ms", locks.worst_ping);
+    Ok(())
 }
 
+/// Names of 40 bytes.
 fn key(number: usize) -> String {
     format!("lock:{number:035}")
 }
@@ -111,7 +92,7 @@ fn owner(number: usize) -> String {
     format!("owner-{number:034}")
 }
 
-/// Locks of a server.
+/// Locks of a server, held at first.
 struct Locks {
     server: Server,
     control: Connection,
@@ -135,10 +116,8 @@ impl Locks {
     }
 
     fn acquire(&mut self) -> Result<()> {
-        let names = self.holders.iter();
-        let mut replies =
-            names.map(|(key, owner)| self.control.call(&["DLOCK.ACQUIRE", key, owner, "600000"]));
-        replies.try_for_each(|reply| reply.map(drop))
+        let mut holders = self.holders.iter();
+        holders.try_for_each(|(key, owner)| self.control.call(&["DLOCK.ACQUIRE", key, owner, LEASE]))
     }
 
     fn ping(&mut self) -> Result<()> {
@@ -173,7 +152,7 @@ impl Locks {
             process.expect_done(granted.len())?;
             if count == waiters {
                 let times = [quarters[0], quarters[3] - quarters[2]];
-                return Ok(times.map(|time| time * 4.0 / waiters as f64));
+                return Ok(times.map(|ms: f64| ms * 4_000.0 / waiters as f64));
             }
             let reply = process.reader.receive()?;
             granted = process.take(reply)?;
@@ -181,8 +160,8 @@ impl Locks {
                 return Err(format!("waiter {count} is not the next one that is granted").into());
             }
             count += granted.len();
-            if count * 4 >= waiters * (quarters.len() + 1) {
-                quarters.push(us(start.elapsed()));
+            while count * 4 >= waiters * (quarters.len() + 1) {
+                quarters.push(ms(start.elapsed()));
             }
             if last_ping.elapsed() > PING_INTERVAL {
                 self.ping()?;
@@ -193,15 +172,15 @@ impl Locks {
 
     /// Processes with waiters die, then the locks are released. Milliseconds until the next waiter is granted.
     fn die(&mut self, processes: Vec<Process>) -> Result<f64> {
-        let mut next = LockOwner::new(self.server.connect()?, &key(0), "next", LEASE_MS);
+        let mut next = LockOwner::new(&self.server, &key(0), "next", LEASE)?;
         next.ask()?;
         self.control.call(&["PING"])?;
         let requests = &mut self.server.connect()?;
         drop(processes);
         let (start, mut granted) = (Instant::now(), None);
         requests.send(&releases(&self.holders))?;
-        while granted.is_none() || self.control.info_number("dlock", "dlock_waiters")? > 0.0 {
-            if granted.is_none() && next.connection.receive_until(Instant::now())?.is_some() {
+        while granted.is_none() || self.control.number("dlock", "dlock_waiters")? > 0.0 {
+            if granted.is_none() && next.connection.has_reply()? {
                 granted = Some(ms(start.elapsed()));
             }
             self.ping()?;

@@ -1,10 +1,11 @@
 //! A process that waits through an inbox.
 
-use crate::error::Result;
-use crate::resp::{Connection, Reply, encode};
-use crate::server::Server;
+use redis::Value;
 
-pub const LEASE_MS: u64 = 600_000;
+use crate::error::Result;
+use crate::locks::LEASE;
+use crate::server::Server;
+use crate::wire::{Connection, command, encode};
 
 pub struct Process {
     pub requests: Connection,
@@ -24,40 +25,37 @@ impl Process {
             reader: server.connect()?,
             inbox: inbox.into(),
         };
-        let words = ["DLOCK.GRANTS", inbox, "0", "TTL", &ttl_ms.to_string()];
-        let made = process.reader.call(&words)?;
+        let made = process
+            .reader
+            .ask(&["DLOCK.GRANTS", inbox, "0", "TTL", &ttl_ms.to_string()])?;
         process.take(made)?;
         Ok(process)
     }
 
-    /// The grants in a reply of GRANTS. Acknowledges them and waits for more.
-    pub fn take(&mut self, reply: Reply) -> Result<Vec<Granted>> {
-        if let Reply::Array(fields) = &reply
-            && let [Reply::Integer(cursor), _, Reply::Array(answers)] = &fields[..]
-        {
-            let cursor = cursor.to_string();
-            // For longer than any measurement.
-            let words = ["DLOCK.GRANTS", &self.inbox, &cursor, "BLOCK", "60000"];
-            self.reader.send_words(&words)?;
-            return answers.iter().map(granted).collect();
-        }
-        Err(format!("GRANTS replied {reply:?}").into())
+    /// The grants in a reply of GRANTS: the cursor, a count, and the answers. Acknowledges them and waits for more.
+    pub fn take(&mut self, reply: Value) -> Result<Vec<Granted>> {
+        let (cursor, _, answers): (u64, u64, Vec<Vec<Value>>) = redis::from_redis_value(reply)?;
+        // For longer than any measurement.
+        let words = ["DLOCK.GRANTS", &self.inbox, &cursor.to_string(), "BLOCK", "60000"];
+        self.reader.send(&command(&words))?;
+        answers.into_iter().map(granted).collect()
     }
 
     pub fn encode_acquire(&self, (key, owner): (&str, &str), id: &str, bytes: &mut Vec<u8>) {
-        let lease = LEASE_MS.to_string();
-        let words = [
-            "DLOCK.ACQUIRE",
-            key,
-            owner,
-            &lease,
-            "QUEUE",
-            &self.inbox,
-            "0",
-            "REQID",
-            id,
-        ];
-        encode(words.into_iter(), bytes);
+        encode(
+            &[
+                "DLOCK.ACQUIRE",
+                key,
+                owner,
+                LEASE,
+                "QUEUE",
+                &self.inbox,
+                "0",
+                "REQID",
+                id,
+            ],
+            bytes,
+        );
     }
 
     /// A request that waits.
@@ -71,20 +69,25 @@ impl Process {
     /// Reads this many replies: a place in the queue, or a lock that is released.
     pub fn expect_done(&mut self, replies: usize) -> Result<()> {
         (0..replies).try_for_each(|_| match self.requests.receive()? {
-            Reply::Integer(0) => Ok(()),
-            Reply::Array(fields) if matches!(fields[..], [Reply::Integer(_)]) => Ok(()),
+            Value::Int(0) => Ok(()),
+            Value::Array(fields) if matches!(fields[..], [Value::Int(_)]) => Ok(()),
             reply => Err(format!("neither queued nor released: {reply:?}").into()),
         })
     }
 }
 
-fn granted(answer: &Reply) -> Result<Granted> {
-    if let Reply::Array(fields) = answer
-        && let [Reply::Bulk(word), _, Reply::Bulk(key), Reply::Bulk(owner), ..] = &fields[..]
-        && word == b"granted"
-    {
-        let [key, owner] = [key, owner].map(|name| String::from_utf8_lossy(name).into_owned());
-        return Ok((key, owner));
+fn granted(answer: Vec<Value>) -> Result<Granted> {
+    match &answer[..] {
+        [
+            Value::BulkString(word),
+            _,
+            Value::BulkString(key),
+            Value::BulkString(owner),
+            ..,
+        ] if word == b"granted" => {
+            let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+            Ok((text(key), text(owner)))
+        }
+        _ => Err(format!("the inbox has {answer:?}").into()),
     }
-    Err(format!("the inbox has {answer:?}").into())
 }

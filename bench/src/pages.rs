@@ -1,0 +1,201 @@
+//! Fills in the tables of pages, so that their figures are those of results.csv.
+//!
+//! A table is between one of these lines and `<!-- end -->`:
+//!
+//! - `<!-- targets -->`: all targets, met or missed
+//! - `<!-- headlines -->`: those for the first page
+//! - `<!-- figures: WORKLOAD -->` or `<!-- figures: WORKLOAD: SETTING -->`: a line per implementation, a column per figure
+//! - `<!-- environment -->`: where and when each workload was measured
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::Result;
+use crate::results::{DLOCK, Results, Row};
+use crate::stats::{Stats, number};
+use crate::targets::TARGETS;
+
+const END: &str = "<!-- end -->";
+
+/// All pages that may have tables, below the root of the repository.
+pub const PAGES: [&str; 2] = ["README.md", "docs/bench/README.md"];
+
+/// Rewrites the pages.
+pub fn fill_in(root: &Path, results: &Results) -> Result<()> {
+    for page in PAGES {
+        let file = root.join(page);
+        let text =
+            filled(&fs::read_to_string(&file)?, results).map_err(|error| format!("{page}: {error}"))?;
+        fs::write(file, text)?;
+    }
+    Ok(())
+}
+
+fn filled(page: &str, results: &Results) -> Result<String> {
+    let (mut text, mut is_replaced) = (String::new(), false);
+    for line in page.lines() {
+        is_replaced &= line != END;
+        if is_replaced {
+            continue;
+        }
+        text += line;
+        text += "\n";
+        if let Some(table) = table(line, results) {
+            text += &format!("\n{}\n", table?);
+            is_replaced = true;
+        }
+    }
+    Ok(text)
+}
+
+/// The table that belongs after this line, if it is a marker. An error if nothing was measured for it.
+fn table(line: &str, results: &Results) -> Option<Result<String>> {
+    let marker = line.strip_prefix("<!-- ")?.strip_suffix(" -->")?;
+    let table = match marker {
+        "targets" => Ok(targets(results, false)),
+        "headlines" => Ok(targets(results, true)),
+        "environment" => Ok(environment(results)),
+        _ => {
+            let (workload, setting) = match marker.strip_prefix("figures: ")?.split_once(": ") {
+                Some((workload, setting)) => (workload, Some(setting)),
+                None => (marker.strip_prefix("figures: ")?, None),
+            };
+            let selected =
+                |row: &&Row| row.workload == workload && setting.is_none_or(|name| row.setting == name);
+            match results.rows.iter().filter(selected).collect::<Vec<_>>() {
+                rows if rows.is_empty() => Err(format!("nothing was measured for `{marker}`").into()),
+                rows => Ok(figures(&rows)),
+            }
+        }
+    };
+    Some(table)
+}
+
+pub fn targets(results: &Results, only_headlines: bool) -> String {
+    let mut table = "| figure | measured | target | |\n|---|---:|---:|---|\n".to_owned();
+    for target in TARGETS
+        .iter()
+        .filter(|target| target.is_headline || !only_headlines)
+    {
+        if let Some([measured, limit, verdict]) = target.outcome(results) {
+            table += &format!("| {} | {measured} | {limit} | {verdict} |\n", target.what);
+        }
+    }
+    table
+}
+
+fn environment(results: &Results) -> String {
+    let line = |(workload, text)| format!("- {workload}: {text}\n");
+    results.environments.iter().map(line).collect()
+}
+
+/// A line per setting, implementation and number of clients, as far as they differ.
+fn figures(rows: &[&Row]) -> String {
+    let settings = unique(rows, |row| row.setting.clone());
+    let clients = unique(rows, |row| row.clients);
+    let columns = unique(rows, |row| (row.figure.clone(), row.unit.clone()));
+    let mut table = "| ".to_owned();
+    for (figure, unit) in &columns {
+        let comma = if unit.is_empty() { "" } else { ", " };
+        table += &format!("| {figure}{comma}{unit} ");
+    }
+    table += &format!("|\n|---{}|\n", "|---:".repeat(columns.len()));
+    for line in unique(rows, |row| {
+        (row.setting.clone(), row.clients, row.implementation.clone())
+    }) {
+        let mut name = vec![line.2.clone()];
+        if settings.len() > 1 {
+            name.insert(0, line.0.clone());
+        }
+        if clients.len() > 1 {
+            name.push(format!("{} client{}", line.1, if line.1 == 1 { "" } else { "s" }));
+        }
+        table += &format!("| {} ", name.join(", "));
+        for (figure, _) in &columns {
+            table += &format!("| {} ", cell(rows, &line, figure));
+        }
+        table += "|\n";
+    }
+    table
+}
+
+/// `1.31 ±4%`, and `(0.84)`: that of DLOCK in the same case, divided by it.
+fn cell(rows: &[&Row], (setting, clients, implementation): &(String, usize, String), figure: &str) -> String {
+    let of = |implementation: &str| {
+        let rows = rows.iter().filter(|row| {
+            row.setting == *setting && row.clients == *clients && row.implementation == implementation
+        });
+        Stats::of(rows.filter(|row| row.figure == figure).map(|row| row.value))
+    };
+    let Some(Stats { median, min, max }) = of(implementation) else {
+        return "-".into();
+    };
+    let mut text = number(median);
+    if min < max && median != 0.0 {
+        text += &format!(" ±{:.0}%", ((max - min) / 2.0 / median * 100.0).min(999.0));
+    }
+    match of(DLOCK) {
+        Some(ours) if implementation != DLOCK && median > 0.0 => {
+            text + &format!(" ({})", number(ours.median / median))
+        }
+        _ => text,
+    }
+}
+
+/// In order of first appearance.
+fn unique<T: PartialEq>(rows: &[&Row], of: impl Fn(&Row) -> T) -> Vec<T> {
+    let mut unique = Vec::new();
+    for value in rows.iter().map(|row| of(row)) {
+        if !unique.contains(&value) {
+            unique.push(value);
+        }
+    }
+    unique
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results() -> Results {
+        let mut results = Results::default();
+        for (round, value) in [(0, 1.0), (1, 3.0)] {
+            results.round("none", DLOCK, round).add("wait", "ms", value);
+        }
+        results
+            .round("none", "other", 0)
+            .clients(1)
+            .add("wait", "ms", 4.0)
+            .add("fairness", "", 1.0);
+        results
+            .rows
+            .iter_mut()
+            .for_each(|row| row.workload = "waits".into());
+        results
+    }
+
+    #[test]
+    fn page_with_a_table_gets_the_figures_of_the_results() -> Result<()> {
+        let page = "before\n<!-- figures: waits: none -->\nold\n<!-- end -->\nafter\n";
+        let expected = "before\n<!-- figures: waits: none -->\n\n| | wait, ms | fairness |\n|---|---:|---:|\n\
+                        | dlock | 2.00 ±50% | - |\n| other | 4.00 (0.500) | 1.00 |\n\n<!-- end -->\nafter\n";
+        assert_eq!(filled(page, &results())?, expected);
+        assert_eq!(filled(expected, &results())?, expected);
+        assert!(filled("<!-- figures: waits: never -->\n<!-- end -->\n", &results()).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn pages_show_the_figures_of_results_csv() -> Result<()> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let results = Results::read(&root.join("docs/bench/results.csv"))?;
+        for page in PAGES {
+            let text = fs::read_to_string(root.join(page))?;
+            assert!(
+                text == filled(&text, &results)?,
+                "{page}: run `make bench ARGS=--render`"
+            );
+        }
+        Ok(())
+    }
+}

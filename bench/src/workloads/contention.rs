@@ -1,0 +1,196 @@
+//! Clients that contend for a lock: throughput, waits, commands per acquisition, and fairness.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Scale;
+use super::lock_owner::LockOwner;
+use crate::error::Result;
+use crate::locks::LEASE;
+use crate::results::{DLOCK, Results, Round};
+use crate::server::{SETTINGS, Server};
+use crate::stats::{Times, fairness};
+
+/// Clients, and how long each holds the lock, in milliseconds.
+const CASES: [(usize, u64); 7] = [(2, 1), (4, 1), (16, 1), (64, 1), (256, 1), (64, 0), (64, 10)];
+/// The case that is measured in all settings.
+const TYPICAL: (usize, u64) = (64, 1);
+
+/// Time to start the threads: fixed, and per thread.
+const START_DELAY: Duration = Duration::from_millis(20);
+const START_DELAY_PER_CLIENT: Duration = Duration::from_micros(300);
+
+/// Acquires and releases one lock repeatedly.
+pub trait Client: Send {
+    /// Whether it was granted by `end`.
+    fn acquire(&mut self, end: Instant) -> Result<bool>;
+    fn release(&mut self) -> Result<()>;
+}
+
+pub struct Window {
+    /// How long a client holds the lock.
+    pub section: Duration,
+    /// Before the measurement.
+    pub warm_up: Duration,
+    pub duration: Duration,
+}
+
+/// What one client measured.
+#[derive(Default)]
+pub struct Log {
+    /// From request to grant; the last one may be cut off by the end of the window.
+    waits: Vec<Duration>,
+    acquired: usize,
+}
+
+pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+    for round in 0..scale.rounds(3) {
+        for setting in SETTINGS {
+            let is_measured = |case: &&_| setting.0 == "none" || **case == TYPICAL;
+            for (clients, section_ms) in CASES.iter().filter(is_measured) {
+                let window = Window {
+                    section: Duration::from_millis(*section_ms),
+                    warm_up: scale.window() / 10,
+                    duration: scale.window(),
+                };
+                let case = format!("{}, {section_ms} ms", setting.0);
+                let row = results.round(&case, DLOCK, round).clients(*clients);
+                one_round(&Server::in_setting(setting)?, *clients, window, row)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn one_round(server: &Server, count: usize, window: Window, mut row: Round) -> Result<()> {
+    let client = |number| LockOwner::new(server, "lock", &format!("owner-{number:06}"), LEASE);
+    let clients = (0..count).map(client).collect::<Result<Vec<_>>>()?;
+    let (seconds, control) = (window.duration.as_secs_f64(), &mut server.connect()?);
+    let logs = run(clients, 1, window)?;
+    // Each grant is released once.
+    let [acquires, releases] =
+        ["dlock.acquire", "dlock.release"].map(|command| control.command_stat(command, "calls"));
+    let (acquires, releases) = (acquires?, releases?);
+    add_waits(&logs, seconds, &mut row)?;
+    row.add("commands per acquisition", "", (acquires + releases) / releases);
+    Ok(())
+}
+
+/// Figures of the clients of one round.
+pub fn add_waits(logs: &[Log], seconds: f64, row: &mut Round) -> Result<()> {
+    let mut waits = Times::new()?;
+    logs.iter()
+        .flat_map(|log| &log.waits)
+        .try_for_each(|wait| waits.record(*wait))?;
+    let acquired: Vec<f64> = logs.iter().map(|log| log.acquired as f64).collect();
+    row.add("acquisitions", "/s", acquired.iter().sum::<f64>() / seconds);
+    for (figure, percentile) in [("wait p50", 50.0), ("wait p99", 99.0), ("wait max", 100.0)] {
+        row.add(figure, "ms", waits.ms(percentile));
+    }
+    let fairness = fairness(&acquired);
+    if fairness.is_finite() {
+        row.add("fairness (Jain)", "", fairness);
+    }
+    Ok(())
+}
+
+/// How often clients were granted a lock.
+pub fn acquired(logs: &[Log]) -> usize {
+    logs.iter().map(|log| log.acquired).sum()
+}
+
+/// Runs clients concurrently. An error if more of them than there are locks ever hold one.
+pub fn run<C: Client>(clients: Vec<C>, locks: usize, window: Window) -> Result<Vec<Log>> {
+    let held = AtomicUsize::new(0);
+    let start = Instant::now() + START_DELAY + START_DELAY_PER_CLIENT * u32::try_from(clients.len())?;
+    thread::scope(|scope| {
+        let (held, window) = (&held, &window);
+        let threads: Vec<_> = clients
+            .into_iter()
+            .map(|client| scope.spawn(move || run_client(client, start, window, (held, locks))))
+            .collect();
+        let logs = threads.into_iter().map(|thread| thread.join());
+        logs.map(|log| log.map_err(|_| "a client panicked")?).collect()
+    })
+}
+
+fn run_client(
+    mut client: impl Client,
+    start: Instant,
+    window: &Window,
+    (held, locks): (&AtomicUsize, usize),
+) -> Result<Log> {
+    thread::sleep(start.saturating_duration_since(Instant::now()));
+    let mut log = Log::default();
+    let begin = start + window.warm_up;
+    let end = begin + window.duration;
+    loop {
+        let requested = Instant::now();
+        if requested >= end {
+            return Ok(log);
+        }
+        let is_granted = client.acquire(end)?;
+        let waited_until = Instant::now().min(end);
+        if waited_until >= begin {
+            log.waits.push(waited_until - requested.max(begin));
+            log.acquired += usize::from(is_granted && waited_until < end);
+        }
+        if !is_granted {
+            return Ok(log);
+        }
+        if held.fetch_add(1, Ordering::SeqCst) >= locks {
+            return Err("more clients than locks held one".into());
+        }
+        if !window.section.is_zero() {
+            thread::sleep(window.section);
+        }
+        held.fetch_sub(1, Ordering::SeqCst);
+        client.release()?;
+    }
+}
+
+/// Waits in the queue past the end: the others stop then, so it is granted soon after.
+impl Client for LockOwner {
+    fn acquire(&mut self, _: Instant) -> Result<bool> {
+        self.ask()?;
+        self.granted().map(|_| true)
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.send_release()?;
+        self.released()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Grants every request.
+    struct Broken;
+
+    impl Client for Broken {
+        fn acquire(&mut self, _: Instant) -> Result<bool> {
+            thread::yield_now();
+            Ok(true)
+        }
+
+        fn release(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lock_with_two_holders_is_detected() {
+        let window = Window {
+            section: Duration::from_millis(1),
+            warm_up: Duration::ZERO,
+            duration: Duration::from_secs(20),
+        };
+        let error = run(vec![Broken, Broken], 1, window)
+            .err()
+            .map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("more clients than locks held one"));
+    }
+}
