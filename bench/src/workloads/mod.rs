@@ -9,7 +9,6 @@ mod inboxes;
 mod lock_owner;
 mod memory;
 mod pair;
-mod queue;
 mod quorum;
 mod servers;
 mod stalls;
@@ -28,7 +27,7 @@ pub struct Workload {
 }
 
 /// In the order in which they run. `client` measures what this process grows by, so it is the first.
-pub const WORKLOADS: [Workload; 12] = [
+pub const WORKLOADS: [Workload; 11] = [
     workload("client", "the Rust client", client::measure),
     workload(
         "pair",
@@ -53,7 +52,6 @@ pub const WORKLOADS: [Workload; 12] = [
         contention::measure,
     ),
     workload("expiry", "leases that expire, one and a million", expiry::measure),
-    workload("queue", "ten thousand blocked waiters", queue::measure),
     workload("inboxes", "waiting without a connection", inboxes::measure),
     workload("stalls", "the worst that one request can cost", stalls::measure),
     workload(

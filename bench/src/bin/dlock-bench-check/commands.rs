@@ -17,7 +17,10 @@ const ENTRY_POINTS: [&str; 3] = [
     "dlock::redis::ffi::blocked_client::free*",
 ];
 
-pub const SCENARIOS: [(&str, fn(&Server)); 4] = [
+/// A name, and what is run.
+type Scenario = (&'static str, fn(&Server));
+
+pub const SCENARIOS: [Scenario; 4] = [
     ("ACQUIRE and RELEASE", pairs),
     ("ACQUIRE BLOCK, RELEASE and hand-over", hand_overs),
     ("QUEUE, RELEASE and hand-over by GRANTS", hand_overs_by_inbox),

@@ -1,6 +1,5 @@
-//! The Rust client: locks a second, tasks that wait, guards that renew, and hand-overs to a task.
+//! The Rust client: locks a second, tasks that wait, and guards that renew.
 
-mod hand_over;
 mod pairs;
 mod renewals;
 mod waiting;
@@ -17,8 +16,7 @@ const RUNTIMES: [(usize, &str); 2] = [(1, "single-threaded"), (2, "multi-threade
 pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
     waiting::measure(scale, results)?;
     renewals::measure(scale, results)?;
-    pairs::measure(scale, results)?;
-    hand_over::measure(scale, results)
+    pairs::measure(scale, results)
 }
 
 fn runtime(threads: usize) -> Result<Runtime> {
