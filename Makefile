@@ -94,9 +94,9 @@ bench-plots: ## Draw the plots of docs/bench from its results.csv (installs matp
 	"$(TARGET)/tools/plot/bin/pip" install --quiet matplotlib==3.11.2; }
 	"$(TARGET)/tools/plot/bin/python" bench/plot.py
 
-bench-peers: install-deps ## Measure lock libraries of Go, Java, Node.js, Python and Rust beside DLOCK (ROUNDS=3, SECONDS=3)
+bench-peers: install-deps ## Measure lock libraries of Go, Java, Node.js, Python and Rust, etcd and PostgreSQL (ROUNDS=3 SECONDS=5 CSV=FILE)
 	cargo build --release --locked -p redis-dlock -p dlock-bench --lib --bin dlock-bench-peer
-	bench/peers/run "$(TARGET)/release" "$(TARGET)/bench-peers" $(ROUNDS) $(SECONDS)
+	bench/peers/run "$(TARGET)/release" "$(TARGET)/bench-peers" "$(or $(CSV),$(TARGET)/bench/results.csv)" $(ROUNDS) $(SECONDS)
 
 bench-check: install-deps ## Count instructions; fail on a regression of more than 5 % (new baseline: ARGS=--update)
 	cargo build --release --locked -p redis-dlock -p dlock-bench --lib --bin dlock-bench-check

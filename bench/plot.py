@@ -73,7 +73,7 @@ def main():
     bars("cpu.svg", "Server CPU to acquire and release a lock", "microseconds",
          list(select(values, "pair", "none", 1, "CPU, held")))
     for workers in 8, 64:
-        peers = list(select(values, "peers", f"{workers} workers, 1 ms", workers, "wait_max"))
+        peers = list(select(values, "peers", f"{workers} workers, 1 ms", workers, "wait max"))
         bars(f"peers-{workers}.svg", f"{workers} workers that contend for one lock: longest wait", "milliseconds",
              sorted(peers, key=lambda row: statistics.median(row[1])), logarithmic=True)
     faults = ["all up", "first stopped", "first killed", "last stopped", "last killed"]

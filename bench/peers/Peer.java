@@ -1,78 +1,85 @@
-import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
-import java.util.stream.Stream;
+import java.util.stream.IntStream;
 import org.redisson.Redisson;
 import org.redisson.config.Config;
 import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.RedisClient;
-import redis.clients.jedis.UnifiedJedis;
 
-/** Peer LOCK PORT WORKERS SECTION_MS SECONDS: see run. */
+/**
+ * Peer LOCK WORKERS SECTION_MS SECONDS PORT: see run.
+ *
+ * <p>Defaults: those of Redisson, whose lock() has a lease of 30 s that its watchdog renews, and never gives up. For
+ * DLOCK's program, a pool larger than the number of workers, as its page asks for. The JVM's own heap and collector.
+ */
 public final class Peer {
-    /** Waits for the lock; what it returns releases it. */
+    /** Waits for the lock; what it returns releases it, and is null if the library gave up. */
     interface Acquire extends Supplier<Runnable> {}
 
     /** The program of docs/languages.md. */
-    static Acquire dlock(UnifiedJedis client) {
-        return () -> Lock.acquire(client, "peer", 30_000, 30_000)::release;
+    static Acquire dlock(int workers, int port) {
+        var timeouts = DefaultJedisClientConfig.builder()
+                .socketTimeoutMillis(3_000).blockingSocketTimeoutMillis(60_000).build();
+        var pool = new ConnectionPoolConfig();
+        pool.setMaxTotal(workers + 1);
+        pool.setMaxIdle(workers + 1);
+        var client = RedisClient.builder().hostAndPort("127.0.0.1", port)
+                .clientConfig(timeouts).poolConfig(pool).build();
+        return () -> {
+            var lock = Lock.acquire(client, "peer", 30_000, 30_000);
+            return lock == null ? null : lock::release;
+        };
     }
 
-    static Acquire redisson(String port) {
+    static Acquire redisson(int port) {
         var config = new Config();
         config.useSingleServer().setAddress("redis://127.0.0.1:" + port);
         var locks = Redisson.create(config);
         return () -> {
             var lock = locks.getLock("peer-redisson");
-            lock.lock(30, TimeUnit.SECONDS);
+            lock.lock();
             return lock::unlock;
         };
     }
 
     public static void main(String[] args) throws InterruptedException {
-        int workers = Integer.parseInt(args[2]);
-        int sectionMs = Integer.parseInt(args[3]);
-        var timeouts = DefaultJedisClientConfig.builder()
-                .socketTimeoutMillis(30_000).blockingSocketTimeoutMillis(60_000).build();
-        var pool = new ConnectionPoolConfig();
-        pool.setMaxTotal(workers + 1);
-        pool.setMaxIdle(workers + 1);
-        var client = RedisClient.builder().hostAndPort("127.0.0.1", Integer.parseInt(args[1]))
-                .clientConfig(timeouts).poolConfig(pool).build();
-        Acquire acquire = args[0].equals("dlock") ? dlock(client) : redisson(args[1]);
-        var all = new ConcurrentLinkedQueue<Long>();
-        // After the warm-up.
-        long counted = System.nanoTime() + 1_000_000_000;
-        long end = counted + Long.parseLong(args[4]) * 1_000_000_000;
-        List<Thread> threads = Stream.generate(() -> new Thread(() -> work(acquire, sectionMs, counted, end, all)))
-                .limit(workers).toList();
+        int workers = Integer.parseInt(args[1]);
+        int sectionMs = Integer.parseInt(args[2]);
+        int port = Integer.parseInt(args[4]);
+        Acquire acquire = args[0].equals("dlock") ? dlock(workers, port) : redisson(port);
+        var lines = new ConcurrentLinkedQueue<String>();
+        long start = System.nanoTime();
+        long end = start + TimeUnit.SECONDS.toNanos(Long.parseLong(args[3]));
+        var threads = IntStream.range(0, workers)
+                .mapToObj(worker -> new Thread(() -> work(acquire, sectionMs, start, end, lines))).toList();
         threads.forEach(Thread::start);
         for (var thread : threads) {
             thread.join();
         }
-        double elapsed = (System.nanoTime() - counted) / 1e9;
-        var waits = all.stream().sorted().toList();
-        String connections = client.info("clients").replaceAll("(?s).*connected_clients:(\\d+).*", "$1");
-        System.out.printf("{\"per_s\":%.0f,\"p99_ms\":%.1f,\"longest_ms\":%.1f,\"failed\":0,\"connections\":%s}%n",
-                waits.size() / elapsed, waits.get(waits.size() * 99 / 100) / 1e6,
-                waits.get(waits.size() - 1) / 1e6, connections);
+        System.out.println(String.join("\n", lines));
         System.exit(0);
     }
 
-    static void work(Acquire acquire, int sectionMs, long counted, long end, ConcurrentLinkedQueue<Long> waits) {
-        for (long began = System.nanoTime(); began < end; began = System.nanoTime()) {
+    static void work(Acquire acquire, int sectionMs, long start, long end, ConcurrentLinkedQueue<String> lines) {
+        for (long began = start; began < end; ) {
             Runnable release = acquire.get();
-            if (began >= counted) {
-                waits.add(System.nanoTime() - began);
+            long now = System.nanoTime();
+            if (release == null) {
+                lines.add("gave_up " + (now - start) / 1e6);
+                continue;
             }
-            try {
-                Thread.sleep(sectionMs);
-            } catch (InterruptedException e) {
-                throw new IllegalStateException(e);
+            lines.add((began - start) / 1e6 + " " + (now - start) / 1e6);
+            if (sectionMs > 0) {
+                try {
+                    Thread.sleep(sectionMs);
+                } catch (InterruptedException e) {
+                    throw new IllegalStateException(e);
+                }
             }
             release.run();
+            began = System.nanoTime();
         }
     }
 }

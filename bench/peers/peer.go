@@ -1,117 +1,185 @@
-// peer LOCK PORT WORKERS SECTION_MS SECONDS: see run.
+// peer LOCK WORKERS SECTION_MS SECONDS PORT...: see run.
+//
+// Defaults: those of the libraries, with their clients made as in their manuals. What is set: 30 s of lease where there
+// is no default; redislock's retries, which are off by default, as in its README; as many connections as workers for
+// DLOCK's program (its page asks for that), redigo (which closes each connection after use unless told how many to
+// keep) and pgx (a session that waits in PostgreSQL has a connection of its own). redsync keeps its 32 tries, its
+// expiry of 8 s, and with it 0.4 s for each server to reply.
 package main
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
+	redsyncpool "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/go-redsync/redsync/v4/redis/redigo"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	redigolib "github.com/gomodule/redigo/redis"
 )
+
+const lease = 30 * time.Second
 
 type release func() error
 
-const warmUp = time.Second
+// acquire waits for the lock, for a worker. An error means that the library gave up.
+type acquire func(ctx context.Context, worker int) (release, error)
 
-// acquire waits for the lock. An error means that the library gave up.
-type acquire func(ctx context.Context) (release, error)
+// open prepares a library for these servers and workers.
+type open func(ctx context.Context, addresses []string, workers int) (acquire, error)
+
+var locks = map[string]open{
+	"dlock": dlock, "redislock": withRedislock, "etcd": withEtcd, "postgresql": withPostgreSQL,
+	"redsync": withRedsync(func(address string, _ int) redsyncpool.Pool {
+		return goredis.NewPool(redis.NewClient(&redis.Options{Addr: address}))
+	}),
+	"redsync-redigo": withRedsync(func(address string, workers int) redsyncpool.Pool {
+		dial := func() (redigolib.Conn, error) { return redigolib.Dial("tcp", address) }
+		return redigo.NewPool(&redigolib.Pool{MaxIdle: workers, IdleTimeout: 240 * time.Second, Dial: dial})
+	}),
+}
 
 // dlock is the program of docs/languages.md.
-func dlock(client redis.UniversalClient) acquire {
-	waiting := connect(time.Minute)
-	return func(ctx context.Context) (release, error) {
-		lock, err := Acquire(ctx, client, waiting, "peer", 30*time.Second, 30*time.Second)
-		if err != nil || lock == nil {
-			return nil, fmt.Errorf("not acquired: %w", err)
+func dlock(_ context.Context, _ []string, workers int) (acquire, error) {
+	client := connect(3 * time.Second)
+	waiting := redis.NewClient(&redis.Options{Addr: address, ReadTimeout: time.Minute, MaxRetries: 1, PoolSize: workers})
+	return func(ctx context.Context, _ int) (release, error) {
+		lock, err := Acquire(ctx, client, waiting, "peer", lease, 30*time.Second)
+		if err == nil && lock == nil {
+			err = errors.New("timeout")
 		}
-		return func() error { return lock.Release(ctx) }, nil
-	}
-}
-
-func withRedsync(client redis.UniversalClient) acquire {
-	locks := redsync.New(goredis.NewPool(client))
-	return func(ctx context.Context) (release, error) {
-		mutex := locks.NewMutex("peer-redsync", redsync.WithExpiry(30*time.Second))
-		err := mutex.LockContext(ctx)
-		return func() error { _, err := mutex.UnlockContext(ctx); return err }, err
-	}
-}
-
-func withRedislock(client redis.UniversalClient) acquire {
-	locks := redislock.New(client)
-	options := &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)}
-	return func(ctx context.Context) (release, error) {
-		lock, err := locks.Obtain(ctx, "peer-redislock", 30*time.Second, options)
 		return func() error { return lock.Release(ctx) }, err
+	}, nil
+}
+
+func withRedsync(pool func(address string, workers int) redsyncpool.Pool) open {
+	return func(_ context.Context, addresses []string, workers int) (acquire, error) {
+		var pools []redsyncpool.Pool
+		for _, address := range addresses {
+			pools = append(pools, pool(address, workers))
+		}
+		locks := redsync.New(pools...)
+		return func(ctx context.Context, _ int) (release, error) {
+			mutex := locks.NewMutex("peer-redsync")
+			err := mutex.LockContext(ctx)
+			return func() error { _, err := mutex.UnlockContext(ctx); return err }, err
+		}, nil
 	}
+}
+
+func withRedislock(_ context.Context, addresses []string, _ int) (acquire, error) {
+	locks := redislock.New(redis.NewClient(&redis.Options{Addr: addresses[0]}))
+	options := &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)}
+	return func(ctx context.Context, _ int) (release, error) {
+		lock, err := locks.Obtain(ctx, "peer-redislock", lease, options)
+		return func() error { return lock.Release(ctx) }, err
+	}, nil
+}
+
+// Each worker has a session: a lock belongs to its session, which is free to lock it again.
+func withEtcd(ctx context.Context, addresses []string, workers int) (acquire, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: addresses})
+	if err != nil {
+		return nil, err
+	}
+	sessions := make([]*concurrency.Session, workers)
+	for worker := range sessions {
+		if sessions[worker], err = concurrency.NewSession(client); err != nil {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context, worker int) (release, error) {
+		mutex := concurrency.NewMutex(sessions[worker], "/peer/")
+		err := mutex.Lock(ctx)
+		return func() error { return mutex.Unlock(ctx) }, err
+	}, nil
+}
+
+func withPostgreSQL(ctx context.Context, addresses []string, workers int) (acquire, error) {
+	url := "postgres://postgres@%s/postgres?sslmode=disable&pool_max_conns=%d"
+	pool, err := pgxpool.New(ctx, fmt.Sprintf(url, addresses[0], workers))
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, _ int) (release, error) {
+		session, err := pool.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err = session.Exec(ctx, "SELECT pg_advisory_lock(1)"); err != nil {
+			session.Release()
+		}
+		return func() error {
+			defer session.Release()
+			_, err := session.Exec(ctx, "SELECT pg_advisory_unlock(1)")
+			return err
+		}, err
+	}, nil
+}
+
+func number(text string) int {
+	value, err := strconv.Atoi(text)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return value
 }
 
 func main() {
-	number := func(n int) int {
-		value, err := strconv.Atoi(os.Args[n])
-		if err != nil {
-			log.Fatal(err)
-		}
-		return value
+	workers, section := number(os.Args[2]), time.Duration(number(os.Args[3]))*time.Millisecond
+	var addresses []string
+	for _, port := range os.Args[5:] {
+		addresses = append(addresses, "127.0.0.1:"+port)
 	}
-	workers, section := number(3), time.Duration(number(4))*time.Millisecond
-	ctx, client := context.Background(), connect(30*time.Second)
-	locks := map[string]func(redis.UniversalClient) acquire{
-		"dlock": dlock, "redsync": withRedsync, "redislock": withRedislock,
+	ctx := context.Background()
+	acquire, err := locks[os.Args[1]](ctx, addresses, workers)
+	if err != nil {
+		log.Fatal(err)
 	}
-	acquire := locks[os.Args[1]](client)
-
-	var mutex sync.Mutex
-	var waits []time.Duration
-	failed, counted := 0, time.Now().Add(warmUp)
-	end := counted.Add(time.Duration(number(5)) * time.Second)
+	logs := make([][]string, workers)
+	start := time.Now()
+	ms := func(at time.Time) float64 { return float64(at.Sub(start).Nanoseconds()) / 1e6 }
+	end := start.Add(time.Duration(number(os.Args[4])) * time.Second)
 	var group sync.WaitGroup
-	for range workers {
+	for worker := range workers {
 		group.Go(func() {
-			for began := time.Now(); began.Before(end); {
-				isCounted := !began.Before(counted)
-				release, err := acquire(ctx)
-				waited := time.Since(began)
-				if err == nil {
-					time.Sleep(section)
-					if err := release(); err != nil {
-						log.Fatal(err)
-					}
-					began = time.Now()
-				}
-				mutex.Lock()
+			for began := start; began.Before(end); {
+				release, err := acquire(ctx, worker)
+				now := time.Now()
 				if err != nil {
-					failed++
-				} else if isCounted {
-					waits = append(waits, waited)
+					logs[worker] = append(logs[worker], fmt.Sprintf("gave_up %.3f", ms(now)))
+					continue
 				}
-				mutex.Unlock()
+				logs[worker] = append(logs[worker], fmt.Sprintf("%.3f %.3f", ms(began), ms(now)))
+				if section > 0 {
+					time.Sleep(section)
+				}
+				if err := release(); err != nil {
+					log.Fatal(err)
+				}
+				began = time.Now()
 			}
 		})
 	}
 	group.Wait()
-	elapsed := time.Since(counted).Seconds()
-
-	slices.Sort(waits)
-	info, err := client.InfoMap(ctx, "clients").Result()
-	if err != nil {
-		log.Fatal(err)
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	for _, lines := range logs {
+		for _, line := range lines {
+			fmt.Fprintln(out, line)
+		}
 	}
-	connections, _ := strconv.Atoi(strings.TrimSpace(info["Clients"]["connected_clients"]))
-	ms := func(wait time.Duration) float64 { return float64(wait.Microseconds()) / 1000 }
-	line, _ := json.Marshal(map[string]any{
-		"per_s": int(float64(len(waits)) / elapsed), "p99_ms": ms(waits[len(waits)*99/100]),
-		"longest_ms": ms(waits[len(waits)-1]), "failed": failed, "connections": connections,
-	})
-	fmt.Println(string(line))
 }

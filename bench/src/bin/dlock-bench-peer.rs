@@ -1,122 +1,105 @@
-//! One of the locks of `make bench-peers`, in Rust: `dlock-bench-peer LOCK PORT WORKERS SECTION_MS SECONDS`.
+//! One of the locks of `make bench-peers`, in Rust: `dlock-bench-peer LOCK WORKERS SECTION_MS SECONDS PORT...`, as
+//! `bench/peers/run` describes.
+//!
+//! Defaults: those of the DLOCK client, of its counterpart over several servers, and of rslock, whose `acquire` tries
+//! until it has the lock, after random pauses of up to 200 ms. Its lease has no default: 30 s, as DLOCK's. So none
+//! gives up.
 
 use std::env;
-use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use redis_dlock_client::Locks;
+use redis_dlock_client as client;
+use redis_dlock_quorum as quorum;
 use rslock::LockManager;
 use tokio::task::{JoinSet, block_in_place};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const LEASE: Duration = Duration::from_secs(30);
-const WARM_UP: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 enum Contender {
-    Dlock(Locks),
+    Dlock(client::Locks),
+    Quorum(quorum::Locks),
     Rslock(LockManager),
 }
 
-/// The waits of all workers, and how often a library gave up.
-#[derive(Default)]
-struct Outcome {
-    waits: Vec<Duration>,
-    failed: usize,
+enum Held {
+    Dlock(client::Guard),
+    Quorum(quorum::Guard),
+    Rslock(rslock::LockGuard),
 }
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+impl Contender {
+    fn open(name: &str, ports: &[String]) -> Result<Self> {
+        let urls: Vec<_> = ports
+            .iter()
+            .map(|port| format!("redis://127.0.0.1:{port}"))
+            .collect();
+        match (name, urls.as_slice()) {
+            ("dlock", [url]) => Ok(Self::Dlock(client::Locks::open(url.as_str())?)),
+            ("dlock", urls) => Ok(Self::Quorum(quorum::Locks::open(
+                urls.iter().map(String::as_str),
+            )?)),
+            ("rslock", _) => Ok(Self::Rslock(LockManager::new(urls))),
+            _ => Err("the lock is dlock or rslock".into()),
+        }
+    }
+
+    async fn acquire(&self) -> Result<Held> {
+        Ok(match self {
+            Self::Dlock(locks) => Held::Dlock(locks.acquire("peer").await?),
+            Self::Quorum(locks) => Held::Quorum(locks.acquire("peer").await?),
+            Self::Rslock(manager) => Held::Rslock(manager.acquire(b"peer-rslock", LEASE).await?),
+        })
+    }
+}
+
+impl Held {
+    async fn release(self) -> Result<()> {
+        match self {
+            Self::Dlock(guard) => guard.release().await?,
+            Self::Quorum(guard) => guard.release().await?,
+            Self::Rslock(guard) => guard.release().await,
+        }
+        Ok(())
+    }
+}
+
+#[tokio::main]
 async fn main() -> Result<()> {
     let args: Vec<String> = env::args().skip(1).collect();
-    let [name, port, workers, section_ms, seconds] = args.as_slice() else {
-        return Err("usage: dlock-bench-peer dlock|rslock PORT WORKERS SECTION_MS SECONDS".into());
+    let [name, workers, section_ms, seconds, ports @ ..] = args.as_slice() else {
+        return Err("usage: dlock-bench-peer dlock|rslock WORKERS SECTION_MS SECONDS PORT...".into());
     };
-    let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
-    let contender = match name.as_str() {
-        "dlock" => Contender::Dlock(Locks::open(client.clone())?),
-        "rslock" => Contender::Rslock(LockManager::from_clients(vec![client.clone()])),
-        _ => return Err("the lock is dlock or rslock".into()),
-    };
-    let (section, counted) = (
-        Duration::from_millis(section_ms.parse()?),
-        Instant::now() + WARM_UP,
-    );
-    let end = counted + Duration::from_secs(seconds.parse()?);
-    let outcome = Arc::new(Mutex::new(Outcome::default()));
+    let contender = Contender::open(name, ports)?;
+    let section = Duration::from_millis(section_ms.parse()?);
+    let start = Instant::now();
+    let end = start + Duration::from_secs(seconds.parse()?);
     let mut tasks = JoinSet::new();
     for _ in 0..workers.parse()? {
-        tasks.spawn(work(
-            contender.clone(),
-            section,
-            counted..end,
-            Arc::clone(&outcome),
-        ));
+        tasks.spawn(work(contender.clone(), section, start, end));
     }
     while let Some(ended) = tasks.join_next().await {
-        ended??;
+        print!("{}", ended??);
     }
-    print(&outcome, counted.elapsed(), connections(&client)?)
+    Ok(())
 }
 
-async fn work(
-    contender: Contender,
-    section: Duration,
-    counted: Range<Instant>,
-    outcome: Arc<Mutex<Outcome>>,
-) -> Result<()> {
-    let hold = |began: Instant| {
-        if began >= counted.start {
-            outcome.lock().expect("no panic").waits.push(began.elapsed());
-        }
+/// The lines of a worker.
+async fn work(contender: Contender, section: Duration, start: Instant, end: Instant) -> Result<String> {
+    let ms = |at: Instant| at.duration_since(start).as_secs_f64() * 1e3;
+    let mut lines = String::new();
+    let mut began = start;
+    while began < end {
+        let held = contender.acquire().await?;
+        writeln!(lines, "{} {}", ms(began), ms(Instant::now()))?;
         if !section.is_zero() {
             block_in_place(|| std::thread::sleep(section));
         }
-    };
-    let mut began = Instant::now();
-    while began < counted.end {
-        match &contender {
-            Contender::Dlock(locks) => {
-                let guard = locks.lock("peer").lease(LEASE).acquire().await?;
-                hold(began);
-                guard.release().await?;
-            }
-            Contender::Rslock(manager) => match manager.acquire_no_guard(b"peer-rslock", LEASE).await {
-                Ok(lock) => {
-                    hold(began);
-                    manager.unlock(&lock).await;
-                }
-                Err(_) => {
-                    outcome.lock().expect("no panic").failed += 1;
-                    continue;
-                }
-            },
-        }
+        held.release().await?;
         began = Instant::now();
     }
-    Ok(())
-}
-
-fn connections(client: &redis::Client) -> Result<u64> {
-    let info: redis::InfoDict = redis::cmd("INFO")
-        .arg("clients")
-        .query(&mut client.get_connection()?)?;
-    // Without the one that asks.
-    Ok(info.get::<u64>("connected_clients").unwrap_or(1) - 1)
-}
-
-fn print(outcome: &Mutex<Outcome>, elapsed: Duration, connections: u64) -> Result<()> {
-    let mut outcome = outcome.lock().expect("no panic");
-    outcome.waits.sort();
-    let waits = &outcome.waits;
-    let ms = |wait: Option<&Duration>| wait.map_or(0.0, |wait| wait.as_secs_f64() * 1e3);
-    println!(
-        r#"{{"per_s":{:.0},"p99_ms":{:.1},"longest_ms":{:.1},"failed":{},"connections":{connections}}}"#,
-        waits.len() as f64 / elapsed.as_secs_f64(),
-        ms(waits.get(waits.len() * 99 / 100)),
-        ms(waits.last()),
-        outcome.failed,
-    );
-    Ok(())
+    Ok(lines)
 }
