@@ -39,7 +39,11 @@ def read():
 
 
 def bars(file, title, unit, rows, logarithmic=False):
-    """Horizontal bars with names: medians, and lines from the least to the greatest value. Ours are blue."""
+    """Horizontal bars with names: medians, and lines from the least to the greatest value. Ours are blue.
+
+    No plot of what was not measured."""
+    if not rows:
+        return
     rows = rows[::-1]
     figure, axes = plt.subplots(figsize=(7.2, 1.2 + 0.34 * len(rows)))
     medians = [statistics.median(values) for _, values, _ in rows]

@@ -8,6 +8,7 @@ mod locks;
 mod machine;
 mod pages;
 mod results;
+mod scale;
 mod server;
 mod stats;
 mod targets;
@@ -22,8 +23,9 @@ use clap::Parser;
 use clap::builder::PossibleValue;
 use error::Result;
 use results::Results;
+use scale::{Scale, Size};
 use targets::TARGETS;
-use workloads::{Scale, Size, WORKLOADS, Workload};
+use workloads::{WORKLOADS, Workload};
 
 /// What DLOCK costs, beside the plain commands.
 #[derive(Parser)]

@@ -85,8 +85,9 @@ pub fn targets(results: &Results, only_headlines: bool) -> String {
 }
 
 fn environment(results: &Results) -> String {
-    let line = |(workload, text)| format!("- {workload}: {text}\n");
-    results.environments.iter().map(line).collect()
+    let line = |(workload, text)| format!("| {workload} | {text} |\n");
+    "| workload | measured |\n|---|---|\n".to_owned()
+        + &results.environments.iter().map(line).collect::<String>()
 }
 
 /// A line per setting, implementation and number of clients, as far as they differ.

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Scale;
 use super::lock_owner::LockOwner;
 use crate::error::Result;
 use crate::locks::LEASE;
 use crate::results::{DLOCK, Results, Round};
+use crate::scale::Scale;
 use crate::server::{SETTINGS, Server};
 use crate::stats::{Times, fairness};
 

@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Scale;
 use super::lock_owner::LockOwner;
 use crate::error::Result;
 use crate::locks::{BATCH, LEASE, expect_done, short_names};
 use crate::results::{DLOCK, Results};
+use crate::scale::Scale;
 use crate::server::Server;
 use crate::stats::{Times, ms};
 use crate::wire::{Connection, encode};

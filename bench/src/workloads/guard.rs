@@ -1,9 +1,9 @@
 //! A fenced write: GUARD beside the plain command, and beside a script that checks the holder of a plain lock.
 
-use super::{Scale, turns};
 use crate::error::Result;
 use crate::locks::{BATCH, Command, LEASE, Requests, fence_of, short_names};
 use crate::results::Results;
+use crate::scale::{Scale, turns};
 use crate::server::{SETTINGS, Server};
 use crate::wire::Connection;
 

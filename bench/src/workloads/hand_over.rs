@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::Scale;
 use super::lock_owner::LockOwner;
 use crate::error::Result;
 use crate::locks::{LEASE, fence_of};
 use crate::machine::PinnedCores;
 use crate::results::{DLOCK, Results};
+use crate::scale::Scale;
 use crate::server::{SETTINGS, Server};
 use crate::stats::Times;
 use crate::wire::{Connection, command};

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Scale, turns};
 use crate::error::Result;
 use crate::locks::{Lock, Names, Requests, dlock, set_and_del, short_names};
 use crate::results::Results;
+use crate::scale::{Scale, turns};
 use crate::server::Server;
 use crate::stats::ms;
 use crate::wire::Connection;

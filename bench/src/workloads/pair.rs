@@ -3,10 +3,10 @@
 
 use std::time::Instant;
 
-use super::{Scale, passes};
 use crate::error::Result;
 use crate::locks::{self, Command, Lock, Requests, short_names};
 use crate::results::Results;
+use crate::scale::{Scale, passes};
 use crate::server::{SETTINGS, Server};
 use crate::stats::Times;
 use crate::wire::Connection;

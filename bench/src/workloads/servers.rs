@@ -3,10 +3,10 @@
 use std::fs;
 
 use super::memory::bytes_per_lock;
-use super::{Scale, turns};
 use crate::error::Result;
 use crate::locks::{Requests, dlock, set_and_del, short_names};
 use crate::results::Results;
+use crate::scale::{Scale, turns};
 use crate::server::{Server, version_of};
 
 const PAIRS: usize = 100_000;

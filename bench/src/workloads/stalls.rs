@@ -3,11 +3,11 @@
 
 use std::time::Instant;
 
-use super::Scale;
 use crate::error::Result;
 use crate::locks::LEASE;
 use crate::machine::allow_open_files;
 use crate::results::{DLOCK, Results};
+use crate::scale::Scale;
 use crate::server::Server;
 use crate::stats::ms;
 use crate::wire::{Connection, command};

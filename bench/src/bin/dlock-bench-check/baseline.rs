@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Result;
+use crate::error::Result;
 
 /// Smaller increases may be due to memory layout.
 pub const TOLERANCE_PERCENT: u64 = 5;

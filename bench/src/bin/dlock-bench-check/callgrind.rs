@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use crate::Result;
+use crate::error::Result;
 
 /// One run. The directory with its output is removed when dropped.
 pub struct Callgrind(TempDir);

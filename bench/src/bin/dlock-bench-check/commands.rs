@@ -5,8 +5,8 @@ use std::env;
 use dlock_testkit::{Client, Server, Waiter, wait_for};
 use redis::Value;
 
-use crate::Result;
 use crate::callgrind::Callgrind;
+use crate::error::Result;
 
 pub const ROUNDS: u64 = 1_000;
 

@@ -6,13 +6,13 @@
 mod baseline;
 mod callgrind;
 mod commands;
+mod error;
 
 use std::process::{Command, ExitCode};
 use std::{env, fs};
 
 use baseline::Baseline;
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+use error::Result;
 
 const USAGE: &str = "\
 dlock-bench-check [--update]

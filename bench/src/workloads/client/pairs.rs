@@ -13,12 +13,12 @@ use rslock::LockManager;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use super::{RUNTIMES, runtime};
+use super::runtime::{RUNTIMES, runtime};
 use crate::error::Result;
 use crate::machine::cpu_seconds;
 use crate::results::{DLOCK, Results};
+use crate::scale::{Scale, passes};
 use crate::server::Server;
-use crate::workloads::{Scale, passes};
 
 const TWO_COMMANDS: &str = "two commands";
 const RSLOCK: &str = "rslock 0.10";

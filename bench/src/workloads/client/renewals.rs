@@ -5,12 +5,12 @@ use std::time::Duration;
 use redis_dlock_client::Locks;
 use tokio::task::JoinSet;
 
-use super::runtime;
+use super::runtime::runtime;
 use crate::error::Result;
 use crate::machine::cpu_seconds;
 use crate::results::{DLOCK, Results};
+use crate::scale::Scale;
 use crate::server::Server;
-use crate::workloads::Scale;
 
 const GUARDS: usize = 10_000;
 

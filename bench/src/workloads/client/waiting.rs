@@ -7,13 +7,13 @@ use std::time::Duration;
 use redis_dlock_client::Locks;
 use tokio::task::JoinSet;
 
-use super::runtime;
+use super::runtime::runtime;
 use crate::error::Result;
 use crate::locks::LEASE;
 use crate::results::{DLOCK, Results};
+use crate::scale::Scale;
 use crate::server::Server;
 use crate::wire::Connection;
-use crate::workloads::Scale;
 
 const TASKS: usize = 100_000;
 const KEYS: usize = 1_000;

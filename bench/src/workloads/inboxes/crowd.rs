@@ -8,10 +8,10 @@ use crate::error::Result;
 use crate::locks::{BATCH, LEASE};
 use crate::machine::PinnedCores;
 use crate::results::{DLOCK, Results, Round};
+use crate::scale::Scale;
 use crate::server::Server;
 use crate::stats::ms;
 use crate::wire::{Connection, command};
-use crate::workloads::Scale;
 use crate::workloads::lock_owner::LockOwner;
 use crate::workloads::memory::used_memory;
 

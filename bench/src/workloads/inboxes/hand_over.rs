@@ -8,12 +8,12 @@ use crate::error::Result;
 use crate::locks::{LEASE, fence_of};
 use crate::machine::PinnedCores;
 use crate::results::{DLOCK, Results};
+use crate::scale::{Scale, turns};
 use crate::server::Server;
 use crate::stats::Times;
 use crate::wire::{command, encode};
 use crate::workloads::hand_over::timed_after_idle;
 use crate::workloads::lock_owner::LockOwner;
-use crate::workloads::{Scale, turns};
 
 const BLOCK: &str = "BLOCK";
 const OWNERS: [&str; 2] = ["alice", "bob"];

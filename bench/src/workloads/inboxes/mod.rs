@@ -4,9 +4,9 @@ mod crowd;
 mod hand_over;
 mod process;
 
-use super::Scale;
 use crate::error::Result;
 use crate::results::Results;
+use crate::scale::Scale;
 
 pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
     hand_over::measure(scale, results)?;

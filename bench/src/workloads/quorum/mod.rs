@@ -7,9 +7,9 @@ mod network;
 use std::time::Duration;
 
 use super::contention::{Window, acquired, add_waits, run};
-use super::{Scale, turns};
 use crate::error::Result;
 use crate::results::{DLOCK, Results};
+use crate::scale::{Scale, turns};
 use clients::{NODE_TIMEOUT, of_process};
 use network::{FAULTS, Fault, Network};
 
