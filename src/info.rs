@@ -1,8 +1,8 @@
 //! `INFO dlock`.
 
 use crate::redis::{Gil, InfoSection};
-use crate::state::clock;
 use crate::state::module_state::HasState;
+use crate::state::{clock, config};
 
 /// The fields, each shown as `dlock_<name>`.
 pub struct DlockInfo;
@@ -64,6 +64,7 @@ impl InfoSection for DlockInfo {
             ("fences_raised", counters.fences_raised),
             ("fence_known", state.server.fences.known()),
             ("grace_left_ms", state.server.grace.left_ms(now)),
+            ("max_lease_ms", config::max_lease_ms()),
             ("evictable", u64::from(state.server.policy().evictable)),
         ];
         let numbers = numbers

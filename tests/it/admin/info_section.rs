@@ -4,7 +4,7 @@ use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 
 /// Current values. All other fields only grow.
 const GAUGES: &str = "contended_locks evictable fence_known grace_left_ms inbox_answers inboxes locks longest_hold_ms \
-                      longest_wait_ms quorum waiters waiters_queued";
+                      longest_wait_ms max_lease_ms quorum waiters waiters_queued";
 /// Counted in addition to another counter.
 const SIDE_COUNTERS: &str = "deadlock_searches_abandoned errors_late_releases expired_contended fences_raised guards_refused \
      internal_errors limit_mismatches";
@@ -25,6 +25,14 @@ fn info_dlock_has_all_fields() {
     assert_eq!(section.into_keys().collect::<Vec<_>>(), fields);
     let text: String = client.ask("INFO dlock");
     assert!(text.trim_start().starts_with("# dlock"), "{text}");
+}
+
+#[test]
+fn longest_accepted_lease_follows_its_setting() {
+    let (_server, mut client) = start_with("dlock.max-lease-ms 10000");
+    assert_eq!(client.stat("dlock_max_lease_ms"), 10_000);
+    client.ok("CONFIG SET dlock.max-lease-ms 9999");
+    assert_eq!(client.stat("dlock_max_lease_ms"), 9_999);
 }
 
 #[test]
