@@ -293,9 +293,9 @@ pub struct ShowArgs {
 
 /// Forcibly release a lock
 ///
-/// Shows the holders, asks for confirmation, and deletes the lock unless its holders have changed. The holders are
-/// not stopped: their next DLOCK command fails, but their writes are rejected only by resources that check fencing
-/// tokens.
+/// Shows the holders, asks for confirmation, and releases their holds: never those of an owner that got the lock in the
+/// meantime. The holders are not stopped: their next DLOCK command fails, but their writes are rejected only by
+/// resources that check fencing tokens.
 #[derive(Args, Debug)]
 pub struct BreakArgs {
     #[command(flatten)]
@@ -341,8 +341,8 @@ pub struct StatsArgs {
 
 /// Watch locks in a full-screen view
 ///
-/// Keys: q quits, up and down select a lock, Enter shows it, Esc goes back, b breaks it after a question, s changes the
-/// sort order, / filters, space pauses, ? shows help. Yellow rows have been held unusually long.
+/// Keys: q quits, up and down select a lock, Enter shows it, Esc goes back, s changes the sort order, / filters,
+/// space pauses, ? shows help. Yellow rows have been held unusually long.
 ///
 /// Shows locks that are held, and queues of locks that were held since top started. Other waiters are counted, but
 /// servers do not report the names of their locks.

@@ -4,7 +4,8 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
-use redis::{Value, cmd, pipe};
+use redis::{Value, cmd};
+use redis_dlock_client::HolderInfo;
 
 use crate::args::BreakArgs;
 use crate::exit::{Code, Failure};
@@ -12,9 +13,6 @@ use crate::lock::NamedLock;
 use crate::output::Painter;
 use crate::server::{Node, Target};
 use crate::show;
-
-/// Each renewal of a lease modifies the key and aborts the transaction.
-const MAX_ATTEMPTS: usize = 100;
 
 pub fn break_lock(args: &BreakArgs, target: &Target) -> Result<ExitCode, Failure> {
     if !args.yes && !io::stdin().is_terminal() {
@@ -29,12 +27,12 @@ pub fn break_lock(args: &BreakArgs, target: &Target) -> Result<ExitCode, Failure
     if lock.holders().is_empty() {
         return Ok(Code::NoEffect.into());
     }
-    if let Some(owner) = &args.owner
-        && !lock
-            .holders()
-            .iter()
-            .any(|holder| holder.owner.as_bytes() == owner.as_bytes())
-    {
+    let is_named = |holder: &&HolderInfo| {
+        let owner = args.owner.as_ref().map(|owner| owner.as_bytes());
+        owner.is_none_or(|owner| holder.owner.as_bytes() == owner)
+    };
+    let named: Vec<&HolderInfo> = lock.holders().iter().filter(is_named).collect();
+    if named.is_empty() {
         let message = "not broken: this owner does not hold it";
         return Err(Failure::new(Code::NoEffect, message).about(&lock.name));
     }
@@ -42,9 +40,13 @@ pub fn break_lock(args: &BreakArgs, target: &Target) -> Result<ExitCode, Failure
         writeln!(io::stdout(), "Not broken")?;
         return Ok(Code::NoEffect.into());
     }
-    match &args.owner {
-        Some(owner) => release(&mut node, &lock, owner.as_bytes())?,
-        None => delete(&mut node, &lock)?,
+    let mut is_broken = false;
+    for holder in named {
+        is_broken |= release(&mut node, &lock, holder)?;
+    }
+    if !is_broken {
+        let message = "not broken: its holders have changed in the meantime";
+        return Err(Failure::new(Code::NoEffect, message).about(&lock.name));
     }
     let next = if lock.waiting() == 0 {
         ""
@@ -71,45 +73,14 @@ fn is_confirmed() -> Result<bool, Failure> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Breaks a lock that has been confirmed elsewhere, unless its holders have changed.
-pub fn break_confirmed(target: &Target, lock: &NamedLock) -> Result<(), Failure> {
-    delete(&mut target.node_of(&lock.name)?, lock)
-}
-
-/// Releases all holds of one owner.
-fn release(node: &mut Node, lock: &NamedLock, owner: &[u8]) -> Result<(), Failure> {
-    let command = cmd("DLOCK.RELEASE").arg(&lock.name).arg(owner).arg("ALL").take();
-    node.query::<Value>(&command)
-        .map(|_| ())
-        .map_err(|failure| match failure.code {
-            Code::LockLost => {
-                let message = "not broken: this owner does not hold it any more";
-                Failure::new(Code::NoEffect, message).about(&lock.name)
-            }
-            _ => failure.about(&lock.name),
-        })
-}
-
-/// Deletes the lock unless its holders have changed since they were shown.
-fn delete(node: &mut Node, expected: &NamedLock) -> Result<(), Failure> {
-    let name = &expected.name;
-    for _ in 0..MAX_ATTEMPTS {
-        node.query::<()>(cmd("WATCH").arg(name))?;
-        let now = NamedLock::read(node, name)?;
-        if fences(&now) != fences(expected) {
-            let message = "not broken: its holders have changed in the meantime";
-            return Err(Failure::new(Code::NoEffect, message).about(name));
-        }
-        let deletion: Value = pipe().atomic().del(name).query(&mut node.connection)?;
-        if deletion != Value::Nil {
-            return Ok(());
-        }
+/// Releases all holds under the fence that was shown. `false` if they have ended.
+fn release(node: &mut Node, lock: &NamedLock, holder: &HolderInfo) -> Result<bool, Failure> {
+    let mut command = cmd("DLOCK.RELEASE");
+    command.arg(&lock.name).arg(holder.owner.as_bytes());
+    command.arg("FENCE").arg(holder.fence).arg("ALL");
+    match node.query::<Value>(&command) {
+        Ok(_) => Ok(true),
+        Err(failure) if failure.code == Code::LockLost => Ok(false),
+        Err(failure) => Err(failure.about(&lock.name)),
     }
-    let message = "not broken: it kept changing: try again";
-    Err(Failure::new(Code::NoEffect, message).about(name))
-}
-
-/// Fencing tokens identify grants.
-fn fences(lock: &NamedLock) -> Vec<u64> {
-    lock.holders().iter().map(|holder| holder.fence).collect()
 }

@@ -19,7 +19,6 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use self::sampler::{SampleResult, Sampler};
 use self::state::State;
 use crate::args::TopArgs;
-use crate::break_lock::break_confirmed;
 use crate::exit::{Code, Failure};
 use crate::server::Target;
 
@@ -47,7 +46,7 @@ pub fn top(args: &TopArgs, target: &Target) -> Result<ExitCode, Failure> {
     let mut state = State::new(target.server_names().join(","));
     state.update(first);
     let mut terminal = ratatui::try_init().map_err(|error| terminal_failure("use the terminal", &error))?;
-    let outcome = event_loop(&mut terminal, &mut state, &results, &signals, target, every);
+    let outcome = event_loop(&mut terminal, &mut state, &results, &signals, every);
     let restored = ratatui::try_restore();
     match (outcome, restored) {
         // After a hang-up the terminal cannot be restored.
@@ -63,7 +62,6 @@ fn event_loop(
     state: &mut State,
     results: &Receiver<SampleResult>,
     signals: &Receiver<Signal>,
-    target: &Target,
     every: Duration,
 ) -> std::io::Result<Option<Signal>> {
     let silence = MIN_SILENCE.max(every * 3);
@@ -84,11 +82,6 @@ fn event_loop(
             {
                 state.on_key(key);
             }
-        }
-        if let Some(lock) = state.take_confirmed()
-            && let Err(failure) = break_confirmed(target, &lock)
-        {
-            state.set_error(failure.message);
         }
         if last_result.elapsed() > silence {
             let seconds = last_result.elapsed().as_secs();

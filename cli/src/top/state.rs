@@ -30,8 +30,6 @@ pub struct State {
     pub is_paused: bool,
     /// The servers that the command line names.
     pub deployment: String,
-    /// The lock that the user has confirmed to break.
-    confirmed: Option<NamedLock>,
     /// Why the last sample failed.
     pub error: Option<String>,
     should_quit: bool,
@@ -45,8 +43,6 @@ pub enum Mode {
     Filter,
     /// One lock is shown.
     Lock,
-    /// The user is asked whether to break the selected lock.
-    Break,
     Help,
 }
 
@@ -208,11 +204,6 @@ impl State {
         self.error = Some(why);
     }
 
-    /// The lock to break now.
-    pub fn take_confirmed(&mut self) -> Option<NamedLock> {
-        self.confirmed.take()
-    }
-
     pub fn should_quit(&self) -> bool {
         self.should_quit
     }
@@ -303,15 +294,8 @@ impl State {
                 KeyCode::Char('q') => self.should_quit = true,
                 KeyCode::Char(' ') => self.is_paused = !self.is_paused,
                 KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.mode = Mode::List,
-                KeyCode::Char('b') if self.selected().is_some() => self.mode = Mode::Break,
                 _ => {}
             },
-            Mode::Break => {
-                if key.code == KeyCode::Char('y') {
-                    self.confirmed = self.selected().cloned();
-                }
-                self.mode = Mode::List;
-            }
             Mode::Help => self.mode = Mode::List,
         }
         self.keep_selection();
@@ -323,7 +307,6 @@ impl State {
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Char('?') => self.mode = Mode::Help,
-            KeyCode::Char('b') if self.selected().is_some() => self.mode = Mode::Break,
             KeyCode::Char(' ') => self.is_paused = !self.is_paused,
             KeyCode::Up | KeyCode::Char('k') => self.move_cursor(-1),
             KeyCode::Down | KeyCode::Char('j') => self.move_cursor(1),
@@ -358,7 +341,7 @@ impl State {
     /// Keeps the selected lock while it is in the list. A lock that is shown on its own stays selected even if it is
     /// released and acquired again.
     fn keep_selection(&mut self) {
-        if !matches!(self.mode, Mode::Lock | Mode::Break) && self.position().is_none() {
+        if self.mode != Mode::Lock && self.position().is_none() {
             self.selected = self.rows().first().map(|row| row.lock.name.clone());
         }
     }

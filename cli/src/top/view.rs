@@ -23,7 +23,6 @@ const MIN_LONG_HOLD: Duration = Duration::from_secs(60);
 const HELP: &str = "\
 up, down, PageUp, PageDown  select a lock
 Enter                       show the selected lock
-b                           break the selected lock, after a question
 s                           change the sort order
 /                           filter by name
 space                       pause
@@ -63,7 +62,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State) {
     match state.mode {
         Mode::Lock => draw_lock(frame, state, body),
         Mode::Help => frame.render_widget(Paragraph::new(HELP), body),
-        Mode::List | Mode::Filter | Mode::Break => draw_list(frame, state, body),
+        Mode::List | Mode::Filter => draw_list(frame, state, body),
     }
     frame.render_widget(footer(state), foot);
 }
@@ -242,11 +241,6 @@ fn footer(state: &State) -> Line<'static> {
     if state.mode == Mode::Filter {
         return Line::from(format!("/{}_  (Enter applies, Esc clears)", state.filter));
     }
-    if state.mode == Mode::Break {
-        let name = display_name(state.selected_name().unwrap_or_default());
-        let question = format!("release {name} although its holders may still be using it? y/N");
-        return Line::styled(question, BOLD.fg(Color::Red));
-    }
     let mut text = String::new();
     if state.is_paused {
         text += "PAUSED  ";
@@ -255,9 +249,9 @@ fn footer(state: &State) -> Line<'static> {
         text += &format!("/{}  ", state.filter);
     }
     text += match state.mode {
-        Mode::Lock => "q quit  Esc back  b break  space pause",
+        Mode::Lock => "q quit  Esc back  space pause",
         Mode::Help => "any key goes back",
-        _ => "q quit  ? help  up/down select  Enter show  b break  / filter  space pause  s sort: ",
+        _ => "q quit  ? help  up/down select  Enter show  / filter  space pause  s sort: ",
     };
     if state.mode == Mode::List {
         text += state.order.title();

@@ -61,6 +61,22 @@ fn break_aborts_when_holder_changed_during_question() {
 }
 
 #[test]
+fn break_spares_whoever_got_the_lock_after_it_was_shown() {
+    let (server, mut client) = start();
+    client.acquire("job alice 60000 SHARED");
+    client.acquire("job bob 60000 SHARED");
+    let mut terminal = Terminal::start(&dlock_at(&server, &["break", "job"]), 24, 120);
+    terminal.wait_for("[y/N]");
+    client.release("job bob");
+    client.acquire("job bob 60000 SHARED");
+    client.acquire("job carol 60000 SHARED");
+    terminal.press("y\r");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    assert_eq!(client.lock("job").owners(), ["bob", "carol"]);
+}
+
+#[test]
 fn break_owner_releases_only_the_holds_of_that_owner() {
     let (server, mut client) = start();
     client.acquire("job alice 60000 SHARED");

@@ -180,19 +180,6 @@ fn signal_restores_terminal() {
 }
 
 #[test]
-fn top_breaks_a_lock_after_a_question() {
-    let (server, mut client) = start();
-    client.acquire("job alice 600000");
-    let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 120);
-    terminal.wait_for("alice");
-    terminal.press("b");
-    terminal.wait_for("release job although");
-    terminal.press("y");
-    wait_for("the lock to be broken", || client.owner("job").is_none());
-    terminal.exits("q", 0);
-}
-
-#[test]
 fn top_reports_a_server_that_does_not_reply() {
     let server = Server::start();
     server.client().acquire("job alice 600000");

@@ -141,23 +141,3 @@ fn footer_shows_filter_pause_and_error() {
     state.set_error("cannot connect".to_owned());
     assert_eq!(foot(&state), "cannot connect");
 }
-
-#[test]
-fn help_and_break_question_are_shown() {
-    let mut state = state(three());
-    press(&mut state, "?");
-    assert!(
-        screen(&state, 110, 30)
-            .join("\n")
-            .contains("break the selected lock")
-    );
-    press(&mut state, "xb");
-    let question = screen(&state, 110, 20)[19].clone();
-    assert!(question.starts_with("release b although"), "{question}");
-    press(&mut state, "n");
-    assert!(state.take_confirmed().is_none());
-    press(&mut state, "by");
-    let confirmed = state.take_confirmed().expect("a lock to break");
-    assert_eq!(confirmed.name, b"b");
-    assert!(state.take_confirmed().is_none());
-}
