@@ -18,20 +18,10 @@ pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {
     match shell {
         Shell::Bash => text += include_str!("lock_names.bash"),
         Shell::Fish => text += include_str!("lock_names.fish"),
-        Shell::Zsh => text = zsh_with_lock_names(&text),
         _ => {}
     }
     io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The arguments of zsh's script name the function that completes each.
-fn zsh_with_lock_names(script: &str) -> String {
-    const END: &str = "if [ \"$funcstack[1]\" = ";
-    let functions = format!("{}{END}", include_str!("lock_names.zsh"));
-    script
-        .replace("Name of the lock:_default", "Name of the lock:_dlock_lock_names")
-        .replace(END, &functions)
 }
 
 pub fn man_pages(directory: &Path) -> Result<ExitCode, Failure> {

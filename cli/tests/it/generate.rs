@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::terminal::Terminal;
 use crate::support::{outcome, tool};
 use dlock_testkit::{Server, module_path, skip};
 
@@ -74,20 +73,6 @@ fn shells_complete_lock_names() {
         let ask = "complete -C 'dlock show ord'; complete -C 'dlock run other ord'";
         let names = completed("fish", &["--no-config"], ask, server.port());
         assert_eq!(names, "orders:42");
-    }
-    if is_installed("zsh") {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let script = directory.path().join("_dlock");
-        let completions = tool(&["completions", "zsh"]).out;
-        fs::write(&script, completions).expect("a file");
-        let mut zsh = Terminal::start(with_tool("zsh", server.port()).arg("-fi"), 24, 110);
-        let script = script.display();
-        zsh.press(&format!(
-            "autoload -U compinit; compinit -D -u; source {script}; PS1='ready '; clear\n"
-        ));
-        zsh.wait_for("ready ");
-        zsh.press("dlock show ord\t");
-        zsh.wait_for("dlock show orders:42");
     }
 }
 
