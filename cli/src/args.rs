@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::duration;
 use crate::exit::Failure;
+use crate::jobctl::OnLost;
 use crate::text;
 
 // Man pages keep the line breaks of lines that start with a space.
@@ -221,17 +222,6 @@ fn parse_name(name: OsString) -> Result<OsString, &'static str> {
         return Err("the name of a lock must not be empty");
     }
     Ok(name)
-}
-
-/// What happens to the command when the lock is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OnLost {
-    /// Send KILL at once: another client may already hold the lock
-    Kill,
-    /// Send TERM, then KILL after a delay
-    Term,
-    /// Print a warning and keep the command running
-    Ignore,
 }
 
 /// List locks

@@ -54,7 +54,7 @@ fn warn_about_unlisted_queues(nodes: &mut [Node], locks: &[NamedLock]) {
     // Skipped without permission for INFO.
     let contended = nodes
         .iter_mut()
-        .filter_map(|node| node.info("dlock").ok()?.number("dlock_contended_locks"));
+        .filter_map(|node| node.info(&["dlock"]).ok()?.number("dlock_contended_locks"));
     let unlisted = contended.sum::<u64>().saturating_sub(listed);
     if unlisted > 0 {
         eprint_error(&format!(

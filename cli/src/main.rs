@@ -6,6 +6,7 @@ mod doctor;
 mod duration;
 mod exit;
 mod generate;
+mod jobctl;
 mod lock;
 mod ls;
 mod output;
@@ -29,7 +30,7 @@ use crate::output::eprint_error;
 use crate::server::Target;
 
 fn main() -> ExitCode {
-    if let Some(exit) = run::exec_if_helper() {
+    if let Some(exit) = jobctl::exec_if_helper() {
         return exit;
     }
     let cli = match Cli::try_parse() {

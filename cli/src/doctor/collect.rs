@@ -44,7 +44,7 @@ fn facts_or_unreachable(node: &mut Node) -> Facts {
 fn facts(node: &mut Node) -> Result<Facts, Failure> {
     let mut facts = Facts {
         server: node.name.clone(),
-        info: if_permitted(node.info("everything"))?.unwrap_or_default(),
+        info: if_permitted(node.info(&["everything"]))?.unwrap_or_default(),
         config: if_permitted(config(node))?.unwrap_or_default(),
         ..Facts::default()
     };

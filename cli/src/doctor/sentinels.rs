@@ -76,7 +76,7 @@ fn check_sentinel(sentinel: &mut Node, primary: &str, target: &Target) -> Result
             "anyone who can connect can start a failover or reconfigure it",
         ));
     }
-    let port = sentinel.info("server")?.number("tcp_port");
+    let port = sentinel.info(&["server"])?.number("tcp_port");
     // INFO has the port with TLS only if there is no other.
     if let (Some(tls_port), Some(port)) = (sentinel.tls_port(), port)
         && u64::from(tls_port) != port

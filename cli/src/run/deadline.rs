@@ -4,13 +4,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_dlock_client::Server;
 use tokio::time::timeout;
 
 use crate::args::RunArgs;
 use crate::duration;
 use crate::exit::{Code, Failure};
-use crate::server::Target;
+use crate::server::{LockServer, Target};
 
 /// How long `--try` waits for servers.
 const TRY: Duration = Duration::from_secs(2);
@@ -58,7 +57,7 @@ impl Deadline {
 
     /// Connects to the servers. An attempt may block for longer, for instance while it resolves a name: then it is left to
     /// its thread.
-    pub fn connect(self, target: Target) -> Result<Server, Failure> {
+    pub fn connect(self, target: Target) -> Result<LockServer, Failure> {
         let names = target.server_names().join(", ");
         let (sender, connected) = mpsc::channel();
         thread::Builder::new()

@@ -2,85 +2,112 @@
 
 mod acquire;
 mod deadline;
-mod job;
 mod lock;
-mod parent_death;
 mod progress;
 mod release;
-mod signals;
-mod stderr_writer;
-mod supervisor;
-mod terminal;
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use redis_dlock_client::{self as client, EventKind};
+use redis_dlock_client::{self as client, EventKind, Owner};
 use redis_dlock_quorum as quorum;
 
 use self::acquire::{Acquired, acquire};
 use self::deadline::Deadline;
-use self::job::Job;
-use self::lock::Locks;
-pub use self::parent_death::exec_if_helper;
-use self::signals::Signals;
-use self::stderr_writer::{StderrSender, StderrWriter};
-use self::supervisor::{Supervisor, exit_code_of};
+use self::lock::{Deployment, Guard, Locks, Request};
 use crate::args::{RunArgs, ServerArgs};
 use crate::exit::{Code, Failure};
+use crate::jobctl::{Job, Rules, Signals, StderrSender, StderrWriter, Supervisor, exit_code_of};
 use crate::server::Target;
 use crate::text::display_name;
 
 pub fn run(args: &RunArgs, server: &ServerArgs) -> Result<ExitCode, Failure> {
     let deadline = Deadline::new(args);
     let stderr = StderrWriter::start().map_err(|error| os_failure("start a thread", &error))?;
-    let locks = if args.quorum.is_empty() {
-        let server_of_locks = deadline.connect(Target::new(server)?)?;
+    let mut request = Request {
+        args,
+        lease: acquire::lease(args, None)?,
+        deadline,
+        owner: Owner::unique(),
+    };
+    let exit = if args.quorum.is_empty() {
+        let found = deadline.connect(Target::new(server)?)?;
+        request.lease =
+            acquire::lease(args, found.max_lease).map_err(|failure| failure.about(request.name()))?;
         let settings = client::Settings::default().on_event(report_renewals(args, stderr.sender().clone()));
-        Locks::One(client::Locks::with(server_of_locks, settings)?)
+        let deployment = Deployment {
+            locks: client::Locks::with(found.server, settings)?,
+            is_cluster: found.is_cluster,
+        };
+        block_on_run(&deployment, &request, stderr.sender())
     } else {
         let servers = Target::quorum(server, &args.quorum)?;
         let addresses = servers.iter().map(Target::quorum_server);
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
         let report = report_renewals_of_quorum(args, stderr.sender().clone());
         let settings = quorum::Settings::default().on_event(report);
-        Locks::Quorum(quorum::Locks::with(addresses, settings)?)
+        let locks = quorum::Locks::with(addresses, settings)?;
+        block_on_run(&locks, &request, stderr.sender())
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| os_failure("start the runtime", &error))?;
-    let exit = runtime.block_on(run_under_lock(args, &locks, deadline, stderr.sender()));
-    runtime.shutdown_background();
     stderr.flush();
     exit
 }
 
-async fn run_under_lock(
-    args: &RunArgs,
-    locks: &Locks,
-    deadline: Deadline,
+fn block_on_run(
+    locks: &impl Locks,
+    request: &Request<'_>,
     stderr: &StderrSender,
 ) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| os_failure("start the runtime", &error))?;
+    let exit = runtime.block_on(run_under_lock(locks, request, stderr));
+    runtime.shutdown_background();
+    exit
+}
+
+async fn run_under_lock<L: Locks>(
+    locks: &L,
+    request: &Request<'_>,
+    stderr: &StderrSender,
+) -> Result<ExitCode, Failure> {
+    let args = request.args;
     let mut signals = Signals::listen().map_err(|error| os_failure("install signal handlers", &error))?;
-    let guard = match acquire(args, locks, deadline, &mut signals, stderr).await? {
+    let guard = match acquire(locks, request, &mut signals, stderr).await? {
         Acquired::Guard(guard) => guard,
         Acquired::Interrupted(signal) => return Ok(exit_code_of(signal)),
         Acquired::Busy(code) => return Ok(ExitCode::from(code)),
     };
-    let job = match Job::start(&args.command, &guard) {
+    let job = match start(args, &guard) {
         Ok(job) => job,
         Err(failure) => {
             // Report this failure rather than one of the release.
-            let _ = guard.release(false).await;
+            let _ = locks.release(guard, false).await;
             return Err(failure);
         }
     };
-    let mut supervisor = Supervisor::new(args, &guard, job, stderr);
-    let exit = supervisor.wait_for_exit(&mut signals).await;
-    let loss = supervisor.loss();
-    release::release(args, guard, loss, exit, stderr).await
+    let rules = Rules {
+        what: format!("the lock {}", display_name(request.name())),
+        on_lost: args.on_lost,
+        kill_after: args.kill_after,
+    };
+    let exit = Supervisor::new(rules, &guard, job, stderr)
+        .wait_for_exit(&mut signals)
+        .await;
+    release::release(locks, request, guard, exit, stderr).await
+}
+
+/// Starts the command, with the owner and the fencing token in its environment.
+fn start(args: &RunArgs, guard: &impl Guard) -> Result<Job, Failure> {
+    let fence = guard.fence().map(|fence| fence.to_string());
+    let env = [
+        ("DLOCK_OWNER", Some(OsStr::from_bytes(guard.owner()))),
+        ("DLOCK_FENCE", fence.as_deref().map(OsStr::new)),
+    ];
+    Job::start(&args.command, &env)
 }
 
 /// Reports that renewals fail, and once more when they succeed again.

@@ -1,5 +1,7 @@
 //! The servers of a [`Target`] for the client libraries.
 
+use std::time::Duration;
+
 use redis::cluster::ClusterClient;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisResult, TlsCertificates, TlsMode};
@@ -10,32 +12,45 @@ use super::slots::SlotMap;
 use super::target::Target;
 use crate::exit::{Code, Failure};
 
+/// Where the client library finds locks, and what the server says of itself.
+pub struct LockServer {
+    pub server: Server,
+    pub is_cluster: bool,
+    /// The longest lease that it accepts, if the user has permission for INFO.
+    pub max_lease: Option<Duration>,
+}
+
 impl Target {
     /// Connects once, so that an unreachable server, a wrong password or a replica is reported at once.
-    pub fn lock_server(&self) -> Result<Server, Failure> {
+    pub fn lock_server(&self) -> Result<LockServer, Failure> {
         let mut first = self.first()?;
         let name = first.name.clone();
         let unavailable = |reason: &str| Err(Failure::new(Code::Unavailable, format!("{name} {reason}")));
-        if self.is_cluster(&mut first) {
+        // Assumes that it is a primary, and no node of a cluster, if the user has no permission for INFO.
+        let info = first
+            .info(&["cluster", "replication", "dlock"])
+            .unwrap_or_default();
+        let is_cluster = self.names_cluster() || info.get("cluster_enabled") == "1";
+        let endpoints = match &self.endpoints {
+            Endpoints::Node(info) if is_cluster => &Endpoints::Cluster(vec![info.clone()]),
+            endpoints => endpoints,
+        };
+        if is_cluster {
             if SlotMap::read(&mut first)?.primaries().is_empty() {
                 return unavailable(
                     "is a node of a cluster that serves no slots yet: create the cluster with redis-cli --cluster create",
                 );
             }
-            return match &self.endpoints {
-                Endpoints::Node(info) => self.server_of(&Endpoints::Cluster(vec![info.clone()])),
-                endpoints => self.server_of(endpoints),
-            };
-        }
-        let is_replica = first
-            .info("replication")
-            .is_ok_and(|info| info.get("role") == "slave");
-        if is_replica {
+        } else if info.get("role") == "slave" {
             return unavailable(
                 "is a replica and cannot grant locks: connect to the primary or the Sentinels",
             );
         }
-        self.server_of(&self.endpoints)
+        Ok(LockServer {
+            server: self.server_of(endpoints)?,
+            is_cluster,
+            max_lease: info.number("dlock_max_lease_ms").map(Duration::from_millis),
+        })
     }
 
     fn server_of(&self, endpoints: &Endpoints) -> Result<Server, Failure> {

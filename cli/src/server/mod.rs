@@ -7,5 +7,6 @@ mod node;
 mod slots;
 mod target;
 
+pub use client::LockServer;
 pub use node::{Fields, Node, is_command_denied, is_key_denied};
 pub use target::{Discovered, Target};

@@ -131,9 +131,9 @@ impl Node {
         }
     }
 
-    /// Reads a section of INFO.
-    pub fn info(&mut self, section: &str) -> Result<Fields, Failure> {
-        let text: String = self.query(cmd("INFO").arg(section))?;
+    /// Reads sections of INFO.
+    pub fn info(&mut self, sections: &[&str]) -> Result<Fields, Failure> {
+        let text: String = self.query(cmd("INFO").arg(sections))?;
         Ok(Fields::parse(&text))
     }
 }

@@ -126,11 +126,15 @@ impl Target {
         }
     }
 
+    pub(super) fn names_cluster(&self) -> bool {
+        matches!(self.endpoints, Endpoints::Cluster(_))
+    }
+
     /// Assumes that the server is no cluster node if the user has no permission for INFO.
     pub(super) fn is_cluster(&self, node: &mut Node) -> bool {
-        matches!(self.endpoints, Endpoints::Cluster(_))
+        self.names_cluster()
             || node
-                .info("cluster")
+                .info(&["cluster"])
                 .is_ok_and(|info| info.get("cluster_enabled") == "1")
     }
 }

@@ -38,8 +38,7 @@ impl ServerStats {
 
 pub fn fetch(node: &mut Node) -> Result<ServerStats, Failure> {
     node.require_module()?;
-    let text: String = node.query(cmd("INFO").arg("dlock").arg("replication"))?;
-    let info = Fields::parse(&text);
+    let info = node.info(&["dlock", "replication"])?;
     Ok(ServerStats {
         server: node.name.clone(),
         role: match info.get("role") {
@@ -54,7 +53,7 @@ pub fn fetch(node: &mut Node) -> Result<ServerStats, Failure> {
 
 /// Adds what only Prometheus needs.
 pub fn fetch_details(node: &mut Node, stats: &mut ServerStats) {
-    if let Ok(info) = node.info("everything") {
+    if let Ok(info) = node.info(&["everything"]) {
         let server = match info.get("valkey_version") {
             "" => info.get("redis_version"),
             version => version,

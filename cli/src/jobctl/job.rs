@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::sync::mpsc;
 use std::thread;
@@ -13,7 +12,6 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgrp};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::lock::Guard;
 use super::parent_death::{self, cannot_run};
 use super::terminal::{Terminal, has_parent_shell};
 use crate::exit::{Code, Failure};
@@ -33,8 +31,8 @@ pub enum JobEvent {
 }
 
 impl Job {
-    /// Starts the command, with the owner and the fencing token in its environment.
-    pub fn start(words: &[OsString], guard: &Guard<'_>) -> Result<Self, Failure> {
+    /// Starts the command with these variables in its environment, which it does not inherit.
+    pub fn start(words: &[OsString], env: &[(&str, Option<&OsStr>)]) -> Result<Self, Failure> {
         let (program, args) = words
             .split_first()
             .ok_or_else(|| Failure::usage("the command is missing"))?;
@@ -45,13 +43,15 @@ impl Job {
             .name("dlock-wait".into())
             .spawn(move || group.recv().map(|group| wait_for_exit(group, &sender)))
             .map_err(|error| cannot_start_thread(&error))?;
-        let owner = OsStr::from_bytes(guard.owner());
-        let child = parent_death::command(program)
+        let mut command = parent_death::command(program);
+        for (name, value) in env {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let child = command
             .args(args)
-            // Not one that it inherits.
-            .env_remove("DLOCK_FENCE")
-            .envs(guard.fence().map(|fence| ("DLOCK_FENCE", fence.to_string())))
-            .env("DLOCK_OWNER", owner)
             .process_group(0)
             .spawn()
             .map_err(|error| cannot_run(program, &error))?;
