@@ -57,6 +57,10 @@ pub fn format(duration: Duration) -> String {
     }
 }
 
+pub fn format_ms(ms: u64) -> String {
+    format(Duration::from_millis(ms))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,8 @@
 //! The result of a check.
 
+/// The findings that are not fine: `check: case | level | what it means for locks | how to fix it`.
+const TABLE: &str = include_str!("findings.txt");
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub level: Level,
@@ -26,6 +29,8 @@ pub enum Level {
 }
 
 impl Level {
+    const ALL: [Self; 4] = [Self::Ok, Self::Note, Self::Warning, Self::Problem];
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -47,41 +52,55 @@ impl Finding {
         }
     }
 
-    pub fn new(
-        level: Level,
-        check: &'static str,
-        message: impl Into<String>,
-        impact: &'static str,
-        remedy: &'static str,
-    ) -> Self {
+    /// One of the table, by its check or its check and case. A test makes sure that it has all of them.
+    pub fn bad(id: &'static str, message: impl Into<String>) -> Self {
+        let row = TABLE.lines().find_map(|line| {
+            let (_, row) = line.split_once(" | ").filter(|(other, _)| *other == id)?;
+            let (level, texts) = row.split_once(" | ")?;
+            let level = Level::ALL.into_iter().find(|other| other.name() == level)?;
+            Some((level, texts.split_once(" | ").unwrap_or((texts, ""))))
+        });
+        let (level, (impact, remedy)) = row.unwrap_or((Level::Problem, ("", "")));
         Self {
             level,
-            check,
+            check: id.split_once(": ").map_or(id, |(check, _)| check),
             message: message.into(),
             impact,
             remedy,
         }
     }
+}
 
-    pub fn problem(
-        check: &'static str,
-        message: impl Into<String>,
-        impact: &'static str,
-        remedy: &'static str,
-    ) -> Self {
-        Self::new(Level::Problem, check, message, impact, remedy)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    pub fn warning(
-        check: &'static str,
-        message: impl Into<String>,
-        impact: &'static str,
-        remedy: &'static str,
-    ) -> Self {
-        Self::new(Level::Warning, check, message, impact, remedy)
-    }
-
-    pub fn note(check: &'static str, message: impl Into<String>, impact: &'static str) -> Self {
-        Self::new(Level::Note, check, message, impact, "")
+    #[test]
+    fn table_has_exactly_the_findings_of_the_checks() {
+        let sources = [
+            include_str!("checks/mod.rs"),
+            include_str!("checks/cluster.rs"),
+            include_str!("checks/durability.rs"),
+            include_str!("checks/grace.rs"),
+            include_str!("checks/quorum.rs"),
+            include_str!("checks/replication.rs"),
+            include_str!("checks/server.rs"),
+            include_str!("sentinels.rs"),
+        ];
+        for line in TABLE.lines() {
+            let fields: Vec<&str> = line.split(" | ").collect();
+            assert!((3..=4).contains(&fields.len()), "{line}");
+            assert!(
+                fields.len() == 4 || fields[1] == "note",
+                "it has no remedy: {line}"
+            );
+            assert_ne!(Level::Ok.name(), fields[1], "{line}");
+            let quoted = format!("\"{}\"", fields[0]);
+            assert!(sources.iter().any(|source| source.contains(&quoted)), "{line}");
+        }
+        let used = sources.iter().flat_map(|source| source.split("bad(").skip(1));
+        for id in used.filter_map(|call| call.trim_start().strip_prefix('"')?.split('"').next()) {
+            assert!(TABLE.contains(&format!("{id} | ")), "{id}");
+        }
     }
 }

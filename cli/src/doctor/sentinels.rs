@@ -35,7 +35,10 @@ pub fn check(target: &Target) -> Vec<Sentinel> {
             let findings = check_sentinel(&mut sentinel, primary, target)?;
             Ok((findings, down_after_ms(&mut sentinel, primary)))
         });
-        let (findings, down_after_ms) = checked.unwrap_or_else(|failure| (vec![unreachable(&failure)], None));
+        let (findings, down_after_ms) = checked.unwrap_or_else(|failure| {
+            let unreachable = Finding::bad("reachability: sentinel", failure.message);
+            (vec![unreachable], None)
+        });
         all.push(Sentinel {
             server: found.name,
             findings,
@@ -43,15 +46,6 @@ pub fn check(target: &Target) -> Vec<Sentinel> {
         });
     }
     all
-}
-
-fn unreachable(failure: &Failure) -> Finding {
-    Finding::warning(
-        "reachability",
-        &failure.message,
-        "with one Sentinel less, a failover may not reach the quorum or the majority",
-        "check that the Sentinel runs, that it can be reached at this address, and its password",
-    )
 }
 
 fn check_sentinel(sentinel: &mut Node, primary: &str, target: &Target) -> Result<Vec<Finding>, Failure> {
@@ -70,11 +64,8 @@ fn check_sentinel(sentinel: &mut Node, primary: &str, target: &Target) -> Result
     ];
     findings.extend(replicas_finding(&replicas));
     if target.has_open_sentinels() {
-        findings.push(Finding::note(
-            "sentinel password",
-            "this Sentinel accepts connections without a password",
-            "anyone who can connect can start a failover or reconfigure it",
-        ));
+        let message = "this Sentinel accepts connections without a password";
+        findings.push(Finding::bad("sentinel password", message));
     }
     let port = sentinel.info(&["server"])?.number("tcp_port");
     // INFO has the port with TLS only if there is no other.
@@ -92,20 +83,13 @@ fn down_after_ms(sentinel: &mut Node, primary: &str) -> Option<i64> {
 }
 
 fn quorum_finding(error: Option<String>) -> Finding {
-    const CHECK: &str = "quorum";
     match error {
-        None => Finding::ok(CHECK, "the Sentinels can start and authorize a failover"),
-        Some(error) => Finding::problem(
-            CHECK,
-            format!("no failover is possible: {error}"),
-            "if the primary fails, no replica is promoted and no locks are granted",
-            "bring the missing Sentinels back; see SENTINEL CKQUORUM",
-        ),
+        None => Finding::ok("quorum", "the Sentinels can start and authorize a failover"),
+        Some(error) => Finding::bad("quorum: sentinel", format!("no failover is possible: {error}")),
     }
 }
 
 fn sentinels_finding(others: &[Instance]) -> Finding {
-    const CHECK: &str = "sentinels";
     let down: Vec<String> = others
         .iter()
         .filter(|other| is_down(other))
@@ -113,43 +97,21 @@ fn sentinels_finding(others: &[Instance]) -> Finding {
         .collect();
     let count = others.len() + 1;
     if !down.is_empty() {
-        return Finding::warning(
-            CHECK,
-            format!("{} of {count} down: {}", down.len(), down.join(", ")),
-            "if more Sentinels fail, no failover is possible",
-            "bring them back, or forget removed ones with SENTINEL RESET",
-        );
+        let message = format!("{} of {count} down: {}", down.len(), down.join(", "));
+        return Finding::bad("sentinels: down", message);
     }
-    if count < MIN_SENTINELS {
-        return Finding::warning(
-            CHECK,
-            format!("only {count}"),
-            "if one fails, the others have no majority and no failover is possible",
-            "run at least three Sentinels on different machines",
-        );
+    match count {
+        ..MIN_SENTINELS => Finding::bad("sentinels: few", format!("only {count}")),
+        _ => Finding::ok("sentinels", format!("{count}, all up")),
     }
-    Finding::ok(CHECK, format!("{count}, all up"))
 }
 
 fn replicas_finding(replicas: &[Instance]) -> Option<Finding> {
-    let missing: Vec<String> = replicas
-        .iter()
-        .filter(|replica| is_down(replica) || has_no_link(replica))
-        .map(address)
-        .collect();
-    (!missing.is_empty()).then(|| {
-        Finding::warning(
-            "replicas known to Sentinel",
-            format!(
-                "{} of {} down or not connected to the primary: {}",
-                missing.len(),
-                replicas.len(),
-                missing.join(", ")
-            ),
-            "fewer replicas can take over; with min-replicas-to-write, too few of them stop all grants",
-            "bring them back, or forget removed ones with SENTINEL RESET",
-        )
-    })
+    let is_missing = |replica: &&Instance| is_down(replica) || has_no_link(replica);
+    let missing: Vec<String> = replicas.iter().filter(is_missing).map(address).collect();
+    let (down, count, names) = (missing.len(), replicas.len(), missing.join(", "));
+    let message = || format!("{down} of {count} down or not connected to the primary: {names}");
+    (down > 0).then(|| Finding::bad("replicas known to Sentinel", message()))
 }
 
 fn is_down(instance: &Instance) -> bool {

@@ -2,7 +2,7 @@
 
 use super::grace;
 use crate::doctor::facts::Facts;
-use crate::doctor::finding::{Finding, Level};
+use crate::doctor::finding::Finding;
 
 pub fn persistence(facts: &Facts) -> Option<Finding> {
     const CHECK: &str = "persistence";
@@ -12,18 +12,12 @@ pub fn persistence(facts: &Facts) -> Option<Finding> {
     let aof = facts.is_enabled("appendonly");
     let loss = match (aof, facts.config.get("appendfsync")) {
         (true, "always") if facts.is_enabled("no-appendfsync-on-rewrite") => {
-            return Some(Finding::warning(
-                CHECK,
-                "appendfsync is always, but no-appendfsync-on-rewrite is yes",
-                "a crash during an AOF rewrite can lose acknowledged grants",
-                "CONFIG SET no-appendfsync-on-rewrite no",
-            ));
+            let message = "appendfsync is always, but no-appendfsync-on-rewrite is yes";
+            return Some(Finding::bad("persistence: rewrite", message));
         }
         (true, "always") => {
-            return Some(Finding::ok(
-                CHECK,
-                "a crash loses no acknowledged grant (appendfsync always)",
-            ));
+            let message = "a crash loses no acknowledged grant (appendfsync always)";
+            return Some(Finding::ok(CHECK, message));
         }
         (true, fsync) => format!("a crash loses the most recent grants (appendfsync {fsync})"),
         (false, _) if facts.config.get("save").is_empty() => "a restart loses all locks".to_owned(),
@@ -36,24 +30,15 @@ pub fn persistence(facts: &Facts) -> Option<Finding> {
             .is_none()
             .then(|| Finding::ok(CHECK, covered()));
     }
-    Some(Finding::new(
-        if aof { Level::Warning } else { Level::Problem },
-        CHECK,
-        loss + ", and there is no startup grace period",
-        "after a restart, locks may be granted to others while their holders still work",
-        "set dlock.startup-grace-ms to the longest lease, or appendonly yes and appendfsync always",
-    ))
+    let message = loss + ", and there is no startup grace period";
+    Some(match aof {
+        true => Finding::bad("persistence: fsync", message),
+        false => Finding::bad("persistence: none", message),
+    })
 }
 
 pub fn disk(facts: &Facts) -> Option<Finding> {
-    let failed =
-        facts.info.get("aof_last_write_status") == "err" || facts.info.get("rdb_last_bgsave_status") == "err";
-    failed.then(|| {
-        Finding::problem(
-            "disk",
-            "the last write of the AOF or the last snapshot failed",
-            "the server rejects all writes (MISCONF), or a restart loses locks",
-            "see the log of the server: the disk may be full",
-        )
-    })
+    let statuses = ["aof_last_write_status", "rdb_last_bgsave_status"];
+    let has_failed = statuses.iter().any(|status| facts.info.get(status) == "err");
+    has_failed.then(|| Finding::bad("disk", "the last write of the AOF or the last snapshot failed"))
 }

@@ -19,12 +19,9 @@ pub fn failover_grace(facts: &Facts) -> Option<Finding> {
     }
     let grace_ms = facts.setting(SETTING)?;
     if grace_ms == 0 {
-        return Some(Finding::warning(
-            CHECK,
+        return Some(Finding::bad(
+            "failover grace: none",
             "dlock.failover-grace-ms is 0",
-            "after an unplanned failover, locks granted just before it may be granted again to others",
-            "set dlock.failover-grace-ms to the longest lease, on the primary and all replicas; it costs nothing until \
-             a failover",
         ));
     }
     too_short(facts, CHECK, SETTING).or_else(|| Some(Finding::ok(CHECK, format_grace(grace_ms))))
@@ -36,42 +33,27 @@ fn too_short(facts: &Facts, check: &'static str, setting: &str) -> Option<Findin
     let grace_ms = u64::try_from(facts.setting(setting)?).ok().filter(|&ms| ms > 0)?;
     let longest_ms = u64::try_from(facts.longest_lease.as_millis()).unwrap_or(u64::MAX);
     let max_lease_ms = u64::try_from(facts.setting("dlock.max-lease-ms")?).ok()?;
-    let format = |ms| duration::format(Duration::from_millis(ms));
     let reason = if grace_ms < longest_ms {
-        format!("a current lease has {} left", format(longest_ms))
+        format!("a current lease has {} left", duration::format_ms(longest_ms))
     } else if grace_ms < max_lease_ms {
-        format!("dlock.max-lease-ms allows leases of {}", format(max_lease_ms))
+        let longest = duration::format_ms(max_lease_ms);
+        format!("dlock.max-lease-ms allows leases of {longest}")
     } else {
         return None;
     };
-    Some(Finding::warning(
-        check,
-        format!("{}, but {reason}", format(grace_ms)),
-        "a holder whose lock was lost in a crash may work on after the grace period, while others get the lock",
-        "set the grace period and dlock.max-lease-ms to the longest lease that you use",
-    ))
+    let message = format!("{}, but {reason}", duration::format_ms(grace_ms));
+    Some(Finding::bad(check, message))
 }
 
 fn format_grace(grace_ms: i64) -> String {
-    match u64::try_from(grace_ms) {
-        Ok(ms) => duration::format(Duration::from_millis(ms)),
-        Err(_) => "as long as the longest lease".to_owned(),
-    }
+    let ms = u64::try_from(grace_ms);
+    ms.map_or_else(|_| "as long as the longest lease".to_owned(), duration::format_ms)
 }
 
 pub fn running(facts: &Facts) -> Option<Finding> {
-    let left_ms = facts
-        .info
-        .number("dlock_grace_left_ms")
-        .filter(|&left_ms| left_ms > 0)?;
-    let left = duration::format(Duration::from_millis(left_ms));
-    Some(Finding::warning(
-        "grace period",
-        format!("running for another {left}"),
-        "no locks are granted until it ends: requests with BLOCK wait, others fail with GRACE",
-        "wait. Lowering dlock.startup-grace-ms or dlock.failover-grace-ms shortens it, 0 ends it at once: then locks that \
-         a crash or failover has lost may have two holders",
-    ))
+    let left_ms = facts.info.number("dlock_grace_left_ms").filter(|&ms| ms > 0)?;
+    let message = format!("running for another {}", duration::format_ms(left_ms));
+    Some(Finding::bad("grace period", message))
 }
 
 /// Told before a start or a failover begins one.
@@ -85,13 +67,5 @@ pub fn long(facts: &Facts) -> Option<Finding> {
     };
     let graces = ["dlock.startup-grace-ms", "dlock.failover-grace-ms"];
     let graces: Vec<String> = graces.into_iter().filter_map(long).collect();
-    (!graces.is_empty()).then(|| {
-        Finding::warning(
-            "long grace",
-            graces.join("; "),
-            "after a start or a failover, no locks are granted for that long",
-            "lower dlock.max-lease-ms to the longest lease that you use, and the grace period to the same. CONFIG SET also \
-             shortens one that runs, and 0 ends it at once",
-        )
-    })
+    (!graces.is_empty()).then(|| Finding::bad("long grace", graces.join("; ")))
 }

@@ -57,21 +57,10 @@ pub fn check(facts: &Facts, deployment: &[Facts]) -> Vec<Finding> {
 /// The finding about the module, or why there is nothing else to check.
 fn module(facts: &Facts, deployment: &[Facts]) -> Result<Finding, Finding> {
     if let Some(reason) = &facts.unreachable {
-        return Err(Finding::problem(
-            "reachability",
-            reason,
-            "an unreachable primary grants no locks, an unreachable replica cannot take over",
-            "check that the server runs, and that it can be reached from here at this address",
-        ));
+        return Err(Finding::bad("reachability", reason));
     }
     if facts.info.0.is_empty() {
-        return Err(Finding::warning(
-            "info",
-            "the user has no permission for INFO",
-            "almost nothing can be checked",
-            "run dlock doctor as a user with +info +config|get +module|list +cluster|info +cluster|nodes +time +scan \
-             +multi +discard",
-        ));
+        return Err(Finding::bad("info", "the user has no permission for INFO"));
     }
     let module = server::module(facts, deployment);
     if facts.has_module() {

@@ -1,7 +1,5 @@
 //! Checks of servers that share locks by majority: the conditions of the quorum's guarantee.
 
-use std::time::Duration;
-
 use super::server::CLOCK_TOLERANCE_MS;
 use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Finding, Level};
@@ -40,12 +38,7 @@ fn enabled(facts: &Facts) -> Finding {
     if facts.is_enabled("dlock.quorum") {
         return Finding::ok(CHECK, "dlock.quorum is yes");
     }
-    Finding::problem(
-        CHECK,
-        "dlock.quorum is no",
-        "requests with MINFENCE fail here: this server takes no part in the quorum",
-        "CONFIG SET dlock.quorum yes, and the same in redis.conf",
-    )
+    Finding::bad(CHECK, "dlock.quorum is no")
 }
 
 fn independence(facts: &Facts) -> Finding {
@@ -59,71 +52,41 @@ fn independence(facts: &Facts) -> Finding {
     } else {
         return Finding::ok(CHECK, "no replicas, no cluster");
     };
-    Finding::problem(
-        CHECK,
-        message,
-        "a replica that takes over may lack grants that count for a majority: two holders, or a smaller fencing token",
-        "run the servers of a quorum without replicas and outside of a cluster; a majority replaces failover",
-    )
+    Finding::bad(CHECK, message)
 }
 
 fn keep_fence(facts: &Facts) -> Option<Finding> {
-    (facts.config.get("dlock.keep-fence") == "no").then(|| {
-        Finding::problem(
-            "fences",
-            "dlock.keep-fence is no",
-            "a restart without locks forgets the last fencing token: later ones may be smaller",
-            "CONFIG SET dlock.keep-fence yes, and the same in redis.conf",
-        )
-    })
+    let is_forgotten = facts.config.get("dlock.keep-fence") == "no";
+    is_forgotten.then(|| Finding::bad("fences", "dlock.keep-fence is no"))
 }
 
 fn number(servers: &[Facts]) -> Finding {
     const CHECK: &str = "number of servers";
     let count = servers.len();
-    if count < 3 {
-        return Finding::problem(
-            CHECK,
-            count.to_string(),
-            "locks are lost, or no longer granted, when one server fails",
-            "run three, five or seven independent servers, and name all of them",
-        );
+    let may_fail = count.saturating_sub(1) / 2;
+    let message = format!("{count}: {may_fail} may fail");
+    match count {
+        ..3 => Finding::bad(CHECK, count.to_string()),
+        _ if count.is_multiple_of(2) => Finding::bad("number of servers: even", message),
+        _ => Finding::ok(CHECK, message),
     }
-    let may_fail = (count - 1) / 2;
-    if count.is_multiple_of(2) {
-        return Finding::warning(
-            CHECK,
-            format!("{count}: {may_fail} may fail"),
-            "with one server less, as many may fail, and each lock takes fewer requests",
-            "run three, five or seven servers, and name all of them",
-        );
-    }
-    Finding::ok(CHECK, format!("{count}: {may_fail} may fail"))
 }
 
 fn majority(servers: &[Facts]) -> Finding {
     const CHECK: &str = "majority";
-    let granting = servers.iter().filter(|facts| {
-        facts.has_module()
-            && facts
-                .info
-                .number("dlock_grace_left_ms")
-                .is_none_or(|left_ms| left_ms == 0)
-    });
-    let (granting, needed) = (granting.count(), servers.len() / 2 + 1);
-    let message = format!(
-        "{granting} of {} servers can grant locks, {needed} are needed",
-        servers.len()
-    );
-    if granting >= needed {
-        return Finding::ok(CHECK, message);
-    }
-    Finding::problem(
-        CHECK,
-        message,
-        "no lock is granted",
-        "bring the others back, and wait for the end of their grace periods",
-    )
+    let is_granting = |facts: &&Facts| {
+        let grace_ms = facts.info.number("dlock_grace_left_ms");
+        facts.has_module() && grace_ms.is_none_or(|left_ms| left_ms == 0)
+    };
+    let granting = servers.iter().filter(is_granting).count();
+    let (count, needed) = (servers.len(), servers.len() / 2 + 1);
+    let message = format!("{granting} of {count} servers can grant locks, {needed} are needed");
+    let finding = if granting >= needed {
+        Finding::ok
+    } else {
+        Finding::bad
+    };
+    finding(CHECK, message)
 }
 
 /// A server that is named twice votes twice.
@@ -133,12 +96,7 @@ fn duplicates(servers: &[Facts]) -> Option<Finding> {
         !id(facts).is_empty() && servers[..*index].iter().any(|other| id(other) == id(facts))
     };
     let (_, facts) = servers.iter().enumerate().find(is_duplicate)?;
-    Some(Finding::problem(
-        "votes",
-        format!("{} is named twice", facts.server),
-        "it votes twice: two clients can both have a majority",
-        "name each server once, by the same name for all clients",
-    ))
+    Some(Finding::bad("votes", format!("{} is named twice", facts.server)))
 }
 
 /// Fences rise across an empty restart only if no clock is behind another by more than the grace period.
@@ -148,15 +106,14 @@ fn clocks(servers: &[Facts]) -> Option<Finding> {
     let apart_ms = ahead_ms().max()?.abs_diff(ahead_ms().min()?);
     let graces = servers.iter().filter_map(startup_grace_ms);
     let grace_ms = graces.min().unwrap_or_default().max(CLOCK_TOLERANCE_MS);
-    let format = |ms| duration::format(Duration::from_millis(ms));
+    let apart = duration::format_ms(apart_ms);
     if apart_ms < grace_ms {
-        return Some(Finding::ok(CHECK, format!("at most {} apart", format(apart_ms))));
+        return Some(Finding::ok(CHECK, format!("at most {apart} apart")));
     }
-    Some(Finding::problem(
+    let allowed = duration::format_ms(grace_ms);
+    Some(Finding::bad(
         CHECK,
-        format!("{} apart, {} is allowed", format(apart_ms), format(grace_ms)),
-        "a server that restarts without its data can grant a smaller fencing token, and the one ahead is left out by others",
-        "synchronize the clocks of all servers by NTP",
+        format!("{apart} apart, {allowed} is allowed"),
     ))
 }
 

@@ -23,47 +23,31 @@ const SHARED_SETTINGS: [&str; 12] = [
 ];
 
 pub fn role(facts: &Facts) -> Option<Finding> {
-    if !facts.is_replica() {
-        return None;
-    }
-    if facts.info.get("master_link_status") == "up" {
-        return Some(Finding::ok("role", "replica, connected to its primary"));
-    }
-    Some(Finding::warning(
-        "role",
-        "replica, disconnected from its primary",
-        "it misses current grants: after a promotion it could grant the same locks again",
-        "see its log, and check the network between the two",
-    ))
+    const CHECK: &str = "role";
+    facts
+        .is_replica()
+        .then(|| match facts.info.get("master_link_status") {
+            "up" => Finding::ok(CHECK, "replica, connected to its primary"),
+            _ => Finding::bad(CHECK, "replica, disconnected from its primary"),
+        })
 }
 
 pub fn replicas(facts: &Facts) -> Option<Finding> {
     const CHECK: &str = "replicas";
-    const NONE: &str = "if this machine fails, its locks are lost and no server takes over";
     if facts.is_replica() {
         return None;
     }
     let needed = u64::try_from(facts.setting("min-replicas-to-write")?).unwrap_or_default();
-    let in_sync = facts
-        .info
-        .number("min_slaves_good_slaves")
-        .unwrap_or_else(|| facts.replicas());
+    let in_sync = facts.info.number("min_slaves_good_slaves");
+    let in_sync = in_sync.unwrap_or_else(|| facts.replicas());
     if needed > in_sync {
-        return Some(Finding::problem(
-            CHECK,
-            format!("{in_sync} in sync, min-replicas-to-write is {needed}"),
-            "all writes fail with NOREPLICAS: no lock is granted, renewed or released",
-            "bring the replicas back; see INFO replication",
-        ));
+        let message = format!("{in_sync} in sync, min-replicas-to-write is {needed}");
+        return Some(Finding::bad("replicas: too few", message));
     }
+    let is_large_cluster = facts.is_cluster() && facts.cluster.number("cluster_size") > Some(1);
     Some(match facts.replicas() {
-        0 if facts.is_cluster() && facts.cluster.number("cluster_size") > Some(1) => Finding::warning(
-            CHECK,
-            "none",
-            NONE,
-            "add a replica with redis-cli --cluster add-node --cluster-slave",
-        ),
-        0 => Finding::note(CHECK, "none", NONE),
+        0 if is_large_cluster => Finding::bad("replicas: cluster", "none"),
+        0 => Finding::bad(CHECK, "none"),
         n => Finding::ok(CHECK, n.to_string()),
     })
 }
@@ -75,13 +59,7 @@ pub fn min_replicas(facts: &Facts) -> Option<Finding> {
         return None;
     }
     if facts.setting("min-replicas-to-write")? == 0 {
-        return Some(Finding::warning(
-            CHECK,
-            "min-replicas-to-write is 0",
-            "split-brain: a partitioned primary keeps granting locks after another one was promoted; only fencing tokens \
-             protect then",
-            "set min-replicas-to-write 1, and min-replicas-max-lag well below the duration of a failover",
-        ));
+        return Some(Finding::bad(CHECK, "min-replicas-to-write is 0"));
     }
     let lag_s = facts.setting("min-replicas-max-lag")?;
     let down_after = facts.down_after_ms.map_or(String::new(), |ms| {
@@ -89,19 +67,11 @@ pub fn min_replicas(facts: &Facts) -> Option<Finding> {
     });
     let failover_ms = facts.down_after_ms.unwrap_or(FAILOVER_MS);
     if lag_s == 0 || lag_s.saturating_mul(1000) >= failover_ms {
-        return Some(Finding::warning(
-            CHECK,
-            format!("min-replicas-max-lag is {lag_s} s{down_after}"),
-            "split-brain: a partitioned primary may keep granting locks for that long, even after another one was \
-             promoted (0: forever)",
-            "set min-replicas-max-lag well below the duration of a failover, for instance to 3 with Sentinel's \
-             down-after-milliseconds 5000",
-        ));
+        let message = format!("min-replicas-max-lag is {lag_s} s{down_after}");
+        return Some(Finding::bad("isolated primary: lag", message));
     }
-    Some(Finding::ok(
-        CHECK,
-        format!("stops granting locks after {lag_s} s"),
-    ))
+    let message = format!("stops granting locks after {lag_s} s");
+    Some(Finding::ok(CHECK, message))
 }
 
 /// Compares with the first server of the deployment whose settings are known.
@@ -110,24 +80,10 @@ pub fn settings_differ(facts: &Facts, deployment: &[Facts]) -> Option<Finding> {
     if !facts.has_config() {
         return None;
     }
-    let differing: Vec<String> = SHARED_SETTINGS
-        .iter()
-        .filter(|name| facts.config.get(name) != first.config.get(name))
-        .map(|name| {
-            format!(
-                "{name} is {} here and {} on {}",
-                facts.config.get(name),
-                first.config.get(name),
-                first.server
-            )
-        })
-        .collect();
-    (!differing.is_empty()).then(|| {
-        Finding::warning(
-            "settings differ",
-            differing.join(", "),
-            "locks behave differently after a failover, or on another server",
-            "use the same settings on all servers",
-        )
-    })
+    let differs = |name: &&str| {
+        let (here, there) = (facts.config.get(name), first.config.get(name));
+        (here != there).then(|| format!("{name} is {here} here and {there} on {}", first.server))
+    };
+    let differing: Vec<String> = SHARED_SETTINGS.iter().filter_map(differs).collect();
+    (!differing.is_empty()).then(|| Finding::bad("settings differ", differing.join(", ")))
 }
