@@ -331,8 +331,7 @@ pub struct StatsArgs {
 
 /// Watch locks in a full-screen view
 ///
-/// Keys: q quits, up and down select a lock, Enter shows it, Esc goes back, s changes the sort order, / filters,
-/// space pauses, ? shows help. Yellow rows have been held unusually long.
+/// Keys: q quits, up and down select a lock, Enter shows it, Esc goes back, s changes the sort order, / filters.
 ///
 /// Shows locks that are held, and queues of locks that were held since top started. Other waiters are counted, but
 /// servers do not report the names of their locks.

@@ -10,7 +10,7 @@ use redis_dlock_client::HolderInfo;
 use crate::args::BreakArgs;
 use crate::exit::{Code, Failure};
 use crate::lock::NamedLock;
-use crate::output::Painter;
+use crate::output::stdout;
 use crate::server::{Node, Target};
 use crate::show;
 
@@ -23,7 +23,10 @@ pub fn break_lock(args: &BreakArgs, target: &Target) -> Result<ExitCode, Failure
     let name = args.name.bytes()?;
     let mut node = target.node_of(&name)?;
     let lock = NamedLock::read(&mut node, &name)?;
-    show::write(&lock, &mut io::stdout().lock(), Painter::for_stdout())?;
+    let mut out = stdout();
+    show::write(&lock, &mut out)?;
+    out.flush()?;
+    drop(out);
     if lock.holders().is_empty() {
         return Ok(Code::NoEffect.into());
     }

@@ -1,7 +1,7 @@
 //! `dlock ls`
 
 use std::ffi::OsStr;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::args::LsArgs;
 use crate::duration;
 use crate::exit::{Failure, report_unreachable};
 use crate::lock::NamedLock;
-use crate::output::{Painter, eprint_error};
+use crate::output::{eprint_error, stdout};
 use crate::scan::{self, ScanResult};
 use crate::server::{Node, Target};
 use crate::table::Table;
@@ -26,12 +26,12 @@ pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
     let ScanResult { mut locks, denied } = scan::all_locks(&mut nodes, pattern)?;
     locks.retain(|lock| is_selected(lock, args));
     let is_filtered = pattern.is_some() || args.owner.is_some() || args.held_over.is_some();
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = stdout();
     if args.json {
         let locks: Value = locks.iter().map(NamedLock::json).collect();
         writeln!(out, "{locks:#}")?;
     } else {
-        table(&locks, max_name_width()).write(&mut out, Painter::for_stdout())?;
+        table(&locks, max_name_width()).write(&mut out)?;
         out.flush()?;
         if !is_filtered {
             warn_about_unlisted_queues(&mut nodes, &locks);

@@ -1,46 +1,26 @@
-//! Messages on standard error, and colors on standard output.
+//! Messages on standard error, and styled text on standard output.
 
-use std::borrow::Cow;
-use std::env;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use anstream::AutoStream;
+use anstyle::{AnsiColor, Style};
+
+pub const BOLD: Style = Style::new().bold();
+pub const RED: Style = AnsiColor::Red.on_default();
+pub const GREEN: Style = AnsiColor::Green.on_default();
+pub const YELLOW: Style = AnsiColor::Yellow.on_default();
 
 /// Prints a message on standard error in a single write.
 pub fn eprint_error(message: &str) {
     let _ = io::stderr().write_all(format!("dlock: {message}\n").as_bytes());
 }
 
-/// Colors text when standard output is a terminal that supports it.
-#[derive(Clone, Copy)]
-pub struct Painter {
-    enabled: bool,
+/// Standard output, which drops styles unless it is a terminal that supports them, and NO_COLOR is empty.
+pub fn stdout() -> BufWriter<AutoStream<StdoutLock<'static>>> {
+    BufWriter::new(anstream::stdout().lock())
 }
 
-#[derive(Clone, Copy)]
-pub enum Color {
-    Bold = 1,
-    Red = 31,
-    Green = 32,
-    Yellow = 33,
-}
-
-impl Painter {
-    pub fn for_stdout() -> Self {
-        let disabled = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
-        Self {
-            enabled: io::stdout().is_terminal() && !disabled && !dumb,
-        }
-    }
-
-    pub fn plain() -> Self {
-        Self { enabled: false }
-    }
-
-    pub fn paint<'a>(&self, color: Color, text: &'a str) -> Cow<'a, str> {
-        if self.enabled {
-            format!("\x1b[{}m{text}\x1b[0m", color as u8).into()
-        } else {
-            text.into()
-        }
-    }
+/// Text in a style.
+pub fn paint(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
 }

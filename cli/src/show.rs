@@ -9,7 +9,7 @@ use crate::args::ShowArgs;
 use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::lock::{NamedLock, kind};
-use crate::output::Painter;
+use crate::output::stdout;
 use crate::server::Target;
 use crate::table::Table;
 use crate::text::display_name;
@@ -17,12 +17,13 @@ use crate::text::display_name;
 pub fn show(args: &ShowArgs, target: &Target) -> Result<ExitCode, Failure> {
     let name = args.name.bytes()?;
     let lock = NamedLock::read(&mut target.node_of(&name)?, &name)?;
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if args.json {
         writeln!(out, "{:#}", lock.json())?;
     } else {
-        write(&lock, &mut out, Painter::for_stdout())?;
+        write(&lock, &mut out)?;
     }
+    out.flush()?;
     match lock.info {
         Some(_) => Ok(ExitCode::SUCCESS),
         None => Ok(Code::NoEffect.into()),
@@ -30,7 +31,7 @@ pub fn show(args: &ShowArgs, target: &Target) -> Result<ExitCode, Failure> {
 }
 
 /// A lock in text form.
-pub fn write(lock: &NamedLock, out: &mut dyn Write, paint: Painter) -> io::Result<()> {
+pub fn write(lock: &NamedLock, out: &mut dyn Write) -> io::Result<()> {
     let name = display_name(&lock.name);
     if lock.info.is_none() {
         return writeln!(out, "{name}: not held, no waiters");
@@ -39,13 +40,13 @@ pub fn write(lock: &NamedLock, out: &mut dyn Write, paint: Painter) -> io::Resul
         writeln!(out, "{name}: not held")?;
     } else {
         writeln!(out, "{name}: {}, held by {}", lock.kind(), lock.holders().len())?;
-        holders(lock.holders()).write(out, paint)?;
+        holders(lock.holders()).write(out)?;
     }
     if lock.waiting() == 0 {
         return writeln!(out, "\nNo waiters");
     }
     writeln!(out, "\nWaiters: {}", lock.waiting())?;
-    waiters(lock.waiters()).write(out, paint)?;
+    waiters(lock.waiters()).write(out)?;
     match lock.waiting().saturating_sub(lock.waiters().len() as u64) {
         0 => Ok(()),
         more => writeln!(out, "... and {more} more"),

@@ -2,22 +2,24 @@
 
 use std::io::{self, Write};
 
-use crate::output::{Color, Painter};
+use unicode_width::UnicodeWidthStr;
 
-/// Rows of cells under a header. Columns of numbers are right-aligned.
+use crate::output::{BOLD, paint};
+
+/// Rows of cells under a header. Columns whose title starts with `>` are right-aligned, as numbers are.
 pub struct Table {
     header: Vec<&'static str>,
-    right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A title that starts with `>` makes the column right-aligned.
     pub fn new(header: &[&'static str]) -> Self {
+        let titles = header
+            .iter()
+            .map(|title| title.trim_start_matches('>').to_owned());
         Self {
-            header: header.iter().map(|title| title.trim_start_matches('>')).collect(),
-            right: header.iter().map(|title| title.starts_with('>')).collect(),
-            rows: Vec::new(),
+            header: header.to_vec(),
+            rows: vec![titles.collect()],
         }
     }
 
@@ -25,31 +27,48 @@ impl Table {
         self.rows.push(cells);
     }
 
-    pub fn write(&self, out: &mut dyn Write, paint: Painter) -> io::Result<()> {
-        let mut widths: Vec<usize> = self.header.iter().map(|title| title.len()).collect();
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let widest = |column| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell: &String| cell.width()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.header.len()).map(widest).collect();
+        for (n, row) in self.rows.iter().enumerate() {
+            let line = self.line(row, &widths);
+            match n {
+                0 => writeln!(out, "{}", paint(BOLD, &line))?,
+                _ => writeln!(out, "{line}")?,
             }
         }
-        let header: Vec<String> = self.header.iter().map(|&title| title.to_owned()).collect();
-        writeln!(out, "{}", paint.paint(Color::Bold, &self.line(&header, &widths)))?;
-        self.rows
-            .iter()
-            .try_for_each(|row| writeln!(out, "{}", self.line(row, &widths)))
+        Ok(())
     }
 
     fn line(&self, cells: &[String], widths: &[usize]) -> String {
-        let cells = cells.iter().zip(widths).zip(&self.right);
-        let cells: Vec<String> = cells
-            .map(|((cell, &width), right)| {
-                if *right {
-                    format!("{cell:>width$}")
-                } else {
-                    format!("{cell:<width$}")
-                }
-            })
-            .collect();
-        cells.join("  ").trim_end().to_owned()
+        let cells = cells.iter().zip(widths).zip(&self.header);
+        let cells = cells.map(|((cell, width), title)| {
+            let padding = " ".repeat(width - cell.width());
+            match title.starts_with('>') {
+                true => padding + cell,
+                false => cell.clone() + &padding,
+            }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_by_what_a_terminal_shows() {
+        let mut table = Table::new(&["LOCK", ">FENCE"]);
+        for name in ["plain", "東京"] {
+            table.row(vec![name.to_owned(), "7".to_owned()]);
+        }
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.ends_with("\nplain      7\n東京       7\n"), "{text}");
     }
 }

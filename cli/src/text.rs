@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 /// A name that is safe to print: control characters, invisible characters and invalid UTF-8 as `\xNN`, an
 /// empty name in quotes.
 pub fn display_name(name: &[u8]) -> String {
@@ -65,21 +67,25 @@ fn escape(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// At most `width` characters, with an ellipsis in the middle of a longer text.
+/// At most `width` columns of a terminal, with an ellipsis in the middle of a longer text.
 pub fn truncate_middle(text: &str, width: usize) -> Cow<'_, str> {
-    let length = text.chars().count();
-    if length <= width {
+    if text.width() <= width {
         return text.into();
     }
-    if width < 3 {
-        return text.chars().take(width).collect::<String>().into();
-    }
-    let head = (width - 1) / 2;
-    let tail = width - 1 - head;
-    let mut truncated: String = text.chars().take(head).collect();
-    truncated.push('…');
-    truncated.extend(text.chars().skip(length - tail));
-    truncated.into()
+    let Some(left) = width.checked_sub(1) else {
+        return "".into();
+    };
+    let fitting = |chars: &mut dyn Iterator<Item = char>, columns: usize| -> String {
+        let mut used = 0;
+        let is_fitting = |c: &char| {
+            used += c.width().unwrap_or(0);
+            used <= columns
+        };
+        chars.take_while(is_fitting).collect()
+    };
+    let head = fitting(&mut text.chars(), left / 2);
+    let tail = fitting(&mut text.chars().rev(), left - left / 2);
+    (head + "…" + &tail.chars().rev().collect::<String>()).into()
 }
 
 #[cfg(test)]
@@ -107,7 +113,8 @@ mod tests {
     fn long_text_is_truncated_in_the_middle() {
         assert_eq!(truncate_middle("short", 5), "short");
         assert_eq!(truncate_middle("0123456789", 5), "01…89");
-        assert_eq!(truncate_middle("0123456789", 2), "01");
+        assert_eq!(truncate_middle("東京大阪", 6), "東…阪");
+        assert_eq!(truncate_middle("0123456789", 2), "…9");
         assert_eq!(truncate_middle("0123456789", 0), "");
     }
 }

@@ -7,7 +7,7 @@ mod finding;
 mod permissions;
 mod sentinels;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use self::finding::{Finding, Level};
 use self::sentinels::Sentinel;
 use crate::args::DoctorArgs;
 use crate::exit::{Code, Failure};
-use crate::output::{Color, Painter};
+use crate::output::{BOLD, GREEN, RED, YELLOW, paint, stdout};
 use crate::server::Target;
 
 /// The findings about one server or Sentinel, or about a quorum as a whole.
@@ -93,11 +93,11 @@ impl Report {
 
 /// The exit code tells the worst finding.
 fn print(args: &DoctorArgs, reports: &[Report]) -> Result<ExitCode, Failure> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = stdout();
     if args.json {
         writeln!(out, "{:#}", json(reports))?;
     } else {
-        write(reports, &mut out, Painter::for_stdout())?;
+        write(reports, &mut out)?;
     }
     out.flush()?;
     let levels = reports.iter().flat_map(|report| &report.findings);
@@ -109,11 +109,11 @@ fn print(args: &DoctorArgs, reports: &[Report]) -> Result<ExitCode, Failure> {
     })
 }
 
-fn write(reports: &[Report], out: &mut dyn Write, painter: Painter) -> io::Result<()> {
+fn write(reports: &[Report], out: &mut dyn Write) -> io::Result<()> {
     for report in reports {
-        writeln!(out, "{}", painter.paint(Color::Bold, &report.title))?;
+        writeln!(out, "{}", paint(BOLD, &report.title))?;
         for finding in &report.findings {
-            write_finding(finding, out, painter)?;
+            write_finding(finding, out)?;
         }
     }
     let count = |level, noun| {
@@ -127,14 +127,14 @@ fn write(reports: &[Report], out: &mut dyn Write, painter: Painter) -> io::Resul
     writeln!(out, "{problems}, {}", count(Level::Warning, "warning"))
 }
 
-fn write_finding(finding: &Finding, out: &mut dyn Write, painter: Painter) -> io::Result<()> {
+fn write_finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     let (mark, color) = match finding.level {
-        Level::Ok => ("ok     ", Color::Green),
-        Level::Note => ("note   ", Color::Bold),
-        Level::Warning => ("warning", Color::Yellow),
-        Level::Problem => ("PROBLEM", Color::Red),
+        Level::Ok => ("ok     ", GREEN),
+        Level::Note => ("note   ", BOLD),
+        Level::Warning => ("warning", YELLOW),
+        Level::Problem => ("PROBLEM", RED),
     };
-    let mark = painter.paint(color, mark);
+    let mark = paint(color, mark);
     writeln!(out, "  {mark}  {}: {}", finding.check, finding.message)?;
     for (label, text) in [("impact", finding.impact), ("remedy", finding.remedy)] {
         if !text.is_empty() {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redis::{
-    Client, Cmd, Connection, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, RedisConnectionInfo,
-    RedisError, RedisResult, Value, cmd,
+    Client, Cmd, Connection, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, InfoDict,
+    RedisConnectionInfo, RedisError, RedisResult, Value, cmd, from_redis_value_ref,
 };
 use redis_dlock_client::Error;
 
@@ -140,7 +140,7 @@ impl Node {
 
 /// Read timeouts are reported as EAGAIN.
 fn is_timeout(error: &RedisError) -> bool {
-    error.is_timeout() || error.to_string().contains("(os error 11)")
+    error.is_timeout()
 }
 
 /// The server rejects the user name and password with this error. It rejects the connection with others.
@@ -185,12 +185,9 @@ fn connect_failure(name: &str, error: RedisError) -> Failure {
 
 impl Fields {
     pub fn parse(text: &str) -> Self {
-        let fields = text.lines().filter_map(|line| line.split_once(':'));
-        Self(
-            fields
-                .map(|(name, value)| (name.to_owned(), value.trim_end().to_owned()))
-                .collect(),
-        )
+        let info = InfoDict::new(text);
+        let text = |(name, value): (&String, _)| Some((name.clone(), from_redis_value_ref(value).ok()?));
+        Self(info.iter().filter_map(text).collect())
     }
 
     pub fn get(&self, name: &str) -> &str {

@@ -3,20 +3,21 @@
 mod counters;
 mod prometheus;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::{Map, Value};
 
 use self::counters::fetch_details;
-pub use self::counters::{Buckets, ServerStats, fetch};
+pub use self::counters::{ServerStats, fetch};
 use crate::args::StatsArgs;
 use crate::exit::{Code, Failure, report_unreachable};
+use crate::output::stdout;
 use crate::server::Target;
 
 pub fn stats(args: &StatsArgs, target: &Target) -> Result<ExitCode, Failure> {
     let (servers, failures) = fetch_all(target, args.prometheus)?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = stdout();
     if args.prometheus {
         out.write_all(prometheus::exposition(&servers).as_bytes())?;
     } else if args.json {

@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use crate::lock::NamedLock;
 use crate::scan::{self, KeyspaceScan};
 use crate::server::{Node, Target};
-use crate::stats::{self, Buckets};
+use crate::stats;
 
 /// SCAN calls per server and sample: a large keyspace is scanned over several samples.
 const BATCHES_PER_SAMPLE: usize = 20;
@@ -26,8 +26,6 @@ pub struct Sample {
     pub role: &'static str,
     /// The fields of INFO dlock: the sum over all servers, or the maximum for some fields.
     pub counters: BTreeMap<String, u64>,
-    /// The histograms of INFO dlock, over all servers.
-    pub histograms: BTreeMap<String, Buckets>,
     pub locks: Vec<NamedLock>,
     /// Time since the previous sample.
     pub elapsed: Duration,
@@ -108,9 +106,6 @@ impl Sampler {
                     known.wrapping_add(value)
                 };
             }
-            for (field, buckets) in stats.histograms {
-                add_buckets(sample.histograms.entry(field).or_default(), buckets);
-            }
             sample.locks.extend(watched.sample()?);
         }
         sample.elapsed = self.last.elapsed();
@@ -121,18 +116,10 @@ impl Sampler {
 
 /// Whether to combine a field by its maximum instead of its sum.
 fn is_maximum(field: &str) -> bool {
-    matches!(field, "longest_wait_ms" | "fence_known" | "grace_left_ms")
-}
-
-/// All servers have the same bounds.
-fn add_buckets(sum: &mut Buckets, buckets: Buckets) {
-    if sum.is_empty() {
-        *sum = buckets;
-        return;
-    }
-    for ((_, sum), (_, count)) in sum.iter_mut().zip(buckets) {
-        *sum = sum.wrapping_add(count);
-    }
+    matches!(
+        field,
+        "longest_wait_ms" | "fence_known" | "grace_left_ms" | "max_lease_ms"
+    )
 }
 
 impl WatchedNode {
@@ -160,7 +147,7 @@ impl WatchedNode {
 
 #[cfg(test)]
 mod tests {
-    use super::{add_buckets, is_maximum};
+    use super::is_maximum;
 
     #[test]
     fn counters_are_summed_and_maxima_are_not() {
@@ -170,14 +157,5 @@ mod tests {
         for field in ["longest_wait_ms", "grace_left_ms"] {
             assert!(is_maximum(field), "{field}");
         }
-    }
-
-    #[test]
-    fn buckets_are_summed_over_servers() {
-        let mut sum = Vec::new();
-        for _ in 0..2 {
-            add_buckets(&mut sum, vec![(Some(5), 1), (None, 3)]);
-        }
-        assert_eq!(sum, [(Some(5), 2), (None, 6)]);
     }
 }

@@ -1,7 +1,6 @@
 //! The state of the view and how keys change it. Pure.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -10,24 +9,17 @@ use super::sampler::Sample;
 use crate::lock::NamedLock;
 use crate::text::display_name;
 
-/// The width of the widest sparkline.
-const HISTORY: usize = 200;
-
 #[derive(Debug, Default)]
 pub struct State {
     sample: Sample,
     pub acquired: Rate,
     pub grants_from_queue: Rate,
     pub expired: Rate,
-    pub waiting: History,
-    /// The grants seen for each lock.
-    grants: HashMap<Vec<u8>, Grants>,
     pub order: Order,
     pub filter: String,
     pub mode: Mode,
     /// The name of the selected lock.
     selected: Option<Vec<u8>>,
-    pub is_paused: bool,
     /// The servers that the command line names.
     pub deployment: String,
     /// Why the last sample failed.
@@ -43,7 +35,6 @@ pub enum Mode {
     Filter,
     /// One lock is shown.
     Lock,
-    Help,
 }
 
 /// The sort order of the list, descending except by name.
@@ -51,19 +42,17 @@ pub enum Mode {
 pub enum Order {
     #[default]
     Waiting,
-    Grants,
     Held,
     Waited,
     Name,
 }
 
 impl Order {
-    const ALL: [Self; 5] = [Self::Waiting, Self::Grants, Self::Held, Self::Waited, Self::Name];
+    const ALL: [Self; 4] = [Self::Waiting, Self::Held, Self::Waited, Self::Name];
 
     pub fn title(self) -> &'static str {
         match self {
             Self::Waiting => "most waiting",
-            Self::Grants => "most grants",
             Self::Held => "longest held",
             Self::Waited => "longest wait",
             Self::Name => "name",
@@ -76,45 +65,11 @@ impl Order {
     }
 }
 
-#[derive(Debug, Default)]
-struct Grants {
-    fences: HashSet<u64>,
-    seen: u64,
-    /// Samples since the lock was last seen held.
-    samples_missed: usize,
-}
-
-/// The most recent values, oldest first.
-#[derive(Debug, Default)]
-pub struct History(VecDeque<u64>);
-
-impl History {
-    fn push(&mut self, value: u64) {
-        if self.0.len() == HISTORY {
-            self.0.pop_front();
-        }
-        self.0.push_back(value);
-    }
-
-    /// Up to `count` of the most recent values.
-    pub fn last(&self, count: usize) -> Vec<u64> {
-        self.0
-            .iter()
-            .skip(self.0.len().saturating_sub(count))
-            .copied()
-            .collect()
-    }
-
-    pub fn newest(&self) -> u64 {
-        self.0.back().copied().unwrap_or(0)
-    }
-}
-
 /// The rate of a counter.
 #[derive(Debug, Default)]
 pub struct Rate {
     last: Option<u64>,
-    pub per_second: History,
+    pub per_second: u64,
 }
 
 impl Rate {
@@ -123,36 +78,22 @@ impl Rate {
             // A restart of the server resets its counters.
             let increase = value.checked_sub(last).unwrap_or(value);
             let rate = increase as f64 / elapsed.as_secs_f64().max(0.001);
-            self.per_second.push(rate.round() as u64);
+            self.per_second = rate.round() as u64;
         }
         self.last = Some(value);
     }
 }
 
-/// A row of the list.
-pub struct Row<'a> {
-    pub lock: &'a NamedLock,
-    pub grants: u64,
+/// How long the first holder has held the lock.
+pub fn held(lock: &NamedLock) -> Duration {
+    let held = lock.holders().iter().map(|holder| holder.held);
+    held.max().unwrap_or_default()
 }
 
-impl Row<'_> {
-    pub fn held(&self) -> Duration {
-        self.lock
-            .holders()
-            .iter()
-            .map(|holder| holder.held)
-            .max()
-            .unwrap_or_default()
-    }
-
-    pub fn waited(&self) -> Duration {
-        self.lock
-            .waiters()
-            .iter()
-            .map(|waiter| waiter.waited)
-            .max()
-            .unwrap_or_default()
-    }
+/// How long the first waiter has waited.
+pub fn waited(lock: &NamedLock) -> Duration {
+    let waited = lock.waiters().iter().map(|waiter| waiter.waited);
+    waited.max().unwrap_or_default()
 }
 
 impl State {
@@ -166,38 +107,13 @@ impl State {
     /// Adds a sample.
     pub fn update(&mut self, sample: Sample) {
         self.error = sample.unreachable.first().cloned();
-        if self.is_paused {
-            return;
-        }
         let count = |field: &str| sample.counters.get(field).copied().unwrap_or(0);
         self.acquired.update(count("acquired"), sample.elapsed);
         self.grants_from_queue
             .update(count("grants_from_queue"), sample.elapsed);
         self.expired.update(count("expired"), sample.elapsed);
-        self.waiting.push(count("waiters"));
-        self.count_grants(&sample.locks);
         self.sample = sample;
         self.keep_selection();
-    }
-
-    /// Counts new fencing tokens. Grants that start and end between two samples are missed. A lock that becomes free is
-    /// remembered for as long as the graphs cover.
-    fn count_grants(&mut self, locks: &[NamedLock]) {
-        for grants in self.grants.values_mut() {
-            grants.samples_missed += 1;
-        }
-        for lock in locks {
-            let fences: HashSet<u64> = lock.holders().iter().map(|holder| holder.fence).collect();
-            let known = self.grants.entry(lock.name.clone());
-            let grants = known.or_insert_with(|| Grants {
-                fences: fences.clone(),
-                ..Grants::default()
-            });
-            grants.seen += fences.difference(&grants.fences).count() as u64;
-            grants.fences = fences;
-            grants.samples_missed = 0;
-        }
-        self.grants.retain(|_, grants| grants.samples_missed < HISTORY);
     }
 
     pub fn set_error(&mut self, why: String) {
@@ -210,20 +126,6 @@ impl State {
 
     pub fn counter(&self, field: &str) -> u64 {
         self.sample.counters.get(field).copied().unwrap_or(0)
-    }
-
-    /// The upper bound of the bucket with this percentile of a histogram: zero without values, `None` beyond all bounds.
-    pub fn percentile(&self, histogram: &str, percent: u64) -> Option<Duration> {
-        let buckets = self
-            .sample
-            .histograms
-            .get(histogram)
-            .map_or(&[][..], Vec::as_slice);
-        let total = buckets.last().map_or(0, |(_, count)| *count);
-        let rank = total.saturating_mul(percent).div_ceil(100).max(1);
-        let bucket = buckets.iter().find(|(_, count)| *count >= rank);
-        let bound_ms = bucket.map_or(Some(0), |(bound_ms, _)| *bound_ms);
-        bound_ms.map(Duration::from_millis)
     }
 
     /// Rejected requests. Late releases are already counted by their error codes.
@@ -244,22 +146,17 @@ impl State {
     }
 
     /// The locks that match the filter, sorted.
-    pub fn rows(&self) -> Vec<Row<'_>> {
+    pub fn rows(&self) -> Vec<&NamedLock> {
         let filter = self.filter.to_lowercase();
         let locks = self.sample.locks.iter();
-        let mut rows: Vec<Row<'_>> = locks
+        let mut rows: Vec<&NamedLock> = locks
             .filter(|lock| display_name(&lock.name).to_lowercase().contains(&filter))
-            .map(|lock| Row {
-                lock,
-                grants: self.grants.get(&lock.name).map_or(0, |grants| grants.seen),
-            })
             .collect();
-        rows.sort_by(|a, b| a.lock.name.cmp(&b.lock.name));
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
         match self.order {
-            Order::Waiting => rows.sort_by_key(|row| Reverse(row.lock.waiting())),
-            Order::Grants => rows.sort_by_key(|row| Reverse(row.grants)),
-            Order::Held => rows.sort_by_key(|row| Reverse(row.held())),
-            Order::Waited => rows.sort_by_key(|row| Reverse(row.waited())),
+            Order::Waiting => rows.sort_by_key(|lock| Reverse(lock.waiting())),
+            Order::Held => rows.sort_by_key(|lock| Reverse(held(lock))),
+            Order::Waited => rows.sort_by_key(|lock| Reverse(waited(lock))),
             Order::Name => {}
         }
         rows
@@ -268,7 +165,7 @@ impl State {
     /// The index of the selected row.
     pub fn position(&self) -> Option<usize> {
         let selected = self.selected.as_ref()?;
-        self.rows().iter().position(|row| row.lock.name == *selected)
+        self.rows().iter().position(|row| row.name == *selected)
     }
 
     /// The name of the selected lock.
@@ -292,11 +189,9 @@ impl State {
             Mode::Filter => self.on_filter_key(key.code),
             Mode::Lock => match key.code {
                 KeyCode::Char('q') => self.should_quit = true,
-                KeyCode::Char(' ') => self.is_paused = !self.is_paused,
                 KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.mode = Mode::List,
                 _ => {}
             },
-            Mode::Help => self.mode = Mode::List,
         }
         self.keep_selection();
     }
@@ -306,8 +201,6 @@ impl State {
             KeyCode::Char('q') => self.should_quit = true,
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Char('/') => self.mode = Mode::Filter,
-            KeyCode::Char('?') => self.mode = Mode::Help,
-            KeyCode::Char(' ') => self.is_paused = !self.is_paused,
             KeyCode::Up | KeyCode::Char('k') => self.move_cursor(-1),
             KeyCode::Down | KeyCode::Char('j') => self.move_cursor(1),
             KeyCode::PageUp => self.move_cursor(-10),
@@ -335,14 +228,14 @@ impl State {
         let at = self.position().unwrap_or(0).saturating_add_signed(by);
         let rows = self.rows();
         let row = rows.get(at.min(rows.len().saturating_sub(1)));
-        self.selected = row.map(|row| row.lock.name.clone());
+        self.selected = row.map(|row| row.name.clone());
     }
 
     /// Keeps the selected lock while it is in the list. A lock that is shown on its own stays selected even if it is
     /// released and acquired again.
     fn keep_selection(&mut self) {
         if self.mode != Mode::Lock && self.position().is_none() {
-            self.selected = self.rows().first().map(|row| row.lock.name.clone());
+            self.selected = self.rows().first().map(|row| row.name.clone());
         }
     }
 }

@@ -2,66 +2,41 @@
 
 use std::time::Duration;
 
+use anstream::StripStream;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row as Cells, Sparkline, Table, TableState};
+use ratatui::widgets::{Cell, Paragraph, Row as Cells, Table, TableState};
 
-use super::state::{History, Mode, Order, Row, State};
+use super::state::{Mode, State, held, waited};
 use crate::duration;
 use crate::lock::NamedLock;
-use crate::output::Painter;
 use crate::show;
 use crate::text::{display_name, short_owner, truncate_middle};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
-const LONG_HOLD: Style = Style::new().fg(Color::Yellow);
-/// Locks held for longer than this and than the 99th percentile are marked.
-const MIN_LONG_HOLD: Duration = Duration::from_secs(60);
-const HELP: &str = "\
-up, down, PageUp, PageDown  select a lock
-Enter                       show the selected lock
-s                           change the sort order
-/                           filter by name
-space                       pause
-Esc                         clear the filter, go back
-q                           quit
-
-WAITING   waiters in the queue
-HELD FOR  how long the first holder has held the lock; yellow: unusually long
-WAITED    how long the first waiter has waited
-GRANTS    grants seen since dlock top started
-LEASE     remaining lease
-
-The second line has values since the servers started: the median and the 99th percentile of the\nhold and wait times, rounded up (1ms, 5ms, 10ms, 50ms, ...), and leases that expired while others\nwaited. Graphs are scaled to their maximum.";
-const GRAPHS: u16 = 4;
-/// A screen with fewer rows does not show counters and graphs.
+/// A screen with fewer rows shows no counters.
 const MIN_FULL_HEIGHT: u16 = 14;
 
 pub fn draw(frame: &mut Frame<'_>, state: &State) {
-    let (counters, graphs) = if frame.area().height < MIN_FULL_HEIGHT {
-        (0, 0)
+    let counters = if frame.area().height < MIN_FULL_HEIGHT {
+        0
     } else {
-        (1, GRAPHS)
+        1
     };
     let rows = [
         Constraint::Length(1),
         Constraint::Length(counters),
-        Constraint::Length(graphs),
         Constraint::Min(0),
         Constraint::Length(1),
     ];
-    let [head, below, middle, body, foot] = Layout::vertical(rows).areas(frame.area());
+    let [head, below, body, foot] = Layout::vertical(rows).areas(frame.area());
     frame.render_widget(header(state), head);
-    if graphs > 0 {
-        frame.render_widget(counters_line(state), below);
-        draw_graphs(frame, state, middle);
-    }
+    frame.render_widget(counters_line(state), below);
     match state.mode {
         Mode::Lock => draw_lock(frame, state, body),
-        Mode::Help => frame.render_widget(Paragraph::new(HELP), body),
         Mode::List | Mode::Filter => draw_list(frame, state, body),
     }
     frame.render_widget(footer(state), foot);
@@ -97,19 +72,14 @@ fn header(state: &State) -> Line<'static> {
     Line::styled(text, BOLD)
 }
 
-/// Counters since the servers started.
+/// Rates, and counters since the servers started.
 fn counters_line(state: &State) -> Line<'static> {
-    let percentiles = |histogram| {
-        let percentile = |percent| {
-            let bound = state.percentile(histogram, percent);
-            bound.map_or("over a day".to_owned(), duration::format)
-        };
-        format!("{} (p99 {})", percentile(50), percentile(99))
-    };
     Line::from(format!(
-        "since start: held {}, waited {}, {} timeouts, {} expired, {} errors, {} late releases",
-        percentiles("held_ms"),
-        percentiles("waited_ms"),
+        "per second: {} acquired, {} from queue, {} expired; since start: {} timeouts, {} expired, {} errors, \
+         {} late releases",
+        state.acquired.per_second,
+        state.grants_from_queue.per_second,
+        state.expired.per_second,
         state.counter("wait_timeouts"),
         state.counter("expired_contended"),
         state.errors(),
@@ -117,63 +87,28 @@ fn counters_line(state: &State) -> Line<'static> {
     ))
 }
 
-fn draw_graphs(frame: &mut Frame<'_>, state: &State, area: Rect) {
-    let graphs: [(&str, &History); 4] = [
-        ("acquired/s", &state.acquired.per_second),
-        ("from queue/s", &state.grants_from_queue.per_second),
-        ("expired/s", &state.expired.per_second),
-        ("waiting", &state.waiting),
-    ];
-    let areas: [Rect; 4] = Layout::horizontal([Constraint::Fill(1); 4])
-        .spacing(1)
-        .areas(area);
-    for ((title, history), area) in graphs.into_iter().zip(areas) {
-        let width = usize::from(area.width.saturating_sub(1));
-        let values = history.last(width);
-        let max = values.iter().max().copied().unwrap_or(0);
-        let block = Block::new()
-            .borders(Borders::TOP)
-            .title(format!("{title} {} (max {max}) ", history.newest()));
-        let graph = Sparkline::default()
-            .data(values)
-            .style(Style::new().fg(Color::Cyan))
-            .block(block);
-        frame.render_widget(graph, area);
-    }
-}
-
 /// A column of the list: title, width, and cell text.
-type Column = (&'static str, u16, fn(&Row<'_>) -> String);
+type Column = (&'static str, u16, fn(&NamedLock) -> String);
 
 /// On a narrow screen, columns on the right are dropped first.
-const COLUMNS: [Column; 7] = [
-    ("WAITING", 7, |row| row.lock.waiting().to_string()),
-    ("HELD FOR", 8, |row| {
-        dash_if_free(row, duration::format(row.held()))
+const COLUMNS: [Column; 6] = [
+    ("WAITING", 7, |lock| lock.waiting().to_string()),
+    ("HELD FOR", 8, |lock| {
+        dash_if(lock.holders().is_empty(), held(lock))
     }),
-    ("WAITED", 6, |row| {
-        if row.lock.waiting() == 0 {
-            "-".to_owned()
-        } else {
-            duration::format(row.waited())
-        }
+    ("WAITED", 6, |lock| dash_if(lock.waiting() == 0, waited(lock))),
+    ("LEASE", 6, |lock| {
+        let lease = lock.holders().first().map(|holder| holder.lease);
+        dash_if(lease.is_none(), lease.unwrap_or_default())
     }),
-    ("GRANTS", 6, |row| row.grants.to_string()),
-    ("LEASE", 6, |row| {
-        row.lock
-            .holders()
-            .first()
-            .map_or("-".to_owned(), |holder| duration::format(holder.lease))
-    }),
-    ("KIND", 10, |row| row.lock.kind()),
-    ("HELD BY", 30, |row| holders(row.lock)),
+    ("KIND", 10, NamedLock::kind),
+    ("HELD BY", 30, holders),
 ];
 
-fn dash_if_free(row: &Row<'_>, text: String) -> String {
-    if row.lock.holders().is_empty() {
-        "-".to_owned()
-    } else {
-        text
+fn dash_if(is_missing: bool, time: Duration) -> String {
+    match is_missing {
+        true => "-".to_owned(),
+        false => duration::format(time),
     }
 }
 
@@ -198,18 +133,12 @@ fn draw_list(frame: &mut Frame<'_>, state: &State, area: Rect) {
         .collect();
     let name_width = usize::from(NAME + room);
     let rows = state.rows();
-    let long_hold = MIN_LONG_HOLD.max(state.percentile("held_ms", 99).unwrap_or(Duration::MAX));
-    let lines = rows.iter().map(|row| {
-        let name = truncate_middle(&display_name(&row.lock.name), name_width).into_owned();
+    let lines = rows.iter().map(|lock| {
+        let name = truncate_middle(&display_name(&lock.name), name_width).into_owned();
         let cells = columns
             .iter()
-            .map(|(_, width, text)| truncate_middle(&text(row), usize::from(*width)).into_owned());
-        let style = if row.held() > long_hold {
-            LONG_HOLD
-        } else {
-            Style::new()
-        };
-        Cells::new(std::iter::once(name).chain(cells).map(Cell::from)).style(style)
+            .map(|(_, width, text)| truncate_middle(&text(lock), usize::from(*width)).into_owned());
+        Cells::new(std::iter::once(name).chain(cells).map(Cell::from))
     });
     let widths = columns.iter().map(|(_, width, _)| Constraint::Length(*width));
     let titles = std::iter::once("LOCK").chain(columns.iter().map(|(title, _, _)| *title));
@@ -230,7 +159,7 @@ fn draw_lock(frame: &mut Frame<'_>, state: &State, area: Rect) {
     };
     let mut text = Vec::new();
     // Writing to memory cannot fail.
-    let _ = show::write(lock, &mut text, Painter::plain());
+    let _ = show::write(lock, &mut StripStream::new(&mut text));
     frame.render_widget(Paragraph::new(String::from_utf8_lossy(&text)), area);
 }
 
@@ -241,25 +170,19 @@ fn footer(state: &State) -> Line<'static> {
     if state.mode == Mode::Filter {
         return Line::from(format!("/{}_  (Enter applies, Esc clears)", state.filter));
     }
-    let mut text = String::new();
-    if state.is_paused {
-        text += "PAUSED  ";
-    }
-    if !state.filter.is_empty() {
-        text += &format!("/{}  ", state.filter);
-    }
-    text += match state.mode {
-        Mode::Lock => "q quit  Esc back  space pause",
-        Mode::Help => "any key goes back",
-        _ => "q quit  ? help  up/down select  Enter show  / filter  space pause  s sort: ",
+    let filter = match state.filter.as_str() {
+        "" => String::new(),
+        filter => format!("/{filter}  "),
     };
-    if state.mode == Mode::List {
-        text += state.order.title();
-        if state.order == Order::Grants {
-            text += " (not all grants are seen)";
-        }
-    }
-    Line::from(text)
+    let keys = match state.mode {
+        Mode::Lock => "q quit  Esc back",
+        _ => "q quit  up/down select  Enter show  / filter  s sort: ",
+    };
+    let order = match state.mode {
+        Mode::List => state.order.title(),
+        _ => "",
+    };
+    Line::from(filter + keys + order)
 }
 
 #[cfg(test)]
